@@ -1,10 +1,12 @@
-// Command capstan-charts renders, installs and uninstalls Helm charts on a hub, for "capstan install hub-addon". It is a program
-// of its own because Helm's library would make every command of capstan several times slower to start.
+// Command capstan-charts renders, installs and uninstalls Helm charts, for "capstan init", "capstan join" and "capstan install
+// hub-addon". It is a program of its own because Helm's library would make every command of capstan several times slower to start.
 package main
 
 import (
 	"context"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"syscall"
@@ -13,7 +15,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/cli"
+	"helm.sh/helm/v4/pkg/cli/values"
+	"helm.sh/helm/v4/pkg/getter"
+	"sigs.k8s.io/yaml"
 
+	deploycharts "github.com/capstan-io/capstan/deploy/charts"
 	"github.com/capstan-io/capstan/internal/charts"
 	"github.com/capstan-io/capstan/internal/program"
 )
@@ -31,16 +38,17 @@ func main() {
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "capstan-charts",
-		Short: "Install Helm charts on a hub",
-		Long: `Install Helm charts on a hub, the one of a context in the kubeconfig of KUBECONFIG.
+		Short: "Render and install Helm charts",
+		Long: `Render Helm charts, and install them in the cluster of a context in the kubeconfig of KUBECONFIG.
 
-"capstan install hub-addon" and "capstan uninstall hub-addon" run this program. Releases are kept as Helm keeps them, so
-that "helm list" shows them.`,
+"capstan init", "capstan join" and "capstan upgrade" render the charts cluster-manager and klusterlet with this program, which
+contains them; "capstan init --singleton", "capstan install hub-addon" and "capstan uninstall hub-addon" install and uninstall
+charts with it. Releases are kept as Helm keeps them, so that "helm list" shows them.`,
 		Version:       program.Version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(templateCommand(), installCommand(), uninstallCommand())
+	root.AddCommand(renderCommand(), templateCommand(), installCommand(), uninstallCommand())
 	return root
 }
 
@@ -67,16 +75,76 @@ func (t *target) do(ctx context.Context, what func(context.Context, *charts.Rele
 	return what(ctx, releases)
 }
 
-// source is where a chart comes from.
-type source struct{ repository, version string }
-
-func (s *source) add(flags *pflag.FlagSet) {
-	flags.StringVar(&s.repository, "repository", "", "URL of the Helm repository")
-	flags.StringVar(&s.version, "version", "", "version of the chart (default: the newest)")
+// source is where a chart and its values come from.
+type source struct {
+	repository, version string
+	values              values.Options
 }
 
-func (s *source) load(name string) (*chart.Chart, error) {
-	return charts.Load(charts.Reference{Repository: s.repository, Name: name, Version: s.version})
+func (s *source) add(flags *pflag.FlagSet) {
+	flags.StringVar(&s.repository, "repository", "", "URL of the Helm repository (default: the charts in this program)")
+	flags.StringVar(&s.version, "version", "", "version of the chart in the repository (default: the newest)")
+	flags.StringSliceVarP(&s.values.ValueFiles, "values", "f", nil, "files or URLs with values in YAML; - is standard input")
+	flags.StringArrayVar(&s.values.Values, "set", nil, "values as key=value")
+	flags.StringArrayVar(&s.values.StringValues, "set-string", nil, "values as key=value, which stay text")
+	flags.StringArrayVar(&s.values.FileValues, "set-file", nil, "values as key=file, which holds the value")
+	flags.StringArrayVar(&s.values.JSONValues, "set-json", nil, "values as key=JSON")
+	flags.StringArrayVar(&s.values.LiteralValues, "set-literal", nil, "values as key=value, in which no character means anything else")
+}
+
+func (s *source) load(name string) (*chart.Chart, charts.Values, error) {
+	given, err := s.values.MergeValues(getter.All(&cli.EnvSettings{}))
+	if err != nil {
+		return nil, nil, fmt.Errorf("values of chart %s: %w", name, err)
+	}
+	if s.repository == "" {
+		loaded, err := embedded(name)
+		return loaded, given, err
+	}
+	loaded, err := charts.Load(charts.Reference{Repository: s.repository, Name: name, Version: s.version})
+	return loaded, given, err
+}
+
+// embedded is a chart that this program contains.
+func embedded(name string) (*chart.Chart, error) {
+	if _, err := fs.Stat(deploycharts.Files, name); err != nil {
+		return nil, fmt.Errorf("this program contains no chart %s: --repository names the Helm repository that has it", name)
+	}
+	return charts.LoadFrom(deploycharts.Files, name)
+}
+
+func renderCommand() *cobra.Command {
+	var target charts.Offline
+	command := &cobra.Command{
+		Use: "render CHART", Short: "Show the objects of a chart in this program, with the values on standard input", Args: cobra.ExactArgs(1),
+		Long: `Show the objects of one of the charts that this program contains, its CustomResourceDefinitions first. The values are read from
+standard input, in YAML. No cluster is asked.`,
+		RunE: func(command *cobra.Command, args []string) error {
+			loaded, err := embedded(args[0])
+			if err != nil {
+				return err
+			}
+			content, err := io.ReadAll(command.InOrStdin())
+			if err != nil {
+				return fmt.Errorf("read the values: %w", err)
+			}
+			given := charts.Values{}
+			if err := yaml.Unmarshal(content, &given); err != nil {
+				return fmt.Errorf("read the values: %w", err)
+			}
+			manifests, err := charts.RenderOffline(command.Context(), loaded, given, target)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(command.OutOrStdout(), manifests)
+			return err
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&target.Release, "release", "capstan", "name of the release, for charts that name objects after it")
+	flags.StringVarP(&target.Namespace, "namespace", "n", "default", "namespace of the release")
+	flags.StringVar(&target.KubeVersion, "kube-version", "", "version of Kubernetes that the objects are for (default: the newest known)")
+	return command
 }
 
 func templateCommand() *cobra.Command {
@@ -85,12 +153,12 @@ func templateCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "template RELEASE CHART", Short: "Show what install would apply", Args: cobra.ExactArgs(2),
 		RunE: func(command *cobra.Command, args []string) error {
-			loaded, err := from.load(args[1])
+			loaded, given, err := from.load(args[1])
 			if err != nil {
 				return err
 			}
 			return to.do(command.Context(), func(ctx context.Context, releases *charts.Releases) error {
-				manifests, err := releases.Render(ctx, args[0], loaded)
+				manifests, err := releases.Render(ctx, args[0], loaded, given)
 				if err != nil {
 					return err
 				}
@@ -111,12 +179,12 @@ func installCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "install RELEASE CHART", Short: "Install a chart, or upgrade the release there is with its values", Args: cobra.ExactArgs(2),
 		RunE: func(command *cobra.Command, args []string) error {
-			loaded, err := from.load(args[1])
+			loaded, given, err := from.load(args[1])
 			if err != nil {
 				return err
 			}
 			return to.do(command.Context(), func(ctx context.Context, releases *charts.Releases) error {
-				return releases.Install(ctx, args[0], loaded, createNamespace)
+				return releases.Install(ctx, args[0], loaded, given, createNamespace)
 			})
 		},
 	}

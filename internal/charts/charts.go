@@ -1,5 +1,5 @@
-// Package charts installs Helm charts in a cluster, with Helm's library. Releases are kept as Helm keeps them, so that a helm program
-// can go on with what is installed here, and the other way round.
+// Package charts renders Helm charts, and installs them in a cluster, with Helm's library. Releases are kept as Helm keeps them, so that a
+// helm program can go on with what is installed here, and the other way round.
 package charts
 
 import (
@@ -85,17 +85,22 @@ func (r *Releases) exists(name string) (bool, error) {
 }
 
 // Render returns what Install would apply.
-func (r *Releases) Render(ctx context.Context, name string, of *chart.Chart) (string, error) {
+func (r *Releases) Render(ctx context.Context, name string, of *chart.Chart, values Values) (string, error) {
 	exists, err := r.exists(name)
 	if err != nil {
 		return "", err
 	}
 	var rendered release.Releaser
 	if exists {
-		rendered, err = r.upgrade(ctx, name, of, action.DryRunServer)
+		rendered, err = r.upgrade(ctx, name, of, values, action.DryRunServer)
 	} else {
-		rendered, err = r.install(ctx, name, of, false, action.DryRunServer)
+		rendered, err = r.install(ctx, name, of, values, false, action.DryRunServer)
 	}
+	return manifestsOf(of, rendered, err)
+}
+
+// manifestsOf are the objects of a release that Helm rendered, or the error that it ended with.
+func manifestsOf(of *chart.Chart, rendered release.Releaser, err error) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("render chart %s: %w", of.Name(), err)
 	}
@@ -125,16 +130,16 @@ func writeDocument(to *strings.Builder, text string) {
 	to.WriteString(text + "\n")
 }
 
-// Install makes a release of a chart, or upgrades the one there is and keeps its values.
-func (r *Releases) Install(ctx context.Context, name string, of *chart.Chart, createNamespace bool) error {
+// Install makes a release of a chart, or upgrades the one there is and keeps the values that are not given now.
+func (r *Releases) Install(ctx context.Context, name string, of *chart.Chart, values Values, createNamespace bool) error {
 	exists, err := r.exists(name)
 	if err != nil {
 		return err
 	}
 	if exists {
-		_, err = r.upgrade(ctx, name, of, action.DryRunNone)
+		_, err = r.upgrade(ctx, name, of, values, action.DryRunNone)
 	} else {
-		_, err = r.install(ctx, name, of, createNamespace, action.DryRunNone)
+		_, err = r.install(ctx, name, of, values, createNamespace, action.DryRunNone)
 	}
 	if err != nil {
 		return fmt.Errorf("install chart %s as release %s in namespace %s: %w", of.Name(), name, r.namespace, err)
@@ -142,19 +147,21 @@ func (r *Releases) Install(ctx context.Context, name string, of *chart.Chart, cr
 	return nil
 }
 
-func (r *Releases) install(ctx context.Context, name string, of *chart.Chart, createNamespace bool,
+func (r *Releases) install(ctx context.Context, name string, of *chart.Chart, values Values, createNamespace bool,
 	dryRun action.DryRunStrategy) (release.Releaser, error) {
 	install := action.NewInstall(r.config)
 	install.ReleaseName, install.Namespace, install.CreateNamespace = name, r.namespace, createNamespace
 	install.DryRunStrategy, install.WaitStrategy, install.Timeout = dryRun, kube.HookOnlyStrategy, remaining(ctx)
-	return install.RunWithContext(ctx, of, nil)
+	return install.RunWithContext(ctx, of, values)
 }
 
-func (r *Releases) upgrade(ctx context.Context, name string, of *chart.Chart, dryRun action.DryRunStrategy) (release.Releaser, error) {
+func (r *Releases) upgrade(ctx context.Context, name string, of *chart.Chart, values Values,
+	dryRun action.DryRunStrategy) (release.Releaser, error) {
 	upgrade := action.NewUpgrade(r.config)
+	upgrade.ResetThenReuseValues = true
 	upgrade.Namespace = r.namespace
 	upgrade.DryRunStrategy, upgrade.WaitStrategy, upgrade.Timeout = dryRun, kube.HookOnlyStrategy, remaining(ctx)
-	return upgrade.RunWithContext(ctx, name, of, nil)
+	return upgrade.RunWithContext(ctx, name, of, values)
 }
 
 // Uninstall deletes a release and what it consists of. It fails with ErrNotInstalled if there is none.

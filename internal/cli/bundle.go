@@ -12,7 +12,8 @@ import (
 
 // bundle says which versions belong together. An empty version is the newest.
 type bundle struct {
-	// OCM is the tag of the images of the hub and the agent.
+	// OCM is the release of Open Cluster Management. The images of Capstan have versions of their own, so it is no tag of theirs; in a file
+	// of --bundle-version-overrides it is.
 	OCM string `json:"ocm"`
 	// PolicyAddOn is the version of the add-on governance-policy-framework.
 	PolicyAddOn string `json:"policy_addon"`
@@ -35,9 +36,10 @@ type bundleFlags struct{ version, overrides string }
 
 func (f *bundleFlags) add(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVar(&f.version, "bundle-version", defaultBundle, "versions that belong together: "+strings.Join(bundleNames(), ", "))
+	flags.StringVar(&f.version, "bundle-version", defaultBundle, "versions that belong together: "+strings.Join(bundleNames(), ", ")+
+		"; images of Capstan are those of this program's version for all of them but latest")
 	flags.StringVar(&f.overrides, "bundle-version-overrides", "",
-		`JSON file with versions that replace those of the bundle, such as {"policy_addon": "v0.18.0"}`)
+		`JSON file with versions that replace those of the bundle, such as {"ocm": "v0.1.0", "policy_addon": "v0.18.0"}; ocm is the tag of the images of Capstan`)
 	complete(command, "bundle-version", cobra.FixedCompletions(bundleNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -47,6 +49,28 @@ func bundleNames() []string {
 		names = append(names, strings.TrimPrefix(b.OCM, "v"))
 	}
 	return names
+}
+
+// imageTag is the tag of the images of the chosen bundle. Every bundle of Open Cluster Management that is known is one that the release of
+// this program implements, so its images are those of this release; latest is the tag of that name, and a file names the tag itself.
+func (f *bundleFlags) imageTag(release string) (string, error) {
+	if _, err := f.bundle(); err != nil {
+		return "", err
+	}
+	if f.overrides != "" {
+		var named bundle
+		content, err := os.ReadFile(f.overrides)
+		if err == nil {
+			err = json.Unmarshal(content, &named)
+		}
+		if err != nil || named.OCM != "" {
+			return named.OCM, flagError("--bundle-version-overrides", err)
+		}
+	}
+	if f.version == latestBundle {
+		return latestBundle, nil
+	}
+	return strings.ReplaceAll(release, "+", "_"), nil // which no tag may contain
 }
 
 // bundle is the chosen one.

@@ -211,7 +211,7 @@ func TestGetToken(t *testing.T) {
 	h.Answer("POST /api/v1/namespaces/open-cluster-management/serviceaccounts/agent-registration-bootstrap/token",
 		fakehub.JSON(`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"secret"}}`))
 	line := "capstan join --hub-token secret --hub-apiserver " + h.URL +
-		" --managed-cluster-kubeconfig <kubeconfig> --cluster-name <cluster_name>\n"
+		" --cluster-name <cluster_name>\n"
 	h.run(t, "", "get", "token").succeeds(t, "token=secret\nplease log on spoke and run:\n", line)
 	if got, want := h.run(t, "", "get", "token", "-o", "json").out, `{"hub-token":"secret","hub-apiserver":"`+h.URL+`"}`+"\n"; got != want {
 		t.Errorf("JSON %s, want %s", got, want)
@@ -269,8 +269,9 @@ func TestBadCommandLine(t *testing.T) {
 		"accept":                                 {"either --cluster or --clusters needs to be set"},
 		"unjoin":                                 {"cluster-name is missing", "capstan status"},
 		"unjoin --cluster-name C1":               {"--cluster-name", `"C1"`},
-		"unjoin --cluster-name c --kubeconfig k": {"--kubeconfig, --context: of no use here"},
-		"accept cluster1":                        {`"cluster1"`, "accept --clusters CLUSTER,..."},
+		"unjoin --cluster-name c --kubeconfig k": {"kubeconfig k is missing or empty", "leads to a cluster"},
+		"unjoin --cluster-name c --local --kubeconfig k": {"--kubeconfig, --context: of no use with --local"},
+		"accept cluster1": {`"cluster1"`, "accept --clusters CLUSTER,..."},
 	} {
 		run(t.Context(), "", strings.Fields(command)...).fails(t, says...)
 	}

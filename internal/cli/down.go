@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const downLong = `Stop every process that "capstan up" and "capstan join" have started.
+const downLong = `Stop every process that "capstan up" and "capstan join --local" have started.
 
 What they keep stays in $CAPSTAN_HOME (default ~/.capstan), so that "capstan up" goes on where they stopped. --purge removes
 it: the hub, the clusters and everything in them are gone then.`

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -10,7 +12,8 @@ import (
 
 func (a *app) getCommand() *cobra.Command {
 	return parent("get", "Show clusters, cluster sets, placements, works, add-ons, what the hub runs, or a token to join with",
-		a.getAddOnCommand(), a.getClustersCommand(), a.getClusterSetsCommand(), a.getHubInfoCommand(), a.getPlacementsCommand(),
+		a.getAddOnCommand(), a.getClustersCommand(), a.getClusterSetsCommand(), a.getHubInfoCommand(),
+		a.getKlusterletInfoCommand(), a.getPlacementsCommand(),
 		a.getWorksCommand(), a.getTokenCommand())
 }
 
@@ -33,7 +36,8 @@ func knownCommand(command *cobra.Command, args []string) error {
 	command.SuggestionsMinimumDistance = max(command.SuggestionsMinimumDistance, 2)
 	meant := ""
 	if found := command.SuggestionsFor(args[0]); len(found) > 0 {
-		meant = fmt.Sprintf(" Did you mean %q?", found[0])
+		at := max(0, slices.IndexFunc(found, func(name string) bool { return strings.HasPrefix(name, args[0]) }))
+		meant = fmt.Sprintf(" Did you mean %q?", found[at])
 	}
 	return fmt.Errorf("unknown command %q for %q.%s \"%s --help\" lists the commands", args[0], command.CommandPath(), meant,
 		command.CommandPath())

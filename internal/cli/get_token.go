@@ -21,16 +21,24 @@ type joinInfo struct {
 	Server string `json:"hub-apiserver"`
 	// Pins let those who join tell the hub from an impostor; none for a hub whose certificate everybody can verify.
 	Pins []string `json:"ca-cert-hash,omitempty"`
+
+	wait bool // for the agent
 }
 
-// commandLine is what to run next to the cluster. What is in angle brackets is for the person to fill in.
-func (j joinInfo) commandLine() string {
+// words are the command to run for the cluster, but for the name of the cluster.
+func (j joinInfo) words() string {
 	words := []string{"capstan", "join", "--hub-token", j.Token, "--hub-apiserver", j.Server}
 	if len(j.Pins) > 0 {
 		words = append(words, "--ca-cert-hash", strings.Join(j.Pins, ","))
 	}
-	return shellCommand(words...) + " --managed-cluster-kubeconfig <kubeconfig> --cluster-name <cluster_name>"
+	if j.wait {
+		words = append(words, "--wait")
+	}
+	return shellCommand(words...)
 }
+
+// commandLine is the whole command. What is in angle brackets is for the person to fill in.
+func (j joinInfo) commandLine() string { return j.words() + " --cluster-name <cluster_name>" }
 
 func (j joinInfo) text() string {
 	return fmt.Sprintf("token=%s\nplease log on spoke and run:\n\n    %s\n", j.Token, j.commandLine())
@@ -41,6 +49,9 @@ const getTokenLong = `Print a token, and the command with which a cluster joins 
 The token is one of the service account open-cluster-management/agent-registration-bootstrap, good for an hour. With
 --use-bootstrap-token it is the newest bootstrap token of the hub instead, which is short and lives longer. The hash in the
 command is that of the hub's certificate authority: with it, "capstan join" can tell the hub from an impostor.
+
+As printed, the command installs the agent in the cluster of the kubeconfig. With --local and --managed-cluster-kubeconfig FILE
+added, the agent is a process of the machine it is run on.
 
 The command shows the token to all users of the machine that it runs on. "capstan join --hub-token-file" does not, with the token
 out of the output as JSON.
@@ -119,6 +130,10 @@ func (a *app) joinInfo(ctx context.Context, useBootstrapToken bool) (joinInfo, e
 	if err != nil {
 		return joinInfo{}, err
 	}
+	return a.joinInfoOf(ctx, hub, useBootstrapToken)
+}
+
+func (a *app) joinInfoOf(ctx context.Context, hub *hubapi.Hub, useBootstrapToken bool) (joinInfo, error) {
 	published, err := hub.Published(ctx)
 	if err != nil {
 		return joinInfo{}, err

@@ -47,7 +47,7 @@ func TestJoinBadInput(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			args := []string{"join", test.flag + "=" + test.value}
+			args := []string{"join", "--local", test.flag + "=" + test.value}
 			for flag, value := range good {
 				if flag != test.flag {
 					args = append(args, flag+"="+value)
@@ -68,7 +68,7 @@ func TestJoinTokenFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	join := func(stdin, tokenFile string) result {
-		return run(t.Context(), stdin, "join", "--dry-run", "--hub-token-file", tokenFile, "--hub-apiserver", h.URL, "--cluster-name", "c1",
+		return run(t.Context(), stdin, "join", "--local", "--dry-run", "--hub-token-file", tokenFile, "--hub-apiserver", h.URL, "--cluster-name", "c1",
 			"--ca-file", writeCA(t, h),
 			"--managed-cluster-kubeconfig", h.kubeconfig)
 	}
@@ -108,7 +108,7 @@ func TestJoinUnreachableCluster(t *testing.T) {
 	h, gone := newHub(t), newHub(t)
 	gone.Close()
 	h.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
-	run(t.Context(), "", "join", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1", "--ca-file", writeCA(t, h),
+	run(t.Context(), "", "join", "--local", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1", "--ca-file", writeCA(t, h),
 		"--managed-cluster-kubeconfig", gone.kubeconfig).fails(t, "--managed-cluster-kubeconfig: "+gone.kubeconfig, gone.URL,
 		"connection refused", "see whether it runs")
 	if asked := h.Requests("POST"); len(asked) != 0 {
@@ -134,7 +134,7 @@ func TestJoinReportsURL(t *testing.T) {
 	t.Setenv("PATH", programs)
 	h, managed := newHub(t), newHub(t)
 	h.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
-	join := []string{"join", "--dry-run", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1", "--ca-file", writeCA(t, h),
+	join := []string{"join", "--local", "--dry-run", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1", "--ca-file", writeCA(t, h),
 		"--managed-cluster-kubeconfig", managed.kubeconfig}
 	run(t.Context(), "", join...).succeeds(t, "--spoke-external-server-urls "+managed.URL)
 	managed.Put(t, "/api/v1/namespaces/kube-public/configmaps/cluster-info", &corev1.ConfigMap{

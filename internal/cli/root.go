@@ -53,7 +53,7 @@ They find it with the first of these that there is:
   4. ~/.kube/config
 
 --context chooses a context; the third is passed over when it does not have it. Without the flag it is the current
-context, and the context "hub" of the third.`
+context, and the context "hub" of the third. Commands that install something in a cluster, or take it out, pass over the third.`
 
 // NewCommand returns the command line.
 func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
@@ -77,7 +77,7 @@ func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
 		return fmt.Errorf("%w: \"%s --help\" lists the flags", err, command.CommandPath())
 	})
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.kubeconfig, "kubeconfig", "", "kubeconfig that leads to the hub")
+	flags.StringVar(&a.kubeconfig, "kubeconfig", "", "kubeconfig that leads to the hub or cluster")
 	flags.StringVar(&a.context, "context", "", "context of the kubeconfig to use")
 	flags.BoolVar(&a.dryRun, "dry-run", false, "show what would be done and do nothing")
 	flags.IntVar(&a.timeout, "timeout", defaultTimeout, "seconds to wait at most")
@@ -86,7 +86,7 @@ func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
 
 	playgroundGroup := &cobra.Group{ID: "playground", Title: "A playground on this machine:"}
 	hubGroup := &cobra.Group{ID: "hub", Title: "Work with a hub:"}
-	clusterGroup := &cobra.Group{ID: "registration", Title: "Bring clusters to a hub:"}
+	clusterGroup := &cobra.Group{ID: "registration", Title: "Install a hub, and bring clusters to it:"}
 	root.AddGroup(playgroundGroup, clusterGroup, hubGroup)
 	add := func(group *cobra.Group, commands ...*cobra.Command) {
 		for _, command := range commands {
@@ -95,11 +95,12 @@ func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
 		}
 	}
 	add(playgroundGroup, a.upCommand(), a.statusCommand(), a.downCommand())
-	add(clusterGroup, a.joinCommand(), a.acceptCommand(), a.denyCommand(), a.unjoinCommand())
+	add(clusterGroup, a.initCommand(), a.joinCommand(), a.acceptCommand(), a.denyCommand(), a.unjoinCommand(), a.cleanCommand(),
+		a.upgradeCommand())
 	add(hubGroup, a.getCommand(), a.explainCommand(), a.createCommand(), a.diffCommand(), a.deleteCommand(), a.clusterSetCommand(),
 		a.addOnCommand(),
 		a.installCommand(), a.uninstallCommand())
-	root.AddCommand(a.versionCommand())
+	root.AddCommand(a.configCommand(), a.optionsCommand(), a.pluginCommand(), a.versionCommand())
 	return root
 }
 
@@ -184,6 +185,9 @@ func (a *app) announceDryRun(command *cobra.Command) {
 // for a difference and 2 on failure.
 func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	root := NewCommand(in, out, errOut) //nolint:contextcheck // commands get the context when they run
+	if code, ran := runPlugin(ctx, root, args, in, out, errOut); ran {
+		return code
+	}
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
 	switch {

@@ -14,7 +14,7 @@ func (a *app) statusCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "status",
 		Short: "Show what runs on this machine",
-		Long: "Show the processes that \"capstan up\" and \"capstan join\" have started, the clusters and the works.\n\n" +
+		Long: "Show the processes that \"capstan up\" and \"capstan join --local\" have started, the clusters and the works.\n\n" +
 			"The exit code is 0 if everything runs, else 1.",
 		Args: flagsOnly,
 	}

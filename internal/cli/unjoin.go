@@ -1,218 +1,316 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
-	"github.com/capstan-io/capstan/internal/cli/playground"
+	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// leaving is one run of "capstan unjoin".
-type leaving struct {
+// unjoining is one run of "capstan unjoin".
+type unjoining struct {
 	*app
-	cluster string
-	wait    bool
-	force   bool
+	cluster       string
+	purgeOperator bool
+	outputFile    string
+	wait, force   bool
 
-	member playground.Member
-	agent  string // what the agent calls itself in what it applies
+	in         *install.Cluster
+	klusterlet *operatorv1.Klusterlet // nil if an earlier run has removed it already
+	managed    *hubapi.Hub            // the cluster that the agent is for; nil if it cannot be reached
 }
 
-const unjoinLong = `Stop the agent that "capstan join" runs for a cluster, and remove what it has kept on this machine: its identity, its key, its
-log.
+const unjoinLong = `Take the agent of a cluster out of the cluster of the kubeconfig: its Klusterlet, its namespace, and the operator if no other
+Klusterlet needs it.
 
 The agent takes what it applied off the cluster when the works are deleted on the hub. As long as there are any, the command
-refuses; --wait waits until they are gone, --force leaves what was applied where it is.
+refuses; --wait waits until they are gone, --force leaves what was applied where it is. If something is not gone in time, the error
+names it with the finalizers that keep it. Where the operator does not run any more, --force also takes those off.
+
+With --local, it stops the agent that "capstan join --local" runs as a process of this machine, and removes what it has kept here: its
+identity, its key, its log.
 
 On the hub nothing is deleted: an administrator does that with "kubectl delete managedcluster NAME", at best before.`
 
-// unjoinCommand is "capstan unjoin", for an agent that is a local process.
+// unjoinCommand is "capstan unjoin".
 func (a *app) unjoinCommand() *cobra.Command {
-	run := &leaving{app: a}
+	run := &unjoining{app: a}
+	var local bool
 	command := &cobra.Command{
 		Use:   "unjoin --cluster-name NAME",
 		Short: "Take a cluster from its hub: remove its agent",
 		Long:  unjoinLong,
 		Example: "  capstan unjoin --cluster-name prod1\n" +
 			"  capstan unjoin --cluster-name prod1 --wait      # while a user deletes the works on the hub\n" +
-			"  capstan unjoin --cluster-name prod1 --force     # the cluster or the hub is gone for good",
+			"  capstan unjoin --cluster-name prod1 --force     # the hub is gone for good\n" +
+			"  capstan unjoin --cluster-name prod1 --local     # the agent is a process of this machine",
 		Args:              flagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	command.Flags().StringVar(&run.cluster, "cluster-name", "", "name that the cluster has on the hub")
-	command.Flags().BoolVar(&run.wait, "wait", false,
+	flags := command.Flags()
+	flags.StringVar(&run.cluster, "cluster-name", "", "name that the cluster has on the hub")
+	flags.BoolVar(&run.wait, "wait", false,
 		"wait until the works are deleted on the hub and off the cluster, for --timeout seconds at most")
-	command.Flags().BoolVar(&run.force, "force", false,
-		"leave what was applied on the cluster, and do without the cluster if it cannot be reached")
+	flags.BoolVar(&run.force, "force", false,
+		"leave what was applied on the cluster, and do without the cluster or the operator if they cannot be reached")
+	flags.BoolVar(&run.purgeOperator, "purge-operator", true, "remove the operator, too, if no other Klusterlet needs it")
+	flags.StringVar(&run.outputFile, "output-file", "", "write what was deleted to this file, which only you can read")
+	flags.BoolVar(&local, "local", false, "the agent is a process of this machine")
 	command.MarkFlagsMutuallyExclusive("wait", "force")
 	complete(command, "cluster-name", a.completeJoined)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		if err := run.check(); err != nil {
+		if run.cluster == "" {
+			return errors.New("cluster-name is missing: --cluster-name: \"kubectl get klusterlets\" shows the agents in a cluster, " +
+				"\"capstan status\" those that run on this machine")
+		}
+		if err := errors.Join(checkClusterName("--cluster-name", run.cluster), checkOutputFile(run.outputFile)); err != nil {
 			return err
+		}
+		if local {
+			return a.leaveLocal(command, &leaving{app: a, cluster: run.cluster, wait: run.wait, force: run.force})
 		}
 		a.announceDryRun(command)
 		ctx, cancel := a.limited(command.Context())
 		defer cancel()
-		return run.leave(ctx)
+		return run.unjoin(ctx)
 	}
 	return command
 }
 
-func (a *app) completeJoined(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	if a.setHome() != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	names, err := a.home.JoinedNames()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
-}
-
-// check finds what is missing or wrong before anything is touched.
-func (l *leaving) check() error {
-	switch {
-	case l.cluster == "":
-		return errors.New("cluster-name is missing: --cluster-name: \"capstan status\" lists the agents that run on this machine")
-	case l.kubeconfig != "" || l.context != "":
-		return errors.New("--kubeconfig, --context: of no use here: \"capstan join\" was told the kubeconfig of the cluster, and the hub is not asked")
-	}
-	if err := checkClusterName("--cluster-name", l.cluster); err != nil {
+func (a *app) leaveLocal(command *cobra.Command, run *leaving) error {
+	if err := run.check(); err != nil {
 		return err
 	}
-	var err error
-	if l.member, err = l.home.Joined(l.cluster); err != nil {
-		return err
-	}
-	l.agent, err = l.home.AgentName(l.cluster)
-	return err
+	a.announceDryRun(command)
+	ctx, cancel := a.limited(command.Context())
+	defer cancel()
+	return run.leave(ctx)
 }
 
-func (l *leaving) leave(ctx context.Context) error {
-	stays, err := l.settle(ctx)
+func (u *unjoining) unjoin(ctx context.Context) error {
+	if err := u.find(ctx); err != nil {
+		return err
+	}
+	if err := u.settle(ctx); err != nil {
+		return err
+	}
+	operator, err := u.operatorObjects(ctx)
 	if err != nil {
 		return err
 	}
-	if l.dryRun {
-		l.say("would stop the agent of cluster %s and remove %s", l.cluster, l.home.ClusterDir(l.cluster))
+	removal := &removal{app: u.app, in: u.in, force: u.force}
+	if err := u.removeAgent(ctx, removal); err != nil {
+		return err
+	}
+	if err := removal.all(ctx, operator); err != nil {
+		return err
+	}
+	if u.dryRun {
 		return nil
 	}
-	if err := l.stop(ctx); err != nil {
+	if err := u.writeObjects(u.outputFile, removal.deleted); err != nil {
 		return err
 	}
-	if meanwhile, err := l.applied(ctx); !l.force && (err != nil || len(meanwhile) > 0) {
-		return errors.Join(err, fmt.Errorf("the agent of cluster %s is stopped and not removed: it has applied more meanwhile, or the cluster does not answer any more. "+
-			"Start it again (\"capstan up\", or \"capstan join\" if that was in a terminal), and run this command again", l.cluster))
-	}
-	if err := l.home.Forget(l.cluster); err != nil {
-		return err
-	}
-	l.sayLeft(stays)
+	u.sayUnjoined()
 	return nil
 }
 
-// settle makes sure that nothing is left on the cluster that only the agent takes off, unless it may be left there: then it
-// says what.
-func (l *leaving) settle(ctx context.Context) (stays []workv1.AppliedManifestWork, err error) {
-	applied, err := l.applied(ctx)
-	switch {
-	case err != nil && l.force:
-		l.note("Warning: cluster %s cannot be asked what was applied there, so that stays: %v", l.cluster, err)
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("cluster %s cannot be asked what was applied there: %w\nSee whether the cluster runs, and whether the kubeconfig is a recent one. "+
-			"--force does without asking: what was applied there stays", l.cluster, err)
-	case len(applied) == 0 || l.force:
-		return applied, nil
+// find finds the Klusterlet of the cluster.
+func (u *unjoining) find(ctx context.Context) error {
+	var err error
+	if u.in, err = install.Connect(u.installTarget()); err != nil {
+		return err
 	}
-	running, err := l.home.AgentRuns(l.cluster)
-	switch {
-	case err != nil:
-		return nil, err
-	case !running:
-		return nil, fmt.Errorf("%w\nThe agent does not run. Start it (\"capstan up\", or \"capstan join\" if that was in a terminal), delete the works on the hub, then run this command again", l.refusal(applied))
-	case !l.wait || l.dryRun:
-		return nil, fmt.Errorf("%w\nDelete them on the hub, then run this command again, or run it with --wait meanwhile:\n"+
-			"  kubectl delete manifestworks --all --namespace %s", l.refusal(applied), l.cluster)
+	if _, err := u.in.Version(ctx); err != nil {
+		return err
 	}
-	return nil, l.awaitNothing(ctx, applied)
-}
-
-// refusal lists what keeps the agent from being removed.
-func (l *leaving) refusal(applied []workv1.AppliedManifestWork) error {
-	return fmt.Errorf("cluster %s still has what its agent applied for the hub, and only the agent takes it off:\n%s\n--force leaves it there",
-		l.cluster, listWorksApplied(applied))
-}
-
-func listWorksApplied(applied []workv1.AppliedManifestWork) string {
-	lines := make([]string, len(applied))
-	for i := range applied {
-		lines[i] = fmt.Sprintf("  work %s (objects: %d)", applied[i].Spec.ManifestWorkName, len(applied[i].Status.AppliedResources))
-	}
-	return strings.Join(lines, "\n")
-}
-
-func (l *leaving) awaitNothing(ctx context.Context, applied []workv1.AppliedManifestWork) error {
-	l.note("Waiting until these works are deleted on the hub and off the cluster:\n%s", listWorksApplied(applied))
-	managed, err := l.managed()
+	found, err := klusterlets(ctx, u.in)
 	if err != nil {
 		return err
 	}
-	progress := l.progress()
-	defer progress.Close()
-	progress.Wait(l.cluster, "waiting until its works are gone")
-	if err := managed.WaitForNoAppliedWorks(ctx, l.agent); err != nil {
-		return fmt.Errorf("wait until the works of cluster %s are gone: %w: the agent goes on. See whether the works are deleted on the hub: capstan get works --cluster %s",
-			l.cluster, err, l.cluster)
+	var names []string
+	for i := range found {
+		if found[i].Spec.ClusterName == u.cluster {
+			u.klusterlet = &found[i]
+			return u.findManaged(ctx)
+		}
+		names = append(names, found[i].Spec.ClusterName)
 	}
-	progress.Done(l.cluster, "its works are gone")
-	return nil
+	if len(names) == 0 {
+		operator, err := u.in.Deployed(ctx, fleet.NamespaceOperators, klusterletOperator)
+		if err != nil || operator.Exists {
+			u.note("There is no Klusterlet any more: removing what is left of the agent.")
+			return err
+		}
+	}
+	return u.noKlusterlet(names)
 }
 
-// applied is what the agent has applied and not taken off. One that was never let in has applied nothing.
-func (l *leaving) applied(ctx context.Context) ([]workv1.AppliedManifestWork, error) {
-	if l.agent == "" {
-		return nil, nil
+func (u *unjoining) noKlusterlet(others []string) error {
+	hint := "There is no Klusterlet at all."
+	if len(others) > 0 {
+		hint = "The Klusterlets there are for: " + strings.Join(others, ", ") + "."
 	}
-	managed, err := l.managed()
+	if joined, err := u.home.JoinedNames(); err == nil && slices.Contains(joined, u.cluster) {
+		hint += fmt.Sprintf("\nAn agent of cluster %s is a process of this machine: --local removes that.", u.cluster)
+	}
+	return fmt.Errorf("the cluster at %s, where %s leads, has no Klusterlet for cluster %s. %s\n"+
+		"Choose the cluster that the agent runs in with --kubeconfig or --context", u.in.Server(), u.in.Source(), u.cluster, hint)
+}
+
+// findManaged finds the way to the cluster that the agent is for.
+func (u *unjoining) findManaged(ctx context.Context) error {
+	if !hosted(u.klusterlet) {
+		u.managed = u.in.Hub()
+		return nil
+	}
+	secret, err := u.in.Get(ctx, install.Reference{
+		GroupVersionKind: install.KindSecret, Namespace: u.klusterlet.Name, Name: "external-managed-kubeconfig",
+	})
+	if err == nil && secret == nil {
+		err = errors.New("the Secret external-managed-kubeconfig is missing")
+	}
+	if err == nil {
+		u.managed, err = managedBySecret(secret)
+	}
+	if err == nil {
+		err = u.managed.Live(ctx)
+	}
+	if err == nil {
+		return nil
+	}
+	u.managed = nil
+	if u.force {
+		u.note("Warning: cluster %s cannot be reached, so what is there stays: %v", u.cluster, err)
+		return nil
+	}
+	return fmt.Errorf("cluster %s, which the agent is for, cannot be reached: %w\n--force removes the agent and leaves what it has put there", u.cluster, err)
+}
+
+func managedBySecret(secret *unstructured.Unstructured) (*hubapi.Hub, error) {
+	encoded, _, _ := unstructured.NestedString(secret.Object, "data", "kubeconfig")
+	content, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
 		return nil, err
 	}
-	return managed.AppliedWorks(ctx, l.agent)
-}
-
-func (l *leaving) managed() (*hubapi.Hub, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", l.member.Kubeconfig)
+	config, err := clientcmd.RESTConfigFromKubeConfig(content)
 	if err != nil {
-		return nil, fmt.Errorf("the kubeconfig that it was joined with: %w", err)
+		return nil, err
 	}
 	return hubapi.New(config)
 }
 
-func (l *leaving) stop(ctx context.Context) error {
-	progress := l.progress()
-	defer progress.Close()
-	return l.home.StopAgent(ctx, l.cluster, progress)
+// settle makes sure that nothing is left on the cluster that only the agent takes off, unless it may be left there.
+func (u *unjoining) settle(ctx context.Context) error {
+	if u.managed == nil { // or an earlier run has removed the Klusterlet
+		return nil
+	}
+	applied, err := u.managed.AppliedWorks(ctx, string(u.klusterlet.UID))
+	if err != nil || len(applied) == 0 {
+		return err
+	}
+	if u.force {
+		u.note("Warning: what these works have applied stays on cluster %s:\n%s", u.cluster, listWorksApplied(applied))
+		return nil
+	}
+	if !u.wait || u.dryRun {
+		return fmt.Errorf("cluster %s still has what its agent applied for the hub, and only the agent takes it off:\n%s\n"+
+			"Delete the works on the hub, then run this command again, or run it with --wait meanwhile:\n"+
+			"  kubectl delete manifestworks --all --namespace %s\n--force leaves what they applied where it is",
+			u.cluster, listWorksApplied(applied), u.cluster)
+	}
+	return u.awaitNoWorks(ctx, applied)
 }
 
-func (l *leaving) sayLeft(stays []workv1.AppliedManifestWork) {
-	switch {
-	case !l.force:
-		l.say("Applied resources have been deleted during the %s joined stage. The status of mcl %s will be unknown in the hub cluster.",
-			l.cluster, l.cluster)
-	case len(stays) > 0:
-		l.say("The agent of cluster %s is removed. What it applied stays there:\n%s\nThe status of mcl %s will be unknown in the hub cluster.",
-			l.cluster, listWorksApplied(stays), l.cluster)
-	default:
-		l.say("The agent of cluster %s is removed. The status of mcl %s will be unknown in the hub cluster.", l.cluster, l.cluster)
+func (u *unjoining) awaitNoWorks(ctx context.Context, applied []workv1.AppliedManifestWork) error {
+	u.note("Waiting until these works are deleted on the hub and off the cluster:\n%s", listWorksApplied(applied))
+	progress := u.progress()
+	defer progress.Close()
+	progress.Wait(u.cluster, "waiting until its works are gone")
+	if err := u.managed.WaitForNoAppliedWorks(ctx, string(u.klusterlet.UID)); err != nil {
+		left, _ := u.managed.AppliedWorks(context.WithoutCancel(ctx), string(u.klusterlet.UID))
+		return fmt.Errorf("wait until the works of cluster %s are gone: %w. These are left:\n%s", u.cluster, err, listWorksApplied(left))
 	}
-	l.note("What stays in the cluster, because other agents may use it: the CustomResourceDefinitions of AppliedManifestWork and ClusterClaim, "+
-		"and the namespaces that cluster sets asked for.\nAn administrator of the hub forgets the cluster with:\n  kubectl delete managedcluster %s", l.cluster)
+	progress.Done(u.cluster, "its works are gone")
+	return nil
 }
+
+// removeAgent deletes the Klusterlet, which its operator takes apart, and the namespaces of the agent.
+func (u *unjoining) removeAgent(ctx context.Context, removal *removal) error {
+	if u.klusterlet == nil {
+		return removal.namespace(ctx, fleet.NamespaceAgent)
+	}
+	of := install.Reference{GroupVersionKind: install.KindKlusterlet, Name: u.klusterlet.Name}
+	if err := removal.custom(ctx, of, klusterletOperator, u.releaseWorks); err != nil {
+		return err
+	}
+	if hosted(u.klusterlet) {
+		return removal.namespace(ctx, u.klusterlet.Name) // that in the managed cluster is the operator's to delete
+	}
+	return removal.namespace(ctx, cmp.Or(u.klusterlet.Spec.Namespace, fleet.NamespaceAgent))
+}
+
+// releaseWorks lets go what an agent has applied that nobody takes off any more: it stays.
+func (u *unjoining) releaseWorks(ctx context.Context) error {
+	if u.managed == nil {
+		return nil
+	}
+	applied, err := u.managed.AppliedWorks(ctx, string(u.klusterlet.UID))
+	if err != nil {
+		return err
+	}
+	managed := install.In(u.managed)
+	for i := range applied {
+		of := install.Reference{GroupVersionKind: install.KindAppliedManifestWork, Name: applied[i].Name}
+		_, err := managed.RemoveFinalizers(ctx, of, func(string) bool { return true })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// operatorObjects are the operator and what it has installed for agents, as far as they may be removed.
+func (u *unjoining) operatorObjects(ctx context.Context) ([]install.Reference, error) {
+	if !u.purgeOperator {
+		return nil, nil
+	}
+	all, err := klusterlets(ctx, u.in)
+	if err != nil || len(all) > 1 {
+		return nil, err
+	}
+	refs, err := chartReferences(ctx, u.in, "klusterlet", map[string]any{
+		"klusterlet": map[string]any{"create": false, "mode": string(operatorv1.InstallModeDefault)},
+		"images":     map[string]any{"imageCredentials": map[string]any{"createImageCredentials": true, "dockerConfigJson": "{}"}},
+	}, clusterManagerOperator)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{install.CRDAppliedManifestWorks, install.CRDClusterClaims, install.CRDClusterProperties} {
+		refs = append(refs, install.Reference{GroupVersionKind: install.KindCRD, Name: name})
+	}
+	return refs, nil
+}
+
+func (u *unjoining) sayUnjoined() {
+	u.say("Applied resources have been deleted during the %s joined stage. The status of mcl %s will be unknown in the hub cluster.",
+		u.cluster, u.cluster)
+	u.note("An administrator of the hub forgets the cluster with:\n  kubectl delete managedcluster %s", u.cluster)
+}
+
+// forceAfter is how long the owner of a finalizer has with --force.
+const forceAfter = 30 * time.Second

@@ -83,17 +83,17 @@ func (j joined) isThere(t *testing.T, want bool) {
 func TestUnjoin(t *testing.T) {
 	j := newJoined(t)
 	j.putApplied(t, "of-another-hub", "a2")
-	run(t.Context(), "", "unjoin", "--cluster-name", "far", "--dry-run").succeeds(t, "would stop the agent of cluster far",
+	run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far", "--dry-run").succeeds(t, "would stop the agent of cluster far",
 		j.ClusterDir("far"))
 	j.isThere(t, true)
-	got := run(t.Context(), "", "unjoin", "--cluster-name", "far")
+	got := run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far")
 	got.succeeds(t, "Applied resources have been deleted during the far joined stage. The status of mcl far will be unknown in the hub cluster.")
 	if !strings.Contains(got.errOut, "kubectl delete managedcluster far") || !strings.Contains(got.errOut, "What stays in the cluster") {
 		t.Errorf("nothing says what is left to do: %s", got.errOut)
 	}
 	j.isThere(t, false)
-	run(t.Context(), "", "unjoin", "--cluster-name", "far").fails(t, "cluster far was not joined", "Those that were: other")
-	run(t.Context(), "", "unjoin", "--cluster-name", "cluster1").fails(t, "belongs to the playground", "capstan down --purge")
+	run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far").fails(t, "cluster far was not joined", "Those that were: other")
+	run(t.Context(), "", "unjoin", "--local", "--cluster-name", "cluster1").fails(t, "belongs to the playground", "capstan down --purge")
 	if got := run(t.Context(), "", "__complete", "unjoin", "--cluster-name="); !strings.HasPrefix(got.out, "other\n:") {
 		t.Errorf("completes to %q", got.out)
 	}
@@ -103,17 +103,17 @@ func TestUnjoin(t *testing.T) {
 func TestUnjoinRefuses(t *testing.T) {
 	j := newJoined(t)
 	j.putApplied(t, "web", "a1")
-	run(t.Context(), "", "unjoin", "--cluster-name", "far").fails(t, "work web (objects: 2)",
+	run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far").fails(t, "work web (objects: 2)",
 		"kubectl delete manifestworks --all --namespace far", "--wait", "--force")
 	j.isThere(t, true)
-	run(t.Context(), "", "unjoin", "--cluster-name", "far", "--wait", "--timeout", "1").fails(t, "not done after 1s", "the agent goes on",
+	run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far", "--wait", "--timeout", "1").fails(t, "not done after 1s", "the agent goes on",
 		"capstan get works --cluster far")
 	j.isThere(t, true)
-	run(t.Context(), "", "unjoin", "--cluster-name", "far", "--wait", "--force").fails(t, "wait", "force")
+	run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far", "--wait", "--force").fails(t, "wait", "force")
 	if _, err := j.agent.Stop(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	run(t.Context(), "", "unjoin", "--cluster-name", "far", "--wait").fails(t, "work web", "The agent does not run", "capstan up")
+	run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far", "--wait").fails(t, "work web", "The agent does not run", "capstan up")
 }
 
 // CA-19, O18: --wait goes on when the works are gone, --force does not wait.
@@ -121,7 +121,7 @@ func TestUnjoinWaits(t *testing.T) {
 	j := newJoined(t)
 	j.putApplied(t, "web", "a1")
 	done := make(chan result)
-	go func() { done <- run(t.Context(), "", "unjoin", "--cluster-name", "far", "--wait") }()
+	go func() { done <- run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far", "--wait") }()
 	j.cluster.awaitWatch(t, appliedPath)
 	j.cluster.Remove(t, appliedPath+"/web")
 	(<-done).succeeds(t, "Applied resources have been deleted")
@@ -131,7 +131,7 @@ func TestUnjoinWaits(t *testing.T) {
 func TestUnjoinForce(t *testing.T) {
 	j := newJoined(t)
 	j.putApplied(t, "web", "a1")
-	run(t.Context(), "", "unjoin", "--cluster-name", "far", "--force").succeeds(t, "What it applied stays there", "work web (objects: 2)")
+	run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far", "--force").succeeds(t, "What it applied stays there", "work web (objects: 2)")
 	j.isThere(t, false)
 	if !j.cluster.Has(appliedPath + "/web") {
 		t.Error("it took off what it was to leave")
@@ -142,9 +142,9 @@ func TestUnjoinForce(t *testing.T) {
 func TestUnjoinWithoutCluster(t *testing.T) {
 	j := newJoined(t)
 	j.cluster.Close()
-	run(t.Context(), "", "unjoin", "--cluster-name", "far").fails(t, "cluster far cannot be asked", "connection refused", "--force")
+	run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far").fails(t, "cluster far cannot be asked", "connection refused", "--force")
 	j.isThere(t, true)
-	got := run(t.Context(), "", "unjoin", "--cluster-name", "far", "--force")
+	got := run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far", "--force")
 	got.succeeds(t, "The agent of cluster far is removed")
 	if !strings.Contains(got.errOut, "cannot be asked") {
 		t.Errorf("no warning: %s", got.errOut)

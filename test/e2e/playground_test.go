@@ -242,13 +242,13 @@ func joinAnother(t *testing.T, admin user) {
 		if !ok {
 			continue
 		}
-		command = strings.NewReplacer("<kubeconfig>", clusterKubeconfig, "<cluster_name>", "another").Replace(command)
-		out := other.run(t, append(strings.Fields(command), "--detach", "--wait")...)
+		command = strings.ReplaceAll(command, "<cluster_name>", "another")
+		out := other.run(t, append(strings.Fields(command), "--local", "--managed-cluster-kubeconfig", clusterKubeconfig, "--detach", "--wait")...)
 		if !strings.Contains(out, "capstan accept --clusters another") {
 			t.Errorf("join does not say how to accept the cluster:\n%s", out)
 		}
 	}
-	if _, err := other.try(strings.Fields("join --hub-token abcdef.0123456789abcdef --cluster-name impostor --hub-apiserver " +
+	if _, err := other.try(strings.Fields("join --local --hub-token abcdef.0123456789abcdef --cluster-name impostor --hub-apiserver " +
 		admin.status(t).Processes[0].Endpoint + " --managed-cluster-kubeconfig " + clusterKubeconfig)...); err == nil ||
 		!strings.Contains(err.Error(), "cannot be verified") {
 		t.Errorf("joined with a token that the hub does not know: %v", err)
@@ -273,7 +273,7 @@ func revokeTokens(t *testing.T, admin user, clusterKubeconfig string) {
 			if err := json.Unmarshal([]byte(admin.run(t, "get", "token", kind, "-o", "json")), &info); err != nil {
 				t.Fatal(err)
 			}
-			return []string{"join", "--hub-token", info.Token, "--hub-apiserver", server, "--ca-cert-hash", info.Pins[0],
+			return []string{"join", "--local", "--hub-token", info.Token, "--hub-apiserver", server, "--ca-cert-hash", info.Pins[0],
 				"--managed-cluster-kubeconfig", clusterKubeconfig, "--cluster-name", "late", "--detach", "--wait"}
 		}
 		before := join()
@@ -287,7 +287,7 @@ func revokeTokens(t *testing.T, admin user, clusterKubeconfig string) {
 			return err
 		})
 		late.run(t, join()...)
-		late.run(t, "unjoin", "--cluster-name", "late")
+		late.run(t, "unjoin", "--local", "--cluster-name", "late")
 	}
 }
 
@@ -304,10 +304,10 @@ func leave(t *testing.T, admin, other user) {
 		}
 		return nil
 	})
-	if _, err := other.try("unjoin", "--cluster-name", "another"); err == nil || !strings.Contains(err.Error(), "work demo") {
+	if _, err := other.try("unjoin", "--local", "--cluster-name", "another"); err == nil || !strings.Contains(err.Error(), "work demo") {
 		t.Errorf("left with a work on the cluster: %v", err)
 	}
-	other.run(t, "unjoin", "--cluster-name", "another", "--force")
+	other.run(t, "unjoin", "--local", "--cluster-name", "another", "--force")
 	if _, err := other.try("status"); err == nil || !strings.Contains(err.Error(), "there is no playground") {
 		t.Errorf("the agent is still there: %v", err)
 	}
@@ -324,7 +324,7 @@ func refuseImpostor(t *testing.T, admin user, clusterKubeconfig string) {
 	if err := json.Unmarshal([]byte(admin.run(t, "get", "token", "-o", "json")), &info); err != nil {
 		t.Fatal(err)
 	}
-	join := []string{"join", "--hub-apiserver", info.Server, "--cluster-name", "another", "--managed-cluster-kubeconfig", clusterKubeconfig,
+	join := []string{"join", "--local", "--hub-apiserver", info.Server, "--cluster-name", "another", "--managed-cluster-kubeconfig", clusterKubeconfig,
 		"--detach", "--wait"}
 	wrong := "sha256:" + strings.Repeat("0", 64)
 	if _, err := stranger.try(append(join, "--hub-token", info.Token, "--ca-cert-hash", wrong)...); err == nil ||

@@ -52,6 +52,25 @@ var kinds = map[string]string{
 	"managedclustersets":         "ManagedClusterSet",
 	"appliedmanifestworks":       "AppliedManifestWork",
 	"manifestworks":              "ManifestWork",
+
+	"clustermanagers":           "ClusterManager",
+	"customresourcedefinitions": "CustomResourceDefinition",
+	"daemonsets":                "DaemonSet",
+	"deployments":               "Deployment",
+	"events":                    "Event",
+	"klusterlets":               "Klusterlet",
+	"pods":                      "Pod",
+	"secrets":                   "Secret",
+	"statefulsets":              "StatefulSet",
+}
+
+// versionOf is the API version in a path.
+func versionOf(urlPath string) string {
+	parts := strings.Split(urlPath, "/")
+	if parts[1] == "api" {
+		return parts[2]
+	}
+	return parts[2] + "/" + parts[3]
 }
 
 // event is a change: its resource version is its index in the history plus one.
@@ -249,7 +268,10 @@ func (h *Hub) list(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	list := map[string]any{"metadata": map[string]any{"resourceVersion": strconv.Itoa(len(h.history))}, "items": items}
-	writeJSON(w, http.StatusOK, list) // clients know the kind of what they asked for
+	if kind := kinds[path.Base(r.URL.Path)]; kind != "" { // typed clients know the kind of what they asked for
+		list["kind"], list["apiVersion"] = kind+"List", versionOf(r.URL.Path)
+	}
+	writeJSON(w, http.StatusOK, list)
 }
 
 // watch sends what there is, says that this was all, and goes on with what changes. It holds the lock but while it waits.
@@ -268,7 +290,7 @@ func (h *Hub) watch(w http.ResponseWriter, r *http.Request) {
 		}
 		from = len(h.history)
 		send("BOOKMARK", map[string]any{
-			"apiVersion": strings.Join(strings.Split(r.URL.Path, "/")[2:4], "/"),
+			"apiVersion": versionOf(r.URL.Path),
 			"kind":       kinds[path.Base(r.URL.Path)],
 			"metadata": map[string]any{
 				"resourceVersion": strconv.Itoa(from),

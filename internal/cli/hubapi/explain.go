@@ -68,7 +68,8 @@ func (h *Hub) diagnose(err error) (problem error, next string) { //nolint:revive
 		(apierrors.IsBadRequest(err) || apierrors.ReasonForError(err) == metav1.StatusReasonUnknown):
 		return fmt.Errorf("%s does not answer as an API server does: %w", h.Server, err), "Begin the URL with https:// if that is what it speaks."
 	case apierrors.IsForbidden(err):
-		return err, fmt.Sprintf("The user of %s lacks this permission: ask an administrator of the hub for it, or use another context with --context.", h.Source)
+		return err, fmt.Sprintf("The user of %s lacks this permission: ask an administrator of the %s for it, or use another context with --context.",
+			h.Source, h.noun())
 	case apierrors.IsNotFound(err):
 		return err, h.missingHint(err)
 	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
@@ -125,7 +126,15 @@ func (h *Hub) renewHint() string {
 	case h.Source.Playground:
 		return "Run \"capstan up\": it writes a fresh kubeconfig."
 	}
-	return "They may have expired or been revoked: log in again, or get a fresh kubeconfig from an administrator of the hub."
+	return fmt.Sprintf("They may have expired or been revoked: log in again, or get a fresh kubeconfig from an administrator of the %s.", h.noun())
+}
+
+// noun is what the server is, for messages.
+func (h *Hub) noun() string {
+	if h.Source.Cluster {
+		return "cluster"
+	}
+	return "hub"
 }
 
 // missingHint says how to see what is there instead.
@@ -153,12 +162,15 @@ func (h *Hub) silenceHint() string {
 	case h.Source.Playground:
 		return "This is the playground's hub: \"capstan status\" shows how it is, \"capstan up\" starts it."
 	}
-	return "Start the hub, or choose another with --context."
+	return fmt.Sprintf("Start the %s, or choose another with --context.", h.noun())
 }
 
 func (h *Hub) hostHint() string {
 	if h.Source.DebugServer {
 		return "Use a host name that the certificate is for, or add this one to the certificate."
+	}
+	if h.Source.Cluster {
+		return "Use a host name the certificate is for."
 	}
 	return "Use a host name the certificate is for, or set apiserver.externalHostname in the hub's configuration."
 }
@@ -172,7 +184,7 @@ func (h *Hub) truster() string {
 }
 
 func (h *Hub) trustHint() string {
-	const why = "Another hub may have taken this address, or its CA was replaced: "
+	why := fmt.Sprintf("Another %s may have taken this address, or its CA was replaced: ", h.noun())
 	switch {
 	case h.Source.DebugServer:
 		return "Name a file with the certificate, or with the certificate authority that signed it: --debug-server-ca FILE. " +
@@ -182,7 +194,7 @@ func (h *Hub) trustHint() string {
 	case h.Source.Playground:
 		return why + "run \"capstan up\", which writes a fresh kubeconfig."
 	}
-	return why + "get a fresh kubeconfig from the hub."
+	return fmt.Sprintf("%sget a fresh kubeconfig from the %s.", why, h.noun())
 }
 
 // notServed tells a kind that the server does not serve from an object that is not there: it has no words for the former.

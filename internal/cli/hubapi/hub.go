@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
@@ -33,9 +34,14 @@ type Hub struct {
 	// Server is the URL of the API server as that kubeconfig has it.
 	Server string
 
+	// CA is the certificates to verify the server with, in PEM; empty for those of this machine.
+	CA []byte
+
 	clientCertificate []byte // PEM, empty without one
 
 	core, certificates, coordination, rbac, clusters, sets, placements, works, replicaSets, addOns rest.Interface
+
+	objects dynamic.Interface
 }
 
 // Connect finds the access to a hub and prepares to use it; nothing is sent yet.
@@ -85,6 +91,7 @@ func New(config *rest.Config) (*Hub, error) {
 	}
 	hub := &Hub{
 		Server:            config.Host,
+		CA:                config.CAData,
 		clientCertificate: config.CertData,
 
 		core:         client(corev1.SchemeGroupVersion, "/api"),
@@ -98,8 +105,21 @@ func New(config *rest.Config) (*Hub, error) {
 		replicaSets:  client(workv1alpha1.GroupVersion, "/apis"),
 		addOns:       client(addonv1alpha1.GroupVersion, "/apis"),
 	}
+	if err == nil {
+		hub.objects, err = dynamic.NewForConfigAndClient(config, transport)
+	}
 	return hub, err
 }
+
+// Objects is a client for objects of any kind.
+func (h *Hub) Objects() dynamic.Interface { return h.objects }
+
+// Raw is a client for any path of the server.
+func (h *Hub) Raw() rest.Interface { return h.core }
+
+// Explain turns a failed request into what a person can act on: what was being done, what is wrong, what to do next. A nil error
+// stays nil, any other stays in the chain.
+func (h *Hub) Explain(doing string, err error) error { return h.explain(doing, err) }
 
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()

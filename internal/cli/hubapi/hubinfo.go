@@ -179,7 +179,7 @@ func (h *Hub) hubObjects(ctx context.Context) (*hubObjects, error) {
 	crds := make([]CRD, len(names))
 	for i, name := range names {
 		group.Go(func() (err error) {
-			crds[i], err = h.readCRD(ctx, name)
+			crds[i], err = h.ReadCRD(ctx, name)
 			return err
 		})
 	}
@@ -212,7 +212,8 @@ func (h *Hub) listIfServed(ctx context.Context, items any, path ...string) error
 	}{items}, path...)
 }
 
-func (h *Hub) readCRD(ctx context.Context, name string) (CRD, error) {
+// ReadCRD says whether a kind is served, and in which versions.
+func (h *Hub) ReadCRD(ctx context.Context, name string) (CRD, error) {
 	var definition struct {
 		Metadata metav1.ObjectMeta `json:"metadata"`
 		Spec     struct {

@@ -26,8 +26,10 @@ type Target struct {
 	Kubeconfig string
 	// Context is the value of --context, empty without one.
 	Context string
-	// Playground is the kubeconfig that "capstan up" writes, whether it is there or not.
+	// Playground is the kubeconfig that "capstan up" writes, whether it is there or not; empty where the hub of a playground is of no use.
 	Playground string
+	// Cluster says that a cluster is looked for, to install something in, and no hub.
+	Cluster bool
 }
 
 // Source is where the access to a hub was found, for messages.
@@ -39,6 +41,8 @@ type Source struct {
 	Invitation bool
 	// DebugServer says that it is used for the server of --debug-server.
 	DebugServer bool
+	// Cluster says that it leads to a cluster that need not be a hub.
+	Cluster bool
 }
 
 // String names the source in a sentence.
@@ -65,7 +69,7 @@ func (t Target) Resolve() (*rest.Config, Source, error) {
 	if err != nil {
 		return nil, Source{}, err
 	}
-	source := Source{File: chosen.String(), Context: t.contextOf(chosen, config), Playground: chosen.playground}
+	source := Source{File: chosen.String(), Context: t.contextOf(chosen, config), Playground: chosen.playground, Cluster: t.Cluster}
 	if source.Context == "" {
 		return nil, source, fmt.Errorf("%s has no current context: choose one with --context: %s", chosen, contextNames(config))
 	}
@@ -96,8 +100,7 @@ func (t Target) load() (candidate, *clientcmdapi.Config, error) {
 	if fixed := t.fixed(); fixed != nil {
 		config, err := read(*fixed)
 		if err == nil && len(config.Contexts) == 0 {
-			err = fmt.Errorf("%s: kubeconfig %s is missing or empty: name one that leads to a hub with --kubeconfig, "+
-				"or start a hub on this machine with \"capstan up\"", fixed.namedBy, fixed)
+			err = t.emptyError(*fixed)
 		}
 		return *fixed, config, err
 	}
@@ -117,8 +120,21 @@ func (t Target) load() (candidate, *clientcmdapi.Config, error) {
 		return candidate{}, nil, fmt.Errorf("no context %q in %s (contexts there: %s): choose another, or name the kubeconfig it is in with --kubeconfig",
 			t.Context, strings.Join(unfit, " or "), cmp.Or(strings.Join(contexts, ", "), "none"))
 	}
+	if t.Cluster {
+		return candidate{}, nil, fmt.Errorf("no kubeconfig leads to a cluster (looked for %s): name one with --kubeconfig or KUBECONFIG",
+			strings.Join(unfit, " and "))
+	}
 	return candidate{}, nil, fmt.Errorf("no kubeconfig leads to a hub (looked for %s): start a hub on this machine with \"capstan up\", "+
 		"or name the kubeconfig of one with --kubeconfig or KUBECONFIG", strings.Join(unfit, " and "))
+}
+
+// emptyError is that a kubeconfig that was named leads nowhere.
+func (t Target) emptyError(named candidate) error {
+	if t.Cluster {
+		return fmt.Errorf("%s: kubeconfig %s is missing or empty: name one that leads to a cluster with --kubeconfig", named.namedBy, named)
+	}
+	return fmt.Errorf("%s: kubeconfig %s is missing or empty: name one that leads to a hub with --kubeconfig, "+
+		"or start a hub on this machine with \"capstan up\"", named.namedBy, named)
 }
 
 // fixed is the kubeconfig that was named, nil if none was. That of the playground stays that, however it is named.
@@ -140,10 +156,11 @@ func (t Target) isPlayground(file string) bool {
 }
 
 func (t Target) defaults() []candidate {
-	return []candidate{
-		{files: []string{t.Playground}, playground: true},
-		{files: []string{filepath.Join(homedir.HomeDir(), clientcmd.RecommendedHomeDir, clientcmd.RecommendedFileName)}},
+	own := candidate{files: []string{filepath.Join(homedir.HomeDir(), clientcmd.RecommendedHomeDir, clientcmd.RecommendedFileName)}}
+	if t.Playground == "" {
+		return []candidate{own}
 	}
+	return []candidate{{files: []string{t.Playground}, playground: true}, own}
 }
 
 // read merges the files of a candidate; those that do not exist count as empty.

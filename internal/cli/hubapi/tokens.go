@@ -103,6 +103,8 @@ type Published struct {
 	Server string
 	// Pins name the certificate authorities of that URL, for --ca-cert-hash; none if the hub publishes none.
 	Pins []string
+	// InClusterInfo says that Server is what the hub publishes.
+	InClusterInfo bool
 }
 
 // Published reads what those who join read as well, but over a connection that is verified.
@@ -114,6 +116,7 @@ func (h *Hub) Published(ctx context.Context) (Published, error) {
 		if config, err := clientcmd.Load([]byte(info.Data[bootstrapapi.KubeConfigKey])); err == nil {
 			cluster := firstCluster(config)
 			published.Server = cmp.Or(cluster.Server, h.Server)
+			published.InClusterInfo = cluster.Server != ""
 			published.Pins = pinsOf(cluster.CertificateAuthorityData)
 		}
 		return published, nil

@@ -38,6 +38,11 @@ type Invitation struct {
 	Pins []string
 	// TrustOnFirstUse believes what the server at the URL sends about itself when nothing else vouches for it.
 	TrustOnFirstUse bool
+	// Known are clusters that the user trusts already: the hub may be one of them.
+	Known []KnownCluster
+	// Confirm asks a person whether a certificate authority with this fingerprint is that of the hub. It is asked only when nothing else
+	// vouches for it; nil is no.
+	Confirm func(fingerprint string) bool
 	// ProxyURL is the HTTP proxy to the hub, empty for none. ProxyCAFile holds the certificates to verify it with.
 	ProxyURL, ProxyCAFile string
 }
@@ -48,12 +53,17 @@ type Trust struct {
 	CA []byte
 	// OnFirstUse says that nothing vouches for CA but the server that sent it.
 	OnFirstUse bool
+	// Known says that a kubeconfig of the user vouches for CA.
+	Known bool
 	// Reason says in words where the trust comes from.
 	Reason string
 }
 
 // configMapRootCA is what Kubernetes publishes in every namespace.
 const configMapRootCA = "kube-root-ca.crt"
+
+// errUnsigned is why a bootstrap token does not vouch for a hub.
+var errUnsigned = fmt.Errorf("%w: it does not know the bootstrap token", ErrUntrusted)
 
 // ErrUntrusted is why a hub cannot be recognised. Nothing secret was sent to it.
 var ErrUntrusted = errors.New("the hub cannot be verified")
@@ -80,9 +90,9 @@ func (i Invitation) Check() error {
 	return nil
 }
 
-// Trust finds the certificates to verify the hub with. In this order: the file that was named; what the hub
-// publishes for everybody, which has to have one of the pins, or else be signed with the bootstrap token, if we have either;
-// the system's own. The token is not sent to a server that is not verified yet.
+// Trust finds the certificates to verify the hub with. In this order: the file that was named; what the hub publishes for everybody, if
+// it has one of the pins; those of a kubeconfig; what the hub publishes, if it is signed with the bootstrap token; the system's own. The
+// token is not sent to a server that is not verified yet.
 func (i Invitation) Trust(ctx context.Context) (Trust, error) {
 	trust, err := i.trustHub(ctx)
 	if err != nil || i.ProxyCAFile == "" {
@@ -111,12 +121,15 @@ func (i Invitation) trustHub(ctx context.Context) (Trust, error) {
 	if len(i.Pins) > 0 {
 		return i.trustPinned(ctx, anonymous)
 	}
+	if known, ok := i.trustKnown(); ok {
+		return known, nil
+	}
 	published, err := anonymous.publishedCA(ctx, i.Token)
 	switch {
-	case err == nil && published.OnFirstUse && !i.TrustOnFirstUse:
-		return Trust{}, fmt.Errorf("%w: nothing vouches for %s but the server itself, which sent the certificate authority %s\n"+
-			"Name its hash, --ca-cert-hash, which \"capstan get token\" on the hub prints, or a file with it, --ca-file FILE. "+
-			"--trust-on-first-use joins the server that answers there, whichever that is.", ErrUntrusted, i.Server, Fingerprint(published.CA))
+	case err == nil && published.OnFirstUse:
+		return i.trustUnvouched(ctx, published)
+	case errors.Is(err, errUnsigned):
+		return i.trustUnsigned(ctx, anonymous, err)
 	case err == nil && len(published.CA) > 0:
 		return published, nil
 	case errors.Is(err, ErrUntrusted):
@@ -125,6 +138,51 @@ func (i Invitation) trustHub(ctx context.Context) (Trust, error) {
 		return Trust{}, anonymous.explain("ask the hub for its certificate authority", err)
 	}
 	return i.trustSystem(ctx)
+}
+
+// trustUnvouched decides about a hub whose certificate authority comes from its own server alone.
+func (i Invitation) trustUnvouched(ctx context.Context, published Trust) (Trust, error) {
+	if known, ok := i.trustKnownCA(published.CA); ok {
+		return known, nil
+	}
+	if i.isPublic(ctx) {
+		return Trust{Reason: "verified with the certificates of this machine"}, nil
+	}
+	fingerprint := Fingerprint(published.CA)
+	if i.TrustOnFirstUse {
+		return published, nil
+	}
+	if i.Confirm != nil && i.Confirm(fingerprint) {
+		published.OnFirstUse, published.Reason = false, "confirmed by you"
+		return published, nil
+	}
+	return Trust{}, fmt.Errorf("%w: nothing vouches for %s but the server itself, which sent the certificate authority %s\n"+
+		"Name its hash, --ca-cert-hash, which \"capstan get token\" on the hub prints, or a file with it, --ca-file FILE; "+
+		"or use a kubeconfig that has the hub as one of its clusters. "+
+		"--trust-on-first-use joins the server that answers there, whichever that is.", ErrUntrusted, i.Server, fingerprint)
+}
+
+// isPublic tells whether the certificate of the hub is signed by an authority that this machine knows.
+func (i Invitation) isPublic(ctx context.Context) bool {
+	public, err := i.connect(rest.TLSClientConfig{}, "")
+	if err != nil {
+		return false
+	}
+	err = public.core.Get().AbsPath("/version").Do(ctx).Error()
+	var answered apierrors.APIStatus
+	return err == nil || errors.As(err, &answered) && answered.Status().Code != 0
+}
+
+// trustUnsigned is for hubs that do not sign with their bootstrap tokens: a kubeconfig may vouch for them.
+func (i Invitation) trustUnsigned(ctx context.Context, anonymous *Hub, unsigned error) (Trust, error) {
+	published, err := anonymous.publishedCA(ctx, "")
+	if err != nil {
+		return Trust{}, unsigned
+	}
+	if known, ok := i.trustKnownCA(published.CA); ok {
+		return known, nil
+	}
+	return Trust{}, unsigned
 }
 
 // trustSystem is for hubs whose certificate everybody can verify.
@@ -216,9 +274,9 @@ func firstCluster(config *clientcmdapi.Config) *clientcmdapi.Cluster {
 
 func unsigned(token string) error {
 	id, _, _ := strings.Cut(token, ".")
-	return fmt.Errorf("%w: it does not know the bootstrap token %s, which may have expired or been deleted\n"+
+	return fmt.Errorf("%w %s, which may have expired or been deleted\n"+
 		"Ask for a new one: \"capstan get token --use-bootstrap-token\" on the hub. Or, if this hub does not sign with its tokens, "+
-		"name a file with its certificate authority: --ca-file FILE.", ErrUntrusted, id)
+		"name a file with its certificate authority: --ca-file FILE.", errUnsigned, id)
 }
 
 func trustOnFirstUse(ca []byte) Trust {

@@ -1,5 +1,5 @@
 // Package playground runs a hub and its clusters as background processes of one machine, and remembers them in one
-// folder, the home: that is "capstan up", "down" and "status", and agents that "capstan join --detach" starts.
+// folder, the home: that is "capstan up", "down" and "status", and agents that "capstan join --local --detach" starts.
 package playground
 
 import (

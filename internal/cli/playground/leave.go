@@ -31,10 +31,10 @@ func (h Home) Joined(cluster string) (Member, error) {
 		return Member{}, fmt.Errorf("cluster %s belongs to the playground in %s: \"capstan down --purge\" removes that as a whole", cluster,
 			h.Dir)
 	case len(names) == 0:
-		return Member{}, fmt.Errorf("no agent was started by \"capstan join\" in %s: run the command as the user, and with the %s, that joined cluster %s",
+		return Member{}, fmt.Errorf("no agent was started by \"capstan join --local\" in %s: run the command as the user, and with the %s, that joined cluster %s",
 			h.Dir, EnvHome, cluster)
 	}
-	return Member{}, fmt.Errorf("cluster %s was not joined by \"capstan join\" in %s. Those that were: %s", cluster, h.Dir,
+	return Member{}, fmt.Errorf("cluster %s was not joined by \"capstan join --local\" in %s. Those that were: %s", cluster, h.Dir,
 		strings.Join(names, ", "))
 }
 

@@ -1,0 +1,300 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// cleaning is one run of "capstan clean".
+type cleaning struct {
+	*app
+	name          string
+	purgeOperator bool
+	outputFile    string
+	wait, force   bool
+
+	in *install.Cluster
+}
+
+const cleanLong = `Take a hub out of the cluster of the kubeconfig: what clusters join with, the ClusterManager with all that its operator has
+installed for it, the kinds of the hub with their objects, and the operator.
+
+As long as there are clusters that are available, the command refuses, for their agents would go on without a hub: "capstan unjoin"
+takes them away. --wait waits until that is done, --force does without. If something is not gone in time, the error names it with the
+finalizers that keep it; --force takes those off where the operator does not run any more, and those of clusters and works that wait
+for agents.`
+
+// cleanCommand is "capstan clean".
+func (a *app) cleanCommand() *cobra.Command {
+	run := &cleaning{app: a}
+	command := &cobra.Command{
+		Use:   "clean",
+		Short: "Take a hub out of a cluster",
+		Long:  cleanLong,
+		Example: "  capstan clean\n  capstan clean --dry-run\n" +
+			"  capstan clean --wait      # while users run \"capstan unjoin\" for the clusters",
+		Args:              flagsOnly,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	flags := command.Flags()
+	flags.StringVar(&run.name, "name", clusterManagerOperator, "name of the ClusterManager")
+	flags.BoolVar(&run.purgeOperator, "purge-operator", true, "remove the operator, too")
+	flags.StringVar(&run.outputFile, "output-file", "", "write what was deleted to this file, which only you can read")
+	flags.BoolVar(&run.wait, "wait", false, "wait until no cluster is available any more, for --timeout seconds at most")
+	flags.BoolVar(&run.force, "force", false, "do without clusters that are available, and without an operator or agents that do not answer")
+	command.MarkFlagsMutuallyExclusive("wait", "force")
+	complete(command, "name", cobra.NoFileCompletions)
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		if err := checkOutputFile(run.outputFile); err != nil {
+			return err
+		}
+		a.announceDryRun(command)
+		ctx, cancel := a.limited(command.Context())
+		defer cancel()
+		return run.clean(ctx)
+	}
+	return command
+}
+
+func (c *cleaning) clean(ctx context.Context) error {
+	var err error
+	if c.in, err = install.Connect(c.installTarget()); err != nil {
+		return err
+	}
+	if err := c.settle(ctx); err != nil {
+		return err
+	}
+	operator, err := c.operatorObjects(ctx)
+	if err != nil {
+		return err
+	}
+	removal := &removal{app: c.app, in: c.in, force: c.force}
+	if err := c.removeBootstrap(ctx, removal); err != nil {
+		return err
+	}
+	if err := c.removeHub(ctx, removal); err != nil {
+		return err
+	}
+	if err := removal.all(ctx, operator); err != nil {
+		return err
+	}
+	if err := c.unpublish(ctx, removal); err != nil || c.dryRun {
+		return err
+	}
+	if err := c.writeObjects(c.outputFile, removal.deleted); err != nil {
+		return err
+	}
+	if len(removal.deleted) == 0 {
+		c.say("There is no hub in %s, and nothing is left of one.", c.in.Server())
+		return nil
+	}
+	c.say("The multicluster hub control plane has been cleaned up successfully!")
+	return nil
+}
+
+var kindManagedCluster = clusterv1.GroupVersion.WithKind("ManagedCluster")
+
+// isAvailable tells whether the agent of a cluster works.
+func isAvailable(cluster *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(install.Conditions(cluster), func(condition metav1.Condition) bool {
+		return condition.Type == fleet.ConditionClusterAvailable && condition.Status == metav1.ConditionTrue
+	})
+}
+
+// settle makes sure that no cluster is available any more.
+func (c *cleaning) settle(ctx context.Context) error {
+	clusters, err := c.in.List(ctx, kindManagedCluster, "", "")
+	if err != nil {
+		return err
+	}
+	var available []string
+	for i := range clusters {
+		if isAvailable(&clusters[i]) {
+			available = append(available, clusters[i].GetName())
+		}
+	}
+	switch {
+	case len(available) == 0:
+		return nil
+	case c.force:
+		c.note("Warning: these clusters are available, and their agents go on without a hub: %s", strings.Join(available, ", "))
+		return nil
+	case c.wait && !c.dryRun:
+		return c.awaitUnjoined(ctx)
+	}
+	return fmt.Errorf("these clusters of the hub are available: %s\nTake each from the hub first, or run this command with --wait meanwhile:\n"+
+		"  capstan unjoin --cluster-name CLUSTER\n  kubectl delete managedcluster CLUSTER\n"+
+		"--force removes the hub all the same, and leaves the agents and what they have applied", strings.Join(available, ", "))
+}
+
+func (c *cleaning) awaitUnjoined(ctx context.Context) error {
+	progress := c.progress()
+	defer progress.Close()
+	var left []string
+	err := c.in.AwaitNone(ctx, kindManagedCluster, isAvailable, func(names []string) {
+		left = names
+		progress.Wait("clusters", "available: "+strings.Join(names, ", "))
+	})
+	if err != nil {
+		return fmt.Errorf("wait until no cluster is available: %w. These are: %s", err, strings.Join(left, ", "))
+	}
+	progress.Done("clusters", "none is available any more")
+	return nil
+}
+
+// removeBootstrap deletes what clusters join with.
+func (c *cleaning) removeBootstrap(ctx context.Context, removal *removal) error {
+	refs := []install.Reference{
+		{GroupVersionKind: install.KindClusterRoleBinding, Name: fleet.ClusterRoleBindingBootstrapServiceAccount},
+		{GroupVersionKind: install.KindClusterRoleBinding, Name: "open-cluster-management:bootstrap:managedcluster"},
+		{GroupVersionKind: install.KindClusterRoleBinding, Name: "agent-registration-bootstrap"},
+		{GroupVersionKind: install.KindClusterRole, Name: fleet.ClusterRoleBootstrap},
+		{GroupVersionKind: install.KindServiceAccount, Namespace: fleet.NamespaceOperators, Name: fleet.ServiceAccountBootstrap},
+	}
+	tokens, err := c.in.List(ctx, install.KindSecret, metav1.NamespaceSystem, fleet.LabelApp+"="+fleet.AppClusterManager)
+	if err != nil {
+		return err
+	}
+	for i := range tokens {
+		refs = append(refs, install.Reference{GroupVersionKind: install.KindSecret, Namespace: metav1.NamespaceSystem, Name: tokens[i].GetName()})
+	}
+	return removal.all(ctx, refs)
+}
+
+// removeHub deletes the ClusterManager, which its operator takes apart.
+func (c *cleaning) removeHub(ctx context.Context, removal *removal) error {
+	of := install.Reference{GroupVersionKind: install.KindClusterManager, Name: c.name}
+	object, err := c.in.Get(ctx, of)
+	if err != nil || object == nil {
+		return err
+	}
+	if c.force {
+		if err := c.releaseObjects(ctx); err != nil {
+			return err
+		}
+	}
+	err = removal.custom(ctx, of, clusterManagerOperator, func(ctx context.Context) error { return c.dismantle(ctx, object, removal) })
+	if err != nil && !c.force {
+		return errors.Join(err, c.blockers(ctx))
+	}
+	return err
+}
+
+// hubKinds are the kinds whose objects have finalizers that controllers of the hub and agents take off, in the order to delete them in.
+var hubKinds = []schema.GroupVersionKind{
+	addonv1alpha1.GroupVersion.WithKind("ManagedClusterAddOn"), workv1.GroupVersion.WithKind("ManifestWork"), kindManagedCluster,
+	{Group: "work.open-cluster-management.io", Version: "v1alpha1", Kind: "ManifestWorkReplicaSet"},
+}
+
+// blockers lists the objects of the hub that have to go and do not, with the finalizers that keep them.
+func (c *cleaning) blockers(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), diagnosisTimeout)
+	defer cancel()
+	var lines []string
+	for _, kind := range hubKinds {
+		objects, err := c.in.List(ctx, kind, "", "")
+		if err != nil {
+			continue
+		}
+		for i := range objects {
+			object := &objects[i]
+			object.SetGroupVersionKind(kind)
+			if object.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) > 0 {
+				lines = append(lines, fmt.Sprintf("  %s: finalizer %s", install.ReferenceTo(object), strings.Join(object.GetFinalizers(), ", ")))
+			}
+		}
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	return fmt.Errorf("these objects wait for agents or controllers; --force does without:\n%s", strings.Join(lines, "\n"))
+}
+
+// releaseObjects deletes the clusters, works and add-ons of the hub, and takes off the finalizers that wait for agents.
+func (c *cleaning) releaseObjects(ctx context.Context) error {
+	if c.dryRun {
+		return nil
+	}
+	for _, kind := range hubKinds {
+		objects, err := c.in.List(ctx, kind, "", "")
+		if err != nil {
+			return err
+		}
+		for i := range objects {
+			of := install.Reference{GroupVersionKind: kind, Namespace: objects[i].GetNamespace(), Name: objects[i].GetName()}
+			if _, err := c.in.Delete(ctx, of); err != nil {
+				return err
+			}
+			if _, err := c.in.RemoveFinalizers(ctx, of, func(string) bool { return true }); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// dismantle deletes what the operator has installed for a ClusterManager, as its status lists it, because the operator does not.
+func (c *cleaning) dismantle(ctx context.Context, manager *unstructured.Unstructured, removal *removal) error {
+	related, _, _ := unstructured.NestedSlice(manager.Object, "status", "relatedResources")
+	for _, entry := range related {
+		fields, ok := entry.(map[string]any)
+		if !ok {
+			continue
+		}
+		text := func(key string) string {
+			value, _ := fields[key].(string)
+			return value
+		}
+		resource := schema.GroupVersionResource{Group: text("group"), Version: text("version"), Resource: text("resource")}
+		of, err := c.in.ReferenceOf(ctx, resource, text("namespace"), text("name"))
+		if err != nil {
+			return err
+		}
+		if err := removal.one(ctx, of); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// operatorObjects are the operator, unless it is to stay or another hub needs it.
+func (c *cleaning) operatorObjects(ctx context.Context) ([]install.Reference, error) {
+	if !c.purgeOperator {
+		return nil, nil
+	}
+	managers, err := c.in.List(ctx, install.KindClusterManager, "", "")
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(managers, func(m unstructured.Unstructured) bool { return m.GetName() != c.name }) {
+		c.note("The operator stays: there are other ClusterManagers.")
+		return nil, nil
+	}
+	return chartReferences(ctx, c.in, "cluster-manager", map[string]any{
+		"clusterManager": map[string]any{"create": false},
+		"images":         map[string]any{"imageCredentials": map[string]any{"createImageCredentials": true, "dockerConfigJson": "{}"}},
+	}, klusterletOperator)
+}
+
+// unpublish deletes the ConfigMap cluster-info if "capstan init" has created it.
+func (c *cleaning) unpublish(ctx context.Context, removal *removal) error {
+	info, err := c.in.Get(ctx, clusterInfo)
+	if err != nil || info == nil || info.GetAnnotations()[annotationCreatedBy] == "" {
+		return err
+	}
+	return removal.one(ctx, clusterInfo)
+}

@@ -1,0 +1,266 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/homedir"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-io/capstan/internal/cli/output"
+)
+
+const configLong = `Show and change the kubeconfig that leads to hubs and clusters: the file of --kubeconfig, or those of KUBECONFIG, or ~/.kube/config.
+
+These are the subcommands of "kubectl config" that choose among clusters. "kubectl config" has those that write clusters and users.`
+
+// configCommand is "capstan config". The code of "kubectl config" would make this program half as large again, and slower to start.
+func (a *app) configCommand() *cobra.Command {
+	command := parent("config", "Show and change the kubeconfig", a.configViewCommand(), a.currentContextCommand(), a.useContextCommand(),
+		a.renameContextCommand(), a.deleteContextCommand(), a.setContextCommand(),
+		a.listConfigCommand("get-contexts", "Show the contexts", listContexts),
+		a.listConfigCommand("get-clusters", "Show the names of the clusters", func(config *clientcmdapi.Config) output.Grid {
+			return names(slices.Sorted(maps.Keys(config.Clusters)))
+		}),
+		a.listConfigCommand("get-users", "Show the names of the users", func(config *clientcmdapi.Config) output.Grid {
+			return names(slices.Sorted(maps.Keys(config.AuthInfos)))
+		}))
+	command.Long = configLong
+	return command
+}
+
+// access is the kubeconfig as client-go reads and writes it.
+func (a *app) access() clientcmd.ConfigAccess {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = a.kubeconfig
+	if a.kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
+		rules.Precedence = []string{filepath.Join(homedir.HomeDir(), clientcmd.RecommendedHomeDir, clientcmd.RecommendedFileName)}
+	}
+	return rules
+}
+
+func (a *app) configViewCommand() *cobra.Command {
+	var minify, raw, flatten bool
+	command := &cobra.Command{
+		Use: "view", Short: "Show the kubeconfig, without its secrets", Args: flagsOnly, ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	command.Flags().BoolVar(&minify, "minify", false, "show the current context alone, or that of --context")
+	command.Flags().BoolVar(&raw, "raw", false, "show the secrets, too")
+	command.Flags().BoolVar(&flatten, "flatten", false, "show the content of files that the kubeconfig names")
+	format := addOutputFlag(command, output.YAML, output.JSON)
+	command.RunE = func(*cobra.Command, []string) error {
+		config, err := a.access().GetStartingConfig()
+		if err != nil {
+			return err
+		}
+		if a.context != "" {
+			config.CurrentContext = a.context
+		}
+		if minify {
+			err = clientcmdapi.MinifyConfig(config)
+		}
+		if err == nil && flatten {
+			err = clientcmdapi.FlattenConfig(config)
+		}
+		if err == nil && !raw {
+			err = clientcmdapi.RedactSecrets(config)
+			clientcmdapi.ShortenConfig(config)
+		}
+		if err != nil {
+			return err
+		}
+		content, err := clientcmd.Write(*config)
+		if err != nil {
+			return err
+		}
+		if format.Format() == output.JSON {
+			if content, err = yaml.YAMLToJSON(content); err != nil {
+				return err
+			}
+		}
+		a.say("%s", strings.TrimSpace(string(content)))
+		return nil
+	}
+	return command
+}
+
+func (a *app) currentContextCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "current-context", Short: "Show the name of the current context", Args: flagsOnly, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(*cobra.Command, []string) error {
+			config, err := a.access().GetStartingConfig()
+			if err != nil {
+				return err
+			}
+			if config.CurrentContext == "" {
+				return fmt.Errorf("the kubeconfig has no current context: choose one of %s with \"capstan config use-context\"", contextList(config))
+			}
+			a.say("%s", config.CurrentContext)
+			return nil
+		},
+	}
+}
+
+// changeConfig changes the kubeconfig and says what was done.
+func (a *app) changeConfig(change func(config *clientcmdapi.Config) (said string, err error)) error {
+	access := a.access()
+	config, err := access.GetStartingConfig()
+	if err != nil {
+		return err
+	}
+	said, err := change(config)
+	if err != nil {
+		return err
+	}
+	if a.dryRun {
+		a.say("would do this: %s", said)
+		return nil
+	}
+	const relative = true
+	if err := clientcmd.ModifyConfig(access, *config, relative); err != nil {
+		return err
+	}
+	a.say("%s", said)
+	return nil
+}
+
+func (a *app) useContextCommand() *cobra.Command {
+	return a.onContext(&cobra.Command{Use: "use-context CONTEXT", Aliases: []string{"use"}, Short: "Choose the current context", Args: cobra.ExactArgs(1)},
+		func(config *clientcmdapi.Config, args []string) (string, error) {
+			config.CurrentContext = args[0]
+			return fmt.Sprintf("Switched to context %q.", args[0]), nil
+		})
+}
+
+func (a *app) renameContextCommand() *cobra.Command {
+	return a.onContext(&cobra.Command{Use: "rename-context CONTEXT NAME", Short: "Give a context another name", Args: cobra.ExactArgs(2)}, //nolint:mnd // one name and another
+		func(config *clientcmdapi.Config, args []string) (string, error) {
+			if config.Contexts[args[1]] != nil {
+				return "", fmt.Errorf("there is a context %q already", args[1])
+			}
+			config.Contexts[args[1]] = config.Contexts[args[0]]
+			delete(config.Contexts, args[0])
+			if config.CurrentContext == args[0] {
+				config.CurrentContext = args[1]
+			}
+			return fmt.Sprintf("Context %q renamed to %q.", args[0], args[1]), nil
+		})
+}
+
+func (a *app) deleteContextCommand() *cobra.Command {
+	return a.onContext(&cobra.Command{Use: "delete-context CONTEXT", Short: "Delete a context; its cluster and user stay", Args: cobra.ExactArgs(1)},
+		func(config *clientcmdapi.Config, args []string) (string, error) {
+			delete(config.Contexts, args[0])
+			return fmt.Sprintf("deleted context %s", args[0]), nil
+		})
+}
+
+func (a *app) setContextCommand() *cobra.Command {
+	var cluster, user, namespace string
+	var current bool
+	command := &cobra.Command{
+		Use: "set-context CONTEXT | --current", Short: "Set the cluster, user or namespace of a context", Args: cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.completeContexts,
+	}
+	flags := command.Flags()
+	flags.StringVar(&cluster, "cluster", "", "cluster of the context")
+	flags.StringVar(&user, "user", "", "user of the context")
+	flags.StringVar(&namespace, "namespace", "", "namespace of the context")
+	flags.BoolVar(&current, "current", false, "change the current context")
+	command.RunE = func(_ *cobra.Command, args []string) error {
+		return a.changeConfig(func(config *clientcmdapi.Config) (string, error) {
+			name := config.CurrentContext
+			if current == (len(args) == 1) || current && name == "" {
+				return "", fmt.Errorf("name a context, or the current one with --current; there are %s", contextList(config))
+			}
+			if !current {
+				name = args[0]
+			}
+			said := "Context %q modified."
+			if config.Contexts[name] == nil {
+				said = "Context %q created."
+				config.Contexts[name] = clientcmdapi.NewContext()
+			}
+			context := config.Contexts[name]
+			for field, value := range map[*string]string{&context.Cluster: cluster, &context.AuthInfo: user, &context.Namespace: namespace} {
+				if value != "" {
+					*field = value
+				}
+			}
+			return fmt.Sprintf(said, name), nil
+		})
+	}
+	return command
+}
+
+// onContext is a command that changes the context that is its first argument.
+func (a *app) onContext(command *cobra.Command, change func(*clientcmdapi.Config, []string) (string, error)) *cobra.Command {
+	command.ValidArgsFunction = func(command *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return a.completeContexts(command, args, typed)
+	}
+	command.RunE = func(_ *cobra.Command, args []string) error {
+		return a.changeConfig(func(config *clientcmdapi.Config) (string, error) {
+			if config.Contexts[args[0]] == nil {
+				return "", fmt.Errorf("no context %q in the kubeconfig; there are %s", args[0], contextList(config))
+			}
+			return change(config, args)
+		})
+	}
+	return command
+}
+
+func contextList(config *clientcmdapi.Config) string {
+	if len(config.Contexts) == 0 {
+		return "none"
+	}
+	return strings.Join(slices.Sorted(maps.Keys(config.Contexts)), ", ")
+}
+
+// listConfigCommand is a command that shows a table of something in the kubeconfig.
+func (a *app) listConfigCommand(use, short string, list func(*clientcmdapi.Config) output.Grid) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: flagsOnly, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(*cobra.Command, []string) error {
+			config, err := a.access().GetStartingConfig()
+			if err != nil {
+				return err
+			}
+			return output.StyleOf(a.out).WriteGrid(a.out, list(config))
+		},
+	}
+}
+
+func names(all []string) output.Grid {
+	grid := output.Grid{Header: []string{"NAME"}}
+	for _, name := range all {
+		grid.Rows = append(grid.Rows, []output.Cell{output.Plain(name)})
+	}
+	return grid
+}
+
+func listContexts(config *clientcmdapi.Config) output.Grid {
+	grid := output.Grid{Header: []string{"CURRENT", "NAME", "CLUSTER", "AUTHINFO", "NAMESPACE"}}
+	for _, name := range slices.Sorted(maps.Keys(config.Contexts)) {
+		context, mark := config.Contexts[name], ""
+		if name == config.CurrentContext {
+			mark = "*"
+		}
+		row := []string{mark, name, context.Cluster, context.AuthInfo, context.Namespace}
+		cells := make([]output.Cell, len(row))
+		for i, text := range row {
+			cells[i] = output.Plain(text)
+		}
+		grid.Rows = append(grid.Rows, cells)
+	}
+	return grid
+}

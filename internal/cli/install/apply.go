@@ -1,0 +1,206 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/csaupgrade"
+	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// FieldManager owns the fields that this program applies.
+const FieldManager = "capstan"
+
+// Change is what applying an object did.
+type Change string
+
+// The changes.
+const (
+	Created   Change = "created"
+	Changed   Change = "changed"
+	Unchanged Change = "unchanged"
+)
+
+// Apply makes objects what they should be, by server-side apply: namespaces first, then CustomResourceDefinitions, which it waits
+// for, then the others in their order. What client-side apply left is taken over, so fields that are not applied any more go. told is
+// called for each object after it was applied.
+func (c *Cluster) Apply(ctx context.Context, objects []*unstructured.Unstructured, told func(Reference, Change)) error {
+	var definitions []string
+	for _, object := range inOrder(objects) {
+		if object.GroupVersionKind() != KindCRD && len(definitions) > 0 {
+			if err := c.awaitEstablished(ctx, definitions); err != nil {
+				return err
+			}
+			definitions = nil
+		}
+		change, err := c.apply(ctx, object)
+		if err != nil {
+			return err
+		}
+		told(ReferenceTo(object), change)
+		if object.GroupVersionKind() == KindCRD {
+			definitions = append(definitions, object.GetName())
+		}
+	}
+	return c.awaitEstablished(ctx, definitions)
+}
+
+// inOrder sorts objects by what has to exist before what.
+func inOrder(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	rank := func(object *unstructured.Unstructured) int {
+		switch object.GroupVersionKind() {
+		case KindNamespace:
+			return 0
+		case KindCRD:
+			return 1
+		case KindClusterManager, KindKlusterlet:
+			return 3
+		}
+		return 2
+	}
+	sorted := slices.Clone(objects)
+	slices.SortStableFunc(sorted, func(a, b *unstructured.Unstructured) int { return rank(a) - rank(b) })
+	return sorted
+}
+
+func (c *Cluster) apply(ctx context.Context, object *unstructured.Unstructured) (Change, error) {
+	client, err := c.client(ctx, object.GroupVersionKind(), object.GetNamespace())
+	if err != nil {
+		return "", fmt.Errorf("apply %s: %w", ReferenceTo(object), err)
+	}
+	doing := "apply " + ReferenceTo(object).String()
+	before, err := client.Get(ctx, object.GetName(), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		before = nil
+	case err != nil:
+		return "", c.hub.Explain(doing, err)
+	case isBootstrapToken(object):
+		return Unchanged, nil // a new secret would end the token that users have
+	default:
+		if before, err = adopt(ctx, client, before); err != nil {
+			return "", c.hub.Explain(doing, err)
+		}
+	}
+	after, err := client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
+	switch {
+	case err != nil:
+		return "", c.hub.Explain(doing, err)
+	case before == nil:
+		return Created, nil
+	case before.GetGeneration() != after.GetGeneration() || !apiequality.Semantic.DeepEqual(share(before), share(after)):
+		return Changed, nil
+	}
+	return Unchanged, nil
+}
+
+// share is what this program owns of an object, and since when. The version of the object also changes when a controller writes its status.
+func share(object *unstructured.Unstructured) *metav1.ManagedFieldsEntry {
+	for _, entry := range object.GetManagedFields() {
+		if entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply {
+			return &entry
+		}
+	}
+	return nil
+}
+
+// isBootstrapToken tells whether an object is a token that a chart has drawn at random.
+func isBootstrapToken(object *unstructured.Unstructured) bool {
+	kind, _, _ := unstructured.NestedString(object.Object, "type")
+	return object.GroupVersionKind() == KindSecret && kind == string(bootstrapapi.SecretTypeBootstrapToken)
+}
+
+// lastApplied is the field that client-side apply keeps its copy in.
+var lastApplied = fieldpath.NewSet(fieldpath.MakePathOrDie("metadata", "annotations", corev1.LastAppliedConfigAnnotation))
+
+// adopt hands this program the fields that another one owns by client-side apply, such as clusteradm or kubectl. Without that, a field
+// that is not applied any more would stay for ever.
+func adopt(ctx context.Context, client dynamic.ResourceInterface, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	managers := sets.New[string]()
+	for _, entry := range csaupgrade.FindFieldsOwners(object.GetManagedFields(), metav1.ManagedFieldsOperationUpdate, lastApplied) {
+		managers.Insert(entry.Manager)
+	}
+	if managers.Len() == 0 {
+		return object, nil
+	}
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(object, managers, FieldManager)
+	if err != nil || len(patch) == 0 {
+		return object, err
+	}
+	return client.Patch(ctx, object.GetName(), types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+}
+
+// Patch merges fields into an object.
+func (c *Cluster) Patch(ctx context.Context, of Reference, patch []byte) error {
+	client, err := c.client(ctx, of.GroupVersionKind, of.Namespace)
+	if err != nil {
+		return fmt.Errorf("change %s: %w", of, err)
+	}
+	_, err = client.Patch(ctx, of.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	return c.hub.Explain("change "+of.String(), err)
+}
+
+// awaitEstablished waits until CustomResourceDefinitions are served.
+func (c *Cluster) awaitEstablished(ctx context.Context, names []string) error {
+	for _, name := range names {
+		err := c.await(ctx, watched{kind: KindCRD, name: name}, func(found []unstructured.Unstructured) bool {
+			return len(found) == 1 && conditionStatus(&found[0], "Established") == metav1.ConditionTrue
+		})
+		if err != nil {
+			return fmt.Errorf("wait until CustomResourceDefinition %s is served: %w", name, err)
+		}
+		if err := c.awaitServed(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitServed makes sure that discovery knows a kind, which it does a moment after its definition is established.
+func (c *Cluster) awaitServed(ctx context.Context, name string) error {
+	definition, err := c.Get(ctx, Reference{GroupVersionKind: KindCRD, Name: name})
+	if err != nil || definition == nil {
+		return err
+	}
+	for _, kind := range KindsOf(definition) {
+		err := poll(ctx, func() (bool, error) {
+			c.forget(kind.GroupVersion())
+			_, err := c.resourceOf(ctx, kind)
+			if errors.Is(err, errNotServed) {
+				return false, nil
+			}
+			return err == nil, err
+		})
+		if err != nil {
+			return fmt.Errorf("wait until the cluster serves %s: %w", kind.Kind, err)
+		}
+	}
+	return nil
+}
+
+// KindsOf are the served versions of what a CustomResourceDefinition defines.
+func KindsOf(definition *unstructured.Unstructured) []schema.GroupVersionKind {
+	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
+	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
+	var kinds []schema.GroupVersionKind
+	for _, version := range versions {
+		if fields, ok := version.(map[string]any); ok && fields["served"] == true {
+			name, _ := fields["name"].(string)
+			kinds = append(kinds, schema.GroupVersionKind{Group: group, Version: name, Kind: kind})
+		}
+	}
+	return kinds
+}

@@ -1,0 +1,137 @@
+package install
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// verbsToApply are what server-side apply takes.
+var verbsToApply = []string{"get", "create", "patch"}
+
+// concurrency is how many questions are asked at a time.
+const concurrency = 10
+
+// right is something that a user needs to be allowed to do.
+type right struct{ verb, group, resource, namespace string }
+
+func (r right) String() string {
+	resource := r.resource
+	if r.group != "" {
+		resource += "." + r.group
+	}
+	if r.namespace == "" {
+		return fmt.Sprintf("%s %s", r.verb, resource)
+	}
+	return fmt.Sprintf("%s %s in namespace %s", r.verb, resource, r.namespace)
+}
+
+// MissingRights lists what the user may not do of what it takes to apply objects.
+func (c *Cluster) MissingRights(ctx context.Context, objects []*unstructured.Unstructured) ([]string, error) {
+	needed, err := c.neededRights(ctx, objects)
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	var missing []string
+	group, asking := errgroup.WithContext(ctx)
+	group.SetLimit(concurrency)
+	for _, right := range needed {
+		group.Go(func() error {
+			allowed, err := c.may(asking, right)
+			if err == nil && !allowed {
+				mu.Lock()
+				defer mu.Unlock()
+				missing = append(missing, right.String())
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, c.hub.Explain("ask for the permissions of the user", err)
+	}
+	if len(missing) == 0 {
+		missing, err = c.missingToGrant(ctx, objects)
+	}
+	slices.Sort(missing)
+	return missing, err
+}
+
+// neededRights are those for all objects, each once.
+func (c *Cluster) neededRights(ctx context.Context, objects []*unstructured.Unstructured) ([]right, error) {
+	defined := map[schema.GroupKind]string{}
+	for _, object := range objects {
+		if object.GroupVersionKind() == KindCRD {
+			group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
+			kind, _, _ := unstructured.NestedString(object.Object, "spec", "names", "kind")
+			defined[schema.GroupKind{Group: group, Kind: kind}], _, _ = unstructured.NestedString(object.Object, "spec", "names", "plural")
+		}
+	}
+	var needed []right
+	for _, object := range objects {
+		kind := object.GroupVersionKind()
+		resource := defined[kind.GroupKind()]
+		if resource == "" {
+			served, err := c.resourceOf(ctx, kind)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", ReferenceTo(object), err)
+			}
+			resource = served.Resource
+		}
+		for _, verb := range verbsToApply {
+			needed = append(needed, right{verb, kind.Group, resource, object.GetNamespace()})
+		}
+	}
+	slices.SortFunc(needed, func(a, b right) int { return strings.Compare(a.String(), b.String()) })
+	return slices.Compact(needed), nil
+}
+
+// may asks the cluster whether the user may do something.
+func (c *Cluster) may(ctx context.Context, what right) (bool, error) {
+	review := authorizationv1.SelfSubjectAccessReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: authorizationv1.SchemeGroupVersion.String(), Kind: "SelfSubjectAccessReview"},
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: what.verb, Group: what.group, Resource: what.resource, Namespace: what.namespace,
+		}},
+	}
+	answer, err := c.hub.Raw().Post().AbsPath("/apis", authorizationv1.GroupName, "v1", "selfsubjectaccessreviews").
+		SetHeader("Content-Type", "application/json").Body(marshal(review)).DoRaw(ctx)
+	if err != nil {
+		return false, err
+	}
+	err = json.Unmarshal(answer, &review)
+	return review.Status.Allowed, err
+}
+
+// missingToGrant lists the roles that the user may not make or bind, because they allow more than the user may do.
+func (c *Cluster) missingToGrant(ctx context.Context, objects []*unstructured.Unstructured) ([]string, error) {
+	var missing []string
+	for _, object := range objects {
+		if kind := object.GroupVersionKind(); kind != KindClusterRole && kind != KindClusterRoleBinding {
+			continue
+		}
+		client, err := c.client(ctx, object.GroupVersionKind(), "")
+		if err != nil {
+			return nil, err
+		}
+		_, err = client.Apply(ctx, object.GetName(), object,
+			metav1.ApplyOptions{FieldManager: FieldManager, Force: true, DryRun: []string{metav1.DryRunAll}})
+		switch {
+		case apierrors.IsForbidden(err):
+			missing = append(missing, fmt.Sprintf("escalate for %s: %v", ReferenceTo(object), err))
+		case err != nil && !apierrors.IsNotFound(err): // a binding of a role that is applied with it
+			return nil, c.hub.Explain("try to apply "+ReferenceTo(object).String(), err)
+		}
+	}
+	return missing, nil
+}

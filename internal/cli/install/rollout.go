@@ -1,0 +1,265 @@
+package install
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// AwaitRollout waits until all pods of a Deployment are the wanted ones and ready. say is called with how far it is whenever that
+// changes. On a time-out the error says what the pods lack.
+func (c *Cluster) AwaitRollout(ctx context.Context, namespace, name string, say func(string)) error {
+	var state string
+	err := c.await(ctx, watched{kind: KindDeployment, namespace: namespace, name: name}, func(found []unstructured.Unstructured) bool {
+		now := "not created yet"
+		done := false
+		if len(found) == 1 {
+			now, done = rolloutState(&found[0])
+		}
+		if now != state {
+			state = now
+			say(now)
+		}
+		return done
+	})
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("Deployment %s/%s: %w: %s%s", namespace, name, err, state, c.why(ctx, namespace, name))
+}
+
+// rolloutState says how many pods of a Deployment are ready, and whether they are all.
+func rolloutState(object *unstructured.Unstructured) (state string, done bool) {
+	deployment := &appsv1.Deployment{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment); err != nil {
+		return err.Error(), false
+	}
+	wanted := int32(1)
+	if deployment.Spec.Replicas != nil {
+		wanted = *deployment.Spec.Replicas
+	}
+	status := deployment.Status
+	current := status.ObservedGeneration >= deployment.Generation
+	done = current && status.UpdatedReplicas >= wanted && status.AvailableReplicas >= wanted && status.Replicas <= wanted
+	available := min(status.AvailableReplicas, status.UpdatedReplicas)
+	return fmt.Sprintf("%d of %d pods ready", available, wanted), done
+}
+
+const (
+	diagnosisTimeout = 10 * time.Second
+	logLines         = 10
+)
+
+// why says in lines of their own what keeps the pods of a Deployment from being ready. It also looks after the time to wait is over.
+func (c *Cluster) why(ctx context.Context, namespace, name string) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), diagnosisTimeout)
+	defer cancel()
+	var text strings.Builder
+	for _, reason := range c.Reasons(ctx, namespace, name) {
+		text.WriteString("\n  " + strings.ReplaceAll(reason, "\n", "\n  "))
+	}
+	return text.String()
+}
+
+// Reasons are what keeps the pods of a Deployment from being ready: what cannot be created, scheduled, pulled, mounted or started.
+func (c *Cluster) Reasons(ctx context.Context, namespace, name string) []string {
+	object, err := c.Get(ctx, Reference{KindDeployment, namespace, name})
+	if err != nil {
+		return []string{err.Error()}
+	}
+	if object == nil {
+		return nil
+	}
+	deployment := &appsv1.Deployment{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment); err != nil {
+		return []string{err.Error()}
+	}
+	var reasons []string
+	for _, condition := range deployment.Status.Conditions {
+		if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
+			reasons = append(reasons, "its pods cannot be created: "+condition.Message)
+		}
+	}
+	pods, err := c.List(ctx, KindPod, namespace, metav1.FormatLabelSelector(deployment.Spec.Selector))
+	if err != nil {
+		return append(reasons, err.Error())
+	}
+	for i := range pods {
+		pod := &corev1.Pod{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(pods[i].Object, pod); err != nil || pod.DeletionTimestamp != nil {
+			continue
+		}
+		if reason := c.whyNotReady(ctx, pod); reason != "" && !slices.Contains(reasons, reason) {
+			reasons = append(reasons, reason)
+		}
+	}
+	return reasons
+}
+
+// whyNotReady says what a pod lacks; nothing if it is ready.
+func (c *Cluster) whyNotReady(ctx context.Context, pod *corev1.Pod) string {
+	for _, condition := range pod.Status.Conditions {
+		switch {
+		case condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue:
+			return ""
+		case condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse:
+			return fmt.Sprintf("pod %s has no node: %s: %s", pod.Name, condition.Reason, condition.Message)
+		}
+	}
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if reason := c.whyContainer(ctx, pod, &status); reason != "" {
+			return reason
+		}
+	}
+	if warning := c.lastWarning(ctx, pod); warning != "" {
+		return fmt.Sprintf("pod %s: %s", pod.Name, warning)
+	}
+	return fmt.Sprintf("pod %s is %s and not ready%s", pod.Name, strings.ToLower(string(pod.Status.Phase)), c.logOf(ctx, pod, "", false))
+}
+
+// whyContainer says why a container does not run.
+func (c *Cluster) whyContainer(ctx context.Context, pod *corev1.Pod, status *corev1.ContainerStatus) string {
+	waiting := status.State.Waiting
+	switch {
+	case waiting == nil && status.State.Terminated == nil:
+		return ""
+	case waiting == nil:
+		return fmt.Sprintf("pod %s: its program ended with exit code %d%s", pod.Name, status.State.Terminated.ExitCode,
+			c.logOf(ctx, pod, status.Name, false))
+	}
+	switch waiting.Reason {
+	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull":
+		return fmt.Sprintf("pod %s: its image %s cannot be pulled: %s: %s\nCheck --image-registry and --bundle-version; "+
+			"--image-pull-credential-file names the password of a registry.", pod.Name, status.Image, waiting.Reason, waiting.Message)
+	case "CrashLoopBackOff":
+		return fmt.Sprintf("pod %s: its program ended %d times, the last time with exit code %d%s", pod.Name, status.RestartCount,
+			exitCode(status), c.logOf(ctx, pod, status.Name, true))
+	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
+		return fmt.Sprintf("pod %s: its container cannot be created: %s", pod.Name, waiting.Message)
+	}
+	if warning := c.lastWarning(ctx, pod); warning != "" {
+		return fmt.Sprintf("pod %s: %s", pod.Name, warning)
+	}
+	return fmt.Sprintf("pod %s: its container waits: %s %s", pod.Name, waiting.Reason, waiting.Message)
+}
+
+func exitCode(status *corev1.ContainerStatus) int32 {
+	if status.LastTerminationState.Terminated == nil {
+		return 0
+	}
+	return status.LastTerminationState.Terminated.ExitCode
+}
+
+// lastWarning is the newest event of a pod that is bad news, such as a Secret that is missing.
+func (c *Cluster) lastWarning(ctx context.Context, pod *corev1.Pod) string {
+	events, err := c.List(ctx, KindEvent, pod.Namespace, "")
+	if err != nil {
+		return ""
+	}
+	newest := &corev1.Event{}
+	for i := range events {
+		event := &corev1.Event{}
+		err := runtime.DefaultUnstructuredConverter.FromUnstructured(events[i].Object, event)
+		if err == nil && event.InvolvedObject.UID == pod.UID && event.Type == corev1.EventTypeWarning &&
+			!event.LastTimestamp.Before(&newest.LastTimestamp) {
+			newest = event
+		}
+	}
+	if newest.Reason == "" {
+		return ""
+	}
+	return newest.Reason + ": " + newest.Message
+}
+
+// logOf is the end of the log of a container, of its previous run if asked for, as lines to append.
+func (c *Cluster) logOf(ctx context.Context, pod *corev1.Pod, container string, previous bool) string {
+	request := c.hub.Raw().Get().AbsPath("/api/v1/namespaces", pod.Namespace, "pods", pod.Name, "log").
+		Param("tailLines", fmt.Sprint(logLines))
+	if container != "" {
+		request.Param("container", container)
+	}
+	if previous {
+		request.Param("previous", "true")
+	}
+	content, err := request.DoRaw(ctx)
+	lines := strings.TrimSpace(string(content))
+	if err != nil || lines == "" {
+		return ""
+	}
+	return "; its log ends with\n  " + strings.ReplaceAll(lines, "\n", "\n  ")
+}
+
+// joinReasons puts several reasons into one sentence.
+func joinReasons(reasons []string) string { return strings.Join(reasons, "; ") }
+
+// Running is what a Deployment runs.
+type Running struct {
+	Exists      bool
+	Available   bool // to do its work: a pod is ready
+	Image       string
+	Replicas    int64
+	Args        []string
+	Labels      map[string]string
+	Annotations map[string]string
+	// The settings of the pod that a user may have changed, as in the values of a chart.
+	NodeSelector, Affinity, Resources map[string]any
+	Tolerations                       []any
+}
+
+// Deployed reads what a Deployment runs.
+func (c *Cluster) Deployed(ctx context.Context, namespace, name string) (Running, error) {
+	object, err := c.Get(ctx, Reference{KindDeployment, namespace, name})
+	if err != nil || object == nil {
+		return Running{}, err
+	}
+	running := Running{Exists: true, Replicas: 1, Labels: object.GetLabels(), Annotations: object.GetAnnotations()}
+	if replicas, found, err := unstructured.NestedInt64(object.Object, "spec", "replicas"); found && err == nil {
+		running.Replicas = replicas
+	}
+	ready, _, _ := unstructured.NestedInt64(object.Object, "status", "availableReplicas")
+	running.Available = ready > 0
+	pod, _, _ := unstructured.NestedMap(object.Object, "spec", "template", "spec")
+	running.NodeSelector, _, _ = unstructured.NestedMap(pod, "nodeSelector")
+	running.Affinity, _, _ = unstructured.NestedMap(pod, "affinity")
+	running.Tolerations, _, _ = unstructured.NestedSlice(pod, "tolerations")
+	containers, _, _ := unstructured.NestedSlice(pod, "containers")
+	if len(containers) == 0 {
+		return running, nil
+	}
+	if container, ok := containers[0].(map[string]any); ok {
+		running.Image, _ = container["image"].(string)
+		running.Resources, _ = container["resources"].(map[string]any)
+		running.Args, _, _ = unstructured.NestedStringSlice(container, "args")
+	}
+	return running, nil
+}
+
+// Installer names the tool that keeps what a Deployment is a part of, if it would undo changes of others; empty for none.
+func (r Running) Installer() string {
+	switch {
+	case r.Annotations["meta.helm.sh/release-name"] != "":
+		return fmt.Sprintf("Helm (release %s in namespace %s)", r.Annotations["meta.helm.sh/release-name"],
+			r.Annotations["meta.helm.sh/release-namespace"])
+	case r.Labels["olm.owner"] != "":
+		return fmt.Sprintf("the Operator Lifecycle Manager (%s)", r.Labels["olm.owner"])
+	}
+	return ""
+}
+
+// marshal encodes what is known to be encodable.
+func marshal(value any) []byte {
+	content, err := json.Marshal(value)
+	if err != nil {
+		panic(err)
+	}
+	return content
+}

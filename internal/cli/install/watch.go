@@ -1,0 +1,190 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+)
+
+// watched is what to watch: one object by its name, or all that a label selector matches.
+type watched struct {
+	kind      schema.GroupVersionKind
+	namespace string
+	name      string
+	selector  string
+}
+
+func watchedOne(of Reference) watched {
+	return watched{kind: of.GroupVersionKind, namespace: of.Namespace, name: of.Name}
+}
+
+func (w watched) narrow(options *metav1.ListOptions) {
+	if w.name != "" {
+		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String()
+	}
+	options.LabelSelector = w.selector
+}
+
+// await returns once done is true for all objects that are watched. Lost connections are made again; what the cluster refuses is an
+// error at once. A kind that is not served has no objects.
+func (c *Cluster) await(ctx context.Context, w watched, done func([]unstructured.Unstructured) bool) error {
+	client, err := c.client(ctx, w.kind, w.namespace)
+	if err != nil {
+		if errors.Is(err, errNotServed) && done(nil) {
+			return nil
+		}
+		return ended(ctx, err)
+	}
+	options := metav1.ListOptions{}
+	w.narrow(&options)
+	list, err := client.List(ctx, options) // finds what a watch would try again for ever
+	if apierrors.IsNotFound(err) && done(nil) {
+		return nil
+	}
+	if err != nil {
+		return ended(ctx, c.hub.Explain("watch objects of kind "+w.kind.Kind, err))
+	}
+	if done(list.Items) {
+		return nil
+	}
+	return ended(ctx, follow(ctx, client, w, done))
+}
+
+func follow(ctx context.Context, client dynamic.ResourceInterface, w watched, done func([]unstructured.Unstructured) bool) error {
+	source := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			w.narrow(&options)
+			return client.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			w.narrow(&options)
+			return client.Watch(ctx, options)
+		},
+	}
+	var objects cache.Store
+	isDone := func() bool {
+		var found []unstructured.Unstructured
+		for _, object := range objects.List() {
+			if object, ok := object.(*unstructured.Unstructured); ok {
+				found = append(found, *object)
+			}
+		}
+		return done(found)
+	}
+	synced := func(store cache.Store) (bool, error) {
+		objects = store
+		return isDone(), nil
+	}
+	_, err := watchtools.UntilWithSync(ctx, source, &unstructured.Unstructured{}, synced,
+		func(watch.Event) (bool, error) { return isDone(), nil })
+	return err
+}
+
+// ended gives the reason why a context ended, if that is why waiting did.
+func ended(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+const pollInterval = 200 * time.Millisecond
+
+// poll asks again and again until there is an answer, for what cannot be watched.
+func poll(ctx context.Context, done wait.ConditionFunc) error {
+	return ended(ctx, wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) { return done() }))
+}
+
+// Conditions are those in the status of an object.
+func Conditions(object *unstructured.Unstructured) []metav1.Condition {
+	var status struct {
+		Status struct {
+			Conditions []metav1.Condition `json:"conditions"`
+		} `json:"status"`
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &status); err != nil {
+		return nil
+	}
+	return status.Status.Conditions
+}
+
+func conditionStatus(object *unstructured.Unstructured, kind string) metav1.ConditionStatus {
+	for _, condition := range Conditions(object) {
+		if condition.Type == kind {
+			return condition.Status
+		}
+	}
+	return ""
+}
+
+// Wanted is the status that a condition should have.
+type Wanted struct {
+	Type   string
+	Status metav1.ConditionStatus
+}
+
+// AwaitConditions waits until an object has the conditions that are wanted, for its present generation. say is called with what is
+// missing whenever that changes.
+func (c *Cluster) AwaitConditions(ctx context.Context, of Reference, wanted []Wanted, say func(string)) error {
+	var missing string
+	err := c.await(ctx, watchedOne(of), func(found []unstructured.Unstructured) bool {
+		now := "it does not exist"
+		if len(found) == 1 {
+			now = missingConditions(&found[0], wanted)
+		}
+		if now != missing {
+			missing = now
+			say(now)
+		}
+		return now == ""
+	})
+	if err != nil && missing != "" {
+		return fmt.Errorf("%s: %w: %s", of, err, missing)
+	}
+	return err
+}
+
+// missingConditions says what keeps an object from being as wanted; nothing if it is.
+func missingConditions(object *unstructured.Unstructured, wanted []Wanted) string {
+	all := Conditions(object)
+	var missing []string
+	for _, want := range wanted {
+		missing = append(missing, missingCondition(object, all, want)...)
+	}
+	return joinReasons(missing)
+}
+
+func missingCondition(object *unstructured.Unstructured, all []metav1.Condition, want Wanted) []string {
+	for _, condition := range all {
+		switch {
+		case condition.Type != want.Type:
+		case condition.Status != want.Status:
+			return []string{fmt.Sprintf("%s is %s (%s): %s", want.Type, condition.Status, condition.Reason, condition.Message)}
+		case condition.ObservedGeneration != 0 && condition.ObservedGeneration < object.GetGeneration():
+			return []string{want.Type + " is about an earlier generation"}
+		default:
+			return nil
+		}
+	}
+	return []string{want.Type + " is not reported yet"}
+}
+
+// AwaitObject waits until an object exists and is as wanted.
+func (c *Cluster) AwaitObject(ctx context.Context, of Reference, wanted func(*unstructured.Unstructured) bool) error {
+	return c.await(ctx, watchedOne(of), func(found []unstructured.Unstructured) bool {
+		return len(found) == 1 && wanted(&found[0])
+	})
+}

@@ -1,0 +1,347 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/capstan-io/capstan/internal/cli/fakehub"
+)
+
+// The Deployment that the charts of these tests consist of.
+const chartOfOperator = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %s, namespace: open-cluster-management, annotations: {helm.sh/hook: never}, labels: {app.kubernetes.io/managed-by: Helm}}
+spec: {template: {spec: {containers: [{name: operator, image: "r/x:v0.3.0"}]}}}
+`
+
+// withCharts puts a program for charts into PATH that prints an operator, and returns the file that it writes the values to.
+func withCharts(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	values := filepath.Join(dir, "values.json")
+	script := "#!/bin/sh\ncat >> " + values + "\ncat <<END\n" + fmt.Sprintf(chartOfOperator, "$2") + "END\n"
+	if err := os.WriteFile(filepath.Join(dir, "capstan-charts"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	return values
+}
+
+// newCluster is a cluster that runs pods.
+func newCluster(t *testing.T) hub {
+	t.Helper()
+	h := newHub(t)
+	h.Answer("GET /version", fakehub.JSON(`{"gitVersion":"v1.30.0"}`))
+	h.serve("/api/v1", "namespaces Namespace", "pods Pod", "secrets Secret", "configmaps ConfigMap", "events Event", "serviceaccounts ServiceAccount")
+	h.serve("/apis/apps/v1", "deployments Deployment", "statefulsets StatefulSet", "daemonsets DaemonSet")
+	h.serve("/apis/operator.open-cluster-management.io/v1", "clustermanagers ClusterManager", "klusterlets Klusterlet")
+	h.Answer("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", fakehub.JSON(`{"status":{"allowed":true}}`))
+	return h
+}
+
+// serve has the cluster say that it serves some resources, each with its kind.
+func (h hub) serve(path string, resources ...string) {
+	var list metav1.APIResourceList
+	for _, resource := range resources {
+		name, kind, _ := strings.Cut(resource, " ")
+		namespaced := kind != "Namespace" && kind != "ClusterManager" && kind != "Klusterlet"
+		list.APIResources = append(list.APIResources, metav1.APIResource{Name: name, Kind: kind, Namespaced: namespaced})
+	}
+	content, _ := json.Marshal(list)
+	h.Answer("GET "+path, fakehub.JSON(string(content)))
+}
+
+// valuesOf reads the values that the program for charts was given last.
+func valuesOf(t *testing.T, file string) map[string]any {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	for decoder := json.NewDecoder(strings.NewReader(string(content))); decoder.More(); {
+		values = nil
+		if err := decoder.Decode(&values); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return values
+}
+
+// at finds a value by its path, as text.
+func at(values any, path string) string {
+	for key := range strings.SplitSeq(path, ".") {
+		fields, _ := values.(map[string]any)
+		values = fields[key]
+	}
+	if text, ok := values.(string); ok {
+		return text
+	}
+	content, _ := json.Marshal(values)
+	return string(content)
+}
+
+func wantValues(t *testing.T, values map[string]any, want map[string]string) {
+	t.Helper()
+	for path, value := range want {
+		if got := at(values, path); got != value {
+			t.Errorf("%s is %s, want %s", path, got, value)
+		}
+	}
+}
+
+// CA-07, CA-08, CA-10: the flags of init are values of the chart, and the file of values is over them.
+func TestInitValues(t *testing.T) {
+	values := withCharts(t)
+	h := newCluster(t)
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	got := h.run(t, "", "init", "--dry-run")
+	got.succeeds(t, "kind: Deployment", "name: cluster-manager")
+	if strings.Contains(got.out, "helm.sh") || strings.Contains(got.out, "Helm") {
+		t.Errorf("what is applied says that Helm keeps it:\n%s", got.out)
+	}
+	if !strings.Contains(got.errOut, "capstan init is running in dry-run mode") || !strings.Contains(got.errOut, "flag dry-run has been set") {
+		t.Errorf("it says %s", got.errOut)
+	}
+	wantValues(t, valuesOf(t, values), map[string]string{
+		"images.registry": "ghcr.io/capstan-io", "createBootstrapSA": "true", "createBootstrapToken": "false", "createNamespace": "true",
+		"clusterManager.registrationConfiguration.registrationDrivers": `[{"authType":"csr"}]`,
+		"clusterManager.resourceRequirement.type":                      "Default",
+	})
+	h.run(t, "", "init", "--dry-run", "--use-bootstrap-token", "--image-registry", "registry.example.com/x/", "--enable-sync-labels",
+		"--feature-gates", "ManagedClusterAutoApproval=true,PlacementDebugServer=false", "--auto-approved-csr-identities", "u1,u2",
+		"--resource-qos-class", "ResourceRequirement", "--resource-limits", "cpu=1,memory=64Mi", "--create-namespace=false",
+		"--image-pull-credential-file", write("docker.json", `{"auths":{}}`), "--bundle-version-overrides", write("bundle.json", `{"ocm":"v9"}`),
+		"--cluster-manager-values-file", write("values.yaml", "replicaCount: 1\nclusterManager: {mode: Hosted}\n")).succeeds(t)
+	wantValues(t, valuesOf(t, values), map[string]string{
+		"images.registry": "registry.example.com/x", "images.tag": "v9", "images.imageCredentials.dockerConfigJson": `{"auths":{}}`,
+		"createBootstrapSA": "false", "createBootstrapToken": "true", "enableSyncLabels": "true", "createNamespace": "false",
+		"replicaCount": "1", "clusterManager.mode": "Hosted",
+		"clusterManager.registrationConfiguration.registrationDrivers": `[{"authType":"csr","csr":{"autoApprovedIdentities":["u1","u2"]}}]`,
+		"clusterManager.resourceRequirement.resourceRequirements":      `{"limits":{"cpu":"1","memory":"64Mi"},"requests":{}}`,
+		"clusterManager.placementConfiguration.featureGates":           `[{"feature":"PlacementDebugServer","mode":"Disable"}]`,
+	})
+	h.run(t, "", "init", "--dry-run", "--bundle-version", "latest").succeeds(t)
+	wantValues(t, valuesOf(t, values), map[string]string{"images.tag": "latest"})
+	h.run(t, "", "init", "--dry-run", "--bundle-version", "v1.3.1").succeeds(t)
+	if tag := at(valuesOf(t, values), "images.tag"); tag == "v1.3.1" || tag == "" {
+		t.Errorf("the tag for a bundle of Open Cluster Management is %q, want the version of this program", tag)
+	}
+}
+
+// CA-10, CA-11: what is wrong with the flags is found before the cluster is asked.
+func TestInitBadInput(t *testing.T) {
+	t.Parallel()
+	for line, says := range map[string][]string{
+		"--registration-drivers grpc":                 {"--registration-drivers", "csr", "does not have the driver grpc"},
+		"--registration-drivers x":                    {`"x" is no driver`},
+		"--grpc-server x":                             {"--grpc-server"},
+		"--hub-cluster-arn x":                         {"--hub-cluster-arn"},
+		"--auto-approved-csr-identities u":            {"ManagedClusterAutoApproval=true"},
+		"--auto-approved-arn-patterns u":              {"--auto-approved-arn-patterns"},
+		"--resource-limits cpu=1":                     {"--resource-qos-class ResourceRequirement"},
+		"--resource-qos-class X":                      {"--resource-qos-class", "BestEffort"},
+		"--set a=b":                                   {"--set: useless without --singleton"},
+		"--singleton --singleton-name X":              {"--singleton-name"},
+		"--feature-gates Nonsense=true":               {`"Nonsense" is no feature gate`},
+		"--output-file /no/such/folder/x":             {"--output-file"},
+		"--image-registry x --kubeconfig /no/such/kc": {"/no/such/kc", "leads to a cluster"},
+	} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			run(t.Context(), "", append([]string{"init"}, strings.Fields(line)...)...).fails(t, says...)
+		})
+	}
+}
+
+// CA-11: a cluster that is too old, that runs no pods, or whose user may not do all that it takes, is left as it is.
+func TestInitPreflight(t *testing.T) {
+	withCharts(t)
+	changes := func(h hub) int {
+		return len(h.Requests("PATCH")) + len(h.Requests("PUT")) + len(h.Requests("DELETE"))
+	}
+	old := newCluster(t)
+	old.Answer("GET /version", fakehub.JSON(`{"gitVersion":"v1.21.3"}`))
+	old.run(t, "", "init").fails(t, "v1.21.3", "1.22.0 or newer")
+
+	podless := newCluster(t)
+	podless.Answer("GET /apis/apps/v1", fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, "no"))
+	podless.run(t, "", "init").fails(t, "runs no pods")
+
+	forbidden := newCluster(t)
+	forbidden.Answer("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", fakehub.JSON(`{"status":{"allowed":false}}`))
+	forbidden.run(t, "", "init").fails(t, "create deployments.apps in namespace open-cluster-management",
+		"patch deployments.apps in namespace open-cluster-management", "Ask an administrator")
+
+	helms := newCluster(t)
+	helms.putOperator(t, "cluster-manager", "r/x:v1", map[string]string{"meta.helm.sh/release-name": "ocm"})
+	helms.run(t, "", "init").fails(t, "Deployment open-cluster-management/cluster-manager is kept by Helm (release ocm", "--force")
+
+	empty := newCluster(t)
+	empty.Put(t, "/api/v1/namespaces/kube-public/configmaps/cluster-info", &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "cluster-info"},
+	})
+	empty.run(t, "", "init").fails(t, "kube-public/cluster-info", "holds no kubeconfig")
+	for name, h := range map[string]hub{"old": old, "podless": podless, "forbidden": forbidden, "helms": helms, "empty": empty} {
+		if n := changes(h); n != 0 {
+			t.Errorf("%s: %d changes were made", name, n)
+		}
+	}
+}
+
+func (h hub) putOperator(t *testing.T, name, image string, annotations map[string]string) {
+	t.Helper()
+	h.Put(t, "/apis/apps/v1/namespaces/open-cluster-management/deployments/"+name, &appsv1.Deployment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "open-cluster-management", Annotations: annotations},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "operator", Image: image}}}},
+		},
+	})
+}
+
+// CA-12: on a time-out, init says why the operator does not run.
+func TestInitTimeout(t *testing.T) {
+	withCharts(t)
+	waiting := func(reason, message string) corev1.ContainerState {
+		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
+	}
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3}}
+	tests := map[string]struct {
+		status corev1.PodStatus
+		event  string
+		says   []string
+	}{
+		"image": {
+			status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
+				{Image: "r/x:v0.3.0", State: waiting("ImagePullBackOff", "no such image")},
+			}},
+			says: []string{"image r/x:v0.3.0 cannot be pulled", "no such image", "--image-registry"},
+		},
+		"crash": {
+			status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
+				{Name: "operator", RestartCount: 4, State: waiting("CrashLoopBackOff", "back-off"), LastTerminationState: ended},
+			}},
+			says: []string{"ended 4 times, the last time with exit code 3", "its log ends with", "panic: no"},
+		},
+		"no node": {
+			status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+				{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available"},
+			}},
+			says: []string{"has no node", "0/3 nodes are available"},
+		},
+		"secret": {
+			status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: waiting("ContainerCreating", "")}}},
+			event:  `MountVolume.SetUp failed: secret "x" not found`,
+			says:   []string{"FailedMount", `secret "x" not found`},
+		},
+		"configuration": {
+			status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
+				{State: waiting("CreateContainerConfigError", `secret "y" not found`)},
+			}},
+			says: []string{"cannot be created", `secret "y" not found`},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newCluster(t)
+			h.putOperator(t, "cluster-manager", "r/x:v0.3.0", nil)
+			h.Put(t, "/api/v1/namespaces/open-cluster-management/pods/p1", &corev1.Pod{
+				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+				ObjectMeta: metav1.ObjectMeta{Name: "p1", Namespace: "open-cluster-management", UID: "u1", Labels: map[string]string{"app": "cluster-manager"}},
+				Status:     test.status,
+			})
+			h.Answer("GET /api/v1/namespaces/open-cluster-management/pods/p1/log", func(w http.ResponseWriter, _ *http.Request) {
+				fmt.Fprintln(w, "panic: no")
+			})
+			if test.event != "" {
+				h.Put(t, "/api/v1/namespaces/open-cluster-management/events/e1", &corev1.Event{
+					TypeMeta:       metav1.TypeMeta{APIVersion: "v1", Kind: "Event"},
+					ObjectMeta:     metav1.ObjectMeta{Name: "e1", Namespace: "open-cluster-management"},
+					InvolvedObject: corev1.ObjectReference{UID: types.UID("u1")}, Type: corev1.EventTypeWarning, Reason: "FailedMount", Message: test.event,
+				})
+			}
+			h.run(t, "", "init", "--wait", "--timeout", "1").fails(t,
+				append(test.says, "Deployment open-cluster-management/cluster-manager", "0 of 1 pods ready", "not done after 1s")...)
+		})
+	}
+	t.Run("quota", func(t *testing.T) {
+		t.Parallel()
+		h := newCluster(t)
+		h.putOperator(t, "cluster-manager", "r/x:v0.3.0", nil)
+		h.Put(t, "/apis/apps/v1/namespaces/open-cluster-management/deployments/cluster-manager", &appsv1.Deployment{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+			ObjectMeta: metav1.ObjectMeta{Name: "cluster-manager", Namespace: "open-cluster-management"},
+			Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}},
+			Status: appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{
+				{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "pods is forbidden: exceeded quota: small"},
+			}},
+		})
+		h.run(t, "", "init", "--wait", "--timeout", "1").fails(t, "its pods cannot be created", "exceeded quota: small")
+	})
+}
+
+// CA-41: the operator keeps its settings, and a minor version is not skipped.
+func TestUpgradeOperator(t *testing.T) {
+	values := withCharts(t)
+	h := newCluster(t)
+	h.run(t, "", "upgrade", "clustermanager").fails(t, "has no operator to upgrade", "capstan init")
+	h.putOperator(t, "cluster-manager", "other/x:v0.1.0", nil)
+	h.run(t, "", "upgrade", "clustermanager", "--dry-run").fails(t, "v0.1.0", "v0.3.0 skips a minor version", "--force")
+	replicas := int32(2)
+	h.Put(t, "/apis/apps/v1/namespaces/open-cluster-management/deployments/cluster-manager", &appsv1.Deployment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+		ObjectMeta: metav1.ObjectMeta{Name: "cluster-manager", Namespace: "open-cluster-management"},
+		Spec: appsv1.DeploymentSpec{Replicas: &replicas, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{"role": "infra"},
+			Containers:   []corev1.Container{{Name: "operator", Image: "other/x:v0.2.0", Args: []string{"hub", "--enable-sync-labels"}}},
+		}}},
+	})
+	h.run(t, "", "upgrade", "clustermanager", "--dry-run").succeeds(t, "name: cluster-manager")
+	wantValues(t, valuesOf(t, values), map[string]string{
+		"replicaCount": "2", "enableSyncLabels": "true", "nodeSelector": `{"role":"infra"}`,
+	})
+}
+
+// CA-14: a standalone hub is a release of Helm, and its kubeconfig ends up in a file.
+func TestInitSingleton(t *testing.T) {
+	withCharts(t)
+	t.Chdir(t.TempDir())
+	h := newCluster(t)
+	h.run(t, "", "init", "--singleton", "--dry-run", "--set", "a=b").succeeds(t, "name: multicluster-controlplane")
+	h.run(t, "", "init", "--singleton").succeeds(t, "singleton-controlplane is installed", "multicluster-controlplane-kubeconfig")
+	h.Put(t, "/apis/apps/v1/namespaces/one/deployments/multicluster-controlplane", &appsv1.Deployment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+		ObjectMeta: metav1.ObjectMeta{Name: "multicluster-controlplane", Namespace: "one"},
+		Status:     appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1},
+	})
+	h.Put(t, "/api/v1/namespaces/one/secrets/multicluster-controlplane-kubeconfig", &corev1.Secret{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{Name: "multicluster-controlplane-kubeconfig", Namespace: "one"},
+		Data:       map[string][]byte{"kubeconfig": []byte("of the hub")},
+	})
+	h.run(t, "", "init", "--singleton", "--singleton-name", "one", "--wait").succeeds(t, "capstan --kubeconfig one.kubeconfig get token")
+	content, err := os.ReadFile("one.kubeconfig")
+	if info, statErr := os.Stat("one.kubeconfig"); err != nil || statErr != nil || string(content) != "of the hub" || info.Mode().Perm() != 0o600 {
+		t.Errorf("%q: %v, %v", content, err, statErr)
+	}
+}

@@ -1,0 +1,326 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/version"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/program"
+)
+
+// defaultRegistry is where the images of releases are.
+const defaultRegistry = "ghcr.io/capstan-io"
+
+// oldestKubernetes is the oldest version that has what installing takes: server-side apply, and version 1 of all APIs.
+var oldestKubernetes = version.MustParseGeneric("1.22.0")
+
+// The Deployments of the operators, in the namespace fleet.NamespaceOperators.
+const (
+	clusterManagerOperator = "cluster-manager"
+	klusterletOperator     = "klusterlet"
+)
+
+// installFlags are those that "capstan init" and "capstan join" share.
+type installFlags struct {
+	images imageFlags
+
+	createNamespace bool
+	syncLabels      bool
+	wait            bool
+	outputFile      string
+	valuesFile      string
+	valuesFlag      string // its name
+
+	qosClass         string
+	limits, requests map[string]string
+	gates            *gateFlag
+}
+
+func (f *installFlags) add(command *cobra.Command, valuesFlag string, gates map[string]featureGate) {
+	f.valuesFlag = valuesFlag
+	flags := command.Flags()
+	f.images.add(command)
+	flags.BoolVar(&f.createNamespace, "create-namespace", true, "create the namespace "+fleet.NamespaceOperators+" of the operator")
+	flags.BoolVar(&f.syncLabels, "enable-sync-labels", false, "have the operator put the labels of its custom resource on all that it creates")
+	flags.StringVar(&f.outputFile, "output-file", "", "write what was applied to this file, which only you can read")
+	flags.StringVar(&f.valuesFile, valuesFlag, "", "YAML file with values of the chart, which override those of the other flags")
+	flags.StringVar(&f.qosClass, "resource-qos-class", "Default", "resources of what the operator runs: Default, BestEffort or ResourceRequirement")
+	flags.StringToStringVar(&f.limits, "resource-limits", nil, "resource limits for ResourceRequirement, such as cpu=1,memory=512Mi")
+	flags.StringToStringVar(&f.requests, "resource-requests", nil, "resource requests for ResourceRequirement, such as cpu=10m,memory=64Mi")
+	f.gates = addGateFlag(command, gates)
+	classes := []string{"Default", "BestEffort", "ResourceRequirement"}
+	complete(command, "resource-qos-class", cobra.FixedCompletions(classes, cobra.ShellCompDirectiveNoFileComp))
+	for _, flag := range []string{"resource-limits", "resource-requests"} {
+		complete(command, flag, cobra.NoFileCompletions)
+	}
+}
+
+// check finds what is wrong before any server is asked.
+func (f *installFlags) check() error {
+	if err := checkOutputFile(f.outputFile); err != nil {
+		return err
+	}
+	if !slices.Contains([]string{"Default", "BestEffort", "ResourceRequirement"}, f.qosClass) {
+		return fmt.Errorf("--resource-qos-class: %q is none of Default, BestEffort, ResourceRequirement", f.qosClass)
+	}
+	if f.qosClass != "ResourceRequirement" && len(f.limits)+len(f.requests) > 0 {
+		return errors.New("--resource-limits, --resource-requests: useless without --resource-qos-class ResourceRequirement")
+	}
+	for flag, quantities := range map[string]map[string]string{"--resource-limits": f.limits, "--resource-requests": f.requests} {
+		for name, quantity := range quantities {
+			if _, err := resource.ParseQuantity(quantity); err != nil {
+				return fmt.Errorf("%s: %s=%q is no quantity, such as 500m or 64Mi", flag, name, quantity)
+			}
+		}
+	}
+	return nil
+}
+
+// resources is the resourceRequirement of a custom resource.
+func (f *installFlags) resources() map[string]any {
+	requirement := map[string]any{"type": f.qosClass}
+	if f.qosClass == "ResourceRequirement" {
+		requirement["resourceRequirements"] = map[string]any{"limits": texts(f.limits), "requests": texts(f.requests)}
+	}
+	return requirement
+}
+
+func texts(values map[string]string) map[string]any {
+	copied := map[string]any{}
+	for key, value := range values {
+		copied[key] = value
+	}
+	return copied
+}
+
+// override merges the values of the file into those of the flags.
+func (f *installFlags) override(values map[string]any) error {
+	if f.valuesFile == "" {
+		return nil
+	}
+	content, err := os.ReadFile(f.valuesFile)
+	over := map[string]any{}
+	if err == nil {
+		err = yaml.Unmarshal(content, &over)
+	}
+	if err != nil {
+		return fmt.Errorf("--%s: %w", f.valuesFlag, err)
+	}
+	mergeValues(values, over)
+	return nil
+}
+
+// mergeValues puts values over others; maps are merged, all else is replaced.
+func mergeValues(values, over map[string]any) {
+	for key, value := range over {
+		below, isMap := values[key].(map[string]any)
+		above, overMap := value.(map[string]any)
+		if isMap && overMap {
+			mergeValues(below, above)
+		} else {
+			values[key] = value
+		}
+	}
+}
+
+// imageFlags choose images.
+type imageFlags struct {
+	registry        string
+	pullCredentials string
+	versions        bundleFlags
+}
+
+func (f *imageFlags) add(command *cobra.Command) {
+	f.addVersions(command)
+	command.Flags().StringVar(&f.pullCredentials, "image-pull-credential-file", "",
+		"Docker configuration file with the password of the registry")
+}
+
+func (f *imageFlags) addVersions(command *cobra.Command) {
+	command.Flags().StringVar(&f.registry, "image-registry", defaultRegistry, "registry with the images of Capstan, or a copy of them")
+	complete(command, "image-registry", cobra.NoFileCompletions)
+	f.versions.add(command)
+}
+
+// values are the images of a chart.
+func (f *imageFlags) values() (map[string]any, error) {
+	tag, err := f.versions.imageTag(program.Version())
+	if err != nil {
+		return nil, err
+	}
+	images := map[string]any{"registry": strings.TrimSuffix(f.registry, "/"), "tag": tag}
+	if f.pullCredentials == "" {
+		return images, nil
+	}
+	content, err := os.ReadFile(f.pullCredentials)
+	if err != nil {
+		return nil, fmt.Errorf("--image-pull-credential-file: %w", err)
+	}
+	if !json.Valid(content) {
+		return nil, fmt.Errorf("--image-pull-credential-file: %s is no Docker configuration file, which is JSON", f.pullCredentials)
+	}
+	images["imageCredentials"] = map[string]any{"createImageCredentials": true, "dockerConfigJson": string(content)}
+	return images, nil
+}
+
+// installTarget is the cluster that the flags are about. The hub of a playground runs no pods, so it is none by default.
+func (a *app) installTarget() hubapi.Target {
+	return hubapi.Target{Kubeconfig: a.kubeconfig, Context: a.context, Cluster: true}
+}
+
+// sayFlags names the flags that were set, as the contract's command line does.
+func (a *app) sayFlags(command *cobra.Command) {
+	command.Flags().Visit(func(flag *pflag.Flag) { a.note("flag %s has been set", flag.Name) })
+}
+
+// checkKubernetes makes sure that the cluster can be installed in, and returns its version.
+func checkKubernetes(ctx context.Context, cluster *install.Cluster) (string, error) {
+	text, err := cluster.Version(ctx)
+	if err != nil {
+		return "", err
+	}
+	parsed, err := version.ParseGeneric(text)
+	if err != nil {
+		return "", fmt.Errorf("the cluster at %s says that its version is %q, which is none", cluster.Server(), text)
+	}
+	if parsed.LessThan(oldestKubernetes) {
+		return "", fmt.Errorf("the cluster at %s runs Kubernetes %s: %s or newer is needed", cluster.Server(), text, oldestKubernetes)
+	}
+	if _, err := cluster.Hub().ResourceOf(ctx, install.KindDeployment); err != nil {
+		return "", fmt.Errorf("the cluster at %s, where %s leads, runs no pods, as a standalone hub does not: choose another with --kubeconfig or "+
+			"--context; \"capstan join --local\" runs an agent as a process of this machine: %w", cluster.Server(), cluster.Source(), err)
+	}
+	return text, nil
+}
+
+// checkRights fails if the user may not do what applying takes, with a list of what is missing.
+func checkRights(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
+	missing, err := cluster.MissingRights(ctx, objects)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	return fmt.Errorf("the user of %s may not do all that it takes to install this in %s. Missing:\n  %s\n"+
+		"Ask an administrator of the cluster for them, or use another context with --context",
+		cluster.Source(), cluster.Server(), strings.Join(missing, "\n  "))
+}
+
+// checkInstaller refuses to change what another tool keeps: it would change it back, or lose track of it.
+func checkInstaller(running install.Running, deployment, how string) error {
+	by := running.Installer()
+	if by == "" {
+		return nil
+	}
+	return fmt.Errorf("Deployment %s/%s is kept by %s: %s, or take it over with --force", fleet.NamespaceOperators, deployment, by, how)
+}
+
+// checkNamespace fails if the namespace of the operators is missing and is not to be created.
+func (f *installFlags) checkNamespace(ctx context.Context, cluster *install.Cluster) error {
+	if f.createNamespace {
+		return nil
+	}
+	found, err := cluster.Get(ctx, install.Reference{GroupVersionKind: install.KindNamespace, Name: fleet.NamespaceOperators})
+	if err == nil && found == nil {
+		err = fmt.Errorf("the cluster has no namespace %s: create it, or leave out --create-namespace=false", fleet.NamespaceOperators)
+	}
+	return err
+}
+
+// applyAll applies objects and says what became of each; those that are applied go to the file of --output-file.
+func (a *app) applyAll(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured, outputFile string) error {
+	progress := a.progress()
+	defer progress.Close()
+	changes := map[install.Change]int{}
+	progress.Wait(cluster.Server(), "applying")
+	err := cluster.Apply(ctx, objects, func(of install.Reference, change install.Change) {
+		changes[change]++
+		progress.Wait(cluster.Server(), fmt.Sprintf("%s %s", of, change))
+	})
+	if err != nil {
+		return err
+	}
+	progress.Done(cluster.Server(), fmt.Sprintf("%d objects created, %d changed, %d as they should be", changes[install.Created],
+		changes[install.Changed], changes[install.Unchanged]))
+	progress.Close()
+	return a.writeObjects(outputFile, objects)
+}
+
+// writeObjects writes objects to the file of --output-file, if there is one.
+func (a *app) writeObjects(file string, objects []*unstructured.Unstructured) error {
+	plain := make([]any, len(objects))
+	for i := range objects {
+		plain[i] = objects[i].Object
+	}
+	return a.writeApplied(file, plain)
+}
+
+// printObjects shows what would be applied.
+func (a *app) printObjects(objects []*unstructured.Unstructured) error {
+	text, err := install.Format(objects)
+	if err != nil {
+		return err
+	}
+	a.say("%s", strings.TrimSpace(text))
+	return nil
+}
+
+// awaitRollout waits for a Deployment with progress.
+func (a *app) awaitRollout(ctx context.Context, cluster *install.Cluster, namespace, name string) error {
+	progress := a.progress()
+	defer progress.Close()
+	err := cluster.AwaitRollout(ctx, namespace, name, func(state string) { progress.Wait(name, state) })
+	if err == nil {
+		progress.Done(name, "running")
+	}
+	return err
+}
+
+// awaitConditions waits for the conditions of a custom resource with progress. On a time-out, the error also says what the Deployments
+// in the namespaces lack.
+func (a *app) awaitConditions(ctx context.Context, cluster *install.Cluster, of install.Reference, wanted []install.Wanted,
+	namespaces ...string) error {
+	progress := a.progress()
+	defer progress.Close()
+	err := cluster.AwaitConditions(ctx, of, wanted, func(missing string) { progress.Wait(of.Name, missing) })
+	if err == nil {
+		progress.Done(of.Name, "all conditions are good")
+		return nil
+	}
+	return fmt.Errorf("%w%s", err, deploymentReasons(ctx, cluster, namespaces))
+}
+
+// deploymentReasons says what the Deployments in some namespaces lack, each in lines of its own.
+func deploymentReasons(ctx context.Context, cluster *install.Cluster, namespaces []string) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), diagnosisTimeout)
+	defer cancel()
+	var text strings.Builder
+	for _, namespace := range namespaces {
+		deployments, err := cluster.List(ctx, install.KindDeployment, namespace, "")
+		if err != nil {
+			continue
+		}
+		for i := range deployments {
+			for _, reason := range cluster.Reasons(ctx, namespace, deployments[i].GetName()) {
+				fmt.Fprintf(&text, "\n  Deployment %s/%s: %s", namespace, deployments[i].GetName(), strings.ReplaceAll(reason, "\n", "\n  "))
+			}
+		}
+	}
+	return text.String()
+}
+
+// diagnosisTimeout is how long it may take to find out why something did not come about in time.
+const diagnosisTimeout = 10 * time.Second

@@ -1,0 +1,517 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// The values of --mode.
+const (
+	modeDefault = "default"
+	modeHosted  = "hosted"
+)
+
+// clusterJoin is what "capstan join" knows about an agent that runs in a cluster.
+type clusterJoin struct {
+	flags clusterJoinFlags
+
+	installFlags
+	mode              string
+	singleton         bool
+	managedKubeconfig string // with --local, too
+	internal          bool
+	internalManaged   bool
+	force             bool
+	certificateLife   int32
+	annotations       []string
+	driver            agentDriverFlags
+
+	kubeVersion string
+	operator    install.Running
+}
+
+// clusterJoinFlags are the names of the flags that are for agents in clusters alone.
+type clusterJoinFlags []string
+
+// changed are those of the flags that were set.
+func (f clusterJoinFlags) changed(command *cobra.Command) []string {
+	return slices.DeleteFunc(slices.Clone(f), func(name string) bool { return !command.Flags().Changed(name) })
+}
+
+func (c *clusterJoin) add(command *cobra.Command) {
+	flags := command.Flags()
+	before := flagNames(command)
+	c.installFlags.add(command, "klusterlet-values-file", agentFeatureGates)
+	flags.StringVarP(&c.mode, "mode", "m", modeDefault, "where the agent runs: default is in the cluster that it is for, hosted in another")
+	flags.BoolVar(&c.singleton, "singleton", false, "run the agent in one pod instead of two")
+	flags.BoolVar(&c.internal, "force-internal-endpoint-lookup", false,
+		"have the agent reach the hub at the address that the hub publishes, not at --hub-apiserver: for clusters in the hub's own network, such as kind's")
+	flags.BoolVar(&c.internalManaged, "force-internal-endpoint-lookup-managed", false,
+		"with --mode hosted, have the agent reach the managed cluster at the address that this publishes, not at that of its kubeconfig")
+	flags.BoolVar(&c.force, "force", false, "leave out the checks of the cluster, and take over what other tools have installed")
+	flags.Int32Var(&c.certificateLife, "client-cert-expiration-seconds", 31536000, //nolint:mnd // a year
+		"validity of the agent's certificates, in seconds; at least 3600, or 0 for what the hub decides")
+	flags.StringArrayVar(&c.annotations, "klusterlet-annotation", nil,
+		"annotation of the ManagedCluster as KEY=VALUE; the key gets the prefix "+fleet.AnnotationAgentPrefix+" if it has none; several times for several")
+	c.driver.add(command)
+	complete(command, "mode", cobra.FixedCompletions([]string{modeDefault, modeHosted}, cobra.ShellCompDirectiveNoFileComp))
+	complete(command, "klusterlet-annotation", cobra.NoFileCompletions)
+	for _, name := range flagNames(command) {
+		if !slices.Contains(before, name) {
+			c.flags = append(c.flags, name)
+		}
+	}
+	flags.StringVar(&c.managedKubeconfig, "managed-cluster-kubeconfig", "", "with --mode hosted and --local, kubeconfig of the cluster to join")
+}
+
+// checkInCluster finds what is missing or wrong for an agent in a cluster, before any server is asked.
+func (j *joining) checkInCluster() error {
+	c := &j.inCluster
+	switch {
+	case j.detach:
+		return errors.New("--detach: useless without --local: an agent in a cluster always runs in the background")
+	case c.mode != modeDefault && c.mode != modeHosted:
+		return fmt.Errorf("--mode: %q is none of %s, %s", c.mode, modeDefault, modeHosted)
+	case c.mode == modeHosted && c.managedKubeconfig == "":
+		return errors.New("--managed-cluster-kubeconfig is missing: with --mode hosted it leads to the cluster that is to join, and --kubeconfig and --context to the one that the agent runs in")
+	case c.mode == modeDefault && c.managedKubeconfig != "":
+		return errors.New("--managed-cluster-kubeconfig: of no use with --mode default, where the agent is installed in the cluster of --kubeconfig and --context.\n" +
+			"--mode hosted runs the agent in one cluster for another; --local runs it as a process of this machine")
+	case c.mode == modeDefault && c.internalManaged:
+		return errors.New("--force-internal-endpoint-lookup-managed: useless without --mode hosted")
+	case c.certificateLife != 0 && c.certificateLife < 3600:
+		return fmt.Errorf("--client-cert-expiration-seconds: %d: must be at least 3600, or 0", c.certificateLife)
+	}
+	if _, err := c.clusterAnnotations(); err != nil {
+		return err
+	}
+	if err := c.driver.check(); err != nil {
+		return err
+	}
+	return c.installFlags.check()
+}
+
+// joinInCluster installs the agent in a cluster.
+func (j *joining) joinInCluster(ctx context.Context) error {
+	trust, hub, err := j.findHub(ctx)
+	if err != nil {
+		return err
+	}
+	cluster, err := install.Connect(j.installTarget())
+	if err != nil {
+		return err
+	}
+	if j.inCluster.kubeVersion, err = checkKubernetes(ctx, cluster); err != nil {
+		return err
+	}
+	objects, err := j.render(ctx, cluster, hub, trust)
+	if err != nil {
+		return err
+	}
+	if j.dryRun {
+		return j.printObjects(objects)
+	}
+	if !j.inCluster.force {
+		if err := j.preflight(ctx, cluster, objects); err != nil {
+			return err
+		}
+	}
+	if err := j.applyAll(ctx, cluster, objects, j.inCluster.outputFile); err != nil {
+		return err
+	}
+	if j.wait {
+		if err := j.awaitAgent(ctx, cluster, hub, objects); err != nil {
+			return err
+		}
+	}
+	j.sayAccept()
+	return nil
+}
+
+// render returns what is to be applied.
+func (j *joining) render(ctx context.Context, cluster *install.Cluster, hub *hubapi.Hub,
+	trust hubapi.Trust) ([]*unstructured.Unstructured, error) {
+	var err error
+	if j.inCluster.operator, err = cluster.Deployed(ctx, fleet.NamespaceOperators, klusterletOperator); err != nil {
+		return nil, err
+	}
+	values, err := j.values(ctx, cluster, hub, trust)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := renderChart(ctx, "klusterlet", j.inCluster.kubeVersion, values)
+	if err != nil || j.inCluster.mode != modeHosted || j.keepsOperator() {
+		return objects, err
+	}
+	operator, err := j.renderOperator(ctx)
+	return merged(objects, operator), err
+}
+
+// keepsOperator tells whether the cluster has an operator that runs. "capstan upgrade klusterlet" changes it.
+func (j *joining) keepsOperator() bool { return j.inCluster.operator.Available }
+
+// renderOperator returns the operator alone: for hosted agents the chart has none, because they usually run where there is one.
+func (j *joining) renderOperator(ctx context.Context) ([]*unstructured.Unstructured, error) {
+	images, err := j.inCluster.images.values()
+	if err != nil {
+		return nil, err
+	}
+	return renderChart(ctx, "klusterlet", j.inCluster.kubeVersion, map[string]any{
+		"images": images, "createNamespace": j.inCluster.createNamespace, "enableSyncLabels": j.inCluster.syncLabels,
+		"klusterlet": map[string]any{"create": false, "mode": string(operatorv1.InstallModeDefault)},
+	})
+}
+
+// merged are objects and others that are not among them.
+func merged(objects, others []*unstructured.Unstructured) []*unstructured.Unstructured {
+	known := map[install.Reference]bool{}
+	for _, object := range objects {
+		known[install.ReferenceTo(object)] = true
+	}
+	for _, object := range others {
+		if !known[install.ReferenceTo(object)] {
+			objects = append(objects, object)
+		}
+	}
+	return objects
+}
+
+// values are those of the chart klusterlet.
+func (j *joining) values(ctx context.Context, cluster *install.Cluster, hub *hubapi.Hub, trust hubapi.Trust) (map[string]any, error) {
+	c := &j.inCluster
+	images, err := c.images.values()
+	if err != nil {
+		return nil, err
+	}
+	bootstrap, err := j.bootstrapKubeconfig(ctx, hub, trust)
+	if err != nil {
+		return nil, err
+	}
+	klusterlet, err := j.klusterletValues()
+	if err != nil {
+		return nil, err
+	}
+	values := map[string]any{
+		"createNamespace": c.createNamespace, "images": images, "enableSyncLabels": c.syncLabels,
+		"noOperator": j.keepsOperator(), "bootstrapHubKubeConfig": bootstrap, "klusterlet": klusterlet,
+	}
+	managed := cluster.Hub()
+	if c.mode == modeHosted {
+		var kubeconfig string
+		if managed, kubeconfig, err = j.managedCluster(ctx); err != nil {
+			return nil, err
+		}
+		values["externalManagedKubeConfig"] = kubeconfig
+		if err := j.nameHosted(ctx, cluster, klusterlet); err != nil {
+			return nil, err
+		}
+	}
+	if urls := externalURLs(ctx, managed); len(urls) > 0 {
+		klusterlet["externalServerURLs"] = urls
+	}
+	return values, c.override(values)
+}
+
+// klusterletValues are the Klusterlet.
+func (j *joining) klusterletValues() (map[string]any, error) {
+	c := &j.inCluster
+	annotations, err := c.clusterAnnotations()
+	if err != nil {
+		return nil, err
+	}
+	registration := map[string]any{
+		"featureGates":                      c.gates.of(registrationPart),
+		"registrationDriver":                map[string]any{"authType": c.driver.registration},
+		"addOnKubeClientRegistrationDriver": c.driver.addOnValues(),
+	}
+	if c.certificateLife != 0 {
+		registration["clientCertExpirationSeconds"] = c.certificateLife
+	}
+	if len(annotations) > 0 {
+		registration["clusterAnnotations"] = texts(annotations)
+	}
+	return map[string]any{
+		"name": klusterletOperator, "namespace": fleet.NamespaceAgent, "clusterName": j.cluster, "mode": string(c.installMode()),
+		"resourceRequirement":    c.resources(),
+		string(registrationPart): registration,
+		string(workPart):         map[string]any{"featureGates": c.gates.of(workPart)},
+	}, nil
+}
+
+func (c *clusterJoin) installMode() operatorv1.InstallMode {
+	switch {
+	case c.mode == modeHosted && c.singleton:
+		return operatorv1.InstallModeSingletonHosted
+	case c.mode == modeHosted:
+		return operatorv1.InstallModeHosted
+	case c.singleton:
+		return operatorv1.InstallModeSingleton
+	}
+	return operatorv1.InstallModeDefault
+}
+
+// clusterAnnotations are those of the ManagedCluster.
+func (c *clusterJoin) clusterAnnotations() (map[string]string, error) {
+	annotations := map[string]string{}
+	for _, pair := range c.annotations {
+		key, value, given := strings.Cut(pair, "=")
+		if !given || key == "" {
+			return nil, fmt.Errorf("--klusterlet-annotation: %q is not KEY=VALUE", pair)
+		}
+		if !strings.HasPrefix(key, fleet.AnnotationAgentPrefix) {
+			key = fleet.AnnotationAgentPrefix + key
+		}
+		annotations[key] = value
+	}
+	return annotations, nil
+}
+
+// bootstrapKubeconfig is what the agent joins with.
+func (j *joining) bootstrapKubeconfig(ctx context.Context, hub *hubapi.Hub, trust hubapi.Trust) (string, error) {
+	invitation := j.invitation
+	if j.inCluster.internal {
+		published, err := hub.Published(ctx)
+		if err != nil {
+			return "", err
+		}
+		invitation.Server = published.Server
+		if !strings.HasPrefix(invitation.Server, "https://") {
+			return "", fmt.Errorf("--force-internal-endpoint-lookup: the hub publishes the address %q, without TLS", invitation.Server)
+		}
+	}
+	content, err := clientcmd.Write(*invitation.Kubeconfig(trust))
+	return string(content), err
+}
+
+// nameHosted gives a hosted agent the name of the one that the cluster has already, or else a new one.
+func (j *joining) nameHosted(ctx context.Context, cluster *install.Cluster, klusterlet map[string]any) error {
+	name := "klusterlet-hosted-" + rand.String(6)
+	existing, err := klusterlets(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	for i := range existing {
+		if existing[i].Spec.ClusterName == j.cluster && hosted(&existing[i]) {
+			name = existing[i].Name
+		}
+	}
+	klusterlet["name"], klusterlet["namespace"] = name, "open-cluster-management-"+name
+	return nil
+}
+
+// managedCluster is the cluster that a hosted agent is for, and the kubeconfig with which the agent reaches it, as the file has it but for
+// other contexts.
+func (j *joining) managedCluster(ctx context.Context) (*hubapi.Hub, string, error) {
+	target := hubapi.Target{Kubeconfig: j.inCluster.managedKubeconfig, Cluster: true}
+	managed, err := hubapi.Connect(target)
+	if err == nil {
+		err = managed.Live(ctx)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("--managed-cluster-kubeconfig: %w", err)
+	}
+	config, err := clientcmd.LoadFromFile(j.inCluster.managedKubeconfig)
+	if err != nil {
+		return nil, "", fmt.Errorf("--managed-cluster-kubeconfig: %w", err)
+	}
+	if err := clientcmdapi.MinifyConfig(config); err != nil {
+		return nil, "", fmt.Errorf("--managed-cluster-kubeconfig: %w", err)
+	}
+	if err := clientcmdapi.FlattenConfig(config); err != nil {
+		return nil, "", fmt.Errorf("--managed-cluster-kubeconfig: %w", err)
+	}
+	if j.inCluster.internalManaged {
+		published, err := managed.Published(ctx)
+		if err != nil {
+			return nil, "", err
+		}
+		for _, cluster := range config.Clusters {
+			cluster.Server = published.Server
+		}
+	}
+	content, err := clientcmd.Write(*config)
+	return managed, string(content), err
+}
+
+// externalURLs are the addresses that the managed cluster publishes.
+func externalURLs(ctx context.Context, managed *hubapi.Hub) []any {
+	published, err := managed.Published(ctx)
+	if err != nil || !published.InClusterInfo || !strings.HasPrefix(published.Server, "https://") {
+		return nil
+	}
+	return []any{map[string]any{"url": published.Server}}
+}
+
+// preflight makes sure that applying can succeed, before anything is changed.
+func (j *joining) preflight(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
+	if err := j.inCluster.checkNamespace(ctx, cluster); err != nil {
+		return err
+	}
+	if !j.keepsOperator() {
+		if err := checkInstaller(j.inCluster.operator, klusterletOperator, "upgrade the agent with that"); err != nil {
+			return err
+		}
+	}
+	if err := j.checkJoined(ctx, cluster, objects); err != nil {
+		return err
+	}
+	return checkRights(ctx, cluster, objects)
+}
+
+// checkJoined refuses to make a Klusterlet that is for one cluster into one for another.
+func (j *joining) checkJoined(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
+	existing, err := klusterlets(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	for i := range existing {
+		other := existing[i].Spec.ClusterName
+		if install.Find(objects, install.KindKlusterlet.Kind, existing[i].Name) != nil && other != "" && other != j.cluster {
+			return fmt.Errorf("this cluster has joined a hub as %s already: \"capstan unjoin --cluster-name %s\" takes it from there. "+
+				"For a second hub, name another klusterlet.name and klusterlet.namespace in a file for --klusterlet-values-file", other, other)
+		}
+	}
+	return nil
+}
+
+// What a Klusterlet says of an agent that runs.
+var agentRuns = []install.Wanted{
+	{Type: "Applied", Status: metav1.ConditionTrue},
+	{Type: "RegistrationDesiredDegraded", Status: metav1.ConditionFalse}, {Type: "WorkDesiredDegraded", Status: metav1.ConditionFalse},
+}
+
+// awaitAgent waits until the operator and the agent run, and the hub knows the cluster.
+func (j *joining) awaitAgent(ctx context.Context, cluster *install.Cluster, hub *hubapi.Hub, objects []*unstructured.Unstructured) error {
+	if err := j.awaitRollout(ctx, cluster, fleet.NamespaceOperators, klusterletOperator); err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if object.GroupVersionKind() != install.KindKlusterlet {
+			continue
+		}
+		of := install.ReferenceTo(object)
+		namespace := agentNamespace(object)
+		if err := j.awaitConditions(ctx, cluster, of, agentRuns, namespace); err != nil {
+			return err
+		}
+		if err := j.awaitRegistered(ctx, hub); err != nil {
+			return fmt.Errorf("%w%s%s", err, connectionState(ctx, cluster, of), deploymentReasons(ctx, cluster, []string{namespace}))
+		}
+	}
+	return nil
+}
+
+// awaitRegistered waits until the hub knows the cluster.
+func (j *joining) awaitRegistered(ctx context.Context, hub *hubapi.Hub) error {
+	progress := j.progress()
+	defer progress.Close()
+	progress.Wait(j.cluster, "registering with the hub")
+	if err := hub.WaitForCluster(ctx, j.cluster, func(*clusterv1.ManagedCluster) bool { return true }); err != nil {
+		return err
+	}
+	progress.Done(j.cluster, "registered with the hub")
+	return nil
+}
+
+// connectionState is what a Klusterlet says of the connection of its agent to the hub, as a line to append.
+func connectionState(ctx context.Context, cluster *install.Cluster, of install.Reference) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), diagnosisTimeout)
+	defer cancel()
+	object, err := cluster.Get(ctx, of)
+	if err != nil || object == nil {
+		return ""
+	}
+	for _, condition := range install.Conditions(object) {
+		if condition.Type == "HubConnectionDegraded" && condition.Status == metav1.ConditionTrue {
+			return fmt.Sprintf("\n  the agent has no connection to the hub (%s): %s", condition.Reason, condition.Message)
+		}
+	}
+	return ""
+}
+
+// agentNamespace is the namespace that the agent of a Klusterlet runs in.
+func agentNamespace(klusterlet *unstructured.Unstructured) string {
+	mode, _, _ := unstructured.NestedString(klusterlet.Object, "spec", "deployOption", "mode")
+	if operatorv1.InstallMode(mode) == operatorv1.InstallModeHosted || operatorv1.InstallMode(mode) == operatorv1.InstallModeSingletonHosted {
+		return klusterlet.GetName()
+	}
+	namespace, _, _ := unstructured.NestedString(klusterlet.Object, "spec", "namespace")
+	return cmp.Or(namespace, fleet.NamespaceAgent)
+}
+
+// agentDriverFlags say how an agent registers with the hub, and its add-ons.
+type agentDriverFlags struct {
+	registration     string
+	addOns           string
+	addOnTokenExpiry int64
+	hubClusterARN    string
+	clusterARN       string
+	grpcServer       string
+	grpcCAFile       string
+}
+
+func (f *agentDriverFlags) add(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringVar(&f.registration, "registration-auth", driverCSR, "how the agent registers: csr; this version has no awsirsa and grpc")
+	flags.StringVar(&f.addOns, "addon-kubeclient-registration-auth", driverCSR, "how add-ons register: csr or token")
+	flags.Int64Var(&f.addOnTokenExpiry, "addon-token-expiration-seconds", 0,
+		"validity of the tokens of add-ons in seconds, with --addon-kubeclient-registration-auth token; 0 for the default of the agent")
+	flags.StringVar(&f.hubClusterARN, "hub-cluster-arn", "", "name of the hub for the driver awsirsa, which this version does not have")
+	flags.StringVar(&f.clusterARN, "managed-cluster-arn", "", "name of the cluster for the driver awsirsa, which this version does not have")
+	flags.StringVar(&f.grpcServer, "grpc-server", "", "address for the driver grpc, which this version does not have")
+	flags.StringVar(&f.grpcCAFile, "grpc-ca-file", "", "certificates for the driver grpc, which this version does not have")
+	complete(command, "registration-auth", cobra.FixedCompletions([]string{driverCSR}, cobra.ShellCompDirectiveNoFileComp))
+	complete(command, "addon-kubeclient-registration-auth",
+		cobra.FixedCompletions([]string{driverCSR, "token"}, cobra.ShellCompDirectiveNoFileComp))
+	for _, flag := range []string{"addon-token-expiration-seconds", "hub-cluster-arn", "managed-cluster-arn", "grpc-server"} {
+		complete(command, flag, cobra.NoFileCompletions)
+	}
+}
+
+func (f *agentDriverFlags) check() error {
+	if err := checkDriver("--registration-auth", f.registration); err != nil {
+		return err
+	}
+	for flag, value := range map[string]string{
+		"--hub-cluster-arn": f.hubClusterARN, "--managed-cluster-arn": f.clusterARN, "--grpc-server": f.grpcServer, "--grpc-ca-file": f.grpcCAFile,
+	} {
+		if value != "" {
+			return otherDriver(flag)
+		}
+	}
+	switch {
+	case f.addOns != driverCSR && f.addOns != "token":
+		return fmt.Errorf("--addon-kubeclient-registration-auth: %q is none of csr, token", f.addOns)
+	case f.addOnTokenExpiry != 0 && f.addOns != "token":
+		return errors.New("--addon-token-expiration-seconds: useless without --addon-kubeclient-registration-auth token")
+	case f.addOnTokenExpiry != 0 && f.addOnTokenExpiry < 600:
+		return fmt.Errorf("--addon-token-expiration-seconds: %d: must be at least 600, or 0", f.addOnTokenExpiry)
+	}
+	return nil
+}
+
+// addOnValues are the addOnKubeClientRegistrationDriver of a Klusterlet.
+func (f *agentDriverFlags) addOnValues() map[string]any {
+	driver := map[string]any{"authType": f.addOns}
+	if f.addOnTokenExpiry != 0 {
+		driver["token"] = map[string]any{"expirationSeconds": f.addOnTokenExpiry}
+	}
+	return driver
+}

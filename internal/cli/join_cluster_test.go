@@ -1,0 +1,143 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	certutil "k8s.io/client-go/util/cert"
+
+	"github.com/capstan-io/capstan/internal/cli/fakehub"
+)
+
+// newHubToJoin is a hub that a cluster can join.
+func newHubToJoin(t *testing.T) hub {
+	t.Helper()
+	h := newHub(t)
+	h.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
+	return h
+}
+
+// CA-15, CA-16: what is wrong with the flags is found before any server is asked.
+func TestJoinClusterBadInput(t *testing.T) {
+	t.Parallel()
+	for line, says := range map[string][]string{
+		"--managed-cluster-kubeconfig k":                            {"of no use with --mode default", "--local"},
+		"--mode hosted":                                             {"--managed-cluster-kubeconfig is missing"},
+		"--mode elsewhere":                                          {`"elsewhere"`, "default, hosted"},
+		"--detach":                                                  {"--detach: useless without --local"},
+		"--registration-auth grpc":                                  {"--registration-auth", "does not have the driver grpc"},
+		"--grpc-server x":                                           {"--grpc-server"},
+		"--managed-cluster-arn x":                                   {"--managed-cluster-arn"},
+		"--klusterlet-annotation x":                                 {"--klusterlet-annotation", "KEY=VALUE"},
+		"--client-cert-expiration-seconds 60":                       {"at least 3600"},
+		"--addon-token-expiration-seconds 700":                      {"--addon-kubeclient-registration-auth token"},
+		"--force-internal-endpoint-lookup-managed":                  {"useless without --mode hosted"},
+		"--feature-gates Nonsense=true":                             {`"Nonsense" is no feature gate`},
+		"--local --managed-cluster-kubeconfig k --singleton":        {"--singleton: for agents in clusters"},
+		"--local --managed-cluster-kubeconfig k --image-registry x": {"--image-registry: for agents in clusters"},
+	} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"join", "--hub-token", "t", "--hub-apiserver", "https://127.0.0.1:1", "--cluster-name", "c1"}
+			run(t.Context(), "", append(args, strings.Fields(line)...)...).fails(t, says...)
+		})
+	}
+}
+
+// CA-16, CA-17: the flags of join are values of the chart.
+func TestJoinValues(t *testing.T) {
+	values := withCharts(t)
+	h, cluster, managed := newHubToJoin(t), newCluster(t), newHub(t)
+	join := func(flags ...string) result {
+		return cluster.run(t, "", append([]string{"join", "--dry-run", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1",
+			"--ca-file", writeCA(t, h)}, flags...)...)
+	}
+	join().succeeds(t, "name: klusterlet")
+	given := valuesOf(t, values)
+	wantValues(t, given, map[string]string{
+		"klusterlet.mode": "Default", "klusterlet.name": "klusterlet", "klusterlet.namespace": "open-cluster-management-agent",
+		"klusterlet.clusterName": "c1", "noOperator": "false", "klusterlet.externalServerURLs": "null",
+		"klusterlet.registrationConfiguration.clientCertExpirationSeconds": "31536000",
+	})
+	bootstrap := at(given, "bootstrapHubKubeConfig")
+	for _, want := range []string{"token: t", "server: " + h.URL, "current-context: bootstrap", "namespace: default", "user: bootstrap", "cluster: hub"} {
+		if !strings.Contains(bootstrap, want) {
+			t.Errorf("%s is missing in the bootstrap kubeconfig:\n%s", want, bootstrap)
+		}
+	}
+	for _, published := range []hub{h, cluster, managed} {
+		published.Put(t, "/api/v1/namespaces/kube-public/configmaps/cluster-info", &corev1.ConfigMap{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "cluster-info"},
+			Data: map[string]string{"kubeconfig": "apiVersion: v1\nkind: Config\nclusters: [{name: '', cluster: {server: 'https://inside-" +
+				published.URL[len("https://"):] + "'}}]"},
+		})
+	}
+	inside := func(h hub) string { return "https://inside-" + h.URL[len("https://"):] }
+	join("--singleton", "--force-internal-endpoint-lookup", "--klusterlet-annotation", "a=b", "--klusterlet-annotation",
+		"agent.open-cluster-management.io/c=d", "--feature-gates", "ClusterProperty=true", "--addon-kubeclient-registration-auth", "token",
+		"--addon-token-expiration-seconds", "700").succeeds(t)
+	given = valuesOf(t, values)
+	wantValues(t, given, map[string]string{
+		"klusterlet.mode": "Singleton", "klusterlet.externalServerURLs": `[{"url":"` + inside(cluster) + `"}]`,
+		"klusterlet.registrationConfiguration.clusterAnnotations":                `{"agent.open-cluster-management.io/a":"b","agent.open-cluster-management.io/c":"d"}`,
+		"klusterlet.registrationConfiguration.addOnKubeClientRegistrationDriver": `{"authType":"token","token":{"expirationSeconds":700}}`,
+	})
+	if bootstrap := at(given, "bootstrapHubKubeConfig"); !strings.Contains(bootstrap, "server: "+inside(h)) {
+		t.Errorf("the agent is not told the address that the hub publishes:\n%s", bootstrap)
+	}
+	cluster.putOperator(t, "klusterlet", "r/x:v0.3.0", nil)
+	join("--mode", "hosted", "--singleton", "--managed-cluster-kubeconfig", managed.kubeconfig,
+		"--force-internal-endpoint-lookup-managed").succeeds(t)
+	content := valuesOf(t, values) // of the operator, which does not run yet
+	wantValues(t, content, map[string]string{"klusterlet.create": "false", "klusterlet.mode": "Default"})
+}
+
+// CA-17: without a pin, the kubeconfig of the user vouches for a hub that is one of its clusters, and nothing else does in a script.
+func TestJoinKnownHub(t *testing.T) {
+	withCharts(t)
+	h, stranger := newHubToJoin(t), newHubToJoin(t)
+	join := func(kubeconfig string, hub hub) result {
+		return run(t.Context(), "", "--kubeconfig", kubeconfig, "join", "--dry-run", "--hub-token", "t", "--hub-apiserver", hub.URL, "--cluster-name", "c1")
+	}
+	for path, answer := range map[string]string{
+		"GET /version": `{"gitVersion":"v1.30.0"}`, "GET /apis/apps/v1": `{"resources":[{"name":"deployments","kind":"Deployment","namespaced":true}]}`,
+	} {
+		h.Answer(path, fakehub.JSON(answer))
+	}
+	got := join(h.kubeconfig, h) // the hub is the cluster that joins, too
+	got.succeeds(t, "kind: Deployment")
+	if !strings.Contains(got.errOut, "verified with the certificate authority of cluster hub in your kubeconfig") {
+		t.Errorf("it does not say how the hub is verified: %s", got.errOut)
+	}
+	elsewhere := newCluster(t) // whose authority signed the certificate of h, too
+	h.Put(t, "/api/v1/namespaces/kube-public/configmaps/kube-root-ca.crt", &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt"},
+		Data: map[string]string{"ca.crt": string(h.CA())},
+	})
+	got = join(elsewhere.kubeconfig, h)
+	if got.code != 0 || !strings.Contains(got.errOut, "verified with the certificate authority of cluster hub") {
+		t.Errorf("a hub with the certificate authority of a known cluster: %+v", got)
+	}
+	stranger.Put(t, "/api/v1/namespaces/kube-public/configmaps/kube-root-ca.crt", &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt"},
+		Data: map[string]string{"ca.crt": otherCA(t)},
+	})
+	join(h.kubeconfig, stranger).fails(t, "cannot be verified", "--ca-cert-hash", "--trust-on-first-use")
+	for _, request := range stranger.Requests("GET") {
+		if request.Authorization != "" {
+			t.Errorf("the token was sent to a server that is not verified: %+v", request)
+		}
+	}
+}
+
+// otherCA is a certificate authority that signed nothing.
+func otherCA(t *testing.T) string {
+	t.Helper()
+	certificate, _, err := certutil.GenerateSelfSignedCertKey("other", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(certificate)
+}

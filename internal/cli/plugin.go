@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capstan-io/capstan/internal/cli/output"
+)
+
+// pluginPrefixes begin the names of programs in PATH that are commands, too: capstan-NAME, and clusteradm-NAME, which others have written
+// for the command line of the contract.
+var pluginPrefixes = []string{"capstan-", "clusteradm-"}
+
+const pluginLong = `Programs in PATH whose names begin with capstan- or clusteradm- are commands: "capstan foo bar" runs capstan-foo-bar, else
+capstan-foo with the argument bar, if there is no command of that name. A dash in the name of a command is an underscore in that of
+the program. What is found first counts.`
+
+func (a *app) pluginCommand() *cobra.Command {
+	list := &cobra.Command{
+		Use: "list", Short: "Show the programs in PATH that are commands", Args: flagsOnly, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(command *cobra.Command, _ []string) error { return a.listPlugins(command.Root()) },
+	}
+	command := parent("plugin", "Programs that are commands, too", list)
+	command.Long = pluginLong
+	return command
+}
+
+func (a *app) listPlugins(root *cobra.Command) error {
+	programs := plugins()
+	if len(programs) == 0 {
+		return fmt.Errorf("no program in PATH has a name that begins with %s", strings.Join(pluginPrefixes, " or "))
+	}
+	seen := map[string]string{}
+	for _, program := range programs {
+		a.say("%s", program)
+		words := commandWords(filepath.Base(program))
+		name := strings.Join(words, " ")
+		if first, twice := seen[name]; twice {
+			a.note("  Warning: %s comes first in PATH", first)
+			continue
+		}
+		seen[name] = program
+		if found, _, err := root.Find(words); err == nil && found != root {
+			a.note("  Warning: %q is a command of this program, which comes first", found.CommandPath())
+		}
+	}
+	return nil
+}
+
+// plugins are the programs in PATH that are commands, in the order of PATH.
+func plugins() []string {
+	var programs []string
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue // a folder that is not there is no news in PATH
+		}
+		for _, entry := range entries {
+			file := filepath.Join(dir, entry.Name())
+			if len(commandWords(entry.Name())) > 0 && isExecutable(file) && !slices.Contains(programs, file) {
+				programs = append(programs, file)
+			}
+		}
+	}
+	return programs
+}
+
+func isExecutable(file string) bool {
+	info, err := os.Stat(file)
+	const anybody fs.FileMode = 0o111
+	return err == nil && info.Mode().IsRegular() && info.Mode()&anybody != 0
+}
+
+// commandWords are the words of the command that a program is; none if it is none.
+func commandWords(program string) []string {
+	for _, prefix := range pluginPrefixes {
+		if name, ok := strings.CutPrefix(program, prefix); ok && name != "" {
+			words := strings.Split(name, "-")
+			for i := range words {
+				words[i] = strings.ReplaceAll(words[i], "_", "-")
+			}
+			return words
+		}
+	}
+	return nil
+}
+
+// findPlugin finds the program that the first words of the arguments name, as many of them as possible, and the arguments that are left.
+func findPlugin(args []string) (program string, rest []string) {
+	words := args
+	for i, arg := range args {
+		if strings.HasPrefix(arg, "-") {
+			words = args[:i]
+			break
+		}
+	}
+	for n := len(words); n > 0; n-- {
+		var name []string
+		for _, word := range words[:n] {
+			if strings.ContainsAny(word, `/\`) {
+				return "", nil
+			}
+			name = append(name, strings.ReplaceAll(word, "-", "_"))
+		}
+		for _, prefix := range pluginPrefixes {
+			if path, err := exec.LookPath(prefix + strings.Join(name, "-")); err == nil && filepath.IsAbs(path) {
+				return path, args[n:]
+			}
+		}
+	}
+	return "", nil
+}
+
+// runPlugin runs the program that the arguments name, if they are no command of ours. It returns its exit code.
+func runPlugin(ctx context.Context, root *cobra.Command, args []string, in io.Reader, out, errOut io.Writer) (code int, ran bool) {
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") || strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) || isCommand(root, args[0]) {
+		return 0, false
+	}
+	program, rest := findPlugin(args)
+	if program == "" {
+		return 0, false
+	}
+	command := exec.CommandContext(ctx, program, rest...)
+	command.Stdin, command.Stdout, command.Stderr = in, out, errOut
+	err := command.Run()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0, true
+	case errors.As(err, &exit) && exit.ExitCode() >= 0:
+		return exit.ExitCode(), true
+	}
+	fmt.Fprintln(errOut, output.StyleOf(errOut).Error("Error:"), fmt.Errorf("run %s: %w", program, err))
+	return 1, true
+}
+
+// isCommand tells whether a word is a command of ours, also of those that cobra adds when it runs.
+func isCommand(root *cobra.Command, word string) bool {
+	if word == "help" || word == "completion" {
+		return true
+	}
+	return slices.ContainsFunc(root.Commands(), func(command *cobra.Command) bool { return command.Name() == word || command.HasAlias(word) })
+}
+
+// optionsCommand is "capstan options".
+func (a *app) optionsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "options", Short: "Show the flags that all commands have", Args: flagsOnly, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(command *cobra.Command, _ []string) error {
+			a.say("All commands have these flags:\n\n%s", strings.TrimRight(command.Root().PersistentFlags().FlagUsages(), "\n"))
+			return nil
+		},
+	}
+}

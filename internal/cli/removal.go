@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// removal takes objects out of a cluster, says so, and remembers them. In a dry run it only says what it would do.
+type removal struct {
+	*app
+	in      *install.Cluster
+	force   bool
+	deleted []*unstructured.Unstructured
+}
+
+// one deletes an object if it exists, and waits until it is gone.
+func (r *removal) one(ctx context.Context, of install.Reference) error {
+	object, err := r.in.Get(ctx, of)
+	if err != nil || object == nil {
+		return err
+	}
+	if r.dryRun {
+		r.say("would delete %s", of)
+		return nil
+	}
+	if _, err := r.in.Delete(ctx, of); err != nil {
+		return err
+	}
+	r.deleted = append(r.deleted, object)
+	return r.awaitGone(ctx, of)
+}
+
+func (r *removal) awaitGone(ctx context.Context, of install.Reference) error {
+	progress := r.progress()
+	defer progress.Close()
+	progress.Wait(of.String(), "waiting until it is gone")
+	if err := r.in.AwaitGone(ctx, of); err != nil {
+		return err
+	}
+	progress.Done(of.String(), "deleted")
+	return nil
+}
+
+// all deletes objects in their order. CustomResourceDefinitions of which there are objects, and namespaces in which there is something of
+// others, stay.
+func (r *removal) all(ctx context.Context, refs []install.Reference) error {
+	for _, of := range refs {
+		switch of.GroupVersionKind {
+		case install.KindNamespace:
+			if err := r.namespaceIfEmpty(ctx, of.Name); err != nil {
+				return err
+			}
+			continue
+		case install.KindCRD:
+			if used, err := r.isUsed(ctx, of); err != nil || used {
+				if err != nil {
+					return err
+				}
+				r.note("%s stays: there are objects of this kind.", of)
+				continue
+			}
+		}
+		if err := r.one(ctx, of); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isUsed tells whether there are objects of a CustomResourceDefinition.
+func (r *removal) isUsed(ctx context.Context, of install.Reference) (bool, error) {
+	definition, err := r.in.Get(ctx, of)
+	if err != nil || definition == nil {
+		return false, err
+	}
+	for _, kind := range install.KindsOf(definition) {
+		if r.dryRun && (kind == install.KindKlusterlet || kind == install.KindClusterManager) {
+			continue // what there is would be deleted before
+		}
+		found, err := r.in.List(ctx, kind, "", "")
+		if err != nil || len(found) > 0 {
+			return len(found) > 0, err
+		}
+	}
+	return false, nil
+}
+
+// namespace deletes a namespace with all that is in it.
+func (r *removal) namespace(ctx context.Context, name string) error {
+	return r.one(ctx, install.Reference{GroupVersionKind: install.KindNamespace, Name: name})
+}
+
+// namespaceIfEmpty deletes a namespace unless something of others is in it: it may have been there before.
+func (r *removal) namespaceIfEmpty(ctx context.Context, name string) error {
+	others, err := r.in.Remaining(ctx, name)
+	if err != nil {
+		return err
+	}
+	if len(others) > 0 && !r.dryRun {
+		r.note("Namespace %s stays: it has %s.", name, strings.Join(others, ", "))
+		return nil
+	}
+	return r.namespace(ctx, name)
+}
+
+// custom deletes a custom resource, which its operator takes apart. With --force, where the operator does not run, or does not get there,
+// its finalizers are taken off; release does before what the operator would have done.
+func (r *removal) custom(ctx context.Context, of install.Reference, operator string, release func(context.Context) error) error {
+	object, err := r.in.Get(ctx, of)
+	if err != nil || object == nil {
+		return err
+	}
+	if r.dryRun {
+		r.say("would delete %s", of)
+		return nil
+	}
+	running, err := r.in.Deployed(ctx, fleet.NamespaceOperators, operator)
+	if err != nil {
+		return err
+	}
+	if _, err := r.in.Delete(ctx, of); err != nil {
+		return err
+	}
+	r.deleted = append(r.deleted, object)
+	if r.force {
+		return r.forceCustom(ctx, of, running, release)
+	}
+	if err := r.awaitGone(ctx, of); err != nil {
+		return fmt.Errorf("%w%s\n%s", err, deploymentReasons(ctx, r.in, []string{fleet.NamespaceOperators}), operatorHint(running, operator))
+	}
+	return nil
+}
+
+func operatorHint(running install.Running, operator string) string {
+	if running.Available {
+		return fmt.Sprintf("Its operator runs; its log says more: kubectl --namespace %s logs deployment/%s", fleet.NamespaceOperators, operator)
+	}
+	return fmt.Sprintf("Its operator, Deployment %s/%s, does not run, and only that takes the finalizers off. --force does without it.",
+		fleet.NamespaceOperators, operator)
+}
+
+// forceCustom gives an operator that runs a while, and takes the finalizers off then.
+func (r *removal) forceCustom(ctx context.Context, of install.Reference, running install.Running,
+	release func(context.Context) error) error {
+	if running.Available {
+		patient, cancel := context.WithTimeout(ctx, forceAfter)
+		err := r.awaitGone(patient, of)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	if err := release(ctx); err != nil {
+		return err
+	}
+	removed, err := r.in.RemoveFinalizers(ctx, of, func(finalizer string) bool {
+		return strings.HasPrefix(finalizer, "operator.open-cluster-management.io/")
+	})
+	if err != nil {
+		return err
+	}
+	if len(removed) > 0 {
+		r.note("Warning: took the finalizers %s off %s.", strings.Join(removed, ", "), of)
+	}
+	return r.awaitGone(ctx, of)
+}
+
+// chartReferences are the objects of a chart in the order to delete them in, and its namespace last, unless the other operator is in it.
+func chartReferences(ctx context.Context, in *install.Cluster, chart string, values map[string]any,
+	otherOperator string) ([]install.Reference, error) {
+	kubeVersion, err := in.Version(ctx)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := renderChart(ctx, chart, kubeVersion, values)
+	if err != nil {
+		return nil, err
+	}
+	other, err := in.Deployed(ctx, fleet.NamespaceOperators, otherOperator)
+	if err != nil {
+		return nil, err
+	}
+	var refs []install.Reference
+	for _, object := range slices.Backward(objects) {
+		of := install.ReferenceTo(object)
+		shared := other.Exists && of.GroupVersionKind == install.KindSecret // the password of the registry
+		if of.GroupVersionKind != install.KindNamespace && !shared {
+			refs = append(refs, of)
+		}
+	}
+	if other.Exists {
+		return refs, nil
+	}
+	return append(refs, install.Reference{GroupVersionKind: install.KindNamespace, Name: fleet.NamespaceOperators}), nil
+}

@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/playground"
+)
+
+// leaving is one run of "capstan unjoin --local".
+type leaving struct {
+	*app
+	cluster string
+	wait    bool
+	force   bool
+
+	member playground.Member
+	agent  string // what the agent calls itself in what it applies
+}
+
+func (a *app) completeJoined(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	if a.setHome() != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	names, err := a.home.JoinedNames()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// check finds what is missing or wrong before anything is touched.
+func (l *leaving) check() error {
+	if l.kubeconfig != "" || l.context != "" {
+		return errors.New("--kubeconfig, --context: of no use with --local: \"capstan join\" was told the kubeconfig of the cluster, and the hub is not asked")
+	}
+	var err error
+	if l.member, err = l.home.Joined(l.cluster); err != nil {
+		return err
+	}
+	l.agent, err = l.home.AgentName(l.cluster)
+	return err
+}
+
+func (l *leaving) leave(ctx context.Context) error {
+	stays, err := l.settle(ctx)
+	if err != nil {
+		return err
+	}
+	if l.dryRun {
+		l.say("would stop the agent of cluster %s and remove %s", l.cluster, l.home.ClusterDir(l.cluster))
+		return nil
+	}
+	if err := l.stop(ctx); err != nil {
+		return err
+	}
+	if meanwhile, err := l.applied(ctx); !l.force && (err != nil || len(meanwhile) > 0) {
+		return errors.Join(err, fmt.Errorf("the agent of cluster %s is stopped and not removed: it has applied more meanwhile, or the cluster does not answer any more. "+
+			"Start it again (\"capstan up\", or \"capstan join --local\" if that was in a terminal), and run this command again", l.cluster))
+	}
+	if err := l.home.Forget(l.cluster); err != nil {
+		return err
+	}
+	l.sayLeft(stays)
+	return nil
+}
+
+// settle makes sure that nothing is left on the cluster that only the agent takes off, unless it may be left there: then it
+// says what.
+func (l *leaving) settle(ctx context.Context) (stays []workv1.AppliedManifestWork, err error) {
+	applied, err := l.applied(ctx)
+	switch {
+	case err != nil && l.force:
+		l.note("Warning: cluster %s cannot be asked what was applied there, so that stays: %v", l.cluster, err)
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("cluster %s cannot be asked what was applied there: %w\nSee whether the cluster runs, and whether the kubeconfig is a recent one. "+
+			"--force does without asking: what was applied there stays", l.cluster, err)
+	case len(applied) == 0 || l.force:
+		return applied, nil
+	}
+	running, err := l.home.AgentRuns(l.cluster)
+	switch {
+	case err != nil:
+		return nil, err
+	case !running:
+		return nil, fmt.Errorf("%w\nThe agent does not run. Start it (\"capstan up\", or \"capstan join --local\" if that was in a terminal), delete the works on the hub, then run this command again", l.refusal(applied))
+	case !l.wait || l.dryRun:
+		return nil, fmt.Errorf("%w\nDelete them on the hub, then run this command again, or run it with --wait meanwhile:\n"+
+			"  kubectl delete manifestworks --all --namespace %s", l.refusal(applied), l.cluster)
+	}
+	return nil, l.awaitNothing(ctx, applied)
+}
+
+// refusal lists what keeps the agent from being removed.
+func (l *leaving) refusal(applied []workv1.AppliedManifestWork) error {
+	return fmt.Errorf("cluster %s still has what its agent applied for the hub, and only the agent takes it off:\n%s\n--force leaves it there",
+		l.cluster, listWorksApplied(applied))
+}
+
+func listWorksApplied(applied []workv1.AppliedManifestWork) string {
+	lines := make([]string, len(applied))
+	for i := range applied {
+		lines[i] = fmt.Sprintf("  work %s (objects: %d)", applied[i].Spec.ManifestWorkName, len(applied[i].Status.AppliedResources))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (l *leaving) awaitNothing(ctx context.Context, applied []workv1.AppliedManifestWork) error {
+	l.note("Waiting until these works are deleted on the hub and off the cluster:\n%s", listWorksApplied(applied))
+	managed, err := l.managed()
+	if err != nil {
+		return err
+	}
+	progress := l.progress()
+	defer progress.Close()
+	progress.Wait(l.cluster, "waiting until its works are gone")
+	if err := managed.WaitForNoAppliedWorks(ctx, l.agent); err != nil {
+		return fmt.Errorf("wait until the works of cluster %s are gone: %w: the agent goes on. See whether the works are deleted on the hub: capstan get works --cluster %s",
+			l.cluster, err, l.cluster)
+	}
+	progress.Done(l.cluster, "its works are gone")
+	return nil
+}
+
+// applied is what the agent has applied and not taken off. One that was never let in has applied nothing.
+func (l *leaving) applied(ctx context.Context) ([]workv1.AppliedManifestWork, error) {
+	if l.agent == "" {
+		return nil, nil
+	}
+	managed, err := l.managed()
+	if err != nil {
+		return nil, err
+	}
+	return managed.AppliedWorks(ctx, l.agent)
+}
+
+func (l *leaving) managed() (*hubapi.Hub, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", l.member.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("the kubeconfig that it was joined with: %w", err)
+	}
+	return hubapi.New(config)
+}
+
+func (l *leaving) stop(ctx context.Context) error {
+	progress := l.progress()
+	defer progress.Close()
+	return l.home.StopAgent(ctx, l.cluster, progress)
+}
+
+func (l *leaving) sayLeft(stays []workv1.AppliedManifestWork) {
+	switch {
+	case !l.force:
+		l.say("Applied resources have been deleted during the %s joined stage. The status of mcl %s will be unknown in the hub cluster.",
+			l.cluster, l.cluster)
+	case len(stays) > 0:
+		l.say("The agent of cluster %s is removed. What it applied stays there:\n%s\nThe status of mcl %s will be unknown in the hub cluster.",
+			l.cluster, listWorksApplied(stays), l.cluster)
+	default:
+		l.say("The agent of cluster %s is removed. The status of mcl %s will be unknown in the hub cluster.", l.cluster, l.cluster)
+	}
+	l.note("What stays in the cluster, because other agents may use it: the CustomResourceDefinitions of AppliedManifestWork and ClusterClaim, "+
+		"and the namespaces that cluster sets asked for.\nAn administrator of the hub forgets the cluster with:\n  kubectl delete managedcluster %s", l.cluster)
+}

@@ -1,0 +1,300 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// upgrading is one run of "capstan upgrade".
+type upgrading struct {
+	*app
+	installFlags
+
+	what  upgradable
+	force bool
+	in    *install.Cluster
+}
+
+// upgradable is what can be upgraded: an operator, and what it runs.
+type upgradable struct {
+	command, chart, operator string
+	kind                     schema.GroupVersionKind
+	custom                   string // the values of the custom resource, in those of the chart
+	images                   []string
+	wanted                   []install.Wanted
+	namespaces               func(*unstructured.Unstructured) []string
+}
+
+var upgradables = []upgradable{
+	{
+		command: "clustermanager", chart: "cluster-manager", operator: clusterManagerOperator, kind: install.KindClusterManager,
+		custom: "clusterManager",
+		images: []string{"registrationImagePullSpec", "workImagePullSpec", "placementImagePullSpec", "addOnManagerImagePullSpec"},
+		wanted: hubWorks,
+		namespaces: func(manager *unstructured.Unstructured) []string {
+			return []string{fleet.NamespaceHub, manager.GetName()}
+		},
+	},
+	{
+		command: "klusterlet", chart: "klusterlet", operator: klusterletOperator, kind: install.KindKlusterlet,
+		custom:     "klusterlet",
+		images:     []string{"registrationImagePullSpec", "workImagePullSpec", "imagePullSpec"},
+		wanted:     agentRuns,
+		namespaces: func(klusterlet *unstructured.Unstructured) []string { return []string{agentNamespace(klusterlet)} },
+	},
+}
+
+const upgradeLong = `Upgrade the operator in the cluster of the kubeconfig, and what it runs, to the images of this program's version.
+
+The configuration stays: that of the %[1]s, whose images alone are changed, and the replicas, resources and placement of the operator,
+as far as --values-file does not say otherwise. What Helm or the Operator Lifecycle Manager has installed is upgraded by these.
+
+A minor version must not be skipped: objects that one release stores are only sure to be read by the next. The command refuses that, and
+the way back, unless --force insists. --wait waits until the new version runs, for --timeout seconds at most.`
+
+// upgradeCommand is "capstan upgrade".
+func (a *app) upgradeCommand() *cobra.Command {
+	var commands []*cobra.Command
+	for _, what := range upgradables {
+		commands = append(commands, a.upgradeOne(what))
+	}
+	return parent("upgrade", "Upgrade a hub or an agent in a cluster", commands...)
+}
+
+func (a *app) upgradeOne(what upgradable) *cobra.Command {
+	run := &upgrading{app: a, what: what}
+	command := &cobra.Command{
+		Use:               what.command,
+		Short:             "Upgrade the operator of " + what.kind.Kind + "s, and what it runs",
+		Long:              fmt.Sprintf(upgradeLong, what.kind.Kind),
+		Example:           "  capstan upgrade " + what.command + " --wait",
+		Args:              flagsOnly,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	run.images.add(command)
+	run.valuesFlag = "values-file"
+	flags := command.Flags()
+	flags.StringVar(&run.valuesFile, "values-file", "", "YAML file with values of the chart "+what.chart+" for the operator")
+	flags.StringVar(&run.outputFile, "output-file", "", "write what was applied to this file, which only you can read")
+	flags.BoolVar(&run.wait, "wait", false, "wait until the new version runs, for --timeout seconds at most")
+	flags.BoolVar(&run.force, "force", false, "skip minor versions, go back, and take over what other tools have installed")
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		if err := checkOutputFile(run.outputFile); err != nil {
+			return err
+		}
+		a.announceDryRun(command)
+		ctx, cancel := a.limited(command.Context())
+		defer cancel()
+		return run.upgrade(ctx)
+	}
+	return command
+}
+
+func (u *upgrading) upgrade(ctx context.Context) error {
+	var err error
+	if u.in, err = install.Connect(u.installTarget()); err != nil {
+		return err
+	}
+	kubeVersion, err := checkKubernetes(ctx, u.in)
+	if err != nil {
+		return err
+	}
+	running, err := u.in.Deployed(ctx, fleet.NamespaceOperators, u.what.operator)
+	if err != nil {
+		return err
+	}
+	if !running.Exists {
+		return fmt.Errorf("the cluster at %s has no operator to upgrade: there is no Deployment %s/%s. Choose another cluster with --context, "+
+			"or install with \"capstan init\" and \"capstan join\"", u.in.Server(), fleet.NamespaceOperators, u.what.operator)
+	}
+	objects, err := u.render(ctx, kubeVersion, running)
+	if err != nil {
+		return err
+	}
+	custom, err := u.in.List(ctx, u.what.kind, "", "")
+	if err != nil {
+		return err
+	}
+	operator, images := u.divide(objects)
+	if !u.force {
+		if err := u.preflight(ctx, running, operator); err != nil {
+			return err
+		}
+	}
+	if u.dryRun {
+		return u.sayPlan(operator, custom, images)
+	}
+	return u.apply(ctx, operator, custom, images)
+}
+
+// render returns the chart with the settings that the operator has.
+func (u *upgrading) render(ctx context.Context, kubeVersion string, running install.Running) ([]*unstructured.Unstructured, error) {
+	images, err := u.images.values()
+	if err != nil {
+		return nil, err
+	}
+	values := map[string]any{
+		"images": images, "replicaCount": running.Replicas, "enableSyncLabels": slices.Contains(running.Args, "--enable-sync-labels"),
+		u.what.custom: map[string]any{"mode": string(operatorv1.InstallModeDefault)},
+	}
+	for name, setting := range map[string]map[string]any{
+		"nodeSelector": running.NodeSelector, "affinity": running.Affinity, "resources": running.Resources,
+	} {
+		if len(setting) > 0 {
+			values[name] = setting
+		}
+	}
+	if len(running.Tolerations) > 0 {
+		values["tolerations"] = running.Tolerations
+	}
+	if err := u.override(values); err != nil {
+		return nil, err
+	}
+	return renderChart(ctx, u.what.chart, kubeVersion, values)
+}
+
+// divide takes the custom resource out of the rendered objects, of which only the images count.
+func (u *upgrading) divide(objects []*unstructured.Unstructured) (operator []*unstructured.Unstructured, images map[string]any) {
+	images = map[string]any{}
+	for _, object := range objects {
+		if object.GroupVersionKind() != u.what.kind {
+			operator = append(operator, object)
+			continue
+		}
+		for _, field := range u.what.images {
+			if image, found, _ := unstructured.NestedString(object.Object, "spec", field); found {
+				images[field] = image
+			}
+		}
+	}
+	return operator, images
+}
+
+// preflight refuses upgrades that could do harm, before anything is changed.
+func (u *upgrading) preflight(ctx context.Context, running install.Running, operator []*unstructured.Unstructured) error {
+	if err := checkInstaller(running, u.what.operator, "upgrade with that"); err != nil {
+		return err
+	}
+	next := install.Find(operator, install.KindDeployment.Kind, u.what.operator)
+	if next == nil {
+		return fmt.Errorf("chart %s has no Deployment %s", u.what.chart, u.what.operator)
+	}
+	image, err := firstImage(next)
+	if err != nil {
+		return err
+	}
+	if err := checkSkew(running.Image, image); err != nil {
+		return err
+	}
+	return checkRights(ctx, u.in, operator)
+}
+
+func firstImage(deployment *unstructured.Unstructured) (string, error) {
+	containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
+	for _, container := range containers {
+		if fields, ok := container.(map[string]any); ok {
+			image, _ := fields["image"].(string)
+			return image, nil
+		}
+	}
+	return "", errors.New("the Deployment of the operator has no container")
+}
+
+// checkSkew refuses to skip a minor version of the same images, and to go back. Images whose tags are no versions are not compared.
+func checkSkew(from, to string) error {
+	fromName, fromTag := splitImage(from)
+	toName, toTag := splitImage(to)
+	before, isVersion := parseTag(fromTag)
+	after, isNextVersion := parseTag(toTag)
+	switch {
+	case !isVersion || !isNextVersion || lastPart(fromName) != lastPart(toName):
+		return nil
+	case after.LessThan(before):
+		return fmt.Errorf("the operator runs version %s, which is newer than %s: what it has stored may not be understood there. --force goes back all the same",
+			fromTag, toTag)
+	case after.Major() > before.Major() && after.Major()-before.Major() == 1 && after.Minor() == 0:
+		return nil
+	case after.Major() != before.Major() || after.Minor() > before.Minor()+1:
+		return fmt.Errorf("the operator runs version %s, and %s skips a minor version: upgrade to the latest release of the next one first, with the capstan of that release. "+
+			"--force skips it all the same", fromTag, toTag)
+	}
+	return nil
+}
+
+func parseTag(tag string) (*version.Version, bool) {
+	parsed, err := version.ParseGeneric(tag)
+	return parsed, err == nil
+}
+
+// splitImage divides an image into its name and its tag.
+func splitImage(image string) (name, tag string) {
+	image, _, _ = strings.Cut(image, "@")
+	at := strings.LastIndex(image, ":")
+	if at < strings.LastIndex(image, "/") || at < 0 {
+		return image, ""
+	}
+	return image[:at], image[at+1:]
+}
+
+func lastPart(name string) string { return name[strings.LastIndex(name, "/")+1:] }
+
+// sayPlan shows what would be changed.
+func (u *upgrading) sayPlan(operator []*unstructured.Unstructured, custom []unstructured.Unstructured, images map[string]any) error {
+	for i := range custom {
+		content, err := json.Marshal(images)
+		if err != nil {
+			return err
+		}
+		u.note("would change %s %s: %s", u.what.kind.Kind, custom[i].GetName(), content)
+	}
+	return u.printObjects(operator)
+}
+
+func (u *upgrading) apply(ctx context.Context, operator []*unstructured.Unstructured, custom []unstructured.Unstructured,
+	images map[string]any) error {
+	if err := u.applyAll(ctx, u.in, operator, u.outputFile); err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"spec": images})
+	if err != nil {
+		return err
+	}
+	for i := range custom {
+		if err := u.in.Patch(ctx, install.Reference{GroupVersionKind: u.what.kind, Name: custom[i].GetName()}, patch); err != nil {
+			return err
+		}
+	}
+	if u.wait {
+		if err := u.await(ctx, custom); err != nil {
+			return err
+		}
+	}
+	u.say("The operator and %d %ss have been upgraded completed successfully", len(custom), u.what.kind.Kind)
+	return nil
+}
+
+func (u *upgrading) await(ctx context.Context, custom []unstructured.Unstructured) error {
+	if err := u.awaitRollout(ctx, u.in, fleet.NamespaceOperators, u.what.operator); err != nil {
+		return err
+	}
+	for i := range custom {
+		of := install.Reference{GroupVersionKind: u.what.kind, Name: custom[i].GetName()}
+		if err := u.awaitConditions(ctx, u.in, of, u.what.wanted, u.what.namespaces(&custom[i])...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
