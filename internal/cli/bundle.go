@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -70,8 +71,14 @@ func (f *bundleFlags) imageTag(release string) (string, error) {
 	if f.version == latestBundle {
 		return latestBundle, nil
 	}
+	if commit := commitVersion.FindStringSubmatch(release); commit != nil {
+		return "devel-" + commit[1], nil // as "make images" names those of a commit
+	}
 	return strings.ReplaceAll(release, "+", "_"), nil // which no tag may contain
 }
+
+// commitVersion is the version that Go gives a build of a commit that is no release.
+var commitVersion = regexp.MustCompile(`^v.*[-.][0-9]{14}-([0-9a-f]{12})(?:\+dirty)?$`)
 
 // bundle is the chosen one.
 func (f *bundleFlags) bundle() (bundle, error) {

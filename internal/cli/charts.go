@@ -26,7 +26,10 @@ const chartRepository = "https://open-cluster-management.io/helm-charts"
 const chartProgram = "capstan-charts"
 
 // charts runs the program for charts against a hub.
-type charts struct{ source hubapi.Source }
+type charts struct {
+	source hubapi.Source
+	values map[string]any // for --values -
+}
 
 // run runs it and returns what it printed.
 func (c charts) run(ctx context.Context, args ...string) (string, error) {
@@ -36,6 +39,11 @@ func (c charts) run(ctx context.Context, args ...string) (string, error) {
 	}
 	command := exec.CommandContext(ctx, path, append(args, "--kube-context", c.source.Context)...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+c.source.File) // which may be several files
+	content, err := json.Marshal(c.values)
+	if err != nil {
+		return "", err
+	}
+	command.Stdin = bytes.NewReader(content)
 	return runCharts(ctx, command)
 }
 

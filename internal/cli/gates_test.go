@@ -86,3 +86,24 @@ func TestUpgradeSkew(t *testing.T) {
 		})
 	}
 }
+
+// CA-07: the images are those of this program's version, whatever it is called.
+func TestImageTag(t *testing.T) {
+	t.Parallel()
+	for release, want := range map[string]string{
+		"v0.2.0": "v0.2.0", "devel": "devel", "devel-0123456789ab": "devel-0123456789ab", "v0.2.0-rc.1+x": "v0.2.0-rc.1_x",
+		"v0.0.0-20261123010203-0123456789ab": "devel-0123456789ab", "v0.2.1-0.20261123010203-0123456789ab+dirty": "devel-0123456789ab",
+	} {
+		for _, bundle := range []string{defaultBundle, "1.3.1", "v1.1.0"} {
+			if got, err := (&bundleFlags{version: bundle}).imageTag(release); err != nil || got != want {
+				t.Errorf("%s of %s is %q, %v; want %q", bundle, release, got, err, want)
+			}
+		}
+	}
+	if got, err := (&bundleFlags{version: latestBundle}).imageTag("v0.2.0"); err != nil || got != latestBundle {
+		t.Errorf("latest is %q, %v", got, err)
+	}
+	if _, err := (&bundleFlags{version: "9.9.9"}).imageTag("v0.2.0"); err == nil {
+		t.Error("an unknown bundle is accepted")
+	}
+}

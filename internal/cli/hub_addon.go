@@ -169,7 +169,7 @@ func (a *app) installHubAddOns(ctx context.Context, hub *hubapi.Hub, addOns []hu
 	if err := checkRunsPods(ctx, hub); err != nil {
 		return err
 	}
-	program := charts{hub.Source}
+	program := charts{source: hub.Source}
 	var rendered strings.Builder
 	for _, addOn := range addOns {
 		manifests, err := program.run(ctx, addOn.chartArgs("template", from)...)
@@ -278,7 +278,7 @@ func (a *app) uninstallHubAddOns(ctx context.Context, hub *hubapi.Hub, addOns []
 			continue
 		}
 		a.say("Uninstalling built-in %s add-on from the Hub cluster...", addOn.name)
-		if _, err := (charts{hub.Source}).run(ctx, "uninstall", addOn.chart, "--namespace", addOn.namespace); err != nil {
+		if _, err := (charts{source: hub.Source}).run(ctx, "uninstall", addOn.chart, "--namespace", addOn.namespace); err != nil {
 			return fmt.Errorf("add-on %s: %w", addOn.name, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/cli/playground"
+	"github.com/capstan-io/capstan/internal/program"
 )
 
 // singletonRelease is the name of the release, the Deployment and the Service of a standalone hub, and the beginning of the name of the
@@ -71,10 +72,14 @@ func (i *initialization) installSingleton(ctx context.Context) error {
 	if _, err := checkKubernetes(ctx, cluster); err != nil {
 		return err
 	}
-	program := charts{cluster.Source()}
-	args := append([]string{singletonRelease, "capstan-hub", "--namespace", i.singleton.name}, i.singleton.args()...)
+	tag, err := i.images.versions.imageTag(program.Version())
+	if err != nil {
+		return err
+	}
+	helm := charts{cluster.Source(), map[string]any{"image": strings.TrimSuffix(i.images.registry, "/") + "/capstan-hub:" + tag}}
+	args := append([]string{singletonRelease, "capstan-hub", "--namespace", i.singleton.name, "--values", "-"}, i.singleton.args()...)
 	if i.dryRun {
-		manifests, err := program.run(ctx, append([]string{"template"}, args...)...)
+		manifests, err := helm.run(ctx, append([]string{"template"}, args...)...)
 		if err == nil {
 			i.say("%s", strings.TrimSpace(manifests))
 		}
@@ -83,7 +88,7 @@ func (i *initialization) installSingleton(ctx context.Context) error {
 	if i.createNamespace {
 		args = append(args, "--create-namespace")
 	}
-	if _, err := program.run(ctx, append([]string{"install"}, args...)...); err != nil {
+	if _, err := helm.run(ctx, append([]string{"install"}, args...)...); err != nil {
 		return err
 	}
 	if !i.wait {

@@ -324,10 +324,12 @@ func TestUpgradeOperator(t *testing.T) {
 
 // CA-14: a standalone hub is a release of Helm, and its kubeconfig ends up in a file.
 func TestInitSingleton(t *testing.T) {
-	withCharts(t)
+	values := withCharts(t)
 	t.Chdir(t.TempDir())
 	h := newCluster(t)
-	h.run(t, "", "init", "--singleton", "--dry-run", "--set", "a=b").succeeds(t, "name: multicluster-controlplane")
+	h.run(t, "", "init", "--singleton", "--dry-run", "--set", "a=b", "--image-registry", "r.example.com/x", "--bundle-version", "latest").
+		succeeds(t, "name: multicluster-controlplane")
+	wantValues(t, valuesOf(t, values), map[string]string{"image": "r.example.com/x/capstan-hub:latest"})
 	h.run(t, "", "init", "--singleton").succeeds(t, "singleton-controlplane is installed", "multicluster-controlplane-kubeconfig")
 	h.Put(t, "/apis/apps/v1/namespaces/one/deployments/multicluster-controlplane", &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
