@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -100,20 +101,47 @@ func (c *Cluster) apply(ctx context.Context, object *unstructured.Unstructured) 
 		return "", c.hub.Explain(doing, err)
 	case before == nil:
 		return Created, nil
-	case before.GetGeneration() != after.GetGeneration() || !apiequality.Semantic.DeepEqual(share(before), share(after)):
+	case hasChanged(before, after, object):
 		return Changed, nil
 	}
 	return Unchanged, nil
 }
 
-// share is what this program owns of an object, and since when. The version of the object also changes when a controller writes its status.
-func share(object *unstructured.Unstructured) *metav1.ManagedFieldsEntry {
+// hasChanged tells whether applying an object made a difference. The version of an object does not tell: controllers write the status in
+// the meantime, and the API server counts a CustomResourceDefinition up that stays as it is.
+func hasChanged(before, after, applied *unstructured.Unstructured) bool {
+	if before.GetGeneration() != after.GetGeneration() || share(before) != share(after) ||
+		!contains(before.GetLabels(), applied.GetLabels()) || !contains(before.GetAnnotations(), applied.GetAnnotations()) {
+		return true
+	}
+	return after.GetGeneration() == 0 && !apiequality.Semantic.DeepEqual(content(before), content(after))
+}
+
+// share is the fields of an object that this program owns.
+func share(object *unstructured.Unstructured) string {
 	for _, entry := range object.GetManagedFields() {
-		if entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply {
-			return &entry
+		if entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.FieldsV1 != nil {
+			return entry.FieldsV1.String()
 		}
 	}
-	return nil
+	return ""
+}
+
+func contains(all, some map[string]string) bool {
+	for key, value := range some {
+		if present, ok := all[key]; !ok || present != value {
+			return false
+		}
+	}
+	return true
+}
+
+// content is an object of a kind whose changes the API server does not count.
+func content(object *unstructured.Unstructured) map[string]any {
+	fields := maps.Clone(object.Object)
+	delete(fields, "metadata")
+	delete(fields, "status")
+	return fields
 }
 
 // isBootstrapToken tells whether an object is a token that a chart has drawn at random.
