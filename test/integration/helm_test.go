@@ -228,8 +228,8 @@ klusterlet: {clusterName: c1, namespace: open-cluster-management-owned}
 	}
 }
 
-// SC-24 SC-25: Helm installs and upgrades a standalone hub on a real API server, and the program runs with what is in the Secret and in the
-// Deployment.
+// HC-07 SC-24 SC-25: Helm installs and upgrades a standalone hub on a real API server, and the program runs with what is in the Secret and
+// in the Deployment.
 func TestHubChart(t *testing.T) {
 	t.Parallel()
 	cluster := env.StartSandbox(t)

@@ -152,7 +152,7 @@ func (o operator) serviceVersion(chart *chart.Metadata, objects map[string]objec
 		},
 		"spec": object{
 			"displayName":    o.displayName,
-			"description":    o.description + "\n\nDocumentation: " + repository + "/blob/main/docs/install-in-clusters.md\n",
+			"description":    o.description + "\n\nDocumentation: " + repository + "/blob/main/docs/charts.md\n",
 			"version":        chart.Version,
 			"maturity":       "alpha",
 			"minKubeVersion": strings.TrimSuffix(strings.TrimPrefix(chart.KubeVersion, ">="), "-0"),
