@@ -243,7 +243,8 @@ func joinAnother(t *testing.T, admin user) {
 			continue
 		}
 		command = strings.ReplaceAll(command, "<cluster_name>", "another")
-		out := other.run(t, append(strings.Fields(command), "--local", "--managed-cluster-kubeconfig", clusterKubeconfig, "--detach", "--wait")...)
+		local := []string{"--local", "--managed-cluster-kubeconfig", clusterKubeconfig, "--detach", "--wait"}
+		out := other.run(t, append(strings.Fields(command), local...)...)
 		if !strings.Contains(out, "capstan accept --clusters another") {
 			t.Errorf("join does not say how to accept the cluster:\n%s", out)
 		}
@@ -324,7 +325,8 @@ func refuseImpostor(t *testing.T, admin user, clusterKubeconfig string) {
 	if err := json.Unmarshal([]byte(admin.run(t, "get", "token", "-o", "json")), &info); err != nil {
 		t.Fatal(err)
 	}
-	join := []string{"join", "--local", "--hub-apiserver", info.Server, "--cluster-name", "another", "--managed-cluster-kubeconfig", clusterKubeconfig,
+	join := []string{"join", "--local", "--hub-apiserver", info.Server, "--cluster-name", "another",
+		"--managed-cluster-kubeconfig", clusterKubeconfig,
 		"--detach", "--wait"}
 	wrong := "sha256:" + strings.Repeat("0", 64)
 	if _, err := stranger.try(append(join, "--hub-token", info.Token, "--ca-cert-hash", wrong)...); err == nil ||

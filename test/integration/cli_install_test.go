@@ -96,7 +96,8 @@ func wantSame(t *testing.T, before, after []string) {
 }
 
 // setConditions says what an operator would: this package runs none.
-func setConditions(t *testing.T, c client.Client, object client.Object, conditions *[]metav1.Condition, statuses map[string]metav1.ConditionStatus) {
+func setConditions(t *testing.T, c client.Client, object client.Object, conditions *[]metav1.Condition,
+	statuses map[string]metav1.ConditionStatus) {
 	t.Helper()
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 		t.Fatal(err)
@@ -104,7 +105,8 @@ func setConditions(t *testing.T, c client.Client, object client.Object, conditio
 	*conditions = nil
 	for name, status := range statuses {
 		*conditions = append(*conditions, metav1.Condition{
-			Type: name, Status: status, Reason: "ByHand", Message: "set by hand", LastTransitionTime: metav1.Now(), ObservedGeneration: object.GetGeneration(),
+			Type: name, Status: status, Reason: "ByHand", Message: "set by hand", LastTransitionTime: metav1.Now(),
+			ObservedGeneration: object.GetGeneration(),
 		})
 	}
 	if err := c.Status().Update(t.Context(), object); err != nil {
@@ -165,7 +167,8 @@ func TestInit(t *testing.T) {
 	}
 
 	testUpgrade(t, server, c)
-	server.Capstan(t, "", "clean", "--dry-run").Succeeds(t, "would delete ClusterManager cluster-manager", "would delete Deployment open-cluster-management/cluster-manager")
+	server.Capstan(t, "", "clean", "--dry-run").Succeeds(t, "would delete ClusterManager cluster-manager",
+		"would delete Deployment open-cluster-management/cluster-manager")
 	testCleanFinalizer(t, server, c, manager)
 	wantSame(t, before, everything(t, server))
 	server.Capstan(t, "", "clean").Succeeds(t, "There is no hub")
@@ -238,7 +241,8 @@ func TestCleanRefuses(t *testing.T) {
 	if err := c.Create(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
-	setConditions(t, c, cluster, &cluster.Status.Conditions, map[string]metav1.ConditionStatus{"ManagedClusterConditionAvailable": metav1.ConditionTrue})
+	available := map[string]metav1.ConditionStatus{"ManagedClusterConditionAvailable": metav1.ConditionTrue}
+	setConditions(t, c, cluster, &cluster.Status.Conditions, available)
 	server.Capstan(t, "", "clean").Ends(t, 1, "available: c1", "capstan unjoin", "--wait", "--force")
 	server.Capstan(t, "", "clean", "--wait", "--timeout", "2").Ends(t, 1, "not done after 2s", "c1")
 	done := make(chan env.Result)
@@ -355,7 +359,8 @@ func TestJoinInCluster(t *testing.T) {
 	wantSame(t, before, everything(t, server))
 	join().Succeeds(t, "capstan accept --clusters "+name)
 	secret := &corev1.Secret{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "open-cluster-management-agent", Name: "bootstrap-hub-kubeconfig"}, secret); err != nil {
+	bootstrap := client.ObjectKey{Namespace: "open-cluster-management-agent", Name: "bootstrap-hub-kubeconfig"}
+	if err := c.Get(t.Context(), bootstrap, secret); err != nil {
 		t.Fatal(err)
 	}
 	if config, err := clientcmd.Load(secret.Data["kubeconfig"]); err != nil || config.Clusters["hub"].Server != info.Server ||
@@ -378,14 +383,16 @@ func TestJoinInCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	join("--wait").Succeeds(t, "capstan accept --clusters "+name)
-	server.Capstan(t, "", "get", "klusterlet-info").Succeeds(t, "ClusterName: "+name, "Mode: Default", "HubConnectionDegraded: True (ByHand): set by hand")
+	server.Capstan(t, "", "get", "klusterlet-info").Succeeds(t, "ClusterName: "+name, "Mode: Default",
+		"HubConnectionDegraded: True (ByHand): set by hand")
 	join("--singleton").Succeeds(t)
 	server.Capstan(t, "", "upgrade", "klusterlet", "--image-registry", "r.example.com").Succeeds(t, "upgraded completed successfully")
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(klusterlet), klusterlet); err != nil {
 		t.Fatal(err)
 	}
-	if mode := klusterlet.Spec.DeployOption.Mode; mode != operatorv1.InstallModeSingleton || !strings.HasPrefix(klusterlet.Spec.ImagePullSpec, "r.example.com/") {
-		t.Errorf("mode %s, image %s", mode, klusterlet.Spec.ImagePullSpec)
+	mode, image := klusterlet.Spec.DeployOption.Mode, klusterlet.Spec.ImagePullSpec
+	if mode != operatorv1.InstallModeSingleton || !strings.HasPrefix(image, "r.example.com/") {
+		t.Errorf("mode %s, image %s", mode, image)
 	}
 	testUnjoin(t, server, c, klusterlet, name)
 	wantSame(t, before, everything(t, server))
@@ -463,7 +470,8 @@ func TestJoinHosted(t *testing.T) {
 	if config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["kubeconfig"]); err != nil || config.Host != urlOf(t, managed) {
 		t.Errorf("the kubeconfig leads to %+v: %v", config, err)
 	}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "open-cluster-management", Name: "klusterlet"}, &appsv1.Deployment{}); err != nil {
+	operator := client.ObjectKey{Namespace: "open-cluster-management", Name: "klusterlet"}
+	if err := c.Get(t.Context(), operator, &appsv1.Deployment{}); err != nil {
 		t.Errorf("the operator of hosted agents: %v", err)
 	}
 	hosting.Capstan(t, "", "unjoin", "--cluster-name", "is-hosted").Succeeds(t, "Applied resources have been deleted")
