@@ -65,6 +65,7 @@ func newCommand() *cobra.Command {
 		newRunCommand("run", "Run registration and work in one process", agent.Parts{Registration: true, Work: true}),
 		newRunCommand("registration", "Run registration alone: join the hub, heartbeat, health, version, resources and claims",
 			agent.Parts{Registration: true}),
+		newOperatorCommand(),
 		newRunCommand("work", "Run the work agent alone, with the credential that registration obtains", agent.Parts{Work: true}),
 	)
 	return root

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -186,7 +187,14 @@ func (a *Agent) readAddresses() error {
 		return fmt.Errorf("--spoke-kubeconfig: %w", err)
 	}
 	for _, u := range a.SpokeExternalServerURLs {
-		a.clientConfigs = append(a.clientConfigs, clusterv1.ClientConfig{URL: u, CABundle: loaded.CAData})
+		bundle := loaded.CAData
+		if file, named := a.SpokeExternalServerCAFiles[u]; named {
+			var err error
+			if bundle, err = os.ReadFile(file); err != nil {
+				return fmt.Errorf("--spoke-external-server-ca-files: %w", err)
+			}
+		}
+		a.clientConfigs = append(a.clientConfigs, clusterv1.ClientConfig{URL: u, CABundle: bundle})
 	}
 	return nil
 }

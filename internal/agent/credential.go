@@ -45,6 +45,7 @@ func (a *Agent) newBootstrap() *bootstrap.Bootstrap {
 	annotations, _ := a.annotations()
 	return &bootstrap.Bootstrap{
 		Kubeconfigs: a.bootstrapKubeconfigs(), Identity: a.identity, ClientConfigs: a.clientConfigs, Annotations: annotations,
+		Labels:              a.ClusterLabels,
 		CertificateLifetime: a.certificateLifetime(), Store: a.store, Record: a.record, Clock: a.clock,
 	}
 }

@@ -47,8 +47,12 @@ type Options struct {
 	AgentID     string
 	// SpokeExternalServerURLs are reported as addresses of the managed cluster's API server.
 	SpokeExternalServerURLs []string
+	// SpokeExternalServerCAFiles are the files with the CAs of some of these addresses, by their URLs. Others have that of SpokeKubeconfig.
+	SpokeExternalServerCAFiles map[string]string
 	// ClusterAnnotations are put on the ManagedCluster when it is made, if they have the prefix of agents.
 	ClusterAnnotations map[string]string
+	// ClusterLabels are put on the ManagedCluster when it is made, if the hub lets the agent.
+	ClusterLabels map[string]string
 	// ClusterHealthCheckPeriod is the time between health probes of the managed cluster's API server.
 	ClusterHealthCheckPeriod time.Duration
 	// MaxCustomClusterClaims is how many claims are reported in addition to the reserved ones.
@@ -161,8 +165,12 @@ func (o *Options) AddRegistrationFlags(fs *pflag.FlagSet) {
 		"seconds for which the hub may not answer before the agent turns to another of --bootstrap-kubeconfigs, at least 5")
 	fs.StringToStringVar(&o.ClusterAnnotations, "cluster-annotations", o.ClusterAnnotations,
 		"annotations of the ManagedCluster that the agent makes; those whose keys do not begin with "+fleet.AnnotationAgentPrefix+" are left out")
+	fs.StringToStringVar(&o.ClusterLabels, "cluster-labels", o.ClusterLabels,
+		"labels of the ManagedCluster that the agent makes; a hub of this project leaves labels to its administrators, and then they are left out")
 	fs.StringSliceVar(&o.SpokeExternalServerURLs, "spoke-external-server-urls", o.SpokeExternalServerURLs,
 		"URLs under which the managed cluster's API server can be reached, for the hub's users")
+	fs.StringToStringVar(&o.SpokeExternalServerCAFiles, "spoke-external-server-ca-files", o.SpokeExternalServerCAFiles,
+		"files with the CA certificates of some of --spoke-external-server-urls, each as URL=FILE (default the CA of --spoke-kubeconfig)")
 	fs.DurationVar(&o.ClusterHealthCheckPeriod, "cluster-healthcheck-period", o.ClusterHealthCheckPeriod,
 		"time between health probes of the managed cluster's API server")
 	fs.IntVar(&o.MaxCustomClusterClaims, "max-custom-cluster-claims", o.MaxCustomClusterClaims,
@@ -316,6 +324,11 @@ func (o *Options) Validate() error {
 	for _, u := range o.SpokeExternalServerURLs {
 		if parsed, err := url.Parse(u); err != nil || parsed.Scheme != "https" || parsed.Host == "" {
 			return fmt.Errorf("--spoke-external-server-urls: %q is no https URL, such as https://api.example.com:6443", u)
+		}
+	}
+	for u := range o.SpokeExternalServerCAFiles {
+		if !slices.Contains(o.SpokeExternalServerURLs, u) {
+			return fmt.Errorf("--spoke-external-server-ca-files has a file for %q, which is none of --spoke-external-server-urls", u)
 		}
 	}
 	return nil

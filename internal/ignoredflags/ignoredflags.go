@@ -26,6 +26,7 @@ var (
 	Duration Kind = func(flags *pflag.FlagSet, name string) { flags.Duration(name, 0, "") }
 	Text     Kind = func(flags *pflag.FlagSet, name string) { flags.String(name, "", "") }
 	List     Kind = func(flags *pflag.FlagSet, name string) { flags.StringSlice(name, nil, "") }
+	Switch   Kind = func(flags *pflag.FlagSet, name string) { flags.Bool(name, false, "") }
 )
 
 // Only is a flag that takes no other value than this one, several times perhaps, since another would need what is not here.

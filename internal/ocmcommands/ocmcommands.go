@@ -83,7 +83,7 @@ var commands = map[string]map[string]Command{
 	},
 	"registration-operator": {
 		"hub":        {Hub, slices.Concat([]string{"operator"}, probedOverHTTPS)},
-		"klusterlet": {Agent, slices.Concat([]string{"operator"}, probedOverHTTPS)},
+		"klusterlet": {Agent, []string{"operator", listen}},
 		"agent":      agent("run", keepsCredential),
 	},
 }

@@ -90,7 +90,7 @@ func TestArguments(t *testing.T) {
 	for line, want := range map[string][]string{
 		"capstan-agent work -v 4":           {"work", "-v", "4"},
 		"/capstan-agent":                    {},
-		"/registration-operator klusterlet": {"operator", "--listen=:8443", "--metrics-bind-address=0", "--health-probe-bind-address=0"},
+		"/registration-operator klusterlet": {"operator", "--listen=:8443"},
 	} {
 		got, err := ocmcommands.Arguments(ocmcommands.Agent, strings.Fields(line))
 		if err != nil || !slices.Equal(got, want) {

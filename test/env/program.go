@@ -14,3 +14,8 @@ func NewProgram(t testing.TB, variables []string, program string, args ...string
 	p.stopWith(t)
 	return p
 }
+
+// NewProcess lays out a program that outlives a test, without starting it. It writes to a log file, and has to be stopped.
+func NewProcess(logFile, program string, args ...string) *Process {
+	return newProcess(logFile, program, args...)
+}

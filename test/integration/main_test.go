@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -42,6 +43,8 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer os.RemoveAll(dir)
+	defer stopShared()
+	sharedDir = dir
 	if hub, err = env.NewHub(mkdir(dir, "hub"), ""); err != nil {
 		return 1, err
 	}
@@ -63,6 +66,26 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	return m.Run(), nil
+}
+
+// sharedDir is of the test binary, and stopped are servers and programs that one test starts and others use, too.
+var (
+	sharedDir string
+	stopped   []interface{ Stop() error }
+	sharedMu  sync.Mutex
+)
+
+// share has a server or program stopped when all tests have ended.
+func share(one interface{ Stop() error }) {
+	sharedMu.Lock()
+	defer sharedMu.Unlock()
+	stopped = append(stopped, one)
+}
+
+func stopShared() {
+	for _, one := range stopped {
+		_ = one.Stop()
+	}
 }
 
 func mkdir(parent, name string) string {

@@ -102,8 +102,11 @@ func immutable(err error) bool {
 }
 
 // adopt makes the fields that others have set on an object those of this field manager, if it has never applied the object. Fields that
-// controllers of Kubernetes keep stay theirs.
+// controllers of Kubernetes keep stay theirs, and so do those of a namespace, which belongs to its users, too.
 func (c *Cluster) adopt(ctx context.Context, desired *unstructured.Unstructured) error {
+	if desired.GetKind() == "Namespace" {
+		return nil
+	}
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(desired.GroupVersionKind())
 	if err := c.Client.Get(ctx, client.ObjectKeyFromObject(desired), live); err != nil {

@@ -67,8 +67,8 @@ type state struct {
 	resourceVersion string
 }
 
-// deployments are watched whole, because their status tells whether an installation works.
-var deployments = appsv1.SchemeGroupVersion.WithKind("Deployment")
+// Deployments is their kind. They are watched whole, because their status tells whether an installation works.
+var Deployments = appsv1.SchemeGroupVersion.WithKind("Deployment")
 
 // NewCluster returns the cluster that the configuration leads to. It asks the cluster nothing yet.
 func NewCluster(config *rest.Config, options Options) (*Cluster, error) {
@@ -151,7 +151,7 @@ func (c *Cluster) WaitForCacheSync(ctx context.Context) bool { return c.cache.Wa
 func (c *Cluster) NeedLeaderElection() bool { return true }
 
 func (c *Cluster) prototype(kind schema.GroupVersionKind) client.Object {
-	if kind == deployments {
+	if kind == Deployments {
 		return &appsv1.Deployment{}
 	}
 	object := &metav1.PartialObjectMetadata{}

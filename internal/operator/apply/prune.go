@@ -45,6 +45,32 @@ func (c *Cluster) Prune(ctx context.Context, installation string, keep ...client
 	return left, errors.Join(failures...)
 }
 
+// PruneLive does the same as [Cluster.Prune] for all objects of the installation, and asks the API server which they are: also those that
+// the cache has not seen yet. It is for the end of an installation.
+func (c *Cluster) PruneLive(ctx context.Context, installation string) (left []string, err error) {
+	var failures []error
+	for _, kind := range c.Kinds {
+		if c.leftOut(kind) {
+			continue
+		}
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind)
+		if err := c.Client.List(ctx, list, client.MatchingLabels{c.Label: installation}); err != nil {
+			return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
+		}
+		for i := range list.Items {
+			object := &list.Items[i]
+			object.SetGroupVersionKind(kind)
+			name := reference{kind, client.ObjectKeyFromObject(object)}
+			left = append(left, name.String())
+			if err := c.Delete(ctx, object); err != nil {
+				failures = append(failures, fmt.Errorf("delete %s: %w", name, err))
+			}
+		}
+	}
+	return left, errors.Join(failures...)
+}
+
 // Delete deletes an object of a kind that the cluster watches, unless it is being deleted already or has been replaced by another.
 func (c *Cluster) Delete(ctx context.Context, object client.Object) error {
 	kind, err := apiutil.GVKForObject(object, c.Scheme)
@@ -73,7 +99,7 @@ func (c *Cluster) List(ctx context.Context, installation string, kind schema.Gro
 	if c.leftOut(kind) {
 		return nil, nil
 	}
-	if kind == deployments {
+	if kind == Deployments {
 		return c.listDeployments(ctx, installation)
 	}
 	list := &metav1.PartialObjectMetadataList{}

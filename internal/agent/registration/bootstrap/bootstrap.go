@@ -47,6 +47,8 @@ type Bootstrap struct {
 	ClientConfigs []clusterv1.ClientConfig
 	// Annotations go on the ManagedCluster.
 	Annotations map[string]string
+	// Labels go on it, too, if the hub lets the agent set labels.
+	Labels map[string]string
 	// CertificateLifetime asks for a validity of the client certificate; zero leaves it to the hub.
 	CertificateLifetime time.Duration
 	// Store receives the credential.
@@ -283,9 +285,16 @@ func (b *Bootstrap) ensureManagedCluster(ctx context.Context, hub client.Client)
 		return fmt.Errorf("get ManagedCluster %s: %w", b.Identity.Cluster, err)
 	}
 	cluster.Name = b.Identity.Cluster
-	cluster.Annotations = b.Annotations
+	cluster.Annotations, cluster.Labels = b.Annotations, b.Labels
 	cluster.Spec.ManagedClusterClientConfigs = b.ClientConfigs
-	if err := hub.Create(ctx, cluster); err != nil && !apierrors.IsAlreadyExists(err) {
+	err = hub.Create(ctx, cluster)
+	if apierrors.IsForbidden(err) && len(b.Labels) > 0 {
+		log.FromContext(ctx).Info("The hub does not let the agent set labels, and gets none; let an administrator of the hub set them", "labels", b.Labels,
+			"reason", err.Error())
+		cluster.Labels = nil
+		err = hub.Create(ctx, cluster)
+	}
+	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create ManagedCluster %s: %w", b.Identity.Cluster, err)
 	}
 	b.Record(corev1.EventTypeNormal, fleet.EventManagedClusterCreated, "Register", "ManagedCluster %s is created on the hub",

@@ -1,0 +1,299 @@
+package klusterlet
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/tlsprofile"
+	"github.com/capstan-io/capstan/internal/operator/workload"
+)
+
+// Where the agents find their files.
+const (
+	bootstrapDir     = "/spoke/bootstrap"
+	hubKubeconfigDir = "/spoke/hub-kubeconfig"
+	spokeConfigDir   = "/spoke/config"
+	externalCADir    = "/spoke/external-server-cas"
+)
+
+// Values of the label app on pods, which the selectors of Deployments are made of.
+const (
+	appRegistration = "klusterlet-registration-agent"
+	appWork         = "klusterlet-manifestwork-agent"
+	appSingle       = "klusterlet-agent"
+)
+
+// Requests that agents of Open Cluster Management may send each second, and at once, unless the Klusterlet says otherwise.
+const (
+	defaultQPS   = 50
+	defaultBurst = 100
+)
+
+// agentApps are those of all agents.
+var agentApps = []string{appRegistration, appWork, appSingle}
+
+// Names of the Deployments.
+func (l layout) registrationDeployment() string { return l.klusterlet.Name + "-registration-agent" }
+func (l layout) workDeployment() string         { return l.klusterlet.Name + "-work-agent" }
+func (l layout) singleDeployment() string       { return l.klusterlet.Name + "-agent" }
+
+// deployments run the agents.
+func (l layout) deployments(in inputs) (objects []client.Object) {
+	settings := l.workloadSettings(in)
+	components := []workload.Component{l.registrationAgent(in), l.workAgent(in)}
+	if l.single {
+		components = []workload.Component{l.singleAgent(in)}
+	}
+	for _, component := range components {
+		objects = append(objects, component.Deployment(settings))
+		if budget := component.DisruptionBudget(settings); budget != nil {
+			objects = append(objects, budget)
+		}
+	}
+	return objects
+}
+
+func (l layout) workloadSettings(in inputs) workload.Settings {
+	spec := l.klusterlet.Spec
+	settings := workload.Settings{
+		Namespace: l.agents,
+		Replicas:  in.replicas,
+		Placement: spec.NodePlacement,
+		Resources: spec.ResourceRequirement,
+		Priority:  spec.PriorityClassName,
+		PodLabels: map[string]string{},
+	}
+	if in.syncLabels {
+		maps.Copy(settings.PodLabels, l.klusterlet.Labels)
+		maps.DeleteFunc(settings.PodLabels, func(key, _ string) bool { return fleet.IsReservedLabel(key) })
+	}
+	settings.PodLabels[fleet.LabelCreatedByKlusterlet] = l.klusterlet.Name
+	if alias := spec.HubAPIServerHostAlias; alias != nil {
+		settings.HostAliases = []corev1.HostAlias{{IP: alias.IP, Hostnames: []string{alias.Hostname}}}
+	}
+	return settings
+}
+
+func (l layout) registrationAgent(in inputs) workload.Component {
+	registration := registrationOf(l.klusterlet)
+	c := l.component(l.registrationDeployment(), appRegistration, l.klusterlet.Spec.RegistrationImagePullSpec, in)
+	c.ServiceAccount = l.registrationAccount
+	c.Args = slices.Concat([]string{"/registration", "agent"}, l.commonFlags(l.klusterlet.Spec.ClusterName, in), l.registrationFlags(),
+		l.registrationGates.Flags(), limits("", registration.KubeAPIQPS, registration.KubeAPIBurst))
+	c.Volumes = slices.Concat(l.bootstrapVolumes(), []workload.Volume{workload.MemoryVolume("hub-kubeconfig", hubKubeconfigDir)},
+		l.managedVolumes(fleet.SecretExternalManagedKubeconfigRegistration))
+	return c
+}
+
+func (l layout) workAgent(in inputs) workload.Component {
+	work := workOf(l.klusterlet)
+	name := l.klusterlet.Spec.ClusterName
+	if name == "" {
+		name = in.clusterName
+	}
+	c := l.component(l.workDeployment(), appWork, l.klusterlet.Spec.WorkImagePullSpec, in)
+	c.ServiceAccount = l.workAccount
+	c.Args = slices.Concat([]string{
+		"/work",
+		"agent",
+		"--workload-source-driver=kube",
+		"--workload-source-config=" + hubKubeconfigDir + "/" + fleet.KeyKubeconfig,
+		"--terminate-on-files=" + hubKubeconfigDir + "/" + fleet.KeyKubeconfig,
+	},
+		l.commonFlags(name, in), l.workFlags(in), l.workGates.Flags(), limits("", work.KubeAPIQPS, work.KubeAPIBurst))
+	// The registration agent keeps it, and creates it after it has joined.
+	c.Volumes = append([]workload.Volume{workload.SecretVolume("hub-kubeconfig-secret", hubKubeconfigDir, fleet.SecretHubKubeconfig, true)},
+		l.managedVolumes(fleet.SecretExternalManagedKubeconfigWork)...)
+	if in.holdWork {
+		c.Replicas = ptr.To(int32(0))
+	}
+	return c
+}
+
+func (l layout) singleAgent(in inputs) workload.Component {
+	registration, work := registrationOf(l.klusterlet), workOf(l.klusterlet)
+	c := l.component(l.singleDeployment(), appSingle, l.klusterlet.Spec.ImagePullSpec, in)
+	c.ServiceAccount = l.workAccount
+	c.Args = slices.Concat([]string{"/registration-operator", "agent",
+		"--workload-source-config=" + hubKubeconfigDir + "/" + fleet.KeyKubeconfig}, l.commonFlags(l.klusterlet.Spec.ClusterName, in),
+		l.registrationFlags(), l.workFlags(in), l.registrationGates.Flags(), l.workGates.Flags(),
+		limits("", max(orDefault(registration.KubeAPIQPS, defaultQPS), orDefault(work.KubeAPIQPS, defaultQPS)),
+			max(orDefault(registration.KubeAPIBurst, defaultBurst), orDefault(work.KubeAPIBurst, defaultBurst))))
+	c.Volumes = slices.Concat(l.bootstrapVolumes(), []workload.Volume{workload.MemoryVolume("hub-kubeconfig", hubKubeconfigDir)},
+		l.managedVolumes(fleet.SecretExternalManagedKubeconfigAgent))
+	return c
+}
+
+func (l layout) component(name, app, image string, in inputs) workload.Component {
+	if image == "" {
+		image = in.defaultImage
+	}
+	field := func(name, path string) corev1.EnvVar {
+		return corev1.EnvVar{
+			Name:      name,
+			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}},
+		}
+	}
+	return workload.Component{
+		Name: name, App: app, Image: image,
+		Env:   []corev1.EnvVar{field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace")},
+		Ports: []corev1.ContainerPort{{Name: "https", ContainerPort: workload.HealthPort, Protocol: corev1.ProtocolTCP}},
+	}
+}
+
+// commonFlags are those of every agent.
+func (l layout) commonFlags(clusterName string, in inputs) []string {
+	flags := []string{"--spoke-cluster-name=" + clusterName, "--agent-id=" + string(l.klusterlet.UID)}
+	if l.hosted {
+		file := spokeConfigDir + "/" + fleet.KeyKubeconfig
+		flags = append(flags, "--spoke-kubeconfig="+file, "--terminate-on-files="+file)
+	}
+	if in.replicas == 1 {
+		flags = append(flags, "--disable-leader-election")
+	}
+	return append(flags, tlsprofile.Flags(in.tlsProfile)...)
+}
+
+func (l layout) registrationFlags() (flags []string) {
+	registration := registrationOf(l.klusterlet)
+	if l.multipleHubs() {
+		for _, secret := range l.bootstrapSecrets() {
+			flags = append(flags, "--bootstrap-kubeconfigs="+bootstrapDirOf(secret)+"/"+fleet.KeyKubeconfig)
+		}
+		if timeout := registration.BootstrapKubeConfigs.LocalSecrets.HubConnectionTimeoutSeconds; timeout > 0 {
+			flags = append(flags, fmt.Sprintf("--hub-connection-timeout-seconds=%d", timeout))
+		}
+	} else {
+		flags = append(flags, "--bootstrap-kubeconfig="+bootstrapDir+"/"+fleet.KeyKubeconfig)
+	}
+	for _, server := range l.klusterlet.Spec.ExternalServerURLs {
+		flags = append(flags, "--spoke-external-server-urls="+server.URL)
+	}
+	for _, bundle := range l.externalCAs() {
+		flags = append(flags, "--spoke-external-server-ca-files="+bundle.url+"="+externalCADir+"/"+bundle.key)
+	}
+	if seconds := registration.ClientCertExpirationSeconds; seconds > 0 {
+		flags = append(flags, fmt.Sprintf("--client-cert-expiration-seconds=%d", seconds))
+	}
+	flags = append(flags, pairs("--cluster-annotations", ownAnnotations(registration.ClusterAnnotations))...)
+	flags = append(flags, pairs("--cluster-labels", registration.ClusterLabels)...)
+	flags = append(flags, addOnFlags(registration.AddOnKubeClientRegistrationDriver)...)
+	if claims := registration.ClusterClaimConfiguration; claims != nil {
+		flags = append(flags, fmt.Sprintf("--max-custom-cluster-claims=%d", claims.MaxCustomClusterClaims))
+		if len(claims.ReservedClusterClaimSuffixes) > 0 {
+			flags = append(flags, "--reserved-cluster-claim-suffixes="+strings.Join(claims.ReservedClusterClaimSuffixes, ","))
+		}
+	}
+	return flags
+}
+
+// addOnFlags say how the agents of add-ons prove to the hub who they are.
+func addOnFlags(driver *operatorv1.AddOnRegistrationDriver) (flags []string) {
+	if driver == nil || driver.AuthType == "" {
+		return nil
+	}
+	flags = append(flags, "--addon-kubeclient-registration-auth="+driver.AuthType)
+	if driver.Token != nil && driver.Token.ExpirationSeconds > 0 {
+		flags = append(flags, fmt.Sprintf("--addon-token-expiration-seconds=%d", driver.Token.ExpirationSeconds))
+	}
+	return flags
+}
+
+func (l layout) workFlags(in inputs) (flags []string) {
+	work := workOf(l.klusterlet)
+	flags = limits("hub-", work.HubKubeAPIQPS, work.HubKubeAPIBurst)
+	if period := work.AppliedManifestWorkEvictionGracePeriod; period != "" {
+		flags = append(flags, "--appliedmanifestwork-eviction-grace-period="+period)
+	}
+	switch {
+	case work.StatusSyncInterval != "":
+		flags = append(flags, "--status-sync-interval="+work.StatusSyncInterval)
+	case in.replicas == 1: // less for small clusters, where agents of Open Cluster Management run
+		flags = append(flags, "--status-sync-interval=60s")
+	}
+	return flags
+}
+
+// limits are how many requests an agent may send.
+func limits(prefix string, qps, burst int32) []string {
+	return []string{fmt.Sprintf("--%skube-api-qps=%d", prefix, orDefault(qps, defaultQPS)),
+		fmt.Sprintf("--%skube-api-burst=%d", prefix, orDefault(burst, defaultBurst))}
+}
+
+func orDefault(value, otherwise int32) int32 {
+	if value == 0 {
+		return otherwise
+	}
+	return value
+}
+
+// ownAnnotations are those that an agent may set.
+func ownAnnotations(annotations map[string]string) map[string]string {
+	own := maps.Clone(annotations)
+	maps.DeleteFunc(own, func(key, _ string) bool { return !strings.HasPrefix(key, fleet.AnnotationAgentPrefix) })
+	return own
+}
+
+// pairs are a flag with keys and values, none if there are none.
+func pairs(flag string, values map[string]string) []string {
+	if len(values) == 0 {
+		return nil
+	}
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		all = append(all, key+"="+values[key])
+	}
+	return []string{flag + "=" + strings.Join(all, ",")}
+}
+
+// bootstrapDirOf is where the Secret of one of several hubs is mounted.
+func bootstrapDirOf(secret string) string { return "/spoke/" + secret }
+
+// bootstrapVolumes show the credentials to register with. Pods start without them, and say what is missing.
+func (l layout) bootstrapVolumes() (volumes []workload.Volume) {
+	if !l.multipleHubs() {
+		volumes = append(volumes, workload.SecretVolume("bootstrap-secret", bootstrapDir, fleet.SecretBootstrapHubKubeconfig, true))
+	} else {
+		for i, secret := range l.bootstrapSecrets() {
+			volumes = append(volumes, workload.SecretVolume(fmt.Sprintf("bootstrap-secret-%d", i), bootstrapDirOf(secret), secret, true))
+		}
+	}
+	if len(l.externalCAs()) > 0 {
+		volumes = append(volumes, workload.Volume{Name: "external-server-cas", Path: externalCADir, Source: corev1.VolumeSource{
+			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: l.externalCAConfigMap()}}}})
+	}
+	return volumes
+}
+
+// managedVolumes show hosted agents the kubeconfig of the managed cluster.
+func (l layout) managedVolumes(secret string) []workload.Volume {
+	if !l.hosted {
+		return nil
+	}
+	return []workload.Volume{workload.SecretVolume("spoke-kubeconfig-secret", spokeConfigDir, secret, false)}
+}
+
+// externalCA is the CA bundle of an address of the managed cluster's API server, and the key under which it is in the ConfigMap.
+type externalCA struct {
+	url, key string
+	pem      []byte
+}
+
+func (l layout) externalCAs() (bundles []externalCA) {
+	for i, server := range l.klusterlet.Spec.ExternalServerURLs {
+		if len(server.CABundle) > 0 {
+			bundles = append(bundles, externalCA{server.URL, fmt.Sprintf("%d.crt", i), server.CABundle})
+		}
+	}
+	return bundles
+}
+
+func (l layout) externalCAConfigMap() string { return l.klusterlet.Name + "-external-server-cas" }

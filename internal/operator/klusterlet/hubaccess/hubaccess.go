@@ -1,0 +1,140 @@
+// Package hubaccess tells whether the agent of a Klusterlet can do its work on the hub: whether its credentials lead there, and have the
+// rights that it needs.
+package hubaccess
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/remote"
+)
+
+// registersAgain is what to do about a credential that lacks something.
+const registersAgain = "; delete it, and the agent registers again"
+
+// requestTimeout is how long a hub may take to answer a question.
+const requestTimeout = 10 * time.Second
+
+// Credentials are the Secrets of an agent.
+type Credentials struct {
+	// Namespace is that of the Secrets.
+	Namespace string
+	// Bootstrap is what the agent registers with; nil if it does not exist.
+	Bootstrap *corev1.Secret
+	// SkipBootstrap leaves that out: an agent with several hubs has several.
+	SkipBootstrap bool
+	// Hub is what the agent has after it registered; nil if it does not exist.
+	Hub *corev1.Secret
+}
+
+// Check asks the hub, and returns the condition HubConnectionDegraded.
+func Check(ctx context.Context, c Credentials) metav1.Condition {
+	reason, message := c.hub(ctx)
+	if reason == fleet.ReasonHubConnectionFunctional {
+		return metav1.Condition{Type: fleet.ConditionHubConnectionDegraded, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+	}
+	if !c.SkipBootstrap {
+		bootstrapReason, bootstrapMessage := c.bootstrap(ctx)
+		reason, message = bootstrapReason+","+reason, bootstrapMessage+"\n"+message
+	}
+	return metav1.Condition{Type: fleet.ConditionHubConnectionDegraded, Status: metav1.ConditionTrue, Reason: reason, Message: message}
+}
+
+// hub tells about the credential that the agent has obtained.
+func (c Credentials) hub(ctx context.Context) (reason, message string) {
+	name := c.Namespace + "/" + fleet.SecretHubKubeconfig
+	switch {
+	case c.Hub == nil:
+		return fleet.ReasonHubKubeConfigSecretMissing, "Secret " + name + " does not exist; the agent creates it once the hub has approved its " +
+			"certificate request: accept the cluster on the hub"
+	case len(c.Hub.Data[fleet.KeyKubeconfig]) == 0:
+		return fleet.ReasonHubKubeConfigMissing, "Secret " + name + " has no key " + fleet.KeyKubeconfig + registersAgain
+	}
+	cluster := string(c.Hub.Data[fleet.KeyClusterName])
+	if cluster == "" {
+		return fleet.ReasonClusterNameMissing, "Secret " + name + " has no key " + fleet.KeyClusterName + registersAgain
+	}
+	host, denied, err := review(ctx, c.Hub, neededBy(cluster))
+	switch {
+	case err != nil:
+		return fleet.ReasonHubKubeConfigError, fmt.Sprintf("The hub cannot be asked with the kubeconfig of Secret %s: %v", name, err)
+	case len(denied) > 0:
+		return fleet.ReasonHubKubeConfigUnauthorized, fmt.Sprintf("The agent with the kubeconfig of Secret %s lacks rights on the hub %s: %s. "+
+			"Accept the cluster there: capstan accept --clusters %s", name, host, strings.Join(denied, ", "), cluster)
+	}
+	return fleet.ReasonHubConnectionFunctional, fmt.Sprintf(
+		"The agent has the rights that it needs on the hub %s, as cluster %s",
+		host,
+		cluster,
+	)
+}
+
+func (c Credentials) bootstrap(ctx context.Context) (reason, message string) {
+	name := c.Namespace + "/" + fleet.SecretBootstrapHubKubeconfig
+	if c.Bootstrap == nil {
+		return fleet.ReasonBootstrapSecretMissing, "Secret " + name + " does not exist; create it with a kubeconfig of the hub under the key " +
+			fleet.KeyKubeconfig + ", as capstan join does"
+	}
+	host, denied, err := review(ctx, c.Bootstrap, neededToRegister)
+	switch {
+	case err != nil:
+		return fleet.ReasonBootstrapSecretError, fmt.Sprintf("The hub cannot be asked with the kubeconfig of Secret %s: %v", name, err)
+	case len(denied) > 0:
+		return fleet.ReasonBootstrapSecretUnauthorized, fmt.Sprintf("The kubeconfig of Secret %s lacks rights on the hub %s: %s. "+
+			"Put a new one there, with the token of capstan get token", name, host, strings.Join(denied, ", "))
+	}
+	return fleet.ReasonBootstrapSecretFunctional, "The kubeconfig of Secret " + name + " may register on the hub " + host
+}
+
+// review asks the hub that the kubeconfig of the Secret leads to which of the rights it does not have.
+func review(
+	ctx context.Context,
+	secret *corev1.Secret,
+	needed []authorizationv1.ResourceAttributes,
+) (host string, denied []string, err error) {
+	config, err := remote.Config(secret)
+	if err != nil {
+		return "", nil, err
+	}
+	config.Timeout = requestTimeout
+	client, err := authorizationclient.NewForConfig(config)
+	if err != nil {
+		return config.Host, nil, err
+	}
+	for _, right := range needed {
+		request := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}
+		answer, err := client.SelfSubjectAccessReviews().Create(ctx, request, metav1.CreateOptions{})
+		if err != nil {
+			return config.Host, nil, err
+		}
+		if !answer.Status.Allowed {
+			denied = append(denied, describe(right))
+		}
+	}
+	return config.Host, denied, nil
+}
+
+func describe(right authorizationv1.ResourceAttributes) string {
+	text := right.Verb + " " + right.Resource
+	if right.Subresource != "" {
+		text += "/" + right.Subresource
+	}
+	if right.Group != "" {
+		text += "." + right.Group
+	}
+	if right.Name != "" {
+		text += " " + right.Name
+	}
+	if right.Namespace != "" {
+		text += " in namespace " + right.Namespace
+	}
+	return text
+}

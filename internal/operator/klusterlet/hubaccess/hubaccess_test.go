@@ -1,0 +1,164 @@
+package hubaccess
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// fakeHub answers reviews: it denies what contains the text.
+func fakeHub(t *testing.T, denied string) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+		review, ok := decoded.(*authorizationv1.SelfSubjectAccessReview)
+		if err != nil || !ok {
+			t.Errorf("%T: %v", decoded, err)
+			return
+		}
+		review.Status.Allowed = denied == "" || !strings.Contains(describe(*review.Spec.ResourceAttributes), denied)
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(review); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func secretFor(url string) *corev1.Secret {
+	return &corev1.Secret{Data: map[string][]byte{fleet.KeyClusterName: []byte("c1"), fleet.KeyKubeconfig: fmt.Appendf(nil,
+		`{"clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}],"current-context":"c"}`, url)}}
+}
+
+// KL-31: the reasons of the condition, and messages that say what to do.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	good, noLease, noJoin := fakeHub(t, ""), fakeHub(t, "update leases"), fakeHub(t, "create managedclusters")
+	without := func(key string) *corev1.Secret {
+		secret := secretFor(good)
+		delete(secret.Data, key)
+		return secret
+	}
+	broken := &corev1.Secret{Data: map[string][]byte{fleet.KeyKubeconfig: []byte("{"), fleet.KeyClusterName: []byte("c1")}}
+	for name, test := range map[string]struct {
+		credentials Credentials
+		reason      string
+		message     string
+	}{
+		"works": {Credentials{Hub: secretFor(good)}, "HubConnectionFunctional", "as cluster c1"},
+		"nothing": {Credentials{}, "BootstrapSecretMissing,HubKubeConfigSecretMissing",
+			"Secret ns/bootstrap-hub-kubeconfig does not exist; create it with a kubeconfig of the hub under the key kubeconfig"},
+		"may register": {Credentials{Bootstrap: secretFor(good)}, "BootstrapSecretFunctional,HubKubeConfigSecretMissing",
+			"accept the cluster on the hub"},
+		"may not register": {Credentials{Bootstrap: secretFor(noJoin)}, "BootstrapSecretUnauthorized,HubKubeConfigSecretMissing",
+			"lacks rights on the hub " + noJoin + ": create managedclusters.cluster.open-cluster-management.io. Put a new one there"},
+		"broken bootstrap": {Credentials{Bootstrap: broken}, "BootstrapSecretError,HubKubeConfigSecretMissing", "is no kubeconfig"},
+		"no kubeconfig": {Credentials{Bootstrap: secretFor(good), Hub: without(fleet.KeyKubeconfig)},
+			"BootstrapSecretFunctional,HubKubeConfigMissing",
+			"delete it"},
+		"no cluster name": {Credentials{Bootstrap: secretFor(good), Hub: without(fleet.KeyClusterName)},
+			"BootstrapSecretFunctional,ClusterNameMissing",
+			"delete it"},
+		"no hub": {Credentials{Bootstrap: secretFor(good), Hub: secretFor("http://127.0.0.1:1")}, "BootstrapSecretFunctional,HubKubeConfigError",
+			"connection refused"},
+		"not accepted": {Credentials{Bootstrap: secretFor(good), Hub: secretFor(noLease)}, "BootstrapSecretFunctional,HubKubeConfigUnauthorized",
+			"update leases.coordination.k8s.io managed-cluster-lease in namespace c1. Accept the cluster there: " +
+				"capstan accept --clusters c1"},
+		"several hubs":        {Credentials{SkipBootstrap: true}, "HubKubeConfigSecretMissing", "does not exist"},
+		"several hubs, works": {Credentials{SkipBootstrap: true, Hub: secretFor(good)}, "HubConnectionFunctional", "as cluster c1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.credentials.Namespace = "ns"
+			got := Check(t.Context(), test.credentials)
+			degraded := metav1.ConditionTrue
+			if test.reason == "HubConnectionFunctional" {
+				degraded = metav1.ConditionFalse
+			}
+			if got.Type != "HubConnectionDegraded" || got.Status != degraded || got.Reason != test.reason ||
+				!strings.Contains(got.Message, test.message) {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+// KL-31: a check runs in the background when the credentials change, soon again while it fails, and rarely while it succeeds.
+func TestChecks(t *testing.T) {
+	t.Parallel()
+	clock := clocktesting.NewFakeClock(time.Now())
+	done, status := make(chan string, 10), metav1.ConditionTrue
+	checks := New(t.Context(), clock, func(name string) { done <- name })
+	checks.check = func(context.Context, Credentials) metav1.Condition { return metav1.Condition{Status: status} }
+	checked := func() {
+		t.Helper()
+		select {
+		case name := <-done:
+			if name != "k" {
+				t.Errorf("a check of %s ended", name)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("no check ended")
+		}
+	}
+	first := Credentials{Namespace: "a"}
+	if condition, _ := checks.Result("k", first); condition != nil {
+		t.Errorf("there is a result before a check: %v", condition)
+	}
+	checked()
+	condition, due := checks.Result("k", first)
+	if condition == nil || condition.Status != metav1.ConditionTrue || due != 30*time.Second {
+		t.Errorf("got %v, due in %s", condition, due)
+	}
+	status = metav1.ConditionFalse
+	clock.Step(30 * time.Second)
+	if condition, _ = checks.Result("k", first); condition == nil || condition.Status != metav1.ConditionTrue {
+		t.Errorf("while it is checked again, the result is %v", condition)
+	}
+	checked()
+	if condition, due = checks.Result("k", first); condition.Status != metav1.ConditionFalse || due != 10*time.Minute {
+		t.Errorf("got %v, due in %s", condition, due)
+	}
+	if condition, _ = checks.Result("k", Credentials{Namespace: "b"}); condition != nil {
+		t.Errorf("the result of other credentials counts: %v", condition)
+	}
+	checked()
+	checks.Forget("k")
+	if condition, _ = checks.Result("k", Credentials{Namespace: "b"}); condition != nil {
+		t.Errorf("a forgotten result counts: %v", condition)
+	}
+	checked()
+}
+
+// KL-29: whether the work agent may start.
+func TestHasCredential(t *testing.T) {
+	t.Parallel()
+	for reason, want := range map[string]bool{"HubConnectionFunctional": true, "BootstrapSecretMissing,HubKubeConfigUnauthorized": true,
+		"BootstrapSecretFunctional,HubKubeConfigSecretMissing": false} {
+		if got := HasCredential(&metav1.Condition{Reason: reason}); got != want {
+			t.Errorf("%s: %t", reason, got)
+		}
+	}
+	if HasCredential(nil) {
+		t.Error("an unknown condition counts as a credential")
+	}
+}

@@ -1,0 +1,241 @@
+package klusterlet
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/deploy/crds"
+	"github.com/capstan-io/capstan/internal/featuregates"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/gates"
+)
+
+// inputs are what a plan is made of, besides the Klusterlet.
+type inputs struct {
+	// replicas of each agent.
+	replicas int32
+	// defaultImage is that of agents for which the Klusterlet names none.
+	defaultImage string
+	// addOnNamespace tells whether there is a namespace for the agents of add-ons.
+	addOnNamespace bool
+	// syncLabels tells whether all objects have the labels of the Klusterlet.
+	syncLabels bool
+	// pullSecret, in the namespace of the operator, is copied to where the agents run. It may be nil.
+	pullSecret *corev1.Secret
+	// tlsProfile, in the namespace of the operator, may be nil.
+	tlsProfile *corev1.ConfigMap
+	// clusterName is that of the credential that the registration agent has obtained; empty until it has.
+	clusterName string
+	// holdWork keeps the work agent from running: it has no credential yet.
+	holdWork bool
+	// apiPorts and hubPorts are at which ports the agents reach the API server of their own cluster, and the hub, its proxy and the managed
+	// cluster.
+	apiPorts, hubPorts []int32
+}
+
+// plan is what there should be for a Klusterlet, in the order in which it is applied.
+type plan struct {
+	// crds and shared are on the managed cluster and serve all Klusterlets.
+	crds   []*apiextensionsv1.CustomResourceDefinition
+	shared []client.Object
+	// managed is on the managed cluster: the rights of the agents there.
+	managed []client.Object
+	// management is where the agents run, without what runs them.
+	management []client.Object
+	// kubeconfigs of the managed cluster are made for agents that run elsewhere.
+	kubeconfigs []kubeconfigOf
+	// deployments run the agents.
+	deployments []client.Object
+}
+
+// kubeconfigOf is a Secret, where the agents run, with the access of a service account to the managed cluster.
+type kubeconfigOf struct{ secret, account types.NamespacedName }
+
+// layout is what the names of the objects follow from.
+type layout struct {
+	klusterlet *operatorv1.Klusterlet
+	// hosted agents run on another cluster than the one that they manage. single agents do registration and work in one process.
+	hosted, single bool
+	// agents is the namespace in which they run, and accounts that of their service accounts on the managed cluster. Unless hosted, they are
+	// the same.
+	agents, accounts string
+	// registrationAccount and workAccount are the same if single.
+	registrationAccount, workAccount string
+	// registrationGates and workGates are the feature gates.
+	registrationGates, workGates gates.Values
+	networkPolicies              bool
+}
+
+func layoutOf(k *operatorv1.Klusterlet) layout {
+	mode := k.Spec.DeployOption.Mode
+	l := layout{
+		klusterlet: k,
+		hosted:     mode == operatorv1.InstallModeHosted || mode == operatorv1.InstallModeSingletonHosted,
+		single:     mode == operatorv1.InstallModeSingleton || mode == operatorv1.InstallModeSingletonHosted,
+		accounts:   k.Spec.Namespace,
+
+		registrationAccount: fleet.KlusterletRegistrationServiceAccount(k.Name),
+		workAccount:         fleet.KlusterletWorkServiceAccount(k.Name),
+	}
+	if l.accounts == "" {
+		l.accounts = fleet.NamespaceAgent
+	}
+	l.agents = l.accounts
+	if l.hosted {
+		l.agents = k.Name
+	}
+	if l.single {
+		l.registrationAccount = l.workAccount
+	}
+	registration, work := registrationOf(k), workOf(k)
+	defaults := featuregates.Agent()
+	l.registrationGates = gates.Resolve(gates.AgentRegistration, registration.FeatureGates, defaults)
+	l.workGates = gates.Resolve(gates.AgentWork, work.FeatureGates, defaults)
+	l.networkPolicies = gates.NetworkPoliciesEnabled(registration.FeatureGates)
+	return l
+}
+
+// registrationOf and workOf are the configurations of the agents, empty if there are none.
+func registrationOf(k *operatorv1.Klusterlet) operatorv1.RegistrationConfiguration {
+	if k.Spec.RegistrationConfiguration == nil {
+		return operatorv1.RegistrationConfiguration{}
+	}
+	return *k.Spec.RegistrationConfiguration
+}
+
+func workOf(k *operatorv1.Klusterlet) operatorv1.WorkAgentConfiguration {
+	if k.Spec.WorkConfiguration == nil {
+		return operatorv1.WorkAgentConfiguration{}
+	}
+	return *k.Spec.WorkConfiguration
+}
+
+// bootstrapSecrets are the names of the Secrets with the kubeconfigs to register with.
+func (l layout) bootstrapSecrets() []string {
+	if !l.multipleHubs() {
+		return []string{fleet.SecretBootstrapHubKubeconfig}
+	}
+	var names []string
+	for _, secret := range registrationOf(l.klusterlet).BootstrapKubeConfigs.LocalSecrets.KubeConfigSecrets {
+		names = append(names, secret.Name)
+	}
+	return names
+}
+
+// multipleHubs tells whether the agent chooses among several hubs.
+func (l layout) multipleHubs() bool {
+	configs := registrationOf(l.klusterlet).BootstrapKubeConfigs
+	return configs.Type == operatorv1.BootstrapKubeConfigsLocalSecrets && configs.LocalSecrets != nil &&
+		l.registrationGates.Enabled(featuregates.MultipleHubs)
+}
+
+// planFor says what there should be.
+func planFor(l layout, in inputs) plan {
+	p := plan{crds: crds.ManagedCluster()}
+	if l.registrationGates.Enabled(featuregates.ClusterProperty) {
+		p.crds = append(p.crds, crds.ClusterProperties()...)
+	}
+	if in.addOnNamespace {
+		p.shared = append(p.shared, namespace(fleet.NamespaceAgentAddOn, map[string]string{fleet.LabelAddOnAgentNamespace: "true"}))
+	}
+	p.managed = slices.Concat(l.namespaceAndAccounts(l.accounts), l.managedRights())
+	if l.hosted {
+		p.management = l.namespaceAndAccounts(l.agents)
+		p.kubeconfigs = l.kubeconfigs()
+	}
+	p.management = slices.Concat(p.management, l.managementRights(), l.settings(in))
+	if l.networkPolicies {
+		p.management = append(p.management, l.policies(in)...)
+	}
+	p.deployments = l.deployments(in)
+	if in.syncLabels {
+		for _, object := range slices.Concat(p.managed, p.management, p.deployments) {
+			addLabels(object, l.klusterlet.Labels)
+		}
+	}
+	return p
+}
+
+// onManagement is what there should be on the cluster where the agents run, except Secrets with kubeconfigs of the managed cluster.
+func (p plan) onManagement() []client.Object { return slices.Concat(p.management, p.deployments) }
+
+// addLabels adds the labels that the object does not have. Those of this API mean something on the object that has them.
+func addLabels(object client.Object, labels map[string]string) {
+	all := maps.Clone(object.GetLabels())
+	if all == nil {
+		all = map[string]string{}
+	}
+	for key, value := range labels {
+		if _, has := all[key]; !has && !fleet.IsReservedLabel(key) {
+			all[key] = value
+		}
+	}
+	object.SetLabels(all)
+}
+
+func namespace(name string, labels map[string]string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels,
+		Annotations: map[string]string{fleet.AnnotationOpenShiftWorkload: "management"}}}
+}
+
+func (l layout) namespaceAndAccounts(name string) []client.Object {
+	objects := []client.Object{namespace(name, map[string]string{fleet.LabelKlusterlet: l.klusterlet.Name})}
+	for _, account := range l.accountNames() {
+		objects = append(objects, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: account},
+			ImagePullSecrets: []corev1.LocalObjectReference{{Name: fleet.SecretImagePullCredentials}}})
+	}
+	return objects
+}
+
+func (l layout) accountNames() []string {
+	return slices.Compact([]string{l.registrationAccount, l.workAccount})
+}
+
+// kubeconfigs are those by which hosted agents reach the managed cluster.
+func (l layout) kubeconfigs() []kubeconfigOf {
+	of := func(secret, account string) kubeconfigOf {
+		return kubeconfigOf{secret: types.NamespacedName{Namespace: l.agents, Name: secret},
+			account: types.NamespacedName{Namespace: l.accounts, Name: account}}
+	}
+	if l.single {
+		return []kubeconfigOf{of(fleet.SecretExternalManagedKubeconfigAgent, l.workAccount)}
+	}
+	return []kubeconfigOf{of(fleet.SecretExternalManagedKubeconfigRegistration, l.registrationAccount),
+		of(fleet.SecretExternalManagedKubeconfigWork, l.workAccount)}
+}
+
+// settings are the objects that the pods of the agents refer to.
+func (l layout) settings(in inputs) (objects []client.Object) {
+	if in.pullSecret != nil {
+		objects = append(objects, copyOfSecret(in.pullSecret, l.agents))
+	}
+	if bundles := l.externalCAs(); len(bundles) > 0 {
+		data := map[string]string{}
+		for _, bundle := range bundles {
+			data[bundle.key] = string(bundle.pem)
+		}
+		objects = append(
+			objects,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: l.agents, Name: l.externalCAConfigMap()}, Data: data},
+		)
+	}
+	return objects
+}
+
+// copyOfSecret is the Secret in another namespace.
+func copyOfSecret(source *corev1.Secret, namespace string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: source.Name}, Type: source.Type, Data: source.Data}
+}
+
+// copyOfConfigMap is the ConfigMap in another namespace.
+func copyOfConfigMap(source *corev1.ConfigMap, namespace string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: source.Name}, Data: source.Data,
+		BinaryData: source.BinaryData}
+}

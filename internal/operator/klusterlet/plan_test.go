@@ -1,0 +1,293 @@
+package klusterlet
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/agent"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/ocmcommands"
+)
+
+var update = flag.Bool("update", false, "write the plans in testdata")
+
+var modes = []operatorv1.InstallMode{operatorv1.InstallModeDefault, operatorv1.InstallModeSingleton, operatorv1.InstallModeHosted,
+	operatorv1.InstallModeSingletonHosted}
+
+func klusterletWith(mode operatorv1.InstallMode) *operatorv1.Klusterlet {
+	k := &operatorv1.Klusterlet{ObjectMeta: metav1.ObjectMeta{Name: "klusterlet", UID: "3f0c", Labels: map[string]string{"team": "a"}}}
+	k.Spec.DeployOption.Mode, k.Spec.ClusterName = mode, "cluster1"
+	return k
+}
+
+// everything sets all that a Klusterlet can have.
+func everything(k *operatorv1.Klusterlet) {
+	k.Spec.ExternalServerURLs = []operatorv1.ServerURL{
+		{URL: "https://a.example.com"},
+		{URL: "https://b.example.com:6443", CABundle: []byte("pem")},
+	}
+	k.Spec.HubAPIServerHostAlias = &operatorv1.HubAPIServerHostAlias{IP: "10.0.0.1", Hostname: "hub.example.com"}
+	k.Spec.PriorityClassName = "high"
+	k.Spec.RegistrationConfiguration = &operatorv1.RegistrationConfiguration{
+		ClientCertExpirationSeconds: 3600,
+		KubeAPIQPS:                  60,
+		KubeAPIBurst:                70,
+		FeatureGates: []operatorv1.FeatureGate{
+			{Feature: "ClusterProperty", Mode: operatorv1.FeatureGateModeTypeEnable},
+			{Feature: "Unknown"},
+		},
+		ClusterAnnotations: map[string]string{fleet.AnnotationAgentPrefix + "a": "b", "other": "c"},
+		ClusterLabels:      map[string]string{"region": "eu", "env": "prod"},
+		BootstrapKubeConfigs: operatorv1.BootstrapKubeConfigs{
+			Type: operatorv1.BootstrapKubeConfigsLocalSecrets,
+			LocalSecrets: &operatorv1.LocalSecretsConfig{
+				HubConnectionTimeoutSeconds: 200, KubeConfigSecrets: []operatorv1.KubeConfigSecret{{Name: "hub-a"}, {Name: "hub-b"}}},
+		},
+		AddOnKubeClientRegistrationDriver: &operatorv1.AddOnRegistrationDriver{
+			AuthType: "token",
+			Token:    &operatorv1.AddOnTokenConfiguration{ExpirationSeconds: 7200},
+		},
+		ClusterClaimConfiguration: &operatorv1.ClusterClaimConfiguration{
+			MaxCustomClusterClaims:       5,
+			ReservedClusterClaimSuffixes: []string{"x.io", "y.io"},
+		},
+	}
+	k.Spec.WorkConfiguration = &operatorv1.WorkAgentConfiguration{
+		KubeAPIQPS:                             80,
+		HubKubeAPIQPS:                          90,
+		AppliedManifestWorkEvictionGracePeriod: "30m",
+		StatusSyncInterval:                     "1m",
+	}
+}
+
+var plainInputs = inputs{replicas: 1, defaultImage: "image", addOnNamespace: true, holdWork: true, apiPorts: []int32{443}}
+
+var allInputs = inputs{replicas: 3, defaultImage: "image", addOnNamespace: true, syncLabels: true,
+	pullSecret: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: fleet.SecretImagePullCredentials}},
+	tlsProfile: &corev1.ConfigMap{Data: map[string]string{fleet.KeyTLSProfileMinVersion: "VersionTLS13"}},
+	apiPorts:   []int32{443, 6443}, hubPorts: []int32{8443}}
+
+// KL-02 to KL-05, KL-09 to KL-26, KL-33, KL-34: the plans of all modes, plain and with everything.
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		plain, full := klusterletWith(mode), klusterletWith(mode)
+		everything(full)
+		for name, test := range map[string]struct {
+			klusterlet *operatorv1.Klusterlet
+			inputs     inputs
+		}{
+			string(mode):                 {plain, plainInputs},
+			string(mode) + "-everything": {full, allInputs},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				got, file := describe(t, planFor(layoutOf(test.klusterlet), test.inputs)), filepath.Join("testdata", name+".txt")
+				if *update {
+					if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				want, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got != string(want) {
+					t.Errorf("the plan is not that of %s; if it should be, run the test with -update and look at the difference. It is:\n%s", file, got)
+				}
+			})
+		}
+	}
+}
+
+// describe writes what a reader wants to compare of a plan.
+func describe(t *testing.T, p plan) string {
+	t.Helper()
+	var b strings.Builder
+	section := func(title string, objects []client.Object) {
+		fmt.Fprintf(&b, "%s\n", title)
+		for _, object := range objects {
+			describeObject(t, &b, object)
+		}
+	}
+	b.WriteString("CRDs\n")
+	for _, crd := range p.crds {
+		fmt.Fprintf(&b, "  %s\n", crd.Name)
+	}
+	section("shared on the managed cluster", p.shared)
+	section("managed cluster", p.managed)
+	section("where the agents run", p.management)
+	for _, kubeconfig := range p.kubeconfigs {
+		fmt.Fprintf(&b, "kubeconfig %s of %s\n", kubeconfig.secret, kubeconfig.account)
+	}
+	section("deployments", p.deployments)
+	return b.String()
+}
+
+func describeObject(t *testing.T, b *strings.Builder, object client.Object) {
+	t.Helper()
+	kind, err := apiutil.GVKForObject(object, Scheme())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(b, "  %s %s", kind.Kind, strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/"))
+	if labels := object.GetLabels(); len(labels) > 0 {
+		fmt.Fprintf(b, " %v", labels)
+	}
+	b.WriteString("\n")
+	line := func(format string, args ...any) { fmt.Fprintf(b, "    "+format+"\n", args...) }
+	switch o := object.(type) {
+	case *rbacv1.ClusterRoleBinding:
+		line("%s for %s", o.RoleRef.Name, nameSubjects(o.Subjects))
+	case *rbacv1.RoleBinding:
+		line("%s for %s", o.RoleRef.Name, nameSubjects(o.Subjects))
+	case *networkingv1.NetworkPolicy:
+		line(
+			"%v in %v, out %v",
+			o.Spec.PolicyTypes,
+			portNumbers(o.Spec.Ingress, o.Spec.Egress, true),
+			portNumbers(o.Spec.Ingress, o.Spec.Egress, false),
+		)
+	case *appsv1.Deployment:
+		spec := o.Spec.Template.Spec
+		line(
+			"%d pods %v as %s, priority %q, aliases %v",
+			ptr.Deref(o.Spec.Replicas, 1),
+			o.Spec.Template.Labels,
+			spec.ServiceAccountName,
+			spec.PriorityClassName,
+			spec.HostAliases,
+		)
+		line("%s %s", spec.Containers[0].Image, strings.Join(spec.Containers[0].Args, "\n      "))
+		for i, volume := range spec.Volumes {
+			line("%s at %s", volume.Name, spec.Containers[0].VolumeMounts[i].MountPath)
+		}
+	}
+}
+
+func nameSubjects(subjects []rbacv1.Subject) string {
+	var names []string
+	for _, subject := range subjects {
+		names = append(names, subject.Namespace+"/"+subject.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+func portNumbers(in []networkingv1.NetworkPolicyIngressRule, out []networkingv1.NetworkPolicyEgressRule, ingress bool) (numbers []string) {
+	var all []networkingv1.NetworkPolicyPort
+	if ingress {
+		for _, rule := range in {
+			all = append(all, rule.Ports...)
+		}
+	} else {
+		for _, rule := range out {
+			all = append(all, rule.Ports...)
+		}
+	}
+	for _, port := range all {
+		numbers = append(numbers, fmt.Sprintf("%s:%d", *port.Protocol, port.Port.IntVal))
+	}
+	return numbers
+}
+
+// KL-02 to KL-05: the agents' own commands take the arguments of all Deployments in all modes, and start with them.
+func TestArgumentsOfDeployments(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		for _, full := range []bool{false, true} {
+			k := klusterletWith(mode)
+			if full {
+				everything(k)
+			}
+			for _, object := range planFor(layoutOf(k), allInputs).deployments {
+				deployment, ok := object.(*appsv1.Deployment)
+				if !ok {
+					continue
+				}
+				parse(t, deployment.Spec.Template.Spec.Containers[0].Args)
+			}
+		}
+	}
+}
+
+func parse(t *testing.T, args []string) {
+	t.Helper()
+	command, err := ocmcommands.Translate(args)
+	if err != nil || command == nil || command.Program != ocmcommands.Agent {
+		t.Fatalf("%v is %v, %v", args, command, err)
+	}
+	options, flags := agent.NewOptions(), pflag.NewFlagSet("", pflag.ContinueOnError)
+	options.AddCommonFlags(flags)
+	if command.Args[0] != "work" {
+		options.AddRegistrationFlags(flags)
+	}
+	if command.Args[0] != "registration" {
+		options.AddWorkFlags(flags)
+	}
+	if err := flags.Parse(command.Args[1:]); err != nil {
+		t.Errorf("%v: %v", args, err)
+	}
+	if err := options.Validate(); err != nil {
+		t.Errorf("%v: %v", args, err)
+	}
+	if rest := flags.Args(); len(rest) > 0 {
+		t.Errorf("%v: %v are no flags", args, rest)
+	}
+}
+
+// KL-34, O15: without the gate there are NetworkPolicies, and none if it is disabled. A policy never allows all ports.
+func TestNetworkPolicies(t *testing.T) {
+	t.Parallel()
+	k := klusterletWith(operatorv1.InstallModeDefault)
+	policies := func() (found []*networkingv1.NetworkPolicy) {
+		for _, object := range planFor(layoutOf(k), inputs{}).management {
+			if policy, ok := object.(*networkingv1.NetworkPolicy); ok {
+				found = append(found, policy)
+			}
+		}
+		return found
+	}
+	if found := policies(); len(found) != 4 {
+		t.Errorf("there are %d policies", len(found))
+	}
+	for _, policy := range policies() {
+		for _, rule := range policy.Spec.Egress {
+			if len(rule.Ports) == 0 {
+				t.Errorf("policy %s allows all ports", policy.Name)
+			}
+		}
+	}
+	k.Spec.RegistrationConfiguration = &operatorv1.RegistrationConfiguration{FeatureGates: []operatorv1.FeatureGate{
+		{Feature: "NetworkPolicies", Mode: operatorv1.FeatureGateModeTypeDisable}}}
+	if found := policies(); len(found) != 0 {
+		t.Errorf("there are %d policies without the gate", len(found))
+	}
+}
+
+func TestPortsOf(t *testing.T) {
+	t.Parallel()
+	kubeconfig := `{"clusters":[{"name":"a","cluster":{"server":"https://hub.example.com","proxy-url":"http://proxy:3128"}},
+		{"name":"b","cluster":{"server":"https://[::1]:6443"}}]}`
+	if got := sorted(portsOf([]byte(kubeconfig))); !slices.Equal(got, []int32{443, 3128, 6443}) {
+		t.Errorf("got %v", got)
+	}
+	if got := portsOf([]byte("no kubeconfig")); len(got) != 0 {
+		t.Errorf("got %v", got)
+	}
+}

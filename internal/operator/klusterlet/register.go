@@ -1,0 +1,252 @@
+package klusterlet
+
+import (
+	"context"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/machinery/consistentclient"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
+	"github.com/capstan-io/capstan/internal/operator/apply"
+	"github.com/capstan-io/capstan/internal/operator/klusterlet/hubaccess"
+	"github.com/capstan-io/capstan/internal/operator/remote"
+)
+
+// fieldManager is that of all that is applied.
+const fieldManager = "capstan-klusterlet-operator"
+
+// sharedInstallation is the installation of what all Klusterlets of a cluster share.
+const sharedInstallation = ""
+
+// atOnce is how many Klusterlets are reconciled at a time: a managed cluster that does not answer must not hold up the others.
+const atOnce = 4
+
+// managedKinds are those of the objects on a managed cluster, in the order in which they are deleted.
+func managedKinds() []schema.GroupVersionKind {
+	var kinds []schema.GroupVersionKind
+	for _, kind := range []string{"ClusterRoleBinding", "RoleBinding", "ClusterRole", "Role"} {
+		kinds = append(kinds, rbacv1.SchemeGroupVersion.WithKind(kind))
+	}
+	for _, kind := range []string{"ServiceAccount", "Namespace"} {
+		kinds = append(kinds, corev1.SchemeGroupVersion.WithKind(kind))
+	}
+	return append(kinds, kindCRD)
+}
+
+// managementKinds are those of the objects on the operator's cluster, which is a managed cluster, too.
+func managementKinds() []schema.GroupVersionKind {
+	return append([]schema.GroupVersionKind{
+		apply.Deployments, policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
+		networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"),
+		corev1.SchemeGroupVersion.WithKind("Secret"), corev1.SchemeGroupVersion.WithKind("ConfigMap"),
+	}, managedKinds()...)
+}
+
+// Scheme has the types of all that the operator reads and writes.
+func Scheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{operatorv1.AddToScheme, workv1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme,
+		rbacv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme, discoveryv1.AddToScheme, apiextensionsv1.AddToScheme} {
+		utilruntime.Must(add(scheme))
+	}
+	return scheme
+}
+
+// ManagerOptions are those of a manager for the controllers of an operator in that namespace: its cache has what they read, and no more.
+func ManagerOptions(namespace string) ctrl.Options {
+	installed, err := labels.NewRequirement(fleet.LabelCreatedByKlusterlet, selection.Exists, nil)
+	utilruntime.Must(err)
+	return ctrl.Options{
+		Scheme:    Scheme(),
+		NewClient: consistentclient.NewClient,
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject: map[client.Object]cache.ByObject{
+				&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{
+					namespace: {FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, fleet.ConfigMapTLSProfile)}}},
+				&corev1.Namespace{}: {Label: labels.SelectorFromSet(labels.Set{fleet.LabelAddOnAgentNamespace: "true"})},
+				&corev1.Node{}:      {Transform: stripNode},
+				&corev1.Pod{}:       {Label: labels.NewSelector().Add(*installed), Transform: stripPod},
+				&discoveryv1.EndpointSlice{}: {Namespaces: map[string]cache.Config{metav1.NamespaceDefault: {
+					LabelSelector: labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: "kubernetes"})}}},
+			},
+		},
+	}
+}
+
+// stripNode keeps what tells whether pods can run on a node.
+func stripNode(object any) (any, error) {
+	if node, ok := object.(*corev1.Node); ok {
+		node.ManagedFields, node.Annotations, node.Status = nil, nil, corev1.NodeStatus{}
+	}
+	return object, nil
+}
+
+// stripPod keeps what tells why a pod does not run.
+func stripPod(object any) (any, error) {
+	if pod, ok := object.(*corev1.Pod); ok {
+		pod.ManagedFields, pod.Annotations, pod.Spec = nil, nil, corev1.PodSpec{}
+	}
+	return object, nil
+}
+
+// Register adds the controllers to the manager. The context is that of the operator.
+func Register(ctx context.Context, mgr ctrl.Manager, o Options) error {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	core, err := corev1client.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	c := &Controller{Options: o, client: mgr.GetClient(), access: mgr.GetConfig()}
+	queue, copies := &queue{}, &queue{}
+	changed := func(installation string) {
+		if installation != sharedInstallation {
+			queue.add(installation)
+			return
+		}
+		c.addAll(ctx, queue)
+		copies.add(copiesRequest)
+	}
+	options := apply.Options{
+		Label:        fleet.LabelCreatedByKlusterlet,
+		FieldManager: fieldManager,
+		Kinds:        managementKinds(),
+		Scheme:       mgr.GetScheme(),
+		Changed:      changed,
+	}
+	if c.management, err = apply.NewCluster(mgr.GetConfig(), options); err != nil {
+		return err
+	}
+	if err := mgr.Add(c.management); err != nil {
+		return err
+	}
+	options.Kinds = managedKinds()
+	c.managed = remote.New(ctx, options)
+	c.hub = hubaccess.New(ctx, o.Clock, queue.add)
+	c.secrets = newSecretsByName(ctx, core, func(name types.NamespacedName) {
+		c.addAll(ctx, queue)
+		if name.Namespace == o.Namespace {
+			copies.add(copiesRequest)
+		}
+	})
+	if err := c.register(mgr, queue); err != nil {
+		return err
+	}
+	return registerCopies(mgr, c, copies)
+}
+
+func (c *Controller) register(mgr ctrl.Manager, queue *queue) error {
+	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return c.all(ctx) })
+	return ctrl.NewControllerManagedBy(mgr).Named("operator-klusterlet-install").
+		For(&operatorv1.Klusterlet{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{},
+			predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		// Others may collide with it, or no longer.
+		Watches(&operatorv1.Klusterlet{}, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Node{}, all, builder.WithPredicates(nodeChanged)).
+		Watches(&corev1.ConfigMap{}, all).
+		Watches(&discoveryv1.EndpointSlice{}, all).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ofPod)).
+		WatchesRawSource(source.Func(queue.start)).
+		WithOptions(controller.Options{RateLimiter: retry.Limiter(), MaxConcurrentReconciles: atOnce}).
+		Complete(retry.Conflicts(c))
+}
+
+// nodeChanged passes changes that may change the number of replicas.
+var nodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, isNode := e.ObjectOld.(*corev1.Node)
+	after, areNodes := e.ObjectNew.(*corev1.Node)
+	return !isNode || !areNodes || !equality.Semantic.DeepEqual(before.Labels, after.Labels) ||
+		!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) || before.Spec.Unschedulable != after.Spec.Unschedulable
+}}
+
+// ofPod is the Klusterlet whose agent runs in the pod.
+func ofPod(_ context.Context, pod client.Object) []reconcile.Request {
+	return []reconcile.Request{requestOf(pod.GetLabels()[fleet.LabelCreatedByKlusterlet])}
+}
+
+// all are all Klusterlets: there is one, or one for each hosted cluster.
+func (c *Controller) all(ctx context.Context) (requests []reconcile.Request) {
+	list := &operatorv1.KlusterletList{}
+	if err := c.client.List(ctx, list); err != nil {
+		return nil // the list of Klusterlets is known soon, which brings all of them
+	}
+	for i := range list.Items {
+		requests = append(requests, requestOf(list.Items[i].Name))
+	}
+	return requests
+}
+
+func (c *Controller) addAll(ctx context.Context, to *queue) {
+	if !to.started() {
+		return
+	}
+	for _, request := range c.all(ctx) {
+		to.add(request.Name)
+	}
+}
+
+func requestOf(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
+}
+
+// queue passes names to the queue of a controller.
+type queue struct {
+	mu sync.Mutex
+	to workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+// start is a source.Func. Changes from before are those of the first lists, which the first reconcile sees.
+func (q *queue) start(_ context.Context, to workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.to = to
+	return nil
+}
+
+func (q *queue) started() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.to != nil
+}
+
+func (q *queue) add(name string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.to != nil {
+		q.to.Add(requestOf(name))
+	}
+}

@@ -1,0 +1,170 @@
+package klusterlet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/pods"
+	"github.com/capstan-io/capstan/internal/operator/status"
+)
+
+// report writes the status of a Klusterlet.
+type report struct{ klusterlet *operatorv1.Klusterlet }
+
+func newReport(k *operatorv1.Klusterlet) *report {
+	k.Status.ObservedGeneration = k.Generation
+	return &report{k}
+}
+
+func (r *report) set(condition metav1.Condition) {
+	condition.ObservedGeneration = r.klusterlet.Generation
+	meta.SetStatusCondition(&r.klusterlet.Status.Conditions, condition)
+}
+
+// gates tells whether the feature gates exist.
+func (r *report) gates(l layout) { r.set(status.ValidFeatureGates(l.registrationGates, l.workGates)) }
+
+// failed says why the Klusterlet is not applied, and returns that.
+func (r *report) failed(reason string, err error) error {
+	r.set(metav1.Condition{Type: fleet.ConditionApplied, Status: metav1.ConditionFalse, Reason: reason, Message: err.Error()})
+	return err
+}
+
+// prepared tells whether a hosted Klusterlet can be applied.
+func (r *report) prepared(err error) {
+	condition := metav1.Condition{Type: fleet.ConditionReadyToApply, Status: metav1.ConditionTrue, Reason: fleet.ReasonKlusterletPrepared,
+		Message: "The managed cluster can be reached with the kubeconfig of Secret " + fleet.SecretExternalManagedKubeconfig}
+	if err != nil {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, fleet.ReasonKlusterletPrepareFailed, err.Error()
+	}
+	r.set(condition)
+}
+
+// notHosted removes what is only said of hosted Klusterlets.
+func (r *report) notHosted() {
+	meta.RemoveStatusCondition(&r.klusterlet.Status.Conditions, fleet.ConditionReadyToApply)
+}
+
+// connection tells about the connection to the hub, once something is known about it.
+func (r *report) connection(condition *metav1.Condition) {
+	if condition != nil {
+		r.set(*condition)
+	}
+}
+
+// applied says that all stages have succeeded.
+func (r *report) applied(scheme *runtime.Scheme, p plan) error {
+	objects := slices.Concat(p.shared, p.managed, p.management, p.deployments)
+	for _, crd := range p.crds {
+		objects = append(objects, crd)
+	}
+	related, err := status.Related(scheme, objects...)
+	if err != nil {
+		return err
+	}
+	r.klusterlet.Status.RelatedResources = related
+	r.klusterlet.Status.Generations = status.Generations(p.deployments...)
+	r.set(metav1.Condition{Type: fleet.ConditionApplied, Status: metav1.ConditionTrue, Reason: fleet.ReasonKlusterletApplied,
+		Message: "The agent is applied"})
+	return nil
+}
+
+// deployments tells how the Deployments of the agents do.
+func (r *report) deployments(ctx context.Context, c *Controller, l layout) {
+	registration, work := l.registrationDeployment(), l.workDeployment()
+	if l.single {
+		registration, work = l.singleDeployment(), l.singleDeployment()
+	}
+	states := []deploymentState{c.state(ctx, types.NamespacedName{Namespace: l.agents, Name: registration}),
+		c.state(ctx, types.NamespacedName{Namespace: l.agents, Name: work})}
+	r.set(degraded(fleet.ConditionRegistrationDesiredDegraded, states[0]))
+	r.set(degraded(fleet.ConditionWorkDesiredDegraded, states[1]))
+	r.set(available(slices.CompactFunc(states, func(a, b deploymentState) bool { return a.key == b.key })))
+}
+
+// deploymentState is how a Deployment does.
+type deploymentState struct {
+	key types.NamespacedName
+	// err is why it could not be read.
+	err error
+	// wanted and available are numbers of pods, and problem is why some are missing.
+	wanted, available int32
+	problem           string
+}
+
+func (c *Controller) state(ctx context.Context, key types.NamespacedName) deploymentState {
+	deployment, err := c.management.Deployment(ctx, key)
+	if err != nil {
+		return deploymentState{key: key, err: err}
+	}
+	state := deploymentState{key: key, wanted: ptr.Deref(deployment.Spec.Replicas, 1), available: deployment.Status.AvailableReplicas}
+	if state.available < state.wanted {
+		state.problem = problemOf(ctx, c.client, deployment)
+	}
+	return state
+}
+
+func problemOf(ctx context.Context, reader client.Reader, deployment *appsv1.Deployment) string {
+	return pods.Problem(ctx, reader, deployment)
+}
+
+func degraded(kind string, state deploymentState) metav1.Condition {
+	condition := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: fleet.ReasonDeploymentsFunctional,
+		Message: fmt.Sprintf("All %d pods of Deployment %s are available", state.wanted, state.key)}
+	switch {
+	case state.err != nil:
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, fleet.ReasonGetDeploymentFailed, state.err.Error()
+	case state.problem != "":
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, fleet.ReasonUnavailablePods, state.problem
+	case state.wanted == 0:
+		condition.Message = waits(state.key)
+	}
+	return condition
+}
+
+// waits says why the work agent has no pods.
+func waits(key types.NamespacedName) string {
+	return fmt.Sprintf(
+		"Deployment %s has no pods until the agent has joined the hub: see the condition %s",
+		key,
+		fleet.ConditionHubConnectionDegraded,
+	)
+}
+
+func available(states []deploymentState) metav1.Condition {
+	condition := metav1.Condition{Type: fleet.ConditionAvailable, Status: metav1.ConditionTrue, Reason: fleet.ReasonKlusterletAvailable,
+		Message: "The agent runs"}
+	var unknown, without []string
+	for _, state := range states {
+		switch {
+		case state.err != nil:
+			unknown = append(unknown, state.err.Error())
+		case state.wanted == 0:
+			without = append(without, waits(state.key))
+		case state.available == 0:
+			without = append(without, state.problem)
+		}
+	}
+	switch {
+	case len(unknown) > 0:
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, fleet.ReasonGetDeploymentFailed, strings.Join(
+			unknown,
+			"; ",
+		)
+	case len(without) > 0:
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, fleet.ReasonNoAvailablePods, strings.Join(without, "; ")
+	}
+	return condition
+}

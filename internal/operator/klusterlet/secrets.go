@@ -1,0 +1,102 @@
+package klusterlet
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+)
+
+// secretsByName reads Secrets from watches, one of each name in all namespaces: those that a Klusterlet refers to have the same few names,
+// and a cluster may have many others.
+type secretsByName struct {
+	client corev1client.SecretsGetter
+	// changed is called with the namespace and the name of a Secret that appears, changes or goes.
+	changed func(types.NamespacedName)
+	// ctx ends the watches.
+	ctx context.Context //nolint:containedctx // of the operator: a watch outlives the reconcile that begins it
+
+	mu      sync.Mutex
+	watches map[string]toolscache.SharedIndexInformer
+}
+
+func newSecretsByName(ctx context.Context, client corev1client.SecretsGetter, changed func(types.NamespacedName)) *secretsByName {
+	return &secretsByName{ctx: ctx, client: client, changed: changed, watches: map[string]toolscache.SharedIndexInformer{}}
+}
+
+// get returns a Secret, or nil if there is none. It waits for the first list of Secrets with that name.
+func (s *secretsByName) get(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	informer, err := s.watch(name)
+	if err != nil {
+		return nil, err
+	}
+	if !toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		return nil, fmt.Errorf("list Secrets with the name %s: %w", name, ctx.Err())
+	}
+	object, found, err := informer.GetStore().GetByKey(namespace + "/" + name)
+	if err != nil || !found {
+		return nil, err
+	}
+	secret, ok := object.(*corev1.Secret)
+	if !ok {
+		return nil, fmt.Errorf("what is known as Secret %s/%s is a %T", namespace, name, object)
+	}
+	return secret, nil
+}
+
+func (s *secretsByName) watch(name string) (toolscache.SharedIndexInformer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if informer, found := s.watches[name]; found {
+		return informer, nil
+	}
+	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	lists := &toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = selector
+			return s.client.Secrets(metav1.NamespaceAll).List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = selector
+			return s.client.Secrets(metav1.NamespaceAll).Watch(ctx, o)
+		},
+	}
+	informer := toolscache.NewSharedIndexInformer(lists, &corev1.Secret{}, 0, toolscache.Indexers{})
+	if err := informer.SetTransform(cache.TransformStripManagedFields()); err != nil {
+		return nil, err
+	}
+	changed := func(object any) {
+		if key, err := toolscache.DeletionHandlingObjectToName(object); err == nil {
+			s.changed(types.NamespacedName(key))
+		}
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: changed, DeleteFunc: changed, UpdateFunc: func(_, after any) { changed(after) },
+	}); err != nil {
+		return nil, err
+	}
+	s.watches[name] = informer
+	go informer.RunWithContext(s.ctx)
+	return informer, nil
+}
+
+// ignoreNotFound is nil for objects that do not exist.
+func ignoreNotFound[T any](object *T, err error) (*T, error) {
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return object, nil
+}

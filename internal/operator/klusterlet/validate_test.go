@@ -1,0 +1,95 @@
+package klusterlet
+
+import (
+	"strings"
+	"testing"
+
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+)
+
+// KL-06, KL-13, KL-17, KL-18, O6: what cannot be installed is refused with the field, its value, and what would be right.
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	registration := func(k *operatorv1.Klusterlet) *operatorv1.RegistrationConfiguration {
+		k.Spec.RegistrationConfiguration = &operatorv1.RegistrationConfiguration{}
+		return k.Spec.RegistrationConfiguration
+	}
+	work := func(k *operatorv1.Klusterlet) *operatorv1.WorkAgentConfiguration {
+		k.Spec.WorkConfiguration = &operatorv1.WorkAgentConfiguration{}
+		return k.Spec.WorkConfiguration
+	}
+	secrets := func(k *operatorv1.Klusterlet, names ...string) {
+		configs := &registration(k).BootstrapKubeConfigs
+		configs.Type, configs.LocalSecrets = operatorv1.BootstrapKubeConfigsLocalSecrets, &operatorv1.LocalSecretsConfig{}
+		for _, name := range names {
+			configs.LocalSecrets.KubeConfigSecrets = append(configs.LocalSecrets.KubeConfigSecrets, operatorv1.KubeConfigSecret{Name: name})
+		}
+	}
+	for want, change := range map[string]func(*operatorv1.Klusterlet){
+		"": func(*operatorv1.Klusterlet) {},
+		`spec.deployOption.mode is "Detached": it must be Default, Singleton, Hosted or SingletonHosted`: func(k *operatorv1.Klusterlet) {
+			k.Spec.DeployOption.Mode = "Detached"
+		},
+		`metadata.name is "a.b": objects are named after it`: func(k *operatorv1.Klusterlet) { k.Name = "a.b" },
+		`it must have at most 44 characters`:                 func(k *operatorv1.Klusterlet) { k.Name = strings.Repeat("a", 45) },
+		`metadata.name is "open-cluster-management-hub": agents of a hosted ` +
+			`Klusterlet run in the namespace of its name`: func(k *operatorv1.Klusterlet) {
+			k.Name, k.Spec.DeployOption.Mode = "open-cluster-management-hub", operatorv1.InstallModeHosted
+		},
+		`spec.externalServerURLs[1].url is "http://b": it must be an https URL`: func(k *operatorv1.Klusterlet) {
+			k.Spec.ExternalServerURLs = []operatorv1.ServerURL{{URL: "https://a"}, {URL: "http://b"}}
+		},
+		`spec.externalServerURLs[0].caBundle has no certificates`: func(k *operatorv1.Klusterlet) {
+			k.Spec.ExternalServerURLs = []operatorv1.ServerURL{{URL: "https://a", CABundle: []byte("x")}}
+		},
+		`spec.registrationConfiguration.registrationDriver.authType is "grpc": ` +
+			`this version registers with certificate requests alone`: func(k *operatorv1.Klusterlet) {
+			registration(k).RegistrationDriver.AuthType = operatorv1.RegistrationAuthTypeGRPC
+		},
+		`spec.registrationConfiguration.clientCertExpirationSeconds is 3599: ` +
+			`it must be 0, which leaves it to the hub, or at least 3600`: func(k *operatorv1.Klusterlet) {
+			registration(k).ClientCertExpirationSeconds = 3599
+		},
+		`` +
+			`addOnKubeClientRegistrationDriver.token.expirationSeconds is 599: it must be 0`: func(k *operatorv1.Klusterlet) {
+			registration(k).AddOnKubeClientRegistrationDriver = &operatorv1.AddOnRegistrationDriver{
+				Token: &operatorv1.AddOnTokenConfiguration{ExpirationSeconds: 599}}
+		},
+		`` +
+			`clusterClaimConfiguration.maxCustomClusterClaims is -1: it must not be negative`: func(k *operatorv1.Klusterlet) {
+			registration(k).ClusterClaimConfiguration = &operatorv1.ClusterClaimConfiguration{MaxCustomClusterClaims: -1}
+		},
+		`` +
+			`clusterAnnotations[agent.open-cluster-management.io/a] is "b,c": it must have no commas`: func(k *operatorv1.Klusterlet) {
+			registration(k).ClusterAnnotations = map[string]string{"agent.open-cluster-management.io/a": "b,c"}
+		},
+		`spec.registrationConfiguration.clusterLabels: Invalid value: "-"`: func(k *operatorv1.Klusterlet) {
+			registration(k).ClusterLabels = map[string]string{"a": "-"}
+		},
+		`kubeConfigSecrets must name at least two Secrets when the type is LocalSecrets`: func(k *operatorv1.Klusterlet) { secrets(k, "a") },
+		`kubeConfigSecrets[1].name is "a": another entry has the same name`:              func(k *operatorv1.Klusterlet) { secrets(k, "a", "a") },
+		`kubeConfigSecrets[1].name is "../b": it must be the name of a ` +
+			`Secret`: func(k *operatorv1.Klusterlet) { secrets(k, "a", "../b") },
+		`bootstrapKubeConfigs.type is "LocalSecrets": it needs the feature gate MultipleHubs`: func(k *operatorv1.Klusterlet) {
+			secrets(k, "a", "b")
+			k.Spec.RegistrationConfiguration.FeatureGates = []operatorv1.FeatureGate{
+				{Feature: "MultipleHubs", Mode: operatorv1.FeatureGateModeTypeDisable}}
+		},
+		`spec.workConfiguration.statusSyncInterval is "4s": it must be a duration from 5s to 1h`: func(k *operatorv1.Klusterlet) {
+			work(k).StatusSyncInterval = "4s"
+		},
+		`spec.workConfiguration.appliedManifestWorkEvictionGracePeriod is ` +
+			`"1d": it must be a duration, such as 60m`: func(k *operatorv1.Klusterlet) {
+			work(k).AppliedManifestWorkEvictionGracePeriod = "1d"
+		},
+	} {
+		k := klusterletWith(operatorv1.InstallModeDefault)
+		change(k)
+		switch err := validate(k); {
+		case want == "" && err != nil:
+			t.Errorf("a valid Klusterlet: %v", err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
