@@ -43,15 +43,17 @@ VERSIONED  = -X k8s.io/component-base/version.gitVersion=$(KUBERNETES) \
 	-X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(KUBERNETES)))
 
 # The tests that `make test-clusters` runs.
-CLUSTER_TESTS ?= ./test/realcluster/...
+CLUSTER_TESTS ?= ./test/realcluster/... ./test/walkthrough
 
 # The cluster that `make cluster-up` starts and `make cluster-down` stops.
 NAME ?= capstan
 
 # The images: where they are written, for which architectures, and where they are pushed to. A release is tagged with its version, other builds
-# with their commit.
+# with their commit. Without TRIMPATH, programs have the paths of this machine in them, so that images differ between machines, and are
+# built of the packages that `make build` has compiled.
 IMAGES   ?= dist/images
 ARCHS    ?= amd64 arm64
+TRIMPATH ?= -trimpath
 REGISTRY ?=
 COMMIT    = $(shell git rev-parse HEAD)$(if $(shell git status --porcelain),-dirty)
 TAG      ?= $(or $(VERSION),devel-$(shell git rev-parse --short=12 HEAD))
@@ -111,7 +113,7 @@ build: ## Build all programs, and those of the examples, into bin/
 .PHONY: images
 images: ## Write images of the programs and of the examples for ARCHS into dist/images, an OCI layout and archives
 	for arch in $(ARCHS); do \
-		GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false \
+		GOOS=linux GOARCH=$$arch $(GO) build $(TRIMPATH) -buildvcs=false \
 			-ldflags "-s -w -X github.com/capstan-io/capstan/internal/program.version=$(TAG)" \
 			-o "$(IMAGES)/bin/$$arch/" ./cmd/capstan-agent ./cmd/capstan-hub ./examples/... || exit 1; \
 	done
@@ -152,8 +154,12 @@ build-clusters: ## Build what clusters with real pods are made of, into bin/
 	$(GO) build -ldflags "$(LDFLAGS)" -o bin/ ./test/realcluster/cmd/... ./test/realcluster/testpod
 	$(GO) build -C $(HYPERKUBE) -ldflags "$(LDFLAGS) $(VERSIONED)" -o "$(CURDIR)/bin/"
 
+.PHONY: test-images
+test-images: ## Write the images that tests on clusters with real pods use
+	$(MAKE) images IMAGES=bin/images ARCHS=$(shell $(GO) env GOARCH) TAG=test TRIMPATH=
+
 .PHONY: test-clusters
-test-clusters: build build-clusters ## Run the tests that start clusters with real pods, which takes root; CLUSTER_TESTS names others
+test-clusters: build build-clusters test-images ## Run the tests that start clusters with real pods, which takes root; CLUSTER_TESTS names others
 	@if [ "$$(id -u)" != 0 ]; then \
 		echo "The tests on clusters with real pods are skipped:"; bin/realcluster install || true; \
 	else \

@@ -592,6 +592,8 @@ func (i *installed) testNewerCRD(t *testing.T) {
 // CM-20: what is stored goes in order, while the components run.
 func (i *installed) testRemoval(t *testing.T) {
 	create(t, i, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "held"}})
+	ofAgents := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: fleet.ClusterRoleWork}} // as the registration controllers make it
+	create(t, i, ofAgents)
 	addOn := &addonv1alpha1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "held", Name: "held",
 		Finalizers: []string{"example.com/held"}}}
 	create(t, i, addOn)
@@ -615,7 +617,7 @@ func (i *installed) testRemoval(t *testing.T) {
 	if err := i.Patch(t.Context(), addOn, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
 		t.Fatal(err)
 	}
-	i.awaitGone(t, cm)
+	i.awaitGone(t, cm, ofAgents)
 	i.checkNothingLeft(t, "clusterprofiles.multicluster.x-k8s.io", "clustermanagers.operator.open-cluster-management.io")
 }
 

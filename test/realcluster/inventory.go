@@ -76,7 +76,8 @@ func (c *Cluster) inventory(ctx context.Context) (Inventory, error) {
 // isDerived tells whether a controller makes the object of another one that the inventory has.
 func isDerived(object *metav1.PartialObjectMetadata) bool {
 	_, ofDefinition := object.Labels["kube-aggregator.kubernetes.io/automanaged"] // an APIService of a CustomResourceDefinition
-	return ofDefinition || metav1.GetControllerOf(object) != nil
+	ofNode := object.Namespace == corev1.NamespaceNodeLease                       // the heartbeat, which may come later than the node
+	return ofDefinition || ofNode || metav1.GetControllerOf(object) != nil
 }
 
 func describeObject(resource schema.GroupResource, object *metav1.PartialObjectMetadata) string {

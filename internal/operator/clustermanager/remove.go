@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -96,7 +97,10 @@ func (c *Controller) removeAll(ctx context.Context, cm *operatorv1.ClusterManage
 			return strings.Join(left, ", "), nil
 		}
 	}
-	return "", nil
+	if hub == nil {
+		return "", nil
+	}
+	return "", c.removeRolesOfAgents(ctx, hub) // no controller makes them again
 }
 
 // hubToRemove is the hub; nil if it is hosted and its credential has been deleted: there is no way to it any more then.
@@ -173,6 +177,21 @@ func (c *Controller) removeCRDs(ctx context.Context, cm *operatorv1.ClusterManag
 		}
 	}
 	return strings.Join(left, ", "), nil
+}
+
+// removeRolesOfAgents deletes what the registration controllers have made for the agents of all clusters; what they have made for one
+// goes with it. While there are clusters, their agents need them.
+func (c *Controller) removeRolesOfAgents(ctx context.Context, hub *apply.Cluster) error {
+	if c.SkipRemoveCRDs {
+		return nil
+	}
+	for _, name := range []string{fleet.ClusterRoleRegistration, fleet.ClusterRoleWork} {
+		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if err := hub.Client.Delete(ctx, role); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete ClusterRole %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // release takes the label and the version of the operator off a CRD that stays.

@@ -105,8 +105,8 @@ func (c *Controller) works(ctx context.Context, cluster string) (names []string,
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(workv1.GroupVersion.WithKind("ManifestWorkList"))
 	err = c.live.List(ctx, list, client.InNamespace(cluster))
-	if meta.IsNoMatchError(err) {
-		return nil, nil // this hub lacks the kind
+	if notServed(err) {
+		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list the works of cluster %s: %w", cluster, err)
@@ -169,11 +169,15 @@ func (c *Controller) takeAll(ctx context.Context, cluster string) error {
 	)
 }
 
+// notServed tells of the error of a list whether the hub lacks the kind: it never had it, or its CRD has been deleted since this process
+// looked.
+func notServed(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
+
 // remain tells whether the namespace of a cluster has objects of the list's kind.
 func (c *Controller) remain(ctx context.Context, cluster string, list client.ObjectList) (bool, error) {
 	err := c.live.List(ctx, list, client.InNamespace(cluster), client.Limit(1))
-	if meta.IsNoMatchError(err) {
-		return false, nil // this hub lacks the kind
+	if notServed(err) {
+		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("list the %T of namespace %s: %w", list, cluster, err)

@@ -2,6 +2,7 @@ package accept_test
 
 import (
 	"context"
+	"net/http"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -24,9 +26,21 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// RG-18: a hub that serves no works lets clusters go all the same.
+// RG-18: a hub that serves no works lets clusters go all the same, also if it did when it started: its operator deletes the CRD of works
+// before that of clusters.
 func TestReleaseWithoutWorks(t *testing.T) {
 	t.Parallel()
+	for name, unserved := range map[string]error{
+		"never": &meta.NoKindMatchError{GroupKind: workv1.GroupVersion.WithKind("ManifestWork").GroupKind(), SearchedVersions: []string{"v1"}},
+		"not any more": apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{Resource: "manifestworks"}, "",
+			"404 page not found", 0, true),
+	} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); testReleaseWithoutWorks(t, unserved) })
+	}
+}
+
+func testReleaseWithoutWorks(t *testing.T, unserved error) {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, coordinationv1.AddToScheme,
 		clusterv1.AddToScheme, workv1.AddToScheme} {
@@ -40,7 +54,7 @@ func TestReleaseWithoutWorks(t *testing.T) {
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 			if _, works := list.(*workv1.ManifestWorkList); works {
-				return &meta.NoKindMatchError{GroupKind: workv1.GroupVersion.WithKind("ManifestWork").GroupKind(), SearchedVersions: []string{"v1"}}
+				return unserved
 			}
 			return c.List(ctx, list, options...)
 		},
