@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -82,10 +83,22 @@ func (c *Controller) removeAll(ctx context.Context, k *operatorv1.Klusterlet) (w
 		}
 	}
 	left, err := uninstall(ctx, c.management, k.Name)
-	if err != nil || len(left) > 0 || l.hosted {
-		return strings.Join(left, ", "), err
+	if err != nil || l.hosted {
+		return summary(left), err
 	}
-	return c.removeShared(ctx, c.management)
+	shared, err := c.removeShared(ctx, c.management)
+	return summary(append(left, shared...)), err
+}
+
+// mostNamed is how many objects a message names.
+const mostNamed = 5
+
+// summary names some of the objects that are left, empty if there are none.
+func summary(left []string) string {
+	if len(left) > mostNamed {
+		return fmt.Sprintf("%s and %d more", strings.Join(left[:mostNamed], ", "), len(left)-mostNamed)
+	}
+	return strings.Join(left, ", ")
 }
 
 // removeDeployments deletes the Deployments of the agents and waits until their pods have ended: an agent that still runs would put back
@@ -153,10 +166,11 @@ func (c *Controller) removeFromManaged(ctx context.Context, k *operatorv1.Kluste
 		return "", nil // it goes with the rest
 	}
 	left, err := uninstall(ctx, managed.Cluster, k.Name)
-	if err != nil || len(left) > 0 {
-		return strings.Join(left, ", "), err
+	if err != nil {
+		return "", err
 	}
-	return c.removeShared(ctx, managed.Cluster)
+	shared, err := c.removeShared(ctx, managed.Cluster)
+	return summary(append(left, shared...)), err
 }
 
 // giveUp tells whether the managed cluster has been unreachable for too long. It writes down since when it is.
@@ -249,26 +263,26 @@ func removeAggregate(ctx context.Context, cluster *apply.Cluster, installation s
 
 // removeShared takes away what all Klusterlets of a cluster share, after the last of them: the namespace of add-ons, but not the CRDs,
 // which hold what users have stored, and not what was copied to namespaces of users.
-func (c *Controller) removeShared(ctx context.Context, cluster *apply.Cluster) (waitsFor string, err error) {
+func (c *Controller) removeShared(ctx context.Context, cluster *apply.Cluster) (left []string, err error) {
 	namespaces := &corev1.NamespaceList{}
 	if err := cluster.Client.List(ctx, namespaces, client.HasLabels{fleet.LabelKlusterlet}); err != nil {
-		return "", fmt.Errorf("list the namespaces of Klusterlets: %w", err)
+		return nil, fmt.Errorf("list the namespaces of Klusterlets: %w", err)
 	}
-	if len(namespaces.Items) > 0 {
-		return "", nil
+	if slices.ContainsFunc(namespaces.Items, func(n corev1.Namespace) bool { return n.DeletionTimestamp.IsZero() }) {
+		return nil, nil // those of others
 	}
 	if err := releaseCRDs(ctx, cluster); err != nil {
-		return "", err
+		return nil, err
 	}
 	made, err := cluster.List(ctx, sharedInstallation, kindNamespace)
 	if err != nil || c.WithoutAddOnNamespace {
-		return "", err
+		return nil, err
 	}
 	for _, namespace := range made {
 		if err := cluster.Delete(ctx, namespace); err != nil {
-			return "", fmt.Errorf("delete Namespace %s: %w", namespace.GetName(), err)
+			return nil, fmt.Errorf("delete Namespace %s: %w", namespace.GetName(), err)
 		}
-		waitsFor = "Namespace " + namespace.GetName()
+		left = append(left, "Namespace "+namespace.GetName())
 	}
-	return waitsFor, nil
+	return left, nil
 }
