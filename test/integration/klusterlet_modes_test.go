@@ -563,3 +563,28 @@ func TestKlusterletAddresses(t *testing.T) {
 		removeKlusterlet(t, c, name)
 	}
 }
+
+// KL-02: a Deployment that the operator of Open Cluster Management has made is taken over in place: it stays, and loses what only that
+// operator has set.
+func TestKlusterletTakesOver(t *testing.T) {
+	t.Parallel()
+	const name = "kl-taken-over"
+	c, namespace := klusterletCluster(t).Client(t), "open-cluster-management-"+name
+	theirs := &appsv1.Deployment{ObjectMeta: named(namespace, name+"-registration-agent"), Spec: minimalDeployment()}
+	labels := map[string]string{"app": "klusterlet-registration-agent"}
+	theirs.Spec.Selector.MatchLabels, theirs.Spec.Template.Labels = labels, labels
+	theirs.Spec.Template.Spec.Containers[0].Name = "registration-controller"
+	theirs.Spec.Template.Spec.HostNetwork = true
+	if err := errors.Join(c.Create(t.Context(), &corev1.Namespace{ObjectMeta: named("", namespace)}),
+		c.Create(t.Context(), theirs, client.FieldOwner("registration-operator"))); err != nil {
+		t.Fatal(err)
+	}
+	create(t, c, newKlusterlet(name, operatorv1.InstallModeDefault))
+	awaitKlusterlet(t, c, name, "Applied=True/KlusterletApplied", "RegistrationDesiredDegraded=False/DeploymentsFunctional")
+	ours := awaitExists(t, c, &appsv1.Deployment{ObjectMeta: named(namespace, theirs.Name)})
+	pod := ours.Spec.Template.Spec
+	if ours.UID != theirs.UID || len(pod.Containers) != 1 || pod.Containers[0].Image != "registration:test" || pod.HostNetwork {
+		t.Errorf("the Deployment was replaced: %t; its pods are %+v", ours.UID != theirs.UID, pod)
+	}
+	removeKlusterlet(t, c, name)
+}
