@@ -227,8 +227,8 @@ func TestKlusterletSingletonHosted(t *testing.T) {
 	const name = "kl-single-hosted"
 	cluster := klusterletCluster(t)
 	c := cluster.Client(t)
-	create(t, c, newKlusterlet(name, operatorv1.InstallModeSingletonHosted), &corev1.Namespace{ObjectMeta: named("", name)},
-		managedKubeconfig(t, name, cluster))
+	create(t, c, &corev1.Namespace{ObjectMeta: named("", name)}, managedKubeconfig(t, name, cluster),
+		newKlusterlet(name, operatorv1.InstallModeSingletonHosted))
 	awaitKlusterlet(t, c, name, "ReadyToApply=True/KlusterletPrepared", "Applied=True/KlusterletApplied", "Available=True/KlusterletAvailable")
 	awaitExists(t, c, &corev1.Secret{ObjectMeta: named(name, fleet.SecretExternalManagedKubeconfigAgent)})
 	awaitExists(t, c, &corev1.ServiceAccount{ObjectMeta: named("open-cluster-management-"+name, name+"-work-sa")})
@@ -247,13 +247,8 @@ func TestKlusterletUnreachable(t *testing.T) {
 	const name = "kl-lost"
 	cluster, lost := klusterletCluster(t), env.StartSandbox(t)
 	c := cluster.Client(t)
-	create(
-		t,
-		c,
-		newKlusterlet(name, operatorv1.InstallModeHosted),
-		&corev1.Namespace{ObjectMeta: named("", name)},
-		managedKubeconfig(t, name, lost),
-	)
+	create(t, c, &corev1.Namespace{ObjectMeta: named("", name)}, managedKubeconfig(t, name, lost),
+		newKlusterlet(name, operatorv1.InstallModeHosted))
 	k := awaitKlusterlet(t, c, name, "ReadyToApply=True/KlusterletPrepared", "Applied=True/KlusterletApplied")
 	lost.Kill()
 	if err := c.Delete(t.Context(), k); err != nil {
