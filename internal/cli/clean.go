@@ -290,11 +290,16 @@ func (c *cleaning) operatorObjects(ctx context.Context) ([]install.Reference, er
 	}, klusterletOperator)
 }
 
-// unpublish deletes the ConfigMap cluster-info if "capstan init" has created it.
+// unpublish deletes the ConfigMap cluster-info, and the permission to read it, if "capstan init" has created them.
 func (c *cleaning) unpublish(ctx context.Context, removal *removal) error {
 	info, err := c.in.Get(ctx, clusterInfo)
 	if err != nil || info == nil || info.GetAnnotations()[annotationCreatedBy] == "" {
 		return err
 	}
-	return removal.one(ctx, clusterInfo)
+	for _, name := range append(clusterInfoReaders[:2:2], clusterInfo) {
+		if err := removal.one(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -227,6 +227,13 @@ var clusterInfo = install.Reference{
 	GroupVersionKind: install.KindConfigMap, Namespace: metav1.NamespacePublic, Name: bootstrapapi.ConfigMapClusterInfo,
 }
 
+// clusterInfoReaders let everybody read that ConfigMap, as installers of Kubernetes do: who joins compares the hash of the certificate
+// authority in it with the one of the join command, before sending a token.
+var clusterInfoReaders = []install.Reference{
+	{GroupVersionKind: install.KindRole, Namespace: clusterInfo.Namespace, Name: "open-cluster-management:cluster-info"},
+	{GroupVersionKind: install.KindRoleBinding, Namespace: clusterInfo.Namespace, Name: "open-cluster-management:cluster-info"},
+}
+
 // annotationCreatedBy marks what init has created outside of the namespaces of the hub, for clean.
 const annotationCreatedBy = "capstan.io/created-by"
 
@@ -237,16 +244,30 @@ func createClusterInfo(ctx context.Context, cluster *install.Cluster) error {
 	if err != nil {
 		return err
 	}
-	object := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "ConfigMap",
-		"metadata": map[string]any{
-			"namespace": clusterInfo.Namespace, "name": clusterInfo.Name,
-			"annotations": map[string]any{annotationCreatedBy: "capstan init"},
-		},
+	info := published(clusterInfo, map[string]any{
 		"immutable": true,
 		"data":      map[string]any{bootstrapapi.KubeConfigKey: string(kubeconfig)},
-	}}
-	return cluster.Apply(ctx, []*unstructured.Unstructured{object}, func(install.Reference, install.Change) {})
+	})
+	role := published(clusterInfoReaders[0], map[string]any{"rules": []any{map[string]any{
+		"apiGroups": []any{""}, "resources": []any{"configmaps"}, "resourceNames": []any{clusterInfo.Name}, "verbs": []any{"get"}}}})
+	group := func(name string) any {
+		return map[string]any{"apiGroup": install.KindRole.Group, "kind": "Group", "name": name}
+	}
+	binding := published(clusterInfoReaders[1], map[string]any{
+		"roleRef":  map[string]any{"apiGroup": install.KindRole.Group, "kind": "Role", "name": clusterInfoReaders[0].Name},
+		"subjects": []any{group("system:unauthenticated"), group("system:authenticated")},
+	})
+	return cluster.Apply(ctx, []*unstructured.Unstructured{info, role, binding}, func(install.Reference, install.Change) {})
+}
+
+// published is an object by which init publishes how the cluster is reached.
+func published(name install.Reference, content map[string]any) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: content}
+	object.SetGroupVersionKind(name.GroupVersionKind)
+	object.SetNamespace(name.Namespace)
+	object.SetName(name.Name)
+	object.SetAnnotations(map[string]string{annotationCreatedBy: "capstan init"})
+	return object
 }
 
 // publishedServer is the address in the ConfigMap cluster-info.

@@ -5,19 +5,23 @@ package walkthrough
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/test/realcluster"
 )
@@ -120,5 +124,100 @@ func awaitAccepted(t *testing.T, hub *realcluster.Cluster, name string) {
 	})
 	hub.Eventually(t, func(ctx context.Context) error {
 		return hub.Client.Get(ctx, types.NamespacedName{Name: name}, &corev1.Namespace{})
+	})
+}
+
+// A cluster joins with the command that init prints, in each mode, runs what the hub gives it, and leaves without a trace.
+//
+// CA-15, CA-16, CA-17, CA-18, CA-19, KL-02, KL-03
+func TestJoinAndLeave(t *testing.T) {
+	t.Parallel()
+	clusters := realcluster.StartAll(t, realcluster.Options{Name: "hub"}, realcluster.Options{Name: "cluster1"})
+	hub, managed := clusters[0], clusters[1]
+	importImages(t, hub)
+	importImages(t, managed)
+	ofHub, ofCluster := newUser(t, hub), newUser(t, managed)
+	initialized := ofHub.capstan(t, "init", "--wait", "--bundle-version-overrides", ofHub.overrides)
+	for _, mode := range []struct {
+		name        string
+		flags       []string
+		deployments []string
+	}{
+		{"Default", nil, []string{"klusterlet-registration-agent", "klusterlet-work-agent"}},
+		{"Singleton", []string{"--singleton"}, []string{"klusterlet-agent"}},
+	} {
+		t.Run(mode.name, func(t *testing.T) { //nolint:paralleltest // they are of the same clusters
+			name, before := "cluster-"+strings.ToLower(mode.name), managed.Inventory(t)
+			join := slices.Concat(joinCommand(t, initialized, name), mode.flags)
+			ofCluster.capstan(t, append(join, "--bundle-version-overrides", ofCluster.overrides)...)
+			ofHub.capstan(t, "accept", "--clusters", name, "--wait")
+			for _, deployment := range mode.deployments {
+				managed.AwaitAvailable(t, fleet.NamespaceAgent, deployment)
+			}
+			ofHub.capstan(t, "create", "work", "hello", "--clusters", name, "-f", helloPod(t))
+			managed.AwaitPhase(t, "default", "hello", corev1.PodRunning)
+			awaitWorkAvailable(t, hub, name)
+
+			ofHub.capstan(t, "delete", "work", "hello", "--clusters", name)
+			ofCluster.capstan(t, "unjoin", "--cluster-name", name, "--wait")
+			if left := before.Compare(managed.Inventory(t)); left != "" {
+				t.Errorf("what is left on the cluster:\n%s", left)
+			}
+			cluster := &clusterv1.ManagedCluster{}
+			cluster.Name = name
+			if err := hub.Client.Delete(t.Context(), cluster); err != nil {
+				t.Fatal(err)
+			}
+			hub.AwaitGone(t, cluster)
+		})
+	}
+}
+
+// joinCommand is the command that the output of init has for a cluster, without the name of the program.
+func joinCommand(t *testing.T, output, cluster string) []string {
+	t.Helper()
+	for line := range strings.Lines(output) {
+		if words := strings.Fields(line); len(words) > 2 && words[0] == "capstan" && words[1] == "join" {
+			return strings.Fields(strings.ReplaceAll(strings.Join(words[1:], " "), "<cluster_name>", cluster))
+		}
+	}
+	t.Fatalf("init prints no command to join:\n%s", output)
+	return nil
+}
+
+// helloPod is a file with a pod that runs until it is deleted.
+func helloPod(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "hello.yaml")
+	pod := `
+apiVersion: v1
+kind: Pod
+metadata: {name: hello, namespace: default}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: hello
+    image: ` + realcluster.TestImage + `
+    imagePullPolicy: IfNotPresent
+    command: [sh, -c, 'echo "Hello, Kubernetes!" && sleep 3600']
+`
+	if err := os.WriteFile(file, []byte(pod), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// awaitWorkAvailable waits until the hub says that what the work has runs.
+func awaitWorkAvailable(t *testing.T, hub *realcluster.Cluster, cluster string) {
+	t.Helper()
+	hub.Eventually(t, func(ctx context.Context) error {
+		work := &workv1.ManifestWork{}
+		if err := hub.Client.Get(ctx, types.NamespacedName{Namespace: cluster, Name: "hello"}, work); err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(work.Status.Conditions, fleet.ConditionAvailable) {
+			return fmt.Errorf("the work has the conditions %v", work.Status.Conditions)
+		}
+		return nil
 	})
 }
