@@ -4,7 +4,6 @@ package workload
 
 import (
 	"maps"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,15 +25,14 @@ const HealthPort = 8443
 
 // Settings are those of all components of an installation.
 type Settings struct {
-	Namespace    string
-	Replicas     int32
-	Placement    operatorv1.NodePlacement
-	Resources    *operatorv1.ResourceRequirement
-	PullSecret   string
-	Priority     string
-	HostAliases  []corev1.HostAlias
-	PodLabels    map[string]string
-	ExtraVolumes []Volume
+	Namespace   string
+	Replicas    int32
+	Placement   operatorv1.NodePlacement
+	Resources   *operatorv1.ResourceRequirement
+	PullSecret  string
+	Priority    string
+	HostAliases []corev1.HostAlias
+	PodLabels   map[string]string
 }
 
 // Component is a program that runs as a Deployment.
@@ -55,11 +53,6 @@ type Component struct {
 	HostNetwork bool
 	// Replicas, if set, go before those of the settings.
 	Replicas *int32
-	// Recreate has the old pod end before a new one starts.
-	Recreate bool
-	// PodAnnotations make the pods be replaced when their values change.
-	PodAnnotations map[string]string
-	InitContainers []corev1.Container
 }
 
 // Volume is a volume with the path at which the container sees it.
@@ -101,7 +94,7 @@ func (c Component) Deployment(s Settings) *appsv1.Deployment {
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Strategy: c.strategy(replicas),
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: podLabels, Annotations: c.annotations()},
+				ObjectMeta: metav1.ObjectMeta{Labels: podLabels, Annotations: annotations()},
 				Spec:       c.podSpec(s),
 			},
 		},
@@ -109,27 +102,22 @@ func (c Component) Deployment(s Settings) *appsv1.Deployment {
 }
 
 // annotations mark the pods as management workload for OpenShift.
-func (c Component) annotations() map[string]string {
-	annotations := map[string]string{"target.workload.openshift.io/management": `{"effect": "PreferredDuringScheduling"}`}
-	maps.Copy(annotations, c.PodAnnotations)
-	return annotations
+func annotations() map[string]string {
+	return map[string]string{"target.workload.openshift.io/management": `{"effect": "PreferredDuringScheduling"}`}
 }
 
 // strategy gives the port of a node back before another pod wants it.
 func (c Component) strategy(replicas int32) appsv1.DeploymentStrategy {
-	switch {
-	case c.Recreate:
-		return appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
-	case c.HostNetwork:
-		unavailable := intstr.FromInt32(1)
-		if replicas >= 4 {
-			unavailable = intstr.FromString("25%")
-		}
-		return appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{
-			MaxSurge: ptr.To(intstr.FromInt32(0)), MaxUnavailable: &unavailable}}
-	default:
-		return appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType}
+	rolling := appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType}
+	if !c.HostNetwork {
+		return rolling
 	}
+	unavailable := intstr.FromInt32(1)
+	if replicas >= 4 {
+		unavailable = intstr.FromString("25%")
+	}
+	rolling.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromInt32(0)), MaxUnavailable: &unavailable}
+	return rolling
 }
 
 func (c Component) podSpec(s Settings) corev1.PodSpec {
@@ -142,10 +130,9 @@ func (c Component) podSpec(s Settings) corev1.PodSpec {
 		Affinity:           spread(c.App),
 		SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true),
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
-		InitContainers: c.InitContainers,
-		Containers:     []corev1.Container{c.container(s)},
+		Containers: []corev1.Container{c.container(s)},
 	}
-	for _, volume := range c.volumes(s) {
+	for _, volume := range c.volumes() {
 		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: volume.Name, VolumeSource: volume.Source})
 	}
 	if s.PullSecret != "" {
@@ -158,9 +145,9 @@ func (c Component) podSpec(s Settings) corev1.PodSpec {
 }
 
 // volumes are those of the component, and /tmp, as the root file system is read-only.
-func (c Component) volumes(s Settings) []Volume {
+func (c Component) volumes() []Volume {
 	tmp := Volume{Name: "tmpdir", Path: "/tmp", Writable: true, Source: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
-	return slices.Concat([]Volume{tmp}, c.Volumes, s.ExtraVolumes)
+	return append([]Volume{tmp}, c.Volumes...)
 }
 
 func (c Component) container(s Settings) corev1.Container {
@@ -169,7 +156,7 @@ func (c Component) container(s Settings) corev1.Container {
 		Resources:       resources(s.Resources),
 		SecurityContext: Restricted(),
 	}
-	for _, volume := range c.volumes(s) {
+	for _, volume := range c.volumes() {
 		container.VolumeMounts = append(container.VolumeMounts,
 			corev1.VolumeMount{Name: volume.Name, MountPath: volume.Path, ReadOnly: !volume.Writable})
 	}
