@@ -44,6 +44,7 @@ func newCluster(t *testing.T) hub {
 	h.Answer("GET /version", fakehub.JSON(`{"gitVersion":"v1.30.0"}`))
 	h.serve("/api/v1", "namespaces Namespace", "pods Pod", "secrets Secret", "configmaps ConfigMap", "events Event", "serviceaccounts ServiceAccount")
 	h.serve("/apis/apps/v1", "deployments Deployment", "statefulsets StatefulSet", "daemonsets DaemonSet")
+	h.serve("/apis/rbac.authorization.k8s.io/v1", "roles Role", "rolebindings RoleBinding")
 	h.serve("/apis/operator.open-cluster-management.io/v1", "clustermanagers ClusterManager", "klusterlets Klusterlet")
 	h.Answer("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", fakehub.JSON(`{"status":{"allowed":true}}`))
 	return h
