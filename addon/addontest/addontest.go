@@ -43,10 +43,12 @@ func ClientOf(scheme *runtime.Scheme, objects ...client.Object) client.Client {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
 	given := make([]*unstructured.Unstructured, len(objects))
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper)
 	for i, object := range objects {
 		given[i] = encode(scheme, object)
+		builder.WithObjects(object.DeepCopyObject().(client.Object)) // it writes to those that it is given, which tests may share
 	}
-	return interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).Build(),
+	return interceptor.NewClient(builder.Build(),
 		interceptor.Funcs{
 			Get: func(ctx context.Context, hub client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
 				wanted, ok := into.(*unstructured.Unstructured)

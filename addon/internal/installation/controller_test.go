@@ -523,6 +523,9 @@ func TestDependencies(t *testing.T) {
 		len(h.works(t, "c1")) > 0 {
 		t.Fatalf("%+v, %d works", c, len(h.works(t, "c1")))
 	}
+	if err := h.Get(t.Context(), client.ObjectKeyFromObject(other), other); err != nil {
+		t.Fatal(err)
+	}
 	other.Status.Conditions = []metav1.Condition{{Type: "Available", Status: metav1.ConditionTrue}}
 	if err := h.Status().Update(t.Context(), other); err != nil {
 		t.Fatal(err)

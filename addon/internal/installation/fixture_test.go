@@ -87,9 +87,12 @@ func newHub(t *testing.T, objects ...client.Object) *hub {
 		t.Fatal(err)
 	}
 	h.controller = New(nil, Options{Manager: "test", Catalogue: changing{fixed, h.agent}, Clock: clocktesting.NewFakePassiveClock(now)})
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+	builder := fake.NewClientBuilder().WithScheme(scheme).
 		WithStatusSubresource(&addonv1beta1.ManagedClusterAddOn{}, &workv1.ManifestWork{}).
 		WithInterceptorFuncs(h.count())
+	for _, object := range objects { // the client writes to those that it is given, and tests in parallel share theirs
+		builder.WithObjects(object.DeepCopyObject().(client.Object))
+	}
 	if err := h.controller.index(indexer{builder}); err != nil {
 		t.Fatal(err)
 	}
