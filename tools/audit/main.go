@@ -45,12 +45,13 @@ func run(out, cache string, programs []string) error {
 			return fmt.Errorf("%s: %w: name programs that go build made", program, err)
 		}
 		for _, m := range info.Deps {
+			if m.Path == own || strings.HasPrefix(m.Path, own+"/") {
+				continue // one of this repository, also where a folder replaces it
+			}
 			if m.Replace != nil {
 				m = m.Replace
 			}
-			if m.Path != own && !strings.HasPrefix(m.Path, own+"/") {
-				modules[m.Path+"@"+m.Version] = m
-			}
+			modules[m.Path+"@"+m.Version] = m
 		}
 	}
 	if len(modules) == 0 {
