@@ -6,11 +6,22 @@ CRDS           := deploy/crds
 CONTROLLER_GEN := $(GO) tool -modfile="$(CURDIR)/tools/go.mod" controller-gen
 GOLANGCI_LINT  := $(GO) tool -modfile="$(CURDIR)/tools/lint/go.mod" golangci-lint
 
+# Runs tests that start programs. What fails is run once more, if it is not more than three tests, and remembered for `make flaky`.
+RERUN = mkdir -p bin/reruns && $(GO) tool -modfile="$(CURDIR)/tools/go.mod" gotestsum --format pkgname \
+	--rerun-fails=1 --rerun-fails-max-failures=3
+
 # The modules beside that of the programs: docs/modules.md.
 MODULES := api internal/machinery addon addon/chart
 
 # What is built and tested with the versions of the programs. Nothing of theirs needs addon/chart, which has Helm.
 PACKAGES := ./... $(foreach module,$(filter-out addon/chart,$(MODULES)),github.com/capstan-io/capstan/$(module)/...)
+
+# The packages with tests that start programs, and all others.
+STARTS_PROGRAMS := ./test/integration/... ./test/e2e/...
+OTHERS           = $$($(GO) list $(PACKAGES) | grep -vE '/test/(integration|e2e|realcluster|walkthrough)(/|$$)')
+
+# The packages whose goroutines share state: agents that apply works, the queues of the hub's controllers, the scheduler.
+RACE ?= ./internal/agent/work/... ./internal/hub/placement/... ./internal/hub/work/... ./internal/placement/...
 
 # What a release has.
 PROGRAMS := capstan capstan-agent capstan-charts capstan-hub capstan-sandbox
@@ -144,7 +155,9 @@ down: ## Stop what `make up` started; the data stays
 
 .PHONY: test
 test: build ## Run all tests
-	$(GO) test -timeout 60m $(TESTFLAGS) $(PACKAGES)
+	$(GO) test -timeout 10m $(TESTFLAGS) $(OTHERS)
+	$(RERUN) --jsonfile bin/reruns/test.json --packages "$(STARTS_PROGRAMS)" -- -timeout 60m $(TESTFLAGS)
+	$(GO) -C tools test $(TESTFLAGS) ./flaky
 	$(GO) -C tools/images test $(TESTFLAGS) ./...
 	$(GO) -C addon/chart test $(TESTFLAGS) ./...
 	$(GO) -C tools/olm test $(TESTFLAGS) ./...
@@ -163,8 +176,13 @@ test-clusters: build build-clusters test-images ## Run the tests that start clus
 	@if [ "$$(id -u)" != 0 ]; then \
 		echo "The tests on clusters with real pods are skipped:"; bin/realcluster install || true; \
 	else \
-		bin/realcluster install && CAPSTAN_TEST_CLUSTERS=1 $(GO) test -count=1 -timeout 60m $(TESTFLAGS) $(CLUSTER_TESTS); \
+		bin/realcluster install && export CAPSTAN_TEST_CLUSTERS=1 && \
+			$(RERUN) --jsonfile bin/reruns/test-clusters.json --packages "$(CLUSTER_TESTS)" -- -count=1 -timeout 60m $(TESTFLAGS); \
 	fi
+
+.PHONY: flaky
+flaky: ## List the tests that passed only when they were run once more
+	@$(GO) -C tools run ./flaky "$(CURDIR)/bin/reruns/test.json" "$(CURDIR)/bin/reruns/test-clusters.json"
 
 .PHONY: cluster-up
 cluster-up: build-clusters ## Start a cluster with real pods and the name NAME, and print the path of its kubeconfig
@@ -177,6 +195,10 @@ cluster-down: ## Stop what `make cluster-up` started, and remove all of it
 .PHONY: test-quick
 test-quick: ## Run the tests that start no server: those to run after each edit
 	$(GO) test -timeout 10m $(TESTFLAGS) $$($(LIGHT))
+
+.PHONY: race-shared
+race-shared: ## Run the tests of RACE, packages whose goroutines share state, under the race detector
+	CGO_ENABLED=1 $(GO) test -race -timeout 10m $(TESTFLAGS) $(RACE)
 
 .PHONY: race
 race: build ## Run all tests but those that link an API server under the race detector, which takes a C compiler
