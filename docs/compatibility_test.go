@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -35,6 +36,38 @@ func TestCompatibility(t *testing.T) {
 	for _, match := range namedTest.FindAllStringSubmatch(string(page), -1) {
 		if _, exists := functions[match[1]+"."+match[2]]; !exists {
 			t.Errorf("compatibility.md: there is no %s in %s", match[2], match[1])
+		}
+	}
+}
+
+// TestOldestKubernetes keeps the oldest version of Kubernetes that pages tell in step with the charts, which refuse older ones.
+func TestOldestKubernetes(t *testing.T) {
+	t.Parallel()
+	for chart, texts := range map[string]map[string]string{
+		"cluster-manager": {
+			"compatibility.md":       "| | %s and later | untested. %[1]s is the first",
+			"install-in-clusters.md": "Kubernetes %s or newer for a hub",
+			"existing-cluster.md":    "(Kubernetes %s or later)",
+		},
+		"klusterlet":  {"compatibility.md": "| | %s and later | untested |", "install-in-clusters.md": "%s or newer for agents"},
+		"capstan-hub": {"compatibility.md": "| | %s and later | untested |", "install-in-clusters.md": "%s or newer for agents and\nstandalone hubs"},
+	} {
+		metadata, err := os.ReadFile("../deploy/charts/" + chart + "/Chart.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		match := regexp.MustCompile(`(?m)^kubeVersion: ">=([0-9]+\.[0-9]+)\.0-0"$`).FindStringSubmatch(string(metadata))
+		if match == nil {
+			t.Fatalf("chart %s does not say which Kubernetes it needs", chart)
+		}
+		for page, text := range texts {
+			content, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := fmt.Sprintf(text, match[1]); !strings.Contains(string(content), want) {
+				t.Errorf("%s: there is no %q, as chart %s has it", page, want, chart)
+			}
 		}
 	}
 }

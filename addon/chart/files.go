@@ -81,7 +81,8 @@ func (c *Chart) checkEmbedded(files fs.FS) error {
 		}
 		for _, match := range includes.FindAllSubmatch(comments.ReplaceAll(file.Data, nil), -1) {
 			if name := string(match[1]); !defined[name] {
-				return fmt.Errorf("%s includes %q, which no file defines: embed the chart with //go:embed all:DIR, or Go leaves out files such as templates/_helpers.tpl", file.Name, name)
+				return fmt.Errorf("%s includes %q, which no file defines: embed the chart with //go:embed all:DIR, or Go leaves out files such as "+
+					"templates/_helpers.tpl", file.Name, name)
 			}
 		}
 	}

@@ -66,6 +66,7 @@ func newCommand() *cobra.Command {
 		newRunCommand("registration", "Run registration alone: join the hub, heartbeat, health, version, resources and claims",
 			agent.Parts{Registration: true}),
 		newOperatorCommand(),
+		newEKSTokenCommand(),
 		newRunCommand("work", "Run the work agent alone, with the credential that registration obtains", agent.Parts{Work: true}),
 	)
 	return root

@@ -130,10 +130,12 @@ func sorted(value string) string {
 	return strings.Join(slices.Sorted(slices.Values(strings.Split(strings.Trim(value, "[]"), ","))), ",")
 }
 
-// Without flags, feature gates are as in Open Cluster Management, whose operators pass what differs from that.
+// Without flags, feature gates are as in Open Cluster Management, whose operators pass what differs from that. Those that it does not have
+// are as usual.
 func TestGatesOfDeployments(t *testing.T) {
 	t.Parallel()
-	want := []string{"AddonManagement=true", "ClusterClaim=true", "ClusterProperty=false", "MultipleHubs=false", "RawFeedbackJsonString=false"}
+	want := []string{"AddonManagement=true", "ClusterClaim=true", "ClusterProperty=false", "ClusterProxy=true", "MultipleHubs=false",
+		"RawFeedbackJsonString=false"}
 	for _, line := range []string{"/registration agent", "/work agent", "/registration-operator agent"} {
 		gates, ok := execute(t, line).Flags().Lookup("feature-gates").Value.(*featuregates.Set)
 		if !ok || !slices.Equal(gates.Values(), want) {

@@ -44,7 +44,8 @@ type operatorFlags struct {
 
 func newOperatorCommand() *cobra.Command {
 	flags := operatorFlags{listenAddress: ":8443", install: klusterlet.Options{
-		Namespace: program.Namespace(fleet.NamespaceOperators), Version: program.Version(), Image: os.Getenv(envOperatorImage)}}
+		Namespace: program.Namespace(fleet.NamespaceOperators), Version: program.Version(), Image: os.Getenv(envOperatorImage),
+		AWSCLIImage: klusterlet.DefaultAWSCLIImage}}
 	command := &cobra.Command{
 		Use:   "operator",
 		Short: "Install agents into Kubernetes clusters as Klusterlets describe them",
@@ -72,6 +73,8 @@ func (f *operatorFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.install.WithoutAddOnNamespace, "disable-default-addon-namespace", f.install.WithoutAddOnNamespace,
 		"do not create the namespace "+fleet.NamespaceAgentAddOn)
 	flags.BoolVar(&f.install.SyncLabels, "enable-sync-labels", f.install.SyncLabels, "copy the labels of a Klusterlet to what it consists of")
+	flags.StringVar(&f.install.AWSCLIImage, "aws-cli-image", f.install.AWSCLIImage, "image with the AWS command line, for agents that register by AWS IAM, "+
+		"such as one of another registry; empty to have none, as agents of this project can do without")
 	flags.BoolVar(&f.withoutElection, "disable-leader-election", f.withoutElection, "act without a Lease, even if other operators run")
 	secureserving.AddFlag(flags, &f.listenAddress)
 	f.tls.Add(flags)

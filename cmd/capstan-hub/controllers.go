@@ -21,6 +21,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/hub/placement/debug"
 	"github.com/capstan-io/capstan/internal/hub/placement/debugserver"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/placement/report"
 	"github.com/capstan-io/capstan/internal/program"
 	"github.com/capstan-io/capstan/internal/secureserving"
@@ -96,6 +97,7 @@ func (f *controllersFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	controllers.ServiceAccountsElsewhere = !slices.Contains(controllers.BuiltInAddOns, fleet.AddOnManagedServiceAccount)
 	f.hub.log(klog.FromContext(ctx))
 	if len(controllers.Groups) == 0 {
 		return fmt.Errorf("--controllers %s leaves nothing to run; name some of %s", noGroups, strings.Join(hub.Groups(), ", "))

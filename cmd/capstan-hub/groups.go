@@ -22,8 +22,10 @@ import (
 	"github.com/capstan-io/capstan/internal/controlplane"
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/hub"
+	"github.com/capstan-io/capstan/internal/hub/addon/builtin"
 	"github.com/capstan-io/capstan/internal/hub/registration/cleanup"
 	"github.com/capstan-io/capstan/internal/ignoredflags"
+	"github.com/capstan-io/capstan/internal/machinery/eks"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/placement"
 	"github.com/capstan-io/capstan/internal/program"
@@ -48,10 +50,15 @@ type hubFlags struct {
 	cleanupResources []string
 	deletionTimeout  time.Duration
 	pendingExpiry    time.Duration
+	builtInAddOns    []string
 	labels           map[string]string
 	tieBreak         string
 	trustDecisions   bool
 	withoutElection  bool
+	drivers          []string
+	grpc             grpcFlags
+	workDriver       workDriverFlags
+	aws              awsFlags
 	accepted         ignoredflags.Flags
 }
 
@@ -59,12 +66,24 @@ const (
 	flagApprovedUsers    = "auto-approved-csr-users"
 	flagApprovedUsersOld = "cluster-auto-approval-users"
 	flagCleanupResources = "gc-resource-list"
+	flagBuiltInAddOns    = "built-in-addons"
 	flagLabels           = "labels"
 	flagPendingExpiry    = "pending-cluster-expiry"
+	flagDrivers          = "enabled-registration-drivers"
 )
 
+// Ways in which agents register.
+const (
+	driverCSR  = "csr"
+	driverGRPC = "grpc"
+	driverAWS  = "awsirsa"
+)
+
+var drivers = []string{driverCSR, driverGRPC, driverAWS}
+
 func newHubFlags() hubFlags {
-	f := hubFlags{groups: hub.Groups(), gates: featuregates.Hub(), tieBreak: string(placement.TieBreakName), pendingExpiry: 7 * 24 * time.Hour}
+	f := hubFlags{groups: hub.Groups(), gates: featuregates.Hub(), tieBreak: string(placement.TieBreakName), pendingExpiry: 7 * 24 * time.Hour,
+		drivers: []string{driverCSR}, grpc: newGRPCFlags()}
 	for _, r := range cleanup.DefaultResources() {
 		f.cleanupResources = append(f.cleanupResources, strings.Join([]string{r.Group, r.Version, r.Resource}, "/"))
 	}
@@ -87,6 +106,9 @@ func (f *hubFlags) add(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.pendingExpiry, flagPendingExpiry, f.pendingExpiry,
 		"How long a ManagedCluster that a user with a bootstrap credential created waits to be accepted before the hub deletes it; one whose agent "+
 			"still asks stays, and so do those that administrators created. 0 waits forever.")
+	flags.StringSliceVar(&f.builtInAddOns, flagBuiltInAddOns, f.builtInAddOns,
+		"Add-ons that hub and agents have built in, whose ClusterManagementAddOns are created where they are absent, out of "+
+			strings.Join(builtin.Names(), ", ")+".")
 	flags.StringToStringVar(&f.labels, flagLabels, f.labels,
 		"Labels of what the hub makes for a cluster (namespace, lease, service accounts, roles and role bindings), in addition to the hub's own, each as KEY=VALUE.")
 	flags.BoolVar(&f.withoutElection, "disable-leader-election", f.withoutElection,
@@ -98,20 +120,16 @@ func (f *hubFlags) add(flags *pflag.FlagSet) {
 		"Bring works and add-ons to whichever clusters PlacementDecisions name. Users who may write these in any namespace then have the works of their "+
 			"ManifestWorkReplicaSets on every cluster. Without it, only clusters count that are accepted and in a ManagedClusterSet that is bound to the namespace.")
 	f.accepted.AddLimits(flags, "kube-api-qps", "kube-api-burst")
+	f.workDriver.add(flags)
 	f.addDrivers(flags)
 }
 
-// addDrivers adds what chooses how agents register and how works get to them: there is one way of each.
+// addDrivers adds what chooses how agents register.
 func (f *hubFlags) addDrivers(flags *pflag.FlagSet) {
-	const oneRegistration, oneDelivery = "agents register by certificate requests", "agents get works from the API"
-	f.accepted.Add(flags, "enabled-registration-drivers", ignoredflags.Only("csr"), oneRegistration)
-	f.accepted.Add(flags, "auto-approved-grpc-users", ignoredflags.List, oneRegistration)
-	f.accepted.Add(flags, "grpc-ca-file", ignoredflags.Text, oneRegistration)
-	f.accepted.Add(flags, "grpc-key-file", ignoredflags.Text, oneRegistration)
-	f.accepted.Add(flags, "grpc-signing-duration", ignoredflags.Duration, oneRegistration)
-	f.accepted.Add(flags, "work-driver", ignoredflags.Only("kube"), oneDelivery)
-	f.accepted.Add(flags, "work-driver-config", ignoredflags.Text, oneDelivery)
-	f.accepted.Add(flags, "cloudevents-client-id", ignoredflags.Text, oneDelivery)
+	flags.StringSliceVar(&f.drivers, flagDrivers, f.drivers, "How agents register, out of "+strings.Join(drivers, ", ")+": "+
+		driverCSR+" is by the API of the hub, "+driverGRPC+" by the gRPC server of the hub, "+driverAWS+" by AWS IAM, on a hub that is an EKS cluster.")
+	f.grpc.add(flags)
+	f.aws.add(flags)
 }
 
 // log tells of what was set and changes nothing.
@@ -122,6 +140,39 @@ func (f *hubFlags) log(logger logr.Logger) {
 		logger.Info("Nobody's clusters are approved without a person: the feature gate is off", "flag", "--"+flagApprovedUsers, "users", users,
 			"toSwitchItOn", "--feature-gates="+string(featuregates.ManagedClusterAutoApproval)+"=true")
 	}
+	if len(f.aws.patterns) > 0 && !f.gates.Enabled(featuregates.ManagedClusterAutoApproval) {
+		logger.Info("No clusters are accepted by their ARNs: the feature gate is off", "flag", "--"+flagARNPatterns, "patterns", f.aws.patterns,
+			"toSwitchItOn", "--feature-gates="+string(featuregates.ManagedClusterAutoApproval)+"=true")
+	}
+}
+
+// setDrivers sets how agents register.
+func (f *hubFlags) setDrivers(o *hub.Options) (err error) {
+	if len(f.drivers) == 0 {
+		return fmt.Errorf("--%s names none; name some of %s", flagDrivers, strings.Join(drivers, ", "))
+	}
+	for _, driver := range f.drivers {
+		if !slices.Contains(drivers, driver) {
+			return fmt.Errorf("--%s: %q is no registration driver; use some of %s", flagDrivers, driver, strings.Join(drivers, ", "))
+		}
+	}
+	byCSR, byGRPC := slices.Contains(f.drivers, driverCSR), slices.Contains(f.drivers, driverGRPC)
+	autoApproval := f.gates.Enabled(featuregates.ManagedClusterAutoApproval)
+	o.WithoutCertificates = !byCSR && !byGRPC
+	if o.GRPC, err = f.grpc.options(byGRPC, autoApproval); err != nil {
+		return err
+	}
+	if o.AWS, err = f.aws.options(slices.Contains(f.drivers, driverAWS)); err != nil {
+		return err
+	}
+	patterns, err := eks.ParsePatterns(f.aws.patterns)
+	if err != nil {
+		return fmt.Errorf("--%s: %w", flagARNPatterns, err)
+	}
+	if autoApproval {
+		o.AutoApprovedARNs = patterns
+	}
+	return nil
 }
 
 func (f *hubFlags) users() []string {
@@ -141,9 +192,23 @@ func (f *hubFlags) options() (o hub.Options, err error) {
 		return o, fmt.Errorf("--controllers %s and --feature-gates leave nothing to run; switch on %s, or name other groups out of %s",
 			strings.Join(o.Groups, ","), strings.Join(gatesOf(o.Groups), " or "), strings.Join(hub.Groups(), ", "))
 	}
+	if o.WorkTransport, err = f.workDriver.transport(); err != nil {
+		return o, err
+	}
+	if o.WorkTransport != nil && !slices.Contains(o.Running(), hub.GroupWork) {
+		return o, fmt.Errorf("--%s=%s needs the controllers of the group %s; name it in --controllers, and switch on %s with --feature-gates",
+			flagWorkDriver, f.workDriver.driver, hub.GroupWork, strings.Join(gatesOf([]string{hub.GroupWork}), " or "))
+	}
 	if f.gates.Enabled(featuregates.ManagedClusterAutoApproval) {
 		o.AutoApprovedUsers = f.users()
 	}
+	if err := f.setDrivers(&o); err != nil {
+		return o, err
+	}
+	if err := builtin.Check(f.builtInAddOns); err != nil {
+		return o, fmt.Errorf("--%s: %w", flagBuiltInAddOns, err)
+	}
+	o.BuiltInAddOns = f.builtInAddOns
 	if o.Labels, err = f.checkLabels(); err != nil {
 		return o, err
 	}

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -67,6 +69,24 @@ func TestHubFlags(t *testing.T) {
 			"--grpc-key-file=f",
 			"--grpc-signing-duration=720h", "--feature-gates=ManifestWorkReplicaSet=true,ResourceCleanup=true,ClusterImporter=true",
 		}, func(hub.Options) bool { return true }, ""},
+		"grpc without a CA": {[]string{"--enabled-registration-drivers=csr,grpc"}, nil, "set --grpc-ca-file and --grpc-key-file"},
+		"grpc for a moment": {[]string{"--enabled-registration-drivers=grpc", "--grpc-ca-file=f", "--grpc-key-file=f",
+			"--grpc-signing-duration=1s"}, nil,
+			"--grpc-signing-duration is 1s, want at least 10m0s"},
+		"grpc in no namespace": {[]string{"--enabled-registration-drivers=grpc", "--grpc-ca-file=f", "--grpc-key-file=f",
+			"--grpc-server-namespace=A"}, nil,
+			`--grpc-server-namespace="A" cannot be the name of a namespace`},
+		"grpc": {[]string{"--enabled-registration-drivers=csr,grpc", "--grpc-ca-file=f", "--grpc-key-file=k", "--auto-approved-grpc-users=a"},
+			func(o hub.Options) bool {
+				return o.GRPC != nil && len(o.GRPC.Users) == 0 && o.GRPC.LongestValidity == 720*time.Hour &&
+					o.GRPC.Server == "system:serviceaccount:open-cluster-management-hub:grpc-server-sa"
+			}, ""},
+		"users of grpc": {[]string{"--enabled-registration-drivers=grpc", "--grpc-ca-file=f", "--grpc-key-file=k", "--auto-approved-grpc-users=a",
+			"--feature-gates=ManagedClusterAutoApproval=true"},
+			func(o hub.Options) bool { return o.GRPC != nil && slices.Equal(o.GRPC.Users, []string{"a"}) }, ""},
+		"without grpc":   {[]string{"--grpc-ca-file=f"}, func(o hub.Options) bool { return o.GRPC == nil }, ""},
+		"no driver":      {[]string{"--enabled-registration-drivers="}, nil, "names none"},
+		"no such driver": {[]string{"--enabled-registration-drivers=csr,post"}, nil, `"post" is no registration driver; use some of csr, grpc, awsirsa`},
 		"resources": {[]string{"--gc-resource-list=/v1/configmaps"}, func(o hub.Options) bool {
 			return len(o.CleanupResources) == 1 && o.CleanupResources[0].Resource == "configmaps" && o.CleanupResources[0].Group == ""
 		}, ""},
@@ -74,8 +94,25 @@ func TestHubFlags(t *testing.T) {
 		"tie-break":   {nil, func(o hub.Options) bool { return o.TieBreak == placement.TieBreakName }, ""},
 		"tie-break by hash": {[]string{"--placement-tie-break=Hash"}, func(o hub.Options) bool { return o.TieBreak == placement.TieBreakHash },
 			""},
-		"no such tie-break": {[]string{"--placement-tie-break=Random"}, nil, `--placement-tie-break is "Random"; use one of Name, Hash`},
-		"negative timeout":  {[]string{"--cluster-deletion-timeout=-1s"}, nil, "-1s is negative"},
+		"no such tie-break":   {[]string{"--placement-tie-break=Random"}, nil, `--placement-tie-break is "Random"; use one of Name, Hash`},
+		"negative timeout":    {[]string{"--cluster-deletion-timeout=-1s"}, nil, "-1s is negative"},
+		"no such work driver": {[]string{"--work-driver=nats"}, nil, `--work-driver is "nats"; use one of kube, mqtt, grpc`},
+		"no broker":           {[]string{"--work-driver=mqtt"}, nil, "--work-driver=mqtt takes --work-driver-config"},
+		"no file of a broker": {[]string{"--work-driver=mqtt", "--work-driver-config=/nowhere"}, nil, "--work-driver-config: "},
+		"AWS": {[]string{"--enabled-registration-drivers=csr,awsirsa", "--hub-cluster-arn=arn:aws:eks:us-west-2:123456789012:cluster/hub1",
+			"--auto-approved-arn-patterns=arn:a{1,2}", "--aws-resource-tags=team=fleet,app:a=b,owner:me"}, func(o hub.Options) bool {
+			return o.AWS != nil && o.AWS.Hub.Name == "hub1" && !o.WithoutCertificates && len(o.AutoApprovedARNs) == 0 &&
+				maps.Equal(o.AWS.Tags, map[string]string{"team": "fleet", "app:a": "b", "owner": "me"})
+		}, ""},
+		"trusted ARNs": {[]string{"--enabled-registration-drivers=awsirsa", "--hub-cluster-arn=arn:aws:eks:us-west-2:123456789012:cluster/hub1",
+			"--auto-approved-arn-patterns=arn:a{1,2}", "--feature-gates=ManagedClusterAutoApproval=true"}, func(o hub.Options) bool {
+			return o.WithoutCertificates && len(o.AutoApprovedARNs) == 1
+		}, ""},
+		"AWS without its hub": {[]string{"--enabled-registration-drivers=awsirsa"}, nil,
+			`--hub-cluster-arn, which the registration driver awsirsa needs: "" is not`},
+		"a hub without AWS": {[]string{"--hub-cluster-arn=x"}, nil, "--hub-cluster-arn is for the registration driver awsirsa"},
+		"a tag of the hub": {[]string{"--enabled-registration-drivers=awsirsa", "--hub-cluster-arn=arn:aws:eks:us-west-2:123456789012:cluster/hub1",
+			"--aws-resource-tags=hub_cluster_name=x"}, nil, "the hub sets hub_cluster_name itself"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -102,10 +139,7 @@ func TestHubFlags(t *testing.T) {
 func TestRefusedFlags(t *testing.T) {
 	t.Parallel()
 	for arg, want := range map[string]string{
-		"--enabled-registration-drivers=csr,grpc": `"grpc" is not in this version; use csr`,
-		"--work-driver=mqtt":                      `"mqtt" is not in this version; use kube`,
-		"--self-management":                       `"true" is not in this version; use false`,
-		"--feature-gates=Nonsense=true":           `"Nonsense" is no feature gate here; use some of AddonManagement, `,
+		"--feature-gates=Nonsense=true": `"Nonsense" is no feature gate here; use some of AddonManagement, `,
 	} {
 		command := newServerCommand()
 		if err := command.ParseFlags([]string{arg}); err == nil || !strings.Contains(err.Error(), want) {

@@ -63,6 +63,7 @@ against a Kubernetes API that is already there.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(newServerCommand(), newControllersCommand(), newWebhooksCommand(), newOperatorCommand())
+	root.AddCommand(newServerCommand(), newControllersCommand(), newServiceAccountsCommand(), newWebhooksCommand(), newOperatorCommand(),
+		newGatewayCommand(), newGatewayCredentialsCommand(), newClusterProxyCommand(), newGRPCServerCommand())
 	return root
 }

@@ -86,11 +86,38 @@ func TestCommandsOfDeployments(t *testing.T) {
 	}
 }
 
+// MS-09: the command of the manager of managed service accounts, with its ports and gates.
+func TestManagerOfServiceAccounts(t *testing.T) {
+	t.Parallel()
+	command := execute(t, "/msa manager --leader-elect=true --agent-image-name=quay.io/open-cluster-management/managed-serviceaccount:v1"+
+		" --agent-install-all=true --agent-image-pull-secret=pull --feature-gates=EphemeralIdentity=true --feature-gates=ClusterProfile=false")
+	if command.Name() != "managed-serviceaccount" {
+		t.Fatalf("it runs %s", command.Name())
+	}
+	for flag, want := range map[string]string{"metrics-bind-address": ":38080", "health-probe-bind-address": ":38081",
+		"leader-elect": "true"} {
+		if got := command.Flags().Lookup(flag).Value.String(); got != want {
+			t.Errorf("--%s is %q, want %q", flag, got, want)
+		}
+	}
+	for value, want := range map[string]bool{"": false, "EphemeralIdentity=true": true} {
+		flags := serviceAccountsFlags{gates: featuregates.ServiceAccounts()}
+		if err := flags.gates.Set(value); value != "" && err != nil {
+			t.Fatal(err)
+		}
+		o, err := flags.options()
+		if err != nil || o.Gates.Enabled(featuregates.ManagedServiceAccountEphemeralIdentity) != want {
+			t.Errorf("with %q, the gate of the hub is %t, %v", value, !want, err)
+		}
+	}
+}
+
 // Without flags, feature gates are as in Open Cluster Management, whose operators pass what differs from that.
 func TestGatesOfDeployments(t *testing.T) {
 	t.Parallel()
-	want := []string{"AddonManagement=true", "CleanUpCompletedManifestWork=false", "ClusterProfile=false", "DefaultClusterSet=true",
-		"ManagedClusterAutoApproval=false", "ManifestWorkReplicaSet=false", "NilExecutorValidating=false", "PlacementDebugServer=false",
+	want := []string{"AddonManagement=true", "CleanUpCompletedManifestWork=false", "ClientIdentityPenetration=false", "ClusterProfile=false",
+		"DefaultClusterSet=true", "ManagedClusterAutoApproval=false", "ManagedServiceAccountEphemeralIdentity=false",
+		"ManifestWorkReplicaSet=false", "NilExecutorValidating=false", "PlacementDebugServer=false",
 		"ResourceCleanup=true"}
 	for _, line := range []string{"/registration controller", "/work manager", "/placement controller", "/addon manager",
 		"/registration webhook-server", "/work webhook-server", "/addon webhook-server"} {

@@ -11,6 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
 	"github.com/capstan-io/capstan/deploy/crds"
@@ -22,8 +25,14 @@ import (
 	"github.com/capstan-io/capstan/internal/gcpacer"
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/hub/placement/debug"
-	"github.com/capstan-io/capstan/internal/ignoredflags"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/placement/report"
+	"github.com/capstan-io/capstan/internal/reach/accessprovider"
+	"github.com/capstan-io/capstan/internal/reach/api"
+	"github.com/capstan-io/capstan/internal/reach/gateway"
+	"github.com/capstan-io/capstan/internal/reach/peers"
+	"github.com/capstan-io/capstan/internal/reach/server"
+	"github.com/capstan-io/capstan/internal/reach/userserver"
 )
 
 // Environment variables of the embedded etcd.
@@ -39,16 +48,20 @@ var conversionWebhook = types.NamespacedName{Namespace: "open-cluster-management
 
 // serverFlags are those that the program, not the control plane, gives a meaning.
 type serverFlags struct {
-	configDir    string
-	embeddedEtcd bool
-	hub          hubFlags
-	admission    admissionFlags
-	logs         logging
+	configDir      string
+	embeddedEtcd   bool
+	selfManagement selfManagementFlags
+	hub            hubFlags
+	admission      admissionFlags
+	gateway        gatewayFlags
+	logs           logging
 }
 
 func newServerCommand() *cobra.Command {
 	options := controlplane.NewOptions()
-	flags := serverFlags{configDir: ocmconfig.DefaultDir, hub: newHubFlags(), admission: newAdmissionFlags(), logs: newLogging()}
+	flags := serverFlags{configDir: ocmconfig.DefaultDir, hub: newHubFlags(), admission: newAdmissionFlags(),
+		gateway: newGatewayFlags(), logs: newLogging()}
+	flags.hub.builtInAddOns = []string{fleet.AddOnClusterGateway, fleet.AddOnClusterProxy, fleet.AddOnManagedServiceAccount}
 	command := &cobra.Command{
 		Use:   "server",
 		Short: "Run a standalone hub: API server, storage and controllers in one process",
@@ -83,18 +96,11 @@ func (f *serverFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.embeddedEtcd, flagEmbeddedEtcd, f.embeddedEtcd,
 		"Insist on the embedded etcd, or with =false on an external one: the hub refuses to start when "+ocmconfig.FileName+" says otherwise.")
 	f.hub.add(flags)
-	f.addSelfManagement(flags)
+	f.selfManagement.add(flags)
 	f.admission.add(flags)
 	f.admission.addCounting(flags)
+	f.gateway.add(flags)
 	f.logs.addFlags(flags)
-}
-
-// addSelfManagement adds what makes other hubs their own managed cluster.
-func (f *serverFlags) addSelfManagement(flags *pflag.FlagSet) {
-	const name, how = "self-management", "run capstan-agent next to the hub to have the cluster it runs in managed"
-	f.hub.accepted.Add(flags, name, ignoredflags.Only("false"), how)
-	flags.Lookup(name).NoOptDefVal = "true"
-	f.hub.accepted.Add(flags, name+"-cluster-name", ignoredflags.Text, how)
 }
 
 // complete turns flags, environment and configuration file into the options of the hub.
@@ -105,6 +111,10 @@ func (f *serverFlags) complete(ctx context.Context, flags *pflag.FlagSet, o *con
 	controllers, err := f.hub.options()
 	if err != nil {
 		return err
+	}
+	if controllers.AWS != nil {
+		return fmt.Errorf("--%s: %s is for a hub that is an EKS cluster, whose API server knows identities of AWS; run capstan-hub controllers there",
+			flagDrivers, driverAWS)
 	}
 	f.hub.log(klog.FromContext(ctx))
 	if o.Hosting, err = controlplane.DetectHosting(); err != nil {
@@ -133,9 +143,55 @@ func (f *serverFlags) complete(ctx context.Context, flags *pflag.FlagSet, o *con
 		controllers.PlacementDebug = &debug.Endpoint{}
 		o.Endpoints = map[string]http.Handler{report.Path: controllers.PlacementDebug}
 	}
-	o.Controllers = inProcess(controllers, f.hub.withoutElection)
+	tunnels := server.New(server.Options{Version: api.Standalone, Peers: replicas(o),
+		ExposedServices: types.NamespacedName{Namespace: fleet.NamespaceAddOn, Name: fleet.ConfigMapExposedServices}})
+	o.Extensions = append(o.Extensions, controlplane.Extension{
+		Authorizer: authorizer.AuthorizerFunc(tunnels.Authorize), Handler: tunnels.Handler, Run: tunnels.Run})
+	if f.hub.gates.Enabled(featuregates.ClusterProfile) {
+		controllers.Access = presentAccess(o)
+	}
+	self, err := f.selfManagement.options(ctx, o)
+	if err != nil {
+		return err
+	}
+	gatewayOptions, err := f.gateway.options(f.hub.gates.Enabled(featuregates.ClientIdentityPenetration))
+	if err != nil {
+		return err
+	}
+	gatewayOptions.Tunnel = tunnels
+	controllers.GatewayNamespace = gatewayOptions.Namespace
+	clusterGateway := gateway.New(gatewayOptions)
+	tunnels.Changed = clusterGateway.TunnelChanged
+	o.APIGroups = append(o.APIGroups, gatewayGroup(clusterGateway))
+	o.Controllers = withSelfManagement(inProcess(controllers, f.hub.withoutElection), self, f.hub.withoutElection)
+	o.Controllers = withGateway(o.Controllers, clusterGateway, f.hub.withoutElection)
 	o.Info = f.hub.info(controllers)
 	return nil
+}
+
+// presentAccess has ClusterProfiles name the API of the hub, which leaves tokens of clusters to these.
+func presentAccess(o *controlplane.Options) *accessprovider.Options {
+	address := accessprovider.NewAddress()
+	o.Published = address.Publish
+	tokens := userserver.ClusterTokens{Version: api.Standalone}
+	o.Extensions = append(o.Extensions, controlplane.Extension{
+		Authenticator: tokens.Authenticator, Authorizer: authorizer.AuthorizerFunc(tokens.Authorize)})
+	return &accessprovider.Options{Address: address, Server: func(url, cluster string) string {
+		return url + api.Path(api.Standalone, cluster, fleet.SubresourceProxy)
+	}}
+}
+
+// replicas are the other hubs on an external etcd, which have the keys and so the administrator of this one; nil if there can be none.
+func replicas(o *controlplane.Options) *peers.Peers {
+	if o.Config.Etcd.Mode == ocmconfig.EtcdEmbed {
+		return nil
+	}
+	return peers.New(peers.Options{
+		Version: api.Standalone, Address: o.PeerAddress(), Namespace: systemNamespace, User: controlplane.Administrator,
+		Access: func(context.Context) (*rest.Config, error) {
+			return clientcmd.BuildConfigFromFlags("", controlplane.AdminKubeconfig(o.Config.DataDirectory))
+		},
+	})
 }
 
 // checkEtcd reads the environment and refuses settings that contradict each other.

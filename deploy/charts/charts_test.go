@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/component-helpers/auth/rbac/validation"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capstan-io/capstan/internal/hub/addon/builtin"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -43,7 +45,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// HC-01 HC-05 SC-24: Helm has nothing to say against the charts.
+// HC-01 HC-05 HC-08 HC-09 HC-10 SC-24: Helm has nothing to say against the charts.
 func TestLint(t *testing.T) {
 	t.Parallel()
 	for _, chart := range all {
@@ -55,7 +57,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// HC-02 HC-06 SC-25: what a chart installs by default. `go test ./deploy/charts -update` writes the golden files.
+// CP-03 HC-02 HC-06 HC-08 HC-09 MS-08 SC-25: what a chart installs by default. `go test ./deploy/charts -update` writes the golden files.
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	for _, chart := range all {
@@ -89,7 +91,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// HC-01 HC-05 SC-24: what is misspelled, or has the wrong type, is refused, with the name of the value.
+// HC-01 HC-05 HC-08 HC-09 HC-10 CG-08 MS-08 SC-24: what is misspelled, is not there, or has the wrong type, is refused, with the name of
+// the value.
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ chart, values, want string }{
@@ -103,19 +106,38 @@ func TestSchema(t *testing.T) {
 			"at '/clusterManager/registrationConfiguration/featureGates/0/mode'"},
 		{"capstan-hub", "apiserver: {externalhostname: h}", "additional properties 'externalhostname' not allowed"},
 		{"capstan-hub", "etcd: {mode: embedded}", "at '/etcd/mode': value must be one of 'embed', 'external'"},
-		{"capstan-hub", "replicas: 2", "replicas: one process has the keys and the storage of the hub"},
+		{"capstan-hub", "replicas: 2", "replicas: 2 replicas need an etcd that they share: set etcd.mode external"},
 		{"capstan-hub", "apiserver: {ca: x}", "apiserver.cakey is required"},
 		{"capstan-hub", "apiserver: {cakey: x}", "apiserver.ca is required"},
 		{"capstan-hub", "etcd: {mode: external}", "etcd.servers is required"},
 		{"capstan-hub", "etcd: {mode: external, servers: ['https://a'], ca: x, cert: x}", "etcd.certkey is required"},
 		{"capstan-hub", "route: {enabled: true}\nnodeport: {enabled: true}", "route, nodeport: enable at most one of them"},
 		{"capstan-hub", "nodeport: {enabled: true}", "apiserver.externalHostname is required with nodeport.enabled"},
+		{"cluster-gateway-addon-manager", "clusterGateway: {imgae: x}", "additional properties 'imgae' not allowed"},
+		{"cluster-gateway-addon-manager", "{manualSecretManagement: false, installByPlacement: {placementName: a}}",
+			"installByPlacement: a Placement has a name and a namespace"},
+		{"cluster-gateway-addon-manager", "installByPlacement: {placementName: a, placementNamespace: b}",
+			"installByPlacement: with manualSecretManagement: true the add-on is not installed"},
+		{"cluster-proxy", "userserver: {enabled: true}", "additional properties 'userserver' not allowed"},
+		{"cluster-proxy", "replicas: -1", "at '/replicas': minimum: got -1, want 0"},
+		{"cluster-proxy", "exposedServices: [{namespace: a}]", "missing property 'service'"},
+		{"cluster-proxy", "exposedServices: [{namespace: a, service: b}]", "exposedServices: no service is reached with enableServiceProxy: false"},
+		{"cluster-proxy", "enableKubeApiProxy: false", "enableKubeApiProxy: false: requests for the API servers"},
+		{"cluster-proxy", "enableImpersonation: false", "enableImpersonation: false: users of the hub are always impersonated"},
+		{"cluster-proxy", "featureGates: {clusterProfile: true}", "featureGates.clusterProfile: ClusterProfiles name the user server"},
+		{"cluster-proxy", "installByPlacement: {placementName: a}", "installByPlacement: a Placement has a name and a namespace"},
 		{"klusterlet", "bootstrapHubKubeconfig: x", "additional properties 'bootstrapHubKubeconfig' not allowed"},
 		{"klusterlet", "noOperator: yess", "at '/noOperator': got string, want boolean"},
 		{"klusterlet", "klusterlet: {mode: Detached}", "at '/klusterlet/mode': value must be one of"},
 		{"klusterlet", "klusterlet: {workConfiguration: {statusSync: 1s}}", "additional properties 'statusSync' not allowed"},
 		{"klusterlet", "multiHubBootstrapHubKubeConfigs: [{name: hub1}]", "missing property 'kubeConfig'"},
 		{"klusterlet", "klusterlet: {mode: Hosted}", "klusterlet.clusterName is required in the hosted modes"},
+		{"managed-serviceaccount", "agentInstallall: true", "additional properties 'agentInstallall' not allowed"},
+		{"managed-serviceaccount", "replicas: many", "at '/replicas': got string, want integer"},
+		{"managed-serviceaccount", "hubDeployMode: Helm", "at '/hubDeployMode': value must be one of 'Deployment', 'AddOnTemplate'"},
+		{"managed-serviceaccount", "hubDeployMode: AddOnTemplate",
+			"the agent is part of capstan-agent, and gets its rights from the manager: use Deployment"},
+		{"managed-serviceaccount", "targetCluster: c1", "targetCluster: c1 is one of all clusters, on which agentInstallAll enables the add-on"},
 	} {
 		if got := install(test.chart, test.values).fails(t); !strings.Contains(got, test.want) {
 			t.Errorf("chart %s with %s fails with %q, want %q", test.chart, test.values, got, test.want)
@@ -177,16 +199,37 @@ func TestBootstrapRules(t *testing.T) {
 	}
 }
 
+// MS-06: agents have the same rights for managed service accounts on each kind of hub, and the manager has them not.
+func TestRightsForManagedServiceAccounts(t *testing.T) {
+	t.Parallel()
+	objects := install("managed-serviceaccount", "").objects(t)
+	role := get[rbacv1.ClusterRole](t, objects, "ClusterRole/"+fleet.ClusterRoleManagedServiceAccount)
+	if want := builtin.Rules(fleet.AddOnManagedServiceAccount); !reflect.DeepEqual(role.Rules, want) {
+		t.Errorf("the chart grants %v, want %v", role.Rules, want)
+	}
+	manager := get[rbacv1.ClusterRole](t, objects, "ClusterRole/open-cluster-management:managed-serviceaccount:addon-manager")
+	for _, rule := range manager.Rules {
+		if slices.Contains(rule.Resources, "secrets") || slices.Contains(rule.Verbs, "escalate") || slices.Contains(rule.Verbs, "*") ||
+			slices.Contains(rule.Verbs, "bind") && !slices.Equal(rule.ResourceNames, []string{role.Name}) {
+			t.Errorf("%v is more than the manager needs", rule)
+		}
+	}
+}
+
 // HC-02: the operator has the rights that it grants to the components of a hub, and may not escalate its own.
 func TestOperatorOfHubGrantsWhatItHas(t *testing.T) {
 	t.Parallel()
 	role := get[rbacv1.ClusterRole](t, install("cluster-manager", "").objects(t), "ClusterRole/cluster-manager")
-	data, err := os.ReadFile("../hub/rights.yaml")
-	if err != nil {
-		t.Fatal(err)
+	var granting strings.Builder
+	for _, file := range []string{"../hub/rights.yaml", "../hub/grpc.yaml"} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		granting.WriteString(string(data) + "\n---")
 	}
 	roles := 0
-	for document := range strings.SplitSeq(string(data), "\n---") {
+	for document := range strings.SplitSeq(granting.String(), "\n---") {
 		granted := rbacv1.ClusterRole{}
 		if err := yaml.Unmarshal([]byte(document), &granted); err != nil {
 			t.Fatal(err)
@@ -199,7 +242,7 @@ func TestOperatorOfHubGrantsWhatItHas(t *testing.T) {
 			t.Errorf("the operator cannot grant %s: it lacks %v", granted.Name, missing)
 		}
 	}
-	if roles < 5 {
+	if roles < 7 {
 		t.Errorf("found %d roles", roles)
 	}
 	for _, rule := range role.Rules {

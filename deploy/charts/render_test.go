@@ -58,9 +58,12 @@ func install(chart, values string) installation {
 
 // namespaces are where the documentation installs the charts.
 var namespaces = map[string]string{
-	"cluster-manager": "open-cluster-management",
-	"klusterlet":      "open-cluster-management",
-	"capstan-hub":     "multicluster-controlplane",
+	"cluster-manager":               "open-cluster-management",
+	"klusterlet":                    "open-cluster-management",
+	"capstan-hub":                   "multicluster-controlplane",
+	"cluster-gateway-addon-manager": "open-cluster-management-addon",
+	"cluster-proxy":                 "open-cluster-management-addon",
+	"managed-serviceaccount":        "open-cluster-management-addon",
 }
 
 // files returns the rendered templates by their paths in the chart.
@@ -72,7 +75,9 @@ func (i installation) files(t *testing.T) (map[string]string, error) {
 		t.Fatal(err)
 	}
 	release := common.ReleaseOptions{Name: i.release, Namespace: i.namespace, IsInstall: true, Revision: 1}
-	complete, err := util.ToRenderValues(chart, values, release, common.DefaultCapabilities)
+	capabilities := common.DefaultCapabilities.Copy()
+	capabilities.KubeVersion = common.KubeVersion{Version: "v1.37.1", Major: "1", Minor: "37"}
+	complete, err := util.ToRenderValues(chart, values, release, capabilities)
 	if err != nil {
 		return nil, err
 	}

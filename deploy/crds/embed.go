@@ -33,6 +33,8 @@ func Hub() []*apiextensionsv1.CustomResourceDefinition {
 		"multicluster.x-k8s.io_clusterprofiles.yaml",
 		// Clients look for ClusterManagers on every hub, also on those without one.
 		"operator.open-cluster-management.io_clustermanagers.yaml",
+		"proxy.open-cluster-management.io_clustergatewayconfigurations.yaml",
+		"rbac.open-cluster-management.io_clusterpermissions.yaml",
 		"work.open-cluster-management.io_manifestworkreplicasets.yaml",
 		"work.open-cluster-management.io_manifestworks.yaml",
 	)

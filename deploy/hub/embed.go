@@ -23,6 +23,9 @@ var rights string
 //go:embed policies.yaml
 var policies string
 
+//go:embed grpc.yaml
+var grpc string
+
 //go:embed webhooks.yaml
 var webhooks string
 
@@ -62,6 +65,10 @@ func forJoining(object client.Object) bool {
 
 // Policies returns the ValidatingAdmissionPolicies for the components, with their bindings.
 func Policies(names Names) []client.Object { return decode(policies, names) }
+
+// GRPC returns what a hub has besides, where clusters register through its gRPC server: the service account, permissions and policies of
+// the server, and the permissions for the signer of its clients.
+func GRPC(names Names) []client.Object { return decode(grpc, names) }
 
 // Webhooks returns the configurations of the webhooks, without certificate authorities.
 func Webhooks(names Names) []client.Object { return decode(webhooks, names) }

@@ -16,6 +16,7 @@ func TestNames(t *testing.T) {
 	names := hub.Names{Namespace: "blue", ClusterManager: "indigo"}
 	for kind, objects := range map[string][]client.Object{
 		"rights": hub.Rights(names), "policies": hub.Policies(names), "webhooks": hub.Webhooks(names),
+		"grpc": hub.GRPC(names),
 	} {
 		if len(objects) == 0 {
 			t.Errorf("no %s", kind)

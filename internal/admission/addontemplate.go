@@ -101,7 +101,8 @@ func validateCustomSigner(path *field.Path, signer *addonv1beta1.CustomSignerReg
 		errs = append(errs, field.Duplicate(name, signer.SignerName))
 	case alike:
 		errs = append(errs, field.Invalid(name, signer.SignerName, fmt.Sprintf(
-			"the certificates of this signer and of %q would have the same name in the pods, %s: choose one that differs in more than dots, dashes and slashes", other, variable)))
+			"the certificates of this signer and of %q would have the same name in the pods, %s: choose one that differs in more than dots, dashes and slashes", other,
+			variable)))
 	}
 	seen[variable] = signer.SignerName
 	if signer.SigningCA.Name == "" {

@@ -35,17 +35,21 @@ func validateAgentUpdate(cluster, old *clusterv1.ManagedCluster, sender Sender) 
 	} {
 		if !equality.Semantic.DeepEqual(part.now, part.before) {
 			return apierrors.NewForbidden(managedClusterResource, cluster.Name, fmt.Errorf(
-				"user %q is the agent of a cluster and cannot change %s: it may change spec.managedClusterClientConfigs and annotations that begin with %s; "+
-					"the rest is for administrators of the hub", sender.Name, part.path, fleet.AnnotationAgentPrefix))
+				"user %q is the agent of a cluster and cannot change %s: it may change spec.managedClusterClientConfigs and annotations that begin with %s, "+
+					"but not which cluster of AWS it is; the rest is for administrators of the hub", sender.Name, part.path, fleet.AnnotationAgentPrefix))
 		}
 	}
 	return nil
 }
 
-// annotationsOfHub returns the annotations that an agent may not set.
+// annotationsOfHub returns the annotations that an agent may not change. Those that say which cluster of AWS it is are among them, once the
+// ManagedCluster exists: an administrator has accepted that cluster, and the hub gives access to it.
 func annotationsOfHub(cluster *clusterv1.ManagedCluster) map[string]string {
 	annotations := maps.Clone(cluster.Annotations)
-	maps.DeleteFunc(annotations, func(name, _ string) bool { return strings.HasPrefix(name, fleet.AnnotationAgentPrefix) })
+	maps.DeleteFunc(annotations, func(name, _ string) bool {
+		return strings.HasPrefix(name, fleet.AnnotationAgentPrefix) && name != fleet.AnnotationManagedClusterARN &&
+			name != fleet.AnnotationManagedClusterIAMRoleSuffix
+	})
 	return annotations
 }
 

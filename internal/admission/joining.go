@@ -58,6 +58,17 @@ func requestToJoin(cluster *clusterv1.ManagedCluster, requester, credential stri
 	return nil
 }
 
+// ForwardedRequester returns who asks the gRPC server to create a cluster, and takes it off the cluster. Whoever it is, the cluster is one
+// that asks to join: administrators do not come that way.
+func ForwardedRequester(cluster *clusterv1.ManagedCluster, server string) string {
+	requester := cluster.Annotations[fleet.AnnotationRequestedBy]
+	delete(cluster.Annotations, fleet.AnnotationRequestedBy)
+	if requester == "" {
+		return server
+	}
+	return requester
+}
+
 // foreignAnnotation returns the first annotation that an agent may not set; empty if there is none.
 func foreignAnnotation(cluster *clusterv1.ManagedCluster) string {
 	for _, name := range slices.Sorted(maps.Keys(cluster.Annotations)) {

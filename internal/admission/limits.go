@@ -276,6 +276,7 @@ func ValidateEvent(event metav1.Object, sender Sender) error {
 // TooManyEvents returns the error for an event of an agent that has sent many in a short time. Event recorders drop events that are
 // refused.
 func TooManyEvents(sender Sender) error {
-	return apierrors.NewTooManyRequestsError(fmt.Sprintf("%s: user %q, an agent of cluster %s, sends more events than the hub keeps of a cluster; this one is dropped",
+	return apierrors.NewTooManyRequestsError(fmt.Sprintf("%s: user %q, an agent of cluster %s, sends more events than the hub keeps of a cluster; this "+
+		"one is dropped",
 		corev1.Resource("events"), sender.Name, strings.Join(sender.Clusters, " ")))
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/agent/hubaccess"
 	"github.com/capstan-io/capstan/internal/agent/registration/bootstrap"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
@@ -35,6 +36,7 @@ type Agent struct {
 	managed       *rest.Config
 	management    *rest.Config       // of the cluster that holds the Secret
 	files         *filewatch.Watcher // TerminateOnFiles
+	access        *hubaccess.Access  // the way to the hub
 	store         *hubkubeconfig.Store
 	clientConfigs []clusterv1.ClientConfig
 	bootstrap     *bootstrap.Bootstrap // of the registration part
@@ -174,7 +176,10 @@ func newAgent(o *Options, parts Parts) (*Agent, error) {
 	if a.management, err = managementConfig(o, managed); err != nil {
 		return nil, err
 	}
-	if a.store, err = newStore(o, a.management); err != nil {
+	if a.access, err = o.access(parts); err != nil {
+		return nil, err
+	}
+	if a.store, err = newStore(o, a.access, a.management); err != nil {
 		return nil, err
 	}
 	return a, a.readAddresses()

@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capstan-io/capstan/internal/agent/hubaccess"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -50,8 +51,15 @@ func managementConfig(o *Options, managed *rest.Config) (*rest.Config, error) {
 	return inCluster, nil
 }
 
-func newStore(o *Options, management *rest.Config) (*hubkubeconfig.Store, error) {
-	store := &hubkubeconfig.Store{Dir: o.HubKubeconfigDir}
+// isOwnCluster tells whether the agent runs in a pod of the managed cluster, and not in one of a cluster that hosts it, whose services have
+// the same names.
+func isOwnCluster(managed *rest.Config) bool {
+	own, err := rest.InClusterConfig()
+	return err == nil && own.Host == managed.Host
+}
+
+func newStore(o *Options, access *hubaccess.Access, management *rest.Config) (*hubkubeconfig.Store, error) {
+	store := &hubkubeconfig.Store{Dir: o.HubKubeconfigDir, Access: access}
 	if o.HubKubeconfigSecret == "" {
 		return store, nil
 	}

@@ -15,7 +15,10 @@ import (
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/agent/addon/addonlease"
+	"github.com/capstan-io/capstan/internal/agent/addon/builtin"
+	"github.com/capstan-io/capstan/internal/agent/addon/clusterproxy"
 	addonregistration "github.com/capstan-io/capstan/internal/agent/addon/registration"
+	"github.com/capstan-io/capstan/internal/agent/addon/serviceaccount"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientconfig"
 	"github.com/capstan-io/capstan/internal/agent/registration/heartbeat"
@@ -47,7 +50,7 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, unca
 		return err
 	}
 	requester := &clientcert.Requester{Hub: uncached, Keys: a.store, Identity: a.identity, Renews: true, Lifetime: a.certificateLifetime(),
-		Record: a.record}
+		Signer: a.access.Signer, Brokered: a.access.Brokered, Record: a.record}
 	certificate, err := a.certificateNotice()
 	if err != nil {
 		return err
@@ -56,12 +59,14 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, unca
 	if err := mgr.Add(rotation); err != nil {
 		return err
 	}
-	authority, err := hubca.New(hub.GetConfig(), a.store, a.clock)
-	if err != nil {
-		return err
-	}
-	if err := mgr.Add(authority); err != nil {
-		return err
+	if !a.access.Brokered { // a broker does not publish a CA; the bootstrap configuration tells of another one
+		authority, err := hubca.New(hub.GetConfig(), a.store, a.clock)
+		if err != nil {
+			return err
+		}
+		if err := mgr.Add(authority); err != nil {
+			return err
+		}
 	}
 	if err := heartbeat.Register(mgr, heartbeat.Options{
 		Hub: hub, Leases: uncached, Doubt: connection.Doubt, Record: a.record, Clock: a.clock,
@@ -87,19 +92,35 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, unca
 	})
 }
 
-// registerAddOns adds the controllers of add-ons: their access to the hub, and their health.
-func (a *Agent) registerAddOns(mgr ctrl.Manager, hub cluster.Cluster, uncached client.WithWatch) error {
+// registerAddOns adds the controllers of add-ons: their access to the hub, their health, and those that are built in.
+func (a *Agent) registerAddOns(mgr ctrl.Manager, hub cluster.Cluster, uncached client.WithWatch, hubEvents events.EventBroadcaster) error {
 	err := addonregistration.Register(mgr, addonregistration.Options{
 		Hub: hub, Uncached: uncached, Identity: a.identity, HubHash: fleet.HubHash(hub.GetConfig().Host),
 		Driver:              addonv1beta1.KubeClientDriver(a.AddOnKubeClientRegistrationAuth),
 		CertificateLifetime: a.certificateLifetime(), TokenLifetime: time.Duration(a.AddOnTokenExpirationSeconds) * time.Second,
-		Store: a.store, Managed: a.managed, Hosting: a.management, Record: a.record, Clock: a.clock,
+		Brokered: a.access.Brokered, Store: a.store, Managed: a.managed, Hosting: a.management, Record: a.record, Clock: a.clock,
 	})
 	if err != nil {
 		return err
 	}
-	return addonlease.Register(mgr, addonlease.Options{
+	err = addonlease.Register(mgr, addonlease.Options{
 		Hub: hub, Managed: a.managed, Hosting: a.management, Grace: a.AddOnLeaseGracePeriod, Clock: a.clock,
+	})
+	if err != nil {
+		return err
+	}
+	if a.access.Brokered {
+		return builtin.Register(mgr, hub, a.clock)
+	}
+	err = serviceaccount.Register(mgr, serviceaccount.Options{
+		Hub: hub, Uncached: uncached, Cluster: a.identity.Cluster, Managed: a.managed,
+		Recorder: hubEvents.NewRecorder(hub.GetScheme(), serviceAccountRecorder), Clock: a.clock,
+	})
+	if err != nil || !a.FeatureGates.Enabled(featuregates.ClusterProxy) {
+		return err
+	}
+	return clusterproxy.Register(mgr, clusterproxy.Options{
+		Hub: hub, Managed: a.managed, InCluster: isOwnCluster(a.managed), Cluster: a.identity.Cluster, Namespace: a.Namespace, Clock: a.clock,
 	})
 }
 
@@ -107,7 +128,7 @@ func (a *Agent) registerAddOns(mgr ctrl.Manager, hub cluster.Cluster, uncached c
 func (a *Agent) certificateNotice() (*status.Notice, error) {
 	notice := &status.Notice{}
 	credential, err := a.store.Load()
-	if err != nil || credential == nil {
+	if err != nil || credential == nil || credential.Command() != nil {
 		return notice, err
 	}
 	cond, err := clientcert.Condition(credential)

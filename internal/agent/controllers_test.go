@@ -39,7 +39,7 @@ func TestControllers(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || len(names) != 9 {
+	if err != nil || len(names) != 12 {
 		t.Errorf("controllers %v, %v", names, err)
 	}
 }

@@ -71,6 +71,8 @@ const (
 	registrationRecorder = "registration-agent"
 	namespaceRecorder    = "managed-namespace-controller"
 	workRecorder         = "work-agent"
+	// serviceAccountRecorder is as whom the agent of the add-on of the same name is known.
+	serviceAccountRecorder = "managed-serviceaccount-agent"
 )
 
 // beginHubEvents returns what makes recorders of events on the hub, in the namespace of the cluster.

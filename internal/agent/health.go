@@ -124,14 +124,7 @@ func (a *Agent) checkAlive(*http.Request) error {
 	if err != nil || credential == nil {
 		return err
 	}
-	_, notAfter, err := credential.Lifetime()
-	if err != nil {
-		return err
-	}
-	if now := a.clock.Now(); now.After(notAfter) {
-		return fmt.Errorf("the client certificate for the hub expired on %s", notAfter.Format(time.RFC3339))
-	}
-	return nil
+	return credential.Expired(a.clock.Now())
 }
 
 // checkReady fails until the controllers run.

@@ -13,8 +13,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/agent/hubaccess"
+	"github.com/capstan-io/capstan/internal/cloudevents/mqtt"
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/ignoredflags"
+	"github.com/capstan-io/capstan/internal/machinery/eks"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/manifest/feedback"
 	"github.com/capstan-io/capstan/internal/program"
@@ -61,6 +64,10 @@ type Options struct {
 	ReservedClusterClaimSuffixes []string
 	// ClientCertExpirationSeconds asks for a lifetime of client certificates; 0 leaves it to the hub.
 	ClientCertExpirationSeconds int32
+	// HubClusterARN and ManagedClusterARN are the two clusters in AWS, for the registration awsirsa.
+	HubClusterARN, ManagedClusterARN string
+	// ManagedClusterRoleSuffix ends the names of the IAM roles of the managed cluster; empty means what follows from the two ARNs.
+	ManagedClusterRoleSuffix string
 	// AddOnKubeClientRegistrationAuth is how add-ons get access to the API server of the hub: csr or token.
 	AddOnKubeClientRegistrationAuth string
 	// AddOnTokenExpirationSeconds asks for a lifetime of tokens of add-ons; 0 leaves it to the hub.
@@ -92,9 +99,26 @@ type Options struct {
 	FeatureGates *featuregates.Set
 	// TerminateOnFiles are files whose changes end the agent, so that its supervisor restarts it.
 	TerminateOnFiles []string
-	// WorkloadSourceConfig is the hub kubeconfig, which names HubKubeconfigDir in another way.
+	// RegistrationAuth is how the agent registers: csr, by the API server of the hub; grpc, by its gRPC server; or awsirsa, by the API server
+	// and AWS IAM.
+	RegistrationAuth string
+	// GRPCBootstrapConfig is the file that takes the place of BootstrapKubeconfig where the agent registers by gRPC.
+	GRPCBootstrapConfig string
+	// GRPCBootstrapConfigs are such files of several hubs, in the order of preference. They replace GRPCBootstrapConfig.
+	GRPCBootstrapConfigs []string
+	// GRPCConfig is the file that takes the place of the hub kubeconfig then, and names HubKubeconfigDir in another way.
+	GRPCConfig string
+	// WorkloadSourceDriver is how works come: kube, by the API server of the hub, grpc, or mqtt; empty means as the agent registers.
+	WorkloadSourceDriver string
+	// WorkloadSourceConfig is the hub kubeconfig, or what takes its place, which names HubKubeconfigDir in another way. With the driver mqtt,
+	// it is the configuration of the broker.
 	WorkloadSourceConfig string
+	// CloudEventsClientID is who the agent is to the gRPC server; empty means the name of the cluster.
+	CloudEventsClientID string
+	// CloudEventsClientCodecs are the forms in which works may come by gRPC. The one that is used has to be among them.
+	CloudEventsClientCodecs []string
 
+	aws      *eks.Pair // for authAWS
 	accepted ignoredflags.Flags
 }
 
@@ -106,6 +130,9 @@ func NewOptions() *Options {
 	return &Options{
 		BootstrapKubeconfig:      "/spoke/bootstrap/kubeconfig",
 		HubKubeconfigDir:         defaultHubKubeconfigDir,
+		RegistrationAuth:         authCSR,
+		GRPCBootstrapConfig:      "/spoke/bootstrap/" + fleet.KeyConfig,
+		CloudEventsClientCodecs:  []string{codec},
 		Namespace:                program.Namespace(fleet.NamespaceAgent),
 		ClusterHealthCheckPeriod: time.Minute,
 		FeatureGates:             featuregates.Agent(),
@@ -186,7 +213,17 @@ func (o *Options) AddRegistrationFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.AddOnLeaseGracePeriod, "addon-lease-grace-period", o.AddOnLeaseGracePeriod,
 		"how long an add-on may not renew its lease before it counts as lost; 0 means three times the leaseDurationSeconds of the lease")
 	o.accepted.Add(fs, "bootstrap-kubeconfig-secret", ignoredflags.Text, "changes of --bootstrap-kubeconfig are seen in the file")
-	o.accepted.Add(fs, "registration-auth", ignoredflags.Only("csr"), "there is no other way to register")
+	fs.StringVar(&o.RegistrationAuth, "registration-auth", o.RegistrationAuth, "how to register: "+authCSR+" by the API of the hub, "+
+		authGRPC+" by its gRPC server, "+authAWS+" by the API and AWS IAM, between EKS clusters")
+	fs.StringVar(&o.GRPCBootstrapConfig, "grpc-bootstrap-config", o.GRPCBootstrapConfig,
+		"file with the address of the hub's gRPC server and the credential to register with, for --registration-auth=grpc")
+	fs.StringSliceVar(&o.GRPCBootstrapConfigs, "grpc-bootstrap-configs", o.GRPCBootstrapConfigs,
+		"files as --grpc-bootstrap-config, which they replace, one of each hub to register with, in the order of preference; the agent works with one at a time")
+	fs.StringVar(&o.GRPCConfig, "grpc-config", o.GRPCConfig, "the file "+fleet.KeyConfig+" in --hub-kubeconfig-dir, which it names in another way")
+	fs.StringVar(&o.HubClusterARN, "hub-cluster-arn", o.HubClusterARN, "ARN of the hub, for --registration-auth="+authAWS)
+	fs.StringVar(&o.ManagedClusterARN, "managed-cluster-arn", o.ManagedClusterARN, "ARN of the managed cluster, for --registration-auth="+authAWS)
+	fs.StringVar(&o.ManagedClusterRoleSuffix, "managed-cluster-role-suffix", o.ManagedClusterRoleSuffix,
+		"end of the names of the IAM roles of the managed cluster (default what follows from the two ARNs, and no other is right)")
 }
 
 // AddWorkFlags adds the flags of the work agent.
@@ -197,17 +234,36 @@ func (o *Options) AddWorkFlags(fs *pflag.FlagSet) {
 		"how long to keep what was applied for a ManifestWork that is missing on the hub, or for a hub that the agent has left; 876000h and more keep it without end")
 	fs.IntVar(&o.MaxJSONRawLength, "max-json-raw-length", o.MaxJSONRawLength,
 		fmt.Sprintf("bytes of JSON that a reported value of type JsonRaw may have, %d at most", feedback.MaxJSONRaw))
+	fs.StringVar(&o.WorkloadSourceDriver, "workload-source-driver", o.WorkloadSourceDriver,
+		"how works come: kube, by the API server of the hub, grpc, by its gRPC server, or mqtt, by a broker of MQTT (default as the agent registers, "+
+			"if it does, or kube)")
 	fs.StringVar(&o.WorkloadSourceConfig, "workload-source-config", o.WorkloadSourceConfig, "the file "+fleet.KeyKubeconfig+
-		" in --hub-kubeconfig-dir, which it names in another way")
+		" in --hub-kubeconfig-dir, or "+fleet.KeyConfig+" for grpc, which it names in another way; for mqtt, the configuration of the broker")
 	fs.StringVar(&o.WorkloadSourceConfig, "hub-kubeconfig", o.WorkloadSourceConfig, "the same as --workload-source-config")
-	o.accepted.Add(fs, "workload-source-driver", ignoredflags.Only("kube"), "works come by the API of the hub")
 	o.accepted.Add(fs, "status-sync-interval", ignoredflags.Duration, "status is reported when it changes")
 	o.accepted.Add(fs, "max-feedback-watch", ignoredflags.Number, "a kind has one watch, however many works have objects of it")
 	o.accepted.AddLimits(fs, "hub-kube-api-qps", "hub-kube-api-burst")
-	const noCloudEvents = "works come by the API of the hub"
-	o.accepted.Add(fs, "cloudevents-client-id", ignoredflags.Text, noCloudEvents)
-	o.accepted.Add(fs, "cloudevents-client-codecs", ignoredflags.List, noCloudEvents)
+	fs.StringVar(&o.CloudEventsClientID, "cloudevents-client-id", o.CloudEventsClientID,
+		"who the agent is to the gRPC server of the hub, in what it sends (default the name of the cluster)")
+	fs.StringSliceVar(&o.CloudEventsClientCodecs, "cloudevents-client-codecs", o.CloudEventsClientCodecs,
+		"forms in which works may come by gRPC; "+codec+" has to be among them")
 }
+
+// How an agent registers, and how works come.
+const (
+	authCSR  = "csr"
+	authGRPC = "grpc"
+	authAWS  = "awsirsa"
+
+	driverKube = "kube"
+	driverGRPC = "grpc"
+	driverMQTT = "mqtt"
+
+	// codec is the form in which works come by gRPC.
+	codec = "manifestbundle"
+)
+
+var registrationAuths = []string{authCSR, authGRPC, authAWS}
 
 // drivers are how add-ons may get access to the hub.
 var drivers = []addonv1beta1.KubeClientDriver{addonv1beta1.KubeClientDriverCSR, addonv1beta1.KubeClientDriverToken}
@@ -220,10 +276,43 @@ const minHubConnectionTimeout = 5
 
 // bootstrapKubeconfigs are the files to register with, in the order of preference.
 func (o *Options) bootstrapKubeconfigs() []string {
-	if len(o.BootstrapKubeconfigs) > 0 {
-		return o.BootstrapKubeconfigs
+	several, one := o.BootstrapKubeconfigs, o.BootstrapKubeconfig
+	if o.usesGRPC() {
+		several, one = o.GRPCBootstrapConfigs, o.GRPCBootstrapConfig
 	}
-	return []string{o.BootstrapKubeconfig}
+	if len(several) > 0 {
+		return several
+	}
+	return []string{one}
+}
+
+// usesGRPC tells whether the agent reaches the hub by gRPC.
+func (o *Options) usesGRPC() bool {
+	return o.RegistrationAuth == authGRPC || o.WorkloadSourceDriver == driverGRPC
+}
+
+// access is how the agent reaches the hub. Registration and work in one process do so in one way.
+func (o *Options) access(parts Parts) (*hubaccess.Access, error) {
+	if parts.Registration && parts.Work && o.WorkloadSourceDriver == driverMQTT {
+		return nil, fmt.Errorf("--workload-source-driver is %s, by which works come and nothing else; run registration and work in processes of their own",
+			driverMQTT)
+	}
+	if parts.Registration && parts.Work && o.WorkloadSourceDriver != "" && (o.RegistrationAuth == authGRPC) != (o.WorkloadSourceDriver == driverGRPC) {
+		return nil, fmt.Errorf("--registration-auth is %s and --workload-source-driver is %s; one process reaches the hub in one way: set both to %s, "+
+			"or run registration and work in processes of their own", o.RegistrationAuth, o.WorkloadSourceDriver, authGRPC)
+	}
+	registers := hubaccess.API
+	if o.usesGRPC() {
+		registers = hubaccess.GRPC(o.CloudEventsClientID)
+	}
+	if o.WorkloadSourceDriver != driverMQTT || !parts.Work {
+		return registers, nil
+	}
+	config, err := mqtt.Load(o.WorkloadSourceConfig)
+	if err != nil {
+		return nil, fmt.Errorf("--workload-source-config: %w", err)
+	}
+	return hubaccess.MQTT(config, o.CloudEventsClientID, registers), nil
 }
 
 // hubTimeout is zero where there is one hub, which is waited for as long as it takes.
@@ -236,18 +325,32 @@ func (o *Options) hubTimeout() time.Duration {
 
 // complete sets options that another option gives in another form.
 func (o *Options) complete() error {
-	if o.WorkloadSourceConfig == "" {
+	if o.RegistrationAuth == authGRPC {
+		if err := o.completeFolder("--grpc-config", o.GRPCConfig, fleet.KeyConfig); err != nil {
+			return err
+		}
+	}
+	if o.WorkloadSourceDriver == driverMQTT {
+		return nil // the file is that of the broker
+	}
+	if o.usesGRPC() {
+		return o.completeFolder("--workload-source-config", o.WorkloadSourceConfig, fleet.KeyConfig)
+	}
+	return o.completeFolder("--workload-source-config", o.WorkloadSourceConfig, fleet.KeyKubeconfig)
+}
+
+// completeFolder takes the folder for the credential from the path of one of its files.
+func (o *Options) completeFolder(flag, path, want string) error {
+	if path == "" {
 		return nil
 	}
-	dir, file := filepath.Split(filepath.Clean(o.WorkloadSourceConfig))
+	dir, file := filepath.Split(filepath.Clean(path))
 	dir = filepath.Clean(dir)
 	switch {
-	case file != fleet.KeyKubeconfig:
-		return fmt.Errorf("--workload-source-config is %s; it must be a file %s, in the folder with the rest of the credential",
-			o.WorkloadSourceConfig, fleet.KeyKubeconfig)
+	case file != want:
+		return fmt.Errorf("%s is %s; it must be a file %s, in the folder with the rest of the credential", flag, path, want)
 	case o.HubKubeconfigDir != defaultHubKubeconfigDir && filepath.Clean(o.HubKubeconfigDir) != dir:
-		return fmt.Errorf("--workload-source-config is %s, which is not in --hub-kubeconfig-dir %s; leave one of them out",
-			o.WorkloadSourceConfig, o.HubKubeconfigDir)
+		return fmt.Errorf("%s is %s, which is not in --hub-kubeconfig-dir %s; leave one of them out", flag, path, o.HubKubeconfigDir)
 	}
 	o.HubKubeconfigDir = dir
 	return nil
@@ -279,14 +382,43 @@ func (o *Options) maxJSONRaw() int {
 func (o *Options) log(logger logr.Logger) {
 	o.FeatureGates.Log(logger)
 	o.accepted.Log(logger)
+	if o.CloudEventsClientID != "" && !o.usesGRPC() {
+		logger.Info("A flag is accepted and changes nothing", "flag", "--cloudevents-client-id", "reason", "the agent reaches the hub by its API server")
+	}
 	if _, others := o.annotations(); len(others) > 0 {
 		logger.Info("Annotations of --cluster-annotations are left out: an agent may set those of its own prefix", "keys", others, "prefix",
 			fleet.AnnotationAgentPrefix)
 	}
 }
 
+// validateAccess refuses ways to the hub that there are not.
+func (o *Options) validateAccess() error {
+	switch {
+	case !slices.Contains(registrationAuths, o.RegistrationAuth):
+		return fmt.Errorf("--registration-auth: %q is not in this version; use %s, %s or %s", o.RegistrationAuth, authCSR, authGRPC, authAWS)
+	case !slices.Contains([]string{"", driverKube, driverGRPC, driverMQTT}, o.WorkloadSourceDriver):
+		return fmt.Errorf("--workload-source-driver: %q is not in this version; use %s, %s or %s", o.WorkloadSourceDriver, driverKube, driverGRPC,
+			driverMQTT)
+	case o.WorkloadSourceDriver == driverMQTT && o.WorkloadSourceConfig == "":
+		return fmt.Errorf("--workload-source-driver=%s takes --workload-source-config, the file with the configuration of the broker", driverMQTT)
+	case o.usesGRPC() && !slices.Contains(o.CloudEventsClientCodecs, codec):
+		return fmt.Errorf("--cloudevents-client-codecs is %s; %s has to be among them", strings.Join(o.CloudEventsClientCodecs, ","), codec)
+	case o.RegistrationAuth == authGRPC && len(o.BootstrapKubeconfigs) > 0:
+		return fmt.Errorf("--bootstrap-kubeconfigs are for --registration-auth=%s; name the hubs by --grpc-bootstrap-configs", authCSR)
+	case o.RegistrationAuth == authAWS && o.usesGRPC():
+		return fmt.Errorf("--workload-source-driver=%s is not for --registration-auth=%s, by which the gRPC server knows nobody; use %s",
+			driverGRPC, authAWS, driverKube)
+	case o.RegistrationAuth != authGRPC && len(o.GRPCBootstrapConfigs) > 0:
+		return fmt.Errorf("--grpc-bootstrap-configs are for --registration-auth=%s; name the hubs by --bootstrap-kubeconfigs", authGRPC)
+	}
+	return nil
+}
+
 // Validate refuses what cannot work, naming the flag.
 func (o *Options) Validate() error {
+	if err := o.validateAccess(); err != nil {
+		return err
+	}
 	switch {
 	case o.ClusterHealthCheckPeriod <= 0:
 		return fmt.Errorf("--cluster-healthcheck-period is %s; it must be more than 0, such as 1m", o.ClusterHealthCheckPeriod)
@@ -313,13 +445,17 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--hub-connection-timeout-seconds is %d; it must be at least %d", o.HubConnectionTimeoutSeconds,
 			minHubConnectionTimeout)
 	}
-	for _, file := range o.BootstrapKubeconfigs {
-		if file == "" {
-			return fmt.Errorf("--bootstrap-kubeconfigs: one of %d files has no name", len(o.BootstrapKubeconfigs))
+	for flag, files := range map[string][]string{"--bootstrap-kubeconfigs": o.BootstrapKubeconfigs, "--grpc-bootstrap-configs": o.GRPCBootstrapConfigs} {
+		if slices.Contains(files, "") {
+			return fmt.Errorf("%s: one of %d files has no name", flag, len(files))
+		}
+		if len(files) > 1 && !o.FeatureGates.Enabled(featuregates.MultipleHubs) {
+			return fmt.Errorf("%s names %d hubs, and --feature-gates=%s=false allows one; name one, or leave the feature gate on",
+				flag, len(files), featuregates.MultipleHubs)
 		}
 	}
-	if len(o.BootstrapKubeconfigs) > 1 && !o.FeatureGates.Enabled(featuregates.MultipleHubs) {
-		return fmt.Errorf("--bootstrap-kubeconfigs names %d hubs, and --feature-gates=%s=false allows one; name one, or leave the feature gate on", len(o.BootstrapKubeconfigs), featuregates.MultipleHubs)
+	if err := o.validateAWS(); err != nil {
+		return err
 	}
 	for _, u := range o.SpokeExternalServerURLs {
 		if parsed, err := url.Parse(u); err != nil || parsed.Scheme != "https" || parsed.Host == "" {
@@ -331,5 +467,36 @@ func (o *Options) Validate() error {
 			return fmt.Errorf("--spoke-external-server-ca-files has a file for %q, which is none of --spoke-external-server-urls", u)
 		}
 	}
+	return nil
+}
+
+// validateAWS checks what registration by AWS IAM needs, and keeps it.
+func (o *Options) validateAWS() (err error) {
+	if o.RegistrationAuth != authAWS {
+		for flag, value := range map[string]string{
+			"hub-cluster-arn": o.HubClusterARN, "managed-cluster-arn": o.ManagedClusterARN, "managed-cluster-role-suffix": o.ManagedClusterRoleSuffix,
+		} {
+			if value != "" {
+				return fmt.Errorf("--%s is for --registration-auth=%s; set that, or leave it out", flag, authAWS)
+			}
+		}
+		return nil
+	}
+	hub, err := eks.Parse(o.HubClusterARN)
+	if err != nil {
+		return fmt.Errorf("--hub-cluster-arn: %w", err)
+	}
+	managed, err := eks.Parse(o.ManagedClusterARN)
+	if err != nil {
+		return fmt.Errorf("--managed-cluster-arn: %w", err)
+	}
+	pair := eks.Pair{Hub: hub, Managed: managed}
+	switch {
+	case o.ManagedClusterRoleSuffix != "" && o.ManagedClusterRoleSuffix != pair.Suffix():
+		return fmt.Errorf("--managed-cluster-role-suffix is %q, and that of the two ARNs is %s; leave it out", o.ManagedClusterRoleSuffix, pair.Suffix())
+	case len(o.BootstrapKubeconfigs) > 1:
+		return fmt.Errorf("--bootstrap-kubeconfigs names %d hubs, and --hub-cluster-arn is of one; name one", len(o.BootstrapKubeconfigs))
+	}
+	o.aws = &pair
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/capstan-io/capstan/internal/agent/hubaccess"
 	"github.com/capstan-io/capstan/internal/featuregates"
 )
 
@@ -58,9 +59,9 @@ func TestFlagsOfOthers(t *testing.T) {
 	var logged strings.Builder
 	o.log(funcr.New(func(_, line string) { logged.WriteString(line + "\n") }, funcr.Options{}))
 	for _, text := range []string{
-		"--bootstrap-kubeconfig-secret", "--status-sync-interval", "--workload-source-driver", "--kube-api-qps", "--hub-kube-api-burst",
+		"--bootstrap-kubeconfig-secret", "--status-sync-interval", "--kube-api-qps", "--hub-kube-api-burst",
 		"--max-feedback-watch",
-		"--cloudevents-client-id", "--registration-auth", "ExecutorValidatingCaches", "V1beta1CSRAPICompatibility",
+		"--cloudevents-client-id", "ExecutorValidatingCaches", "V1beta1CSRAPICompatibility",
 	} {
 		if !strings.Contains(logged.String(), text) {
 			t.Errorf("nothing is said about %s", text)
@@ -73,16 +74,44 @@ func TestFlagsOfOthers(t *testing.T) {
 	}
 }
 
+const (
+	hubARN   = "arn:aws:eks:us-west-2:123456789012:cluster/hub1"
+	awsFlags = "--registration-auth=awsirsa --hub-cluster-arn=" + hubARN + " --managed-cluster-arn=arn:aws:eks:us-west-2:210987654321:cluster/c1"
+)
+
+// RG-52: the two ARNs are all that registration by AWS IAM needs.
+func TestRegistrationByAWS(t *testing.T) {
+	t.Parallel()
+	o, err := parse(strings.Fields(awsFlags)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Validate(); err != nil || o.aws == nil || o.aws.Hub.ARN() != hubARN || o.aws.Managed.Name != "c1" {
+		t.Errorf("%+v, %v", o.aws, err)
+	}
+}
+
 func TestFlagsRefused(t *testing.T) {
 	t.Parallel()
 	for arg, want := range map[string]string{
-		"--workload-source-driver=mqtt":                                    `"mqtt" is not in this version; use kube`,
-		"--registration-auth=awsirsa":                                      `"awsirsa" is not in this version; use csr`,
-		"--workload-source-config=/etc/config.yaml":                        "it must be a file kubeconfig",
-		"--hub-kubeconfig-dir=/a --workload-source-config=/b/kubeconfig":   "which is not in --hub-kubeconfig-dir /a",
-		"--feature-gates=Nonsense=true":                                    `"Nonsense" is no feature gate here; use some of AddonManagement, ClusterClaim, `,
-		"--feature-gates=MultipleHubs=false --bootstrap-kubeconfigs=/a,/b": "names 2 hubs",
-		"--status-sync-interval=soon":                                      "--status-sync-interval",
+		"--workload-source-driver=kafka":                                                       `"kafka" is not in this version; use kube, grpc or mqtt`,
+		"--registration-auth=grpc --bootstrap-kubeconfigs=/a":                                  "name the hubs by --grpc-bootstrap-configs",
+		"--grpc-bootstrap-configs=/a,/b":                                                       "name the hubs by --bootstrap-kubeconfigs",
+		"--registration-auth=grpc --cloudevents-client-codecs=manifest":                        "manifestbundle has to be among them",
+		"--registration-auth=grpc --grpc-config=/a/kubeconfig":                                 "it must be a file config.yaml",
+		"--workload-source-driver=grpc --workload-source-config=/a/kubeconfig":                 "it must be a file config.yaml",
+		"--registration-auth=x":                                                                `"x" is not in this version; use csr, grpc or awsirsa`,
+		"--registration-auth=awsirsa":                                                          `--hub-cluster-arn: "" is not the ARN`,
+		"--hub-cluster-arn=x":                                                                  "--hub-cluster-arn is for --registration-auth=awsirsa",
+		"--registration-auth=awsirsa --hub-cluster-arn=" + hubARN + " --managed-cluster-arn=x": `--managed-cluster-arn: "x" is not the ARN`,
+		awsFlags + " --managed-cluster-role-suffix=x":                                          "--managed-cluster-role-suffix is \"x\"",
+		awsFlags + " --bootstrap-kubeconfigs=/a,/b":                                            "names 2 hubs, and --hub-cluster-arn is of one",
+		awsFlags + " --workload-source-driver=grpc":                                            "--workload-source-driver=grpc is not for --registration-auth=awsirsa",
+		"--workload-source-config=/etc/config.yaml":                                            "it must be a file kubeconfig",
+		"--hub-kubeconfig-dir=/a --workload-source-config=/b/kubeconfig":                       "which is not in --hub-kubeconfig-dir /a",
+		"--feature-gates=Nonsense=true":                                                        `"Nonsense" is no feature gate here; use some of AddonManagement, ClusterClaim, `,
+		"--feature-gates=MultipleHubs=false --bootstrap-kubeconfigs=/a,/b":                     "names 2 hubs",
+		"--status-sync-interval=soon":                                                          "--status-sync-interval",
 	} {
 		if _, err := parse(strings.Fields(arg)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %s", arg, err, want)
@@ -100,6 +129,77 @@ func TestWorkloadSourceConfig(t *testing.T) {
 	} {
 		if o, err := parse(strings.Fields(arg)...); err != nil || o.HubKubeconfigDir != want {
 			t.Errorf("%s: %+v, %v", arg, o, err)
+		}
+	}
+}
+
+// RG-51 GR-11 WK-38 CE-13 R13: registration and work come the same way in one process, and there may be several hubs.
+func TestGRPCFlags(t *testing.T) {
+	t.Parallel()
+	both, registration, work := Parts{Registration: true, Work: true}, Parts{Registration: true}, Parts{Work: true}
+	for _, test := range []struct {
+		args  string
+		parts Parts
+		key   string // of the file of the credential; empty if that is refused
+	}{
+		{"", both, "kubeconfig"},
+		{"--registration-auth=grpc", both, "config.yaml"},
+		{"--registration-auth=grpc", registration, "config.yaml"},
+		{"--registration-auth=grpc --workload-source-driver=grpc --workload-source-config=/a/config.yaml", both, "config.yaml"},
+		{"--workload-source-driver=grpc", work, "config.yaml"},
+		{"--workload-source-driver=grpc", both, ""},
+		{"--registration-auth=grpc --workload-source-driver=kube", both, ""},
+	} {
+		o, err := parse(strings.Fields(test.args)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		access, err := o.access(test.parts)
+		if (err == nil) != (test.key != "") || err == nil && access.Key != test.key {
+			t.Errorf("%s of %+v: %+v, %v", test.args, test.parts, access, err)
+		}
+	}
+	o, err := parse("--registration-auth=grpc", "--grpc-config=/a/config.yaml")
+	if err != nil || o.HubKubeconfigDir != "/a" || !slices.Equal(o.bootstrapKubeconfigs(), []string{"/spoke/bootstrap/config.yaml"}) || o.hubTimeout() != 0 {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if o, err = parse("--registration-auth=grpc", "--grpc-bootstrap-configs=/a,/b"); err != nil || o.hubTimeout() == 0 {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+// WK-38: works come by MQTT to a process for works alone, with the configuration of a broker.
+func TestMQTTFlags(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(t.TempDir(), "broker.yaml")
+	if err := os.WriteFile(config, []byte("brokerHost: a:1883\ntopics: {sourceEvents: sources/s/clusters/+/x, agentEvents: sources/s/clusters/+/y}\n"),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		args  string
+		parts Parts
+		err   string
+	}{
+		{"--workload-source-config=" + config, Parts{Work: true}, ""},
+		{"--workload-source-config=" + config, Parts{Registration: true}, ""},
+		{"--workload-source-config=" + config, Parts{Registration: true, Work: true}, "in processes of their own"},
+		{"--workload-source-config=/nowhere", Parts{Work: true}, "--workload-source-config: "},
+		{"", Parts{Work: true}, "takes --workload-source-config"},
+	} {
+		o, err := parse(strings.Fields("--workload-source-driver=mqtt " + test.args)...)
+		works := false
+		if err == nil {
+			var access *hubaccess.Access
+			if access, err = o.access(test.parts); err == nil {
+				works = access.WorksAlone
+			}
+		}
+		if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			t.Errorf("%s of %+v: %v, want %q", test.args, test.parts, err, test.err)
+		}
+		if err == nil && works != test.parts.Work {
+			t.Errorf("%+v: nothing but works comes: %t", test.parts, works)
 		}
 	}
 }

@@ -18,7 +18,6 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,20 +35,16 @@ import (
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/machinery/consistentclient"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 )
 
 // serve works on the hub under the stored credential, until the context ends, or the credential or the hub kubeconfig changes, or the
 // hub refuses the agent or, where there are several, does not answer.
 func (a *Agent) serve(ctx context.Context) error {
 	way := a.readWay()
-	config, err := clientcmd.BuildConfigFromFlags("", a.store.KubeconfigFile())
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	config, err := a.store.Connect(ctx, a.identity.Cluster)
 	if err != nil {
-		return fmt.Errorf("load the hub kubeconfig: %w", err)
-	}
-	config.QPS = -1
-	config.UserAgent = fleet.AgentUserAgent
-	if err := forwardproxy.Use(config); err != nil {
 		return fmt.Errorf("use the hub kubeconfig: %w", err)
 	}
 	uncached, err := hubclient.New(config)
@@ -107,7 +102,7 @@ func (a *Agent) register(ctx context.Context, mgr ctrl.Manager, hub cluster.Clus
 		}
 	}
 	if a.addOns {
-		if err := a.registerAddOns(mgr, hub, uncached); err != nil {
+		if err := a.registerAddOns(mgr, hub, uncached, hubEvents); err != nil {
 			return err
 		}
 	} else if a.wantsAddOns() {
@@ -150,9 +145,9 @@ func (a *Agent) managerOptions(hubHash string) ctrl.Options {
 		Metrics:   metricsserver.Options{BindAddress: noEndpoint}, // served since the start of the process
 		NewClient: consistentclient.NewClient,
 		Cache: cache.Options{
-			DefaultTransform: cache.TransformStripManagedFields(),
+			// Options of its own for a kind, such as Node, would be an error where the cluster does not have it.
+			DefaultTransform: keepLittle,
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Node{}:      {Transform: keepResources},
 				&corev1.Namespace{}: {Label: labels.NewSelector().Add(*managedNamespace)},
 			},
 		},
@@ -169,11 +164,11 @@ func managedScheme() *runtime.Scheme {
 	return scheme
 }
 
-// keepResources strips a Node to what the agent reports of it: a cluster may have thousands.
-func keepResources(obj any) (any, error) {
+// keepLittle strips objects of what the agent does not read; a Node to what the agent reports of it, since a cluster may have thousands.
+func keepLittle(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
-		return obj, nil
+		return cache.TransformStripManagedFields()(obj)
 	}
 	kept := &corev1.Node{}
 	kept.Name, kept.UID, kept.ResourceVersion = node.Name, node.UID, node.ResourceVersion
@@ -233,8 +228,10 @@ func (a *Agent) wantsAddOns() bool {
 
 // tryRights fails if the hub does not let the agent read what it is to work on. A hub may have no kinds for add-ons.
 func (a *Agent) tryRights(ctx context.Context, hub client.Client) error {
-	if err := hub.Get(ctx, client.ObjectKey{Name: a.identity.Cluster}, &clusterv1.ManagedCluster{}); err != nil {
-		return err
+	if !a.access.WorksAlone {
+		if err := hub.Get(ctx, client.ObjectKey{Name: a.identity.Cluster}, &clusterv1.ManagedCluster{}); err != nil {
+			return err
+		}
 	}
 	if err := hub.List(ctx, &workv1.ManifestWorkList{}, client.InNamespace(a.identity.Cluster), client.Limit(1)); err != nil {
 		return err

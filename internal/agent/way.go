@@ -20,7 +20,7 @@ type way struct {
 }
 
 func (a *Agent) readWay() *way {
-	w := &way{file: a.store.KubeconfigFile()}
+	w := &way{file: a.store.HubFile()}
 	w.changes = filewatch.New(func() []string { return []string{w.file} })
 	w.content = w.read()
 	return w

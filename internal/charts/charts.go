@@ -46,7 +46,8 @@ func Load(of Reference) (*chart.Chart, error) {
 		if of.Version != "" {
 			version = "version " + of.Version
 		}
-		return nil, fmt.Errorf("get %s of chart %s from the Helm repository %s: %w; check that this machine reaches it (HTTPS_PROXY names a proxy), or name a copy that it reaches with --repository",
+		return nil, fmt.Errorf("get %s of chart %s from the Helm repository %s: %w; check that this machine reaches it (HTTPS_PROXY names a proxy), or name "+
+			"a copy that it reaches with --repository",
 			version, of.Name, of.Repository, err)
 	}
 	loaded, err := loader.Load(path)

@@ -180,7 +180,7 @@ func (r *acceptance) waitFor(subject, what string, waiting func() error) error {
 // no way in.
 func (r *acceptance) requests(ctx context.Context, cluster *clusterv1.ManagedCluster, result *output.Acceptance) ([]hubapi.JoinRequest,
 	error) {
-	requests, rejected, err := r.hub.JoinRequests(ctx, cluster.Name)
+	requests, rejected, err := r.hub.JoinRequests(ctx, cluster.Name, hubapi.DecidedSince(cluster))
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +196,7 @@ func (r *acceptance) requests(ctx context.Context, cluster *clusterv1.ManagedClu
 	if !r.wait {
 		return nil, noRequest(cluster.Name, others, rejected)
 	}
-	if err := r.awaitRequest(ctx, cluster.Name); err != nil {
+	if err := r.awaitRequest(ctx, cluster); err != nil {
 		return nil, err
 	}
 	return r.requests(ctx, cluster, result)
@@ -260,8 +260,8 @@ func (r *acceptance) choose(result *output.Acceptance, requests []hubapi.JoinReq
 		return nil, approved, fmt.Errorf("%d agents ask to be cluster %s, so none is approved. Choose the ones you know with --requesters, "+
 			"or approve all with --skip-approve-check:%s", len(agents), result.Cluster, listed(chosen))
 	case result.Joined || len(holders) > 0:
-		return nil, approved, fmt.Errorf("an agent of cluster %s has a certificate already, and one asks for another, so it is not approved. It may be the same agent, "+
-			"which has lost its credential, or an impostor, who would get all that goes to the cluster. If you know it, name it with --requesters, "+
+		return nil, approved, fmt.Errorf("an agent of cluster %s has a certificate already, and one asks for another, so it is not approved. It may be the "+
+			"same agent, which has lost its credential, or an impostor, who would get all that goes to the cluster. If you know it, name it with --requesters, "+
 			"or approve every requester with --skip-approve-check:%s", result.Cluster, listed(chosen))
 	}
 	return chosen, approved, nil
@@ -293,9 +293,9 @@ func (r *acceptance) unwanted(requests []hubapi.JoinRequest) []string {
 	return names
 }
 
-func (r *acceptance) awaitRequest(ctx context.Context, cluster string) error {
-	return r.waitFor(cluster, "waiting for its certificate request", func() error {
-		return r.hub.WatchJoinRequests(ctx, cluster, func(request hubapi.JoinRequest) bool {
+func (r *acceptance) awaitRequest(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
+	return r.waitFor(cluster.Name, "waiting for its certificate request", func() error {
+		return r.hub.WatchJoinRequests(ctx, cluster.Name, hubapi.DecidedSince(cluster), func(request hubapi.JoinRequest) bool {
 			return request.Approved || request.Pending && r.wanted(request)
 		})
 	})
@@ -318,5 +318,6 @@ func noRequest(cluster string, others []string, rejected []hubapi.RejectedReques
 	for _, request := range rejected {
 		fmt.Fprintf(&left, "\n  CSR %s is left alone: %s", request.Name, request.Why)
 	}
-	return fmt.Errorf("no csr is approved yet for cluster %s: see whether its agent runs and can reach the hub; --wait waits for its request%s", cluster, left.String())
+	return fmt.Errorf("no csr is approved yet for cluster %s: see whether its agent runs and can reach the hub; --wait waits for its request%s", cluster,
+		left.String())
 }

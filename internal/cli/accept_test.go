@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -270,6 +271,75 @@ func TestAcceptAsksForAnotherAgent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// CA-18: what was approved for a deleted cluster of the same name keeps no new agent out, and does not stand for its request either. The
+// approval counts, not the request: an agent may ask before its ManagedCluster exists.
+func TestAcceptIgnoresEarlierClusters(t *testing.T) {
+	t.Parallel()
+	created := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	again := cluster("cluster1", nil)
+	again.CreationTimestamp = metav1.NewTime(created)
+	decided := func(kind certificatesv1.RequestConditionType, requested, updated time.Duration) *certificatesv1.CertificateSigningRequest {
+		request := fakehub.JoinRequest(t, "first", "cluster1", "a1")
+		request.CreationTimestamp = metav1.NewTime(created.Add(requested))
+		request.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{
+			{Type: kind, LastUpdateTime: metav1.NewTime(created.Add(updated))}}
+		return request
+	}
+	const approved = certificatesv1.CertificateApproved
+	for name, test := range map[string]struct {
+		earlier *certificatesv1.CertificateSigningRequest
+		// refused is why the request of another agent is not approved, alone is what becomes of the cluster without it.
+		refused, alone string
+	}{
+		"approved for an earlier cluster": {earlier: decided(approved, -time.Hour, -time.Minute), alone: "no csr is approved yet"},
+		"approved beside the cluster": {earlier: decided(approved, -3*time.Second, -2*time.Second),
+			refused: "has a certificate already"},
+		"asked before, approved after": {earlier: decided(approved, -time.Hour, time.Minute), refused: "has a certificate already"},
+		"denied for an earlier cluster": {earlier: decided(certificatesv1.CertificateDenied, -time.Hour, -time.Minute),
+			alone: "no csr is approved yet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHub(t)
+			h.Put(t, clustersPath+"/cluster1", again.DeepCopy())
+			h.putRequest(t, test.earlier)
+			alone := h.run(t, "", "accept", "--clusters", "cluster1", "--dry-run")
+			if test.alone != "" {
+				alone.fails(t, test.alone)
+			} else {
+				alone.succeeds(t)
+			}
+			pending := fakehub.JoinRequest(t, "another", "cluster1", "other")
+			pending.CreationTimestamp = metav1.NewTime(created.Add(-time.Hour))
+			h.putRequest(t, pending)
+			got := h.run(t, "", "accept", "--clusters", "cluster1")
+			if test.refused != "" {
+				got.fails(t, test.refused)
+				return
+			}
+			got.succeeds(t, "CSR another approved", "cluster cluster1 is accepted")
+		})
+	}
+}
+
+// CA-18: --wait waits for the request of the new agent, although an earlier cluster of the same name had one.
+func TestAcceptWaitsDespiteEarlierClusters(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	again := cluster("cluster1", nil)
+	again.CreationTimestamp = metav1.NewTime(time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC))
+	h.Put(t, clustersPath+"/cluster1", again)
+	earlier := fakehub.JoinRequest(t, "first", "cluster1", "a1")
+	earlier.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved,
+		LastUpdateTime: metav1.NewTime(again.CreationTimestamp.Add(-time.Minute))}}
+	h.putRequest(t, earlier)
+	done := make(chan result)
+	go func() { done <- h.run(t, "", "accept", "--cluster", "cluster1", "--wait") }()
+	h.awaitWatch(t, csrsPath)
+	h.putRequest(t, fakehub.JoinRequest(t, "another", "cluster1", "other"))
+	(<-done).succeeds(t, "CSR another approved", "cluster cluster1 is accepted")
 }
 
 // "accept" shows what is accepted, also what strangers wrote, without letting them write to the terminal.

@@ -220,7 +220,8 @@ func planTemplate(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.
 		return actionKeep, fmt.Errorf("AddonTemplate %s already exists, for add-on %s: choose another --version", template.Name,
 			live.Spec.AddonName)
 	case !overwrite:
-		return actionKeep, fmt.Errorf("AddonTemplate %s already exists, with other manifests or another registration: choose another --version, or replace them with --overwrite", template.Name)
+		return actionKeep, fmt.Errorf("AddonTemplate %s already exists, with other manifests or another registration: choose another --version, or replace "+
+			"them with --overwrite", template.Name)
 	}
 	return actionUpdate, nil
 }
@@ -254,7 +255,8 @@ func planCatalogueAddOn(ctx context.Context, hub *hubapi.Hub, addOn *addonv1alph
 	case equality.Semantic.DeepEqual(live, wanted):
 		return actionKeep, nil
 	case !overwrite:
-		return actionKeep, fmt.Errorf("ClusterManagementAddon %s already exists, with another template, other labels, placements or kinds of configuration: change it with --overwrite, or choose another name", addOn.Name)
+		return actionKeep, fmt.Errorf("ClusterManagementAddon %s already exists, with another template, other labels, placements or kinds of configuration: "+
+			"change it with --overwrite, or choose another name", addOn.Name)
 	}
 	return actionUpdate, nil
 }

@@ -204,7 +204,8 @@ func checkOffered(ctx context.Context, hub *hubapi.Hub, name string, configs []a
 	for _, c := range configs {
 		kind := c.reference().ConfigGroupResource
 		if !slices.ContainsFunc(offered.Spec.SupportedConfigs, func(s addonv1alpha1.ConfigMeta) bool { return s.ConfigGroupResource == kind }) {
-			errs = append(errs, fmt.Errorf("--config-file: add-on %s takes no %s.%s: spec.supportedConfigs of its ClusterManagementAddOn lists what it takes", name, kind.Resource, kind.Group))
+			errs = append(errs, fmt.Errorf("--config-file: add-on %s takes no %s.%s: spec.supportedConfigs of its ClusterManagementAddOn lists what it takes", name,
+				kind.Resource, kind.Group))
 		}
 	}
 	return errors.Join(errs...)
@@ -224,7 +225,8 @@ func (f *addOnEnabling) elsewhere(c addOnConfig) string {
 	if err != nil || namespace == "" || namespace == f.namespace {
 		return ""
 	}
-	return fmt.Sprintf("AddOnDeploymentConfig %s/%s of --config-file has the agents run in namespace %s%s, and not in %s: write agentInstallNamespace: %s in its spec if they are to run there",
+	return fmt.Sprintf("AddOnDeploymentConfig %s/%s of --config-file has the agents run in namespace %s%s, and not in %s: write agentInstallNamespace: "+
+		"%s in its spec if they are to run there",
 		c.object.GetNamespace(), c.object.GetName(), namespace, why, f.namespace, f.namespace)
 }
 

@@ -28,6 +28,8 @@ type cleaning struct {
 	wait, force   bool
 
 	in *install.Cluster
+	// hub has the API of the hub: the same cluster, unless the hub is hosted. It is nil if that cannot be reached and --force does without.
+	hub *install.Cluster
 }
 
 const cleanLong = `Take a hub out of the cluster of the kubeconfig: what clusters join with, the ClusterManager with all that its operator has
@@ -36,7 +38,10 @@ installed for it, the kinds of the hub with their objects, and the operator.
 As long as there are clusters that are available, the command refuses, for their agents would go on without a hub: "capstan unjoin"
 takes them away. --wait waits until that is done, --force does without. If something is not gone in time, the error names it with the
 finalizers that keep it; --force takes those off where the operator does not run any more, and those of clusters and works that wait
-for agents.`
+for agents.
+
+A hosted hub is removed from the cluster where it runs, and from that with its API. The namespace of the ClusterManager stays, with the
+kubeconfig that you have stored there.`
 
 // cleanCommand is "capstan clean".
 func (a *app) cleanCommand() *cobra.Command {
@@ -71,8 +76,8 @@ func (a *app) cleanCommand() *cobra.Command {
 }
 
 func (c *cleaning) clean(ctx context.Context) error {
-	var err error
-	if c.in, err = install.Connect(c.installTarget()); err != nil {
+	manager, err := c.connect(ctx)
+	if err != nil {
 		return err
 	}
 	if err := c.settle(ctx); err != nil {
@@ -83,16 +88,16 @@ func (c *cleaning) clean(ctx context.Context) error {
 		return err
 	}
 	removal := &removal{app: c.app, in: c.in, force: c.force}
-	if err := c.removeBootstrap(ctx, removal); err != nil {
+	if err := c.onHub(ctx, removal, c.removeBootstrap); err != nil {
 		return err
 	}
-	if err := c.removeHub(ctx, removal); err != nil {
+	if err := c.removeHub(ctx, manager, removal); err != nil {
 		return err
 	}
 	if err := removal.all(ctx, operator); err != nil {
 		return err
 	}
-	if err := c.unpublish(ctx, removal); err != nil || c.dryRun {
+	if err := c.onHub(ctx, removal, c.unpublish); err != nil || c.dryRun {
 		return err
 	}
 	if err := c.writeObjects(c.outputFile, removal.deleted); err != nil {
@@ -106,6 +111,41 @@ func (c *cleaning) clean(ctx context.Context) error {
 	return nil
 }
 
+// connect finds the ClusterManager, nil if there is none any more, and the cluster with the API of the hub.
+func (c *cleaning) connect(ctx context.Context) (*unstructured.Unstructured, error) {
+	var err error
+	if c.in, err = install.Connect(c.installTarget()); err != nil {
+		return nil, err
+	}
+	manager, err := c.in.Get(ctx, install.Reference{GroupVersionKind: install.KindClusterManager, Name: c.name})
+	if err != nil {
+		return nil, err
+	}
+	if c.hub, err = hubOf(ctx, c.in, manager); err == nil {
+		return manager, nil
+	}
+	if c.force {
+		c.note("Warning: the cluster with the API of the hub cannot be reached, so what is there stays: %v", err)
+		return manager, nil
+	}
+	return nil, fmt.Errorf("the cluster with the API of the hub cannot be reached: %w\n--force removes what runs in %s and leaves what is there",
+		err, c.in.Server())
+}
+
+// onHub removes something from the cluster with the API of the hub.
+func (c *cleaning) onHub(ctx context.Context, here *removal, remove func(context.Context, *removal) error) error {
+	switch c.hub {
+	case nil:
+		return nil
+	case c.in:
+		return remove(ctx, here)
+	}
+	there := &removal{app: c.app, in: c.hub, force: c.force}
+	err := remove(ctx, there)
+	here.deleted = append(here.deleted, there.deleted...)
+	return err
+}
+
 var kindManagedCluster = clusterv1.GroupVersion.WithKind("ManagedCluster")
 
 // isAvailable tells whether the agent of a cluster works.
@@ -117,7 +157,10 @@ func isAvailable(cluster *unstructured.Unstructured) bool {
 
 // settle makes sure that no cluster is available any more.
 func (c *cleaning) settle(ctx context.Context) error {
-	clusters, err := c.in.List(ctx, kindManagedCluster, "", "")
+	if c.hub == nil {
+		return nil
+	}
+	clusters, err := c.hub.List(ctx, kindManagedCluster, "", "")
 	if err != nil {
 		return err
 	}
@@ -145,7 +188,7 @@ func (c *cleaning) awaitUnjoined(ctx context.Context) error {
 	progress := c.progress()
 	defer progress.Close()
 	var left []string
-	err := c.in.AwaitNone(ctx, kindManagedCluster, isAvailable, func(names []string) {
+	err := c.hub.AwaitNone(ctx, kindManagedCluster, isAvailable, func(names []string) {
 		left = names
 		progress.Wait("clusters", "available: "+strings.Join(names, ", "))
 	})
@@ -165,7 +208,7 @@ func (c *cleaning) removeBootstrap(ctx context.Context, removal *removal) error 
 		{GroupVersionKind: install.KindClusterRole, Name: fleet.ClusterRoleBootstrap},
 		{GroupVersionKind: install.KindServiceAccount, Namespace: fleet.NamespaceOperators, Name: fleet.ServiceAccountBootstrap},
 	}
-	tokens, err := c.in.List(ctx, install.KindSecret, metav1.NamespaceSystem, fleet.LabelApp+"="+fleet.AppClusterManager)
+	tokens, err := c.hub.List(ctx, install.KindSecret, metav1.NamespaceSystem, fleet.LabelApp+"="+fleet.AppClusterManager)
 	if err != nil {
 		return err
 	}
@@ -176,18 +219,18 @@ func (c *cleaning) removeBootstrap(ctx context.Context, removal *removal) error 
 }
 
 // removeHub deletes the ClusterManager, which its operator takes apart.
-func (c *cleaning) removeHub(ctx context.Context, removal *removal) error {
-	of := install.Reference{GroupVersionKind: install.KindClusterManager, Name: c.name}
-	object, err := c.in.Get(ctx, of)
-	if err != nil || object == nil {
-		return err
+func (c *cleaning) removeHub(ctx context.Context, manager *unstructured.Unstructured, removal *removal) error {
+	if manager == nil {
+		return nil
 	}
-	if c.force {
+	if c.force && c.hub != nil {
 		if err := c.releaseObjects(ctx); err != nil {
 			return err
 		}
 	}
-	err = removal.custom(ctx, of, clusterManagerOperator, func(ctx context.Context) error { return c.dismantle(ctx, object, removal) })
+	err := removal.custom(ctx, install.ReferenceTo(manager), clusterManagerOperator, func(ctx context.Context) error {
+		return c.dismantle(ctx, manager, removal)
+	})
 	if err != nil && !c.force {
 		return errors.Join(err, c.blockers(ctx))
 	}
@@ -206,7 +249,7 @@ func (c *cleaning) blockers(ctx context.Context) error {
 	defer cancel()
 	var lines []string
 	for _, kind := range hubKinds {
-		objects, err := c.in.List(ctx, kind, "", "")
+		objects, err := c.hub.List(ctx, kind, "", "")
 		if err != nil {
 			continue
 		}
@@ -230,16 +273,16 @@ func (c *cleaning) releaseObjects(ctx context.Context) error {
 		return nil
 	}
 	for _, kind := range hubKinds {
-		objects, err := c.in.List(ctx, kind, "", "")
+		objects, err := c.hub.List(ctx, kind, "", "")
 		if err != nil {
 			return err
 		}
 		for i := range objects {
 			of := install.Reference{GroupVersionKind: kind, Namespace: objects[i].GetNamespace(), Name: objects[i].GetName()}
-			if _, err := c.in.Delete(ctx, of); err != nil {
+			if _, err := c.hub.Delete(ctx, of); err != nil {
 				return err
 			}
-			if _, err := c.in.RemoveFinalizers(ctx, of, func(string) bool { return true }); err != nil {
+			if _, err := c.hub.RemoveFinalizers(ctx, of, func(string) bool { return true }); err != nil {
 				return err
 			}
 		}
@@ -248,23 +291,31 @@ func (c *cleaning) releaseObjects(ctx context.Context) error {
 }
 
 // dismantle deletes what the operator has installed for a ClusterManager, as its status lists it, because the operator does not.
-func (c *cleaning) dismantle(ctx context.Context, manager *unstructured.Unstructured, removal *removal) error {
-	related, _, _ := unstructured.NestedSlice(manager.Object, "status", "relatedResources")
-	for _, entry := range related {
-		fields, ok := entry.(map[string]any)
-		if !ok {
+func (c *cleaning) dismantle(ctx context.Context, manager *unstructured.Unstructured, here *removal) error {
+	refs, err := related(ctx, c.in, manager)
+	if err != nil {
+		return err
+	}
+	for _, of := range refs {
+		if c.hub == c.in || of.Namespace == c.name { // what runs a hosted hub is in its namespace, which is the user's
+			if err := here.one(ctx, of); err != nil {
+				return err
+			}
+		}
+		if c.hub == c.in {
 			continue
 		}
-		text := func(key string) string {
-			value, _ := fields[key].(string)
-			return value
-		}
-		resource := schema.GroupVersionResource{Group: text("group"), Version: text("version"), Resource: text("resource")}
-		of, err := c.in.ReferenceOf(ctx, resource, text("namespace"), text("name"))
-		if err != nil {
+		if err := c.onHub(ctx, here, func(ctx context.Context, there *removal) error { return there.one(ctx, of) }); err != nil {
 			return err
 		}
-		if err := removal.one(ctx, of); err != nil {
+	}
+	return c.onHub(ctx, here, removeRolesOfAgents)
+}
+
+// removeRolesOfAgents deletes what the controllers of the hub have made for the agents of all clusters.
+func removeRolesOfAgents(ctx context.Context, there *removal) error {
+	for _, name := range []string{fleet.ClusterRoleRegistration, fleet.ClusterRoleWork} {
+		if err := there.one(ctx, install.Reference{GroupVersionKind: install.KindClusterRole, Name: name}); err != nil {
 			return err
 		}
 	}
@@ -290,9 +341,15 @@ func (c *cleaning) operatorObjects(ctx context.Context) ([]install.Reference, er
 	}, klusterletOperator)
 }
 
-// unpublish deletes the ConfigMap cluster-info, and the permission to read it, if "capstan init" has created them.
+// unpublish deletes the ConfigMap cluster-info, and the permission to read it, if "capstan init" has created them; and, of a hosted hub,
+// the namespace for what clusters join with.
 func (c *cleaning) unpublish(ctx context.Context, removal *removal) error {
-	info, err := c.in.Get(ctx, clusterInfo)
+	if c.hub != c.in {
+		if err := removal.namespaceIfEmpty(ctx, fleet.NamespaceOperators); err != nil {
+			return err
+		}
+	}
+	info, err := removal.in.Get(ctx, clusterInfo)
 	if err != nil || info == nil || info.GetAnnotations()[annotationCreatedBy] == "" {
 		return err
 	}

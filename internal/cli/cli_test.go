@@ -324,6 +324,15 @@ func TestCompletion(t *testing.T) {
 		"install hub-addon --names=argocd,":        "argocd,argocd-agent\nargocd,governance-policy-framework\n",
 		"uninstall hub-addon --namespace=":         "team-a\n",
 		"diff work ":                               "web\n",
+		"kubeconfig ":                              "cluster1\ncluster2\nidle\n",
+		"kubeconfig cluster1 ":                     "",
+		"kubectl --cluster=":                       "cluster1\ncluster2\nidle\n",
+		"proxy kubectl --cluster=":                 "cluster1\ncluster2\nidle\n",
+		"proxy health --clusters=idle,":            "idle,cluster1\nidle,cluster2\n",
+		"get pods --clusters=cluster1,":            "cluster1,cluster2\ncluster1,idle\n",
+		"get pods --clusterset=":                   "default\nprod\n",
+		"get pods --placement=":                    "team-a/web\nteam-b/db\n",
+		"get pods -o ":                             "table\nwide\nyaml\njson\nname\n",
 	} {
 		words := strings.Split(typed, " ")
 		got := h.run(t, "", append([]string{"__complete", "--kubeconfig", h.kubeconfig}, words...)...)

@@ -59,7 +59,8 @@ func checkClusterName(flag, name string) error {
 	if len(validation.IsDNS1123Label(name)) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: %q is no name of a cluster: small letters, digits and dashes, a letter or digit at both ends, and at most %d characters, such as cluster1",
+	return fmt.Errorf("%s: %q is no name of a cluster: small letters, digits and dashes, a letter or digit at both ends, and at most %d characters, such "+
+		"as cluster1",
 		flag, name, validation.DNS1123LabelMaxLength)
 }
 
@@ -148,7 +149,7 @@ func (a *app) completeRequesters(clusters *clusterFlags) cobra.CompletionFunc {
 			chosen, err := clusters.names()
 			var names []string
 			for _, cluster := range chosen {
-				requests, _, err := hub.JoinRequests(ctx, cluster)
+				requests, _, err := hub.JoinRequests(ctx, cluster, time.Time{})
 				if err != nil {
 					return nil, err
 				}

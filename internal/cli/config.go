@@ -21,7 +21,7 @@ const configLong = `Show and change the kubeconfig that leads to hubs and cluste
 
 These are the subcommands of "kubectl config" that choose among clusters. "kubectl config" has those that write clusters and users.`
 
-// configCommand is "capstan config". The code of "kubectl config" would make this program half as large again, and slower to start.
+// configCommand is "capstan config". The code of "kubectl config" would make this program twice as large, and slower to start.
 func (a *app) configCommand() *cobra.Command {
 	command := parent("config", "Show and change the kubeconfig", a.configViewCommand(), a.currentContextCommand(), a.useContextCommand(),
 		a.renameContextCommand(), a.deleteContextCommand(), a.setContextCommand(),

@@ -59,7 +59,8 @@ func checkClusterSetName(name string) error {
 	if len(validation.IsDNS1123Subdomain(name)) == 0 && len(validation.IsValidLabelValue(name)) == 0 {
 		return nil
 	}
-	return fmt.Errorf("NAME: %q is no name of a cluster set: small letters, digits, dashes and dots, a letter or digit at both ends, and at most %d characters, such as prod",
+	return fmt.Errorf("NAME: %q is no name of a cluster set: small letters, digits, dashes and dots, a letter or digit at both ends, and at most %d "+
+		"characters, such as prod",
 		name, validation.LabelValueMaxLength)
 }
 

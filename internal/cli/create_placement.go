@@ -185,7 +185,8 @@ func checkBound(ctx context.Context, hub *hubapi.Hub, namespace string, sets []s
 	for _, set := range sets {
 		switch err := hub.CheckBinding(ctx, set, namespace); {
 		case apierrors.IsNotFound(err) && !errors.Is(err, hubapi.ErrNotAHub):
-			errs = append(errs, fmt.Errorf("--clustersets: cluster set %s is not bound to namespace %s. Bind it first:\n  capstan clusterset bind %s --namespace %s", set, namespace, set, namespace))
+			errs = append(errs, fmt.Errorf("--clustersets: cluster set %s is not bound to namespace %s. Bind it first:\n  capstan clusterset bind %s "+
+				"--namespace %s", set, namespace, set, namespace))
 		case err != nil:
 			errs = append(errs, err)
 		}

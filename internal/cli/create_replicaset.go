@@ -46,7 +46,8 @@ func (a *app) createReplicaSet(ctx context.Context, hub *hubapi.Hub, d *delivery
 		a.say("manifestworkreplicaset %s in namespace %s already exists, with these manifests", live.Name, live.Namespace)
 		return nil
 	case !d.overwrite:
-		return fmt.Errorf("ManifestWorkReplicaSet %s in namespace %s already exists, with other manifests or placements: replace them with --overwrite, or choose another name",
+		return fmt.Errorf("ManifestWorkReplicaSet %s in namespace %s already exists, with other manifests or placements: replace them with --overwrite, or "+
+			"choose another name",
 			live.Name, live.Namespace)
 	}
 	err = hub.UpdateReplicaSet(ctx, live.Namespace, live.Name, func(set *workv1alpha1.ManifestWorkReplicaSet) {

@@ -78,7 +78,8 @@ func (f *workFlags) delivery(ctx context.Context, a *app, name string) (*deliver
 func parsePlacementRef(flag, text string) (*types.NamespacedName, error) {
 	namespace, name, found := strings.Cut(text, "/")
 	if !found || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return nil, fmt.Errorf("%s: %q: must be the namespace and the name of a placement, such as default/web; \"capstan get placements\" lists those there are", flag, text)
+		return nil, fmt.Errorf("%s: %q: must be the namespace and the name of a placement, such as default/web; \"capstan get placements\" lists those there are",
+			flag, text)
 	}
 	return &types.NamespacedName{Namespace: namespace, Name: name}, nil
 }
@@ -109,7 +110,8 @@ func (a *app) createWorkCommand() *cobra.Command {
 			return errors.New("--replicaset: needs a placement to choose the clusters: name it with --placement NAMESPACE/NAME")
 		}
 		if replicaSet && dryRun.onClusters() {
-			return errors.New("--dry-run=server: the clusters cannot try a ManifestWorkReplicaSet: leave out --replicaset to have those of the placement try its manifests")
+			return errors.New("--dry-run=server: the clusters cannot try a ManifestWorkReplicaSet: leave out --replicaset to have those of the placement try " +
+				"its manifests")
 		}
 		ctx, cancel := a.limited(command.Context())
 		defer cancel()

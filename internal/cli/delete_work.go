@@ -81,7 +81,8 @@ func findWorks(ctx context.Context, hub *hubapi.Hub, name string, clusters []str
 		case err != nil:
 			errs = append(errs, err)
 		case work.Labels[fleet.LabelManifestWorkReplicaSet] != "":
-			errs = append(errs, fmt.Errorf("work %s in cluster %s belongs to ManifestWorkReplicaSet %s, which would create it again: delete that with \"kubectl delete manifestworkreplicaset\"",
+			errs = append(errs, fmt.Errorf("work %s in cluster %s belongs to ManifestWorkReplicaSet %s, which would create it again: delete that with "+
+				"\"kubectl delete manifestworkreplicaset\"",
 				name, cluster, work.Labels[fleet.LabelManifestWorkReplicaSet]))
 		}
 		places = append(places, placeOf{cluster, err == nil})

@@ -32,6 +32,7 @@ type featureGate struct {
 var hubFeatureGates = map[string]featureGate{
 	"AddonManagement":                        {addOnPart, true},
 	"CleanUpCompletedManifestWork":           {workPart, true},
+	"ClientIdentityPenetration":              {registrationPart, false},
 	"CloudEventsDrivers":                     {workPart, false},
 	"ClusterImporter":                        {registrationPart, false},
 	"ClusterProfile":                         {registrationPart, false},
@@ -51,6 +52,7 @@ var agentFeatureGates = map[string]featureGate{
 	"AddonManagement":            {registrationPart, true},
 	"ClusterClaim":               {registrationPart, true},
 	"ClusterProperty":            {registrationPart, false},
+	"ClusterProxy":               {registrationPart, true},
 	"ExecutorValidatingCaches":   {workPart, true},
 	"ManagedServiceAccount":      {registrationPart, false},
 	"MultipleHubs":               {registrationPart, true},

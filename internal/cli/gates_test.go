@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capstan-io/capstan/internal/featuregates"
 )
@@ -55,6 +56,25 @@ func TestFeatureGatesOfPart(t *testing.T) {
 	for _, bad := range []string{"Nonsense=true", "ManifestWorkReplicaSet=perhaps"} {
 		if err := flag.Set(bad); err == nil {
 			t.Errorf("%s is accepted", bad)
+		}
+	}
+}
+
+// CA-41: who insists on an upgrade that skips a minor version does so to the operator, too, for the version that comes.
+func TestUpgradeChange(t *testing.T) {
+	t.Parallel()
+	operator := []*unstructured.Unstructured{{Object: map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "cluster-manager"},
+		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
+			"containers": []any{map[string]any{"image": "r.example.com:5000/x:v0.5.0"}}}}},
+	}}}
+	for force, want := range map[bool]string{
+		false: `{"spec":{"workImagePullSpec":"w"}}`,
+		true:  `{"metadata":{"annotations":{"capstan.io/allow-version-skip":"v0.5.0"}},"spec":{"workImagePullSpec":"w"}}`,
+	} {
+		u := &upgrading{what: upgradables[0], force: force}
+		if got, err := u.change(operator, map[string]any{"workImagePullSpec": "w"}); err != nil || string(got) != want {
+			t.Errorf("force %t: %s, %v", force, got, err)
 		}
 	}
 }

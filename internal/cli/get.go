@@ -11,10 +11,12 @@ import (
 )
 
 func (a *app) getCommand() *cobra.Command {
-	return parent("get", "Show clusters, cluster sets, placements, works, add-ons, what the hub runs, or a token to join with",
+	command := parent("get", "Show clusters, cluster sets, placements, works, add-ons, what the hub runs, a token to join with, or any resource of clusters",
 		a.getAddOnCommand(), a.getClustersCommand(), a.getClusterSetsCommand(), a.getHubInfoCommand(),
 		a.getKlusterletInfoCommand(), a.getPlacementsCommand(),
 		a.getWorksCommand(), a.getTokenCommand())
+	a.addResources(command)
+	return command
 }
 
 // parent is a command that does nothing but hold others.

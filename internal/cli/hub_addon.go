@@ -216,7 +216,8 @@ func (h hubAddOn) chartArgs(verb string, from hubAddOnSource) []string {
 // checkRunsPods fails on a hub where what the charts install could not run.
 func checkRunsPods(ctx context.Context, hub *hubapi.Hub) error {
 	if _, err := hub.ResourceOf(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}); err != nil {
-		return fmt.Errorf("the hub at %s runs no pods, so the hub's side of add-ons cannot be installed there; a hub in a Kubernetes cluster runs them: %w", hub.Server, err)
+		return fmt.Errorf("the hub at %s runs no pods, so the hub's side of add-ons cannot be installed there; a hub in a Kubernetes cluster runs them: %w",
+			hub.Server, err)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -54,8 +53,14 @@ pulled, programs that end, pods that no node takes, quotas.
 Bundle versions are releases of Open Cluster Management. This release of Capstan implements all of them that are known, so they choose
 its own images; latest chooses the images of that tag, and --bundle-version-overrides FILE with {"ocm": "TAG"} any other tag.
 
-Clusters register with this hub by certificate requests: the driver csr of --registration-drivers. This version has no others, and
-refuses awsirsa and grpc rather than wait for clusters that cannot register.
+Clusters register with this hub by certificate requests, the driver csr of --registration-drivers, or through its gRPC server, the driver
+grpc: those need no access to the API server of the hub afterwards. Say how they reach that server: --grpc-server names the host by
+which you expose it, and --grpc-endpoint-type loadBalancer has it exposed by a load balancer. With the driver awsirsa, a hub that is an
+EKS cluster registers other EKS clusters by AWS IAM.
+
+A values file with clusterManager.mode Hosted, and addresses of the webhooks in clusterManager.deployOption.hosted, runs the hub in the
+cluster of the kubeconfig for the API of another one, to which the kubeconfig in the Secret cluster-manager/external-hub-kubeconfig leads.
+Store that first. Clusters join there.
 
 With --singleton it installs a standalone hub instead, which keeps everything in one pod: the chart capstan-hub, as a Helm release.`
 
@@ -99,7 +104,14 @@ func (a *app) initCommand() *cobra.Command {
 
 // check finds what is wrong with the flags before the cluster is asked.
 func (i *initialization) check() error {
-	return errors.Join(i.installFlags.check(), i.drivers.check(i.gates), i.singleton.check())
+	if i.drivers.aws.hubARN == "" && i.drivers.has(driverAWS) {
+		i.drivers.aws.hubARN = i.currentCluster()
+	}
+	err := errors.Join(i.installFlags.check(), i.drivers.check(i.gates, i.singleton.enabled), i.singleton.check())
+	if err == nil && i.singleton.enabled && i.drivers.has(driverGRPC) {
+		err = errors.New("--registration-drivers: the hub of --singleton has no gRPC server for the driver grpc")
+	}
+	return err
 }
 
 func (i *initialization) install(ctx context.Context) error {
@@ -107,7 +119,7 @@ func (i *initialization) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	kubeVersion, err := checkKubernetes(ctx, cluster)
+	kubeVersion, err := checkKubernetes(ctx, cluster, oldestForHubs)
 	if err != nil {
 		return err
 	}
@@ -123,18 +135,46 @@ func (i *initialization) install(ctx context.Context) error {
 			return err
 		}
 	}
+	if manager := hostedManager(objects); manager != nil {
+		return i.installHosted(ctx, cluster, manager, objects)
+	}
 	if err := i.publish(ctx, cluster); err != nil {
 		return err
 	}
-	if err := i.applyAll(ctx, cluster, objects, i.outputFile); err != nil {
+	if err := i.apply(ctx, cluster, objects); err != nil {
 		return err
 	}
-	if i.wait {
-		if err := i.awaitHub(ctx, cluster, objects); err != nil {
-			return err
-		}
-	}
 	return i.sayJoin(ctx, cluster)
+}
+
+// installHosted installs the operator of a hub whose API is in another cluster, where clusters join.
+func (i *initialization) installHosted(ctx context.Context, cluster *install.Cluster, manager *unstructured.Unstructured,
+	objects []*unstructured.Unstructured) error {
+	hub, err := hubOf(ctx, cluster, manager)
+	if err != nil {
+		return fmt.Errorf("the hub, which is in another cluster, cannot be reached: %w\nStore a kubeconfig of it, as the hosted hub uses it:\n"+
+			"  kubectl create namespace %[2]s\n  kubectl --namespace %[2]s create secret generic %[3]s --from-file=%[4]s=FILE",
+			err, manager.GetName(), fleet.SecretExternalHubKubeconfig, fleet.KeyKubeconfig)
+	}
+	if err := i.publish(ctx, hub); err != nil {
+		return err
+	}
+	joining, components := forHostedHub(objects)
+	if err := i.applyAll(ctx, hub, joining, ""); err != nil {
+		return err
+	}
+	if err := i.apply(ctx, cluster, components); err != nil {
+		return err
+	}
+	return i.sayJoin(ctx, hub)
+}
+
+// apply applies the operator and the ClusterManager, and waits until they are in effect if it is asked to.
+func (i *initialization) apply(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
+	if err := i.applyAll(ctx, cluster, objects, i.outputFile); err != nil || !i.wait {
+		return err
+	}
+	return i.awaitHub(ctx, cluster, objects)
 }
 
 // render returns what is to be applied.
@@ -152,22 +192,26 @@ func (i *initialization) values() (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	manager := map[string]any{
+		"resourceRequirement": i.resources(),
+		string(registrationPart): map[string]any{
+			"featureGates":        i.gates.of(registrationPart),
+			"registrationDrivers": i.drivers.values(),
+		},
+		string(workPart):      map[string]any{"featureGates": i.gates.of(workPart)},
+		string(placementPart): map[string]any{"featureGates": i.gates.of(placementPart)},
+		string(addOnPart):     map[string]any{"featureGates": i.gates.of(addOnPart)},
+	}
+	if i.drivers.has(driverGRPC) {
+		manager["serverConfiguration"] = i.drivers.grpc.server()
+	}
 	values := map[string]any{
 		"createNamespace":      i.createNamespace,
 		"images":               images,
 		"enableSyncLabels":     i.syncLabels,
 		"createBootstrapToken": i.useBootstrapToken,
 		"createBootstrapSA":    !i.useBootstrapToken,
-		"clusterManager": map[string]any{
-			"resourceRequirement": i.resources(),
-			string(registrationPart): map[string]any{
-				"featureGates":        i.gates.of(registrationPart),
-				"registrationDrivers": i.drivers.values(),
-			},
-			string(workPart):      map[string]any{"featureGates": i.gates.of(workPart)},
-			string(placementPart): map[string]any{"featureGates": i.gates.of(placementPart)},
-			string(addOnPart):     map[string]any{"featureGates": i.gates.of(addOnPart)},
-		},
+		"clusterManager":       manager,
 	}
 	return values, i.override(values)
 }
@@ -325,6 +369,10 @@ func (i *initialization) sayJoin(ctx context.Context, cluster *install.Cluster) 
 	i.say("The multicluster hub control plane has been initialized successfully!\n\n"+
 		"You can now register cluster(s) to the hub control plane. Log onto those cluster(s) and run the following command:\n\n"+
 		"    %s\n\nReplace <cluster_name> with a cluster name of your choice. For example, cluster1.", info.commandLine())
+	if i.drivers.has(driverGRPC) {
+		i.say("\nFor a cluster that is to register through the gRPC server, add:\n\n    --registration-auth %s --grpc-server %s", driverGRPC,
+			i.drivers.grpc.address())
+	}
 	return nil
 }
 
@@ -350,82 +398,60 @@ func (i *initialization) writeJoinCommand(info joinInfo) error {
 type hubDriverFlags struct {
 	drivers       []string
 	csrIdentities []string
-	others        map[string]*[]string // flags of drivers that this version does not have
-	grpcServer    string
-	grpcEndpoint  string
-	hubClusterARN string
+	grpc          hubGRPCFlags
+	aws           hubAWSFlags
 }
 
-// driverCSR is the driver that this version has.
-const driverCSR = "csr"
+// has tells whether clusters can register with a driver.
+func (f *hubDriverFlags) has(driver string) bool { return slices.Contains(f.drivers, driver) }
 
 func (f *hubDriverFlags) add(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringSliceVar(&f.drivers, "registration-drivers", []string{driverCSR}, "how clusters register: csr; this version has no awsirsa and grpc")
+	flags.StringSliceVar(&f.drivers, "registration-drivers", []string{driverCSR},
+		"how clusters register: csr by certificate requests, grpc through the gRPC server, awsirsa by AWS IAM")
 	flags.StringSliceVar(&f.csrIdentities, "auto-approved-csr-identities", nil,
 		"users whose clusters are accepted without an administrator; needs --feature-gates ManagedClusterAutoApproval=true")
-	f.others = map[string]*[]string{}
-	for _, other := range []struct{ flag, usage string }{
-		{"aws-resource-tags", "tags of roles for the driver awsirsa, which this version does not have"},
-		{"auto-approved-arn-patterns", "patterns of users of the driver awsirsa, which this version does not have"},
-		{"auto-approved-grpc-identities", "users of the driver grpc, which this version does not have"},
-	} {
-		f.others[other.flag] = flags.StringSlice(other.flag, nil, other.usage)
-		complete(command, other.flag, cobra.NoFileCompletions)
-	}
-	flags.StringVar(&f.hubClusterARN, "hub-cluster-arn", "", "name of the hub for the driver awsirsa, which this version does not have")
-	flags.StringVar(&f.grpcServer, "grpc-server", "", "host of the driver grpc, which this version does not have")
-	flags.StringVar(&f.grpcEndpoint, "grpc-endpoint-type", "hostname", "kind of endpoint of the driver grpc, which this version does not have")
-	for _, flag := range []string{"auto-approved-csr-identities", "hub-cluster-arn", "grpc-server", "grpc-endpoint-type"} {
-		complete(command, flag, cobra.NoFileCompletions)
-	}
-	complete(command, "registration-drivers", cobra.FixedCompletions([]string{driverCSR}, cobra.ShellCompDirectiveNoFileComp))
+	f.grpc.add(command)
+	f.aws.add(command)
+	complete(command, "auto-approved-csr-identities", cobra.NoFileCompletions)
+	complete(command, "registration-drivers", cobra.FixedCompletions(drivers, cobra.ShellCompDirectiveNoFileComp))
 }
 
-func (f *hubDriverFlags) check(gates *gateFlag) error {
+func (f *hubDriverFlags) check(gates *gateFlag, singleton bool) error {
 	for _, driver := range f.drivers {
 		if err := checkDriver("--registration-drivers", driver); err != nil {
 			return err
 		}
 	}
-	for _, flag := range slices.Sorted(maps.Keys(f.others)) {
-		if len(*f.others[flag]) > 0 {
-			return otherDriver("--" + flag)
-		}
+	if err := f.aws.check(f.has(driverAWS), gates, singleton); err != nil {
+		return err
 	}
 	switch {
-	case f.hubClusterARN != "":
-		return otherDriver("--hub-cluster-arn")
-	case f.grpcServer != "":
-		return otherDriver("--grpc-server")
-	case len(f.csrIdentities) > 0 && !slices.Contains(f.drivers, driverCSR):
+	case len(f.drivers) == 0:
+		return fmt.Errorf("--registration-drivers: is empty; choose out of %s", strings.Join(drivers, ", "))
+	case len(f.csrIdentities) > 0 && !f.has(driverCSR):
 		return errors.New("--auto-approved-csr-identities: useless without csr in --registration-drivers")
 	case len(f.csrIdentities) > 0 && !gates.enabled("ManagedClusterAutoApproval"):
 		return errors.New("--auto-approved-csr-identities: useless without --feature-gates ManagedClusterAutoApproval=true")
 	}
-	return nil
-}
-
-// checkDriver refuses drivers that this version does not have.
-func checkDriver(flag, driver string) error {
-	switch driver {
-	case driverCSR:
-		return nil
-	case "awsirsa", "grpc":
-		return fmt.Errorf("%s: this version registers clusters by certificate requests (csr) alone, and does not have the driver %s", flag, driver)
-	}
-	return fmt.Errorf("%s: %q is no driver; this version has csr", flag, driver)
-}
-
-func otherDriver(flag string) error {
-	return fmt.Errorf("%s: for a driver that this version does not have: clusters register by certificate requests (csr) alone", flag)
+	return f.grpc.check(f.has(driverGRPC), gates)
 }
 
 // values are the registrationDrivers of a ClusterManager.
 func (f *hubDriverFlags) values() []any {
-	csr := map[string]any{"authType": driverCSR}
-	if len(f.csrIdentities) > 0 {
-		csr["csr"] = map[string]any{"autoApprovedIdentities": f.csrIdentities}
+	var values []any
+	if f.has(driverCSR) {
+		csr := map[string]any{"authType": driverCSR}
+		if len(f.csrIdentities) > 0 {
+			csr["csr"] = map[string]any{"autoApprovedIdentities": f.csrIdentities}
+		}
+		values = append(values, csr)
 	}
-	return []any{csr}
+	if f.has(driverGRPC) {
+		values = append(values, f.grpc.driver())
+	}
+	if f.has(driverAWS) {
+		values = append(values, f.aws.values())
+	}
+	return values
 }

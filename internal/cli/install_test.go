@@ -13,7 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/version"
+	"sigs.k8s.io/yaml"
 
+	"github.com/capstan-io/capstan/deploy/charts"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
 
@@ -139,6 +142,26 @@ func TestInitValues(t *testing.T) {
 		"clusterManager.resourceRequirement.resourceRequirements":      `{"limits":{"cpu":"1","memory":"64Mi"},"requests":{}}`,
 		"clusterManager.placementConfiguration.featureGates":           `[{"feature":"PlacementDebugServer","mode":"Disable"}]`,
 	})
+	h.run(t, "", "init", "--dry-run", "--registration-drivers", "csr,grpc", "--grpc-server", "hub.example.com",
+		"--feature-gates", "ManagedClusterAutoApproval=true", "--auto-approved-grpc-identities", "u1,u2").succeeds(t)
+	wantValues(t, valuesOf(t, values), map[string]string{
+		"clusterManager.registrationConfiguration.registrationDrivers": `[{"authType":"csr"},{"authType":"grpc","grpc":` +
+			`{"autoApprovedIdentities":["u1","u2"]}}]`,
+		"clusterManager.serverConfiguration.endpointsExposure": `[{"grpc":{"hostname":{"host":"hub.example.com"},"type":"hostname"},` +
+			`"protocol":"grpc","usage":"agentToHub"}]`,
+	})
+	h.run(t, "", "init", "--dry-run", "--registration-drivers", "grpc", "--grpc-endpoint-type", "loadBalancer").succeeds(t)
+	wantValues(t, valuesOf(t, values), map[string]string{
+		"clusterManager.registrationConfiguration.registrationDrivers": `[{"authType":"grpc"}]`,
+		"clusterManager.serverConfiguration.endpointsExposure": `[{"grpc":{"loadBalancer":{},"type":"loadBalancer"},"protocol":"grpc",` +
+			`"usage":"agentToHub"}]`,
+	})
+	h.run(t, "", "init", "--dry-run", "--registration-drivers", "csr,awsirsa", "--hub-cluster-arn", hubARN, "--aws-resource-tags", "team=fleet",
+		"--feature-gates", "ManagedClusterAutoApproval=true", "--auto-approved-arn-patterns", "arn:a{1,2}").succeeds(t)
+	wantValues(t, valuesOf(t, values), map[string]string{
+		"clusterManager.registrationConfiguration.registrationDrivers": `[{"authType":"csr"},{"authType":"awsirsa","awsirsa":` +
+			`{"autoApprovedIdentities":["arn:a{1,2}"],"hubClusterArn":"` + hubARN + `","tags":["team=fleet"]}}]`,
+	})
 	h.run(t, "", "init", "--dry-run", "--bundle-version", "latest").succeeds(t)
 	wantValues(t, valuesOf(t, values), map[string]string{"images.tag": "latest"})
 	h.run(t, "", "init", "--dry-run", "--bundle-version", "v1.3.1").succeeds(t)
@@ -151,19 +174,30 @@ func TestInitValues(t *testing.T) {
 func TestInitBadInput(t *testing.T) {
 	t.Parallel()
 	for line, says := range map[string][]string{
-		"--registration-drivers grpc":                 {"--registration-drivers", "csr", "does not have the driver grpc"},
-		"--registration-drivers x":                    {`"x" is no driver`},
-		"--grpc-server x":                             {"--grpc-server"},
-		"--hub-cluster-arn x":                         {"--hub-cluster-arn"},
-		"--auto-approved-csr-identities u":            {"ManagedClusterAutoApproval=true"},
-		"--auto-approved-arn-patterns u":              {"--auto-approved-arn-patterns"},
-		"--resource-limits cpu=1":                     {"--resource-qos-class ResourceRequirement"},
-		"--resource-qos-class X":                      {"--resource-qos-class", "BestEffort"},
-		"--set a=b":                                   {"--set: useless without --singleton"},
-		"--singleton --singleton-name X":              {"--singleton-name"},
-		"--feature-gates Nonsense=true":               {`"Nonsense" is no feature gate`},
-		"--output-file /no/such/folder/x":             {"--output-file"},
-		"--image-registry x --kubeconfig /no/such/kc": {"/no/such/kc", "leads to a cluster"},
+		"--registration-drivers awsirsa":             {`--hub-cluster-arn: "" is not the ARN`},
+		"--registration-drivers awsirsa --singleton": {"not with --singleton"},
+		"--registration-drivers awsirsa --hub-cluster-arn " + hubARN + " --auto-approved-arn-patterns .*": {"ManagedClusterAutoApproval=true"},
+		"--registration-drivers grpc":                                                   {"--grpc-server is missing", "--grpc-endpoint-type loadBalancer"},
+		"--registration-drivers grpc --grpc-server https://hub.example.com":             {`"https://hub.example.com" must be a host name`},
+		"--registration-drivers grpc --grpc-server hub.example.com:443":                 {`"hub.example.com:443" must be a host name`},
+		"--registration-drivers grpc --grpc-endpoint-type route":                        {`"route" is none of hostname, loadBalancer`},
+		"--registration-drivers grpc --grpc-server h --auto-approved-csr-identities u":  {"useless without csr"},
+		"--registration-drivers grpc --grpc-server h --auto-approved-grpc-identities u": {"ManagedClusterAutoApproval=true"},
+		"--registration-drivers grpc --grpc-server h --singleton":                       {"--singleton has no gRPC server"},
+		"--grpc-endpoint-type loadBalancer":                                             {"useless without grpc"},
+		"--auto-approved-grpc-identities u":                                             {"useless without grpc"},
+		"--registration-drivers x":                                                      {`"x" is no driver`},
+		"--grpc-server x":                                                               {"--grpc-server"},
+		"--hub-cluster-arn x":                                                           {"--hub-cluster-arn: useless without awsirsa"},
+		"--auto-approved-csr-identities u":                                              {"ManagedClusterAutoApproval=true"},
+		"--auto-approved-arn-patterns u":                                                {"--auto-approved-arn-patterns"},
+		"--resource-limits cpu=1":                                                       {"--resource-qos-class ResourceRequirement"},
+		"--resource-qos-class X":                                                        {"--resource-qos-class", "BestEffort"},
+		"--set a=b":                                                                     {"--set: useless without --singleton"},
+		"--singleton --singleton-name X":                                                {"--singleton-name"},
+		"--feature-gates Nonsense=true":                                                 {`"Nonsense" is no feature gate`},
+		"--output-file /no/such/folder/x":                                               {"--output-file"},
+		"--image-registry x --kubeconfig /no/such/kc":                                   {"/no/such/kc", "leads to a cluster"},
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
@@ -179,8 +213,8 @@ func TestInitPreflight(t *testing.T) {
 		return len(h.Requests("PATCH")) + len(h.Requests("PUT")) + len(h.Requests("DELETE"))
 	}
 	old := newCluster(t)
-	old.Answer("GET /version", fakehub.JSON(`{"gitVersion":"v1.21.3"}`))
-	old.run(t, "", "init").fails(t, "v1.21.3", "1.22.0 or newer")
+	old.Answer("GET /version", fakehub.JSON(`{"gitVersion":"v1.29.3"}`))
+	old.run(t, "", "init").fails(t, "v1.29.3", "1.30.0 or newer")
 
 	podless := newCluster(t)
 	podless.Answer("GET /apis/apps/v1", fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, "no"))
@@ -205,6 +239,44 @@ func TestInitPreflight(t *testing.T) {
 			t.Errorf("%s: %d changes were made", name, n)
 		}
 	}
+}
+
+// CA-11: what the command line asks of a cluster is what the charts ask of it.
+func TestOldestKubernetes(t *testing.T) {
+	t.Parallel()
+	for chart, command := range map[string]string{
+		"cluster-manager": "init", "capstan-hub": "init --singleton",
+		"klusterlet": "join --hub-token t --hub-apiserver %s --cluster-name c",
+	} {
+		t.Run(chart, func(t *testing.T) {
+			t.Parallel()
+			oldest := kubernetesOf(t, chart)
+			tooOld := fmt.Sprintf("v%d.%d.9", oldest.Major(), oldest.Minor()-1)
+			h := newHubToJoin(t)
+			h.Answer("GET /version", fakehub.JSON(`{"gitVersion":"`+tooOld+`"}`))
+			h.run(t, "", strings.Fields(strings.Replace(command, "%s", h.URL, 1))...).fails(t, tooOld, oldest.String()+" or newer")
+		})
+	}
+}
+
+// kubernetesOf is the oldest version of Kubernetes that a chart can be installed in.
+func kubernetesOf(t *testing.T, chart string) *version.Version {
+	t.Helper()
+	content, err := charts.Files.ReadFile(chart + "/Chart.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var metadata struct {
+		KubeVersion string `json:"kubeVersion"`
+	}
+	if err := yaml.Unmarshal(content, &metadata); err != nil {
+		t.Fatal(err)
+	}
+	oldest, isRange := strings.CutPrefix(metadata.KubeVersion, ">=")
+	if !isRange {
+		t.Fatalf("chart %s wants Kubernetes %q", chart, metadata.KubeVersion)
+	}
+	return version.MustParseGeneric(strings.TrimSuffix(oldest, "-0"))
 }
 
 func (h hub) putOperator(t *testing.T, name, image string, annotations map[string]string) {
@@ -347,4 +419,47 @@ func TestInitSingleton(t *testing.T) {
 	if info, statErr := os.Stat("one.kubeconfig"); err != nil || statErr != nil || string(content) != "of the hub" || info.Mode().Perm() != 0o600 {
 		t.Errorf("%q: %v, %v", content, err, statErr)
 	}
+}
+
+// O17: what goes wrong with a chart is an error of the command, which changes nothing.
+func TestInitChartFails(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	for script, says := range map[string][]string{
+		"echo 'values: images.tag: it has to be a text' >&2; exit 1": {"images.tag: it has to be a text"},
+		"kill -9 $$":                   {"capstan-charts render", "killed"},
+		"echo 'kind: [Deployment'":     {"chart cluster-manager"},
+		"echo '{metadata: {name: x}}'": {"chart cluster-manager", "kind"},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "capstan-charts"), []byte("#!/bin/sh\ncat > /dev/null\n"+script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		h := newCluster(t)
+		h.run(t, "", "init").fails(t, says...)
+		if n := len(h.Requests("PATCH")) + len(h.Requests("PUT")) + len(h.Requests("DELETE")); n != 0 {
+			t.Errorf("%s: %d changes were made", script, n)
+		}
+	}
+}
+
+// CA-20: a cluster that is too old for the chart of a hub can be rid of one: it is not asked for its version.
+func TestCleanOldCluster(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	script := "#!/bin/sh\n[ -z \"$8\" ] || exit 1\ncat > /dev/null\ncat <<END\n" + fmt.Sprintf(chartOfOperator, "$2") + "END\n"
+	if err := os.WriteFile(filepath.Join(dir, "capstan-charts"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	h := newCluster(t)
+	h.Answer("GET /version", fakehub.JSON(`{"gitVersion":"v1.21.0"}`))
+	h.putOperator(t, "cluster-manager", "other/x:v0.1.0", nil)
+	for path, kind := range map[string]string{
+		"/api/v1/namespaces/open-cluster-management/serviceaccounts": "ServiceAccount",
+		"/api/v1/namespaces/open-cluster-management/configmaps":      "ConfigMap",
+		"/api/v1/namespaces/open-cluster-management/secrets":         "Secret",
+		"/api/v1/namespaces/open-cluster-management/pods":            "Pod",
+	} {
+		h.Answer("GET "+path, fakehub.JSON(`{"apiVersion":"v1","kind":"`+kind+`List","items":[]}`))
+	}
+	h.run(t, "", "clean", "--dry-run").succeeds(t, "Deployment open-cluster-management/cluster-manager")
 }

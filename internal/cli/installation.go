@@ -26,8 +26,13 @@ import (
 // defaultRegistry is where the images of releases are.
 const defaultRegistry = "ghcr.io/capstan-io"
 
-// oldestKubernetes is the oldest version that has what installing takes: server-side apply, and version 1 of all APIs.
-var oldestKubernetes = version.MustParseGeneric("1.22.0")
+// The oldest versions of Kubernetes that can be installed in, which the charts require, too.
+var (
+	// oldestForHubs has ValidatingAdmissionPolicies, which bound what the controllers of a hub may do with their rights.
+	oldestForHubs = version.MustParseGeneric("1.30.0")
+	// oldestForAgents has server-side apply and version 1 of all APIs. A standalone hub, which brings its own API, needs no more.
+	oldestForAgents = version.MustParseGeneric("1.22.0")
+)
 
 // The Deployments of the operators, in the namespace fleet.NamespaceOperators.
 const (
@@ -189,7 +194,7 @@ func (a *app) sayFlags(command *cobra.Command) {
 }
 
 // checkKubernetes makes sure that the cluster can be installed in, and returns its version.
-func checkKubernetes(ctx context.Context, cluster *install.Cluster) (string, error) {
+func checkKubernetes(ctx context.Context, cluster *install.Cluster, oldest *version.Version) (string, error) {
 	text, err := cluster.Version(ctx)
 	if err != nil {
 		return "", err
@@ -198,8 +203,8 @@ func checkKubernetes(ctx context.Context, cluster *install.Cluster) (string, err
 	if err != nil {
 		return "", fmt.Errorf("the cluster at %s says that its version is %q, which is none", cluster.Server(), text)
 	}
-	if parsed.LessThan(oldestKubernetes) {
-		return "", fmt.Errorf("the cluster at %s runs Kubernetes %s: %s or newer is needed", cluster.Server(), text, oldestKubernetes)
+	if parsed.LessThan(oldest) {
+		return "", fmt.Errorf("the cluster at %s runs Kubernetes %s: %s or newer is needed", cluster.Server(), text, oldest)
 	}
 	if _, err := cluster.Hub().ResourceOf(ctx, install.KindDeployment); err != nil {
 		return "", fmt.Errorf("the cluster at %s, where %s leads, runs no pods, as a standalone hub does not: choose another with --kubeconfig or "+

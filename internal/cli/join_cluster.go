@@ -90,17 +90,24 @@ func (j *joining) checkInCluster() error {
 	case c.mode != modeDefault && c.mode != modeHosted:
 		return fmt.Errorf("--mode: %q is none of %s, %s", c.mode, modeDefault, modeHosted)
 	case c.mode == modeHosted && c.managedKubeconfig == "":
-		return errors.New("--managed-cluster-kubeconfig is missing: with --mode hosted it leads to the cluster that is to join, and --kubeconfig and --context to the one that the agent runs in")
+		return errors.New("--managed-cluster-kubeconfig is missing: with --mode hosted it leads to the cluster that is to join, and --kubeconfig and " +
+			"--context to the one that the agent runs in")
 	case c.mode == modeDefault && c.managedKubeconfig != "":
-		return errors.New("--managed-cluster-kubeconfig: of no use with --mode default, where the agent is installed in the cluster of --kubeconfig and --context.\n" +
+		return errors.New("--managed-cluster-kubeconfig: of no use with --mode default, where the agent is installed in the cluster of --kubeconfig and " +
+			"--context.\n" +
 			"--mode hosted runs the agent in one cluster for another; --local runs it as a process of this machine")
 	case c.mode == modeDefault && c.internalManaged:
 		return errors.New("--force-internal-endpoint-lookup-managed: useless without --mode hosted")
+	case c.driver.registration == driverGRPC && c.internal:
+		return errors.New("--force-internal-endpoint-lookup: of no use with --registration-auth grpc, where the agent reaches the hub at --grpc-server")
 	case c.certificateLife != 0 && c.certificateLife < 3600:
 		return fmt.Errorf("--client-cert-expiration-seconds: %d: must be at least 3600, or 0", c.certificateLife)
 	}
 	if _, err := c.clusterAnnotations(); err != nil {
 		return err
+	}
+	if c.driver.registration == driverAWS && c.driver.aws.managedARN == "" && c.mode == modeDefault {
+		c.driver.aws.managedARN = j.currentCluster()
 	}
 	if err := c.driver.check(); err != nil {
 		return err
@@ -118,7 +125,7 @@ func (j *joining) joinInCluster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if j.inCluster.kubeVersion, err = checkKubernetes(ctx, cluster); err != nil {
+	if j.inCluster.kubeVersion, err = checkKubernetes(ctx, cluster, oldestForAgents); err != nil {
 		return err
 	}
 	objects, err := j.render(ctx, cluster, hub, trust)
@@ -204,13 +211,17 @@ func (j *joining) values(ctx context.Context, cluster *install.Cluster, hub *hub
 	if err != nil {
 		return nil, err
 	}
+	grpcConfig, err := j.grpcConfig(ctx, hub)
+	if err != nil {
+		return nil, err
+	}
 	klusterlet, err := j.klusterletValues()
 	if err != nil {
 		return nil, err
 	}
 	values := map[string]any{
 		"createNamespace": c.createNamespace, "images": images, "enableSyncLabels": c.syncLabels,
-		"noOperator": j.keepsOperator(), "bootstrapHubKubeConfig": bootstrap, "klusterlet": klusterlet,
+		"noOperator": j.keepsOperator(), "bootstrapHubKubeConfig": bootstrap, "grpcConfig": grpcConfig, "klusterlet": klusterlet,
 	}
 	managed := cluster.Hub()
 	if c.mode == modeHosted {
@@ -238,7 +249,7 @@ func (j *joining) klusterletValues() (map[string]any, error) {
 	}
 	registration := map[string]any{
 		"featureGates":                      c.gates.of(registrationPart),
-		"registrationDriver":                map[string]any{"authType": c.driver.registration},
+		"registrationDriver":                c.driver.values(),
 		"addOnKubeClientRegistrationDriver": c.driver.addOnValues(),
 	}
 	if c.certificateLife != 0 {
@@ -448,8 +459,7 @@ func connectionState(ctx context.Context, cluster *install.Cluster, of install.R
 
 // agentNamespace is the namespace that the agent of a Klusterlet runs in.
 func agentNamespace(klusterlet *unstructured.Unstructured) string {
-	mode, _, _ := unstructured.NestedString(klusterlet.Object, "spec", "deployOption", "mode")
-	if operatorv1.InstallMode(mode) == operatorv1.InstallModeHosted || operatorv1.InstallMode(mode) == operatorv1.InstallModeSingletonHosted {
+	if isHosted(klusterlet) {
 		return klusterlet.GetName()
 	}
 	namespace, _, _ := unstructured.NestedString(klusterlet.Object, "spec", "namespace")
@@ -461,40 +471,34 @@ type agentDriverFlags struct {
 	registration     string
 	addOns           string
 	addOnTokenExpiry int64
-	hubClusterARN    string
-	clusterARN       string
-	grpcServer       string
-	grpcCAFile       string
+	grpc             agentGRPCFlags
+	aws              agentAWSFlags
 }
 
 func (f *agentDriverFlags) add(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVar(&f.registration, "registration-auth", driverCSR, "how the agent registers: csr; this version has no awsirsa and grpc")
+	flags.StringVar(&f.registration, "registration-auth", driverCSR,
+		"how the agent registers: csr by certificate requests, grpc through the gRPC server of --grpc-server, awsirsa by AWS IAM")
 	flags.StringVar(&f.addOns, "addon-kubeclient-registration-auth", driverCSR, "how add-ons register: csr or token")
 	flags.Int64Var(&f.addOnTokenExpiry, "addon-token-expiration-seconds", 0,
 		"validity of the tokens of add-ons in seconds, with --addon-kubeclient-registration-auth token; 0 for the default of the agent")
-	flags.StringVar(&f.hubClusterARN, "hub-cluster-arn", "", "name of the hub for the driver awsirsa, which this version does not have")
-	flags.StringVar(&f.clusterARN, "managed-cluster-arn", "", "name of the cluster for the driver awsirsa, which this version does not have")
-	flags.StringVar(&f.grpcServer, "grpc-server", "", "address for the driver grpc, which this version does not have")
-	flags.StringVar(&f.grpcCAFile, "grpc-ca-file", "", "certificates for the driver grpc, which this version does not have")
-	complete(command, "registration-auth", cobra.FixedCompletions([]string{driverCSR}, cobra.ShellCompDirectiveNoFileComp))
+	f.grpc.add(command)
+	f.aws.add(command)
+	complete(command, "registration-auth", cobra.FixedCompletions(drivers, cobra.ShellCompDirectiveNoFileComp))
 	complete(command, "addon-kubeclient-registration-auth",
 		cobra.FixedCompletions([]string{driverCSR, "token"}, cobra.ShellCompDirectiveNoFileComp))
-	for _, flag := range []string{"addon-token-expiration-seconds", "hub-cluster-arn", "managed-cluster-arn", "grpc-server"} {
-		complete(command, flag, cobra.NoFileCompletions)
-	}
+	complete(command, "addon-token-expiration-seconds", cobra.NoFileCompletions)
 }
 
 func (f *agentDriverFlags) check() error {
 	if err := checkDriver("--registration-auth", f.registration); err != nil {
 		return err
 	}
-	for flag, value := range map[string]string{
-		"--hub-cluster-arn": f.hubClusterARN, "--managed-cluster-arn": f.clusterARN, "--grpc-server": f.grpcServer, "--grpc-ca-file": f.grpcCAFile,
-	} {
-		if value != "" {
-			return otherDriver(flag)
-		}
+	if err := f.aws.check(f.registration == driverAWS); err != nil {
+		return err
+	}
+	if err := f.grpc.check(f.registration == driverGRPC); err != nil {
+		return err
 	}
 	switch {
 	case f.addOns != driverCSR && f.addOns != "token":

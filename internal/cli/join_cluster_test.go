@@ -1,6 +1,8 @@
 package cli_test
 
 import (
+	"bytes"
+	"os"
 	"strings"
 	"testing"
 
@@ -9,6 +11,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
+	"github.com/capstan-io/capstan/internal/cloudevents/grpcconfig"
 )
 
 // newHubToJoin is a hub that a cluster can join.
@@ -23,20 +26,28 @@ func newHubToJoin(t *testing.T) hub {
 func TestJoinClusterBadInput(t *testing.T) {
 	t.Parallel()
 	for line, says := range map[string][]string{
-		"--managed-cluster-kubeconfig k":                            {"of no use with --mode default", "--local"},
-		"--mode hosted":                                             {"--managed-cluster-kubeconfig is missing"},
-		"--mode elsewhere":                                          {`"elsewhere"`, "default, hosted"},
-		"--detach":                                                  {"--detach: useless without --local"},
-		"--registration-auth grpc":                                  {"--registration-auth", "does not have the driver grpc"},
-		"--grpc-server x":                                           {"--grpc-server"},
-		"--managed-cluster-arn x":                                   {"--managed-cluster-arn"},
-		"--klusterlet-annotation x":                                 {"--klusterlet-annotation", "KEY=VALUE"},
-		"--client-cert-expiration-seconds 60":                       {"at least 3600"},
-		"--addon-token-expiration-seconds 700":                      {"--addon-kubeclient-registration-auth token"},
-		"--force-internal-endpoint-lookup-managed":                  {"useless without --mode hosted"},
-		"--feature-gates Nonsense=true":                             {`"Nonsense" is no feature gate`},
-		"--local --managed-cluster-kubeconfig k --singleton":        {"--singleton: for agents in clusters"},
-		"--local --managed-cluster-kubeconfig k --image-registry x": {"--image-registry: for agents in clusters"},
+		"--managed-cluster-kubeconfig k": {"of no use with --mode default", "--local"},
+		"--mode hosted":                  {"--managed-cluster-kubeconfig is missing"},
+		"--mode elsewhere":               {`"elsewhere"`, "default, hosted"},
+		"--detach":                       {"--detach: useless without --local"},
+		"--registration-auth awsirsa":    {`--hub-cluster-arn: "" is not the ARN`},
+		"--registration-auth awsirsa --hub-cluster-arn " + hubARN:                     {`--managed-cluster-arn: "" is not the ARN`},
+		"--registration-auth spiffe":                                                  {`"spiffe" is no driver; choose out of csr, grpc, awsirsa`},
+		"--registration-auth grpc":                                                    {"--grpc-server is missing"},
+		"--registration-auth grpc --grpc-server https://x":                            {`--grpc-server: "https://x" is not the HOST:PORT`},
+		"--registration-auth grpc --grpc-server x":                                    {`--grpc-server: "x" is not the HOST:PORT`},
+		"--registration-auth grpc --grpc-server x:1 --force-internal-endpoint-lookup": {"of no use with --registration-auth grpc"},
+		"--grpc-server x:1":                                                           {"--grpc-server: useless without grpc in --registration-auth"},
+		"--grpc-ca-file x":                                                            {"--grpc-ca-file: useless without grpc in --registration-auth"},
+		"--local --managed-cluster-kubeconfig k --grpc-server x:1":                    {"--grpc-server: for agents in clusters"},
+		"--managed-cluster-arn x":                                                     {"--managed-cluster-arn: useless without --registration-auth awsirsa"},
+		"--klusterlet-annotation x":                                                   {"--klusterlet-annotation", "KEY=VALUE"},
+		"--client-cert-expiration-seconds 60":                                         {"at least 3600"},
+		"--addon-token-expiration-seconds 700":                                        {"--addon-kubeclient-registration-auth token"},
+		"--force-internal-endpoint-lookup-managed":                                    {"useless without --mode hosted"},
+		"--feature-gates Nonsense=true":                                               {`"Nonsense" is no feature gate`},
+		"--local --managed-cluster-kubeconfig k --singleton":                          {"--singleton: for agents in clusters"},
+		"--local --managed-cluster-kubeconfig k --image-registry x":                   {"--image-registry: for agents in clusters"},
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
@@ -87,11 +98,46 @@ func TestJoinValues(t *testing.T) {
 	if bootstrap := at(given, "bootstrapHubKubeConfig"); !strings.Contains(bootstrap, "server: "+inside(h)) {
 		t.Errorf("the agent is not told the address that the hub publishes:\n%s", bootstrap)
 	}
+	testJoinByGRPC(t, values, h, join)
 	cluster.putOperator(t, "klusterlet", "r/x:v0.3.0", nil)
 	join("--mode", "hosted", "--singleton", "--managed-cluster-kubeconfig", managed.kubeconfig,
 		"--force-internal-endpoint-lookup-managed").succeeds(t)
 	content := valuesOf(t, values) // of the operator, which does not run yet
 	wantValues(t, content, map[string]string{"klusterlet.create": "false", "klusterlet.mode": "Default"})
+}
+
+// testJoinByGRPC is about an agent that registers through the gRPC server: it has the token and the certificates of that.
+func testJoinByGRPC(t *testing.T, values string, h hub, join func(...string) result) {
+	t.Helper()
+	byGRPC := []string{"--registration-auth", "grpc", "--grpc-server", "grpc.example.com:443"}
+	join(byGRPC...).fails(t, "the hub has no ConfigMap open-cluster-management-hub/ca-bundle-configmap", "--grpc-ca-file FILE")
+	bundle, _, err := certutil.GenerateSelfSignedCertKey("grpc.example.com", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Put(t, "/api/v1/namespaces/open-cluster-management-hub/configmaps/ca-bundle-configmap", &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "ca-bundle-configmap"},
+		Data: map[string]string{"ca-bundle.crt": string(bundle)},
+	})
+	wantConfig := func(ca []byte) {
+		t.Helper()
+		given := valuesOf(t, values)
+		wantValues(t, given, map[string]string{"klusterlet.registrationConfiguration.registrationDriver": `{"authType":"grpc"}`})
+		config, err := grpcconfig.Parse([]byte(at(given, "grpcConfig")))
+		if err != nil || config.URL != "grpc.example.com:443" || config.Token != "t" || !bytes.Equal(config.CAData, ca) {
+			t.Errorf("config.yaml is %+v: %v", config, err)
+		}
+	}
+	join(byGRPC...).succeeds(t)
+	wantConfig(bundle)
+	file := writeCA(t, h)
+	own, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	join(append(byGRPC, "--grpc-ca-file", file)...).succeeds(t)
+	wantConfig(own)
+	join(append(byGRPC, "--grpc-ca-file", "/no/such/file")...).fails(t, "--grpc-ca-file", "/no/such/file")
 }
 
 // CA-17: without a pin, the kubeconfig of the user vouches for a hub that is one of its clusters, and nothing else does in a script.

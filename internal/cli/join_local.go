@@ -19,9 +19,11 @@ import (
 func (j *joining) checkLocal() error {
 	switch {
 	case j.inCluster.managedKubeconfig == "":
-		return errors.New("--managed-cluster-kubeconfig is missing: with --local, the agent runs as a process of this machine and needs a kubeconfig of the cluster it is for")
+		return errors.New("--managed-cluster-kubeconfig is missing: with --local, the agent runs as a process of this machine and needs a kubeconfig of the " +
+			"cluster it is for")
 	case j.kubeconfig != "" || j.context != "":
-		return errors.New("--kubeconfig, --context: of no use with --local: the kubeconfig of the cluster is --managed-cluster-kubeconfig, and its current context is used")
+		return errors.New("--kubeconfig, --context: of no use with --local: the kubeconfig of the cluster is --managed-cluster-kubeconfig, and its current " +
+			"context is used")
 	}
 	for _, flag := range j.inCluster.flags.changed(j.command) {
 		return fmt.Errorf("--%s: for agents in clusters, of no use with --local", flag)
@@ -40,7 +42,8 @@ func (j *joining) checkKubeconfig() error {
 		return fmt.Errorf("--managed-cluster-kubeconfig: %w: name a kubeconfig that leads to the cluster", err)
 	}
 	if config.Contexts[config.CurrentContext] == nil {
-		return fmt.Errorf("--managed-cluster-kubeconfig: %s: its current context is %q, which is none of its contexts: choose one of %s with \"kubectl config use-context\"",
+		return fmt.Errorf("--managed-cluster-kubeconfig: %s: its current context is %q, which is none of its contexts: choose one of %s with \"kubectl "+
+			"config use-context\"",
 			file, config.CurrentContext, strings.Join(slices.Sorted(maps.Keys(config.Contexts)), ", "))
 	}
 	if _, err := clientcmd.BuildConfigFromFlags("", file); err != nil {
@@ -93,7 +96,8 @@ func (j *joining) findCluster(ctx context.Context) (playground.Member, error) {
 		err = cluster.Live(ctx)
 	}
 	if err != nil {
-		return member, fmt.Errorf("--managed-cluster-kubeconfig: %s: the cluster at %s cannot be used: %w: see whether it runs, and whether the kubeconfig is a recent one",
+		return member, fmt.Errorf("--managed-cluster-kubeconfig: %s: the cluster at %s cannot be used: %w: see whether it runs, and whether the kubeconfig "+
+			"is a recent one",
 			j.inCluster.managedKubeconfig, config.Host, err)
 	}
 	published, err := cluster.Published(ctx)

@@ -98,7 +98,8 @@ func (d *delivery) planCluster(ctx context.Context, hub *hubapi.Hub, cluster str
 		return s, fmt.Errorf("work %s in cluster %s belongs to ManifestWorkReplicaSet %s, which would put it right: change that, or choose another name",
 			live.Name, cluster, live.Labels[fleet.LabelManifestWorkReplicaSet])
 	case !live.DeletionTimestamp.IsZero():
-		return s, fmt.Errorf("work %s in cluster %s is being deleted: try again when it is gone, or choose another name; \"capstan delete work %s --cluster %s\" waits for that",
+		return s, fmt.Errorf("work %s in cluster %s is being deleted: try again when it is gone, or choose another name; \"capstan delete work %s --cluster "+
+			"%s\" waits for that",
 			live.Name, cluster, live.Name, cluster)
 	case sameWorkload(live.Spec.Workload, d.workload):
 		s.action = actionKeep

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -172,14 +173,34 @@ func (r *removal) forceCustom(ctx context.Context, of install.Reference, running
 	return r.awaitGone(ctx, of)
 }
 
+// related are the objects that an operator has applied for a custom resource, as its status lists them.
+func related(ctx context.Context, in *install.Cluster, custom *unstructured.Unstructured) ([]install.Reference, error) {
+	entries, _, _ := unstructured.NestedSlice(custom.Object, "status", "relatedResources")
+	var refs []install.Reference
+	for _, entry := range entries {
+		fields, ok := entry.(map[string]any)
+		if !ok {
+			continue
+		}
+		text := func(key string) string {
+			value, _ := fields[key].(string)
+			return value
+		}
+		resource := schema.GroupVersionResource{Group: text("group"), Version: text("version"), Resource: text("resource")}
+		of, err := in.ReferenceOf(ctx, resource, text("namespace"), text("name"))
+		if err != nil {
+			return nil, err
+		}
+		refs = append(refs, of)
+	}
+	return refs, nil
+}
+
 // chartReferences are the objects of a chart in the order to delete them in, and its namespace last, unless the other operator is in it.
 func chartReferences(ctx context.Context, in *install.Cluster, chart string, values map[string]any,
 	otherOperator string) ([]install.Reference, error) {
-	kubeVersion, err := in.Version(ctx)
-	if err != nil {
-		return nil, err
-	}
-	objects, err := renderChart(ctx, chart, kubeVersion, values)
+	// Not for the version of the cluster, which may be too old to install the chart in.
+	objects, err := renderChart(ctx, chart, "", values)
 	if err != nil {
 		return nil, err
 	}

@@ -87,7 +87,8 @@ func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
 	playgroundGroup := &cobra.Group{ID: "playground", Title: "A playground on this machine:"}
 	hubGroup := &cobra.Group{ID: "hub", Title: "Work with a hub:"}
 	clusterGroup := &cobra.Group{ID: "registration", Title: "Install a hub, and bring clusters to it:"}
-	root.AddGroup(playgroundGroup, clusterGroup, hubGroup)
+	reachGroup := &cobra.Group{ID: "reach", Title: "Reach into clusters through the hub:"}
+	root.AddGroup(playgroundGroup, clusterGroup, hubGroup, reachGroup)
 	add := func(group *cobra.Group, commands ...*cobra.Command) {
 		for _, command := range commands {
 			command.GroupID = group.ID
@@ -100,6 +101,7 @@ func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
 	add(hubGroup, a.getCommand(), a.explainCommand(), a.createCommand(), a.diffCommand(), a.deleteCommand(), a.clusterSetCommand(),
 		a.addOnCommand(),
 		a.installCommand(), a.uninstallCommand())
+	add(reachGroup, a.kubeconfigCommand(), a.kubectlCommand(), a.proxyCommand(), a.credentialsCommand())
 	root.AddCommand(a.configCommand(), a.optionsCommand(), a.pluginCommand(), a.versionCommand())
 	return root
 }
@@ -181,6 +183,9 @@ func (a *app) announceDryRun(command *cobra.Command) {
 	}
 }
 
+// interruptedCode is the exit code of a command that was interrupted.
+const interruptedCode = 130
+
 // Main runs the command line and returns the exit code: 0, 1 on failure, 130 when interrupted. Commands that compare return 1
 // for a difference and 2 on failure.
 func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
@@ -188,17 +193,20 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 	if code, ran := runPlugin(ctx, root, args, in, out, errOut); ran {
 		return code
 	}
-	root.SetArgs(args)
+	root.SetArgs(separateKubectl(root, args))
 	command, err := root.ExecuteContextC(ctx)
+	var ended exitError
 	switch {
 	case err == nil:
 		return 0
 	case errors.Is(err, errDiffers):
 		return 1
+	case errors.As(err, &ended):
+		return ended.code
 	}
 	fmt.Fprintln(errOut, output.StyleOf(errOut).Error("Error:"), lastOfEach(err.Error()))
 	if ctx.Err() != nil {
-		return 130
+		return interruptedCode
 	}
 	if _, compares := command.Annotations[comparesAnnotation]; compares {
 		return 2

@@ -117,7 +117,8 @@ func canTry(cluster *clusterv1.ManagedCluster) error {
 	}
 	ours := slices.ContainsFunc(cluster.ManagedFields, func(m metav1.ManagedFieldsEntry) bool { return m.Manager == fleet.AgentUserAgent })
 	if !ours {
-		return fmt.Errorf("the agent of cluster %s is not one of Capstan, and would apply what it is to try: \"kubectl diff\" with a kubeconfig of the cluster shows what would change", cluster.Name)
+		return fmt.Errorf("the agent of cluster %s is not one of Capstan, and would apply what it is to try: \"kubectl diff\" with a kubeconfig of the "+
+			"cluster shows what would change", cluster.Name)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/tools/clientcmd"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -119,14 +117,14 @@ func (u *unjoining) unjoin(ctx context.Context) error {
 	if err := removal.all(ctx, operator); err != nil {
 		return err
 	}
-	if u.dryRun {
-		return nil
+	if err := u.removeKinds(ctx, removal); err != nil || u.dryRun {
+		return err
 	}
 	if err := u.writeObjects(u.outputFile, removal.deleted); err != nil {
 		return err
 	}
 	u.sayUnjoined()
-	return nil
+	return u.sayWhatStays(ctx)
 }
 
 // find finds the Klusterlet of the cluster.
@@ -178,40 +176,18 @@ func (u *unjoining) findManaged(ctx context.Context) error {
 		u.managed = u.in.Hub()
 		return nil
 	}
-	secret, err := u.in.Get(ctx, install.Reference{
-		GroupVersionKind: install.KindSecret, Namespace: u.klusterlet.Name, Name: "external-managed-kubeconfig",
+	managed, err := clusterOfSecret(ctx, u.in, install.Reference{
+		GroupVersionKind: install.KindSecret, Namespace: u.klusterlet.Name, Name: fleet.SecretExternalManagedKubeconfig,
 	})
-	if err == nil && secret == nil {
-		err = errors.New("the Secret external-managed-kubeconfig is missing")
-	}
 	if err == nil {
-		u.managed, err = managedBySecret(secret)
-	}
-	if err == nil {
-		err = u.managed.Live(ctx)
-	}
-	if err == nil {
+		u.managed = managed
 		return nil
 	}
-	u.managed = nil
 	if u.force {
 		u.note("Warning: cluster %s cannot be reached, so what is there stays: %v", u.cluster, err)
 		return nil
 	}
 	return fmt.Errorf("cluster %s, which the agent is for, cannot be reached: %w\n--force removes the agent and leaves what it has put there", u.cluster, err)
-}
-
-func managedBySecret(secret *unstructured.Unstructured) (*hubapi.Hub, error) {
-	encoded, _, _ := unstructured.NestedString(secret.Object, "data", "kubeconfig")
-	content, err := base64.StdEncoding.DecodeString(encoded)
-	if err != nil {
-		return nil, err
-	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(content)
-	if err != nil {
-		return nil, err
-	}
-	return hubapi.New(config)
 }
 
 // settle makes sure that nothing is left on the cluster that only the agent takes off, unless it may be left there.
@@ -255,13 +231,55 @@ func (u *unjoining) removeAgent(ctx context.Context, removal *removal) error {
 		return removal.namespace(ctx, fleet.NamespaceAgent)
 	}
 	of := install.Reference{GroupVersionKind: install.KindKlusterlet, Name: u.klusterlet.Name}
-	if err := removal.custom(ctx, of, klusterletOperator, u.releaseWorks); err != nil {
+	klusterlet, err := u.in.Get(ctx, of)
+	if err != nil || klusterlet == nil {
+		return err
+	}
+	if err := removal.custom(ctx, of, klusterletOperator, func(ctx context.Context) error {
+		return u.dismantle(ctx, klusterlet, removal)
+	}); err != nil {
 		return err
 	}
 	if hosted(u.klusterlet) {
 		return removal.namespace(ctx, u.klusterlet.Name) // that in the managed cluster is the operator's to delete
 	}
 	return removal.namespace(ctx, cmp.Or(u.klusterlet.Spec.Namespace, fleet.NamespaceAgent))
+}
+
+// dismantle does what the operator does not: it deletes what that has installed, as the status of the Klusterlet lists it, the agent first.
+func (u *unjoining) dismantle(ctx context.Context, klusterlet *unstructured.Unstructured, here *removal) error {
+	if err := u.releaseWorks(ctx); err != nil {
+		return err
+	}
+	refs, err := related(ctx, u.in, klusterlet)
+	if err != nil {
+		return err
+	}
+	others, err := klusterlets(ctx, u.in)
+	if err != nil {
+		return err
+	}
+	var there *removal
+	if isHosted(klusterlet) && u.managed != nil {
+		there = &removal{app: u.app, in: install.In(u.managed), force: u.force}
+	}
+	shares := isHosted(klusterlet) || len(others) > 1
+	for _, of := range slices.Backward(refs) {
+		forAddOns := of.GroupVersionKind == install.KindNamespace && of.Name == fleet.NamespaceAgentAddOn
+		if of.GroupVersionKind == install.KindCRD || forAddOns && shares {
+			continue
+		}
+		if err := here.one(ctx, of); err != nil {
+			return err
+		}
+		if there == nil {
+			continue
+		}
+		if err := there.one(ctx, of); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // releaseWorks lets go what an agent has applied that nobody takes off any more: it stays.
@@ -300,16 +318,58 @@ func (u *unjoining) operatorObjects(ctx context.Context) ([]install.Reference, e
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{install.CRDAppliedManifestWorks, install.CRDClusterClaims, install.CRDClusterProperties} {
-		refs = append(refs, install.Reference{GroupVersionKind: install.KindCRD, Name: name})
+	return append(refs, agentKinds...), nil
+}
+
+// agentKinds are the kinds that the operator has installed on the managed cluster, which it leaves there for what users have stored.
+var agentKinds = []install.Reference{
+	{GroupVersionKind: install.KindCRD, Name: install.CRDAppliedManifestWorks},
+	{GroupVersionKind: install.KindCRD, Name: install.CRDClusterClaims},
+	{GroupVersionKind: install.KindCRD, Name: install.CRDClusterProperties},
+}
+
+// removeKinds removes them from the managed cluster of a hosted agent, unless another agent needs them.
+func (u *unjoining) removeKinds(ctx context.Context, here *removal) error {
+	if u.klusterlet == nil || !hosted(u.klusterlet) || u.managed == nil || !u.purgeOperator {
+		return nil
 	}
-	return refs, nil
+	managed := install.In(u.managed)
+	agents, err := managed.List(ctx, install.KindNamespace, "", fleet.LabelKlusterlet)
+	if err != nil || len(agents) > 0 && !u.dryRun {
+		return err
+	}
+	there := &removal{app: u.app, in: managed, force: u.force}
+	err = there.all(ctx, agentKinds)
+	here.deleted = append(here.deleted, there.deleted...)
+	return err
 }
 
 func (u *unjoining) sayUnjoined() {
 	u.say("Applied resources have been deleted during the %s joined stage. The status of mcl %s will be unknown in the hub cluster.",
 		u.cluster, u.cluster)
 	u.note("An administrator of the hub forgets the cluster with:\n  kubectl delete managedcluster %s", u.cluster)
+}
+
+// sayWhatStays says how what works have applied is deleted, where that was left.
+func (u *unjoining) sayWhatStays(ctx context.Context) error {
+	cluster := u.in
+	switch {
+	case u.managed != nil:
+		cluster = install.In(u.managed)
+	case u.klusterlet != nil: // it cannot be reached
+		return nil
+	}
+	works, err := cluster.List(ctx, install.KindAppliedManifestWork, "", "")
+	if err != nil || len(works) == 0 {
+		return err
+	}
+	names := make([]string, len(works))
+	for i := range works {
+		names[i] = works[i].GetName()
+	}
+	u.note("What works have applied is still on cluster %s. This deletes it, as its owner goes:\n  kubectl delete appliedmanifestworks %s\n"+
+		"and, when it is gone:\n  kubectl delete crd %s", u.cluster, strings.Join(names, " "), install.CRDAppliedManifestWorks)
+	return nil
 }
 
 // forceAfter is how long the owner of a finalizer has with --force.

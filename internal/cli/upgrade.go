@@ -16,6 +16,7 @@ import (
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/upgrade"
 )
 
 // upgrading is one run of "capstan upgrade".
@@ -31,6 +32,7 @@ type upgrading struct {
 // upgradable is what can be upgraded: an operator, and what it runs.
 type upgradable struct {
 	command, chart, operator string
+	oldest                   *version.Version // of Kubernetes
 	kind                     schema.GroupVersionKind
 	custom                   string // the values of the custom resource, in those of the chart
 	images                   []string
@@ -40,8 +42,8 @@ type upgradable struct {
 
 var upgradables = []upgradable{
 	{
-		command: "clustermanager", chart: "cluster-manager", operator: clusterManagerOperator, kind: install.KindClusterManager,
-		custom: "clusterManager",
+		command: "clustermanager", chart: "cluster-manager", operator: clusterManagerOperator, oldest: oldestForHubs,
+		kind: install.KindClusterManager, custom: "clusterManager",
 		images: []string{"registrationImagePullSpec", "workImagePullSpec", "placementImagePullSpec", "addOnManagerImagePullSpec"},
 		wanted: hubWorks,
 		namespaces: func(manager *unstructured.Unstructured) []string {
@@ -49,8 +51,8 @@ var upgradables = []upgradable{
 		},
 	},
 	{
-		command: "klusterlet", chart: "klusterlet", operator: klusterletOperator, kind: install.KindKlusterlet,
-		custom:     "klusterlet",
+		command: "klusterlet", chart: "klusterlet", operator: klusterletOperator, oldest: oldestForAgents,
+		kind: install.KindKlusterlet, custom: "klusterlet",
 		images:     []string{"registrationImagePullSpec", "workImagePullSpec", "imagePullSpec"},
 		wanted:     agentRuns,
 		namespaces: func(klusterlet *unstructured.Unstructured) []string { return []string{agentNamespace(klusterlet)} },
@@ -108,7 +110,7 @@ func (u *upgrading) upgrade(ctx context.Context) error {
 	if u.in, err = install.Connect(u.installTarget()); err != nil {
 		return err
 	}
-	kubeVersion, err := checkKubernetes(ctx, u.in)
+	kubeVersion, err := checkKubernetes(ctx, u.in, u.what.oldest)
 	if err != nil {
 		return err
 	}
@@ -253,11 +255,11 @@ func lastPart(name string) string { return name[strings.LastIndex(name, "/")+1:]
 
 // sayPlan shows what would be changed.
 func (u *upgrading) sayPlan(operator []*unstructured.Unstructured, custom []unstructured.Unstructured, images map[string]any) error {
+	content, err := u.change(operator, images)
+	if err != nil {
+		return err
+	}
 	for i := range custom {
-		content, err := json.Marshal(images)
-		if err != nil {
-			return err
-		}
 		u.note("would change %s %s: %s", u.what.kind.Kind, custom[i].GetName(), content)
 	}
 	return u.printObjects(operator)
@@ -268,7 +270,7 @@ func (u *upgrading) apply(ctx context.Context, operator []*unstructured.Unstruct
 	if err := u.applyAll(ctx, u.in, operator, u.outputFile); err != nil {
 		return err
 	}
-	patch, err := json.Marshal(map[string]any{"spec": images})
+	patch, err := u.change(operator, images)
 	if err != nil {
 		return err
 	}
@@ -286,13 +288,47 @@ func (u *upgrading) apply(ctx context.Context, operator []*unstructured.Unstruct
 	return nil
 }
 
+// change is the patch of a custom resource. With --force it lets the new operator skip a minor version, too.
+func (u *upgrading) change(operator []*unstructured.Unstructured, images map[string]any) ([]byte, error) {
+	change := map[string]any{"spec": images}
+	if deployment := install.Find(operator, install.KindDeployment.Kind, u.what.operator); u.force && deployment != nil {
+		image, err := firstImage(deployment)
+		if err != nil {
+			return nil, err
+		}
+		_, tag := splitImage(image)
+		change["metadata"] = map[string]any{"annotations": map[string]any{upgrade.AnnotationSkip: tag}}
+	}
+	return json.Marshal(change)
+}
+
 func (u *upgrading) await(ctx context.Context, custom []unstructured.Unstructured) error {
 	if err := u.awaitRollout(ctx, u.in, fleet.NamespaceOperators, u.what.operator); err != nil {
 		return err
 	}
 	for i := range custom {
 		of := install.Reference{GroupVersionKind: u.what.kind, Name: custom[i].GetName()}
-		if err := u.awaitConditions(ctx, u.in, of, u.what.wanted, u.what.namespaces(&custom[i])...); err != nil {
+		namespaces := u.what.namespaces(&custom[i])
+		if err := u.awaitConditions(ctx, u.in, of, u.what.wanted, namespaces...); err != nil {
+			return err
+		}
+		for _, namespace := range namespaces {
+			if err := u.awaitRollouts(ctx, namespace); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// awaitRollouts waits until no pod of the version before is left: the conditions are good as long as one works.
+func (u *upgrading) awaitRollouts(ctx context.Context, namespace string) error {
+	deployments, err := u.in.List(ctx, install.KindDeployment, namespace, "")
+	if err != nil {
+		return err
+	}
+	for i := range deployments {
+		if err := u.awaitRollout(ctx, u.in, namespace, deployments[i].GetName()); err != nil {
 			return err
 		}
 	}

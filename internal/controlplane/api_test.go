@@ -16,7 +16,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -375,27 +374,8 @@ func newKind(t *testing.T, h *testHub, plural, kind string) schema.GroupVersionR
 // SC-16, SC-06: an approved request is signed with the client CA, and the certificate gets its holder in.
 func TestCertificateSigning(t *testing.T) {
 	t.Parallel()
-	key, request := certificateRequest(t, "agent", "some-group")
-	requests := shared.client.CertificatesV1().CertificateSigningRequests()
-	csr, err := requests.Create(t.Context(), &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
-		Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request: request, SignerName: certificatesv1.KubeAPIServerClientSignerName,
-			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
-		},
-	}, create)
-	must(t, err)
-	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved,
-		Status: corev1.ConditionTrue, Reason: "Test"}}
-	_, err = requests.UpdateApproval(t.Context(), csr.Name, csr, metav1.UpdateOptions{})
-	must(t, err)
-	eventually(t, func(ctx context.Context) string {
-		if csr, err = requests.Get(ctx, csr.Name, get); err != nil || len(csr.Status.Certificate) == 0 {
-			return fmt.Sprintf("no certificate: %v", err)
-		}
-		return ""
-	})
-	agent := shared.as(t, func(c *rest.Config) { c.CertData, c.KeyData = csr.Status.Certificate, key })
+	certificate, key := signedBy(t, shared, "agent")
+	agent := shared.as(t, func(c *rest.Config) { c.CertData, c.KeyData = certificate, key })
 	review, err := agent.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, create)
 	must(t, err)
 	if got := review.Status.UserInfo; got.Username != "agent" || !slices.Contains(got.Groups, "some-group") {

@@ -6,6 +6,7 @@ import (
 
 	apiextensionsapiserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/path"
 	"k8s.io/apiserver/pkg/authorization/union"
@@ -28,37 +29,53 @@ import (
 	"github.com/capstan-io/capstan/internal/controlplane/scope"
 )
 
-// replicas tells the CRD server how many API servers there are. With more than one it waits five seconds before it says
-// that a CRD is established, for the others to notice.
-const replicas = 1
-
 // serverConfigs are the configurations of the three servers that answer one after the other: aggregated APIs, the
 // Kubernetes groups, custom resources.
 type serverConfigs struct {
 	aggregator *aggregatorapiserver.Config
 	native     *controlplaneapiserver.Config
 	extensions *apiextensionsapiserver.Config
+	// groups are served with those of Kubernetes.
+	groups []APIGroup
 }
 
-// newServer builds the API server. Nothing runs yet. It calls itself by the loopback client, and the embedded storage, unless that is nil.
-// The users of the hosting cluster are let in unless that is nil; refusals are of agents that are not let in any more. Any client that asks
-// for something at the endpoints is let through to them.
-func newServer(options kubeoptions.CompletedOptions, loopback *rest.Config, embedded *direct.Storage, services *serviceResolver,
-	hosting *hostingUsers, refusals refusals, endpoints []string) (*aggregatorapiserver.APIAggregator, error) {
-	configs, err := newServerConfigs(options, loopback, embedded, services, hosting, refusals)
+// surroundings are what an API server works with, in addition to its options.
+type surroundings struct {
+	// loopback is by which it calls itself, in memory.
+	loopback *rest.Config
+	// embedded is the storage, unless nil.
+	embedded *direct.Storage
+	services *serviceResolver
+	// hosting are let in, unless nil.
+	hosting *hostingUsers
+	// refusals are of agents that are not let in any more.
+	refusals refusals
+	// extensions answer in front of the API.
+	extensions []Extension
+	// endpoints are where any client is let through.
+	endpoints []string
+	// groups are served in addition to those of Kubernetes.
+	groups []APIGroup
+	// servers is how many there are on the same storage, as far as the CRD server is concerned. With more than one it waits five seconds
+	// before it says that a CRD is established, for the others to notice.
+	servers int
+}
+
+// newServer builds the API server. Nothing runs yet.
+func newServer(options kubeoptions.CompletedOptions, s surroundings) (*aggregatorapiserver.APIAggregator, error) {
+	configs, err := newServerConfigs(options, s)
 	if err != nil {
 		return nil, err
 	}
-	if err := letThrough(&configs.aggregator.GenericConfig.Config, endpoints); err != nil {
+	if err := letThrough(&configs.aggregator.GenericConfig.Config, s.endpoints); err != nil {
 		return nil, err
 	}
 	return configs.chain()
 }
 
-func newServerConfigs(options kubeoptions.CompletedOptions, loopback *rest.Config, embedded *direct.Storage, services *serviceResolver,
-	hosting *hostingUsers, refusals refusals) (*serverConfigs, error) {
-	generic, err := newGenericConfig(options, loopback, []*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme,
-		aggregatorscheme.Scheme})
+func newServerConfigs(options kubeoptions.CompletedOptions, s surroundings) (*serverConfigs, error) {
+	generic, err := newGenericConfig(options, s.loopback, []*runtime.Scheme{legacyscheme.Scheme, apiextensionsapiserver.Scheme,
+		aggregatorscheme.Scheme}, s.groups)
 	if err != nil {
 		return nil, fmt.Errorf("configure the API server: %w", err)
 	}
@@ -67,22 +84,29 @@ func newServerConfigs(options kubeoptions.CompletedOptions, loopback *rest.Confi
 	generic.EffectiveVersion = apiserverconfig.ReportVersion(generic.EffectiveVersion)
 	// The endpoint is ours too: it has the metrics of all parts of the process.
 	generic.EnableMetrics = false
-	if hosting != nil {
-		if err := hosting.join(&generic.Authentication); err != nil {
+	if s.hosting != nil {
+		if err := s.hosting.join(&generic.Authentication); err != nil {
 			return nil, err
 		}
 	}
 
-	generic.Authentication.Authenticator = refusals.credentials.Authenticator(generic.Authentication.Authenticator)
-	generic.Authorization.Authorizer, err = union.New(
-		union.NamedAuthorizer{AuthorizerName: "cut-off", Authorizer: authorizer.AuthorizerFunc(refusals.cutOff.Authorize)},
-		union.NamedAuthorizer{AuthorizerName: "others", Authorizer: generic.Authorization.Authorizer})
+	generic.Authentication.Authenticator = s.refusals.credentials.Authenticator(generic.Authentication.Authenticator)
+	authorizers := []union.NamedAuthorizer{
+		{AuthorizerName: "cut-off", Authorizer: authorizer.AuthorizerFunc(s.refusals.cutOff.Authorize)},
+		{AuthorizerName: "others", Authorizer: generic.Authorization.Authorizer}}
+	for i, extension := range s.extensions {
+		if extension.Authenticator != nil {
+			generic.Authentication.Authenticator = extension.Authenticator(generic.Authentication.Authenticator)
+		}
+		authorizers = append(authorizers, union.NamedAuthorizer{AuthorizerName: fmt.Sprintf("extension-%d", i), Authorizer: extension.Authorizer})
+	}
+	generic.Authorization.Authorizer, err = union.New(authorizers...)
 	if err != nil {
 		return nil, err
 	}
 
-	native, initializers, err := controlplaneapiserver.CreateConfig(options, generic.Config, generic.informers, nil, generic.storage, services,
-		nil)
+	native, initializers, err := controlplaneapiserver.CreateConfig(options, generic.Config, generic.informers, nil, generic.storage,
+		s.services, nil)
 	if err != nil {
 		return nil, fmt.Errorf("configure the Kubernetes APIs: %w", err)
 	}
@@ -93,18 +117,18 @@ func newServerConfigs(options kubeoptions.CompletedOptions, loopback *rest.Confi
 	if err != nil {
 		return nil, fmt.Errorf("follow the certificates of the API server: %w", err)
 	}
-	if hosting != nil {
+	if s.hosting != nil {
 		// Clients send a certificate only to a server that names its CA.
-		if err := generic.Authentication.ApplyClientCert(hosting.clientCA, generic.SecureServing); err != nil {
+		if err := generic.Authentication.ApplyClientCert(s.hosting.clientCA, generic.SecureServing); err != nil {
 			return nil, fmt.Errorf("delegate authentication: %w", err)
 		}
 	}
-	extensions, err := controlplaneapiserver.CreateAPIExtensionsConfig(*generic.Config, generic.informers, initializers, options, replicas,
-		services, services.inProcess(native))
+	extensions, err := controlplaneapiserver.CreateAPIExtensionsConfig(*generic.Config, generic.informers, initializers, options, s.servers,
+		s.services, s.services.inProcess(native))
 	if err != nil {
 		return nil, fmt.Errorf("configure custom resources: %w", err)
 	}
-	aggregator, err := controlplaneapiserver.CreateAggregatorConfig(*generic.Config, options, generic.informers, services,
+	aggregator, err := controlplaneapiserver.CreateAggregatorConfig(*generic.Config, options, generic.informers, s.services,
 		native.ProxyTransport, native.PeerProxy, initializers)
 	if err != nil {
 		return nil, fmt.Errorf("configure aggregated APIs: %w", err)
@@ -112,18 +136,20 @@ func newServerConfigs(options kubeoptions.CompletedOptions, loopback *rest.Confi
 	// The stock one looks at Services and EndpointSlices, which a hub does not have.
 	aggregator.ExtraConfig.DisableRemoteAvailableConditionController = true
 	// All requests come through the aggregator.
-	if err := narrowToOwn(&aggregator.GenericConfig.Config, generic.informers, refusals); err != nil {
+	if err := narrowToOwn(&aggregator.GenericConfig.Config, generic.informers, s.refusals); err != nil {
 		return nil, err
 	}
-	if embedded != nil {
+	extend(&aggregator.GenericConfig.Config, s.extensions)
+	showTo(&aggregator.GenericConfig.Config, s.groups)
+	if s.embedded != nil {
 		for _, getter := range []*registry.RESTOptionsGetter{
 			&native.Generic.RESTOptionsGetter, &extensions.GenericConfig.RESTOptionsGetter, &extensions.ExtraConfig.CRDRESTOptionsGetter,
 			&aggregator.GenericConfig.RESTOptionsGetter,
 		} {
-			*getter = embedded.For(*getter)
+			*getter = s.embedded.For(*getter)
 		}
 	}
-	return &serverConfigs{aggregator: aggregator, native: native, extensions: extensions}, nil
+	return &serverConfigs{aggregator: aggregator, native: native, extensions: extensions, groups: s.groups}, nil
 }
 
 // letThrough leaves it to the endpoints at these paths who may what.
@@ -154,9 +180,34 @@ func narrowToOwn(config *genericapiserver.Config, shared informers.SharedInforme
 	}
 	stock := config.BuildHandlerChainFunc
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		return stock(scope.Handler(watches.Handler(handler), client.CertificatesV1().CertificateSigningRequests(), c.Serializer), c)
+		return stock(scope.Handler(watches.Handler(handler), client.CertificatesV1().CertificateSigningRequests(), client.CoreV1(),
+			c.Serializer), c)
 	}
 	return nil
+}
+
+// extend has extensions answer after all handlers that let a request through.
+func extend(config *genericapiserver.Config, extensions []Extension) {
+	before := config.BuildHandlerChainFunc
+	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		for _, extension := range extensions {
+			if extension.Handler != nil {
+				handler = extension.Handler(handler, c.Serializer)
+			}
+		}
+		return before(handler, c)
+	}
+}
+
+// showTo lets groups see the requests that are let through.
+func showTo(config *genericapiserver.Config, groups []APIGroup) {
+	stock := config.BuildHandlerChainFunc
+	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		for _, group := range groups {
+			handler = group.Handler(handler)
+		}
+		return stock(handler, c)
+	}
 }
 
 func (c *serverConfigs) chain() (*aggregatorapiserver.APIAggregator, error) {
@@ -172,7 +223,7 @@ func (c *serverConfigs) chain() (*aggregatorapiserver.APIAggregator, error) {
 	const crdsEnabled = true
 	aggregator, err := controlplaneapiserver.CreateAggregatorServer(c.aggregator.Complete(), native.GenericAPIServer,
 		extensions.Informers.Apiextensions().V1().CustomResourceDefinitions(), crdsEnabled,
-		controlplaneapiserver.DefaultGenericAPIServicePriorities())
+		c.priorities())
 	if err != nil {
 		return nil, fmt.Errorf("create the aggregator: %w", err)
 	}
@@ -189,5 +240,23 @@ func (c *serverConfigs) nativeServer(next genericapiserver.DelegationTarget) (*c
 	if err != nil {
 		return nil, err
 	}
-	return server, server.InstallAPIs(storageProviders(&completed, client.Discovery())...)
+	if err := server.InstallAPIs(storageProviders(&completed, client.Discovery())...); err != nil {
+		return nil, err
+	}
+	for _, group := range c.groups {
+		info := group.Group(group.Scheme, completed.Generic.Authorization.Authorizer)
+		if err := server.GenericAPIServer.InstallAPIGroup(info); err != nil {
+			return nil, fmt.Errorf("serve %s: %w", group.Version, err)
+		}
+	}
+	return server, nil
+}
+
+// priorities are the order of groups in discovery: those of this process are next to those of CRDs.
+func (c *serverConfigs) priorities() map[schema.GroupVersion]controlplaneapiserver.APIServicePriority {
+	priorities := controlplaneapiserver.DefaultGenericAPIServicePriorities()
+	for _, group := range c.groups {
+		priorities[group.Version] = controlplaneapiserver.APIServicePriority{Group: 1000, Version: 100}
+	}
+	return priorities
 }

@@ -91,12 +91,25 @@ func (u *hostingUsers) join(info *genericapiserver.AuthenticationInfo) error {
 	if err != nil {
 		return fmt.Errorf("delegate authentication: %w", err)
 	}
-	tokens := tokencache.New(uncached, false, delegationTTL, delegationTTL)
+	tokens := tokencache.New(forTheirAPI{uncached}, false, delegationTTL, delegationTTL)
 	theirs := union.New(
 		x509.NewDynamic(u.clientCA.VerifyOptions, x509.CommonNameUserConversion),
 		bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))
 	info.Authenticator = union.New(info.Authenticator, authenticationgroup.NewAuthenticatedGroupAdder(guests{theirs}))
 	return nil
+}
+
+// forTheirAPI authenticates the tokens that are for the API server of the hosting cluster. Its name for that audience may be another
+// than the hub has for its own, so the question names none.
+type forTheirAPI struct{ authenticator.Token }
+
+// AuthenticateToken implements authenticator.Token.
+func (t forTheirAPI) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	// The context has the audience of the hub, which cannot be taken out of it.
+	asking, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	return t.Token.AuthenticateToken(asking, token) //nolint:contextcheck // it ends with the context
 }
 
 // hostingPrefix begins the names on the hub of what has a name of the system in the hosting cluster.

@@ -1,8 +1,10 @@
 package controlplane
 
 import (
+	"bytes"
 	"crypto/x509"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -20,7 +22,7 @@ import (
 )
 
 // SC-15: the hosting cluster is asked about tokens the hub does not know, has ten seconds to answer, and is asked once in
-// ten seconds.
+// ten seconds. It knows whom its tokens are for: its API server may have another name for that than the hub.
 func TestUsersOfTheHostingCluster(t *testing.T) {
 	t.Parallel()
 	asked := 0
@@ -30,10 +32,14 @@ func TestUsersOfTheHostingCluster(t *testing.T) {
 		if left := time.Until(deadline); !limited || left > 10*time.Second {
 			t.Errorf("the hosting cluster has %s to answer, limited: %t", left, limited)
 		}
+		if question, err := io.ReadAll(r.Body); err != nil || bytes.Contains(question, []byte("audience")) {
+			t.Errorf("the hosting cluster is asked %s, %v", question, err)
+		}
 		answer := httptest.NewRecorder()
 		answer.Header().Set("Content-Type", "application/json")
 		answer.WriteHeader(http.StatusCreated)
-		_, err := answer.WriteString(`{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","status":{"authenticated":true,"user":{"username":"theirs"}}}`)
+		_, err := answer.WriteString(`{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1",
+			"status":{"authenticated":true,"audiences":["their API"],"user":{"username":"theirs"}}}`)
 		return answer.Result(), err
 	}
 	info := genericapiserver.AuthenticationInfo{Authenticator: authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool,
@@ -72,7 +78,8 @@ func (noCA) VerifyOptions() (x509.VerifyOptions, bool) { return x509.VerifyOptio
 
 func authenticate(t *testing.T, info *genericapiserver.AuthenticationInfo, token string) (*authenticator.Response, bool, error) {
 	t.Helper()
-	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+	ofHub := authenticator.WithAudiences(t.Context(), authenticator.Audiences{"the API of the hub"})
+	request := httptest.NewRequestWithContext(ofHub, http.MethodGet, "/", http.NoBody)
 	request.Header.Set("Authorization", "Bearer "+token)
 	return info.Authenticator.AuthenticateRequest(request)
 }

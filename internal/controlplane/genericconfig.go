@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,12 +19,14 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	openapicommon "k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
 	kubeoptions "k8s.io/kubernetes/pkg/controlplane/apiserver/options"
 	"k8s.io/kubernetes/pkg/kubeapiserver"
 
 	"github.com/capstan-io/capstan/internal/controlplane/inmemory"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // resync is the stock interval at which informers of the API server hand out what they have.
@@ -47,15 +50,16 @@ type genericConfig struct {
 	storage   *serverstorage.DefaultStorageFactory
 }
 
-// longRunning tells which requests have no time limit. Aggregated APIs may have any of the subresources.
+// longRunning tells which requests have no time limit. Aggregated APIs and extensions may have any of the subresources.
 var longRunning = filters.BasicLongRunningRequestCheck(
 	sets.NewString("watch", "proxy"),
-	sets.NewString("attach", "exec", "proxy", "log", "portforward"))
+	sets.NewString("attach", "exec", "proxy", "log", "portforward", fleet.SubresourceTunnel, fleet.SubresourceStream))
 
 // newGenericConfig does what the Kubernetes API server does at this point, controlplaneapiserver.BuildGenericConfig, with the
 // loopback client given instead of one that makes connections, and without the egress selector and the tracing, which a hub has
 // no options for.
-func newGenericConfig(options kubeoptions.CompletedOptions, loopback *rest.Config, schemes []*runtime.Scheme) (*genericConfig, error) {
+func newGenericConfig(options kubeoptions.CompletedOptions, loopback *rest.Config, schemes []*runtime.Scheme,
+	groups []APIGroup) (*genericConfig, error) {
 	c := &genericConfig{Config: genericapiserver.NewConfig(legacyscheme.Codecs)}
 	c.MergedResourceConfig = servedGroups()
 	c.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
@@ -76,7 +80,7 @@ func newGenericConfig(options kubeoptions.CompletedOptions, loopback *rest.Confi
 	if err := options.APIEnablement.ApplyTo(c.Config, c.MergedResourceConfig, legacyscheme.Scheme); err != nil {
 		return nil, err
 	}
-	c.describe(schemes)
+	c.describe(schemes, groups)
 	if err := c.store(options); err != nil {
 		return nil, err
 	}
@@ -107,13 +111,27 @@ func withoutManagedFields(object any) (any, error) {
 }
 
 // describe says how the API is described, which authentication and the servers take over.
-func (c *genericConfig) describe(schemes []*runtime.Scheme) {
-	definitions := openapi.GetOpenAPIDefinitionsWithoutDisabledFeatures(servedDefinitions)
+func (c *genericConfig) describe(schemes []*runtime.Scheme, groups []APIGroup) {
+	for _, group := range groups {
+		schemes = append(schemes, group.Scheme)
+	}
+	definitions := withGroups(openapi.GetOpenAPIDefinitionsWithoutDisabledFeatures(servedDefinitions), groups)
 	namer := openapinamer.NewDefinitionNamer(schemes...)
 	c.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
 	c.OpenAPIConfig.Info.Title = "Kubernetes"
 	c.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
 	c.OpenAPIV3Config.Info.Title = "Kubernetes"
+}
+
+// withGroups adds the definitions of groups.
+func withGroups(definitions openapicommon.GetOpenAPIDefinitions, groups []APIGroup) openapicommon.GetOpenAPIDefinitions {
+	return func(ref openapicommon.ReferenceCallback) map[string]openapicommon.OpenAPIDefinition {
+		all := definitions(ref)
+		for _, group := range groups {
+			maps.Copy(all, group.Definitions(ref))
+		}
+		return all
+	}
 }
 
 func (c *genericConfig) store(options kubeoptions.CompletedOptions) (err error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,10 +75,7 @@ func (a address) url() string {
 
 // findAddress says where the hub listens and which name clients use.
 func (o *Options) findAddress(ctx context.Context) (address, error) {
-	a := address{host: o.Config.APIServer.ExternalHostname, port: o.Config.APIServer.Port, listen: o.Config.APIServer.Port}
-	if o.Hosting != nil {
-		a.listen = o.hostedPort
-	}
+	a := address{host: o.Config.APIServer.ExternalHostname, port: o.Config.APIServer.Port, listen: o.listenPort()}
 	if a.host != "" {
 		return a, nil
 	}
@@ -88,6 +86,23 @@ func (o *Options) findAddress(ctx context.Context) (address, error) {
 		a.host = routableHost(o.serving.BindAddress)
 	}
 	return a, err
+}
+
+// listenPort is the port of the API server on this machine.
+func (o *Options) listenPort() int {
+	if o.Hosting != nil {
+		return o.hostedPort
+	}
+	return o.Config.APIServer.Port
+}
+
+// PeerAddress is HOST:PORT at which other hubs on the same etcd reach this one.
+func (o *Options) PeerAddress() string {
+	host := o.serving.BindAddress.String()
+	if o.serving.BindAddress.IsUnspecified() {
+		host = routableHost(o.serving.BindAddress)
+	}
+	return net.JoinHostPort(host, strconv.Itoa(o.listenPort()))
 }
 
 // routableHost is the first address of this machine that others can reach; on a machine without a network, its own.

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"net/http"
@@ -166,6 +167,15 @@ func TestHostedKubeconfigs(t *testing.T) {
 		if got := serverOf(t, secret.Data["kubeconfig"]); got != want {
 			t.Errorf("Secret %s is for %s, want %s", name, got, want)
 		}
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(secret.Data["ca.crt"])
+		conn, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", h.port),
+			&tls.Config{RootCAs: roots, ServerName: "multicluster-controlplane." + namespace + ".svc"})
+		if err != nil {
+			t.Errorf("a client that trusts the certificate authority in Secret %s: %v", name, err)
+			continue
+		}
+		_ = conn.Close()
 	}
 	info, err := h.client.CoreV1().ConfigMaps(metav1.NamespacePublic).Get(t.Context(), "cluster-info", get)
 	must(t, err)

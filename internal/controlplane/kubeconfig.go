@@ -4,15 +4,19 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
 )
@@ -26,17 +30,30 @@ const (
 	kubeconfigName = "multicluster-controlplane"
 	kubeconfigUser = "user"
 
-	// Secrets in the hub's namespace of the hosting cluster, with their key.
+	// Secrets in the hub's namespace of the hosting cluster, with their keys. The certificate authority is for clients that have a credential
+	// of their own, such as Prometheus.
 	externalKubeconfigSecret  = "multicluster-controlplane-kubeconfig"
 	inClusterKubeconfigSecret = "multicluster-controlplane-svc-kubeconfig"
 	kubeconfigSecretKey       = "kubeconfig"
+	authoritySecretKey        = "ca.crt"
 )
+
+// Administrator is the user of the admin's kubeconfig, by which all hubs on one etcd know each other.
+const Administrator = pki.AdminUser
 
 func certDir(dataDirectory string) string { return filepath.Join(dataDirectory, "cert") }
 
 // AdminKubeconfig is the file with the admin's access to the hub of a data directory.
 func AdminKubeconfig(dataDirectory string) string {
 	return filepath.Join(certDir(dataDirectory), adminKubeconfig)
+}
+
+// LocalKubeconfig is the file with the admin's access for what runs beside the hub, by a URL that no other hub of the same cluster has.
+func (o *Options) LocalKubeconfig() string {
+	if o.Hosting == nil {
+		return AdminKubeconfig(o.Config.DataDirectory)
+	}
+	return filepath.Join(certDir(o.Config.DataDirectory), inClusterKubeconfig)
 }
 
 // credential is what an admin's kubeconfig holds in addition to the URL.
@@ -96,29 +113,54 @@ func (o *Options) writeKubeconfigs(ctx context.Context, keys *pki.Store, a addre
 	if err != nil {
 		return err
 	}
-	return publishKubeconfigs(ctx, client, o.Hosting.Namespace, map[string][]byte{
-		externalKubeconfigSecret:  external,
-		inClusterKubeconfigSecret: inCluster,
+	return publishKubeconfigs(ctx, client, o.Hosting.Namespace, map[string]map[string][]byte{
+		externalKubeconfigSecret:  {kubeconfigSecretKey: external, authoritySecretKey: admin.ca},
+		inClusterKubeconfigSecret: {kubeconfigSecretKey: inCluster, authoritySecretKey: admin.ca},
 	})
 }
 
-func publishKubeconfigs(ctx context.Context, client kubernetes.Interface, namespace string, kubeconfigs map[string][]byte) error {
-	secrets := client.CoreV1().Secrets(namespace)
-	for name, content := range kubeconfigs {
-		secret, err := secrets.Get(ctx, name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{kubeconfigSecretKey: content}}
-			_, err = secrets.Create(ctx, secret, metav1.CreateOptions{})
-		case err == nil && !bytes.Equal(secret.Data[kubeconfigSecretKey], content):
-			secret.Data = map[string][]byte{kubeconfigSecretKey: content}
-			_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{})
-		}
+// publishKubeconfigs writes Secrets: their content by their names.
+func publishKubeconfigs(ctx context.Context, client kubernetes.Interface, namespace string, contents map[string]map[string][]byte) error {
+	owner, err := kubeconfigOwner(ctx, client, namespace)
+	if err != nil {
+		return err
+	}
+	for name, content := range contents {
+		err := retry.OnError(retry.DefaultBackoff, raced, func() error {
+			return publishKubeconfig(ctx, client.CoreV1().Secrets(namespace), name, content, owner)
+		})
 		if err != nil {
 			return fmt.Errorf("write Secret %s/%s of the hosting cluster: %w", namespace, name, err)
 		}
 	}
 	return nil
+}
+
+// kubeconfigOwner is the Service of the hub, if it has one: the Secrets go with it when the hub is uninstalled.
+func kubeconfigOwner(ctx context.Context, client kubernetes.Interface, namespace string) ([]metav1.OwnerReference, error) {
+	service, err := client.CoreV1().Services(namespace).Get(ctx, serviceName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Service %s/%s of the hosting cluster: %w", namespace, serviceName, err)
+	}
+	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID}}, nil
+}
+
+func publishKubeconfig(ctx context.Context, secrets corev1client.SecretInterface, name string, content map[string][]byte,
+	owner []metav1.OwnerReference) error {
+	secret, err := secrets.Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: owner}, Data: content}
+		_, err = secrets.Create(ctx, secret, metav1.CreateOptions{})
+	case err == nil && (!maps.EqualFunc(secret.Data, content, bytes.Equal) ||
+		len(owner) > 0 && !equality.Semantic.DeepEqual(secret.OwnerReferences, owner)):
+		secret.Data, secret.OwnerReferences = content, owner
+		_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{})
+	}
+	return err
 }
 
 // writePrivate replaces a file that only its owner may read, unless it already says the same.

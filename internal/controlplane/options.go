@@ -10,11 +10,17 @@ import (
 
 	"github.com/spf13/pflag"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/rest"
+	openapicommon "k8s.io/kube-openapi/pkg/common"
 	controlplaneoptions "k8s.io/kubernetes/pkg/controlplane/apiserver/options"
 	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
 	"k8s.io/utils/clock"
@@ -41,8 +47,14 @@ type Options struct {
 	// Endpoints are served at paths that end in a slash, and all below these, to everybody: they find out themselves what
 	// who is in the context of a request may.
 	Endpoints map[string]http.Handler
+	// Extensions answer requests in front of the API.
+	Extensions []Extension
+	// APIGroups are served in addition to those of Kubernetes and of CRDs.
+	APIGroups []APIGroup
 	// CRDs are installed and kept up to date.
 	CRDs []*apiextensionsv1.CustomResourceDefinition
+	// Published is called with the URL of the hub and the CA that verifies it whenever the hub tells clients of them; nil is not.
+	Published func(url string, ca []byte)
 	// Info is published in ConfigMap fleet.ConfigMapHubInfo.
 	Info map[string]string
 	// Controllers runs the hub's controllers once the API is complete, until its context ends; nil runs none.
@@ -80,6 +92,33 @@ type AdmissionPlugin struct {
 	Plugin admission.Interface
 }
 
+// Extension answers requests that the API server has authenticated and authorized, or hands them on. It does so in every hub on a storage,
+// whether that leads or not.
+type Extension struct {
+	// Authenticator says who sends requests that it knows more about than the one that it gets; nil leaves that to the other.
+	Authenticator func(authenticator.Request) authenticator.Request
+	// Authorizer allows requests that no role allows.
+	Authorizer authorizer.Authorizer
+	// Handler gets the handler to which it hands on what it does not answer, and what errors are encoded with; nil answers nothing.
+	Handler func(next http.Handler, codecs runtime.NegotiatedSerializer) http.Handler
+	// Run runs what the handler needs, once the API is complete and until the context ends, with a client of full privileges; nil runs
+	// nothing.
+	Run func(ctx context.Context, client *rest.Config) error
+}
+
+// APIGroup is a group of the API, of one version, that a part of this process answers for.
+type APIGroup struct {
+	// Version is that of the group, and Scheme has its kinds.
+	Version schema.GroupVersion
+	Scheme  *runtime.Scheme
+	// Definitions describe the kinds.
+	Definitions openapicommon.GetOpenAPIDefinitions
+	// Group returns what answers requests. It gets what says who may what on the hub.
+	Group func(scheme *runtime.Scheme, rights authorizer.UnconditionalAuthorizer) *genericapiserver.APIGroupInfo
+	// Handler sees all requests that are let through before they are answered.
+	Handler func(next http.Handler) http.Handler
+}
+
 // ControllersFunc runs controllers with a client of full privileges until ctx ends. It calls started when they run; the
 // hub is not ready before. When several hubs share an etcd, elect is set and only one of them may act at a time.
 type ControllersFunc func(ctx context.Context, client *rest.Config, elect bool, started func()) error
@@ -107,9 +146,11 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Etcd.Directory, "embedded-etcd-directory", o.Etcd.Directory,
 		"Folder of the embedded etcd's data (default: etcd in the data directory).")
 	flags.IntVar(&o.Etcd.ClientPort, "embedded-etcd-client-port", o.Etcd.ClientPort,
-		"Port on localhost, conventionally 2379, at which the embedded etcd serves clients with a certificate of the etcd CA; 0 serves the hub alone, through a private socket.")
+		"Port on localhost, conventionally 2379, at which the embedded etcd serves clients with a certificate of the etcd CA; 0 serves the hub alone, "+
+			"through a private socket.")
 	flags.IntVar(&o.Etcd.PeerPort, "embedded-etcd-peer-port", o.Etcd.PeerPort,
-		"Port on localhost, conventionally 2380, at which the embedded etcd serves peers with a certificate of the etcd CA, so that a member can be added to move the data; 0 serves none.")
+		"Port on localhost, conventionally 2380, at which the embedded etcd serves peers with a certificate of the etcd CA, so that a member can be added "+
+			"to move the data; 0 serves none.")
 	flags.Int64Var(&o.Etcd.WALSizeBytes, "embedded-etcd-wal-size-bytes", o.Etcd.WALSizeBytes,
 		"Size of the embedded etcd's write-ahead log files in bytes; 0 means 64 MB.")
 	flags.Int64Var(&o.Etcd.QuotaBytes, "embedded-etcd-quota-bytes", o.Etcd.QuotaBytes,

@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/capstan-io/capstan/internal/controlplane/datadir"
+	"github.com/capstan-io/capstan/internal/controlplane/etcdkeys"
 	"github.com/capstan-io/capstan/internal/controlplane/inmemory"
 	"github.com/capstan-io/capstan/internal/controlplane/kubecontrollers"
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
@@ -104,16 +105,19 @@ func (h *hub) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// openKeysAndStorage does both at the same time: at the first start each takes a while.
+// openKeysAndStorage does both at the same time, unless the keys are in the storage: at the first start each takes a while.
 func (h *hub) openKeysAndStorage(ctx context.Context) error {
-	openKeys := sync.OnceValues(func() (*pki.Store, error) { return h.openKeys(ctx) })
+	if h.shared() {
+		return h.openShared(ctx)
+	}
+	openKeys := sync.OnceValues(func() (*pki.Store, error) { return h.openKeys(ctx, nil) })
 	var both errgroup.Group
 	both.Go(func() (err error) {
 		h.keys, err = openKeys()
 		return err
 	})
 	both.Go(func() (err error) {
-		h.storage, err = h.openStorage(ctx, openKeys)
+		h.storage, err = h.openEmbedded(ctx, openKeys)
 		return err
 	})
 	err := both.Wait()
@@ -123,7 +127,27 @@ func (h *hub) openKeysAndStorage(ctx context.Context) error {
 	return err
 }
 
-func (h *hub) openKeys(ctx context.Context) (*pki.Store, error) {
+// openShared opens an external etcd. All hubs on it, with the same prefix, are one, and have their keys there.
+func (h *hub) openShared(ctx context.Context) error {
+	external, err := openExternal(ctx, h.Config.Etcd, h.Config.File)
+	if err != nil {
+		return err
+	}
+	client, err := newClient(ctx, h.Config.Etcd)
+	if err != nil {
+		return err
+	}
+	external.close = func() { _ = client.Close() }
+	h.storage = external
+	h.keys, err = h.openKeys(ctx, etcdkeys.New(client, h.Config.Etcd.Prefix, h.store.EncryptionProviderConfigFilepath))
+	if err != nil {
+		h.storage.close()
+	}
+	return err
+}
+
+// openKeys opens the keys, which the hub has in its storage if it is given that.
+func (h *hub) openKeys(ctx context.Context, storage pki.Storage) (*pki.Store, error) {
 	caFile, caKeyFile := h.Config.APIServer.CAFile, h.Config.APIServer.CAKeyFile
 	if caFile == "" && h.Hosting != nil {
 		var err error
@@ -131,11 +155,12 @@ func (h *hub) openKeys(ctx context.Context) (*pki.Store, error) {
 			return nil, err
 		}
 	}
-	return pki.Open(pki.Options{
+	return pki.Open(ctx, pki.Options{
 		Dir:         certDir(h.Config.DataDirectory),
 		CAFile:      caFile,
 		CAKeyFile:   caKeyFile,
 		ServerNames: h.serverNames(h.address),
+		Storage:     storage,
 		Clock:       h.Clock,
 	})
 }
@@ -169,8 +194,11 @@ func (h *hub) build(ctx context.Context) error {
 	transport := &inmemory.Transport{}
 	h.loopback = loopbackClient(transport)
 	//nolint:contextcheck // its context ends when requests are drained, later than this one
-	if h.server, err = newServer(completed, h.loopback, embedded, h.services, h.hostingUsers, h.refusals,
-		slices.Collect(maps.Keys(h.Endpoints))); err != nil {
+	h.server, err = newServer(completed, surroundings{
+		loopback: h.loopback, embedded: embedded, services: h.services, hosting: h.hostingUsers, refusals: h.refusals,
+		extensions: h.Extensions, endpoints: slices.Collect(maps.Keys(h.Endpoints)), groups: h.APIGroups, servers: h.servers(),
+	})
+	if err != nil {
 		return err
 	}
 	generic := h.server.GenericAPIServer
@@ -210,6 +238,12 @@ func (h *hub) work(ctx context.Context) error {
 	group.Go(func() error { return h.runKubernetesControllers(ctx) })
 	group.Go(func() error { return h.watchAggregatedAPIs(ctx) })
 	group.Go(func() error { return h.refusals.follow(ctx, h.loopback) })
+	for _, extension := range h.Extensions {
+		if extension.Run == nil {
+			continue
+		}
+		group.Go(func() error { return ignoreStop(ctx, extension.Run(ctx, rest.CopyConfig(h.loopback))) })
+	}
 	group.Go(func() error {
 		h.keys.Run(ctx, func() { h.republish(ctx) })
 		return nil
@@ -247,7 +281,7 @@ func (h *hub) bootstrap(ctx context.Context) error {
 		func() error { return rbac.Ensure(ctx, h.client, rbac.Kubernetes()) },
 		func() error { return rbac.Ensure(ctx, h.client, hubPolicy(h.DelegatingAuthentication)) },
 		func() error { return ensureBootstrapServiceAccount(ctx, h.client) },
-		func() error { return ensureClusterInfo(ctx, h.client, h.address.url(), rootCA) },
+		func() error { return h.publishAddress(ctx, rootCA) },
 		func() error { return ensureHubInfo(ctx, h.client, h.Info) },
 		func() error {
 			return retry.OnError(retry.DefaultBackoff, raced, func() error { _, err := token.ensure(ctx); return err })
@@ -284,6 +318,14 @@ func (h *hub) runHubControllers(ctx context.Context) error {
 // shared says whether other hubs may run on the same objects.
 func (h *hub) shared() bool { return h.Config.Etcd.Mode == ocmconfig.EtcdExternal }
 
+// servers is how many there may be of this hub. Nobody knows how many there are, and more than two make no difference.
+func (h *hub) servers() int {
+	if h.shared() {
+		return 2
+	}
+	return 1
+}
+
 // republish brings what embeds certificates up to date after these were renewed.
 func (h *hub) republish(ctx context.Context) {
 	logger := klog.FromContext(ctx)
@@ -295,11 +337,19 @@ func (h *hub) republish(ctx context.Context) {
 	}
 	rootCA, err := os.ReadFile(h.keys.Bundle(pki.RootCA))
 	if err == nil {
-		err = ensureClusterInfo(ctx, h.client, h.address.url(), rootCA)
+		err = h.publishAddress(ctx, rootCA)
 	}
 	if err != nil {
 		logger.Error(err, "The published CA is old until the next renewal or restart")
 	}
+}
+
+// publishAddress tells clients where the hub is, and the CA to trust.
+func (h *hub) publishAddress(ctx context.Context, rootCA []byte) error {
+	if h.Published != nil {
+		h.Published(h.address.url(), rootCA)
+	}
+	return ensureClusterInfo(ctx, h.client, h.address.url(), rootCA)
 }
 
 func (h *hub) runKubernetesControllers(ctx context.Context) error {

@@ -82,7 +82,7 @@ func TestServiceAccountKeyRotation(t *testing.T) {
 // else.
 func makeOldTokenKey(t *testing.T, dir string, at time.Time) {
 	t.Helper()
-	_, err := pki.Open(pki.Options{Dir: dir, Clock: testclock.NewFakeClock(at)})
+	_, err := pki.Open(t.Context(), pki.Options{Dir: dir, Clock: testclock.NewFakeClock(at)})
 	must(t, err)
 	for _, folder := range []string{dir, filepath.Join(dir, "ca-bundle")} {
 		files, err := os.ReadDir(folder)

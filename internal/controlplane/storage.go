@@ -28,8 +28,14 @@ import (
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
 )
 
-// probeTimeout is how long an external etcd may take to answer at the start.
-const probeTimeout = 3 * time.Second
+const (
+	// probeTimeout is how long an external etcd may take to answer at the start.
+	probeTimeout = 3 * time.Second
+
+	// A server of an external etcd that does not answer for so long is left for another.
+	keepAliveTime    = 30 * time.Second
+	keepAliveTimeout = 10 * time.Second
+)
 
 // storage is where the hub's objects are.
 type storage struct {
@@ -43,12 +49,8 @@ type storage struct {
 	close  func()
 }
 
-// openStorage starts the embedded etcd or makes sure that the external one answers. ready is closed when the keys
-// exist; only an etcd with TCP ports has to wait for them.
-func (o *Options) openStorage(ctx context.Context, keys func() (*pki.Store, error)) (*storage, error) {
-	if o.Config.Etcd.Mode == ocmconfig.EtcdExternal {
-		return openExternal(ctx, o.Config.Etcd, o.Config.File)
-	}
+// openEmbedded starts the embedded etcd. keys returns when the keys exist; only an etcd with TCP ports has to wait for them.
+func (o *Options) openEmbedded(ctx context.Context, keys func() (*pki.Store, error)) (*storage, error) {
 	options := etcd.Options{
 		Dir:           o.Etcd.Directory,
 		NoFsync:       o.Etcd.NoFsync,
@@ -129,6 +131,24 @@ func openExternal(ctx context.Context, e ocmconfig.Etcd, file string) (*storage,
 		keepSpace: func(context.Context) {},
 		close:     func() {},
 	}, nil
+}
+
+// newClient is a client of an external etcd that lives as long as the context.
+func newClient(ctx context.Context, e ocmconfig.Etcd) (*clientv3.Client, error) {
+	config := clientv3.Config{
+		Endpoints: e.Servers, Context: ctx, Logger: zap.NewNop(), DialKeepAliveTime: keepAliveTime, DialKeepAliveTimeout: keepAliveTimeout,
+	}
+	if slices.ContainsFunc(e.Servers, func(server string) bool { return strings.HasPrefix(server, "https://") }) {
+		var err error
+		if config.TLS, err = clientTLS(e); err != nil {
+			return nil, err
+		}
+	}
+	client, err := clientv3.New(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the external etcd: %w", err)
+	}
+	return client, nil
 }
 
 func inOneLine(errs []error) string {

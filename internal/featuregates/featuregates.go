@@ -17,12 +17,18 @@ import (
 const (
 	// CleanUpCompletedManifestWork deletes works whose time to live after their completion is over.
 	CleanUpCompletedManifestWork featuregate.Feature = "CleanUpCompletedManifestWork"
-	// ClusterProfile presents clusters in the inventory API of the Kubernetes SIG Multicluster.
+	// CloudEventsDrivers lets a ClusterManager have works brought to agents by a broker. The programs need no gate for it.
+	CloudEventsDrivers featuregate.Feature = "CloudEventsDrivers"
+	// ClientIdentityPenetration makes requests through ClusterGateways impersonate their callers.
+	ClientIdentityPenetration featuregate.Feature = "ClientIdentityPenetration"
+	// ClusterProfile presents clusters in the inventory API of the Kubernetes SIG Multicluster, with the ways and the tokens to reach them.
 	ClusterProfile featuregate.Feature = "ClusterProfile"
 	// DefaultClusterSet keeps the sets that every hub has, and puts new clusters into one.
 	DefaultClusterSet featuregate.Feature = "DefaultClusterSet"
 	// ManagedClusterAutoApproval approves and accepts the clusters of users that are named.
 	ManagedClusterAutoApproval featuregate.Feature = "ManagedClusterAutoApproval"
+	// ManagedServiceAccountEphemeralIdentity deletes ManagedServiceAccounts whose time is over.
+	ManagedServiceAccountEphemeralIdentity featuregate.Feature = "ManagedServiceAccountEphemeralIdentity"
 	// ManifestWorkReplicaSet brings works to the clusters of placements.
 	ManifestWorkReplicaSet featuregate.Feature = "ManifestWorkReplicaSet"
 	// NilExecutorValidating asks who makes a work without an executor whether he may act as the work agent.
@@ -33,10 +39,15 @@ const (
 	ResourceCleanup featuregate.Feature = "ResourceCleanup"
 )
 
+// EphemeralIdentity of the manager of managed service accounts is what ManagedServiceAccountEphemeralIdentity is of the hub.
+const EphemeralIdentity featuregate.Feature = "EphemeralIdentity"
+
 // Gates of agents.
 const (
 	// ClusterClaim reports the ClusterClaims of the managed cluster.
 	ClusterClaim featuregate.Feature = "ClusterClaim"
+	// ClusterProxy lets users of the hub reach the managed cluster, if the hub has the built-in add-on cluster-proxy for it.
+	ClusterProxy featuregate.Feature = "ClusterProxy"
 	// ClusterProperty reports the ClusterProperties of the managed cluster.
 	ClusterProperty featuregate.Feature = "ClusterProperty"
 	// MultipleHubs lets an agent know several hubs, and turn from one to another.
@@ -56,9 +67,12 @@ type gate struct {
 
 // Why a gate changes nothing.
 const (
-	alwaysOn    = "this is always on"
-	notHere     = "this version does not have it"
-	csrV1Served = "every Kubernetes that is supported serves certificates.k8s.io/v1"
+	alwaysOn     = "this is always on"
+	notCached    = "the gateway reads ManagedClusters for VirtualClusters alone, as they are asked for"
+	notHere      = "this version does not have it"
+	byAddOn      = "the add-on managed-serviceaccount is enabled on the hub"
+	byWorkDriver = "the flag --work-driver alone decides"
+	csrV1Served  = "every Kubernetes that is supported serves certificates.k8s.io/v1"
 )
 
 func on(stage featuregate.FeatureSpec) gate {
@@ -72,28 +86,46 @@ var (
 )
 
 var hubGates = map[featuregate.Feature]gate{
-	AddonManagement:                          on(beta),
-	CleanUpCompletedManifestWork:             on(alpha),
-	"CloudEventsDrivers":                     {alpha, notHere},
-	"ClusterImporter":                        {alpha, notHere},
-	ClusterProfile:                           {FeatureSpec: alpha},
-	DefaultClusterSet:                        on(alpha),
-	ManagedClusterAutoApproval:               {FeatureSpec: alpha},
-	"ManagedServiceAccountEphemeralIdentity": {alpha, notHere},
-	ManifestWorkReplicaSet:                   on(alpha),
-	NilExecutorValidating:                    {FeatureSpec: alpha},
-	PlacementDebugServer:                     on(alpha),
-	ResourceCleanup:                          on(beta),
-	"SIGPlacementDecision":                   {alpha, notHere},
-	"V1beta1CSRAPICompatibility":             {alpha, csrV1Served},
+	AddonManagement:                        on(beta),
+	CleanUpCompletedManifestWork:           on(alpha),
+	ClientIdentityPenetration:              {FeatureSpec: alpha},
+	CloudEventsDrivers:                     {alpha, byWorkDriver},
+	"ClusterImporter":                      {alpha, notHere},
+	ClusterProfile:                         {FeatureSpec: alpha},
+	DefaultClusterSet:                      on(alpha),
+	ManagedClusterAutoApproval:             {FeatureSpec: alpha},
+	ManagedServiceAccountEphemeralIdentity: {FeatureSpec: alpha},
+	ManifestWorkReplicaSet:                 on(alpha),
+	NilExecutorValidating:                  {FeatureSpec: alpha},
+	PlacementDebugServer:                   on(alpha),
+	ResourceCleanup:                        on(beta),
+	"SIGPlacementDecision":                 {alpha, notHere},
+	"V1beta1CSRAPICompatibility":           {alpha, csrV1Served},
+}
+
+var serviceAccountGates = map[featuregate.Feature]gate{
+	ClusterProfile:    {FeatureSpec: alpha},
+	EphemeralIdentity: {FeatureSpec: alpha},
+}
+
+var gatewayGates = map[featuregate.Feature]gate{
+	ClientIdentityPenetration: {FeatureSpec: alpha},
+	"HealthinessCheck":        {alpha, alwaysOn},
+	"OCMClusterCache":         {featuregate.FeatureSpec{Default: true, PreRelease: featuregate.Beta}, notCached},
+	"SecretCache":             {featuregate.FeatureSpec{Default: true, PreRelease: featuregate.Beta}, alwaysOn},
+}
+
+var tunnelGates = map[featuregate.Feature]gate{
+	ClusterProfile: {FeatureSpec: alpha},
 }
 
 var agentGates = map[featuregate.Feature]gate{
 	AddonManagement:              on(beta),
 	ClusterClaim:                 on(beta),
 	ClusterProperty:              {FeatureSpec: alpha},
+	ClusterProxy:                 on(beta),
 	"ExecutorValidatingCaches":   {featuregate.FeatureSpec{Default: true, PreRelease: featuregate.Alpha}, alwaysOn},
-	"ManagedServiceAccount":      {alpha, notHere},
+	"ManagedServiceAccount":      {alpha, byAddOn},
 	MultipleHubs:                 on(alpha),
 	RawFeedbackJsonString:        on(alpha),
 	"V1beta1CSRAPICompatibility": {alpha, csrV1Served},
@@ -110,6 +142,15 @@ type Set struct {
 
 // Hub returns the gates of the hub with their defaults.
 func Hub() *Set { return newSet(hubGates, agentGates, "agents") }
+
+// ServiceAccounts returns the gates of the manager of managed service accounts with their defaults.
+func ServiceAccounts() *Set { return newSet(serviceAccountGates, hubGates, "the hub's other programs") }
+
+// Gateway returns the gates of the gateway of an existing cluster with their defaults.
+func Gateway() *Set { return newSet(gatewayGates, hubGates, "the hub's other programs") }
+
+// Tunnels returns the gates of the program with the tunnels of an existing cluster, with their defaults.
+func Tunnels() *Set { return newSet(tunnelGates, hubGates, "the hub's other programs") }
 
 // Agent returns the gates of agents with their defaults.
 func Agent() *Set { return newSet(agentGates, hubGates, "the hub") }

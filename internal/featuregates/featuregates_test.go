@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-io/capstan/internal/featuregates"
 )
 
-// SC-23: every gate is accepted where it belongs, with either value, and is what it is set to.
+// SC-23 CG-05: every gate is accepted where it belongs, with either value, and is what it is set to.
 func TestEveryGateOfTheContract(t *testing.T) {
 	t.Parallel()
 	hub := []featuregate.Feature{
@@ -20,6 +20,7 @@ func TestEveryGateOfTheContract(t *testing.T) {
 		"NilExecutorValidating", "ManifestWorkReplicaSet", "CloudEventsDrivers", "CleanUpCompletedManifestWork", "SIGPlacementDecision",
 		"PlacementDebugServer",
 	}
+	gateway := []featuregate.Feature{"HealthinessCheck", "SecretCache", "ClientIdentityPenetration", "OCMClusterCache"}
 	agent := []featuregate.Feature{
 		"ClusterClaim", "ClusterProperty", "AddonManagement", "V1beta1CSRAPICompatibility", "MultipleHubs", "ExecutorValidatingCaches",
 		"RawFeedbackJsonString",
@@ -27,7 +28,9 @@ func TestEveryGateOfTheContract(t *testing.T) {
 	for side, test := range map[string]struct {
 		names  []featuregate.Feature
 		create func() *featuregates.Set
-	}{"hub": {hub, featuregates.Hub}, "agent": {agent, featuregates.Agent}} {
+	}{"hub": {hub, featuregates.Hub}, "agent": {agent, featuregates.Agent}, "gateway": {gateway, featuregates.Gateway},
+		"tunnels":          {[]featuregate.Feature{"ClusterProfile"}, featuregates.Tunnels},
+		"service accounts": {[]featuregate.Feature{"EphemeralIdentity", "ClusterProfile"}, featuregates.ServiceAccounts}} {
 		for _, name := range test.names {
 			for value, want := range map[string]bool{"true": true, "false": false} {
 				set := test.create()

@@ -16,10 +16,14 @@ import (
 
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/hub/addon/addonhealth"
+	"github.com/capstan-io/capstan/internal/hub/addon/builtin"
+	"github.com/capstan-io/capstan/internal/hub/addon/clusterpermission"
 	"github.com/capstan-io/capstan/internal/hub/addon/configuration"
+	"github.com/capstan-io/capstan/internal/hub/addon/ephemeral"
 	"github.com/capstan-io/capstan/internal/hub/addon/install"
 	"github.com/capstan-io/capstan/internal/hub/addon/lookup"
 	"github.com/capstan-io/capstan/internal/hub/addon/owner"
+	"github.com/capstan-io/capstan/internal/hub/addon/profilecredentials"
 	"github.com/capstan-io/capstan/internal/hub/addon/progress"
 	"github.com/capstan-io/capstan/internal/hub/addon/template"
 	"github.com/capstan-io/capstan/internal/hub/addon/token"
@@ -29,26 +33,44 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/registration/autoaccept"
 	"github.com/capstan-io/capstan/internal/hub/registration/autoapprove"
 	"github.com/capstan-io/capstan/internal/hub/registration/availability"
+	"github.com/capstan-io/capstan/internal/hub/registration/awsaccess"
 	"github.com/capstan-io/capstan/internal/hub/registration/binding"
 	"github.com/capstan-io/capstan/internal/hub/registration/cleanup"
 	"github.com/capstan-io/capstan/internal/hub/registration/clusterprofile"
 	"github.com/capstan-io/capstan/internal/hub/registration/clusterset"
 	"github.com/capstan-io/capstan/internal/hub/registration/defaultset"
 	"github.com/capstan-io/capstan/internal/hub/registration/expire"
+	"github.com/capstan-io/capstan/internal/hub/registration/grpcsign"
 	"github.com/capstan-io/capstan/internal/hub/registration/managednamespace"
 	"github.com/capstan-io/capstan/internal/hub/registration/renewal"
 	"github.com/capstan-io/capstan/internal/hub/registration/taint"
+	"github.com/capstan-io/capstan/internal/hub/work/delivery"
 	"github.com/capstan-io/capstan/internal/hub/work/replicaset"
 	"github.com/capstan-io/capstan/internal/hub/work/ttl"
+	"github.com/capstan-io/capstan/internal/machinery/eks"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 	scheduler "github.com/capstan-io/capstan/internal/placement"
+	"github.com/capstan-io/capstan/internal/reach/accessprovider"
+	"github.com/capstan-io/capstan/internal/reach/gateway/credentials"
 )
 
 // Options select and configure the controllers.
 type Options struct {
-	// Groups are names out of [Groups]; empty means all of them.
+	// Groups are names out of [Groups], or one alone that is for a process of its own: [GroupServiceAccounts], [GroupGatewayCredentials] or
+	// [GroupAccess].
+	// Empty means all of [Groups].
 	Groups []string
 	// AutoApprovedUsers are the users whose clusters are approved and accepted without a decision of an administrator.
 	AutoApprovedUsers []string
+	// GRPC registers agents by the gRPC server; nil means that none do.
+	GRPC *GRPCOptions
+	// AutoApprovedARNs match the ARNs of EKS clusters that are accepted without a decision of an administrator.
+	AutoApprovedARNs eks.Patterns
+	// WithoutCertificates says that no agents register by certificate requests.
+	WithoutCertificates bool
+	// AWS registers clusters by AWS IAM; nil means that none do.
+	AWS *AWSOptions
 	// Gates are the feature gates that switch controllers on and off; nil means their defaults.
 	Gates *featuregates.Set
 	// Labels are set on what the hub creates for a cluster, in addition to its own.
@@ -61,6 +83,18 @@ type Options struct {
 	// PendingClusterExpiry is how long a cluster that an agent with a bootstrap credential has created waits to be accepted, before it is
 	// deleted; 0 means that it waits without a limit.
 	PendingClusterExpiry time.Duration
+	// ServiceAccountsElsewhere says that a process with the group [GroupServiceAccounts] serves the built-in add-on managed-serviceaccount.
+	ServiceAccountsElsewhere bool
+	// BuiltInAddOns are the built-in add-ons whose ClusterManagementAddOns are created where they are absent.
+	BuiltInAddOns []string
+	// GatewayNamespace holds the Secrets by which a gateway reaches the clusters with the add-on cluster-gateway; empty means that there is no
+	// gateway.
+	GatewayNamespace string
+	// GatewayAccount is the name of the ManagedServiceAccounts whose tokens the gateway gets, for a process that reads no Secrets of other
+	// names; empty means the name that the ClusterGatewayConfiguration has.
+	GatewayAccount string
+	// Access writes into ClusterProfiles how clusters are reached through this process; nil leaves that to another one.
+	Access *accessprovider.Options
 	// TieBreak is how placements choose among clusters with equal scores.
 	TieBreak scheduler.TieBreak
 	// PlacementDebug serves why placements select what they do, once the controllers are registered; nil serves nothing.
@@ -68,12 +102,46 @@ type Options struct {
 	// TrustPlacementDecisions makes the controllers act on all clusters that PlacementDecisions name, without checking them against the
 	// bindings.
 	TrustPlacementDecisions bool
+	// WorkTransport brings ManifestWorks to agents that do not read them from the API; nil brings none.
+	WorkTransport delivery.Transport
 	// Clock is the source of time; nil means the system clock.
 	Clock clock.Clock
 }
 
+// GRPCOptions configure registration by the gRPC server.
+type GRPCOptions struct {
+	signingrequest.GRPC
+	// CAFile and KeyFile have the certificate and the key that sign the certificates of agents.
+	CAFile, KeyFile string
+	// LongestValidity is how long these certificates are valid at most.
+	LongestValidity time.Duration
+}
+
+// GroupWork is the group of controllers that Options.WorkTransport belongs to.
+const GroupWork = "work"
+
+// AWSOptions configure registration by AWS IAM.
+type AWSOptions struct {
+	// Hub is the hub as AWS knows it.
+	Hub eks.Cluster
+	// Tags are set on what is made in AWS.
+	Tags map[string]string
+}
+
 // GroupPlacement is the group of controllers that Options.PlacementDebug belongs to.
 const GroupPlacement = "placement"
+
+// GroupServiceAccounts is the group of controllers of the built-in add-on managed-serviceaccount, for a process of its own. In an existing
+// cluster, it has a right that the other controllers should not have: to let agents write Secrets.
+const GroupServiceAccounts = fleet.AddOnManagedServiceAccount
+
+// GroupGatewayCredentials is the group of controllers that give a gateway its credentials, for a process of its own. In an existing
+// cluster, it has a right that the other controllers should not have: to read the tokens of ManagedServiceAccounts.
+const GroupGatewayCredentials = "gateway-credentials"
+
+// GroupAccess is the group of controllers that write into ClusterProfiles how clusters are reached, for the process that they are reached
+// through.
+const GroupAccess = fleet.AddOnClusterProxy
 
 // group is a set of controllers that is switched on and off as one.
 type group struct {
@@ -107,9 +175,110 @@ func gated(gate featuregate.Feature) func(Options) bool {
 	return func(o Options) bool { return o.enabled(gate) }
 }
 
-func hasAutoApprovedUsers(o Options) bool { return len(o.AutoApprovedUsers) > 0 }
+func hasAutoApprovedUsers(o Options) bool {
+	return len(o.AutoApprovedUsers)+len(o.grpc().Users) > 0 && !o.WithoutCertificates
+}
+
+func hasGRPC(o Options) bool { return o.GRPC != nil }
+
+func (o Options) grpc() signingrequest.GRPC {
+	if o.GRPC == nil {
+		return signingrequest.GRPC{}
+	}
+	return o.GRPC.GRPC
+}
+
+func acceptsByItself(o Options) bool {
+	return len(o.AutoApprovedARNs) > 0 || hasAutoApprovedUsers(o)
+}
+
+func hasCertificates(o Options) bool { return !o.WithoutCertificates }
+
+func registerAutoAccept(mgr ctrl.Manager, o Options) error {
+	options := autoaccept.Options{Users: o.AutoApprovedUsers, GRPC: o.grpc(), ARNs: o.AutoApprovedARNs, Clock: o.Clock}
+	if o.AWS != nil {
+		options.Hub = o.AWS.Hub
+	}
+	return autoaccept.Register(mgr, options)
+}
+
+func registerAWSAccess(mgr ctrl.Manager, o Options) error {
+	options := awsaccess.Options{Clock: o.Clock}
+	if o.AWS != nil {
+		var err error
+		if options.Access, err = awsaccess.NewAccess(context.Background(), o.AWS.Hub, o.AWS.Tags); err != nil {
+			return err
+		}
+	}
+	return awsaccess.Register(mgr, options)
+}
 
 func hasPendingClusterExpiry(o Options) bool { return o.PendingClusterExpiry > 0 }
+
+// hasServiceAccounts is not so on a hub that another operator has installed, which has not their kinds.
+func hasServiceAccounts(o Options) bool {
+	return slices.Contains(o.BuiltInAddOns, fleet.AddOnManagedServiceAccount)
+}
+
+// copiesTokens is so where the controllers of managed service accounts are, with the right to read Secrets.
+func copiesTokens(o Options) bool {
+	return o.enabled(featuregates.ClusterProfile) && hasServiceAccounts(o)
+}
+
+func hasAccess(o Options) bool { return o.enabled(featuregates.ClusterProfile) && o.Access != nil }
+
+// servedBuiltIn are the built-in add-ons that the controllers of add-ons serve.
+func (o Options) servedBuiltIn() []string {
+	if !o.ServiceAccountsElsewhere {
+		return builtin.Names()
+	}
+	return slices.DeleteFunc(builtin.Names(), func(name string) bool { return name == fleet.AddOnManagedServiceAccount })
+}
+
+func hasWorkTransport(o Options) bool { return o.WorkTransport != nil }
+
+func hasGateway(o Options) bool { return o.GatewayNamespace != "" }
+
+// serviceAccounts are the controllers of GroupServiceAccounts, which the group addon has, too.
+var serviceAccounts = group{name: GroupServiceAccounts, reads: serviceAccountReads, controllers: []registration{
+	{always, func(mgr ctrl.Manager, _ Options) error {
+		return lookup.AddNameIndex(context.Background(), mgr.GetFieldIndexer())
+	}},
+	{always, func(mgr ctrl.Manager, o Options) error {
+		return builtin.Register(mgr, builtin.Options{Served: []string{fleet.AddOnManagedServiceAccount},
+			ClusterRole: fleet.ClusterRoleManagedServiceAccount, Labels: o.Labels, Clock: o.Clock})
+	}},
+	{always, func(mgr ctrl.Manager, o Options) error {
+		return clusterpermission.Register(mgr, clusterpermission.Options{Clock: o.Clock})
+	}},
+	{gated(featuregates.ManagedServiceAccountEphemeralIdentity), func(mgr ctrl.Manager, o Options) error {
+		return ephemeral.Register(mgr, ephemeral.Options{Clock: o.Clock})
+	}},
+	{gated(featuregates.ClusterProfile), registerProfileCredentials},
+}}
+
+// gatewayCredentials are the controllers of GroupGatewayCredentials, which the group addon has, too.
+var gatewayCredentials = group{name: GroupGatewayCredentials, reads: reading(managedClusters, managedClusterAddOns, clusterManagementAddOns,
+	managedServiceAccounts, clusterGatewayConfigurations), controllers: []registration{{always, registerGatewayCredentials}}}
+
+func registerGatewayCredentials(mgr ctrl.Manager, o Options) error {
+	return credentials.Register(mgr, credentials.Options{Namespace: o.GatewayNamespace, Account: o.GatewayAccount, Clock: o.Clock})
+}
+
+// access are the controllers of GroupAccess, which the group registration has, too.
+var access = group{name: GroupAccess, reads: reading(managedClusterAddOns, clusterProfiles),
+	controllers: []registration{{always, registerAccess}}}
+
+func registerAccess(mgr ctrl.Manager, o Options) error {
+	return accessprovider.Register(mgr, *o.Access)
+}
+
+func registerProfileCredentials(mgr ctrl.Manager, _ Options) error {
+	return profilecredentials.Register(mgr)
+}
+
+// apart are the groups that are for a process of their own in an existing cluster.
+var apart = []group{serviceAccounts, gatewayCredentials, access}
 
 // groups is every controller of the hub.
 var groups = []group{
@@ -117,17 +286,22 @@ var groups = []group{
 		{always, func(mgr ctrl.Manager, o Options) error {
 			return accept.Register(mgr, accept.Options{Labels: o.Labels, KeepsContent: !o.enabled(featuregates.ResourceCleanup), Clock: o.Clock})
 		}},
-		{always, func(mgr ctrl.Manager, o Options) error { return renewal.Register(mgr, renewal.Options{Clock: o.Clock}) }},
+		{hasCertificates, func(mgr ctrl.Manager, o Options) error {
+			return renewal.Register(mgr, renewal.Options{GRPC: o.grpc(), Clock: o.Clock})
+		}},
 		{always, func(mgr ctrl.Manager, o Options) error {
 			return availability.Register(mgr, availability.Options{Clock: o.Clock})
 		}},
 		{always, func(mgr ctrl.Manager, _ Options) error { return taint.Register(mgr, taint.Options{}) }},
 		{hasAutoApprovedUsers, func(mgr ctrl.Manager, o Options) error {
-			return autoapprove.Register(mgr, autoapprove.Options{Users: o.AutoApprovedUsers, Clock: o.Clock})
+			return autoapprove.Register(mgr, autoapprove.Options{Users: o.AutoApprovedUsers, GRPC: o.grpc(), Clock: o.Clock})
 		}},
-		{hasAutoApprovedUsers, func(mgr ctrl.Manager, o Options) error {
-			return autoaccept.Register(mgr, autoaccept.Options{Users: o.AutoApprovedUsers, Clock: o.Clock})
+		{hasGRPC, func(mgr ctrl.Manager, o Options) error {
+			return grpcsign.Register(mgr, grpcsign.Options{GRPC: o.GRPC.GRPC, CAFile: o.GRPC.CAFile, KeyFile: o.GRPC.KeyFile,
+				LongestValidity: o.GRPC.LongestValidity, Clock: o.Clock})
 		}},
+		{acceptsByItself, registerAutoAccept},
+		{always, registerAWSAccess},
 		{hasPendingClusterExpiry, func(mgr ctrl.Manager, o Options) error {
 			return expire.Register(mgr, expire.Options{After: o.PendingClusterExpiry, Clock: o.Clock})
 		}},
@@ -144,6 +318,7 @@ var groups = []group{
 		{gated(featuregates.ClusterProfile), func(mgr ctrl.Manager, o Options) error {
 			return clusterprofile.Register(mgr, clusterprofile.Options{Clock: o.Clock})
 		}},
+		{hasAccess, registerAccess},
 		{always, func(mgr ctrl.Manager, o Options) error {
 			return cleanup.Register(mgr, cleanup.Options{Off: !o.enabled(featuregates.ResourceCleanup), Resources: o.CleanupResources,
 				Timeout: o.DeletionTimeout, Clock: o.Clock})
@@ -156,13 +331,16 @@ var groups = []group{
 				Debug: o.PlacementDebug, Clock: o.Clock})
 		}},
 	}},
-	{name: "work", gates: []featuregate.Feature{featuregates.ManifestWorkReplicaSet, featuregates.CleanUpCompletedManifestWork},
+	{name: GroupWork, gates: []featuregate.Feature{featuregates.ManifestWorkReplicaSet, featuregates.CleanUpCompletedManifestWork},
 		reads: workReads, controllers: []registration{
 			{gated(featuregates.ManifestWorkReplicaSet), func(mgr ctrl.Manager, o Options) error {
 				return replicaset.Register(mgr, replicaset.Options{TrustDecisions: o.TrustPlacementDecisions, Clock: o.Clock})
 			}},
 			{gated(featuregates.CleanUpCompletedManifestWork), func(mgr ctrl.Manager, o Options) error {
 				return ttl.Register(mgr, ttl.Options{Clock: o.Clock})
+			}},
+			{hasWorkTransport, func(mgr ctrl.Manager, o Options) error {
+				return delivery.Register(mgr, delivery.Options{Transport: o.WorkTransport, Clock: o.Clock})
 			}},
 		}},
 	{name: "addon", gates: []featuregate.Feature{featuregates.AddonManagement}, reads: addOnReads, controllers: []registration{
@@ -188,17 +366,41 @@ var groups = []group{
 		{always, func(mgr ctrl.Manager, o Options) error {
 			return template.Register(mgr, template.Options{Clock: o.Clock})
 		}},
+		{always, func(mgr ctrl.Manager, o Options) error {
+			return builtin.Register(mgr, builtin.Options{Names: o.BuiltInAddOns, Served: o.servedBuiltIn(), Labels: o.Labels, Clock: o.Clock})
+		}},
+		{hasGateway, registerGatewayCredentials},
+		{hasServiceAccounts, func(mgr ctrl.Manager, o Options) error {
+			return clusterpermission.Register(mgr, clusterpermission.Options{Clock: o.Clock})
+		}},
+		{gated(featuregates.ManagedServiceAccountEphemeralIdentity), func(mgr ctrl.Manager, o Options) error {
+			return ephemeral.Register(mgr, ephemeral.Options{Clock: o.Clock})
+		}},
+		{copiesTokens, registerProfileCredentials},
 	}},
 }
 
 // chosen returns the groups that run.
 func (o Options) chosen() (chosen []group) {
+	if alone, ok := o.apart(); ok {
+		return []group{alone}
+	}
 	for _, g := range groups {
 		if (len(o.Groups) == 0 || slices.Contains(o.Groups, g.name)) && (len(g.gates) == 0 || slices.ContainsFunc(g.gates, o.enabled)) {
 			chosen = append(chosen, g)
 		}
 	}
 	return chosen
+}
+
+// apart returns the group that is for a process of its own, if the options name one.
+func (o Options) apart() (group, bool) {
+	for _, g := range apart {
+		if slices.Equal(o.Groups, []string{g.name}) {
+			return g, true
+		}
+	}
+	return group{}, false
 }
 
 // Running returns the names of the groups that run.
@@ -236,8 +438,9 @@ func Register(mgr ctrl.Manager, o Options) error {
 	if o.CleanupResources == nil {
 		o.CleanupResources = cleanup.DefaultResources()
 	}
+	_, alone := o.apart()
 	for _, name := range o.Groups {
-		if !slices.Contains(Groups(), name) {
+		if !slices.Contains(Groups(), name) && !alone {
 			return fmt.Errorf("controllers: %q is no group of controllers; the groups are %s", name, strings.Join(Groups(), ", "))
 		}
 	}

@@ -1,7 +1,11 @@
 package hub
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"net/http"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -12,13 +16,19 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/capstan-io/capstan/internal/cloudevents/mqtt"
 	"github.com/capstan-io/capstan/internal/featuregates"
+	"github.com/capstan-io/capstan/internal/hub/work/delivery"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/reach/accessprovider"
 )
 
 // recorded is a manager that keeps what is added to it.
@@ -81,17 +91,18 @@ func set(t *testing.T, value string) *featuregates.Set {
 func TestFeatureGates(t *testing.T) {
 	t.Parallel()
 	names := func(value string) (found []string) {
-		for _, c := range controllers(register(t, Options{Gates: set(t, value)})) {
+		for _, c := range controllers(register(t, Options{Gates: set(t, value), Access: newAccess()})) {
 			found = append(found, c.FieldByName("Name").String())
 		}
 		return found
 	}
 	standard := names("")
 	for value, want := range map[string][]string{
-		"DefaultClusterSet=false":            {"registration-managedclusterset-default"},
-		"ManifestWorkReplicaSet=false":       {"work-manifestworkreplicaset-deploy"},
-		"CleanUpCompletedManifestWork=false": {"work-manifestwork-expire"},
-		"ClusterProfile=true":                {"registration-clusterprofile-sync"},
+		"DefaultClusterSet=false":                     {"registration-managedclusterset-default"},
+		"ManifestWorkReplicaSet=false":                {"work-manifestworkreplicaset-deploy"},
+		"CleanUpCompletedManifestWork=false":          {"work-manifestwork-expire"},
+		"ClusterProfile=true":                         {"registration-clusterprofile-sync", "registration-clusterprofile-access"},
+		"ManagedServiceAccountEphemeralIdentity=true": {"addon-managedserviceaccount-expire"},
 		// The controller that cleans up after deleted clusters also removes their finalizers, so it runs without cleaning up.
 		"ResourceCleanup=false": nil,
 		"ClusterImporter=true":  nil,
@@ -120,12 +131,46 @@ func TestFeatureGates(t *testing.T) {
 	}
 }
 
+func newAccess() *accessprovider.Options {
+	return &accessprovider.Options{Address: accessprovider.NewAddress()}
+}
+
+// newGRPC has an authority of its own.
+func newGRPC(t *testing.T) *GRPCOptions {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "test"}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := cert.EncodeCertificates(authority)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &GRPCOptions{CAFile: filepath.Join(t.TempDir(), "ca.crt"), KeyFile: filepath.Join(t.TempDir(), "ca.key"), LongestValidity: time.Hour}
+	if err := cert.WriteCert(o.CAFile, certificate); err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := keyutil.WriteKey(o.KeyFile, encoded); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
 // allControllers are all that the hub can run.
 func allControllers(t *testing.T) []reflect.Value {
 	t.Helper()
 	all := controllers(register(t, Options{AutoApprovedUsers: []string{"user"}, PendingClusterExpiry: time.Hour,
-		Gates: set(t, "ClusterProfile=true")}))
-	want := 1 // in the group addon, one entry registers three controllers, and another one indexes only
+		GRPC: newGRPC(t), WorkTransport: delivery.NewMQTT(&mqtt.Config{}, "hub"), GatewayNamespace: "credentials", BuiltInAddOns: []string{fleet.AddOnManagedServiceAccount}, Access: newAccess(),
+		Gates: set(t, "ClusterProfile=true,ManagedServiceAccountEphemeralIdentity=true")}))
+	want := 2 // in the group addon, one entry registers three controllers, one two, and another one indexes only
 	for _, g := range groups {
 		want += len(g.controllers)
 	}
@@ -167,5 +212,30 @@ func TestEveryControllerTriesAgainSoon(t *testing.T) {
 		if wait > time.Minute {
 			t.Errorf("%v waits for %v before it tries again", c.FieldByName("Name"), wait)
 		}
+	}
+}
+
+// MS-06 MS-07: where a process of its own has the controllers of managed service accounts, it has all of them, under the same names, and
+// the controllers of add-ons leave that add-on to it.
+func TestServiceAccountsElsewhere(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for _, c := range controllers(register(t, Options{Groups: []string{GroupServiceAccounts},
+		Gates: set(t, "ManagedServiceAccountEphemeralIdentity=true,ClusterProfile=true")})) {
+		names = append(names, c.FieldByName("Name").String())
+	}
+	slices.Sort(names)
+	want := []string{"addon-clusterpermission-apply", "addon-managedclusteraddon-builtin", "addon-managedserviceaccount-expire",
+		"addon-managedserviceaccount-profile"}
+	if !slices.Equal(names, want) {
+		t.Errorf("the process has %v, want %v", names, want)
+	}
+	if slices.Contains(Groups(), GroupServiceAccounts) {
+		t.Error("a hub with all groups has them twice")
+	}
+	with, without := Options{}.servedBuiltIn(), Options{ServiceAccountsElsewhere: true}.servedBuiltIn()
+	if !slices.Contains(with, fleet.AddOnManagedServiceAccount) || slices.Contains(without, fleet.AddOnManagedServiceAccount) ||
+		len(without) != len(with)-1 {
+		t.Errorf("the controllers of add-ons serve %v, and %v if it is elsewhere", with, without)
 	}
 }

@@ -11,11 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	authenticationv1beta1 "github.com/capstan-io/capstan/api/authentication/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
+	proxyv1alpha1 "github.com/capstan-io/capstan/api/proxy/v1alpha1"
+	permissionv1alpha1 "github.com/capstan-io/capstan/api/rbac/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/featuregates"
@@ -23,19 +26,22 @@ import (
 
 // The resources of the hub's own API that the controllers watch.
 var (
-	managedClusters           = clusterv1.GroupVersion.WithResource("managedclusters")
-	managedClusterSets        = clusterv1beta2.GroupVersion.WithResource("managedclustersets")
-	managedClusterSetBindings = clusterv1beta2.GroupVersion.WithResource("managedclustersetbindings")
-	placements                = clusterv1beta1.GroupVersion.WithResource("placements")
-	placementDecisions        = clusterv1beta1.GroupVersion.WithResource("placementdecisions")
-	addOnPlacementScores      = clusterv1alpha1.GroupVersion.WithResource("addonplacementscores")
-	clusterProfiles           = multiclusterv1alpha1.GroupVersion.WithResource("clusterprofiles")
-	manifestWorks             = workv1.GroupVersion.WithResource("manifestworks")
-	manifestWorkReplicaSets   = workv1alpha1.GroupVersion.WithResource("manifestworkreplicasets")
-	managedClusterAddOns      = addonv1beta1.GroupVersion.WithResource("managedclusteraddons")
-	clusterManagementAddOns   = addonv1beta1.GroupVersion.WithResource("clustermanagementaddons")
-	addOnTemplates            = addonv1beta1.GroupVersion.WithResource("addontemplates")
-	addOnDeploymentConfigs    = addonv1beta1.GroupVersion.WithResource("addondeploymentconfigs")
+	managedClusters              = clusterv1.GroupVersion.WithResource("managedclusters")
+	managedClusterSets           = clusterv1beta2.GroupVersion.WithResource("managedclustersets")
+	managedClusterSetBindings    = clusterv1beta2.GroupVersion.WithResource("managedclustersetbindings")
+	placements                   = clusterv1beta1.GroupVersion.WithResource("placements")
+	placementDecisions           = clusterv1beta1.GroupVersion.WithResource("placementdecisions")
+	addOnPlacementScores         = clusterv1alpha1.GroupVersion.WithResource("addonplacementscores")
+	clusterProfiles              = multiclusterv1alpha1.GroupVersion.WithResource("clusterprofiles")
+	manifestWorks                = workv1.GroupVersion.WithResource("manifestworks")
+	manifestWorkReplicaSets      = workv1alpha1.GroupVersion.WithResource("manifestworkreplicasets")
+	managedClusterAddOns         = addonv1beta1.GroupVersion.WithResource("managedclusteraddons")
+	clusterManagementAddOns      = addonv1beta1.GroupVersion.WithResource("clustermanagementaddons")
+	managedServiceAccounts       = authenticationv1beta1.GroupVersion.WithResource("managedserviceaccounts")
+	clusterGatewayConfigurations = proxyv1alpha1.GroupVersion.WithResource("clustergatewayconfigurations")
+	clusterPermissions           = permissionv1alpha1.GroupVersion.WithResource("clusterpermissions")
+	addOnTemplates               = addonv1beta1.GroupVersion.WithResource("addontemplates")
+	addOnDeploymentConfigs       = addonv1beta1.GroupVersion.WithResource("addondeploymentconfigs")
 )
 
 func reading(resources ...schema.GroupVersionResource) func(Options) []schema.GroupVersionResource {
@@ -47,7 +53,24 @@ func registrationReads(o Options) []schema.GroupVersionResource {
 	if o.enabled(featuregates.ClusterProfile) {
 		reads = append(reads, clusterProfiles)
 	}
+	if hasAccess(o) {
+		reads = append(reads, managedClusterAddOns)
+	}
 	return reads
+}
+
+func serviceAccountReads(o Options) []schema.GroupVersionResource {
+	reads := []schema.GroupVersionResource{managedClusters, manifestWorks, managedClusterAddOns, clusterManagementAddOns,
+		addOnDeploymentConfigs, managedServiceAccounts, clusterPermissions}
+	return append(reads, profileReads(o)...)
+}
+
+// profileReads are the resources by which tokens are copied to ClusterProfiles.
+func profileReads(o Options) []schema.GroupVersionResource {
+	if !o.enabled(featuregates.ClusterProfile) {
+		return nil
+	}
+	return []schema.GroupVersionResource{clusterProfiles, managedClusterSets, managedClusterSetBindings}
 }
 
 func workReads(o Options) []schema.GroupVersionResource {
@@ -62,6 +85,12 @@ func workReads(o Options) []schema.GroupVersionResource {
 func addOnReads(o Options) []schema.GroupVersionResource {
 	reads := []schema.GroupVersionResource{managedClusters, placements, placementDecisions, manifestWorks,
 		managedClusterAddOns, clusterManagementAddOns, addOnTemplates, addOnDeploymentConfigs}
+	switch {
+	case hasServiceAccounts(o):
+		reads = append(append(reads, managedServiceAccounts, clusterPermissions), profileReads(o)...)
+	case o.enabled(featuregates.ManagedServiceAccountEphemeralIdentity):
+		reads = append(reads, managedServiceAccounts)
+	}
 	return append(reads, decisionReads(o)...)
 }
 
@@ -115,7 +144,8 @@ func CheckServed(api Served, o Options) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("it lacks what the controllers read; install the CRDs of the hub there first (kubectl apply --server-side -f deploy/crds):\n%w", errors.Join(missing...))
+	return fmt.Errorf("it lacks what the controllers read; install the CRDs of the hub there first (kubectl apply --server-side -f "+
+		"deploy/crds):\n%w", errors.Join(missing...))
 }
 
 // resourcesOf returns the names of the served resources of a version; none if it is not served at all.

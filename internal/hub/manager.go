@@ -19,11 +19,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	authenticationv1beta1 "github.com/capstan-io/capstan/api/authentication/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
+	proxyv1alpha1 "github.com/capstan-io/capstan/api/proxy/v1alpha1"
+	permissionv1alpha1 "github.com/capstan-io/capstan/api/rbac/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/hub/registration/availability"
@@ -66,7 +69,9 @@ func newScheme() *runtime.Scheme {
 		eventsv1.AddToScheme,
 		clusterv1.AddToScheme, clusterv1alpha1.AddToScheme, clusterv1beta1.AddToScheme, clusterv1beta2.AddToScheme,
 		multiclusterv1alpha1.AddToScheme,
-		workv1.AddToScheme, workv1alpha1.AddToScheme, addonv1beta1.AddToScheme,
+		workv1.AddToScheme, workv1alpha1.AddToScheme, addonv1beta1.AddToScheme, authenticationv1beta1.AddToScheme,
+		proxyv1alpha1.AddToScheme,
+		permissionv1alpha1.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))
 	}

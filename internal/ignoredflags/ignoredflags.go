@@ -56,9 +56,12 @@ func (f *Flags) AddLimits(flags *pflag.FlagSet, names ...string) {
 	}
 }
 
+// Used are the names of the flags that were set.
+func (f *Flags) Used() []string { return slices.Sorted(maps.Keys(f.set)) }
+
 // Log tells of the flags that were set.
 func (f *Flags) Log(logger logr.Logger) {
-	for _, name := range slices.Sorted(maps.Keys(f.set)) {
+	for _, name := range f.Used() {
 		logger.Info("A flag is accepted and changes nothing", "flag", "--"+name, "reason", f.set[name])
 	}
 }

@@ -27,6 +27,8 @@ type Command struct {
 	Program string
 	// Args follow the name of the program.
 	Args []string
+	// instead says what there is in place of a command that none of our programs has.
+	instead string
 }
 
 // listen is the address of the HTTPS probes of controllers and agents.
@@ -45,18 +47,19 @@ var probedOverHTTPS = []string{listen, "--metrics-bind-address=0", "--health-pro
 // controllers runs one group of the hub's controllers. Health and metrics are served at the address of listen alone, and a container of its
 // own serves why placements select what they do.
 func controllers(group string) Command {
-	return Command{Hub, []string{"controllers", "--controllers=" + group, listen, "--metrics-bind-address=0", "--health-probe-bind-address=0",
-		"--placement-debug-bind-address=0", hubGates}}
+	return Command{Program: Hub, Args: []string{"controllers", "--controllers=" + group, listen, "--metrics-bind-address=0",
+		"--health-probe-bind-address=0", "--placement-debug-bind-address=0", hubGates}}
 }
 
 // webhooks serves all webhooks of the hub, from whichever image. Each Service selects the Deployment whose paths it is for.
 func webhooks() Command {
-	return Command{Hub, []string{"webhooks", "--cert-dir=/tmp/k8s-webhook-server/serving-certs", "--metrics-bind-address=:8080", hubGates}}
+	return Command{Program: Hub, Args: []string{"webhooks", "--cert-dir=/tmp/k8s-webhook-server/serving-certs",
+		"--metrics-bind-address=:8080", hubGates}}
 }
 
 // agent runs parts of the agent, of which several replicas may run.
 func agent(name string, flags ...string) Command {
-	return Command{Agent, append([]string{name, listen, "--leader-elect", agentGates}, flags...)}
+	return Command{Program: Agent, Args: append([]string{name, listen, "--leader-elect", agentGates}, flags...)}
 }
 
 // keepsCredential has the agent keep the credential for the hub in the Secret where the operator looks for it.
@@ -81,10 +84,19 @@ var commands = map[string]map[string]Command{
 		"manager":        controllers("addon"),
 		"webhook-server": webhooks(),
 	},
+	"server": {
+		"grpc": {Program: Hub, Args: slices.Concat([]string{"grpc-server"}, probedOverHTTPS)},
+	},
 	"registration-operator": {
-		"hub":        {Hub, slices.Concat([]string{"operator"}, probedOverHTTPS)},
-		"klusterlet": {Agent, []string{"operator", listen}},
+		"hub":        {Program: Hub, Args: slices.Concat([]string{"operator"}, probedOverHTTPS)},
+		"klusterlet": {Program: Agent, Args: []string{"operator", listen}},
 		"agent":      agent("run", keepsCredential),
+	},
+	"msa": {
+		"manager": {Program: Hub, Args: []string{"managed-serviceaccount", "--metrics-bind-address=:38080",
+			"--health-probe-bind-address=:38081"}},
+		"agent": {instead: "the agent of managed service accounts is part of capstan-agent: enable the add-on managed-serviceaccount on the " +
+			"cluster, and leave this Deployment out"},
 	},
 }
 
@@ -129,6 +141,9 @@ func Translate(argv []string) (*Command, error) {
 	ours, known := all[command]
 	if !known {
 		return nil, fmt.Errorf("%s: %q is no command of it; use one of %s", name, command, strings.Join(slices.Sorted(maps.Keys(all)), ", "))
+	}
+	if ours.instead != "" {
+		return nil, fmt.Errorf("%s %s: %s", name, command, ours.instead)
 	}
 	return &Command{Program: ours.Program, Args: append(slices.Clone(ours.Args), argv[2:]...)}, nil
 }

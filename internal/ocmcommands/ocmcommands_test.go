@@ -23,6 +23,8 @@ func TestTranslate(t *testing.T) {
 		"/registration-operator hub":        "capstan-hub operator",
 		"/registration-operator klusterlet": "capstan-agent operator",
 		"/registration-operator agent":      "capstan-agent run",
+		"/server grpc --server-config=/c":   "capstan-hub grpc-server --listen=:8443 --metrics-bind-address=0 --health-probe-bind-address=0 --server-config=/c",
+		"/msa manager":                      "capstan-hub managed-serviceaccount --metrics-bind-address=:38080",
 		// The image has an entrypoint, or the program is called by a name in PATH.
 		"/capstan-agent /work agent":         "capstan-agent work",
 		"/capstan-hub /placement controller": "capstan-hub controllers --controllers=placement",
@@ -110,7 +112,16 @@ func TestNames(t *testing.T) {
 	if !slices.Equal(hub["registration"], []string{"controller", "webhook-server"}) || !slices.Equal(agent["registration"], []string{"agent"}) {
 		t.Errorf("hub %v, agent %v", hub, agent)
 	}
-	if len(hub) != 5 || len(agent) != 3 {
+	if len(hub) != 7 || len(agent) != 3 {
 		t.Errorf("hub %v, agent %v", hub, agent)
+	}
+}
+
+// MS-09: who runs an agent that is part of another program is told so.
+func TestCommandOfAnAgentThatIsBuiltIn(t *testing.T) {
+	t.Parallel()
+	command, err := ocmcommands.Translate([]string{"/msa", "agent", "--cluster-name=c1"})
+	if command != nil || err == nil || !strings.Contains(err.Error(), "part of capstan-agent") {
+		t.Errorf("%v, %v", command, err)
 	}
 }

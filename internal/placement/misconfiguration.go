@@ -36,5 +36,5 @@ func misconfigured(part, format string, args ...any) *Misconfiguration {
 func (s *Scheduler) overBudget() *Misconfiguration {
 	return misconfigured(partPredicate,
 		"spec.predicates: the celExpressions cost more than %d for all clusters of the bound ManagedClusterSets together; "+
-			"use fewer or simpler ones, or a additional labelSelector that leaves fewer clusters", s.celBudget)
+			"use fewer or simpler ones, or an additional labelSelector that leaves fewer clusters", s.celBudget)
 }

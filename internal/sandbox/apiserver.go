@@ -39,7 +39,8 @@ const (
 )
 
 // errNoContainers is the error of all requests that an API server would send to a kubelet.
-var errNoContainers = errors.New("this is a sandbox cluster: its nodes are simulated and containers do not execute, so there are no logs and nothing to exec into, attach to or forward to")
+var errNoContainers = errors.New("this is a sandbox cluster: its nodes are simulated and containers do not execute, so there are no logs and nothing " +
+	"to exec into, attach to or forward to")
 
 // apiServer is a kube-apiserver in this process.
 type apiServer struct {

@@ -21,8 +21,8 @@ type clusterKeys struct {
 }
 
 // openKeys makes or finds the keys of the cluster and writes the kubeconfig.
-func (c *Cluster) openKeys() (*clusterKeys, error) {
-	store, err := pki.Open(pki.Options{
+func (c *Cluster) openKeys(ctx context.Context) (*clusterKeys, error) {
+	store, err := pki.Open(ctx, pki.Options{
 		Dir: c.path(pkiDir),
 		// The last is the address of Service kubernetes.
 		ServerNames: []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "10.96.0.1"},
@@ -30,7 +30,7 @@ func (c *Cluster) openKeys() (*clusterKeys, error) {
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := serviceaccounttoken.Load(store.ServiceAccountKeys())
+	tokens, err := serviceaccounttoken.Load(store.ServiceAccountKeys()) //nolint:contextcheck // keys in memory take no time that could be cut short
 	if err != nil {
 		return nil, err
 	}

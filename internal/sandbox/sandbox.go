@@ -79,7 +79,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		return nil
 	})
 	c.url = "https://" + listener.Addr().String()
-	keys, err := c.openKeys() //nolint:contextcheck // it reads and writes files
+	keys, err := c.openKeys(ctx)
 	if err != nil {
 		return err
 	}

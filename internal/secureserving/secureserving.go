@@ -52,7 +52,8 @@ type Options struct {
 
 // AddFlag adds --listen.
 func AddFlag(flags *pflag.FlagSet, address *string) {
-	flags.StringVar(address, Flag, *address, "Address at which /healthz, /livez and /readyz are served over HTTPS, and /metrics to those whom the API lets get it; "+
+	flags.StringVar(address, Flag, *address, "Address at which /healthz, /livez and /readyz are served over HTTPS, and /metrics to those whom the API "+
+		"lets get it; "+
 		None+" serves none. The certificate is self-signed.")
 }
 

@@ -25,10 +25,19 @@ type Certificate struct {
 
 // Read reads tls.crt and tls.key in a folder. It fails if they are not a certificate and its key.
 func Read(dir string) (*Certificate, error) {
-	c := &Certificate{certFile: filepath.Join(dir, "tls.crt"), keyFile: filepath.Join(dir, "tls.key")}
+	c, err := ReadFiles(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
+	if err != nil {
+		return nil, fmt.Errorf("%w; put it and its key into %s as tls.crt and tls.key", err, dir)
+	}
+	return c, nil
+}
+
+// ReadFiles reads a certificate and its key. It fails if they are not that.
+func ReadFiles(certFile, keyFile string) (*Certificate, error) {
+	c := &Certificate{certFile: certFile, keyFile: keyFile}
 	c.changes = filewatch.New(func() []string { return []string{c.certFile, c.keyFile} })
 	if err := c.load(); err != nil {
-		return nil, fmt.Errorf("read the serving certificate: %w; put it and its key into %s as tls.crt and tls.key", err, dir)
+		return nil, fmt.Errorf("read the serving certificate: %w", err)
 	}
 	return c, nil
 }

@@ -65,8 +65,8 @@ func TestAddOns(t *testing.T) {
 func measureAddOns(t *testing.T, r *report, size int) {
 	hub := env.StartHub(t, "", append(fleetsim.HubFlags(), "--profiling")...)
 	c := hub.Client(t)
-	fleet := newFleet(t, hub, size)
-	seen := watchAvailability(t, hub)
+	fleet := newFleet(t, hubConfig(t, hub), newToken(t, hub), size)
+	seen := watchAvailability(t, hubConfig(t, hub))
 	fleet.Start()
 	seen.await(t, fleet.Names(), metav1.ConditionTrue, joinTimeout)
 	wait(t, settlePeriod)

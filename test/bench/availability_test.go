@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
@@ -31,13 +32,9 @@ type seen struct {
 	at     time.Time
 }
 
-func watchAvailability(t *testing.T, hub *env.Server) *availability {
+func watchAvailability(t *testing.T, hub *rest.Config) *availability {
 	a := &availability{clusters: map[string]seen{}, changed: make(chan struct{}), awaited: map[string]bool{}}
-	config, err := hub.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	clusters, err := cache.New(config, cache.Options{Scheme: env.Scheme()})
+	clusters, err := cache.New(hub, cache.Options{Scheme: env.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -76,8 +77,8 @@ func measureFleet(t *testing.T, r *report, size int) {
 		t.Logf("%s: %.4g %s", name, r.Measures[len(r.Measures)-1].Median, unit) // a fleet takes minutes
 	}
 	empty, emptyMetrics := usageOf(t, hub.Pid()), metricsOf(t, hub)
-	fleet := newFleet(t, hub, size)
-	seen := watchAvailability(t, hub)
+	fleet := newFleet(t, hubConfig(t, hub), newToken(t, hub), size)
+	seen := watchAvailability(t, hubConfig(t, hub))
 
 	stopProfile := profile(t, hub, size, "join")
 	begin, self := time.Now(), usageOf(t, os.Getpid())
@@ -129,16 +130,25 @@ func measureLoss(t *testing.T, lost fleetsim.Fleet, seen *availability, add func
 	seen.check(t)
 }
 
-func newFleet(t *testing.T, hub *env.Server, size int) fleetsim.Fleet {
-	config, err := hub.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
+// newToken makes a token with which a fleet joins a standalone hub.
+func newToken(t *testing.T, hub *env.Server) string {
 	token, err := fleetsim.NewToken(t.Context(), hub.Client(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	fleet, err := fleetsim.New(fleetsim.Options{Hub: config, Token: token, Dir: t.TempDir(), Size: size})
+	return token
+}
+
+func hubConfig(t *testing.T, hub *env.Server) *rest.Config {
+	config, err := hub.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+func newFleet(t *testing.T, hub *rest.Config, token string, size int) fleetsim.Fleet {
+	fleet, err := fleetsim.New(fleetsim.Options{Hub: hub, Token: token, Dir: t.TempDir(), Size: size})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,8 +81,8 @@ func measureFleetWorks(t *testing.T, r *report, size int) {
 	hub := env.StartHub(t, "", append(fleetsim.HubFlags(), "--profiling")...)
 	b := &workBench{t: t, r: r, hub: hub, c: hub.Client(t), size: size}
 	b.measurePlainWrites("on an empty hub", worksEach*size)
-	b.fleet = newFleet(t, hub, size)
-	seen := watchAvailability(t, hub)
+	b.fleet = newFleet(t, hubConfig(t, hub), newToken(t, hub), size)
+	seen := watchAvailability(t, hubConfig(t, hub))
 	b.fleet.Start()
 	seen.await(t, b.fleet.Names(), metav1.ConditionTrue, joinTimeout)
 	wait(t, settlePeriod)

@@ -16,12 +16,14 @@ import (
 	aboutv1alpha1 "github.com/capstan-io/capstan/api/about/v1alpha1"
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	authenticationv1beta1 "github.com/capstan-io/capstan/api/authentication/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	permissionv1alpha1 "github.com/capstan-io/capstan/api/rbac/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 )
@@ -36,6 +38,7 @@ func Scheme() *runtime.Scheme {
 	utilruntime.Must(aboutv1alpha1.AddToScheme(s))
 	utilruntime.Must(addonv1alpha1.AddToScheme(s))
 	utilruntime.Must(addonv1beta1.AddToScheme(s))
+	utilruntime.Must(authenticationv1beta1.AddToScheme(s))
 	utilruntime.Must(clusterv1.AddToScheme(s))
 	utilruntime.Must(clusterv1alpha1.AddToScheme(s))
 	utilruntime.Must(clusterv1beta1.AddToScheme(s))
@@ -43,6 +46,7 @@ func Scheme() *runtime.Scheme {
 	utilruntime.Must(multiclusterv1alpha1.AddToScheme(s))
 	utilruntime.Must(apiextensionsv1.AddToScheme(s))
 	utilruntime.Must(operatorv1.AddToScheme(s))
+	utilruntime.Must(permissionv1alpha1.AddToScheme(s))
 	utilruntime.Must(workv1.AddToScheme(s))
 	utilruntime.Must(workv1alpha1.AddToScheme(s))
 	return s

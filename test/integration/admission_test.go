@@ -96,23 +96,34 @@ func TestJoiningIsBounded(t *testing.T) {
 	for i := range limit {
 		create(t, joiner, cluster(fmt.Sprintf("bounded-%d", i)))
 	}
-	expectRefusal(t, joiner.Create(t.Context(), cluster("bounded-more")), apierrors.IsTooManyRequests, "--join-limit")
+	expectRefusal(t, awaitTooMany(t, joiner, cluster("bounded-more")), apierrors.IsTooManyRequests, "--join-limit")
 	accepted := cluster("bounded-0")
 	if err := admin.Patch(t.Context(), accepted, merge(`{"spec":{"hubAcceptsClient":true}}`)); err != nil {
 		t.Fatal(err)
 	}
-	create(t, joiner, cluster("bounded-more"))
+	env.Eventually(t, func(ctx context.Context) error { return joiner.Create(ctx, cluster("bounded-more")) })
 
 	large := request()
 	large.Annotations = map[string]string{"a": strings.Repeat("x", 200_000)}
 	expectRefusal(t, joiner.Create(t.Context(), large), apierrors.IsRequestEntityTooLargeError, "CertificateSigningRequest")
-	var err error
-	for range 100 { // which are counted as soon as the hub has seen them come
-		if err = joiner.Create(t.Context(), request()); err != nil {
-			break
-		}
+	for range limit {
+		create(t, joiner, request())
 	}
-	expectRefusal(t, err, apierrors.IsTooManyRequests, "nobody has decided on")
+	expectRefusal(t, awaitTooMany(t, joiner, request()), apierrors.IsTooManyRequests, "nobody has decided on")
+}
+
+// awaitTooMany waits until a new object is refused because there are too many, and returns that refusal. Objects are counted as soon as the
+// hub has seen them come.
+func awaitTooMany(t *testing.T, c client.Client, object client.Object) (refusal error) {
+	t.Helper()
+	env.Eventually(t, func(ctx context.Context) error {
+		another := object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of its original
+		if refusal = c.Create(ctx, another, client.DryRunAll); !apierrors.IsTooManyRequests(refusal) {
+			return fmt.Errorf("one more %s is not one too many: %w", object.GetName(), refusal)
+		}
+		return nil
+	})
+	return refusal
 }
 
 // Tokens of the account that agents join with are told apart by what the API server notes down of them, on ManagedClusters and requests.
@@ -128,7 +139,7 @@ func TestJoiningIsBoundedForEachToken(t *testing.T) {
 	for i := range limit {
 		create(t, greedy, cluster(fmt.Sprintf("greedy-%d", i)))
 	}
-	expectRefusal(t, greedy.Create(t.Context(), cluster("greedy-more")), apierrors.IsTooManyRequests, "--join-limit", fleet.LabelRequestedWith)
+	expectRefusal(t, awaitTooMany(t, greedy, cluster("greedy-more")), apierrors.IsTooManyRequests, "--join-limit", fleet.LabelRequestedWith)
 	create(t, another, cluster("another"))
 
 	request := func(cluster string) *certificatesv1.CertificateSigningRequest {
@@ -138,13 +149,7 @@ func TestJoiningIsBoundedForEachToken(t *testing.T) {
 	for i := range limit {
 		create(t, greedy, request(fmt.Sprintf("greedy-%d", i)))
 	}
-	more := request("greedy-0")
-	env.Eventually(t, func(ctx context.Context) error { // they are counted as soon as the hub has seen them come
-		if err := greedy.Create(ctx, more.DeepCopy(), client.DryRunAll); !apierrors.IsTooManyRequests(err) {
-			return fmt.Errorf("one more request: %w", err)
-		}
-		return nil
-	})
+	expectRefusal(t, awaitTooMany(t, greedy, request("greedy-0")), apierrors.IsTooManyRequests, "nobody has decided on")
 	create(t, another, request("another"))
 }
 

@@ -230,7 +230,7 @@ func testCleanFinalizer(t *testing.T, server *env.Server, c client.Client, manag
 	}
 }
 
-// CA-20: a hub with clusters that are available stays.
+// CA-20, O18: a hub with clusters that are available stays, and so does a namespace that has something of others in it.
 func TestCleanRefuses(t *testing.T) {
 	t.Parallel()
 	server := env.StartSandbox(t)
@@ -245,12 +245,21 @@ func TestCleanRefuses(t *testing.T) {
 	setConditions(t, c, cluster, &cluster.Status.Conditions, available)
 	server.Capstan(t, "", "clean").Ends(t, 1, "available: c1", "capstan unjoin", "--wait", "--force")
 	server.Capstan(t, "", "clean", "--wait", "--timeout", "2").Ends(t, 1, "not done after 2s", "c1")
+	mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "open-cluster-management", Name: "mine"}}
+	create(t, c, mine)
 	done := make(chan env.Result)
 	go func() { done <- server.Capstan(t, "", "clean", "--wait") }()
 	if err := c.Delete(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
-	(<-done).Succeeds(t, "cleaned up successfully")
+	cleaned := <-done
+	cleaned.Succeeds(t, "cleaned up successfully")
+	if !strings.Contains(cleaned.ErrOut, "Namespace open-cluster-management stays: it has ") {
+		t.Errorf("nothing says that the namespace stays: %s", cleaned.ErrOut)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(mine), mine); err != nil {
+		t.Errorf("what is in the namespace does not stay: %v", err)
+	}
 	if err := c.Delete(t.Context(), definition); err != nil {
 		t.Fatal(err)
 	}
@@ -270,12 +279,21 @@ func applyCRD(t *testing.T, c client.Client, definitions []*apiextensionsv1.Cust
 		}
 		for _, condition := range definition.Status.Conditions {
 			if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
-				return nil
+				return served(ctx, c, definition)
 			}
 		}
 		return errors.New("not established")
 	})
 	return definition
+}
+
+// served returns an error until the kind of an established definition is discovered and listed, which comes a moment later.
+func served(ctx context.Context, c client.Client, definition *apiextensionsv1.CustomResourceDefinition) error {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{
+		Group: definition.Spec.Group, Version: definition.Spec.Versions[0].Name, Kind: definition.Spec.Names.ListKind,
+	})
+	return c.List(ctx, list)
 }
 
 // CA-06: what clusteradm has applied is taken over, with the fields that are not applied any more.

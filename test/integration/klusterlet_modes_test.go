@@ -296,7 +296,8 @@ func TestKlusterletInvalid(t *testing.T) {
 	expectNothingLeft(t, c, invalid.Name)
 
 	first, second := newKlusterlet("kl-first", operatorv1.InstallModeSingleton), newKlusterlet("kl-second", operatorv1.InstallModeSingleton)
-	second.Spec.Namespace = first.Spec.Namespace
+	const shared = "open-cluster-management-kl-shared" // no name of either, as the second takes it as soon as the first is gone
+	first.Spec.Namespace, second.Spec.Namespace = shared, shared
 	create(t, c, first)
 	awaitKlusterlet(t, c, first.Name, "Applied=True/KlusterletApplied")
 	second.CreationTimestamp = metav1.Time{}
@@ -305,13 +306,8 @@ func TestKlusterletInvalid(t *testing.T) {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(second), second); err != nil {
 			return err
 		}
-		if message := conditionOf(
-			second,
-			fleet.ConditionApplied,
-		).Message; !strings.Contains(
-			message,
-			"the agent of Klusterlet kl-first runs in the namespace",
-		) {
+		message := conditionOf(second, fleet.ConditionApplied).Message
+		if !strings.Contains(message, "the agent of Klusterlet kl-first runs in the namespace") {
 			return errors.New(message)
 		}
 		return nil
@@ -319,6 +315,7 @@ func TestKlusterletInvalid(t *testing.T) {
 	removeKlusterlet(t, c, first.Name)
 	awaitKlusterlet(t, c, second.Name, "Applied=True/KlusterletApplied")
 	removeKlusterlet(t, c, second.Name)
+	expectNothingLeft(t, c, shared)
 }
 
 // KL-11, KL-12, KL-23, KL-30, O5: every failure becomes a condition with its reason, and goes again: of pods, of the CRDs, and of each

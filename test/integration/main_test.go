@@ -125,12 +125,16 @@ func configMap(namespace, name, value string) string {
 		value)
 }
 
+// create makes objects, and waits until the rights that they grant are in effect.
 func create(t *testing.T, c client.Client, objects ...client.Object) {
 	t.Helper()
 	for _, o := range objects {
 		if err := c.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
+	}
+	for _, o := range objects {
+		awaitGranted(t, c, o)
 	}
 }
 

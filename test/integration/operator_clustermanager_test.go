@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -176,16 +177,19 @@ func (i *installed) awaitDeployments(t *testing.T, namespace string, names ...st
 
 // The steps build on each other, as those of a user who changes one installation.
 //
-// CM-01, CM-02, CM-06, CM-07, CM-14, CM-15, CM-17, CM-18, CM-19, CM-20, CM-21, CM-23, CM-24, CM-25, CM-28, CM-29, CM-30, SD-01
+// CM-01, CM-02, CM-06, CM-07, CM-09, CM-12, CM-13, CM-14, CM-15, CM-16, CM-17, CM-18, CM-19, CM-20, CM-21, CM-22, CM-23, CM-24, CM-25,
+// CM-28, CM-29, CM-30, SD-01
 func TestClusterManager(t *testing.T) {
 	t.Parallel()
 	i := withOperator(t, env.StartSandbox(t), "--deployment-replicas", "2")
 	i.migratedDeployment(t)
-	create(t, i, &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "cluster-manager"}})
+	create(t, i, &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "cluster-manager"}, Spec: operatorv1.ClusterManagerSpec{
+		NodePlacement: operatorv1.NodePlacement{NodeSelector: map[string]string{"no": "such"}}}})
 	for _, step := range []struct {
 		name string
 		run  func(*installed, *testing.T)
 	}{
+		{"before it runs", (*installed).testBeforeItRuns},
 		{"what is installed", (*installed).testInstalled},
 		{"a migrated Deployment", (*installed).testMigrated},
 		{"certificates", (*installed).testCertificates},
@@ -196,7 +200,8 @@ func TestClusterManager(t *testing.T) {
 		{"credentials for images", (*installed).testPullSecret},
 		{"TLS profile", (*installed).testTLSProfile},
 		{"network policies", (*installed).testNetworkPolicies},
-		{"what is not supported", (*installed).testUnsupported},
+		{"the gRPC server", (*installed).testGRPCServer},
+		{"works by a broker", (*installed).testWorkDriver},
 		{"a CRD of a newer operator", (*installed).testNewerCRD},
 		{"removal", (*installed).testRemoval},
 		{"removal without CRDs", (*installed).testRemovalWithoutCRDs},
@@ -220,6 +225,31 @@ func (i *installed) migratedDeployment(t *testing.T) {
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "old", Image: "example.com/old"}}}}}},
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceHub, Name: "cluster-manager-work-webhook"},
 			Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "old"}, Ports: []corev1.ServicePort{{Name: "old", Port: 443}}}})
+}
+
+// CM-21: as long as a Deployment does not run, nobody could answer the API server, so it is not told to ask.
+func (i *installed) testBeforeItRuns(t *testing.T) {
+	i.awaitHub(t, "Applied=True/ClusterManagerApplied", "Progressing=True/ClusterManagerDeploymentRolling:cluster-manager-work-webhook")
+	mutating, validating := i.webhooks(t)
+	if mutating != 0 || validating != 0 {
+		t.Errorf("there are %d mutating and %d validating webhook configurations", mutating, validating)
+	}
+	i.edit(t, func(spec *operatorv1.ClusterManagerSpec) { spec.NodePlacement.NodeSelector = nil })
+	i.awaitHub(t, hubIsUp...)
+	if mutating, validating = i.webhooks(t); mutating == 0 || validating == 0 {
+		t.Errorf("there are %d mutating and %d validating webhook configurations", mutating, validating)
+	}
+}
+
+// webhooks counts the configurations of webhooks.
+func (i *installed) webhooks(t *testing.T) (mutating, validating int) {
+	t.Helper()
+	mutators := &admissionregistrationv1.MutatingWebhookConfigurationList{}
+	validators := &admissionregistrationv1.ValidatingWebhookConfigurationList{}
+	if err := errors.Join(i.List(t.Context(), mutators), i.List(t.Context(), validators)); err != nil {
+		t.Fatal(err)
+	}
+	return len(mutators.Items), len(validators.Items)
 }
 
 // CM-01, CM-02, CM-06, CM-17, CM-18, CM-19, CM-21, CM-24, CM-25
@@ -373,7 +403,7 @@ func (i *installed) testCertificateOfUser(t *testing.T) {
 	}
 }
 
-// What others change or delete comes back.
+// CM-22: what others change or delete comes back long before the next interval ends, because it is watched.
 func (i *installed) testDrift(t *testing.T) {
 	in := metav1.ObjectMeta{Namespace: fleet.NamespaceHub}
 	named := func(name string) metav1.ObjectMeta { m := in; m.Name = name; return m }
@@ -553,18 +583,42 @@ func (i *installed) testNetworkPolicies(t *testing.T) {
 	i.awaitHub(t, append(hubIsUp, "ValidFeatureGates=True")...)
 }
 
-func (i *installed) testUnsupported(t *testing.T) {
+// CM-13: the condition says what the driver lacks, until the Secret with the configuration of the broker is there; its changes reach the
+// pods.
+func (i *installed) testWorkDriver(t *testing.T) {
 	i.edit(t, func(spec *operatorv1.ClusterManagerSpec) {
-		spec.RegistrationConfiguration = &operatorv1.RegistrationHubConfiguration{RegistrationDrivers: []operatorv1.RegistrationDriverHub{
-			{AuthType: operatorv1.RegistrationAuthTypeCSR}, {AuthType: operatorv1.RegistrationAuthTypeGRPC}}}
 		spec.WorkConfiguration.WorkDriver = operatorv1.WorkDriverTypeMQTT
+		spec.WorkConfiguration.FeatureGates = []operatorv1.FeatureGate{{
+			Feature: "CloudEventsDrivers", Mode: operatorv1.FeatureGateModeTypeEnable}}
 	})
-	i.awaitHub(t, append(hubIsUp, "ConfigurationSupported=False/UnsupportedFields:authType=grpc")...)
-	i.awaitHub(t, "ConfigurationSupported=False/UnsupportedFields:workDriver mqtt")
-	i.edit(t, func(spec *operatorv1.ClusterManagerSpec) {
-		spec.RegistrationConfiguration, spec.WorkConfiguration.WorkDriver = nil, operatorv1.WorkDriverTypeKube
+	i.awaitHub(t, append(hubIsUp, "ConfigurationSupported=False/UnsupportedFields:in the Secret work-driver-config")...)
+	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceOperators, Name: fleet.SecretWorkDriverConfig},
+		StringData: map[string]string{fleet.KeyConfig: "brokerHost: mqtt.example.com:8883\ntopics:\n" +
+			"  sourceEvents: sources/mwrsctrl/clusters/+/sourceevents\n  agentEvents: sources/mwrsctrl/clusters/+/agentevents\n"}}
+	create(t, i, source)
+	i.awaitPod(t, "cluster-manager-work-controller", func(pod *corev1.PodSpec) bool {
+		return slices.Contains(pod.Containers[0].Args, "--work-driver=mqtt")
 	})
 	i.awaitHub(t, append(hubIsUp, "ConfigurationSupported=True")...)
+	copied := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceHub, Name: source.Name}}
+	source.Data["ca.crt"] = []byte("ca")
+	if err := i.Update(t.Context(), source); err != nil {
+		t.Fatal(err)
+	}
+	env.Eventually(t, func(ctx context.Context) error {
+		if err := i.Get(ctx, client.ObjectKeyFromObject(copied), copied); err != nil || string(copied.Data["ca.crt"]) != "ca" {
+			return fmt.Errorf("the copy has the keys %v: %w", slices.Collect(maps.Keys(copied.Data)), err)
+		}
+		return nil
+	})
+	i.edit(t, func(spec *operatorv1.ClusterManagerSpec) {
+		spec.WorkConfiguration.WorkDriver, spec.WorkConfiguration.FeatureGates = operatorv1.WorkDriverTypeKube, nil
+	})
+	i.awaitGone(t, copied)
+	i.awaitHub(t, append(hubIsUp, "ConfigurationSupported=True")...)
+	if err := i.Delete(t.Context(), source); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // CM-19: an older operator leaves CRDs alone.
@@ -722,7 +776,14 @@ func TestHostedClusterManager(t *testing.T) {
 	}
 	env.Eventually(t, func(ctx context.Context) error { return onHub.Get(ctx, client.ObjectKeyFromObject(role), role) })
 
+	// The mode of what is installed does not change, and its removal is that of the mode in which it is installed.
 	cm := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "cluster-manager"}}
+	toDefault := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"deployOption":{"mode":"Default"}}}`))
+	if err := i.Patch(t.Context(), cm, toDefault); err != nil {
+		t.Fatal(err)
+	}
+	i.awaitHub(t, "Applied=False/HubResourceApplyFailed:spec.deployOption.mode is Default, but the hub is installed in the mode Hosted")
+	i.awaitDeployments(t, "cluster-manager", hubDeployments...)
 	if err := i.Delete(t.Context(), cm); err != nil {
 		t.Fatal(err)
 	}

@@ -387,11 +387,5 @@ spec:
 	}
 	c.Delete(t, thing)
 	c.Delete(t, resources)
-	c.Eventually(t, func(ctx context.Context) error {
-		now, err := c.inventory(ctx)
-		if err == nil && before.Compare(now) != "" {
-			err = fmt.Errorf("left:\n%s", before.Compare(now))
-		}
-		return err
-	})
+	c.AwaitInventory(t, before)
 }

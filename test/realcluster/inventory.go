@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -21,6 +22,7 @@ type Inventory map[string]string
 
 // unlisted are resources whose objects come and go by themselves, or follow an object that the inventory has.
 var unlisted = []schema.GroupResource{
+	{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}, // Kubernetes deletes them after an hour
 	{Resource: "componentstatuses"},
 	{Resource: "endpoints"}, // of the service of the same name
 	{Resource: "events"},
@@ -37,6 +39,22 @@ func (c *Cluster) Inventory(t testing.TB) Inventory {
 		t.Fatalf("cluster %s: %v", c.Name, err)
 	}
 	return inventory
+}
+
+// AwaitInventory waits until the cluster has what it had when the inventory was made, and nothing else. Kubernetes deletes what a deleted
+// object owned, and forgets the resource of a deleted definition, a moment later.
+func (c *Cluster) AwaitInventory(t testing.TB, before Inventory) {
+	t.Helper()
+	c.Eventually(t, func(ctx context.Context) error {
+		now, err := c.inventory(ctx)
+		if err != nil {
+			return err
+		}
+		if difference := before.Compare(now); difference != "" {
+			return fmt.Errorf("its objects are not those of before:\n%s", difference)
+		}
+		return nil
+	})
 }
 
 func (c *Cluster) inventory(ctx context.Context) (Inventory, error) {
@@ -60,6 +78,9 @@ func (c *Cluster) inventory(ctx context.Context) (Inventory, error) {
 				continue
 			}
 			objects, err := all.Resource(kind).List(ctx, metav1.ListOptions{})
+			if apierrors.IsNotFound(err) {
+				continue // its definition has been deleted since the server named it
+			}
 			if err != nil {
 				return nil, fmt.Errorf("list %s: %w", kind.GroupResource(), err)
 			}
@@ -77,7 +98,8 @@ func (c *Cluster) inventory(ctx context.Context) (Inventory, error) {
 func isDerived(object *metav1.PartialObjectMetadata) bool {
 	_, ofDefinition := object.Labels["kube-aggregator.kubernetes.io/automanaged"] // an APIService of a CustomResourceDefinition
 	ofNode := object.Namespace == corev1.NamespaceNodeLease                       // the heartbeat, which may come later than the node
-	return ofDefinition || ofNode || metav1.GetControllerOf(object) != nil
+	_, ofServer := object.Labels["apiserver.kubernetes.io/identity"]              // the Lease of an API server, which may start again
+	return ofDefinition || ofNode || ofServer || metav1.GetControllerOf(object) != nil
 }
 
 func describeObject(resource schema.GroupResource, object *metav1.PartialObjectMetadata) string {

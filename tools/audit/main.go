@@ -23,6 +23,11 @@ import (
 // allowed licences ask for no more than to be named.
 var allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0", "Unlicense", "0BSD", "CC0-1.0", "Zlib"}
 
+// chosen are modules that everybody may have under one of two licences, as their LICENSE says, with the file of the one that we take.
+var chosen = map[string]string{
+	"github.com/eclipse/paho.golang": "edl-v10", // the Eclipse Distribution License, which is BSD-3-Clause, and not the EPL
+}
+
 // own is the path before which modules are not looked at: they are ours.
 const own = "github.com/capstan-io/capstan"
 
@@ -131,7 +136,7 @@ func licenceFiles(m *debug.Module, cache string) (texts [][]byte, err error) {
 		return nil, fmt.Errorf("%w: run go mod download first", err)
 	}
 	for _, entry := range entries {
-		if !entry.Type().IsRegular() || !licenceName.MatchString(entry.Name()) || filepath.Ext(entry.Name()) == docsLicence {
+		if !entry.Type().IsRegular() || !isLicence(m.Path, entry.Name()) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(folder, entry.Name()))
@@ -141,6 +146,14 @@ func licenceFiles(m *debug.Module, cache string) (texts [][]byte, err error) {
 		texts = append(texts, text)
 	}
 	return texts, nil
+}
+
+// isLicence tells whether a file of a module is the licence of what is linked.
+func isLicence(path, file string) bool {
+	if choice, ok := chosen[path]; ok {
+		return file == choice
+	}
+	return licenceName.MatchString(file) && filepath.Ext(file) != docsLicence
 }
 
 func write(file string, components []cyclonedx.Component) error {

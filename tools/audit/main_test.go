@@ -58,6 +58,13 @@ func TestLicences(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, problems, err)
 		}
 	}
+	// Of two licences, the one that we take counts, whatever the other says.
+	both := add("github.com/eclipse/paho.golang", "LICENSE", "All rights are with somebody.")
+	add(both.Path, "edl-v10", mit)
+	components, problems, err = describe(map[string]*debug.Module{both.Path + "@v1.0.0": both}, cache)
+	if err != nil || problems != nil || (*components[0].Licenses)[0].License.ID != "MIT" {
+		t.Errorf("components %+v, %v, %v", components, problems, err)
+	}
 	if err := run("", cache, nil); err == nil {
 		t.Error("no program is no mistake")
 	}

@@ -8,13 +8,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 )
 
-// charts are all charts, each with the plural of its CRD, or none.
-var charts = map[string]string{"capstan-hub": "", "cluster-manager": "clustermanagers", "klusterlet": "klusterlets"}
+// charts are all charts, each with the plural of the CRD of which values are a part, or none.
+var charts = map[string]string{"capstan-hub": "", "cluster-manager": "clustermanagers", "klusterlet": "klusterlets",
+	"cluster-proxy": "", "managed-serviceaccount": ""}
+
+// copied are CRDs that a chart brings as they are, where a cluster does not have them. They outlive its releases.
+var copied = map[string][]string{"managed-serviceaccount": {
+	"authentication.open-cluster-management.io_managedserviceaccounts.yaml", "rbac.open-cluster-management.io_clusterpermissions.yaml"}}
 
 func main() {
 	root := flag.String("root", ".", "directory of the repository")
@@ -36,6 +42,11 @@ func run(root string) error {
 
 func write(root, chart, plural string) error {
 	dir := filepath.Join(root, "deploy", "charts", chart)
+	for _, file := range copied[chart] {
+		if err := copyCRD(root, dir, file); err != nil {
+			return err
+		}
+	}
 	if plural == "" {
 		return writeSchema(root, dir, chart, apiextensionsv1.JSONSchemaProps{})
 	}
@@ -47,6 +58,15 @@ func write(root, chart, plural string) error {
 		return err
 	}
 	return writeCRD(dir, chart, plural, crd)
+}
+
+func copyCRD(root, dir, file string) error {
+	data, err := os.ReadFile(filepath.Join(root, "deploy", "crds", file))
+	if err != nil {
+		return err
+	}
+	_, plural, _ := strings.Cut(file, "_")
+	return os.WriteFile(filepath.Join(dir, "crds", plural), data, 0o600)
 }
 
 func readCRD(file string) (*apiextensionsv1.CustomResourceDefinition, error) {

@@ -280,7 +280,7 @@ func TestReproducible(t *testing.T) {
 		digests = append(digests, read(t, filepath.Join(out, digestsFile)))
 		archives = append(archives, read(t, filepath.Join(out, "capstan-agent.tar")))
 	}
-	if digests[0] != digests[1] || strings.Count(digests[0], "\n") != 10 || !strings.HasPrefix(digests[0], "sha256:") {
+	if digests[0] != digests[1] || strings.Count(digests[0], "\n") != 11 || !strings.HasPrefix(digests[0], "sha256:") {
 		t.Errorf("digests\n%s\nand\n%s", digests[0], digests[1])
 	}
 	if archives[0] != archives[1] {
@@ -344,7 +344,8 @@ func TestArchive(t *testing.T) {
 		names = append(names, d.Annotations["io.containerd.image.name"])
 	}
 	if want := []string{"registry.example.com/capstan/capstan-hub:v1.2.3", "registry.example.com/capstan/placement:v1.2.3",
-		"registry.example.com/capstan/addon-manager:v1.2.3"}; !slices.Equal(names, want) {
+		"registry.example.com/capstan/addon-manager:v1.2.3",
+		"registry.example.com/capstan/managed-serviceaccount:v1.2.3"}; !slices.Equal(names, want) {
 		t.Errorf("names %v, want %v", names, want)
 	}
 	left, err := filepath.Glob(filepath.Join(out, ".archive-*"))

@@ -60,7 +60,8 @@ func (p *pass) tellOfConfigs() {
 	}
 	message := "The add-on is registered and deployed when all of its status.configReferences have a specHash: nobody has set that yet"
 	if p.hubConfigures() {
-		message = fmt.Sprintf("The add-on is registered and deployed when its condition %s is %s: the hub sets it, by the ClusterManagementAddOn %s, once it knows the configurations",
+		message = fmt.Sprintf("The add-on is registered and deployed when its condition %s is %s: the hub sets it, by the ClusterManagementAddOn %s, once "+
+			"it knows the configurations",
 			fleet.ConditionConfigured, metav1.ConditionTrue, p.catalogueEntry.Name)
 	}
 	p.set(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonPermissionConfigPending, message)

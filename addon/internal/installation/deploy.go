@@ -121,7 +121,8 @@ func (p *pass) render(ctx context.Context) (*addon.Workload, error) {
 	case err != nil:
 		return nil, fmt.Errorf("make the manifests of the add-on %s for the cluster %s: %w", p.addOn.Name, p.addOn.Namespace, err)
 	case rendered == nil:
-		return nil, fmt.Errorf("the add-on %s has returned neither a Workload for the cluster %s nor an error: return an empty Workload if the cluster is to have nothing",
+		return nil, fmt.Errorf("the add-on %s has returned neither a Workload for the cluster %s nor an error: return an empty Workload if the cluster is "+
+			"to have nothing",
 			p.addOn.Name, p.addOn.Namespace)
 	}
 	return rendered, nil

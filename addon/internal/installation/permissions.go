@@ -94,7 +94,8 @@ func copyOf(permission client.Object) (o client.Object, namespaced bool, err err
 	case *rbacv1.ClusterRoleBinding:
 		return permission.DeepCopy(), false, nil
 	default:
-		return nil, false, fmt.Errorf("a permission of the agent is a %T: use *Role, *RoleBinding, *ClusterRole or *ClusterRoleBinding of k8s.io/api/rbac/v1", permission)
+		return nil, false, fmt.Errorf("a permission of the agent is a %T: use *Role, *RoleBinding, *ClusterRole or *ClusterRoleBinding of "+
+			"k8s.io/api/rbac/v1", permission)
 	}
 }
 

@@ -142,7 +142,8 @@ func checkSigner(signer string) error {
 func (o owner) checkSubject(user string, groups []string) error {
 	for _, name := range append([]string{user}, groups...) {
 		if !o.mayHave(name) {
-			return fmt.Errorf("%q is not a name for the add-on %s on the cluster %s: names that begin with \"system:\" or \"open-cluster-management:\" have to be %s, or begin with one of these and a colon",
+			return fmt.Errorf("%q is not a name for the add-on %s on the cluster %s: names that begin with \"system:\" or \"open-cluster-management:\" have to "+
+				"be %s, or begin with one of these and a colon",
 				name, o.addOn, o.cluster, strings.Join(fleet.AddOnGroups(o.cluster, o.addOn), " or "))
 		}
 	}

@@ -42,9 +42,11 @@ type ManagedServiceAccountRotation struct {
 	// +kubebuilder:default=true
 	Enabled bool `json:"enabled"`
 
-	// validity is the lifetime of a token. It is renewed when a fifth of that is left.
+	// validity is the lifetime of a token, of at least 10 minutes; the API server of the cluster may issue tokens with a shorter one. A token
+	// is renewed when a fifth of its lifetime is left.
 	// +optional
-	// +kubebuilder:default="8640h0m0s"
+	// +kubebuilder:default="24h0m0s"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10m')",message="validity must be a duration of at least 10m, such as 24h: clusters issue no tokens with a shorter one"
 	Validity metav1.Duration `json:"validity"`
 }
 

@@ -94,6 +94,10 @@ type Property struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Value string `json:"value"`
+
+	// lastObservedTime is when the cluster had this value, as far as is known.
+	// +optional
+	LastObservedTime *metav1.Time `json:"lastObservedTime,omitempty"`
 }
 
 // AccessProvider is a way to reach a cluster's API server.

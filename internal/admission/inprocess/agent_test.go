@@ -29,6 +29,12 @@ func TestAgentsChangeTheirOwn(t *testing.T) {
 		{name: "annotation of the agent", change: func(c *unstructured.Unstructured) {
 			c.SetAnnotations(map[string]string{"x": "z", "agent.open-cluster-management.io/a": "b"})
 		}},
+		{name: "which cluster of AWS it is", refused: "metadata.annotations", change: func(c *unstructured.Unstructured) {
+			c.SetAnnotations(map[string]string{"x": "z", "agent.open-cluster-management.io/managed-cluster-arn": "arn:aws:eks:us-west-2:1:cluster/c2"})
+		}},
+		{name: "role in AWS", refused: "metadata.annotations", change: func(c *unstructured.Unstructured) {
+			c.SetAnnotations(map[string]string{"x": "z", "agent.open-cluster-management.io/managed-cluster-iam-role-suffix": "0"})
+		}},
 		{name: "label", refused: "metadata.labels", change: func(c *unstructured.Unstructured) {
 			c.SetLabels(map[string]string{"env": "prod", "cluster.open-cluster-management.io/clusterset": "default"})
 		}},

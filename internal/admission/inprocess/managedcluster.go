@@ -53,8 +53,11 @@ func (p *clusterMutator) Admit(_ context.Context, request admission.Attributes, 
 	options := rules.MutateOptions{Now: p.clock.Now(), DefaultClusterSet: p.defaultClusterSet, BindCredentials: p.bindCredentials}
 	// On a reinvocation, after a webhook has changed the object, it is no longer what the sender sent.
 	if who := request.GetUserInfo(); !request.GetReinvocationContext().IsReinvoke() {
-		if fleet.IsJoining(who.GetName(), who.GetGroups()) {
+		switch {
+		case fleet.IsJoining(who.GetName(), who.GetGroups()):
 			options.Requester, options.Credential = who.GetName(), credentialOf(who.GetExtra())
+		case old == nil && fleet.IsGRPCServer(who.GetName()):
+			options.Requester = rules.ForwardedRequester(cluster, who.GetName())
 		}
 		options.Agent = fleet.IsAgentOn(cluster.Name, who.GetName(), who.GetGroups())
 	}
@@ -155,6 +158,10 @@ func (p *clusterValidator) Validate(ctx context.Context, request admission.Attri
 	cluster, old, err := decodeBoth[clusterv1.ManagedCluster](request)
 	if err != nil {
 		return err
+	}
+	if old == nil && fleet.IsGRPCServer(sender.Name) {
+		sender.Joining = true
+		sender.Name, sender.Credential = cluster.Annotations[fleet.AnnotationRequestedBy], ""
 	}
 	if err := rules.ValidateManagedCluster(ctx, cluster, old, sender, p.namespace); err != nil || old != nil || !sender.Joining ||
 		p.pending.client == nil {

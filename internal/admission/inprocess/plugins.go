@@ -24,6 +24,7 @@ const (
 	AddOnTemplateValidating            = "AddOnTemplateValidating"
 	AgentRequestValidating             = "AgentRequestValidating"
 	AgentLeaseValidating               = "AgentLeaseValidating"
+	AgentSecretValidating              = "AgentSecretValidating"
 	AgentEventLimiting                 = "AgentEventLimiting"
 	AgentMetadataLimiting              = "AgentMetadataLimiting"
 )
@@ -76,6 +77,7 @@ func Plugins(opts Options) []Plugin {
 		{AddOnTemplateValidating, newTemplateValidator(opts.ManifestWork)},
 		{AgentRequestValidating, newRequestValidator(opts.JoinLimit)},
 		{AgentLeaseValidating, newLeaseValidator()},
+		{AgentSecretValidating, newSecretValidator()},
 		{AgentEventLimiting, newEventLimiter(opts.Clock)},
 		{AgentMetadataLimiting, newMetadataLimiter()},
 	}

@@ -215,7 +215,7 @@ func TestPluginNames(t *testing.T) {
 	want := []string{"ManagedClusterMutating", "HubTypeValidating", "ManagedClusterValidating", "ManagedClusterSetBindingValidating",
 		"PlacementValidating", "ManifestWorkValidating",
 		"ManifestWorkReplicaSetValidating", "ClusterManagementAddOnValidating", "ManagedClusterAddOnValidating", "AddOnTemplateValidating",
-		"AgentRequestValidating", "AgentLeaseValidating", "AgentEventLimiting", "AgentMetadataLimiting"}
+		"AgentRequestValidating", "AgentLeaseValidating", "AgentSecretValidating", "AgentEventLimiting", "AgentMetadataLimiting"}
 	if !slices.Equal(names, want) {
 		t.Errorf("plugins are %q, want %q", names, want)
 	}

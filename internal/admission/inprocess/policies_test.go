@@ -25,7 +25,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// policy is one of deploy/hub/policies.yaml, as an API server compiles it.
+// policy is one of deploy/hub, as an API server compiles it.
 type policy struct {
 	name       string
 	expression []string
@@ -33,9 +33,10 @@ type policy struct {
 	composed   *cel.CompositedCompiler
 }
 
-func readPolicies(t *testing.T) map[string]policy {
+// readPolicies reads those of a file of deploy/hub.
+func readPolicies(t *testing.T, file string) map[string]policy {
 	t.Helper()
-	content, err := os.ReadFile("../../../deploy/hub/policies.yaml")
+	content, err := os.ReadFile("../../../deploy/hub/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,6 +58,9 @@ func readPolicies(t *testing.T) map[string]policy {
 		}
 		if document.Kind == "ValidatingAdmissionPolicyBinding" {
 			bound[document.Spec.PolicyName] = true
+			continue
+		}
+		if document.Kind != "ValidatingAdmissionPolicy" {
 			continue
 		}
 		policies[document.Name] = compilePolicy(t, document.Name, &document.Spec.ValidatingAdmissionPolicySpec)
@@ -152,7 +156,7 @@ func filled(t *testing.T, text string, pairs ...string) *unstructured.Unstructur
 // The policies of deploy/hub/policies.yaml let through what the controllers write, and nothing else of the kind.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
-	policies := readPolicies(t)
+	policies := readPolicies(t, "policies.yaml")
 	cluster := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "c1",
 		Labels: map[string]string{"open-cluster-management.io/cluster-name": "c1"}}}
 	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}}
@@ -357,6 +361,59 @@ func TestPolicies(t *testing.T) {
 		}
 		if allowed := p.write(t, test.resource, test.subresource, test.object, test.old, test.namespace); allowed != test.allowed {
 			t.Errorf("%s: write %v over %v: allowed %t", test.policy, test.object, test.old, allowed)
+		}
+	}
+}
+
+// GR-01, CM-12: the gRPC server asks for certificates and tokens of agents alone, and the registration controllers approve what it asks
+// for, of what a component of the hub asks for.
+func TestPoliciesOfGRPCServer(t *testing.T) {
+	t.Parallel()
+	server, hub := readPolicies(t, "grpc.yaml"), readPolicies(t, "policies.yaml")
+	cluster := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "c1",
+		Labels: map[string]string{"open-cluster-management.io/cluster-name": "c1"}}}
+	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}}
+	const (
+		csr     = `{apiVersion: certificates.k8s.io/v1, kind: CertificateSigningRequest, metadata: {name: r, labels: {LABELS}, annotations: {NOTES}}, spec: {signerName: SIGNER, username: "USER", groups: ["system:serviceaccounts:open-cluster-management-hub"]}}`
+		account = `{apiVersion: v1, kind: ServiceAccount, metadata: {name: NAME, namespace: c1}}`
+		lease   = `{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: NAME, namespace: c1}}`
+		bySA    = "system:serviceaccount:open-cluster-management-hub:"
+		ofAgent = "open-cluster-management.io/cluster-name: c1"
+		ofAddOn = ofAgent + ", open-cluster-management.io/addon-name: a"
+		forUser = "open-cluster-management.io/csr-user: u"
+		byGRPC  = "open-cluster-management.io/grpc"
+		ofKube  = "kubernetes.io/kube-apiserver-client"
+	)
+	asked := func(signer, labels, notes, user string) *unstructured.Unstructured {
+		return filled(t, csr, "SIGNER", signer, "LABELS", labels, "NOTES", notes, "USER", user)
+	}
+	for name, test := range map[string]struct {
+		policy                policy
+		resource, subresource string
+		object                *unstructured.Unstructured
+		namespace             *corev1.Namespace
+		allowed               bool
+	}{
+		"agent":                {server["requests.grpc-server.capstan.io"], "certificatesigningrequests", "", asked(byGRPC, ofAgent, forUser, "u"), nil, true},
+		"add-on":               {server["requests.grpc-server.capstan.io"], "certificatesigningrequests", "", asked(ofKube, ofAddOn, forUser, "u"), nil, true},
+		"agent on the API":     {server["requests.grpc-server.capstan.io"], "certificatesigningrequests", "", asked(ofKube, ofAgent, forUser, "u"), nil, false},
+		"no cluster":           {server["requests.grpc-server.capstan.io"], "certificatesigningrequests", "", asked(byGRPC, "", forUser, "u"), nil, false},
+		"nobody":               {server["requests.grpc-server.capstan.io"], "certificatesigningrequests", "", asked(byGRPC, ofAgent, "", "u"), nil, false},
+		"token":                {server["tokens.grpc-server.capstan.io"], "serviceaccounts", "token", filled(t, account, "NAME", "a-agent"), cluster, true},
+		"token of another":     {server["tokens.grpc-server.capstan.io"], "serviceaccounts", "token", filled(t, account, "NAME", "admin"), cluster, false},
+		"token elsewhere":      {server["tokens.grpc-server.capstan.io"], "serviceaccounts", "token", filled(t, account, "NAME", "a-agent"), other, false},
+		"heartbeat":            {server["leases.grpc-server.capstan.io"], "leases", "", filled(t, lease, "NAME", "managed-cluster-lease"), cluster, true},
+		"another lease":        {server["leases.grpc-server.capstan.io"], "leases", "", filled(t, lease, "NAME", "x"), cluster, false},
+		"approved":             {hub["approvals.registration-controller.capstan.io"], "certificatesigningrequests", "approval", asked(byGRPC, ofAgent, forUser, bySA+"grpc-server-sa"), nil, true},
+		"asked for by another": {hub["approvals.registration-controller.capstan.io"], "certificatesigningrequests", "approval", asked(byGRPC, ofAgent, forUser, bySA+"work-controller-sa"), nil, false},
+		"for the API":          {hub["approvals.registration-controller.capstan.io"], "certificatesigningrequests", "approval", asked(ofKube, ofAgent, forUser, bySA+"grpc-server-sa"), nil, false},
+		"another signer":       {hub["approvals.registration-controller.capstan.io"], "certificatesigningrequests", "approval", asked("example.com/a", ofAgent, forUser, bySA+"grpc-server-sa"), nil, false},
+	} {
+		if test.policy.compiled == nil {
+			t.Fatalf("%s: there is no such policy", name)
+		}
+		if allowed := test.policy.write(t, test.resource, test.subresource, test.object, nil, test.namespace); allowed != test.allowed {
+			t.Errorf("%s: allowed %t", name, allowed)
 		}
 	}
 }

@@ -40,6 +40,7 @@ var webhookPaths = map[string][]string{
 	"AddOnTemplate":             {"/validate-addon-open-cluster-management-io-v1beta1-addontemplate"},
 	"CertificateSigningRequest": {"/validate-certificates-k8s-io-v1-certificatesigningrequest"},
 	"Lease":                     {"/validate-coordination-k8s-io-v1-lease"},
+	"Secret":                    {"/validate-v1-secret"},
 }
 
 // statusWebhookPaths are those for the subresource status.

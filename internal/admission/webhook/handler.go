@@ -44,6 +44,7 @@ var paths = map[string]string{
 	inprocess.AddOnTemplateValidating:            "/validate-addon-open-cluster-management-io-v1beta1-addontemplate",
 	inprocess.AgentRequestValidating:             "/validate-certificates-k8s-io-v1-certificatesigningrequest",
 	inprocess.AgentLeaseValidating:               "/validate-coordination-k8s-io-v1-lease",
+	inprocess.AgentSecretValidating:              "/validate-v1-secret",
 }
 
 // Handlers returns the webhooks by their paths. They review access, and read namespaces, with the client.

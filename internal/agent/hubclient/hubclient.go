@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	authenticationv1beta1 "github.com/capstan-io/capstan/api/authentication/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 )
@@ -27,7 +28,7 @@ func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, authorizationv1.AddToScheme, certificatesv1.AddToScheme, coordinationv1.AddToScheme, eventsv1.AddToScheme,
-		authenticationv1.AddToScheme, addonv1beta1.AddToScheme, clusterv1.AddToScheme, workv1.AddToScheme,
+		authenticationv1.AddToScheme, authenticationv1beta1.AddToScheme, addonv1beta1.AddToScheme, clusterv1.AddToScheme, workv1.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))
 	}
@@ -42,10 +43,12 @@ func Mapper() meta.RESTMapper {
 	add(certificatesv1.SchemeGroupVersion, "CertificateSigningRequest", meta.RESTScopeRoot)
 	add(coordinationv1.SchemeGroupVersion, "Lease", meta.RESTScopeNamespace)
 	add(corev1.SchemeGroupVersion, "ConfigMap", meta.RESTScopeNamespace)
+	add(corev1.SchemeGroupVersion, "Secret", meta.RESTScopeNamespace)
 	add(corev1.SchemeGroupVersion, "ServiceAccount", meta.RESTScopeNamespace)
 	add(corev1.SchemeGroupVersion, "Event", meta.RESTScopeNamespace)
 	add(eventsv1.SchemeGroupVersion, "Event", meta.RESTScopeNamespace)
 	add(addonv1beta1.GroupVersion, "ManagedClusterAddOn", meta.RESTScopeNamespace)
+	add(authenticationv1beta1.GroupVersion, "ManagedServiceAccount", meta.RESTScopeNamespace)
 	add(clusterv1.GroupVersion, "ManagedCluster", meta.RESTScopeRoot)
 	add(workv1.GroupVersion, "ManifestWork", meta.RESTScopeNamespace)
 	return mapper

@@ -43,6 +43,8 @@ type Hub struct {
 	answers  map[string]http.HandlerFunc
 	watches  map[string]int // ever made, by path
 	created  map[string]func(*unstructured.Unstructured)
+
+	connected map[string]http.Handler // the APIs of clusters
 }
 
 // kinds are what can be watched, by the last part of the path.
@@ -84,7 +86,7 @@ type event struct {
 func New(t *testing.T) *Hub {
 	t.Helper()
 	h := &Hub{objects: map[string]*unstructured.Unstructured{}, answers: map[string]http.HandlerFunc{}, watches: map[string]int{},
-		created: map[string]func(*unstructured.Unstructured){}}
+		created: map[string]func(*unstructured.Unstructured){}, connected: map[string]http.Handler{}}
 	h.changed = sync.NewCond(&h.mu)
 	h.Server = httptest.NewTLSServer(h)
 	t.Cleanup(func() {
@@ -195,6 +197,9 @@ func (h *Hub) Kubeconfig(t *testing.T, file, context string) {
 
 // ServeHTTP answers one request.
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.proxy(w, r) {
+		return
+	}
 	body, _ := io.ReadAll(r.Body)
 	h.mu.Lock()
 	defer h.mu.Unlock()

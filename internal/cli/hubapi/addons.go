@@ -94,6 +94,18 @@ func (h *Hub) InstalledAddOns(ctx context.Context, cluster string) (*addonv1alph
 	return list, h.explain("list the add-ons of clusters", err)
 }
 
+// Installations lists the installations of an add-on, by the names of the clusters.
+func (h *Hub) Installations(ctx context.Context, name string) (map[string]*addonv1alpha1.ManagedClusterAddOn, error) {
+	list := &addonv1alpha1.ManagedClusterAddOnList{}
+	err := h.addOns.Get().Resource(managedClusterAddOns).
+		VersionedParams(&metav1.ListOptions{FieldSelector: "metadata.name=" + name}, metav1.ParameterCodec).Do(ctx).Into(list)
+	on := map[string]*addonv1alpha1.ManagedClusterAddOn{}
+	for i := range list.Items {
+		on[list.Items[i].Namespace] = &list.Items[i]
+	}
+	return on, h.explain("list where add-on "+name+" is installed", err)
+}
+
 // InstallAddOn installs an add-on on the cluster that its namespace names, or makes an installation what it should be. It is applied by
 // the server: what this program has set before, and does not set now, goes; what others have set stays, but for the list of
 // configurations, which is replaced as a whole if there is one now.

@@ -28,7 +28,8 @@ var errNoReports = errors.New("does not explain placements: a standalone hub of 
 // noReportsHint is what to do about errNoReports.
 const noReportsHint = "In an existing cluster, the placement controllers do at a port of their own: run \"kubectl port-forward\" to their port 9443 and " +
 	"add --debug-server https://localhost:9443 --debug-server-ca FILE.\n" +
-	"The conditions of the Placement and the reasons in its PlacementDecisions tell part of it, too: \"capstan get placements -o yaml\", \"kubectl get placementdecisions -o yaml\"."
+	"The conditions of the Placement and the reasons in its PlacementDecisions tell part of it, too: \"capstan get placements -o yaml\", \"kubectl get " +
+	"placementdecisions -o yaml\"."
 
 // explain turns a failed request into what a person can act on: what was being done, what is wrong, what to do next.
 // The error stays in the chain.
@@ -39,12 +40,17 @@ func (h *Hub) explain(doing string, err error) error {
 	if errors.As(err, &errWaitEnded{}) {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
+	problem, next := h.diagnose(unwrapURL(err))
+	return fmt.Errorf("%s: %w\n%s", doing, problem, next)
+}
+
+// unwrapURL is an error without the URL, which is said already.
+func unwrapURL(err error) error {
 	var request *url.Error
 	if errors.As(err, &request) {
-		err = request.Err // the rest of it is the URL, which is said already
+		return request.Err
 	}
-	problem, next := h.diagnose(err)
-	return fmt.Errorf("%s: %w\n%s", doing, problem, next)
+	return err
 }
 
 func (h *Hub) diagnose(err error) (problem error, next string) { //nolint:revive,staticcheck // it returns two halves of a message

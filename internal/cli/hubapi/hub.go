@@ -3,6 +3,7 @@ package hubapi
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -39,9 +40,13 @@ type Hub struct {
 
 	clientCertificate []byte // PEM, empty without one
 
+	config    *rest.Config
+	transport *http.Client
+
 	core, certificates, coordination, rbac, clusters, sets, placements, works, replicaSets, addOns rest.Interface
 
 	objects dynamic.Interface
+	reached reached
 }
 
 // Connect finds the access to a hub and prepares to use it; nothing is sent yet.
@@ -93,6 +98,9 @@ func New(config *rest.Config) (*Hub, error) {
 		Server:            config.Host,
 		CA:                config.CAData,
 		clientCertificate: config.CertData,
+
+		config:    config,
+		transport: transport,
 
 		core:         client(corev1.SchemeGroupVersion, "/api"),
 		certificates: client(certificatesv1.SchemeGroupVersion, "/apis"),

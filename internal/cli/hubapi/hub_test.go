@@ -14,12 +14,14 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 const (
@@ -271,4 +273,28 @@ func TestWaitForClusterEnds(t *testing.T) {
 	fake.Answer("GET "+clustersPath, fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "no"))
 	err = connect(t, fake).WaitForCluster(t.Context(), "cluster1", func(*clusterv1.ManagedCluster) bool { return true })
 	mention(t, err, "ask an administrator")
+}
+
+// CA-18: the gRPC server of a hosted hub, which runs in a namespace of its own, makes requests for others, too; a service account of its
+// name without its rights does not.
+func TestRequestsOfHostedServer(t *testing.T) {
+	t.Parallel()
+	fake := fakehub.New(t)
+	const serverRole = "open-cluster-management:blue-grpc-server"
+	fake.Put(t, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/"+serverRole, &rbacv1.ClusterRoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRoleBinding"},
+		ObjectMeta: metav1.ObjectMeta{Name: serverRole},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: serverRole},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "blue", Name: "grpc-server-sa"}},
+	})
+	for _, namespace := range []string{"blue", "red"} {
+		csr := fakehub.JoinRequest(t, namespace, "cluster1", "a1")
+		csr.Spec.Username, csr.Spec.Groups = "system:serviceaccount:"+namespace+":grpc-server-sa", []string{"system:serviceaccounts:" + namespace}
+		csr.Spec.SignerName, csr.Annotations = fleet.SignerGRPC, map[string]string{fleet.AnnotationCSRUser: "system:bootstrap:abc123"}
+		fake.Put(t, "/apis/certificates.k8s.io/v1/certificatesigningrequests/"+namespace, csr)
+	}
+	requests, rejected, err := connect(t, fake).JoinRequests(t.Context(), "cluster1", time.Time{})
+	if err != nil || len(requests) != 1 || requests[0].Name != "blue" || len(rejected) != 1 || rejected[0].Name != "red" {
+		t.Errorf("requests %+v, rejected %+v, %v", requests, rejected, err)
+	}
 }

@@ -83,6 +83,27 @@ func (t Target) Resolve() (*rest.Config, Source, error) {
 	return restConfig, source, nil
 }
 
+// HubKubeconfig is the context that leads to the hub, alone, with the content of the files that it names. The files of tokens stay
+// files: whoever uses one reads it again.
+func (t Target) HubKubeconfig() (*clientcmdapi.Config, Source, error) {
+	chosen, config, err := t.load()
+	if err != nil {
+		return nil, Source{}, err
+	}
+	if _, _, err := t.Resolve(); err != nil {
+		return nil, Source{}, err
+	}
+	source := Source{File: chosen.String(), Context: t.contextOf(chosen, config), Playground: chosen.playground}
+	config.CurrentContext = source.Context
+	if err := clientcmdapi.MinifyConfig(config); err != nil {
+		return nil, source, fmt.Errorf("%s cannot be used: %w", source, err)
+	}
+	if err := clientcmdapi.FlattenConfig(config); err != nil {
+		return nil, source, fmt.Errorf("%s cannot be used: %w", source, err)
+	}
+	return config, source, nil
+}
+
 // contextOf is the context to use. The playground's kubeconfig has one for each of its clusters too, and a person may have
 // switched to one of those; commands of this program are for the hub all the same.
 func (t Target) contextOf(chosen candidate, config *clientcmdapi.Config) string {

@@ -8,15 +8,18 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/util/retry"
 
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -35,6 +38,13 @@ type JoinRequest struct {
 	Created time.Time
 	// Approved tells whether an administrator approved it; it is neither approved nor denied when Pending.
 	Approved, Pending bool
+	// decided is when it was approved or denied.
+	decided time.Time
+}
+
+// decidedBefore tells whether it was approved or denied before that time. One that nobody has decided on was not.
+func (r JoinRequest) decidedBefore(limit time.Time) bool {
+	return !r.Pending && r.decided.Before(limit)
 }
 
 // requester is an identity that agents join with: who it is, and the group that comes with it.
@@ -48,20 +58,58 @@ var requesters = []requester{
 	{user: exactly(`system:bootstrap:[a-z0-9]{6}`), group: fleet.GroupBootstrap},
 	{user: exactly(regexp.QuoteMeta(fleet.ServiceAccountUser(fleet.NamespaceOperators, fleet.ServiceAccountBootstrap))),
 		group: "system:serviceaccounts:" + fleet.NamespaceOperators},
-	{user: exactly(regexp.QuoteMeta(fleet.ServiceAccountUser(fleet.NamespaceHub, fleet.ServiceAccountGRPCServer))),
-		group: "system:serviceaccounts:" + fleet.NamespaceHub},
+}
+
+// fromGRPCServer tells whether the gRPC server of the hub has made a request, which it does for others. It runs in the namespace of the
+// hub, which is that of a hosted ClusterManager if that has the rights of a server there.
+func (h *Hub) fromGRPCServer(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) bool {
+	const name = fleet.ServiceAccountGRPCServer
+	namespace, ok := strings.CutSuffix(csr.Spec.Username, ":"+name)
+	namespace = namespace[strings.LastIndex(namespace, ":")+1:]
+	if !ok || csr.Spec.Username != fleet.ServiceAccountUser(namespace, name) ||
+		!slices.Contains(csr.Spec.Groups, "system:serviceaccounts:"+namespace) {
+		return false
+	}
+	if namespace == fleet.NamespaceHub {
+		return true
+	}
+	binding := &rbacv1.ClusterRoleBinding{}
+	if err := h.rbac.Get().Resource("clusterrolebindings").Name(fleet.GRPCServerClusterRole(namespace)).Do(ctx).Into(binding); err != nil {
+		return false
+	}
+	return slices.ContainsFunc(binding.Subjects, func(s rbacv1.Subject) bool {
+		return s.Kind == rbacv1.ServiceAccountKind && s.Namespace == namespace && s.Name == name
+	})
+}
+
+// requesterOf is who asks for a certificate, himself or through the gRPC server, and whether that is an identity that agents join with.
+func requesterOf(csr *certificatesv1.CertificateSigningRequest, byServer bool) (user string, joins bool) {
+	// Whom the server knows is not known to the API server by groups.
+	if byServer {
+		user = csr.Annotations[fleet.AnnotationCSRUser]
+		return user, slices.ContainsFunc(requesters, func(r requester) bool { return r.user.MatchString(user) })
+	}
+	user = csr.Spec.Username
+	return user, slices.ContainsFunc(requesters, func(r requester) bool {
+		return r.user.MatchString(user) && slices.Contains(csr.Spec.Groups, r.group)
+	})
 }
 
 func exactly(pattern string) *regexp.Regexp { return regexp.MustCompile(`^(?:` + pattern + `)$`) }
 
 // joinRequest reads a certificate request that carries the label of the cluster. The error says why it is not one that an
 // agent of this cluster makes to join.
-func joinRequest(csr *certificatesv1.CertificateSigningRequest, cluster string) (JoinRequest, error) {
+func joinRequest(csr *certificatesv1.CertificateSigningRequest, byServer bool, cluster string) (JoinRequest, error) {
+	requester, joins := requesterOf(csr, byServer)
 	request := JoinRequest{
-		Name: csr.Name, Requester: csr.Spec.Username, Created: csr.CreationTimestamp.Time, Pending: len(csr.Status.Conditions) == 0,
+		Name: csr.Name, Requester: requester, Created: csr.CreationTimestamp.Time, Pending: len(csr.Status.Conditions) == 0,
 	}
+	request.decided = request.Created
 	for _, condition := range csr.Status.Conditions {
 		request.Approved = request.Approved || condition.Type == certificatesv1.CertificateApproved
+		if condition.LastUpdateTime.After(request.decided) {
+			request.decided = condition.LastUpdateTime.Time
+		}
 	}
 	if csr.Labels[fleet.LabelAddOnName] != "" {
 		return request, fmt.Errorf("it is for the add-on %q", csr.Labels[fleet.LabelAddOnName])
@@ -69,10 +117,8 @@ func joinRequest(csr *certificatesv1.CertificateSigningRequest, cluster string) 
 	if csr.Spec.SignerName != fleet.SignerKubeAPIServerClient && csr.Spec.SignerName != fleet.SignerGRPC {
 		return request, fmt.Errorf("its signer %q does not sign certificates of agents", csr.Spec.SignerName)
 	}
-	if !slices.ContainsFunc(requesters, func(r requester) bool {
-		return r.user.MatchString(csr.Spec.Username) && slices.Contains(csr.Spec.Groups, r.group)
-	}) {
-		return request, fmt.Errorf("its requester %q does not have a bootstrap credential", csr.Spec.Username)
+	if !joins {
+		return request, fmt.Errorf("its requester %q does not have a bootstrap credential", requester)
 	}
 	var err error
 	request.CommonName, err = checkSubject(csr.Spec.Request, cluster)
@@ -111,15 +157,27 @@ type RejectedRequest struct {
 	Why  error
 }
 
-// JoinRequests lists the certificate requests that agents of the cluster made to join, and those that only look so.
-func (h *Hub) JoinRequests(ctx context.Context, cluster string) (requests []JoinRequest, rejected []RejectedRequest, err error) {
+// sideBySide is how far apart an agent may create its ManagedCluster and its certificate request, and a hub approve that by itself.
+const sideBySide = 10 * time.Second
+
+// DecidedSince is from when on decisions on certificate requests are about this cluster: earlier ones are about a deleted cluster that had
+// the same name.
+func DecidedSince(cluster *clusterv1.ManagedCluster) time.Time {
+	return cluster.CreationTimestamp.Add(-sideBySide)
+}
+
+// JoinRequests lists the certificate requests that agents of the cluster made to join, and those that only look so. Those that were
+// approved or denied before the time since are left out.
+func (h *Hub) JoinRequests(ctx context.Context, cluster string, since time.Time) (requests []JoinRequest, rejected []RejectedRequest,
+	err error) {
 	list := &certificatesv1.CertificateSigningRequestList{}
 	err = h.certificates.Get().Resource(certificateSigningRequests).
 		VersionedParams(&metav1.ListOptions{LabelSelector: clusterLabel(cluster).String()}, metav1.ParameterCodec).Do(ctx).Into(list)
 	for i := range list.Items {
 		csr := &list.Items[i]
-		request, why := joinRequest(csr, cluster)
+		request, why := joinRequest(csr, h.fromGRPCServer(ctx, csr), cluster)
 		switch {
+		case request.decidedBefore(since):
 		case why == nil:
 			requests = append(requests, request)
 		case request.Pending && csr.Labels[fleet.LabelAddOnName] == "":
@@ -130,12 +188,12 @@ func (h *Hub) JoinRequests(ctx context.Context, cluster string) (requests []Join
 }
 
 // WatchJoinRequests calls handle with each certificate request to join that the cluster has or makes, until handle
-// returns true.
-func (h *Hub) WatchJoinRequests(ctx context.Context, cluster string, handle func(JoinRequest) bool) error {
+// returns true. It leaves out those that were approved or denied before the time since.
+func (h *Hub) WatchJoinRequests(ctx context.Context, cluster string, since time.Time, handle func(JoinRequest) bool) error {
 	source := watched{client: h.certificates, resource: certificateSigningRequests, label: clusterLabel(cluster)}
 	err := until(ctx, source, func(csr *certificatesv1.CertificateSigningRequest) bool {
-		request, why := joinRequest(csr, cluster)
-		return why == nil && handle(request)
+		request, why := joinRequest(csr, h.fromGRPCServer(ctx, csr), cluster)
+		return why == nil && !request.decidedBefore(since) && handle(request)
 	})
 	return h.explain("wait for certificate requests of cluster "+cluster, err)
 }

@@ -28,7 +28,29 @@ func TestJoinRequest(t *testing.T) {
 			c.Spec.Username = "system:serviceaccount:open-cluster-management-hub:grpc-server-sa"
 			c.Spec.Groups = []string{"system:serviceaccounts:open-cluster-management-hub"}
 			c.Spec.SignerName = fleet.SignerGRPC
+			c.Annotations = map[string]string{fleet.AnnotationCSRUser: "system:bootstrap:abc123"}
 		}},
+		"gRPC server for nobody": {
+			change: func(c *certificatesv1.CertificateSigningRequest) {
+				c.Spec.Username = "system:serviceaccount:open-cluster-management-hub:grpc-server-sa"
+				c.Spec.Groups = []string{"system:serviceaccounts:open-cluster-management-hub"}
+			},
+			why: "does not have a bootstrap credential",
+		},
+		"gRPC server for the agent of another cluster": {
+			change: func(c *certificatesv1.CertificateSigningRequest) {
+				c.Spec.Username = "system:serviceaccount:open-cluster-management-hub:grpc-server-sa"
+				c.Spec.Groups = []string{"system:serviceaccounts:open-cluster-management-hub"}
+				c.Annotations = map[string]string{fleet.AnnotationCSRUser: fleet.ClusterUser("cluster2", "a1")}
+			},
+			why: "does not have a bootstrap credential",
+		},
+		"an annotation that a user has written": {
+			change: func(c *certificatesv1.CertificateSigningRequest) {
+				c.Spec.Username, c.Annotations = "eve", map[string]string{fleet.AnnotationCSRUser: "system:bootstrap:abc123"}
+			},
+			why: "does not have a bootstrap credential",
+		},
 		"a service account whose name begins the same": {
 			change: func(c *certificatesv1.CertificateSigningRequest) { c.Spec.Username += "-2" },
 			why:    "does not have a bootstrap credential",
@@ -87,7 +109,7 @@ func TestJoinRequest(t *testing.T) {
 			if test.change != nil {
 				test.change(csr)
 			}
-			request, err := joinRequest(csr, cluster)
+			request, err := joinRequest(csr, (&Hub{}).fromGRPCServer(t.Context(), csr), cluster)
 			if test.why == "" {
 				if err != nil {
 					t.Fatalf("rejected: %v", err)

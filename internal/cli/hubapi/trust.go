@@ -72,8 +72,8 @@ var ErrUntrusted = errors.New("the hub cannot be verified")
 func (i Invitation) Check() error {
 	server, err := url.Parse(i.Server)
 	if err != nil || server.Host == "" || server.Scheme != "https" {
-		return fmt.Errorf("--hub-apiserver: %q is not a URL that begins with https://; without TLS, an attacker on the way could read the token and answer in place of the hub: "+
-			"\"capstan get token\" on the hub prints the right one", i.Server)
+		return fmt.Errorf("--hub-apiserver: %q is not a URL that begins with https://; without TLS, an attacker on the way could read the token and answer "+
+			"in place of the hub: \"capstan get token\" on the hub prints the right one", i.Server)
 	}
 	if err := checkPins(i.Pins); err != nil {
 		return err

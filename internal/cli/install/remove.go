@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/retry"
 )
 
 // Delete asks the cluster to delete an object. It returns whether there was one.
@@ -66,7 +67,16 @@ func (c *Cluster) whatKeeps(ctx context.Context, of Reference) string {
 }
 
 // RemoveFinalizers takes finalizers off an object that their owners do not take off. It returns those that it took off.
-func (c *Cluster) RemoveFinalizers(ctx context.Context, of Reference, remove func(finalizer string) bool) ([]string, error) {
+func (c *Cluster) RemoveFinalizers(ctx context.Context, of Reference, remove func(finalizer string) bool) (removed []string, err error) {
+	// A controller that still runs may change the object at the same time.
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		removed, err = c.removeFinalizers(ctx, of, remove)
+		return err
+	})
+	return removed, err
+}
+
+func (c *Cluster) removeFinalizers(ctx context.Context, of Reference, remove func(finalizer string) bool) ([]string, error) {
 	object, err := c.Get(ctx, of)
 	if err != nil || object == nil {
 		return nil, err

@@ -21,6 +21,8 @@ const (
 	YAML  Format = "yaml"
 	JSON  Format = "json"
 	Text  Format = "text"
+	// Wide is a table with more columns.
+	Wide Format = "wide"
 	// Name is one line for each object, as kubectl takes it.
 	Name Format = "name"
 )

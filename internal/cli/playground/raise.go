@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -138,7 +139,7 @@ func (u *up) join(ctx context.Context, cluster string, agent *Process, started b
 
 func (u *up) approve(ctx context.Context, cluster string) error {
 	var failed error
-	err := u.hub.WatchJoinRequests(ctx, cluster, func(request hubapi.JoinRequest) bool {
+	err := u.hub.WatchJoinRequests(ctx, cluster, time.Time{}, func(request hubapi.JoinRequest) bool {
 		if request.Pending {
 			failed = u.hub.Approve(ctx, request.Name)
 		}

@@ -41,7 +41,8 @@ func (s *Server) KeepSpace(ctx context.Context, clk clock.WithTicker) {
 func (s *Server) checkSpace(ctx context.Context, now time.Time) {
 	if s.full() {
 		if err := s.makeRoom(ctx, now); err != nil && ctx.Err() == nil {
-			s.logger.Error(err, "The storage of the hub is full: it takes no writes but deletions. Delete what is not needed, or start the hub with a larger --embedded-etcd-quota-bytes")
+			s.logger.Error(err, "The storage of the hub is full: it takes no writes but deletions. Delete what is not needed, or start the hub with a larger "+
+				"--embedded-etcd-quota-bytes")
 		}
 		return
 	}

@@ -19,7 +19,7 @@ import (
 func TestTokensInSecretsFollowTheKey(t *testing.T) {
 	t.Parallel()
 	clock := testclock.NewFakeClock(time.Now())
-	store, err := pki.Open(pki.Options{Dir: t.TempDir(), Clock: clock})
+	store, err := pki.Open(t.Context(), pki.Options{Dir: t.TempDir(), Clock: clock})
 	must(t, err)
 	keys, err := serviceaccounttoken.Load(store.ServiceAccountKeys())
 	must(t, err)
@@ -56,7 +56,7 @@ func TestTokensInSecretsFollowTheKey(t *testing.T) {
 			t.Fatalf("the token changed %s before its key ends", end.Sub(clock.Now()))
 		}
 		clock.SetTime(store.NextRenewal())
-		_, err = store.Renew()
+		_, err = store.Renew(t.Context())
 		must(t, err)
 		must(t, keys.Reload())
 	}

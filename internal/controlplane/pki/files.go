@@ -29,9 +29,8 @@ type keyPair struct {
 	key   crypto.Signer
 }
 
-func (p *keyPair) validAt(now time.Time) bool {
-	return !now.Before(p.cert.NotBefore) && now.Before(p.cert.NotAfter)
-}
+// endedAt is false for a certificate that is not valid yet: the clock of this machine is behind that of another.
+func (p *keyPair) endedAt(now time.Time) bool { return !now.Before(p.cert.NotAfter) }
 
 // newKey makes the kind of key that an authority or certificate of that name has.
 func newKey[Name Authority | Leaf](name Name) (crypto.Signer, error) {
@@ -64,11 +63,33 @@ func issue(template *x509.Certificate, key crypto.Signer, parent *keyPair) (_ *k
 	return &keyPair{cert: cert, chain: []*x509.Certificate{cert}, key: key}, nil
 }
 
+// folder is a folder of keys, certificates and bundles.
+type folder string
+
+// create makes the folder, if there is none.
+func (f folder) create() error { return os.MkdirAll(filepath.Join(string(f), bundleDir), 0o700) }
+
+func (f folder) pair(name string) pairFile { return pairFile(filepath.Join(string(f), name)) }
+
+// staged is where the next pair of an authority is until it signs.
+func (f folder) staged(a Authority) pairFile { return f.pair(string(a) + stagedSuffix) }
+
+func (f folder) bundle(a Authority) string { return filepath.Join(string(f), bundleFile(a)) }
+
+// bundleFile is the bundle of an authority below its folder.
+func bundleFile(a Authority) string { return filepath.Join(bundleDir, string(a)+"-bundle.crt") }
+
+const (
+	stagedSuffix  = ".next"
+	certExtension = ".crt"
+	keyExtension  = ".key"
+)
+
 // pairFile is the path of a pair without its extension: .crt holds the certificate, .key the private key.
 type pairFile string
 
-func (f pairFile) certFile() string { return string(f) + ".crt" }
-func (f pairFile) keyFile() string  { return string(f) + ".key" }
+func (f pairFile) certFile() string { return string(f) + certExtension }
+func (f pairFile) keyFile() string  { return string(f) + keyExtension }
 
 // incoming is where a new pair waits complete on disk, so that a crash between the two renames can be finished.
 func (f pairFile) incoming() pairFile { return f + ".new" }
@@ -85,7 +106,8 @@ func (f pairFile) load() (*keyPair, error) {
 	case f.absent():
 		return nil, nil
 	default:
-		return nil, fmt.Errorf("%w; restore %s and %s from a backup, or remove both to have new ones made: what the old ones signed is then refused", err, f.certFile(), f.keyFile())
+		return nil, fmt.Errorf("%w; restore %s and %s from a backup, or remove both to have new ones made: what the old ones signed is then refused", err,
+			f.certFile(), f.keyFile())
 	}
 }
 
@@ -100,6 +122,10 @@ func (f pairFile) save(p *keyPair) error {
 	if err != nil {
 		return err
 	}
+	return f.write(certs, key)
+}
+
+func (f pairFile) write(certs, key []byte) error {
 	// The certificate is written last: with it the incoming pair is complete.
 	in := f.incoming()
 	if err := writeFile(in.keyFile(), key, 0o600); err != nil {
@@ -150,7 +176,7 @@ func loadUserCA(certFile, keyFile string, now time.Time) (*keyPair, error) {
 	case c.MaxPathLen == 0 && c.MaxPathLenZero:
 		return nil, fmt.Errorf("%s may not sign other CAs (path length 0), which the control plane needs; supply one with path length 1 or more",
 			certFile)
-	case !pair.validAt(now):
+	case now.Before(c.NotBefore) || pair.endedAt(now):
 		return nil, fmt.Errorf("%s is valid from %s to %s, not now; supply a current CA", certFile, c.NotBefore.Format(time.RFC3339),
 			c.NotAfter.Format(time.RFC3339))
 	}
@@ -201,7 +227,7 @@ func writeFile(file string, content []byte, mode fs.FileMode) (err error) {
 	return os.Rename(tmp.Name(), file)
 }
 
-// temporaryPrefix is how the names of files begin that are being written.
+// temporaryPrefix is how the names of files and folders begin that are being written.
 const temporaryPrefix = ".new-"
 
 // removeTemporary removes what a crash left of files that were being written.
@@ -211,7 +237,7 @@ func removeTemporary(dir string) error {
 		return err
 	}
 	for _, file := range files {
-		if err := os.Remove(file); err != nil {
+		if err := os.RemoveAll(file); err != nil {
 			return fmt.Errorf("remove what an earlier run left: %w", err)
 		}
 	}

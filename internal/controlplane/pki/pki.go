@@ -5,17 +5,18 @@
 // that are to be trusted for its purpose; any client that verifies reads the bundle and reloads it when it changes. A CA is
 // renewed with a new key in two steps, so that nobody meets a certificate he does not trust yet: the next certificate
 // goes into the bundle first, and signs only after it has had time to spread.
+//
+// Several servers of one control plane share all of this but the certificate that each serves with: they keep it in a Storage, of which the
+// folder is a copy.
 package pki
 
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
@@ -40,6 +41,9 @@ const (
 	ServiceAccounts Authority = "kube-serviceaccount"
 )
 
+// authorities are all of them.
+var authorities = []Authority{RootCA, ServerCA, ClientCA, RequestHeaderCA, EtcdCA, ServiceAccounts}
+
 // ServiceAccountTokenLifetime is the longest a service account token may be valid: for that long a key verifies after
 // it has signed its last token.
 const ServiceAccountTokenLifetime = year
@@ -47,11 +51,14 @@ const ServiceAccountTokenLifetime = year
 // Leaf is the name of a certificate that is no CA, and of its files.
 type Leaf string
 
+// AdminUser is the name of the administrator of a control plane.
+const AdminUser = "system:admin"
+
 // The certificates of a control plane.
 const (
 	// APIServer is what the API server serves with; its file also holds the certificate of ServerCA.
 	APIServer Leaf = "kube-apiserver"
-	// Admin is user system:admin in group system:masters.
+	// Admin is AdminUser in group system:masters.
 	Admin Leaf = "admin"
 	// AuthProxy is user system:auth-proxy, as whom the API server proxies to aggregated APIs.
 	AuthProxy Leaf = "auth-proxy"
@@ -78,6 +85,8 @@ type Options struct {
 	CAFile, CAKeyFile string
 	// ServerNames are the host names and IP addresses in the serving certificate. Changing them makes a new one.
 	ServerNames []string
+	// Storage has what several stores share; nil means that the folder is the only place.
+	Storage Storage
 	// Clock is the source of time; nil means the machine's.
 	Clock clock.Clock
 }
@@ -85,16 +94,20 @@ type Options struct {
 // Store is an open folder of keys and certificates.
 type Store struct {
 	options Options
+	folder  folder
 	clock   clock.Clock
 
 	mu   sync.Mutex
 	next time.Time
+	// version is of what the Storage had at the last renewal.
+	version Version
 }
 
 // Open creates what is missing in the folder and renews what is due. It fails when a file is broken or does not fit its
-// partner; it never replaces such a file, because what was signed with it would become worthless.
-func Open(options Options) (*Store, error) {
-	s := &Store{options: options, clock: options.Clock}
+// partner; it never replaces such a file, because what was signed with it would become worthless. With a Storage, the first store to open
+// puts what its folder has there, and what it creates, and others get it from there.
+func Open(ctx context.Context, options Options) (*Store, error) {
+	s := &Store{options: options, folder: folder(options.Dir), clock: options.Clock}
 	if s.clock == nil {
 		s.clock = clock.RealClock{}
 	}
@@ -102,7 +115,7 @@ func Open(options Options) (*Store, error) {
 		return nil, fmt.Errorf("a CA of your own needs both its certificate and its key, got certificate %q and key %q", options.CAFile,
 			options.CAKeyFile)
 	}
-	if err := os.MkdirAll(filepath.Join(options.Dir, bundleDir), 0o700); err != nil {
+	if err := s.folder.create(); err != nil {
 		return nil, fmt.Errorf("create the certificate folder: %w", err)
 	}
 	for _, dir := range []string{options.Dir, filepath.Join(options.Dir, bundleDir)} {
@@ -110,30 +123,35 @@ func Open(options Options) (*Store, error) {
 			return nil, err
 		}
 	}
-	if _, err := s.Renew(); err != nil {
+	if _, err := s.Renew(ctx); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
 // Renew brings all certificates up to date and reports whether a file changed.
-func (s *Store) Renew() (changed bool, err error) {
+func (s *Store) Renew(ctx context.Context) (changed bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	certificates := &renewal{store: s, now: s.clock.Now()}
-	tokenKeys := &renewal{store: s, now: certificates.now}
-	// Making an RSA key takes longer than all the rest.
-	var both errgroup.Group
-	both.Go(certificates.run)
-	both.Go(tokenKeys.serviceAccounts)
-	err = both.Wait()
-	changed = certificates.changed || tokenKeys.changed
-	if err != nil {
-		return changed, err
+	common := s.renewal(s.folder)
+	if s.options.Storage == nil {
+		err = common.common()
+	} else {
+		err = s.share(ctx, common)
 	}
-	certificates.schedule(tokenKeys.next)
-	s.next = certificates.next
-	return changed, nil
+	own := s.renewal(s.folder)
+	if err == nil {
+		err = own.serving()
+	}
+	common.include(own)
+	if err == nil {
+		s.next = common.next
+	}
+	return common.changed, err
+}
+
+func (s *Store) renewal(of folder) *renewal {
+	return &renewal{folder: of, options: &s.options, now: s.clock.Now()}
 }
 
 // NextRenewal is when Renew will have something to do.
@@ -143,19 +161,11 @@ func (s *Store) NextRenewal() time.Time {
 	return s.next
 }
 
-// Run renews what becomes due until ctx ends, and calls changed after a renewal.
+// Run renews what becomes due, and takes over what another store has renewed, until ctx ends. It calls changed after files changed.
 func (s *Store) Run(ctx context.Context, changed func()) {
 	logger := klog.FromContext(ctx).WithName("pki")
-	pause := s.untilRenewal()
-	for {
-		timer := s.clock.NewTimer(min(pause, longestPause))
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-timer.C():
-		}
-		renewed, err := s.Renew()
+	for pause := s.untilRenewal(); s.await(ctx, pause); {
+		renewed, err := s.Renew(ctx)
 		if renewed {
 			logger.Info("Renewed certificates", "folder", s.options.Dir)
 			changed()
@@ -169,22 +179,35 @@ func (s *Store) Run(ctx context.Context, changed func()) {
 	}
 }
 
+// await returns after a pause, or earlier if the Storage may have something else than before; false if ctx ends first.
+func (s *Store) await(ctx context.Context, pause time.Duration) bool {
+	timer := s.clock.NewTimer(min(pause, longestPause))
+	defer timer.Stop()
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C():
+	case <-s.othersRenew(waiting):
+	}
+	return ctx.Err() == nil
+}
+
 // untilRenewal is the pause before the next renewal. What a CA of the user signs shortly before it ends is due at once.
 func (s *Store) untilRenewal() time.Duration {
 	return max(s.NextRenewal().Sub(s.clock.Now()), retryInterval)
 }
 
 // Bundle is the file of the certificates to trust for an authority, in PEM.
-func (s *Store) Bundle(a Authority) string {
-	return filepath.Join(s.options.Dir, bundleDir, string(a)+"-bundle.crt")
-}
+func (s *Store) Bundle(a Authority) string { return s.folder.bundle(a) }
 
 // CA names the files of the certificate and the key that an authority signs with now.
 func (s *Store) CA(a Authority) (certFile, keyFile string) {
 	if a == RootCA && s.options.CAFile != "" {
 		return s.options.CAFile, s.options.CAKeyFile
 	}
-	p := s.pair(string(a))
+	p := s.folder.pair(string(a))
 	return p.certFile(), p.keyFile()
 }
 
@@ -197,8 +220,6 @@ func (s *Store) ServiceAccountKeys() (keyFile, bundleFile string) {
 
 // Certificate names the files of a certificate and its key.
 func (s *Store) Certificate(l Leaf) (certFile, keyFile string) {
-	p := s.pair(string(l))
+	p := s.folder.pair(string(l))
 	return p.certFile(), p.keyFile()
 }
-
-func (s *Store) pair(name string) pairFile { return pairFile(filepath.Join(s.options.Dir, name)) }

@@ -25,7 +25,7 @@ func open(t *testing.T, dir string, at time.Time, change func(*Options)) *Store 
 	if change != nil {
 		change(&o)
 	}
-	s, err := Open(o)
+	s, err := Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestServerNames(t *testing.T) {
 func TestRotationIsSeamless(t *testing.T) {
 	t.Parallel()
 	clock := testclock.NewFakeClock(start)
-	s, err := Open(Options{Dir: t.TempDir(), ServerNames: []string{"127.0.0.1"}, Clock: clock})
+	s, err := Open(t.Context(), Options{Dir: t.TempDir(), ServerNames: []string{"127.0.0.1"}, Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func TestRotationIsSeamless(t *testing.T) {
 		now := clock.Now()
 		// A client with the bundle of the moment before must trust the server of the moment after, and the other way
 		// round.
-		if _, err := s.Renew(); err != nil {
+		if _, err := s.Renew(t.Context()); err != nil {
 			t.Fatalf("at %s: %v", now, err)
 		}
 		if !s.NextRenewal().After(now) {
@@ -270,13 +270,13 @@ func TestRotationIsSeamless(t *testing.T) {
 func TestNextCASignsOnlyAfterItSpread(t *testing.T) {
 	t.Parallel()
 	clock := testclock.NewFakeClock(start)
-	s, err := Open(Options{Dir: t.TempDir(), Clock: clock})
+	s, err := Open(t.Context(), Options{Dir: t.TempDir(), Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
 	old := ca(t, s, ClientCA)
 	clock.SetTime(caLife.due(old))
-	if changed, err := s.Renew(); err != nil || !changed {
+	if changed, err := s.Renew(t.Context()); err != nil || !changed {
 		t.Fatalf("changed %v, error %v", changed, err)
 	}
 	if !ca(t, s, ClientCA).Equal(old) {
@@ -286,7 +286,7 @@ func TestNextCASignsOnlyAfterItSpread(t *testing.T) {
 		t.Errorf("the bundle holds %d certificates, want the old and the next", n)
 	}
 	clock.Step(caLife.spread)
-	if _, err := s.Renew(); err != nil {
+	if _, err := s.Renew(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if ca(t, s, ClientCA).Equal(old) {
@@ -298,7 +298,7 @@ func TestNextCASignsOnlyAfterItSpread(t *testing.T) {
 func TestRunRenews(t *testing.T) {
 	t.Parallel()
 	clock := testclock.NewFakeClock(start)
-	s, err := Open(Options{Dir: t.TempDir(), Clock: clock})
+	s, err := Open(t.Context(), Options{Dir: t.TempDir(), Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,7 +338,7 @@ func TestTokenKeyRotation(t *testing.T) {
 	for clock.Now().Before(start.Add(5 * year)) {
 		previous := read(t, s.Bundle(ServiceAccounts))
 		clock.SetTime(s.NextRenewal())
-		if _, err := s.Renew(); err != nil {
+		if _, err := s.Renew(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		signer := string(encode(t, ca(t, s, ServiceAccounts)))
@@ -373,7 +373,7 @@ func TestInterruptedSwapIsFinished(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir, start, nil)
-	file := s.pair(string(ClientCA))
+	file := s.folder.pair(string(ClientCA))
 	other, err := issue(&x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 		NotBefore: start, NotAfter: start.Add(200 * 24 * time.Hour)}, testKey(t, ClientCA), nil)
 	if err != nil {
@@ -446,7 +446,7 @@ func TestBrokenFilesAreNamed(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			file := damage(t, open(t, dir, start, nil))
-			_, err := Open(Options{Dir: dir, Clock: testclock.NewFakeClock(start)})
+			_, err := Open(t.Context(), Options{Dir: dir, Clock: testclock.NewFakeClock(start)})
 			if err == nil || !strings.Contains(err.Error(), file) {
 				t.Errorf("error %v does not name %s", err, file)
 			}
@@ -524,14 +524,14 @@ func TestUnfitUserCA(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 			cert, key := userCA(t, change)
-			_, err := Open(Options{Dir: t.TempDir(), CAFile: cert, CAKeyFile: key, Clock: testclock.NewFakeClock(start)})
+			_, err := Open(t.Context(), Options{Dir: t.TempDir(), CAFile: cert, CAKeyFile: key, Clock: testclock.NewFakeClock(start)})
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("error %v, want %q", err, want)
 			}
 		})
 	}
 	cert, _ := userCA(t, nil)
-	if _, err := Open(Options{Dir: t.TempDir(), CAFile: cert}); err == nil || !strings.Contains(err.Error(), "both") {
+	if _, err := Open(t.Context(), Options{Dir: t.TempDir(), CAFile: cert}); err == nil || !strings.Contains(err.Error(), "both") {
 		t.Errorf("a certificate without its key: error %v", err)
 	}
 }

@@ -1,14 +1,13 @@
 package pki
 
 import (
-	"bytes"
 	"crypto/x509"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	certutil "k8s.io/client-go/util/cert"
 )
 
@@ -56,15 +55,46 @@ func (l lifetime) due(c *x509.Certificate) time.Time {
 	return c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore) / l.of * l.left)
 }
 
-// renewal is one pass over all files.
+// renewal is one pass over the files of a folder.
 type renewal struct {
-	store   *Store
+	folder  folder
+	options *Options
 	now     time.Time
 	next    time.Time
 	changed bool
 }
 
-func (r *renewal) run() error {
+// include adds the outcome of another pass.
+func (r *renewal) include(other *renewal) {
+	r.changed = r.changed || other.changed
+	if !other.next.IsZero() {
+		r.schedule(other.next)
+	}
+}
+
+// common renews what all servers of a control plane have in common.
+func (r *renewal) common() error {
+	tokenKeys := &renewal{folder: r.folder, options: r.options, now: r.now}
+	// Making an RSA key takes longer than all the rest.
+	var both errgroup.Group
+	both.Go(r.certificates)
+	both.Go(tokenKeys.serviceAccounts)
+	err := both.Wait()
+	r.include(tokenKeys)
+	return err
+}
+
+// serving renews what a server serves with.
+func (r *renewal) serving() error {
+	signer, err := r.folder.pair(string(ServerCA)).load()
+	if err != nil {
+		return err
+	}
+	return r.leaf(leafSpec{name: APIServer, signer: ServerCA, user: "kube-apiserver", usages: serverUsage, names: r.options.ServerNames,
+		withSignerCert: true}, signer)
+}
+
+func (r *renewal) certificates() error {
 	root, err := r.root()
 	if err != nil {
 		return err
@@ -75,7 +105,7 @@ func (r *renewal) run() error {
 			return err
 		}
 	}
-	for _, leaf := range r.leaves() {
+	for _, leaf := range commonLeaves {
 		if err := r.leaf(leaf, signers[leaf.signer]); err != nil {
 			return err
 		}
@@ -90,7 +120,7 @@ func (r *renewal) serviceAccounts() error {
 
 // root is our own root CA, or the user's, which only he can renew.
 func (r *renewal) root() (*keyPair, error) {
-	o := r.store.options
+	o := r.options
 	if o.CAFile == "" {
 		return r.authority(RootCA, rootLife, nil)
 	}
@@ -104,12 +134,12 @@ func (r *renewal) root() (*keyPair, error) {
 
 // authority returns the pair a CA signs with now. parent signs it; nil means itself.
 func (r *renewal) authority(name Authority, life lifetime, parent *keyPair) (*keyPair, error) {
-	current, err := r.store.pair(string(name)).load()
+	current, err := r.folder.pair(string(name)).load()
 	if err != nil {
 		return nil, err
 	}
-	if current == nil || !current.validAt(r.now) || !r.trusted(current, parent) {
-		if current, err = r.issueCA(r.store.pair(string(name)), name, life, parent); err != nil {
+	if current == nil || current.endedAt(r.now) || !r.trusted(current, parent) {
+		if current, err = r.issueCA(r.folder.pair(string(name)), name, life, parent); err != nil {
 			return nil, err
 		}
 	}
@@ -143,15 +173,19 @@ func (r *renewal) trusted(ca, parent *keyPair) bool {
 	for _, c := range r.readBundle(RootCA) {
 		roots.AddCert(c)
 	}
-	_, err := ca.cert.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: r.now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	at := r.now
+	if ca.cert.NotBefore.After(at) { // of a server whose clock is ahead
+		at = ca.cert.NotBefore
+	}
+	_, err := ca.cert.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 	return err == nil
 }
 
 // successor is the pair that will replace a CA which is due: the one found on disk, or a new one.
 func (r *renewal) successor(current *keyPair, name Authority, life lifetime, parent *keyPair) (*keyPair, error) {
-	staged := r.staged(name)
+	staged := r.folder.staged(name)
 	next, err := staged.load()
-	if err == nil && next != nil && next.validAt(r.now) && !next.cert.Equal(current.cert) {
+	if err == nil && next != nil && !next.endedAt(r.now) && !next.cert.Equal(current.cert) {
 		return next, nil
 	}
 	// What is left of a promotion that a crash interrupted has signed nothing.
@@ -164,14 +198,12 @@ func (r *renewal) successor(current *keyPair, name Authority, life lifetime, par
 	return r.issueCA(staged, name, life, parent)
 }
 
-func (r *renewal) staged(name Authority) pairFile { return r.store.pair(string(name) + ".next") }
-
 func (r *renewal) promote(name Authority, next *keyPair) error {
 	r.changed = true
-	if err := r.store.pair(string(name)).save(next); err != nil {
+	if err := r.folder.pair(string(name)).save(next); err != nil {
 		return err
 	}
-	return r.staged(name).remove()
+	return r.folder.staged(name).remove()
 }
 
 func (r *renewal) issueCA(to pairFile, name Authority, life lifetime, parent *keyPair) (*keyPair, error) {
@@ -200,26 +232,32 @@ func (r *renewal) issueCA(to pairFile, name Authority, life lifetime, parent *ke
 // bundle makes the bundle of an authority hold the given certificates and, of the ones it held, those still valid: what
 // they signed is still about.
 func (r *renewal) bundle(name Authority, certs []*x509.Certificate) error {
-	for _, old := range r.readBundle(name) {
+	had := r.readBundle(name)
+	for _, old := range had {
 		if r.now.Before(old.NotAfter) && !slices.ContainsFunc(certs, old.Equal) {
 			certs = append(certs, old)
 		}
+	}
+	// Their order means nothing: servers with different CAs of a user would change it for ever.
+	if sameCertificates(had, certs) {
+		return nil
 	}
 	content, err := certutil.EncodeCertificates(certs...)
 	if err != nil {
 		return err
 	}
-	file := r.store.Bundle(name)
-	if had, err := os.ReadFile(file); err == nil && bytes.Equal(had, content) {
-		return nil
-	}
 	r.changed = true
-	return writeFile(file, content, 0o644)
+	return writeFile(r.folder.bundle(name), content, 0o644)
+}
+
+func sameCertificates(some, others []*x509.Certificate) bool {
+	return len(some) == len(others) &&
+		!slices.ContainsFunc(some, func(c *x509.Certificate) bool { return !slices.ContainsFunc(others, c.Equal) })
 }
 
 // readBundle returns nothing for a bundle that is missing or broken: it is then written again.
 func (r *renewal) readBundle(name Authority) []*x509.Certificate {
-	certs, err := certutil.CertsFromFile(r.store.Bundle(name))
+	certs, err := certutil.CertsFromFile(r.folder.bundle(name))
 	if err != nil {
 		return nil
 	}
@@ -237,21 +275,22 @@ type leafSpec struct {
 	withSignerCert bool
 }
 
-func (r *renewal) leaves() []leafSpec {
-	client := []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	server := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	return []leafSpec{
-		{name: APIServer, signer: ServerCA, user: "kube-apiserver", usages: server, names: r.store.options.ServerNames, withSignerCert: true},
-		{name: Admin, signer: ClientCA, user: "system:admin", groups: []string{"system:masters"}, usages: client},
-		{name: AuthProxy, signer: RequestHeaderCA, user: "system:auth-proxy", usages: client},
-		{name: EtcdServer, signer: EtcdCA, user: "etcd-server", usages: append(server, client...),
-			names: []string{"localhost", "127.0.0.1", "::1"}},
-		{name: EtcdClient, signer: EtcdCA, user: "etcd-client", usages: client},
-	}
+var (
+	clientUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	serverUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+)
+
+// commonLeaves are all but the one that a server serves with, whose names are the server's.
+var commonLeaves = []leafSpec{
+	{name: Admin, signer: ClientCA, user: AdminUser, groups: []string{"system:masters"}, usages: clientUsage},
+	{name: AuthProxy, signer: RequestHeaderCA, user: "system:auth-proxy", usages: clientUsage},
+	{name: EtcdServer, signer: EtcdCA, user: "etcd-server", usages: slices.Concat(serverUsage, clientUsage),
+		names: []string{"localhost", "127.0.0.1", "::1"}},
+	{name: EtcdClient, signer: EtcdCA, user: "etcd-client", usages: clientUsage},
 }
 
 func (r *renewal) leaf(spec leafSpec, signer *keyPair) error {
-	file := r.store.pair(string(spec.name))
+	file := r.folder.pair(string(spec.name))
 	pair, err := file.load()
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -22,12 +23,14 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 var (
 	certificateRequests = certificatesv1.Resource("certificatesigningrequests")
+	secrets             = corev1.Resource("secrets")
 	managedClusters     = schema.GroupResource{Group: "cluster.open-cluster-management.io", Resource: fleet.ResourceManagedClusters}
 )
 
@@ -36,12 +39,18 @@ type Requests interface {
 	Get(ctx context.Context, name string, options metav1.GetOptions) (*certificatesv1.CertificateSigningRequest, error)
 }
 
+// Secrets gets a Secret, for any client.
+type Secrets interface {
+	Secrets(namespace string) corev1client.SecretInterface
+}
+
 // Handler narrows requests before it hands them on; they must be authorized already. Of certificate requests, an agent sees
-// those with the label of its cluster, which admission makes sure of. Who is joining has to say what to look at: a request
+// those with the label of its cluster, which admission makes sure of. Of the Secrets in the namespace of its cluster, it sees those of
+// ManagedServiceAccounts. Who is joining has to say what to look at: a request
 // or ManagedCluster by its name, or the requests of one cluster by the label.
-func Handler(next http.Handler, requests Requests, serializer runtime.NegotiatedSerializer) http.Handler {
+func Handler(next http.Handler, requests Requests, tokens Secrets, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		narrowed, err := narrow(r, requests)
+		narrowed, err := narrow(r, requests, tokens)
 		if err != nil {
 			responsewriters.ErrorNegotiated(err, serializer, schema.GroupVersion{}, w, r)
 			return
@@ -50,7 +59,7 @@ func Handler(next http.Handler, requests Requests, serializer runtime.Negotiated
 	})
 }
 
-func narrow(r *http.Request, requests Requests) (*http.Request, error) {
+func narrow(r *http.Request, requests Requests, tokens Secrets) (*http.Request, error) {
 	info, ok := request.RequestInfoFrom(r.Context())
 	if !ok || !info.IsResourceRequest || !slices.Contains([]string{"get", "list", "watch"}, info.Verb) {
 		return r, nil
@@ -65,6 +74,10 @@ func narrow(r *http.Request, requests Requests) (*http.Request, error) {
 		return r, checkOwner(r.Context(), requests, info.Name, clusters)
 	case resource == certificateRequests && len(clusters) > 0:
 		return selectOwn(r, clusters)
+	case resource == secrets && slices.Contains(clusters, info.Namespace) && info.Verb == "get":
+		return r, checkToken(r.Context(), tokens, info.Namespace, info.Name)
+	case resource == secrets && slices.Contains(clusters, info.Namespace):
+		return selectOnly(r, fleet.LabelManagedServiceAccount, fleet.LabelTrue)
 	case fleet.IsJoining(who.GetName(), who.GetGroups()) && info.Name == "":
 		return r, checkSelection(r, resource, who)
 	}
@@ -80,11 +93,25 @@ func checkOwner(ctx context.Context, requests Requests, name string, clusters []
 	return err
 }
 
+// checkToken answers for Secrets that are not of a ManagedServiceAccount what it would for none.
+func checkToken(ctx context.Context, tokens Secrets, namespace, name string) error {
+	secret, err := tokens.Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err == nil && secret.Labels[fleet.LabelManagedServiceAccount] != fleet.LabelTrue {
+		return apierrors.NewNotFound(secrets, name)
+	}
+	return err
+}
+
 // selectOwn adds the label of the clusters to the selector of a list or watch.
 func selectOwn(r *http.Request, clusters []string) (*http.Request, error) {
-	own, err := labels.NewRequirement(fleet.LabelClusterName, selection.In, clusters)
+	return selectOnly(r, fleet.LabelClusterName, clusters...)
+}
+
+// selectOnly adds a label, with one of the values, to the selector of a list or watch.
+func selectOnly(r *http.Request, label string, values ...string) (*http.Request, error) {
+	only, err := labels.NewRequirement(label, selection.In, values)
 	if err != nil {
-		return nil, fmt.Errorf("select the CertificateSigningRequests of %q: %w", clusters, err)
+		return nil, fmt.Errorf("select what has the label %s of %q: %w", label, values, err)
 	}
 	asked, err := selector(r)
 	if err != nil {
@@ -92,7 +119,7 @@ func selectOwn(r *http.Request, clusters []string) (*http.Request, error) {
 	}
 	narrowed := r.Clone(r.Context())
 	query := narrowed.URL.Query()
-	query.Set("labelSelector", asked.Add(*own).String())
+	query.Set("labelSelector", asked.Add(*only).String())
 	narrowed.URL.RawQuery = query.Encode()
 	return narrowed, nil
 }

@@ -9,11 +9,13 @@ import (
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -42,12 +44,18 @@ var (
 func TestHandler(t *testing.T) {
 	t.Parallel()
 	const (
-		label    = fleet.LabelClusterName
-		csrs     = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-		watched  = "/apis/certificates.k8s.io/v1/watch/certificatesigningrequests"
-		clusters = "/apis/cluster.open-cluster-management.io/v1/managedclusters"
-		own      = label + " in (c1)"
+		label     = fleet.LabelClusterName
+		csrs      = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+		watched   = "/apis/certificates.k8s.io/v1/watch/certificatesigningrequests"
+		clusters  = "/apis/cluster.open-cluster-management.io/v1/managedclusters"
+		own       = label + " in (c1)"
+		secrets   = "/api/v1/namespaces/c1/secrets"
+		elsewhere = "/api/v1/namespaces/c2/secrets"
+		ofTokens  = fleet.LabelManagedServiceAccount + " in (true)"
 	)
+	tokens := fake.NewClientset(
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "token", Labels: map[string]string{fleet.LabelManagedServiceAccount: "true"}}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "other"}}).CoreV1()
 	for _, test := range []struct {
 		name   string
 		who    *user.DefaultInfo
@@ -77,6 +85,23 @@ func TestHandler(t *testing.T) {
 		{name: "agent lists something else", who: agent, path: "/api/v1/namespaces/c1/events"},
 		{name: "agent asks for no resource", who: agent, path: "/healthz"},
 
+		{name: "agent lists secrets", who: agent, path: secrets, selector: ofTokens},
+		{name: "agent watches secrets", who: agent, path: secrets, query: url.Values{"watch": {"1"}}, selector: ofTokens},
+		{name: "agent watches a secret the old way", who: agent, path: "/api/v1/watch/namespaces/c1/secrets/other", selector: ofTokens},
+		{name: "agent through AWS lists secrets", who: aws, path: secrets, selector: ofTokens},
+		{name: "agent lists secrets by name", who: agent, path: secrets, query: url.Values{"fieldSelector": {"metadata.name=other"}},
+			selector: ofTokens},
+		{name: "agent selects others", who: agent, path: secrets, query: url.Values{"labelSelector": {"!" + fleet.LabelManagedServiceAccount}},
+			selector: "!" + fleet.LabelManagedServiceAccount + "," + ofTokens},
+		{name: "agent gets a token", who: agent, path: secrets + "/token"},
+		{name: "agent gets another secret", who: agent, path: secrets + "/other", code: 404},
+		{name: "agent gets no secret", who: agent, path: secrets + "/none", code: 404},
+		{name: "agent updates a secret", who: agent, method: http.MethodPut, path: secrets + "/other"},
+		// RBAC has let it through: somebody gave the agent this right.
+		{name: "agent lists secrets elsewhere", who: agent, path: elsewhere},
+		{name: "admin gets a secret", who: admin, path: secrets + "/other"},
+		{name: "admin lists secrets", who: admin, path: secrets},
+
 		{name: "joiner lists", who: joiner, path: csrs, code: 403},
 		{name: "joiner watches", who: joiner, path: watched, code: 403},
 		{name: "joiner selects a cluster", who: joiner, path: csrs, query: url.Values{"labelSelector": {label + "=c1"}}, selector: label + "=c1"},
@@ -105,7 +130,7 @@ func TestHandler(t *testing.T) {
 				arrived, selector = true, r.URL.Query().Get("labelSelector")
 			})
 			received := httptest.NewRecorder()
-			Handler(next, ownedBy{}, scheme.Codecs).ServeHTTP(received, authorized(t, test.who, test.method, test.path, test.query))
+			Handler(next, ownedBy{}, tokens, scheme.Codecs).ServeHTTP(received, authorized(t, test.who, test.method, test.path, test.query))
 			if test.code != 0 {
 				if received.Code != test.code || arrived {
 					t.Errorf("got %d, arrived %v: %s; want %d", received.Code, arrived, received.Body, test.code)

@@ -57,12 +57,13 @@ func NewWatches(a authorizer.UnconditionalAuthorizer, cutOff *CutOff, credential
 	return w
 }
 
-// Handler hands requests on, and ends watches of those who have lost their rights.
+// Handler hands requests on, and ends watches of those who have lost their rights. What goes through a proxy may be a watch, too, or a
+// stream that lasts as long.
 func (w *Watches) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		info, _ := request.RequestInfoFrom(r.Context())
 		who, _ := request.UserFrom(r.Context())
-		if info == nil || who == nil || info.Verb != "watch" {
+		if info == nil || who == nil || info.Verb != "watch" && info.Subresource != "proxy" {
 			next.ServeHTTP(rw, r)
 			return
 		}

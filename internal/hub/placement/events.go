@@ -127,6 +127,6 @@ func scoresNote(scores []scheduler.ClusterScore) string {
 // recordDeferred records why a placement is not scheduled yet.
 func (c *Controller) recordDeferred(owner *clusterv1beta1.Placement) {
 	c.recordEvents(owner, nil, eventContent{eventType: corev1.EventTypeWarning, reason: fleet.EventCELBudgetExceeded, action: "Evaluate",
-		note: fmt.Sprintf("The celExpressions of the Placements in namespace %s cost more than their share; this Placement waits until its namespace has budget again. "+
-			"Use fewer or simpler expressions, or a additional labelSelector that leaves fewer clusters", owner.Namespace)})
+		note: fmt.Sprintf("The celExpressions of the Placements in namespace %s cost more than their share; this Placement waits until its namespace has "+
+			"budget again. Use fewer or simpler expressions, or an additional labelSelector that leaves fewer clusters", owner.Namespace)})
 }

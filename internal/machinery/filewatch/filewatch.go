@@ -5,6 +5,7 @@ package filewatch
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -82,27 +83,33 @@ func (w *Watcher) digest() (sum [sha256.Size]byte) {
 
 // follow watches the folders of the files, and those of what they link to. It reports whether it can watch all of them.
 func (w *Watcher) follow(ctx context.Context) bool {
-	var paths []string
-	for _, file := range w.files() {
-		paths = append(paths, resolved(filepath.Dir(file)))
-		if target, err := filepath.EvalSymlinks(file); err == nil {
-			paths = append(paths, filepath.Dir(target))
-		}
-	}
-	slices.Sort(paths)
-	err := w.folders.listen(w.events, slices.Compact(paths))
+	paths, err := w.paths()
+	err = errors.Join(err, w.folders.listen(w.events, paths))
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("Files cannot be watched; they are looked at instead", "reason", err.Error(), "every", w.unwatchedRecheck)
 	}
 	return err == nil
 }
 
-// resolved is the folder itself, for all who watch it to call it the same; or what it would be, if it is not there.
-func resolved(folder string) string {
-	if path, err := filepath.EvalSymlinks(folder); err == nil {
-		return path
+// paths are the folders to watch, without links. A folder must not be watched under a name with a link in it: inotify has one watch for
+// each folder, so the end of that under one name is the end of that under the other. So a folder that is not there yet is not watched,
+// even if it is there a moment later.
+func (w *Watcher) paths() ([]string, error) {
+	var paths []string
+	var errs []error
+	for _, file := range w.files() {
+		folder, err := filepath.EvalSymlinks(filepath.Dir(file))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		paths = append(paths, folder)
+		if target, err := filepath.EvalSymlinks(file); err == nil {
+			paths = append(paths, filepath.Dir(target))
+		}
 	}
-	return filepath.Clean(folder)
+	slices.Sort(paths)
+	return slices.Compact(paths), errors.Join(errs...)
 }
 
 // wait returns after an event, or the given time; false if the context ended first.

@@ -230,3 +230,42 @@ func TestShared(t *testing.T) {
 		t.Errorf("%d instances were opened", opened)
 	}
 }
+
+// A folder that is reached through a link, and made while a watcher looks for it, is watched for all who have it by another name, also
+// when the watcher has looked again.
+func TestFolderMadeBehindLink(t *testing.T) {
+	t.Parallel()
+	spare, err := fsnotify.NewWatcher()
+	if errors.Is(err, syscall.EMFILE) {
+		t.Skipf("this machine has no inotify instance left: %v", err)
+	}
+	must(t, err)
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	must(t, os.Symlink(dir, filepath.Join(dir, "alias")))
+	file := filepath.Join(dir, "folder", "file")
+	shared := &folders{open: func() (*fsnotify.Watcher, error) {
+		return spare, os.Mkdir(filepath.Dir(file), 0o700)
+	}}
+	var watchers []*Watcher
+	for _, path := range []string{filepath.Join(dir, "alias", "folder", "file"), file} {
+		w := New(func() []string { return []string{path} })
+		w.folders = shared
+		defer shared.leave(w.events)
+		watchers = append(watchers, w)
+		w.follow(t.Context())
+	}
+	for _, w := range watchers {
+		if !w.follow(t.Context()) {
+			t.Fatal("the folder is there, but cannot be watched")
+		}
+	}
+	write(t, file, "content")
+	for _, w := range watchers {
+		select {
+		case <-w.events.notified:
+		case <-time.After(30 * time.Second):
+			t.Errorf("%s: not told", w.files()[0])
+		}
+	}
+}

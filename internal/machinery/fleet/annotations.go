@@ -1,5 +1,7 @@
 package fleet
 
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 // Annotations of clusters.
 const (
 	// AnnotationAutomaticallyAcceptedOn on a ManagedCluster is when the hub accepted it by itself, in RFC 3339.
@@ -17,6 +19,11 @@ const (
 	AnnotationManagedClusterARN = AnnotationAgentPrefix + "managed-cluster-arn"
 	// AnnotationManagedClusterIAMRoleSuffix is the suffix of the IAM role of such a cluster.
 	AnnotationManagedClusterIAMRoleSuffix = AnnotationAgentPrefix + "managed-cluster-iam-role-suffix"
+	// AnnotationAWSRole on a ManagedCluster is the name of the IAM role that the hub has made for it. The hub writes it before it makes the
+	// role, so that it can take it away whatever becomes of the other annotations. It is an extension.
+	AnnotationAWSRole = "capstan.io/aws-role"
+	// AnnotationEKSRole on a service account is the IAM role that its pods have on EKS.
+	AnnotationEKSRole = "eks.amazonaws.com/role-arn"
 	// AnnotationSkipClockSyncCheck, when "true", lets a cluster whose clock is off count as in sync.
 	AnnotationSkipClockSyncCheck = "registration.open-cluster-management.io/skip-clock-sync-check"
 	// AnnotationImageRegistries on a ManagedCluster says as JSON where its add-ons pull images from.
@@ -75,7 +82,8 @@ const (
 	// AnnotationPropagationPolicy on an AppliedManifestWork, when "Foreground", has its objects go after their dependents; when
 	// "Background", they were to and do not any more. It is an extension.
 	AnnotationPropagationPolicy = "capstan.io/propagation-policy"
-	// AnnotationClusterName on an AppliedManifestWork is the cluster that its work is of. It is an extension.
+	// AnnotationClusterName on an AppliedManifestWork is the cluster that its work is of. On an object that the command line shows, it is the
+	// cluster that it was read from. It is an extension.
 	AnnotationClusterName = "capstan.io/cluster-name"
 	// AnnotationManagedNamespacePrefix and a hub make the annotation of a namespace on a managed cluster that names the
 	// ManagedCluster whose agent set the label of that hub there; see ManagedNamespaceAnnotation. It is an extension.
@@ -117,6 +125,19 @@ const (
 	AnnotationInstalledBy = "capstan.io/installed-by"
 	// InstalledByStrategy is the value of AnnotationInstalledBy.
 	InstalledByStrategy = "install-strategy"
+	// AnnotationBuiltIn, when "true" on a ClusterManagementAddOn, says that the hub and the agents of clusters have the code of the add-on
+	// themselves. The hub sets it on the ManagedClusterAddOns once the agent has its rights: the agent acts on these alone, and leaves an
+	// add-on of the same name with an agent of its own to that. It is an extension.
+	AnnotationBuiltIn = "capstan.io/built-in"
+	// AnnotationClusterProxyConfig on the ManagedClusterAddOn AddOnClusterProxy is what its AddOnDeploymentConfigs say about the agent of the
+	// cluster. The hub sets it. It is an extension.
+	AnnotationClusterProxyConfig = "capstan.io/cluster-proxy-config"
+	// AnnotationOwnerUID on a service account of a managed cluster is the UID of the ManagedServiceAccount that it was made for. It is an
+	// extension.
+	AnnotationOwnerUID = "capstan.io/owner-uid"
+	// AnnotationRequestedValidity on the Secret of a ManagedServiceAccount is the lifetime that its token was asked for with. It is an
+	// extension.
+	AnnotationRequestedValidity = "capstan.io/requested-validity"
 	// AnnotationFromCluster on a ManagedClusterAddOn lists the annotations that the hub has copied from its
 	// ManagedCluster, with commas between. It is an extension.
 	AnnotationFromCluster = "capstan.io/annotations-from-cluster"
@@ -133,6 +154,9 @@ const (
 	// the signer decides. It is an extension.
 	AnnotationRequestedSubject = "capstan.io/requested-subject"
 )
+
+// IsBuiltIn tells whether a ClusterManagementAddOn or a ManagedClusterAddOn has AnnotationBuiltIn.
+func IsBuiltIn(o metav1.Object) bool { return o.GetAnnotations()[AnnotationBuiltIn] == LabelTrue }
 
 // Values of AnnotationHostedManifestLocation.
 const (

@@ -37,6 +37,13 @@ const (
 	ReasonClientCertificateUpdated      = "ClientCertificateUpdated"      // True
 	ReasonClientCertificateUpdateFailed = "ClientCertificateUpdateFailed" // False
 
+	// ConditionAWSAccess is our own: whether a cluster that registers by AWS IAM has its role and its access entry.
+	ConditionAWSAccess        = "capstan.io/AWSAccess"
+	ReasonAWSAccessGranted    = "AccessGranted"   // True
+	ReasonAWSIdentityRefused  = "IdentityRefused" // False: its annotations are not those of a cluster that may have access
+	ReasonAWSRequestFailed    = "RequestFailed"   // False: AWS refused something
+	ReasonAWSDriverNotEnabled = "DriverNotEnabled"
+
 	// ConditionDeleting tells how far the deletion of a cluster, or of a ManifestWork, has come.
 	ConditionDeleting       = "Deleting"
 	ReasonNoResource        = "NoResource"        // True, of a cluster: nothing is left in its namespace

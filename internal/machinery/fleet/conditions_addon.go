@@ -2,6 +2,10 @@ package fleet
 
 // Reasons of ConditionAvailable on a ManagedClusterAddOn.
 const (
+	ReasonBuiltInRunning          = "BuiltInRunning"                        // True; of add-ons that are built in, an extension
+	ReasonBuiltInFailed           = "BuiltInFailed"                         // False; the same
+	ReasonBuiltInNeedsAPI         = "BuiltInNeedsAPI"                       // False; the same, where the agent reaches the hub by gRPC
+	ReasonBuiltInStarting         = "BuiltInStarting"                       // Unknown; the same
 	ReasonAddOnLeaseUpdated       = "ManagedClusterAddOnLeaseUpdated"       // True
 	ReasonWorkApplied             = "WorkApplied"                           // True
 	ReasonProbeAvailable          = "ProbeAvailable"                        // True
@@ -12,6 +16,11 @@ const (
 	ReasonNoProbeResult           = "NoProbeResult"                         // False or Unknown
 	ReasonAddOnLeaseNotFound      = "ManagedClusterAddOnLeaseNotFound"      // Unknown
 	ReasonWorkNotFound            = "WorkNotFound"                          // Unknown
+
+	// Those of the built-in add-on AddOnClusterProxy are an extension.
+	ReasonTunnelConnected       = "TunnelConnected"       // True
+	ReasonTunnelNotConnected    = "TunnelNotConnected"    // False
+	ReasonHubAccessRulesInvalid = "HubAccessRulesInvalid" // False
 )
 
 // Conditions of a ManagedClusterAddOn.
@@ -67,4 +76,24 @@ const (
 	ReasonWaitingForCanary                 = "WaitingForCanary"                 // False; reserved: ConditionConfigured tells who waits
 	ReasonWaitingForManifestApplied        = "WaitingForManifestApplied"        // False
 	ReasonWaitingForHostingManifestApplied = "WaitingForHostingManifestApplied" // False
+)
+
+// Conditions of a ManagedServiceAccount.
+const (
+	// ConditionSecretCreated tells whether there is a Secret with a token.
+	ConditionSecretCreated = "SecretCreated"
+	ReasonSecretCreated    = "SecretCreated" // True
+
+	// ConditionTokenReported tells whether the token in the Secret is as it should be.
+	ConditionTokenReported  = "TokenReported"
+	ReasonTokenReported     = "TokenReported"     // True
+	ReasonTokenReportFailed = "TokenReportFailed" // False
+)
+
+// Conditions of a ClusterPermission.
+const (
+	// ConditionAppliedRBACManifestWork tells whether its roles and bindings are on the cluster.
+	ConditionAppliedRBACManifestWork = "AppliedRBACManifestWork"
+	ReasonAppliedRBACManifestWork    = "AppliedRBACManifestWork" // True
+	ReasonFailedRBACManifestWork     = "FailedRBACManifestWork"  // False
 )

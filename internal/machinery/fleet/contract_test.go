@@ -15,6 +15,8 @@ func TestNamesOfTheContract(t *testing.T) {
 		"user of a cluster's agent": {ClusterUser("c1", "a1"), "system:open-cluster-management:c1:a1"},
 		"groups of a cluster's agent": {words(ClusterGroups("c1")...),
 			"system:open-cluster-management:c1 system:open-cluster-management:managed-clusters"},
+		"cluster that hosts a standalone hub": {LabelSelfManagement,
+			"multicluster-controlplane.open-cluster-management.io/selfmanagement"},
 		"AWS group": {AWSClusterGroup("c1"), "open-cluster-management:c1"},
 		"request of a cluster": {words(ClusterCSRGenerateName("c1"), LabelClusterName, SignerKubeAPIServerClient, SignerGRPC),
 			"c1- open-cluster-management.io/cluster-name kubernetes.io/kube-apiserver-client open-cluster-management.io/grpc"},

@@ -4,6 +4,8 @@ package fleet
 const (
 	EventManagedClusterAccepted                    = "ManagedClusterAccepted"
 	EventManagedClusterDenied                      = "ManagedClusterDenied"
+	EventEKSRegistrationRequestApproved            = "EKSRegistrationRequestApproved"
+	EventEKSRegistrationRequestRefused             = "EKSRegistrationRequestRefused" // our own
 	EventManagedClusterAutoApproved                = "ManagedClusterAutoApproved"
 	EventManagedClusterAutoApprovalWithheld        = "ManagedClusterAutoApprovalWithheld" // our own
 	EventManagedClusterRenewalWithheld             = "ManagedClusterRenewalWithheld"      // our own
@@ -22,7 +24,8 @@ const (
 	EventResourceCleanupFail                       = "ResourceCleanupFail"
 	EventResourceCleanupCompleted                  = "ResourceCleanupCompleted"
 	EventCustomClusterClaimsTruncated              = "CustomClusterClaimsTruncated"
-	EventClusterClaimsInvalid                      = "ClusterClaimsInvalid" // our own
+	EventClusterClaimsInvalid                      = "ClusterClaimsInvalid"   // our own
+	EventExposedServicesInvalid                    = "ExposedServicesInvalid" // our own
 	EventDecisionCreate                            = "DecisionCreate"
 	EventDecisionUpdate                            = "DecisionUpdate"
 	EventDecisionDelete                            = "DecisionDelete"
@@ -56,6 +59,10 @@ const (
 	EventManagedClusterAddOnStatusUpdated          = "ManagedClusterAddOnStatusUpdated"
 	EventManagedClusterAddOnInstalled              = "ManagedClusterAddOnInstalled" // our own
 	EventManagedClusterAddOnRemoved                = "ManagedClusterAddOnRemoved"   // our own
+	EventTokenCreated                              = "TokenCreated"                 // our own
+	EventTokenRefreshed                            = "TokenRefreshed"               // our own
+	EventTokenReportFailed                         = "TokenReportFailed"            // our own
+	EventTokenNotCopied                            = "TokenNotCopied"               // our own
 	EventRolloutCompleted                          = "RolloutCompleted"             // our own
 	EventRolloutStopped                            = "RolloutStopped"               // our own
 )

@@ -6,6 +6,8 @@ const (
 	FinalizerManagedCluster = "cluster.open-cluster-management.io/api-resource-cleanup"
 	// FinalizerResourceCleanup on a ManagedCluster holds it until its add-ons and works are gone.
 	FinalizerResourceCleanup = "cluster.open-cluster-management.io/resource-cleanup"
+	// FinalizerAWSAccess on a ManagedCluster holds it until its role and its access entry are gone from AWS. It is an extension.
+	FinalizerAWSAccess = "capstan.io/aws-access"
 	// FinalizerManifestWorkCleanup on a ManifestWork holds it until the agent has deleted its objects. On the
 	// RoleBinding for the works of a cluster it keeps the agent able to do so.
 	FinalizerManifestWorkCleanup = "cluster.open-cluster-management.io/manifest-work-cleanup"

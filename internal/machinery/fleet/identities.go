@@ -157,6 +157,11 @@ func IsJoining(user string, groups []string) bool {
 		user == ServiceAccountUser(NamespaceOperators, ServiceAccountLegacyBootstrap)
 }
 
+// IsGRPCServer tells whether a user is the gRPC server of a hub, which writes for agents and for those who ask to join.
+func IsGRPCServer(user string) bool {
+	return user == ServiceAccountUser(NamespaceHub, ServiceAccountGRPCServer)
+}
+
 // ClusterCSRGenerateName begins the names of the certificate requests of a cluster.
 func ClusterCSRGenerateName(cluster string) string {
 	return cluster + "-"

@@ -18,6 +18,9 @@ const (
 	// LabelCutOff, when LabelTrue, on a ManagedCluster that is not accepted cuts it off: its agent and its add-ons have no right at all, not
 	// even to clean up. It means nothing on one that is accepted. It is an extension, and a label so that the hub can watch for it.
 	LabelCutOff = "capstan.io/cut-off"
+	// LabelTunnelServer, when LabelTrue, on a Lease says that its holder is the address of a process of the hub with tunnels of agents. It is
+	// an extension.
+	LabelTunnelServer = "capstan.io/tunnel-server"
 	// LabelClusterName is the name of the cluster that a CSR, a namespace, a lease or RBAC on the hub is for.
 	LabelClusterName = "open-cluster-management.io/cluster-name"
 	// LabelRequestedBy on a ManagedCluster that was created with a bootstrap credential is its requester, as RequesterLabel writes it, until
@@ -32,6 +35,8 @@ const (
 	// LabelManagedNamespacePrefix and a hub make the label of a namespace on a managed cluster that tells whether
 	// a ManagedClusterSet of that hub wants it, "true" or "false"; see ManagedNamespaceLabel.
 	LabelManagedNamespacePrefix = "clusterset.open-cluster-management.io/"
+	// LabelSelfManagement on a ManagedCluster tells that a standalone hub manages the cluster itself, without an agent beside it.
+	LabelSelfManagement = "multicluster-controlplane.open-cluster-management.io/selfmanagement"
 	// LabelSpokeOnly on a ClusterClaim or ClusterProperty keeps it off the hub.
 	LabelSpokeOnly = "open-cluster-management.io/spoke-only"
 )
@@ -99,6 +104,12 @@ const (
 	// LabelAddOnCredential marks the Secrets with which add-ons reach the hub. Its value tells for whom an agent keeps them:
 	// AddOnCredentialManaged or AddOnCredentialHosted. It is an extension.
 	LabelAddOnCredential = "capstan.io/addon-credential"
+	// LabelManagedServiceAccount marks the service account, on a managed cluster, and the Secret, on the hub, of a ManagedServiceAccount.
+	LabelManagedServiceAccount = "authentication.open-cluster-management.io/is-managed-serviceaccount"
+	// LabelSyncToClusterProfile on a ManagedServiceAccount has its token copied to the namespaces of the ClusterProfiles of its cluster.
+	LabelSyncToClusterProfile = "authentication.open-cluster-management.io/sync-to-clusterprofile"
+	// LabelSyncedFrom on such a copy is <namespace>-<name> of the ManagedServiceAccount.
+	LabelSyncedFrom = "authentication.open-cluster-management.io/synced-from"
 	// LabelHostedManifestLocation is the deprecated form of AnnotationHostedManifestLocation.
 	LabelHostedManifestLocation = AnnotationHostedManifestLocation
 	// LabelAddOnPreDelete is the deprecated form of AnnotationAddOnPreDelete.

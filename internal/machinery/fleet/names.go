@@ -17,9 +17,21 @@ const (
 	NamespaceAgent = "open-cluster-management-agent"
 	// NamespaceAgentAddOn holds the agents of add-ons on a managed cluster, unless they say otherwise.
 	NamespaceAgentAddOn = "open-cluster-management-agent-addon"
-	// NamespaceAddOn holds the hub side of add-ons installed with Helm.
+	// NamespaceAddOn holds the hub side of add-ons installed with Helm, and the settings of those that are built in.
 	NamespaceAddOn = "open-cluster-management-addon"
 )
+
+// HeaderClusterAuthorization of a request to SubresourceProxy of a ManagedCluster is the header Authorization of the request to the
+// cluster, which then is not one of the user of the hub. It is an extension.
+const HeaderClusterAuthorization = "Capstan-Cluster-Authorization"
+
+// ConfigMapHubAccess is, in the namespace of the agent on a managed cluster, what narrows what users of the hub may ask of the cluster.
+// Without it, RBAC of the cluster alone says what they may. It is an extension.
+const ConfigMapHubAccess = "hub-access"
+
+// ConfigMapExposedServices is, in NamespaceAddOn on a hub, what lists the services of managed clusters that are reached through the hub.
+// Without it none is.
+const ConfigMapExposedServices = "cluster-proxy-exposed-services"
 
 // ManagedClusterSets that every hub has.
 const (
@@ -91,6 +103,20 @@ const (
 	KeyToken       = "token"
 	KeyConfig      = "config.yaml"
 	KeyHelmValues  = "values.yaml"
+)
+
+// Add-ons that are built into the hub and the agents of clusters.
+const (
+	// ClusterManagerOfProfiles is what ClusterProfiles call the hub: their cluster manager, and the access provider of their clusters.
+	ClusterManagerOfProfiles = "open-cluster-management"
+	// AddOnManagedServiceAccount brings tokens of service accounts on managed clusters to the hub.
+	AddOnManagedServiceAccount = "managed-serviceaccount"
+	// ClusterRoleManagedServiceAccount has the rights of agents with it in the namespaces of their clusters, in an existing cluster.
+	ClusterRoleManagedServiceAccount = "open-cluster-management:managed-serviceaccount:addon-agent"
+	// AddOnClusterGateway lets users of the hub reach managed clusters under an account that the hub has there.
+	AddOnClusterGateway = "cluster-gateway"
+	// AddOnClusterProxy lets users of the hub reach managed clusters through it.
+	AddOnClusterProxy = "cluster-proxy"
 )
 
 // Names within the kubeconfig of an agent. Its cluster is named as in the bootstrap kubeconfig.

@@ -28,6 +28,16 @@ const (
 	SubresourceClientCertificates = "clientcertificates"
 	// VerbRenew is to renew a client certificate.
 	VerbRenew = "renew"
+	// SubresourceProxy of a ManagedCluster is the API of the cluster. Who has a verb on it may send requests that have the verb.
+	SubresourceProxy = "proxy"
+	// SubresourceTunnel is created by the agent of a cluster for the requests that come through SubresourceProxy.
+	SubresourceTunnel = "tunnel"
+	// SubresourceAttach is SubresourceTunnel of a hub in an existing cluster.
+	SubresourceAttach = "attach"
+	// SubresourcePortForward is created by other processes of the hub, to connect to addresses as the agent of the cluster reaches them.
+	SubresourcePortForward = "portforward"
+	// SubresourceStream is created by other processes of the hub that have its API, to open a stream in the tunnel of the cluster.
+	SubresourceStream = "stream"
 	// SubresourceJoin of managedclustersets needs the verb create to move a cluster into or out of a set.
 	SubresourceJoin = "join"
 	// SubresourceBind of managedclustersets needs the verb create to bind a set to a namespace.
@@ -41,6 +51,11 @@ const (
 // ManagedClusterClusterRole is the ClusterRole, and its binding, by which the agents of a cluster use the hub.
 func ManagedClusterClusterRole(cluster string) string {
 	return "open-cluster-management:managedcluster:" + cluster
+}
+
+// GRPCServerClusterRole is the ClusterRole, and its binding, of the gRPC server of the hub of a ClusterManager.
+func GRPCServerClusterRole(clusterManager string) string {
+	return "open-cluster-management:" + clusterManager + "-grpc-server"
 }
 
 // RegistrationRoleBinding binds ClusterRoleRegistration to the agents of a cluster in its namespace.
@@ -75,7 +90,7 @@ func BootstrapRules(clusterVerbs ...string) []rbacv1.PolicyRule {
 	const clusterGroup = "cluster.open-cluster-management.io"
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"},
-			ResourceNames: []string{"cluster-info", "kube-root-ca.crt"}},
+			ResourceNames: []string{"cluster-info", "kube-root-ca.crt", ConfigMapCABundle}},
 		{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"},
 			Verbs: []string{"create", "get", "list", "watch"}},
 		{APIGroups: []string{clusterGroup}, Resources: []string{ResourceManagedClusters}, Verbs: clusterVerbs},

@@ -14,7 +14,8 @@ func CheckTLS(config *rest.Config) error {
 		return err
 	}
 	if server.Scheme != "https" {
-		return fmt.Errorf("%q is reached without TLS: an attacker on the way could read the credential and answer in place of the hub; use its address that begins with https://", config.Host)
+		return fmt.Errorf("%q is reached without TLS: an attacker on the way could read the credential and answer in place of the hub; use its address that "+
+			"begins with https://", config.Host)
 	}
 	return nil
 }

@@ -199,7 +199,8 @@ func (p Proxy) refusal(a *answer, address string) error {
 		return fmt.Errorf("the proxy %s cannot connect to %s (%s); see whether that is the hub's address as the proxy knows it, and whether the hub runs",
 			p.name(), address, a.status)
 	case http.StatusBadRequest:
-		return fmt.Errorf("the proxy %s does not understand the request to connect to %s (%s); see whether proxy-url has to begin with https://, and whether it is an HTTP proxy",
+		return fmt.Errorf("the proxy %s does not understand the request to connect to %s (%s); see whether proxy-url has to begin with https://, and "+
+			"whether it is an HTTP proxy",
 			p.name(), address, a.status)
 	default:
 		return fmt.Errorf("the proxy %s refuses to connect to %s (%s); it has to allow CONNECT to that host and port", p.name(), address,

@@ -12,8 +12,16 @@ import (
 // RequestedAgent returns the cluster and the user that the request is for; ok only if it asks for exactly the identity of an
 // agent of the cluster in its label: no other group, name or usage.
 func RequestedAgent(csr *certificatesv1.CertificateSigningRequest) (cluster, user string, ok bool) {
+	if csr.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
+		return "", "", false
+	}
+	return requestedAgent(csr)
+}
+
+// requestedAgent is for any signer.
+func requestedAgent(csr *certificatesv1.CertificateSigningRequest) (cluster, user string, ok bool) {
 	cluster = csr.Labels[fleet.LabelClusterName]
-	if cluster == "" || csr.Labels[fleet.LabelAddOnName] != "" || csr.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
+	if cluster == "" || csr.Labels[fleet.LabelAddOnName] != "" {
 		return "", "", false
 	}
 	requested, err := Parse(csr)

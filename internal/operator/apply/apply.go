@@ -23,8 +23,9 @@ import (
 
 // Apply makes the objects of the installation what they should be, by server-side apply, in their order. An object that has not changed
 // since it was last applied with the same content takes no request. An object that cannot be applied does not keep the others from it;
-// the error has all failures. The objects are not changed, except that those that were applied get the UID, the generation and the
-// resource version that they have on the cluster.
+// the error has all failures. One with a resource version is applied to that version only, and has a conflict if the object has changed
+// since. The objects are not changed, except that those that were applied get the UID, the generation and the resource version that they
+// have on the cluster.
 func (c *Cluster) Apply(ctx context.Context, installation string, objects ...client.Object) error {
 	var failures []error
 	for _, object := range objects {
@@ -52,6 +53,7 @@ func (c *Cluster) apply(ctx context.Context, installation string, object client.
 		identify(object, live)
 		return nil
 	}
+	desired.SetResourceVersion(object.GetResourceVersion())
 	if err := c.write(ctx, desired); err != nil {
 		return fmt.Errorf("apply %s: %w", name, err)
 	}
@@ -66,20 +68,29 @@ func (c *Cluster) apply(ctx context.Context, installation string, object client.
 // not set: an object that is merged from two installers would be what none of them means. What cannot be changed of an object, such as
 // the selector of a Deployment, is changed by deleting it first.
 func (c *Cluster) write(ctx context.Context, desired *unstructured.Unstructured) error {
-	content := desired.DeepCopy()
 	if err := c.adopt(ctx, desired); err != nil {
 		return err
 	}
+	content := desired.DeepCopy()
 	err := c.serverSideApply(ctx, desired)
 	if !apierrors.IsInvalid(err) || !immutable(err) {
 		return err
 	}
-	err = c.Client.Delete(ctx, content.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationBackground))
+	err = c.Client.Delete(ctx, content.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationBackground), onlyVersionOf(content))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("replace it, because what has to change is immutable: %w", err)
 	}
 	desired.Object = content.Object
+	desired.SetResourceVersion("")
 	return c.serverSideApply(ctx, desired)
+}
+
+// onlyVersionOf has nothing else deleted than the version of an object, if it has one.
+func onlyVersionOf(object client.Object) client.Preconditions {
+	if version := object.GetResourceVersion(); version != "" {
+		return client.Preconditions{ResourceVersion: &version}
+	}
+	return client.Preconditions{}
 }
 
 func (c *Cluster) serverSideApply(ctx context.Context, desired *unstructured.Unstructured) error {
@@ -128,7 +139,14 @@ func (c *Cluster) adopt(ctx context.Context, desired *unstructured.Unstructured)
 	if err != nil || patch == nil {
 		return err
 	}
-	return client.IgnoreNotFound(c.Client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch)))
+	version := live.GetResourceVersion()
+	if err := c.Client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch)); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if desired.GetResourceVersion() == version {
+		desired.SetResourceVersion(live.GetResourceVersion())
+	}
+	return nil
 }
 
 // unchanged returns the object if it has that content and is as it was left.

@@ -26,9 +26,10 @@ const (
 	placementService       = "placement"
 	addOnManager           = "addon-manager-controller"
 	addOnWebhook           = "addon-webhook"
+	grpcServer             = "grpc-server"
 )
 
-// Ports of webhooks and of the explanations of placements.
+// Ports of webhooks, of the explanations of placements and of the gRPC server.
 const (
 	webhookPort = 9443
 	debugPort   = 9443
@@ -66,9 +67,11 @@ func (p planned) components() []workload.Component {
 		components = append(components, p.controller(addOnManager, p.Spec.AddOnManagerImagePullSpec, fleet.ServiceAccountAddOnManager,
 			slices.Concat([]string{"/addon", "manager"}, p.addOn.Flags())))
 	}
-	if p.work.Enabled(featuregates.ManifestWorkReplicaSet) || p.work.Enabled(featuregates.CleanUpCompletedManifestWork) {
-		components = append(components, p.controller(workController, p.Spec.WorkImagePullSpec, fleet.ServiceAccountWorkController,
-			slices.Concat([]string{"/work", "manager"}, p.work.Flags())))
+	if p.hasWorkController() {
+		components = append(components, p.workController())
+	}
+	if servesGRPC(p.ClusterManager) {
+		components = append(components, p.grpcServer())
 	}
 	return components
 }
@@ -92,7 +95,7 @@ func (p planned) controller(name, image, account string, args []string) workload
 	if p.replicas == 1 {
 		component.Args = append(component.Args, "--disable-leader-election")
 	}
-	p.leadToHub(&component, account)
+	p.leadToHub(&component, account, hubKubeconfigDir)
 	return component
 }
 
@@ -100,13 +103,13 @@ func (p planned) completed(args []string) []string {
 	return slices.Concat(args, p.tlsFlags)
 }
 
-// leadToHub gives a component of a hosted hub the kubeconfig of its service account there.
-func (p planned) leadToHub(component *workload.Component, account string) {
+// leadToHub gives a component of a hosted hub the kubeconfig of its service account there, in the directory.
+func (p planned) leadToHub(component *workload.Component, account, directory string) {
 	if !p.hosted {
 		return
 	}
-	component.Args = append(component.Args, "--kubeconfig="+hubKubeconfigDir+"/"+fleet.KeyKubeconfig)
-	component.Volumes = append(component.Volumes, workload.SecretVolume(hubKubeconfigName, hubKubeconfigDir, accountSecret(account), false))
+	component.Args = append(component.Args, "--kubeconfig="+directory+"/"+fleet.KeyKubeconfig)
+	component.Volumes = append(component.Volumes, workload.SecretVolume(hubKubeconfigName, directory, accountSecret(account), false))
 }
 
 // accountSecret has the kubeconfig of a service account of a hosted hub.
@@ -114,20 +117,65 @@ func accountSecret(account string) string { return account + "-kubeconfig" }
 
 func (p planned) registrationController() workload.Component {
 	args := slices.Concat([]string{"/registration", "controller"}, p.registration.Flags())
-	if users := p.approvedUsers(); len(users) > 0 {
-		args = append(args, "--auto-approved-csr-users="+strings.Join(users, ","))
-	}
+	args = append(args, p.driverFlags()...)
 	if labels := p.labels(); len(labels) > 0 {
 		args = append(args, "--labels="+joined(labels))
 	}
-	return p.controller(registrationController, p.Spec.RegistrationImagePullSpec, fleet.ServiceAccountRegistrationController, args)
+	component := p.controller(registrationController, p.Spec.RegistrationImagePullSpec, fleet.ServiceAccountRegistrationController, args)
+	if servesGRPC(p.ClusterManager) {
+		p.signWith(&component)
+	}
+	return component
 }
 
-// approvedUsers are those whose clusters are approved without an administrator.
-func (p planned) approvedUsers() []string {
-	if !p.registration.Enabled(featuregates.ManagedClusterAutoApproval) {
-		return nil
+// driverFlags say how clusters register, and whose are approved without an administrator.
+func (p planned) driverFlags() (flags []string) {
+	if drivers := p.drivers(); !slices.Equal(drivers, []string{string(operatorv1.RegistrationAuthTypeCSR)}) {
+		flags = append(flags, "--enabled-registration-drivers="+strings.Join(drivers, ","))
 	}
+	flags = append(flags, p.awsFlags()...)
+	if !p.registration.Enabled(featuregates.ManagedClusterAutoApproval) {
+		return flags
+	}
+	if users := p.approvedUsers(); len(users) > 0 {
+		flags = append(flags, "--auto-approved-csr-users="+strings.Join(users, ","))
+	}
+	if users := p.approvedGRPCUsers(); len(users) > 0 {
+		flags = append(flags, "--auto-approved-grpc-users="+strings.Join(users, ","))
+	}
+	return flags
+}
+
+// drivers are the ways to register that this version has, out of those of the spec; by certificate request if there is none of them.
+func (p planned) drivers() (drivers []string) {
+	for _, driver := range supportedDrivers {
+		if hasDriver(p.ClusterManager, driver) {
+			drivers = append(drivers, string(driver))
+		}
+	}
+	if len(drivers) == 0 {
+		return []string{string(operatorv1.RegistrationAuthTypeCSR)}
+	}
+	return drivers
+}
+
+// supportedDrivers are those that this version has.
+var supportedDrivers = []operatorv1.RegistrationAuthType{
+	operatorv1.RegistrationAuthTypeCSR, operatorv1.RegistrationAuthTypeGRPC, operatorv1.RegistrationAuthTypeAWSIRSA,
+}
+
+// approvedGRPCUsers are those of the driver grpc whose clusters are approved without an administrator.
+func (p planned) approvedGRPCUsers() (users []string) {
+	for _, driver := range registrationOf(p.ClusterManager).RegistrationDrivers {
+		if driver.AuthType == operatorv1.RegistrationAuthTypeGRPC && driver.GRPC != nil {
+			users = append(users, driver.GRPC.AutoApprovedIdentities...)
+		}
+	}
+	return users
+}
+
+// approvedUsers are those of the driver csr whose clusters are approved without an administrator.
+func (p planned) approvedUsers() []string {
 	configuration := registrationOf(p.ClusterManager)
 	for _, driver := range configuration.RegistrationDrivers {
 		if driver.AuthType == operatorv1.RegistrationAuthTypeCSR && driver.CSR != nil && len(driver.CSR.AutoApprovedIdentities) > 0 {
@@ -191,7 +239,7 @@ func (p planned) bindingOf(name string) (bind operatorv1.BindConfiguration, addr
 		if name == workWebhook {
 			configuration = option.WorkWebhookConfiguration
 		}
-		// The configuration has no address for the add-on webhook, whose conversions the registration webhook serves, too.
+		// The configuration has no address for the add-on webhook: see webhookService.
 		return configuration.BindConfiguration, configuration.Address, cmp.Or(configuration.Port, 443)
 	}
 	if option := p.Spec.DeployOption.Default; !p.hosted && option != nil {
@@ -232,7 +280,7 @@ func (w webhookComponent) component(p planned) workload.Component {
 	} else {
 		component.Unprobed = true
 	}
-	p.leadToHub(&component, w.account)
+	p.leadToHub(&component, w.account, hubKubeconfigDir)
 	return component
 }
 

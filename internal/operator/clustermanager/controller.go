@@ -21,8 +21,10 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/operator/apply"
+	"github.com/capstan-io/capstan/internal/operator/crds"
 	"github.com/capstan-io/capstan/internal/operator/pods"
 	"github.com/capstan-io/capstan/internal/operator/remote"
+	"github.com/capstan-io/capstan/internal/operator/upgrade"
 )
 
 // safetyNet is how often a ClusterManager is looked at without an event: for what is not watched, such as certificates of users.
@@ -74,24 +76,70 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	if err := c.recallMode(ctx, cm); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
 	if !cm.DeletionTimestamp.IsZero() {
 		return c.remove(ctx, cm)
+	}
+	if other, err := c.sameHub(ctx, cm); err != nil || other != "" {
+		return ctrl.Result{}, errors.Join(err, c.refuse(ctx, cm, other))
 	}
 	if err := patch.AddFinalizer(ctx, c.client, cm, fleet.FinalizerClusterManagerCleanup); err != nil {
 		return ctrl.Result{}, err
 	}
 	before := cm.DeepCopy()
 	due, err := c.install(ctx, cm)
+	before.Annotations, before.ResourceVersion = cm.Annotations, cm.ResourceVersion // the mode and the version may have been written
 	if _, reportErr := patch.Status(ctx, c.client, cm, before); reportErr != nil {
 		return ctrl.Result{}, errors.Join(err, reportErr)
 	}
 	return ctrl.Result{RequeueAfter: due}, err
 }
 
+// sameHub is an older ClusterManager with the same hub, whose objects have the same names; empty if there is none. Hubs in the operator's
+// cluster are the same.
+func (c *Controller) sameHub(ctx context.Context, cm *operatorv1.ClusterManager) (string, error) {
+	all := &operatorv1.ClusterManagerList{}
+	if err := c.client.List(ctx, all); err != nil || hosted(cm) {
+		return "", err
+	}
+	for i := range all.Items {
+		other := &all.Items[i]
+		if other.Name != cm.Name && !hosted(other) && isOlder(other, cm) {
+			return other.Name, nil
+		}
+	}
+	return "", nil
+}
+
+func isOlder(a, b *operatorv1.ClusterManager) bool {
+	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.Name < b.Name
+	}
+	return a.CreationTimestamp.Before(&b.CreationTimestamp)
+}
+
+// refuse reports that another ClusterManager has the hub, until one of them changes.
+func (c *Controller) refuse(ctx context.Context, cm *operatorv1.ClusterManager, other string) error {
+	if other == "" {
+		return nil
+	}
+	before := cm.DeepCopy()
+	_ = newReport(cm).failed(fleet.ReasonHubResourceApplyFailed, fmt.Errorf(
+		"the hub in this cluster is that of ClusterManager %s: change that one, or use the mode %s for a hub elsewhere", other, operatorv1.InstallModeHosted))
+	_, err := patch.Status(ctx, c.client, cm, before)
+	return err
+}
+
 // install makes what the ClusterManager describes and writes into its status how far that is. It returns when something is due.
 func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager) (time.Duration, error) {
 	r := newReport(cm)
-	if err := c.checkUpgrade(cm); err != nil {
+	if err := validate(cm); err != nil {
+		_ = r.failed(fleet.ReasonHubResourceApplyFailed, err)
+		return 0, nil // until the ClusterManager changes
+	}
+	if err := upgrade.Check(cm.Annotations[upgrade.AnnotationVersion], c.Version, cm.Annotations); err != nil {
 		return 0, r.failed(reasonUpgradeRefused, err)
 	}
 	in, err := c.inputs(ctx, cm)
@@ -102,16 +150,26 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 	if err != nil {
 		return 0, r.failed(fleet.ReasonHubResourceApplyFailed, err)
 	}
+	if err := c.ownHub(ctx, cm, hub); err != nil {
+		return 0, r.failed(fleet.ReasonHubResourceApplyFailed, err)
+	}
+	if hosted(cm) {
+		in.apiServerPorts = distinctPorts(append(in.apiServerPorts, portsOf(access)...))
+	}
 	p := newPlanned(cm, in)
 	r.configuration(p)
 	due := c.Clock.Now().Add(safetyNet)
 	if p.certificates, err = c.certificates(ctx, p); err != nil {
 		return 0, r.failed(fleet.ReasonRuntimeResourceApplyFailed, err)
 	}
+	r.certificates(p.certificates.Problems)
 	due = earliest(due, p.certificates.Due)
 
+	if err := c.rememberMode(ctx, cm, modeOf(cm)); err != nil {
+		return 0, err
+	}
 	wanted := p.plan()
-	if err := c.applyCRDs(ctx, hub, cm.Name, wanted); err != nil {
+	if err := crds.Apply(ctx, hub, cm.Name, wanted.crds); err != nil {
 		return 0, r.failed(fleet.ReasonCRDApplyFailed, err)
 	}
 	if err := hub.Apply(ctx, cm.Name, wanted.hub...); err != nil {
@@ -133,10 +191,8 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 	if err != nil {
 		return 0, r.failed(fleet.ReasonRuntimeResourceApplyFailed, err)
 	}
-	if len(rolling) == 0 {
-		if err := hub.Apply(ctx, cm.Name, wanted.webhooks...); err != nil {
-			return 0, r.failed(fleet.ReasonWebhookApplyFailed, err)
-		}
+	if err := applyWebhooks(ctx, hub, cm.Name, wanted.webhooks, len(rolling) == 0); err != nil {
+		return 0, r.failed(fleet.ReasonWebhookApplyFailed, err)
 	}
 	if err := c.prune(ctx, cm, hub, wanted); err != nil {
 		return 0, r.failed(fleet.ReasonRuntimeResourceApplyFailed, err)
@@ -147,18 +203,18 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 	if len(rolling) > 0 {
 		return whileBusy, nil
 	}
-	return due.Sub(c.Clock.Now()), c.remember(ctx, cm)
+	return due.Sub(c.Clock.Now()), upgrade.Remember(ctx, c.client, cm, c.Version)
 }
 
 // prune deletes what the ClusterManager no longer consists of. CRDs stay: they hold what users have stored.
 func (c *Controller) prune(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster, wanted *plan) error {
 	keep := wanted.all()
 	for _, cluster := range distinct(hub, c.management) {
-		crds, err := cluster.List(ctx, cm.Name, kindCRD)
+		served, err := cluster.List(ctx, cm.Name, crds.Kind)
 		if err != nil {
 			return err
 		}
-		if _, err := cluster.Prune(ctx, cm.Name, append(crds, keep...)...); err != nil {
+		if _, err := cluster.Prune(ctx, cm.Name, append(served, keep...)...); err != nil {
 			return err
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/capstan-io/capstan/internal/operator/servingcerts"
 	"github.com/capstan-io/capstan/internal/operator/tlsprofile"
 	"github.com/capstan-io/capstan/internal/operator/topology"
+	"github.com/capstan-io/capstan/internal/operator/urlport"
 )
 
 // authorityName is the prefix of the common name of a hub's certificate authority.
@@ -44,6 +45,12 @@ func (c *Controller) inputs(ctx context.Context, cm *operatorv1.ClusterManager) 
 		return in, err
 	} else if found {
 		in.tlsFlags = tlsprofile.Flags(profile)
+	}
+	if in.grpc, err = c.grpcInputs(ctx, cm); err != nil {
+		return in, err
+	}
+	if in.workDriver, err = c.workDriverConfig(ctx, cm); err != nil {
+		return in, err
 	}
 	in.apiServerPorts, err = c.apiServerPorts(ctx)
 	return in, err
@@ -76,8 +83,7 @@ func (c *Controller) find(ctx context.Context, name string, into client.Object) 
 	return err == nil, err
 }
 
-// apiServerPorts are those at which pods reach API servers: of the Service kubernetes, and of what is behind it; those of the URLs of
-// hosted hubs may be any of the usual ones.
+// apiServerPorts are those at which pods reach API servers: of the Service kubernetes, of what is behind it, and the usual ones.
 func (c *Controller) apiServerPorts(ctx context.Context) ([]int32, error) {
 	ports := []int32{443, 6443}
 	endpoints := &discoveryv1.EndpointSliceList{}
@@ -92,6 +98,17 @@ func (c *Controller) apiServerPorts(ctx context.Context) ([]int32, error) {
 		}
 	}
 	return distinctPorts(ports), nil
+}
+
+// portsOf are the ports at which a cluster elsewhere is reached, and its proxy.
+func portsOf(access *rest.Config) []int32 {
+	found := []int32{urlport.Of(access.Host)}
+	if access.Proxy != nil {
+		if proxy, err := access.Proxy(nil); err == nil && proxy != nil {
+			found = append(found, urlport.Of(proxy.String()))
+		}
+	}
+	return slices.DeleteFunc(found, func(port int32) bool { return port == 0 })
 }
 
 func distinctPorts(ports []int32) []int32 {
@@ -138,7 +155,7 @@ func (c *Controller) stored(ctx context.Context, namespace, name string, into cl
 // hostedAccounts gives the plan the kubeconfigs of the hub's service accounts, and returns when the first has to be renewed.
 func (c *Controller) hostedAccounts(ctx context.Context, p *planned, hub *apply.Cluster, access *rest.Config) (time.Time, error) {
 	due := c.Clock.Now().Add(safetyNet)
-	for _, name := range hubAccounts {
+	for _, name := range accountsOf(p.ClusterManager) {
 		existing := &corev1.Secret{}
 		found, err := c.stored(ctx, p.namespace, accountSecret(name), existing)
 		if err != nil {

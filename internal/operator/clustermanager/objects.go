@@ -2,6 +2,7 @@ package clustermanager
 
 import (
 	"cmp"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/deploy/crds"
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -38,27 +40,35 @@ func (p planned) crds() (served []*apiextensionsv1.CustomResourceDefinition) {
 		if conversion := crd.Spec.Conversion; conversion != nil && conversion.Webhook != nil {
 			p.convert(conversion.Webhook.ClientConfig)
 		}
-		metav1.SetMetaDataAnnotation(&crd.ObjectMeta, fleet.AnnotationOperatorVersion, apiRelease)
 		served = append(served, crd)
 	}
 	return served
 }
 
-// convert says where conversions are served. A hosted hub has no address for the add-on webhook; the registration webhook serves them, too.
+// convert says where conversions are served.
 func (p planned) convert(config *apiextensionsv1.WebhookClientConfig) {
-	name := addOnWebhook
-	if p.hosted {
-		name = registrationWebhook
-	}
-	port, secret := p.webhookOf(p.name(name))
-	config.Service.Namespace, config.Service.Name, config.Service.Port = p.namespace, p.name(name), &port
+	service := p.webhookService(p.name(addOnWebhook))
+	port, secret := p.webhookOf(service)
+	config.Service.Namespace, config.Service.Name, config.Service.Port = p.namespace, service, &port
 	config.CABundle = p.trusted(secret)
+}
+
+// webhookService is the Service at which the API server of the hub reaches a webhook. A hosted hub has no address for the add-on webhook;
+// the registration webhook, which can do the same, answers there.
+func (p planned) webhookService(name string) string {
+	if p.hosted && name == p.name(addOnWebhook) {
+		return p.name(registrationWebhook)
+	}
+	return name
 }
 
 // services are those of the management cluster.
 func (p planned) services() (services []client.Object) {
 	for _, webhook := range p.webhookComponents() {
 		services = append(services, p.service(webhook.name, p.name(webhook.name), webhookPort, webhook.port()))
+	}
+	if servesGRPC(p.ClusterManager) {
+		services = append(services, p.grpcService())
 	}
 	if p.explains() {
 		services = append(services, p.service(placementService, "clustermanager-"+placementController, debugPort, debugPort))
@@ -107,13 +117,21 @@ func (p planned) external(webhook webhookComponent) []client.Object {
 // hostedAccounts are the service accounts that the pods of a hosted hub run as. They have no permissions: the kubeconfigs have those of the
 // accounts of the same names on the hub.
 func (p planned) hostedAccounts() (accounts []client.Object) {
-	for _, name := range hubAccounts {
+	for _, name := range accountsOf(p.ClusterManager) {
 		accounts = append(accounts, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name}})
 	}
 	return accounts
 }
 
-// hubAccounts are the service accounts of the components.
+// accountsOf are the service accounts of the components of a hub.
+func accountsOf(cm *operatorv1.ClusterManager) []string {
+	if servesGRPC(cm) {
+		return append(slices.Clone(hubAccounts), fleet.ServiceAccountGRPCServer)
+	}
+	return hubAccounts
+}
+
+// hubAccounts are the service accounts of the components that every hub may have.
 var hubAccounts = []string{
 	fleet.ServiceAccountRegistrationController, fleet.ServiceAccountRegistrationWebhook, fleet.ServiceAccountWorkController,
 	fleet.ServiceAccountWorkWebhook, fleet.ServiceAccountPlacementController, fleet.ServiceAccountAddOnManager,
@@ -127,11 +145,19 @@ func (p planned) networkPolicies() []client.Object {
 		return &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name}, Spec: spec}
 	}
 	samePods := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}
+	outgoing := slices.Clone(p.apiServerPorts)
+	if awsOf(p.ClusterManager) != nil {
+		outgoing = append(outgoing, awsPort)
+	}
+	if broker, _ := p.broker(); broker != nil {
+		outgoing = append(outgoing, broker.port)
+	}
+	outgoing = distinctPorts(outgoing)
 	ingress := append(p.webhookPorts(), tcp(debugPort, grpcPort, 443)...)
 	return []client.Object{
 		policy("default-deny-all", networkingv1.NetworkPolicySpec{PolicyTypes: both}),
 		policy("allow-egress", networkingv1.NetworkPolicySpec{PolicyTypes: both[1:],
-			Egress: []networkingv1.NetworkPolicyEgressRule{{Ports: append(dns(), tcp(p.apiServerPorts...)...)}}}),
+			Egress: []networkingv1.NetworkPolicyEgressRule{{Ports: append(dns(), tcp(outgoing...)...)}}}),
 		policy("allow-intra-namespace", networkingv1.NetworkPolicySpec{PolicyTypes: both,
 			Ingress: []networkingv1.NetworkPolicyIngressRule{{From: samePods}}, Egress: []networkingv1.NetworkPolicyEgressRule{{To: samePods}}}),
 		policy("allow-hub-ingress", networkingv1.NetworkPolicySpec{PolicyTypes: both[:1],

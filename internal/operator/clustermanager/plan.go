@@ -38,6 +38,9 @@ type inputs struct {
 	accounts []*corev1.Secret
 	// certificates are those that there are to be; nil before they are made.
 	certificates *servingcerts.Certificates
+	grpc         grpcInputs
+	// workDriver is the Secret in the namespace of the operator with the configuration of the broker of works; nil if there is none.
+	workDriver *corev1.Secret
 	// syncLabels copies the labels of the ClusterManager to all objects.
 	syncLabels bool
 }
@@ -78,8 +81,8 @@ func objects[T client.Object](typed []T) (all []client.Object) {
 type planned struct {
 	*operatorv1.ClusterManager
 	inputs
-	hosted                             bool
-	registration, work, placing, addOn gates.Values
+	hosted                                     bool
+	registration, work, placing, addOn, server gates.Values
 }
 
 func newPlanned(cm *operatorv1.ClusterManager, in inputs) planned {
@@ -97,11 +100,10 @@ func newPlanned(cm *operatorv1.ClusterManager, in inputs) planned {
 	}
 	p.placing = gates.Resolve(gates.HubPlacement, placing, defaults)
 	p.addOn = gates.Resolve(gates.HubAddOn, addOn, defaults)
+	if spec.ServerConfiguration != nil {
+		p.server = gates.Resolve(gates.HubServer, spec.ServerConfiguration.FeatureGates, defaults)
+	}
 	return p
-}
-
-func hosted(cm *operatorv1.ClusterManager) bool {
-	return cm.Spec.DeployOption.Mode == operatorv1.InstallModeHosted
 }
 
 // namespaceOf is where the hub's components run, and where their service accounts are on the hub.
@@ -138,6 +140,9 @@ func (p planned) plan() *plan {
 	if p.hosted {
 		result.hub = append(result.hub, p.hostedServices()...)
 	}
+	if servesGRPC(p.ClusterManager) {
+		result.hub = append(result.hub, deployhub.GRPC(names)...)
+	}
 	settings := p.settings()
 	for _, component := range p.components() {
 		result.deployments = append(result.deployments, component.Deployment(settings))
@@ -145,6 +150,7 @@ func (p planned) plan() *plan {
 			result.base = append(result.base, budget)
 		}
 	}
+	p.giveAWSRole(result.all())
 	p.label(result)
 	return result
 }
@@ -200,6 +206,12 @@ func (p planned) base() []client.Object {
 		base = append(base, objects(c.Serving)...)
 	}
 	base = append(base, p.services()...)
+	if servesGRPC(p.ClusterManager) {
+		base = append(base, p.grpcSettings())
+	}
+	if broker, _ := p.broker(); broker != nil {
+		base = append(base, p.copied(broker.config))
+	}
 	if gates.NetworkPoliciesEnabled(registrationOf(p.ClusterManager).FeatureGates) {
 		base = append(base, p.networkPolicies()...)
 	}
@@ -224,6 +236,9 @@ func (p planned) servers() []servingcerts.Server {
 	if p.explains() {
 		servers = append(servers, servingcerts.Server{Secret: fleet.SecretPlacementDebugServing, Hosts: inCluster(p.name(placementService))})
 	}
+	if servesGRPC(p.ClusterManager) {
+		servers = append(servers, servingcerts.Server{Secret: fleet.SecretGRPCServing, Hosts: p.grpcHosts()})
+	}
 	return servers
 }
 
@@ -244,15 +259,8 @@ func (p planned) name(suffix string) string { return p.Name + "-" + suffix }
 func (p planned) webhooks(names deployhub.Names) []client.Object {
 	configurations := deployhub.Webhooks(names)
 	for _, object := range configurations {
-		switch configuration := object.(type) {
-		case *admissionregistrationv1.ValidatingWebhookConfiguration:
-			for i := range configuration.Webhooks {
-				p.verify(&configuration.Webhooks[i].ClientConfig)
-			}
-		case *admissionregistrationv1.MutatingWebhookConfiguration:
-			for i := range configuration.Webhooks {
-				p.verify(&configuration.Webhooks[i].ClientConfig)
-			}
+		for _, config := range clientConfigs(object) {
+			p.verify(config)
 		}
 	}
 	return configurations
@@ -260,6 +268,7 @@ func (p planned) webhooks(names deployhub.Names) []client.Object {
 
 // verify completes how the API server reaches a webhook.
 func (p planned) verify(config *admissionregistrationv1.WebhookClientConfig) {
+	config.Service.Name = p.webhookService(config.Service.Name)
 	port, secret := p.webhookOf(config.Service.Name)
 	config.Service.Port = &port
 	config.CABundle = p.trusted(secret)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -23,6 +24,10 @@ import (
 
 // planOf is the plan for a ClusterManager of that name with the images of the contract.
 func planOf(edit func(*operatorv1.ClusterManager), inputs func(*inputs)) *plan {
+	return plannedOf(edit, inputs).plan()
+}
+
+func plannedOf(edit func(*operatorv1.ClusterManager), inputs func(*inputs)) planned {
 	cm := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "cluster-manager"}}
 	cm.Spec.RegistrationImagePullSpec = "example.com/registration:v1"
 	cm.Spec.WorkImagePullSpec = "example.com/work:v1"
@@ -35,7 +40,7 @@ func planOf(edit func(*operatorv1.ClusterManager), inputs func(*inputs)) *plan {
 	if inputs != nil {
 		inputs(&in)
 	}
-	return newPlanned(cm, in).plan()
+	return newPlanned(cm, in)
 }
 
 func testInputs(cm *operatorv1.ClusterManager) inputs {
@@ -214,6 +219,27 @@ func TestWebhookBinding(t *testing.T) {
 	}
 }
 
+// CM-04: all webhooks of a hosted hub are reached at Services that it has there.
+func TestHostedWebhooks(t *testing.T) {
+	t.Parallel()
+	p := planOf(hostedAt("hub.example.com"), nil)
+	for _, object := range p.webhooks {
+		configuration, ok := object.(*admissionregistrationv1.ValidatingWebhookConfiguration)
+		if !ok {
+			continue
+		}
+		for _, webhook := range configuration.Webhooks {
+			service := webhook.ClientConfig.Service
+			if !slices.ContainsFunc(p.hub, func(o client.Object) bool {
+				_, isService := o.(*corev1.Service)
+				return isService && o.GetName() == service.Name && o.GetNamespace() == service.Namespace
+			}) {
+				t.Errorf("%s is reached at %s, which is no Service on the hub", webhook.Name, service.Name)
+			}
+		}
+	}
+}
+
 // CM-03, CM-04: conversions of a hosted hub are served, although it has no address for the add-on webhook.
 func TestHostedConversions(t *testing.T) {
 	t.Parallel()
@@ -272,18 +298,26 @@ func TestSyncLabels(t *testing.T) {
 	}
 }
 
-// CM-09: what the spec asks for and this version does not have is said.
+// CM-09, CM-16: what the spec asks for and this version does not have is said.
 func TestUnsupported(t *testing.T) {
 	t.Parallel()
 	cm := &operatorv1.ClusterManager{}
-	if got := unsupported(cm); got != nil {
+	cm.Spec.ServerConfiguration = &operatorv1.ServerConfiguration{}
+	if got := unsupported(newPlanned(cm, inputs{})); got != nil {
 		t.Errorf("%v of nothing", got)
 	}
 	cm.Spec.RegistrationConfiguration = &operatorv1.RegistrationHubConfiguration{
-		RegistrationDrivers: []operatorv1.RegistrationDriverHub{{AuthType: "csr"}, {AuthType: "awsirsa"}}}
+		RegistrationDrivers:   []operatorv1.RegistrationDriverHub{{AuthType: "csr"}, {AuthType: "awsirsa"}},
+		ImporterConfiguration: &operatorv1.ImporterConfiguration{Renderers: []string{"render-auto"}}}
 	cm.Spec.WorkConfiguration = &operatorv1.WorkConfiguration{WorkDriver: operatorv1.WorkDriverTypeGRPC}
-	got := strings.Join(unsupported(cm), "; ")
-	if !strings.Contains(got, "authType=awsirsa") || !strings.Contains(got, "workDriver grpc") || strings.Contains(got, "authType=csr]") {
+	cm.Spec.ServerConfiguration.ImagePullSpec = "example.com/server"
+	got := strings.Join(unsupported(newPlanned(cm, inputs{})), "; ")
+	for _, part := range []string{"workDriver grpc: works reach clusters with the driver kube alone", "importerConfiguration", "serverConfiguration"} {
+		if !strings.Contains(got, part) {
+			t.Errorf("%s lacks %s", got, part)
+		}
+	}
+	if strings.Contains(got, "authType=") {
 		t.Errorf("got %s", got)
 	}
 }

@@ -3,7 +3,6 @@ package clustermanager
 import (
 	"context"
 	"slices"
-	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,36 +12,32 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 	"github.com/capstan-io/capstan/internal/operator/apply"
+	"github.com/capstan-io/capstan/internal/operator/crds"
 	"github.com/capstan-io/capstan/internal/operator/remote"
+	"github.com/capstan-io/capstan/internal/operator/requeue"
+	"github.com/capstan-io/capstan/internal/operator/topology"
 )
 
 // fieldManager is that of all that is applied.
 const fieldManager = "capstan-cluster-manager-operator"
-
-var kindCRD = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
 
 var webhookKinds = []schema.GroupVersionKind{
 	admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"),
@@ -64,7 +59,7 @@ func hubKinds() []schema.GroupVersionKind {
 	for _, kind := range []string{"ClusterRoleBinding", "RoleBinding", "ClusterRole", "Role"} {
 		kinds = append(kinds, rbacv1.SchemeGroupVersion.WithKind(kind))
 	}
-	return append(kinds, kindCRD)
+	return append(kinds, crds.Kind)
 }
 
 // managementKinds are those of the objects on the operator's cluster, which may be a hub, too.
@@ -96,17 +91,9 @@ func CacheOptions(namespace string) cache.Options {
 			&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{namespace: {}}},
 			&corev1.Secret{}: {Namespaces: map[string]cache.Config{namespace: {}, cache.AllNamespaces: {
 				FieldSelector: fields.OneTermEqualSelector("metadata.name", fleet.SecretExternalHubKubeconfig)}}},
-			&corev1.Node{}: {Transform: stripNode},
+			&corev1.Node{}: {Transform: topology.StripNode},
 		},
 	}
-}
-
-// stripNode keeps what tells whether pods can run on a node.
-func stripNode(object any) (any, error) {
-	if node, ok := object.(*corev1.Node); ok {
-		node.ManagedFields, node.Annotations, node.Status = nil, nil, corev1.NodeStatus{}
-	}
-	return object, nil
 }
 
 // Register adds the controller to the manager. The context is that of the operator.
@@ -114,9 +101,9 @@ func Register(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	changes := &changes{}
+	changed := &requeue.Source{}
 	options := apply.Options{Label: fleet.LabelCreatedByClusterManager, FieldManager: fieldManager,
-		Kinds: managementKinds(), Optional: policyKinds, Scheme: mgr.GetScheme(), Changed: changes.add}
+		Kinds: managementKinds(), Optional: policyKinds, Scheme: mgr.GetScheme(), Changed: changed.Add}
 	management, err := apply.NewCluster(mgr.GetConfig(), options)
 	if err != nil {
 		return err
@@ -129,21 +116,16 @@ func Register(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("operator-clustermanager-install").
 		For(&operatorv1.ClusterManager{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{},
 			predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.all), builder.WithPredicates(nodeChanged)).
+		// Others may have the same hub, or no longer.
+		Watches(&operatorv1.ClusterManager{}, handler.EnqueueRequestsFromMapFunc(c.all),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.all), builder.WithPredicates(topology.NodeChanged)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.all)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(c.all)).
-		WatchesRawSource(source.Func(changes.start)).
+		WatchesRawSource(changed).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(c))
 }
-
-// nodeChanged passes changes that may change the number of replicas.
-var nodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, isNode := e.ObjectOld.(*corev1.Node)
-	after, areNodes := e.ObjectNew.(*corev1.Node)
-	return !isNode || !areNodes || !equality.Semantic.DeepEqual(before.Labels, after.Labels) ||
-		!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) || before.Spec.Unschedulable != after.Spec.Unschedulable
-}}
 
 // all are all ClusterManagers: there are one or two.
 func (c *Controller) all(ctx context.Context, _ client.Object) (requests []reconcile.Request) {
@@ -152,33 +134,7 @@ func (c *Controller) all(ctx context.Context, _ client.Object) (requests []recon
 		return nil
 	}
 	for i := range list.Items {
-		requests = append(requests, requestOf(list.Items[i].Name))
+		requests = append(requests, requeue.Request(list.Items[i].Name))
 	}
 	return requests
-}
-
-func requestOf(name string) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
-}
-
-// changes puts installations that have changed into the queue of the controller.
-type changes struct {
-	mu    sync.Mutex
-	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-}
-
-// start is a source.Func. Changes from before are those of the first list, which the first reconcile sees.
-func (c *changes) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.queue = queue
-	return nil
-}
-
-func (c *changes) add(installation string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.queue != nil {
-		c.queue.Add(requestOf(installation))
-	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/operator/apply"
+	"github.com/capstan-io/capstan/internal/operator/crds"
 	"github.com/capstan-io/capstan/internal/operator/workload"
 )
 
@@ -71,36 +72,56 @@ func (c *Controller) remove(ctx context.Context, cm *operatorv1.ClusterManager) 
 func (c *Controller) removeAll(ctx context.Context, cm *operatorv1.ClusterManager) (waitsFor string, err error) {
 	hub, err := c.hubToRemove(ctx, cm)
 	if err != nil {
-		return "", err
+		return "", orGiveUp(cm, err)
 	}
 	if hub != nil {
 		if err := c.removeDeadWebhooks(ctx, cm, hub); err != nil {
-			return "", err
+			return "", orGiveUp(cm, err)
 		}
 		if waitsFor, err = c.removeCRDs(ctx, cm, hub); err != nil || waitsFor != "" {
-			return waitsFor, err
+			return waitsFor, orGiveUp(cm, err)
 		}
 	}
 	for _, cluster := range distinct(hub, c.management) {
 		if cluster == nil {
 			continue
 		}
-		crds, err := cluster.List(ctx, cm.Name, kindCRD)
-		if err != nil {
-			return "", err
+		waitsFor, err := removeRest(ctx, cm, cluster)
+		if cluster != c.management {
+			err = orGiveUp(cm, err)
 		}
-		left, err := cluster.Prune(ctx, cm.Name, crds...)
-		if err != nil {
-			return "", err
-		}
-		if len(left) > 0 {
-			return strings.Join(left, ", "), nil
+		if err != nil || waitsFor != "" {
+			return waitsFor, err
 		}
 	}
 	if hub == nil {
 		return "", nil
 	}
-	return "", c.removeRolesOfAgents(ctx, hub) // no controller makes them again
+	if other, err := c.sameHub(ctx, cm); err != nil || other != "" {
+		return "", err // the roles are those of its hub
+	}
+	if other, err := c.hubOf(ctx, cm, hub); err != nil || other != "" {
+		return "", orGiveUp(cm, err)
+	}
+	return "", orGiveUp(cm, c.removeRolesOfAgents(ctx, hub)) // no controller makes them again
+}
+
+// orGiveUp says what to do when an error on a hosted hub does not go away: its API server may never be reached again.
+func orGiveUp(cm *operatorv1.ClusterManager, err error) error {
+	if err == nil || !hosted(cm) {
+		return err
+	}
+	return fmt.Errorf("%w; correct Secret %s/%s, or delete it to give up what is on the hub", err, cm.Name, fleet.SecretExternalHubKubeconfig)
+}
+
+// removeRest deletes all but the CRDs from a cluster.
+func removeRest(ctx context.Context, cm *operatorv1.ClusterManager, cluster *apply.Cluster) (waitsFor string, err error) {
+	served, err := cluster.List(ctx, cm.Name, crds.Kind)
+	if err != nil {
+		return "", err
+	}
+	left, err := cluster.Prune(ctx, cm.Name, served...)
+	return strings.Join(left, ", "), err
 }
 
 // hubToRemove is the hub; nil if it is hosted and its credential has been deleted: there is no way to it any more then.
@@ -141,32 +162,32 @@ func (c *Controller) removeDeadWebhooks(ctx context.Context, cm *operatorv1.Clus
 
 // removeCRDs deletes the CRDs in order, or leaves them without a trace of the operator.
 func (c *Controller) removeCRDs(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster) (waitsFor string, err error) {
-	crds, err := hub.List(ctx, cm.Name, kindCRD)
+	served, err := hub.List(ctx, cm.Name, crds.Kind)
 	if err != nil {
 		return "", err
 	}
 	if c.SkipRemoveCRDs {
-		for _, crd := range crds {
-			if err := release(ctx, hub, crd); err != nil {
+		for _, crd := range served {
+			if err := crds.Release(ctx, hub, crd); err != nil {
 				return "", err
 			}
 		}
 		return "", nil
 	}
 	for _, first := range firstCRDs {
-		at := slices.IndexFunc(crds, func(o client.Object) bool { return o.GetName() == first.name })
+		at := slices.IndexFunc(served, func(o client.Object) bool { return o.GetName() == first.name })
 		if at < 0 {
 			continue
 		}
-		if err := hub.Delete(ctx, crds[at]); err != nil {
+		if err := hub.Delete(ctx, served[at]); err != nil {
 			return "", fmt.Errorf("delete CustomResourceDefinition %s: %w", first.name, err)
 		}
 		return remaining(ctx, hub, first.name, first.kind), nil
 	}
 	var left []string
-	for _, crd := range crds {
+	for _, crd := range served {
 		if crd.GetName() == crdClusterProfiles { // it is of the SIG Multicluster, and others may use it
-			if err := release(ctx, hub, crd); err != nil {
+			if err := crds.Release(ctx, hub, crd); err != nil {
 				return "", err
 			}
 			continue
@@ -192,12 +213,6 @@ func (c *Controller) removeRolesOfAgents(ctx context.Context, hub *apply.Cluster
 		}
 	}
 	return nil
-}
-
-// release takes the label and the version of the operator off a CRD that stays.
-func release(ctx context.Context, hub *apply.Cluster, crd client.Object) error {
-	change := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null},"annotations":{%q:null}}}`, hub.Label, fleet.AnnotationOperatorVersion)
-	return client.IgnoreNotFound(hub.Client.Patch(ctx, crd, client.RawPatch(types.MergePatchType, change)))
 }
 
 // remaining says which objects of a CRD that is deleted are still there, and what holds them; as far as the API server lists them.

@@ -24,9 +24,10 @@ const (
 	reasonUpgradeRefused = "UpgradeSkipsMinorVersion"
 	// conditionConfigurationSupported tells whether this version can do all that the spec asks for.
 	conditionConfigurationSupported = "ConfigurationSupported"
-	reasonSupported                 = "Supported"           // True
-	reasonUnsupportedFields         = "UnsupportedFields"   // False
-	reasonRemoving                  = "ClusterManagerGoing" // of the condition Progressing: True
+	reasonSupported                 = "Supported"            // True
+	reasonUnsupportedFields         = "UnsupportedFields"    // False
+	reasonUnusableCertificates      = "UnusableCertificates" // False: those of users
+	reasonRemoving                  = "ClusterManagerGoing"  // of the condition Progressing: True
 )
 
 // report writes the status of a ClusterManager.
@@ -50,29 +51,34 @@ func (r *report) failed(reason string, err error) error {
 
 // configuration says what of the spec cannot be done. It never keeps the rest from being installed.
 func (r *report) configuration(p planned) {
-	r.set(status.ValidFeatureGates(p.registration, p.work, p.placing, p.addOn))
+	r.set(status.ValidFeatureGates(p.registration, p.work, p.placing, p.addOn, p.server))
 	condition := metav1.Condition{Type: conditionConfigurationSupported, Status: metav1.ConditionTrue, Reason: reasonSupported,
 		Message: "This version can do all that the spec asks for"}
-	if fields := unsupported(r.cm); len(fields) > 0 {
+	if fields := unsupported(p); len(fields) > 0 {
 		condition.Status, condition.Reason = metav1.ConditionFalse, reasonUnsupportedFields
 		condition.Message = "This version ignores: " + strings.Join(fields, "; ")
 	}
 	r.set(condition)
 }
 
+// certificates says what is wrong with certificates of users, which does not keep the rest from being installed either.
+func (r *report) certificates(problems []string) {
+	if len(problems) > 0 {
+		r.set(metav1.Condition{Type: conditionConfigurationSupported, Status: metav1.ConditionFalse, Reason: reasonUnusableCertificates,
+			Message: strings.Join(problems, "; ")})
+	}
+}
+
 // unsupported are the fields that this version ignores, with what it does instead.
-func unsupported(cm *operatorv1.ClusterManager) (fields []string) {
-	for _, driver := range registrationOf(cm).RegistrationDrivers {
-		if driver.AuthType != operatorv1.RegistrationAuthTypeCSR && driver.AuthType != "" {
-			fields = append(fields, fmt.Sprintf("spec.registrationConfiguration.registrationDrivers[authType=%s]: clusters register with authType %s",
-				driver.AuthType, operatorv1.RegistrationAuthTypeCSR))
-		}
+func unsupported(p planned) (fields []string) {
+	if _, err := p.broker(); err != nil {
+		fields = append(fields, fmt.Sprintf("spec.workConfiguration.workDriver %s: works reach clusters with the driver %s alone; %v",
+			workOf(p.ClusterManager).WorkDriver, operatorv1.WorkDriverTypeKube, err))
 	}
-	if driver := workOf(cm).WorkDriver; driver != "" && driver != operatorv1.WorkDriverTypeKube {
-		fields = append(fields, fmt.Sprintf("spec.workConfiguration.workDriver %s: works reach clusters with the driver %s", driver,
-			operatorv1.WorkDriverTypeKube))
+	if importer := registrationOf(p.ClusterManager).ImporterConfiguration; importer != nil && len(importer.Renderers) > 0 {
+		fields = append(fields, "spec.registrationConfiguration.importerConfiguration: clusters of Cluster API are not imported, but join as others do")
 	}
-	return fields
+	return append(fields, unsupportedServer(p.ClusterManager)...)
 }
 
 // component reports on a Deployment that a condition is about. err says that there is none.

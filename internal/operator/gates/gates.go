@@ -23,15 +23,16 @@ var (
 	HubRegistration = Component{"registration", []featuregate.Feature{featuregates.DefaultClusterSet, "V1beta1CSRAPICompatibility",
 		featuregates.ManagedClusterAutoApproval, featuregates.ResourceCleanup, featuregates.ClusterProfile, "ClusterImporter"}}
 	HubWork = Component{"work", []featuregate.Feature{featuregates.NilExecutorValidating, featuregates.ManifestWorkReplicaSet,
-		"CloudEventsDrivers", featuregates.CleanUpCompletedManifestWork}}
+		featuregates.CloudEventsDrivers, featuregates.CleanUpCompletedManifestWork}}
 	HubPlacement = Component{"placement", []featuregate.Feature{"SIGPlacementDecision", featuregates.PlacementDebugServer}}
 	HubAddOn     = Component{"addon", []featuregate.Feature{featuregates.AddonManagement}}
+	HubServer    = Component{"server", nil}
 )
 
 // The components of an agent.
 var (
 	AgentRegistration = Component{"registration", []featuregate.Feature{featuregates.ClusterClaim, featuregates.ClusterProperty,
-		featuregates.AddonManagement, "V1beta1CSRAPICompatibility", featuregates.MultipleHubs}}
+		featuregates.AddonManagement, "V1beta1CSRAPICompatibility", featuregates.MultipleHubs, featuregates.ClusterProxy}}
 	AgentWork = Component{"work", []featuregate.Feature{"ExecutorValidatingCaches", featuregates.RawFeedbackJsonString}}
 )
 
@@ -41,6 +42,9 @@ const NetworkPolicies featuregate.Feature = "NetworkPolicies"
 // onInContract are the gates that are on by default in Open Cluster Management.
 var onInContract = []featuregate.Feature{featuregates.ClusterClaim, featuregates.AddonManagement, featuregates.DefaultClusterSet,
 	featuregates.ResourceCleanup}
+
+// notInContract are gates that components of Open Cluster Management do not know, and do not start with.
+var notInContract = []featuregate.Feature{featuregates.ClusterProxy}
 
 // Values are the gates of a component as they were resolved.
 type Values struct {
@@ -81,6 +85,9 @@ func (v Values) Flags() []string {
 	var pairs []string
 	for _, gate := range v.component.Gates {
 		on := v.values[gate]
+		if on == v.defaults.Enabled(gate) && slices.Contains(notInContract, gate) {
+			continue
+		}
 		if on != slices.Contains(onInContract, gate) || on != v.defaults.Enabled(gate) {
 			pairs = append(pairs, fmt.Sprintf("%s=%t", gate, on))
 		}

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -24,6 +25,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/operator/accountkubeconfig"
 	"github.com/capstan-io/capstan/internal/operator/apply"
+	"github.com/capstan-io/capstan/internal/operator/crds"
 	"github.com/capstan-io/capstan/internal/operator/klusterlet/hubaccess"
 	"github.com/capstan-io/capstan/internal/operator/remote"
 	"github.com/capstan-io/capstan/internal/operator/upgrade"
@@ -35,6 +37,8 @@ type Options struct {
 	Namespace string
 	// Image is that of agents for which a Klusterlet names none.
 	Image string
+	// AWSCLIImage is the image with the AWS command line, for agents that register by AWS IAM; empty if they make tokens themselves.
+	AWSCLIImage string
 	// Version is that of the operator.
 	Version string
 	// Replicas is the number of replicas of each agent; 0 chooses by the number of nodes.
@@ -87,7 +91,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	before := k.DeepCopy()
 	due, err := c.install(ctx, k)
-	before.Finalizers, before.ResourceVersion = k.Finalizers, k.ResourceVersion // the installation may have added some
+	// Finalizers and the version may have been written.
+	before.Finalizers, before.Annotations, before.ResourceVersion = k.Finalizers, k.Annotations, k.ResourceVersion
 	if _, reportErr := patch.Status(ctx, c.client, k, before); reportErr != nil {
 		return ctrl.Result{}, errors.Join(err, reportErr)
 	}
@@ -127,7 +132,7 @@ func (c *Controller) install(ctx context.Context, k *operatorv1.Klusterlet) (tim
 	if err := r.applied(c.management.Scheme, p); err != nil {
 		return 0, err
 	}
-	return earliest(due, renewal), c.remember(ctx, k)
+	return earliest(due, renewal), upgrade.Remember(ctx, c.client, k, c.Version)
 }
 
 // apply makes what is planned, in stages, each of which needs those before it. It reports the first that fails, and returns how long the
@@ -137,10 +142,10 @@ func (c *Controller) apply(ctx context.Context, r *report, l layout, p plan) (re
 	if err != nil {
 		return 0, c.applyWithoutManaged(ctx, r, l, p, err)
 	}
-	if err := c.leaveHosted(ctx, l); err != nil {
+	if err := errors.Join(c.leaveHosted(ctx, l), c.ownNamespace(ctx, l, managed.Client)); err != nil {
 		return 0, r.failed(fleet.ReasonManagedClusterResourceApplyFailed, err)
 	}
-	if err := c.applyCRDs(ctx, managed.Cluster, p.crds); err != nil {
+	if err := crds.Apply(ctx, managed.Cluster, sharedInstallation, p.crds); err != nil {
 		return 0, r.failed(fleet.ReasonCRDApplyFailed, err)
 	}
 	if err := errors.Join(
@@ -269,8 +274,12 @@ func (c *Controller) prune(ctx context.Context, l layout, p plan, managed manage
 	return errors.Join(managedErr, managementErr)
 }
 
-// collision is an error if another Klusterlet already runs its agents in the namespace: they would take each other's credentials.
+// collision is an error if another Klusterlet already runs its agents in the namespace: they would take each other's credentials. The
+// operator runs in a namespace of its own, because that of an agent is deleted with its Klusterlet.
 func (c *Controller) collision(ctx context.Context, l layout) error {
+	if l.agents == c.Namespace {
+		return fmt.Errorf("the operator runs in the namespace %s, which would be deleted with the Klusterlet: choose another one for the agent", l.agents)
+	}
 	all := &operatorv1.KlusterletList{}
 	if err := c.client.List(ctx, all); err != nil {
 		return err
@@ -279,6 +288,30 @@ func (c *Controller) collision(ctx context.Context, l layout) error {
 		other := &all.Items[i]
 		if other.Name != l.klusterlet.Name && layoutOf(other).agents == l.agents && isOlder(other, l.klusterlet) {
 			return fmt.Errorf("the agent of Klusterlet %s runs in the namespace %s already: choose another spec.namespace", other.Name, l.agents)
+		}
+	}
+	return nil
+}
+
+// ownNamespace is an error if the namespace of the service accounts on the managed cluster is part of another Klusterlet, with which it
+// would be deleted: of one of this operator, or one that is installed on the managed cluster. What a Klusterlet that is gone has left can
+// be taken over.
+func (c *Controller) ownNamespace(ctx context.Context, l layout, managed client.Client) error {
+	namespace := &corev1.Namespace{}
+	if err := managed.Get(ctx, types.NamespacedName{Name: l.accounts}, namespace); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	name := namespace.Labels[fleet.LabelKlusterlet]
+	if name == "" || name == l.klusterlet.Name {
+		return nil
+	}
+	for _, cluster := range []client.Client{c.client, managed} {
+		err := cluster.Get(ctx, types.NamespacedName{Name: name}, &operatorv1.Klusterlet{})
+		if err == nil {
+			return fmt.Errorf("the namespace %s on the managed cluster is that of Klusterlet %s: choose another spec.namespace", l.accounts, name)
+		}
+		if !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+			return fmt.Errorf("find out whether the namespace %s on the managed cluster is still that of Klusterlet %s: %w", l.accounts, name, err)
 		}
 	}
 	return nil
@@ -298,20 +331,6 @@ func addFinalizer(ctx context.Context, writer client.Client, k *operatorv1.Klust
 		return err
 	}
 	k.Finalizers, k.ResourceVersion = written.Finalizers, written.ResourceVersion
-	return nil
-}
-
-// remember writes down that this version has installed everything.
-func (c *Controller) remember(ctx context.Context, k *operatorv1.Klusterlet) error {
-	if k.Annotations[upgrade.AnnotationVersion] == c.Version {
-		return nil
-	}
-	change := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, upgrade.AnnotationVersion, c.Version)
-	written := k.DeepCopy()
-	if err := c.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, change)); err != nil {
-		return err
-	}
-	k.Annotations, k.ResourceVersion = written.Annotations, written.ResourceVersion
 	return nil
 }
 

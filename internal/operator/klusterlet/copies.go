@@ -12,10 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
+	"github.com/capstan-io/capstan/internal/operator/requeue"
 )
 
 // copiesRequest stands for all copies, which are made in one reconcile.
@@ -42,30 +42,35 @@ func (c copies) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, err
 	if err := c.client.List(ctx, namespaces); err != nil {
 		return ctrl.Result{}, err
 	}
-	var objects []client.Object
-	for i := range namespaces.Items {
-		namespace := &namespaces.Items[i]
-		if namespace.DeletionTimestamp != nil || namespace.Name == c.Namespace {
+	return ctrl.Result{}, c.management.Apply(ctx, sharedInstallation, copiesFor(c.Namespace, namespaces.Items, secret, profile)...)
+}
+
+// copiesFor are the copies for the namespaces, except that of the operator. The namespace of an agent has the Secret already, as part of
+// its Klusterlet.
+func copiesFor(operator string, namespaces []corev1.Namespace, secret *corev1.Secret, profile *corev1.ConfigMap) (objects []client.Object) {
+	for i := range namespaces {
+		namespace := &namespaces[i]
+		if namespace.DeletionTimestamp != nil || namespace.Name == operator {
 			continue
 		}
-		if secret != nil {
+		if secret != nil && namespace.Labels[fleet.LabelKlusterlet] == "" {
 			objects = append(objects, copyOfSecret(secret, namespace.Name))
 		}
 		if profile != nil {
 			objects = append(objects, copyOfConfigMap(profile, namespace.Name))
 		}
 	}
-	return ctrl.Result{}, c.management.Apply(ctx, sharedInstallation, objects...)
+	return objects
 }
 
-func registerCopies(mgr ctrl.Manager, c *Controller, queue *queue) error {
+func registerCopies(mgr ctrl.Manager, c *Controller, changed *requeue.Source) error {
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{requestOf(copiesRequest)}
+		return []reconcile.Request{requeue.Request(copiesRequest)}
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("operator-klusterlet-copies").
 		Watches(&corev1.Namespace{}, one, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Watches(&corev1.ConfigMap{}, one).
-		WatchesRawSource(source.Func(queue.start)).
+		WatchesRawSource(changed).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(copies{c}))
 }

@@ -90,6 +90,7 @@ func (l layout) registrationAgent(in inputs) workload.Component {
 		l.registrationGates.Flags(), limits("", registration.KubeAPIQPS, registration.KubeAPIBurst))
 	c.Volumes = slices.Concat(l.bootstrapVolumes(), []workload.Volume{workload.MemoryVolume("hub-kubeconfig", hubKubeconfigDir)},
 		l.managedVolumes(fleet.SecretExternalManagedKubeconfigRegistration))
+	l.provideAWSCLI(&c, in)
 	return c
 }
 
@@ -101,17 +102,12 @@ func (l layout) workAgent(in inputs) workload.Component {
 	}
 	c := l.component(l.workDeployment(), appWork, l.klusterlet.Spec.WorkImagePullSpec, in)
 	c.ServiceAccount = l.workAccount
-	c.Args = slices.Concat([]string{
-		"/work",
-		"agent",
-		"--workload-source-driver=kube",
-		"--workload-source-config=" + hubKubeconfigDir + "/" + fleet.KeyKubeconfig,
-		"--terminate-on-files=" + hubKubeconfigDir + "/" + fleet.KeyKubeconfig,
-	},
+	c.Args = slices.Concat([]string{"/work", "agent"}, l.sourceFlags(name), []string{"--terminate-on-files=" + l.hubConfig()},
 		l.commonFlags(name, in), l.workFlags(in), l.workGates.Flags(), limits("", work.KubeAPIQPS, work.KubeAPIBurst))
 	// The registration agent keeps it, and creates it after it has joined.
 	c.Volumes = append([]workload.Volume{workload.SecretVolume("hub-kubeconfig-secret", hubKubeconfigDir, fleet.SecretHubKubeconfig, true)},
 		l.managedVolumes(fleet.SecretExternalManagedKubeconfigWork)...)
+	l.provideAWSCLI(&c, in)
 	if in.holdWork {
 		c.Replicas = ptr.To(int32(0))
 	}
@@ -122,14 +118,38 @@ func (l layout) singleAgent(in inputs) workload.Component {
 	registration, work := registrationOf(l.klusterlet), workOf(l.klusterlet)
 	c := l.component(l.singleDeployment(), appSingle, l.klusterlet.Spec.ImagePullSpec, in)
 	c.ServiceAccount = l.workAccount
-	c.Args = slices.Concat([]string{"/registration-operator", "agent",
-		"--workload-source-config=" + hubKubeconfigDir + "/" + fleet.KeyKubeconfig}, l.commonFlags(l.klusterlet.Spec.ClusterName, in),
+	c.Args = slices.Concat([]string{"/registration-operator", "agent"},
+		l.sourceFlags(l.klusterlet.Spec.ClusterName), l.commonFlags(l.klusterlet.Spec.ClusterName, in),
 		l.registrationFlags(), l.workFlags(in), l.registrationGates.Flags(), l.workGates.Flags(),
 		limits("", max(orDefault(registration.KubeAPIQPS, defaultQPS), orDefault(work.KubeAPIQPS, defaultQPS)),
 			max(orDefault(registration.KubeAPIBurst, defaultBurst), orDefault(work.KubeAPIBurst, defaultBurst))))
 	c.Volumes = slices.Concat(l.bootstrapVolumes(), []workload.Volume{workload.MemoryVolume("hub-kubeconfig", hubKubeconfigDir)},
 		l.managedVolumes(fleet.SecretExternalManagedKubeconfigAgent))
+	l.provideAWSCLI(&c, in)
 	return c
+}
+
+// hubConfig is the file by which the agents reach the hub after they have registered.
+func (l layout) hubConfig() string {
+	if l.grpc() {
+		return hubKubeconfigDir + "/" + fleet.KeyConfig
+	}
+	return hubKubeconfigDir + "/" + fleet.KeyKubeconfig
+}
+
+// sourceFlags say where the works come from. An agent in one process takes them from where it has registered, unless told otherwise; a work
+// agent of its own is another client of the gRPC server than the registration agent, whose id is the name of the cluster.
+func (l layout) sourceFlags(clusterName string) (flags []string) {
+	switch {
+	case l.grpc():
+		flags = append(flags, "--workload-source-driver=grpc")
+		if clusterName != "" && !l.single {
+			flags = append(flags, "--cloudevents-client-id="+clusterName+"-work-agent")
+		}
+	case !l.single:
+		flags = append(flags, "--workload-source-driver=kube")
+	}
+	return append(flags, "--workload-source-config="+l.hubConfig())
 }
 
 func (l layout) component(name, app, image string, in inputs) workload.Component {
@@ -166,13 +186,23 @@ func (l layout) registrationFlags() (flags []string) {
 	registration := registrationOf(l.klusterlet)
 	if l.multipleHubs() {
 		for _, secret := range l.bootstrapSecrets() {
-			flags = append(flags, "--bootstrap-kubeconfigs="+bootstrapDirOf(secret)+"/"+fleet.KeyKubeconfig)
+			if l.grpc() {
+				flags = append(flags, "--grpc-bootstrap-configs="+bootstrapDirOf(secret)+"/"+fleet.KeyConfig)
+			} else {
+				flags = append(flags, "--bootstrap-kubeconfigs="+bootstrapDirOf(secret)+"/"+fleet.KeyKubeconfig)
+			}
 		}
 		if timeout := registration.BootstrapKubeConfigs.LocalSecrets.HubConnectionTimeoutSeconds; timeout > 0 {
 			flags = append(flags, fmt.Sprintf("--hub-connection-timeout-seconds=%d", timeout))
 		}
 	} else {
 		flags = append(flags, "--bootstrap-kubeconfig="+bootstrapDir+"/"+fleet.KeyKubeconfig)
+	}
+	if l.grpc() {
+		flags = append(flags, "--registration-auth="+string(operatorv1.RegistrationAuthTypeGRPC), "--grpc-config="+l.hubConfig())
+	}
+	if l.grpc() && !l.multipleHubs() {
+		flags = append(flags, "--grpc-bootstrap-config="+bootstrapDir+"/"+fleet.KeyConfig)
 	}
 	for _, server := range l.klusterlet.Spec.ExternalServerURLs {
 		flags = append(flags, "--spoke-external-server-urls="+server.URL)
@@ -183,6 +213,7 @@ func (l layout) registrationFlags() (flags []string) {
 	if seconds := registration.ClientCertExpirationSeconds; seconds > 0 {
 		flags = append(flags, fmt.Sprintf("--client-cert-expiration-seconds=%d", seconds))
 	}
+	flags = append(flags, l.awsFlags()...)
 	flags = append(flags, pairs("--cluster-annotations", ownAnnotations(registration.ClusterAnnotations))...)
 	flags = append(flags, pairs("--cluster-labels", registration.ClusterLabels)...)
 	flags = append(flags, addOnFlags(registration.AddOnKubeClientRegistrationDriver)...)
@@ -267,8 +298,7 @@ func (l layout) bootstrapVolumes() (volumes []workload.Volume) {
 		}
 	}
 	if len(l.externalCAs()) > 0 {
-		volumes = append(volumes, workload.Volume{Name: "external-server-cas", Path: externalCADir, Source: corev1.VolumeSource{
-			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: l.externalCAConfigMap()}}}})
+		volumes = append(volumes, workload.ConfigMapVolume("external-server-cas", externalCADir, l.externalCAConfigMap()))
 	}
 	return volumes
 }

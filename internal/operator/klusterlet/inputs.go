@@ -3,9 +3,7 @@ package klusterlet
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"slices"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,14 +14,16 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capstan-io/capstan/internal/cloudevents/grpcconfig"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/klusterlet/hubaccess"
 	"github.com/capstan-io/capstan/internal/operator/topology"
+	"github.com/capstan-io/capstan/internal/operator/urlport"
 )
 
 // inputs reads what the plan is made of.
 func (c *Controller) inputs(ctx context.Context, l layout) (inputs, error) {
-	in := inputs{defaultImage: c.Image, addOnNamespace: !c.WithoutAddOnNamespace, syncLabels: c.SyncLabels}
+	in := inputs{defaultImage: c.Image, awsCLIImage: c.AWSCLIImage, addOnNamespace: !c.WithoutAddOnNamespace, syncLabels: c.SyncLabels}
 	var err error
 	if in.pullSecret, err = c.secrets.get(ctx, c.Namespace, fleet.SecretImagePullCredentials); err != nil {
 		return in, err
@@ -72,7 +72,7 @@ func (c *Controller) replicas(ctx context.Context, l layout) (int32, error) {
 
 // connection returns what is known about the connection to the hub, nil if nothing is yet, and when it is looked at again.
 func (c *Controller) connection(ctx context.Context, l layout) (due time.Duration, condition *metav1.Condition, err error) {
-	credentials := hubaccess.Credentials{Namespace: l.agents, SkipBootstrap: l.multipleHubs()}
+	credentials := hubaccess.Credentials{Namespace: l.agents, SkipBootstrap: l.multipleHubs(), GRPC: l.grpc()}
 	if credentials.Hub, err = c.secrets.get(ctx, l.agents, fleet.SecretHubKubeconfig); err != nil {
 		return 0, nil, err
 	}
@@ -89,7 +89,7 @@ func (c *Controller) connection(ctx context.Context, l layout) (due time.Duratio
 // behind it.
 func (c *Controller) apiPorts(ctx context.Context) ([]int32, error) {
 	var ports []int32
-	if port := portOf(c.access.Host); port != 0 {
+	if port := urlport.Of(c.access.Host); port != 0 {
 		ports = append(ports, port)
 	}
 	slices := &discoveryv1.EndpointSliceList{}
@@ -106,7 +106,7 @@ func (c *Controller) apiPorts(ctx context.Context) ([]int32, error) {
 	return sorted(ports), nil
 }
 
-// hubPorts are those of the hubs, of their proxies, and of the managed cluster if the agent is hosted: all that kubeconfigs of the agents
+// hubPorts are those of the hubs, of their proxies, and of the managed cluster if the agent is hosted: all that the Secrets of the agents
 // lead to.
 func (c *Controller) hubPorts(ctx context.Context, l layout) (ports []int32, err error) {
 	names := append(l.bootstrapSecrets(), fleet.SecretHubKubeconfig)
@@ -120,6 +120,9 @@ func (c *Controller) hubPorts(ctx context.Context, l layout) (ports []int32, err
 		}
 		if secret != nil {
 			ports = append(ports, portsOf(secret.Data[fleet.KeyKubeconfig])...)
+			if l.grpc() {
+				ports = append(ports, grpcPortOf(secret.Data[fleet.KeyConfig])...)
+			}
 		}
 	}
 	return sorted(ports), nil
@@ -133,7 +136,7 @@ func portsOf(kubeconfig []byte) (ports []int32) {
 	}
 	for _, cluster := range config.Clusters {
 		for _, address := range []string{cluster.Server, cluster.ProxyURL} {
-			if port := portOf(address); port != 0 {
+			if port := urlport.Of(address); port != 0 {
 				ports = append(ports, port)
 			}
 		}
@@ -141,24 +144,13 @@ func portsOf(kubeconfig []byte) (ports []int32) {
 	return ports
 }
 
-// portOf is the port of a URL, 0 if it has none.
-func portOf(address string) int32 {
-	parsed, err := url.Parse(address)
+// grpcPortOf is the port of the server in the configuration of a gRPC client; none of one that cannot be read.
+func grpcPortOf(content []byte) []int32 {
+	config, err := grpcconfig.Parse(content)
 	if err != nil {
-		return 0
+		return nil
 	}
-	if port, err := strconv.ParseUint(parsed.Port(), 10, 16); err == nil {
-		return int32(port)
-	}
-	switch parsed.Scheme {
-	case "https":
-		return 443
-	case "http":
-		return 80
-	case "socks5":
-		return 1080
-	}
-	return 0
+	return []int32{urlport.Of("grpc://" + config.URL)}
 }
 
 func sorted(ports []int32) []int32 {

@@ -23,6 +23,8 @@ type inputs struct {
 	replicas int32
 	// defaultImage is that of agents for which the Klusterlet names none.
 	defaultImage string
+	// awsCLIImage is the image with the AWS command line, for agents that register by AWS IAM; empty if they make tokens themselves.
+	awsCLIImage string
 	// addOnNamespace tells whether there is a namespace for the agents of add-ons.
 	addOnNamespace bool
 	// syncLabels tells whether all objects have the labels of the Klusterlet.
@@ -136,6 +138,11 @@ func (l layout) multipleHubs() bool {
 		l.registrationGates.Enabled(featuregates.MultipleHubs)
 }
 
+// grpc tells whether the agent reaches the hub by its gRPC server.
+func (l layout) grpc() bool {
+	return registrationOf(l.klusterlet).RegistrationDriver.AuthType == operatorv1.RegistrationAuthTypeGRPC
+}
+
 // planFor says what there should be.
 func planFor(l layout, in inputs) plan {
 	p := plan{crds: crds.ManagedCluster()}
@@ -143,9 +150,12 @@ func planFor(l layout, in inputs) plan {
 		p.crds = append(p.crds, crds.ClusterProperties()...)
 	}
 	if in.addOnNamespace {
-		p.shared = append(p.shared, namespace(fleet.NamespaceAgentAddOn, map[string]string{fleet.LabelAddOnAgentNamespace: "true"}))
+		p.shared = append(p.shared, newNamespace(fleet.NamespaceAgentAddOn, map[string]string{fleet.LabelAddOnAgentNamespace: "true"}))
 	}
 	p.managed = slices.Concat(l.namespaceAndAccounts(l.accounts), l.managedRights())
+	if in.addOnNamespace {
+		p.managed = append(p.managed, l.accountRights()...)
+	}
 	if l.hosted {
 		p.management = l.namespaceAndAccounts(l.agents)
 		p.kubeconfigs = l.kubeconfigs()
@@ -180,16 +190,20 @@ func addLabels(object client.Object, labels map[string]string) {
 	object.SetLabels(all)
 }
 
-func namespace(name string, labels map[string]string) *corev1.Namespace {
+func newNamespace(name string, labels map[string]string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels,
 		Annotations: map[string]string{fleet.AnnotationOpenShiftWorkload: "management"}}}
 }
 
-func (l layout) namespaceAndAccounts(name string) []client.Object {
-	objects := []client.Object{namespace(name, map[string]string{fleet.LabelKlusterlet: l.klusterlet.Name})}
-	for _, account := range l.accountNames() {
-		objects = append(objects, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: account},
-			ImagePullSecrets: []corev1.LocalObjectReference{{Name: fleet.SecretImagePullCredentials}}})
+func (l layout) namespaceAndAccounts(namespace string) []client.Object {
+	objects := []client.Object{newNamespace(namespace, map[string]string{fleet.LabelKlusterlet: l.klusterlet.Name})}
+	for _, name := range l.accountNames() {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			ImagePullSecrets: []corev1.LocalObjectReference{{Name: fleet.SecretImagePullCredentials}}}
+		if pair := l.aws(); pair != nil && namespace == l.agents { // where the pods are
+			account.Annotations = map[string]string{fleet.AnnotationEKSRole: pair.ManagedRoleARN()}
+		}
+		objects = append(objects, account)
 	}
 	return objects
 }

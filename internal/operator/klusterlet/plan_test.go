@@ -83,18 +83,26 @@ var allInputs = inputs{replicas: 3, defaultImage: "image", addOnNamespace: true,
 	tlsProfile: &corev1.ConfigMap{Data: map[string]string{fleet.KeyTLSProfileMinVersion: "VersionTLS13"}},
 	apiPorts:   []int32{443, 6443}, hubPorts: []int32{8443}}
 
-// KL-02 to KL-05, KL-09 to KL-26, KL-33, KL-34: the plans of all modes, plain and with everything.
+// byGRPC has the agent register through the gRPC server of the hub.
+func byGRPC(k *operatorv1.Klusterlet) {
+	k.Spec.RegistrationConfiguration = &operatorv1.RegistrationConfiguration{
+		RegistrationDriver: operatorv1.RegistrationDriver{AuthType: operatorv1.RegistrationAuthTypeGRPC}}
+}
+
+// KL-02 to KL-05, KL-09 to KL-26, KL-33, KL-34, GR-11: the plans of all modes, plain, with everything, and through the gRPC server.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
-		plain, full := klusterletWith(mode), klusterletWith(mode)
+		plain, full, grpc := klusterletWith(mode), klusterletWith(mode), klusterletWith(mode)
 		everything(full)
+		byGRPC(grpc)
 		for name, test := range map[string]struct {
 			klusterlet *operatorv1.Klusterlet
 			inputs     inputs
 		}{
 			string(mode):                 {plain, plainInputs},
 			string(mode) + "-everything": {full, allInputs},
+			string(mode) + "-grpc":       {grpc, plainInputs},
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -289,5 +297,35 @@ func TestPortsOf(t *testing.T) {
 	}
 	if got := portsOf([]byte("no kubeconfig")); len(got) != 0 {
 		t.Errorf("got %v", got)
+	}
+}
+
+// KL-17, GR-11: an agent that chooses among several hubs has the configuration of a gRPC client for each.
+func TestSeveralHubsByGRPC(t *testing.T) {
+	t.Parallel()
+	k := klusterletWith(operatorv1.InstallModeSingleton)
+	everything(k)
+	k.Spec.RegistrationConfiguration.RegistrationDriver.AuthType = operatorv1.RegistrationAuthTypeGRPC
+	flags := layoutOf(k).registrationFlags()
+	for _, want := range []string{"--registration-auth=grpc", "--grpc-config=/spoke/hub-kubeconfig/config.yaml",
+		"--grpc-bootstrap-configs=/spoke/hub-a/config.yaml", "--grpc-bootstrap-configs=/spoke/hub-b/config.yaml"} {
+		if !slices.Contains(flags, want) {
+			t.Errorf("%s is not among %v", want, flags)
+		}
+	}
+	if rest := strings.Join(flags, " "); strings.Contains(rest, "--bootstrap-kubeconfig") || strings.Contains(rest, "--grpc-bootstrap-config=") {
+		t.Errorf("got %v", flags)
+	}
+}
+
+// GR-11: agents reach the port of the gRPC server, in its configuration.
+func TestGRPCPortOf(t *testing.T) {
+	t.Parallel()
+	for content, want := range map[string][]int32{
+		"url: hub.example.com:8090": {8090}, "url: '[2001:db8::1]:443'": {443}, "url: hub.example.com": nil, "": nil,
+	} {
+		if got := grpcPortOf([]byte(content)); !slices.Equal(got, want) {
+			t.Errorf("%s: got %v", content, got)
+		}
 	}
 }

@@ -1,6 +1,8 @@
 package klusterlet
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,15 +24,19 @@ func (l layout) policies(in inputs) []client.Object {
 		policy.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{Ports: ports}}
 		return policy
 	}
+	outgoing := in.hubPorts
+	if l.aws() != nil && !slices.Contains(outgoing, awsPort) {
+		outgoing = append(slices.Clone(outgoing), awsPort)
+	}
 	deny := l.policy("default-deny-all", networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress)
 	metrics := l.policy("klusterlet", networkingv1.PolicyTypeIngress)
 	metrics.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{Ports: ports(corev1.ProtocolTCP, workload.HealthPort)}}
 	objects := []client.Object{deny, metrics, egress("allow-dns-and-api", append(append(
 		ports(corev1.ProtocolUDP, dnsPorts...), ports(corev1.ProtocolTCP, dnsPorts...)...), ports(corev1.ProtocolTCP, in.apiPorts...)...)...)}
-	if len(in.hubPorts) == 0 { // a rule without ports would allow all of them
+	if len(outgoing) == 0 { // a rule without ports would allow all of them
 		return append(objects, l.policy("klusterlet-agent", networkingv1.PolicyTypeEgress))
 	}
-	return append(objects, egress("klusterlet-agent", ports(corev1.ProtocolTCP, in.hubPorts...)...))
+	return append(objects, egress("klusterlet-agent", ports(corev1.ProtocolTCP, outgoing...)...))
 }
 
 func (l layout) policy(name string, types ...networkingv1.PolicyType) *networkingv1.NetworkPolicy {

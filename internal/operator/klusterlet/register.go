@@ -2,7 +2,6 @@ package klusterlet
 
 import (
 	"context"
-	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -11,7 +10,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -21,18 +19,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -40,8 +35,11 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 	"github.com/capstan-io/capstan/internal/operator/apply"
+	"github.com/capstan-io/capstan/internal/operator/crds"
 	"github.com/capstan-io/capstan/internal/operator/klusterlet/hubaccess"
 	"github.com/capstan-io/capstan/internal/operator/remote"
+	"github.com/capstan-io/capstan/internal/operator/requeue"
+	"github.com/capstan-io/capstan/internal/operator/topology"
 )
 
 // fieldManager is that of all that is applied.
@@ -62,7 +60,7 @@ func managedKinds() []schema.GroupVersionKind {
 	for _, kind := range []string{"ServiceAccount", "Namespace"} {
 		kinds = append(kinds, corev1.SchemeGroupVersion.WithKind(kind))
 	}
-	return append(kinds, kindCRD)
+	return append(kinds, crds.Kind)
 }
 
 // managementKinds are those of the objects on the operator's cluster, which is a managed cluster, too.
@@ -97,21 +95,13 @@ func ManagerOptions(namespace string) ctrl.Options {
 				&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{
 					namespace: {FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, fleet.ConfigMapTLSProfile)}}},
 				&corev1.Namespace{}: {Label: labels.SelectorFromSet(labels.Set{fleet.LabelAddOnAgentNamespace: "true"})},
-				&corev1.Node{}:      {Transform: stripNode},
+				&corev1.Node{}:      {Transform: topology.StripNode},
 				&corev1.Pod{}:       {Label: labels.NewSelector().Add(*installed), Transform: stripPod},
 				&discoveryv1.EndpointSlice{}: {Namespaces: map[string]cache.Config{metav1.NamespaceDefault: {
 					LabelSelector: labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: "kubernetes"})}}},
 			},
 		},
 	}
-}
-
-// stripNode keeps what tells whether pods can run on a node.
-func stripNode(object any) (any, error) {
-	if node, ok := object.(*corev1.Node); ok {
-		node.ManagedFields, node.Annotations, node.Status = nil, nil, corev1.NodeStatus{}
-	}
-	return object, nil
 }
 
 // stripPod keeps what tells why a pod does not run.
@@ -132,21 +122,21 @@ func Register(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	c := &Controller{Options: o, client: mgr.GetClient(), access: mgr.GetConfig()}
-	queue, copies := &queue{}, &queue{}
-	changed := func(installation string) {
+	changed, copies := &requeue.Source{}, &requeue.Source{}
+	enqueue := func(installation string) {
 		if installation != sharedInstallation {
-			queue.add(installation)
+			changed.Add(installation)
 			return
 		}
-		c.addAll(ctx, queue)
-		copies.add(copiesRequest)
+		c.addAll(ctx, changed)
+		copies.Add(copiesRequest)
 	}
 	options := apply.Options{
 		Label:        fleet.LabelCreatedByKlusterlet,
 		FieldManager: fieldManager,
 		Kinds:        managementKinds(),
 		Scheme:       mgr.GetScheme(),
-		Changed:      changed,
+		Changed:      enqueue,
 	}
 	if c.management, err = apply.NewCluster(mgr.GetConfig(), options); err != nil {
 		return err
@@ -156,46 +146,38 @@ func Register(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	}
 	options.Kinds = managedKinds()
 	c.managed = remote.New(ctx, options)
-	c.hub = hubaccess.New(ctx, o.Clock, queue.add)
+	c.hub = hubaccess.New(ctx, o.Clock, changed.Add)
 	c.secrets = newSecretsByName(ctx, core, func(name types.NamespacedName) {
-		c.addAll(ctx, queue)
+		c.addAll(ctx, changed)
 		if name.Namespace == o.Namespace {
-			copies.add(copiesRequest)
+			copies.Add(copiesRequest)
 		}
 	})
-	if err := c.register(mgr, queue); err != nil {
+	if err := c.register(mgr, changed); err != nil {
 		return err
 	}
 	return registerCopies(mgr, c, copies)
 }
 
-func (c *Controller) register(mgr ctrl.Manager, queue *queue) error {
+func (c *Controller) register(mgr ctrl.Manager, changed *requeue.Source) error {
 	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return c.all(ctx) })
 	return ctrl.NewControllerManagedBy(mgr).Named("operator-klusterlet-install").
 		For(&operatorv1.Klusterlet{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{},
 			predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		// Others may collide with it, or no longer.
 		Watches(&operatorv1.Klusterlet{}, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Node{}, all, builder.WithPredicates(nodeChanged)).
+		Watches(&corev1.Node{}, all, builder.WithPredicates(topology.NodeChanged)).
 		Watches(&corev1.ConfigMap{}, all).
 		Watches(&discoveryv1.EndpointSlice{}, all).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ofPod)).
-		WatchesRawSource(source.Func(queue.start)).
+		WatchesRawSource(changed).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter(), MaxConcurrentReconciles: atOnce}).
 		Complete(retry.Conflicts(c))
 }
 
-// nodeChanged passes changes that may change the number of replicas.
-var nodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, isNode := e.ObjectOld.(*corev1.Node)
-	after, areNodes := e.ObjectNew.(*corev1.Node)
-	return !isNode || !areNodes || !equality.Semantic.DeepEqual(before.Labels, after.Labels) ||
-		!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) || before.Spec.Unschedulable != after.Spec.Unschedulable
-}}
-
 // ofPod is the Klusterlet whose agent runs in the pod.
 func ofPod(_ context.Context, pod client.Object) []reconcile.Request {
-	return []reconcile.Request{requestOf(pod.GetLabels()[fleet.LabelCreatedByKlusterlet])}
+	return []reconcile.Request{requeue.Request(pod.GetLabels()[fleet.LabelCreatedByKlusterlet])}
 }
 
 // all are all Klusterlets: there is one, or one for each hosted cluster.
@@ -205,48 +187,16 @@ func (c *Controller) all(ctx context.Context) (requests []reconcile.Request) {
 		return nil // the list of Klusterlets is known soon, which brings all of them
 	}
 	for i := range list.Items {
-		requests = append(requests, requestOf(list.Items[i].Name))
+		requests = append(requests, requeue.Request(list.Items[i].Name))
 	}
 	return requests
 }
 
-func (c *Controller) addAll(ctx context.Context, to *queue) {
-	if !to.started() {
+func (c *Controller) addAll(ctx context.Context, to *requeue.Source) {
+	if !to.Started() {
 		return
 	}
 	for _, request := range c.all(ctx) {
-		to.add(request.Name)
-	}
-}
-
-func requestOf(name string) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
-}
-
-// queue passes names to the queue of a controller.
-type queue struct {
-	mu sync.Mutex
-	to workqueue.TypedRateLimitingInterface[reconcile.Request]
-}
-
-// start is a source.Func. Changes from before are those of the first lists, which the first reconcile sees.
-func (q *queue) start(_ context.Context, to workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.to = to
-	return nil
-}
-
-func (q *queue) started() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.to != nil
-}
-
-func (q *queue) add(name string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.to != nil {
-		q.to.Add(requestOf(name))
+		to.Add(request.Name)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -27,6 +28,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/operator/apply"
+	"github.com/capstan-io/capstan/internal/operator/crds"
 )
 
 // How long a removal waits for what may never come.
@@ -148,10 +150,27 @@ func (c *Controller) removeFromHosted(ctx context.Context, k *operatorv1.Kluster
 			), nil
 		}
 	case err != nil || waitsFor != "":
-		return waitsFor, err
+		return waitsFor, errors.Join(orGiveUp(k, err), c.forgetUnreachable(ctx, k))
 	}
 	c.managed.Disconnect(k.Name)
-	return "", patch.RemoveFinalizer(ctx, c.client, k, fleet.FinalizerKlusterletHostedCleanup)
+	if err := c.forgetUnreachable(ctx, k); err != nil {
+		return "", err
+	}
+	written := k.DeepCopy()
+	if err := patch.RemoveFinalizer(ctx, c.client, written, fleet.FinalizerKlusterletHostedCleanup); err != nil {
+		return "", err
+	}
+	k.Finalizers, k.ResourceVersion = written.Finalizers, written.ResourceVersion // its status may have been changed in memory
+	return "", nil
+}
+
+// orGiveUp says what to do when an error of a managed cluster that answers does not go away, such as that a credential has expired.
+func orGiveUp(k *operatorv1.Klusterlet, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w; correct Secret %s/%s, or delete it: %s later, what is on the managed cluster is given up",
+		err, k.Name, fleet.SecretExternalManagedKubeconfig, evictionTimeout)
 }
 
 func (c *Controller) removeFromManaged(ctx context.Context, k *operatorv1.Klusterlet) (waitsFor string, err error) {
@@ -184,13 +203,26 @@ func (c *Controller) giveUp(ctx context.Context, k *operatorv1.Klusterlet, why e
 		}
 		return false, nil
 	}
-	change := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, fleet.AnnotationEvictionTimestamp, now.UTC().Format(time.RFC3339))
+	return false, c.annotate(ctx, k, strconv.Quote(now.UTC().Format(time.RFC3339)))
+}
+
+// forgetUnreachable ends the time for which the managed cluster was unreachable: another one begins anew.
+func (c *Controller) forgetUnreachable(ctx context.Context, k *operatorv1.Klusterlet) error {
+	if _, found := k.Annotations[fleet.AnnotationEvictionTimestamp]; !found {
+		return nil
+	}
+	return c.annotate(ctx, k, "null")
+}
+
+// annotate writes since when the managed cluster is unreachable, in JSON.
+func (c *Controller) annotate(ctx context.Context, k *operatorv1.Klusterlet, since string) error {
+	change := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, fleet.AnnotationEvictionTimestamp, since)
 	written := k.DeepCopy()
 	if err := c.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, change)); err != nil {
-		return false, err
+		return client.IgnoreNotFound(err)
 	}
 	k.Annotations, k.ResourceVersion = written.Annotations, written.ResourceVersion
-	return false, nil
+	return nil
 }
 
 // isUnreachable tells whether an error is one of the connection, or there is no way to connect at all.
@@ -271,10 +303,16 @@ func (c *Controller) removeShared(ctx context.Context, cluster *apply.Cluster) (
 	if slices.ContainsFunc(namespaces.Items, func(n corev1.Namespace) bool { return n.DeletionTimestamp.IsZero() }) {
 		return nil, nil // those of others
 	}
-	if err := releaseCRDs(ctx, cluster); err != nil {
+	kept, err := cluster.List(ctx, sharedInstallation, crds.Kind)
+	if err != nil {
 		return nil, err
 	}
-	made, err := cluster.List(ctx, sharedInstallation, kindNamespace)
+	for _, crd := range kept {
+		if err := crds.Release(ctx, cluster, crd); err != nil {
+			return nil, err
+		}
+	}
+	made, err := cluster.List(ctx, sharedInstallation, corev1.SchemeGroupVersion.WithKind("Namespace"))
 	if err != nil || c.WithoutAddOnNamespace {
 		return nil, err
 	}

@@ -6,11 +6,24 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/apply"
+	"github.com/capstan-io/capstan/internal/operator/remote"
 )
 
 // KL-32: which errors mean that a cluster cannot be reached; one that answers, and refuses, can.
@@ -44,12 +57,58 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// KL-23: only the CRDs of a newer release stay as they are.
-func TestNewer(t *testing.T) {
+// KL-32: a managed cluster is given up when it was unreachable for five minutes without a break.
+func TestGiveUp(t *testing.T) {
 	t.Parallel()
-	for release, want := range map[string]bool{"": false, "devel": false, "v1.3.1": false, "1.2.9": false, "v1.10.0": true, "2.0.0": true} {
-		if got := newer(release, "1.3.1"); got != want {
-			t.Errorf("%s: %t", release, got)
+	k := klusterletWith(operatorv1.InstallModeHosted)
+	clock := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	c := &Controller{client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(k).Build(), Options: Options{Clock: clock}}
+	if err := c.client.Get(t.Context(), client.ObjectKeyFromObject(k), k); err != nil {
+		t.Fatal(err)
+	}
+	after := func(wait time.Duration, want bool) {
+		t.Helper()
+		clock.Step(wait)
+		if got, err := c.giveUp(t.Context(), k, errNoKubeconfig); err != nil || got != want {
+			t.Errorf("%t, %v", got, err)
 		}
+	}
+	after(0, false)
+	after(4*time.Minute, false)
+	if err := c.forgetUnreachable(t.Context(), k); err != nil || len(k.Annotations) > 0 {
+		t.Fatalf("%v, %v", k.Annotations, err)
+	}
+	after(2*time.Minute, false)
+	after(4*time.Minute, false)
+	after(2*time.Minute, true)
+}
+
+// listed is a watch that has listed what is in the store.
+type listed struct {
+	toolscache.SharedIndexInformer
+	store toolscache.Store
+}
+
+func (l listed) HasSynced() bool            { return true }
+func (l listed) GetStore() toolscache.Store { return l.store }
+
+// KL-32: a managed cluster that answers with an error does not hold the removal without the way out being named.
+func TestRemovalNamesTheWayOut(t *testing.T) {
+	t.Parallel()
+	k := klusterletWith(operatorv1.InstallModeHosted)
+	stored := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: k.Name, Name: fleet.SecretExternalManagedKubeconfig}}
+	store := toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)
+	if err := store.Add(stored); err != nil {
+		t.Fatal(err)
+	}
+	c := &Controller{
+		client:  fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(k.DeepCopy()).Build(),
+		managed: remote.New(t.Context(), apply.Options{}),
+		secrets: &secretsByName{watches: map[string]toolscache.SharedIndexInformer{stored.Name: listed{store: store}}},
+	}
+	waitsFor, err := c.removeFromHosted(t.Context(), k)
+	const want = "correct Secret klusterlet/external-managed-kubeconfig, or delete it: 5m0s later, what is on the managed cluster is given up"
+	if err == nil || !strings.Contains(err.Error(), "has no key kubeconfig") || !strings.Contains(err.Error(), want) || waitsFor != "" {
+		t.Errorf("waits for %q, error %v", waitsFor, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -26,13 +27,15 @@ func (l layout) managedRights() []client.Object {
 			{MatchLabels: map[string]string{fleet.LabelAggregateToWork: "true"}}}}}
 	execution := clusterRole(work+"execution", executionRules()...)
 	execution.Labels = map[string]string{fleet.LabelAggregateToWork: "true"}
-	return []client.Object{
+	rights := []client.Object{
 		clusterRole(
 			registration+"agent",
 			registrationRules()...),
 		l.bindCluster(registration+"agent", registration+"agent", l.registrationAccount),
 		clusterRole(registration+"addon-management", addOnRules()...),
 		l.bindCluster(registration+"addon-management", registration+"addon-management", l.registrationAccount),
+		clusterRole(registration+"managed-serviceaccount", rule([]string{"create"}, "authentication.k8s.io", "tokenreviews")),
+		l.bindCluster(registration+"managed-serviceaccount", registration+"managed-serviceaccount", l.registrationAccount),
 		clusterRole(work+"agent", workRules()...),
 		l.bindCluster(work+"agent", work+"agent", l.workAccount),
 		execution,
@@ -40,6 +43,25 @@ func (l layout) managedRights() []client.Object {
 		l.bindCluster(work+"aggregate", work+"aggregate", l.workAccount),
 		l.bindCluster(work+"execution-admin", "admin", l.workAccount),
 	}
+	if l.registrationGates.Enabled(featuregates.ClusterProxy) {
+		rights = append(rights, clusterRole(registration+"cluster-proxy", clusterProxyRules()...),
+			l.bindCluster(registration+"cluster-proxy", registration+"cluster-proxy", l.registrationAccount))
+	}
+	return rights
+}
+
+// accountRights let the agent keep the service accounts of ManagedServiceAccounts, and get tokens of them. Tokens of any service account of
+// the cluster would make it an administrator, so it may do so in one namespace, in which nothing else runs with more rights than the agents
+// of add-ons have.
+func (l layout) accountRights() []client.Object {
+	name := "open-cluster-management:" + l.klusterlet.Name + "-registration:managed-serviceaccount"
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceAgentAddOn, Name: name}, Rules: []rbacv1.PolicyRule{
+		rule([]string{"get", "list", "watch", "create", "delete"}, "", "serviceaccounts"),
+		rule([]string{"create"}, "", "serviceaccounts/token"),
+	}}
+	binding := l.bind(fleet.NamespaceAgentAddOn, name)
+	binding.Subjects = subjects(l.accounts, []string{l.registrationAccount})
+	return []client.Object{role, binding}
 }
 
 // aggregateRole is the name of the ClusterRole with the rights of works.
@@ -62,6 +84,15 @@ func addOnRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		rule(write, "", "secrets"),
 		rule([]string{"create", "get", "list", "update", "watch", "patch"}, "coordination.k8s.io", "leases"),
+	}
+}
+
+// clusterProxyRules let the agent hand on requests of users of the hub, under the names that these have on the cluster, and read what the
+// cluster lets through.
+func clusterProxyRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		rule([]string{"impersonate"}, "", "users", "groups"),
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: read, ResourceNames: []string{fleet.ConfigMapHubAccess}},
 	}
 }
 

@@ -21,16 +21,15 @@ import (
 
 // Bounds of the contract.
 const (
-	minCertificateSeconds  = 3600
-	minTokenSeconds        = 600
-	minStatusSync          = 5 * time.Second
-	maxStatusSync          = time.Hour
-	maxNameOfAgentAccounts = 63 - len("-registration-agent") // the name is that of Deployments, and a label
+	minCertificateSeconds = 3600
+	minTokenSeconds       = 600
+	minStatusSync         = 5 * time.Second
+	maxStatusSync         = time.Hour
 )
 
-// reservedNames are those of namespaces in which no hosted agent runs.
+// reservedNames are those of namespaces in which no agent runs: the namespace of an agent is deleted with its Klusterlet.
 var reservedNames = sets.New("default", "kube-system", "kube-public", "kube-node-lease", fleet.NamespaceOperators, fleet.NamespaceHub,
-	fleet.NamespaceAgentAddOn)
+	fleet.NamespaceAgentAddOn, fleet.NamespaceAddOn)
 
 // validate says what of a Klusterlet cannot be installed, beyond what the CRD refuses: naming the field, its value and what would be right.
 func validate(k *operatorv1.Klusterlet) error {
@@ -59,12 +58,15 @@ func invalid(path *field.Path, value any, format string, args ...any) error {
 func validateName(k *operatorv1.Klusterlet) error {
 	path, l := field.NewPath("metadata", "name"), layoutOf(k)
 	switch {
-	case len(k.Name) > maxNameOfAgentAccounts:
-		return invalid(path, k.Name, "it must have at most %d characters, because Deployments are named after it", maxNameOfAgentAccounts)
+	case len(k.Name) > validation.DNS1123LabelMaxLength:
+		return invalid(path, k.Name, "it must have at most %d characters, because it is the value of a label", validation.DNS1123LabelMaxLength)
 	case len(validation.IsDNS1123Label(k.Name)) > 0:
 		return invalid(path, k.Name, "objects are named after it, so it must have lower case letters, digits and hyphens only")
 	case l.hosted && (reservedNames.Has(k.Name) || k.Name == l.accounts):
 		return invalid(path, k.Name, "agents of a hosted Klusterlet run in the namespace of its name, which has another use; choose another name")
+	case reservedNames.Has(l.accounts):
+		return invalid(field.NewPath("spec", "namespace"), l.accounts,
+			"the namespace has another use, and would be deleted with the Klusterlet; choose another one")
 	}
 	return nil
 }
@@ -110,9 +112,9 @@ func isCABundle(bundle []byte) bool {
 
 func validateRegistration(path *field.Path, registration operatorv1.RegistrationConfiguration) error {
 	var problems []error
-	if driver := registration.RegistrationDriver.AuthType; driver != "" && driver != operatorv1.RegistrationAuthTypeCSR {
-		problems = append(problems, invalid(path.Child("registrationDriver", "authType"), string(driver),
-			"this version registers with certificate requests alone; set it to %s, or leave it out", operatorv1.RegistrationAuthTypeCSR))
+	problems = append(problems, validateDriver(path.Child("registrationDriver", "authType"), registration.RegistrationDriver.AuthType))
+	if registration.RegistrationDriver.AuthType == operatorv1.RegistrationAuthTypeAWSIRSA {
+		problems = append(problems, validateAWS(path, registration))
 	}
 	if seconds := registration.ClientCertExpirationSeconds; seconds != 0 && seconds < minCertificateSeconds {
 		problems = append(
@@ -140,6 +142,15 @@ func validateRegistration(path *field.Path, registration operatorv1.Registration
 		problems = append(problems, errs.ToAggregate())
 	}
 	return errors.Join(append(problems, validateBootstrap(path.Child("bootstrapKubeConfigs"), registration.BootstrapKubeConfigs))...)
+}
+
+func validateDriver(path *field.Path, driver operatorv1.RegistrationAuthType) error {
+	switch driver {
+	case "", operatorv1.RegistrationAuthTypeCSR, operatorv1.RegistrationAuthTypeGRPC, operatorv1.RegistrationAuthTypeAWSIRSA:
+		return nil
+	}
+	return invalid(path, string(driver), "this version does not have it; set it to %s, %s or %s, or leave it out", operatorv1.RegistrationAuthTypeCSR,
+		operatorv1.RegistrationAuthTypeGRPC, operatorv1.RegistrationAuthTypeAWSIRSA)
 }
 
 func validateBootstrap(path *field.Path, configs operatorv1.BootstrapKubeConfigs) error {

@@ -26,12 +26,16 @@ func TestValidate(t *testing.T) {
 		}
 	}
 	for want, change := range map[string]func(*operatorv1.Klusterlet){
-		"": func(*operatorv1.Klusterlet) {},
+		// As the chart names the Klusterlet of a hosted cluster whose name is a UUID.
+		"": func(k *operatorv1.Klusterlet) { k.Name = "klusterlet-2f1c7a9e-6f0e-4f5b-9c1d-0a8b7c6d5e4f" },
 		`spec.deployOption.mode is "Detached": it must be Default, Singleton, Hosted or SingletonHosted`: func(k *operatorv1.Klusterlet) {
 			k.Spec.DeployOption.Mode = "Detached"
 		},
 		`metadata.name is "a.b": objects are named after it`: func(k *operatorv1.Klusterlet) { k.Name = "a.b" },
-		`it must have at most 44 characters`:                 func(k *operatorv1.Klusterlet) { k.Name = strings.Repeat("a", 45) },
+		`it must have at most 63 characters`:                 func(k *operatorv1.Klusterlet) { k.Name = strings.Repeat("a", 64) },
+		`spec.namespace is "open-cluster-management-agent-addon": the namespace has another use`: func(k *operatorv1.Klusterlet) {
+			k.Spec.Namespace = "open-cluster-management-agent-addon"
+		},
 		`metadata.name is "open-cluster-management-hub": agents of a hosted ` +
 			`Klusterlet run in the namespace of its name`: func(k *operatorv1.Klusterlet) {
 			k.Name, k.Spec.DeployOption.Mode = "open-cluster-management-hub", operatorv1.InstallModeHosted
@@ -42,9 +46,22 @@ func TestValidate(t *testing.T) {
 		`spec.externalServerURLs[0].caBundle has no certificates`: func(k *operatorv1.Klusterlet) {
 			k.Spec.ExternalServerURLs = []operatorv1.ServerURL{{URL: "https://a", CABundle: []byte("x")}}
 		},
-		`spec.registrationConfiguration.registrationDriver.authType is "grpc": ` +
-			`this version registers with certificate requests alone`: func(k *operatorv1.Klusterlet) {
-			registration(k).RegistrationDriver.AuthType = operatorv1.RegistrationAuthTypeGRPC
+		`spec.registrationConfiguration.registrationDriver.authType is "spiffe": ` +
+			`this version does not have it; set it to csr, grpc or awsirsa`: func(k *operatorv1.Klusterlet) {
+			registration(k).RegistrationDriver.AuthType = "spiffe"
+		},
+		`spec.registrationConfiguration.registrationDriver.awsIrsa is empty`: func(k *operatorv1.Klusterlet) {
+			registration(k).RegistrationDriver.AuthType = operatorv1.RegistrationAuthTypeAWSIRSA
+		},
+		`spec.registrationConfiguration.registrationDriver.awsIrsa.managedClusterArn: "x" is not the ARN`: func(k *operatorv1.Klusterlet) {
+			withAWS(k)
+			k.Spec.RegistrationConfiguration.RegistrationDriver.AwsIrsa.ManagedClusterARN = "x"
+		},
+		`spec.registrationConfiguration.bootstrapKubeConfigs.type is "LocalSecrets": hubClusterArn is of one hub`: func(k *operatorv1.Klusterlet) {
+			withAWS(k)
+			k.Spec.RegistrationConfiguration.BootstrapKubeConfigs = operatorv1.BootstrapKubeConfigs{
+				Type:         operatorv1.BootstrapKubeConfigsLocalSecrets,
+				LocalSecrets: &operatorv1.LocalSecretsConfig{KubeConfigSecrets: []operatorv1.KubeConfigSecret{{Name: "a"}, {Name: "b"}}}}
 		},
 		`spec.registrationConfiguration.clientCertExpirationSeconds is 3599: ` +
 			`it must be 0, which leaves it to the hub, or at least 3600`: func(k *operatorv1.Klusterlet) {

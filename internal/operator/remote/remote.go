@@ -4,7 +4,6 @@ package remote
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,11 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/apply"
+	"github.com/capstan-io/capstan/internal/operator/kubeconfigsecret"
 )
 
 // How long a cluster may take to answer the first question, and to list the objects of its installation.
@@ -59,7 +56,7 @@ func (c *Clusters) Connect(ctx context.Context, installation string, secret *cor
 		return existing.cluster, existing.config, nil
 	}
 	c.Disconnect(installation)
-	config, err := Config(secret)
+	config, err := kubeconfigsecret.Config(secret)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -118,74 +115,6 @@ func answers(config *rest.Config) error {
 	}
 	_, err = client.ServerVersion()
 	return err
-}
-
-// Config is the access to the cluster that the Secret's kubeconfig leads to. Files that it refers to are keys of the Secret.
-func Config(secret *corev1.Secret) (*rest.Config, error) {
-	content := secret.Data[fleet.KeyKubeconfig]
-	if len(content) == 0 {
-		return nil, fmt.Errorf("secret %s/%s has no key %s; store a kubeconfig of the cluster under it", secret.Namespace, secret.Name, fleet.KeyKubeconfig)
-	}
-	kubeconfig, err := clientcmd.Load(content)
-	if err != nil {
-		return nil, fmt.Errorf("secret %s/%s: its %s is no kubeconfig: %w", secret.Namespace, secret.Name, fleet.KeyKubeconfig, err)
-	}
-	if err := inline(kubeconfig, secret.Data); err != nil {
-		return nil, fmt.Errorf("secret %s/%s: %w", secret.Namespace, secret.Name, err)
-	}
-	config, err := clientcmd.NewDefaultClientConfig(*kubeconfig, nil).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("secret %s/%s: %w", secret.Namespace, secret.Name, err)
-	}
-	config.QPS = -1 // the priority and fairness of the API server is the limit
-	return config, nil
-}
-
-// inline replaces the references to files by the content of the keys with these names. A kubeconfig must not read files of the operator or
-// run programs in its pod.
-func inline(kubeconfig *clientcmdapi.Config, files map[string][]byte) error {
-	for _, user := range kubeconfig.AuthInfos {
-		if user.Exec != nil || user.AuthProvider != nil {
-			return errors.New("its kubeconfig runs a program to get a credential; use a certificate or a token")
-		}
-		if user.TokenFile != "" {
-			token, found := files[user.TokenFile]
-			if !found {
-				return missing(user.TokenFile)
-			}
-			user.Token, user.TokenFile = string(token), ""
-		}
-		for _, reference := range []struct {
-			file *string
-			data *[]byte
-		}{{&user.ClientCertificate, &user.ClientCertificateData}, {&user.ClientKey, &user.ClientKeyData}} {
-			if err := replace(reference.file, reference.data, files); err != nil {
-				return err
-			}
-		}
-	}
-	for _, cluster := range kubeconfig.Clusters {
-		if err := replace(&cluster.CertificateAuthority, &cluster.CertificateAuthorityData, files); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func replace(file *string, data *[]byte, files map[string][]byte) error {
-	if *file == "" {
-		return nil
-	}
-	content, found := files[*file]
-	if !found {
-		return missing(*file)
-	}
-	*data, *file = content, ""
-	return nil
-}
-
-func missing(file string) error {
-	return fmt.Errorf("its kubeconfig refers to the file %s, which is no key of the Secret; add it, or write its content into the kubeconfig", file)
 }
 
 func hash(secret *corev1.Secret) (sum [sha256.Size]byte) {

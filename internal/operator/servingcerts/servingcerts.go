@@ -53,16 +53,19 @@ type Stored struct {
 type Certificates struct {
 	Authority *corev1.Secret
 	Bundle    *corev1.ConfigMap
-	// Serving are the Secrets with serving certificates, except those of users.
+	// Serving are the Secrets with serving certificates, except those of users. They have the resource versions of those that they replace.
 	Serving []*corev1.Secret
 	// Trusted has for each Secret with a serving certificate, by its name, the authorities in PEM that clients verify it with.
 	Trusted map[string][]byte
 	// Due is when something has to be renewed.
 	Due time.Time
+	// Problems say which Secrets of users clients cannot verify a server with, and what to do.
+	Problems []string
 }
 
 // Renew returns what there should be in the namespace at that time. What is stored and still good stays. authority is the prefix of the
-// common name of the certificate authority. An error is about a Secret of a user that cannot be used.
+// common name of the certificate authority. A Secret of a user that cannot be used is one of
+// the problems, and keeps nothing else from being renewed.
 func Renew(now time.Time, namespace, authority string, servers []Server, stored Stored) (*Certificates, error) {
 	ca, err := currentAuthority(now, authority, stored.Authority)
 	if err != nil {
@@ -79,18 +82,21 @@ func Renew(now time.Time, namespace, authority string, servers []Server, stored 
 	for _, server := range servers {
 		secret := stored.Serving[server.Secret]
 		if secret != nil && !stored.Own(secret) {
-			trusted, err := trustedOfUser(now, secret, server)
-			if err != nil {
-				return nil, fmt.Errorf("secret %s/%s: %w", namespace, server.Secret, err)
+			if err := checkOfUser(now, secret, server); err != nil {
+				result.Problems = append(result.Problems, fmt.Sprintf("Secret %s/%s: %s", namespace, server.Secret, err))
 			}
-			result.Trusted[server.Secret] = trusted
+			result.Trusted[server.Secret] = trustedOfUser(secret, bundle)
 			continue
 		}
 		pair, err := ca.serving(now, server, secret)
 		if err != nil {
 			return nil, err
 		}
-		result.Serving = append(result.Serving, tlsSecret(namespace, server.Secret, pair))
+		made := tlsSecret(namespace, server.Secret, pair)
+		if secret != nil { // a user may be storing another certificate
+			made.ResourceVersion = secret.ResourceVersion
+		}
+		result.Serving = append(result.Serving, made)
 		result.Trusted[server.Secret] = bundle
 		if due := renewal(pair.certificate); due.Before(result.Due) {
 			result.Due = due
@@ -159,25 +165,33 @@ func sameHosts(certificate *x509.Certificate, hosts []string) bool {
 	return maps.Equal(has, want)
 }
 
-// trustedOfUser are the authorities of a certificate that a user has stored: those in ca.crt, else the certificate itself.
-func trustedOfUser(now time.Time, secret *corev1.Secret, server Server) ([]byte, error) {
+// checkOfUser is an error if clients cannot verify the server with the certificate that a user has stored.
+func checkOfUser(now time.Time, secret *corev1.Secret, server Server) error {
 	p, err := pairOf(secret)
 	if err != nil {
-		return nil, fmt.Errorf("it is not one of this operator, and has no usable certificate: %w; correct it, or delete it to get one", err)
+		return fmt.Errorf("it is not one of this operator, and has no usable certificate: %w; correct it, or delete it to get one", err)
 	}
 	if !now.Before(p.certificate.NotAfter) {
-		return nil, fmt.Errorf("its certificate expired at %s; renew it, or delete the Secret to get one from the operator",
+		return fmt.Errorf("its certificate expired at %s; renew it, or delete the Secret to get one from the operator",
 			p.certificate.NotAfter.Format(time.RFC3339))
 	}
 	for _, host := range server.Hosts {
 		if err := p.certificate.VerifyHostname(host); err != nil {
-			return nil, fmt.Errorf("its certificate is not valid for %s: %w; make one for %s", host, err, strings.Join(server.Hosts, ", "))
+			return fmt.Errorf("its certificate is not valid for %s: %w; make one for %s", host, err, strings.Join(server.Hosts, ", "))
 		}
 	}
-	if authorities := parse(secret.Data[keyOfAuthority]); len(authorities) > 0 {
-		return bytes.Clone(secret.Data[keyOfAuthority]), nil
+	return nil
+}
+
+// trustedOfUser are the authorities of a certificate that a user has stored: those in ca.crt, else the certificate itself; of a Secret that
+// has neither, those of the operator, so that an API server accepts what refers to them.
+func trustedOfUser(secret *corev1.Secret, own []byte) []byte {
+	for _, key := range []string{keyOfAuthority, corev1.TLSCertKey} {
+		if len(parse(secret.Data[key])) > 0 {
+			return bytes.Clone(secret.Data[key])
+		}
 	}
-	return bytes.Clone(secret.Data[corev1.TLSCertKey]), nil
+	return own
 }
 
 func pairOf(secret *corev1.Secret) (pair, error) {

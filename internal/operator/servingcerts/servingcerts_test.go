@@ -134,10 +134,14 @@ func TestReplaced(t *testing.T) {
 	} {
 		stored, wanted := store(c), append([]servingcerts.Server(nil), servers...)
 		stored.Serving["a-cert"] = stored.Serving["a-cert"].DeepCopy()
+		stored.Serving["a-cert"].ResourceVersion = "7"
 		change(&stored, wanted)
 		now := renew(t, start.Add(time.Hour), wanted, stored)
 		if leaf(t, now.Serving[0]).Equal(leaf(t, c.Serving[0])) {
 			t.Errorf("%s: the certificate is the same", name)
+		}
+		if stored.Serving["a-cert"] != nil && now.Serving[0].ResourceVersion != "7" {
+			t.Errorf("%s: it replaces version %q", name, now.Serving[0].ResourceVersion)
 		}
 		if err := verify(now, leaf(t, now.Serving[0]), "a-cert", wanted[0].Hosts[0], start.Add(time.Hour)); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -145,7 +149,7 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// A Secret of a user is used and left alone, or refused with what to do.
+// A Secret of a user is used and left alone. What is wrong with it is said with what to do, and keeps nothing else from being renewed.
 func TestCertificateOfUser(t *testing.T) {
 	t.Parallel()
 	certificate, key, err := certutil.GenerateSelfSignedCertKey("a.hub.svc", nil, nil)
@@ -160,7 +164,7 @@ func TestCertificateOfUser(t *testing.T) {
 	}
 	pair := map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key}
 	c := renew(t, time.Now(), servers, of(pair))
-	if len(c.Serving) != 1 || c.Serving[0].Name != "b-cert" || !bytes.Equal(c.Trusted["a-cert"], certificate) {
+	if len(c.Serving) != 1 || c.Serving[0].Name != "b-cert" || !bytes.Equal(c.Trusted["a-cert"], certificate) || len(c.Problems) > 0 {
 		t.Errorf("%d Secrets are written", len(c.Serving))
 	}
 	pair["ca.crt"] = []byte(c.Bundle.Data[fleet.KeyCABundle])
@@ -177,10 +181,12 @@ func TestCertificateOfUser(t *testing.T) {
 		"another host":  {pair, "c.hub.svc", time.Now(), "not valid for c.hub.svc"},
 		"expired, long": {pair, "a.hub.svc", time.Now().Add(100 * 365 * day), "expired at"},
 	} {
-		_, err := servingcerts.Renew(test.at, namespace, "authority", []servingcerts.Server{{Secret: "a-cert", Hosts: []string{test.host}}},
-			of(test.data))
-		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "hub/a-cert") {
-			t.Errorf("%s: %v", name, err)
+		c := renew(t, test.at, []servingcerts.Server{{Secret: "a-cert", Hosts: []string{test.host}}, servers[1]}, of(test.data))
+		if len(c.Problems) != 1 || !strings.Contains(c.Problems[0], test.want) || !strings.Contains(c.Problems[0], "hub/a-cert") {
+			t.Errorf("%s: problems %q", name, c.Problems)
+		}
+		if len(c.Serving) != 1 || c.Serving[0].Name != "b-cert" || len(c.Trusted["a-cert"]) == 0 {
+			t.Errorf("%s: the other certificate was not made, or there is nothing to trust", name)
 		}
 	}
 }

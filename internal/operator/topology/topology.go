@@ -3,6 +3,7 @@ package topology
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -25,17 +26,23 @@ func Replicas(nodes []corev1.Node, placement operatorv1.NodePlacement, selector 
 	return min(max(usable, 1), most)
 }
 
-// runs tells whether pods with that placement can run on the node.
+// runs tells whether pods with that placement can run on the node. A node that is cordoned or not ready counts: it comes back, and another
+// number of replicas would restart all components meanwhile.
 func runs(node *corev1.Node, placement operatorv1.NodePlacement) bool {
-	if node.Spec.Unschedulable || !labels.SelectorFromSet(placement.NodeSelector).Matches(labels.Set(node.Labels)) {
+	if !labels.SelectorFromSet(placement.NodeSelector).Matches(labels.Set(node.Labels)) {
 		return false
 	}
 	return !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
-		if taint.Effect == corev1.TaintEffectPreferNoSchedule {
+		if taint.Effect == corev1.TaintEffectPreferNoSchedule || passes(taint) {
 			return false
 		}
 		return !slices.ContainsFunc(placement.Tolerations, func(t corev1.Toleration) bool { return tolerates(t, taint) })
 	})
+}
+
+// passes tells whether Kubernetes puts a taint on nodes for as long as something is wrong with them.
+func passes(taint corev1.Taint) bool {
+	return strings.HasPrefix(taint.Key, "node.kubernetes.io/") || strings.HasPrefix(taint.Key, "node.cloudprovider.kubernetes.io/")
 }
 
 // tolerates is the rule of the scheduler for the operators Equal and Exists.

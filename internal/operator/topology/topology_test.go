@@ -21,7 +21,8 @@ func TestReplicas(t *testing.T) {
 	t.Parallel()
 	tainted := corev1.Taint{Key: "control", Value: "yes", Effect: corev1.TaintEffectNoSchedule}
 	soft := corev1.Taint{Key: "soft", Effect: corev1.TaintEffectPreferNoSchedule}
-	cordoned := node("worker")
+	unreachable := node("a", corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute})
+	cordoned := node("worker", corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	cordoned.Spec.Unschedulable = true
 	tolerating := func(t corev1.Toleration) operatorv1.NodePlacement {
 		return operatorv1.NodePlacement{Tolerations: []corev1.Toleration{t}}
@@ -36,7 +37,8 @@ func TestReplicas(t *testing.T) {
 		"one":            {[]corev1.Node{node("a")}, operatorv1.NodePlacement{}, "", 1},
 		"two":            {[]corev1.Node{node("a"), node("a")}, operatorv1.NodePlacement{}, "", 2},
 		"five":           {[]corev1.Node{node("a"), node("a"), node("a"), node("a"), node("a")}, operatorv1.NodePlacement{}, "", 3},
-		"cordoned":       {[]corev1.Node{node("a"), cordoned}, operatorv1.NodePlacement{}, "", 1},
+		"cordoned":       {[]corev1.Node{node("a"), cordoned}, operatorv1.NodePlacement{}, "", 2},
+		"unreachable":    {[]corev1.Node{node("a"), unreachable}, operatorv1.NodePlacement{}, "", 2},
 		"tainted":        {[]corev1.Node{node("a"), node("a", tainted)}, operatorv1.NodePlacement{}, "", 1},
 		"softly tainted": {[]corev1.Node{node("a"), node("a", soft)}, operatorv1.NodePlacement{}, "", 2},
 		"tolerated": {[]corev1.Node{node("a"), node("a", tainted)},

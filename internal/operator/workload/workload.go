@@ -46,6 +46,8 @@ type Component struct {
 	ServiceAccount string
 	Volumes        []Volume
 	Ports          []corev1.ContainerPort
+	// InitContainers run before the program.
+	InitContainers []corev1.Container
 	// Liveness and Readiness are where the kubelet asks; nil means /healthz at HealthPort.
 	Liveness, Readiness *corev1.HTTPGetAction
 	// Unprobed switches the probes off.
@@ -53,6 +55,8 @@ type Component struct {
 	HostNetwork bool
 	// Replicas, if set, go before those of the settings.
 	Replicas *int32
+	// PodAnnotations are those of the pods, besides those that all have.
+	PodAnnotations map[string]string
 }
 
 // Volume is a volume with the path at which the container sees it.
@@ -69,6 +73,12 @@ func SecretVolume(name, path, secret string, optional bool) Volume {
 		source.Optional = ptr.To(true)
 	}
 	return Volume{Name: name, Path: path, Source: corev1.VolumeSource{Secret: source}}
+}
+
+// ConfigMapVolume shows the content of a ConfigMap.
+func ConfigMapVolume(name, path, configMap string) Volume {
+	return Volume{Name: name, Path: path, Source: corev1.VolumeSource{
+		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: configMap}}}}
 }
 
 // MemoryVolume is a folder in memory that ends with the pod: for keys, which should not reach a disk.
@@ -94,16 +104,18 @@ func (c Component) Deployment(s Settings) *appsv1.Deployment {
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Strategy: c.strategy(replicas),
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: podLabels, Annotations: annotations()},
+				ObjectMeta: metav1.ObjectMeta{Labels: podLabels, Annotations: c.annotations()},
 				Spec:       c.podSpec(s),
 			},
 		},
 	}
 }
 
-// annotations mark the pods as management workload for OpenShift.
-func annotations() map[string]string {
-	return map[string]string{"target.workload.openshift.io/management": `{"effect": "PreferredDuringScheduling"}`}
+// annotations mark the pods as management workload for OpenShift, and have those of the component.
+func (c Component) annotations() map[string]string {
+	annotations := map[string]string{"target.workload.openshift.io/management": `{"effect": "PreferredDuringScheduling"}`}
+	maps.Copy(annotations, c.PodAnnotations)
+	return annotations
 }
 
 // strategy gives the port of a node back before another pod wants it.
@@ -130,7 +142,8 @@ func (c Component) podSpec(s Settings) corev1.PodSpec {
 		Affinity:           spread(c.App),
 		SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true),
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
-		Containers: []corev1.Container{c.container(s)},
+		InitContainers: c.InitContainers,
+		Containers:     []corev1.Container{c.container(s)},
 	}
 	for _, volume := range c.volumes() {
 		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: volume.Name, VolumeSource: volume.Source})
@@ -161,7 +174,10 @@ func (c Component) container(s Settings) corev1.Container {
 			corev1.VolumeMount{Name: volume.Name, MountPath: volume.Path, ReadOnly: !volume.Writable})
 	}
 	if !c.Unprobed {
+		container.StartupProbe = probe(c.Readiness)
+		container.StartupProbe.PeriodSeconds, container.StartupProbe.FailureThreshold = 1, startSeconds
 		container.LivenessProbe = probe(c.Liveness)
+		container.LivenessProbe.InitialDelaySeconds = 2
 		container.ReadinessProbe = probe(c.Readiness)
 	}
 	return container
@@ -175,11 +191,15 @@ func Restricted() *corev1.SecurityContext {
 	}
 }
 
+// startSeconds is how long a program may take to be ready. Until then it is probed every second, so that nobody waits for the first of the
+// other probes.
+const startSeconds = 120
+
 func probe(get *corev1.HTTPGetAction) *corev1.Probe {
 	if get == nil {
 		get = &corev1.HTTPGetAction{Path: "/healthz", Scheme: corev1.URISchemeHTTPS, Port: intstr.FromInt32(HealthPort)}
 	}
-	return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: get}, InitialDelaySeconds: 2, PeriodSeconds: 10}
+	return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: get}, PeriodSeconds: 10}
 }
 
 // spread prefers other zones, and other nodes less.

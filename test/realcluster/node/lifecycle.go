@@ -149,11 +149,11 @@ func (n *Node) kill() error {
 
 // writePID also writes when the process started: another process may get its number later.
 func (n *Node) writePID() error {
-	_, started, err := processState(n.process.Pid)
+	first, err := readProcess(n.process.Pid)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(n.Path("pid"), fmt.Appendf(nil, "%d %s", n.process.Pid, started), 0o600)
+	return os.WriteFile(n.Path("pid"), fmt.Appendf(nil, "%d %s", n.process.Pid, first.started), 0o600)
 }
 
 // pid is that of the first process of the node, as long as it has not ended.
@@ -163,37 +163,43 @@ func (n *Node) pid() (int, error) {
 		return 0, err
 	}
 	var pid int
-	var written string
-	if _, err := fmt.Sscan(string(content), &pid, &written); err != nil {
+	var started string
+	if _, err := fmt.Sscan(string(content), &pid, &started); err != nil {
 		return 0, err
 	}
-	state, started, err := processState(pid)
+	first, err := readProcess(pid)
 	if err != nil {
 		return 0, err
 	}
-	if started != written || state == zombie {
+	if first.started != started || first.hasEnded() {
 		return 0, fmt.Errorf("process %d has ended", pid)
 	}
 	return pid, nil
 }
 
-// zombie is the state of a process that has ended, but for its entry in the table. The first process of a node is one only when all others
-// of it have ended.
-const zombie = "Z"
+// process is what the kernel says of a process: see proc_pid_stat(5).
+type process struct {
+	state   string
+	threads string // that have not ended, and the main one
+	started string // in ticks since this machine did
+}
 
-// processState reads the state of a process and when it started, in ticks since this machine did: see proc_pid_stat(5).
-func processState(pid int) (state, started string, err error) {
+// hasEnded tells whether only the entry in the table is left. The state is that of the main thread alone. Other threads may be ending
+// still, and one of the first process of a node has all processes of it to kill.
+func (p process) hasEnded() bool { return (p.state == "Z" || p.state == "X") && p.threads == "1" }
+
+func readProcess(pid int) (process, error) {
 	path := fmt.Sprintf("/proc/%d/stat", pid)
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return "", "", err
+		return process{}, err
 	}
-	_, rest, _ := strings.Cut(string(content), ") ") // after the number and the name
-	fields := strings.Fields(rest)
+	rest := content[bytes.LastIndexByte(content, ')')+1:] // after the number and the name
+	fields := strings.Fields(string(rest))
 	if len(fields) < 20 {
-		return "", "", fmt.Errorf("%s has no time of the start: %q", path, content)
+		return process{}, fmt.Errorf("%s has no time of the start: %q", path, content)
 	}
-	return fields[0], fields[19], nil
+	return process{state: fields[0], threads: fields[17], started: fields[19]}, nil
 }
 
 // Command is a command that runs in the namespaces of the node.

@@ -15,8 +15,8 @@ open-cluster-management:multicluster-controlplane:{{ .Release.Namespace }}
 {{- /* Fails, if values contradict each other. */}}
 {{- define "capstan-hub.check" -}}
 {{- with .Values }}
-{{- if gt (int .replicas) 1 }}
-{{- fail "replicas: one process has the keys and the storage of the hub, so this chart runs 1, or 0 to stop it; docs/hub.md says how several replicas share an external etcd" }}
+{{- if and (gt (int .replicas) 1) (ne .etcd.mode "external") }}
+{{- fail (printf "replicas: %d replicas need an etcd that they share: set etcd.mode external with etcd.servers, or replicas to 1" (int .replicas)) }}
 {{- end }}
 {{- $exposed := list }}
 {{- if .route.enabled }}{{ $exposed = append $exposed "route" }}{{ end }}

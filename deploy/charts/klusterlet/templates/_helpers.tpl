@@ -57,7 +57,7 @@ open-cluster-management-agent
 {{- index . 1 | default (printf "%s/capstan-agent:%s" $images.registry ($images.tag | default (index . 0).Chart.AppVersion)) -}}
 {{- end }}
 
-{{- /* spec.registrationConfiguration: with several kubeconfigs to join with, the agent is told to use them. */}}
+{{- /* spec.registrationConfiguration: with several kubeconfigs to join with, or nothing but a gRPC server, the agent is told to use them. */}}
 {{- define "klusterlet.registrationConfiguration" -}}
 {{- $registration := deepCopy (.Values.klusterlet.registrationConfiguration | default dict) }}
 {{- if and (gt (len .Values.multiHubBootstrapHubKubeConfigs) 1) (not $registration.bootstrapKubeConfigs) }}
@@ -74,6 +74,9 @@ open-cluster-management-agent
 {{- $_ := set $registration "featureGates"
   (append ($registration.featureGates | default list) (dict "feature" "MultipleHubs" "mode" "Enable")) }}
 {{- end }}
+{{- end }}
+{{- if and .Values.grpcConfig (not .Values.bootstrapHubKubeConfig) (not $registration.registrationDriver) }}
+{{- $_ := set $registration "registrationDriver" (dict "authType" "grpc") }}
 {{- end }}
 {{- toJson $registration }}
 {{- end }}

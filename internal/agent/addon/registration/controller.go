@@ -54,6 +54,9 @@ type Options struct {
 	HubHash string
 	// Driver is how add-ons get access to the API server of the hub. Certificates of other signers take certificate requests either way.
 	Driver addonv1beta1.KubeClientDriver
+	// Brokered says that Uncached is a broker: add-ons get certificates of other signers, and no access to the API server of the hub, whose
+	// address the agent does not know.
+	Brokered bool
 	// CertificateLifetime asks for a lifetime of certificates; zero leaves it to the hub.
 	CertificateLifetime time.Duration
 	// TokenLifetime asks for a lifetime of tokens; zero leaves it to the hub.
@@ -158,6 +161,10 @@ func (c *Controller) keepAll(ctx context.Context, addOn *addonv1beta1.ManagedClu
 	owner := client.ObjectKeyFromObject(addOn)
 	c.follow(owner, all)
 	for i := range all {
+		if all[i].refused != nil {
+			report.add(&all[i], outcome{err: all[i].refused}) // no attempt will succeed
+			continue
+		}
 		outcome := c.keep(ctx, addOn, &all[i])
 		report.add(&all[i], outcome)
 		errs = append(errs, outcome.err)

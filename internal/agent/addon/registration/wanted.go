@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
@@ -25,6 +26,8 @@ type wanted struct {
 	request *clientcert.AddOn
 	// kubeconfig is for access to the hub; nil for what is of another signer.
 	kubeconfig []byte
+	// refused is why the Secret cannot be made; nil if it can.
+	refused error
 	// hubID is of the hub that the credential has to be of.
 	hubID string
 	// notBefore is the earliest begin of the validity of certificates that the hub accepts; the zero time accepts all.
@@ -92,7 +95,7 @@ func (c *Controller) wantedFor(
 		})
 	case registration.Type == addonv1beta1.KubeClient && c.Driver == addonv1beta1.KubeClientDriverToken:
 		w.secret.Name = fleet.AddOnHubKubeconfigSecret(addOn.Name)
-		w.kubeconfig, err = credential.ForAddOn(hubkubeconfig.WithToken)
+		w.kubeconfig, err = c.kubeconfigFor(w, credential, hubkubeconfig.WithToken)
 	case registration.Type == addonv1beta1.KubeClient:
 		var subject addonv1beta1.KubeClientSubject
 		if registration.KubeClient != nil {
@@ -100,11 +103,23 @@ func (c *Controller) wantedFor(
 		}
 		w.secret.Name = fleet.AddOnHubKubeconfigSecret(addOn.Name)
 		w.request = c.request(addOn.Name, fleet.SignerKubeAPIServerClient, pkix.Name{CommonName: subject.User, Organization: subject.Groups})
-		w.kubeconfig, err = credential.ForAddOn(hubkubeconfig.WithCertificate)
+		w.kubeconfig, err = c.kubeconfigFor(w, credential, hubkubeconfig.WithCertificate)
 	default:
 		return nil, nil
 	}
 	return w, err
+}
+
+// errBrokered is for add-ons that want to reach the hub's API server.
+var errBrokered = errors.New("the agent of the cluster reaches the hub by gRPC and does not know the address of its API server, which the kubeconfig of " +
+	"an add-on has to have: register the agent with --registration-auth=csr, or use an add-on that does not need the API of the hub")
+
+func (c *Controller) kubeconfigFor(w *wanted, credential *hubkubeconfig.Credential, user clientcmdapi.AuthInfo) ([]byte, error) {
+	if c.Brokered {
+		w.refused = errBrokered
+		return nil, nil
+	}
+	return credential.ForAddOn(user)
 }
 
 // request fills in the identity that an add-on has if it names none.

@@ -14,15 +14,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/agent/hubaccess"
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
+	"github.com/capstan-io/capstan/internal/machinery/eks"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -41,6 +44,8 @@ type Bootstrap struct {
 	// Kubeconfigs are the files with the bootstrap credentials, one for each hub, in the order of preference. They are read
 	// for every attempt, so that a new one is taken up.
 	Kubeconfigs []string
+	// Access is the way to the hubs; nil stands for that to their API servers. Of other ways, Kubeconfigs are what tells where the hubs are.
+	Access *hubaccess.Access
 	// Identity is the name under which to register.
 	Identity identity.Identity
 	// ClientConfigs say how the hub's users may reach the cluster.
@@ -51,6 +56,8 @@ type Bootstrap struct {
 	Labels map[string]string
 	// CertificateLifetime asks for a validity of the client certificate; zero leaves it to the hub.
 	CertificateLifetime time.Duration
+	// AWS registers by AWS IAM; nil means by a certificate request.
+	AWS *eks.Pair
 	// Store receives the credential.
 	Store *hubkubeconfig.Store
 	// Record takes the events of registration.
@@ -190,6 +197,10 @@ func (b *Bootstrap) credential(ctx context.Context) (*hubkubeconfig.Credential, 
 			invalid.Error()+"; registering again")
 		return nil, nil
 	}
+	if other := credential.MadeBy(b.command()); other != nil {
+		log.FromContext(ctx).Info("The hub credential is not what this agent is to use; registering again", "reason", other.Error())
+		return nil, nil
+	}
 	b.lack = ""
 	credential.Identity = b.Identity
 	return credential, nil
@@ -211,13 +222,13 @@ func (b *Bootstrap) stays(ctx context.Context, credential *hubkubeconfig.Credent
 		found, err := b.settle(ctx, credential)
 		return found != foreign, err
 	case b.left.refused:
-		return knows(ctx, credential, b.Identity.Cluster) == nil, nil
+		return b.knows(ctx, credential) == nil, nil
 	}
 	return false, nil
 }
 
 func (b *Bootstrap) register(ctx context.Context, c *candidate) error {
-	config, err := b.registrationConfig(c)
+	config, err := b.registrationConfig(ctx, c, b.Identity.Cluster)
 	if err != nil {
 		return err
 	}
@@ -230,7 +241,11 @@ func (b *Bootstrap) register(ctx context.Context, c *candidate) error {
 		return err
 	}
 	b.tell(ctx, config.Host)
-	requester := &clientcert.Requester{Hub: hub, Keys: b.Store, Identity: b.Identity, Lifetime: b.CertificateLifetime, Record: b.Record}
+	if b.AWS != nil {
+		return b.registerByAWS(ctx, hub, c)
+	}
+	requester := &clientcert.Requester{Hub: hub, Keys: b.Store, Identity: b.Identity, Lifetime: b.CertificateLifetime,
+		Signer: b.access().Signer, Brokered: b.access().Brokered, Record: b.Record}
 	certificate, key, err := requester.Request(ctx)
 	if err != nil {
 		return err
@@ -259,18 +274,33 @@ func (b *Bootstrap) tell(ctx context.Context, hub string) {
 
 // registrationConfig is how to reach a hub to register. An earlier credential for it, expired perhaps, knows the CA that the
 // hub has moved on to since the bootstrap kubeconfig was made.
-func (b *Bootstrap) registrationConfig(c *candidate) (*rest.Config, error) {
-	config, err := c.clientConfig()
-	if err != nil {
-		return nil, err
-	}
+func (b *Bootstrap) registrationConfig(ctx context.Context, c *candidate, cluster string) (*rest.Config, error) {
+	config := c.config.DeepCopy()
 	earlier, err := b.Store.Load()
 	if err == nil && earlier != nil && earlier.MadeFor(c.config) == nil {
 		if bundle, err := earlier.TrustBundle(); err == nil && len(bundle) > 0 {
-			config.CAData = bundle
+			for _, hub := range config.Clusters {
+				hub.CertificateAuthorityData = bundle
+			}
 		}
 	}
-	return config, c.throughProxy(config)
+	return b.connect(ctx, c.file, config, cluster)
+}
+
+// connect returns how clients for a cluster reach a hub, until the context ends.
+func (b *Bootstrap) connect(ctx context.Context, file string, config *clientcmdapi.Config, cluster string) (*rest.Config, error) {
+	reached, err := b.access().Connect(ctx, config, cluster)
+	if err != nil {
+		return nil, fmt.Errorf("bootstrap kubeconfig %s: %w", file, err)
+	}
+	return reached, nil
+}
+
+func (b *Bootstrap) access() *hubaccess.Access {
+	if b.Access == nil {
+		return hubaccess.API
+	}
+	return b.Access
 }
 
 // ensureManagedCluster creates the ManagedCluster if it does not exist, never accepted: that is for an administrator.
@@ -279,13 +309,13 @@ func (b *Bootstrap) ensureManagedCluster(ctx context.Context, hub client.Client)
 	err := hub.Get(ctx, client.ObjectKey{Name: b.Identity.Cluster}, cluster)
 	if err == nil {
 		b.warnOfNameClash(ctx, cluster)
-		return nil
+		return b.checkAWSAnnotations(cluster)
 	}
 	if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("get ManagedCluster %s: %w", b.Identity.Cluster, err)
 	}
 	cluster.Name = b.Identity.Cluster
-	cluster.Annotations, cluster.Labels = b.Annotations, b.Labels
+	cluster.Annotations, cluster.Labels = b.annotations(), b.Labels
 	cluster.Spec.ManagedClusterClientConfigs = b.ClientConfigs
 	err = hub.Create(ctx, cluster)
 	if apierrors.IsForbidden(err) && len(b.Labels) > 0 {

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,20 +35,17 @@ type candidate struct {
 // candidates reads the bootstrap kubeconfigs, in their order.
 func (b *Bootstrap) candidates() (all []candidate) {
 	for _, file := range b.Kubeconfigs {
-		config, err := load(file)
+		config, err := b.load(file)
 		all = append(all, candidate{file: file, config: config, err: err})
 	}
 	return all
 }
 
 // load reads a kubeconfig and, into it, the CA file that it names: the hub kubeconfig made of it must not depend on it.
-func load(file string) (*clientcmdapi.Config, error) {
-	config, err := clientcmd.LoadFromFile(file)
+func (b *Bootstrap) load(file string) (*clientcmdapi.Config, error) {
+	config, err := b.access().Load(file)
 	if err != nil {
 		return nil, fmt.Errorf("read the bootstrap kubeconfig: %w", err)
-	}
-	if err := clientcmd.ResolveLocalPaths(config); err != nil {
-		return nil, fmt.Errorf("bootstrap kubeconfig %s: %w", file, err)
 	}
 	for _, hub := range config.Clusters {
 		if hub.CertificateAuthority == "" || len(hub.CertificateAuthorityData) > 0 {
@@ -82,8 +78,8 @@ func checkTLS(config *clientcmdapi.Config) error {
 func (b *Bootstrap) files() (all []string) {
 	for _, file := range b.Kubeconfigs {
 		all = append(all, file)
-		config, err := clientcmd.LoadFromFile(file)
-		if err != nil || clientcmd.ResolveLocalPaths(config) != nil {
+		config, err := b.access().Load(file)
+		if err != nil {
 			continue
 		}
 		for _, hub := range config.Clusters {
@@ -103,24 +99,6 @@ func appendNamed(all []string, names ...string) []string {
 		}
 	}
 	return all
-}
-
-// clientConfig is how to reach the hub with the bootstrap credential.
-func (c *candidate) clientConfig() (*rest.Config, error) {
-	config, err := clientcmd.NewDefaultClientConfig(*c.config, nil).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("bootstrap kubeconfig %s: %w", c.file, err)
-	}
-	config.QPS = -1
-	return config, nil
-}
-
-// throughProxy makes clients go through the proxy that the bootstrap kubeconfig names, if it does.
-func (c *candidate) throughProxy(config *rest.Config) error {
-	if err := forwardproxy.Use(config); err != nil {
-		return fmt.Errorf("bootstrap kubeconfig %s: %w", c.file, err)
-	}
-	return nil
 }
 
 // choose picks the hub to register with: the first that accepts registrations of the cluster. One that denied it or
@@ -153,21 +131,20 @@ func (b *Bootstrap) wouldHave(ctx context.Context, c *candidate) error {
 	if c.err != nil {
 		return c.err
 	}
-	config, err := c.clientConfig()
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	config, err := b.connect(ctx, c.file, c.config, b.Identity.Cluster)
 	if err != nil {
-		return err
-	}
-	if err := c.throughProxy(config); err != nil {
 		return err
 	}
 	hub, err := hubclient.New(config)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	if err := mayRegister(ctx, hub); err != nil {
-		return err
+	if !b.access().Brokered { // a broker reviews no rights; it refuses the read of the cluster
+		if err := mayRegister(ctx, hub); err != nil {
+			return err
+		}
 	}
 	cluster := &clusterv1.ManagedCluster{}
 	err = hub.Get(ctx, client.ObjectKey{Name: b.Identity.Cluster}, cluster)
@@ -219,7 +196,9 @@ func (b *Bootstrap) Knows(ctx context.Context, cluster string) (bool, error) {
 }
 
 func (b *Bootstrap) hubKnows(ctx context.Context, c *candidate, cluster string) (bool, error) {
-	config, err := b.registrationConfig(c)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	config, err := b.registrationConfig(ctx, c, cluster)
 	if err != nil {
 		return false, err
 	}
@@ -227,8 +206,6 @@ func (b *Bootstrap) hubKnows(ctx context.Context, c *candidate, cluster string) 
 	if err != nil {
 		return false, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
 	err = hub.Get(ctx, client.ObjectKey{Name: cluster}, &clusterv1.ManagedCluster{})
 	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) { // a proxy answers so
 		return false, nil

@@ -53,7 +53,7 @@ func (b *Bootstrap) settle(ctx context.Context, credential *hubkubeconfig.Creden
 		if err != nil {
 			return settled, fmt.Errorf("bootstrap kubeconfig %s: %w", c.file, err)
 		}
-		switch err := knows(ctx, next, b.Identity.Cluster); {
+		switch err := b.knows(ctx, next); {
 		case err == nil:
 			log.FromContext(ctx).Info("The hub knows the client certificate, which is kept")
 			err := b.Store.Update(ctx, func(now hubkubeconfig.Credential) (*hubkubeconfig.Credential, error) { return now.For(c.config) })
@@ -71,8 +71,10 @@ func (b *Bootstrap) settle(ctx context.Context, credential *hubkubeconfig.Creden
 }
 
 // knows fails if the hub does not authenticate the credential. What the credential may read there does not matter.
-func knows(ctx context.Context, credential *hubkubeconfig.Credential, cluster string) error {
-	config, err := credential.ClientConfig()
+func (b *Bootstrap) knows(ctx context.Context, credential *hubkubeconfig.Credential) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	config, err := credential.ClientConfig(ctx, b.access())
 	if err != nil {
 		return err
 	}
@@ -80,9 +82,7 @@ func knows(ctx context.Context, credential *hubkubeconfig.Credential, cluster st
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	err = hub.Get(ctx, client.ObjectKey{Name: cluster}, &clusterv1.ManagedCluster{})
+	err = hub.Get(ctx, client.ObjectKey{Name: b.Identity.Cluster}, &clusterv1.ManagedCluster{})
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		return nil
 	}

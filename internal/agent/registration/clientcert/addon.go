@@ -34,10 +34,13 @@ func (r *Requester) addOnName() string {
 }
 
 func (r *Requester) signer() string {
-	if r.AddOn == nil {
-		return fleet.SignerKubeAPIServerClient
+	switch {
+	case r.AddOn != nil:
+		return r.AddOn.SignerName
+	case r.Signer != "":
+		return r.Signer
 	}
-	return r.AddOn.SignerName
+	return fleet.SignerKubeAPIServerClient
 }
 
 func (r *Requester) dnsNames() []string {

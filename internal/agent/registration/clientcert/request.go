@@ -47,8 +47,8 @@ type HaltedError struct {
 
 func (e *HaltedError) Error() string {
 	if e.AddOn != "" {
-		return fmt.Sprintf("the hub already holds %d CertificateSigningRequests of add-on %s on cluster %s; no more are made until some are decided upon or removed: "+
-			"approve one on the hub, or delete stale requests with kubectl delete csr -l %s=%s,%s=%s",
+		return fmt.Sprintf("the hub already holds %d CertificateSigningRequests of add-on %s on cluster %s; no more are made "+
+			"until some are decided upon or removed: approve one on the hub, or delete stale requests with kubectl delete csr -l %s=%s,%s=%s",
 			e.Requests, e.AddOn, e.Cluster, fleet.LabelClusterName, e.Cluster, fleet.LabelAddOnName, e.AddOn)
 	}
 	return fmt.Sprintf("the hub already holds %d CertificateSigningRequests of cluster %s; no more are made until some are decided upon or removed: "+
@@ -81,6 +81,10 @@ type Requester struct {
 	// Renews tells that Hub authenticates as Identity already. Requests that others made for the name of the cluster then do
 	// not count against the agent's.
 	Renews bool
+	// Signer is who is to sign the agent's own certificate; empty stands for the signer of clients of the API server.
+	Signer string
+	// Brokered says that Hub is a broker, which creates requests in its own name and says in an annotation who asked for them.
+	Brokered bool
 	// Lifetime asks for a validity; zero leaves it to the hub. The hub may grant less.
 	Lifetime time.Duration
 	// Record takes the events of a request; nil drops them.
@@ -173,7 +177,7 @@ func (r *Requester) pending(ctx context.Context, private *ecdsa.PrivateKey) (*ce
 	own := 0
 	for i := range list.Items {
 		csr := &list.Items[i]
-		if csr.Labels[fleet.LabelAddOnName] != r.addOnName() || r.Renews && csr.Spec.Username != r.Identity.User() {
+		if csr.Labels[fleet.LabelAddOnName] != r.addOnName() || r.Renews && r.author(csr) != r.Identity.User() {
 			continue
 		}
 		own++
@@ -254,6 +258,14 @@ func refusal(csr *certificatesv1.CertificateSigningRequest) error {
 		}
 	}
 	return nil
+}
+
+// author is who asked for a certificate.
+func (r *Requester) author(csr *certificatesv1.CertificateSigningRequest) string {
+	if r.Brokered {
+		return csr.Annotations[fleet.AnnotationCSRUser]
+	}
+	return csr.Spec.Username
 }
 
 // parse reads what is asked for; nil if that cannot be read.

@@ -2,16 +2,20 @@ package clientcert_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // RG-06 RG-07: what becomes of a request while the agent cannot reach the hub is found out when it can again. The watch that it
@@ -67,5 +71,43 @@ func TestDecidedWithoutAWatch(t *testing.T) {
 				t.Errorf("%q, %v", certificate, err)
 			}
 		})
+	}
+}
+
+// RG-51: where a broker creates the requests, they are of the signer of its certificates, and of whom the annotation names.
+func TestBrokeredRequests(t *testing.T) {
+	t.Parallel()
+	var pending []client.Object
+	for i := range 10 {
+		pending = append(pending, &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("cluster1-%d", i), Labels: map[string]string{fleet.LabelClusterName: self.Cluster},
+			Annotations: map[string]string{fleet.AnnotationCSRUser: self.User()},
+		}, Spec: certificatesv1.CertificateSigningRequestSpec{Username: "system:serviceaccount:hub:grpc-server"}})
+	}
+	hub := newHub(pending...)
+	requester := &clientcert.Requester{Hub: hub, Identity: self, Signer: fleet.SignerGRPC, Brokered: true, Renews: true}
+	var halted *clientcert.HaltedError
+	if _, _, err := requester.Request(t.Context()); !errors.As(err, &halted) {
+		t.Errorf("got %v", err)
+	}
+	for _, csr := range pending {
+		if err := hub.Delete(t.Context(), csr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	watched := interceptor.NewClient(hub, interceptor.Funcs{
+		Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+			stop()
+			return watch.NewFake(), nil
+		},
+	})
+	requester.Hub = watched
+	if _, _, err := requester.Request(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	all := &certificatesv1.CertificateSigningRequestList{}
+	if err := hub.List(t.Context(), all); err != nil || len(all.Items) != 1 || all.Items[0].Spec.SignerName != fleet.SignerGRPC {
+		t.Errorf("%+v, %v", all.Items, err)
 	}
 }

@@ -51,6 +51,12 @@ func (r *Rotation) Start(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if credential.Command() != nil { // which makes tokens as they are needed
+			if !r.sleepUntil(ctx, r.Clock.Now().Add(resync)) {
+				return nil
+			}
+			continue
+		}
 		notBefore, notAfter, err := credential.Lifetime()
 		if err != nil {
 			return err

@@ -3,22 +3,26 @@
 package hubkubeconfig
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
 
+	"github.com/capstan-io/capstan/internal/agent/hubaccess"
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 )
 
-// Credential is a hub kubeconfig with the files that it refers to.
+// Credential is a hub kubeconfig with the files that it refers to: a client certificate and its key, or none, if the kubeconfig names a
+// command that makes tokens.
 type Credential struct {
 	Kubeconfig  []byte
 	Certificate []byte
@@ -33,16 +37,20 @@ func New(bootstrap *clientcmdapi.Config, id identity.Identity, certificate, key 
 	if err != nil {
 		return nil, err
 	}
-	return layOut(bootstrap, id, certificate, key, hubID)
+	return layOut(bootstrap, Credential{Certificate: certificate, Key: key, Identity: id}, hubID, WithCertificate)
 }
 
-func layOut(bootstrap *clientcmdapi.Config, id identity.Identity, certificate, key []byte, hubID string) (*Credential, error) {
+// layOut completes a credential with its kubeconfig.
+func layOut(bootstrap *clientcmdapi.Config, c Credential, hubID string, user clientcmdapi.AuthInfo) (*Credential, error) {
 	name, hub, err := hubCluster(bootstrap)
 	if err != nil {
 		return nil, err
 	}
 	from := originOf(name, hub)
 	from.HubID = hubID
+	if user.Exec != nil {
+		from.Cluster, from.Agent = c.Identity.Cluster, c.Identity.Agent
+	}
 	made, err := from.extension()
 	if err != nil {
 		return nil, err
@@ -54,9 +62,9 @@ func layOut(bootstrap *clientcmdapi.Config, id identity.Identity, certificate, k
 			CertificateAuthorityData: hub.CertificateAuthorityData,
 			ProxyURL:                 hub.ProxyURL,
 			TLSServerName:            hub.TLSServerName,
-			Extensions:               made,
+			Extensions:               withSettings(made, hub),
 		}},
-		AuthInfos: map[string]*clientcmdapi.AuthInfo{fleet.KubeconfigUser: WithCertificate.DeepCopy()},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{fleet.KubeconfigUser: user.DeepCopy()},
 		Contexts: map[string]*clientcmdapi.Context{fleet.KubeconfigContext: {
 			Cluster: name, AuthInfo: fleet.KubeconfigUser, Namespace: fleet.KubeconfigNamespace,
 		}},
@@ -65,7 +73,16 @@ func layOut(bootstrap *clientcmdapi.Config, id identity.Identity, certificate, k
 	if err != nil {
 		return nil, fmt.Errorf("encode the hub kubeconfig: %w", err)
 	}
-	return &Credential{Kubeconfig: kubeconfig, Certificate: certificate, Key: key, Identity: id}, nil
+	c.Kubeconfig = kubeconfig
+	return &c, nil
+}
+
+// withSettings adds what is said of a connection by gRPC.
+func withSettings(extensions map[string]runtime.Object, hub *clientcmdapi.Cluster) map[string]runtime.Object {
+	if own, ok := hub.Extensions[hubaccess.GRPCExtension]; ok {
+		extensions[hubaccess.GRPCExtension] = own
+	}
+	return extensions
 }
 
 // hubCluster is the cluster of the current context, and its name.
@@ -90,6 +107,13 @@ func (c *Credential) Valid(id identity.Identity, now time.Time) error {
 	}
 	if _, _, err := hubCluster(config); err != nil {
 		return fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
+	}
+	if c.Command() != nil {
+		holder, err := c.Holder()
+		if err == nil && holder != id {
+			err = fmt.Errorf("the credential is of %q, this agent is %q", holder.User(), id.User())
+		}
+		return err
 	}
 	leaf, err := c.leaf()
 	if err != nil {
@@ -116,8 +140,11 @@ func (c *Credential) Lifetime() (notBefore, notAfter time.Time, err error) {
 	return leaf.NotBefore, leaf.NotAfter, nil
 }
 
-// Holder is the identity that the client certificate proves.
+// Holder is the identity that the client certificate proves, or for which the kubeconfig with a command was made.
 func (c *Credential) Holder() (identity.Identity, error) {
+	if c.Command() != nil {
+		return c.recordedHolder()
+	}
 	leaf, err := c.leaf()
 	if err != nil {
 		return identity.Identity{}, err
@@ -129,24 +156,32 @@ func (c *Credential) Holder() (identity.Identity, error) {
 	return identity.Identity{Cluster: cluster, Agent: agent}, nil
 }
 
-// ClientConfig is how to reach the hub with the credential as it is here, whatever the files of a store hold.
-func (c *Credential) ClientConfig() (*rest.Config, error) {
+// ClientConfig is how clients reach the hub with the credential as it is here, whatever the files of a store hold. They work until the
+// context ends.
+func (c *Credential) ClientConfig(ctx context.Context, access *hubaccess.Access) (*rest.Config, error) {
 	config, err := clientcmd.Load(c.Kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("the hub kubeconfig cannot be read: %w", err)
 	}
+	holder, err := c.Holder()
+	if err != nil {
+		return nil, err
+	}
 	for _, user := range config.AuthInfos {
+		if user.Exec != nil {
+			continue
+		}
 		user.ClientCertificate, user.ClientKey = "", ""
 		user.ClientCertificateData, user.ClientKeyData = c.Certificate, c.Key
 	}
-	client, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
+	client, err := access.Connect(ctx, config, holder.Cluster)
 	if err != nil {
 		return nil, fmt.Errorf("the hub kubeconfig cannot be used: %w", err)
 	}
-	if err := forwardproxy.CheckTLS(client); err != nil {
-		return nil, fmt.Errorf("the hub kubeconfig cannot be used: %w", err)
+	if access.Brokered {
+		return client, nil
 	}
-	if err := forwardproxy.Use(client); err != nil {
+	if err := forwardproxy.CheckTLS(client); err != nil {
 		return nil, fmt.Errorf("the hub kubeconfig cannot be used: %w", err)
 	}
 	return client, nil

@@ -13,6 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/capstan-io/capstan/internal/agent/hubaccess"
+	"github.com/capstan-io/capstan/internal/agent/registration/identity"
 )
 
 // originExtension is the name of the extension of the hub's entry in a hub kubeconfig that holds its origin.
@@ -27,8 +30,13 @@ type origin struct {
 	TLSServerName string `json:"tlsServerName,omitempty"`
 	// CA is a digest of the CA bundle.
 	CA string `json:"ca,omitempty"`
+	// Settings are those of a connection by gRPC.
+	Settings string `json:"settings,omitempty"`
 	// HubID tells the hub from others that had, or have, the same address. It stays when the name, the address or the CA of the hub changes.
 	HubID string `json:"hubID,omitempty"`
+	// Cluster and Agent are whose credential it is, where no certificate says so.
+	Cluster string `json:"cluster,omitempty"`
+	Agent   string `json:"agent,omitempty"`
 }
 
 // newHubID is the identity of the hub that has issued the first certificate to an agent: that of the CA that signed it, by its key. Where
@@ -75,6 +83,9 @@ func originOf(name string, hub *clientcmdapi.Cluster) origin {
 	if ca := hub.CertificateAuthority + string(hub.CertificateAuthorityData); ca != "" {
 		digest := sha256.Sum256([]byte(ca))
 		o.CA = hex.EncodeToString(digest[:])
+	}
+	if settings, ok := hub.Extensions[hubaccess.GRPCExtension].(*runtime.Unknown); ok {
+		o.Settings = string(settings.Raw)
 	}
 	return o
 }
@@ -129,6 +140,8 @@ func (o origin) differs(now origin) error {
 		return fmt.Errorf("the tls-server-name of the hub changed from %q to %q", o.TLSServerName, now.TLSServerName)
 	case o.CA != now.CA:
 		return fmt.Errorf("the certificate authority of the hub changed")
+	case o.Settings != now.Settings:
+		return fmt.Errorf("the settings of the connection to the hub changed from %q to %q", o.Settings, now.Settings)
 	case o.Name != now.Name:
 		return fmt.Errorf("the hub is called %q now, and was %q", now.Name, o.Name)
 	}
@@ -178,11 +191,31 @@ func (c *Credential) WithTrustBundle(bundle []byte) (*Credential, error) {
 	return &next, nil
 }
 
-// For is the same client certificate in a kubeconfig for what a bootstrap kubeconfig says of the same hub now.
+// For is the same client certificate, or command, in a kubeconfig for what a bootstrap kubeconfig says of the same hub now.
 func (c *Credential) For(bootstrap *clientcmdapi.Config) (*Credential, error) {
 	id, err := c.HubID()
 	if err != nil {
 		return nil, err
 	}
-	return layOut(bootstrap, c.Identity, c.Certificate, c.Key, id)
+	user := WithCertificate
+	if command := c.Command(); command != nil {
+		user = clientcmdapi.AuthInfo{Exec: command}
+	}
+	return layOut(bootstrap, *c, id, user)
+}
+
+func (c *Credential) recordedHolder() (identity.Identity, error) {
+	config, err := clientcmd.Load(c.Kubeconfig)
+	if err != nil {
+		return identity.Identity{}, fmt.Errorf("the hub kubeconfig cannot be read: %w", err)
+	}
+	name, hub, err := hubCluster(config)
+	if err != nil {
+		return identity.Identity{}, fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
+	}
+	recorded := recordedOrigin(name, hub)
+	if recorded.Cluster == "" || recorded.Agent == "" {
+		return identity.Identity{}, fmt.Errorf("the hub kubeconfig does not say whose it is")
+	}
+	return identity.Identity{Cluster: recorded.Cluster, Agent: recorded.Agent}, nil
 }

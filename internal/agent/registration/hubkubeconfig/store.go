@@ -14,9 +14,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/capstan-io/capstan/internal/agent/hubaccess"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -27,6 +30,8 @@ type Store struct {
 	Dir string
 	// Secret names the Secret; without a name there is none.
 	Secret client.ObjectKey
+	// Access is the way to the hub that the credential is for; nil stands for that to the API server.
+	Access *hubaccess.Access
 	// Client reaches the cluster that holds the Secret. It is not used without one.
 	Client client.Client
 	// Record takes an event about the Secret; nil drops it.
@@ -36,8 +41,42 @@ type Store struct {
 	updates sync.Mutex
 }
 
-// KubeconfigFile is the path of the hub kubeconfig.
-func (s *Store) KubeconfigFile() string { return filepath.Join(s.Dir, fleet.KeyKubeconfig) }
+// HubFile is the path of the file that tells where the hub is, the hub kubeconfig.
+func (s *Store) HubFile() string { return filepath.Join(s.Dir, s.access().Key) }
+
+func (s *Store) access() *hubaccess.Access {
+	if s.Access == nil {
+		return hubaccess.API
+	}
+	return s.Access
+}
+
+// Connect returns how clients reach the hub with the files in the store, which they read again when they change. They work until the
+// context ends.
+func (s *Store) Connect(ctx context.Context, cluster string) (*rest.Config, error) {
+	content, err := os.ReadFile(s.HubFile())
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig, err := s.access().Decode(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.HubFile(), err)
+	}
+	config, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.HubFile(), err)
+	}
+	for _, hub := range config.Clusters {
+		hub.LocationOfOrigin = s.HubFile()
+	}
+	for _, user := range config.AuthInfos {
+		user.LocationOfOrigin = s.HubFile()
+	}
+	if err := clientcmd.ResolveLocalPaths(config); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.HubFile(), err)
+	}
+	return s.access().Connect(ctx, config, cluster)
+}
 
 // Restore completes what a crash left half-written and brings the files up to what the Secret holds.
 func (s *Store) Restore(ctx context.Context) error {
@@ -59,19 +98,33 @@ func (s *Store) Restore(ctx context.Context) error {
 // Load reads the credential; nil means that there is none yet.
 func (s *Store) Load() (*Credential, error) {
 	c := &Credential{}
-	for key, into := range map[string]*[]byte{
-		fleet.KeyKubeconfig: &c.Kubeconfig, fleet.KeyTLSCert: &c.Certificate, fleet.KeyTLSKey: &c.Key,
-	} {
-		data, err := os.ReadFile(filepath.Join(s.Dir, key))
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, nil
+	if found, err := s.read(s.access().Key, &c.Kubeconfig); err != nil || !found {
+		return nil, err
+	}
+	var err error
+	if c.Kubeconfig, err = s.access().Decode(c.Kubeconfig); err != nil {
+		return nil, fmt.Errorf("read the hub credential: %s: %w", s.HubFile(), err)
+	}
+	if c.Command() != nil {
+		return c, nil // there may be a certificate from before
+	}
+	for key, into := range map[string]*[]byte{fleet.KeyTLSCert: &c.Certificate, fleet.KeyTLSKey: &c.Key} {
+		if found, err := s.read(key, into); err != nil || !found {
+			return nil, err
 		}
-		if err != nil {
-			return nil, fmt.Errorf("read the hub credential: %w", err)
-		}
-		*into = data
 	}
 	return c, nil
+}
+
+func (s *Store) read(key string, into *[]byte) (found bool, err error) {
+	*into, err = os.ReadFile(filepath.Join(s.Dir, key))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the hub credential: %w", err)
+	}
+	return true, nil
 }
 
 // Save stores the credential, in the Secret first: what clients use must not be lost with the pod.
@@ -82,10 +135,14 @@ func (s *Store) Save(ctx context.Context, c *Credential) error {
 }
 
 func (s *Store) save(ctx context.Context, c *Credential) error {
-	if err := s.saveSecret(ctx, c); err != nil {
+	data, err := s.data(c)
+	if err != nil {
 		return err
 	}
-	if err := s.writeFiles(c.data()); err != nil {
+	if err := s.saveSecret(ctx, data); err != nil {
+		return err
+	}
+	if err := s.writeFiles(data); err != nil {
 		return err
 	}
 	return s.pending().Forget(c.Key)
@@ -114,7 +171,11 @@ func (s *Store) PutBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.saveSecret(ctx, c)
+	data, err := s.data(c)
+	if err != nil {
+		return err
+	}
+	return s.saveSecret(ctx, data)
 }
 
 // held is the credential, with its identity.
@@ -130,7 +191,7 @@ func (s *Store) held() (*Credential, error) {
 	return c, err
 }
 
-func (s *Store) saveSecret(ctx context.Context, c *Credential) error {
+func (s *Store) saveSecret(ctx context.Context, data map[string][]byte) error {
 	if s.Secret.Name == "" {
 		return nil
 	}
@@ -140,7 +201,9 @@ func (s *Store) saveSecret(ctx context.Context, c *Credential) error {
 		if secret.Data == nil {
 			secret.Data = map[string][]byte{}
 		}
-		maps.Copy(secret.Data, c.data())
+		delete(secret.Data, fleet.KeyTLSCert)
+		delete(secret.Data, fleet.KeyTLSKey)
+		maps.Copy(secret.Data, data)
 		return nil
 	})
 	if err != nil {
@@ -153,14 +216,20 @@ func (s *Store) saveSecret(ctx context.Context, c *Credential) error {
 }
 
 // data is the credential as the Secret and the files hold it.
-func (c *Credential) data() map[string][]byte {
-	return map[string][]byte{
-		fleet.KeyTLSKey:      c.Key,
-		fleet.KeyTLSCert:     c.Certificate,
+func (s *Store) data(c *Credential) (map[string][]byte, error) {
+	hub, err := s.access().Encode(c.Kubeconfig, s.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("encode the hub credential: %w", err)
+	}
+	data := map[string][]byte{
 		fleet.KeyClusterName: []byte(c.Identity.Cluster),
 		fleet.KeyAgentName:   []byte(c.Identity.Agent),
-		fleet.KeyKubeconfig:  c.Kubeconfig,
+		s.access().Key:       hub,
 	}
+	if len(c.Certificate) > 0 {
+		data[fleet.KeyTLSCert], data[fleet.KeyTLSKey] = c.Certificate, c.Key
+	}
+	return data, nil
 }
 
 // journal holds a credential while its files are being replaced one by one: a key and a certificate of two generations
@@ -186,7 +255,7 @@ func (s *Store) writeFiles(data map[string][]byte) error {
 
 // holds tells whether the files say the same already.
 func (s *Store) holds(data map[string][]byte) bool {
-	for _, key := range files {
+	for _, key := range s.files() {
 		content, ok := data[key]
 		if now, err := os.ReadFile(filepath.Join(s.Dir, key)); ok && (err != nil || !bytes.Equal(now, content)) {
 			return false
@@ -196,7 +265,9 @@ func (s *Store) holds(data map[string][]byte) bool {
 }
 
 // files are the names of the files, in the order in which they are replaced: the one by which readers begin comes last.
-var files = []string{fleet.KeyClusterName, fleet.KeyAgentName, fleet.KeyTLSKey, fleet.KeyTLSCert, fleet.KeyKubeconfig}
+func (s *Store) files() []string {
+	return []string{fleet.KeyClusterName, fleet.KeyAgentName, fleet.KeyTLSKey, fleet.KeyTLSCert, s.access().Key}
+}
 
 func (s *Store) replayJournal() error {
 	path := filepath.Join(s.Dir, journal)
@@ -208,7 +279,7 @@ func (s *Store) replayJournal() error {
 	if err = errors.Join(err, json.Unmarshal(entry, &data)); err != nil {
 		return fmt.Errorf("read the half-written hub credential %s: %w", path, err)
 	}
-	for _, key := range files {
+	for _, key := range s.files() {
 		content, ok := data[key]
 		if !ok {
 			continue

@@ -104,7 +104,8 @@ func (c *Controller) setClaimsReported(mc *clusterv1.ManagedCluster, custom, dro
 	reason, event := fleet.ReasonClaimsInvalid, fleet.EventClusterClaimsInvalid
 	if dropped > 0 {
 		reason, event = fleet.ReasonClaimsTruncated, fleet.EventCustomClusterClaimsTruncated
-		problems = append(problems, fmt.Sprintf("%d of %d custom claims are not reported: the agent reports at most %d (--max-custom-cluster-claims), the first by name",
+		problems = append(problems, fmt.Sprintf("%d of %d custom claims are not reported: the agent reports at most %d (--max-custom-cluster-claims), the "+
+			"first by name",
 			dropped, custom, c.MaxCustomClaims))
 	}
 	if len(unfit) > 0 {

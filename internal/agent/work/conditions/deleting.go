@@ -96,7 +96,8 @@ func deletingMessage(work *workv1.ManifestWork, delay *Delay) string {
 	explanation := fmt.Sprintf("%s. There is no progress, with %s left: %s", message, text.Count(delay.Left, "object"),
 		strings.Join(reasons, "; "))
 	if delay.Dependents {
-		explanation += fmt.Sprintf(". If the cluster runs no garbage collector, that has no end; to wait for no dependents, run: kubectl -n %s patch manifestwork %s "+
+		explanation += fmt.Sprintf(". If the cluster runs no garbage collector, that has no end; to wait for no dependents, run: kubectl -n %s patch "+
+			"manifestwork %s "+
 			`--type=merge -p '{"spec":{"deleteOption":null}}'`, work.Namespace, work.Name)
 	}
 	return explanation

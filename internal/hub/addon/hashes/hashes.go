@@ -182,7 +182,8 @@ func (h *Hashes) find(kind schema.GroupResource) (schema.GroupVersionResource, e
 	case err != nil:
 		return gvr, fmt.Errorf("look up %s: %w", kind, err)
 	case gvr.GroupResource() == secrets: // by whatever name
-		return gvr, errors.New("a Secret cannot be a configuration, the hash of which everybody can see: name a configuration of another kind that refers to the Secret")
+		return gvr, errors.New("a Secret cannot be a configuration, the hash of which everybody can see: name a configuration of another kind that refers " +
+			"to the Secret")
 	}
 	return gvr, nil
 }

@@ -33,7 +33,16 @@ const (
 
 // AddIndexes adds the indexes that this package uses.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, index := range Indexes() {
+	return add(ctx, indexer, Indexes()...)
+}
+
+// AddNameIndex adds what [OnAllClusters] needs of them, for a process that reads no placements.
+func AddNameIndex(ctx context.Context, indexer client.FieldIndexer) error {
+	return add(ctx, indexer, byName)
+}
+
+func add(ctx context.Context, indexer client.FieldIndexer, indexes ...Index) error {
+	for _, index := range indexes {
 		if err := indexer.IndexField(ctx, index.Object, index.Name, index.Values); err != nil {
 			return fmt.Errorf("index %T by %s: %w", index.Object, index.Name, err)
 		}
@@ -48,10 +57,12 @@ type Index struct {
 	Values client.IndexerFunc
 }
 
+var byName = Index{&addonv1beta1.ManagedClusterAddOn{}, indexName, func(o client.Object) []string { return []string{o.GetName()} }}
+
 // Indexes returns the indexes that this package uses.
 func Indexes() []Index {
 	return []Index{
-		{&addonv1beta1.ManagedClusterAddOn{}, indexName, func(o client.Object) []string { return []string{o.GetName()} }},
+		byName,
 		{&addonv1beta1.ClusterManagementAddOn{}, indexPlacement, placementsOf},
 		{&addonv1beta1.ClusterManagementAddOn{}, indexByPlacements, func(o client.Object) []string {
 			if len(placementsOf(o)) == 0 {

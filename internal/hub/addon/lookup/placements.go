@@ -46,7 +46,8 @@ func Placements(ctx context.Context, r selected.Reader, strategy addonv1beta1.In
 func (p *Placement) read(ctx context.Context, r selected.Reader) error {
 	key, found := client.ObjectKey{Namespace: p.Namespace, Name: p.Name}, &clusterv1beta1.Placement{}
 	if err := r.Client.Get(ctx, key, found); apierrors.IsNotFound(err) {
-		p.Unknown = fmt.Sprintf("Placement %s does not exist: create it, or correct spec.installStrategy.placements; until then nothing is removed from its clusters", key)
+		p.Unknown = fmt.Sprintf("Placement %s does not exist: create it, or correct spec.installStrategy.placements; "+
+			"until then nothing is removed from its clusters", key)
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("get Placement %s: %w", key, err)

@@ -47,6 +47,9 @@ func judgeWorks(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.Manifest
 		return is(metav1.ConditionFalse, fleet.ReasonWaitingForHostingManifestApplied,
 			"waiting for the condition HostingManifestApplied: the manager of the add-on has not deployed it on the hosting cluster"), false
 	}
+	if fleet.IsBuiltIn(addOn) {
+		return is(metav1.ConditionFalse, fleet.ReasonCompleted, "completed: the agent of the cluster has the add-on built in"), true
+	}
 	if len(works) == 0 {
 		return is(metav1.ConditionTrue, fleet.ReasonProgressing, "no addon works"), false
 	}

@@ -155,7 +155,8 @@ func (a *agent) template(ctx context.Context, installation addon.Installation) (
 		return nil, fmt.Errorf("the configurations of the add-on are not known yet: %w", addon.ErrNotYet)
 	}
 	if !found {
-		return nil, fmt.Errorf("an AddOnTemplate for the add-on %s %w: name one as default in its ClusterManagementAddOn, or in the configs of a placement or of the ManagedClusterAddOn",
+		return nil, fmt.Errorf("an AddOnTemplate for the add-on %s %w: name one as default in its ClusterManagementAddOn, or in the configs of a placement "+
+			"or of the ManagedClusterAddOn",
 			a.name, config.ErrMissing)
 	}
 	return &object.Spec, nil

@@ -87,5 +87,6 @@ func bind(installation addon.Installation, permission *addonv1beta1.HubPermissio
 	case permission.Type == addonv1beta1.HubPermissionsBindingSingleNamespace && single != nil && single.RoleRef.Kind == "ClusterRole":
 		return addon.BindClusterRoleIn(installation, single.Namespace, single.RoleRef.Name)
 	}
-	return nil, fmt.Errorf("type %q needs currentCluster.clusterRoleName (CurrentCluster), or singleNamespace with a namespace and a roleRef of the kind Role or ClusterRole (SingleNamespace)", permission.Type)
+	return nil, fmt.Errorf("type %q needs currentCluster.clusterRoleName (CurrentCluster), or singleNamespace with a namespace and a roleRef of the kind "+
+		"Role or ClusterRole (SingleNamespace)", permission.Type)
 }

@@ -57,7 +57,8 @@ func (a *agent) authority(ctx context.Context, reference addonv1beta1.SigningCAR
 		return nil, fmt.Errorf("read the signingCA, Secret %s: %w", key, err)
 	}
 	if secret.Type != corev1.SecretTypeTLS {
-		return nil, fmt.Errorf("the signingCA, Secret %s, is of type %q: create it with the type %s, and with the certificate and the key of a certification authority", key, secret.Type, corev1.SecretTypeTLS)
+		return nil, fmt.Errorf("the signingCA, Secret %s, is of type %q: create it with the type %s, and with the certificate and the key of a "+
+			"certification authority", key, secret.Type, corev1.SecretTypeTLS)
 	}
 	sign, err := addon.SignWith(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey], validity)
 	if err != nil {

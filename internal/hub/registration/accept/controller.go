@@ -186,14 +186,15 @@ func (c *Controller) accept(ctx context.Context, cluster *clusterv1.ManagedClust
 // it.
 func (c *Controller) refuse(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
 	if !cluster.DeletionTimestamp.IsZero() {
-		return c.setFinalizer(ctx, cluster, controllerutil.RemoveFinalizer)
+		return patch.RemoveFinalizer(ctx, c.client, cluster, fleet.FinalizerManagedCluster)
 	}
 	if !cluster.Spec.HubAcceptsClient {
 		return nil
 	}
 	return c.report(ctx, cluster, metav1.Condition{
 		Type: fleet.ConditionHubAccepted, Status: metav1.ConditionFalse, Reason: fleet.ReasonHubClusterAdminAcceptFail,
-		Message: fmt.Sprintf("The name %q is reserved: its group or role is one that the agents of all clusters share. Delete this ManagedCluster and register the cluster under another name", cluster.Name),
+		Message: fmt.Sprintf("The name %q is reserved: its group or role is one that the agents of all clusters share. Delete this ManagedCluster and "+
+			"register the cluster under another name", cluster.Name),
 	}, nil)
 }
 
@@ -245,7 +246,7 @@ func (c *Controller) release(ctx context.Context, cluster *clusterv1.ManagedClus
 	if err := c.deleteClusterRole(ctx, cluster.Name); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, c.setFinalizer(ctx, cluster, controllerutil.RemoveFinalizer)
+	return ctrl.Result{}, patch.RemoveFinalizer(ctx, c.client, cluster, fleet.FinalizerManagedCluster)
 }
 
 // again returns a result that checks for remaining works on a timer: watching every ManifestWork of the fleet for the few clusters that
@@ -255,13 +256,6 @@ func again(done bool) ctrl.Result {
 		return ctrl.Result{}
 	}
 	return ctrl.Result{RequeueAfter: worksRecheck}
-}
-
-func (c *Controller) setFinalizer(ctx context.Context, cluster *clusterv1.ManagedCluster, set func(client.Object, string) bool) error {
-	before := cluster.DeepCopy()
-	set(cluster, fleet.FinalizerManagedCluster)
-	_, err := patch.Object(ctx, c.client, cluster, before)
-	return err
 }
 
 // report writes the condition if it has changed, and then an event. It returns cause, for the caller to retry.

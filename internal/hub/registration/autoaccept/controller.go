@@ -17,9 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/machinery/eks"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
@@ -34,27 +36,34 @@ const workers = 10
 type Options struct {
 	// Users are the users whose clusters are accepted without a decision of an administrator.
 	Users []string
+	// GRPC has those of the gRPC server.
+	GRPC signingrequest.GRPC
+	// ARNs match the ARNs of EKS clusters that are accepted without a decision of an administrator.
+	ARNs eks.Patterns
+	// Hub is the hub as AWS knows it, for the ARNs.
+	Hub eks.Cluster
 	// Clock is the source of time.
 	Clock clock.PassiveClock
 }
 
 // Controller reconciles ManagedClusters that are neither accepted nor denied. A ManagedCluster alone is not enough: the hub must have
-// approved a certificate for its agent, because a trusted user requested it.
+// approved a certificate for its agent, because a trusted user requested it. One that registers by AWS IAM needs none: whoever created it,
+// AWS lets in nobody but the cluster with the ARN.
 type Controller struct {
+	Options
 	client client.Client
-	clock  clock.PassiveClock
-	users  []string
 }
 
 // New returns a Controller that works through the client.
 func New(c client.Client, o Options) *Controller {
-	return &Controller{client: c, clock: o.Clock, users: o.Users}
+	return &Controller{Options: o, client: c}
 }
 
 // Register adds the controller to the manager.
 func Register(mgr ctrl.Manager, o Options) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("registration-managedcluster-autoaccept").
-		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicates.Generation())).
+		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
+			predicates.Generation(), predicate.AnnotationChangedPredicate{}))).
 		Watches(&certificatesv1.CertificateSigningRequest{}, handler.EnqueueRequestsFromMapFunc(clusterOf)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(New(mgr.GetClient(), o)))
@@ -77,13 +86,13 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if decided(cluster) || !cluster.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	trusted, err := c.trusted(ctx, cluster.Name)
+	trusted, err := c.trusted(ctx, cluster)
 	if err != nil || !trusted {
 		return ctrl.Result{}, err
 	}
 	before := cluster.DeepCopy()
 	cluster.Spec.HubAcceptsClient = true
-	metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, fleet.AnnotationAutomaticallyAcceptedOn, c.clock.Now().UTC().Format(time.RFC3339))
+	metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, fleet.AnnotationAutomaticallyAcceptedOn, c.Clock.Now().UTC().Format(time.RFC3339))
 	_, err = patch.Object(ctx, c.client, cluster, before)
 	return ctrl.Result{}, err
 }
@@ -96,15 +105,25 @@ func decided(cluster *clusterv1.ManagedCluster) bool {
 		meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionHubAccepted) != nil
 }
 
-// trusted tells whether a trusted user got a certificate for the cluster's agent.
-func (c *Controller) trusted(ctx context.Context, cluster string) (bool, error) {
+// trusted tells whether the cluster is one with a trusted ARN, or a trusted user got a certificate for its agent.
+func (c *Controller) trusted(ctx context.Context, cluster *clusterv1.ManagedCluster) (bool, error) {
+	if len(c.ARNs) > 0 && eks.Claims(cluster.Annotations) {
+		pair, err := eks.Verify(c.Hub, cluster.Annotations)
+		if err == nil && c.ARNs.Match(pair.Managed) {
+			return true, nil
+		}
+	}
+	return c.trustedRequest(ctx, cluster.Name)
+}
+
+func (c *Controller) trustedRequest(ctx context.Context, cluster string) (bool, error) {
 	requests := &certificatesv1.CertificateSigningRequestList{}
 	if err := c.client.List(ctx, requests, client.MatchingLabels{fleet.LabelClusterName: cluster}); err != nil {
 		return false, fmt.Errorf("list the certificate requests of cluster %s: %w", cluster, err)
 	}
 	return slices.ContainsFunc(requests.Items, func(csr certificatesv1.CertificateSigningRequest) bool {
 		// The label can be changed later, the request cannot.
-		_, _, ok := signingrequest.RequestedAgent(&csr)
-		return ok && signingrequest.ApprovedByHub(&csr) && slices.Contains(c.users, csr.Spec.Username)
+		_, _, _, ok := c.GRPC.RequestedAgent(&csr)
+		return ok && signingrequest.ApprovedByHub(&csr) && c.GRPC.FromTrusted(&csr, c.Users)
 	}), nil
 }

@@ -19,6 +19,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/hub/registration/autoaccept"
+	"github.com/capstan-io/capstan/internal/machinery/eks"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -44,6 +45,52 @@ func TestAcceptedOnce(t *testing.T) {
 			}
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, approvedRequest(t, "c1", "trusted")).Build()
 			controller := autoaccept.New(c, autoaccept.Options{Users: []string{"trusted"}, Clock: clock.RealClock{}})
+			if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)}); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
+				t.Fatal(err)
+			}
+			if cluster.Spec.HubAcceptsClient != test.want {
+				t.Errorf("accepted: %v, want %v", cluster.Spec.HubAcceptsClient, test.want)
+			}
+		})
+	}
+}
+
+// RG-14: a cluster of AWS is accepted if its whole ARN is one that is trusted, and its annotations are those of that ARN and this hub.
+func TestAcceptedByARN(t *testing.T) {
+	t.Parallel()
+	pair := eks.Pair{Hub: eks.Cluster{Region: "us-west-2", Account: "123456789012", Name: "hub1"},
+		Managed: eks.Cluster{Region: "us-west-2", Account: "210987654321", Name: "c1"}}
+	other := pair
+	other.Hub.Name = "hub2"
+	for name, test := range map[string]struct {
+		pattern     string
+		annotations map[string]string
+		want        bool
+	}{
+		"trusted":             {"arn:aws:eks:us-west-2:210987654321:cluster/.*", pair.Annotations(), true},
+		"part of its ARN":     {"arn:aws:eks:us-west-2:210987654321:cluster/", pair.Annotations(), false},
+		"for another hub":     {".*", other.Annotations(), false},
+		"without annotations": {".*", nil, false},
+		"without a suffix":    {".*", map[string]string{fleet.AnnotationManagedClusterARN: pair.Managed.ARN()}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			patterns, err := eks.ParsePatterns([]string{test.pattern})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Annotations: test.annotations}}
+			scheme := runtime.NewScheme()
+			for _, add := range []func(*runtime.Scheme) error{certificatesv1.AddToScheme, clusterv1.AddToScheme} {
+				if err := add(scheme); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).Build()
+			controller := autoaccept.New(c, autoaccept.Options{ARNs: patterns, Hub: pair.Hub, Clock: clock.RealClock{}})
 			if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)}); err != nil {
 				t.Fatal(err)
 			}

@@ -3,7 +3,6 @@ package autoapprove
 
 import (
 	"context"
-	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -34,6 +33,8 @@ const workers = 10
 type Options struct {
 	// Users are the users whose clusters get their first certificate without a decision of an administrator.
 	Users []string
+	// GRPC has those of the gRPC server.
+	GRPC signingrequest.GRPC
 	// Clock is the source of time.
 	Clock clock.PassiveClock
 }
@@ -44,11 +45,12 @@ type Controller struct {
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
 	users    []string
+	grpc     signingrequest.GRPC
 }
 
 // New returns a Controller that works through the client.
 func New(c client.Client, recorder events.EventRecorder, o Options) *Controller {
-	return &Controller{client: c, recorder: recorder, clock: o.Clock, users: o.Users}
+	return &Controller{client: c, recorder: recorder, clock: o.Clock, users: o.Users, grpc: o.GRPC}
 }
 
 // Register adds the controller to the manager.
@@ -92,8 +94,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.client.Get(ctx, req.NamespacedName, csr); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	cluster, _, ok := signingrequest.RequestedAgent(csr)
-	if !ok || signingrequest.Decided(csr) || !slices.Contains(c.users, csr.Spec.Username) || fleet.ReservedClusterName(cluster) {
+	cluster, _, requester, ok := c.grpc.RequestedAgent(csr)
+	if !ok || signingrequest.Decided(csr) || !c.grpc.FromTrusted(csr, c.users) || fleet.ReservedClusterName(cluster) {
 		return ctrl.Result{}, nil
 	}
 	mc := &clusterv1.ManagedCluster{}
@@ -102,7 +104,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if connected(mc) {
 		c.recorder.Eventf(csr, nil, corev1.EventTypeWarning, fleet.EventManagedClusterAutoApprovalWithheld, "Approve",
-			"ManagedCluster %s is connected; another agent for it is not approved automatically. If it is meant to be, run: capstan accept --clusters %s", cluster, cluster)
+			"ManagedCluster %s is connected; another agent for it is not approved automatically. If it is meant to be, run: capstan accept --clusters %s", cluster,
+			cluster)
 		return ctrl.Result{}, nil
 	}
 	if managedcluster.Denied(mc) || managedcluster.CutOff(mc) {
@@ -116,6 +119,6 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	c.recorder.Eventf(csr, nil, corev1.EventTypeNormal, fleet.EventManagedClusterAutoApproved, "Approve",
-		"The first client certificate of ManagedCluster %s is approved: user %q is trusted", cluster, csr.Spec.Username)
+		"The first client certificate of ManagedCluster %s is approved: user %q is trusted", cluster, requester)
 	return ctrl.Result{}, nil
 }

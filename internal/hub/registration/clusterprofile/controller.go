@@ -98,7 +98,7 @@ func (c *Controller) ofCluster(ctx context.Context, o client.Object) ([]reconcil
 	}
 	var requests []reconcile.Request
 	for i := range bindings.Items {
-		member, err := c.member(ctx, &bindings.Items[i], o.GetLabels())
+		member, err := member(ctx, c.client, &bindings.Items[i], o.GetLabels())
 		if err != nil {
 			return nil, err
 		}
@@ -128,7 +128,7 @@ func (c *Controller) ofBinding(ctx context.Context, o client.Object) ([]reconcil
 		if !ok {
 			break
 		}
-		member, err := c.member(ctx, binding, all.Items[i].Labels)
+		member, err := member(ctx, c.client, binding, all.Items[i].Labels)
 		if err != nil {
 			return nil, err
 		}
@@ -179,7 +179,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil // it belongs to another cluster manager
 	}
 	cluster := &clusterv1.ManagedCluster{}
-	wanted, err := c.wanted(ctx, req, cluster)
+	wanted, err := wanted(ctx, c.client, req.NamespacedName, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -197,9 +197,18 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
+// IsOfHub tells whether the hub itself presents the cluster in this profile, or will: whoever may write ClusterProfiles in a namespace can
+// make one for any cluster there, which the hub deletes.
+func IsOfHub(ctx context.Context, c client.Reader, profile *multiclusterv1alpha1.ClusterProfile) (bool, error) {
+	if profile.Spec.ClusterManager.Name != clusterManager || !profile.DeletionTimestamp.IsZero() {
+		return false, nil
+	}
+	return wanted(ctx, c, client.ObjectKeyFromObject(profile), &clusterv1.ManagedCluster{})
+}
+
 // wanted tells whether the cluster exists and is in a set that is bound in the namespace.
-func (c *Controller) wanted(ctx context.Context, req ctrl.Request, cluster *clusterv1.ManagedCluster) (bool, error) {
-	err := c.client.Get(ctx, client.ObjectKey{Name: req.Name}, cluster)
+func wanted(ctx context.Context, c client.Reader, req client.ObjectKey, cluster *clusterv1.ManagedCluster) (bool, error) {
+	err := c.Get(ctx, client.ObjectKey{Name: req.Name}, cluster)
 	if apierrors.IsNotFound(err) || err == nil && !cluster.DeletionTimestamp.IsZero() {
 		return false, nil
 	}
@@ -207,7 +216,7 @@ func (c *Controller) wanted(ctx context.Context, req ctrl.Request, cluster *clus
 		return false, fmt.Errorf("get ManagedCluster %s: %w", req.Name, err)
 	}
 	bindings := &clusterv1beta2.ManagedClusterSetBindingList{}
-	if err := c.client.List(ctx, bindings, client.InNamespace(req.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.List(ctx, bindings, client.InNamespace(req.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("list the ManagedClusterSetBindings of namespace %s: %w", req.Namespace, err)
 	}
 	for i := range bindings.Items {
@@ -215,7 +224,7 @@ func (c *Controller) wanted(ctx context.Context, req ctrl.Request, cluster *clus
 		if !b.DeletionTimestamp.IsZero() || !meta.IsStatusConditionTrue(b.Status.Conditions, fleet.ConditionBound) {
 			continue
 		}
-		if member, err := c.member(ctx, b, cluster.Labels); member || err != nil {
+		if member, err := member(ctx, c, b, cluster.Labels); member || err != nil {
 			return member, err
 		}
 	}
@@ -223,9 +232,9 @@ func (c *Controller) wanted(ctx context.Context, req ctrl.Request, cluster *clus
 }
 
 // member tells whether a cluster with these labels is in the set of the binding.
-func (c *Controller) member(ctx context.Context, binding *clusterv1beta2.ManagedClusterSetBinding, cluster labels.Set) (bool, error) {
+func member(ctx context.Context, c client.Reader, binding *clusterv1beta2.ManagedClusterSetBinding, cluster labels.Set) (bool, error) {
 	set := &clusterv1beta2.ManagedClusterSet{}
-	if err := c.client.Get(ctx, client.ObjectKey{Name: binding.Spec.ClusterSet}, set); err != nil {
+	if err := c.Get(ctx, client.ObjectKey{Name: binding.Spec.ClusterSet}, set); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
 	members, err := managedcluster.SetSelector(set)

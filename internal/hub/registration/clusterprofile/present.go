@@ -16,7 +16,7 @@ import (
 
 // Names in the SIG's API.
 const (
-	clusterManager               = "open-cluster-management"
+	clusterManager               = fleet.ClusterManagerOfProfiles
 	labelClusterManager          = "x-k8s.io/cluster-manager"
 	labelClusterSet              = "multicluster.x-k8s.io/clusterset"
 	conditionControlPlaneHealthy = "ControlPlaneHealthy"

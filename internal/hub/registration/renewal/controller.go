@@ -39,6 +39,8 @@ const recheck = time.Minute
 
 // Options configure the controller.
 type Options struct {
+	// GRPC says whether agents also register by the gRPC server.
+	GRPC signingrequest.GRPC
 	// Clock is the source of time.
 	Clock clock.PassiveClock
 }
@@ -48,11 +50,12 @@ type Controller struct {
 	client   client.Client
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
+	grpc     signingrequest.GRPC
 }
 
 // New returns a Controller that works through the client.
 func New(c client.Client, recorder events.EventRecorder, o Options) *Controller {
-	return &Controller{client: c, recorder: recorder, clock: o.Clock}
+	return &Controller{client: c, recorder: recorder, clock: o.Clock, grpc: o.GRPC}
 }
 
 // Register adds the controller to the manager.
@@ -99,8 +102,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.client.Get(ctx, req.NamespacedName, csr); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	cluster, user, ok := signingrequest.RequestedAgent(csr)
-	if !ok || user != csr.Spec.Username || signingrequest.Decided(csr) {
+	cluster, user, requester, ok := c.grpc.RequestedAgent(csr)
+	if !ok || user != requester || signingrequest.Decided(csr) {
 		return ctrl.Result{}, nil
 	}
 	why, err := c.objection(ctx, csr, cluster)
@@ -111,12 +114,12 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		c.withhold(ctx, csr, cluster, why)
 		return ctrl.Result{}, nil
 	}
-	allowed, err := c.mayRenew(ctx, csr)
+	allowed, err := c.mayRenew(ctx, csr, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if !allowed {
-		log.FromContext(ctx).Info("Renewal left for an administrator: the requester may not renew client certificates", "user", csr.Spec.Username)
+		log.FromContext(ctx).Info("Renewal left for an administrator: the requester may not renew client certificates", "user", requester)
 		return ctrl.Result{RequeueAfter: recheck}, nil
 	}
 	return ctrl.Result{}, c.approve(ctx, csr)
@@ -146,13 +149,18 @@ func (c *Controller) withhold(ctx context.Context, csr *certificatesv1.Certifica
 }
 
 // mayRenew asks the hub whether the requester's cluster is still accepted: only then its agent has this right.
-func (c *Controller) mayRenew(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (bool, error) {
+// Of a requester behind the gRPC server, the hub knows the name alone: the groups are those that the agent of this name has.
+func (c *Controller) mayRenew(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, cluster string) (bool, error) {
 	extra := make(map[string]authorizationv1.ExtraValue, len(csr.Spec.Extra))
 	for k, v := range csr.Spec.Extra {
 		extra[k] = authorizationv1.ExtraValue(v)
 	}
+	who := authorizationv1.SubjectAccessReviewSpec{User: csr.Spec.Username, UID: csr.Spec.UID, Groups: csr.Spec.Groups, Extra: extra}
+	if c.grpc.Forwarded(csr) {
+		who = authorizationv1.SubjectAccessReviewSpec{User: c.grpc.Requester(csr), Groups: fleet.ClusterGroups(cluster)}
+	}
 	sar := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: csr.Spec.Username, UID: csr.Spec.UID, Groups: csr.Spec.Groups, Extra: extra,
+		User: who.User, UID: who.UID, Groups: who.Groups, Extra: who.Extra,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Group: fleet.GroupRegister, Resource: fleet.ResourceManagedClusters, Subresource: fleet.SubresourceClientCertificates,
 			Verb: fleet.VerbRenew,

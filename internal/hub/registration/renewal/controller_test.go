@@ -131,3 +131,54 @@ func TestRenewal(t *testing.T) {
 		})
 	}
 }
+
+// RG-51: an agent renews by the gRPC server, too: its name is in an annotation, which counts in requests of the server alone.
+func TestRenewalByGRPC(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{certificatesv1.AddToScheme, authorizationv1.AddToScheme, clusterv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const agent, server = "system:open-cluster-management:c1:a1", "system:serviceaccount:hub:grpc-server-sa"
+	for name, test := range map[string]struct {
+		requester, says string
+		approved        bool
+	}{
+		"by the server":                {server, agent, true},
+		"by the server, of another":    {server, "system:open-cluster-management:c1:a2", false},
+		"by the server, of nobody":     {server, "", false},
+		"by who says so":               {"system:open-cluster-management:c2:a1", agent, false},
+		"by the server of another hub": {"system:serviceaccount:other:grpc-server-sa", agent, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			csr := renewalOf(t)
+			csr.Spec.SignerName, csr.Spec.Username = "open-cluster-management.io/grpc", test.requester
+			csr.Annotations = map[string]string{"open-cluster-management.io/csr-user": test.says}
+			cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"},
+				Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}}
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(csr, cluster).WithStatusSubresource(csr).
+				WithInterceptorFuncs(interceptor.Funcs{
+					Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+						if review, ok := o.(*authorizationv1.SubjectAccessReview); ok {
+							review.Status.Allowed = review.Spec.User == agent && len(review.Spec.Groups) == 2
+						}
+						return nil
+					},
+					SubResourceUpdate: func(ctx context.Context, c client.Client, _ string, o client.Object, _ ...client.SubResourceUpdateOption) error {
+						return c.Status().Update(ctx, o)
+					},
+				}).Build()
+			controller := renewal.New(c, events.NewFakeRecorder(10),
+				renewal.Options{Clock: clock.RealClock{}, GRPC: signingrequest.GRPC{Server: server}})
+			if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(csr)}); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(csr), csr); err != nil || signingrequest.Decided(csr) != test.approved {
+				t.Errorf("decided: %v, error %v", csr.Status.Conditions, err)
+			}
+		})
+	}
+}

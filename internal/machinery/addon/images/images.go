@@ -53,7 +53,8 @@ func OfCluster(cluster *clusterv1.ManagedCluster) ([]addonv1beta1.ImageMirror, e
 		Registries []addonv1beta1.ImageMirror `json:"registries"`
 	}
 	if err := json.Unmarshal([]byte(text), &registries); err != nil {
-		return nil, fmt.Errorf(`the annotation %s of ManagedCluster %q is not of the form {"registries":[{"source":"quay.io/acme","mirror":"mirror.example.com/acme"}]}: %w`,
+		return nil, fmt.Errorf("the annotation %s of ManagedCluster %q is not of the form "+
+			`{"registries":[{"source":"quay.io/acme","mirror":"mirror.example.com/acme"}]}: %w`,
 			fleet.AnnotationImageRegistries, cluster.Name, err)
 	}
 	return registries.Registries, nil

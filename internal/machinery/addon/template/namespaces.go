@@ -50,7 +50,8 @@ func moveTo(namespace string, rendered *Rendered) error {
 			if isNamespace(object) {
 				continue // two namespaces that have become one
 			}
-			return fmt.Errorf("%s and %s of the template would both be %s: the AddOnDeploymentConfig moves all objects to the namespace %s; give them different names, or set agentInstallNamespace to \"\"",
+			return fmt.Errorf("%s and %s of the template would both be %s: the AddOnDeploymentConfig moves all objects to the namespace %s; give them "+
+				"different names, or set agentInstallNamespace to \"\"",
 				other, before, after, namespace)
 		}
 		was[after] = before

@@ -104,7 +104,8 @@ func (d *decoration) bound(most int) error {
 	}
 	d.podBytes, d.containerBytes = len(pod), len(container)+resources
 	d.bytes = budget.NewMeter("what the AddOnDeploymentConfig and the variables add to the pods of the template has too many bytes", most)
-	d.matches = budget.NewMeter("spec.resourceRequirements of the AddOnDeploymentConfig has too many entries for the containers of the template, counted one for each of them", mostMatches)
+	d.matches = budget.NewMeter("spec.resourceRequirements of the AddOnDeploymentConfig has too many entries for the containers of the template, counted "+
+		"one for each of them", mostMatches)
 	return nil
 }
 

@@ -143,7 +143,8 @@ func (r *reader) typed(all []any) (workv1.FieldValue, error) {
 		return workv1.FieldValue{Type: workv1.String, String: &found}, nil
 	}
 	if r.maxJSONRaw == 0 {
-		return workv1.FieldValue{}, errors.New("it is no integer, string or boolean, and other values are reported only with the feature gate RawFeedbackJsonString of the agent")
+		return workv1.FieldValue{}, errors.New("it is no integer, string or boolean, and other values are reported only with the feature gate " +
+			"RawFeedbackJsonString of the agent")
 	}
 	text, err := encode(all, r.maxJSONRaw)
 	if err != nil {

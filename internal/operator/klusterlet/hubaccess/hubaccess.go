@@ -14,7 +14,7 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/operator/remote"
+	"github.com/capstan-io/capstan/internal/operator/kubeconfigsecret"
 )
 
 // registersAgain is what to do about a credential that lacks something.
@@ -33,6 +33,16 @@ type Credentials struct {
 	SkipBootstrap bool
 	// Hub is what the agent has after it registered; nil if it does not exist.
 	Hub *corev1.Secret
+	// GRPC tells that the agent reaches the hub by its gRPC server: the Secrets have configurations for that in place of kubeconfigs.
+	GRPC bool
+}
+
+// key is that of what leads to the hub, in the Secrets.
+func (c Credentials) key() string {
+	if c.GRPC {
+		return fleet.KeyConfig
+	}
+	return fleet.KeyKubeconfig
 }
 
 // Check asks the hub, and returns the condition HubConnectionDegraded.
@@ -55,12 +65,15 @@ func (c Credentials) hub(ctx context.Context) (reason, message string) {
 	case c.Hub == nil:
 		return fleet.ReasonHubKubeConfigSecretMissing, "Secret " + name + " does not exist; the agent creates it once the hub has approved its " +
 			"certificate request: accept the cluster on the hub"
-	case len(c.Hub.Data[fleet.KeyKubeconfig]) == 0:
-		return fleet.ReasonHubKubeConfigMissing, "Secret " + name + " has no key " + fleet.KeyKubeconfig + registersAgain
+	case len(c.Hub.Data[c.key()]) == 0:
+		return fleet.ReasonHubKubeConfigMissing, "Secret " + name + " has no key " + c.key() + registersAgain
 	}
 	cluster := string(c.Hub.Data[fleet.KeyClusterName])
 	if cluster == "" {
 		return fleet.ReasonClusterNameMissing, "Secret " + name + " has no key " + fleet.KeyClusterName + registersAgain
+	}
+	if c.GRPC {
+		return c.hubByGRPC(ctx, name, cluster)
 	}
 	host, denied, err := review(ctx, c.Hub, neededBy(cluster))
 	switch {
@@ -80,8 +93,11 @@ func (c Credentials) hub(ctx context.Context) (reason, message string) {
 func (c Credentials) bootstrap(ctx context.Context) (reason, message string) {
 	name := c.Namespace + "/" + fleet.SecretBootstrapHubKubeconfig
 	if c.Bootstrap == nil {
-		return fleet.ReasonBootstrapSecretMissing, "Secret " + name + " does not exist; create it with a kubeconfig of the hub under the key " +
-			fleet.KeyKubeconfig + ", as capstan join does"
+		return fleet.ReasonBootstrapSecretMissing, "Secret " + name + " does not exist; create it with " + c.wanted() + " under the key " +
+			c.key() + ", as capstan join does"
+	}
+	if c.GRPC {
+		return c.bootstrapByGRPC(ctx, name)
 	}
 	host, denied, err := review(ctx, c.Bootstrap, neededToRegister)
 	switch {
@@ -94,13 +110,21 @@ func (c Credentials) bootstrap(ctx context.Context) (reason, message string) {
 	return fleet.ReasonBootstrapSecretFunctional, "The kubeconfig of Secret " + name + " may register on the hub " + host
 }
 
+// wanted is what leads to the hub, in words.
+func (c Credentials) wanted() string {
+	if c.GRPC {
+		return "the configuration of a gRPC client of the hub"
+	}
+	return "a kubeconfig of the hub"
+}
+
 // review asks the hub that the kubeconfig of the Secret leads to which of the rights it does not have.
 func review(
 	ctx context.Context,
 	secret *corev1.Secret,
 	needed []authorizationv1.ResourceAttributes,
 ) (host string, denied []string, err error) {
-	config, err := remote.Config(secret)
+	config, err := kubeconfigsecret.Config(secret)
 	if err != nil {
 		return "", nil, err
 	}

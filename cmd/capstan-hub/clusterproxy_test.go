@@ -1,0 +1,57 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/capstan-io/capstan/internal/reach/aggregated"
+)
+
+// CP-08: the list of exposed services is a ConfigMap with a namespace, or none.
+func TestExposedServicesFlag(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]string{"": "/", "hub/list": "hub/list"} {
+		o, err := (&clusterProxyFlags{exposed: value}).options()
+		if err != nil || o.ExposedServices.String() != want {
+			t.Errorf("%q is %q, %v", value, o.ExposedServices, err)
+		}
+	}
+	for _, value := range []string{"list", "/list", "hub/", "Hub/list", "hub/a/b"} {
+		if _, err := (&clusterProxyFlags{exposed: value}).options(); err == nil || !strings.Contains(err.Error(), "write it as NAMESPACE/NAME") {
+			t.Errorf("%q: %v", value, err)
+		}
+	}
+}
+
+// CP-07 CP-11 CP-12: flags for the user server that make no sense are refused, with what would.
+func TestUserServerFlags(t *testing.T) {
+	t.Parallel()
+	for want, test := range map[string]struct {
+		flags    userServerFlags
+		certFile string
+		profiles bool
+	}{
+		"":                                              {flags: userServerFlags{port: 9092, hosts: []string{"proxy.example.com", "*.example.com", "192.0.2.1", "a"}}},
+		"use one from 1 to 65535":                       {flags: userServerFlags{port: 65536}},
+		"is that of --secure-port":                      {flags: userServerFlags{port: aggregated.DefaultPort}},
+		"which is 0: set that, too":                     {flags: userServerFlags{hosts: []string{"a"}}},
+		"valid for its own names":                       {flags: userServerFlags{port: 9092, hosts: []string{"a"}}, certFile: "tls.crt"},
+		"-issuers is for":                               {flags: userServerFlags{issuers: []string{"https://a"}}},
+		`"http://a" is no issuer`:                       {flags: userServerFlags{port: 9092, issuers: []string{"https://a", "http://a"}}},
+		`"https://a/" is neither`:                       {flags: userServerFlags{port: 9092, hosts: []string{"https://a/"}}},
+		`"proxy:9092" is neither a n`:                   {flags: userServerFlags{port: 9092, hosts: []string{"proxy:9092"}}},
+		"set --user-server-port and --user-server-url":  {flags: userServerFlags{port: 9092}, profiles: true},
+		"true: ClusterProfiles name the user server":    {flags: userServerFlags{url: "https://a:9092"}, profiles: true},
+		"is for ClusterProfiles":                        {flags: userServerFlags{port: 9092, url: "https://a:9092"}},
+		`"a:9092" is no URL of a server`:                {flags: userServerFlags{port: 9092, url: "a:9092"}, profiles: true},
+		`"https://a:9092/b" is no URL of a server`:      {flags: userServerFlags{port: 9092, url: "https://a:9092/b"}, profiles: true},
+		`not valid for b: add it to --user-server-host`: {flags: userServerFlags{port: 9092, url: "https://b:1", hosts: []string{"a"}}, profiles: true},
+	} {
+		options := aggregated.NewOptions()
+		options.SecureServing.ServerCert.CertKey.CertFile = test.certFile
+		err := test.flags.validate(&options, test.profiles)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v", test.flags, err)
+		}
+	}
+}

@@ -1,0 +1,64 @@
+{{- define "gateway.labels" -}}
+app.kubernetes.io/name: cluster-gateway
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "gateway.namespace" -}}
+{{ .Values.clusterGateway.installNamespace | default .Release.Namespace }}
+{{- end }}
+
+{{- define "gateway.subject" -}}
+- kind: ServiceAccount
+  name: cluster-gateway
+  namespace: {{ include "gateway.namespace" . }}
+{{- end }}
+
+{{- define "gateway.image" -}}
+{{ .Values.clusterGateway.image | default (printf "ghcr.io/capstan-io/capstan-hub:%s" .Chart.AppVersion) }}
+{{- end }}
+
+{{- /* What all pods have alike. */}}
+{{- define "gateway.pod" -}}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+{{- range . }}
+- name: {{ kindIs "map" . | ternary . (dict "name" .) | dig "name" "" }}
+{{- end }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  seccompProfile: {type: RuntimeDefault}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* What all containers have alike. */}}
+{{- define "gateway.container" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+{{- with .Values.resources }}
+resources:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* Fails, if values ask for what is not there. */}}
+{{- define "gateway.check" -}}
+{{- if ne (empty .Values.installByPlacement.placementName) (empty .Values.installByPlacement.placementNamespace) }}
+{{- fail "installByPlacement: a Placement has a name and a namespace: set placementName and placementNamespace, or neither" }}
+{{- end }}
+{{- if and .Values.manualSecretManagement .Values.installByPlacement.placementName }}
+{{- fail "installByPlacement: with manualSecretManagement: true the add-on is not installed: set that to false, or leave the Placement out" }}
+{{- end }}
+{{- end }}

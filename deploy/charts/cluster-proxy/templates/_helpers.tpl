@@ -1,0 +1,32 @@
+{{- define "cluster-proxy.labels" -}}
+app.kubernetes.io/name: cluster-proxy
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "cluster-proxy.subject" -}}
+- kind: ServiceAccount
+  name: cluster-proxy
+  namespace: {{ .Release.Namespace }}
+{{- end }}
+
+{{- /* Refuses values that ask for what is not there. */}}
+{{- define "cluster-proxy.check" -}}
+{{- if not .Values.enableKubeApiProxy }}
+{{- fail "enableKubeApiProxy: false: requests for the API servers of clusters cannot be switched off, only not be granted: set it to true" }}
+{{- end }}
+{{- if not .Values.enableImpersonation }}
+{{- fail "enableImpersonation: false: users of the hub are always impersonated on clusters: set it to true" }}
+{{- end }}
+{{- if and .Values.featureGates.clusterProfile (not .Values.userServer.enabled) }}
+{{- fail "featureGates.clusterProfile: ClusterProfiles name the user server, by which clusters are reached: set userServer.enabled to true" }}
+{{- end }}
+{{- if and .Values.exposedServices (not .Values.enableServiceProxy) }}
+{{- fail "exposedServices: no service is reached with enableServiceProxy: false: set that to true, or exposedServices to []" }}
+{{- end }}
+{{- if ne (empty .Values.installByPlacement.placementName) (empty .Values.installByPlacement.placementNamespace) }}
+{{- fail "installByPlacement: a Placement has a name and a namespace: set placementName and placementNamespace, or neither" }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,224 @@
+package clusterproxy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/rest"
+
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/reach/access"
+)
+
+// apiServer is the address of the API server of the managed cluster, wherever the agent finds it.
+const apiServer = "kubernetes.default.svc:443"
+
+// connectTimeout is how long the API server may take to accept a connection.
+const connectTimeout = 10 * time.Second
+
+// apiHandler answers what comes through the tunnel: requests of users of the hub to the API server of the managed cluster and to its
+// services, and connections to the API server for those who have a credential of the cluster itself.
+type apiHandler struct {
+	server *url.URL
+	// own has the credential of the agent, with which it impersonates users of the hub; none has no credential.
+	own, none transports
+	requests  request.RequestInfoResolver
+	rules     *rules
+	tokens    *tokens
+	services  *services
+}
+
+// transports are to the API server. One of them takes connections that are upgraded, for which HTTP/2 has no way.
+type transports struct{ ordinary, upgrade http.RoundTripper }
+
+func newHandler(managed *rest.Config, rules *rules, inCluster bool) (*apiHandler, error) {
+	server, _, err := rest.DefaultServerUrlFor(managed)
+	if err != nil {
+		return nil, err
+	}
+	h := &apiHandler{server: server, rules: rules, services: newServices(managed, rules, inCluster), requests: &request.RequestInfoFactory{
+		APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
+	}}
+	if h.tokens, err = newTokens(managed, rules); err != nil {
+		return nil, err
+	}
+	if h.own, err = newTransports(managed); err != nil {
+		return nil, err
+	}
+	h.none, err = newTransports(rest.AnonymousClientConfig(managed))
+	return h, err
+}
+
+func newTransports(config *rest.Config) (transports, error) {
+	ordinary, err := rest.TransportFor(config)
+	if err != nil {
+		return transports{}, err
+	}
+	config = rest.CopyConfig(config)
+	config.NextProtos = []string{"http/1.1"}
+	upgrade, err := rest.TransportFor(config)
+	return transports{ordinary: ordinary, upgrade: upgrade}, err
+}
+
+func (h *apiHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodConnect {
+		h.connect(w, r)
+		return
+	}
+	if err := h.serve(w, r); err != nil {
+		writeError(w, err)
+	}
+}
+
+// serve sends a request on. To the API server, with a credential of the cluster it is one of whom that is of, with a token of the OIDC
+// issuer that the owner of the cluster trusts it is one of whom that names, and otherwise one of the user of the hub.
+func (h *apiHandler) serve(w http.ResponseWriter, r *http.Request) error {
+	if err := access.CheckPath(r.URL.Path); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	user, err := access.Read(r.Header)
+	if err != nil {
+		return apierrors.NewUnauthorized(err.Error())
+	}
+	if err := h.allow(user, r); err != nil {
+		return err
+	}
+	service, path, err := access.MarkedService(r)
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	credential := r.Header.Get(fleet.HeaderClusterAuthorization)
+	if user.Anonymous() && (credential == "" || service != nil) {
+		return apierrors.NewUnauthorized("the hub does not know who sends the request, and it has no credential of the cluster")
+	}
+	access.Strip(r.Header)
+	r.Header.Del(fleet.HeaderClusterAuthorization)
+	if service != nil {
+		return h.services.serve(w, r, service, path, credential)
+	}
+	if credential == "" {
+		h.proxy(h.own, r, user.OnCluster().Impersonate).ServeHTTP(w, r)
+		return nil
+	}
+	person, issued, err := h.tokens.issuedTo(r.Context(), credential)
+	switch {
+	case err != nil:
+		return err
+	case issued:
+		h.proxy(h.own, r, person.Impersonate).ServeHTTP(w, r)
+	default:
+		h.proxy(h.none, r, func(header http.Header) { header.Set("Authorization", credential) }).ServeHTTP(w, r)
+	}
+	return nil
+}
+
+// allow asks the rules of the cluster about the request.
+func (h *apiHandler) allow(user access.User, r *http.Request) error {
+	info, err := h.requests.NewRequestInfo(r)
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	if err := h.rules.check(user, access.Request{Verb: info.Verb, Namespace: info.Namespace}); err != nil {
+		return apierrors.NewForbidden(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}, info.Name, err)
+	}
+	return nil
+}
+
+// proxy sends a request on. identify says whose it is at the end, so that no header of the request that names others to be left out on the
+// way has it be one of the agent.
+func (h *apiHandler) proxy(to transports, r *http.Request, identify func(http.Header)) *httputil.ReverseProxy {
+	transport := to.ordinary
+	if r.Header.Get("Upgrade") != "" {
+		transport = to.upgrade
+	}
+	return &httputil.ReverseProxy{
+		Transport: transport, FlushInterval: -1, BufferPool: &buffers,
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.SetURL(h.server)
+			identify(p.Out.Header)
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			writeError(w, apierrors.NewServiceUnavailable(fmt.Sprintf("the agent does not reach the API server of its cluster: %v", err)))
+		},
+	}
+}
+
+// connect connects to the API server, and copies what comes from either side to the other.
+func (h *apiHandler) connect(w http.ResponseWriter, r *http.Request) {
+	if r.Host != apiServer {
+		http.Error(w, fmt.Sprintf("the agent connects to %s, and not to %s", apiServer, r.Host), http.StatusForbidden)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), connectTimeout)
+	defer cancel()
+	server, err := (&net.Dialer{}).DialContext(ctx, "tcp", hostPort(h.server))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	hub, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		_ = server.Close()
+		return
+	}
+	if _, err := io.WriteString(hub, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		_ = server.Close()
+		_ = hub.Close()
+		return
+	}
+	join(hub, buffered, server)
+}
+
+// join copies in both directions until one of the connections ends, and closes both.
+func join(hub net.Conn, fromHub io.Reader, server net.Conn) {
+	var both sync.WaitGroup
+	both.Go(func() { _, _ = io.Copy(server, fromHub); _ = server.Close() })
+	_, _ = io.Copy(hub, server)
+	_ = hub.Close()
+	both.Wait()
+}
+
+func hostPort(u *url.URL) string {
+	if u.Port() != "" {
+		return u.Host
+	}
+	if u.Scheme == "http" {
+		return net.JoinHostPort(u.Hostname(), "80")
+	}
+	return net.JoinHostPort(u.Hostname(), "443")
+}
+
+// writeError answers as an API server does.
+func writeError(w http.ResponseWriter, err error) {
+	var known apierrors.APIStatus
+	if !errors.As(err, &known) {
+		known = apierrors.NewInternalError(err)
+	}
+	status := known.Status()
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(int(status.Code))
+	_ = json.NewEncoder(w).Encode(status)
+}
+
+// buffers are what answers are copied through.
+var buffers = pool{sync.Pool{New: func() any { return make([]byte, 32<<10) }}}
+
+type pool struct{ sync.Pool }
+
+func (p *pool) Get() []byte  { return p.Pool.Get().([]byte) } //nolint:forcetypeassert // nothing else is put there
+func (p *pool) Put(b []byte) { p.Pool.Put(b) }                //nolint:staticcheck // a slice header is small

@@ -1,0 +1,281 @@
+package clusterproxy
+
+import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/reach/access"
+)
+
+// apiServerOf is a cluster that answers with what it was asked, and echoes what comes through connections that are upgraded.
+func apiServerOf(t *testing.T) (*httptest.Server, *rest.Config) {
+	t.Helper()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") == "" {
+			_ = json.NewEncoder(w).Encode(map[string]any{"proto": r.Proto, "path": r.URL.EscapedPath(), "query": r.URL.RawQuery, "header": r.Header})
+			return
+		}
+		conn, buffered, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"+r.Header.Get("Impersonate-User")+"\n")
+		_, _ = io.Copy(conn, buffered)
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	config := &rest.Config{Host: server.URL, BearerToken: "of-the-agent", TLSClientConfig: rest.TLSClientConfig{CAData: pemOf(server)}}
+	return server, config
+}
+
+// start serves the handler as it is served at the end of a tunnel, and returns its address.
+func start(t *testing.T, config *rest.Config, configMap *corev1.ConfigMap) *httptest.Server {
+	t.Helper()
+	allowed := &rules{clock: clock.RealClock{}}
+	allowed.set(configMap)
+	h, err := newHandler(config, allowed, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return server
+}
+
+func ask(t *testing.T, server *httptest.Server, path string, header http.Header) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = header
+	response, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}
+
+// CP-09: a request is one of the user of the hub, under another name and with the agent's credential, or of who has a credential of the
+// cluster.
+func TestIdentity(t *testing.T) {
+	t.Parallel()
+	_, config := apiServerOf(t)
+	server := start(t, config, nil)
+	asked := func(header http.Header) (got struct {
+		Proto, Path, Query string
+		Header             http.Header
+	}) {
+		t.Helper()
+		code, body := ask(t, server, "/api/v1/namespaces/a%2Fb/pods?watch=true", header)
+		if err := json.Unmarshal([]byte(body), &got); err != nil || code != http.StatusOK {
+			t.Fatalf("%d %s", code, body)
+		}
+		return got
+	}
+	got := asked(http.Header{access.HeaderUser: {"alice"}, access.HeaderGroup: {"ops"}, "Impersonate-Group": {"system:masters"},
+		"Authorization": {"Bearer of-somebody"}})
+	if got.Proto != "HTTP/2.0" || got.Path != "/api/v1/namespaces/a%2Fb/pods" || got.Query != "watch=true" ||
+		got.Header.Get("Authorization") != "Bearer of-the-agent" || got.Header.Get("Impersonate-User") != "cluster:hub:alice" ||
+		strings.Join(got.Header.Values("Impersonate-Group"), " ") != "cluster:hub:ops" || got.Header.Get(access.HeaderUser) != "" {
+		t.Errorf("the cluster is asked %+v", got)
+	}
+	got = asked(http.Header{access.HeaderUser: {"alice"}, fleet.HeaderClusterAuthorization: {"Bearer of-an-account"}})
+	if got.Header.Get("Authorization") != "Bearer of-an-account" || got.Header.Get("Impersonate-User") != "" ||
+		got.Header.Get(fleet.HeaderClusterAuthorization) != "" {
+		t.Errorf("with a credential, the cluster is asked %+v", got)
+	}
+	nobody := http.Header{access.HeaderUser: {"system:anonymous"}, access.HeaderGroup: {"system:unauthenticated"}}
+	for _, header := range []http.Header{{}, nobody} {
+		if code, body := ask(t, server, "/api", header); code != http.StatusUnauthorized {
+			t.Errorf("nobody, as %v, gets %d %s", header, code, body)
+		}
+	}
+	nobody.Set(fleet.HeaderClusterAuthorization, "Bearer of-an-account")
+	if got = asked(nobody); got.Header.Get("Authorization") != "Bearer of-an-account" || got.Header.Get("Impersonate-User") != "" {
+		t.Errorf("of who is known to the cluster alone, it is asked %+v", got)
+	}
+	if code, body := ask(t, server, "/api/%2e%2e/x", http.Header{access.HeaderUser: {"alice"}}); code != http.StatusBadRequest {
+		t.Errorf("a path that escapes gets %d %s", code, body)
+	}
+}
+
+// CP-09: whatever else a request says of whom it is, in whatever writing, is left out, and nothing that it says leaves out whom it is.
+func TestHeadersFromOutside(t *testing.T) {
+	t.Parallel()
+	_, config := apiServerOf(t)
+	server := start(t, config, nil)
+	for name, lines := range map[string]string{
+		"once":                      "Impersonate-User: admin\r\nImpersonate-Group: system:masters",
+		"in other letters":          "impersonate-user: admin\r\nIMPERSONATE-GROUP: system:masters\r\niMpErSoNaTe-UiD: 0",
+		"twice":                     "Impersonate-User: admin\r\nImpersonate-User: root\r\nImpersonate-Group: a\r\nimpersonate-group: b",
+		"more":                      "Impersonate-Extra-Scopes: all\r\nImpersonate-Uid: 0\r\nX-Remote-Extra-A: b\r\nX-Remote-Uid: 0",
+		"credentials":               "Authorization: Bearer x\r\nProxy-Authorization: Basic x\r\nCookie: a=b",
+		"left out on the way":       "Connection: Impersonate-User, Impersonate-Group, Authorization",
+		"left out, more than once":  "Connection: impersonate-user\r\nConnection: keep-alive, IMPERSONATE-GROUP\r\nConnection: authorization",
+		"left out, in another list": "Proxy-Connection: Impersonate-User\r\nTe: trailers, Impersonate-User\r\nTrailer: Impersonate-User",
+	} {
+		conn := dial(t, server)
+		fmt.Fprintf(conn, "GET /api HTTP/1.1\r\nHost: x\r\n%s\r\n%s: alice\r\n%s: ops\r\n\r\n", lines, access.HeaderUser, access.HeaderGroup)
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct{ Header http.Header }
+		err = json.NewDecoder(response.Body).Decode(&got)
+		_ = response.Body.Close()
+		for key, values := range got.Header {
+			lower := strings.ToLower(key)
+			if strings.HasPrefix(lower, "impersonate-") && lower != "impersonate-user" && lower != "impersonate-group" ||
+				strings.HasPrefix(lower, "x-remote-") || lower == "cookie" || lower == "proxy-authorization" || len(values) != 1 {
+				t.Errorf("%s: the cluster is told %s %q", name, key, values)
+			}
+		}
+		if err != nil || got.Header.Get("Impersonate-User") != "cluster:hub:alice" || got.Header.Get("Impersonate-Group") != "cluster:hub:ops" ||
+			got.Header.Get("Authorization") != "Bearer of-the-agent" {
+			t.Errorf("%s: the cluster is asked %+v %v", name, got.Header, err)
+		}
+	}
+}
+
+// CP-09: no way to write a path leads out of what the rules allow, or to another path than the one that they are asked about.
+func TestPathsFromOutside(t *testing.T) {
+	t.Parallel()
+	_, config := apiServerOf(t)
+	server := start(t, config, hubAccess(map[string]string{keyRules: "- {namespaces: [team]}"}))
+	for path, want := range map[string]int{
+		"/api/v1/namespaces/team/pods":                           http.StatusOK,
+		"//api/v1/namespaces/other/pods":                         http.StatusForbidden,
+		"/api//v1/namespaces/team/pods":                          http.StatusForbidden,
+		"/api/v1//namespaces/team/pods":                          http.StatusForbidden,
+		"/api/v1/namespaces//team/pods":                          http.StatusForbidden,
+		"/api/v1/namespaces/team/../other/pods":                  http.StatusBadRequest,
+		"/api/v1/namespaces/team/%2e%2e/other/pods":              http.StatusBadRequest,
+		"/api/v1/namespaces/team/.%2E/other/pods":                http.StatusBadRequest,
+		"/api/v1/namespaces/team%2f..%2fother/pods":              http.StatusBadRequest,
+		"/api/v1/namespaces/team/pods/%252e%252e/%252e%252e/pod": http.StatusOK, // a name, which no pod has
+		"/api/v1/namespaces/%6fther/pods":                        http.StatusForbidden,
+		"/api/v1/namespaces/team%00/pods":                        http.StatusBadRequest,
+		"/api/v1/namespaces/team%5c..%5cother/pods":              http.StatusBadRequest,
+	} {
+		conn := dial(t, server)
+		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%s: alice\r\n\r\n", path, access.HeaderUser)
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if response.StatusCode != want || want == http.StatusOK && !strings.Contains(string(body), `"path":"`+path+`"`) {
+			t.Errorf("%s: %s %s", path, response.Status, body)
+		}
+	}
+}
+
+// CP-09
+func TestRulesAreAsked(t *testing.T) {
+	t.Parallel()
+	_, config := apiServerOf(t)
+	for text, want := range map[string]int{
+		"[]": http.StatusForbidden, "- {verbs: [list], namespaces: [team]}": http.StatusOK, "- {verbs: [get]}": http.StatusForbidden,
+		"- {namespaces: [other]}": http.StatusForbidden, "- 1": http.StatusForbidden,
+	} {
+		server := start(t, config, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "agent", Name: fleet.ConfigMapHubAccess},
+			Data: map[string]string{keyRules: text}})
+		code, body := ask(t, server, "/api/v1/namespaces/team/pods", http.Header{access.HeaderUser: {"alice"}})
+		if code != want || want == http.StatusForbidden && !strings.Contains(body, fleet.ConfigMapHubAccess) {
+			t.Errorf("%s: %d %s", text, code, body)
+		}
+	}
+}
+
+// CP-07: connections are upgraded, as those of exec, attach and port-forward are.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	_, config := apiServerOf(t)
+	server := start(t, config, nil)
+	conn := dial(t, server)
+	fmt.Fprintf(conn, "GET /api/v1/namespaces/a/pods/b/exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n%s: alice\r\n\r\n",
+		access.HeaderUser)
+	reader := bufio.NewReader(conn)
+	response, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("the answer is %s", response.Status)
+	}
+	fmt.Fprintln(conn, "hello")
+	for _, want := range []string{"cluster:hub:alice\n", "hello\n"} {
+		if line, err := reader.ReadString('\n'); err != nil || line != want {
+			t.Errorf("%q %v, want %q", line, err, want)
+		}
+	}
+}
+
+// CG-01: whoever has a credential of the cluster talks to its API server through the agent, with a certificate that is verified.
+func TestConnect(t *testing.T) {
+	t.Parallel()
+	cluster, config := apiServerOf(t)
+	server := start(t, config, nil)
+	for address, want := range map[string]string{apiServer: "200", "10.0.0.1:22": "403", "kubernetes.default.svc:22": "403"} {
+		conn := dial(t, server)
+		fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", address, address)
+		reader := bufio.NewReader(conn)
+		status, err := reader.ReadString('\n')
+		if err != nil || !strings.HasPrefix(status, "HTTP/1.1 "+want) {
+			t.Errorf("%s: %q %v", address, status, err)
+		}
+		if want != "200" {
+			continue
+		}
+		if _, err := reader.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		roots := x509.NewCertPool()
+		roots.AddCert(cluster.Certificate())
+		secure := tls.Client(conn, &tls.Config{RootCAs: roots, ServerName: "example.com"})
+		if err := secure.HandshakeContext(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func dial(t *testing.T, server *httptest.Server) net.Conn {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func pemOf(server *httptest.Server) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+}

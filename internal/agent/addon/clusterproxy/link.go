@@ -1,0 +1,246 @@
+package clusterproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
+	"github.com/capstan-io/capstan/internal/reach/agentconfig"
+	"github.com/capstan-io/capstan/internal/reach/api"
+	"github.com/capstan-io/capstan/internal/reach/tunnel"
+)
+
+// The wait before another attempt doubles from the first to the last, and is up to twice as long, so that the agents of a hub that has
+// started again do not all come at once. After a tunnel it is the first. A hub at which nothing listens is asked sooner: that costs it
+// nothing, and it may be back at any moment.
+const (
+	firstRetry  = 50 * time.Millisecond
+	absentRetry = 800 * time.Millisecond
+	lastRetry   = 12800 * time.Millisecond
+)
+
+// headerTimeout is how long a request in a stream may take to arrive.
+const headerTimeout = 30 * time.Second
+
+// link is a tunnel that is made again when it ends.
+type link struct {
+	cluster string
+	config  *rest.Config // of the hub
+	base    *url.URL
+	handler *apiHandler
+	changed func()
+	clock   clock.WithTicker
+
+	mu        sync.Mutex
+	way       way
+	ctx       context.Context //nolint:containedctx // that of the process, from which tunnels come
+	wanted    bool
+	stop      context.CancelFunc
+	connected bool
+	problem   error
+}
+
+// way is how the hub is reached.
+type way struct {
+	agentconfig.Config
+	hub *http.Client
+}
+
+// newLink returns one that is not wanted yet. It calls changed when its state is another.
+func newLink(o Options, allowed *rules, changed func()) (*link, error) {
+	config := rest.CopyConfig(o.Hub.GetConfig())
+	config.NextProtos = []string{tunnel.HTTP}
+	config.Timeout = 0
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, err
+	}
+	answers, err := newHandler(o.Managed, allowed, o.InCluster)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for requests of users of the hub: %w", err)
+	}
+	l := &link{cluster: o.Cluster, config: config, base: base, handler: answers, changed: changed, clock: o.Clock}
+	l.way, err = l.wayOf(agentconfig.Config{})
+	return l, err
+}
+
+// wayOf is the way to the hub through the proxy of the configuration. One without a proxy leaves it to the hub kubeconfig.
+func (l *link) wayOf(c agentconfig.Config) (way, error) {
+	proxy, set, err := c.ProxyFor(l.base)
+	if err != nil {
+		return way{}, fmt.Errorf("the proxy for tunnels: %w", err)
+	}
+	config := rest.CopyConfig(l.config)
+	switch {
+	case proxy != nil:
+		forwardproxy.Proxy{URL: proxy, Trust: rest.TLSClientConfig{CAData: c.Proxy.CABundle}}.Carry(config)
+	case set:
+		config.Dial, config.Proxy = nil, func(*http.Request) (*url.URL, error) { return nil, nil }
+	}
+	hub, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return way{}, fmt.Errorf("make a client for tunnels: %w", err)
+	}
+	return way{Config: c, hub: hub}, nil
+}
+
+// configure has the tunnel made again if the hub is to be reached in another way, and services in another domain.
+func (l *link) configure(c agentconfig.Config) error {
+	l.handler.services.setDomain(c.ServiceDomain)
+	l.mu.Lock()
+	same := equality.Semantic.DeepEqual(l.way.Proxy, c.Proxy)
+	l.mu.Unlock()
+	if same {
+		return nil
+	}
+	other, err := l.wayOf(c)
+	if err != nil {
+		return err
+	}
+	l.end()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.way.hub.CloseIdleConnections()
+	l.way = other
+	return nil
+}
+
+// Start lets tunnels be made until the context ends.
+func (l *link) Start(ctx context.Context) error {
+	l.mu.Lock()
+	l.ctx = ctx
+	l.run() //nolint:contextcheck // it has the context
+	l.mu.Unlock()
+	<-ctx.Done()
+	return nil
+}
+
+// begin has a tunnel made, and again whenever it ends.
+func (l *link) begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wanted = true
+	l.run()
+}
+
+// run begins once it is wanted and may.
+func (l *link) run() {
+	if !l.wanted || l.ctx == nil || l.stop != nil {
+		return
+	}
+	ctx, stop := context.WithCancel(l.ctx)
+	l.stop = stop
+	go l.keep(ctx, l.way)
+}
+
+// end ends the tunnel.
+func (l *link) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wanted = false
+	if l.stop != nil {
+		l.stop()
+		l.stop = nil
+	}
+	l.connected, l.problem = false, nil
+}
+
+// state says whether there is a tunnel, and if there is none why the last attempt failed. While a tunnel that has ended is made again, it
+// counts as there.
+func (l *link) state() (connected bool, problem error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.connected, l.problem
+}
+
+func (l *link) set(ctx context.Context, connected bool, problem error) {
+	l.mu.Lock()
+	current := ctx.Err() == nil // and not one that has ended meanwhile
+	changed := current && (l.connected != connected || fmt.Sprint(l.problem) != fmt.Sprint(problem))
+	if current {
+		l.connected, l.problem = connected, problem
+	}
+	l.mu.Unlock()
+	if changed {
+		l.changed()
+	}
+}
+
+// keep has one tunnel after the other until the context ends.
+func (l *link) keep(ctx context.Context, by way) {
+	wait := firstRetry
+	for ctx.Err() == nil {
+		t, err := l.dial(ctx, by)
+		if err != nil {
+			// What no hub has answered may be over in a moment, and could not be reported anyway.
+			if answered(err) || wait >= absentRetry {
+				l.set(ctx, false, err)
+			}
+			l.sleep(ctx, wait)
+			wait = longer(wait, err)
+			continue
+		}
+		wait = firstRetry
+		l.set(ctx, true, nil)
+		ctrllog.FromContext(ctx).Info("Users of the hub reach the cluster through a tunnel")
+		l.serve(ctx, t)
+		ctrllog.FromContext(ctx).Info("The tunnel to the hub has ended")
+		l.sleep(ctx, wait)
+	}
+}
+
+// dial makes a tunnel by the API that the hub has for it.
+func (l *link) dial(ctx context.Context, by way) (*tunnel.Tunnel, error) {
+	version, err := api.Served(ctx, l.config, by.hub)
+	if err != nil {
+		return nil, err
+	}
+	return tunnel.Dial(ctx, by.hub, l.base.JoinPath(api.Path(version, l.cluster, api.Attach(version))).String())
+}
+
+// answered tells whether it was the hub that refused a tunnel.
+func answered(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status)
+}
+
+func longer(wait time.Duration, err error) time.Duration {
+	var network *net.OpError
+	if errors.As(err, &network) && network.Op == "dial" {
+		return min(2*wait, absentRetry)
+	}
+	return min(2*wait, lastRetry)
+}
+
+func (l *link) sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-l.clock.After(d + rand.N(d)): //nolint:gosec // it only spreads
+	}
+}
+
+// serve answers what comes through the tunnel until that or the context ends.
+func (l *link) serve(ctx context.Context, t *tunnel.Tunnel) {
+	server := &http.Server{Handler: l.handler, ReadHeaderTimeout: headerTimeout, ErrorLog: log.New(io.Discard, "", 0)}
+	defer context.AfterFunc(ctx, t.Close)()
+	if err := server.Serve(t.Listener()); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		ctrllog.FromContext(ctx).V(1).Info("No more requests come through the tunnel", "reason", err.Error())
+	}
+	t.Close()
+	_ = server.Close()
+}

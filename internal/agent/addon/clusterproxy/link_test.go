@@ -1,0 +1,128 @@
+package clusterproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/machinery/forwardproxy/proxytest"
+	"github.com/capstan-io/capstan/internal/reach/agentconfig"
+	"github.com/capstan-io/capstan/internal/reach/tunnel"
+)
+
+// A hub that is away is asked again soon, and one that is busy is left alone for longer.
+func TestRetries(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		err  error
+		last time.Duration
+		from bool
+	}{
+		"away":    {fmt.Errorf("Post: %w", &net.OpError{Op: "dial", Err: errors.New("connection refused")}), absentRetry, false},
+		"silent":  {fmt.Errorf("Post: %w", &net.OpError{Op: "read", Err: errors.New("timeout")}), lastRetry, false},
+		"refuses": {apierrors.NewServiceUnavailable("no"), lastRetry, true},
+	} {
+		wait := firstRetry
+		for range 20 {
+			wait = longer(wait, test.err)
+		}
+		if wait != test.last || answered(test.err) != test.from {
+			t.Errorf("%s: waits up to %s; it is from the hub: %t", name, wait, answered(test.err))
+		}
+	}
+}
+
+// hubAt is a hub that agents know by an address, with TLS that is verified by another name.
+type hubAt struct {
+	cluster.Cluster
+	config *rest.Config
+}
+
+func (h hubAt) GetConfig() *rest.Config { return h.config }
+
+// startHub starts a hub that takes all tunnels, and says when it has one and when that has ended.
+func startHub(t *testing.T, address string) (hub hubAt, listens string, made, ended <-chan struct{}) {
+	t.Helper()
+	begins, ends := make(chan struct{}, 10), make(chan struct{}, 10)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			http.NotFound(w, r)
+			return
+		}
+		made, err := tunnel.Accept(w, r)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		begins <- struct{}{}
+		<-made.Done()
+		ends <- struct{}{}
+	}))
+	t.Cleanup(server.Close)
+	trust := rest.TLSClientConfig{CAData: pemOf(server), ServerName: "example.com"}
+	return hubAt{config: &rest.Config{Host: "https://" + address, TLSClientConfig: trust}}, server.Listener.Addr().String(), begins, ends
+}
+
+// CP-13: the tunnel goes through the proxy of the configuration, and is made again through another one when that changes, and then alone.
+func TestConfigure(t *testing.T) {
+	t.Parallel()
+	const address = "hub.invalid:6443"
+	hub, listens, made, ended := startHub(t, address)
+	first := proxytest.Start(t, false, nil, map[string]string{address: listens})
+	second := proxytest.Start(t, true, nil, map[string]string{address: listens})
+	_, managed := apiServerOf(t)
+	changed := make(chan struct{}, 100)
+	l, err := newLink(Options{Hub: hub, Managed: managed, Cluster: "c1", Clock: clock.RealClock{}}, &rules{clock: clock.RealClock{}},
+		func() { changed <- struct{}{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() { _ = l.Start(ctx) }()
+	configure := func(c agentconfig.Config) {
+		t.Helper()
+		if err := l.configure(c); err != nil {
+			t.Fatal(err)
+		}
+		l.begin()
+	}
+	configure(agentconfig.Config{Proxy: addonv1beta1.ProxyConfig{HTTPSProxy: first.URL}})
+	<-made
+	configure(agentconfig.Config{Proxy: addonv1beta1.ProxyConfig{HTTPSProxy: first.URL}, ServiceDomain: "cluster.local"})
+	select {
+	case <-ended:
+		t.Error("a tunnel is made again whose proxy is the same")
+	default:
+	}
+	before := first.Connections()
+	configure(agentconfig.Config{Proxy: addonv1beta1.ProxyConfig{HTTPSProxy: second.URL, CABundle: second.CA()}})
+	<-ended
+	<-made
+	if second.Connections() == 0 || first.Connections() != before {
+		t.Errorf("the proxies have %d and %d connections", first.Connections(), second.Connections())
+	}
+	// Neither a proxy that is not trusted nor the direct way leads there, and the state says why.
+	for want, proxy := range map[string]addonv1beta1.ProxyConfig{
+		"certificate": {HTTPSProxy: second.URL}, "hub.invalid": {HTTPSProxy: second.URL, NoProxy: "hub.invalid"}} {
+		configure(agentconfig.Config{Proxy: proxy})
+		for connected, problem := l.state(); connected || problem == nil; connected, problem = l.state() {
+			<-changed
+		}
+		if _, problem := l.state(); !strings.Contains(problem.Error(), want) {
+			t.Errorf("through %+v: %v, want %q", proxy, problem, want)
+		}
+	}
+}

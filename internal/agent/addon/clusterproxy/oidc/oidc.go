@@ -1,0 +1,343 @@
+// Package oidc knows users of a managed cluster by the tokens that an OIDC issuer has given them.
+package oidc
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/utils/clock"
+
+	"github.com/capstan-io/capstan/internal/reach/access"
+)
+
+const (
+	// MaxToken is how long a token may be, in bytes: some have hundreds of groups.
+	MaxToken = 64 << 10
+	// maxCached is how many tokens are remembered.
+	maxCached = 4096
+	// issuerTimeout is how long the issuer may take to answer, and maxAnswer how much it may answer, in bytes.
+	issuerTimeout = 10 * time.Second
+	maxAnswer     = 1 << 20
+	// The wait before an issuer that has not answered is asked again doubles from the first to the last.
+	firstRetry = time.Second
+	lastRetry  = 30 * time.Second
+	// refresh is how long the keys of the issuer, and where they are, count without being read again. A key that it has withdrawn counts
+	// no longer than that.
+	refresh = time.Hour
+	// Tokens that say they are signed with a key that is not known have the keys of the issuer read again, once in keyRefresh, and keyBurst
+	// times in a row.
+	keyRefresh = 5 * time.Second
+	keyBurst   = 5
+)
+
+// ErrUnavailable says that it cannot be told at the moment whether a token is good.
+var ErrUnavailable = errors.New("the issuer does not answer")
+
+// Authenticator verifies the tokens of an issuer. It asks that for its keys when it gets the first token.
+type Authenticator struct {
+	config *Config
+	clock  clock.Clock
+	client *http.Client
+	users  *cache.LRUExpireCache
+	asked  singleflight.Group
+
+	mu sync.Mutex
+	// verifier is nil before the issuer has answered, which it did at.
+	verifier *oidc.IDTokenVerifier
+	at       time.Time
+	// problem is why it has not, the last time it was asked, and retry when it is asked again.
+	problem error
+	retry   time.Time
+	wait    time.Duration
+}
+
+// New returns an Authenticator for a Config that has been parsed.
+func New(config *Config, c clock.Clock) *Authenticator {
+	roots, err := x509.SystemCertPool()
+	if len(config.CA) > 0 || err != nil {
+		roots = x509.NewCertPool()
+		roots.AppendCertsFromPEM(config.CA)
+	}
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute,
+		TLSHandshakeTimeout: issuerTimeout, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	bounded := &bounded{next: transport, limit: rate.NewLimiter(rate.Every(keyRefresh), keyBurst), clock: c}
+	return &Authenticator{config: config, clock: c, users: cache.NewLRUExpireCacheWithClock(maxCached, c), wait: firstRetry,
+		client: &http.Client{Transport: bounded, Timeout: issuerTimeout, CheckRedirect: func(r *http.Request, via []*http.Request) error {
+			if r.URL.Scheme != "https" {
+				return fmt.Errorf("it redirects to %s, which has no TLS", r.URL.Redacted())
+			}
+			if len(via) > 3 {
+				return errors.New("it redirects more than three times")
+			}
+			return nil
+		}}}
+}
+
+// bounded bounds what is asked of an issuer, and what it may answer.
+type bounded struct {
+	next  http.RoundTripper
+	limit *rate.Limiter
+	clock clock.PassiveClock
+}
+
+func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !b.limit.AllowN(b.clock.Now(), 1) {
+		return nil, fmt.Errorf("%w: it has been asked several times in the last seconds; try again", ErrUnavailable)
+	}
+	if r.URL.Scheme != "https" {
+		return nil, fmt.Errorf("its keys are at %s, which has no TLS", r.URL.Redacted())
+	}
+	response, err := b.next.RoundTrip(r)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	if response.StatusCode >= http.StatusBadRequest {
+		_ = response.Body.Close()
+		return nil, fmt.Errorf("%w: %s", ErrUnavailable, response.Status)
+	}
+	response.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(response.Body, maxAnswer), response.Body}
+	return response, nil
+}
+
+// TTL is how long what has been found out about a token may count.
+func (a *Authenticator) TTL() time.Duration { return a.config.TokenReviewCacheTTL.Duration }
+
+// Concerns tells whether a token says that the issuer has issued it.
+func (a *Authenticator) Concerns(token string) bool {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return false
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return false
+	}
+	var said struct {
+		Issuer string `json:"iss"`
+	}
+	return json.Unmarshal(payload, &said) == nil && said.Issuer == a.config.IssuerURL
+}
+
+// Authenticate says who has the token. It fails with ErrUnavailable if that cannot be told at the moment, and with the reason if the token
+// is not good. It waits for the issuer no longer than that may take.
+func (a *Authenticator) Authenticate(ctx context.Context, token string) (access.User, error) {
+	key := sha256.Sum256([]byte(token))
+	if known, found := a.users.Get(key); found {
+		return known.(access.User), nil //nolint:forcetypeassert // nothing else is put there
+	}
+	verifier, err := a.ready(ctx)
+	if err != nil {
+		return access.User{}, err
+	}
+	verified, err := verify(ctx, verifier, token)
+	if err != nil {
+		return access.User{}, err
+	}
+	user, err := a.userOf(verified)
+	if err != nil {
+		return access.User{}, err
+	}
+	if left := min(a.TTL(), verified.Expiry.Sub(a.clock.Now())); left > 0 {
+		a.users.Add(key, user, left)
+	}
+	return user, nil
+}
+
+// verify fails with ErrUnavailable if the keys cannot be read.
+func verify(ctx context.Context, verifier *oidc.IDTokenVerifier, token string) (*oidc.IDToken, error) {
+	var failure error
+	verified, err := verifier.Verify(context.WithValue(ctx, failureKey{}, &failure), token)
+	if errors.Is(failure, ErrUnavailable) {
+		return nil, failure
+	}
+	return verified, err
+}
+
+// failureKey is that of a place in a context for the error of keys, of which a verifier keeps the text alone.
+type failureKey struct{}
+
+// keys are those of the issuer.
+type keys struct{ oidc.KeySet }
+
+func (k keys) VerifySignature(ctx context.Context, token string) ([]byte, error) {
+	payload, err := k.KeySet.VerifySignature(ctx, token)
+	if failure, asked := ctx.Value(failureKey{}).(*error); asked {
+		*failure = err
+	}
+	return payload, err
+}
+
+// ready returns the verifier, and has the issuer asked if there is none, or the one that there is has become old.
+func (a *Authenticator) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
+	a.mu.Lock()
+	verifier, now := a.verifier, a.clock.Now()
+	old, mayAsk := now.Sub(a.at) > refresh, !now.Before(a.retry)
+	problem := a.problem
+	a.mu.Unlock()
+	if verifier != nil && !old {
+		return verifier, nil
+	}
+	if !mayAsk {
+		return verifier, notReady(verifier, problem)
+	}
+	asked := a.asked.DoChan("", func() (any, error) { return nil, a.discover(context.WithoutCancel(ctx)) })
+	if verifier != nil {
+		return verifier, nil
+	}
+	select {
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+	case result := <-asked:
+		if result.Err != nil {
+			return nil, notReady(nil, result.Err)
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.verifier, notReady(a.verifier, a.problem)
+}
+
+func notReady(verifier *oidc.IDTokenVerifier, problem error) error {
+	if verifier != nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, problem)
+}
+
+// discover asks the issuer where its keys are.
+func (a *Authenticator) discover(ctx context.Context) error {
+	ctx = oidc.ClientContext(ctx, a.client)
+	address, err := keysOf(ctx, a.config.IssuerURL)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := a.clock.Now()
+	if a.problem = err; err != nil {
+		a.retry, a.wait = now.Add(a.wait), min(2*a.wait, lastRetry)
+		return err
+	}
+	a.at, a.retry, a.wait = now, time.Time{}, firstRetry
+	a.verifier = oidc.NewVerifier(a.config.IssuerURL, keys{oidc.NewRemoteKeySet(ctx, address)},
+		&oidc.Config{ClientID: a.config.ClientID, SupportedSigningAlgs: a.config.SigningAlgs, Now: a.clock.Now})
+	return nil
+}
+
+// keysOf asks an issuer where its keys are.
+func keysOf(ctx context.Context, issuer string) (address string, err error) {
+	provider, err := oidc.NewProvider(ctx, issuer)
+	if err != nil {
+		return "", err
+	}
+	var said struct {
+		Keys string `json:"jwks_uri"`
+	}
+	if err := provider.Claims(&said); err != nil {
+		return "", err
+	}
+	if said.Keys == "" {
+		return "", errors.New("it does not say where its keys are: its configuration has no jwks_uri")
+	}
+	return said.Keys, nil
+}
+
+// userOf is who the user is on the cluster.
+func (a *Authenticator) userOf(token *oidc.IDToken) (access.User, error) {
+	var claims map[string]any
+	if err := token.Claims(&claims); err != nil {
+		return access.User{}, err
+	}
+	if err := a.checkRequired(claims); err != nil {
+		return access.User{}, err
+	}
+	name, isText := claims[a.config.UsernameClaim].(string)
+	if !isText || name == "" {
+		return access.User{}, fmt.Errorf("its claim %s has no name", a.config.UsernameClaim)
+	}
+	if verified, said := claims["email_verified"]; a.config.UsernameClaim == "email" && said && verified != true {
+		return access.User{}, errors.New("its claim email has an address that the issuer has not verified")
+	}
+	user := access.User{Name: a.config.UsernamePrefix + name}
+	if err := a.checkName("user", user.Name); err != nil {
+		return access.User{}, err
+	}
+	groups, err := a.groupsIn(claims)
+	if err != nil {
+		return access.User{}, err
+	}
+	for _, group := range groups {
+		group = a.config.GroupsPrefix + group
+		if err := a.checkName("group", group); err != nil {
+			return access.User{}, err
+		}
+		user.Groups = append(user.Groups, group)
+	}
+	return user, nil
+}
+
+func (a *Authenticator) checkRequired(claims map[string]any) error {
+	for name, want := range a.config.RequiredClaims {
+		got, found := claims[name]
+		if !found {
+			return fmt.Errorf("it does not have the claim %s, which is required", name)
+		}
+		if got != want {
+			return fmt.Errorf("its claim %s has another value than the one that is required", name)
+		}
+	}
+	return nil
+}
+
+func (a *Authenticator) groupsIn(claims map[string]any) ([]string, error) {
+	if a.config.GroupsClaim == "" {
+		return nil, nil
+	}
+	switch value := claims[a.config.GroupsClaim].(type) {
+	case nil:
+		return nil, nil
+	case string:
+		return []string{value}, nil
+	case []any:
+		groups := make([]string, 0, len(value))
+		for _, element := range value {
+			group, isText := element.(string)
+			if !isText {
+				return nil, fmt.Errorf("its claim %s has a group that is no text", a.config.GroupsClaim)
+			}
+			groups = append(groups, group)
+		}
+		return groups, nil
+	}
+	return nil, fmt.Errorf("its claim %s is neither a group nor a list of groups", a.config.GroupsClaim)
+}
+
+// checkName refuses names that nobody has whom the issuer knows, and those that would be another one in the header of a request.
+func (a *Authenticator) checkName(of, name string) error {
+	if name == "" || name != strings.TrimSpace(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		return fmt.Errorf("its %s %q is empty, begins or ends with a space, or has a control character", of, name)
+	}
+	for _, reserved := range a.config.ReservedNamePrefixes {
+		if strings.HasPrefix(name, reserved) {
+			return fmt.Errorf("its %s %q has a name that begins with %s, which is reserved; a prefix for users and one for groups would tell them apart",
+				of, name, reserved)
+		}
+	}
+	return nil
+}

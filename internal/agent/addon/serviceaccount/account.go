@@ -1,0 +1,155 @@
+package serviceaccount
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authenticationv1beta1 "github.com/capstan-io/capstan/api/authentication/v1beta1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/patch"
+)
+
+// reconcileAccount keeps the service account and the token of one ManagedServiceAccount, and reports. It requeues it for when the token
+// is due.
+func (c *Controller) reconcileAccount(ctx context.Context, s *session, name string) (ctrl.Result, error) {
+	owner := &authenticationv1beta1.ManagedServiceAccount{}
+	key := client.ObjectKey{Namespace: c.Cluster, Name: name}
+	err := s.hub.Get(ctx, key, owner)
+	if apierrors.IsNotFound(err) || err == nil && !owner.DeletionTimestamp.IsZero() {
+		c.mu.Lock()
+		delete(c.renewed, name)
+		c.mu.Unlock()
+		return ctrl.Result{}, c.removeAccount(ctx, s, name)
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("get ManagedServiceAccount %s: %w", key, err)
+	}
+	before := owner.DeepCopy()
+	token, renewed, err := c.keep(ctx, s, owner)
+	if retryable(err) {
+		return ctrl.Result{RequeueAfter: firstRetry}, nil
+	}
+	c.record(owner, token, renewed, err)
+	changed, failed := patch.Status(ctx, c.Uncached, owner, before)
+	if changed && failed == nil {
+		c.tell(owner, before, renewed, err)
+	}
+	if apierrors.IsConflict(failed) {
+		return ctrl.Result{RequeueAfter: firstRetry}, nil
+	}
+	if err := errors.Join(err, client.IgnoreNotFound(failed)); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: max(token.due().Add(afterDue).Sub(c.Clock.Now()), firstRetry)}, nil
+}
+
+// retryable tells whether something has changed since the cache was read, of which it learns in a moment.
+func retryable(err error) bool { return apierrors.IsConflict(err) }
+
+// keep returns the token that the Secret on the hub has, and why it was replaced, if it was.
+func (c *Controller) keep(ctx context.Context, s *session, owner *authenticationv1beta1.ManagedServiceAccount,
+) (token claims, renewed string, err error) {
+	w := wanted{owner: owner, validity: owner.Spec.Rotation.Validity.Duration}
+	if w.account, err = c.ensureAccount(ctx, s.namespace, owner); err != nil {
+		return token, "", err
+	}
+	if w.ca, err = c.ca(); err != nil {
+		return token, "", err
+	}
+	secret := &corev1.Secret{}
+	switch err := s.hub.Get(ctx, client.ObjectKeyFromObject(owner), secret); {
+	case apierrors.IsNotFound(err):
+		secret = nil
+	case err != nil:
+		return token, "", fmt.Errorf("get Secret %s on the hub: %w", client.ObjectKeyFromObject(owner), err)
+	}
+	why, token := w.stale(secret, c.Clock.Now())
+	if why == "" {
+		valid, err := c.isValid(ctx, secret.Data[corev1.ServiceAccountTokenKey])
+		if err != nil || valid {
+			return token, "", err
+		}
+		if err := c.mayRenew(owner.Name); err != nil {
+			return token, "", err
+		}
+		why = "the managed cluster does not take the token any more"
+	}
+	fresh, err := c.newToken(ctx, w)
+	if err != nil {
+		return token, "", err
+	}
+	if token, err = parse(fresh); err != nil {
+		return token, "", fmt.Errorf("the managed cluster has issued a token that cannot be read: %w", err)
+	}
+	c.mu.Lock()
+	c.renewed[owner.Name] = c.Clock.Now()
+	c.mu.Unlock()
+	return token, why, c.saveToken(ctx, w, secret, fresh)
+}
+
+// mayRenew fails if the last token is very young: a cluster that takes none of its own tokens would be asked for more and more.
+func (c *Controller) mayRenew(name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.Clock.Since(c.renewed[name]) < lastRetry {
+		return errors.New("the managed cluster does not take a token that it has just issued; another one is requested in a minute")
+	}
+	return nil
+}
+
+// record sets the status.
+func (c *Controller) record(owner *authenticationv1beta1.ManagedServiceAccount, token claims, renewed string, err error) {
+	now := c.Clock.Now()
+	set := func(condition metav1.Condition) {
+		condition.LastTransitionTime = metav1.NewTime(now)
+		meta.SetStatusCondition(&owner.Status.Conditions, condition)
+	}
+	if err != nil {
+		set(metav1.Condition{Type: fleet.ConditionTokenReported, Status: metav1.ConditionFalse, Reason: fleet.ReasonTokenReportFailed,
+			Message: explain(err).Error()})
+		return
+	}
+	set(metav1.Condition{Type: fleet.ConditionSecretCreated, Status: metav1.ConditionTrue, Reason: fleet.ReasonSecretCreated})
+	set(metav1.Condition{Type: fleet.ConditionTokenReported, Status: metav1.ConditionTrue, Reason: fleet.ReasonTokenReported})
+	owner.Status.ExpirationTimestamp = &metav1.Time{Time: token.expires}
+	if refreshed := owner.Status.TokenSecretRef; renewed == "" && refreshed != nil && refreshed.Name == owner.Name {
+		return
+	}
+	owner.Status.TokenSecretRef = &authenticationv1beta1.SecretRef{Name: owner.Name, LastRefreshTimestamp: metav1.NewTime(token.issued)}
+}
+
+// explain adds what to do about an error that the managed cluster or the hub has refused something with.
+func explain(err error) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	return fmt.Errorf("%w: the agent of the cluster has no right to; give it the rights that the documentation of managed service accounts lists", err)
+}
+
+// tell writes an event of what has changed.
+func (c *Controller) tell(owner, before *authenticationv1beta1.ManagedServiceAccount, renewed string, err error) {
+	switch {
+	case err != nil:
+		c.Recorder.Eventf(owner, nil, corev1.EventTypeWarning, fleet.EventTokenReportFailed, "RequestToken", "%s", explain(err).Error())
+	case renewed == "":
+	case before.Status.TokenSecretRef == nil:
+		c.Recorder.Eventf(owner, nil, corev1.EventTypeNormal, fleet.EventTokenCreated, "RequestToken",
+			"The Secret %s has a token, which expires at %s", owner.Name, expiry(owner))
+	default:
+		c.Recorder.Eventf(owner, nil, corev1.EventTypeNormal, fleet.EventTokenRefreshed, "RequestToken",
+			"The Secret %s has a new token, which expires at %s: %s", owner.Name, expiry(owner), renewed)
+	}
+}
+
+func expiry(owner *authenticationv1beta1.ManagedServiceAccount) string {
+	return owner.Status.ExpirationTimestamp.UTC().Format(time.RFC3339)
+}

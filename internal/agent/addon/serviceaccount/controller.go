@@ -1,0 +1,416 @@
+// Package serviceaccount is the agent of the built-in add-on managed-serviceaccount: for each ManagedServiceAccount of its cluster on the
+// hub, it keeps a service account of the same name on the managed cluster, and a token of it in a Secret on the hub.
+package serviceaccount
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	authenticationv1beta1 "github.com/capstan-io/capstan/api/authentication/v1beta1"
+	"github.com/capstan-io/capstan/internal/agent/addon/install"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/patch"
+)
+
+const (
+	// The wait after a failure doubles from the first to the last.
+	firstRetry = time.Second
+	lastRetry  = time.Minute
+	// workers is how many accounts are reconciled at once: each takes a few requests to both clusters.
+	workers = 4
+	// afterDue is how long after it is due a token is looked at again, so that it is due by any rounding.
+	afterDue = 5 * time.Second
+)
+
+// Options configure the controller.
+type Options struct {
+	// Hub has the ManagedClusterAddOns, of which the controller reads the cache.
+	Hub cluster.Cluster
+	// Uncached writes on the hub.
+	Uncached client.Client
+	// Cluster is the name of the cluster, and of its namespace on the hub.
+	Cluster string
+	// Managed is the managed cluster.
+	Managed *rest.Config
+	// Recorder records events on the hub.
+	Recorder events.EventRecorder
+	Clock    clock.Clock
+}
+
+// Controller reconciles the ManagedServiceAccounts of a cluster, by their names, and, without a name, the add-on.
+type Controller struct {
+	Options
+	hub                  client.Reader
+	managed              client.Client // without a cache
+	hubSide, managedSide side
+	ca                   func() ([]byte, error)
+
+	queue queue
+	ctx   context.Context //nolint:containedctx // that of the source, which ends all sessions
+
+	// switching is locked while the add-on is switched on or off, and shared by those who work in a session.
+	switching sync.RWMutex
+	session   *session
+	// left is the namespace in which there may be accounts of an earlier session, or of an earlier process.
+	left string
+
+	mu sync.Mutex
+	// renewed is when this process last got a token of an account.
+	renewed map[string]time.Time
+}
+
+// Register adds the controller to the manager.
+func Register(mgr ctrl.Manager, o Options) error {
+	c, err := newController(o)
+	if err != nil {
+		return err
+	}
+	theAddOn := predicate.NewTypedPredicateFuncs(func(addOn *addonv1beta1.ManagedClusterAddOn) bool {
+		return addOn.Name == fleet.AddOnManagedServiceAccount
+	})
+	toItself := handler.TypedEnqueueRequestsFromMapFunc(func(context.Context, *addonv1beta1.ManagedClusterAddOn) []reconcile.Request {
+		return []reconcile.Request{c.request("")}
+	})
+	return ctrl.NewControllerManagedBy(mgr).Named("addon-managedserviceaccount-token").
+		WithOptions(controller.Options{
+			SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: workers,
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		}).
+		WatchesRawSource(source.Func(c.start)).
+		WatchesRawSource(source.Kind(o.Hub.GetCache(), &addonv1beta1.ManagedClusterAddOn{}, toItself, theAddOn)).
+		Complete(c)
+}
+
+func newController(o Options) (*Controller, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, authenticationv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ServiceAccount"), meta.RESTScopeNamespace)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	mapper.Add(authenticationv1.SchemeGroupVersion.WithKind("TokenReview"), meta.RESTScopeRoot)
+	transport, err := rest.HTTPClientFor(o.Managed)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the managed cluster %s: %w", o.Managed.Host, err)
+	}
+	managed, err := client.New(o.Managed, client.Options{HTTPClient: transport, Scheme: scheme, Mapper: mapper})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the managed cluster %s: %w", o.Managed.Host, err)
+	}
+	return &Controller{
+		Options: o, hub: o.Hub.GetClient(), managed: managed,
+		hubSide: side{config: o.Hub.GetConfig(), http: o.Hub.GetHTTPClient(), scheme: o.Hub.GetScheme(), mapper: o.Hub.GetRESTMapper(),
+			within: o.Cluster},
+		managedSide: side{config: o.Managed, http: transport, scheme: scheme, mapper: mapper},
+		ca:          func() ([]byte, error) { return certificateAuthority(o.Managed) },
+		left:        fleet.NamespaceAgentAddOn, renewed: map[string]time.Time{},
+	}, nil
+}
+
+// certificateAuthority is what clients of the managed cluster trust. It may be in a file that is replaced.
+func certificateAuthority(config *rest.Config) ([]byte, error) {
+	loaded := rest.CopyConfig(config)
+	if err := rest.LoadTLSFiles(loaded); err != nil {
+		return nil, fmt.Errorf("read the certificate authority of the managed cluster: %w", err)
+	}
+	return loaded.CAData, nil
+}
+
+// start is called before the first reconcile. What was left while the agent did not run is found by the first reconcile of the add-on,
+// which has an event only if it exists.
+func (c *Controller) start(ctx context.Context, queue queue) error {
+	c.ctx, c.queue = ctx, queue
+	queue.Add(c.request(""))
+	return nil
+}
+
+func (c *Controller) request(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKey{Namespace: c.Cluster, Name: name}}
+}
+
+// Reconcile switches the add-on on and off, or keeps the account and token of one ManagedServiceAccount.
+func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if req.Name == "" {
+		return ctrl.Result{}, c.reconcileAddOn(ctx)
+	}
+	c.switching.RLock()
+	defer c.switching.RUnlock()
+	if c.session == nil || !c.session.isKnown() {
+		return ctrl.Result{}, nil // all are enqueued when it is known
+	}
+	return c.reconcileAccount(ctx, c.session, req.Name)
+}
+
+func (c *Controller) reconcileAddOn(ctx context.Context) error {
+	key := client.ObjectKey{Namespace: c.Cluster, Name: fleet.AddOnManagedServiceAccount}
+	addOn := &addonv1beta1.ManagedClusterAddOn{}
+	err := c.hub.Get(ctx, key, addOn)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get ManagedClusterAddOn %s: %w", key, err)
+	}
+	if err != nil || !fleet.IsBuiltIn(addOn) || !addOn.DeletionTimestamp.IsZero() {
+		return c.switchOff(ctx)
+	}
+	s, err := c.switchOn(ctx, install.Namespace(addOn))
+	if err != nil {
+		return err
+	}
+	return c.report(ctx, addOn, availability(s))
+}
+
+// switchOn returns the session of the namespace. The accounts in another namespace, in which they were before, are removed.
+func (c *Controller) switchOn(ctx context.Context, namespace string) (*session, error) {
+	c.switching.Lock()
+	defer c.switching.Unlock()
+	if c.session != nil && c.session.namespace == namespace {
+		return c.session, nil
+	}
+	if c.left == namespace {
+		c.left = "" // the session knows what there is, and what of it is not wanted
+	}
+	if err := c.clear(ctx); err != nil {
+		return nil, err
+	}
+	var err error
+	c.session, err = c.begin(c.ctx, namespace, c.queue) //nolint:contextcheck // it lasts longer than the reconcile that begins it
+	return c.session, err
+}
+
+// switchOff removes the accounts, and so takes all of their tokens back.
+func (c *Controller) switchOff(ctx context.Context) error {
+	c.switching.Lock()
+	defer c.switching.Unlock()
+	return c.clear(ctx)
+}
+
+// clear ends the session, and removes the accounts that are left of it or of an earlier one.
+func (c *Controller) clear(ctx context.Context) error {
+	if c.session != nil {
+		c.session.end()
+		c.session, c.left = nil, c.session.namespace
+	}
+	if c.left == "" {
+		return nil
+	}
+	if err := c.removeAll(ctx, c.left); err != nil {
+		return err
+	}
+	c.left = ""
+	return nil
+}
+
+// removeAll deletes all accounts of this agent in a namespace. An agent that may not look has made none.
+func (c *Controller) removeAll(ctx context.Context, namespace string) error {
+	accounts := &corev1.ServiceAccountList{}
+	err := c.managed.List(ctx, accounts, client.InNamespace(namespace), client.MatchingLabels{
+		fleet.LabelManagedServiceAccount: fleet.LabelTrue, fleet.LabelClusterName: c.Cluster})
+	if apierrors.IsForbidden(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list the service accounts in namespace %s of the managed cluster: %w", namespace, err)
+	}
+	var errs []error
+	for i := range accounts.Items {
+		errs = append(errs, c.remove(ctx, &accounts.Items[i]))
+	}
+	return errors.Join(errs...)
+}
+
+// availability is the condition of the add-on that follows from the session.
+func availability(s *session) metav1.Condition {
+	condition := metav1.Condition{Type: fleet.ConditionAvailable}
+	troubles := s.troubles()
+	switch {
+	case s.isKnown():
+		condition.Status, condition.Reason = metav1.ConditionTrue, fleet.ReasonBuiltInRunning
+		condition.Message = "The agent of the cluster keeps the accounts and tokens of ManagedServiceAccounts in namespace " + s.namespace
+	case len(troubles) > 0:
+		condition.Status, condition.Reason = metav1.ConditionFalse, fleet.ReasonBuiltInFailed
+		var words []string
+		for _, trouble := range troubles {
+			words = append(words, explain(trouble).Error())
+		}
+		slices.Sort(words)
+		condition.Message = strings.Join(words, "; ")
+	default:
+		condition.Status, condition.Reason = metav1.ConditionUnknown, fleet.ReasonBuiltInStarting
+		condition.Message = "The agent of the cluster reads what there is"
+	}
+	return condition
+}
+
+func (c *Controller) report(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, condition metav1.Condition) error {
+	before := addOn.DeepCopy()
+	condition.LastTransitionTime = metav1.NewTime(c.Clock.Now())
+	meta.SetStatusCondition(&addOn.Status.Conditions, condition)
+	_, err := patch.Status(ctx, c.Uncached, addOn, before)
+	if apierrors.IsConflict(err) {
+		return nil // the newer state is an event
+	}
+	return client.IgnoreNotFound(err)
+}
+
+// ensureAccount returns the service account on the managed cluster, and makes it, and its namespace, where there is none.
+func (c *Controller) ensureAccount(ctx context.Context, namespace string, owner *authenticationv1beta1.ManagedServiceAccount,
+) (account *corev1.ServiceAccount, err error) {
+	account = &corev1.ServiceAccount{}
+	key := client.ObjectKey{Namespace: namespace, Name: owner.Name}
+	err = c.managed.Get(ctx, key, account)
+	if apierrors.IsNotFound(err) {
+		return c.createAccount(ctx, key, owner)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get service account %s on the managed cluster: %w", key, err)
+	}
+	if !account.DeletionTimestamp.IsZero() {
+		return nil, fmt.Errorf("the service account %s is being deleted on the managed cluster", key)
+	}
+	if account.Labels[fleet.LabelManagedServiceAccount] != fleet.LabelTrue {
+		return nil, fmt.Errorf("the service account %s is there already on the managed cluster, and was not made for a ManagedServiceAccount: "+
+			"choose another name; or, for the hub to have its tokens, give it the label %s=%s", key, fleet.LabelManagedServiceAccount,
+			fleet.LabelTrue)
+	}
+	if of := account.Labels[fleet.LabelClusterName]; of != "" && of != c.Cluster {
+		return nil, fmt.Errorf("the service account %s on the managed cluster is that of a ManagedServiceAccount of cluster %q, of another hub: "+
+			"choose another name, or another namespace with an AddOnDeploymentConfig", key, of)
+	}
+	if of := account.Annotations[fleet.AnnotationOwnerUID]; of != "" && of != string(owner.UID) {
+		// Who deletes a ManagedServiceAccount wants its tokens to end, also if there is another one of the same name by now.
+		if err := c.remove(ctx, account); err != nil {
+			return nil, err
+		}
+		return c.createAccount(ctx, key, owner)
+	}
+	return account, nil
+}
+
+func (c *Controller) createAccount(ctx context.Context, key client.ObjectKey, owner *authenticationv1beta1.ManagedServiceAccount,
+) (*corev1.ServiceAccount, error) {
+	create := func() (*corev1.ServiceAccount, error) {
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+			Namespace: key.Namespace, Name: key.Name,
+			Labels:      map[string]string{fleet.LabelManagedServiceAccount: fleet.LabelTrue, fleet.LabelClusterName: c.Cluster},
+			Annotations: map[string]string{fleet.AnnotationOwnerUID: string(owner.UID)},
+		}}
+		return account, c.managed.Create(ctx, account)
+	}
+	account, err := create()
+	if apierrors.IsNotFound(err) {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Namespace,
+			Labels: map[string]string{fleet.LabelAddOnAgentNamespace: fleet.LabelTrue}}}
+		if err := c.managed.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+			return nil, fmt.Errorf("create namespace %s on the managed cluster: %w", key.Namespace, err)
+		}
+		account, err = create()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create service account %s on the managed cluster: %w", key, err)
+	}
+	return account, nil
+}
+
+// removeAccount deletes the service account of a ManagedServiceAccount that is gone, and with it all of its tokens.
+func (c *Controller) removeAccount(ctx context.Context, s *session, name string) error {
+	account := &corev1.ServiceAccount{}
+	if err := s.managed.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, account); err != nil {
+		return client.IgnoreNotFound(err) // those without the label are not in the cache
+	}
+	if of := account.Labels[fleet.LabelClusterName]; of != "" && of != c.Cluster {
+		return nil
+	}
+	return c.remove(ctx, account)
+}
+
+func (c *Controller) remove(ctx context.Context, account *corev1.ServiceAccount) error {
+	err := c.managed.Delete(ctx, account, client.Preconditions{UID: &account.UID})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete service account %s on the managed cluster: %w", client.ObjectKeyFromObject(account), err)
+	}
+	return nil
+}
+
+// isValid asks the managed cluster whether it takes a token: its signing keys may be others by now. Where the agent may not ask, what the
+// token says of itself has to do.
+func (c *Controller) isValid(ctx context.Context, token []byte) (bool, error) {
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: string(token)}}
+	err := c.managed.Create(ctx, review)
+	if apierrors.IsForbidden(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("review a token on the managed cluster: %w", err)
+	}
+	return review.Status.Authenticated, nil
+}
+
+// newToken asks the managed cluster for a token of an account.
+func (c *Controller) newToken(ctx context.Context, w wanted) ([]byte, error) {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(w.validity.Seconds()))}}
+	if err := c.managed.SubResource("token").Create(ctx, w.account.DeepCopy(), request); err != nil {
+		return nil, fmt.Errorf("request a token of service account %s on the managed cluster: %w", client.ObjectKeyFromObject(w.account), err)
+	}
+	return []byte(request.Status.Token), nil
+}
+
+// saveToken writes the Secret on the hub.
+func (c *Controller) saveToken(ctx context.Context, w wanted, before *corev1.Secret, token []byte) error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.Cluster, Name: w.owner.Name}}
+	if before != nil {
+		secret = before.DeepCopy()
+	}
+	if secret.Labels == nil {
+		secret.Labels = map[string]string{}
+	}
+	secret.Labels[fleet.LabelManagedServiceAccount] = fleet.LabelTrue
+	secret.OwnerReferences = []metav1.OwnerReference{{APIVersion: authenticationv1beta1.GroupVersion.String(), Kind: "ManagedServiceAccount",
+		Name: w.owner.Name, UID: w.owner.UID}}
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, fleet.AnnotationRequestedValidity, w.validity.String())
+	secret.Type = corev1.SecretTypeOpaque
+	secret.Data = map[string][]byte{corev1.ServiceAccountTokenKey: token, corev1.ServiceAccountRootCAKey: w.ca}
+	key := client.ObjectKeyFromObject(secret)
+	if before != nil {
+		if err := c.Uncached.Update(ctx, secret); err != nil {
+			return fmt.Errorf("update Secret %s on the hub: %w", key, err)
+		}
+		return nil
+	}
+	err := c.Uncached.Create(ctx, secret)
+	if apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("the Secret %s is there already on the hub, and was not made for a ManagedServiceAccount: delete it, or choose "+
+			"another name: %w", key, err)
+	}
+	if err != nil {
+		return fmt.Errorf("create Secret %s on the hub: %w", key, err)
+	}
+	return nil
+}

@@ -1,0 +1,268 @@
+package brokerapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// How much of the past a collection remembers for watches, in changes and in bytes of objects. A watch that is further behind has to begin
+// again. Watches are in the same process and read on at once; only a client that does not is ever behind.
+const (
+	maxHistory      = 1024
+	maxHistoryBytes = 4 << 20
+	// maxBuried is how many deleted objects a collection knows, so that an event that was late does not bring them back.
+	maxBuried = 4096
+)
+
+// record is an object as it was at one time. It never changes.
+type record struct {
+	key    types.NamespacedName
+	uid    string
+	labels labels.Set
+	// version is the resource version in the store, hubVersion that of the hub.
+	version    int64
+	hubVersion string
+	generation int64
+	raw        []byte
+	// ahead says that the hub has accepted a change since hubVersion that the record has, too.
+	ahead bool
+	// created says that the hub has accepted the object and has not sent it yet.
+	created bool
+}
+
+// object decodes the record.
+func (r *record) object() (*unstructured.Unstructured, error) {
+	o := &unstructured.Unstructured{}
+	if err := utiljson.Unmarshal(r.raw, &o.Object); err != nil {
+		return nil, fmt.Errorf("decode %s as it is in memory: %w", r.key, err)
+	}
+	return o, nil
+}
+
+// change is what happened to an object. before is nil for one that was added.
+type change struct {
+	kind        watch.EventType
+	now, before *record
+}
+
+// collection has the objects of one kind.
+type collection struct {
+	api  *API
+	kind *kind
+
+	mu       sync.Mutex
+	records  map[types.NamespacedName]*record
+	byUID    map[string]types.NamespacedName
+	buried   map[string]struct{}
+	burials  []string
+	version  int64    // of the last change
+	history  []change // the last ones
+	bytes    int      // of the objects in history
+	trimmed  int64    // version of the last change that is not in history any more
+	changed  chan struct{}
+	refusals int // how often the hub has refused the subscription
+
+	connection
+}
+
+func newCollection(a *API, k *kind) *collection {
+	c := &collection{api: a, kind: k, records: map[types.NamespacedName]*record{}, byUID: map[string]types.NamespacedName{},
+		buried: map[string]struct{}{}, changed: make(chan struct{}), version: a.versions.Load()}
+	c.trimmed = c.version
+	c.connection.init()
+	return c
+}
+
+// notify wakes all who wait for a change. The caller holds the lock.
+func (c *collection) notify() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// newRecord makes a record of an object, of which it sets kind and resource version.
+func (c *collection) newRecord(o *unstructured.Unstructured, version int64, hubVersion string) (*record, error) {
+	o.SetGroupVersionKind(c.kind.group.WithKind(c.kind.name))
+	o.SetManagedFields(nil)
+	o.SetResourceVersion(strconv.FormatInt(version, 10))
+	raw, err := json.Marshal(o.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s %s: %w", c.kind.name, o.GetName(), err)
+	}
+	return &record{key: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}, uid: string(o.GetUID()), labels: o.GetLabels(),
+		version: version, hubVersion: hubVersion, generation: o.GetGeneration(), raw: raw}, nil
+}
+
+// put stores an object, and returns its record. An object that is the same as before keeps its version, and nobody hears of it. The caller
+// holds the lock.
+func (c *collection) put(o *unstructured.Unstructured, hubVersion string, marks func(*record)) (*record, error) {
+	before := c.records[types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}]
+	if before != nil {
+		same, err := c.newRecord(o, before.version, hubVersion)
+		if err != nil {
+			return nil, err
+		}
+		if bytes.Equal(same.raw, before.raw) {
+			marks(same)
+			c.records[same.key] = same
+			return same, nil
+		}
+	}
+	now, err := c.newRecord(o, c.api.versions.Add(1), hubVersion)
+	if err != nil {
+		return nil, err
+	}
+	marks(now)
+	c.records[now.key] = now
+	if now.uid != "" {
+		c.byUID[now.uid] = now.key
+	}
+	kind := watch.Modified
+	if before == nil {
+		kind = watch.Added
+	}
+	c.tell(change{kind: kind, now: now, before: before})
+	return now, nil
+}
+
+// drop removes a record, and returns it with the version of its removal. The caller holds the lock.
+func (c *collection) drop(before *record) (*record, error) {
+	o, err := before.object()
+	if err != nil {
+		return nil, err
+	}
+	gone, err := c.newRecord(o, c.api.versions.Add(1), before.hubVersion)
+	if err != nil {
+		return nil, err
+	}
+	delete(c.records, before.key)
+	delete(c.byUID, before.uid)
+	c.bury(before.uid)
+	c.tell(change{kind: watch.Deleted, now: gone, before: before})
+	return gone, nil
+}
+
+func (c *collection) bury(uid string) {
+	if uid == "" {
+		return
+	}
+	c.buried[uid] = struct{}{}
+	c.burials = append(c.burials, uid)
+	if len(c.burials) > maxBuried {
+		delete(c.buried, c.burials[0])
+		c.burials = c.burials[1:]
+	}
+}
+
+// tell adds a change to the history. The caller holds the lock.
+func (c *collection) tell(what change) {
+	c.version = what.now.version
+	c.history = append(c.history, what)
+	c.bytes += len(what.now.raw)
+	for len(c.history) > maxHistory || c.bytes > maxHistoryBytes && len(c.history) > 1 {
+		c.trimmed = c.history[0].now.version
+		c.bytes -= len(c.history[0].now.raw)
+		c.history[0] = change{}
+		c.history = c.history[1:]
+	}
+	c.notify()
+}
+
+// since returns the changes after a version, and reports false if they are not known any more. The caller holds the lock.
+func (c *collection) since(version int64) ([]change, bool) {
+	if version < c.trimmed || version > c.api.versions.Load() {
+		return nil, false
+	}
+	first := len(c.history)
+	for first > 0 && c.history[first-1].now.version > version {
+		first--
+	}
+	return c.history[first:], true
+}
+
+// receive stores what the hub says of an object. keep carries over what its events do not have from the object as it is known.
+func (c *collection) receive(o *unstructured.Unstructured, keep func(o, known *unstructured.Unstructured) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	uid, hubVersion := string(o.GetUID()), o.GetResourceVersion()
+	if _, gone := c.buried[uid]; gone {
+		return nil
+	}
+	before := c.records[types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}]
+	switch {
+	case before == nil || before.uid == "":
+	case before.uid != uid:
+		// It was deleted and created again.
+		if _, err := c.drop(before); err != nil {
+			return err
+		}
+	case !isNewer(hubVersion, before.hubVersion):
+		return nil
+	case keep != nil:
+		known, err := before.object()
+		if err != nil {
+			return err
+		}
+		if err := keep(o, known); err != nil {
+			return err
+		}
+	}
+	_, err := c.put(o, hubVersion, func(*record) {})
+	c.notify() // who waits for the hub's version of an object that stays the same
+	return err
+}
+
+// isNewer compares versions of the hub, which are numbers in order. What has no version is taken to be newer.
+func isNewer(version, than string) bool {
+	a, err := strconv.ParseUint(version, 10, 64)
+	b, err2 := strconv.ParseUint(than, 10, 64)
+	return err != nil || err2 != nil || a > b
+}
+
+// remove forgets an object that the hub does not have any more.
+func (c *collection) remove(uid string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key, known := c.byUID[uid]
+	if !known {
+		c.bury(uid)
+		return nil
+	}
+	_, err := c.drop(c.records[key])
+	return err
+}
+
+// confirm removes what the hub accepted before a version of the store, and does not have: it was deleted meanwhile.
+func (c *collection) confirm(version int64) error {
+	for _, r := range c.records {
+		if r.created && r.version <= version {
+			if _, err := c.drop(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// get returns a record, or nil.
+func (c *collection) get(key types.NamespacedName) *record {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.records[key]
+}
+
+func bookmarkOf(k *kind, version int64, annotations map[string]string) ([]byte, error) {
+	return json.Marshal(&metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: k.group.String(), Kind: k.name},
+		ObjectMeta: metav1.ObjectMeta{ResourceVersion: strconv.FormatInt(version, 10), Annotations: annotations},
+	})
+}

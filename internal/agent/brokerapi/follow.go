@@ -1,0 +1,279 @@
+package brokerapi
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capstan-io/capstan/internal/cloudevents"
+)
+
+const (
+	// firstResubscription is the longest pause after a subscription that worked. Agents of a fleet do not come back at the same moment.
+	firstResubscription = time.Second
+	// endOfResync is how long after its answer to a resync request a broker may take to send everything.
+	endOfResync = 10 * time.Second
+	// attemptTimeout is how long a reader waits for a subscription and for what the hub has.
+	attemptTimeout = 30 * time.Second
+)
+
+// resubscription are the pauses between attempts that fail.
+func resubscription() wait.Backoff {
+	return wait.Backoff{Duration: 5 * time.Second, Factor: 5, Jitter: 1, Steps: 10, Cap: time.Minute}
+}
+
+var errNoResync = errors.New("the hub has not answered to the resync request in time")
+
+// connection is the state of the subscription of a collection.
+type connection struct {
+	started bool
+	// live says that the collection has what the hub has.
+	live bool
+	// failure is why the last attempt ended, and attempts how many have.
+	failure  error
+	attempts int
+	hurried  chan struct{}
+}
+
+func (c *connection) init() { c.hurried = make(chan struct{}, 1) }
+
+func (c *connection) hurry() {
+	select {
+	case c.hurried <- struct{}{}:
+	default:
+	}
+}
+
+// await returns when the collection has what the hub has. It fails if the next attempt to subscribe does.
+func (c *collection) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, attemptTimeout, status.Error(codes.Unavailable, errNoResync.Error()))
+	defer cancel()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.started {
+		c.started = true
+		go c.follow(c.api.ctx) //nolint:contextcheck // the subscription outlives the reader who began it
+	}
+	for attempts := c.attempts; !c.live; {
+		if c.attempts > attempts {
+			return c.failure
+		}
+		c.hurry()
+		if err := c.waitForChange(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waitForChange releases the lock meanwhile.
+func (c *collection) waitForChange(ctx context.Context) error {
+	changed := c.changed
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c.api.ctx.Done():
+		return context.Cause(c.api.ctx) //nolint:contextcheck // either may end first
+	case <-changed:
+		return nil
+	}
+}
+
+// follow keeps the subscription until the context ends.
+func (c *collection) follow(ctx context.Context) {
+	logger := log.FromContext(ctx).WithValues("hub", c.api.Address, "dataType", c.kind.dataType.String())
+	pauses, told := resubscription(), ""
+	for {
+		lived, err := c.session(ctx)
+		if ctx.Err() != nil {
+			c.ended(ctx.Err())
+			return
+		}
+		c.ended(err)
+		pause := rand.N(firstResubscription) //nolint:gosec // it spreads requests and protects nothing
+		if lived {
+			pauses, told = resubscription(), ""
+		} else {
+			pause = pauses.Step()
+		}
+		if err.Error() != told {
+			told = err.Error()
+			logger.Info("The subscription to the hub ended and is begun again", "reason", told, "after", pause.String())
+		}
+		timer := c.api.Clock.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-timer.C():
+		case <-c.hurried:
+		}
+		timer.Stop()
+	}
+}
+
+// ended records the end of an attempt. Watches go on, unless the hub refuses the agent: their clients then have to learn of that.
+func (c *collection) ended(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.live, c.failure = false, err
+	c.attempts++
+	if code := status.Code(err); code == codes.Unauthenticated || code == codes.PermissionDenied ||
+		code == codes.Unavailable && refusesCertificate(err.Error()) {
+		c.refusals++
+	}
+	c.notify()
+}
+
+// session subscribes, has the hub send what the collection lacks, and receives events until the subscription ends. lived tells whether the
+// collection has had what the hub has.
+func (c *collection) session(ctx context.Context) (lived bool, err error) {
+	subscription, err := c.api.Broker.Subscribe(ctx, c.api.Cluster, c.kind.dataType)
+	if err != nil {
+		return false, err
+	}
+	defer subscription.Close()
+	c.emptyHurried()
+	resync := c.beginResync(ctx, subscription)
+	defer resync.end()
+	for {
+		event, err := subscription.Receive()
+		if err != nil {
+			return resync.done(), err
+		}
+		if resync.isEnd(event) {
+			c.synced(resync)
+			continue
+		}
+		if err := c.handle(ctx, event); err != nil {
+			log.FromContext(ctx).Error(err, "An event of the hub cannot be used; it is left out", "type", event.Type)
+		}
+	}
+}
+
+// emptyHurried forgets calls for the attempt that has just succeeded.
+func (c *connection) emptyHurried() {
+	select {
+	case <-c.hurried:
+	default:
+	}
+}
+
+// lastID begins an ID that comes behind all UIDs: brokers may answer in the order of IDs.
+const lastID = "zz-"
+
+// resync is a request to the hub for what a collection lacks. The hub answers with events, of which the last one has to be known. It says
+// of each object of the request that it does not have that it is gone, after all that it has. So the request ends with an object that
+// nobody has.
+type resync struct {
+	mark    string
+	version int64 // of the store, when the request was made
+	stop    context.CancelFunc
+	synced  bool
+}
+
+func (c *collection) beginResync(ctx context.Context, subscription cloudevents.Subscription) *resync {
+	ctx, cancel := context.WithCancel(ctx)
+	r := &resync{mark: lastID + uuid.NewString(), stop: cancel, version: c.api.versions.Load()}
+	eventType := cloudevents.Type{DataType: c.kind.dataType, SubResource: cloudevents.Spec, Action: cloudevents.Resync}
+	event := cloudevents.New(c.api.Source, eventType, c.api.Clock.Now())
+	event.Extensions[cloudevents.ExtensionClusterName] = c.api.Cluster
+	known := append(c.known(), cloudevents.ResourceVersion{ResourceID: r.mark})
+	if err := event.SetData(cloudevents.ResourceVersions{Versions: known}); err != nil {
+		subscription.End(err)
+		return r
+	}
+	go func() {
+		if err := c.api.publish(ctx, event); err != nil {
+			subscription.End(err)
+			return
+		}
+		late := c.api.Clock.NewTimer(endOfResync)
+		defer late.Stop()
+		select {
+		case <-ctx.Done():
+		case <-late.C():
+			subscription.End(status.Error(codes.Unavailable, errNoResync.Error()))
+		}
+	}()
+	return r
+}
+
+func (r *resync) isEnd(event *cloudevents.Event) bool {
+	return event.Text(cloudevents.ExtensionResourceID) == r.mark
+}
+
+func (r *resync) end()       { r.stop() }
+func (r *resync) done() bool { return r.synced }
+
+// known is what a resync request says of the collection.
+func (c *collection) known() (all []cloudevents.ResourceVersion) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.records {
+		if r.uid == "" {
+			continue
+		}
+		version := r.generation
+		if c.kind.resource != resourceWorks {
+			version, _ = strconv.ParseInt(r.hubVersion, 10, 64) // 0, which is older than any, for what is no number
+		}
+		all = append(all, cloudevents.ResourceVersion{ResourceID: r.uid, ResourceVersion: version})
+	}
+	return all
+}
+
+// synced makes the collection readable.
+func (c *collection) synced(r *resync) {
+	r.synced = true
+	r.stop()
+	c.mu.Lock()
+	if err := c.confirm(r.version); err != nil {
+		log.FromContext(c.api.ctx).Error(err, "What the hub does not have cannot be removed from memory")
+	}
+	first := !c.live
+	c.live, c.failure = true, nil
+	c.notify()
+	c.mu.Unlock()
+	if first {
+		c.api.wake()
+	}
+}
+
+// handle takes an event over into the collection.
+func (c *collection) handle(ctx context.Context, event *cloudevents.Event) error {
+	eventType, err := cloudevents.ParseType(event.Type)
+	if err != nil {
+		return err
+	}
+	switch {
+	case eventType.DataType != c.kind.dataType:
+		return nil
+	case eventType.SubResource == cloudevents.Status && eventType.Action == cloudevents.Resync && c.kind.resource == resourceWorks:
+		return c.api.answerStatusResync(ctx, c, event)
+	case eventType.SubResource != cloudevents.Spec || eventType.Action == cloudevents.Resync:
+		return nil
+	case c.kind.resource == resourceWorks:
+		return c.receiveWork(event, eventType.Action)
+	case eventType.Action == cloudevents.Delete || len(event.Data) == 0:
+		return c.remove(event.Text(cloudevents.ExtensionResourceID))
+	}
+	o := &unstructured.Unstructured{Object: map[string]any{}}
+	if err := readObject(event, o); err != nil {
+		return err
+	}
+	if c.kind.namespaced && o.GetNamespace() != c.api.Cluster ||
+		!c.kind.namespaced && c.kind.resource == "managedclusters" && o.GetName() != c.api.Cluster {
+		return nil
+	}
+	return c.receive(o, nil)
+}

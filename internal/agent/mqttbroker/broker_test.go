@@ -1,0 +1,69 @@
+package mqttbroker
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/capstan-io/capstan/internal/cloudevents"
+)
+
+func specOf(action cloudevents.Action, cluster, id string) *cloudevents.Event {
+	event := cloudevents.New("s", cloudevents.Type{DataType: cloudevents.ManifestBundles, SubResource: cloudevents.Spec, Action: action}, time.Now())
+	event.Extensions[cloudevents.ExtensionClusterName] = cluster
+	event.Extensions[cloudevents.ExtensionResourceID] = id
+	return event
+}
+
+// CE-08: an agent takes events for its own cluster alone, and a source says of its own works alone that they are gone.
+func TestWhoseEvents(t *testing.T) {
+	t.Parallel()
+	b := &Broker{cluster: "c1", sources: map[string]string{}}
+	const one, two = "sources/one/clusters/c1/sourceevents", "sources/two/clusters/c1/sourceevents"
+	for _, step := range []struct {
+		name, topic string
+		event       *cloudevents.Event
+		want        bool
+	}{
+		{"a work", one, specOf(cloudevents.Create, "c1", "w"), true},
+		{"a work of another cluster", one, specOf(cloudevents.Create, "c2", "x"), false},
+		{"gone, says another source", two, specOf(cloudevents.Delete, "c1", "w"), false},
+		{"gone, says its source", one, specOf(cloudevents.Delete, "c1", "w"), true},
+		{"gone, of which nobody knows", two, specOf(cloudevents.Delete, "c1", "mark"), true},
+		{"something else", one, cloudevents.New("s", cloudevents.Type{DataType: cloudevents.Leases, SubResource: cloudevents.Spec,
+			Action: cloudevents.Update}, time.Now()), false},
+		{"a request for statuses", "sources/one/sourcebroadcast", cloudevents.New("s", cloudevents.Type{DataType: cloudevents.ManifestBundles,
+			SubResource: cloudevents.Status, Action: cloudevents.Resync}, time.Now()), true},
+	} {
+		if got := b.isFor(step.topic, step.event); got != step.want {
+			t.Errorf("%s: taken: %t, want %t", step.name, got, step.want)
+		}
+	}
+	if len(b.sources) > 0 {
+		t.Errorf("remembered for ever: %v", b.sources)
+	}
+}
+
+// CE-08: what a broker of MQTT does not carry is said to be so, and Events of Kubernetes are left out.
+func TestWorksAlone(t *testing.T) {
+	t.Parallel()
+	b := &Broker{cluster: "c1"}
+	publish := func(dataType cloudevents.DataType) error {
+		return b.Publish(t.Context(), cloudevents.New("s", cloudevents.Type{DataType: dataType, SubResource: cloudevents.Spec,
+			Action: cloudevents.Update}, time.Now()))
+	}
+	if err := publish(cloudevents.Leases); status.Code(err) != codes.Unimplemented {
+		t.Errorf("a lease: %v", err)
+	}
+	if err := publish(cloudevents.Events); err != nil {
+		t.Errorf("an Event: %v", err)
+	}
+	if _, err := b.Subscribe(t.Context(), "c1", cloudevents.ManagedClusters); status.Code(err) != codes.Unimplemented {
+		t.Errorf("clusters: %v", err)
+	}
+	if _, err := b.Subscribe(t.Context(), "c2", cloudevents.ManifestBundles); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("works of another cluster: %v", err)
+	}
+}

@@ -1,0 +1,199 @@
+package bootstrap
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
+	"github.com/capstan-io/capstan/internal/agent/registration/identity"
+	"github.com/capstan-io/capstan/internal/machinery/eks"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// tokenOfAWS is what the command aws of the tests prints.
+const tokenOfAWS = "k8s-aws-v1.of-the-test"
+
+// TestMain makes the program of the tests the command aws, too.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "aws" {
+		beAWS()
+	}
+	dir, err := os.MkdirTemp("", "aws")
+	if err == nil {
+		var own string
+		if own, err = os.Executable(); err == nil {
+			err = os.Symlink(own, filepath.Join(dir, "aws"))
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if err := os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+func beAWS() {
+	switch args := strings.Join(os.Args[1:], " "); args {
+	case "--version":
+	case "eks get-token --cluster-name hub1 --region us-west-2 --role-arn " + awsPair.HubRoleARN() + " --output json":
+		fmt.Printf(`{"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","status":{"token":%q}}`, tokenOfAWS)
+	default:
+		fmt.Fprintln(os.Stderr, "not expected:", args)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+var awsPair = eks.Pair{Hub: eks.Cluster{Region: "us-west-2", Account: "123456789012", Name: "hub1"},
+	Managed: eks.Cluster{Region: "us-west-2", Account: "210987654321", Name: "c1"}}
+
+// awsHub is a hub that accepts a cluster at once, and knows the token of AWS at the second time.
+type awsHub struct {
+	t       *testing.T
+	lock    sync.Mutex
+	cluster *clusterv1.ManagedCluster
+	byAWS   int
+	others  []string
+}
+
+func (h *awsHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	const path = "/apis/cluster.open-cluster-management.io/v1/managedclusters"
+	byAWS := r.Header.Get("Authorization") == "Bearer "+tokenOfAWS
+	if byAWS {
+		h.byAWS++
+	}
+	switch {
+	case byAWS && h.byAWS < 2:
+		h.answer(w, http.StatusUnauthorized, &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnauthorized,
+			Reason: metav1.StatusReasonUnauthorized})
+	case r.Method == http.MethodPost && r.URL.Path == path:
+		h.cluster = &clusterv1.ManagedCluster{}
+		if err := json.NewDecoder(r.Body).Decode(h.cluster); err != nil {
+			h.t.Error(err)
+		}
+		h.answer(w, http.StatusCreated, h.cluster)
+	case r.Method == http.MethodGet && r.URL.Path == path+"/cluster1" && h.cluster == nil:
+		h.answer(w, http.StatusNotFound, &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusNotFound,
+			Reason: metav1.StatusReasonNotFound})
+	case r.Method == http.MethodGet && r.URL.Path == path+"/cluster1":
+		h.answer(w, http.StatusOK, h.cluster)
+	case r.Method == http.MethodGet && r.URL.Path == path && r.URL.Query().Get("watch") != "":
+		accepted := h.cluster.DeepCopy()
+		accepted.TypeMeta = metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "ManagedCluster"}
+		meta.SetStatusCondition(&accepted.Status.Conditions,
+			metav1.Condition{Type: fleet.ConditionHubAccepted, Status: metav1.ConditionTrue, Reason: "R"})
+		h.answer(w, http.StatusOK, map[string]any{"type": "ADDED", "object": accepted})
+	default:
+		h.others = append(h.others, r.Method+" "+r.URL.Path)
+		w.WriteHeader(http.StatusNotFound)
+	}
+}
+
+func (h *awsHub) answer(w http.ResponseWriter, status int, body any) {
+	w.WriteHeader(status)
+	if err := json.NewEncoder(w).Encode(body); err != nil {
+		h.t.Error(err)
+	}
+}
+
+func awsAgent(t *testing.T, hub *awsHub) *Bootstrap {
+	t.Helper()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*serve(t, hub.ServeHTTP), kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	return &Bootstrap{
+		Kubeconfigs: []string{kubeconfig}, Identity: identity.Identity{Cluster: "cluster1", Agent: "agent1"}, AWS: &awsPair,
+		Annotations: map[string]string{fleet.AnnotationAgentPrefix + "a": "b", fleet.AnnotationManagedClusterARN: "x"},
+		Store:       &hubkubeconfig.Store{Dir: t.TempDir()}, Record: func(string, string, string, string, ...any) {}, Clock: clock.RealClock{},
+	}
+}
+
+// RG-52: an agent that registers by AWS IAM says on its ManagedCluster which cluster of AWS it is, requests no certificate, and waits until
+// the hub knows the token of its role. After a restart it goes on with what it has.
+func TestRegisterByAWS(t *testing.T) {
+	t.Parallel()
+	hub := &awsHub{t: t}
+	b := awsAgent(t, hub)
+	if err := b.Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := awsPair.Annotations()
+	want[fleet.AnnotationAgentPrefix+"a"] = "b"
+	for key, value := range want {
+		if hub.cluster.Annotations[key] != value {
+			t.Errorf("the ManagedCluster has %v, want %s=%s", hub.cluster.Annotations, key, value)
+		}
+	}
+	if hub.byAWS < 2 || len(hub.others) > 0 {
+		t.Errorf("%d requests with the token of AWS; others: %q", hub.byAWS, hub.others)
+	}
+	credential, err := b.Store.Load()
+	if err != nil || credential == nil {
+		t.Fatalf("credential %v, %v", credential, err)
+	}
+	command := credential.Command()
+	if command == nil || command.Command != "aws" || len(credential.Certificate) > 0 || credential.Expired(b.Clock.Now()) != nil {
+		t.Errorf("the credential has the command %+v", command)
+	}
+	if holder, err := credential.Holder(); err != nil || holder != b.Identity {
+		t.Errorf("holder %v, %v", holder, err)
+	}
+	if info, err := os.Stat(b.Store.HubFile()); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the kubeconfig: %v, %v", info, err)
+	}
+	asked := hub.byAWS
+	if err := b.Ensure(t.Context()); err != nil || hub.byAWS != asked {
+		t.Errorf("after a restart: %v, %d more requests", err, hub.byAWS-asked)
+	}
+	for name, change := range map[string]func(*Bootstrap){
+		"by certificate":  func(b *Bootstrap) { b.AWS = nil },
+		"with other hub":  func(b *Bootstrap) { other := awsPair; other.Hub.Name = "hub2"; b.AWS = &other },
+		"as other agent":  func(b *Bootstrap) { b.Identity.Agent = "agent2" },
+		"as it is, again": func(*Bootstrap) {},
+	} {
+		next := &Bootstrap{Identity: b.Identity, AWS: b.AWS, Store: b.Store, Record: b.Record, Clock: b.Clock}
+		change(next)
+		got, err := next.credential(t.Context())
+		if err != nil || (got != nil) != (name == "as it is, again") {
+			t.Errorf("%s: credential %v, %v", name, got, err)
+		}
+	}
+}
+
+// RG-52: an agent does not take a ManagedCluster for its own that is that of another cluster of AWS, and says what to do.
+func TestManagedClusterOfOtherARN(t *testing.T) {
+	t.Parallel()
+	hub := &awsHub{t: t, cluster: &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1"}}}
+	b := awsAgent(t, hub)
+	err := b.attempt(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "kubectl annotate --overwrite managedcluster cluster1") ||
+		!strings.Contains(err.Error(), awsPair.Managed.ARN()) || !strings.Contains(err.Error(), awsPair.Suffix()) {
+		t.Errorf("error %v", err)
+	}
+	if hub.byAWS > 0 || slices.Contains(hub.others, "POST /apis/certificates.k8s.io/v1/certificatesigningrequests") {
+		t.Errorf("%d requests with the token of AWS; others: %q", hub.byAWS, hub.others)
+	}
+}

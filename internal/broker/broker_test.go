@@ -1,0 +1,476 @@
+package broker_test
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/capstan-io/capstan/internal/broker"
+	"github.com/capstan-io/capstan/internal/broker/access"
+	"github.com/capstan-io/capstan/internal/cloudevents"
+	"github.com/capstan-io/capstan/internal/cloudevents/pb"
+)
+
+// tokenReviews knows users by tokens that are their names.
+type tokenReviews struct {
+	authenticationclient.TokenReviewInterface
+}
+
+func (tokenReviews) Create(_ context.Context, review *authenticationv1.TokenReview,
+	_ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
+	if user, known := strings.CutPrefix(review.Spec.Token, "user:"); known {
+		review.Status.Authenticated, review.Status.User.Username = true, user
+	}
+	return review, nil
+}
+
+// rights let the agent of a cluster do everything there, until it is denied.
+type rights struct {
+	authorizationclient.SubjectAccessReviewInterface
+	mu     sync.Mutex
+	asked  []authorizationv1.ResourceAttributes
+	denied map[string]bool
+}
+
+func (r *rights) Create(_ context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (
+	*authorizationv1.SubjectAccessReview, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = append(r.asked, *review.Spec.ResourceAttributes)
+	user, _, _ := strings.Cut(review.Spec.User, "-")
+	review.Status.Allowed = user == review.Spec.ResourceAttributes.Namespace && !r.denied[review.Spec.User]
+	return review, nil
+}
+
+func (r *rights) deny(user string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.denied[user] = true
+}
+
+// works is a source of resources that a test sets.
+type works struct {
+	dataType cloudevents.DataType
+	mu       sync.Mutex
+	versions map[string][]broker.Version
+	existing map[types.UID]bool
+	wrote    []string
+	err      error
+}
+
+func (w *works) DataType() cloudevents.DataType { return w.dataType }
+
+func (w *works) Prepare(event *cloudevents.Event, _ cloudevents.Type, cluster string) (*broker.Write, error) {
+	return &broker.Write{Subresource: "status", Do: func(_ context.Context, caller *access.Caller) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.wrote = append(w.wrote, fmt.Sprintf("%s %s by %s", event.Text("resourceid"), cluster, caller.Username))
+		return w.err
+	}}, nil
+}
+
+func (w *works) Start(context.Context) error { return nil }
+
+func (w *works) Event(_ context.Context, to broker.Subscriber, ref broker.Ref, action cloudevents.Action,
+	now time.Time) (*cloudevents.Event,
+	error) {
+	event := cloudevents.New("kube", cloudevents.Type{DataType: w.dataType, SubResource: cloudevents.Spec, Action: action}, now)
+	event.Extensions["clustername"], event.Extensions["resourceid"] = to.Cluster, string(ref.UID)
+	return event, nil
+}
+
+func (w *works) Versions(_ context.Context, cluster string) ([]broker.Version, error) {
+	return w.versions[cluster], nil
+}
+
+func (w *works) Existing(context.Context, string) (map[types.UID]bool, error) { return w.existing, nil }
+
+// server is a broker with a client to it.
+type server struct {
+	*broker.Broker
+	works  *works
+	rights *rights
+	client pb.CloudEventServiceClient
+}
+
+func start(t *testing.T, c clock.WithTicker, heartbeat time.Duration) *server {
+	t.Helper()
+	s := &server{works: &works{dataType: cloudevents.ManifestBundles, versions: map[string][]broker.Version{}},
+		rights: &rights{denied: map[string]bool{}}}
+	s.Broker = broker.New(broker.Options{Heartbeat: heartbeat, Clock: c, Access: access.New(access.Options{
+		Tokens: tokenReviews{}, Access: s.rights, ClientCAs: x509.NewCertPool,
+		NotBefore: func(context.Context, string) (time.Time, error) { return time.Time{}, nil }, Clock: c,
+	})})
+	s.Serve(s.works)
+	listener := bufconn.Listen(1 << 20)
+	g := grpc.NewServer()
+	pb.RegisterCloudEventServiceServer(g, s.Broker)
+	go g.Serve(listener) //nolint:errcheck // it ends with the test
+	t.Cleanup(g.Stop)
+	connection, err := grpc.NewClient("passthrough:hub", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = connection.Close() })
+	s.client = pb.NewCloudEventServiceClient(connection)
+	return s
+}
+
+func as(ctx context.Context, user string) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer user:"+user)
+}
+
+// subscribe returns when the subscription has begun.
+func (s *server) subscribe(t *testing.T, user, cluster string) grpc.ServerStreamingClient[pb.CloudEvent] {
+	t.Helper()
+	stream, err := s.client.Subscribe(as(t.Context(), user), &pb.SubscriptionRequest{ClusterName: cluster,
+		DataType: cloudevents.ManifestBundles.String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	header, err := stream.Header()
+	if err != nil || len(header.Get("subscription-id")) != 1 {
+		t.Fatalf("header %v, %v", header, err)
+	}
+	return stream
+}
+
+func (s *server) publish(t *testing.T, user, cluster string, action cloudevents.Action, data any) error {
+	t.Helper()
+	subResource := cloudevents.Status
+	if action == cloudevents.Resync {
+		subResource = cloudevents.Spec
+	}
+	event := cloudevents.New(user, cloudevents.Type{DataType: cloudevents.ManifestBundles, SubResource: subResource, Action: action},
+		time.Now())
+	event.Extensions["clustername"], event.Extensions["resourceid"] = cluster, "w"
+	if err := event.SetData(data); err != nil {
+		t.Fatal(err)
+	}
+	message, err := event.ToProto()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.client.Publish(as(t.Context(), user), &pb.PublishRequest{Event: message})
+	return err
+}
+
+// next returns the next event as ACTION UID.
+func next(t *testing.T, stream grpc.ServerStreamingClient[pb.CloudEvent]) string {
+	t.Helper()
+	message, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	event, err := cloudevents.FromProto(message)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if event.Type == cloudevents.Heartbeat {
+		return "heartbeat"
+	}
+	eventType, err := cloudevents.ParseType(event.Type)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(eventType.Action) + " " + event.Text("resourceid")
+}
+
+func change(cluster, uid string) broker.Change {
+	return broker.Change{DataType: cloudevents.ManifestBundles, Cluster: cluster, Action: cloudevents.Update,
+		Ref: broker.Ref{Namespace: cluster, Name: uid, UID: types.UID(uid)}}
+}
+
+// GR-04 GR-07: a subscriber gets the header, and then what changes of its cluster, and nothing of others.
+func TestSubscribe(t *testing.T) {
+	t.Parallel()
+	s := start(t, clock.RealClock{}, 0)
+	c1, c2 := s.subscribe(t, "c1", "c1"), s.subscribe(t, "c2", "c2")
+	s.Tell(change("c1", "a"))
+	s.Tell(change("c2", "b"))
+	s.Tell(change("c1", "c"))
+	if got := []string{next(t, c1), next(t, c1), next(t, c2)}; !slices.Equal(got, []string{"update_request a", "update_request c",
+		"update_request b"}) {
+		t.Errorf("got %v", got)
+	}
+	for _, asked := range s.rights.asked {
+		if asked.Verb != "watch" || asked.Group != "work.open-cluster-management.io" || asked.Resource != "manifestworks" {
+			t.Errorf("asked for %+v", asked)
+		}
+	}
+}
+
+// GR-04 O12: a change that is told for one user alone gets to no other one of the cluster.
+func TestTellOne(t *testing.T) {
+	t.Parallel()
+	s := start(t, clock.RealClock{}, 0)
+	one, other := s.subscribe(t, "c1-a", "c1"), s.subscribe(t, "c1-b", "c1")
+	secret := change("c1", "secret")
+	secret.User = "c1-a"
+	s.Tell(secret)
+	s.Tell(change("c1", "all"))
+	if got := []string{next(t, one), next(t, one), next(t, other)}; !slices.Equal(got,
+		[]string{"update_request secret", "update_request all", "update_request all"}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// GR-06 GR-07: no call without a valid credential, none for another cluster, and none that names none.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	s := start(t, clock.RealClock{}, 0)
+	bundles := cloudevents.ManifestBundles.String()
+	for name, test := range map[string]struct {
+		authorization []string
+		request       *pb.SubscriptionRequest
+		want          codes.Code
+	}{
+		"nobody":      {nil, &pb.SubscriptionRequest{ClusterName: "c1", DataType: bundles}, codes.Unauthenticated},
+		"wrong token": {[]string{"Bearer nothing"}, &pb.SubscriptionRequest{ClusterName: "c1", DataType: bundles}, codes.Unauthenticated},
+		"no bearer":   {[]string{"Basic user:c1"}, &pb.SubscriptionRequest{ClusterName: "c1", DataType: bundles}, codes.Unauthenticated},
+		"two tokens": {[]string{"Bearer user:c2", "Bearer user:c1"}, &pb.SubscriptionRequest{ClusterName: "c1", DataType: bundles},
+			codes.Unauthenticated},
+		"another cluster": {[]string{"Bearer user:c2"}, &pb.SubscriptionRequest{ClusterName: "c1", DataType: bundles}, codes.PermissionDenied},
+		"no cluster":      {[]string{"Bearer user:c1"}, &pb.SubscriptionRequest{DataType: bundles}, codes.InvalidArgument},
+		"a slash":         {[]string{"Bearer user:c1"}, &pb.SubscriptionRequest{ClusterName: "c1/x", DataType: bundles}, codes.InvalidArgument},
+		"a source": {[]string{"Bearer user:c1"}, &pb.SubscriptionRequest{Source: "s", ClusterName: "c1", DataType: bundles},
+			codes.InvalidArgument},
+		"no such data":     {[]string{"Bearer user:c1"}, &pb.SubscriptionRequest{ClusterName: "c1", DataType: "a.v1.b"}, codes.InvalidArgument},
+		"no type of data":  {[]string{"Bearer user:c1"}, &pb.SubscriptionRequest{ClusterName: "c1"}, codes.InvalidArgument},
+		"upper-case names": {[]string{"Bearer user:c1"}, &pb.SubscriptionRequest{ClusterName: "C1", DataType: bundles}, codes.InvalidArgument},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := t.Context()
+			for _, value := range test.authorization {
+				ctx = metadata.AppendToOutgoingContext(ctx, "authorization", value)
+			}
+			stream, err := s.client.Subscribe(ctx, test.request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := stream.Recv(); status.Code(err) != test.want {
+				t.Errorf("got %v, want %s", err, test.want)
+			}
+		})
+	}
+	if err := s.publish(t, "c2", "c1", cloudevents.Update, struct{}{}); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("the agent of c2 publishes for c1: %v", err)
+	}
+	if len(s.works.wrote) > 0 {
+		t.Errorf("written: %v", s.works.wrote)
+	}
+}
+
+// GR-10: a write is made in the name of the caller, and a client gets the error of the API.
+func TestPublish(t *testing.T) {
+	t.Parallel()
+	s := start(t, clock.RealClock{}, 0)
+	if err := s.publish(t, "c1", "c1", cloudevents.Update, struct{}{}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"w c1 by c1"}; !slices.Equal(s.works.wrote, want) {
+		t.Errorf("written: %v", s.works.wrote)
+	}
+	if asked := s.rights.asked[0]; asked.Verb != "update" || asked.Subresource != "status" || asked.Namespace != "c1" {
+		t.Errorf("asked for %+v", asked)
+	}
+	s.works.err = apierrors.NewConflict(schema.GroupResource{Resource: "manifestworks"}, "w", errors.New("changed"))
+	err := s.publish(t, "c1", "c1", cloudevents.Update, struct{}{})
+	if status.Code(err) != codes.FailedPrecondition || !apierrors.IsConflict(cloudevents.APIError(err)) {
+		t.Errorf("got %v", err)
+	}
+	for _, event := range []*pb.CloudEvent{nil, {Id: "i", Source: "s", SpecVersion: "1.0", Type: "nonsense"},
+		{Id: "i", Source: "s", SpecVersion: "1.0", Type: "a.v1.b.spec.create_request"}} {
+		_, err := s.client.Publish(as(t.Context(), "c1"), &pb.PublishRequest{Event: event})
+		if !apierrors.IsBadRequest(cloudevents.APIError(err)) {
+			t.Errorf("%v: got %v", event, err)
+		}
+	}
+}
+
+// CE-05: a resync brings what is newer and what is being deleted, and says what does not exist any more. What the API has and this server
+// has not heard of yet is not said to be gone.
+func TestResync(t *testing.T) {
+	t.Parallel()
+	s := start(t, clock.RealClock{}, 0)
+	of := func(uid string, version int64, deleting bool) broker.Version {
+		return broker.Version{Ref: broker.Ref{Namespace: "c1", Name: uid, UID: types.UID(uid)}, Version: version, Deleting: deleting}
+	}
+	s.works.versions["c1"] = []broker.Version{of("same", 3, false), of("newer", 4, false), of("deleting", 3, true), of("new", 1, false)}
+	s.works.existing = map[types.UID]bool{"unheard": true}
+	known := cloudevents.ResourceVersions{Versions: []cloudevents.ResourceVersion{{ResourceID: "same", ResourceVersion: 3},
+		{ResourceID: "newer", ResourceVersion: 3}, {ResourceID: "deleting", ResourceVersion: 3}, {ResourceID: "unheard", ResourceVersion: 1},
+		{ResourceID: "gone", ResourceVersion: 1}}}
+	if err := s.publish(t, "c1", "c1", cloudevents.Resync, known); !apierrors.IsServiceUnavailable(cloudevents.APIError(err)) {
+		t.Errorf("without a subscription: %v", err)
+	}
+	stream := s.subscribe(t, "c1", "c1")
+	if err := s.publish(t, "c1", "c1", cloudevents.Resync, known); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for range 4 {
+		got = append(got, next(t, stream))
+	}
+	if want := []string{"resync_response newer", "resync_response deleting", "resync_response new",
+		"delete_request gone"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// GR-05: heartbeats come at their interval.
+func TestHeartbeat(t *testing.T) {
+	t.Parallel()
+	c := clocktesting.NewFakeClock(time.Now())
+	s := start(t, c, 10*time.Second)
+	stream := s.subscribe(t, "c1", "c1")
+	for range 3 {
+		stop := step(c, 10*time.Second)
+		if got := next(t, stream); got != "heartbeat" {
+			t.Errorf("got %q", got)
+		}
+		stop()
+	}
+}
+
+// step moves the clock on, again and again, until somebody has noticed.
+func step(c *clocktesting.FakeClock, by time.Duration) (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		ticker := time.NewTicker(10 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-ticker.C:
+				if c.HasWaiters() {
+					c.Step(by)
+				}
+			}
+		}
+	}()
+	return func() { close(done) }
+}
+
+// GR-07: a subscription ends when its right has gone: at once when the hub has decided so about the cluster, otherwise when it is reviewed.
+func TestRevocation(t *testing.T) {
+	t.Parallel()
+	for name, revoke := range map[string]func(s *server, c *clocktesting.FakeClock) (stop func()){
+		"by the hub": func(s *server, _ *clocktesting.FakeClock) func() { s.Review("c1"); return func() {} },
+		"otherwise":  func(_ *server, c *clocktesting.FakeClock) func() { return step(c, 31*time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := clocktesting.NewFakeClock(time.Now())
+			s := start(t, c, 0)
+			stream, other := s.subscribe(t, "c1-x", "c1"), s.subscribe(t, "c1-y", "c1")
+			s.rights.deny("c1-x")
+			stop := revoke(s, c)
+			if _, err := stream.Recv(); status.Code(err) != codes.PermissionDenied {
+				t.Errorf("got %v", err)
+			}
+			stop()
+			s.Tell(change("c1", "a"))
+			if got := next(t, other); got != "update_request a" {
+				t.Errorf("the other one got %q", got)
+			}
+		})
+	}
+}
+
+// GR-04 O12: a subscriber that does not read is cut off when too much waits for it, and hinders nobody.
+func TestSlowSubscriber(t *testing.T) {
+	t.Parallel()
+	s := start(t, clock.RealClock{}, 0)
+	slow, quick := s.subscribe(t, "c1-slow", "c1"), s.subscribe(t, "c1-quick", "c1")
+	ended := make(chan error, 1)
+	for i := range 100000 {
+		s.Tell(change("c1", fmt.Sprint(i)))
+		if i%1000 == 999 {
+			for range 1000 {
+				next(t, quick)
+			}
+		}
+	}
+	go func() {
+		for {
+			if _, err := slow.Recv(); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	if err := <-ended; status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("the slow one ends with %v", err)
+	}
+}
+
+// GR-12: what the server does is counted, by data type.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	s := start(t, clock.RealClock{}, 0)
+	stream := s.subscribe(t, "c1", "c1")
+	s.Tell(change("c1", "a"))
+	next(t, stream)
+	if err := s.publish(t, "c1", "c1", cloudevents.Update, struct{}{}); err != nil {
+		t.Fatal(err)
+	}
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			// Tests beside this one count, too.
+			if metric.GetCounter().GetValue() > 0 || metric.GetGauge().GetValue() > 0 || metric.GetHistogram().GetSampleCount() > 0 {
+				found[family.GetName()] = true
+			}
+		}
+	}
+	for _, name := range []string{"subscribers", "called_total", "message_received_total", "message_sent_total", "processed_total",
+		"processing_duration_seconds"} {
+		if !found["grpc_server_ce_"+name] {
+			t.Errorf("grpc_server_ce_%s counts nothing", name)
+		}
+	}
+}
+
+// GR-01: a server that ends tells its subscribers.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	s := start(t, clock.RealClock{}, 0)
+	stream := s.subscribe(t, "c1", "c1")
+	s.Stop()
+	if _, err := stream.Recv(); status.Code(err) != codes.Unavailable {
+		t.Errorf("got %v", err)
+	}
+}

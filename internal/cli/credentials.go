@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientauthenticationv1 "k8s.io/client-go/pkg/apis/clientauthentication/v1"
+	clientauthenticationv1beta1 "k8s.io/client-go/pkg/apis/clientauthentication/v1beta1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/auth/exec"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/program"
+)
+
+const credentialsLong = `Print the token of a managed service account, as a credential plugin of client-go.
+
+Clients that reach clusters by ClusterProfiles run it, with the access provider open-cluster-management: they say in
+KUBERNETES_EXEC_INFO for which cluster. The token is in the Secret CLUSTER-NAME next to the ClusterProfile, where the hub copies
+it for ManagedServiceAccounts with the label authentication.open-cluster-management.io/sync-to-clusterprofile=true. In a pod, it
+is read from the cluster of the pod and its namespace; otherwise, and with --kubeconfig, from the hub of the kubeconfig and the
+namespace of its context.`
+
+// credentialsFlags say where the token is.
+type credentialsFlags struct {
+	account   string
+	namespace string
+}
+
+// credentialsCommand is "capstan credentials".
+func (a *app) credentialsCommand() *cobra.Command {
+	f := &credentialsFlags{}
+	command := &cobra.Command{
+		Use:   "credentials --managed-serviceaccount NAME",
+		Short: "Print the token of a managed service account, as a credential plugin",
+		Long:  credentialsLong,
+		Example: "  # In the file of access providers of a client\n" +
+			`  {"providers": [{"name": "open-cluster-management", "execConfig": {"apiVersion": "client.authentication.k8s.io/v1",` + "\n" +
+			`    "command": "capstan", "args": ["credentials", "--managed-serviceaccount", "reader"], "provideClusterInfo": true}}]}`,
+		Args:              flagsOnly,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	flags := command.Flags()
+	flags.StringVar(&f.account, "managed-serviceaccount", "", "name of the ManagedServiceAccount")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the ClusterProfile and the Secret (default: of the pod or the context)")
+	complete(command, "managed-serviceaccount", cobra.NoFileCompletions)
+	complete(command, "namespace", cobra.NoFileCompletions)
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		if f.account == "" {
+			return errors.New("--managed-serviceaccount: name the ManagedServiceAccount whose token is wanted")
+		}
+		version, cluster, err := askedCluster()
+		if err != nil {
+			return err
+		}
+		ctx, cancel := a.limited(command.Context())
+		defer cancel()
+		return a.printCredential(ctx, f, version, cluster)
+	}
+	return command
+}
+
+// askedCluster reads for which cluster a client wants a credential, and the version in which it wants it.
+func askedCluster() (version, cluster string, err error) {
+	const from = "KUBERNETES_EXEC_INFO"
+	asked, _, err := exec.LoadExecCredentialFromEnv()
+	if err != nil {
+		return "", "", fmt.Errorf("%s: %w; have client-go run this as a credential plugin, with provideClusterInfo: true", from, err)
+	}
+	var config runtime.RawExtension
+	switch asked := asked.(type) {
+	case *clientauthenticationv1.ExecCredential:
+		version, config = asked.APIVersion, asked.Spec.Cluster.Config
+	case *clientauthenticationv1beta1.ExecCredential:
+		version, config = asked.APIVersion, asked.Spec.Cluster.Config
+	default:
+		return "", "", fmt.Errorf("%s: %T is not in this version; use apiVersion %s", from, asked, clientauthenticationv1.SchemeGroupVersion)
+	}
+	var extension struct {
+		ClusterName string `json:"clusterName"`
+	}
+	if len(config.Raw) > 0 {
+		if err := json.Unmarshal(config.Raw, &extension); err != nil {
+			return "", "", fmt.Errorf("%s: spec.cluster.config: %w", from, err)
+		}
+	}
+	if extension.ClusterName == "" {
+		return "", "", fmt.Errorf("%s: spec.cluster.config.clusterName is missing; the extension client.authentication.k8s.io/exec of the "+
+			"access provider in the ClusterProfile has it", from)
+	}
+	return version, extension.ClusterName, checkClusterName(from+": spec.cluster.config.clusterName", extension.ClusterName)
+}
+
+// printCredential prints the token of an account on a cluster.
+func (a *app) printCredential(ctx context.Context, f *credentialsFlags, version, cluster string) error {
+	hub, namespace, err := a.hubOfPod()
+	if err != nil {
+		return err
+	}
+	namespace = cmp.Or(f.namespace, namespace)
+	secret, err := hub.Secret(ctx, namespace, cluster+"-"+f.account)
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("%w\nThe hub copies the token there if ManagedServiceAccount %s in namespace %s has the label %s=%s, and there is a "+
+			"ClusterProfile %s in namespace %s", err, f.account, cluster, fleet.LabelSyncToClusterProfile, fleet.LabelTrue, cluster, namespace)
+	}
+	if err != nil {
+		return err
+	}
+	token := secret.Data[corev1.ServiceAccountTokenKey]
+	if len(token) == 0 {
+		return fmt.Errorf("Secret %s/%s has no key %s: it is not the copy of a token", namespace, secret.Name, corev1.ServiceAccountTokenKey)
+	}
+	status := clientauthenticationv1.ExecCredentialStatus{Token: string(token), ExpirationTimestamp: expiryOf(string(token))}
+	if end := status.ExpirationTimestamp; end != nil && !a.clock.Now().Before(end.Time) {
+		return fmt.Errorf("the token in Secret %s/%s has expired at %s: its agent renews it when cluster %s reaches the hub again",
+			namespace, secret.Name, end.UTC().Format(time.RFC3339), cluster)
+	}
+	return json.NewEncoder(a.out).Encode(clientauthenticationv1.ExecCredential{
+		TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "ExecCredential"}, Status: &status,
+	})
+}
+
+// hubOfPod is the hub that the flags are about, or else that of the pod that this runs in, and the namespace there.
+func (a *app) hubOfPod() (hub *hubapi.Hub, namespace string, err error) {
+	if a.kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
+		if config, err := rest.InClusterConfig(); err == nil {
+			hub, err := hubapi.New(config)
+			return hub, program.Namespace(metav1.NamespaceDefault), err
+		}
+	}
+	config, _, err := a.target().HubKubeconfig()
+	if err != nil {
+		return nil, "", err
+	}
+	hub, err = a.hub()
+	return hub, cmp.Or(config.Contexts[config.CurrentContext].Namespace, metav1.NamespaceDefault), err
+}
+
+// tokenAlgorithms are those with which API servers sign tokens of service accounts.
+var tokenAlgorithms = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
+	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA}
+
+// expiryOf is when a token of a service account ends, as far as it says; nil if it does not. Clients ask for another one then.
+func expiryOf(token string) *metav1.Time {
+	parsed, err := jwt.ParseSigned(token, tokenAlgorithms)
+	if err != nil {
+		return nil
+	}
+	var said jwt.Claims
+	if err := parsed.UnsafeClaimsWithoutVerification(&said); err != nil || said.Expiry == nil {
+		return nil
+	}
+	end := metav1.NewTime(said.Expiry.Time())
+	return &end
+}

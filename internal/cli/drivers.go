@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/cloudevents/grpcconfig"
+)
+
+// How clusters register.
+const (
+	driverCSR  = string(operatorv1.RegistrationAuthTypeCSR)
+	driverGRPC = string(operatorv1.RegistrationAuthTypeGRPC)
+	driverAWS  = string(operatorv1.RegistrationAuthTypeAWSIRSA)
+)
+
+var drivers = []string{driverCSR, driverGRPC, driverAWS}
+
+func checkDriver(flag, driver string) error {
+	if !slices.Contains(drivers, driver) {
+		return fmt.Errorf("%s: %q is no driver; choose out of %s", flag, driver, strings.Join(drivers, ", "))
+	}
+	return nil
+}
+
+// hubGRPCFlags say how clusters register through the gRPC server of a hub.
+type hubGRPCFlags struct {
+	identities   []string
+	host         string
+	endpointType string
+}
+
+func (f *hubGRPCFlags) add(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringSliceVar(&f.identities, "auto-approved-grpc-identities", nil,
+		"users of the gRPC server whose clusters are accepted without an administrator; needs --feature-gates ManagedClusterAutoApproval=true")
+	flags.StringVar(&f.host, "grpc-server", "", "host name or IP address by which clusters reach the gRPC server, for its certificate")
+	flags.StringVar(&f.endpointType, "grpc-endpoint-type", string(operatorv1.EndpointTypeHostname),
+		"how clusters reach the gRPC server: hostname leads --grpc-server to it by your own means, loadBalancer makes its Service one of that type")
+	for _, flag := range []string{"auto-approved-grpc-identities", "grpc-server"} {
+		complete(command, flag, cobra.NoFileCompletions)
+	}
+	complete(command, "grpc-endpoint-type", cobra.FixedCompletions(
+		[]string{string(operatorv1.EndpointTypeHostname), string(operatorv1.EndpointTypeLoadBalancer)}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// check finds what is missing or makes no sense, with the driver or without.
+func (f *hubGRPCFlags) check(enabled bool, gates *gateFlag) error {
+	hostname, loadBalancer := string(operatorv1.EndpointTypeHostname), string(operatorv1.EndpointTypeLoadBalancer)
+	switch {
+	case f.endpointType != hostname && f.endpointType != loadBalancer:
+		return fmt.Errorf("--grpc-endpoint-type: %q is none of %s, %s", f.endpointType, hostname, loadBalancer)
+	case !enabled && len(f.identities) > 0:
+		return withoutGRPC("--auto-approved-grpc-identities", "--registration-drivers")
+	case !enabled && f.host != "":
+		return withoutGRPC("--grpc-server", "--registration-drivers")
+	case !enabled && f.endpointType != hostname:
+		return withoutGRPC("--grpc-endpoint-type", "--registration-drivers")
+	case !enabled:
+		return nil
+	case len(f.identities) > 0 && !gates.enabled("ManagedClusterAutoApproval"):
+		return errors.New("--auto-approved-grpc-identities: useless without --feature-gates ManagedClusterAutoApproval=true")
+	case f.host == "" && f.endpointType == hostname:
+		return errors.New("--grpc-server is missing: the host name or IP address by which clusters reach the gRPC server; " +
+			"or let a load balancer have one: --grpc-endpoint-type loadBalancer")
+	case f.host != "" && net.ParseIP(f.host) == nil && len(validation.IsDNS1123Subdomain(f.host)) > 0:
+		return fmt.Errorf("--grpc-server: %q must be a host name or IP address, without scheme and port", f.host)
+	}
+	return nil
+}
+
+func withoutGRPC(flag, of string) error {
+	return fmt.Errorf("%s: useless without grpc in %s", flag, of)
+}
+
+// driver is the driver as in a ClusterManager.
+func (f *hubGRPCFlags) driver() map[string]any {
+	driver := map[string]any{"authType": driverGRPC}
+	if len(f.identities) > 0 {
+		driver[driverGRPC] = map[string]any{"autoApprovedIdentities": f.identities}
+	}
+	return driver
+}
+
+// server is the serverConfiguration of a ClusterManager.
+func (f *hubGRPCFlags) server() map[string]any {
+	host := map[string]any{}
+	if f.host != "" {
+		host["host"] = f.host
+	}
+	return map[string]any{"endpointsExposure": []any{map[string]any{
+		"usage": string(operatorv1.EndpointUsageAgentToHub), "protocol": string(operatorv1.EndpointProtocolGRPC),
+		string(operatorv1.EndpointProtocolGRPC): map[string]any{"type": f.endpointType, f.endpointType: host},
+	}}}
+}
+
+// address is where clusters reach the server; what is in angle brackets is for the person to fill in.
+func (f *hubGRPCFlags) address() string {
+	host, port := f.host, "<port>"
+	if host == "" {
+		host = "<address_of_the_load_balancer>"
+	}
+	if f.endpointType == string(operatorv1.EndpointTypeLoadBalancer) {
+		port = "443"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// agentGRPCFlags say where an agent finds the gRPC server of its hub.
+type agentGRPCFlags struct {
+	server string
+	caFile string
+}
+
+func (f *agentGRPCFlags) add(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringVar(&f.server, "grpc-server", "", "HOST:PORT of the hub's gRPC server, with --registration-auth grpc")
+	flags.StringVar(&f.caFile, "grpc-ca-file", "",
+		"PEM certificates to verify the hub's gRPC server with; without, those that the hub publishes in the ConfigMap ca-bundle-configmap")
+	complete(command, "grpc-server", cobra.NoFileCompletions)
+}
+
+// check finds what is missing or makes no sense, with the driver or without.
+func (f *agentGRPCFlags) check(enabled bool) error {
+	switch {
+	case !enabled && f.server != "":
+		return withoutGRPC("--grpc-server", "--registration-auth")
+	case !enabled && f.caFile != "":
+		return withoutGRPC("--grpc-ca-file", "--registration-auth")
+	case !enabled:
+		return nil
+	case f.server == "":
+		return errors.New("--grpc-server is missing: the HOST:PORT of the hub's gRPC server, with --registration-auth grpc")
+	}
+	if err := grpcconfig.ValidateAddress(f.server); err != nil {
+		return fmt.Errorf("--grpc-server: %w", err)
+	}
+	return nil
+}

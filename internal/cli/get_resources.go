@@ -1,0 +1,431 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/manyclusters"
+	"github.com/capstan-io/capstan/internal/cli/output"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
+	"github.com/capstan-io/capstan/internal/machinery/text"
+)
+
+const getLong = `Show clusters, cluster sets, placements, works, add-ons, what the hub runs, or a token to join with.
+
+Any other RESOURCE is read from clusters, through the hub: those of --clusters, those that --placement has selected, or the members of
+--clusterset. RESOURCE is what kubectl takes, such as pods, deploy or certificates.cert-manager.io, and NAME one object. The objects of all
+clusters come as one table, or as one List in YAML and JSON, where the annotation capstan.io/cluster-name names the cluster of each.
+
+What can be read is printed, also if some clusters cannot. These are listed at the end, with the reasons, and the exit code is 1. A
+cluster has 10 seconds for each answer, or those of --timeout. The clusters need the add-on cluster-proxy.`
+
+// resourceFlags say what to read, and of which clusters.
+type resourceFlags struct {
+	clusters   clusterFlags
+	placement  string
+	clusterSet string
+
+	namespace     string
+	everywhere    bool
+	labelSelector string
+	fieldSelector string
+	watch         bool
+}
+
+// addResources makes "capstan get" read of clusters what is no subcommand.
+func (a *app) addResources(command *cobra.Command) {
+	f := &resourceFlags{}
+	f.clusters.add(a, command)
+	flags := command.Flags()
+	flags.StringVar(&f.placement, "placement", "", "read from the clusters that this placement has selected, as NAMESPACE/NAME")
+	flags.StringVar(&f.clusterSet, "clusterset", "", "read from the members of this cluster set")
+	flags.StringVarP(&f.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of the clusters")
+	flags.BoolVarP(&f.everywhere, "all-namespaces", "A", false, "read all namespaces of the clusters")
+	flags.StringVarP(&f.labelSelector, "selector", "l", "", "only objects with these labels, such as app=web,tier!=cache")
+	flags.StringVar(&f.fieldSelector, "field-selector", "", "only objects with these fields, such as status.phase=Running")
+	flags.BoolVarP(&f.watch, "watch", "w", false, "go on with the rows of what changes, until you end it")
+	format := addOutputFlag(command, output.Table, output.Wide, output.YAML, output.JSON, output.Name)
+	command.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
+	for _, chooser := range [][]string{{"placement", "clusterset"}, {"placement", "clusters"}, {"placement", "cluster"},
+		{"clusterset", "clusters"}, {"clusterset", "cluster"}} {
+		command.MarkFlagsMutuallyExclusive(chooser...)
+	}
+	complete(command, "placement", a.completePlacementRef)
+	complete(command, "clusterset", a.completeClusterSets)
+	for _, flag := range []string{"namespace", "selector", "field-selector"} {
+		complete(command, flag, cobra.NoFileCompletions)
+	}
+	command.Use = "get [RESOURCE [NAME]]"
+	command.Long = getLong
+	command.Example = "  capstan get pods --clusters cluster1,cluster2 -n web\n" +
+		"  capstan get deployments --clusterset prod -A -l app=web\n" +
+		"  capstan get nodes --placement default/web -o wide\n" +
+		"  capstan get pods --clusterset prod -A --watch\n" +
+		"  capstan get clusters"
+	command.Args = f.checkArgs
+	command.RunE = func(command *cobra.Command, args []string) error {
+		if len(args) == 0 && !f.choosesClusters() {
+			return command.Help()
+		}
+		query, err := f.query(args)
+		if err != nil {
+			return err
+		}
+		query.Timeout = a.clusterLimit(command)
+		if f.watch && format.Format() != output.Table && format.Format() != output.Wide {
+			return errors.New("--watch: shows rows of tables: leave out --output, or use wide")
+		}
+		hub, err := a.hub()
+		if err != nil {
+			return err
+		}
+		clusters, err := f.choose(command.Context(), a, hub)
+		if err != nil {
+			return err
+		}
+		return a.getResources(command.Context(), hub, clusters, query, format.Format(), f.watch)
+	}
+}
+
+func (f *resourceFlags) choosesClusters() bool {
+	return f.clusters.one != "" || len(f.clusters.many) > 0 || f.placement != "" || f.clusterSet != ""
+}
+
+// checkArgs takes a word for a misspelt subcommand, unless clusters are chosen.
+func (f *resourceFlags) checkArgs(command *cobra.Command, args []string) error {
+	if !f.choosesClusters() {
+		if err := knownCommand(command, args); err != nil {
+			return fmt.Errorf("%w\nTo read it from clusters, say from which, with --clusters, --placement or --clusterset:\n  capstan get %s --clusters CLUSTER,...",
+				err, strings.Join(args, " "))
+		}
+		return nil
+	}
+	switch {
+	case len(args) == 0:
+		return errors.New("what of the clusters? Name a resource, such as pods: capstan get pods --clusters CLUSTER,...")
+	case len(args) > 2: //nolint:mnd // a resource and a name
+		return fmt.Errorf("%q: one resource and one name at most; --selector reads several objects", args[2:])
+	case strings.Contains(args[0], ","):
+		return fmt.Errorf("RESOURCE: %q: one resource at a time", args[0])
+	}
+	return nil
+}
+
+// query is what the arguments ask for.
+func (f *resourceFlags) query(args []string) (manyclusters.Query, error) {
+	q := manyclusters.Query{Resource: args[0], Namespace: f.namespace, LabelSelector: f.labelSelector, FieldSelector: f.fieldSelector}
+	if resource, name, found := strings.Cut(args[0], "/"); found && len(args) == 1 { // as in pod/web-0
+		q.Resource, args = resource, []string{resource, name}
+	}
+	if len(args) > 1 {
+		q.Name = args[1]
+	}
+	if f.everywhere {
+		q.Namespace = ""
+	} else if err := checkNamespaceName("--namespace", f.namespace); err != nil {
+		return q, err
+	}
+	if _, err := labels.Parse(f.labelSelector); err != nil {
+		return q, fmt.Errorf("--selector: %w", err)
+	}
+	if _, err := fields.ParseSelector(f.fieldSelector); err != nil {
+		return q, fmt.Errorf("--field-selector: %w", err)
+	}
+	switch {
+	case strings.ContainsAny(q.Resource+q.Name, "/%") || q.Name == "." || q.Name == "..":
+		return q, fmt.Errorf("NAME: %q: a name is no path, and has no slash or percent sign", q.Name)
+	case q.Name != "" && f.everywhere:
+		return q, errors.New("--all-namespaces: an object with a name is in one namespace: name it with --namespace, or use --field-selector metadata.name=NAME")
+	case q.Name != "" && (f.labelSelector != "" || f.fieldSelector != ""):
+		return q, errors.New("--selector, --field-selector: choose among objects; leave them out, or NAME")
+	}
+	return q, nil
+}
+
+// choose returns the clusters to read from.
+func (f *resourceFlags) choose(ctx context.Context, a *app, hub *hubapi.Hub) ([]string, error) {
+	ctx, cancel := a.limited(ctx)
+	defer cancel()
+	switch {
+	case f.placement != "":
+		ref, err := parsePlacementRef("--placement", f.placement)
+		if err != nil {
+			return nil, err
+		}
+		clusters, err := decidedClusters(ctx, hub, *ref)
+		if err == nil && len(clusters) == 0 {
+			err = fmt.Errorf("placement %s selects no clusters: \"capstan explain placement %s --namespace %s\" shows why", ref, ref.Name, ref.Namespace)
+		}
+		return clusters, err
+	case f.clusterSet != "":
+		return membersOf(ctx, hub, f.clusterSet)
+	}
+	return f.clusters.required()
+}
+
+// membersOf are the names of the clusters of a set.
+func membersOf(ctx context.Context, hub *hubapi.Hub, name string) ([]string, error) {
+	set, err := hub.ClusterSet(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	selector, err := managedcluster.SetSelector(set)
+	if err != nil {
+		return nil, fmt.Errorf("cluster set %s: %w", name, err)
+	}
+	list, err := hub.Clusters(ctx, selector.String())
+	if err != nil {
+		return nil, err
+	}
+	var members []string
+	for i := range list.Items {
+		members = append(members, list.Items[i].Name)
+	}
+	if len(members) == 0 {
+		return nil, fmt.Errorf("cluster set %s has no clusters: \"capstan clusterset set %s --clusters CLUSTER,...\" puts some into it", name, name)
+	}
+	return members, nil
+}
+
+// getResources reads of all clusters, prints what there is, and says which of them did not answer.
+func (a *app) getResources(ctx context.Context, hub *hubapi.Hub, names []string, q manyclusters.Query, format output.Format,
+	watch bool) error {
+	clusters := make([]*hubapi.ClusterAPI, len(names))
+	for i, name := range names {
+		cluster, err := hub.ClusterAPI(ctx, name)
+		if err != nil {
+			return err
+		}
+		clusters[i] = cluster
+	}
+	var printer resourcePrinter
+	switch format {
+	case output.JSON, output.YAML:
+		q.Form, printer = manyclusters.Objects, &listPrinter{out: a.out, yaml: format == output.YAML}
+	case output.Name:
+		q.Form, printer = manyclusters.Names, &namePrinter{out: a.out}
+	default:
+		printer = &tablePrinter{table: output.NewMerged(a.out), wide: format == output.Wide}
+	}
+	last := map[string]manyclusters.Page{} // by cluster
+	namespaced := false
+	failed, err := manyclusters.Read(ctx, clusters, q, func(pages []manyclusters.Page) error {
+		for i := range pages {
+			last[pages[i].Cluster] = pages[i].WithoutContent()
+			namespaced = namespaced || pages[i].Resource.Namespaced
+		}
+		return printer.print(pages)
+	})
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
+	if err == nil {
+		err = printer.end()
+	}
+	if err != nil {
+		return err
+	}
+	if printer.empty() && len(failed) < len(names) {
+		a.note("No %s%s.", q.Resource, ofWhat(q, namespaced))
+	}
+	err = failureError(failed, len(names))
+	if !watch || len(failed) == len(names) {
+		return err
+	}
+	if err != nil {
+		a.note("%s", err)
+	}
+	return a.watchResources(ctx, clusters, last, q, printer)
+}
+
+var errInterrupted = errors.New("interrupted")
+
+// watchResources prints what changes, until it is interrupted, which is how it is meant to end.
+func (a *app) watchResources(ctx context.Context, clusters []*hubapi.ClusterAPI, last map[string]manyclusters.Page, q manyclusters.Query,
+	printer resourcePrinter) error {
+	write := func(page manyclusters.Page) error { return printer.print([]manyclusters.Page{page}) }
+	err := manyclusters.Watch(ctx, clusters, last, q, write, func(f manyclusters.Failure) {
+		a.note("%s: no longer watched: %s", f.Cluster, f.What)
+	})
+	switch {
+	case ctx.Err() != nil:
+		return exitError{interruptedCode}
+	case err != nil:
+		return err
+	}
+	return errors.New("no cluster is watched any more")
+}
+
+// ofWhat says where nothing was found.
+func ofWhat(q manyclusters.Query, namespaced bool) string {
+	where := ""
+	if q.Namespace != "" && namespaced {
+		where = fmt.Sprintf(" in namespace %q; --namespace or --all-namespaces chooses others", q.Namespace)
+	}
+	if q.LabelSelector != "" || q.FieldSelector != "" {
+		where = " with " + strings.Trim(q.LabelSelector+","+q.FieldSelector, ",") + where
+	}
+	return where
+}
+
+// failureError says of each cluster that did not answer why, and of those with the same reason once.
+func failureError(failed []manyclusters.Failure, all int) error {
+	if len(failed) == 0 {
+		return nil
+	}
+	var reasons, next []string
+	clusters := map[string][]string{}
+	for i := range failed {
+		f := &failed[i]
+		if clusters[f.What] == nil {
+			reasons = append(reasons, f.What)
+		}
+		clusters[f.What] = append(clusters[f.What], f.Cluster)
+		if f.Next != "" && !slices.Contains(next, f.Next) {
+			next = append(next, f.Next)
+		}
+	}
+	lines := []string{fmt.Sprintf("%d of %d clusters could not be read:", len(failed), all)}
+	for _, reason := range reasons {
+		lines = append(lines, fmt.Sprintf("  %s: %s", strings.Join(clusters[reason], ", "), reason))
+	}
+	const hints = 3
+	return errors.New(strings.Join(append(lines, next[:min(len(next), hints)]...), "\n"))
+}
+
+// resourcePrinter prints pages as they come.
+type resourcePrinter interface {
+	print(pages []manyclusters.Page) error
+	end() error
+	empty() bool
+}
+
+// tablePrinter has a column for the cluster, and those of the servers.
+type tablePrinter struct {
+	table *output.Merged
+	wide  bool
+	some  bool
+}
+
+func (p *tablePrinter) print(pages []manyclusters.Page) error {
+	blocks := make([]output.Block, len(pages))
+	for i := range pages {
+		blocks[i] = p.block(&pages[i])
+		p.some = p.some || len(pages[i].Rows) > 0
+	}
+	return p.table.Write(blocks)
+}
+
+func (p *tablePrinter) block(page *manyclusters.Page) output.Block {
+	block := output.Block{Columns: []string{"Cluster"}}
+	var shown []int
+	for i, column := range page.Columns {
+		if p.wide || !column.Wide {
+			shown = append(shown, i)
+			block.Columns = append(block.Columns, column.Name)
+		}
+	}
+	for _, row := range page.Rows {
+		cells := []string{page.Cluster}
+		for _, i := range shown {
+			if i < len(row) {
+				cells = append(cells, row[i])
+			}
+		}
+		block.Rows = append(block.Rows, cells)
+	}
+	return block
+}
+
+func (p *tablePrinter) end() error  { return nil }
+func (p *tablePrinter) empty() bool { return !p.some }
+
+// namePrinter prints the cluster and the name of each object as kubectl takes it.
+type namePrinter struct {
+	out  io.Writer
+	some bool
+}
+
+func (p *namePrinter) print(pages []manyclusters.Page) error {
+	for i := range pages {
+		for _, name := range pages[i].Names {
+			p.some = true
+			if _, err := fmt.Fprintf(p.out, "%s %s/%s\n", pages[i].Cluster, text.OneLine(pages[i].Resource.String()), text.OneLine(name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *namePrinter) end() error  { return nil }
+func (p *namePrinter) empty() bool { return !p.some }
+
+// listPrinter prints one List, object by object, so that it holds none of them.
+type listPrinter struct {
+	out   io.Writer
+	yaml  bool
+	count int
+}
+
+func (p *listPrinter) print(pages []manyclusters.Page) error {
+	for i := range pages {
+		for _, object := range pages[i].Objects {
+			if err := p.item(object); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (p *listPrinter) item(object map[string]any) error {
+	var content []byte
+	var err error
+	begin, between := "{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"List\",\n  \"items\": [\n    ", ",\n    "
+	if p.yaml {
+		begin, between = "apiVersion: v1\nkind: List\nitems:\n- ", "- "
+		if content, err = yaml.Marshal(object); err == nil {
+			content = []byte(strings.ReplaceAll(strings.TrimSuffix(string(content), "\n"), "\n", "\n  ") + "\n")
+		}
+	} else {
+		content, err = json.MarshalIndent(object, "    ", "  ")
+	}
+	if err != nil {
+		return err
+	}
+	if p.count > 0 {
+		begin = between
+	}
+	p.count++
+	_, err = fmt.Fprintf(p.out, "%s%s", begin, content)
+	return err
+}
+
+func (p *listPrinter) end() error {
+	rest := "\n  ]\n}\n"
+	switch {
+	case p.yaml && p.count > 0:
+		return nil
+	case p.yaml:
+		rest = "apiVersion: v1\nkind: List\nitems: []\n"
+	case p.count == 0:
+		rest = "{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"List\",\n  \"items\": []\n}\n"
+	}
+	_, err := io.WriteString(p.out, rest)
+	return err
+}
+
+func (p *listPrinter) empty() bool { return p.count == 0 }

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/kubeconfigsecret"
+)
+
+// isHosted tells whether what a ClusterManager or a Klusterlet describes runs in another cluster than the one that it is for.
+func isHosted(custom *unstructured.Unstructured) bool {
+	text, _, _ := unstructured.NestedString(custom.Object, "spec", "deployOption", "mode")
+	mode := operatorv1.InstallMode(text)
+	return mode == operatorv1.InstallModeHosted || mode == operatorv1.InstallModeSingletonHosted
+}
+
+// hostedManager is the ClusterManager among the objects if it is hosted, or else nil.
+func hostedManager(objects []*unstructured.Unstructured) *unstructured.Unstructured {
+	at := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool {
+		return o.GroupVersionKind() == install.KindClusterManager && isHosted(o)
+	})
+	if at < 0 {
+		return nil
+	}
+	return objects[at]
+}
+
+// hubOf is the cluster with the API of the hub that a ClusterManager in the cluster describes.
+func hubOf(ctx context.Context, in *install.Cluster, manager *unstructured.Unstructured) (*install.Cluster, error) {
+	if manager == nil || !isHosted(manager) {
+		return in, nil
+	}
+	of := install.Reference{GroupVersionKind: install.KindSecret, Namespace: manager.GetName(), Name: fleet.SecretExternalHubKubeconfig}
+	hub, err := clusterOfSecret(ctx, in, of)
+	if err != nil {
+		return nil, err
+	}
+	return install.In(hub), nil
+}
+
+// clusterOfSecret is the cluster that the kubeconfig in a Secret leads to, if it answers.
+func clusterOfSecret(ctx context.Context, in *install.Cluster, of install.Reference) (*hubapi.Hub, error) {
+	object, err := in.Get(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	if object == nil {
+		return nil, fmt.Errorf("there is no %s with a kubeconfig of it", of)
+	}
+	secret := &corev1.Secret{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, secret); err != nil {
+		return nil, fmt.Errorf("read %s: %w", of, err)
+	}
+	config, err := kubeconfigsecret.Config(secret)
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := hubapi.New(config)
+	if err != nil {
+		return nil, fmt.Errorf("use the kubeconfig of %s: %w", of, err)
+	}
+	return cluster, cluster.Live(ctx)
+}
+
+// forHostedHub divides the objects of a hosted hub: what clusters join with belongs on the hub, the rest where its controllers run.
+func forHostedHub(objects []*unstructured.Unstructured) (onHub, here []*unstructured.Unstructured) {
+	for _, object := range objects {
+		switch {
+		case object.GroupVersionKind() == install.KindNamespace && object.GetName() == fleet.NamespaceOperators:
+			onHub, here = append(onHub, object.DeepCopy()), append(here, object)
+		case isForJoining(object):
+			onHub = append(onHub, object)
+		default:
+			here = append(here, object)
+		}
+	}
+	return onHub, here
+}
+
+// isForJoining tells whether an object of the chart cluster-manager lets clusters ask to join.
+func isForJoining(object *unstructured.Unstructured) bool {
+	return strings.HasPrefix(object.GetName(), fleet.ClusterRoleBootstrap) ||
+		object.GetNamespace() == fleet.NamespaceOperators && object.GetName() == fleet.ServiceAccountBootstrap ||
+		object.GroupVersionKind() == install.KindSecret && strings.HasPrefix(object.GetName(), "bootstrap-token-")
+}

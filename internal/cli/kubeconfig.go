@@ -1,0 +1,228 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/playground"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+const kubeconfigLong = `Write a kubeconfig that leads to a cluster through the hub.
+
+Its server is the hub, which passes requests on to the cluster, in your name; its credentials are yours for the hub. kubectl, helm, k9s,
+Argo CD and every other client of Kubernetes work with it. What you may do there is what the cluster lets you do.
+
+The cluster needs the add-on cluster-proxy. --merge adds a context to a kubeconfig that has others.`
+
+// stdout is the file name of standard output.
+const stdout = "-"
+
+// kubeconfigFlags say where a kubeconfig is written.
+type kubeconfigFlags struct {
+	file        string
+	contextName string
+	merge       bool
+}
+
+// kubeconfigCommand is "capstan kubeconfig".
+func (a *app) kubeconfigCommand() *cobra.Command {
+	f := &kubeconfigFlags{}
+	command := &cobra.Command{
+		Use:   "kubeconfig CLUSTER",
+		Short: "Write a kubeconfig that leads to a cluster through the hub",
+		Long:  kubeconfigLong,
+		Example: "  capstan kubeconfig cluster1 -o cluster1.kubeconfig && helm --kubeconfig cluster1.kubeconfig list -A\n" +
+			"  capstan kubeconfig cluster1 --merge --context-name prod-1 && kubectl --context prod-1 get nodes",
+		Args: oneCluster,
+	}
+	flags := command.Flags()
+	flags.StringVarP(&f.file, "output", "o", "", "file to write; - is standard output, which is the default without --merge")
+	flags.StringVar(&f.contextName, "context-name", "", "name of the context (default: that of the cluster)")
+	flags.BoolVar(&f.merge, "merge", false, "add the context to the file of --output, or to the kubeconfig that leads to the hub, and leave the rest as it is")
+	complete(command, "context-name", cobra.NoFileCompletions)
+	command.ValidArgsFunction = a.completeCluster
+	command.RunE = func(command *cobra.Command, args []string) error {
+		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			if err := a.checkReachable(ctx, hub, args[0]); err != nil {
+				return err
+			}
+			return a.writeKubeconfig(ctx, f, hub, args[0])
+		})
+	}
+	return command
+}
+
+// oneCluster accepts the name of a cluster.
+func oneCluster(command *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("%d clusters given, want 1: %s. \"capstan get clusters\" lists those there are", len(args), command.UseLine())
+	}
+	return checkClusterName("CLUSTER", args[0])
+}
+
+// completeCluster completes the one name of a cluster that a command takes.
+func (a *app) completeCluster(command *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.completeClusters(command, args, typed)
+}
+
+// checkReachable makes sure that there is such a cluster, and points out what it needs to be reached. Who may not look is told by the first
+// request to the cluster.
+func (a *app) checkReachable(ctx context.Context, hub *hubapi.Hub, cluster string) error {
+	if _, err := hub.Cluster(ctx, cluster); err != nil && !apierrors.IsForbidden(err) {
+		return err
+	}
+	addOns, err := hub.InstalledAddOns(ctx, cluster)
+	if err != nil {
+		return nil //nolint:nilerr // without the right to look, there is nothing to point out
+	}
+	for i := range addOns.Items {
+		if addOns.Items[i].Name == fleet.AddOnClusterProxy {
+			return nil
+		}
+	}
+	a.note("Cluster %s is not connected yet: \"capstan addon enable --names %s --clusters %s\" does it.", cluster, fleet.AddOnClusterProxy, cluster)
+	return nil
+}
+
+// writeKubeconfig writes a kubeconfig to where the flags say.
+func (a *app) writeKubeconfig(ctx context.Context, f *kubeconfigFlags, of *hubapi.Hub, cluster string) error {
+	hub, source, err := a.target().HubKubeconfig()
+	if err != nil {
+		return err
+	}
+	server, err := of.ClusterServer(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	name := cmp.Or(f.contextName, cluster)
+	config := clusterKubeconfig(hub, server, name)
+	file := f.file
+	if f.merge && file == "" {
+		file = filepath.SplitList(source.File)[0]
+	}
+	switch {
+	case f.merge && file == stdout:
+		return errors.New("--merge: needs a file to add the context to: name it with --output, or leave --output out")
+	case file == "" || file == stdout:
+		return a.printKubeconfig(config)
+	}
+	if target, err := filepath.EvalSymlinks(file); err == nil {
+		file = target // which is replaced, and not the link to it
+	}
+	existing, err := loadKubeconfig(file)
+	if err != nil {
+		return err
+	}
+	if err := checkReplaces(existing, config, name, file, f.merge); err != nil {
+		return err
+	}
+	if f.merge {
+		keepUser := slices.ContainsFunc(filepath.SplitList(source.File), func(other string) bool { return sameFile(other, file) })
+		config = mergeKubeconfig(existing, config, hub, name, keepUser)
+	}
+	if a.dryRun {
+		a.say("would write context %s to %s", name, file)
+		return nil
+	}
+	content, err := clientcmd.Write(*config)
+	if err != nil {
+		return err
+	}
+	if err := playground.WriteSecretFile(file, content); err != nil {
+		return fmt.Errorf("--output: %w", err)
+	}
+	a.note("Context %s of %s leads to cluster %s.", name, file, cluster)
+	return nil
+}
+
+func sameFile(a, b string) bool {
+	first, errFirst := os.Stat(a)
+	second, errSecond := os.Stat(b)
+	return errFirst == nil && errSecond == nil && os.SameFile(first, second)
+}
+
+func (a *app) printKubeconfig(config *clientcmdapi.Config) error {
+	content, err := clientcmd.Write(*config)
+	if err != nil {
+		return err
+	}
+	_, err = a.out.Write(content)
+	return err
+}
+
+// clusterKubeconfig makes a kubeconfig for the server of a cluster, of one that has a context for the hub, and no other.
+func clusterKubeconfig(hub *clientcmdapi.Config, server, name string) *clientcmdapi.Config {
+	of := hub.Contexts[hub.CurrentContext]
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = hub.Clusters[of.Cluster].DeepCopy()
+	config.Clusters[name].Server = server
+	config.AuthInfos[name] = clientcmdapi.NewAuthInfo()
+	if user := hub.AuthInfos[of.AuthInfo]; user != nil {
+		config.AuthInfos[name] = user.DeepCopy()
+	}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	config.CurrentContext = name
+	return config
+}
+
+// loadKubeconfig reads a kubeconfig as it is written; nil is one that is not there.
+func loadKubeconfig(file string) (*clientcmdapi.Config, error) {
+	existing, err := clientcmd.LoadFromFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		if info, err := os.Stat(filepath.Dir(file)); err != nil || !info.IsDir() {
+			return nil, fmt.Errorf("--output: %s: there is no folder %s: create it, or choose another", file, filepath.Dir(file))
+		}
+		return nil, nil //nolint:nilnil // the caller writes a new one
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--output: %s is no kubeconfig: %w", file, err)
+	}
+	return existing, nil
+}
+
+// checkReplaces makes sure that nothing is lost that this command has not written.
+func checkReplaces(existing, config *clientcmdapi.Config, name, file string, merge bool) error {
+	if existing == nil {
+		return nil
+	}
+	there := existing.Clusters[name]
+	another := there != nil && there.Server != config.Clusters[name].Server
+	if another || there == nil && (existing.Contexts[name] != nil || existing.AuthInfos[name] != nil) {
+		return fmt.Errorf("%s has a context, cluster or user %q already, which leads elsewhere: choose another name with --context-name", file, name)
+	}
+	if !merge && (len(existing.Contexts) > 1 || (len(existing.Contexts) == 1 && existing.Contexts[name] == nil)) {
+		return fmt.Errorf("--output: %s has other contexts: add to it with --merge, or choose another file", file)
+	}
+	return nil
+}
+
+// mergeKubeconfig adds a context to those that are there. Where the user for the hub is in the same file, it is the user of the context, so
+// that both have new credentials at the same time.
+func mergeKubeconfig(existing, config, hub *clientcmdapi.Config, name string, keepUser bool) *clientcmdapi.Config {
+	if existing == nil {
+		return config
+	}
+	existing.Clusters[name], existing.Contexts[name] = config.Clusters[name], config.Contexts[name]
+	if user := hub.Contexts[hub.CurrentContext].AuthInfo; keepUser && existing.AuthInfos[user] != nil {
+		existing.Contexts[name].AuthInfo = user
+		return existing
+	}
+	existing.AuthInfos[name] = config.AuthInfos[name]
+	return existing
+}

@@ -1,0 +1,200 @@
+// Package manyclusters reads objects of many clusters at once, through the hub.
+package manyclusters
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+)
+
+const (
+	pageSize = 500
+	// heldBytes bounds the answers that wait for their turn.
+	heldBytes = 64 << 20
+	// patience is how long answers wait for others, so that columns are as wide as they have to be from the first line on.
+	patience = 300 * time.Millisecond
+)
+
+// Form is what clusters answer.
+type Form int
+
+// The forms.
+const (
+	// Tables have the columns that the servers choose.
+	Tables Form = iota
+	// Objects have all fields.
+	Objects
+	// Names have those of the objects alone.
+	Names
+)
+
+const (
+	acceptObjects = "application/json"
+	acceptTables  = "application/json;as=Table;v=v1;g=meta.k8s.io," + acceptObjects
+	acceptNames   = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io," + acceptObjects
+)
+
+// accept is the header for the form. What a server does not know comes as objects.
+func (q Query) accept() string {
+	switch {
+	case q.Form == Tables:
+		return acceptTables
+	case q.Form == Names && q.Name == "": // a single object is no list
+		return acceptNames
+	}
+	return acceptObjects
+}
+
+// atOnce is how many clusters are asked at the same time. Objects take more memory.
+var atOnce = map[Form]int{Tables: 50, Names: 50, Objects: 10}
+
+// Query is what to read of each cluster.
+type Query struct {
+	// Resource is the word for it.
+	Resource string
+	// Name of one object; empty are all.
+	Name string
+	// Namespace of the objects, if they have one; empty are all.
+	Namespace string
+
+	LabelSelector, FieldSelector string
+
+	Form Form
+	// Timeout is how long a cluster has for each answer.
+	Timeout time.Duration
+}
+
+// showsNamespace tells whether tables have a column for the namespace.
+func (q Query) showsNamespace(resource Resource) bool {
+	return resource.Namespaced && q.Namespace == ""
+}
+
+// Failure is a cluster that did not answer all of it.
+type Failure struct {
+	Cluster string
+	hubapi.Trouble
+}
+
+// Read reads of all clusters at once. The pages are handed over in the order of the clusters; several that are there at the same time
+// come together. Of a cluster that fails, the pages before that count.
+func Read(ctx context.Context, clusters []*hubapi.ClusterAPI, q Query, write func([]Page) error) ([]Failure, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	pages := newSequence(len(clusters), heldBytes)
+	defer pages.wait(patience)()
+	failures := make([]*Failure, len(clusters))
+	var readers errgroup.Group
+	readers.SetLimit(atOnce[q.Form] + 1) // one starts them
+	readers.Go(func() error {
+		for i, cluster := range clusters {
+			readers.Go(func() error {
+				defer pages.end(i)
+				r := reader{cluster: cluster, query: q, put: func(page Page) error { return pages.put(ctx, i, page) }}
+				if trouble := r.read(ctx); trouble != nil {
+					failures[i] = &Failure{Cluster: cluster.Name, Trouble: *trouble}
+				}
+				return nil
+			})
+		}
+		return nil
+	})
+	var err error
+	for batch := pages.take(); len(batch) > 0; batch = pages.take() {
+		if err == nil {
+			if err = write(batch); err != nil {
+				cancel(err)
+			}
+		}
+	}
+	_ = readers.Wait() // what failed is in failures
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	var failed []Failure
+	for _, failure := range failures {
+		if failure != nil {
+			failed = append(failed, *failure)
+		}
+	}
+	return failed, err
+}
+
+// reader reads of one cluster.
+type reader struct {
+	cluster *hubapi.ClusterAPI
+	query   Query
+	put     func(Page) error
+}
+
+func (r *reader) read(ctx context.Context) *hubapi.Trouble {
+	resource, trouble := r.resolve(ctx)
+	if trouble != nil {
+		return trouble
+	}
+	for token := ""; ; {
+		page, next, err := r.page(ctx, resource, token)
+		if err != nil {
+			return r.trouble(err)
+		}
+		if err := r.put(page); err != nil {
+			return r.trouble(err)
+		}
+		if token = next; token == "" {
+			return nil
+		}
+	}
+}
+
+func (r *reader) trouble(err error) *hubapi.Trouble {
+	trouble := r.cluster.Trouble(err, r.query.Timeout)
+	return &trouble
+}
+
+// resolve finds what the word means to the cluster. Most of what is read is in the core group, which is one small answer.
+func (r *reader) resolve(ctx context.Context) (Resource, *hubapi.Trouble) {
+	for _, coreOnly := range []bool{true, false} {
+		limited, cancel := context.WithTimeout(ctx, r.query.Timeout)
+		lists, err := r.cluster.Resources(limited, coreOnly)
+		cancel()
+		if err != nil {
+			return Resource{}, r.trouble(err)
+		}
+		if resource, found := find(lists, r.query.Resource); found {
+			return resource, nil
+		}
+	}
+	return Resource{}, &hubapi.Trouble{What: fmt.Sprintf("no such resource: it serves no %q", r.query.Resource), Connected: true}
+}
+
+// page reads a page, and says where the next one begins; an empty token is the beginning and the end.
+func (r *reader) page(ctx context.Context, resource Resource, token string) (page Page, next string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.query.Timeout)
+	defer cancel()
+	request := r.cluster.Get(resource.path(r.query.Namespace, r.query.Name)...).SetHeader("Accept", r.query.accept())
+	if r.query.Form == Tables && !r.query.showsNamespace(resource) {
+		request = request.Param("includeObject", string(metav1.IncludeNone)) // nothing but the cells is shown
+	}
+	if r.query.Name == "" {
+		request = request.VersionedParams(&metav1.ListOptions{
+			LabelSelector: r.query.LabelSelector, FieldSelector: r.query.FieldSelector, Limit: pageSize, Continue: token,
+		}, metav1.ParameterCodec)
+	}
+	result := request.Do(ctx)
+	if err := result.Error(); err != nil {
+		return Page{}, "", err
+	}
+	body, err := result.Raw()
+	if err != nil {
+		return Page{}, "", err
+	}
+	page, next, err = decode(r.cluster.Name, resource, r.query, body)
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err() // the answer was cut off
+	}
+	return page, next, err
+}

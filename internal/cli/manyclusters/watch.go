@@ -1,0 +1,127 @@
+package manyclusters
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+)
+
+// Watch hands over what changes after the last pages of clusters that Read brought, as rows of tables, until the context ends or no
+// cluster is left. A cluster whose watch fails is told of at once; the others go on.
+func Watch(ctx context.Context, clusters []*hubapi.ClusterAPI, last map[string]Page, q Query, write func(Page) error,
+	failed func(Failure)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var one sync.Mutex // writes at a time
+	var watches sync.WaitGroup
+	for _, cluster := range clusters {
+		page, read := last[cluster.Name]
+		if !read {
+			continue
+		}
+		watches.Go(func() {
+			f := follower{cluster: cluster, query: q, page: page, write: func(page Page) {
+				one.Lock()
+				defer one.Unlock()
+				if err := write(page); err != nil {
+					cancel(err)
+				}
+			}}
+			err := f.follow(ctx)
+			one.Lock()
+			defer one.Unlock()
+			if ctx.Err() == nil {
+				failed(Failure{Cluster: cluster.Name, Trouble: cluster.Trouble(err, q.Timeout)})
+			}
+		})
+	}
+	watches.Wait()
+	return context.Cause(ctx)
+}
+
+// follower watches one cluster.
+type follower struct {
+	cluster *hubapi.ClusterAPI
+	query   Query
+	page    Page // the last one
+	write   func(Page)
+}
+
+var errEndsWatches = errors.New("the cluster ends watches as soon as they begin")
+
+// follow watches until that fails. API servers end a watch now and then, but not without an event, for they send bookmarks.
+func (f *follower) follow(ctx context.Context) error {
+	for {
+		events, err := f.watch(ctx)
+		if err == nil && events == 0 {
+			err = errEndsWatches
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// watch makes one watch, and counts its events.
+func (f *follower) watch(ctx context.Context) (events int, err error) {
+	options := &metav1.ListOptions{
+		LabelSelector: f.query.LabelSelector, FieldSelector: f.query.FieldSelector,
+		Watch: true, AllowWatchBookmarks: true, ResourceVersion: f.page.version,
+	}
+	if f.query.Name != "" {
+		options.FieldSelector = "metadata.name=" + f.query.Name
+	}
+	stream, err := f.cluster.Get(f.page.Resource.path(f.query.Namespace, "")...).SetHeader("Accept", acceptTables).
+		VersionedParams(options, metav1.ParameterCodec).Stream(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer stream.Close()
+	decoder := json.NewDecoder(stream)
+	for ; ; events++ {
+		var event struct {
+			Type   watch.EventType `json:"type"`
+			Object json.RawMessage `json:"object"`
+		}
+		if err := decoder.Decode(&event); errors.Is(err, io.EOF) {
+			return events, nil
+		} else if err != nil {
+			return events, err
+		}
+		if err := f.take(event.Type, event.Object); err != nil {
+			return events, err
+		}
+	}
+}
+
+// take hands over the row of an event. Only the first table of a watch says which columns there are.
+func (f *follower) take(event watch.EventType, object []byte) error {
+	if event == watch.Error {
+		status := &metav1.Status{}
+		if err := json.Unmarshal(object, status); err != nil {
+			return fmt.Errorf("read the answer: %w", err)
+		}
+		return apierrors.FromObject(status)
+	}
+	page, _, err := decode(f.cluster.Name, f.page.Resource, f.query, object)
+	if err != nil {
+		return err
+	}
+	if len(page.Columns) < len(f.page.Columns) {
+		page.Columns = f.page.Columns
+	}
+	f.page = page
+	if event != watch.Bookmark {
+		f.write(page)
+	}
+	return nil
+}

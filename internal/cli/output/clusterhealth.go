@@ -1,0 +1,43 @@
+package output
+
+// ClusterHealth is whether the API of a cluster can be reached through the hub.
+type ClusterHealth struct {
+	Cluster string `json:"clusterName"`
+	// Installed says whether the add-on that connects the cluster is installed.
+	Installed bool `json:"installed"`
+	// Available is the status of the condition of that add-on: True, False or Unknown.
+	Available string `json:"available"`
+	// Healthy is the answer of the cluster: True or False; empty if it was not asked.
+	Healthy string `json:"probedHealth,omitempty"`
+	// Latency of the answer.
+	Latency string `json:"latency,omitempty"`
+	// Reason is why it is not healthy.
+	Reason string `json:"reason,omitempty"`
+}
+
+// ClusterHealths shows them.
+func ClusterHealths(clusters []ClusterHealth) View {
+	return View{
+		Object: clusters,
+		Grid: func() Grid {
+			grid := Grid{Header: []string{"Cluster Name", "Installed", "Available", "Probed Health", "Latency"}}
+			for i := range clusters {
+				c := &clusters[i]
+				grid.Rows = append(grid.Rows, []Cell{
+					Plain(c.Cluster), truth(c.Installed), verdict(c.Available), verdict(c.Healthy), Plain(c.Latency),
+				})
+			}
+			return grid
+		},
+	}
+}
+
+func truth(b bool) Cell {
+	if b {
+		return Plain("True")
+	}
+	return Plain("False")
+}
+
+// verdict is bad news, unless it is True or unknown because nobody asked.
+func verdict(status string) Cell { return Cell{Text: status, Bad: status != "" && status != "True"} }

@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/output"
+	"github.com/capstan-io/capstan/internal/ignoredflags"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+const (
+	// clusterTimeout is how long a cluster has to answer, unless --timeout says otherwise.
+	clusterTimeout = 10 * time.Second
+	// parallelClusters is how many clusters are asked at once.
+	parallelClusters = 50
+)
+
+const proxyHealthLong = `Show which clusters can be reached through the hub.
+
+INSTALLED and AVAILABLE are about the add-on cluster-proxy of the cluster, which connects it. PROBED HEALTH is what the API server of the
+cluster answers now, through the hub, and LATENCY how long that took. Clusters without the add-on are not asked. Why a cluster does not
+answer goes to standard error. A cluster has 10 seconds to answer, or those of --timeout.`
+
+// proxyHealthCommand is "capstan proxy health".
+func (a *app) proxyHealthCommand() *cobra.Command {
+	clusters := &clusterFlags{}
+	ignored := &ignoredflags.Flags{}
+	command := &cobra.Command{
+		Use:               "health",
+		Short:             "Show which clusters can be reached through the hub",
+		Long:              proxyHealthLong,
+		Example:           "  capstan proxy health\n  capstan proxy health --clusters cluster1,cluster2 -o json",
+		Args:              flagsOnly,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	clusters.add(a, command)
+	format := addOutputFlag(command, output.Table, output.JSON, output.YAML)
+	addIgnoredProxyFlags(ignored, command)
+	command.RunE = func(command *cobra.Command, _ []string) error {
+		chosen, err := clusters.names()
+		if err != nil {
+			return err
+		}
+		for _, name := range ignored.Used() {
+			a.note("--%s changes nothing: %s", name, whyNoProxyFlags)
+		}
+		hub, err := a.hub()
+		if err != nil {
+			return err
+		}
+		health, err := a.probe(command.Context(), hub, chosen, a.clusterLimit(command))
+		if err != nil {
+			return err
+		}
+		if err := a.print(format.Format(), output.ClusterHealths(health)); err != nil {
+			return err
+		}
+		a.noteUnhealthy(health)
+		return nil
+	}
+	return command
+}
+
+const whyNoProxyFlags = "clusters are reached through the API of the hub, with the credentials for the hub"
+
+// addIgnoredProxyFlags adds the flags that clusteradm needs to find its way to the proxy server, which is the hub itself here.
+func addIgnoredProxyFlags(ignored *ignoredflags.Flags, command *cobra.Command) {
+	ignored.Add(command.Flags(), "in-cluster-proxy-cert-lookup", ignoredflags.Switch, whyNoProxyFlags)
+	for _, name := range []string{"proxy-ca-cert", "proxy-cert", "proxy-key", "proxy-server-host"} {
+		ignored.Add(command.Flags(), name, ignoredflags.Text, whyNoProxyFlags)
+	}
+	ignored.Add(command.Flags(), "proxy-server-port", ignoredflags.Number, whyNoProxyFlags)
+}
+
+// clusterLimit is how long a cluster has to answer.
+func (a *app) clusterLimit(command *cobra.Command) time.Duration {
+	if command.Flags().Changed("timeout") {
+		return time.Duration(a.timeout) * time.Second
+	}
+	return clusterTimeout
+}
+
+// probe asks the chosen clusters how they are, all of them if none is chosen.
+func (a *app) probe(ctx context.Context, hub *hubapi.Hub, chosen []string, limit time.Duration) ([]output.ClusterHealth, error) {
+	var clusters *clusterv1.ManagedClusterList
+	var addOns map[string]*addonv1alpha1.ManagedClusterAddOn
+	limited, cancel := a.limited(ctx)
+	defer cancel()
+	reading, readCtx := errgroup.WithContext(limited)
+	reading.Go(func() (err error) {
+		clusters, err = hub.Clusters(readCtx, "")
+		return err
+	})
+	reading.Go(func() (err error) {
+		addOns, err = hub.Installations(readCtx, fleet.AddOnClusterProxy)
+		return err
+	})
+	if err := reading.Wait(); err != nil {
+		return nil, err
+	}
+	items, err := keepNamed(clusters.Items, chosen, "cluster", "capstan get clusters")
+	if err != nil {
+		return nil, err
+	}
+	if len(items) == 0 {
+		a.note("No clusters. \"capstan get token\" prints the command with which one joins this hub, %s.", hub.Server)
+	}
+	health := make([]output.ClusterHealth, len(items))
+	var probes errgroup.Group
+	probes.SetLimit(parallelClusters)
+	for i := range items {
+		probes.Go(func() error {
+			health[i] = a.probeOne(ctx, hub, items[i].Name, addOns[items[i].Name], limit)
+			return nil
+		})
+	}
+	return health, probes.Wait()
+}
+
+// probeOne asks a cluster how it is, if it has the add-on.
+func (a *app) probeOne(ctx context.Context, hub *hubapi.Hub, name string, addOn *addonv1alpha1.ManagedClusterAddOn,
+	limit time.Duration) output.ClusterHealth {
+	health := output.ClusterHealth{Cluster: name}
+	if addOn == nil {
+		return health
+	}
+	health.Installed, health.Available = true, "Unknown"
+	if condition := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionAvailable); condition != nil {
+		health.Available = string(condition.Status)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, timeoutError{limit})
+	defer cancel()
+	cluster, err := hub.ClusterAPI(ctx, name)
+	if err != nil {
+		health.Healthy, health.Reason = "False", err.Error()
+		return health
+	}
+	start := a.clock.Now()
+	if err := cluster.Health(ctx); err != nil {
+		health.Healthy, health.Reason = "False", cluster.Trouble(err, limit).What
+		return health
+	}
+	health.Healthy, health.Latency = "True", a.clock.Since(start).Round(latencyUnit).String()
+	return health
+}
+
+// latencyUnit is as precise as a latency is shown.
+const latencyUnit = 10 * time.Microsecond
+
+// noteUnhealthy says why clusters do not answer, and how they would.
+func (a *app) noteUnhealthy(clusters []output.ClusterHealth) {
+	missing := ""
+	for i := range clusters {
+		if reason := clusters[i].Reason; reason != "" {
+			a.note("%s: %s", clusters[i].Cluster, reason)
+		}
+		if !clusters[i].Installed {
+			missing = clusters[i].Cluster
+		}
+	}
+	if missing != "" {
+		a.note("\"capstan addon enable --names %s --clusters %s\" connects a cluster.", fleet.AddOnClusterProxy, missing)
+	}
+}

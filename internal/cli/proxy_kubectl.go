@@ -1,0 +1,429 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/output"
+	"github.com/capstan-io/capstan/internal/cli/playground"
+)
+
+// kubectlProgram is what runs; it is looked for in PATH.
+const kubectlProgram = "kubectl"
+
+const kubectlLong = `Run kubectl against a cluster, through the hub.
+
+The kubectl in PATH gets a kubeconfig that leads to the cluster, for as long as it runs. What it may do there is what the cluster lets you
+do. With --sa, it is what the cluster lets a ManagedServiceAccount do, whose token is in a Secret on the hub: the request carries your
+credentials as far as the hub, and the token from there.
+
+The cluster needs the add-on cluster-proxy.`
+
+const rootKubectlLong = kubectlLong + `
+
+The flags below go before "kubectl" or right behind it; everything else is for kubectl, also flags of the same names.`
+
+const proxyKubectlLong = kubectlLong + `
+
+"capstan --cluster CLUSTER kubectl ..." does the same. Flags of kubectl come after "--", or after the first word for it.`
+
+// kubectlRun is one run of kubectl against a cluster, or several with --interactive-mode.
+type kubectlRun struct {
+	*app
+	cluster        string
+	serviceAccount string
+
+	hub    *hubapi.Hub
+	limit  time.Duration // that the cluster has to answer
+	folder string        // of the kubeconfig
+	env    []string
+}
+
+// exitError is how a program ended that a command has run, and that has said why itself.
+type exitError struct{ code int }
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
+func (r *kubectlRun) addFlags(command *cobra.Command) {
+	flags := command.Flags()
+	flags.SetInterspersed(false) // what follows the first word for kubectl is for kubectl
+	flags.StringVarP(&r.cluster, "cluster", "c", "", "name of the cluster")
+	flags.StringVar(&r.serviceAccount, "sa", "", "act as the ManagedServiceAccount of this name (default: as yourself)")
+	complete(command, "cluster", r.completeClusters)
+	complete(command, "sa", cobra.NoFileCompletions)
+}
+
+// kubectlCommand is "capstan kubectl".
+func (a *app) kubectlCommand() *cobra.Command {
+	run := &kubectlRun{app: a}
+	command := &cobra.Command{
+		Use:   kubectlProgram + " --cluster CLUSTER ARGUMENT...",
+		Short: "Run kubectl against a cluster, through the hub",
+		Long:  rootKubectlLong,
+		Example: "  capstan --cluster cluster1 kubectl get pods -A\n" +
+			"  capstan --cluster cluster1 kubectl exec -it web-0 -- sh\n" +
+			"  capstan kubectl --cluster cluster1 --sa deployer logs -f deployment/web",
+		RunE: func(command *cobra.Command, args []string) error { return run.runOnce(command, args) },
+	}
+	run.addFlags(command)
+	return command
+}
+
+// proxyKubectlCommand is "capstan proxy kubectl".
+func (a *app) proxyKubectlCommand() *cobra.Command {
+	run := &kubectlRun{app: a}
+	var text string
+	var interactive bool
+	command := &cobra.Command{
+		Use:   kubectlProgram + " --cluster CLUSTER [-- ARGUMENT...]",
+		Short: "Run kubectl against a cluster, through the hub",
+		Long:  proxyKubectlLong,
+		Example: "  capstan proxy kubectl --cluster cluster1 -- get pods -A\n" +
+			"  capstan proxy kubectl --cluster cluster1 --sa deployer --args \"get pods -n web\"\n" +
+			"  capstan proxy kubectl --cluster cluster1 --interactive-mode",
+	}
+	run.addFlags(command)
+	command.Flags().StringVar(&text, "args", "", "arguments for kubectl in one text, with quotes as in a shell")
+	command.Flags().BoolVarP(&interactive, "interactive-mode", "i", false, "ask for the arguments of one kubectl after the other")
+	complete(command, "args", cobra.NoFileCompletions)
+	command.RunE = func(command *cobra.Command, args []string) error {
+		words, err := splitWords(text)
+		if err != nil {
+			return fmt.Errorf("--args: %w", err)
+		}
+		args = append(words, args...)
+		if !interactive {
+			return run.runOnce(command, args)
+		}
+		if len(args) > 0 {
+			return errors.New("--interactive-mode asks for arguments: leave out --args and those behind the flags")
+		}
+		return run.prepared(command, run.converse)
+	}
+	return command
+}
+
+func (r *kubectlRun) runOnce(command *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("nothing for kubectl to do: %s", command.UseLine())
+	}
+	return r.prepared(command, func(context.Context) error { return r.kubectl(args, r.in) })
+}
+
+// prepared does something while there is a kubeconfig for the cluster.
+func (r *kubectlRun) prepared(command *cobra.Command, do func(ctx context.Context) error) error {
+	if r.cluster == "" {
+		return errors.New("--cluster needs to be set; \"capstan get clusters\" lists those there are")
+	}
+	if err := checkClusterName("--cluster", r.cluster); err != nil {
+		return err
+	}
+	if _, err := exec.LookPath(kubectlProgram); err != nil {
+		return fmt.Errorf("%s is not in PATH: install it (https://kubernetes.io/docs/tasks/tools), or read with \"capstan get RESOURCE --clusters %s\", "+
+			"which does without: %w", kubectlProgram, r.cluster, err)
+	}
+	hub, err := r.app.hub()
+	if err != nil {
+		return err
+	}
+	r.hub, r.limit = hub, r.clusterLimit(command)
+	ctx := command.Context()
+	if err := r.checkConnected(ctx); err != nil {
+		return err
+	}
+	folder, err := os.MkdirTemp("", "capstan-") // which only its owner can read
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	r.folder = folder
+	config, _, err := r.target().HubKubeconfig()
+	if err != nil {
+		return err
+	}
+	server, err := r.hub.ClusterServer(ctx, r.cluster)
+	if err != nil {
+		return err
+	}
+	config = clusterKubeconfig(config, server, r.cluster)
+	if r.serviceAccount != "" {
+		local, err := r.actAs(ctx, server)
+		if err != nil {
+			return err
+		}
+		defer local.close()
+		config = local.kubeconfig(r.cluster)
+	}
+	if err := r.writeKubeconfig(config); err != nil {
+		return err
+	}
+	return do(ctx)
+}
+
+// actAs starts what sends the token of the service account along.
+func (r *kubectlRun) actAs(ctx context.Context, server string) (*localProxy, error) {
+	ctx, cancel := r.limited(ctx)
+	defer cancel()
+	secret, err := r.hub.Secret(ctx, r.cluster, r.serviceAccount)
+	if err != nil {
+		return nil, fmt.Errorf("--sa: %w", err)
+	}
+	token := string(secret.Data[corev1.ServiceAccountTokenKey])
+	if token == "" {
+		return nil, fmt.Errorf("--sa: Secret %s of namespace %s has no token: see whether there is a ManagedServiceAccount of this name, "+
+			"and what its conditions say", secret.Name, secret.Namespace)
+	}
+	// Its folder of caches would have one for each run.
+	r.env = append(r.env, "KUBECACHEDIR="+filepath.Join(r.folder, "cache"))
+	return startLocalProxy(r.hub, server, token)
+}
+
+func (r *kubectlRun) writeKubeconfig(config *clientcmdapi.Config) error {
+	content, err := clientcmd.Write(*config)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(r.folder, "kubeconfig")
+	r.env = append(r.env, clientcmd.RecommendedConfigPathEnvVar+"="+file)
+	return playground.WriteSecretFile(file, content)
+}
+
+// kubectl runs it, with everything as if it had been started itself: the terminal, signals and the exit code.
+func (r *kubectlRun) kubectl(args []string, in io.Reader) error {
+	command := exec.Command(kubectlProgram, args...) //nolint:noctx // signals end it, as they are
+	command.Env = append(os.Environ(), r.env...)
+	command.Stdin, command.Stdout, command.Stderr = in, r.out, r.errOut
+	if r.dryRun {
+		r.say("would run %s %s", kubectlProgram, strings.Join(args, " "))
+		return nil
+	}
+	err := runForwardingSignals(command, in)
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &exit):
+		return fmt.Errorf("run %s: %w", kubectlProgram, err)
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		const signalled = 128 // what shells add
+		return exitError{signalled + int(status.Signal())}
+	}
+	return exitError{exit.ExitCode()}
+}
+
+// checkConnected makes sure that there is a way to the cluster: kubectl has many words for it if there is none, and no clear one. What the
+// cluster itself says is for kubectl to deal with.
+func (r *kubectlRun) checkConnected(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.limit)
+	defer cancel()
+	cluster, err := r.hub.ClusterAPI(ctx, r.cluster)
+	if err != nil {
+		return err
+	}
+	if err = cluster.Health(ctx); err == nil {
+		return nil
+	}
+	if trouble := cluster.Trouble(err, r.limit); !trouble.Connected {
+		return fmt.Errorf("cluster %s: %s", r.cluster, trouble)
+	}
+	return nil
+}
+
+// runForwardingSignals passes signals on to a program until it has ended. Those of the keyboard reach it without that.
+func runForwardingSignals(command *exec.Cmd, in io.Reader) error {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGHUP, os.Interrupt)
+	defer signal.Stop(signals)
+	if err := command.Start(); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		for {
+			select {
+			case s := <-signals:
+				if s != os.Interrupt || !isTerminal(in) {
+					_ = command.Process.Signal(s) // it may have ended
+				}
+			case <-ended:
+				return
+			}
+		}
+	}()
+	return command.Wait()
+}
+
+func isTerminal(in io.Reader) bool {
+	file, ok := in.(*os.File)
+	return ok && output.Terminal(file)
+}
+
+// converse runs kubectl with one line after the other, until there is none or one says exit.
+func (r *kubectlRun) converse(ctx context.Context) error {
+	terminal := isTerminal(r.in)
+	var in io.Reader // commands from a pipe are not for kubectl to read
+	if terminal {
+		in = r.in
+		r.note("Enter what kubectl is to do on cluster %s, such as: get pods -n default. \"exit\" ends.", r.cluster)
+	}
+	for ctx.Err() == nil {
+		if terminal {
+			fmt.Fprintf(r.errOut, "%s> ", r.cluster)
+		}
+		line, err := readLine(ctx, r.in)
+		words, splitErr := splitWords(line)
+		switch {
+		case splitErr != nil:
+			r.note("%s", splitErr)
+		case len(words) > 0 && slices.Contains([]string{"exit", "quit"}, words[0]):
+			return nil
+		case len(words) > 0:
+			if words[0] == kubectlProgram {
+				words = words[1:]
+			}
+			var exit exitError
+			if err := r.kubectl(words, in); err != nil && !errors.As(err, &exit) {
+				return err
+			}
+		}
+		if err != nil {
+			return nil //nolint:nilerr // the end of what there is to read
+		}
+	}
+	return ctx.Err()
+}
+
+// readLine reads a line and nothing behind it, which is for kubectl if it reads.
+func readLine(ctx context.Context, in io.Reader) (string, error) {
+	var line []byte
+	ended := make(chan error, 1)
+	go func() {
+		one := make([]byte, 1)
+		for {
+			n, err := in.Read(one)
+			if n > 0 && one[0] == '\n' {
+				ended <- nil
+				return
+			}
+			line = append(line, one[:n]...)
+			if err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	select {
+	case err := <-ended:
+		return string(line), err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// splitWords splits a text into words as a shell does, with quotes and backslashes.
+func splitWords(text string) ([]string, error) {
+	var words []string
+	var word strings.Builder
+	var quote rune
+	inWord, escaped := false, false
+	for _, c := range text {
+		switch {
+		case escaped:
+			word.WriteRune(c)
+			escaped = false
+		case c == '\\' && quote != '\'':
+			inWord, escaped = true, true
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '\'' || c == '"'):
+			inWord, quote = true, c
+		case quote == 0 && strings.ContainsRune(" \t\r\n", c):
+			if inWord {
+				words = append(words, word.String())
+			}
+			word.Reset()
+			inWord = false
+		default:
+			word.WriteRune(c)
+			inWord = true
+		}
+	}
+	if quote != 0 || escaped {
+		return nil, fmt.Errorf("%q: a quote is not closed", text)
+	}
+	if inWord {
+		words = append(words, word.String())
+	}
+	return words, nil
+}
+
+// separateKubectl puts "--" between the flags of "capstan kubectl" and the arguments of kubectl, which may begin with flags of the same
+// names.
+func separateKubectl(root *cobra.Command, args []string) []string {
+	own := func(name string) *pflag.Flag { return kubectlFlags.Lookup(name) }
+	at := skipFlags(args, func(name string) *pflag.Flag {
+		if flag := own(name); flag != nil {
+			return flag
+		}
+		return root.PersistentFlags().Lookup(name)
+	})
+	if at == len(args) || args[at] != kubectlProgram {
+		return args
+	}
+	end := at + 1 + skipFlags(args[at+1:], own)
+	if end < len(args) && args[end] == "--" {
+		return args
+	}
+	return slices.Insert(slices.Clone(args), end, "--")
+}
+
+// kubectlFlags are the flags of "capstan kubectl", which may come before it, under their short names, too.
+var kubectlFlags = func() *pflag.FlagSet {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	for _, name := range []string{"cluster", "c", "sa"} {
+		flags.String(name, "", "")
+	}
+	for _, name := range []string{"help", "h"} {
+		flags.Bool(name, false, "")
+	}
+	return flags
+}()
+
+// skipFlags returns the index of the first argument that is no known flag.
+func skipFlags(args []string, lookup func(name string) *pflag.Flag) int {
+	for i := 0; i < len(args); i++ {
+		name, isFlag := strings.CutPrefix(args[i], "-")
+		name, isLong := strings.CutPrefix(name, "-")
+		name, _, withValue := strings.Cut(name, "=")
+		if !isLong && len(name) > 1 { // -cNAME
+			name, withValue = name[:1], true
+		}
+		flag := lookup(name)
+		if !isFlag || flag == nil {
+			return i
+		}
+		if flag.NoOptDefVal == "" && !withValue {
+			i++
+		}
+	}
+	return len(args)
+}

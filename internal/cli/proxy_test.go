@@ -1,0 +1,416 @@
+package cli_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/capstan-io/capstan/internal/cli"
+	"github.com/capstan-io/capstan/internal/cli/fakehub"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// CA-42
+func TestProxyHealth(t *testing.T) {
+	t.Parallel()
+	h := newHubWithClusters(t)
+	available := metav1.Condition{Type: "Available", Status: metav1.ConditionTrue}
+	for _, cluster := range []string{"cluster1", "cluster2", "slow"} {
+		h.Put(t, clustersPath+"/"+cluster, acceptedCluster(cluster))
+		h.putAddOn(t, cluster, "cluster-proxy", available)
+	}
+	h.putAddOn(t, "idle", "hello", available)
+	h.Connect("cluster1", podsOf())
+	h.Connect("slow", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	got := h.run(t, "", "proxy", "health", "--clusters", "cluster1,cluster2,idle")
+	got.succeeds(t)
+	var rows [][]string
+	for line := range strings.Lines(got.out) {
+		rows = append(rows, strings.Fields(line))
+	}
+	if len(rows) != 4 || strings.Join(rows[0], " ") != "CLUSTER NAME INSTALLED AVAILABLE PROBED HEALTH LATENCY" {
+		t.Fatalf("%s", got.out)
+	}
+	if rows[1][4] == "-" {
+		t.Errorf("no latency: %v", rows[1])
+	}
+	for i, want := range []string{"cluster1 True True True", "cluster2 True True False", "idle False - -"} {
+		if row := strings.Join(rows[i+1][:4], " "); row != want {
+			t.Errorf("%s, want %s", row, want)
+		}
+	}
+	for _, words := range []string{"cluster2: not connected: cluster cluster2 has no tunnel",
+		"capstan addon enable --names cluster-proxy --clusters idle"} {
+		if !strings.Contains(got.errOut, words) {
+			t.Errorf("%q is missing in %s", words, got.errOut)
+		}
+	}
+	if slow := h.run(t, "", "proxy", "health", "--clusters", "slow", "--timeout", "1"); !strings.Contains(slow.errOut, "slow: time-out: no answer in 1s") {
+		t.Errorf("a slow cluster: %+v", slow)
+	}
+	one := h.run(t, "", "proxy", "health", "--clusters", "cluster2", "-o", "json", "--proxy-server-port", "8090", "--proxy-ca-cert", "ca.crt",
+		"--in-cluster-proxy-cert-lookup=false", "--proxy-cert", "c", "--proxy-key", "k", "--proxy-server-host", "127.0.0.1")
+	var health []map[string]any
+	if err := json.Unmarshal([]byte(one.out), &health); err != nil || len(health) != 1 || health[0]["probedHealth"] != "False" ||
+		health[0]["reason"] == nil {
+		t.Errorf("%v of %s", err, one.out)
+	}
+	if !strings.Contains(one.errOut, "--proxy-server-port changes nothing") {
+		t.Errorf("nothing says that a flag does nothing: %s", one.errOut)
+	}
+	h.run(t, "", "proxy", "health", "--clusters", "cluster1", "-o", "yaml").succeeds(t, "clusterName: cluster1")
+	h.run(t, "", "proxy", "health", "--clusters", "gone").fails(t, `"gone"`, "capstan get clusters")
+}
+
+// CA-02: a kubeconfig leads to a cluster through the hub, with the credentials for the hub.
+func TestKubeconfig(t *testing.T) {
+	t.Parallel()
+	h := newHubWithClusters(t)
+	h.putAddOn(t, "cluster1", "cluster-proxy")
+	server := h.URL + clustersPath + "/cluster1/proxy"
+	got := h.run(t, "", "kubeconfig", "cluster1")
+	got.succeeds(t, "server: "+server+"\n", "token: admin")
+	if got.errOut != "" {
+		t.Errorf("it has something to say: %s", got.errOut)
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if got := h.run(t, "", "kubeconfig", "cluster1", "-o", file, "--dry-run"); got.code != 0 || exists(file) {
+		t.Errorf("dry run: %+v", got)
+	}
+	h.run(t, "", "kubeconfig", "cluster1", "-o", file).succeeds(t)
+	config, err := clientcmd.LoadFromFile(file)
+	info, statErr := os.Stat(file)
+	if err != nil || statErr != nil || info.Mode().Perm() != 0o600 || config.CurrentContext != "cluster1" ||
+		config.Clusters["cluster1"].Server != server || !bytes.Equal(config.Clusters["cluster1"].CertificateAuthorityData, h.CA()) {
+		t.Errorf("%v, %v, %v: %+v", err, statErr, info, config)
+	}
+	h.run(t, "", "kubeconfig", "cluster1", "-o", file).succeeds(t)
+	if got := h.run(t, "", "kubeconfig", "idle"); got.code != 0 || !strings.Contains(got.errOut, "capstan addon enable --names cluster-proxy --clusters idle") {
+		t.Errorf("of a cluster without the add-on: %+v", got)
+	}
+	h.run(t, "", "kubeconfig", "gone").fails(t, `"gone" not found`, "capstan get clusters")
+	h.run(t, "", "kubeconfig", "Gone").fails(t, `"Gone" is no name of a cluster`)
+	h.run(t, "", "kubeconfig").fails(t, "0 clusters given", "capstan get clusters")
+	h.run(t, "", "kubeconfig", "cluster2", "-o", filepath.Join(file, "x", "y")).fails(t, "--output")
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// CA-02: with --merge, what is in a kubeconfig stays, and nothing of it is replaced.
+func TestKubeconfigMerge(t *testing.T) {
+	t.Parallel()
+	h := newHubWithClusters(t)
+	for range 2 {
+		h.run(t, "", "kubeconfig", "cluster1", "--merge", "--context-name", "prod").succeeds(t)
+	}
+	config, err := clientcmd.LoadFromFile(h.kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.CurrentContext != "hub" || len(config.Contexts) != 2 || len(config.AuthInfos) != 1 || config.Contexts["prod"].AuthInfo != "hub" ||
+		config.Clusters["prod"].Server != h.URL+clustersPath+"/cluster1/proxy" {
+		t.Errorf("%+v", config)
+	}
+	h.run(t, "", "kubeconfig", "cluster2", "--merge", "--context-name", "prod").fails(t, `"prod" already`, "--context-name")
+	h.run(t, "", "kubeconfig", "cluster2", "--merge", "--context-name", "hub").fails(t, `"hub" already`)
+	h.run(t, "", "kubeconfig", "cluster2", "-o", h.kubeconfig).fails(t, "has other contexts", "--merge")
+	h.run(t, "", "kubeconfig", "cluster2", "--merge", "-o", "-").fails(t, "--merge: needs a file")
+
+	other := filepath.Join(t.TempDir(), "config")
+	h.run(t, "", "kubeconfig", "cluster1", "--merge", "-o", other).succeeds(t)
+	h.run(t, "", "kubeconfig", "cluster2", "--merge", "-o", other).succeeds(t)
+	config, err = clientcmd.LoadFromFile(other)
+	if err != nil || len(config.Contexts) != 2 || config.CurrentContext != "cluster1" || config.AuthInfos["cluster2"].Token != "admin" {
+		t.Errorf("%v: %+v", err, config)
+	}
+}
+
+// fakeKubectl puts a program of that name first in PATH.
+func fakeKubectl(t *testing.T, script string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "kubectl"), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	t.Setenv("TMPDIR", t.TempDir())
+}
+
+// leftovers are what is left of the temporary files.
+func leftovers(t *testing.T) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(os.Getenv("TMPDIR"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+// CA-43: kubectl runs with a kubeconfig of its own, and its arguments, input, output and exit code are passed on.
+func TestKubectl(t *testing.T) {
+	fakeKubectl(t, `printf '<%s>' "$@"; echo; stat -c %a "$KUBECONFIG"; grep server: "$KUBECONFIG"; cat; exit 3`)
+	h := newHubWithClusters(t)
+	h.Connect("cluster1", podsOf())
+	for command, args := range map[string]string{
+		"--cluster cluster1 kubectl get pods -n web":                             "<get><pods><-n><web>",
+		"--cluster=cluster1 kubectl -n web -v 6 get pods":                        "<-n><web><-v><6><get><pods>",
+		"-c cluster1 -v 0 kubectl --context x get pods --timeout 3":              "<--context><x><get><pods><--timeout><3>",
+		"kubectl --cluster cluster1 --sa= -n kubectl exec -it x -- sh":           "<-n><kubectl><exec><-it><x><--><sh>",
+		"kubectl -ccluster1 -- --cluster other version":                          "<--cluster><other><version>",
+		"proxy kubectl --cluster cluster1 -- get pods -n web":                    "<get><pods><-n><web>",
+		"proxy kubectl -c cluster1 get pods -n web":                              "<get><pods><-n><web>",
+		"proxy kubectl -c cluster1 --args get\u00a0pods\u00a0-l\u00a0'a\u00a0b'": "<get><pods><-l><a b>",
+	} {
+		words := strings.Fields(strings.ReplaceAll(command, "\u00a0", "\x00"))
+		for i := range words {
+			words[i] = strings.ReplaceAll(words[i], "\x00", " ")
+		}
+		got := h.run(t, "input", words...)
+		want := args + "\n600\n    server: " + h.URL + clustersPath + "/cluster1/proxy\ninput"
+		if got.out != want || got.code != 3 || got.errOut != "" {
+			t.Errorf("%s: %+v, want %s", command, got, want)
+		}
+	}
+	if left := leftovers(t); left != nil {
+		t.Errorf("left behind: %v", left)
+	}
+	for command, says := range map[string][]string{
+		"kubectl get pods":                                  {"--cluster needs to be set"},
+		"--cluster C kubectl get pods":                      {`"C" is no name of a cluster`},
+		"--cluster cluster1 kubectl":                        {"nothing for kubectl to do"},
+		"proxy kubectl -c cluster1 --args 'a":               {"--args", "a quote is not closed"},
+		"proxy kubectl -c cluster1 -i get":                  {"--interactive-mode"},
+		"proxy kubectl -c cluster1 --sa gone -- get pods":   {`"gone" not found`, "--sa"},
+		"--kubeconfig /nowhere -c cluster1 kubectl version": {"/nowhere"},
+	} {
+		h.run(t, "", strings.Fields(command)...).fails(t, says...)
+	}
+	h.run(t, "", "kubectl", "--help").succeeds(t, "Usage:", "--sa")
+	h.run(t, "", "-c", "cluster1", "--dry-run", "kubectl", "get", "pods").succeeds(t, "would run kubectl get pods\n")
+}
+
+// CA-43: where there is no way to the cluster, that is said, and kubectl is left out of it. What the cluster says is for kubectl.
+func TestKubectlWithoutCluster(t *testing.T) {
+	fakeKubectl(t, "echo 'the server is unable' >&2; exit 1")
+	h := newHubWithClusters(t)
+	unhealthy := podsOf()
+	unhealthy.Answers["/healthz"] = fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "no")
+	h.Connect("cluster1", unhealthy)
+	h.Connect("cluster2", fakehub.RefuseCluster(http.StatusForbidden, metav1.StatusReasonForbidden, "cluster2"))
+	for cluster, says := range map[string][]string{
+		"idle":     {"cluster idle: not connected: cluster idle has no tunnel", "capstan proxy health"},
+		"gone":     {`cluster gone: the hub has no cluster "gone"`, "capstan get clusters"},
+		"cluster2": {"forbidden", "Ask an administrator of the hub"},
+	} {
+		got := h.run(t, "", "--cluster", cluster, "kubectl", "get", "pods")
+		got.fails(t, says...)
+		if strings.Contains(got.errOut, "the server is unable") {
+			t.Errorf("kubectl ran: %s", got.errOut)
+		}
+	}
+	if got := h.run(t, "", "--cluster", "cluster1", "kubectl", "get", "pods"); got.errOut != "the server is unable\n" || got.code != 1 {
+		t.Errorf("%+v", got)
+	}
+	t.Setenv("PATH", t.TempDir())
+	h.run(t, "", "--cluster", "cluster1", "kubectl", "get", "pods").fails(t, "kubectl is not in PATH: install it", "capstan get RESOURCE --clusters cluster1")
+}
+
+// CA-43: lines are commands in interactive mode.
+func TestKubectlInteractive(t *testing.T) {
+	fakeKubectl(t, `printf '<%s>' "$@"; echo; exit 1`)
+	h := newHubWithClusters(t)
+	h.Connect("cluster1", podsOf())
+	got := h.run(t, "get pods\n\nkubectl get nodes -l 'a b'\nget 'pods\nexit\nnever\n", "proxy", "kubectl", "--cluster", "cluster1", "--interactive-mode")
+	if want := "<get><pods>\n<get><nodes><-l><a b>\n"; got.out != want || got.code != 0 || !strings.Contains(got.errOut, "a quote is not closed") {
+		t.Errorf("%+v, want %s", got, want)
+	}
+	h.run(t, "last", "proxy", "kubectl", "-c", "cluster1", "-i").succeeds(t, "<last>\n")
+}
+
+// running is a command whose kubectl runs until its input ends.
+type running struct {
+	t      *testing.T
+	input  *io.PipeWriter
+	output *bufio.Scanner
+	errOut *bytes.Buffer
+	code   chan int
+}
+
+func (h hub) start(t *testing.T, args ...string) *running {
+	t.Helper()
+	in, input := io.Pipe()
+	output, out := io.Pipe()
+	r := &running{t: t, input: input, output: bufio.NewScanner(output), errOut: &bytes.Buffer{}, code: make(chan int, 1)}
+	go func() {
+		code := cli.Main(t.Context(), append([]string{"--kubeconfig", h.kubeconfig}, args...), in, out, r.errOut)
+		_ = out.Close()
+		r.code <- code
+	}()
+	t.Cleanup(func() { _ = input.Close() })
+	return r
+}
+
+// line is the next line of the output.
+func (r *running) line() string {
+	r.t.Helper()
+	if !r.output.Scan() {
+		r.t.Fatalf("no more output: %s", r.errOut)
+	}
+	return r.output.Text()
+}
+
+// CA-43: signals reach kubectl, which decides how it ends.
+func TestKubectlGetsSignals(t *testing.T) {
+	fakeKubectl(t, `trap 'echo ended; exit 7' HUP; echo ready; while true; do read x || sleep 0.01; done`)
+	h := newHubWithClusters(t)
+	h.Connect("cluster1", podsOf())
+	r := h.start(t, "--cluster", "cluster1", "kubectl", "logs", "-f", "x")
+	if r.line() != "ready" {
+		t.Fatal("not ready")
+	}
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if line := r.line(); line != "ended" {
+		t.Errorf("it said %s", line)
+	}
+	_ = r.input.Close()
+	if code := <-r.code; code != 7 {
+		t.Errorf("exit code %d: %s", code, r.errOut)
+	}
+	if left := leftovers(t); left != nil {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// CA-43: with --sa, requests go to the cluster with the token of the account, in a header next to the credentials for the hub; upgraded
+// connections, too.
+func TestKubectlAsServiceAccount(t *testing.T) {
+	fakeKubectl(t, `echo "$KUBECONFIG"; echo "$KUBECACHEDIR"; cat >/dev/null`)
+	h := newHubWithClusters(t)
+	h.Put(t, "/api/v1/namespaces/cluster1/secrets/deployer", &corev1.Secret{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: "deployer"},
+		Data: map[string][]byte{"token": []byte("of-deployer"), "ca.crt": []byte("x")},
+	})
+	h.Put(t, "/api/v1/namespaces/cluster1/secrets/empty", &corev1.Secret{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: "empty"},
+	})
+	h.Connect("cluster1", http.HandlerFunc(answerHeaders))
+	r := h.start(t, "proxy", "kubectl", "--cluster", "cluster1", "--sa", "deployer", "--", "get", "pods")
+	file, cache := r.line(), r.line()
+	config, err := clientcmd.LoadFromFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := url.Parse(config.Clusters["cluster1"].Server)
+	if err != nil || server.Hostname() != "127.0.0.1" || len(server.Path) < 20 || filepath.Dir(cache) != filepath.Dir(file) {
+		t.Fatalf("server %s, cache %s: %v", server, cache, err)
+	}
+	if content, _ := os.ReadFile(file); strings.Contains(string(content), "of-deployer") || strings.Contains(string(content), "admin") {
+		t.Errorf("secrets in the kubeconfig:\n%s", content)
+	}
+	want := "GET /api/v1/pods?watch=1 Bearer admin, Bearer of-deployer"
+	if got := get(t, server.String()+"/api/v1/pods?watch=1"); got != want {
+		t.Errorf("the cluster got %q, want %q", got, want)
+	}
+	if got := get(t, "http://"+server.Host+"/api/v1/pods"); !strings.Contains(got, "404") {
+		t.Errorf("without the path: %s", got)
+	}
+	if got := upgrade(t, server); got != want+" and hello" {
+		t.Errorf("over an upgraded connection: %q", got)
+	}
+	_ = r.input.Close()
+	if code := <-r.code; code != 0 {
+		t.Errorf("exit code %d: %s", code, r.errOut)
+	}
+	if _, err := net.Dial("tcp", server.Host); err == nil {
+		t.Error("the port is open after the end")
+	}
+	h.run(t, "", "proxy", "kubectl", "--cluster", "cluster1", "--sa", "empty", "--", "get", "pods").fails(t,
+		"Secret empty", "has no token", "ManagedServiceAccount")
+}
+
+// answerHeaders answers who asks for what, and what is sent to it after an upgrade.
+func answerHeaders(w http.ResponseWriter, r *http.Request) {
+	answer := fmt.Sprintf("%s %s %s, %s", r.Method, r.URL, strings.Join(r.Header.Values("Authorization"), ";"),
+		strings.Join(r.Header.Values(fleet.HeaderClusterAuthorization), ";"))
+	if r.Header.Get("Upgrade") == "" {
+		fmt.Fprint(w, answer)
+		return
+	}
+	conn, buffered, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(buffered, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
+	_ = buffered.Flush()
+	line, _ := buffered.ReadString('\n')
+	fmt.Fprintf(buffered, "%s and %s", answer, line)
+	_ = buffered.Flush()
+}
+
+func get(t *testing.T, address string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer smuggled")
+	request.Header.Set(fleet.HeaderClusterAuthorization, "Bearer smuggled")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// upgrade asks for SPDY, as kubectl does, and talks.
+func upgrade(t *testing.T, server *url.URL) string {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	defer context.AfterFunc(t.Context(), func() { _ = conn.Close() })()
+	fmt.Fprintf(conn, "GET %s/api/v1/pods?watch=1 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n", server.Path)
+	reader := bufio.NewReader(conn)
+	response, err := http.ReadResponse(reader, nil)
+	if err != nil || response.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("%+v, %v", response, err)
+	}
+	defer response.Body.Close()
+	fmt.Fprint(conn, "hello\n")
+	answer, err := io.ReadAll(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(answer))
+}

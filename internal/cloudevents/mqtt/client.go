@@ -1,0 +1,171 @@
+// Package mqtt sends and receives events by a broker of MQTT 5, in the binary mode of the MQTT binding of CloudEvents.
+package mqtt
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/eclipse/paho.golang/autopaho"
+	"github.com/eclipse/paho.golang/packets"
+	"github.com/eclipse/paho.golang/paho"
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/capstan-io/capstan/internal/cloudevents"
+)
+
+// How long it takes until a lost connection, or a refused subscription, is tried again.
+const (
+	firstRetry = time.Second
+	lastRetry  = time.Minute
+)
+
+// Options say how to connect, and what to do with events.
+type Options struct {
+	Config *Config
+	// ClientID is the identifier of the client at the broker, which has one connection of each.
+	ClientID string
+	Routes   Routes
+	// Receive gets the events in the order in which the broker sends them, with the topic. It must not wait: neither for an answer, nor for
+	// what it sends itself.
+	Receive func(topic string, event *cloudevents.Event)
+	// Subscribed is called when the broker has taken the subscriptions of a connection, in a goroutine of its own, with a context that
+	// ends with the connection: what has been sent before may have been missed.
+	Subscribed func(context.Context)
+}
+
+// Client is a connection to a broker, which is made again whenever it is lost.
+type Client struct {
+	options    Options
+	connection *autopaho.ConnectionManager
+
+	mu  sync.Mutex
+	end context.CancelFunc // of the context of what the current connection has begun
+}
+
+// Connect returns at once, and connects until the context ends. What goes wrong meanwhile is logged.
+func Connect(ctx context.Context, options Options) (*Client, error) {
+	c := &Client{options: options}
+	logger := logr.FromContextOrDiscard(ctx).WithValues("broker", options.Config.BrokerHost)
+	config := autopaho.ClientConfig{
+		ServerUrls:       []*url.URL{{Host: options.Config.BrokerHost}},
+		KeepAlive:        options.Config.keepAlive(),
+		ConnectTimeout:   options.Config.dialTimeout(),
+		ReconnectBackoff: autopaho.NewExponentialBackoff(firstRetry/2, lastRetry, firstRetry, 2),
+		ConnectUsername:  options.Config.Username,
+		ConnectPassword:  []byte(options.Config.Password),
+		ConnectPacketBuilder: func(packet *paho.Connect, _ *url.URL) (*paho.Connect, error) {
+			packet.CleanStart = true
+			return packet, nil
+		},
+		AttemptConnection: c.dial,
+		OnConnectionUp: func(connection *autopaho.ConnectionManager, _ *paho.Connack) {
+			logger.Info("Connected to the MQTT broker")
+			go c.subscribe(c.begin(ctx), connection, logger)
+		},
+		OnConnectionDown: func() bool {
+			logger.Info("The connection to the MQTT broker is lost")
+			c.stop()
+			return true
+		},
+		OnConnectError: func(err error) { logger.Error(err, "The MQTT broker cannot be reached; it is tried again") },
+		ClientConfig: paho.ClientConfig{
+			ClientID: options.ClientID,
+			OnPublishReceived: []func(paho.PublishReceived) (bool, error){func(received paho.PublishReceived) (bool, error) {
+				event, err := fromMessage(received.Packet)
+				if err != nil {
+					logger.Info("A message is left out, because it is no event", "topic", received.Packet.Topic, "reason", err.Error())
+					return true, nil
+				}
+				options.Receive(received.Packet.Topic, event)
+				return true, nil
+			}},
+		},
+	}
+	connection, err := autopaho.NewConnection(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the MQTT broker %s: %w", options.Config.BrokerHost, err)
+	}
+	c.connection = connection
+	return c, nil
+}
+
+// dial reads the files with certificates anew.
+func (c *Client) dial(ctx context.Context, _ autopaho.ClientConfig, server *url.URL) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.Config.dialTimeout())
+	defer cancel()
+	config, err := c.options.Config.tls()
+	if err != nil {
+		return nil, err
+	}
+	if config == nil {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", server.Host)
+	}
+	connection, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", server.Host)
+	if err != nil {
+		return nil, err
+	}
+	return packets.NewThreadSafeConn(connection), nil
+}
+
+// begin returns a context for what a new connection begins, and ends that of the one before.
+func (c *Client) begin(ctx context.Context) context.Context {
+	c.stop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ctx, c.end = context.WithCancel(ctx)
+	return ctx
+}
+
+func (c *Client) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.end != nil {
+		c.end()
+		c.end = nil
+	}
+}
+
+// subscribe asks for the events until the broker agrees, or the connection ends.
+func (c *Client) subscribe(ctx context.Context, connection *autopaho.ConnectionManager, logger logr.Logger) {
+	packet := &paho.Subscribe{}
+	for _, topic := range c.options.Routes.From {
+		packet.Subscriptions = append(packet.Subscriptions, paho.SubscribeOptions{Topic: topic, QoS: qosOf(c.options.Config.SubQoS)})
+	}
+	backoff := wait.Backoff{Duration: firstRetry, Factor: 2, Cap: lastRetry, Steps: 10, Jitter: 0.5}
+	for ctx.Err() == nil {
+		_, err := connection.Subscribe(ctx, packet)
+		if err == nil {
+			c.options.Subscribed(ctx)
+			return
+		}
+		logger.Error(err, "The MQTT broker refuses the subscription; it is tried again", "topics", c.options.Routes.From)
+		select {
+		case <-ctx.Done():
+		case <-time.After(backoff.Step()):
+		}
+	}
+}
+
+// Send hands an event over to the broker, and waits until the broker has it, unless the quality of service is 0. It fails while there is no
+// connection.
+func (c *Client) Send(ctx context.Context, event *cloudevents.Event) error {
+	topic, err := c.options.Routes.To(event)
+	if err != nil {
+		return fmt.Errorf("send event %s of type %s: %w", event.ID, event.Type, err)
+	}
+	message := toMessage(event)
+	message.Topic, message.QoS = topic, qosOf(c.options.Config.PubQoS)
+	if _, err := c.connection.Publish(ctx, message); err != nil {
+		return fmt.Errorf("send event %s of type %s to topic %s: %w", event.ID, event.Type, topic, err)
+	}
+	return nil
+}
+
+// Done is closed when the connection has ended for good, after the context of Connect.
+func (c *Client) Done() <-chan struct{} { return c.connection.Done() }

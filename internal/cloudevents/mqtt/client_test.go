@@ -1,0 +1,184 @@
+package mqtt
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/eclipse/paho.golang/paho"
+	broker "github.com/mochi-mqtt/server/v2"
+	"github.com/mochi-mqtt/server/v2/hooks/auth"
+	"github.com/mochi-mqtt/server/v2/listeners"
+
+	"github.com/capstan-io/capstan/internal/cloudevents"
+)
+
+func file(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// startBroker serves at the address until the function is called; an empty address means any.
+func startBroker(t *testing.T, address string) (at string, stop func()) {
+	t.Helper()
+	server := broker.New(&broker.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	if err := server.AddHook(new(auth.AllowHook), nil); err != nil {
+		t.Fatal(err)
+	}
+	if address == "" {
+		address = "127.0.0.1:0"
+	}
+	listener := listeners.NewTCP(listeners.Config{ID: "tcp", Address: address})
+	if err := server.AddListener(listener); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Serve(); err != nil {
+		t.Fatal(err)
+	}
+	return listener.Address(), func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+type received struct {
+	topic string
+	event *cloudevents.Event
+}
+
+// connect returns a client, with what it receives, and the times at which it has subscribed.
+func connect(t *testing.T, address, id string, route func(Topics) Routes) (*Client, <-chan received, <-chan struct{}) {
+	t.Helper()
+	config, err := Load(file(t, fmt.Sprintf(`
+brokerHost: %s
+topics:
+  sourceEvents: sources/+/clusters/+/sourceevents
+  agentEvents: sources/+/clusters/+/agentevents
+  sourceBroadcast: sources/+/sourcebroadcast
+  agentBroadcast: clusters/+/agentbroadcast
+`, address)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, subscribed := make(chan received, 100), make(chan struct{}, 100)
+	client, err := Connect(t.Context(), Options{Config: config, ClientID: id, Routes: route(config.Topics),
+		Receive:    func(topic string, event *cloudevents.Event) { events <- received{topic, event} },
+		Subscribed: func(context.Context) { subscribed <- struct{}{} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, events, subscribed
+}
+
+func await[T any](t *testing.T, what string, from <-chan T) (got T) {
+	t.Helper()
+	select {
+	case got = <-from:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("%s: nothing came", what)
+	}
+	return got
+}
+
+// CE-08: events go from a source to the agent of their cluster and back, with all that they have; another cluster gets none of them.
+func TestSend(t *testing.T) {
+	t.Parallel()
+	address, stop := startBroker(t, "")
+	defer stop()
+	source, toSource, sourceReady := connect(t, address, "source", func(t Topics) Routes { return t.ForSource("s") })
+	agent, toAgent, agentReady := connect(t, address, "c1", func(t Topics) Routes { return t.ForAgent("c1") })
+	_, toOther, otherReady := connect(t, address, "c2", func(t Topics) Routes { return t.ForAgent("c2") })
+	for _, ready := range []<-chan struct{}{sourceReady, agentReady, otherReady} {
+		await(t, "subscription", ready)
+	}
+
+	spec := eventOf(cloudevents.Spec, cloudevents.Create, cloudevents.ExtensionClusterName, "c1", cloudevents.ExtensionResourceVersion, "3")
+	spec.Time = spec.Time.UTC().Truncate(time.Microsecond)
+	spec.Data = []byte(`{"manifests":[]}`)
+	if err := source.Send(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	got := await(t, "spec", toAgent)
+	if !reflect.DeepEqual(got.event, spec) {
+		t.Errorf("got %+v, want %+v", got.event, spec)
+	}
+	if Source(got.topic) != "s" || Cluster(got.topic) != "c1" {
+		t.Errorf("the event has come by %s", got.topic)
+	}
+	status := eventOf(cloudevents.Status, cloudevents.Update, cloudevents.ExtensionOriginalSource, "s")
+	if err := agent.Send(t.Context(), status); err != nil {
+		t.Fatal(err)
+	}
+	if got := await(t, "status", toSource); got.event.ID != status.ID {
+		t.Errorf("got %+v, want %+v", got.event, status)
+	}
+	resync := eventOf(cloudevents.Status, cloudevents.Resync)
+	if err := source.Send(t.Context(), resync); err != nil {
+		t.Fatal(err)
+	}
+	// All agents get it, after all that was sent before.
+	for _, agent := range []<-chan received{toAgent, toOther} {
+		if got := await(t, "request", agent); got.event.ID != resync.ID {
+			t.Errorf("got %+v, want %+v", got.event, resync)
+		}
+	}
+}
+
+// CE-07: a client whose broker was away is connected again by itself, and tells that it may have missed something.
+func TestReconnect(t *testing.T) {
+	t.Parallel()
+	address, stop := startBroker(t, "")
+	client, events, subscribed := connect(t, address, "c1", func(t Topics) Routes { return t.ForAgent("c1") })
+	await(t, "subscription", subscribed)
+	stop()
+	_, stop = startBroker(t, address)
+	defer stop()
+	await(t, "second subscription", subscribed)
+	source, _, sourceReady := connect(t, address, "source", func(t Topics) Routes { return t.ForSource("s") })
+	await(t, "subscription", sourceReady)
+	event := eventOf(cloudevents.Spec, cloudevents.Update, cloudevents.ExtensionClusterName, "c1")
+	if err := source.Send(t.Context(), event); err != nil {
+		t.Fatal(err)
+	}
+	if got := await(t, "event", events); got.event.ID != event.ID {
+		t.Errorf("got %+v, want %+v", got.event, event)
+	}
+	if err := client.Send(t.Context(), eventOf(cloudevents.Status, cloudevents.Update, cloudevents.ExtensionOriginalSource, "s")); err != nil {
+		t.Error(err)
+	}
+}
+
+// CE-08: what is no event does not stop those after it.
+func TestNoEvent(t *testing.T) {
+	t.Parallel()
+	address, stop := startBroker(t, "")
+	defer stop()
+	agent, toAgent, agentReady := connect(t, address, "c1", func(t Topics) Routes { return t.ForAgent("c1") })
+	await(t, "subscription", agentReady)
+	for _, message := range []*paho.Publish{
+		{Topic: "sources/s/clusters/c1/sourceevents", Payload: []byte("hello")},
+		{Topic: "sources/s/clusters/c1/sourceevents", Properties: &paho.PublishProperties{User: paho.UserProperties{
+			{Key: "id", Value: "1"}, {Key: "source", Value: "s"}, {Key: "type", Value: "t"}, {Key: "specversion", Value: "0.3"}}}},
+		{Topic: "sources/s/clusters/c1/sourceevents", QoS: 1, Properties: &paho.PublishProperties{User: paho.UserProperties{
+			{Key: "id", Value: "2"}, {Key: "source", Value: "s"}, {Key: "type", Value: "t"}, {Key: "specversion", Value: "1.0"}}}},
+	} {
+		if _, err := agent.connection.Publish(t.Context(), message); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := await(t, "event", toAgent); got.event.ID != "2" {
+		t.Errorf("got %+v", got.event)
+	}
+}

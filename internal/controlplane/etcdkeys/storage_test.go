@@ -1,0 +1,179 @@
+package etcdkeys
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/capstan-io/capstan/internal/controlplane/etcd"
+	"github.com/capstan-io/capstan/internal/controlplane/pki"
+)
+
+const key = "/registry/capstan.io/hub-keys"
+
+// newClient is of an etcd of the test.
+func newClient(t *testing.T) *clientv3.Client {
+	t.Helper()
+	server, err := etcd.Start(t.Context(), etcd.Options{Dir: t.TempDir(), NoFsync: true, Logger: logr.Discard()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func load(t *testing.T, s *Storage, want string) pki.Version {
+	t.Helper()
+	content, version, err := s.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(content) != want {
+		t.Fatalf("loaded %q, want %q", content, want)
+	}
+	return version
+}
+
+func replace(t *testing.T, s *Storage, content string, version pki.Version) (pki.Version, bool) {
+	t.Helper()
+	next, replaced, err := s.Replace(t.Context(), []byte(content), version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return next, replaced
+}
+
+// SC-11 SC-24: of two servers that store something at the same time, one does, and the other is told. Hubs with other prefixes have keys of
+// their own.
+func TestFirstOneStores(t *testing.T) {
+	t.Parallel()
+	client := newClient(t)
+	one, other := New(client, "/registry", ""), New(client, "/registry", "")
+	nothing := load(t, one, "")
+	version, replaced := replace(t, one, "first", nothing)
+	if !replaced {
+		t.Fatal("there was nothing, and nothing is stored")
+	}
+	if _, replaced := replace(t, other, "second", nothing); replaced {
+		t.Fatal("it was replaced by one who did not know it")
+	}
+	if now := load(t, other, "first"); now.Content != version.Content {
+		t.Errorf("version %v, want %v", now, version)
+	}
+	if _, replaced := replace(t, other, "second", version); !replaced {
+		t.Fatal("it was not replaced by one who knew it")
+	}
+	load(t, one, "second")
+	load(t, New(client, "/another", ""), "")
+	stored, err := client.Get(t.Context(), key)
+	if err != nil || len(stored.Kvs) != 1 {
+		t.Errorf("%s has %v, %v", key, stored, err)
+	}
+}
+
+// SC-24: a server waits until another one has stored something, even if that was before it began to wait, and history is forgotten.
+func TestAwait(t *testing.T) {
+	t.Parallel()
+	client := newClient(t)
+	s := New(client, "/registry", "")
+	version := load(t, s, "")
+	awaiting := func() <-chan struct{} {
+		done := make(chan struct{})
+		from := version
+		go func() {
+			defer close(done)
+			s.Await(t.Context(), from)
+		}()
+		return done
+	}
+	before := awaiting()
+	if _, err := client.Put(t.Context(), key+"-of-another", ""); err != nil {
+		t.Fatal(err)
+	}
+	next, _ := replace(t, s, "first", version)
+	<-before
+	<-awaiting() // it was stored before
+	if _, err := client.Put(t.Context(), "/registry/others", ""); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := client.Get(t.Context(), "/registry/others")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Compact(t.Context(), answer.Header.Revision); err != nil {
+		t.Fatal(err)
+	}
+	<-awaiting() // what was stored cannot be told any more
+	version = load(t, s, "first")
+	if version.Content != next.Content {
+		t.Errorf("version %v, want that of %v", version, next)
+	}
+	// Nothing has changed since: it waits as long as it may.
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Await(ctx, version)
+	}()
+	stop()
+	<-done
+}
+
+func encryption(t *testing.T, providers string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "encryption.yaml")
+	content := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers: [" + providers + "]\n"
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// SC-02 SC-24: where Secrets are encrypted at rest, the keys are, too: those that were stored before, as well, and again when Secrets are
+// encrypted with another key.
+func TestEncryption(t *testing.T) {
+	t.Parallel()
+	const (
+		first  = "{aescbc: {keys: [{name: first, secret: MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=}]}}"
+		second = "{aescbc: {keys: [{name: second, secret: ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=}]}}"
+	)
+	client := newClient(t)
+	plain := New(client, "/registry", "")
+	version, _ := replace(t, plain, "the keys", load(t, plain, ""))
+	for _, step := range []struct{ providers, want string }{
+		{first + ", {identity: {}}", "k8s:enc:aescbc:v1:first:"},
+		{second + ", " + first, "k8s:enc:aescbc:v1:second:"},
+		{second, "k8s:enc:aescbc:v1:second:"},
+	} {
+		now := load(t, New(client, "/registry", encryption(t, step.providers)), "the keys")
+		stored, err := client.Get(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if value := stored.Kvs[0].Value; !bytes.HasPrefix(value, []byte(step.want)) || bytes.Contains(value, []byte("the keys")) {
+			t.Errorf("with %s, etcd has %q", step.providers, value)
+		}
+		if now.Content < version.Content || now.Content != stored.Kvs[0].ModRevision {
+			t.Errorf("version %v of what is stored at %d", now, stored.Kvs[0].ModRevision)
+		}
+		version = now
+	}
+	for _, file := range []string{"", encryption(t, first)} {
+		_, _, err := New(client, "/registry", file).Load(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "--encryption-provider-config") {
+			t.Errorf("with another encryption, the error is %v", err)
+		}
+	}
+}

@@ -1,0 +1,272 @@
+package pki
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	testclock "k8s.io/utils/clock/testing"
+)
+
+// memory is a Storage in memory.
+type memory struct {
+	mu      sync.Mutex
+	content []byte
+	version int64
+	changed chan struct{}
+	// failing is what happens to those who ask.
+	failing error
+	// before is called by a Load once it has its answer.
+	before func()
+}
+
+func newMemory() *memory { return &memory{changed: make(chan struct{})} }
+
+func (m *memory) Load(context.Context) ([]byte, Version, error) {
+	m.mu.Lock()
+	content, version, before, err := m.content, Version{Content: m.version, Seen: m.version}, m.before, m.failing
+	m.before = nil
+	m.mu.Unlock()
+	if before != nil {
+		before()
+	}
+	return content, version, err
+}
+
+func (m *memory) Replace(_ context.Context, content []byte, version Version) (Version, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if version.Content != m.version {
+		return Version{}, false, nil
+	}
+	m.content = content
+	m.version++
+	close(m.changed)
+	m.changed = make(chan struct{})
+	return Version{Content: m.version, Seen: m.version}, true, nil
+}
+
+func (m *memory) Await(ctx context.Context, version Version) {
+	m.mu.Lock()
+	changed, now := m.changed, m.version
+	m.mu.Unlock()
+	if now != version.Content {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-changed:
+	}
+}
+
+func (m *memory) stores() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.version
+}
+
+// sharing opens a store in a folder of its own.
+func sharing(t *testing.T, storage Storage, clock *testclock.FakeClock, server string) *Store {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "cert")
+	s, err := Open(t.Context(), Options{Dir: dir, ServerNames: []string{server}, Storage: storage, Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func common(t *testing.T, s *Store) sharedFiles {
+	t.Helper()
+	files, err := s.folder.shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 2*(len(authorities)+len(commonLeaves)) {
+		t.Errorf("%s has %d files", s.options.Dir, len(files))
+	}
+	return files
+}
+
+func sameKeys(t *testing.T, stores ...*Store) {
+	t.Helper()
+	first := common(t, stores[0])
+	for _, s := range stores[1:] {
+		files := common(t, s)
+		for _, name := range slices.Sorted(maps.Keys(first)) {
+			if files[name] != first[name] {
+				t.Errorf("%s has another %s than %s", s.options.Dir, name, stores[0].options.Dir)
+			}
+		}
+		if len(files) != len(first) {
+			t.Errorf("%s has %d files, and %s %d", s.options.Dir, len(files), stores[0].options.Dir, len(first))
+		}
+	}
+}
+
+// SC-06 SC-24: servers that start at the same time with empty folders have the same keys, and each its own serving certificate.
+func TestServersStartTogether(t *testing.T) {
+	t.Parallel()
+	storage, clock := newMemory(), testclock.NewFakeClock(start)
+	names := []string{"one.example.com", "two.example.com", "three.example.com"}
+	stores := make([]*Store, len(names))
+	var all sync.WaitGroup
+	for i, name := range names {
+		all.Go(func() { stores[i] = sharing(t, storage, clock, name) })
+	}
+	all.Wait()
+	sameKeys(t, stores...)
+	if n := storage.stores(); n != 1 {
+		t.Errorf("the keys were stored %d times", n)
+	}
+	bundle := read(t, stores[0].Bundle(RootCA))
+	for i, s := range stores {
+		chain := leaf(t, s, APIServer)
+		if err := chain[0].VerifyHostname(names[i]); err != nil {
+			t.Error(err)
+		}
+		if err := trusts(t, bundle, chain, start, x509.ExtKeyUsageServerAuth); err != nil {
+			t.Errorf("clients do not trust %s: %v", names[i], err)
+		}
+		if left, _ := filepath.Glob(filepath.Join(s.options.Dir, temporaryPrefix+"*")); len(left) > 0 {
+			t.Errorf("left is %v", left)
+		}
+	}
+}
+
+// SC-06 SC-24: a hub that had its keys in its folder goes on with them when it shares them, and so do those who join it.
+func TestKeysMoveToTheStorage(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	alone := open(t, dir, start, nil)
+	before := common(t, alone)
+	storage, clock := newMemory(), testclock.NewFakeClock(start.Add(time.Hour))
+	first := open(t, dir, start.Add(time.Hour), func(o *Options) { o.Storage = storage })
+	second := sharing(t, storage, clock, "second.example.com")
+	if !maps.Equal(before, common(t, first)) {
+		t.Error("the hub has other keys than before")
+	}
+	sameKeys(t, first, second)
+}
+
+// SC-06 SC-24: a folder with keys of another hub is left as it is.
+func TestKeysOfAnotherHub(t *testing.T) {
+	t.Parallel()
+	storage := newMemory()
+	sharing(t, storage, testclock.NewFakeClock(start), "hub.example.com")
+	dir := t.TempDir()
+	before := common(t, open(t, dir, start, nil))
+	_, err := Open(t.Context(), Options{Dir: dir, Storage: storage, Clock: testclock.NewFakeClock(start)})
+	if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "etcd.prefix") {
+		t.Errorf("error %v", err)
+	}
+	if !maps.Equal(before, common(t, open(t, dir, start, nil))) {
+		t.Error("its keys changed")
+	}
+	// When they are worth nothing any more, they may go.
+	late := start.Add(2 * year)
+	if _, err := Open(t.Context(), Options{Dir: dir, Storage: storage, Clock: testclock.NewFakeClock(late)}); err != nil {
+		t.Error(err)
+	}
+}
+
+// SC-06 SC-24: of two servers that renew at the same time one does, and the other takes over what it has made.
+func TestOneRenews(t *testing.T) {
+	t.Parallel()
+	storage, clock := newMemory(), testclock.NewFakeClock(start)
+	first, second := sharing(t, storage, clock, "one.example.com"), sharing(t, storage, clock, "two.example.com")
+	clock.SetTime(first.NextRenewal())
+	storage.before = func() {
+		if changed, err := second.Renew(t.Context()); err != nil || !changed {
+			t.Errorf("the second server changed anything: %t, %v", changed, err)
+		}
+	}
+	if changed, err := first.Renew(t.Context()); err != nil || !changed {
+		t.Errorf("the first server changed anything: %t, %v", changed, err)
+	}
+	sameKeys(t, first, second)
+	if n := storage.stores(); n != 2 {
+		t.Errorf("the keys were stored %d times, want 2", n)
+	}
+	if !first.NextRenewal().After(clock.Now()) {
+		t.Error("there is still something to renew")
+	}
+}
+
+// SC-06 SC-24: what one server renews reaches the others without a restart.
+func TestOthersFollow(t *testing.T) {
+	t.Parallel()
+	storage, clock := newMemory(), testclock.NewFakeClock(start)
+	// The clock of the one that follows is behind.
+	one, other := sharing(t, storage, clock, "one.example.com"), sharing(t, storage, testclock.NewFakeClock(start), "two.example.com")
+	ctx, stop := context.WithCancel(t.Context())
+	seen, ended := make(chan struct{}, 10), make(chan struct{})
+	go func() {
+		defer close(ended)
+		other.Run(ctx, func() { seen <- struct{}{} })
+	}()
+	before := ca(t, one, ClientCA)
+	for range 2 { // its successor is made, and then signs
+		clock.SetTime(one.NextRenewal())
+		if _, err := one.Renew(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-seen
+	}
+	stop()
+	<-ended
+	sameKeys(t, one, other)
+	if ca(t, other, ClientCA).Equal(before) {
+		t.Error("the CA of clients is the old one")
+	}
+}
+
+// SC-06 SC-24: users who give their servers a new CA one after the other do not make these write the bundle in turns.
+func TestServersWithDifferentUserCAs(t *testing.T) {
+	t.Parallel()
+	storage := newMemory()
+	var stores []*Store
+	for range 2 {
+		cert, key := userCA(t, nil)
+		stores = append(stores, open(t, t.TempDir(), start, func(o *Options) {
+			o.Storage, o.CAFile, o.CAKeyFile = storage, cert, key
+		}))
+	}
+	had := storage.stores()
+	for range 3 {
+		for _, s := range stores {
+			if _, err := s.Renew(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	sameKeys(t, stores...)
+	if more := storage.stores() - had; more > 0 {
+		t.Errorf("the keys were stored %d times more", more)
+	}
+}
+
+// SC-06 SC-24: a server that cannot reach the storage does not start with keys of its own.
+func TestStorageFails(t *testing.T) {
+	t.Parallel()
+	storage := newMemory()
+	storage.failing = errors.New("no route")
+	dir := t.TempDir()
+	if _, err := Open(t.Context(), Options{Dir: dir, Storage: storage}); !errors.Is(err, storage.failing) {
+		t.Errorf("error %v", err)
+	}
+	if files := snapshot(t, dir); len(files) > 0 {
+		t.Errorf("it made %d files", len(files))
+	}
+	storage.failing, storage.content, storage.version = nil, []byte("broken"), 1
+	if _, err := Open(t.Context(), Options{Dir: dir, Storage: storage}); err == nil || !strings.Contains(err.Error(), "restore the storage") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,256 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/cloudevents"
+	"github.com/capstan-io/capstan/internal/cloudevents/manifestbundle"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/patch"
+)
+
+// mostHashes is how many works one request for statuses is about: brokers limit the size of messages.
+const mostHashes = 1000
+
+// receive keeps what an agent says until it is reconciled. An agent speaks for its own cluster alone.
+func (c *Controller) receive(ctx context.Context, cluster string, received *cloudevents.Event) {
+	if err := c.keep(ctx, cluster, received); err != nil {
+		log.FromContext(ctx).Info("An event is left out", "cluster", cluster, "event", received.ID, "type", received.Type, "reason", err.Error())
+	}
+}
+
+func (c *Controller) keep(ctx context.Context, cluster string, received *cloudevents.Event) error {
+	eventType, err := cloudevents.ParseType(received.Type)
+	switch {
+	case err != nil:
+		return err
+	case eventType.DataType != cloudevents.ManifestBundles:
+		return fmt.Errorf("it is about %s, want %s", eventType.DataType, cloudevents.ManifestBundles)
+	case cluster == "" || received.Text(cloudevents.ExtensionClusterName) != cluster:
+		return fmt.Errorf("it is for cluster %q, and comes from cluster %q", received.Text(cloudevents.ExtensionClusterName), cluster)
+	case eventType.SubResource == cloudevents.Spec && eventType.Action == cloudevents.Resync:
+		return c.keepRequest(ctx, cluster, received)
+	case eventType.SubResource == cloudevents.Status &&
+		(eventType.Action == cloudevents.Update || eventType.Action == cloudevents.ResyncResponse):
+		return c.keepStatus(ctx, received)
+	}
+	return errors.New("agents report statuses and ask for specs, and nothing else")
+}
+
+func (c *Controller) keepRequest(ctx context.Context, cluster string, received *cloudevents.Event) error {
+	versions := cloudevents.ResourceVersions{}
+	if err := received.ReadData(&versions); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.asked[cluster] = versions
+	c.mu.Unlock()
+	go c.enqueue(ctx, types.NamespacedName{Namespace: cluster})
+	return nil
+}
+
+// keepStatus keeps the newest status of a work. The name is what the agent says; the UID is checked when the status is written.
+func (c *Controller) keepStatus(ctx context.Context, received *cloudevents.Event) error {
+	work, err := manifestbundle.DecodeStatus(received)
+	switch {
+	case err != nil:
+		return err
+	case work.Name == "":
+		return fmt.Errorf("extension %s has no name of the work", cloudevents.ExtensionMetadata)
+	}
+	key := client.ObjectKeyFromObject(work)
+	if err := c.client.Get(ctx, key, &workv1.ManifestWork{}); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	newest := !before(received, c.reported[key])
+	if newest {
+		c.reported[key] = received
+	}
+	c.mu.Unlock()
+	if newest {
+		go c.enqueue(ctx, key)
+	}
+	return nil
+}
+
+// before tells whether an event was sent before another one, which may be nil. Agents number statuses in the order of time.
+func before(one, other *cloudevents.Event) bool {
+	if other == nil {
+		return false
+	}
+	first, err := one.Integer(cloudevents.ExtensionSequenceID)
+	second, otherErr := other.Integer(cloudevents.ExtensionSequenceID)
+	return err == nil && otherErr == nil && first < second
+}
+
+// enqueue asks for a pass over a work, or for the answer to a cluster.
+func (c *Controller) enqueue(ctx context.Context, key types.NamespacedName) {
+	work := &workv1.ManifestWork{}
+	work.Namespace, work.Name = key.Namespace, key.Name
+	select {
+	case c.enqueued <- event.GenericEvent{Object: work}:
+	case <-ctx.Done():
+	}
+}
+
+// report writes the status that the agent has reported of the work. With the first one it puts the finalizer of agents on it, by which the
+// work waits for its removal from the cluster, and takes that off again when the agent says that it is done. A status of an older
+// generation says nothing of this one.
+func (c *Controller) report(ctx context.Context, work *workv1.ManifestWork) error {
+	key := client.ObjectKeyFromObject(work)
+	c.mu.Lock()
+	received := c.reported[key]
+	c.mu.Unlock()
+	if received == nil {
+		return nil
+	}
+	if err := c.write(ctx, work, received); err != nil {
+		return fmt.Errorf("report on ManifestWork %s: %w", key, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reported[key] == received {
+		delete(c.reported, key)
+	}
+	return nil
+}
+
+func (c *Controller) write(ctx context.Context, work *workv1.ManifestWork, received *cloudevents.Event) error {
+	reported, err := manifestbundle.DecodeStatus(received)
+	if err != nil {
+		return err
+	}
+	deleting := !work.DeletionTimestamp.IsZero()
+	switch {
+	case reported.UID != work.UID:
+		return nil
+	case deleting && meta.IsStatusConditionTrue(reported.Status.Conditions, manifestbundle.ConditionDeleted):
+		return patch.RemoveFinalizer(ctx, c.client, work, fleet.FinalizerManifestWorkCleanup)
+	case reported.Generation < work.Generation:
+		return nil
+	}
+	if !deleting && !controllerutil.ContainsFinalizer(work, fleet.FinalizerManifestWorkCleanup) {
+		if err := patch.AddFinalizer(ctx, c.client, work, fleet.FinalizerManifestWorkCleanup); err != nil {
+			return err
+		}
+	}
+	before := work.DeepCopy()
+	work.Status = reported.Status
+	_, err = patch.Status(ctx, c.client, work, before)
+	return err
+}
+
+// answer sends to the agent of a cluster what is newer than what it knows, what is being deleted, and what has gone.
+func (c *Controller) answer(ctx context.Context, cluster string) error {
+	c.mu.Lock()
+	versions, asked := c.asked[cluster]
+	delete(c.asked, cluster)
+	c.mu.Unlock()
+	if !asked {
+		return nil
+	}
+	if err := c.sendNewer(ctx, cluster, versions); err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if _, again := c.asked[cluster]; !again {
+			c.asked[cluster] = versions
+		}
+		return fmt.Errorf("answer the agent of cluster %s: %w", cluster, err)
+	}
+	return nil
+}
+
+func (c *Controller) sendNewer(ctx context.Context, cluster string, versions cloudevents.ResourceVersions) error {
+	works := &workv1.ManifestWorkList{}
+	if err := c.client.List(ctx, works, client.InNamespace(cluster)); err != nil {
+		return err
+	}
+	has := map[types.UID]int64{}
+	for _, version := range versions.Versions {
+		has[types.UID(version.ResourceID)] = version.ResourceVersion
+	}
+	there := map[types.UID]bool{}
+	for i := range works.Items {
+		work := &works.Items[i]
+		there[work.UID] = true
+		if generation, known := has[work.UID]; known && generation >= work.Generation && work.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if err := c.send(ctx, cloudevents.ResyncResponse, work); err != nil {
+			return err
+		}
+	}
+	return c.sendGone(ctx, cluster, versions, there)
+}
+
+// sendGone tells of what is not there any more, after all that is, and in the order of the request: so an agent knows the end of the
+// answer.
+func (c *Controller) sendGone(ctx context.Context, cluster string, versions cloudevents.ResourceVersions, there map[types.UID]bool) error {
+	for _, version := range versions.Versions {
+		if there[types.UID(version.ResourceID)] {
+			continue
+		}
+		work := &workv1.ManifestWork{}
+		work.Namespace, work.UID, work.Generation = cluster, types.UID(version.ResourceID), version.ResourceVersion
+		if err := c.sendEvent(ctx, cloudevents.Delete, work); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// connected tells all agents all works again, and asks them for the statuses that the hub does not have: of what was sent before, in either
+// direction, nobody knows what has arrived.
+func (c *Controller) connected(ctx context.Context) {
+	works := &workv1.ManifestWorkList{}
+	if err := c.client.List(ctx, works); err != nil {
+		log.FromContext(ctx).Error(err, "The works cannot be listed to deliver them")
+		return
+	}
+	c.mu.Lock()
+	for i := range works.Items {
+		delete(c.sent, client.ObjectKeyFromObject(&works.Items[i]))
+	}
+	c.mu.Unlock()
+	for i := range works.Items {
+		c.enqueue(ctx, client.ObjectKeyFromObject(&works.Items[i]))
+	}
+	if err := c.askForStatuses(ctx, works.Items); err != nil {
+		log.FromContext(ctx).Error(err, "The agents cannot be asked for statuses; the hub has those that they report from now on")
+	}
+}
+
+func (c *Controller) askForStatuses(ctx context.Context, works []workv1.ManifestWork) error {
+	for len(works) > 0 {
+		some := works[:min(mostHashes, len(works))]
+		works = works[len(some):]
+		hashes := cloudevents.StatusHashes{}
+		for i := range some {
+			hash, err := cloudevents.HashStatus(some[i].Status)
+			if err != nil {
+				return err
+			}
+			hashes.Hashes = append(hashes.Hashes, cloudevents.StatusHash{ResourceID: string(some[i].UID), StatusHash: hash})
+		}
+		request := cloudevents.New(Source, cloudevents.Type{DataType: cloudevents.ManifestBundles, SubResource: cloudevents.Status,
+			Action: cloudevents.Resync}, c.clock.Now())
+		if err := request.SetData(hashes); err != nil {
+			return err
+		}
+		if err := c.transport.Send(ctx, request); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package apply
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+// CM-23: what is applied to a version of an object does not overwrite what a user has made of it since.
+func TestApplyToVersion(t *testing.T) {
+	t.Parallel()
+	ctx, key := t.Context(), client.ObjectKey{Namespace: "hub", Name: "serving-cert"}
+	c := &Cluster{Client: fake.NewClientBuilder().WithScheme(scheme.Scheme).Build(), applied: map[reference]state{},
+		Options: Options{Label: "installation", FieldManager: "operator", Scheme: scheme.Scheme}}
+	secret := func(content, version string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, ResourceVersion: version},
+			StringData: map[string]string{"content": content}}
+	}
+	first := secret("ours", "")
+	if err := c.Apply(ctx, "one", first); err != nil {
+		t.Fatal(err)
+	}
+	again := secret("ours again", first.ResourceVersion)
+	if err := c.Apply(ctx, "one", again); err != nil || again.ResourceVersion == first.ResourceVersion {
+		t.Fatalf("to the version that is there: %v, now %s", err, again.ResourceVersion)
+	}
+	ofUser := storeAsUser(ctx, t, c.Client, key)
+	if err := c.Apply(ctx, "one", secret("ours, late", again.ResourceVersion)); !apierrors.IsConflict(err) {
+		t.Errorf("to a version from before: %v", err)
+	}
+	if live := read(ctx, t, c.Client, key); live.ResourceVersion != ofUser.ResourceVersion || live.Labels["installation"] != "" {
+		t.Errorf("it is %+v", live)
+	}
+	if err := c.Apply(ctx, "one", secret("ours, whatever is there", "")); err != nil {
+		t.Error(err)
+	}
+}
+
+func read(ctx context.Context, t *testing.T, c client.Client, key client.ObjectKey) *corev1.Secret {
+	t.Helper()
+	live := &corev1.Secret{}
+	if err := c.Get(ctx, key, live); err != nil {
+		t.Fatal(err)
+	}
+	return live
+}
+
+func storeAsUser(ctx context.Context, t *testing.T, c client.Client, key client.ObjectKey) *corev1.Secret {
+	t.Helper()
+	live := read(ctx, t, c, key)
+	live.Labels, live.Data = nil, map[string][]byte{"content": []byte("of a user")}
+	if err := c.Update(ctx, live); err != nil {
+		t.Fatal(err)
+	}
+	return live
+}

@@ -1,0 +1,90 @@
+package clustermanager
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/apply"
+)
+
+// annotationMode on a ClusterManager is the mode in which its hub is installed. The mode says on which cluster the API of the hub is, with
+// all that users have stored, so that it does not change while the hub exists.
+const annotationMode = "capstan.io/installed-mode"
+
+// modeOf is the mode in which the hub is installed; until it is, the one that the spec asks for.
+func modeOf(cm *operatorv1.ClusterManager) operatorv1.InstallMode {
+	switch mode := operatorv1.InstallMode(cm.Annotations[annotationMode]); mode {
+	case operatorv1.InstallModeDefault, operatorv1.InstallModeHosted:
+		return mode
+	default:
+		return specifiedMode(cm)
+	}
+}
+
+func specifiedMode(cm *operatorv1.ClusterManager) operatorv1.InstallMode {
+	if cm.Spec.DeployOption.Mode == operatorv1.InstallModeHosted {
+		return operatorv1.InstallModeHosted
+	}
+	return operatorv1.InstallModeDefault
+}
+
+func hosted(cm *operatorv1.ClusterManager) bool { return modeOf(cm) == operatorv1.InstallModeHosted }
+
+// sameMode is an error if the spec asks for another mode than that in which the hub is installed.
+func sameMode(cm *operatorv1.ClusterManager) error {
+	installed, specified := modeOf(cm), specifiedMode(cm)
+	if installed == specified {
+		return nil
+	}
+	return fmt.Errorf("spec.deployOption.mode is %s, but the hub is installed in the mode %s, which cannot change: set it to %s again, or delete the "+
+		"ClusterManager, with all that is stored in the hub, and create it in the mode %s", specified, installed, installed, specified)
+}
+
+// recallMode writes down the mode of a hub that is installed and whose ClusterManager does not say it: another operator has installed it,
+// or the annotation was lost when a user replaced the ClusterManager.
+func (c *Controller) recallMode(ctx context.Context, cm *operatorv1.ClusterManager) error {
+	if cm.Annotations[annotationMode] != "" {
+		return nil
+	}
+	deployments, err := c.management.List(ctx, cm.Name, apply.Deployments)
+	if err != nil {
+		return err
+	}
+	mode := runningMode(cm, deployments)
+	if mode == "" {
+		return nil
+	}
+	return c.rememberMode(ctx, cm, mode)
+}
+
+// runningMode is the mode in which the components of a hub run, which their namespace tells; empty if there are none.
+func runningMode(cm *operatorv1.ClusterManager, deployments []client.Object) operatorv1.InstallMode {
+	for _, deployment := range deployments {
+		switch deployment.GetNamespace() {
+		case fleet.NamespaceHub:
+			return operatorv1.InstallModeDefault
+		case cm.Name:
+			return operatorv1.InstallModeHosted
+		}
+	}
+	return ""
+}
+
+// rememberMode writes down in which mode the hub is installed. In memory it changes the metadata alone.
+func (c *Controller) rememberMode(ctx context.Context, cm *operatorv1.ClusterManager, mode operatorv1.InstallMode) error {
+	if cm.Annotations[annotationMode] == string(mode) {
+		return nil
+	}
+	written := cm.DeepCopy()
+	change := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, annotationMode, mode)
+	if err := c.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, change)); err != nil {
+		return fmt.Errorf("write down the mode: %w", err)
+	}
+	cm.Annotations, cm.ResourceVersion = written.Annotations, written.ResourceVersion
+	return nil
+}

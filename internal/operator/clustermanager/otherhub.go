@@ -1,0 +1,78 @@
+package clustermanager
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/apply"
+	"github.com/capstan-io/capstan/internal/operator/crds"
+)
+
+// crdManagedClusters is a definition that each hub has: the ClusterManager that it is part of has the hub.
+const crdManagedClusters = "managedclusters.cluster.open-cluster-management.io"
+
+// ownHub is an error if a hosted hub is on the cluster of the operator, where the objects of both clusters would be the same, or is that of
+// another ClusterManager.
+func (c *Controller) ownHub(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster) error {
+	if !hosted(cm) {
+		return nil
+	}
+	same, err := sameCluster(ctx, c.management.Client, hub.Client)
+	if err != nil {
+		return err
+	}
+	if same {
+		return fmt.Errorf("the kubeconfig in Secret %s/%s leads to the cluster of the operator: store one of another cluster, or delete the "+
+			"ClusterManager and create it in the mode %s", cm.Name, fleet.SecretExternalHubKubeconfig, operatorv1.InstallModeDefault)
+	}
+	other, err := c.hubOf(ctx, cm, hub)
+	if err != nil {
+		return err
+	}
+	if other != "" {
+		return fmt.Errorf("the hub that the kubeconfig in Secret %s/%s leads to is that of ClusterManager %s: change that one, or store a kubeconfig "+
+			"of another cluster", cm.Name, fleet.SecretExternalHubKubeconfig, other)
+	}
+	return nil
+}
+
+// sameCluster tells whether two clients lead to one cluster.
+func sameCluster(ctx context.Context, a, b client.Client) (bool, error) {
+	uids := [2]types.UID{}
+	for i, cluster := range []client.Client{a, b} {
+		system := &corev1.Namespace{}
+		if err := cluster.Get(ctx, types.NamespacedName{Name: metav1.NamespaceSystem}, system); client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("find out which cluster the kubeconfig of Secret %s leads to: %w", fleet.SecretExternalHubKubeconfig, err)
+		}
+		uids[i] = system.UID
+	}
+	return uids[0] != "" && uids[0] == uids[1], nil
+}
+
+// hubOf is another ClusterManager that has the hub; empty if there is none. What a ClusterManager that is gone has left can be taken over.
+func (c *Controller) hubOf(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster) (string, error) {
+	crd := &metav1.PartialObjectMetadata{}
+	crd.SetGroupVersionKind(crds.Kind)
+	if err := hub.Client.Get(ctx, types.NamespacedName{Name: crdManagedClusters}, crd); err != nil {
+		if apierrors.IsNotFound(err) {
+			return "", nil
+		}
+		return "", fmt.Errorf("find out which ClusterManager has the hub: %w", err)
+	}
+	name := crd.Labels[fleet.LabelCreatedByClusterManager]
+	if name == "" || name == cm.Name {
+		return "", nil
+	}
+	if err := c.client.Get(ctx, types.NamespacedName{Name: name}, &operatorv1.ClusterManager{}); err != nil {
+		return "", client.IgnoreNotFound(err)
+	}
+	return name, nil
+}

@@ -1,0 +1,44 @@
+package klusterlet
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// KL-01, KL-04: two Klusterlets do not share a namespace on the managed cluster, wherever the other one is.
+func TestOwnNamespace(t *testing.T) {
+	t.Parallel()
+	k := klusterletWith(operatorv1.InstallModeHosted)
+	l := layoutOf(k)
+	cluster := func(objects ...client.Object) client.Client {
+		return fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(objects...).Build()
+	}
+	namespaceOf := func(name string) client.Object {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.accounts, Labels: map[string]string{fleet.LabelKlusterlet: name}}}
+	}
+	other := func() client.Object { return &operatorv1.Klusterlet{ObjectMeta: metav1.ObjectMeta{Name: "other"}} }
+	const refused = "the namespace open-cluster-management-agent on the managed cluster is that of Klusterlet other"
+	for name, test := range map[string]struct {
+		management, managed client.Client
+		want                string
+	}{
+		"new":                {cluster(), cluster(), ""},
+		"its own":            {cluster(), cluster(namespaceOf(k.Name)), ""},
+		"of one gone":        {cluster(), cluster(namespaceOf("other")), ""},
+		"of one hosted here": {cluster(other()), cluster(namespaceOf("other")), refused},
+		"of one there":       {cluster(), cluster(namespaceOf("other"), other()), refused},
+	} {
+		err := (&Controller{client: test.management}).ownNamespace(t.Context(), l, test.managed)
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

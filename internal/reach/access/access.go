@@ -1,0 +1,139 @@
+// Package access says as whom users of a hub act on a managed cluster, what they may ask of it, and which of its services they reach: pure.
+//
+// A user of the hub is somebody else on the managed cluster: one whose name begins with Prefix, in groups whose names begin so. No role
+// of the cluster is bound to such names unless somebody has meant it, so what a user of the hub may do on the cluster is what RBAC of
+// the cluster says of these names, and nothing by default. Rules, which are on the cluster, narrow it further.
+package access
+
+import (
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strings"
+)
+
+// Prefix begins the names that users and groups of the hub have on a managed cluster.
+const Prefix = "cluster:hub:"
+
+// Headers of a request in a tunnel, which say who sent it to the hub.
+const (
+	HeaderUser  = "X-Remote-User"
+	HeaderGroup = "X-Remote-Group"
+)
+
+// User is a user of the hub.
+type User struct {
+	Name   string
+	Groups []string
+}
+
+// anonymous is who has not said who it is.
+const anonymous = "system:anonymous"
+
+// everybody is the group of all users that are authenticated. Whoever is impersonated is in that of the cluster.
+const everybody = "system:authenticated"
+
+// Write puts the user into the headers of a request, in place of whoever is there.
+func (u User) Write(header http.Header) {
+	Strip(header)
+	header.Set(HeaderUser, u.Name)
+	for _, group := range u.Groups {
+		header.Add(HeaderGroup, group)
+	}
+}
+
+// Read takes the user out of the headers of a request. Without one it fails.
+func Read(header http.Header) (User, error) {
+	user := User{Name: header.Get(HeaderUser), Groups: header.Values(HeaderGroup)}
+	if user.Name == "" {
+		return User{}, fmt.Errorf("the hub does not say who sends the request: it has no user in the header %s", HeaderUser)
+	}
+	return user, nil
+}
+
+// Anonymous tells whether the hub does not know the user, who then has to be known to the cluster.
+func (u User) Anonymous() bool { return u.Name == anonymous }
+
+// OnCluster is who the user is on a managed cluster.
+func (u User) OnCluster() User {
+	on := User{Name: Prefix + u.Name}
+	for _, group := range u.Groups {
+		if group != everybody {
+			on.Groups = append(on.Groups, Prefix+group)
+		}
+	}
+	return on
+}
+
+// Impersonate has a request to the API server of the managed cluster be one of this user.
+func (u User) Impersonate(header http.Header) {
+	header.Set("Impersonate-User", u.Name)
+	for _, group := range u.Groups {
+		header.Add("Impersonate-Group", group)
+	}
+}
+
+// credentials are headers that tell one server who somebody is, and are no business of another.
+var credentials = []string{"Authorization", "Cookie", "Proxy-Authorization"}
+
+// Strip removes everything from the headers of a request by which an API server or a proxy would take it for one of somebody.
+func Strip(header http.Header) {
+	for key := range header {
+		name := textproto.CanonicalMIMEHeaderKey(key)
+		if slices.Contains(credentials, name) || strings.HasPrefix(name, "Impersonate-") || strings.HasPrefix(name, "X-Remote-") {
+			delete(header, key)
+		}
+	}
+	stripProtocols(header)
+}
+
+const (
+	headerProtocols = "Sec-Websocket-Protocol"
+	// bearerProtocol begins a WebSocket protocol that is a token, for clients that can set no other header.
+	bearerProtocol = "base64url.bearer.authorization.k8s.io."
+)
+
+func stripProtocols(header http.Header) {
+	offered := strings.Join(header.Values(headerProtocols), ",")
+	if !strings.Contains(offered, bearerProtocol) {
+		return
+	}
+	kept := slices.DeleteFunc(strings.Split(offered, ","), func(protocol string) bool {
+		return strings.HasPrefix(strings.TrimSpace(protocol), bearerProtocol)
+	})
+	if header.Del(headerProtocols); len(kept) > 0 {
+		header.Set(headerProtocols, strings.TrimSpace(strings.Join(kept, ",")))
+	}
+}
+
+// Rules narrow what users of the hub may ask of a cluster: a request has to be allowed by one of them. They grant nothing; the API server
+// of the cluster asks RBAC besides.
+type Rules []Rule
+
+// Rule allows requests. An empty list allows any.
+type Rule struct {
+	// Users and Groups are those of the hub, by the names that they have there; one of either list has to match.
+	Users  []string `json:"users,omitempty"`
+	Groups []string `json:"groups,omitempty"`
+	// Verbs are those of the API, such as get, list, watch and create; "*" is any.
+	Verbs []string `json:"verbs,omitempty"`
+	// Namespaces that a request may be about; a rule with some allows nothing outside of namespaces.
+	Namespaces []string `json:"namespaces,omitempty"`
+}
+
+// Request is one to the API of a cluster.
+type Request struct{ Verb, Namespace string }
+
+// Allow tells whether a rule allows the request of the user.
+func (r Rules) Allow(user User, request Request) bool {
+	return slices.ContainsFunc(r, func(rule Rule) bool { return rule.allows(user, request) })
+}
+
+func (r Rule) allows(user User, request Request) bool {
+	isUser := len(r.Users)+len(r.Groups) == 0 || slices.Contains(r.Users, user.Name) ||
+		slices.ContainsFunc(user.Groups, func(group string) bool { return slices.Contains(r.Groups, group) })
+	isVerb := len(r.Verbs) == 0 || slices.Contains(r.Verbs, "*") || slices.Contains(r.Verbs, request.Verb)
+	inNamespace := len(r.Namespaces) == 0 || slices.Contains(r.Namespaces, request.Namespace)
+	return isUser && isVerb && inNamespace
+}

@@ -1,0 +1,33 @@
+package access
+
+import (
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// ErrRedirect is why an answer is not passed on.
+var ErrRedirect = errors.New("it answers with a redirect to somewhere else, which is not passed on")
+
+// Redirect returns where the hub has what a cluster redirects to, or ErrRedirect. Clients follow redirects with their credential for the
+// hub, so a cluster may only send them to itself. Endpoint is the URL of the cluster, of which without a host only the path counts, and
+// prefix what comes before a path of the cluster on the hub.
+func Redirect(location string, endpoint *url.URL, prefix string) (string, error) {
+	target, err := url.Parse(location)
+	if err != nil || target.Host != "" && target.Host != endpoint.Host || target.Host == "" && target.Scheme != "" || target.Opaque != "" {
+		return "", ErrRedirect
+	}
+	// Browsers take a backslash for a slash.
+	if strings.Contains(target.Path, `\`) || slices.Contains(strings.Split(target.Path, "/"), "..") {
+		return "", ErrRedirect
+	}
+	if !strings.HasPrefix(target.EscapedPath(), "/") {
+		return location, nil // it is below the path of the request
+	}
+	to := prefix + strings.TrimPrefix(target.EscapedPath(), endpoint.EscapedPath())
+	if target.RawQuery != "" {
+		to += "?" + target.RawQuery
+	}
+	return to, nil
+}

@@ -1,0 +1,246 @@
+package aggregated
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/klog/v2"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiregistrationclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
+	"k8s.io/utils/clock"
+)
+
+const (
+	validity = 365 * 24 * time.Hour
+	// lookInterval is how often it is looked whether another process has renewed the certificate, or somebody has changed the APIService.
+	lookInterval = time.Minute
+	// retryInterval is that until there is a certificate at all.
+	retryInterval = time.Second
+)
+
+// certificate is a serving certificate that this process makes, shares with others by a Secret, and has the API server verify by the
+// caBundle of the APIService. It is renewed when a fifth of its time is left.
+type certificate struct {
+	// apiService is the name of the APIService, and secret that of the Secret in the namespace of its Service.
+	apiService, secret string
+	// hosts are the names and IP addresses that it is valid for, besides that of the Service, and caSecret the name of the Secret in which
+	// clients find what verifies it; empty if the API server is the only one.
+	hosts    []string
+	caSecret string
+	// published is called with what verifies it; nil is not.
+	published func(ca []byte)
+
+	client   kubernetes.Interface
+	services apiregistrationclient.APIServicesGetter
+	clock    clock.Clock
+
+	mu        sync.Mutex
+	chain     []byte
+	key       []byte
+	listeners []dynamiccertificates.Listener
+}
+
+func newCertificate(config *rest.Config, apiService, secret string) (*certificate, error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	services, err := apiregistrationclient.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &certificate{apiService: apiService, secret: secret, client: client, services: services, clock: clock.RealClock{}}, nil
+}
+
+// Name implements dynamiccertificates.CertKeyContentProvider.
+func (c *certificate) Name() string { return c.secret }
+
+// CurrentCertKeyContent implements dynamiccertificates.CertKeyContentProvider.
+func (c *certificate) CurrentCertKeyContent() (chain, key []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.chain, c.key
+}
+
+// AddListener implements dynamiccertificates.Notifier.
+func (c *certificate) AddListener(listener dynamiccertificates.Listener) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listeners = append(c.listeners, listener)
+}
+
+// await returns when there is a certificate, or ctx ends.
+func (c *certificate) await(ctx context.Context) {
+	for {
+		err := c.renew(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		klog.FromContext(ctx).Error(err, "There is no serving certificate yet")
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.clock.After(retryInterval):
+		}
+	}
+}
+
+// keep renews the certificate until ctx ends.
+func (c *certificate) keep(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.clock.After(lookInterval):
+			if err := c.renew(ctx); err != nil {
+				klog.FromContext(ctx).Error(err, "Cannot look after the serving certificate")
+			}
+		}
+	}
+}
+
+// renew takes over the certificate of the Secret, or makes another one if that is of no use.
+func (c *certificate) renew(ctx context.Context) error {
+	api, err := c.services.APIServices().Get(ctx, c.apiService, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("get APIService %s, which says by which name this server is reached: %w", c.apiService, err)
+	}
+	if api.Spec.Service == nil {
+		return fmt.Errorf("APIService %s names no Service, which has to lead to this server: set spec.service", c.apiService)
+	}
+	namespace, host := api.Spec.Service.Namespace, hostOf(api)
+	secret, err := c.client.CoreV1().Secrets(namespace).Get(ctx, c.secret, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("get Secret %s/%s with the serving certificate: %w", namespace, c.secret, err)
+	}
+	missing := err != nil
+	chain, key := secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]
+	if missing || !c.good(chain, key, host) {
+		if chain, key, err = c.replace(ctx, api, secret, missing, namespace, host); err != nil {
+			return err
+		}
+	}
+	if err := c.haveVerified(ctx, api, chain); err != nil {
+		return err
+	}
+	if err := c.publish(ctx, namespace, api.Spec.CABundle); err != nil {
+		return err
+	}
+	c.use(chain, key)
+	if c.published != nil {
+		c.published(api.Spec.CABundle)
+	}
+	return nil
+}
+
+// publish has clients find what verifies the certificate.
+func (c *certificate) publish(ctx context.Context, namespace string, ca []byte) error {
+	if c.caSecret == "" {
+		return nil
+	}
+	secrets := c.client.CoreV1().Secrets(namespace)
+	secret, err := secrets.Get(ctx, c.caSecret, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: c.caSecret},
+			Data: map[string][]byte{corev1.ServiceAccountRootCAKey: ca}}
+		_, err = secrets.Create(ctx, secret, metav1.CreateOptions{})
+	case err == nil && !bytes.Equal(secret.Data[corev1.ServiceAccountRootCAKey], ca):
+		secret.Data = map[string][]byte{corev1.ServiceAccountRootCAKey: ca}
+		_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("store what verifies the serving certificate in Secret %s/%s: %w", namespace, c.caSecret, err)
+	}
+	return nil
+}
+
+// good says whether a certificate is still to be used.
+func (c *certificate) good(chain, key []byte, host string) bool {
+	pair, err := tls.X509KeyPair(chain, key)
+	if err != nil {
+		return false
+	}
+	due := pair.Leaf.NotAfter.Add(-pair.Leaf.NotAfter.Sub(pair.Leaf.NotBefore) / 5)
+	isFor := func(host string) bool {
+		return slices.Contains(pair.Leaf.DNSNames, host) || pair.Leaf.VerifyHostname(host) == nil
+	}
+	return c.clock.Now().Before(due) && isFor(host) && !slices.ContainsFunc(c.hosts, func(host string) bool { return !isFor(host) })
+}
+
+// replace makes a certificate and stores it. The API server accepts the one from before as well, which other processes still show.
+func (c *certificate) replace(ctx context.Context, api *apiregistrationv1.APIService, old *corev1.Secret, missing bool,
+	namespace, host string) (chain, key []byte, err error) {
+	options := certutil.SelfSignedCertKeyOptions{Host: host, MaxAge: validity}
+	for _, host := range c.hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			options.AlternateIPs = append(options.AlternateIPs, ip)
+		} else {
+			options.AlternateDNS = append(options.AlternateDNS, host)
+		}
+	}
+	chain, key, err = certutil.GenerateSelfSignedCertKeyWithOptions(options)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := c.haveVerified(ctx, api, append(bytes.Clone(chain), old.Data[corev1.TLSCertKey]...)); err != nil {
+		return nil, nil, err
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: c.secret}, Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{corev1.TLSCertKey: chain, corev1.TLSPrivateKeyKey: key}}
+	secrets := c.client.CoreV1().Secrets(namespace)
+	if missing {
+		_, err = secrets.Create(ctx, secret, metav1.CreateOptions{})
+	} else {
+		secret.ResourceVersion = old.ResourceVersion
+		_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("store the serving certificate in Secret %s/%s: %w", namespace, c.secret, err)
+	}
+	return chain, key, nil
+}
+
+// haveVerified puts certificates into the caBundle of the APIService, if they are not there.
+func (c *certificate) haveVerified(ctx context.Context, api *apiregistrationv1.APIService, chain []byte) error {
+	if bytes.Contains(api.Spec.CABundle, chain) {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"caBundle": chain}})
+	if err != nil {
+		return err
+	}
+	changed, err := c.services.APIServices().Patch(ctx, c.apiService, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("put the serving certificate into caBundle of APIService %s: %w", c.apiService, err)
+	}
+	*api = *changed
+	return nil
+}
+
+func (c *certificate) use(chain, key []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if bytes.Equal(c.chain, chain) {
+		return
+	}
+	c.chain, c.key = chain, key
+	for _, listener := range c.listeners {
+		listener.Enqueue()
+	}
+}

@@ -1,0 +1,205 @@
+package aggregated
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregatorclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+	aggregatorfake "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/fake"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+const apiServiceName, servingSecret = "v1alpha1.cluster.core.oam.dev", "cluster-gateway-serving-cert"
+
+// fixture is a cluster with the APIService.
+type fixture struct {
+	client   kubernetes.Interface
+	services aggregatorclient.Interface
+	clock    *clocktesting.FakeClock
+}
+
+func newFixture() *fixture {
+	api := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: apiServiceName}}
+	api.Spec.Service = &apiregistrationv1.ServiceReference{Namespace: "ns", Name: "gateway"}
+	return &fixture{client: fake.NewClientset(), services: aggregatorfake.NewClientset(api), clock: clocktesting.NewFakeClock(time.Now())}
+}
+
+// replica is one of the processes on the same Secret.
+func (f *fixture) replica() *certificate {
+	return &certificate{apiService: apiServiceName, secret: servingSecret, client: f.client,
+		services: f.services.ApiregistrationV1(), clock: f.clock}
+}
+
+func (f *fixture) trusted(t *testing.T) []byte {
+	t.Helper()
+	api, err := f.services.ApiregistrationV1().APIServices().Get(t.Context(), apiServiceName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return api.Spec.CABundle
+}
+
+func (f *fixture) renewed(t *testing.T, c *certificate) []byte {
+	t.Helper()
+	if err := c.renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	chain, _ := c.CurrentCertKeyContent()
+	return chain
+}
+
+// listener counts how often it is told.
+type listener int
+
+func (l *listener) Enqueue() { *l++ }
+
+// CG-01: processes share a certificate, which the API server verifies by the name of the Service.
+func TestCertificateIsShared(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	first, second, told := f.replica(), f.replica(), listener(0)
+	second.AddListener(&told)
+	chain := f.renewed(t, first)
+	if !bytes.Equal(f.renewed(t, second), chain) || told != 1 {
+		t.Errorf("two processes have different certificates, or the server was told %d times", told)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(f.trusted(t)) {
+		t.Fatalf("the APIService trusts %q", f.trusted(t))
+	}
+	block, _ := pem.Decode(chain)
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := leaf.Verify(x509.VerifyOptions{DNSName: "gateway.ns.svc", Roots: roots}); err != nil {
+		t.Error(err)
+	}
+	// Nothing is done twice.
+	if !bytes.Equal(f.renewed(t, first), chain) || !bytes.Equal(f.renewed(t, second), chain) || told != 1 {
+		t.Errorf("the certificate is made again, or the server was told %d times", told)
+	}
+	api, err := f.services.ApiregistrationV1().APIServices().Get(t.Context(), apiServiceName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api.Spec.CABundle = nil
+	if _, err := f.services.ApiregistrationV1().APIServices().Update(t.Context(), api, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if f.renewed(t, first); !bytes.Equal(f.trusted(t), chain) {
+		t.Error("a caBundle that somebody has removed is not put back")
+	}
+}
+
+// CG-01: a certificate is renewed in time, and the API server accepts the old one meanwhile.
+func TestCertificateIsRenewed(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	start := f.clock.Now()
+	first, second := f.replica(), f.replica()
+	old := f.renewed(t, first)
+	f.clock.Step(validity * 3 / 4)
+	if !bytes.Equal(f.renewed(t, first), old) {
+		t.Error("it is renewed too early")
+	}
+	f.clock.Step(validity / 10)
+	renewed := f.renewed(t, first)
+	if bytes.Equal(renewed, old) {
+		t.Fatal("it is not renewed in time")
+	}
+	if trusted := f.trusted(t); !bytes.Contains(trusted, renewed) || !bytes.Contains(trusted, old) {
+		t.Error("the API server does not accept both")
+	}
+	f.clock.SetTime(start) // certificates are dated by the clock of the machine
+	if !bytes.Equal(f.renewed(t, second), renewed) {
+		t.Error("another process does not take the new one over")
+	}
+}
+
+// CP-07: a certificate is valid for the names by which clients know the process besides, and a Secret has what verifies it.
+func TestCertificateForClients(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	before := f.renewed(t, f.replica())
+	c := f.replica()
+	c.hosts, c.caSecret = []string{"users.ns.svc", "*.example.com", "192.0.2.1"}, "ca"
+	chain := f.renewed(t, c)
+	if bytes.Equal(chain, before) || !bytes.Equal(f.renewed(t, c), chain) {
+		t.Error("a certificate for fewer names is not replaced, or one for these is")
+	}
+	if !bytes.Equal(f.renewed(t, f.replica()), chain) {
+		t.Error("a process without other names replaces the certificate")
+	}
+	published := func() []byte {
+		secret, err := f.client.CoreV1().Secrets("ns").Get(t.Context(), "ca", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return secret.Data["ca.crt"]
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(published()) {
+		t.Fatalf("the Secret has %q", published())
+	}
+	block, _ := pem.Decode(chain)
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"gateway.ns.svc", "users.ns.svc", "proxy.example.com", "192.0.2.1"} {
+		if _, err := leaf.Verify(x509.VerifyOptions{DNSName: host, Roots: roots}); err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	f.clock.Step(validity * 9 / 10)
+	if renewed := f.renewed(t, c); bytes.Equal(renewed, chain) || !bytes.Equal(published(), f.trusted(t)) {
+		t.Error("what is renewed is not verified by the Secret")
+	}
+}
+
+// CG-01: what is missing is said, with its name; a certificate of another Service is replaced.
+func TestCertificateProblems(t *testing.T) {
+	t.Parallel()
+	f := newFixture()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: servingSecret}, Data: map[string][]byte{"tls.crt": []byte("x")}}
+	if _, err := f.client.CoreV1().Secrets("ns").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c := f.replica()
+	f.renewed(t, c)
+	services := f.services.ApiregistrationV1().APIServices()
+	api, err := services.Get(t.Context(), apiServiceName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api.Spec.Service.Name = "other"
+	if api, err = services.Update(t.Context(), api, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if chain := f.renewed(t, c); !c.good(chain, c.key, "other.ns.svc") {
+		t.Error("the certificate is not one for the Service")
+	}
+	api.Spec.Service = nil
+	if _, err = services.Update(t.Context(), api, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.renew(t.Context()); err == nil || !strings.Contains(err.Error(), "set spec.service") {
+		t.Errorf("without a Service: %v", err)
+	}
+	if err := services.Delete(t.Context(), apiServiceName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.renew(t.Context()); err == nil || !strings.Contains(err.Error(), "get APIService v1alpha1.cluster.core.oam.dev") {
+		t.Errorf("without an APIService: %v", err)
+	}
+}

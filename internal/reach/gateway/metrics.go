@@ -1,0 +1,81 @@
+package gateway
+
+import (
+	"bufio"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+var (
+	requestsByResource = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "ocm_proxy_proxied_resource_requests_by_resource_total",
+		Help: "Requests that were handed on to clusters, by what they are about.",
+	}, []string{"resource", "verb", "code"})
+	requestsByCluster = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "ocm_proxy_proxied_resource_requests_by_cluster_total",
+		Help: "Requests that were handed on to clusters, by cluster.",
+	}, []string{"cluster", "code"})
+	requestDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "ocm_proxy_proxied_resource_requests_duration_seconds",
+		Help:    "How long it took until clusters began to answer.",
+		Buckets: []float64{0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30},
+	}, []string{"resource", "verb"})
+)
+
+func init() { metrics.Registry.MustRegister(requestsByResource, requestsByCluster, requestDuration) }
+
+// observedWriter counts an answer when it begins, for it may take hours until it ends.
+type observedWriter struct {
+	http.ResponseWriter
+	cluster string
+	about   *request.RequestInfo
+	started time.Time
+	begun   bool
+}
+
+var _ responsewriter.UserProvidedDecorator = &observedWriter{}
+
+// begin counts. What callers call a resource counts as one only if the cluster has it, for each label takes memory.
+func (w *observedWriter) begin(status int) {
+	if w.begun {
+		return
+	}
+	w.begun = true
+	resource, code := "", strconv.Itoa(status)
+	if status < http.StatusBadRequest {
+		resource = w.about.Resource
+	}
+	requestsByResource.WithLabelValues(resource, w.about.Verb, code).Inc()
+	requestsByCluster.WithLabelValues(w.cluster, code).Inc()
+	requestDuration.WithLabelValues(resource, w.about.Verb).Observe(time.Since(w.started).Seconds())
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *observedWriter) WriteHeader(code int) {
+	if code >= http.StatusOK || code == http.StatusSwitchingProtocols {
+		w.begin(code)
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// Flush implements http.Flusher.
+func (w *observedWriter) Flush() {
+	if flusher, ok := w.ResponseWriter.(http.Flusher); ok {
+		flusher.Flush()
+	}
+}
+
+// Hijack implements http.Hijacker.
+func (w *observedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(w.ResponseWriter).Hijack()
+}
+
+// Unwrap is for http.ResponseController, and Unwrap of the API server.
+func (w *observedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,167 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	gatewayv1alpha1 "github.com/capstan-io/capstan/api/gateway/v1alpha1"
+	"github.com/capstan-io/capstan/internal/reach/gateway/clustersecret"
+)
+
+const (
+	// probeWorkers bounds how many clusters are asked at the same time.
+	probeWorkers = 10
+	probeTimeout = 10 * time.Second
+	// healthyInterval and unhealthyInterval are how often a cluster is asked, if nothing else has it asked: nothing tells when one goes.
+	healthyInterval   = time.Minute
+	unhealthyInterval = 5 * time.Second
+	// intervalJitter spreads clusters whose probes began together.
+	intervalJitter = 0.2
+	// probePath is one that API servers let everybody read.
+	probePath = "/healthz"
+	// maxReason bounds what of the answer of a cluster becomes a reason.
+	maxReason = 256
+)
+
+// probes are the clusters to ask how they are. They wait until somebody asks.
+type probes struct {
+	queue   workqueue.TypedDelayingInterface[string]
+	opened  chan struct{}
+	opening sync.Once
+}
+
+func newProbes() *probes {
+	return &probes{
+		queue:  workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[string]{Name: "clustergateways"}),
+		opened: make(chan struct{}),
+	}
+}
+
+// open says that there is a client to write with.
+func (p *probes) open() { p.opening.Do(func() { close(p.opened) }) }
+
+// now has a cluster asked at once.
+func (p *probes) now(cluster string) { p.queue.Add(cluster) }
+
+// TunnelChanged has a cluster asked how it is: its tunnel has come or gone.
+func (g *Gateway) TunnelChanged(cluster string) { g.probes.now(cluster) }
+
+// Probe asks clusters how they are, and writes it down, until ctx ends. It begins when the gateway runs. Of several gateways on the same
+// Secrets one does.
+func (g *Gateway) Probe(ctx context.Context) error {
+	select {
+	case <-g.probes.opened:
+	case <-ctx.Done():
+		return nil
+	}
+	var workers sync.WaitGroup
+	for range probeWorkers {
+		workers.Go(func() {
+			for {
+				cluster, stop := g.probes.queue.Get()
+				if stop {
+					return
+				}
+				g.probeNext(ctx, cluster)
+				g.probes.queue.Done(cluster)
+			}
+		})
+	}
+	<-ctx.Done()
+	g.probes.queue.ShutDown()
+	workers.Wait()
+	return nil
+}
+
+// probeNext asks one cluster, and says when it is asked again.
+func (g *Gateway) probeNext(ctx context.Context, cluster string) {
+	backend, err := g.backend()
+	if err != nil {
+		return // it stops
+	}
+	secret, err := backend.secrets.Get(cluster)
+	if err != nil {
+		return // it has gone
+	}
+	found := g.connections.to(secret).probe(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	interval := unhealthyInterval
+	if found.Healthy {
+		interval = healthyInterval
+	}
+	if err := backend.report(ctx, secret, found); err != nil {
+		interval = unhealthyInterval
+		klog.FromContext(ctx).Error(err, "Cannot write down how a cluster is", "cluster", cluster)
+	}
+	g.probes.queue.AddAfter(cluster, interval+time.Duration(rand.Float64()*intervalJitter*float64(interval))) //nolint:gosec // it spreads load
+}
+
+// report writes a difference.
+func (r *running) report(ctx context.Context, secret *corev1.Secret, found gatewayv1alpha1.ClusterGatewayStatus) error {
+	if _, written := secret.Annotations[gatewayv1alpha1.AnnotationHealthy]; written && clustersecret.Gateway(secret).Status == found {
+		return nil
+	}
+	patch, err := healthPatch(found, secret.UID, "")
+	if err != nil {
+		return err
+	}
+	_, err = r.client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // what is there now is asked on its own
+	}
+	return err
+}
+
+// probe asks the API server of the cluster for its health.
+func (c *connection) probe(ctx context.Context) (found gatewayv1alpha1.ClusterGatewayStatus) {
+	if c.problem != nil {
+		found.HealthyReason = c.problem.Error()
+		return found
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.cluster.Endpoint.String()+probePath, nil)
+	if err != nil {
+		found.HealthyReason = err.Error()
+		return found
+	}
+	answer, err := c.requests.RoundTrip(request)
+	if err != nil {
+		_, _, found.HealthyReason = c.explain(ctx, err)
+		return found
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxReason))
+	return c.judge(answer, strings.ToValidUTF8(strings.TrimSpace(string(text)), ""))
+}
+
+func (c *connection) judge(answer *http.Response, text string) (found gatewayv1alpha1.ClusterGatewayStatus) {
+	switch {
+	case answer.StatusCode == http.StatusUnauthorized:
+		found.HealthyReason = fmt.Sprintf("the API server of cluster %s does not accept the credential of the Secret; renew it", c.cluster.Name)
+	case answer.StatusCode == http.StatusForbidden, answer.StatusCode < http.StatusMultipleChoices:
+		found.Healthy = true // who is told that it may not has been recognised
+		if c.cluster.Insecure() {
+			found.HealthyReason = "not verified: the Secret has no key " + gatewayv1alpha1.KeyCA +
+				" with the CA of the cluster, so anybody may answer for it and read the credential"
+		}
+	default:
+		found.HealthyReason = fmt.Sprintf("the API server of cluster %s answers GET %s with %s: %s", c.cluster.Name, probePath, answer.Status, text)
+	}
+	return found
+}

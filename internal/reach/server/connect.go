@@ -1,0 +1,41 @@
+package server
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// maxReason is how much an agent says about why it does not connect, in bytes.
+const maxReason = 4 << 10
+
+// connect asks at the other end of the connection for one to an address.
+func connect(conn net.Conn, address string) (net.Conn, error) {
+	request := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{}}
+	if err := request.Write(conn); err != nil {
+		return nil, err
+	}
+	reader := bufio.NewReader(conn)
+	response, err := http.ReadResponse(reader, request)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		defer func() { _ = response.Body.Close() }()
+		reason, _ := io.ReadAll(io.LimitReader(response.Body, maxReason))
+		return nil, fmt.Errorf("the agent answers %s: %s", response.Status, strings.TrimSpace(string(reason)))
+	}
+	return &answered{Conn: conn, reader: reader}, nil
+}
+
+// answered is a connection of which more than the answer may have been read.
+type answered struct {
+	net.Conn
+	reader *bufio.Reader
+}
+
+func (a *answered) Read(p []byte) (int, error) { return a.reader.Read(p) }

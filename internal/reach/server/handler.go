@@ -1,0 +1,201 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/reach/access"
+	"github.com/capstan-io/capstan/internal/reach/api"
+	"github.com/capstan-io/capstan/internal/reach/tunnel"
+)
+
+var managedClusters = schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: fleet.ResourceManagedClusters}
+
+// Handler answers requests for subresources of managedclusters, and hands all others on. It expects the information
+// about the request, and its user, in the context, where the handlers of an API server put them.
+func (s *Server) Handler(next http.Handler, codecs runtime.NegotiatedSerializer) http.Handler {
+	fail := func(w http.ResponseWriter, r *http.Request, err error) {
+		responsewriters.ErrorNegotiated(err, codecs, s.version, w, r)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		info, known := request.RequestInfoFrom(r.Context())
+		if !known || !info.IsResourceRequest || info.APIGroup != s.version.Group || info.Resource != managedClusters.Resource {
+			next.ServeHTTP(w, r)
+			return
+		}
+		var err error
+		switch info.Subresource {
+		case api.Attach(s.version):
+			err = s.serveTunnel(w, r, info.Name)
+		case fleet.SubresourceProxy:
+			err = s.serveProxy(w, r, info, fail)
+		case fleet.SubresourcePortForward:
+			err = s.servePortForward(w, r, info.Name)
+		case fleet.SubresourceStream:
+			err = s.serveStream(w, r, info.Name)
+		default:
+			next.ServeHTTP(w, r)
+		}
+		if err != nil {
+			fail(w, r, err)
+		}
+	})
+}
+
+// serveTunnel makes a tunnel of the request of an agent.
+func (s *Server) serveTunnel(w http.ResponseWriter, r *http.Request, name string) error {
+	who, _ := request.UserFrom(r.Context())
+	if who == nil || !isAgentOf(name, who.GetName(), who.GetGroups()) {
+		return apierrors.NewForbidden(managedClusters, name, errors.New("only the agent of the cluster makes a tunnel"))
+	}
+	if err := s.clusters.allow(r.Context(), name); err != nil {
+		return err
+	}
+	t, err := tunnel.Accept(w, r)
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	s.keep(context.WithoutCancel(r.Context()), name, t)
+	return nil
+}
+
+// Authorize lets the agent of a cluster ask for a tunnel. It has no opinion on anything else.
+func (s *Server) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	isTunnel := a.IsResourceRequest() && a.GetAPIGroup() == s.version.Group && a.GetResource() == managedClusters.Resource &&
+		a.GetSubresource() == api.Attach(s.version) && a.GetVerb() == "create"
+	if isTunnel && isAgentOf(a.GetName(), a.GetUser().GetName(), a.GetUser().GetGroups()) {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+}
+
+// isAgentOf tells whether a user is the agent of the cluster, and of no other.
+func isAgentOf(name, user string, groups []string) bool {
+	clusters := fleet.AgentClusters(groups)
+	of, _, err := fleet.ParseClusterUser(user)
+	return err == nil && of == name && len(clusters) == 1 && clusters[0] == name
+}
+
+// serveProxy sends a request to the API server of a cluster, or to one of its services.
+func (s *Server) serveProxy(w http.ResponseWriter, r *http.Request, info *request.RequestInfo,
+	fail func(http.ResponseWriter, *http.Request, error)) error {
+	to, err := target(r.URL, info)
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	service, path, err := access.ServiceOf(to)
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	who, _ := request.UserFrom(r.Context())
+	if who == nil {
+		return apierrors.NewInternalError(errors.New("the API server does not say whose request it is"))
+	}
+	if service != nil {
+		if who.GetName() == user.Anonymous {
+			return apierrors.NewUnauthorized("services of clusters are for users of the hub: send a token of the hub")
+		}
+		if err := s.exposed.check(service); err != nil {
+			return err
+		}
+	}
+	prefix := shownPrefix(r.Context(), info)
+	to.Host = s.address(info.Name)
+	proxy := httputil.ReverseProxy{
+		Transport:     s.transport,
+		FlushInterval: -1, // of what is watched, each event counts
+		BufferPool:    &buffers,
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.Out.URL, p.Out.Host = to, host
+			access.User{Name: who.GetName(), Groups: who.GetGroups()}.Write(p.Out.Header)
+			if service != nil {
+				service.Mark(p.Out.Header)
+			}
+		},
+		ModifyResponse: func(answer *http.Response) error {
+			requestCount.WithLabelValues("true").Inc()
+			if service != nil {
+				return cleanServiceAnswer(answer, prefix, service, path)
+			}
+			return cleanAPIAnswer(answer, prefix)
+		},
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if errors.Is(err, access.ErrRedirect) {
+				fail(w, r, failure(http.StatusBadGateway, "BadGateway", err.Error()))
+				return
+			}
+			requestCount.WithLabelValues("false").Inc()
+			fail(w, r, s.clusters.explain(r.Context(), info.Name, err))
+		},
+	}
+	proxy.ServeHTTP(w, r)
+	return nil
+}
+
+// prefixOf is what comes before the path on the cluster.
+func prefixOf(info *request.RequestInfo) string {
+	return "/" + strings.Join([]string{info.APIPrefix, info.APIGroup, info.APIVersion, info.Resource, info.Name, info.Subresource}, "/")
+}
+
+type prefixKey struct{}
+
+// WithPrefix says that a client has asked for the cluster by a path with another prefix than that of the API.
+func WithPrefix(ctx context.Context, prefix string) context.Context {
+	return context.WithValue(ctx, prefixKey{}, prefix)
+}
+
+// shownPrefix is what comes before the path on the cluster in the eyes of the client.
+func shownPrefix(ctx context.Context, info *request.RequestInfo) string {
+	if prefix, isOther := ctx.Value(prefixKey{}).(string); isOther {
+		return prefix
+	}
+	return prefixOf(info)
+}
+
+// host is what an agent sees as the host that is asked for.
+const host = "agent"
+
+// target is what to ask the agent of a cluster for, but for its address: all that comes after the name of the subresource, as it is
+// written.
+func target(from *url.URL, info *request.RequestInfo) (*url.URL, error) {
+	prefix := prefixOf(info)
+	written, isBelow := strings.CutPrefix(from.EscapedPath(), prefix)
+	if !isBelow || written != "" && written[0] != '/' {
+		return nil, fmt.Errorf("the path %q is not written as %s/PATH", from.EscapedPath(), prefix)
+	}
+	if written == "" {
+		written = "/"
+	}
+	path, err := url.PathUnescape(written)
+	if err != nil {
+		return nil, err
+	}
+	if err := access.CheckPath(path); err != nil {
+		return nil, err
+	}
+	return &url.URL{Scheme: "http", Path: path, RawPath: written, RawQuery: from.RawQuery}, nil
+}
+
+// buffers are what answers are copied through.
+var buffers = pool{sync.Pool{New: func() any { return make([]byte, 32<<10) }}}
+
+type pool struct{ sync.Pool }
+
+func (p *pool) Get() []byte  { return p.Pool.Get().([]byte) } //nolint:forcetypeassert // nothing else is put there
+func (p *pool) Put(b []byte) { p.Pool.Put(b) }                //nolint:staticcheck // a slice header is small

@@ -1,0 +1,329 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/reach/access"
+	"github.com/capstan-io/capstan/internal/reach/api"
+	"github.com/capstan-io/capstan/internal/reach/tunnel"
+)
+
+const clusterPath = "/apis/cluster.open-cluster-management.io/v1/managedclusters/"
+
+var testOptions = Options{Version: api.Standalone,
+	ExposedServices: types.NamespacedName{Namespace: fleet.NamespaceAddOn, Name: fleet.ConfigMapExposedServices}}
+
+// newHub serves what an API server would hand to the Server, from whoever the header From names. Who has asked by another path says so in
+// the header Prefix.
+func newHub(t *testing.T, objects ...client.Object) (*Server, *httptest.Server) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, clusterv1.GroupVersion)
+	metav1.AddToGroupVersion(scheme, metav1.Unversioned)
+	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, addonv1beta1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := New(testOptions)
+	s.clusters.reader = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	close(s.clusters.synced)
+	handler := s.Handler(http.NotFoundHandler(), serializer.NewCodecFactory(scheme))
+	infos := &request.RequestInfoFactory{APIPrefixes: sets.NewString("apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		info, err := infos.NewRequestInfo(r)
+		if err != nil {
+			t.Error(err)
+		}
+		who := &user.DefaultInfo{Name: r.Header.Get("From"), Groups: []string{user.AllAuthenticated}}
+		if name, _, err := fleet.ParseClusterUser(who.Name); err == nil {
+			who.Groups = append(who.Groups, fleet.ClusterGroups(name)...)
+		}
+		ctx := r.Context()
+		if prefix := r.Header.Get("Prefix"); prefix != "" {
+			ctx = WithPrefix(ctx, prefix)
+		}
+		handler.ServeHTTP(w, r.WithContext(request.WithUser(request.WithRequestInfo(ctx, info), who)))
+	}))
+	t.Cleanup(hub.Close)
+	t.Cleanup(s.closeAll)
+	return s, hub
+}
+
+func accepted(name string) []client.Object {
+	managed := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	managed.Spec.HubAcceptsClient = true
+	return []client.Object{managed, &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: name,
+		Name: fleet.AddOnClusterProxy, Annotations: map[string]string{fleet.AnnotationBuiltIn: fleet.LabelTrue}}}}
+}
+
+// from adds who sends a request, as an API server knows it.
+type from string
+
+func (f from) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("From", string(f))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// connect makes a tunnel as the agent of a cluster.
+func connectAgent(t *testing.T, s *Server, hub *httptest.Server, name string, agent http.Handler) *tunnel.Tunnel {
+	t.Helper()
+	s.mu.Lock()
+	before := s.made
+	s.mu.Unlock()
+	made, err := tunnel.Dial(t.Context(), &http.Client{Transport: from(fleet.ClusterUser(name, "agent"))}, hub.URL+clusterPath+name+"/tunnel")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(made.Close)
+	go func() { _ = (&http.Server{Handler: agent}).Serve(made.Listener()) }()
+	for { // the hub has answered before it has added the tunnel
+		s.mu.Lock()
+		added := s.made > before
+		s.mu.Unlock()
+		if added {
+			return made
+		}
+	}
+}
+
+func get(t *testing.T, hub *httptest.Server, path string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, hub.URL+clusterPath+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := (&http.Client{Transport: from("alice")}).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}
+
+// CP-07: a request comes to the agent of its cluster as that of the user, with the path as it was written.
+func TestProxy(t *testing.T) {
+	t.Parallel()
+	s, hub := newHub(t, append(accepted("c1"), accepted("c2")...)...)
+	for _, name := range []string{"c1", "c2"} {
+		connectAgent(t, s, hub, name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			who, err := access.Read(r.Header)
+			fmt.Fprint(w, name, " ", r.URL.RequestURI(), " ", who, " ", err)
+		}))
+	}
+	for path, want := range map[string]string{
+		"c1/proxy/api/v1/pods?watch=true": "c1 /api/v1/pods?watch=true {alice [system:authenticated]} <nil>",
+		"c2/proxy/api/a%2Fb":              "c2 /api/a%2Fb {alice [system:authenticated]} <nil>",
+		"c2/proxy":                        "c2 / {alice [system:authenticated]} <nil>",
+		"c2/proxy/":                       "c2 / {alice [system:authenticated]} <nil>",
+	} {
+		if code, body := get(t, hub, path); code != http.StatusOK || body != want {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	for _, path := range []string{"c1/%70roxy/version", "c1/proxy/..", "c1/proxy/%2e%2e/x", "%631/proxy/x"} {
+		if code, body := get(t, hub, path); code != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+}
+
+// CP-07: the newest tunnel is used, an older one when that has ended, and what a cluster without one answers says why.
+func TestTunnels(t *testing.T) {
+	t.Parallel()
+	disabled := accepted("disabled")[:1]
+	other := accepted("other")
+	other[1].SetAnnotations(nil)
+	denied := accepted("denied")
+	denied[0].(*clusterv1.ManagedCluster).Spec.HubAcceptsClient = false
+	s, hub := newHub(t, append(append(append(accepted("c1"), disabled...), other...), denied...)...)
+	answers := func(text string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Connection", "close") // so that each request opens a stream
+			_, _ = io.WriteString(w, text)
+		})
+	}
+	first := connectAgent(t, s, hub, "c1", answers("first"))
+	connectAgent(t, s, hub, "c1", answers("second"))
+	awaitAnswer(t, hub, "c1/proxy/", "second")
+	var last *tunnel.Tunnel
+	for range maxTunnels {
+		last = connectAgent(t, s, hub, "c1", answers("last"))
+	}
+	<-first.Done() // more than enough
+	awaitAnswer(t, hub, "c1/proxy/", "last")
+	s.cut("c1")
+	<-last.Done()
+	awaitAnswer(t, hub, "c1/proxy/", "cluster c1 is not connected")
+	for name, want := range map[string]string{
+		"disabled": "capstan addon enable --names cluster-proxy --clusters disabled", "other": "is not the one that the hub has built in",
+		"denied": "is not accepted", "none": "not found",
+	} {
+		if code, body := get(t, hub, name+"/proxy/"); code/100 == 2 || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s", name, code, body)
+		}
+		if _, err := tunnel.Dial(t.Context(), &http.Client{Transport: from(fleet.ClusterUser(name, "agent"))},
+			hub.URL+clusterPath+name+"/tunnel"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s has a tunnel: %v", name, err)
+		}
+	}
+	for _, who := range []string{"alice", fleet.ClusterUser("c2", "agent"), fleet.AddOnUser("c1", "x", "agent")} {
+		_, err := tunnel.Dial(t.Context(), &http.Client{Transport: from(who)}, hub.URL+clusterPath+"c1/tunnel")
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("%s makes a tunnel of c1: %v", who, err)
+		}
+	}
+}
+
+// CG-03: somebody is told when a cluster has its first tunnel, and when it has none any more.
+func TestChanged(t *testing.T) {
+	t.Parallel()
+	s, hub := newHub(t, accepted("c1")...)
+	told := make(chan string, 4)
+	s.Changed = func(cluster string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		told <- fmt.Sprint(cluster, " is connected: ", s.reached[cluster] != nil)
+	}
+	first := connectAgent(t, s, hub, "c1", http.NotFoundHandler())
+	if got := <-told; got != "c1 is connected: true" {
+		t.Error(got)
+	}
+	second := connectAgent(t, s, hub, "c1", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "second")
+	}))
+	awaitAnswer(t, hub, "c1/proxy/", "second")
+	first.Close()
+	second.Close()
+	if got := <-told; got != "c1 is connected: false" {
+		t.Error(got)
+	}
+	if len(told) > 0 {
+		t.Errorf("also told: %s", <-told)
+	}
+}
+
+// awaitAnswer waits for the moment in which the hub has noticed that a tunnel has ended.
+func awaitAnswer(t *testing.T, hub *httptest.Server, path, want string) {
+	t.Helper()
+	for t.Context().Err() == nil {
+		if _, body := get(t, hub, path); strings.Contains(body, want) {
+			return
+		}
+	}
+}
+
+// echoAt answers CONNECT to one address with a greeting and then with what it is sent.
+func echoAt(t *testing.T, address string) http.Handler {
+	t.Helper()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Host != address {
+			http.Error(w, "not "+r.Host, http.StatusForbidden)
+			return
+		}
+		conn, buffered, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\nwelcome\n")
+		_, _ = io.Copy(conn, buffered)
+	})
+}
+
+func expectEcho(t *testing.T, conn io.ReadWriter) {
+	t.Helper()
+	fmt.Fprintln(conn, "hello")
+	reader := bufio.NewReader(conn)
+	for _, want := range []string{"welcome\n", "hello\n"} {
+		if line, err := reader.ReadString('\n'); err != nil || line != want {
+			t.Errorf("%q %v", line, err)
+		}
+	}
+}
+
+// CG-01: the hub connects to what the agent lets it, and is told why it does not.
+func TestDialCluster(t *testing.T) {
+	t.Parallel()
+	s, hub := newHub(t, accepted("c1")...)
+	connectAgent(t, s, hub, "c1", echoAt(t, "kubernetes.default.svc:443"))
+	conn, err := s.DialCluster(t.Context(), "c1", "kubernetes.default.svc:443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	expectEcho(t, conn)
+	if _, err := s.DialCluster(t.Context(), "c1", "db:5432"); err == nil || !strings.Contains(err.Error(), "not db:5432") {
+		t.Errorf("%v", err)
+	}
+	if _, err := s.DialCluster(t.Context(), "c2", "kubernetes.default.svc:443"); err == nil || !strings.Contains(err.Error(), "c2 is not connected") {
+		t.Errorf("%v", err)
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if conn, err := s.DialCluster(canceled, "c1", "kubernetes.default.svc:443"); err == nil {
+		conn.Close()
+		t.Error("a canceled context connects")
+	}
+}
+
+// CG-01: another process of the hub connects in the same way, by a request that becomes the connection.
+func TestPortForward(t *testing.T) {
+	t.Parallel()
+	s, hub := newHub(t, accepted("c1")...)
+	connectAgent(t, s, hub, "c1", echoAt(t, "kubernetes.default.svc:443"))
+	dial := func(cluster, address string) (io.ReadWriteCloser, error) {
+		return tunnel.Upgrade(t.Context(), hub.Client(), hub.URL+clusterPath+cluster+"/portforward?address="+address, api.ProtocolPortForward)
+	}
+	conn, err := dial("c1", "kubernetes.default.svc:443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectEcho(t, conn)
+	s.cut("c1")
+	if rest, err := io.ReadAll(conn); len(rest) > 0 {
+		t.Errorf("after the end of the tunnel: %q, %v", rest, err)
+	}
+	connectAgent(t, s, hub, "c1", echoAt(t, "kubernetes.default.svc:443"))
+	for what, address := range map[string][2]string{
+		"no address: address=HOST:PORT":           {"c1", ""},
+		"one that the agent refuses: not db:5432": {"c1", "db:5432"},
+		"no cluster: managedclusters":             {"c2", "kubernetes.default.svc:443"},
+	} {
+		_, want, _ := strings.Cut(what, ": ")
+		if _, err := dial(address[0], address[1]); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if code, body := get(t, hub, "c1/portforward?address=kubernetes.default.svc:443"); code != http.StatusBadRequest ||
+		!strings.Contains(body, api.ProtocolPortForward) {
+		t.Errorf("a request that upgrades nothing: %d %s", code, body)
+	}
+}

@@ -1,0 +1,94 @@
+// Package tunnel carries connections from a hub to an agent over the one connection that the agent has made to the hub.
+//
+// The agent sends an HTTP request that upgrades its connection to Protocol, with the credential that it uses for everything else on the
+// hub. From then on the connection carries streams (yamux), which the hub opens and the agent accepts. A stream is an ordinary
+// connection with a window of its own: what is not read on one side is not sent by the other, and no stream waits for another.
+package tunnel
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/hashicorp/yamux"
+)
+
+// Protocol is what the connection of the agent is upgraded to.
+const Protocol = "capstan-tunnel-1"
+
+const (
+	// window is how many bytes of a stream the reading side holds at most. A stream over a connection with a round trip of 50 ms then
+	// carries 10 MiB/s, and a thousand streams that nobody reads take half a GiB.
+	window = 512 << 10
+	// keepAlive is the time between two pings, and pingTimeout how long one may take. A connection that has died without a word is
+	// noticed after both.
+	keepAlive   = 10 * time.Second
+	pingTimeout = 10 * time.Second
+	// backlog is how many streams may wait for the agent to accept them.
+	backlog = 1024
+)
+
+// Tunnel is a connection between a hub and an agent. Both sides may close it, which closes its streams.
+type Tunnel struct{ session *yamux.Session }
+
+// Open opens a stream to the agent.
+func (t *Tunnel) Open() (net.Conn, error) {
+	stream, err := t.session.OpenStream()
+	if err != nil {
+		return nil, fmt.Errorf("open a stream in the tunnel: %w", err)
+	}
+	return stream, nil
+}
+
+// Streams is how many are open.
+func (t *Tunnel) Streams() int { return t.session.NumStreams() }
+
+// Listener accepts the streams that the hub opens. Its end is that of the tunnel.
+func (t *Tunnel) Listener() net.Listener { return t.session }
+
+// Done is closed when the tunnel has ended.
+func (t *Tunnel) Done() <-chan struct{} { return t.session.CloseChan() }
+
+// Close ends the tunnel and all its streams.
+func (t *Tunnel) Close() { _ = t.session.Close() }
+
+func config() *yamux.Config {
+	c := yamux.DefaultConfig()
+	c.AcceptBacklog = backlog
+	c.KeepAliveInterval = keepAlive
+	c.ConnectionWriteTimeout = pingTimeout
+	c.MaxStreamWindowSize = window
+	c.LogOutput = io.Discard // what ends a tunnel is an error of its streams
+	return c
+}
+
+// Dial makes a tunnel to the hub with a client that speaks HTTP/1.1. A refusal of the hub is the error that a client of the API gets.
+func Dial(ctx context.Context, client *http.Client, url string) (*Tunnel, error) {
+	conn, err := Upgrade(ctx, client, url, Protocol)
+	if err != nil {
+		return nil, err
+	}
+	session, err := yamux.Server(conn, config())
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return &Tunnel{session: session}, nil
+}
+
+// Accept makes a tunnel of the request of an agent. If it fails, the caller has still to answer the request.
+func Accept(w http.ResponseWriter, r *http.Request) (*Tunnel, error) {
+	conn, err := TakeOver(w, r, Protocol)
+	if err != nil {
+		return nil, err
+	}
+	session, err := yamux.Client(conn, config())
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return &Tunnel{session: session}, nil
+}

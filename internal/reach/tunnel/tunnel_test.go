@@ -1,0 +1,244 @@
+package tunnel_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/capstan-io/capstan/internal/reach/tunnel"
+)
+
+// connected returns both sides of a tunnel through a hub with TLS.
+func connected(t testing.TB) (hub, agent *tunnel.Tunnel) {
+	t.Helper()
+	accepted := make(chan *tunnel.Tunnel, 1)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		made, err := tunnel.Accept(w, r)
+		if err != nil {
+			t.Error(err)
+		}
+		accepted <- made
+	}))
+	t.Cleanup(server.Close)
+	agent, err := tunnel.Dial(t.Context(), server.Client(), server.URL+"/tunnel")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub = <-accepted
+	t.Cleanup(hub.Close)
+	t.Cleanup(agent.Close)
+	return hub, agent
+}
+
+// echo sends back what comes through the streams of a tunnel.
+func echo(agent *tunnel.Tunnel) {
+	for {
+		stream, err := agent.Listener().Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer stream.Close()
+			_, _ = io.Copy(stream, stream)
+		}()
+	}
+}
+
+func roundTrip(conn net.Conn, sent []byte) error {
+	go func() { _, _ = conn.Write(sent) }()
+	got := make([]byte, len(sent))
+	if _, err := io.ReadFull(conn, got); err != nil {
+		return err
+	}
+	if !bytes.Equal(got, sent) {
+		return errors.New("what comes back is not what was sent")
+	}
+	return nil
+}
+
+// CP-07: many streams share one connection, whatever their size.
+func TestStreams(t *testing.T) {
+	t.Parallel()
+	hub, agent := connected(t)
+	go echo(agent)
+	var all sync.WaitGroup
+	for i := range 100 {
+		all.Go(func() {
+			stream, err := hub.Open()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer stream.Close()
+			if err := roundTrip(stream, bytes.Repeat([]byte{byte(i)}, 1+i*10_000)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// CP-07: who does not read keeps nobody else from reading, and has the other side wait.
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	hub, agent := connected(t)
+	written := make(chan int)
+	go func() {
+		first, err := agent.Listener().Accept()
+		if err != nil {
+			return
+		}
+		n, _ := first.Write(make([]byte, 64<<20)) // as much as there is room for, until the tunnel ends
+		written <- n
+	}()
+	slow, err := hub.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(slow, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	go echo(agent)
+	other, err := hub.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := roundTrip(other, make([]byte, 8<<20)); err != nil {
+		t.Fatal(err)
+	}
+	agent.Close()
+	if n := <-written; n > 4<<20 {
+		t.Errorf("the agent has sent %d bytes to who has read one", n)
+	}
+}
+
+// CP-10: the end of a tunnel is the end of its streams, on both sides.
+func TestEnd(t *testing.T) {
+	t.Parallel()
+	for _, side := range []string{"hub", "agent"} {
+		t.Run(side, func(t *testing.T) {
+			t.Parallel()
+			hub, agent := connected(t)
+			go echo(agent)
+			stream, err := hub.Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := roundTrip(stream, []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+			if side == "hub" {
+				hub.Close()
+			} else {
+				agent.Close()
+			}
+			<-hub.Done()
+			<-agent.Done()
+			if _, err := stream.Read(make([]byte, 1)); err == nil {
+				t.Error("the stream goes on")
+			}
+			if _, err := hub.Open(); err == nil {
+				t.Error("an ended tunnel opens streams")
+			}
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	answers := map[string]http.HandlerFunc{
+		"status": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no","reason":"Forbidden","code":403}`)
+		},
+		"text": func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "a proxy is in the way", http.StatusBadGateway)
+		},
+		"another protocol": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Connection", "Upgrade")
+			w.Header().Set("Upgrade", "websocket")
+			w.WriteHeader(http.StatusSwitchingProtocols)
+		},
+	}
+	wants := map[string]func(error) bool{
+		"status":           func(err error) bool { return apierrors.IsForbidden(err) && err.Error() == "no" },
+		"text":             func(err error) bool { return strings.Contains(err.Error(), "a proxy is in the way") },
+		"another protocol": func(err error) bool { return strings.Contains(err.Error(), `to "websocket", not to `+tunnel.Protocol) },
+	}
+	for name, answer := range answers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(answer)
+			defer server.Close()
+			if _, err := tunnel.Dial(t.Context(), server.Client(), server.URL); err == nil || !wants[name](err) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	recorder := httptest.NewRecorder()
+	if _, err := tunnel.Accept(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)); err == nil {
+		t.Error("a request without an upgrade becomes a tunnel")
+	}
+}
+
+func BenchmarkRoundTrip(b *testing.B) {
+	hub, agent := connected(b)
+	go echo(agent)
+	b.Run("kept", func(b *testing.B) {
+		stream, err := hub.Open()
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer stream.Close()
+		message := make([]byte, 100)
+		for b.Loop() {
+			if err := roundTrip(stream, message); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("new", func(b *testing.B) {
+		for b.Loop() {
+			stream, err := hub.Open()
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := roundTrip(stream, make([]byte, 100)); err != nil {
+				b.Fatal(err)
+			}
+			_ = stream.Close()
+		}
+	})
+}
+
+func BenchmarkThroughput(b *testing.B) {
+	hub, agent := connected(b)
+	go func() {
+		for {
+			stream, err := agent.Listener().Accept()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(io.Discard, stream) }()
+		}
+	}()
+	stream, err := hub.Open()
+	if err != nil {
+		b.Fatal(err)
+	}
+	block := make([]byte, 1<<20)
+	b.SetBytes(int64(len(block)))
+	for b.Loop() {
+		if _, err := stream.Write(block); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package userserver
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// ClusterTokens lets tokens of clusters in at the subresource proxy of the API of a hub itself, where there is no port for them. What holds
+// for the port holds here: such a token says nothing about rights on the hub, and leads to the API server of that cluster alone.
+type ClusterTokens struct {
+	// Version is that of the resource managedclusters.
+	Version schema.GroupVersion
+}
+
+// bearer is nobody on the hub, who has sent a token to be left to a cluster. No other user has this type, whatever is impersonated.
+type bearer struct{ user.DefaultInfo }
+
+// Authenticator asks the one of the hub first.
+func (c ClusterTokens) Authenticator(hub authenticator.Request) authenticator.Request {
+	return authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
+		token := bearerToken(r.Header)
+		if !c.isForCluster(r.Context()) || !isOfServiceAccount(token) {
+			return hub.AuthenticateRequest(r)
+		}
+		answer, known, err := hub.AuthenticateRequest(r)
+		if known || isUnsure(err) {
+			return answer, known, err
+		}
+		r.Header.Set(fleet.HeaderClusterAuthorization, "Bearer "+token)
+		nobody := user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
+		return &authenticator.Response{User: &bearer{nobody}}, true, nil
+	})
+}
+
+func (c ClusterTokens) isForCluster(ctx context.Context) bool {
+	info, known := request.RequestInfoFrom(ctx)
+	return known && info.IsResourceRequest && info.APIGroup == c.Version.Group && info.APIVersion == c.Version.Version &&
+		info.Resource == fleet.ResourceManagedClusters && info.Subresource == fleet.SubresourceProxy
+}
+
+// isUnsure tells whether somebody who may know a token has not answered. It must not get to a cluster then.
+func isUnsure(err error) bool {
+	if err == nil {
+		return false
+	}
+	var all utilerrors.Aggregate
+	if errors.As(err, &all) {
+		for _, one := range utilerrors.Flatten(all).Errors() {
+			if isNoAnswer(one) {
+				return true
+			}
+		}
+		return false
+	}
+	return isNoAnswer(err)
+}
+
+func isNoAnswer(err error) bool {
+	return errors.As(err, new(net.Error)) || errors.As(err, new(apierrors.APIStatus)) ||
+		errors.Is(err, context.Canceled) || wait.Interrupted(err)
+}
+
+// Authorize lets tokens of clusters through to these. It has no opinion on anything else.
+func (c ClusterTokens) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	_, isBearer := a.GetUser().(*bearer)
+	isProxy := a.IsResourceRequest() && a.GetAPIGroup() == c.Version.Group && a.GetResource() == fleet.ResourceManagedClusters &&
+		a.GetSubresource() == fleet.SubresourceProxy
+	if isBearer && isProxy {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+}

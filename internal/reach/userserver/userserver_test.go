@@ -1,0 +1,138 @@
+package userserver
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/reach/api"
+)
+
+// newServer says to which handler a request has come, and as what.
+func newServer() http.Handler {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, metav1.Unversioned)
+	return New(Options{
+		Version: api.Aggregated, Codecs: serializer.NewCodecFactory(scheme), Issuers: []string{issuer},
+		API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprintf(w, "API %s %s", strings.TrimPrefix(r.RequestURI, "/apis/reach.capstan.io/v1alpha1/managedclusters/"), r.Header.Get("Authorization"))
+		}),
+		Clusters: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			who, _ := request.UserFrom(r.Context())
+			info, _ := request.RequestInfoFrom(r.Context())
+			fmt.Fprintf(w, "%s %s %s %s %s", info.Name, info.Subresource, r.URL.EscapedPath(), who.GetName(), r.Header.Get(fleet.HeaderClusterAuthorization))
+		}),
+		Tokens: authenticator.TokenFunc(func(_ context.Context, token string) (*authenticator.Response, bool, error) {
+			if token == unsure || token == ofIssuerOrHub {
+				return nil, false, errors.New("no answer")
+			}
+			return nil, token == ofHub || token == ofIssuerAndHub, nil
+		}),
+	})
+}
+
+// Tokens of service accounts.
+var (
+	ofHub     = tokenOf("system:serviceaccount:hub:a")
+	ofCluster = tokenOf("system:serviceaccount:cluster:a")
+	unsure    = tokenOf("system:serviceaccount:hub:unsure")
+)
+
+// issuer is the one whose tokens are for clusters.
+const issuer = "https://issuer.invalid"
+
+// Tokens of users that an issuer knows.
+var (
+	ofIssuer         = tokenBy(issuer, "alice")
+	ofIssuerAndHub   = tokenBy(issuer, "on-the-hub")
+	ofIssuerOrHub    = tokenBy(issuer, "unsure")
+	ofAnother        = tokenBy("https://another.invalid", "alice")
+	ofIssuerUnsigned = strings.Replace(ofIssuer, encoded(`{"alg":"RS256"}`), encoded(`{"alg":"none"}`), 1)
+)
+
+func tokenOf(subject string) string { return tokenBy("", subject) }
+
+func tokenBy(issuer, subject string) string {
+	return encoded(`{"alg":"RS256"}`) + "." + encoded(`{"iss":"`+issuer+`","sub":"`+subject+`"}`) + ".c2ln"
+}
+
+func encoded(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+
+func ask(t *testing.T, target, authorization string) (int, string) {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, http.NoBody)
+	r.Header.Set(fleet.HeaderClusterAuthorization, "Bearer of-somebody")
+	if authorization != "" {
+		r.Header.Set("Authorization", authorization)
+	}
+	w := httptest.NewRecorder()
+	newServer().ServeHTTP(w, r)
+	return w.Code, w.Body.String()
+}
+
+// CP-07 CP-09: users of the hub come through its API, and others come to the cluster with their token.
+func TestWhoAsks(t *testing.T) {
+	t.Parallel()
+	const onCluster = "/apis/reach.capstan.io/v1alpha1/managedclusters/c1/proxy/api"
+	for authorization, want := range map[string]string{
+		"Bearer " + ofHub:                  "API c1/proxy/api Bearer " + ofHub,
+		"bearer  " + ofHub:                 "API c1/proxy/api bearer  " + ofHub,
+		"Bearer " + ofCluster:              "c1 proxy " + onCluster + " system:anonymous Bearer " + ofCluster,
+		"bearer " + ofCluster + " ":        "c1 proxy " + onCluster + " system:anonymous Bearer " + ofCluster,
+		"":                                 "API c1/proxy/api ",
+		"Basic YTpi":                       "API c1/proxy/api Basic YTpi",
+		"Bearer":                           "API c1/proxy/api Bearer",
+		"Bearer opaque":                    "API c1/proxy/api Bearer opaque",
+		"Bearer " + tokenOf("oidc-user"):   "API c1/proxy/api Bearer " + tokenOf("oidc-user"),
+		"Basic " + ofCluster:               "API c1/proxy/api Basic " + ofCluster,
+		"Bearer " + ofIssuer:               "c1 proxy " + onCluster + " system:anonymous Bearer " + ofIssuer,
+		"Bearer " + ofIssuerAndHub:         "API c1/proxy/api Bearer " + ofIssuerAndHub,
+		"Bearer " + ofAnother:              "API c1/proxy/api Bearer " + ofAnother,
+		"Bearer " + ofIssuerUnsigned:       "API c1/proxy/api Bearer " + ofIssuerUnsigned,
+		"Bearer " + ofCluster + ",Basic x": "API c1/proxy/api Bearer " + ofCluster + ",Basic x",
+	} {
+		if code, got := ask(t, "/c1/api", authorization); code != http.StatusOK || got != want {
+			t.Errorf("%q: %d %s", authorization, code, got)
+		}
+	}
+	for _, token := range []string{unsure, ofIssuerOrHub} {
+		code, got := ask(t, "/c1/api", "Bearer "+token)
+		if code != http.StatusServiceUnavailable || !strings.Contains(got, "cannot say whose token this is: no answer") {
+			t.Errorf("while the hub does not answer: %d %s", code, got)
+		}
+	}
+}
+
+// CP-07: what comes after the name of the cluster arrives as it is written.
+func TestPath(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		"/c1":                 "c1/proxy",
+		"/c1/":                "c1/proxy/",
+		"/c1/api/a%2Fb?c=%2F": "c1/proxy/api/a%2Fb?c=%2F",
+		"/c1/c1/x":            "c1/proxy/c1/x",
+		"/c1/%2e%2e/c2":       "c1/proxy/%2e%2e/c2",
+		"/c1//x":              "c1/proxy//x",
+	} {
+		if code, got := ask(t, path, "Bearer "+ofHub); code != http.StatusOK || got != "API "+want+" Bearer "+ofHub {
+			t.Errorf("%s: %d %s", path, code, got)
+		}
+	}
+	for _, path := range []string{"/", "//c1", "/%631/api", "/../c1", "/C1/api", "/c1%2Fapi"} {
+		if code, got := ask(t, path, "Bearer "+ofHub); code != http.StatusNotFound || !strings.Contains(got, "write it as /CLUSTER/PATH") {
+			t.Errorf("%s: %d %s", path, code, got)
+		}
+	}
+}

@@ -1,0 +1,254 @@
+//go:build bench
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/test/env"
+	"github.com/capstan-io/capstan/test/fleetsim"
+)
+
+const (
+	proxiedRequests = 3000
+	proxiedWatches  = 1000
+	proxiedObjects  = 64
+	proxiedLists    = 16
+)
+
+// TestProxy measures what a request through the hub adds to a direct one, and what tunnels and what is open in them take.
+func TestProxy(t *testing.T) {
+	log.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
+	r := newReport()
+	t.Cleanup(func() {
+		if err := errors.Join(r.print(os.Stdout), r.write(*out)); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("requests", func(t *testing.T) { measureProxy(t, r) })
+	for text := range strings.SplitSeq(*sizes, ",") {
+		size, err := strconv.Atoi(text)
+		if err != nil || size < 1 {
+			t.Fatalf("-fleet %s: %q is no size of a fleet", *sizes, text)
+		}
+		t.Run(text, func(t *testing.T) { measureTunnels(t, r, size) })
+	}
+}
+
+func measureProxy(t *testing.T, r *report) {
+	hub, managed := env.StartHub(t, ""), env.StartSandbox(t)
+	agent := env.Join(t, hub, managed, "cluster1")
+	create(t, hub.Client(t), proxyOn("cluster1"))
+	awaitAddOns(t, hub, 1, available)
+	create(t, managed.Client(t), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "administrators-of-the-hub"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "cluster:hub:system:masters"}}})
+	direct, through := hubConfig(t, managed), through(hubConfig(t, hub), "cluster1")
+	for i := range proxiedObjects {
+		create(t, managed.Client(t), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault,
+			Name: fmt.Sprintf("big-%d", i), Labels: map[string]string{"size": "big"}}, BinaryData: map[string][]byte{"key": make([]byte, 750<<10)}})
+	}
+	for _, path := range []string{"/version", "/api/v1/namespaces/default/configmaps/kube-root-ca.crt"} {
+		took := map[string][]time.Duration{}
+		ways := map[string]*http.Client{"direct": clientOf(t, direct), "through the hub": clientOf(t, through)}
+		hosts := map[string]string{"direct": direct.Host, "through the hub": through.Host}
+		for range proxiedRequests {
+			for way, c := range ways {
+				begin := time.Now()
+				fetch(t, c, hosts[way]+path)
+				took[way] = append(took[way], time.Since(begin))
+			}
+		}
+		for _, way := range []string{"direct", "through the hub"} {
+			r.add("GET "+path+", "+way, "ms", "", milliseconds(took[way])...)
+		}
+	}
+	for way, config := range map[string]*rest.Config{"direct": direct, "through the hub": through} {
+		c, n, begin := clientOf(t, config), int64(0), time.Now()
+		for range proxiedLists {
+			n += fetch(t, c, config.Host+bigLists)
+		}
+		r.add(fmt.Sprintf("lists of %d MB, %s", n/proxiedLists>>20, way), "MB/s", "", float64(n)/(1<<20)/time.Since(begin).Seconds())
+	}
+	measureStream(t, r, hub, managed, agent)
+	measureSlowReaders(t, r, hub, agent, through)
+	measureWatches(t, r, hub, managed, agent, through)
+}
+
+func measureWatches(t *testing.T, r *report, hub, managed *env.Server, agent *env.Agent, through *rest.Config) {
+	wait(t, settled)
+	hubBefore, agentBefore := usageOf(t, hub.Pid()), usageOf(t, agent.Pid())
+	clientset := kubernetes.NewForConfigOrDie(through)
+	var seen errgroup.Group
+	created := make(chan time.Time)
+	opened := make(chan struct{}, proxiedWatches)
+	times := make(chan time.Duration, proxiedWatches)
+	for range proxiedWatches {
+		seen.Go(func() error {
+			watch, err := clientset.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=event"})
+			opened <- struct{}{}
+			if err != nil {
+				return err
+			}
+			defer watch.Stop()
+			begin := <-created
+			<-watch.ResultChan()
+			times <- time.Since(begin)
+			<-created
+			return nil
+		})
+	}
+	for range proxiedWatches {
+		<-opened
+	}
+	wait(t, settled)
+	hubAfter, agentAfter := usageOf(t, hub.Pid()), usageOf(t, agent.Pid())
+	r.add("1,000 watches through one agent: memory of the hub", "MB more", "", hubAfter.rss-hubBefore.rss)
+	r.add("1,000 watches through one agent: memory of the agent", "MB more", "", agentAfter.rss-agentBefore.rss)
+	begin := time.Now()
+	create(t, managed.Client(t), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "event"}})
+	for range proxiedWatches {
+		created <- begin
+	}
+	var all []time.Duration
+	for range proxiedWatches {
+		all = append(all, <-times)
+	}
+	close(created)
+	if err := seen.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	r.add("event in 1,000 watches through one agent, each", "ms", "", milliseconds(all)...)
+}
+
+// measureTunnels enables the add-on on a fleet, and restarts the hub.
+func measureTunnels(t *testing.T, r *report, size int) {
+	hub := env.StartHub(t, "", append(fleetsim.HubFlags(), "--profiling")...)
+	simulated := newFleet(t, hubConfig(t, hub), newToken(t, hub), size)
+	seen := watchAvailability(t, hubConfig(t, hub))
+	simulated.Start()
+	seen.await(t, simulated.Names(), metav1.ConditionTrue, joinTimeout)
+	wait(t, settlePeriod)
+	before, self := usageOf(t, hub.Pid()), usageOf(t, os.Getpid())
+	c := hub.Client(t)
+	begin := time.Now()
+	for _, name := range simulated.Names() {
+		create(t, c, proxyOn(name))
+	}
+	awaitAddOns(t, hub, size, available)
+	add := func(name, unit string, values ...float64) {
+		r.add(fmt.Sprintf("%d clusters: %s", size, name), unit, "", values...)
+	}
+	add("add-on enabled on all, to all connected", "s", time.Since(begin).Seconds())
+	wait(t, settlePeriod)
+	after, selfAfter := usageOf(t, hub.Pid()), usageOf(t, os.Getpid())
+	add("memory of the hub for a tunnel and its add-on", "kB", (after.rss-before.rss)*1024/float64(size))
+	add("memory of the agents for a tunnel", "kB", (selfAfter.rss-self.rss)*1024/float64(size))
+	steady := measurePeriod(t, hub, steadyPeriod)
+	add("hub CPU with idle tunnels, of a core", "%", steady.cpu)
+
+	hub.Kill()
+	<-hub.Done()
+	if err := hub.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := hub.AwaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ready := time.Now()
+	config := hubConfig(t, hub)
+	var back errgroup.Group
+	times := make([]float64, size)
+	requests := clientOf(t, config)
+	for i, name := range simulated.Names() {
+		back.Go(func() error {
+			for {
+				if connected(t.Context(), requests, through(config, name).Host) {
+					times[i] = float64(time.Since(ready).Milliseconds())
+					return nil
+				}
+				select {
+				case <-t.Context().Done():
+					return t.Context().Err()
+				case <-time.After(50 * time.Millisecond):
+				}
+			}
+		})
+	}
+	if err := back.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	add("hub killed and ready again, to tunnel back, each", "ms", times...)
+}
+
+func connected(ctx context.Context, c *http.Client, host string) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, host+"/version", http.NoBody)
+	if err != nil {
+		return false
+	}
+	response, err := c.Do(request)
+	if err != nil {
+		return false
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, response.Body)
+	return response.StatusCode != http.StatusServiceUnavailable
+}
+
+func proxyOn(cluster string) client.Object {
+	return &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: fleet.AddOnClusterProxy}}
+}
+
+// through is the way to a cluster through the hub.
+func through(hub *rest.Config, cluster string) *rest.Config {
+	config := rest.CopyConfig(hub)
+	config.Host += "/apis/cluster.open-cluster-management.io/v1/managedclusters/" + cluster + "/proxy"
+	config.QPS = -1
+	return config
+}
+
+func clientOf(t *testing.T, config *rest.Config) *http.Client {
+	t.Helper()
+	c, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func fetch(t *testing.T, c *http.Client, url string) int64 {
+	t.Helper()
+	response, err := c.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	n, err := io.Copy(io.Discard, response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s: %s %v", url, response.Status, err)
+	}
+	return n
+}

@@ -1,0 +1,230 @@
+package walkthrough
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/test/realcluster"
+)
+
+// A user who has installed hub and agent with objects as installers of Open Cluster Management write them, and our images under its names,
+// changes to Capstan one component at a time, and in the end has what the command line would have installed. What runs on the cluster goes
+// on all the while. The permissions of the operators are those of our charts.
+//
+// CA-12, CA-18, CA-21, CA-28, HC-02, HC-06, CM-06, KL-12
+func TestFromOpenClusterManagement(t *testing.T) {
+	t.Parallel()
+	const name = "migrated"
+	clusters := start(t, "hub", name)
+	hub, managed := clusters[0], clusters[1]
+	for _, cluster := range clusters {
+		cluster.importImages(t, "capstan-hub", "capstan-agent", "registration-operator")
+	}
+	flag, file := tagged(t, tag)
+	hubBefore, before := hub.Inventory(t), managed.Inventory(t)
+
+	installHub(t, hub.Cluster)
+	joinHub(t, hub, managed, name)
+	hub.accept(t, name)
+	for _, deployment := range []string{"klusterlet-registration-agent", "klusterlet-work-agent"} {
+		managed.AwaitAvailable(t, fleet.NamespaceAgent, deployment)
+	}
+	pod := hub.createWork(t, managed, name)
+	says(t, hub.capstan(t, "get", "clusters"), name)
+	says(t, hub.capstan(t, "get", "works", "--clusters", name), "hello")
+	hub.capstan(t, "get", "addon")
+	says(t, hub.capstan(t, "get", "hub-info"), registry+"placement:"+tag, registry+"addon-manager:"+tag)
+	says(t, managed.capstan(t, "get", "klusterlet-info"), registry+"registration:"+tag, registry+"work:"+tag)
+
+	changeOneImage(t, hub.Cluster)
+
+	hub.capstan(t, "upgrade", "clustermanager", "--wait", flag, file)
+	if foreign := foreignImages(t, hub.Cluster, "capstan-hub"); foreign != "" {
+		t.Errorf("upgrade leaves images of the hub as they are:\n%s", foreign)
+	}
+	managed.capstan(t, "upgrade", "klusterlet", "--wait", flag, file)
+	if foreign := foreignImages(t, managed.Cluster, "capstan-agent"); foreign != "" {
+		t.Errorf("upgrade leaves images of the agent as they are:\n%s", foreign)
+	}
+	hub.initialize(t)
+	managed.join(t, hub.capstan(t, "get", "token"), name, "--wait")
+	hub.awaitWork(t, name)
+	if now := managed.AwaitPod(t, "default", "hello"); now.UID != pod.UID {
+		t.Errorf("the pod of the work has the UID %s, and had %s", now.UID, pod.UID)
+	}
+
+	hub.capstan(t, "delete", "work", "hello", "--clusters", name)
+	managed.capstan(t, "unjoin", "--cluster-name", name, "--wait")
+	managed.AwaitInventory(t, before)
+	hub.forget(t, name)
+	hub.capstan(t, "clean")
+	deleteRemains(t, hub.Cluster, name)
+	hub.AwaitInventory(t, hubBefore)
+}
+
+// deleteRemains deletes what stays on a hub of a cluster that has gone: its namespace, which holds what others have stored in it, and the
+// certificate requests, which Kubernetes deletes after an hour.
+func deleteRemains(t *testing.T, hub *realcluster.Cluster, cluster string) {
+	t.Helper()
+	requests := &certificatesv1.CertificateSigningRequest{}
+	err := hub.Client.DeleteAllOf(t.Context(), requests, client.MatchingLabels{fleet.LabelClusterName: cluster})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub.Delete(t, "{apiVersion: v1, kind: Namespace, metadata: {name: "+cluster+"}}")
+}
+
+// installHub installs a hub, and waits for the pods that clusteradm waits for: those of the operator, and of the registration controller.
+func installHub(t *testing.T, hub *realcluster.Cluster) {
+	t.Helper()
+	applyContract(t, hub, "contract-hub.yaml", "cluster-manager", "clustermanagers")
+	awaitReady(t, hub, fleet.NamespaceHub, "clustermanager-registration-controller")
+}
+
+// joinHub installs an agent that joins the hub with a token of it.
+func joinHub(t *testing.T, hub, managed cluster, name string) {
+	t.Helper()
+	var info struct {
+		Token  string `json:"hub-token"`
+		Server string `json:"hub-apiserver"`
+	}
+	if err := json.Unmarshal([]byte(hub.capstan(t, "get", "token", "-o", "json")), &info); err != nil {
+		t.Fatal(err)
+	}
+	applyContract(t, managed.Cluster, "contract-cluster.yaml", "klusterlet", "klusterlets", "CLUSTER", name, "HUB_SERVER", info.Server,
+		"HUB_TOKEN", info.Token, "HUB_CA", base64.StdEncoding.EncodeToString(hub.Config.CAData))
+}
+
+// applyContract applies a file of testdata with words replaced, after the CRD. The rights of the operator, which are those of our chart,
+// come once it has said that it lacks some.
+func applyContract(t *testing.T, cluster *realcluster.Cluster, file, operator, crd string, replacements ...string) {
+	t.Helper()
+	chart := filepath.Join("../../deploy/charts", operator)
+	cluster.Apply(t, readText(t, filepath.Join(chart, "crds", crd+".yaml")))
+	cluster.Eventually(t, func(ctx context.Context) error {
+		return cluster.Clientset.Discovery().RESTClient().Get().AbsPath("/apis", operatorv1.GroupVersion.String(), crd).Do(ctx).Error()
+	})
+	replacements = append(replacements, "REGISTRY", strings.TrimSuffix(registry, "/"), ":TAG", ":"+tag)
+	cluster.Apply(t, strings.NewReplacer(replacements...).Replace(readText(t, filepath.Join("testdata", file))))
+	awaitReady(t, cluster, fleet.NamespaceOperators, operator)
+	awaitLog(t, cluster, operator, "is forbidden: User")
+	cluster.Apply(t, "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: "+operator+"}\nrules:\n"+
+		readText(t, filepath.Join(chart, "files", "operator-rules.yaml")))
+}
+
+// awaitLog waits until the operator has written a text to its log.
+func awaitLog(t *testing.T, cluster *realcluster.Cluster, operator, text string) {
+	t.Helper()
+	cluster.Eventually(t, func(ctx context.Context) error {
+		for _, pod := range cluster.Pods(t, fleet.NamespaceOperators, map[string]string{"app": operator}) {
+			log, err := cluster.Logs(ctx, pod.Namespace, pod.Name, corev1.PodLogOptions{})
+			if err != nil {
+				return err
+			}
+			if strings.Contains(log, text) {
+				return nil
+			}
+		}
+		return fmt.Errorf("the log of operator %s has no %q", operator, text)
+	})
+}
+
+// awaitReady waits until there are pods whose label app has the value, and all of them are ready.
+func awaitReady(t *testing.T, cluster *realcluster.Cluster, namespace, app string) {
+	t.Helper()
+	cluster.Eventually(t, func(ctx context.Context) error {
+		var pods corev1.PodList
+		if err := cluster.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{"app": app}); err != nil {
+			return err
+		}
+		if len(pods.Items) == 0 {
+			return fmt.Errorf("no pod in namespace %s has the label app=%s", namespace, app)
+		}
+		for i := range pods.Items {
+			if !isReady(&pods.Items[i]) {
+				return fmt.Errorf("pod %s/%s is not ready", namespace, pods.Items[i].Name)
+			}
+		}
+		return nil
+	})
+}
+
+// changeOneImage gives the placement controller the image capstan-hub, which changes no other Deployment.
+func changeOneImage(t *testing.T, hub *realcluster.Cluster) {
+	t.Helper()
+	const changed = "cluster-manager-placement-controller"
+	before := generations(t, hub)
+	manager := &operatorv1.ClusterManager{}
+	manager.Name = "cluster-manager"
+	patch := fmt.Sprintf(`{"spec": {"placementImagePullSpec": "%scapstan-hub:%s"}}`, registry, tag)
+	if err := hub.Client.Patch(t.Context(), manager, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		t.Fatal(err)
+	}
+	hub.Eventually(t, func(context.Context) error {
+		if generations(t, hub)[changed] == before[changed] {
+			return errors.New("the placement controller has the image that it had")
+		}
+		return nil
+	})
+	hub.AwaitAvailable(t, fleet.NamespaceHub, changed)
+	for name, generation := range generations(t, hub) {
+		if name != changed && generation != before[name] {
+			t.Errorf("Deployment %s is changed with the placement controller", name)
+		}
+	}
+}
+
+// generations of the Deployments of the hub.
+func generations(t *testing.T, hub *realcluster.Cluster) map[string]int64 {
+	t.Helper()
+	generations := map[string]int64{}
+	for _, deployment := range deployments(t, hub) {
+		if deployment.Namespace == fleet.NamespaceHub {
+			generations[deployment.Name] = deployment.Generation
+		}
+	}
+	return generations
+}
+
+// foreignImages lists the Deployments of Open Cluster Management that have other images than the one with the name.
+func foreignImages(t *testing.T, cluster *realcluster.Cluster, image string) string {
+	t.Helper()
+	var foreign strings.Builder
+	for _, deployment := range deployments(t, cluster) {
+		for _, container := range deployment.Spec.Template.Spec.Containers {
+			if container.Image != registry+image+":"+tag {
+				fmt.Fprintf(&foreign, "%s/%s: %s\n", deployment.Namespace, deployment.Name, container.Image)
+			}
+		}
+	}
+	return foreign.String()
+}
+
+// deployments are those in the namespaces of Open Cluster Management.
+func deployments(t *testing.T, cluster *realcluster.Cluster) []appsv1.Deployment {
+	t.Helper()
+	var all, ours appsv1.DeploymentList
+	if err := cluster.Client.List(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, deployment := range all.Items {
+		if strings.HasPrefix(deployment.Namespace, fleet.NamespaceOperators) {
+			ours.Items = append(ours.Items, deployment)
+		}
+	}
+	return ours.Items
+}

@@ -1,0 +1,142 @@
+package walkthrough
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// hubPods are the Deployments of a hub, by which users know its pods.
+var hubPods = map[string]int{
+	"cluster-manager-registration-controller": 1, "cluster-manager-registration-webhook": 1, "cluster-manager-work-webhook": 1,
+	"cluster-manager-addon-webhook": 1, "cluster-manager-placement-controller": 1, "cluster-manager-addon-manager-controller": 1,
+	"cluster-manager-work-controller": 1,
+}
+
+// A hub is installed with one command, works, comes back after what happens to clusters, and leaves nothing when it is removed.
+//
+// CA-10, CA-12, CA-20, CM-02, CM-17, HC-02
+func TestInitAndClean(t *testing.T) {
+	t.Parallel()
+	hub := start(t, "hub")[0]
+	hub.importImages(t, "capstan-hub")
+	before := hub.Inventory(t)
+	says(t, hub.initialize(t), "The multicluster hub control plane has been initialized successfully!", "capstan join --hub-token")
+	if pods := hub.podNames(t, fleet.NamespaceHub); !maps.Equal(pods, hubPods) {
+		t.Errorf("the hub has the pods %v", pods)
+	}
+	if pods := hub.podNames(t, fleet.NamespaceOperators); !maps.Equal(pods, map[string]int{"cluster-manager": 3}) {
+		t.Errorf("the operator has the pods %v", pods)
+	}
+	hub.awaitAccepted(t, "c0")
+	namespaces := []string{"c0"}
+	for _, event := range []struct {
+		name    string
+		happens func(*testing.T, cluster)
+	}{
+		{"all pods are killed", func(t *testing.T, hub cluster) { hub.killPods(t, fleet.NamespaceHub, fleet.NamespaceOperators) }},
+		{"the node is drained", drainHub},
+		{"the programs of the node are killed", restartNode},
+		{"the namespace is deleted", func(t *testing.T, hub cluster) { hub.loseNamespace(t, fleet.NamespaceHub) }},
+		{"the hub is upgraded", upgradeHub},
+	} {
+		passed := t.Run(event.name, func(t *testing.T) { //nolint:paralleltest // they happen to the same hub
+			event.happens(t, hub)
+			hub.awaitHubUp(t)
+			name := fmt.Sprintf("c%d", len(namespaces))
+			hub.awaitAccepted(t, name)
+			namespaces = append(namespaces, name)
+		})
+		if !passed {
+			t.FailNow()
+		}
+	}
+	hub.deleteDeployment(t, fleet.NamespaceOperators, "cluster-manager")
+	says(t, hub.refused(t, "clean", "--timeout", "5"), "open-cluster-management/cluster-manager, does not run", "--force does without it")
+	says(t, hub.capstan(t, "clean", "--force"), "cleaned up successfully")
+	hub.isNoHub(t)
+	hub.deleteNamespace(t, namespaces...) // they hold what others have stored in them
+	hub.AwaitInventory(t, before)
+}
+
+// isNoHub makes sure that a user of kubectl finds nothing of a hub.
+func (c cluster) isNoHub(t *testing.T) {
+	t.Helper()
+	for _, namespace := range []string{fleet.NamespaceHub, fleet.NamespaceOperators} {
+		if pods := c.podNames(t, namespace); len(pods) > 0 {
+			t.Errorf("namespace %s has the pods %v", namespace, pods)
+		}
+	}
+	c.awaitNotServed(t, operatorv1.GroupVersion.WithResource("clustermanagers"))
+}
+
+// awaitAccepted waits until the webhooks let a cluster be created, without which the API server would refuse it, and the controllers have
+// made its namespace.
+func (c cluster) awaitAccepted(t *testing.T, name string) {
+	t.Helper()
+	c.Eventually(t, func(ctx context.Context) error {
+		managed := &clusterv1.ManagedCluster{Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}}
+		managed.Name = name
+		return client.IgnoreAlreadyExists(c.Client.Create(ctx, managed))
+	})
+	c.Eventually(t, func(ctx context.Context) error {
+		return c.Client.Get(ctx, types.NamespacedName{Name: name}, &corev1.Namespace{})
+	})
+}
+
+// drainHub evicts the hub from its node. What runs in one pod goes and says why it does not come back; of what runs in several, all but one
+// have to stay.
+func drainHub(t *testing.T, hub cluster) {
+	t.Helper()
+	hub.cordon(t, true)
+	for _, pod := range hub.Pods(t, fleet.NamespaceHub, nil) {
+		if err := hub.evict(t.Context(), &pod); err != nil {
+			t.Errorf("evict %s: %v", pod.Name, err)
+		}
+	}
+	refused := 0
+	for _, pod := range hub.Pods(t, fleet.NamespaceOperators, nil) {
+		if err := hub.evict(t.Context(), &pod); apierrors.IsTooManyRequests(err) {
+			refused++
+		} else if err != nil {
+			t.Errorf("evict %s: %v", pod.Name, err)
+		}
+	}
+	if refused != 2 {
+		t.Errorf("%d replicas of the operator have to stay, want 2 of 3", refused)
+	}
+	hub.awaitManager(t, func(manager *operatorv1.ClusterManager) error {
+		return haveConditions(manager.Status.Conditions, "HubRegistrationDegraded=True:unschedulable")
+	})
+	hub.cordon(t, false)
+}
+
+// restartNode kills the programs of the node, which are started again.
+func restartNode(t *testing.T, c cluster) {
+	t.Helper()
+	c.Restart(t, "kube-apiserver")
+	c.Restart(t, "kubelet")
+	c.Eventually(t, func(context.Context) error {
+		_, err := c.Clientset.Discovery().ServerVersion()
+		return err
+	})
+}
+
+// upgradeHub upgrades the hub to images with another tag.
+func upgradeHub(t *testing.T, hub cluster) {
+	t.Helper()
+	hub.tagImage(t, "capstan-hub", "next")
+	flag, file := tagged(t, "next")
+	says(t, hub.capstan(t, "upgrade", "clustermanager", "--wait", flag, file), "upgraded completed successfully")
+	hub.runsImages(t, "next", fleet.NamespaceHub, fleet.NamespaceOperators)
+}

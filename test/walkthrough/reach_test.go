@@ -1,0 +1,242 @@
+package walkthrough
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	gatewayv1alpha1 "github.com/capstan-io/capstan/api/gateway/v1alpha1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/reach/access"
+	"github.com/capstan-io/capstan/internal/reach/api"
+	"github.com/capstan-io/capstan/test/realcluster"
+)
+
+// servingPod says so in its log, and answers HTTP.
+const servingPod = `{apiVersion: v1, kind: Pod, metadata: {namespace: default, name: serving, labels: {app: serving}}, spec: {terminationGracePeriodSeconds: 1, containers: [
+	{name: serving, image: "` + realcluster.TestImage + `", imagePullPolicy: Never, command: [sh, -c, "echo started; exec testpod serve :8080"]}]}}`
+
+// What makes the pod a service that the agent reaches, and the hub expose it.
+const (
+	service = `{apiVersion: v1, kind: Service, metadata: {namespace: default, name: serving}, spec: {selector: {app: serving},
+	ports: [{port: 80, targetPort: 8080}]}}`
+	egressOfAgent = `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {namespace: ` + fleet.NamespaceAgent + `, name: services},
+	spec: {podSelector: {}, policyTypes: [Egress],
+	egress: [{to: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}}]}]}}`
+	exposedServices = "- {namespace: default, service: serving, port: 80, protocol: http}"
+)
+
+// reaches has administrators of the hub do on a cluster what takes more than one answer: read a log that goes on, run a command in a pod,
+// and connect to one. The cluster has to give them the right to that.
+func (p plane) reaches(t *testing.T, hub client.Client, managed *realcluster.Cluster, name string) {
+	t.Helper()
+	standaloneCommand(t, p.kubeconfig(t), "addon", "enable", "--names", fleet.AddOnClusterProxy, "--clusters", name)
+	addOn := &addonv1beta1.ManagedClusterAddOn{}
+	p.hosting.Eventually(t, func(ctx context.Context) error {
+		if err := hub.Get(ctx, client.ObjectKey{Namespace: name, Name: fleet.AddOnClusterProxy}, addOn); err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(addOn.Status.Conditions, fleet.ConditionAvailable) {
+			return fmt.Errorf("the add-on has the conditions %v", addOn.Status.Conditions)
+		}
+		return nil
+	})
+	through := throughHub(t, p.kubeconfig(t), api.Standalone, name)
+	reachesPod(t, managed, through)
+	reachesService(t, hub, managed, through)
+}
+
+// reachesPod has them do that with a pod.
+func reachesPod(t *testing.T, managed, through *realcluster.Cluster) {
+	t.Helper()
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "administrators-of-the-hub"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: access.Prefix + "system:masters"}}}
+	if err := managed.Client.Create(t.Context(), binding); err != nil {
+		t.Fatal(err)
+	}
+	managed.Apply(t, servingPod)
+	managed.AwaitPod(t, "default", "serving")
+
+	managed.Eventually(t, func(ctx context.Context) error { // the authorizer of the cluster may not know the binding yet
+		_, err := through.Clientset.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		return err
+	})
+	log, err := through.Clientset.CoreV1().Pods("default").GetLogs("serving", &corev1.PodLogOptions{Follow: true}).Stream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	if line, err := bufio.NewReader(log).ReadString('\n'); err != nil || line != "started\n" {
+		t.Errorf("the log is %q, %v", line, err)
+	}
+	if out, err := through.Exec(t.Context(), "default", "serving", "", "echo", "hello"); err != nil || out != "hello\n" {
+		t.Errorf("the command writes %q, %v", out, err)
+	}
+	address := through.PortForward(t, "default", "serving", 8080)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if body, err := io.ReadAll(response.Body); err != nil || strings.TrimSpace(string(body)) != "serving" {
+		t.Errorf("the pod answers %q, %v", body, err)
+	}
+}
+
+// reachesService has them read from a service of the cluster, which the agent reaches as a pod there.
+func reachesService(t *testing.T, hub client.Client, managed, through *realcluster.Cluster) {
+	t.Helper()
+	managed.Apply(t, service)
+	managed.Apply(t, egressOfAgent)
+	for _, object := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet.NamespaceAddOn}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceAddOn, Name: fleet.ConfigMapExposedServices},
+			Data: map[string]string{"serving": exposedServices}},
+	} {
+		if err := hub.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	managed.Eventually(t, func(ctx context.Context) error {
+		body, err := through.Clientset.CoreV1().RESTClient().Get().
+			AbsPath("/api/v1/namespaces/default/services/http:serving:80/proxy-service/").DoRaw(ctx)
+		if err == nil && strings.TrimSpace(string(body)) != "serving" {
+			err = fmt.Errorf("the service answers %q", body)
+		}
+		return err
+	})
+}
+
+// throughHub is a cluster as administrators of the hub reach it.
+func throughHub(t *testing.T, kubeconfig string, version schema.GroupVersion, name string) *realcluster.Cluster {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Host += api.Path(version, name, fleet.SubresourceProxy)
+	clientset, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &realcluster.Cluster{Name: name, Config: config, Clientset: clientset}
+}
+
+// reachesByCharts installs the ways into clusters on a hub in an existing cluster, and has its administrators take them: the cluster proxy
+// as themselves, and a ClusterGateway as the managed service account of the gateway, through the same tunnel.
+func (c cluster) reachesByCharts(t *testing.T, managed cluster, name string) {
+	t.Helper()
+	c.installChart(t, fleet.NamespaceAddOn, "cluster-proxy", map[string]any{"tag": tag, "userServer": map[string]any{"enabled": true}})
+	c.installChart(t, fleet.NamespaceAddOn, "managed-serviceaccount", map[string]any{"tag": tag})
+	c.installChart(t, fleet.NamespaceAddOn, "cluster-gateway-addon-manager", map[string]any{
+		"manualSecretManagement": false, "konnectivityEgress": true,
+		"clusterGateway": map[string]any{"image": "ghcr.io/capstan-io/capstan-hub:" + tag}})
+	for _, deployment := range []string{"cluster-proxy", "managed-serviceaccount-addon-manager", "cluster-gateway", "cluster-gateway-addon-manager"} {
+		c.AwaitAvailable(t, fleet.NamespaceAddOn, deployment)
+	}
+	for _, addOn := range []string{fleet.AddOnClusterProxy, fleet.AddOnManagedServiceAccount, fleet.AddOnClusterGateway} {
+		c.awaitAddOn(t, name, addOn)
+	}
+	reachesPod(t, managed.Cluster, throughHub(t, c.Kubeconfig, api.Aggregated, name))
+	says(t, c.capstan(t, "get", "pods", "-n", "default", "--clusters", name), name, "serving")
+	c.reachesByGateway(t, managed, name)
+	c.reachesByUserServer(t, name)
+}
+
+// reachesByUserServer asks the cluster with the token of the account that the gateway has there.
+func (c cluster) reachesByUserServer(t *testing.T, name string) {
+	t.Helper()
+	ca, token := &corev1.Secret{}, &corev1.Secret{}
+	for secret, key := range map[*corev1.Secret]client.ObjectKey{
+		ca: {Namespace: fleet.NamespaceAddOn, Name: "proxy-server-ca"}, token: {Namespace: name, Name: "cluster-gateway"},
+	} {
+		if err := c.Client.Get(t.Context(), key, secret); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pods := &corev1.PodList{}
+	if err := c.Client.List(t.Context(), pods, client.InNamespace(fleet.NamespaceAddOn),
+		client.MatchingLabels{"app.kubernetes.io/name": "cluster-proxy"}); err != nil || len(pods.Items) != 1 {
+		t.Fatalf("%d pods of the cluster proxy: %v", len(pods.Items), err)
+	}
+	address := c.PortForward(t, fleet.NamespaceAddOn, pods.Items[0].Name, 9092)
+	clientset, err := kubernetes.NewForConfig(&rest.Config{
+		Host: "https://" + address + "/" + name, BearerToken: string(token.Data[corev1.ServiceAccountTokenKey]),
+		TLSClientConfig: rest.TLSClientConfig{CAData: ca.Data[corev1.ServiceAccountRootCAKey],
+			ServerName: "cluster-proxy-addon-user." + fleet.NamespaceAddOn + ".svc"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := clientset.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := clientset.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("without the right to, nodes are listed with %v", err)
+	}
+}
+
+// reachesByGateway takes the account of the gateway, which the cluster gives no rights at first.
+func (c cluster) reachesByGateway(t *testing.T, managed cluster, name string) {
+	t.Helper()
+	gateway := &unstructured.Unstructured{}
+	gateway.SetGroupVersionKind(gatewayv1alpha1.GroupVersion.WithKind("ClusterGateway"))
+	if err := c.Client.Get(t.Context(), client.ObjectKey{Name: name}, gateway); err != nil {
+		t.Fatal(err)
+	}
+	for want, path := range map[string][]string{
+		"ServiceAccountToken": {"spec", "access", "credential", "type"}, "ClusterProxy": {"spec", "access", "endpoint", "type"},
+	} {
+		if got, _, _ := unstructured.NestedString(gateway.Object, path...); got != want {
+			t.Errorf("%v of the ClusterGateway is %q, want %q", path, got, want)
+		}
+	}
+	ask := func(path ...string) ([]byte, error) {
+		whole := append([]string{"/apis", gatewayv1alpha1.GroupVersion.String(), "clustergateways", name, "proxy"}, path...)
+		result := c.Clientset.Discovery().RESTClient().Get().AbsPath(whole...).Do(t.Context())
+		body, err := result.Raw()
+		if err != nil {
+			err = result.Error() // with the message of the server
+		}
+		return body, err
+	}
+	if body, err := ask("healthz"); err != nil || string(body) != "ok" {
+		t.Errorf("healthz of the cluster is %q, %v", body, err)
+	}
+	const user = `User "system:serviceaccount:open-cluster-management-agent-addon:cluster-gateway" cannot list resource "namespaces"`
+	if _, err := ask("api", "v1", "namespaces"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), user) {
+		t.Errorf("without rights on the cluster the answer is %v, want %s", err, user)
+	}
+	managed.Apply(t, `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: cluster-gateway-view},
+		roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}, subjects: [
+		{kind: ServiceAccount, name: cluster-gateway, namespace: open-cluster-management-agent-addon}]}`)
+	c.Eventually(t, func(context.Context) error {
+		body, err := ask("api", "v1", "namespaces")
+		if err == nil && !strings.Contains(string(body), "kube-system") {
+			err = fmt.Errorf("the cluster answers %q", body)
+		}
+		return err
+	})
+}

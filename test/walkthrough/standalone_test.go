@@ -1,0 +1,408 @@
+package walkthrough
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/action"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/kube"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/test/env"
+	"github.com/capstan-io/capstan/test/realcluster"
+	"github.com/capstan-io/capstan/test/realcluster/node"
+)
+
+// plane is a standalone hub that Helm installs in a namespace of a cluster.
+type plane struct {
+	hosting   *realcluster.Cluster
+	namespace string
+	// port is that of the nodes at which the hub is reached.
+	port int
+}
+
+// release is that of every plane.
+const release = "multicluster-controlplane"
+
+func (p plane) helm(t *testing.T) *action.Configuration {
+	t.Helper()
+	return helm(t, p.hosting, p.namespace)
+}
+
+// helm works on releases in a namespace of a cluster.
+func helm(t *testing.T, on *realcluster.Cluster, namespace string) *action.Configuration {
+	t.Helper()
+	access := genericclioptions.NewConfigFlags(true)
+	access.KubeConfig, access.Namespace = &on.Kubeconfig, &namespace
+	config := action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler))
+	if err := config.Init(access, namespace, "secret"); err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// loadChart reads a chart of this commit.
+func loadChart(t *testing.T, name string) *chart.Chart {
+	t.Helper()
+	loaded, err := loader.LoadDir(filepath.Join("..", "..", "deploy", "charts", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loaded
+}
+
+// installChart installs a chart under its name.
+func (c cluster) installChart(t *testing.T, namespace, name string, values map[string]any) {
+	t.Helper()
+	install := action.NewInstall(helm(t, c.Cluster, namespace))
+	install.ReleaseName, install.Namespace, install.CreateNamespace, install.WaitStrategy = name, namespace, true, kube.HookOnlyStrategy
+	if _, err := install.RunWithContext(t.Context(), loadChart(t, name), values); err != nil {
+		t.Fatalf("install chart %s: %v", name, err)
+	}
+}
+
+// apply installs or upgrades the hub, and waits until it is available.
+func (p plane) apply(t *testing.T, values string) {
+	t.Helper()
+	loaded, all := loadChart(t, "capstan-hub"), map[string]any{}
+	values += fmt.Sprintf("\nimage: ghcr.io/capstan-io/capstan-hub:%s\nnodeport: {enabled: true, port: %d}\n"+
+		"apiserver: {externalHostname: %q, externalPort: %d}\n", tag, p.port, p.hosting.NodeIP, p.port)
+	if err := yaml.Unmarshal([]byte(values), &all); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	config := p.helm(t)
+	if revisions, _ := config.Releases.History(release); len(revisions) > 0 {
+		upgrade := action.NewUpgrade(config)
+		upgrade.Namespace, upgrade.WaitStrategy = p.namespace, kube.HookOnlyStrategy
+		_, err = upgrade.RunWithContext(t.Context(), release, loaded, all)
+	} else {
+		install := action.NewInstall(config)
+		install.ReleaseName, install.Namespace, install.CreateNamespace, install.WaitStrategy = release, p.namespace, true, kube.HookOnlyStrategy
+		_, err = install.RunWithContext(t.Context(), loaded, all)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.hosting.AwaitAvailable(t, p.namespace, "multicluster-controlplane")
+}
+
+func (p plane) uninstall(t *testing.T) {
+	t.Helper()
+	uninstall := action.NewUninstall(p.helm(t))
+	uninstall.WaitStrategy = kube.HookOnlyStrategy
+	if _, err := uninstall.Run(release); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// kubeconfig is the file with the access of the administrator, as the documentation says to get it.
+func (p plane) kubeconfig(t *testing.T) string {
+	t.Helper()
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: p.namespace, Name: "multicluster-controlplane-kubeconfig"}
+	if err := p.hosting.Client.Get(t.Context(), key, secret); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "hub.kubeconfig")
+	if err := os.WriteFile(file, secret.Data["kubeconfig"], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// administrator is a client of the hub.
+func (p plane) administrator(t *testing.T) client.WithWatch {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", p.kubeconfig(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return env.ClientFor(t, config)
+}
+
+// standaloneCommand runs the command line, which must succeed, with a kubeconfig.
+func standaloneCommand(t *testing.T, kubeconfig string, args ...string) string {
+	t.Helper()
+	out, err := capstan(t, kubeconfig, t.TempDir(), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// bringPod has the hub bring a pod to a cluster, where it runs.
+func (p plane) bringPod(t *testing.T, hub client.Client, name string, managed *realcluster.Cluster, pod string) {
+	t.Helper()
+	work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: pod}}
+	work.Spec.Workload.Manifests = []workv1.Manifest{{RawExtension: runtime.RawExtension{Raw: fmt.Appendf(nil,
+		`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"default","name":%q},"spec":{"terminationGracePeriodSeconds":1,"containers":[`+
+			`{"name":"hello","image":%q,"imagePullPolicy":"IfNotPresent","command":["sleep","3600"]}]}}`, pod, realcluster.TestImage)}}}
+	p.hosting.Eventually(t, func(ctx context.Context) error { return client.IgnoreAlreadyExists(hub.Create(ctx, work)) })
+	managed.AwaitPhase(t, "default", pod, corev1.PodRunning)
+	p.hosting.Eventually(t, func(ctx context.Context) error {
+		if err := hub.Get(ctx, client.ObjectKeyFromObject(work), work); err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(work.Status.Conditions, fleet.ConditionAvailable) {
+			return fmt.Errorf("the work has the conditions %v", work.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// takeAway has the hub take all of its works from a cluster.
+func (p plane) takeAway(t *testing.T, hub client.Client, name string) {
+	t.Helper()
+	if err := hub.DeleteAllOf(t.Context(), &workv1.ManifestWork{}, client.InNamespace(name)); err != nil {
+		t.Fatal(err)
+	}
+	p.hosting.Eventually(t, func(ctx context.Context) error {
+		works := &workv1.ManifestWorkList{}
+		if err := hub.List(ctx, works, client.InNamespace(name)); err != nil {
+			return err
+		}
+		if len(works.Items) > 0 {
+			return fmt.Errorf("%d works are left", len(works.Items))
+		}
+		return nil
+	})
+}
+
+// awaitManaged waits until a cluster has joined, and is available.
+func (p plane) awaitManaged(t *testing.T, hub client.Client, name string) {
+	t.Helper()
+	p.hosting.Eventually(t, func(ctx context.Context) error {
+		managed := &clusterv1.ManagedCluster{}
+		if err := hub.Get(ctx, client.ObjectKey{Name: name}, managed); err != nil {
+			return err
+		}
+		for _, condition := range []string{fleet.ConditionJoined, fleet.ConditionClusterAvailable} {
+			if !meta.IsStatusConditionTrue(managed.Status.Conditions, condition) {
+				return fmt.Errorf("cluster %s is not %s: %v", name, condition, managed.Status.Conditions)
+			}
+		}
+		return nil
+	})
+}
+
+// A standalone hub is installed with Helm, another cluster joins it and is reached through it, users of the hosting cluster are known to
+// it, and it manages the hosting cluster itself. It goes on when its pod is killed; when it is uninstalled, its volume stays and nothing
+// else.
+//
+// CP-07, HC-07, SC-09, SC-15, SC-20, SC-21, SC-24, SC-25, CA-15, CA-18
+func TestStandaloneHub(t *testing.T) {
+	t.Parallel()
+	clusters := start(t, "plane", "edge")
+	hosting, edge := clusters[0].Cluster, clusters[1]
+	clusters[0].importImages(t, "capstan-hub")
+	edge.importImages(t, "capstan-agent")
+	p := plane{hosting: hosting, namespace: "multicluster-controlplane", port: 30443}
+	// There is nothing that provides volumes.
+	const disk = "/run/disk"
+	if _, err := hosting.NodeExec(t.Context(), "mkdir", "--mode=0777", disk); err != nil {
+		t.Fatal(err)
+	}
+	hosting.Apply(t, `{apiVersion: v1, kind: PersistentVolume, metadata: {name: disk}, spec: {capacity: {storage: 1Gi},
+		accessModes: [ReadWriteOnce], hostPath: {path: `+disk+`}}}`)
+	before := hosting.Inventory(t)
+	p.apply(t, "enableSelfManagement: true\nselfManagementClusterName: home\nenableDelegatingAuthentication: true\n")
+	kubeconfig := p.kubeconfig(t)
+	hub := p.administrator(t)
+
+	token := standaloneCommand(t, kubeconfig, "get", "token", "--use-bootstrap-token")
+	edge.join(t, token, "edge", "--singleton")
+	standaloneCommand(t, kubeconfig, "accept", "--clusters", "edge", "--wait")
+	p.awaitManaged(t, hub, "edge")
+	p.awaitManaged(t, hub, "home")
+	p.bringPod(t, hub, "edge", edge.Cluster, "on-the-edge")
+	p.bringPod(t, hub, "home", hosting, "at-home")
+	p.knowsAccounts(t)
+	t.Run("reach", func(t *testing.T) { p.reaches(t, hub, edge.Cluster, "edge") }) //nolint:paralleltest // the hub is killed after it
+
+	for _, pod := range hosting.Pods(t, p.namespace, nil) {
+		if err := hosting.Client.Delete(t.Context(), &pod, client.GracePeriodSeconds(0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hosting.AwaitAvailable(t, p.namespace, "multicluster-controlplane")
+	p.bringPod(t, hub, "edge", edge.Cluster, "after-the-kill")
+	p.bringPod(t, hub, "home", hosting, "after-the-kill")
+
+	p.takeAway(t, hub, "home")
+	p.apply(t, "enableSelfManagement: false\n")
+	hosting.Eventually(t, func(ctx context.Context) error {
+		err := hub.Get(ctx, client.ObjectKey{Name: "home"}, &clusterv1.ManagedCluster{})
+		if err == nil {
+			err = errors.New("the cluster that the hub managed is still there")
+		}
+		return client.IgnoreNotFound(err)
+	})
+	p.uninstall(t)
+	hosting.Eventually(t, func(context.Context) error {
+		var left []string
+		for line := range strings.Lines(before.Compare(hosting.Inventory(t))) {
+			switch {
+			case strings.Contains(line, "persistentvolumeclaims "+p.namespace+"/"), strings.Contains(line, "namespaces "+p.namespace),
+				strings.Contains(line, "customresourcedefinitions."), strings.Contains(line, " "+p.namespace+"/default"),
+				strings.Contains(line, " "+p.namespace+"/kube-root-ca.crt"):
+			default:
+				left = append(left, line)
+			}
+		}
+		if len(left) > 0 {
+			return fmt.Errorf("left are:\n%s", strings.Join(left, ""))
+		}
+		return nil
+	})
+	claim := &corev1.PersistentVolumeClaim{}
+	key := client.ObjectKey{Namespace: p.namespace, Name: "multicluster-controlplane-pvc-volume"}
+	if err := hosting.Client.Get(t.Context(), key, claim); err != nil {
+		t.Error(err)
+	}
+}
+
+// knowsAccounts checks that service accounts of the hosting cluster are known to the hub, under a name of their own.
+func (p plane) knowsAccounts(t *testing.T) {
+	t.Helper()
+	account := &corev1.ServiceAccount{}
+	account.Namespace, account.Name = "default", "default"
+	issued := &authenticationv1.TokenRequest{}
+	if err := p.hosting.Client.SubResource("token").Create(t.Context(), account, issued); err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", p.kubeconfig(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	guest := rest.AnonymousClientConfig(config)
+	guest.BearerToken = issued.Status.Token
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := env.ClientFor(t, guest).Create(t.Context(), review); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := review.Status.UserInfo.Username, "hosting-cluster:system:serviceaccount:default:default"; got != want {
+		t.Errorf("the hub takes the account for %q, want %q", got, want)
+	}
+}
+
+// Two replicas of a standalone hub on an external etcd, without volumes, are one hub: when the pod of the leader is killed, and when they
+// are replaced by an upgrade, users go on with the access that they have, and so does the agent with its works.
+//
+// SC-11, SC-16, SC-21, SC-24, gap O8
+func TestStandaloneReplicas(t *testing.T) {
+	t.Parallel()
+	started := start(t, "replicas")[0]
+	started.importImages(t, "capstan-hub")
+	hosting := started.Cluster
+	hosting.Apply(t, etcdOfReplicas)
+	hosting.AwaitAvailable(t, "etcd", "etcd")
+	p := plane{hosting: hosting, namespace: "replicas", port: 30444}
+	values := "replicas: 2\netcd: {mode: external, servers: ['http://etcd.etcd.svc:2379']}\nenableSelfManagement: true\n" +
+		"selfManagementClusterName: home\n"
+	p.apply(t, values)
+	hub := p.administrator(t)
+	p.awaitManaged(t, hub, "home")
+	p.bringPod(t, hub, "home", hosting, "before")
+
+	leader := p.leader(t, hub, "")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: leader}}
+	if err := hosting.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	p.leader(t, hub, leader)
+	p.bringPod(t, hub, "home", hosting, "after-the-leader")
+
+	hosting.AwaitAvailable(t, p.namespace, "multicluster-controlplane")
+	p.apply(t, values+"podLabels: {upgraded: 'true'}\n")
+	p.bringPod(t, hub, "home", hosting, "after-the-upgrade")
+	p.takeAway(t, hub, "home")
+}
+
+// leader is the pod in which the agent of the hub runs, which is not the one that was before.
+func (p plane) leader(t *testing.T, hub client.Client, before string) (pod string) {
+	t.Helper()
+	p.hosting.Eventually(t, func(ctx context.Context) error {
+		lease := &coordinationv1.Lease{}
+		if err := hub.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "capstan-hub-self-management"}, lease); err != nil {
+			return err
+		}
+		if lease.Spec.HolderIdentity == nil {
+			return errors.New("nobody leads")
+		}
+		pod, _, _ = strings.Cut(*lease.Spec.HolderIdentity, "_")
+		if pod == "" || pod == before {
+			return fmt.Errorf("the leader is %q", pod)
+		}
+		return nil
+	})
+	return pod
+}
+
+// etcdOfReplicas runs the etcd that the node has, in a pod.
+const etcdOfReplicas = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: etcd}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: etcd, namespace: etcd}
+spec:
+  selector: {app: etcd}
+  ports:
+  - {port: 2379}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: etcd, namespace: etcd}
+spec:
+  selector:
+    matchLabels: {app: etcd}
+  template:
+    metadata:
+      labels: {app: etcd}
+    spec:
+      containers:
+      - name: etcd
+        image: ` + realcluster.TestImage + `
+        imagePullPolicy: Never
+        command:
+        - /hyperkube
+        - etcd
+        - --data-dir=/data/etcd
+        - --listen-client-urls=http://0.0.0.0:2379
+        - --advertise-client-urls=http://etcd.etcd.svc:2379
+        readinessProbe:
+          tcpSocket: {port: 2379}
+          periodSeconds: 1
+        volumeMounts:
+        - {name: data, mountPath: /data}
+        - {name: program, mountPath: /hyperkube}
+      volumes:
+      - name: data
+        emptyDir: {}
+      - name: program
+        hostPath: {path: ` + node.HyperkubePath + `, type: File}
+`
