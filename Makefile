@@ -4,7 +4,7 @@ export CGO_ENABLED = 0
 GO             ?= go
 CRDS           := deploy/crds
 CONTROLLER_GEN := $(GO) tool -modfile="$(CURDIR)/tools/go.mod" controller-gen
-GOLANGCI_LINT  := $(GO) tool -modfile="$(CURDIR)/tools/lint/go.mod" golangci-lint
+GOLANGCI_LINT   = $(shell $(GO) tool -n -modfile="$(CURDIR)/tools/lint/go.mod" golangci-lint)
 
 # Runs tests that start programs. What fails is run once more, if it is not more than three tests, and remembered for `make flaky`.
 RERUN = mkdir -p bin/reruns && $(GO) tool -modfile="$(CURDIR)/tools/go.mod" gotestsum --format pkgname \
@@ -46,6 +46,14 @@ CHARTS_URL ?=
 VERSION ?=
 # Without symbols for a debugger, which double the size; LDFLAGS= keeps them. Stack traces and profiles need none.
 LDFLAGS := -s -w $(if $(VERSION),-X github.com/capstan-io/capstan/internal/program.version=$(VERSION))
+
+# The programs that checks and measurements run do not know their commit: one that changes nothing in a program leaves it as it is.
+BUILDVCS := -buildvcs=auto
+test test-clusters build-clusters test-images race audit vuln verify-generate: BUILDVCS := -buildvcs=false
+bench%: BUILDVCS := -buildvcs=false
+
+# Programs are built beside bin/ and replaced there if they differ: tools/update.
+BUILD = $(GO) build $(BUILDVCS) -ldflags "$(LDFLAGS)"
 
 # What clusters with real pods are made of: docs/testing-on-real-clusters.md. KUBERNETES is the version that they say they have.
 HYPERKUBE  := test/realcluster/hyperkube
@@ -101,12 +109,12 @@ generate: ## Generate deepcopy functions and CRDs from api/, files of the charts
 	done
 	$(GO) -C tools run ./charts -root "$(CURDIR)"
 	$(GO) run ./deploy/charts/bundle
-	$(MAKE) docs
+	$(MAKE) docs BUILDVCS="$(BUILDVCS)"
 
 .PHONY: docs
-docs: ## Generate docs/reference from the CRDs and the commands
+docs: build ## Generate docs/reference from the CRDs and the commands
 	$(GO) -C tools run ./apireference -crds "$(CURDIR)/$(CRDS)" -out "$(CURDIR)/docs/reference/api"
-	$(GO) test -count=1 -run 'TestReference$$' ./cmd/... -update
+	for program in $(PROGRAMS); do HOME='$$HOME' bin/$$program reference > docs/reference/cli/$$program.md || exit 1; done
 
 .PHONY: proto
 proto: ## Generate Go code from internal/cloudevents/pb/cloudevents.proto, which takes protoc (protobuf-compiler)
@@ -129,7 +137,8 @@ verify-modules: ## Fail if the go.mod of a module is not tidy
 
 .PHONY: build
 build: ## Build all programs, and those of the examples, into bin/
-	$(GO) build -ldflags "$(LDFLAGS)" -o bin/ ./cmd/... ./examples/...
+	$(BUILD) -o bin/built/ ./cmd/... ./examples/...
+	@tools/update bin/built/* bin
 
 .PHONY: images
 images: ## Write images of the programs and of the examples for ARCHS into dist/images, an OCI layout and archives
@@ -156,7 +165,8 @@ charts: ## Pack the Helm charts as a repository in dist/charts, and bundles in d
 
 .PHONY: up
 up: ## Build what it needs, and start a hub and two sandbox clusters on this machine, joined and with a sample work
-	$(GO) build -ldflags "$(LDFLAGS)" -o bin/ $(addprefix ./cmd/,$(UP))
+	$(BUILD) -o bin/built/ $(addprefix ./cmd/,$(UP))
+	@tools/update bin/built/* bin
 	bin/capstan up
 
 .PHONY: down
@@ -164,22 +174,28 @@ down: ## Stop what `make up` started; the data stays
 	bin/capstan down
 
 .PHONY: test
-test: build ## Run all tests
+test: build ## Run the tests of what changed since they passed, but those on clusters with real pods
 	$(GO) test -timeout 10m $(TESTFLAGS) $(OTHERS)
-	$(RERUN) --jsonfile bin/reruns/test.json --packages "$(STARTS_PROGRAMS)" -- -timeout 60m $(TESTFLAGS)
+	$(RERUN) --jsonfile bin/reruns/test.json --packages "$(STARTS_PROGRAMS)" -- -timeout 40m $(TESTFLAGS)
 	$(GO) -C tools test $(TESTFLAGS) ./flaky
 	$(GO) -C tools/images test $(TESTFLAGS) ./...
 	$(GO) -C addon/chart test $(TESTFLAGS) ./...
 	$(GO) -C tools/olm test $(TESTFLAGS) ./...
 
+.PHONY: test-all
+test-all: ## Run all tests, those on clusters with real pods and the race detector, whether or not anything changed: before a release
+	$(MAKE) test test-clusters race TESTFLAGS="-count=1 $(TESTFLAGS)"
+
 .PHONY: build-clusters
 build-clusters: ## Build what clusters with real pods are made of, into bin/
-	$(GO) build -ldflags "$(LDFLAGS)" -o bin/ ./test/realcluster/cmd/... ./test/realcluster/testpod
-	$(GO) build -C $(HYPERKUBE) -ldflags "$(LDFLAGS) $(VERSIONED)" -o "$(CURDIR)/bin/"
+	$(BUILD) -o bin/built/ ./test/realcluster/cmd/... ./test/realcluster/testpod
+	$(GO) build -C $(HYPERKUBE) $(BUILDVCS) -ldflags "$(LDFLAGS) $(VERSIONED)" -o "$(CURDIR)/bin/built/"
+	@tools/update bin/built/* bin
 
 .PHONY: test-images
 test-images: ## Write the images that tests on clusters with real pods use
-	$(MAKE) images IMAGES=bin/images ARCHS=$(shell $(GO) env GOARCH) TAG=test TRIMPATH= BUILD_TAGS=
+	$(MAKE) images IMAGES=bin/images/built ARCHS=$(shell $(GO) env GOARCH) TAG=test COMMIT=test SOURCE_DATE_EPOCH=0 TRIMPATH= BUILD_TAGS=
+	@tools/update bin/images/built/*.tar bin/images
 
 .PHONY: test-clusters
 test-clusters: build build-clusters test-images ## Run the tests that start clusters with real pods, which takes root; CLUSTER_TESTS names others
@@ -187,7 +203,7 @@ test-clusters: build build-clusters test-images ## Run the tests that start clus
 		echo "The tests on clusters with real pods are skipped:"; bin/realcluster install || true; \
 	else \
 		bin/realcluster install && export CAPSTAN_TEST_CLUSTERS=1 && \
-			$(RERUN) --jsonfile bin/reruns/test-clusters.json --packages "$(CLUSTER_TESTS)" -- -count=1 -timeout 60m $(TESTFLAGS); \
+			$(RERUN) --jsonfile bin/reruns/test-clusters.json --packages "$(CLUSTER_TESTS)" -- -timeout 40m $(TESTFLAGS); \
 	fi
 
 .PHONY: flaky
@@ -205,6 +221,7 @@ cluster-down: ## Stop what `make cluster-up` started, and remove all of it
 .PHONY: test-quick
 test-quick: ## Run the tests that start no server: those to run after each edit
 	$(GO) test -timeout 10m $(TESTFLAGS) $$($(LIGHT))
+	@echo "After a change of api/, of deploy/charts or of the help of a command, run: make generate"
 
 .PHONY: race-shared
 race-shared: ## Run the tests of RACE, packages whose goroutines share state, under the race detector
@@ -248,9 +265,8 @@ bench-controllers: build ## Measure the hub's controllers as a process of their 
 	$(GO) test -tags bench -count=1 -timeout 30m -run 'TestControllers$$' -v ./test/bench -out "$(CURDIR)/bench-controllers.json"
 
 .PHONY: lint
-lint: ## Check the code with golangci-lint
-	$(GOLANGCI_LINT) run $(LINTFLAGS)
-	for module in $(MODULES) $(HYPERKUBE); do (cd $$module && $(GOLANGCI_LINT) run $(LINTFLAGS)) || exit 1; done
+lint: ## Check the code of all modules with golangci-lint
+	GOWORK="$(CURDIR)/tools/lint/go.work" $(GOLANGCI_LINT) run $(LINTFLAGS) ./... $(patsubst %,./%/...,$(MODULES) $(HYPERKUBE))
 
 .PHONY: audit
 audit: build ## Check the licences of all modules in the programs; writes sbom.json, which lists them

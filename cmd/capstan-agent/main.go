@@ -19,6 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/gcpacer"
 	"github.com/capstan-io/capstan/internal/ocmcommands"
 	"github.com/capstan-io/capstan/internal/program"
+	"github.com/capstan-io/capstan/internal/reference"
 )
 
 // heapRoom is for how many bytes of garbage a busy agent has room. GOGC goes before it.
@@ -68,6 +69,7 @@ func newCommand() *cobra.Command {
 		newOperatorCommand(),
 		newEKSTokenCommand(),
 		newRunCommand("work", "Run the work agent alone, with the credential that registration obtains", agent.Parts{Work: true}),
+		reference.NewCommand(),
 	)
 	return root
 }

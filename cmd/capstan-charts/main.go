@@ -23,6 +23,7 @@ import (
 	deploycharts "github.com/capstan-io/capstan/deploy/charts"
 	"github.com/capstan-io/capstan/internal/charts"
 	"github.com/capstan-io/capstan/internal/program"
+	"github.com/capstan-io/capstan/internal/reference"
 )
 
 func main() {
@@ -48,7 +49,7 @@ charts with it. Releases are kept as Helm keeps them, so that "helm list" shows 
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(renderCommand(), templateCommand(), installCommand(), uninstallCommand())
+	root.AddCommand(renderCommand(), templateCommand(), installCommand(), uninstallCommand(), reference.NewCommand())
 	return root
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/ocmcommands"
 	"github.com/capstan-io/capstan/internal/program"
+	"github.com/capstan-io/capstan/internal/reference"
 )
 
 // For how many bytes of garbage a busy process has room, at first and at most if it stays busy. GOGC goes before them. An API
@@ -64,6 +65,6 @@ against a Kubernetes API that is already there.`,
 		SilenceUsage:  true,
 	}
 	root.AddCommand(newServerCommand(), newControllersCommand(), newServiceAccountsCommand(), newWebhooksCommand(), newOperatorCommand(),
-		newGatewayCommand(), newGatewayCredentialsCommand(), newClusterProxyCommand(), newGRPCServerCommand())
+		newGatewayCommand(), newGatewayCredentialsCommand(), newClusterProxyCommand(), newGRPCServerCommand(), reference.NewCommand())
 	return root
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/gcpacer"
 	"github.com/capstan-io/capstan/internal/program"
+	"github.com/capstan-io/capstan/internal/reference"
 	"github.com/capstan-io/capstan/internal/sandbox"
 )
 
@@ -62,7 +63,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(runCommand())
+	root.AddCommand(runCommand(), reference.NewCommand())
 	return root
 }
 

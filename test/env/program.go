@@ -11,7 +11,7 @@ func NewProgram(t testing.TB, variables []string, program string, args ...string
 	t.Helper()
 	p := newProcess(filepath.Join(t.TempDir(), program+".log"), program, args...)
 	p.env = variables
-	p.stopWith(t)
+	p.StopWith(t)
 	return p
 }
 

@@ -3,6 +3,7 @@
 package modules
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,6 +34,7 @@ func TestAuthorOfAddOn(t *testing.T) {
 	run(t, dir, "mod", "init", "example.com/nodecount")
 	edit := []string{"mod", "edit"}
 	for _, name := range []string{"api", "addon", "internal/machinery"} {
+		look(t, filepath.Join(clone, name))
 		edit = append(edit, "-replace", module+name+"="+filepath.Join(clone, name))
 	}
 	run(t, dir, edit...)
@@ -50,6 +52,14 @@ func TestAuthorOfAddOn(t *testing.T) {
 	}
 	if !strings.Contains(string(required), module+"addon v") {
 		t.Errorf("the add-on does not require the SDK:\n%s", required)
+	}
+}
+
+// look makes the files of a folder inputs of the test: Go's cache of test results does not know what the go command reads for it.
+func look(t *testing.T, dir string) {
+	t.Helper()
+	if err := filepath.WalkDir(dir, func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
+		t.Fatal(err)
 	}
 }
 
