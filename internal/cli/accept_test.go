@@ -188,8 +188,10 @@ func TestAcceptWait(t *testing.T) {
 // awaitWatch returns once a client watches a collection.
 func (h hub) awaitWatch(t *testing.T, collection string) {
 	t.Helper()
-	if err := h.AwaitWatch(t.Context(), collection); err != nil {
-		t.Fatal(err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := h.AwaitWatch(ctx, collection); err != nil {
+		t.Fatalf("nobody watches %s: %v", collection, err)
 	}
 }
 
@@ -211,7 +213,7 @@ func TestAcceptWaitIsInterrupted(t *testing.T) {
 func TestAcceptWaitTimesOut(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
-	h.run(t, "", "accept", "--cluster", "cluster1", "--wait", "--timeout", "1").fails(t, "wait for cluster cluster1",
+	h.timesOut(t, clustersPath, "", "accept", "--cluster", "cluster1", "--wait", "--timeout", "1").fails(t, "wait for cluster cluster1",
 		"not done after 1s (--timeout)", "agent of the cluster runs")
 }
 

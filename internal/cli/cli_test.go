@@ -11,9 +11,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -51,9 +53,46 @@ func (h hub) run(t *testing.T, stdin string, args ...string) result {
 }
 
 func run(ctx context.Context, stdin string, args ...string) result {
+	return runUntil(ctx, nil, stdin, args...)
+}
+
+// runUntil runs a command for which no time passes: what does not depend on how long something takes is the same on a machine that is slow.
+// The time of --timeout is over when the channel is closed; without one, it passes as always.
+func runUntil(ctx context.Context, over <-chan struct{}, stdin string, args ...string) result {
 	var out, errOut bytes.Buffer
-	code := cli.Main(ctx, args, strings.NewReader(stdin), &out, &errOut)
+	code := cli.MainAt(ctx, clocktesting.NewFakeClock(time.Now()), over, args, strings.NewReader(stdin), &out, &errOut)
 	return result{out.String(), errOut.String(), code}
+}
+
+// timesOut runs a command whose --timeout is over once it watches a collection: it has then seen what is missing.
+func (h hub) timesOut(t *testing.T, collection, stdin string, args ...string) result {
+	t.Helper()
+	seen := h.Watches(collection)
+	return timesOutAfter(t, func(ctx context.Context) { _ = h.AwaitWatches(ctx, collection, seen+1) }, stdin,
+		append([]string{"--kubeconfig", h.kubeconfig}, args...)...)
+}
+
+// closed waits until a channel is closed.
+func closed(channel <-chan struct{}) func(ctx context.Context) {
+	return func(ctx context.Context) {
+		select {
+		case <-channel:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// timesOutAfter runs a command whose --timeout is over when the function returns, which waits for something that the command does.
+func timesOutAfter(t *testing.T, waits func(ctx context.Context), stdin string, args ...string) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		waits(ctx)
+	}()
+	return runUntil(t.Context(), over, stdin, args...)
 }
 
 // succeeds fails the test unless the command did what it was to and printed some words.

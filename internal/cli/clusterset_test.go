@@ -131,7 +131,7 @@ func TestDeleteClusterSetWaits(t *testing.T) {
 		h.Answer("DELETE "+setsPath+"/prod", fakehub.JSON(`{"kind":"Status","apiVersion":"v1","status":"Success"}`))
 		return h
 	}
-	held().run(t, "", "delete", "clusterset", "prod", "--timeout", "1").fails(t, "delete cluster set prod", "not done after 1s")
+	held().timesOut(t, setsPath, "", "delete", "clusterset", "prod", "--timeout", "1").fails(t, "delete cluster set prod", "not done after 1s")
 	h := held()
 	done := make(chan result)
 	go func() { done <- h.run(t, "", "delete", "clusterset", "prod") }()

@@ -122,7 +122,7 @@ func (a *app) deleteWorks(ctx context.Context, hub *hubapi.Hub, name string, pla
 			going = append(going, p.cluster)
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, how.timeout, timeoutError{how.timeout})
+	ctx, cancel := a.withTimeout(ctx, how.timeout, timeoutError{how.timeout})
 	defer cancel()
 	progress := a.progress()
 	defer progress.Close()

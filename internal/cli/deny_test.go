@@ -81,9 +81,14 @@ func TestDenyNowSaysWhatIsLeft(t *testing.T) {
 	h := newHub(t)
 	h.putClusters(t)
 	const left = "open-cluster-management:managedcluster:cluster1:work"
-	h.Answer("GET "+rbacPath+"/namespaces/cluster1/rolebindings/"+left,
-		fakehub.JSON(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"`+left+`","namespace":"cluster1"}}`))
-	got := h.run(t, "", "deny", "--clusters", "cluster1", "--now", "--timeout", "1")
+	asked, again := 0, make(chan struct{})
+	h.Answer("GET "+rbacPath+"/namespaces/cluster1/rolebindings/"+left, func(w http.ResponseWriter, r *http.Request) {
+		if asked++; asked == 2 {
+			close(again)
+		}
+		fakehub.JSON(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"`+left+`","namespace":"cluster1"}}`)(w, r)
+	})
+	got := timesOutAfter(t, closed(again), "", "--kubeconfig", h.kubeconfig, "deny", "--clusters", "cluster1", "--now", "--timeout", "1")
 	got.fails(t, "cluster cluster1 is denied, but the hub has not taken away what gives its agent rights", "RoleBinding cluster1/"+left,
 		"controllers")
 	if patch := h.Requests(http.MethodPatch); len(patch) != 1 || !strings.Contains(patch[0].Body, "false") {

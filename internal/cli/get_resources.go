@@ -83,7 +83,7 @@ func (a *app) addResources(command *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		query.Timeout = a.clusterLimit(command)
+		query.Timeout, query.Clock = a.clusterLimit(command), a.clock
 		if f.watch && format.Format() != output.Table && format.Format() != output.Wide {
 			return errors.New("--watch: shows rows of tables: leave out --output, or use wide")
 		}

@@ -353,7 +353,7 @@ func TestInitTimeout(t *testing.T) {
 					InvolvedObject: corev1.ObjectReference{UID: types.UID("u1")}, Type: corev1.EventTypeWarning, Reason: "FailedMount", Message: test.event,
 				})
 			}
-			h.run(t, "", "init", "--wait", "--timeout", "1").fails(t,
+			h.timesOut(t, strings.TrimSuffix(operatorsPath, "/"), "", "init", "--wait", "--timeout", "1").fails(t,
 				append(test.says, "Deployment open-cluster-management/cluster-manager", "0 of 1 pods ready", "not done after 1s")...)
 		})
 	}
@@ -369,7 +369,7 @@ func TestInitTimeout(t *testing.T) {
 				{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "pods is forbidden: exceeded quota: small"},
 			}},
 		})
-		h.run(t, "", "init", "--wait", "--timeout", "1").fails(t, "its pods cannot be created", "exceeded quota: small")
+		h.timesOut(t, strings.TrimSuffix(operatorsPath, "/"), "", "init", "--wait", "--timeout", "1").fails(t, "its pods cannot be created", "exceeded quota: small")
 	})
 }
 

@@ -136,7 +136,7 @@ func (a *app) probeOne(ctx context.Context, hub *hubapi.Hub, name string, addOn 
 	if condition := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionAvailable); condition != nil {
 		health.Available = string(condition.Status)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, timeoutError{limit})
+	ctx, cancel := a.withTimeout(ctx, limit, timeoutError{limit})
 	defer cancel()
 	cluster, err := hub.ClusterAPI(ctx, name)
 	if err != nil {

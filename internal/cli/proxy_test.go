@@ -3,7 +3,6 @@ package cli_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,7 +36,11 @@ func TestProxyHealth(t *testing.T) {
 	}
 	h.putAddOn(t, "idle", "hello", available)
 	h.Connect("cluster1", podsOf())
-	h.Connect("slow", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	asked := make(chan struct{})
+	h.Connect("slow", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(asked)
+		<-r.Context().Done()
+	}))
 	got := h.run(t, "", "proxy", "health", "--clusters", "cluster1,cluster2,idle")
 	got.succeeds(t)
 	var rows [][]string
@@ -60,7 +64,8 @@ func TestProxyHealth(t *testing.T) {
 			t.Errorf("%q is missing in %s", words, got.errOut)
 		}
 	}
-	if slow := h.run(t, "", "proxy", "health", "--clusters", "slow", "--timeout", "1"); !strings.Contains(slow.errOut, "slow: time-out: no answer in 1s") {
+	slow := timesOutAfter(t, closed(asked), "", "--kubeconfig", h.kubeconfig, "proxy", "health", "--clusters", "slow", "--timeout", "1")
+	if !strings.Contains(slow.errOut, "slow: time-out: no answer in 1s") {
 		t.Errorf("a slow cluster: %+v", slow)
 	}
 	one := h.run(t, "", "proxy", "health", "--clusters", "cluster2", "-o", "json", "--proxy-server-port", "8090", "--proxy-ca-cert", "ca.crt",
@@ -344,7 +349,7 @@ func TestKubectlAsServiceAccount(t *testing.T) {
 	if code := <-r.code; code != 0 {
 		t.Errorf("exit code %d: %s", code, r.errOut)
 	}
-	if _, err := net.Dial("tcp", server.Host); err == nil {
+	if _, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Host); err == nil {
 		t.Error("the port is open after the end")
 	}
 	h.run(t, "", "proxy", "kubectl", "--cluster", "cluster1", "--sa", "empty", "--", "get", "pods").fails(t,
@@ -399,7 +404,9 @@ func upgrade(t *testing.T, server *url.URL) string {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	defer context.AfterFunc(t.Context(), func() { _ = conn.Close() })()
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
 	fmt.Fprintf(conn, "GET %s/api/v1/pods?watch=1 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n", server.Path)
 	reader := bufio.NewReader(conn)
 	response, err := http.ReadResponse(reader, nil)

@@ -23,6 +23,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/cli/playground"
 	"github.com/capstan-io/capstan/internal/program"
+	"github.com/capstan-io/capstan/internal/reference"
 )
 
 // defaultTimeout is the default of --timeout, in seconds.
@@ -32,7 +33,8 @@ const defaultTimeout = 300
 type app struct {
 	in          io.Reader
 	out, errOut io.Writer
-	clock       clock.WithTicker
+	clock       clock.WithTickerAndDelayedExecution
+	withTimeout timeoutFunc
 	home        playground.Home
 
 	kubeconfig string
@@ -57,7 +59,14 @@ context, and the context "hub" of the third. Commands that install something in 
 
 // NewCommand returns the command line.
 func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
-	a := &app{in: in, out: out, errOut: errOut, clock: clock.RealClock{}}
+	return newApp(in, out, errOut).command()
+}
+
+func newApp(in io.Reader, out, errOut io.Writer) *app {
+	return &app{in: in, out: out, errOut: errOut, clock: clock.RealClock{}, withTimeout: context.WithTimeoutCause}
+}
+
+func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:               "capstan",
 		Short:             "Manage many Kubernetes clusters from one hub",
@@ -69,9 +78,9 @@ func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
 		RunE:              func(command *cobra.Command, _ []string) error { return command.Help() },
 		PersistentPreRunE: func(*cobra.Command, []string) error { return a.start() },
 	}
-	root.SetIn(in)
-	root.SetOut(out)
-	root.SetErr(errOut)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.errOut)
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
 		return fmt.Errorf("%w: \"%s --help\" lists the flags", err, command.CommandPath())
@@ -102,7 +111,7 @@ func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
 		a.addOnCommand(),
 		a.installCommand(), a.uninstallCommand())
 	add(reachGroup, a.kubeconfigCommand(), a.kubectlCommand(), a.proxyCommand(), a.credentialsCommand())
-	root.AddCommand(a.configCommand(), a.optionsCommand(), a.pluginCommand(), a.versionCommand())
+	root.AddCommand(a.configCommand(), a.optionsCommand(), a.pluginCommand(), a.versionCommand(), reference.NewCommand())
 	return root
 }
 
@@ -154,8 +163,11 @@ func (a *app) withHub(command *cobra.Command, do func(ctx context.Context, hub *
 // limited returns a context that ends when --timeout is over.
 func (a *app) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := time.Duration(a.timeout) * time.Second
-	return context.WithTimeoutCause(ctx, limit, timeoutError{limit})
+	return a.withTimeout(ctx, limit, timeoutError{limit})
 }
+
+// timeoutFunc is context.WithTimeoutCause, or what a test has in its place.
+type timeoutFunc func(ctx context.Context, limit time.Duration, cause error) (context.Context, context.CancelFunc)
 
 // timeoutError is context.DeadlineExceeded in words for a person.
 type timeoutError struct{ limit time.Duration }
@@ -189,8 +201,12 @@ const interruptedCode = 130
 // Main runs the command line and returns the exit code: 0, 1 on failure, 130 when interrupted. Commands that compare return 1
 // for a difference and 2 on failure.
 func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	root := NewCommand(in, out, errOut) //nolint:contextcheck // commands get the context when they run
-	if code, ran := runPlugin(ctx, root, args, in, out, errOut); ran {
+	return newApp(in, out, errOut).main(ctx, args)
+}
+
+func (a *app) main(ctx context.Context, args []string) int {
+	root := a.command() //nolint:contextcheck // commands get the context when they run
+	if code, ran := runPlugin(ctx, root, args, a.in, a.out, a.errOut); ran {
 		return code
 	}
 	root.SetArgs(separateKubectl(root, args))
@@ -204,7 +220,7 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Write
 	case errors.As(err, &ended):
 		return ended.code
 	}
-	fmt.Fprintln(errOut, output.StyleOf(errOut).Error("Error:"), lastOfEach(err.Error()))
+	fmt.Fprintln(a.errOut, output.StyleOf(a.errOut).Error("Error:"), lastOfEach(err.Error()))
 	if ctx.Err() != nil {
 		return interruptedCode
 	}

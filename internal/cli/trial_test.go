@@ -107,15 +107,14 @@ func TestDiffWork(t *testing.T) {
 	}
 
 	for says, args := range map[string][]string{
-		"-f is missing":             {"diff", "work", "web", "--clusters", "cluster1"},
-		"unknown flag":              {"diff", "work", "web", "--bogus"},
-		`"gone" not found`:          {"diff", "work", "web", "-f", "-", "--cluster", "gone"},
-		"is none of tree, table,":   {"diff", "work", "web", "-o", "xml"},
-		"0 names given":             {"diff", "work"},
-		"is not available":          {"diff", "work", "web", "-f", "-", "--cluster", "silent"},
-		"is not one of Capstan":     {"diff", "work", "web", "-f", "-", "--cluster", "foreign"},
-		"you may not create works":  {"diff", "work", "web", "-f", "-", "--cluster", "closed"},
-		"see whether the agent of ": {"diff", "work", "web", "-f", "-", "--cluster", "slow", "--timeout", "1"},
+		"-f is missing":            {"diff", "work", "web", "--clusters", "cluster1"},
+		"unknown flag":             {"diff", "work", "web", "--bogus"},
+		`"gone" not found`:         {"diff", "work", "web", "-f", "-", "--cluster", "gone"},
+		"is none of tree, table,":  {"diff", "work", "web", "-o", "xml"},
+		"0 names given":            {"diff", "work"},
+		"is not available":         {"diff", "work", "web", "-f", "-", "--cluster", "silent"},
+		"is not one of Capstan":    {"diff", "work", "web", "-f", "-", "--cluster", "foreign"},
+		"you may not create works": {"diff", "work", "web", "-f", "-", "--cluster", "closed"},
 	} {
 		h.Put(t, clustersPath+"/silent", acceptedCluster("silent"))
 		h.putAgent(t, "foreign", "work-agent")
@@ -126,6 +125,11 @@ func TestDiffWork(t *testing.T) {
 		if got := h.run(t, configMap, args...); got.code != 2 || !strings.Contains(got.errOut, says) {
 			t.Errorf("%v: %+v, want exit code 2 and %q", args, got, says)
 		}
+	}
+	slow := h.timesOut(t, strings.Replace(worksPath, "cluster1", "slow", 1), configMap, "diff", "work", "web", "-f", "-", "--cluster", "slow",
+		"--timeout", "1")
+	if slow.code != 2 || !strings.Contains(slow.errOut, "see whether the agent of ") {
+		t.Errorf("an agent that does not answer: %+v", slow)
 	}
 	left := h.Requests("POST")
 	for _, request := range left {
@@ -145,9 +149,7 @@ func TestDiffWorkInterrupted(t *testing.T) {
 	go func() {
 		done <- run(ctx, configMap, "--kubeconfig", h.kubeconfig, "diff", "work", "web", "-f", "-", "--cluster", "cluster1")
 	}()
-	if err := h.AwaitWatch(t.Context(), worksPath); err != nil {
-		t.Fatal(err)
-	}
+	h.awaitWatch(t, worksPath)
 	cancel()
 	if got := <-done; got.code != 130 {
 		t.Errorf("%+v", got)
@@ -184,7 +186,7 @@ func TestDeleteWork(t *testing.T) {
 
 	put("cluster1", nil) // its agent is gone: the finalizer stays
 	h.Answer("DELETE "+worksPath+"/web", fakehub.JSON(`{}`))
-	h.run(t, "", "delete", "work", "web", "--cluster", "cluster1", "--timeout", "1").fails(t, "not done after 1s", "--force")
+	h.timesOut(t, worksPath, "", "delete", "work", "web", "--cluster", "cluster1", "--timeout", "1").fails(t, "not done after 1s", "--force")
 	released := make(chan struct{})
 	h.Answer("PATCH "+worksPath+"/web", func(w http.ResponseWriter, r *http.Request) {
 		close(released)

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -169,7 +170,7 @@ func TestHostedKubeconfigs(t *testing.T) {
 		}
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(secret.Data["ca.crt"])
-		conn, err := tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", h.port),
+		conn, err := tls.DialWithDialer(&net.Dialer{Timeout: timeout}, "tcp", fmt.Sprintf("127.0.0.1:%d", h.port),
 			&tls.Config{RootCAs: roots, ServerName: "multicluster-controlplane." + namespace + ".svc"})
 		if err != nil {
 			t.Errorf("a client that trusts the certificate authority in Secret %s: %v", name, err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -36,8 +37,12 @@ const envChild = "CAPSTAN_TEST_HUB"
 // logFile is where in its folder a hub logs to.
 const logFile = "log"
 
-// timeout is how long tests wait for what must happen; they see it earlier.
-const timeout = 3 * time.Minute
+const (
+	// timeout is how long tests wait for one thing that must happen; they see it earlier.
+	timeout = time.Minute
+	// readyTimeout is how long a hub may take to be ready: it takes some seconds of CPU, and several tests start theirs at the same time.
+	readyTimeout = 2 * time.Minute
+)
 
 var ports = freeport.Between(15000, 19999)
 
@@ -177,7 +182,9 @@ func writeConfig(dir string) (port int, err error) {
 
 // waitReady waits for /readyz and then connects as the admin.
 func (h *testHub) waitReady() error {
-	err := wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+	defer cancel()
+	err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		select {
 		case err := <-h.done:
 			h.done <- err
@@ -216,7 +223,12 @@ func ask(ctx context.Context, port int) (status int) {
 }
 
 func dialInsecure(port int) (*tls.Conn, error) {
-	return tls.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port), &tls.Config{InsecureSkipVerify: true})
+	dialer := &net.Dialer{Timeout: timeout}
+	conn, err := tls.DialWithDialer(dialer, "tcp", fmt.Sprintf("127.0.0.1:%d", port), &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		return nil, err
+	}
+	return conn, conn.SetDeadline(time.Now().Add(timeout))
 }
 
 func (h *testHub) connect(data string) (err error) {
@@ -302,8 +314,10 @@ func launchChild(t *testing.T, dir string) (*exec.Cmd, *testHub) {
 	must(t, err)
 	log := openLog(dir)
 	t.Cleanup(func() { _ = log.Close() })
-	child := exec.Command(os.Args[0])
+	child := exec.CommandContext(t.Context(), os.Args[0])
 	child.Env = append(os.Environ(), envChild+"="+dir)
+	// A child must not outlive a test binary that was killed.
+	child.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	child.Stdout, child.Stderr = log, log
 	must(t, child.Start())
 	h := &testHub{dir: dir, port: port, done: make(chan error, 1)}

@@ -28,7 +28,7 @@ func refusal(t *testing.T, dir string, change func(*Options)) error {
 	if change != nil {
 		change(options)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	ctx, cancel := context.WithTimeout(t.Context(), readyTimeout)
 	defer cancel()
 	err = Run(ctx, options)
 	if err == nil {

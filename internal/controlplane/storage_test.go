@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
@@ -81,6 +82,9 @@ func handshake(ctx context.Context, address string, config *tls.Config) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
+	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return err
+	}
 	if _, err := fmt.Fprint(conn, "GET /version HTTP/1.0\r\n\r\n"); err != nil {
 		return err
 	}

@@ -155,18 +155,24 @@ func measureWorks(t *testing.T, r *report, hub *env.Server) {
 	r.add(fmt.Sprintf("%d works created at once, all Applied", burst), "ms", "1000", milliseconds(all)...)
 }
 
-// measureDrift times how long a deleted object stays away.
+// measureDrift times how long a deleted object stays away. Each is deleted once: what is deleted again and again is made again with delays.
 func measureDrift(t *testing.T, r *report, hub, managed *env.Server) {
+	nameOf := func(i int) string { return fmt.Sprintf("drift-%d", i) }
+	work := configMapWork("cluster1", "drift")
+	work.Spec.Workload.Manifests = nil
+	for i := range deletions {
+		work.Spec.Workload.Manifests = append(work.Spec.Workload.Manifests, configMapWork("", nameOf(i)).Spec.Workload.Manifests...)
+	}
 	c := hub.Client(t)
-	create(t, c, configMapWork("cluster1", "drift"))
+	create(t, c, work)
 	watchWorks(t, hub, "cluster1").wait(t, "drift")
 	c = managed.Client(t)
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "drift"}}
-	// One watch for all rounds, and its first event before the first deletion, so that no start of a watch is measured.
-	created := creations(t, c, &corev1.ConfigMapList{}, object.Name)
-	<-created
 	var took []time.Duration
-	for range deletions {
+	for i := range deletions {
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: nameOf(i)}}
+		// The first event comes before the deletion, so that no start of a watch is measured.
+		created := creations(t, c, &corev1.ConfigMapList{}, object.Name)
+		<-created
 		begin := time.Now()
 		if err := c.Delete(t.Context(), object); err != nil {
 			t.Fatal(err)

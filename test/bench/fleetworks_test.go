@@ -238,11 +238,12 @@ func (b *workBench) measureDrift() {
 	var took []time.Duration
 	for i := range rounds {
 		c := env.ClientFor(b.t, b.fleet[i*len(b.fleet)/rounds].Cluster.Config())
-		created := creations(b.t, c, &corev1.ConfigMapList{}, "work-0")
+		name := fmt.Sprintf("work-%d", i%worksEach) // in a small fleet, another object of a cluster in each round
+		created := creations(b.t, c, &corev1.ConfigMapList{}, name)
 		<-created
 		begin := time.Now()
 		if err := c.Delete(b.t.Context(),
-			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "work-0"}}); err != nil {
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}); err != nil {
 			b.t.Fatal(err)
 		}
 		took = append(took, (<-created).Sub(begin))

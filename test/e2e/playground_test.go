@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/clientcmd"
@@ -33,9 +34,11 @@ type user struct {
 func newUser(t *testing.T) user {
 	t.Helper()
 	u := user{playground.Home{Dir: filepath.Join(t.TempDir(), "home")}}
+	forget := env.OnDeadline(u.logs)
 	t.Cleanup(func() {
+		forget()
 		if t.Failed() {
-			u.showLogs(t)
+			t.Log(u.logs())
 		}
 		if out, err := u.try("down", "--purge"); err != nil {
 			t.Errorf("clean up: %v: %s", err, out)
@@ -44,12 +47,15 @@ func newUser(t *testing.T) user {
 	return u
 }
 
-func (u user) showLogs(t *testing.T) {
-	logs, _ := filepath.Glob(filepath.Join(u.home.Dir, "logs", "*.log"))
-	for _, file := range logs {
+// logs are the ends of the logs of all processes.
+func (u user) logs() string {
+	var all strings.Builder
+	files, _ := filepath.Glob(filepath.Join(u.home.Dir, "logs", "*.log"))
+	for _, file := range files {
 		content, _ := os.ReadFile(file)
-		t.Logf("%s ends with\n%s", file, content[max(0, len(content)-2000):])
+		fmt.Fprintf(&all, "%s ends with\n%s\n", file, content[max(0, len(content)-2000):])
 	}
+	return all.String()
 }
 
 // run runs capstan and returns what it wrote to standard output.
@@ -62,8 +68,14 @@ func (u user) run(t *testing.T, args ...string) string {
 	return out
 }
 
+// commandTimeout is for commands that start, or stop, all servers of a playground: it is longer than their own --timeout, after which they
+// say what they wait for.
+const commandTimeout = 6 * time.Minute
+
 func (u user) try(args ...string) (string, error) {
-	cmd, err := u.command(args...)
+	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout) // that of the test has ended when it cleans up
+	defer cancel()
+	cmd, err := u.command(ctx, args...)
 	if err != nil {
 		return "", err
 	}
@@ -75,11 +87,17 @@ func (u user) try(args ...string) (string, error) {
 	return out.String(), nil
 }
 
-func (u user) command(args ...string) (*exec.Cmd, error) {
-	program, err := filepath.Abs("../../bin/capstan")
-	cmd := exec.Command(program, args...)
-	cmd.Env = append(os.Environ(), playground.EnvHome+"="+u.home.Dir, "KUBECONFIG=")
-	return cmd, err
+func (u user) command(ctx context.Context, args ...string) (*exec.Cmd, error) {
+	var path string
+	for _, program := range []string{"capstan-agent", "capstan-hub", "capstan-sandbox", "capstan"} { // which starts the others
+		var err error
+		if path, err = env.Binary(program); err != nil {
+			return nil, err
+		}
+	}
+	cmd := env.Command(ctx, path, args...)
+	cmd.Env = env.Environ(playground.EnvHome+"="+u.home.Dir, "KUBECONFIG=")
+	return cmd, nil
 }
 
 // interruptDown runs "capstan down" and interrupts it as soon as one process is done with. The hub does not end until then.
@@ -97,7 +115,9 @@ func (u user) interruptDown(t *testing.T) {
 	}
 	signalHub(syscall.SIGSTOP)
 	defer signalHub(syscall.SIGCONT)
-	cmd, err := u.command("down")
+	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
+	defer cancel()
+	cmd, err := u.command(ctx, "down")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,6 +205,7 @@ func TestPlayground(t *testing.T) {
 			if err := syscall.Kill(process.PID, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
+			awaitKilled(t, process.PID)
 		}
 		if again := u.run(t, "up"); again != out {
 			t.Errorf("it printed\n%s\ninstead of\n%s", again, out)
@@ -195,8 +216,8 @@ func TestPlayground(t *testing.T) {
 		running := u.status(t)
 		u.run(t, "down")
 		for _, process := range running.Processes {
-			if err := syscall.Kill(process.PID, 0); !errors.Is(err, syscall.ESRCH) && !zombie(process.PID) {
-				t.Errorf("%s is left, as process %d: %v", process.Name, process.PID, err)
+			if isRunning(process.PID) {
+				t.Errorf("%s is left, as process %d", process.Name, process.PID)
 			}
 		}
 		if _, err := u.try("status"); err == nil {
@@ -226,6 +247,19 @@ func same(t *testing.T, want, got map[string]string) {
 		}
 	}
 }
+
+// awaitKilled waits until a process that was killed has ended: how long the system takes to clear up after one depends on the machine.
+func awaitKilled(t *testing.T, pid int) {
+	t.Helper()
+	env.Eventually(t, func(context.Context) error {
+		if isRunning(pid) {
+			return fmt.Errorf("process %d still runs", pid)
+		}
+		return nil
+	})
+}
+
+func isRunning(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) && !zombie(pid) }
 
 // zombie tells whether a process has ended and nobody has asked how: where PID 1 does not, it stays in the table.
 func zombie(pid int) bool {

@@ -51,7 +51,7 @@ func newAgent(t testing.TB, command string, hub, managed *Server, cluster, token
 	args := append([]string{command, "--bootstrap-kubeconfig", a.Bootstrap, "--hub-kubeconfig-dir", a.HubDir,
 		"--spoke-kubeconfig", managed.Kubeconfig, "--cluster-name", cluster}, flags...)
 	a.Process = newProcess(filepath.Join(dir, "agent.log"), "capstan-agent", args...)
-	a.stopWith(t)
+	a.StopWith(t)
 	return a
 }
 
@@ -60,7 +60,7 @@ func NewWorkAgent(t testing.TB, managed *Server, dir string, flags ...string) *P
 	t.Helper()
 	p := newProcess(filepath.Join(t.TempDir(), "work.log"), "capstan-agent",
 		append([]string{"work", "--hub-kubeconfig-dir", dir, "--spoke-kubeconfig", managed.Kubeconfig}, flags...)...)
-	p.stopWith(t)
+	p.StopWith(t)
 	return p
 }
 

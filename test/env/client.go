@@ -1,14 +1,11 @@
 package env
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,9 +24,6 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 )
-
-// eventuallyTimeout is how long Eventually waits: far longer than anything takes, for a machine that is busy with other tests.
-const eventuallyTimeout = 3 * time.Minute
 
 // Scheme knows the kinds of Kubernetes and those of clusters, their properties, works and add-ons.
 func Scheme() *runtime.Scheme {
@@ -70,20 +64,4 @@ func ClientFor(t testing.TB, config *rest.Config) client.WithWatch {
 		t.Fatal(err)
 	}
 	return c
-}
-
-// Eventually waits until check returns no error, and fails the test with the last one if it never does.
-func Eventually(t testing.TB, check func(ctx context.Context) error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, eventuallyTimeout, true, func(ctx context.Context) (bool, error) {
-		err := check(ctx)
-		if ctx.Err() == nil || last == nil {
-			last = err // not that it was cut off, which says nothing
-		}
-		return err == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("still after %s: %v", eventuallyTimeout, last)
-	}
 }

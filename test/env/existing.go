@@ -39,7 +39,7 @@ func NewAggregatedAPI(t testing.TB, command, kubeconfig, address string, flags .
 func newHubProcess(t testing.TB, command string, flags []string) *Process {
 	t.Helper()
 	p := newProcess(filepath.Join(t.TempDir(), command+".log"), "capstan-hub", append([]string{command}, flags...)...)
-	p.stopWith(t)
+	p.StopWith(t)
 	return p
 }
 

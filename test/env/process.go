@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -30,10 +31,13 @@ type Process struct {
 	env     []string
 	logFile string
 
-	mu   sync.Mutex
-	cmd  *exec.Cmd
-	done chan struct{}
-	err  error
+	mu      sync.Mutex
+	cmd     *exec.Cmd
+	running bool
+	done    chan struct{}
+	err     error
+	cpu     time.Duration // of the runs that have ended
+	ofTest  bool          // it is stopped with a test
 }
 
 func newProcess(logFile, program string, args ...string) *Process {
@@ -55,7 +59,7 @@ func (p *Process) Start() error {
 	}
 	defer log.Close()
 	cmd := exec.Command(path, p.args...)
-	cmd.Env = append(os.Environ(), p.env...)
+	cmd.Env = Environ(p.env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	// A child must not outlive a test binary that was killed.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -64,16 +68,21 @@ func (p *Process) Start() error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	done := make(chan struct{})
-	p.cmd, p.done = cmd, done
-	go func() {
-		err := cmd.Wait()
-		p.mu.Lock()
-		p.err = err
-		p.mu.Unlock()
-		close(done)
-	}()
+	p.cmd, p.running, p.done = cmd, true, make(chan struct{})
+	noteStarted(p)
+	go p.wait(cmd, p.done, OnDeadline(p.tail))
 	return nil
+}
+
+// wait returns when the process has ended.
+func (p *Process) wait(cmd *exec.Cmd, done chan<- struct{}, forget func()) {
+	err := cmd.Wait()
+	forget()
+	p.mu.Lock()
+	p.running, p.err = false, err
+	p.cpu += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	p.mu.Unlock()
+	close(done)
 }
 
 // Done is closed when the process has ended.
@@ -81,6 +90,16 @@ func (p *Process) Done() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.done
+}
+
+// AwaitExit waits until the process has ended.
+func (p *Process) AwaitExit(t testing.TB) {
+	t.Helper()
+	select {
+	case <-p.Done():
+	case <-time.After(WaitTimeout):
+		t.Fatalf("%s still runs after %s; it wrote:\n%s", p.program, WaitTimeout, p.tail())
+	}
 }
 
 // Pid of the running process.
@@ -125,15 +144,19 @@ func (p *Process) Log() string {
 	return string(content)
 }
 
-// tail is the end of the log, for the messages of tests that fail.
+// tail is the end of the log, for the messages of tests that fail, or take too long.
 func (p *Process) tail() string {
 	const lines = 30
 	all := bytes.Split(bytes.TrimSpace([]byte(p.Log())), []byte("\n"))
 	return fmt.Sprintf("%s wrote last:\n%s", p.program, bytes.Join(all[max(0, len(all)-lines):], []byte("\n")))
 }
 
-// stopWith stops the process at the end of the test, and shows what it wrote if the test failed.
-func (p *Process) stopWith(t testing.TB) {
+// StopWith stops the process at the end of the test, and shows what it wrote if the test failed.
+func (p *Process) StopWith(t testing.TB) {
+	p.mu.Lock()
+	p.ofTest = true
+	p.mu.Unlock()
+	accountOf(t).addProcess(p)
 	t.Cleanup(func() {
 		err := p.Stop()
 		var exit *exec.ExitError
@@ -146,20 +169,27 @@ func (p *Process) stopWith(t testing.TB) {
 	})
 }
 
-// Binary is the path of a built program.
+// siblings are the programs that a program starts from its own folder.
+var siblings = map[string][]string{"capstan": {"capstan-charts"}}
+
+// Binary is the path of a built program. Go takes a result of a test from its cache as long as the programs that the test has asked for, and
+// those that they start, are what they were. A test of "capstan up" asks for those of the playground, too.
 func Binary(name string) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
 	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			path := filepath.Join(dir, "bin", name)
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
+			continue
+		}
+		for _, program := range append(slices.Clone(siblings[name]), name) {
+			path := filepath.Join(dir, "bin", program)
 			if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 				return "", fmt.Errorf("%s is not built; run: make build", path)
 			}
-			return path, nil
 		}
+		return filepath.Join(dir, "bin", name), nil
 	}
 	return "", errors.New("the tests run outside of the repository")
 }

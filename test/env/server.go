@@ -15,7 +15,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// readyTimeout is how long a server may take to be ready, on a machine that is busy with other tests.
+// readyTimeout is how long a server may take to be ready. It is longer than WaitTimeout: to start, a hub or a sandbox takes some seconds of
+// CPU, and several tests that start at the same time have theirs wait for each other on a machine with few cores.
 const readyTimeout = 2 * time.Minute
 
 // Server is a hub or a sandbox cluster.
@@ -91,7 +92,7 @@ func StartServer(t testing.TB, s *Server) {
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s.stopWith(t)
+	s.StopWith(t)
 	if err := s.AwaitReady(t.Context()); err != nil {
 		t.Fatal(err)
 	}

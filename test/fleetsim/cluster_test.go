@@ -227,7 +227,7 @@ func TestWatch(t *testing.T) {
 
 func next(t *testing.T, w watch.Interface, kind watch.EventType) {
 	t.Helper()
-	event := <-w.ResultChan()
+	event, _ := env.NextEvent(t, w)
 	if o, ok := event.Object.(*metav1.PartialObjectMetadata); !ok || event.Type != kind || o.Name != "x" {
 		t.Fatalf("want x %s, got %+v", kind, event)
 	}

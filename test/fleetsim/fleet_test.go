@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
 	// The second handler of errors slows them down by the time of the last one, which may have been at another time than a bubble's.
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
-	os.Exit(m.Run())
+	os.Exit(env.Run(m))
 }
 
 const (

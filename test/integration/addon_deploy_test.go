@@ -248,7 +248,7 @@ func TestAddOnHooksNobodyRuns(t *testing.T) {
 	ns := namespace(t, m, cluster)
 	a := newEngineAgent(name, engineConfigMap(ns, "goes", "1"), deployHook(ns, "hook", false))
 	runEngine(t, a)
-	addOn := annotated(&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}, hookTimeout, "15s")
+	addOn := annotated(&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}, hookTimeout, "1h")
 	create(t, h, addOn)
 	awaitEngine(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
 	if err := agent.Stop(); err != nil {
@@ -261,6 +261,7 @@ func TestAddOnHooksNobodyRuns(t *testing.T) {
 		"the hub removes the add-on all the same at ") {
 		t.Errorf("message: %s", c.Message)
 	}
+	mergePatch(t, h, addOn, fmt.Sprintf(`{"metadata":{"annotations":{%q:"1s"}}}`, hookTimeout))
 	awaitGone(t, h, addOn)
 	awaitConfigMap(t, m, ns, "goes", "1")
 	if err := agent.Start(); err != nil {

@@ -650,7 +650,7 @@ func firstStatus(t *testing.T, w watch.Interface) addonv1beta1.ManagedClusterAdd
 				!equality.Semantic.DeepEqual(addOn.Status, addonv1beta1.ManagedClusterAddOnStatus{}) {
 				return addOn.Status
 			}
-		case <-time.After(30 * time.Second):
+		case <-time.After(env.WaitTimeout):
 			t.Fatal("nothing is said of the add-on")
 		}
 	}

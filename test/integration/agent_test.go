@@ -103,7 +103,7 @@ func TestHealthOfAgent(t *testing.T) {
 	if err := busy.Start(); err != nil {
 		t.Fatal(err)
 	}
-	<-busy.Done()
+	busy.AwaitExit(t)
 	if log := busy.Log(); !strings.Contains(log, "--health-probe-bind-address "+health) {
 		t.Errorf("an address in use is reported as:\n%s", log)
 	}

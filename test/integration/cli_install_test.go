@@ -147,19 +147,20 @@ func TestInit(t *testing.T) {
 	if !strings.Contains(again.ErrOut, "0 objects created, 0 changed") {
 		t.Errorf("a second run changes something: %s", again.ErrOut)
 	}
-	waiting := server.Capstan(t, "", "init", "--wait", "--timeout", "3")
-	waiting.Ends(t, 1, "ClusterManager cluster-manager", "not done after 3s", "Applied is not reported yet")
+	server.Interrupted(t, "clustermanagers", "init", "--wait").
+		Ends(t, env.CodeInterrupted, "Error: ClusterManager cluster-manager", "Applied is not reported yet")
 	manager := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "cluster-manager"}}
 	setConditions(t, c, manager, &manager.Status.Conditions, map[string]metav1.ConditionStatus{
 		"Applied": metav1.ConditionTrue, "Progressing": metav1.ConditionFalse, "HubRegistrationDegraded": metav1.ConditionTrue,
 		"HubPlacementDegraded": metav1.ConditionFalse,
 	})
-	server.Capstan(t, "", "init", "--wait", "--timeout", "3").Ends(t, 1, "HubRegistrationDegraded is True (ByHand): set by hand")
+	server.Interrupted(t, "clustermanagers", "init", "--wait").
+		Ends(t, env.CodeInterrupted, "HubRegistrationDegraded is True (ByHand): set by hand")
 	setConditions(t, c, manager, &manager.Status.Conditions, map[string]metav1.ConditionStatus{
 		"Applied": metav1.ConditionTrue, "Progressing": metav1.ConditionFalse, "HubRegistrationDegraded": metav1.ConditionFalse,
 		"HubPlacementDegraded": metav1.ConditionFalse,
 	})
-	server.Capstan(t, "", "init", "--wait", "--timeout", "60").Succeeds(t, "capstan join", " --wait --cluster-name")
+	server.Capstan(t, "", "init", "--wait").Succeeds(t, "capstan join", " --wait --cluster-name")
 	server.Capstan(t, "", "init", "--use-bootstrap-token").Succeeds(t, "--hub-token ocmhub.")
 	token := server.Capstan(t, "", "init", "--use-bootstrap-token", "-o", "json").Out
 	if again := server.Capstan(t, "", "init", "--use-bootstrap-token", "-o", "json").Out; again != token {
@@ -214,7 +215,7 @@ func testCleanFinalizer(t *testing.T, server *env.Server, c client.Client, manag
 	if err := c.Update(t.Context(), manager); err != nil {
 		t.Fatal(err)
 	}
-	server.Capstan(t, "", "clean", "--timeout", "3").Ends(t, 1, "ClusterManager cluster-manager is not gone",
+	server.Interrupted(t, "clustermanagers", "clean").Ends(t, env.CodeInterrupted, "ClusterManager cluster-manager is not gone",
 		"finalizer operator.open-cluster-management.io/cluster-manager-cleanup", "Its operator runs")
 	deployment := &appsv1.Deployment{}
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "open-cluster-management", Name: "cluster-manager"}, deployment); err != nil {
@@ -244,7 +245,7 @@ func TestCleanRefuses(t *testing.T) {
 	available := map[string]metav1.ConditionStatus{"ManagedClusterConditionAvailable": metav1.ConditionTrue}
 	setConditions(t, c, cluster, &cluster.Status.Conditions, available)
 	server.Capstan(t, "", "clean").Ends(t, 1, "available: c1", "capstan unjoin", "--wait", "--force")
-	server.Capstan(t, "", "clean", "--wait", "--timeout", "2").Ends(t, 1, "not done after 2s", "c1")
+	server.Interrupted(t, "managedclusters", "clean", "--wait").Ends(t, env.CodeInterrupted, "wait until no cluster is available", "These are: c1")
 	mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "open-cluster-management", Name: "mine"}}
 	create(t, c, mine)
 	done := make(chan env.Result)
@@ -369,10 +370,11 @@ func TestJoinInCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	const name = "joins-in-cluster"
-	join := func(flags ...string) env.Result {
-		return server.Capstan(t, "", append([]string{"join", "--hub-token", info.Token, "--hub-apiserver", info.Server, "--cluster-name", name,
-			"--ca-cert-hash", strings.Join(info.Pins, ",")}, flags...)...)
+	joinCommand := func(flags ...string) []string {
+		return append([]string{"join", "--hub-token", info.Token, "--hub-apiserver", info.Server, "--cluster-name", name,
+			"--ca-cert-hash", strings.Join(info.Pins, ",")}, flags...)
 	}
+	join := func(flags ...string) env.Result { return server.Capstan(t, "", joinCommand(flags...)...) }
 	join("--dry-run").Succeeds(t, "kind: Klusterlet", "kind: Deployment")
 	wantSame(t, before, everything(t, server))
 	join().Succeeds(t, "capstan accept --clusters "+name)
@@ -396,7 +398,8 @@ func TestJoinInCluster(t *testing.T) {
 		"Applied": metav1.ConditionTrue, "RegistrationDesiredDegraded": metav1.ConditionFalse, "WorkDesiredDegraded": metav1.ConditionFalse,
 		"HubConnectionDegraded": metav1.ConditionTrue,
 	})
-	join("--wait", "--timeout", "3").Ends(t, 1, "not done after 3s", "no connection to the hub (ByHand): set by hand")
+	server.Interrupted(t, "managedclusters", joinCommand("--wait")...).
+		Ends(t, env.CodeInterrupted, "no connection to the hub (ByHand): set by hand")
 	if err := onHub.Create(t.Context(), &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		t.Fatal(err)
 	}
@@ -433,7 +436,8 @@ func testUnjoin(t *testing.T, server *env.Server, c client.Client, klusterlet *o
 	}
 	server.Capstan(t, "", "unjoin", "--cluster-name", "another").Ends(t, 1, "no Klusterlet for cluster another", name)
 	server.Capstan(t, "", "unjoin", "--cluster-name", name).Ends(t, 1, "work web", "--wait", "--force")
-	server.Capstan(t, "", "unjoin", "--cluster-name", name, "--wait", "--timeout", "2").Ends(t, 1, "not done after 2s", "work web")
+	server.Interrupted(t, "appliedmanifestworks", "unjoin", "--cluster-name", name, "--wait").
+		Ends(t, env.CodeInterrupted, "These are left:\n  work web")
 	applied.Finalizers = nil
 	if err := c.Update(t.Context(), applied); err != nil {
 		t.Fatal(err)
@@ -441,7 +445,7 @@ func testUnjoin(t *testing.T, server *env.Server, c client.Client, klusterlet *o
 	if err := c.Delete(t.Context(), applied); err != nil {
 		t.Fatal(err)
 	}
-	server.Capstan(t, "", "unjoin", "--cluster-name", name, "--timeout", "3").Ends(t, 1, "Klusterlet klusterlet is not gone",
+	server.Interrupted(t, "klusterlets", "unjoin", "--cluster-name", name).Ends(t, env.CodeInterrupted, "Klusterlet klusterlet is not gone",
 		"finalizer operator.open-cluster-management.io/klusterlet-cleanup")
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(klusterlet), klusterlet); err != nil {
 		t.Fatal(err)

@@ -70,7 +70,7 @@ func TestClusterProxyExisting(t *testing.T) {
 	existing.Capstan(t, "", "kubeconfig", name).Succeeds(t, "/apis/reach.capstan.io/v1alpha1/managedclusters/"+name+"/proxy")
 	existing.Capstan(t, "", "proxy", "health").Succeeds(t, name, "True")
 	process.Kill()
-	<-process.Done()
+	process.AwaitExit(t)
 	existing.Capstan(t, "", "get", "pods", "--clusters", name).Ends(t, 1, "find out how clusters are reached")
 	if err := process.Start(); err != nil {
 		t.Fatal(err)

@@ -191,7 +191,7 @@ func TestClusterProxy(t *testing.T) {
 	if _, err := alice.CoreV1().ConfigMaps(p.name).Create(t.Context(), big, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if event := <-watch.ResultChan(); event.Object.(*corev1.ConfigMap).Name != "from-alice" {
+	if event, _ := env.NextEvent(t, watch); event.Object.(*corev1.ConfigMap).Name != "from-alice" {
 		t.Errorf("she watches %+v", event)
 	}
 
@@ -394,7 +394,7 @@ func TestTunnelComesBack(t *testing.T) {
 		return p.as(t, p.alice).CoreV1().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
 	}
 	p.agent.Kill()
-	<-p.agent.Done()
+	p.agent.AwaitExit(t)
 	env.Eventually(t, func(ctx context.Context) error {
 		if err := reached(ctx); err == nil || !strings.Contains(err.Error(), "its agent has no tunnel to the hub") {
 			return fmt.Errorf("without an agent, the hub answers %w", err)
@@ -406,7 +406,7 @@ func TestTunnelComesBack(t *testing.T) {
 	}
 	env.Eventually(t, reached)
 	on.Kill()
-	<-on.Done()
+	on.AwaitExit(t)
 	if err := on.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,10 +18,13 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
+// bulkTime is how long hundreds of objects may take, which is work for the CPU: seconds of it, minutes on a busy machine.
+const bulkTime = 2 * time.Minute
+
 // awaitApplied waits until a cluster has n works and all of them are applied.
 func awaitApplied(t *testing.T, c client.Client, cluster string, n int) {
 	t.Helper()
-	env.Eventually(t, func(ctx context.Context) error {
+	env.EventuallyAfter(t, bulkTime, func(ctx context.Context) error {
 		works := &workv1.ManifestWorkList{}
 		if err := c.List(ctx, works, client.InNamespace(cluster)); err != nil {
 			return err
@@ -41,7 +45,7 @@ func awaitApplied(t *testing.T, c client.Client, cluster string, n int) {
 // awaitConfigMaps waits until a namespace holds so many ConfigMaps with the label.
 func awaitConfigMaps(t *testing.T, c client.Client, namespace string, n int) {
 	t.Helper()
-	env.Eventually(t, func(ctx context.Context) error {
+	env.EventuallyAfter(t, bulkTime, func(ctx context.Context) error {
 		list := &corev1.ConfigMapList{}
 		if err := c.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{"test": "yes"}); err != nil || len(list.Items) != n {
 			return fmt.Errorf("%d of %d ConfigMaps: %w", len(list.Items), n, err)

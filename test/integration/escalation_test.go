@@ -130,7 +130,7 @@ func checkWatch(t *testing.T, config *rest.Config, own string) {
 		if err != nil {
 			t.Fatalf("watch %s: %v", path, err)
 		}
-		for event := range w.ResultChan() {
+		for event := range env.Events(t, w) {
 			csr, ok := event.Object.(*certificatesv1.CertificateSigningRequest)
 			if !ok {
 				t.Errorf("watch %s: %+v", path, event)

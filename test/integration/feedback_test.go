@@ -333,7 +333,7 @@ func statusWrites(t *testing.T, c client.WithWatch, since *workv1.ManifestWork, 
 		t.Fatal(err)
 	}
 	for n := 1; ; n++ {
-		event, more := <-changes.ResultChan()
+		event, more := env.NextEvent(t, changes)
 		changed, ok := event.Object.(*workv1.ManifestWork)
 		if !more || !ok {
 			t.Fatalf("the watch ended after %d changes: %+v", n-1, event)

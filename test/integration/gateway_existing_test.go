@@ -64,7 +64,7 @@ func TestClusterGatewayExisting(t *testing.T) {
 	})
 	testImpersonated(t, c, config, name)
 	gateway.Kill()
-	<-gateway.Done()
+	gateway.AwaitExit(t)
 	if _, err := gateways.List(t.Context(), metav1.ListOptions{}); err == nil {
 		t.Error("ClusterGateways are listed without the process")
 	}

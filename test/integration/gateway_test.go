@@ -169,7 +169,7 @@ func TestClusterGatewayResource(t *testing.T) {
 
 func awaitWatched(t *testing.T, events watch.Interface, kind watch.EventType, name string) {
 	t.Helper()
-	for event := range events.ResultChan() {
+	for event := range env.Events(t, events) {
 		if o, err := meta.Accessor(event.Object); err == nil && event.Type == kind && o.GetName() == name {
 			return
 		}
@@ -301,7 +301,7 @@ func TestClusterGatewayRights(t *testing.T) {
 	if err := c.Delete(t.Context(), binding); err != nil {
 		t.Fatal(err)
 	}
-	for range events.ResultChan() { // it ends with the right
+	for range env.Events(t, events) { // it ends with the right
 	}
 }
 
@@ -322,7 +322,7 @@ func TestClusterGatewaySecretGone(t *testing.T) {
 	if err := c.Delete(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	for range events.ResultChan() { // it ends with the Secret
+	for range env.Events(t, events) { // it ends with the Secret
 	}
 	env.Eventually(t, func(ctx context.Context) error {
 		if _, err := cluster.CoreV1().Namespaces().List(ctx, metav1.ListOptions{}); !apierrors.IsNotFound(err) {
@@ -464,9 +464,9 @@ func TestClusterGatewayTunnel(t *testing.T) {
 	awaitWatched(t, events, watch.Added, "a")
 
 	p.agent.Kill()
-	<-p.agent.Done()
+	p.agent.AwaitExit(t)
 	awaitAvailable(t, c, name, metav1.ConditionFalse, "cluster "+name+" is not connected")
-	for range events.ResultChan() { // it ends with the tunnel
+	for range env.Events(t, events) { // it ends with the tunnel
 	}
 	if _, err := maps.List(t.Context(), metav1.ListOptions{}); !apierrors.IsServiceUnavailable(err) ||
 		!strings.Contains(err.Error(), "its agent has no tunnel to the hub") {

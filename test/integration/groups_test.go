@@ -57,7 +57,7 @@ func TestGroupsNeedOnlyWhatTheyRead(t *testing.T) {
 		if err := controllers.Start(); err != nil {
 			t.Fatal(err)
 		}
-		<-controllers.Done()
+		controllers.AwaitExit(t)
 		for _, says := range []string{
 			"the CRD managedclustersets.cluster.open-cluster-management.io with version v1beta2, for the controllers of placement",
 			"the CRD manifestworkreplicasets.work.open-cluster-management.io with version v1alpha1, for the controllers of work",

@@ -117,12 +117,8 @@ func TestHubRefusesToStart(t *testing.T) {
 			if err := refused.Start(); err != nil {
 				t.Fatal(err)
 			}
-			select {
-			case <-refused.Done():
-			case <-time.After(time.Minute):
-				refused.Kill()
-				t.Fatalf("the hub did not end; it wrote:\n%s", refused.Log())
-			}
+			refused.StopWith(t)
+			refused.AwaitExit(t)
 			for _, want := range test.want {
 				if !strings.Contains(refused.Log(), want) {
 					t.Errorf("the message does not say %q:\n%s", want, refused.Log())

@@ -65,7 +65,7 @@ func run(m *testing.M) (code int, err error) {
 	if err := both.Wait(); err != nil {
 		return 1, err
 	}
-	return m.Run(), nil
+	return env.Run(m), nil
 }
 
 // sharedDir is of the test binary, and stopped are servers and programs that one test starts and others use, too.

@@ -307,7 +307,7 @@ func (s *site) expectDelay(t *testing.T, end, taint string, delay time.Duration)
 func TestScoresExpire(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "place-scores", "a", "b")
-	score := func(end string, value int32, validUntil time.Time) {
+	score := func(end string, value int32, validUntil time.Time) *clusterv1alpha1.AddOnPlacementScore {
 		t.Helper()
 		ns := s.name + "-" + end
 		namespace(t, s.c, ns)
@@ -318,9 +318,10 @@ func TestScoresExpire(t *testing.T) {
 		if err := s.c.Status().Update(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
+		return o
 	}
 	score("a", 10, time.Now().Add(time.Hour))
-	score("b", 90, time.Now().Add(20*time.Second))
+	best := score("b", 90, time.Now().Add(time.Hour))
 	s.place(t, "one", clusterv1beta1.PlacementSpec{
 		NumberOfClusters: ptr.To[int32](1), Tolerations: []clusterv1beta1.Toleration{tolerant},
 		PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Mode: clusterv1beta1.PrioritizerPolicyModeExact,
@@ -330,6 +331,10 @@ func TestScoresExpire(t *testing.T) {
 			}}},
 	})
 	s.await(t, "one", "b")
+	best.Status.ValidUntil = ptr.To(metav1.NewTime(time.Now().Add(2 * time.Second)))
+	if err := s.c.Status().Update(t.Context(), best); err != nil {
+		t.Fatal(err)
+	}
 	s.await(t, "one", "a")
 }
 

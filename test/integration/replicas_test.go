@@ -46,7 +46,7 @@ func startReplicas(t *testing.T, count int, flags ...string) []*env.Server {
 		if err := replica.Start(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = replica.Stop() })
+		replica.StopWith(t)
 		replicas = append(replicas, replica)
 	}
 	for _, replica := range replicas {

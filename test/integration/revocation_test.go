@@ -185,7 +185,7 @@ func TestDeniedAgentStopsWatching(t *testing.T) {
 		}
 	}
 	// It has kept the right to learn that it is denied.
-	for event := range itself.ResultChan() {
+	for event := range env.Events(t, itself) {
 		mc, ok := event.Object.(*clusterv1.ManagedCluster)
 		if ok && meta.IsStatusConditionFalse(mc.Status.Conditions, fleet.ConditionHubAccepted) {
 			return

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -303,6 +304,7 @@ func TestRightTakenFromExecutor(t *testing.T) {
 	if err := m.Delete(t.Context(), binding); err != nil {
 		t.Fatal(err)
 	}
+	awaitReview(t, h, w, metav1.ConditionFalse)
 	got := awaitCondition(t, h, w, "Applied", metav1.ConditionFalse)
 	for i, manifest := range got.Status.ResourceStatus.Manifests {
 		if err := (said{"Applied": isNotApplied, "Available": isThere}).check(manifest.Conditions, got.Generation); err != nil {
@@ -313,5 +315,20 @@ func TestRightTakenFromExecutor(t *testing.T) {
 		t.Error(err)
 	}
 	grant(t, m, ns, "deployer", "again", rule)
-	awaitCondition(t, h, w, "Applied", metav1.ConditionTrue)
+	awaitReview(t, h, w, metav1.ConditionTrue)
+}
+
+// awaitReview waits until the rights of the executor of a work have been reviewed once more, which the agent does every minute.
+func awaitReview(t *testing.T, c client.Client, w *workv1.ManifestWork, applied metav1.ConditionStatus) {
+	t.Helper()
+	env.EventuallyAfter(t, time.Minute, func(ctx context.Context) error {
+		got := &workv1.ManifestWork{}
+		if err := c.Get(ctx, client.ObjectKeyFromObject(w), got); err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionPresentAndEqual(got.Status.Conditions, "Applied", applied) {
+			return fmt.Errorf("want Applied=%s, have %+v", applied, got.Status.Conditions)
+		}
+		return nil
+	})
 }

@@ -61,7 +61,8 @@ type Cluster struct {
 	// Clientset is an administrator's, for what Client cannot do.
 	Clientset kubernetes.Interface
 
-	node *node.Node
+	node   *node.Node
+	forget func() // what is shown at the deadline of the test binary
 }
 
 // Start starts a cluster for as long as the test runs. It skips the test where clusters are not asked for (StartEnv) or cannot be started.
@@ -80,7 +81,11 @@ func StartAll(t testing.TB, options ...Options) []*Cluster {
 	clusters := make([]*Cluster, len(options))
 	t.Cleanup(func() {
 		for _, c := range clusters {
-			if c != nil && t.Failed() {
+			if c == nil {
+				continue
+			}
+			c.forget()
+			if t.Failed() {
 				c.report(t)
 			}
 		}
@@ -132,6 +137,7 @@ func up(ctx context.Context, options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.forget = env.OnDeadline(func() string { return "cluster " + c.Name + "\n" + c.logs() })
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.importAll(ctx, options.Images) })
 	group.Go(func() error { return c.awaitNode(ctx) })

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(envOwner) != "" {
 		own()
 	}
-	os.Exit(m.Run())
+	os.Exit(env.Run(m))
 }
 
 func own() {
@@ -81,7 +81,7 @@ func TestKilledOwner(t *testing.T) {
 	if reason := skipReason(); reason != "" {
 		t.Skip(reason)
 	}
-	owner := exec.Command(os.Args[0])
+	owner := exec.CommandContext(t.Context(), os.Args[0])
 	owner.Env = append(os.Environ(), envOwner+"=1")
 	output, err := owner.StdoutPipe()
 	if err != nil {

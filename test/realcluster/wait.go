@@ -11,7 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// eventuallyTimeout is how long Eventually waits: far longer than anything takes, for a machine that is busy with other tests.
+// eventuallyTimeout is how long Eventually waits: far longer than anything takes, for a machine that is busy with other tests. It is longer
+// than env.WaitTimeout: what is waited for are servers that start in pods, one after the other, and a container that has failed meanwhile
+// is started again after 10, 20 and 40 seconds.
 const eventuallyTimeout = 3 * time.Minute
 
 // Eventually waits until check returns no error, and fails the test with the last one if it never does, or the cluster ends. The pods,

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,6 +22,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/test/env"
 	"github.com/capstan-io/capstan/test/realcluster"
 )
 
@@ -74,17 +76,45 @@ func (c cluster) run(t *testing.T, args ...string) (string, error) {
 	return capstan(t, c.Kubeconfig, c.home, args...)
 }
 
+// interrupted runs the command line until it watches a resource, and returns what it says when it is interrupted then.
+func (c cluster) interrupted(t *testing.T, watched string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
+	defer cancel()
+	command := newCommand(ctx, t, c.Kubeconfig, c.home, args...)
+	env.InterruptOnceItWatches(command, watched)
+	if err := command.Run(); command.ProcessState.ExitCode() != env.CodeInterrupted || ctx.Err() != nil {
+		t.Fatalf("capstan %s: %v\n%s", strings.Join(args, " "), err, command.Stderr)
+	}
+	return fmt.Sprint(command.Stderr)
+}
+
 // capstan runs the command line of a user with a kubeconfig, and returns what it writes to standard output.
 func capstan(t *testing.T, kubeconfig, home string, args ...string) (string, error) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), filepath.Join(programs, "capstan"), args...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "CAPSTAN_HOME="+home)
+	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
+	defer cancel()
+	command := newCommand(ctx, t, kubeconfig, home, args...)
 	var out, errOut bytes.Buffer
 	command.Stdout, command.Stderr = &out, &errOut
 	if err := command.Run(); err != nil {
 		return "", fmt.Errorf("capstan %s: %w\n%s%s", strings.Join(args, " "), err, out.String(), errOut.String())
 	}
 	return out.String(), nil
+}
+
+// commandTimeout is for commands that wait for pods. It is longer than their own --timeout, after which they say what these lack.
+const commandTimeout = 6 * time.Minute
+
+func newCommand(ctx context.Context, t *testing.T, kubeconfig, home string, args ...string) *exec.Cmd {
+	t.Helper()
+	path, err := env.Binary("capstan")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := env.Command(ctx, path, args...)
+	command.Env = env.Environ("KUBECONFIG="+kubeconfig, "CAPSTAN_HOME="+home)
+	return command
 }
 
 // initialize makes the cluster a hub, and returns what the command says.

@@ -57,7 +57,7 @@ func TestJoinAndLeave(t *testing.T) {
 			}
 
 			says(t, mode.at.refused(t, "unjoin", "--cluster-name", name), "hello", "Delete the works on the hub")
-			hub.capstan(t, "delete", "work", "hello", "--clusters", name)
+			hub.capstan(t, "delete", "work", "hello", "--clusters", name, "--timeout", "60")
 			says(t, mode.at.capstan(t, "unjoin", "--cluster-name", name, "--wait"), "The status of mcl "+name+" will be unknown in the hub cluster")
 			mode.at.awaitNotServed(t, operatorv1.GroupVersion.WithResource("klusterlets"))
 			managed.AwaitInventory(t, before)

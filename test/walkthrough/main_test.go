@@ -10,22 +10,22 @@ import (
 	"golang.org/x/sync/semaphore"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/capstan-io/capstan/test/env"
 	"github.com/capstan-io/capstan/test/realcluster"
 )
 
-// Where make puts the programs and the images of this commit, and the tag of these.
+// Where make puts the images of this commit, and the tag of these.
 const (
-	programs = "../../bin"
-	images   = "../../bin/images"
-	tag      = "test"
+	images = "../../bin/images"
+	tag    = "test"
 )
 
-// alive bounds how many clusters run at a time: on a machine with two cores, more of them take longer than one after the other.
+// alive bounds how many clusters run at a time: on a machine with two cores, eight of them take longer than four, and miss deadlines.
 var alive = semaphore.NewWeighted(4)
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
-	os.Exit(m.Run())
+	os.Exit(env.Run(m))
 }
 
 // start starts clusters for the test as soon as there is room for all of them.

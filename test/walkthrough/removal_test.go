@@ -50,9 +50,9 @@ func TestRemovalInAnyOrder(t *testing.T) {
 		}, false},
 		{"operator-first", func(t *testing.T, name string) {
 			managed.deleteDeployment(t, fleet.NamespaceOperators, "klusterlet")
-			hub.capstan(t, "delete", "work", "hello", "--clusters", name)
+			hub.capstan(t, "delete", "work", "hello", "--clusters", name, "--timeout", "60")
 			managed.AwaitGone(t, pod.DeepCopy())
-			says(t, managed.refused(t, "unjoin", "--cluster-name", name, "--wait", "--timeout", "5"),
+			says(t, managed.interrupted(t, "klusterlets", "unjoin", "--cluster-name", name, "--wait"),
 				"open-cluster-management/klusterlet, does not run", "--force does without it")
 			managed.capstan(t, "unjoin", "--cluster-name", name, "--force")
 			hub.forget(t, name)

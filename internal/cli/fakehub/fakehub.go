@@ -164,12 +164,24 @@ func (h *Hub) Requests(method string) []Request {
 	return slices.DeleteFunc(slices.Clone(h.requests), func(r Request) bool { return r.Method != method })
 }
 
+// Watches is how many watches of a collection there have been so far.
+func (h *Hub) Watches(collection string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.watches[collection]
+}
+
 // AwaitWatch returns once a client watches a collection.
 func (h *Hub) AwaitWatch(ctx context.Context, collection string) error {
+	return h.AwaitWatches(ctx, collection, 1)
+}
+
+// AwaitWatches returns once there have been so many watches of a collection.
+func (h *Hub) AwaitWatches(ctx context.Context, collection string, number int) error {
 	defer context.AfterFunc(ctx, h.wake)()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for h.watches[collection] == 0 && ctx.Err() == nil {
+	for h.watches[collection] < number && ctx.Err() == nil {
 		h.changed.Wait()
 	}
 	return ctx.Err()

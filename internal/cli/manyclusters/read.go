@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 )
@@ -67,6 +68,8 @@ type Query struct {
 	Form Form
 	// Timeout is how long a cluster has for each answer.
 	Timeout time.Duration
+	// Clock says how long answers wait for others.
+	Clock clock.WithDelayedExecution
 }
 
 // showsNamespace tells whether tables have a column for the namespace.
@@ -86,7 +89,7 @@ func Read(ctx context.Context, clusters []*hubapi.ClusterAPI, q Query, write fun
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	pages := newSequence(len(clusters), heldBytes)
-	defer pages.wait(patience)()
+	defer pages.wait(q.Clock, patience)()
 	failures := make([]*Failure, len(clusters))
 	var readers errgroup.Group
 	readers.SetLimit(atOnce[q.Form] + 1) // one starts them

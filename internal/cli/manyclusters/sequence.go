@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // sequence brings the pages of clusters that answer at any time into the order of the clusters. It holds no more than a number of
@@ -26,9 +28,9 @@ func newSequence(clusters, limit int) *sequence {
 }
 
 // wait has what comes within a time be taken together. It ends with the function that it returns.
-func (s *sequence) wait(patience time.Duration) (stop func() bool) {
+func (s *sequence) wait(clk clock.WithDelayedExecution, patience time.Duration) (stop func() bool) {
 	s.patience = patience > 0
-	return time.AfterFunc(patience, func() {
+	return clk.AfterFunc(patience, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.patience = false

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 func names(pages []Page) (all string) {
@@ -52,7 +54,7 @@ func TestSequenceIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSequence(3, 10)
-		defer s.wait(time.Hour)()
+		defer s.wait(clock.RealClock{}, time.Hour)()
 		var waiting sync.WaitGroup
 		var interrupted error
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -86,7 +88,7 @@ func TestSequenceIsPatient(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSequence(3, 100)
-		defer s.wait(time.Second)()
+		defer s.wait(clock.RealClock{}, time.Second)()
 		start := time.Now()
 		_ = s.put(t.Context(), 0, Page{Cluster: "a"})
 		s.end(0)

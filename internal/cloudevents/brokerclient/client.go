@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-io/capstan/internal/cloudevents"
@@ -53,6 +54,7 @@ type Client struct {
 	userAgent string
 	config    config
 	limiter   flowcontrol.RateLimiter
+	clock     clock.WithDelayedExecution // of the silence of subscriptions
 
 	mu  sync.Mutex
 	now *connection
@@ -78,7 +80,10 @@ func New(ctx context.Context, userAgent string, settings *grpcconfig.Config) (*C
 	if err := settings.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Client{userAgent: userAgent, config: config{settings}, limiter: flowcontrol.NewTokenBucketRateLimiter(publishRate, publishBurst)}
+	c := &Client{
+		userAgent: userAgent, config: config{settings}, clock: clock.RealClock{},
+		limiter: flowcontrol.NewTokenBucketRateLimiter(publishRate, publishBurst),
+	}
 	changes := filewatch.New(c.config.files)
 	var err error
 	if c.now, err = c.newConnection(); err != nil {
@@ -216,7 +221,7 @@ type Subscription struct {
 	hear   func()
 	stream grpc.ServerStreamingClient[pb.CloudEvent]
 	// silent ends the subscription when it has been silent for too long; nil without such a check.
-	silent  *time.Timer
+	silent  clock.Timer
 	patient time.Duration
 }
 
@@ -253,7 +258,7 @@ func (c *Client) subscribe(ctx context.Context, request *pb.SubscriptionRequest)
 	}()
 	if c.config.ServerHealthinessTimeout != nil {
 		s.patient = c.config.ServerHealthinessTimeout.Duration
-		s.silent = time.AfterFunc(s.patient, func() { cancel(errSilent) })
+		s.silent = c.clock.AfterFunc(s.patient, func() { cancel(errSilent) })
 	}
 	return s, nil
 }
@@ -283,10 +288,10 @@ func (s *Subscription) Receive() (*cloudevents.Event, error) {
 		if err != nil {
 			return nil, s.why(err)
 		}
-		s.hear()
 		if s.silent != nil {
 			s.silent.Reset(s.patient)
 		}
+		s.hear()
 		if message.GetType() == cloudevents.Heartbeat {
 			continue
 		}

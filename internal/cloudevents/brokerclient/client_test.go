@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"math/big"
 	"net"
 	"os"
@@ -27,7 +28,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/keyutil"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/capstan-io/capstan/internal/cloudevents"
 	"github.com/capstan-io/capstan/internal/cloudevents/grpcconfig"
@@ -202,7 +205,7 @@ func TestCertificateReload(t *testing.T) {
 	if event, err := subscription.Receive(); !errors.Is(err, errReplaced) {
 		t.Errorf("got %v, %v", event, err)
 	}
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for s.last() != "second" { // two files are two changes
 		if err := c.Publish(t.Context(), newEvent()); err != nil && status.Code(err) != codes.Unavailable {
 			t.Fatal(err)
@@ -249,32 +252,50 @@ func TestRefusedSubscription(t *testing.T) {
 func TestHeartbeat(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	const patience = 300 * time.Millisecond
+	const patience = time.Minute
 	c, err := New(t.Context(), "test", &grpcconfig.Config{URL: s.address, CAData: s.ca.pem(), ServerHealthinessTimeout: &metav1.Duration{Duration: patience}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	clk := clocktesting.NewFakeClock(time.Now())
+	c.clock = clk
 	subscription, err := c.Subscribe(t.Context(), "cluster1", cloudevents.Leases)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer subscription.Close()
-	began := time.Now()
+	ended := make(chan error, 1)
 	go func() {
-		tick := time.NewTicker(patience / 10)
-		defer tick.Stop()
-		for range 20 {
-			<-tick.C
-			select {
-			case s.events <- &pb.CloudEvent{Id: "1", Source: "hub", SpecVersion: "1.0", Type: cloudevents.Heartbeat}:
-			case <-t.Context().Done():
-				return
-			}
-		}
+		event, err := subscription.Receive()
+		ended <- fmt.Errorf("%v: %w", event, err)
 	}()
-	event, err := subscription.Receive()
-	if lasted := time.Since(began); !errors.Is(err, errSilent) || lasted < 2*patience {
-		t.Errorf("after %s: %v, %v", lasted, event, err)
+	for range 3 {
+		clk.Step(patience * 2 / 3)
+		heard := c.now.heard.Load()
+		select {
+		case s.events <- &pb.CloudEvent{Id: "1", Source: "hub", SpecVersion: "1.0", Type: cloudevents.Heartbeat}:
+		case err := <-ended:
+			t.Fatalf("it ends in spite of heartbeats: %v", err)
+		}
+		err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+			return c.now.heard.Load() != heard, nil
+		})
+		if err != nil {
+			t.Fatalf("the heartbeat does not come: %v", err)
+		}
+	}
+	clk.Step(patience - 1)
+	if len(ended) > 0 {
+		t.Errorf("it ends too early: %v", <-ended)
+	}
+	clk.Step(1)
+	select {
+	case err := <-ended:
+		if !errors.Is(err, errSilent) {
+			t.Errorf("it ends with %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it goes on without heartbeats")
 	}
 }
 

@@ -131,11 +131,14 @@ func TestProxyRefusesPaths(t *testing.T) { // CG-02
 // open sends bytes to the hub.
 func (f *fixture) open(text string) (net.Conn, *http.Response) {
 	f.Helper()
-	conn, err := net.Dial("tcp", f.hub.Listener.Addr().String())
+	conn, err := (&net.Dialer{}).DialContext(f.Context(), "tcp", f.hub.Listener.Addr().String())
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		f.Fatal(err)
+	}
 	if _, err := io.WriteString(conn, text); err != nil {
 		f.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func leaveMainThread() {
 
 // The state of a process is that of its main thread, which may have ended long before the others.
 func TestProcessEndsWithItsLastThread(t *testing.T) {
-	command := exec.Command(os.Args[0])
+	command := exec.CommandContext(t.Context(), os.Args[0])
 	command.Env = append(os.Environ(), envLeave+"=1")
 	input, err := command.StdinPipe()
 	if err != nil {

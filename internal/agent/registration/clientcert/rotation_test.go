@@ -287,7 +287,7 @@ func TestCredentialOfAnother(t *testing.T) {
 		"of another cluster":  {identity.Identity{Cluster: "cluster2", Agent: "agent1"}, self.User()},
 		"of an earlier agent": {identity.Identity{Cluster: "cluster1", Agent: "agent2"}, self.User()},
 	} {
-		ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
 		ended := make(chan error, 1)
 		go func() { ended <- (&clientcert.Rotation{Store: store, Identity: test.before, Clock: clk}).Start(ctx) }()

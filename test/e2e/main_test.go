@@ -1,0 +1,10 @@
+package e2e
+
+import (
+	"os"
+	"testing"
+
+	"github.com/capstan-io/capstan/test/env"
+)
+
+func TestMain(m *testing.M) { os.Exit(env.Run(m)) }
