@@ -112,6 +112,13 @@ const (
 	ReasonFetchingResourceFailed = "FetchingResourceFailed" // Unknown, of a manifest
 	ReasonIncompleteResourceMeta = "IncompleteResourceMeta" // Unknown, of a manifest
 
+	// ConditionDisputed, while others keep changing or deleting an object so that the agent repairs it with delays, says who that is and
+	// what can be done. It is an extension.
+	ConditionDisputed             = "Disputed"
+	ReasonManifestsDisputed       = "ManifestsDisputed"       // True, of a work
+	ReasonFieldsChangedRepeatedly = "FieldsChangedRepeatedly" // True, of a manifest
+	ReasonObjectDeletedRepeatedly = "ObjectDeletedRepeatedly" // True, of a manifest
+
 	// ConditionDryRun, while AnnotationDryRun is set, tells whether the cluster would take the work, or the manifest, and its
 	// message what that would change. It is an extension.
 	ConditionDryRun      = "DryRun"

@@ -35,6 +35,7 @@ const (
 	EventUnavailable                               = "Unavailable"
 	EventManifestApplyFailed                       = "ManifestApplyFailed"    // an extension
 	EventManifestApplyRecovered                    = "ManifestApplyRecovered" // an extension
+	EventManifestDisputed                          = "ManifestDisputed"       // an extension
 	EventBootstrapSelected                         = "BootstrapSelected"
 	EventManagedClusterCreated                     = "ManagedClusterCreated"
 	EventCSRCreated                                = "CSRCreated"

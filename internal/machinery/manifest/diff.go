@@ -5,7 +5,6 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,21 +21,45 @@ const maxValue = 80
 // `spec.replicas: 1 -> 3`. Of metadata, labels and annotations count; status does not. Of a Secret it says which fields differ,
 // and not what they hold.
 func Diff(before, after *unstructured.Unstructured) []string {
-	d := differ{}
+	var secret sets.Set[string] // fields of the object whose values are not to be seen
 	if before.GroupVersionKind().GroupKind() == secretKind {
-		d.secret = sets.New("data", "stringData", "metadata")
+		secret = sets.New("data", "stringData", "metadata")
 	}
-	d.object("", visible(before), visible(after))
-	return d.found
+	var found []string
+	report := differ(func(field Field, before, after any) {
+		if root, _ := field[0].(string); secret.Has(root) {
+			found = append(found, field.String()+": changed (the values of a Secret are not shown)")
+		} else {
+			found = append(found, fmt.Sprintf("%s: %s -> %s", field, show(before), show(after)))
+		}
+	})
+	report.object(nil, visible(before, isOwn), visible(after, isOwn))
+	return found
 }
 
-// visible is what a person who wrote the manifest would know again.
-func visible(object *unstructured.Unstructured) map[string]any {
+// ChangedFields are the fields in which two states of an object differ, in the order of their paths. Of metadata, labels, annotations
+// and owner references count, those of the agent as well; status does not. Where a list has got another length, it is one field.
+func ChangedFields(before, after *unstructured.Unstructured) []Field {
+	var changed []Field
+	report := differ(func(field Field, _, _ any) { changed = append(changed, field) })
+	none := func(string) bool { return false }
+	report.object(nil, visible(before, none), visible(after, none))
+	if !sameOwners(before.GetOwnerReferences(), after.GetOwnerReferences()) {
+		changed = append(changed, Field{"metadata", "ownerReferences"})
+	}
+	return changed
+}
+
+// isOwn tells whether the agent writes an annotation by itself.
+func isOwn(annotation string) bool {
+	return annotation == fleet.AnnotationConfigSpecHash || strings.HasPrefix(annotation, fleet.AnnotationAppliedFieldsPrefix)
+}
+
+// visible is what a person who wrote the manifest would know again, without some annotations.
+func visible(object *unstructured.Unstructured, isHidden func(annotation string) bool) map[string]any {
 	shown := contentOf(object)
 	annotations := object.GetAnnotations()
-	maps.DeleteFunc(annotations, func(key, _ string) bool {
-		return key == fleet.AnnotationConfigSpecHash || strings.HasPrefix(key, fleet.AnnotationAppliedFieldsPrefix)
-	})
+	maps.DeleteFunc(annotations, func(key, _ string) bool { return isHidden(key) })
 	metadata := map[string]any{}
 	for name, texts := range map[string]map[string]string{"labels": object.GetLabels(), "annotations": annotations} {
 		values := map[string]any{}
@@ -49,55 +72,59 @@ func visible(object *unstructured.Unstructured) map[string]any {
 	return shown
 }
 
-type differ struct {
-	found []string
-	// secret are the fields of the object whose values are not to be seen.
-	secret sets.Set[string]
-}
+// differ is called with each field in which two states of an object differ.
+type differ func(field Field, before, after any)
 
-func (d *differ) object(path string, before, after map[string]any) {
+func (d differ) object(at Field, before, after map[string]any) {
 	fields := sets.KeySet(before).Union(sets.KeySet(after))
 	for _, field := range sets.List(fields) {
-		d.value(join(path, field), before[field], after[field])
+		d.value(at.inside(field), before[field], after[field])
 	}
 }
 
-func (d *differ) value(path string, before, after any) {
+func (d differ) value(at Field, before, after any) {
 	if reflect.DeepEqual(before, after) {
 		return
 	}
 	switch after := after.(type) {
 	case map[string]any:
 		if before, ok := before.(map[string]any); ok {
-			d.object(path, before, after)
+			d.object(at, before, after)
 			return
 		}
 	case []any:
 		if before, ok := before.([]any); ok && len(before) == len(after) {
 			for i := range after {
-				d.value(fmt.Sprintf("%s[%d]", path, i), before[i], after[i])
+				d.value(at.inside(i), before[i], after[i])
 			}
 			return
 		}
 	}
-	root, _, _ := strings.Cut(path, ".")
-	if root, _, _ = strings.Cut(root, "["); d.secret.Has(root) {
-		d.found = append(d.found, path+": changed (the values of a Secret are not shown)")
-		return
-	}
-	d.found = append(d.found, fmt.Sprintf("%s: %s -> %s", path, show(before), show(after)))
+	d(at, before, after)
 }
 
-// join puts fields that are no plain words into brackets.
-func join(path, field string) string {
-	switch {
-	case strings.ContainsAny(field, ".[]/ "):
-		return path + "[" + strconv.Quote(field) + "]"
-	case path == "":
-		return field
-	default:
-		return path + "." + field
+// Field is the path of a field in an object: names of fields, and indexes in lists, as an int each.
+type Field []any
+
+func (f Field) inside(step any) Field { return append(slices.Clip(f), step) }
+
+// String is the field as a person writes it, such as spec.ports[0].name. Names that are no plain words are in brackets.
+func (f Field) String() string {
+	var path strings.Builder
+	for _, step := range f {
+		name, isName := step.(string)
+		switch {
+		case !isName:
+			fmt.Fprintf(&path, "[%d]", step)
+		case strings.ContainsAny(name, ".[]/ "):
+			fmt.Fprintf(&path, "[%q]", name)
+		case path.Len() == 0:
+			path.WriteString(name)
+		default:
+			path.WriteString("." + name)
+		}
 	}
+	return path.String()
 }
 
 func show(value any) string {

@@ -57,3 +57,33 @@ func TestDiff(t *testing.T) {
 		}
 	}
 }
+
+// WK-17: the fields that are named when an object is in dispute.
+func TestChangedFields(t *testing.T) {
+	t.Parallel()
+	before, after := &unstructured.Unstructured{}, &unstructured.Unstructured{}
+	for text, o := range map[string]*unstructured.Unstructured{
+		`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","resourceVersion":"1","labels":{"b.c/d":"1"},
+			"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"a","uid":"1"}]},
+			"spec":{"replicas":1,"containers":[{"image":"a"},{"image":"b"}],"args":["a"]},"status":{"replicas":1}}`: before,
+		`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","resourceVersion":"2",
+			"annotations":{"applied-fields.capstan.io/x":"{}"}},
+			"spec":{"replicas":3,"containers":[{"image":"a"},{"image":"c"}],"args":["a","b"]},"status":{"replicas":2}}`: after,
+	} {
+		if err := json.Unmarshal([]byte(text), &o.Object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{`metadata.annotations["applied-fields.capstan.io/x"]`, `metadata.labels["b.c/d"]`, "spec.args", "spec.containers[1].image",
+		"spec.replicas", "metadata.ownerReferences"}
+	var got []string
+	for _, field := range ChangedFields(before, after) {
+		got = append(got, field.String())
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if same := ChangedFields(before, before.DeepCopy()); len(same) > 0 {
+		t.Errorf("a copy differs in %v", same)
+	}
+}

@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,18 +12,21 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/agent/work/executor"
+	"github.com/capstan-io/capstan/internal/agent/work/managedfields"
+	"github.com/capstan-io/capstan/internal/agent/work/repair"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
 // fieldManager is who the API server records as the writer of what is applied.
-const fieldManager = "work-agent"
+const fieldManager = managedfields.Agent
 
 // applier applies manifests to the managed cluster.
 type applier struct {
@@ -31,6 +35,11 @@ type applier struct {
 	mapper    meta.RESTMapper
 	tracked   *tracker.Tracker
 	executors *executor.Checker
+	// backoff tells how soon an object may be repaired again, by the clock.
+	backoff *repair.Backoff
+	clock   clock.PassiveClock
+	// hubHash tells works of this hub from those of others.
+	hubHash string
 }
 
 // task is one manifest on its way to the cluster.
@@ -43,6 +52,8 @@ type task struct {
 	executor *workv1.ManifestWorkExecutor
 	// before is what the last pass did with the object, if there was one.
 	before *outcome
+	// repairs makes the writes if the object was applied under this generation of the work before; nil if it was not.
+	repairs *repairs
 }
 
 // apply applies every manifest of the work, in the order of their kinds; one that fails does not stop the others. The outcomes
@@ -75,26 +86,50 @@ func (a *applier) applyOne(ctx context.Context, work *workv1.ManifestWork, owner
 	if o.freeze(work, t.before) {
 		return o
 	}
+	if last.isOf(work, owner.UID) && t.before != nil && t.before.applied {
+		a.resume(t, work)
+	}
+	a.applyTask(ctx, t, last != nil && last.owner == owner.UID)
+	return o
+}
+
+// applyTask writes the object unless it is as the last pass left it, or a repair of it is not due. isSameOwner tells whether the
+// AppliedManifestWork is that of the last pass.
+func (a *applier) applyTask(ctx context.Context, t *task, isSameOwner bool) {
 	err := a.check(ctx, t)
-	if b := t.before; b != nil && b.err == nil && b.hash == o.hash && last.owner == owner.UID && a.unchanged(b) && !executor.IsRefusal(err) {
-		o.uid, o.revision, o.presence, o.manifest, o.withheld = b.uid, b.revision, conditions.Present, b.manifest, b.withheld
-		return o // what is applied stays when the authorizer does not answer
+	until, held := a.isHeld(t)
+	switch b := t.before; {
+	case b != nil && b.err == nil && b.hash == t.hash && isSameOwner && a.unchanged(b) && !executor.IsRefusal(err):
+		// what is applied stays when the authorizer does not answer
+		t.uid, t.revision, t.presence, t.manifest, t.withheld = b.uid, b.revision, conditions.Present, b.manifest, b.withheld
+	case err != nil:
+		a.fail(ctx, t, err)
+	case held:
+		a.hold(t, until)
+	default:
+		a.writeObject(ctx, t)
 	}
-	var live *unstructured.Unstructured
-	if err == nil {
-		live, err = a.write(ctx, t, nil)
-	}
+	a.followDispute(t)
+	t.applied = t.applied || t.err == nil
+}
+
+// writeObject writes what there is to write of the object, and remembers how that leaves it.
+func (a *applier) writeObject(ctx context.Context, t *task) {
+	live, err := a.write(ctx, t, nil)
 	if applied.IsUnserved(err) {
-		a.rediscover(o.identity.GroupVersionKind)
+		a.rediscover(t.identity.GroupVersionKind)
+	}
+	if held := new(heldError); errors.As(err, &held) {
+		a.hold(t, held.until)
+		return
 	}
 	if err != nil {
 		a.fail(ctx, t, err)
-		return o
+		return
 	}
-	a.tracked.Saw(o.object(), live)
-	o.uid, o.revision = live.GetUID(), tracker.RevisionOf(o.mapping.Resource.GroupResource(), live)
-	o.presence, o.live = conditions.Present, live
-	return o
+	a.tracked.Saw(t.object(), live)
+	t.uid, t.revision = live.GetUID(), tracker.RevisionOf(t.mapping.Resource.GroupResource(), live)
+	t.presence, t.live = conditions.Present, live
 }
 
 // check finds out whether the executor may do what the update strategy says.
@@ -120,11 +155,8 @@ func (a *applier) fail(ctx context.Context, t *task, err error) {
 
 // look tells whether an object exists, from the watch if that knows.
 func (a *applier) look(ctx context.Context, o tracker.Object) conditions.Presence {
-	if revision, known := a.tracked.Revision(o); known {
-		if revision == "" {
-			return conditions.Absent
-		}
-		return conditions.Present
+	if presence := a.watchedPresence(o); presence != conditions.Unknown {
+		return presence
 	}
 	live, err := a.objects.Resource(o.GroupVersionResource).Namespace(o.Namespace).Get(ctx, o.Name, metav1.GetOptions{})
 	switch {
@@ -135,6 +167,18 @@ func (a *applier) look(ctx context.Context, o tracker.Object) conditions.Presenc
 		return conditions.Absent
 	default:
 		return conditions.Unknown
+	}
+}
+
+// watchedPresence tells whether an object exists as far as the watch knows.
+func (a *applier) watchedPresence(o tracker.Object) conditions.Presence {
+	switch revision, known := a.tracked.Revision(o); {
+	case !known:
+		return conditions.Unknown
+	case revision == "":
+		return conditions.Absent
+	default:
+		return conditions.Present
 	}
 }
 

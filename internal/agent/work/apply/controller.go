@@ -31,6 +31,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/executor"
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/predecessor"
+	"github.com/capstan-io/capstan/internal/agent/work/repair"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
@@ -79,7 +80,8 @@ type Controller struct {
 func New(hub, managed client.Client, o Options) *Controller {
 	return &Controller{
 		Options: o, hub: hub, managed: managed,
-		applier: &applier{managed: managed, objects: o.Objects, mapper: managed.RESTMapper(), tracked: o.Applied.Tracked, executors: o.Executors},
+		applier: &applier{managed: managed, objects: o.Objects, mapper: managed.RESTMapper(), tracked: o.Applied.Tracked, executors: o.Executors,
+			backoff: repair.NewBackoff(o.Clock), clock: o.Clock, hubHash: o.HubHash},
 		backlog: backlog{works: map[string]bool{}},
 	}
 }
@@ -186,11 +188,10 @@ func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		c.tell(work, changes, len(outcomes))
 	}
 	c.untrack(last, outcomes, amw)
-	failed := failures(outcomes)
-	if again := c.untilRecheck(outcomes); again > 0 && failed != nil {
-		c.backlog.requeue(work.Name, again) // what has failed may wait longer
-	}
-	if err := errors.Join(recordErr, reportErr, failed); err != nil {
+	if err := errors.Join(recordErr, reportErr, failures(outcomes)); err != nil {
+		if again := c.untilRecheck(outcomes); again > 0 {
+			c.backlog.requeue(work.Name, again) // what has failed may wait longer
+		}
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: c.conclude(outcomes, amw)}, nil

@@ -17,11 +17,11 @@ type Recorder func(work *workv1.ManifestWork, eventType, reason, action, note st
 // maxNote is how many bytes of news an event has room for: the API server takes 1 KiB.
 const maxNote = 1000
 
-// news are the manifests that have begun to fail, and those that have recovered.
-type news struct{ failed, recovered []string }
+// news are the manifests that have begun to fail, those that have recovered, and those whose objects others have begun to dispute.
+type news struct{ failed, recovered, disputed []string }
 
-// newsOf compares the outcomes with the status of the work before. A failure that goes on is no news, even
-// if its message changes; one under a new generation is.
+// newsOf compares the outcomes with the status of the work before. A failure or a dispute that goes on is no news, even
+// if its message changes; a failure under a new generation is.
 func newsOf(work *workv1.ManifestWork, outcomes []outcome) news {
 	var n news
 	for i := range outcomes {
@@ -33,6 +33,9 @@ func newsOf(work *workv1.ManifestWork, outcomes []outcome) news {
 			n.failed = append(n.failed, o.err.Error())
 		case o.err == nil && said:
 			n.recovered = append(n.recovered, o.identity.String())
+		}
+		if o.dispute != nil && (before == nil || meta.FindStatusCondition(before.Conditions, fleet.ConditionDisputed) == nil) {
+			n.disputed = append(n.disputed, fmt.Sprintf("%s: %s", o.identity, o.dispute))
 		}
 	}
 	return n
@@ -64,5 +67,9 @@ func (c *Controller) tell(work *workv1.ManifestWork, n news, all int) {
 		c.Record(work, corev1.EventTypeNormal, fleet.EventManifestApplyRecovered, "Apply",
 			conditions.Clip(fmt.Sprintf("%d of %d manifests are applied after failures: %s", len(n.recovered), all, conditions.Summary(n.recovered)),
 				maxNote))
+	}
+	if len(n.disputed) > 0 {
+		c.Record(work, corev1.EventTypeWarning, fleet.EventManifestDisputed, "Apply",
+			conditions.Clip(fmt.Sprintf("%d of %d objects are in dispute: %s", len(n.disputed), all, conditions.Summary(n.disputed)), maxNote))
 	}
 }

@@ -16,13 +16,16 @@ import (
 // own makes the work an owner of the live object, or no longer one, and removes the annotation of the strategy Update. It is for
 // strategies that change nothing else of the object.
 func (w *writer) own(ctx context.Context, t *task, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	change := map[string]any{}
+	change, after := map[string]any{}, live.DeepCopy()
 	if owners, changed := t.ownersOf(live); changed {
 		change["ownerReferences"] = owners
+		after.SetOwnerReferences(owners)
 	}
-	key := applied.FieldsAnnotation(t.owner.Name)
-	if _, stale := live.GetAnnotations()[key]; stale {
+	key, annotations := applied.FieldsAnnotation(t.owner.Name), live.GetAnnotations()
+	if _, stale := annotations[key]; stale {
 		change["annotations"] = map[string]any{key: nil}
+		delete(annotations, key)
+		after.SetAnnotations(annotations)
 	}
 	if len(change) == 0 || len(w.dryRun) > 0 { // a dry run does not report owners
 		return live, nil
@@ -32,11 +35,13 @@ func (w *writer) own(ctx context.Context, t *task, live *unstructured.Unstructur
 	if err != nil {
 		return nil, err
 	}
-	owned, err := w.resource.Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
-	if err != nil {
-		return nil, fmt.Errorf("change the owners: %w", err)
-	}
-	return owned, nil
+	return t.repair(ctx, live, planned(after), func() (*unstructured.Unstructured, error) {
+		owned, err := w.resource.Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+		if err != nil {
+			return nil, fmt.Errorf("change the owners: %w", err)
+		}
+		return owned, nil
+	})
 }
 
 func (t *task) ownersOf(live *unstructured.Unstructured) (owners []metav1.OwnerReference, changed bool) {

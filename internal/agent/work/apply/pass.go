@@ -45,9 +45,15 @@ type outcome struct {
 	presence conditions.Presence
 	// err is why the manifest is not applied.
 	err error
+	// applied tells whether the manifest was applied under the generation of the pass, whatever has become of the object since.
+	applied bool
+	// held is until when a repair of the object is held back; zero if none is. dispute is what the dispute about it is about, if there is one.
+	held    time.Time
+	dispute *conditions.Dispute
 	// frozen manifests are complete, and left as they are.
 	frozen bool
-	// recheck is when to ask again whether the executor may apply the manifest; zero is never.
+	// recheck is when to look at the manifest again without an event: to ask whether the executor may apply it, to make a repair, or to end a
+	// dispute. Zero is never.
 	recheck time.Time
 	// withheld objects may not be read by the executor, so their content is not reported.
 	withheld bool
@@ -80,6 +86,11 @@ func (o *outcome) resource() workv1.AppliedManifestResourceMeta {
 	r := applied.Resource(o.mapping, o.identity)
 	r.UID = string(o.uid)
 	return r
+}
+
+// isOf tells whether it was a pass over the present generation of the work.
+func (p *pass) isOf(work *workv1.ManifestWork, owner types.UID) bool {
+	return p != nil && p.work == work.UID && p.generation == work.Generation && p.owner == owner
 }
 
 // find returns what the pass did with the object, for a pass may come after changes of the list.
@@ -115,6 +126,16 @@ func (p *passes) get(work string) *pass {
 	return last.(*pass)
 }
 
-func (p *passes) put(work string, last *pass) { p.m.Store(work, last) }
+func (p *passes) put(work string, last *pass) {
+	before, _ := p.m.Swap(work, last)
+	last.countDisputes(1)
+	if before != nil {
+		before.(*pass).countDisputes(-1)
+	}
+}
 
-func (p *passes) delete(work string) { p.m.Delete(work) }
+func (p *passes) delete(work string) {
+	if last, ok := p.m.LoadAndDelete(work); ok {
+		last.(*pass).countDisputes(-1)
+	}
+}

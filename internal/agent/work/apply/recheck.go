@@ -7,6 +7,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 )
 
 // conclude is when to reconcile the work again because of changes without an event; 0 is never.
@@ -18,7 +19,8 @@ func (c *Controller) conclude(outcomes []outcome, amw *workv1.AppliedManifestWor
 	return again
 }
 
-// untilRecheck is how long the rights of the executor are known to be what they were in the pass; 0 is without end.
+// untilRecheck is how long the outcomes of a pass count without an event: until rights of the executor are to be checked again, a repair is
+// due, or a dispute is over. 0 is without end.
 func (c *Controller) untilRecheck(outcomes []outcome) time.Duration {
 	var first time.Time
 	for i := range outcomes {
@@ -52,16 +54,31 @@ func (c *Controller) isWatched(outcomes []outcome, amw *workv1.AppliedManifestWo
 
 // settled tells whether the last pass over this very work went well, and nothing has changed since.
 func (c *Controller) settled(last *pass, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork) bool {
-	if last == nil || last.work != work.UID || last.generation != work.Generation || last.owner != amw.UID {
+	if !last.isOf(work, amw.UID) {
 		return false
 	}
 	now := c.Clock.Now()
-	for _, o := range last.outcomes {
-		if o.err != nil || !o.frozen && !c.applier.unchanged(&o) || !o.recheck.IsZero() && !now.Before(o.recheck) {
+	for i := range last.outcomes {
+		if !c.applier.isSettled(&last.outcomes[i], now) {
 			return false
 		}
 	}
 	owned, obsolete := inventory(amw.Status.AppliedResources, last.outcomes)
 	return len(obsolete) == 0 && equality.Semantic.DeepEqual(applied.Sorted(owned), amw.Status.AppliedResources) &&
 		!c.updateStatus(work.DeepCopy(), last.outcomes)
+}
+
+// isSettled tells whether there is nothing to do about a manifest. Others may change an object as they like while its repair is held back.
+func (a *applier) isSettled(o *outcome, now time.Time) bool {
+	switch {
+	case o.err != nil || !o.recheck.IsZero() && !now.Before(o.recheck):
+		return false
+	case o.frozen:
+		return true
+	case !o.held.IsZero():
+		presence := a.watchedPresence(o.object())
+		return presence == conditions.Unknown || presence == o.presence
+	default:
+		return a.unchanged(o)
+	}
 }

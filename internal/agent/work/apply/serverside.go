@@ -20,6 +20,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/ignore"
+	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
@@ -36,21 +37,61 @@ func (w *writer) serverSideApply(ctx context.Context, t *task) (*unstructured.Un
 	}
 	live, err := w.get(ctx, t)
 	if apierrors.IsNotFound(err) {
-		live, err = s.apply(ctx, s.full)
-		if err == nil && !s.ignoresAny {
-			return w.own(ctx, t, live)
-		}
-	} else if err == nil {
-		live, err = s.takeOver(ctx, live)
+		return t.repair(ctx, nil, nil, func() (*unstructured.Unstructured, error) { return s.create(ctx, t) })
 	}
 	if err != nil {
 		return nil, err
 	}
+	s.keepOwners(t, live)
+	return t.repair(ctx, live,
+		func() (*unstructured.Unstructured, error) { return s.try(ctx, live) },
+		func() (*unstructured.Unstructured, error) { return s.update(ctx, t, live) })
+}
+
+// create applies the whole manifest, and gives up the fields to ignore then.
+func (s *serverSide) create(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
+	live, err := s.apply(ctx, s.full)
+	if err != nil {
+		return nil, err
+	}
 	t.uid = live.GetUID()
+	if s.ignoresAny {
+		if live, err = s.applyTo(ctx, live); err != nil {
+			return nil, err
+		}
+	}
+	return s.own(ctx, t, live)
+}
+
+func (s *serverSide) update(ctx context.Context, t *task, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	live, err := s.takeOver(ctx, live)
+	if err != nil {
+		return nil, err
+	}
 	if live, err = s.applyTo(ctx, live); err != nil {
 		return nil, err
 	}
-	return w.own(ctx, t, live)
+	return s.own(ctx, t, live)
+}
+
+// keepOwners applies the references to other works as well. To the API server, all works are one field manager, so those that one of them
+// does not apply would go.
+func (s *serverSide) keepOwners(t *task, live *unstructured.Unstructured) {
+	owners := s.full.GetOwnerReferences()
+	for _, owner := range live.GetOwnerReferences() {
+		if tracker.IsWork(owner) && owner.UID != t.owner.UID {
+			owners = append(owners, owner)
+		}
+	}
+	s.full.SetOwnerReferences(owners)
+}
+
+// try has the API server tell what would become of an existing object.
+func (s *serverSide) try(ctx context.Context, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	writer, trial := *s.writer, *s
+	writer.dryRun = []string{metav1.DryRunAll}
+	trial.writer, trial.options.DryRun = &writer, writer.dryRun
+	return trial.applyTo(ctx, live)
 }
 
 // serverSide is the server-side apply of one manifest.

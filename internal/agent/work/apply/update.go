@@ -31,7 +31,7 @@ func (w *writer) update(ctx context.Context, t *task) (*unstructured.Unstructure
 	if !t.owned {
 		t.disownInManifest()
 	}
-	if t.before == nil || t.before.presence != conditions.Present {
+	if t.isUnseen() {
 		if live, err := w.create(ctx, t); !apierrors.IsAlreadyExists(err) {
 			return live, err
 		}
@@ -49,10 +49,17 @@ func (w *writer) update(ctx context.Context, t *task) (*unstructured.Unstructure
 		if !changed {
 			return nil
 		}
-		live, err = w.resource.Update(ctx, merged, metav1.UpdateOptions{FieldManager: fieldManager, DryRun: w.dryRun})
+		live, err = t.repair(ctx, live, planned(merged), func() (*unstructured.Unstructured, error) {
+			return w.resource.Update(ctx, merged, metav1.UpdateOptions{FieldManager: fieldManager, DryRun: w.dryRun})
+		})
 		return err
 	})
 	return live, err
+}
+
+// isUnseen tells that nothing is known of the object, or that it did not exist when it was to be applied first.
+func (t *task) isUnseen() bool {
+	return t.repairs == nil && (t.before == nil || t.before.presence != conditions.Present)
 }
 
 // rememberFields writes into an annotation of the object which fields the manifest names, for an agent that has been restarted.
@@ -91,7 +98,7 @@ func (t *task) lastApplied(live *unstructured.Unstructured) *unstructured.Unstru
 
 // createOnly implements the update strategy CreateOnly: of an object that exists, only the owner references are updated.
 func (w *writer) createOnly(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
-	if t.before == nil || t.before.presence != conditions.Present {
+	if t.isUnseen() {
 		if live, err := w.create(ctx, t); !apierrors.IsAlreadyExists(err) {
 			return live, err
 		}
@@ -122,9 +129,10 @@ func (w *writer) readOnly(ctx context.Context, t *task) (*unstructured.Unstructu
 }
 
 func (w *writer) create(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
-	live, err := w.resource.Create(ctx, manifest.ForCreate(t.required), metav1.CreateOptions{FieldManager: fieldManager, DryRun: w.dryRun})
-	t.presence = conditions.Unknown // an API server that refuses may not have looked for the object
-	return live, err
+	return t.repair(ctx, nil, nil, func() (*unstructured.Unstructured, error) {
+		t.presence = conditions.Unknown // an API server that refuses may not have looked for the object
+		return w.resource.Create(ctx, manifest.ForCreate(t.required), metav1.CreateOptions{FieldManager: fieldManager, DryRun: w.dryRun})
+	})
 }
 
 // get returns an object that may be written: it fails if the object is being deleted.

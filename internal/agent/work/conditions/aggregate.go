@@ -115,13 +115,17 @@ func found(kind string, of []workv1.ManifestCondition, all int, are, none string
 
 // describe says what a manifest is waiting for.
 func describe(m workv1.ManifestCondition, kind string) string {
-	name := m.ResourceMeta.Name
-	if m.ResourceMeta.Namespace != "" {
-		name = m.ResourceMeta.Namespace + "/" + name
-	}
 	why := "it is not applied yet"
 	if cond := meta.FindStatusCondition(m.Conditions, kind); cond != nil && cond.Status == metav1.ConditionTrue {
 		why = cond.Message
 	}
-	return fmt.Sprintf("%s %s: %s", m.ResourceMeta.Kind, name, why)
+	return nameOf(m.ResourceMeta) + ": " + why
+}
+
+// nameOf is an object as a message names it.
+func nameOf(m workv1.ManifestResourceMeta) string {
+	if m.Namespace == "" {
+		return m.Kind + " " + m.Name
+	}
+	return fmt.Sprintf("%s %s/%s", m.Kind, m.Namespace, m.Name)
 }

@@ -6,6 +6,7 @@
 //	Applied                         work.go            manifest.go
 //	Available                       work.go            manifest.go
 //	StatusFeedbackSynced                               manifest.go
+//	Disputed                        disputed.go        disputed.go
 //	Progressing, Degraded           aggregate.go       health.go, or rules.go if a rule is about it
 //	Complete, and those of rules    aggregate.go       rules.go
 //	Deleting                        deleting.go

@@ -34,6 +34,8 @@ type Result struct {
 	Presence Presence
 	// Frozen tells that the manifest is complete. What is derived from its object stays as it is.
 	Frozen bool
+	// Dispute is about the object; nil if it is not disputed.
+	Dispute *Dispute
 	// Question is what the work wants to know of the object, and Reading the answer; nil as long as the object has not been read.
 	Question Question
 	Reading  *Reading
@@ -65,6 +67,7 @@ func (s setter) manifestStatus(work *workv1.ManifestWork, r *Result) workv1.Mani
 	}
 	s.setOfGeneration(&status.Conditions, r.applied())
 	s.set(&status.Conditions, r.available())
+	s.setDisputed(&status.Conditions, r)
 	switch {
 	case r.Frozen:
 		for i := range status.Conditions {

@@ -31,6 +31,7 @@ func Update(work *workv1.ManifestWork, results []Result, now time.Time) (changed
 	work.Status.ResourceStatus.Manifests = manifests
 	s.set(&work.Status.Conditions, appliedOfWork(results))
 	s.set(&work.Status.Conditions, availableOfWork(results))
+	s.setWorkDisputed(&work.Status.Conditions, results)
 	s.aggregate(work, results)
 	return !equality.Semantic.DeepEqual(before, &work.Status)
 }
@@ -127,5 +128,6 @@ func Refuse(work *workv1.ManifestWork, claimed *ClaimedError, now time.Time) (ch
 		Type: fleet.ConditionAvailable, Status: metav1.ConditionUnknown, Reason: fleet.ReasonResourcesStatusUnknown,
 		Message: "The work is not applied",
 	})
+	s.setWorkDisputed(&work.Status.Conditions, nil)
 	return !equality.Semantic.DeepEqual(before, &work.Status)
 }

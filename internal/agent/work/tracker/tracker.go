@@ -148,6 +148,19 @@ func (t *Tracker) Revision(o Object) (revision Revision, known bool) {
 	return k.objects[o.NamespacedName].revision, k.synced && k.refused < maxRefusals && k.objects[o.NamespacedName].known
 }
 
+// Owners are those that an object is tracked for, whatever the version.
+func (t *Tracker) Owners(resource schema.GroupResource, name types.NamespacedName) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	owners := sets.New[string]()
+	for _, k := range t.kinds {
+		if tracked := k.objects[name]; tracked != nil && k.resource.GroupResource() == resource {
+			owners = owners.Union(tracked.owners)
+		}
+	}
+	return sets.List(owners)
+}
+
 // Version is the newest resource version that is known of a tracked object, by the watch or by Saw; empty if none is.
 func (t *Tracker) Version(o Object) string {
 	t.mu.Lock()

@@ -289,3 +289,23 @@ func TestRestored(t *testing.T) {
 		})
 	}
 }
+
+// The owners of an object are those that track it in any version.
+func TestOwnersOfAllVersions(t *testing.T) {
+	t.Parallel()
+	tracker, _, _ := newKind(t)
+	other := named("a")
+	other.Version = "v2"
+	another := named("a")
+	another.Resource = "secrets"
+	tracker.Track("two", named("a"))
+	tracker.Track("one", other)
+	tracker.Track("three", another)
+	tracker.Track("three", named("b"))
+	if owners := tracker.Owners(configMaps.GroupResource(), named("a").NamespacedName); !slices.Equal(owners, []string{"one", "two"}) {
+		t.Errorf("owners %v", owners)
+	}
+	if owners := tracker.Owners(configMaps.GroupResource(), named("c").NamespacedName); len(owners) > 0 {
+		t.Errorf("owners %v of an object that nobody tracks", owners)
+	}
+}

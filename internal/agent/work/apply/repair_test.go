@@ -1,0 +1,331 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/json"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	kubetesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/conditions"
+	"github.com/capstan-io/capstan/internal/agent/work/repair"
+	"github.com/capstan-io/capstan/internal/agent/work/tracker"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// disputed is a cluster with one Deployment, which several works and others may write, and the applier of the works. The watch knows
+// nothing, so every pass looks at the object, unless its repair is held back.
+type disputed struct {
+	*applier
+	clock  *clocktesting.FakeClock
+	live   *unstructured.Unstructured
+	writes int
+	// admit is what admission makes of each write.
+	admit func(*unstructured.Unstructured)
+	works []*workv1.ManifestWork
+	last  map[string]*pass
+}
+
+func newDisputed(t *testing.T, works ...*workv1.ManifestWork) *disputed {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	unwatched := metadatafake.NewSimpleMetadataClient(scheme)
+	unwatched.PrependReactor("list", "*", func(kubetesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("not now")
+	})
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, meta.RESTScopeNamespace)
+	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, meta.RESTScopeNamespace)
+	objects := dynamicfake.NewSimpleDynamicClient(scheme)
+	d := &disputed{clock: clocktesting.NewFakeClock(time.Unix(1000, 0)), works: works, last: map[string]*pass{}}
+	objects.PrependReactor("*", "deployments", d.serve)
+	d.applier = &applier{objects: objects, mapper: mapper, tracked: tracker.New(t.Context(), unwatched), hubHash: hubHash,
+		backoff: repair.NewBackoff(d.clock), clock: d.clock}
+	return d
+}
+
+// serve answers as an API server does: what changes nothing is not written.
+func (d *disputed) serve(action kubetesting.Action) (bool, runtime.Object, error) {
+	resource := schema.GroupResource{Group: "apps", Resource: "deployments"}
+	switch action := action.(type) {
+	case kubetesting.UpdateAction: // before CreateAction, which has the same methods
+		if action.GetVerb() == "create" {
+			if d.live != nil {
+				return true, nil, apierrors.NewAlreadyExists(resource, "web")
+			}
+			d.store(action.GetObject().(*unstructured.Unstructured), "work-agent")
+			d.live.SetUID(types.UID(fmt.Sprint("uid-", d.writes)))
+			d.writes++
+			return true, d.live.DeepCopy(), nil
+		}
+		if d.store(action.GetObject().(*unstructured.Unstructured), "work-agent") {
+			d.writes++
+		}
+		return true, d.live.DeepCopy(), nil
+	case kubetesting.PatchAction: // before GetAction, the same; only owners are patched
+		patch := &unstructured.Unstructured{}
+		if err := json.Unmarshal(action.GetPatch(), &patch.Object); err != nil {
+			return true, nil, err
+		}
+		changed := d.live.DeepCopy()
+		changed.SetOwnerReferences(patch.GetOwnerReferences())
+		if d.store(changed, "work-agent") {
+			d.writes++
+		}
+		return true, d.live.DeepCopy(), nil
+	case kubetesting.GetAction:
+		if d.live == nil {
+			return true, nil, apierrors.NewNotFound(resource, "web")
+		}
+		return true, d.live.DeepCopy(), nil
+	default:
+		return false, nil, nil
+	}
+}
+
+// store tells whether the object has changed.
+func (d *disputed) store(object *unstructured.Unstructured, manager string) bool {
+	object = object.DeepCopy()
+	if d.admit != nil {
+		d.admit(object)
+	}
+	version := 0
+	if d.live != nil {
+		object.SetUID(d.live.GetUID())
+		object.SetManagedFields(d.live.GetManagedFields())
+		object.SetResourceVersion(d.live.GetResourceVersion())
+		if fmt.Sprint(object.Object) == fmt.Sprint(d.live.Object) {
+			return false
+		}
+		_, _ = fmt.Sscan(d.live.GetResourceVersion(), &version)
+	}
+	object.SetResourceVersion(fmt.Sprint(version + 1))
+	object.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: manager, FieldsType: "FieldsV1",
+		FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:replicas":{}},"f:metadata":{"f:ownerReferences":{"k:{\"uid\":\"work-a\"}":{}}}}`)}})
+	d.live = object
+	return true
+}
+
+// pass has every work applied that is not settled, as the controller does it.
+func (d *disputed) pass(t *testing.T) {
+	t.Helper()
+	for _, w := range d.works {
+		amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: fleet.AppliedManifestWorkName(hubHash, w.Name), UID: w.UID}}
+		last := d.last[w.Name]
+		if last.isOf(w, amw.UID) && d.isSettled(&last.outcomes[0], d.clock.Now()) {
+			continue
+		}
+		d.last[w.Name] = &pass{work: w.UID, generation: w.Generation, owner: amw.UID,
+			outcomes: d.apply(t.Context(), amw, w, last)}
+	}
+}
+
+func (d *disputed) outcome(work string) *outcome { return &d.last[work].outcomes[0] }
+
+// deploys is a work with one Deployment.
+func deploys(name string, replicas int, metadata string) *workv1.ManifestWork {
+	w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("work-" + name), Generation: 1}}
+	w.Spec.Workload.Manifests = []workv1.Manifest{{RawExtension: runtime.RawExtension{Raw: fmt.Appendf(nil,
+		`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":"default","name":"web"%s},"spec":{"replicas":%d}}`,
+		metadata, replicas)}}}
+	return w
+}
+
+func scale(replicas int64) func(*disputed) {
+	return func(d *disputed) {
+		changed := d.live.DeepCopy()
+		_ = unstructured.SetNestedField(changed.Object, replicas, "spec", "replicas")
+		d.store(changed, "autoscaler")
+	}
+}
+
+func remove(d *disputed) { d.live = nil }
+
+// WK-17: at most 20 writes of the agent in the first minute of a dispute, and 2 in each minute after it, for each object; the manifest is
+// applied all the time, and says what is in dispute until the object was left alone for some minutes.
+func TestRepairs(t *testing.T) {
+	t.Parallel()
+	const gone = `,"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"gone","uid":"1"}]`
+	isGone := func(o metav1.OwnerReference) bool { return o.Name == "gone" }
+	createOnly := deploys("a", 2, "")
+	createOnly.Spec.ManifestConfigs = []workv1.ManifestConfigOption{{
+		ResourceIdentifier: workv1.ResourceIdentifier{Group: "apps", Resource: "deployments", Namespace: "default", Name: "web"},
+		UpdateStrategy:     &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeCreateOnly},
+	}}
+	for name, test := range map[string]struct {
+		works []*workv1.ManifestWork
+		// rival is what others do, again and again; nil if the works dispute the object among themselves.
+		rival func(*disputed)
+		admit func(*unstructured.Unstructured)
+		// disputes are what the messages of the works contain.
+		disputes []string
+	}{
+		"an autoscaler": {works: []*workv1.ManifestWork{deploys("a", 2, "")}, rival: scale(3),
+			disputes: []string{"Fields in dispute: spec.replicas. They were last written by autoscaler. "}},
+		"two works": {works: []*workv1.ManifestWork{deploys("a", 1, ""), deploys("b", 3, "")}, disputes: []string{
+			"Fields in dispute: spec.replicas. The object is also named by ManifestWork b. ",
+			"Fields in dispute: spec.replicas. The object is also named by ManifestWork a. "}},
+		"two works and an autoscaler": {works: []*workv1.ManifestWork{deploys("a", 1, ""), deploys("b", 3, "")}, rival: scale(5),
+			disputes: []string{"Fields in dispute: spec.replicas. ", "Fields in dispute: spec.replicas. "}},
+		"somebody who deletes": {works: []*workv1.ManifestWork{deploys("a", 2, "")}, rival: remove,
+			disputes: []string{"times. Who deletes it is not recorded. "}},
+		"the garbage collector": {works: []*workv1.ManifestWork{deploys("a", 2, gone)}, rival: remove,
+			disputes: []string{"an owner that does not exist, ConfigMap gone with uid 1. "}},
+		"the garbage collector, and an owner that exists": {works: []*workv1.ManifestWork{deploys("a", 2, gone)}, rival: func(d *disputed) {
+			changed := d.live.DeepCopy()
+			changed.SetOwnerReferences(slices.DeleteFunc(changed.GetOwnerReferences(), isGone))
+			d.store(changed, "work-agent")
+		}, disputes: []string{"The garbage collector removes references to an owner that does not exist, ConfigMap gone"}},
+		"somebody who takes the owner away": {works: []*workv1.ManifestWork{createOnly}, rival: func(d *disputed) {
+			changed := d.live.DeepCopy()
+			changed.SetOwnerReferences(nil)
+			d.store(changed, "controller")
+		}, disputes: []string{"Fields in dispute: metadata.ownerReferences. They were last written by controller. "}},
+		"a webhook": {works: []*workv1.ManifestWork{deploys("a", 2, "")}, admit: func(o *unstructured.Unstructured) {
+			_ = unstructured.SetNestedField(o.Object, int64(3), "spec", "replicas")
+			o.SetLabels(map[string]string{"written": o.GetLabels()["written"] + "x"})
+		}, disputes: []string{"No other client wrote them: the API server or an admission webhook changes what the agent writes. "}},
+		"a webhook that undoes each write": {works: []*workv1.ManifestWork{deploys("a", 2, "")}, admit: func(o *unstructured.Unstructured) {
+			_ = unstructured.SetNestedField(o.Object, int64(3), "spec", "replicas")
+		}, disputes: []string{""}},
+		"a field that is not stored": {works: []*workv1.ManifestWork{deploys("a", 2, "")}, admit: func(o *unstructured.Unstructured) {
+			unstructured.RemoveNestedField(o.Object, "spec", "replicas")
+		}, disputes: []string{""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDisputed(t, test.works...)
+			d.admit = test.admit
+			d.pass(t)
+			minutes := map[int]int{}
+			for second := range 15 * 60 { // each second, the others act three times
+				before := d.writes
+				for range 3 {
+					if d.live != nil && test.rival != nil {
+						test.rival(d)
+					}
+					d.pass(t)
+					for _, w := range d.works {
+						if err := d.outcome(w.Name).err; err != nil {
+							t.Fatalf("the manifest of %s is not applied any more: %v", w.Name, err)
+						}
+					}
+				}
+				minutes[second/60] += d.writes - before
+				d.clock.Step(time.Second)
+			}
+			for minute, writes := range minutes {
+				if most := 2; minute > 0 && writes > most || writes > 20 {
+					t.Errorf("%d writes in minute %d", writes, minute)
+				}
+			}
+			for i, w := range d.works {
+				message := ""
+				if dispute := d.outcome(w.Name).dispute; dispute != nil {
+					message = dispute.String()
+				}
+				if want := test.disputes[i]; !strings.Contains(message, want) || (message == "") != (want == "") {
+					t.Errorf("work %s says %q, want %q", w.Name, message, want)
+				}
+			}
+			// The others stop, the works agree, and the repair that is due comes.
+			d.works, d.admit = d.works[:1], nil
+			for range 7 * 60 {
+				d.clock.Step(time.Second)
+				d.pass(t)
+			}
+			if o := d.outcome("a"); o.dispute != nil || !o.held.IsZero() || o.presence != conditions.Present {
+				t.Errorf("the dispute does not end: %+v", o)
+			}
+			scale(9)(d)
+			before := d.writes
+			d.pass(t)
+			if strategy := d.works[0].Spec.ManifestConfigs; d.writes != before+1 && strategy == nil {
+				t.Error("a change by hand after the dispute is not undone at once")
+			}
+		})
+	}
+}
+
+// A new generation of the work is applied at once and once, whatever is in dispute. The condition goes, and comes back with the next
+// repair.
+func TestNewGenerationInDispute(t *testing.T) {
+	t.Parallel()
+	d := newDisputed(t, deploys("a", 2, ""))
+	d.pass(t)
+	for range 10 {
+		scale(3)(d)
+		d.pass(t)
+	}
+	if o := d.outcome("a"); o.dispute == nil || o.held.IsZero() || o.err != nil || o.recheck != o.held {
+		t.Fatalf("not held back: %+v", o)
+	}
+	before := d.writes
+	changed := deploys("a", 4, "")
+	changed.Generation = 2
+	d.works = []*workv1.ManifestWork{changed}
+	d.pass(t)
+	if o := d.outcome("a"); d.writes != before+1 || o.dispute != nil || !o.held.IsZero() || !o.recheck.IsZero() {
+		t.Errorf("%d writes: %+v", d.writes-before, o)
+	}
+	scale(3)(d)
+	d.pass(t)
+	d.pass(t)
+	if o := d.outcome("a"); d.writes != before+1 || o.dispute == nil || o.held.IsZero() {
+		t.Errorf("%d writes: %+v", d.writes-before, o)
+	}
+	d.clock.SetTime(d.outcome("a").held)
+	d.pass(t)
+	if d.writes != before+2 {
+		t.Errorf("%d writes when the repair is due", d.writes-before)
+	}
+}
+
+// Disputes are counted by kind as long as passes have them.
+func TestCountDisputes(t *testing.T) {
+	t.Parallel()
+	of := func(kind string, dispute *conditions.Dispute) outcome {
+		o := outcome{dispute: dispute}
+		o.identity.Group, o.identity.Kind = "example.com", kind
+		return o
+	}
+	all := passes{}
+	expect := func(when string, widgets, gadgets float64) {
+		t.Helper()
+		have := []float64{testutil.ToFloat64(disputeCount.WithLabelValues("example.com", "Widget")),
+			testutil.ToFloat64(disputeCount.WithLabelValues("example.com", "Gadget"))}
+		if have[0] != widgets || have[1] != gadgets {
+			t.Errorf("%s: %v, want %v and %v", when, have, widgets, gadgets)
+		}
+	}
+	about := &conditions.Dispute{}
+	all.put("a", &pass{outcomes: []outcome{of("Widget", about), of("Gadget", about), of("Widget", nil)}})
+	all.put("b", &pass{outcomes: []outcome{of("Widget", about)}})
+	expect("two works", 2, 1)
+	all.put("a", &pass{outcomes: []outcome{of("Widget", about), of("Gadget", nil)}})
+	expect("a dispute is over", 2, 0)
+	all.delete("b")
+	all.delete("b")
+	expect("a work has gone", 1, 0)
+	all.delete("a")
+	expect("both have gone", 0, 0)
+}

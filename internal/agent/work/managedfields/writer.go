@@ -1,0 +1,116 @@
+// Package managedfields reads from metadata.managedFields of an object who has written which of its fields.
+package managedfields
+
+import (
+	"reflect"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
+)
+
+// Agent is the field manager of work agents. Where works name one of their own, it begins with this.
+const Agent = "work-agent"
+
+// Writer is a field manager. The zero value is an unknown one.
+type Writer struct {
+	Manager string
+	// Subresource is the one by which it wrote, such as scale; empty for the object itself.
+	Subresource string
+}
+
+// IsAgent tells whether the writer is a work agent.
+func (w Writer) IsAgent() bool { return strings.HasPrefix(w.Manager, Agent) }
+
+// String is the writer as a message names it.
+func (w Writer) String() string {
+	if w.Subresource == "" {
+		return w.Manager
+	}
+	return w.Manager + " (subresource " + w.Subresource + ")"
+}
+
+// LastWriter is who wrote any of the fields last. An agent is returned only if nobody else owns any of them: the API server records the
+// times in seconds, and a list that has got longer or shorter is owned by all who wrote elements. The writer of a field that was removed is
+// not known.
+func LastWriter(live *unstructured.Unstructured, fields []manifest.Field) Writer {
+	var last Writer
+	var at *metav1.Time
+	for _, entry := range live.GetManagedFields() {
+		if !ownsAny(entry, live, fields) {
+			continue
+		}
+		writer := Writer{Manager: entry.Manager, Subresource: entry.Subresource}
+		switch {
+		case last == Writer{}, last.IsAgent() && !writer.IsAgent(), last.IsAgent() == writer.IsAgent() && at.Before(entry.Time):
+			last, at = writer, entry.Time
+		}
+	}
+	return last
+}
+
+// ownsAny tells whether an entry is about any of the fields. One that cannot be read is about none.
+func ownsAny(entry metav1.ManagedFieldsEntry, live *unstructured.Unstructured, fields []manifest.Field) bool {
+	set := fieldpath.NewSet()
+	if entry.FieldsV1 == nil || set.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
+		return false
+	}
+	owns := false
+	set.Leaves().Iterate(func(path fieldpath.Path) {
+		for _, field := range fields {
+			owns = owns || isAt(path, field, live.Object)
+		}
+	})
+	return owns
+}
+
+// isAt tells whether a path leads to the field, to something in it, or to something that it is in, in the object.
+func isAt(path fieldpath.Path, field manifest.Field, value any) bool {
+	for i := range min(len(path), len(field)) {
+		var matches bool
+		if value, matches = follow(path[i], field[i], value); !matches {
+			return false
+		}
+	}
+	return true
+}
+
+// follow tells whether an element of a path is a step of a field, and returns the value that is there.
+func follow(element fieldpath.PathElement, step, value any) (next any, matches bool) {
+	switch step := step.(type) {
+	case string:
+		object, _ := value.(map[string]any)
+		return object[step], element.FieldName != nil && *element.FieldName == step
+	case int:
+		list, _ := value.([]any)
+		if step >= len(list) {
+			return nil, false
+		}
+		return list[step], isElement(element, step, list[step])
+	default:
+		return nil, false
+	}
+}
+
+// isElement tells whether an element of a path names the element of a list.
+func isElement(element fieldpath.PathElement, index int, value any) bool {
+	switch {
+	case element.Key != nil:
+		object, _ := value.(map[string]any)
+		for _, key := range *element.Key {
+			if !reflect.DeepEqual(object[key.Name], key.Value.Unstructured()) {
+				return false
+			}
+		}
+		return true
+	case element.Value != nil:
+		return reflect.DeepEqual(value, (*element.Value).Unstructured())
+	case element.Index != nil:
+		return *element.Index == index
+	default:
+		return false
+	}
+}

@@ -1,0 +1,81 @@
+package managedfields
+
+import (
+	"fmt"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
+)
+
+// entry is one of metadata.managedFields, of a second.
+func entry(manager, subresource string, second int, fields string) string {
+	return fmt.Sprintf(`{"manager":%q,"operation":"Update","apiVersion":"apps/v1","subresource":%q,"time":"2026-01-01T00:00:%02dZ",
+		"fieldsType":"FieldsV1","fieldsV1":%s}`, manager, subresource, second, fields)
+}
+
+// WK-17: who is named as the last writer of a disputed field.
+func TestLastWriter(t *testing.T) {
+	t.Parallel()
+	const (
+		replicas = `{"f:spec":{"f:replicas":{}}}`
+		image    = `{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"web\"}":{".":{},"f:image":{}}}}}}}`
+		sidecar  = `{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"proxy\"}":{".":{},"f:image":{}}}}}}}`
+		elsewise = `{"f:spec":{"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"web\"}":{".":{},"f:name":{}}}}}}}`
+		labels   = `{"f:metadata":{"f:labels":{".":{},"f:example.com/a":{}}}}`
+		atomic   = `{"f:spec":{"f:selector":{}}}`
+		values   = `{"f:metadata":{"f:finalizers":{"v:\"a\"":{}}}}`
+	)
+	imageOf := func(i int) manifest.Field {
+		return manifest.Field{"spec", "template", "spec", "containers", i, "image"}
+	}
+	for name, test := range map[string]struct {
+		field   manifest.Field
+		entries []string
+		want    string
+	}{
+		"an autoscaler": {manifest.Field{"spec", "replicas"}, []string{entry("work-agent", "", 9, image),
+			entry("kube-controller-manager", "scale", 3, replicas)}, "kube-controller-manager (subresource scale)"},
+		"the later of two": {manifest.Field{"spec", "replicas"},
+			[]string{entry("late", "", 3, replicas), entry("early", "", 2, replicas)}, "late"},
+		"one that came after an agent": {manifest.Field{"spec", "replicas"},
+			[]string{entry("work-agent", "", 9, replicas), entry("kubectl-edit", "", 9, replicas)}, "kubectl-edit"},
+		"another work": {manifest.Field{"spec", "replicas"}, []string{entry("work-agent-b", "", 9, replicas), entry("kubectl", "", 9, labels)},
+			"work-agent-b"},
+		"a controller that writes it with the status": {manifest.Field{"metadata", "labels", "example.com/a"},
+			[]string{entry("work-agent", "", 9, replicas), entry("kube-controller-manager", "status", 3, labels)},
+			"kube-controller-manager (subresource status)"},
+		"an element by its key":         {imageOf(1), []string{entry("a", "", 9, sidecar), entry("b", "", 1, image)}, "b"},
+		"another field of the element":  {imageOf(1), []string{entry("a", "", 1, elsewise)}, ""},
+		"a list of another length":      {manifest.Field{"spec", "template", "spec", "containers"}, []string{entry("a", "", 1, image)}, "a"},
+		"a label":                       {manifest.Field{"metadata", "labels", "example.com/a"}, []string{entry("a", "", 1, labels)}, "a"},
+		"another label":                 {manifest.Field{"metadata", "labels", "b"}, []string{entry("a", "", 1, labels)}, ""},
+		"a field of an atomic object":   {manifest.Field{"spec", "selector", "app"}, []string{entry("a", "", 1, atomic)}, "a"},
+		"an element by its value":       {manifest.Field{"metadata", "finalizers", 0}, []string{entry("a", "", 1, values)}, "a"},
+		"another element":               {manifest.Field{"metadata", "finalizers", 1}, []string{entry("a", "", 1, values)}, ""},
+		"an element that is not there":  {manifest.Field{"metadata", "finalizers", 2}, []string{entry("a", "", 1, values)}, ""},
+		"an entry that cannot be read":  {manifest.Field{"spec", "replicas"}, []string{entry("a", "", 1, `{"x:":{}}`)}, ""},
+		"nobody: the field was removed": {manifest.Field{"spec", "paused"}, []string{entry("a", "", 1, replicas)}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			live := &unstructured.Unstructured{}
+			content := `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","finalizers":["a","b"],"managedFields":[`
+			for i, e := range test.entries {
+				if i > 0 {
+					content += ","
+				}
+				content += e
+			}
+			content += `]},"spec":{"replicas":3,"template":{"spec":{"containers":[{"name":"proxy","image":"a"},{"name":"web","image":"b"}]}}}}`
+			if err := json.Unmarshal([]byte(content), &live.Object); err != nil {
+				t.Fatal(err)
+			}
+			if got := LastWriter(live, []manifest.Field{test.field}); got.String() != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}
