@@ -28,7 +28,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
-// maxPending is how many requests of a cluster may be visible on the hub before its agent makes no more.
+// maxPending is how many requests of a cluster may be undecided on the hub before its agent makes no more.
 const maxPending = 10
 
 // DeniedError says that an administrator of the hub denied the request.
@@ -47,12 +47,12 @@ type HaltedError struct {
 
 func (e *HaltedError) Error() string {
 	if e.AddOn != "" {
-		return fmt.Sprintf("the hub already holds %d CertificateSigningRequests of add-on %s on cluster %s; no more are made "+
+		return fmt.Sprintf("the hub already holds %d undecided CertificateSigningRequests of add-on %s on cluster %s; no more are made "+
 			"until some are decided upon or removed: approve one on the hub, or delete stale requests with kubectl delete csr -l %s=%s,%s=%s",
 			e.Requests, e.AddOn, e.Cluster, fleet.LabelClusterName, e.Cluster, fleet.LabelAddOnName, e.AddOn)
 	}
-	return fmt.Sprintf("the hub already holds %d CertificateSigningRequests of cluster %s; no more are made until some are decided upon or removed: "+
-		"accept the cluster on the hub, or delete stale requests with kubectl delete csr -l %s=%s",
+	return fmt.Sprintf("the hub already holds %d undecided CertificateSigningRequests of cluster %s; no more are made until some are decided "+
+		"upon or removed: accept the cluster on the hub, or delete stale requests with kubectl delete csr -l %s=%s",
 		e.Requests, e.Cluster, fleet.LabelClusterName, e.Cluster)
 }
 
@@ -174,13 +174,15 @@ func (r *Requester) pending(ctx context.Context, private *ecdsa.PrivateKey) (*ce
 	if err := r.Hub.List(ctx, list, client.MatchingLabels(r.labels())); err != nil {
 		return nil, fmt.Errorf("list the CertificateSigningRequests of cluster %s: %w", r.Identity.Cluster, err)
 	}
-	own := 0
+	undecided := 0
 	for i := range list.Items {
 		csr := &list.Items[i]
 		if csr.Labels[fleet.LabelAddOnName] != r.addOnName() || r.Renews && r.author(csr) != r.Identity.User() {
 			continue
 		}
-		own++
+		if isUndecided(csr) {
+			undecided++
+		}
 		if !r.asksTheSame(csr) {
 			continue
 		}
@@ -192,8 +194,8 @@ func (r *Requester) pending(ctx context.Context, private *ecdsa.PrivateKey) (*ce
 			return csr, nil
 		}
 	}
-	if own >= maxPending {
-		return nil, &HaltedError{Cluster: r.Identity.Cluster, AddOn: r.addOnName(), Requests: own}
+	if undecided >= maxPending {
+		return nil, &HaltedError{Cluster: r.Identity.Cluster, AddOn: r.addOnName(), Requests: undecided}
 	}
 	return nil, nil
 }
@@ -249,6 +251,11 @@ func decision(csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 		return csr.Status.Certificate, nil
 	}
 	return nil, refusal(csr)
+}
+
+// isUndecided tells whether a request waits for its approval or denial. The hub keeps decided ones for a while.
+func isUndecided(csr *certificatesv1.CertificateSigningRequest) bool {
+	return len(csr.Status.Conditions) == 0 && len(csr.Status.Certificate) == 0
 }
 
 func refusal(csr *certificatesv1.CertificateSigningRequest) error {

@@ -74,6 +74,52 @@ func TestDecidedWithoutAWatch(t *testing.T) {
 	}
 }
 
+// RG-07 RG-61: requests that were decided upon, which the hub keeps for a while, do not halt further ones: those of add-ons that were
+// installed and of clusters that have joined again and again.
+func TestDecidedRequestsDoNotHalt(t *testing.T) {
+	t.Parallel()
+	condition := func(kind certificatesv1.RequestConditionType) certificatesv1.CertificateSigningRequestStatus {
+		return certificatesv1.CertificateSigningRequestStatus{Conditions: []certificatesv1.CertificateSigningRequestCondition{{Type: kind}}}
+	}
+	issued := condition(certificatesv1.CertificateApproved)
+	issued.Certificate = []byte("issued")
+	for name, test := range map[string]struct {
+		status certificatesv1.CertificateSigningRequestStatus
+		halts  bool
+	}{
+		"undecided": {certificatesv1.CertificateSigningRequestStatus{}, true},
+		"approved":  {condition(certificatesv1.CertificateApproved), false},
+		"issued":    {issued, false},
+		"denied":    {condition(certificatesv1.CertificateDenied), false},
+		"failed":    {condition(certificatesv1.CertificateFailed), false},
+	} {
+		for _, addOn := range []*clientcert.AddOn{nil, {Name: "hello", SignerName: "example.com/a"}} {
+			var earlier []client.Object
+			for i := range 10 {
+				csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{
+					Name: fmt.Sprintf("earlier-%d", i), Labels: map[string]string{fleet.LabelClusterName: self.Cluster},
+				}, Spec: certificatesv1.CertificateSigningRequestSpec{Username: self.User()}, Status: test.status}
+				if addOn != nil {
+					csr.Labels[fleet.LabelAddOnName] = addOn.Name
+				}
+				earlier = append(earlier, csr)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			created := false
+			requester := &clientcert.Requester{Hub: newHub(earlier...), Identity: self, AddOn: addOn, Renews: true,
+				Record: func(_, reason, _, _ string, _ ...any) {
+					created = created || reason == fleet.EventCSRCreated
+					stop()
+				}}
+			_, _, err := requester.Request(ctx)
+			var halted *clientcert.HaltedError
+			if errors.As(err, &halted) != test.halts || created == test.halts {
+				t.Errorf("after ten that are %s: created %t, %v", name, created, err)
+			}
+		}
+	}
+}
+
 // RG-51: where a broker creates the requests, they are of the signer of its certificates, and of whom the annotation names.
 func TestBrokeredRequests(t *testing.T) {
 	t.Parallel()
