@@ -268,9 +268,6 @@ var registrationAuths = []string{authCSR, authGRPC, authAWS}
 // drivers are how add-ons may get access to the hub.
 var drivers = []addonv1beta1.KubeClientDriver{addonv1beta1.KubeClientDriverCSR, addonv1beta1.KubeClientDriverToken}
 
-// minCertificateLifetime is the API server's own limit, in seconds, for certificates and tokens alike.
-const minCertificateLifetime = 600
-
 // minHubConnectionTimeout is the shortest silence that may mean a hub is gone, in seconds: one that restarts takes a while.
 const minHubConnectionTimeout = 5
 
@@ -424,14 +421,14 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--cluster-healthcheck-period is %s; it must be more than 0, such as 1m", o.ClusterHealthCheckPeriod)
 	case o.MaxCustomClusterClaims < 0:
 		return fmt.Errorf("--max-custom-cluster-claims is %d; it must not be negative", o.MaxCustomClusterClaims)
-	case o.ClientCertExpirationSeconds != 0 && o.ClientCertExpirationSeconds < minCertificateLifetime:
+	case o.ClientCertExpirationSeconds != 0 && o.ClientCertExpirationSeconds < fleet.MinCredentialSeconds:
 		return fmt.Errorf("--client-cert-expiration-seconds is %d; it must be 0 or at least %d", o.ClientCertExpirationSeconds,
-			minCertificateLifetime)
+			fleet.MinCredentialSeconds)
 	case !slices.Contains(drivers, addonv1beta1.KubeClientDriver(o.AddOnKubeClientRegistrationAuth)):
 		return fmt.Errorf("--addon-kubeclient-registration-auth is %q; it must be csr or token", o.AddOnKubeClientRegistrationAuth)
-	case o.AddOnTokenExpirationSeconds != 0 && o.AddOnTokenExpirationSeconds < minCertificateLifetime:
+	case o.AddOnTokenExpirationSeconds != 0 && o.AddOnTokenExpirationSeconds < fleet.MinCredentialSeconds:
 		return fmt.Errorf("--addon-token-expiration-seconds is %d; it must be 0 or at least %d", o.AddOnTokenExpirationSeconds,
-			minCertificateLifetime)
+			fleet.MinCredentialSeconds)
 	case o.AddOnLeaseGracePeriod < 0:
 		return fmt.Errorf("--addon-lease-grace-period is %s; it must not be negative", o.AddOnLeaseGracePeriod)
 	case o.WorkloadAgentWorkers < 1:

@@ -67,7 +67,7 @@ func (c *clusterJoin) add(command *cobra.Command) {
 		"with --mode hosted, have the agent reach the managed cluster at the address that this publishes, not at that of its kubeconfig")
 	flags.BoolVar(&c.force, "force", false, "leave out the checks of the cluster, and take over what other tools have installed")
 	flags.Int32Var(&c.certificateLife, "client-cert-expiration-seconds", 31536000, //nolint:mnd // a year
-		"validity of the agent's certificates, in seconds; at least 3600, or 0 for what the hub decides")
+		"validity of the agent's certificates, in seconds; at least 600, or 0 for what the hub decides")
 	flags.StringArrayVar(&c.annotations, "klusterlet-annotation", nil,
 		"annotation of the ManagedCluster as KEY=VALUE; the key gets the prefix "+fleet.AnnotationAgentPrefix+" if it has none; several times for several")
 	c.driver.add(command)
@@ -100,8 +100,9 @@ func (j *joining) checkInCluster() error {
 		return errors.New("--force-internal-endpoint-lookup-managed: useless without --mode hosted")
 	case c.driver.registration == driverGRPC && c.internal:
 		return errors.New("--force-internal-endpoint-lookup: of no use with --registration-auth grpc, where the agent reaches the hub at --grpc-server")
-	case c.certificateLife != 0 && c.certificateLife < 3600:
-		return fmt.Errorf("--client-cert-expiration-seconds: %d: must be at least 3600, or 0", c.certificateLife)
+	case c.certificateLife != 0 && c.certificateLife < fleet.MinCredentialSeconds:
+		return fmt.Errorf("--client-cert-expiration-seconds: %d: must be at least %d, or 0", c.certificateLife,
+			fleet.MinCredentialSeconds)
 	}
 	if _, err := c.clusterAnnotations(); err != nil {
 		return err

@@ -42,7 +42,7 @@ func TestJoinClusterBadInput(t *testing.T) {
 		"--local --managed-cluster-kubeconfig k --grpc-server x:1":                    {"--grpc-server: for agents in clusters"},
 		"--managed-cluster-arn x":                                                     {"--managed-cluster-arn: useless without --registration-auth awsirsa"},
 		"--klusterlet-annotation x":                                                   {"--klusterlet-annotation", "KEY=VALUE"},
-		"--client-cert-expiration-seconds 60":                                         {"at least 3600"},
+		"--client-cert-expiration-seconds 60":                                         {"at least 600"},
 		"--addon-token-expiration-seconds 700":                                        {"--addon-kubeclient-registration-auth token"},
 		"--force-internal-endpoint-lookup-managed":                                    {"useless without --mode hosted"},
 		"--feature-gates Nonsense=true":                                               {`"Nonsense" is no feature gate`},

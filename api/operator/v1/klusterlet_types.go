@@ -134,7 +134,7 @@ const (
 
 // RegistrationConfiguration tunes the registration agent.
 type RegistrationConfiguration struct {
-	// clientCertExpirationSeconds is how long, in seconds, the certificate of the agent should be valid: 3600 at
+	// clientCertExpirationSeconds is how long, in seconds, the certificate of the agent should be valid: 600 at
 	// least. 0 leaves it to the hub, which may also shorten it.
 	// +optional
 	ClientCertExpirationSeconds int32 `json:"clientCertExpirationSeconds,omitempty"`

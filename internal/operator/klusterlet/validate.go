@@ -19,12 +19,10 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// Bounds of the contract.
+// Bounds of the API that its CRD does not have.
 const (
-	minCertificateSeconds = 3600
-	minTokenSeconds       = 600
-	minStatusSync         = 5 * time.Second
-	maxStatusSync         = time.Hour
+	minStatusSync = 5 * time.Second
+	maxStatusSync = time.Hour
 )
 
 // reservedNames are those of namespaces in which no agent runs: the namespace of an agent is deleted with its Klusterlet.
@@ -116,17 +114,17 @@ func validateRegistration(path *field.Path, registration operatorv1.Registration
 	if registration.RegistrationDriver.AuthType == operatorv1.RegistrationAuthTypeAWSIRSA {
 		problems = append(problems, validateAWS(path, registration))
 	}
-	if seconds := registration.ClientCertExpirationSeconds; seconds != 0 && seconds < minCertificateSeconds {
+	if seconds := registration.ClientCertExpirationSeconds; seconds != 0 && seconds < fleet.MinCredentialSeconds {
 		problems = append(
 			problems,
 			invalid(path.Child("clientCertExpirationSeconds"), seconds, "it must be 0, which leaves it to the hub, or at least %d",
-				minCertificateSeconds),
+				fleet.MinCredentialSeconds),
 		)
 	}
 	if driver := registration.AddOnKubeClientRegistrationDriver; driver != nil && driver.Token != nil {
-		if seconds := driver.Token.ExpirationSeconds; seconds != 0 && seconds < minTokenSeconds {
+		if seconds := driver.Token.ExpirationSeconds; seconds != 0 && seconds < fleet.MinCredentialSeconds {
 			problems = append(problems, invalid(path.Child("addOnKubeClientRegistrationDriver", "token", "expirationSeconds"), seconds,
-				"it must be 0 or at least %d", minTokenSeconds))
+				"it must be 0 or at least %d", fleet.MinCredentialSeconds))
 		}
 	}
 	if claims := registration.ClusterClaimConfiguration; claims != nil && claims.MaxCustomClusterClaims < 0 {

@@ -63,9 +63,9 @@ func TestValidate(t *testing.T) {
 				Type:         operatorv1.BootstrapKubeConfigsLocalSecrets,
 				LocalSecrets: &operatorv1.LocalSecretsConfig{KubeConfigSecrets: []operatorv1.KubeConfigSecret{{Name: "a"}, {Name: "b"}}}}
 		},
-		`spec.registrationConfiguration.clientCertExpirationSeconds is 3599: ` +
-			`it must be 0, which leaves it to the hub, or at least 3600`: func(k *operatorv1.Klusterlet) {
-			registration(k).ClientCertExpirationSeconds = 3599
+		`spec.registrationConfiguration.clientCertExpirationSeconds is 599: ` +
+			`it must be 0, which leaves it to the hub, or at least 600`: func(k *operatorv1.Klusterlet) {
+			registration(k).ClientCertExpirationSeconds = 599
 		},
 		`` +
 			`addOnKubeClientRegistrationDriver.token.expirationSeconds is 599: it must be 0`: func(k *operatorv1.Klusterlet) {
