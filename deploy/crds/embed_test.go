@@ -84,7 +84,7 @@ func TestEveryFileIsUsed(t *testing.T) {
 	}
 }
 
-// WH-13 and section 11 of the contract
+// WH-13
 func TestConversion(t *testing.T) {
 	t.Parallel()
 	converted := []string{
@@ -209,7 +209,7 @@ func all(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
 	return decode(names...)
 }
 
-// Section 2 of the contract: the defaults that clients rely on.
+// The defaults that clients rely on.
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	crds := map[string]*apiextensionsv1.CustomResourceDefinition{}
@@ -255,7 +255,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// Section 1 of the contract: names, scope, columns and subresources of ClusterProperty.
+// Names, scope, columns and subresources of ClusterProperty.
 func TestClusterProperty(t *testing.T) {
 	t.Parallel()
 	crd := ClusterProperties()[0]

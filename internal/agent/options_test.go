@@ -33,7 +33,7 @@ func parse(args ...string) (*Options, error) {
 	return o, o.Validate()
 }
 
-// WK-18 WK-19 WK-38 RG-54 KL-14 KL-16 KL-13 KL-22: command lines of other agents of the contract are accepted, and what changes nothing is
+// WK-18 WK-19 WK-38 RG-54 KL-14 KL-16 KL-13 KL-22: command lines of the agents of OCM are accepted, and what changes nothing is
 // said.
 func TestFlagsOfOthers(t *testing.T) {
 	t.Parallel()

@@ -231,7 +231,7 @@ func TestAcceptForbidden(t *testing.T) {
 	}
 }
 
-// CA-18: "accept" on a cluster that has an agent does not approve another one silently: any client that has a bootstrap credential could
+// CA-18: "accept" on a cluster that has an agent does not approve another one silently: whoever has a bootstrap credential could
 // take the cluster over the next time that an administrator accepts it.
 func TestAcceptAsksForAnotherAgent(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// joinInfo is what a cluster needs to join; the JSON names are those of the contract.
+// joinInfo is what a cluster needs to join; the JSON names are those that clusteradm prints.
 type joinInfo struct {
 	Token  string `json:"hub-token"`
 	Server string `json:"hub-apiserver"`

@@ -188,7 +188,7 @@ func (a *app) installTarget() hubapi.Target {
 	return hubapi.Target{Kubeconfig: a.kubeconfig, Context: a.context, Cluster: true}
 }
 
-// sayFlags names the flags that were set, as the contract's command line does.
+// sayFlags names the flags that were set, as clusteradm does.
 func (a *app) sayFlags(command *cobra.Command) {
 	command.Flags().Visit(func(flag *pflag.Flag) { a.note("flag %s has been set", flag.Name) })
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // pluginPrefixes begin the names of programs in PATH that are commands, too: capstan-NAME, and clusteradm-NAME, which others have written
-// for the command line of the contract.
+// for clusteradm.
 var pluginPrefixes = []string{"capstan-", "clusteradm-"}
 
 const pluginLong = `Programs in PATH whose names begin with capstan- or clusteradm- are commands: "capstan foo bar" runs capstan-foo-bar, else

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// CE-05, CE-06: requests for a resync list what the sender has, under the names of the contract.
+// CE-05, CE-06: requests for a resync list what the sender has, under the names of the protocol.
 func TestResyncData(t *testing.T) {
 	t.Parallel()
 	event := New("c1", Type{ManifestBundles, Spec, Resync}, time.Now())

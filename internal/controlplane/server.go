@@ -289,8 +289,8 @@ func (h *hub) bootstrap(ctx context.Context) error {
 	})
 }
 
-// awaitDiscovery returns when the API server knows all its paths. To any client that asks earlier for one that is not there yet it
-// says to come back in some seconds.
+// awaitDiscovery returns when the API server knows all its paths. A request that comes earlier, for one that is not there yet,
+// is told to come back in some seconds.
 func (h *hub) awaitDiscovery(ctx context.Context) error {
 	for _, complete := range h.server.GenericAPIServer.MuxAndDiscoveryCompleteSignals() {
 		select {

@@ -79,7 +79,7 @@ func TestDecide(t *testing.T) {
 		next     time.Duration // From now.
 		reason   string        // Of those that wait.
 	}{
-		// AM-20, contract section 2.4: All.
+		// AM-20: All.
 		"no type is All": {strategy: `{}`, clusters: "a, b, c", want: "a=Begin b=Begin c=Begin", phase: Rolling},
 		"All ignores failures": {strategy: `{type: All, all: {maxFailures: 0}}`, clusters: "a 0 Failed, b, c 0 TimeOut",
 			want: "a=Failed b=Begin c=TimedOut", phase: Rolling},

@@ -13,7 +13,7 @@ import (
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 )
 
-// Contract section 2.4, AM-20.
+// AM-20.
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ strategy, want string }{

@@ -91,7 +91,7 @@ func (h *hub) expect(t *testing.T, kind string, before, status metav1.ConditionS
 
 func generation5(addOn *addonv1beta1.ManagedClusterAddOn) { addOn.Generation = 5 }
 
-// Contract section 6, AF-07, AF-08, RG-30: Available, with each reason that is a manager's to give. That of an add-on whose agent has a
+// AF-07, AF-08, RG-30: Available, with each reason that is a manager's to give. That of an add-on whose agent has a
 // lease, or whose cluster sends no heartbeats, is another's.
 func TestAvailable(t *testing.T) {
 	t.Parallel()
@@ -164,7 +164,7 @@ func TestAvailable(t *testing.T) {
 	}
 }
 
-// Contract section 6, AF-14: ManifestApplied and HostingManifestApplied, each about its own cluster.
+// AF-14: ManifestApplied and HostingManifestApplied, each about its own cluster.
 func TestManifestsApplied(t *testing.T) {
 	t.Parallel()
 	noLuck := errors.New("no luck")
@@ -226,7 +226,7 @@ func TestManifestsApplied(t *testing.T) {
 	}
 }
 
-// Contract section 6, AF-16: HostingClusterValidity is there while another cluster is to host the agent.
+// AF-16: HostingClusterValidity is there while another cluster is to host the agent.
 func TestHostingClusterValidity(t *testing.T) {
 	t.Parallel()
 	going := heard("host", isTrue)
@@ -263,7 +263,7 @@ func TestHostingClusterValidity(t *testing.T) {
 	}
 }
 
-// Contract section 6, AF-15: HookManifestCompleted, of an add-on that leaves and has hooks.
+// AF-15: HookManifestCompleted, of an add-on that leaves and has hooks.
 func TestHookManifestCompleted(t *testing.T) {
 	t.Parallel()
 	hooks := func(values ...string) []workv1.ManifestCondition {
@@ -322,7 +322,7 @@ func TestHookManifestCompleted(t *testing.T) {
 	}
 }
 
-// Contract section 6: Degraded is the add-on's own to set, and Progressing and Configured are the hub's: a manager leaves them as they are.
+// Degraded is the add-on's own to set, and Progressing and Configured are the hub's: a manager leaves them as they are.
 func TestConditionsOfOthers(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, heard("c1", isTrue), installed(generation5))

@@ -15,7 +15,7 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 )
 
-// Contract section 6, AF-03, AF-11: RegistrationApplied, with the time at which its status changed.
+// AF-03, AF-11: RegistrationApplied, with the time at which its status changed.
 func TestRegistrationApplied(t *testing.T) {
 	t.Parallel()
 	earlier := metav1.NewTime(now.Add(-time.Hour).Local())

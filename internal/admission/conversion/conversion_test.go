@@ -14,7 +14,7 @@ const (
 	toV1Alpha1 = "addon.open-cluster-management.io/v1alpha1"
 )
 
-// WH-13: one case for each row of the table of conversions in the contract.
+// WH-13: one case for each field that is converted.
 func TestConvert(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

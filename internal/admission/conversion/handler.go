@@ -22,7 +22,7 @@ const (
 )
 
 // maxBody bounds the size of a review. An API server sends all objects of a list in one review, so the bound is far above the size of
-// one object: it has room for the add-ons of thousands of clusters. Without it, any client that reaches the port could exhaust the
+// one object: it has room for the add-ons of thousands of clusters. Without it, whoever reaches the port could exhaust the
 // memory of the process, which uses several times what it reads.
 const maxBody = 128 << 20
 

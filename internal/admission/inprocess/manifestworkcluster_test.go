@@ -46,7 +46,7 @@ func TestWorksOfClustersThatGo(t *testing.T) {
 		{name: "just made again", cached: deleting, cluster: deciding, work: plain},
 		{name: "denied and deleting", cluster: both, work: plain, refused: "is denied"},
 
-		// What the contract has for a deleted cluster: the hooks of its add-ons run before they go.
+		// What becomes of a deleted cluster: the hooks of its add-ons run before they go.
 		{name: "hooks of a deleting cluster", cluster: deleting, work: work("addon-a-pre-delete", ofAddOn, "", manifest("a"))},
 		{name: "hooks of a hosted add-on", cluster: deleting,
 			work: work("addon-a-pre-delete-hosting-c2", ofAddOn+`, open-cluster-management.io/addon-namespace: c2`, "", manifest("a"))},

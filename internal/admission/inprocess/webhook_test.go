@@ -26,7 +26,7 @@ import (
 	"github.com/capstan-io/capstan/internal/admission/webhook"
 )
 
-// webhookPaths of the kinds that have webhooks, in the order in which an API server calls them (contract section 11).
+// webhookPaths of the kinds that have webhooks, in the order in which an API server calls them.
 var webhookPaths = map[string][]string{
 	"ManagedCluster": {
 		"/mutate-cluster-open-cluster-management-io-v1-managedcluster", "/validate-cluster-open-cluster-management-io-v1-managedcluster",

@@ -30,7 +30,7 @@ import (
 	"github.com/capstan-io/capstan/internal/admission/inprocess"
 )
 
-// paths are the paths of the plugins: those of contract section 11, and similar ones for plugins that it has no webhook for. The plugin
+// paths are the paths of the plugins: those of Open Cluster Management, and similar ones for plugins that it has no webhook for. The plugin
 // HubTypeValidating has no path of its own: it runs before each of the validating ones.
 var paths = map[string]string{
 	inprocess.ManagedClusterMutating:             "/mutate-cluster-open-cluster-management-io-v1-managedcluster",

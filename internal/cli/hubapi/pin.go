@@ -44,8 +44,8 @@ func checkPins(pins []string) error {
 	return nil
 }
 
-// keepPinned returns the certificates of a bundle that have one of the pins. The others are left out: any client that sends a pinned
-// certificate, which is no secret, must not get one of their own trusted next to it.
+// keepPinned returns the certificates of a bundle that have one of the pins. The others are left out: a server that sends a pinned
+// certificate, which is no secret, must not get one of its own trusted next to it.
 func keepPinned(bundle []byte, pins []string) ([]byte, error) {
 	certificates, err := certutil.ParseCertsPEM(bundle)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cloudevents/grpcconfig"
 )
 
-// CE-09: the keys are those of the contract, and data is base64.
+// CE-09: the keys are those of the GRPCConfig of Open Cluster Management, and data is base64.
 func TestParse(t *testing.T) {
 	t.Parallel()
 	got, err := grpcconfig.Parse([]byte(`

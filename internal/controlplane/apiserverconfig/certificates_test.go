@@ -42,7 +42,7 @@ func eventually(t *testing.T, what string, check func() bool) {
 	}
 }
 
-// SC-06: any client that verifies or serves takes over what the files say next, and keeps what it has when they make no sense.
+// SC-06: whoever verifies or serves takes over what the files say next, and keeps what was there when they make no sense.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -65,7 +65,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// SC-03: every field of the contract arrives.
+// SC-03: every field of the configuration arrives.
 func TestEveryField(t *testing.T) {
 	t.Parallel()
 	pem := filepath.Join(t.TempDir(), "some.pem")

@@ -2,7 +2,7 @@
 // renewed before they expire while the server runs.
 //
 // A root CA signs one CA for each purpose, and those sign the certificates. Every CA has a bundle of the certificates
-// that are to be trusted for its purpose; any client that verifies reads the bundle and reloads it when it changes. A CA is
+// that are to be trusted for its purpose; whoever verifies reads the bundle and reloads it when it changes. A CA is
 // renewed with a new key in two steps, so that nobody meets a certificate he does not trust yet: the next certificate
 // goes into the bundle first, and signs only after it has had time to spread.
 //

@@ -22,8 +22,8 @@ import (
 
 // Credentials refuses the certificates of agents and add-ons that are older than what they were issued for: that of a cluster which had the
 // name before, or one from before the cluster was cut off. They name an identity, and to accept a cluster of the same name would
-// give it rights again. Nobody is let in by a restart: until it is known from when on certificates hold, any client that comes with
-// one for a cluster waits.
+// give it rights again. Nobody is let in by a restart: until it is known from when on certificates hold, a request with
+// one of a cluster waits.
 type Credentials struct {
 	// known is closed when clusters has all there are.
 	known chan struct{}

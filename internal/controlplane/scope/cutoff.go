@@ -18,9 +18,9 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// CutOff refuses everything to any client that acts for a cluster that is cut off, whatever roles give them: those of add-ons may be given
+// CutOff refuses everything to agents and add-ons of a cluster that is cut off, whatever roles give them: those of add-ons may be given
 // by any user, and the certificates that a compromised cluster has go on being valid. It is a beginning: the hub takes the rights of the
-// cluster's agent away, too. Until it is known which clusters are cut off, any client that acts for any waits; so nobody is let in by a
+// cluster's agent away, too. Until it is known which clusters are cut off, all of them wait; so nobody is let in by a
 // restart.
 type CutOff struct {
 	// known is closed when clusters has all there are.

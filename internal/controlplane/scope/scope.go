@@ -1,6 +1,6 @@
 // Package scope narrows what agents, and those who ask to join, read on a standalone hub to what is theirs.
 //
-// Their roles are those of every hub (contract section 10), and let them list all certificate requests and, to those who
+// Their roles are those of every hub, and let them list all certificate requests and, to those who
 // join, all clusters. RBAC cannot do better: the names of requests are random, and it knows no labels. Nor can an
 // authorizer: agents review whether they may list all requests before they work, and take a no for a broken credential.
 // So a request that RBAC has let through is narrowed here, on its way to the storage.

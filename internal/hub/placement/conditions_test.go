@@ -15,7 +15,7 @@ import (
 	scheduler "github.com/capstan-io/capstan/internal/placement"
 )
 
-// Contract section 6, PL-17 to PL-19: each reason of PlacementSatisfied and PlacementMisconfigured, as it is written: with the generation,
+// PL-17 to PL-19: each reason of PlacementSatisfied and PlacementMisconfigured, as it is written: with the generation,
 // with the time at which the status changed, and in that order.
 func TestConditions(t *testing.T) {
 	t.Parallel()

@@ -3,7 +3,7 @@
 //
 // A bound is far above honest use, and is enforced in two places. Admission refuses what exceeds it, with the field, the value and the
 // bound. The interpreter of the input enforces it, too, for objects that were stored before the bound existed, or by a hub without
-// admission; its failure becomes the condition that the contract has for input that cannot be used.
+// admission; its failure becomes the condition that the API has for input that cannot be used.
 //
 // Bounds are on lengths, counts, and counted steps, so that the same input always has the same result. Time is a last resort.
 //

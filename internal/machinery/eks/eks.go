@@ -2,7 +2,7 @@
 package eks
 
 import (
-	"crypto/md5" //nolint:gosec // it makes a name, which is that of the contract, and protects nothing
+	"crypto/md5" //nolint:gosec // it makes a name that both sides work out, and protects nothing
 	"encoding/hex"
 	"encoding/json"
 	"fmt"

@@ -46,7 +46,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// CM-11, KL-18, RG-52: the names of roles are those of the contract, which both sides work out by themselves.
+// CM-11, KL-18, RG-52: both sides work out the names of roles by themselves, so they are fixed.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	p := pair(t)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Contract section 8, RG-06, RG-09, RG-53, RG-60, RG-61, AF-04, AM-34, AM-40: each of its rows, for the cluster c1, the agent a1 and the
+// RG-06, RG-09, RG-53, RG-60, RG-61, AF-04, AM-34, AM-40: each of its rows, for the cluster c1, the agent a1 and the
 // add-on hello.
 func TestNamesOfTheContract(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,6 @@
 package fleet
 
-// Reasons of the events that the hub and the agents write (contract section 12).
+// Reasons of the events that the hub and the agents write.
 const (
 	EventManagedClusterAccepted                    = "ManagedClusterAccepted"
 	EventManagedClusterDenied                      = "ManagedClusterDenied"
@@ -41,7 +41,7 @@ const (
 	EventCSRCreated                                = "CSRCreated"
 	EventNoValidCertificateFound                   = "NoValidCertificateFound"
 	EventCertificateValidationFailed               = "CertificateValidationFailed"
-	EventAdditionalSecretDataChanged               = "AdditonalSecretDataChanged" // spelt so in the contract
+	EventAdditionalSecretDataChanged               = "AdditonalSecretDataChanged" // existing clients know this spelling
 	EventAddOnTokenRefreshed                       = "AddonTokenRefreshed"
 	EventSecretSave                                = "SecretSave"
 	EventClientCertificateCreated                  = "ClientCertificateCreated"
@@ -49,7 +49,7 @@ const (
 	EventCertificateRotationStarted                = "CertificateRotationStarted"
 	EventHubClientConfigReady                      = "HubClientConfigReady"
 	EventManagedClusterLeaseUpdateStarted          = "ManagedClusterLeaseUpdateStarted"
-	EventManagedClusterLeaseUpdateStopped          = "ManagedClusterLeaseUpdateStoped"  // spelt so in the contract
+	EventManagedClusterLeaseUpdateStopped          = "ManagedClusterLeaseUpdateStoped"  // existing clients know this spelling
 	EventAddOnApprovalWithheld                     = "AddOnCertificateApprovalWithheld" // our own
 	EventAddOnNotSigned                            = "AddOnCertificateNotSigned"        // our own
 	EventAddOnTemplateVariablesUnset               = "AddOnTemplateVariablesUnset"      // our own

@@ -106,7 +106,7 @@ func (p planned) external(webhook webhookComponent) []client.Object {
 	}
 	return []client.Object{
 		&corev1.Service{ObjectMeta: *meta.DeepCopy(), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Ports: ports}},
-		//nolint:staticcheck // the contract has Endpoints; Kubernetes mirrors them to EndpointSlices
+		//nolint:staticcheck // clients look for Endpoints; Kubernetes mirrors them to EndpointSlices
 		&corev1.Endpoints{ObjectMeta: meta, Subsets: []corev1.EndpointSubset{{
 			Addresses: []corev1.EndpointAddress{{IP: webhook.address}},
 			Ports:     []corev1.EndpointPort{{Name: "tls", Port: webhook.servicePort, Protocol: corev1.ProtocolTCP}},

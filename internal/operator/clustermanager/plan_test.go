@@ -22,7 +22,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// planOf is the plan for a ClusterManager of that name with the images of the contract.
+// planOf is the plan for a ClusterManager of that name with images that have the names of the original.
 func planOf(edit func(*operatorv1.ClusterManager), inputs func(*inputs)) *plan {
 	return plannedOf(edit, inputs).plan()
 }

@@ -226,7 +226,7 @@ func settle(t *testing.T, c *Controller, queue workqueue.TypedRateLimitingInterf
 	}
 }
 
-// Contract section 6, RG-63: Available of an add-on whose agent has a lease: its time is that at which its status changed.
+// RG-63: Available of an add-on whose agent has a lease: its time is that at which its status changed.
 func TestAvailable(t *testing.T) {
 	t.Parallel()
 	const isTrue, isFalse, isUnknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown

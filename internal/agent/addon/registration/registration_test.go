@@ -112,7 +112,7 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// Contract section 6: new conditions come in the same order each time.
+// New conditions come in the same order each time.
 func TestReportInOrder(t *testing.T) {
 	t.Parallel()
 	for range 50 {

@@ -19,7 +19,7 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 )
 
-// RG-53 and section 12 of the contract: it is told when there is a new token, and only then.
+// RG-53: it is told when there is a new token, and only then.
 func TestTokenRefreshed(t *testing.T) {
 	t.Parallel()
 	var refused error

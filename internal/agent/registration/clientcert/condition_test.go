@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RG-11 and section 6 of the contract: what is said of a certificate.
+// RG-11: what is said of a certificate.
 func TestConditions(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2026, 11, 21, 12, 0, 0, 0, time.FixedZone("CET", 3600))

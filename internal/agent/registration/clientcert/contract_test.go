@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// Contract section 8, RG-06, RG-61: what is on the hub of the requests of a cluster's agent, for itself and for add-ons.
-func TestRequestsOfTheContract(t *testing.T) {
+// RG-06, RG-61: what is on the hub of the requests of a cluster's agent, for itself and for add-ons.
+func TestRequestsHaveTheExpectedNames(t *testing.T) {
 	t.Parallel()
 	type request struct {
 		GenerateName, Signer, User string

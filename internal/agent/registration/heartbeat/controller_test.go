@@ -16,7 +16,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 )
 
-// RG-20 and section 12 of the contract: heartbeats begin and end with the acceptance of the cluster, and each is told once.
+// RG-20: heartbeats begin and end with the acceptance of the cluster, and each is told once.
 func TestHeartbeats(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()

@@ -245,7 +245,7 @@ func TestUnfitValues(t *testing.T) {
 	}
 }
 
-// Sections 6 and 12 of the contract: what the hub reads of a cluster, with which event.
+// What the hub reads of a cluster, with which event.
 func TestReasons(t *testing.T) {
 	t.Parallel()
 	rotated := metav1.Condition{Type: "ClusterCertificateRotated", Status: metav1.ConditionFalse, Reason: "ClientCertificateUpdateFailed",

@@ -115,7 +115,7 @@ func (b *bench) rights(t *testing.T) (subjects []string) {
 	return subjects
 }
 
-// MS-06: the agent of the cluster gets the rights of the contract, in its namespace alone, and is told then.
+// MS-06: the agent of the cluster gets its rights, in its namespace alone, and is told then.
 func TestServed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, entry(marked), installed(), accepted())

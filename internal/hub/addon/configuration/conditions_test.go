@@ -71,7 +71,7 @@ func expectCondition(t *testing.T, conditions []metav1.Condition, kind string, b
 	}
 }
 
-// Contract section 6, AM-04, AM-08: Configured of the second of two clusters, which begins when the first is done.
+// AM-04, AM-08: Configured of the second of two clusters, which begins when the first is done.
 func TestConfigured(t *testing.T) {
 	t.Parallel()
 	const isTrue, isFalse = metav1.ConditionTrue, metav1.ConditionFalse
@@ -157,7 +157,7 @@ func TestConfigured(t *testing.T) {
 	}
 }
 
-// Contract section 6: a condition is of the present generation, too, where it says the same as of the one before: kubectl wait goes by
+// A condition is of the present generation, too, where it says the same as of the one before: kubectl wait goes by
 // that.
 func TestConfiguredOfTheGeneration(t *testing.T) {
 	t.Parallel()
@@ -174,7 +174,7 @@ func TestConfiguredOfTheGeneration(t *testing.T) {
 	}
 }
 
-// Contract section 6: that a cluster waits for its turn is for Configured to say. Progressing goes on to tell of what the cluster has, and
+// That a cluster waits for its turn is for Configured to say. Progressing goes on to tell of what the cluster has, and
 // is never WaitingForCanary: a rollout goes by its reasons (AM-21), and by the time at which the cluster was done.
 func TestWaitingIsNotProgressing(t *testing.T) {
 	t.Parallel()
@@ -197,7 +197,7 @@ func TestWaitingIsNotProgressing(t *testing.T) {
 	}
 }
 
-// Contract section 6, AM-10: Progressing of each placement in status.installProgressions, and what is listed beside it.
+// AM-10: Progressing of each placement in status.installProgressions, and what is listed beside it.
 func TestInstallProgressions(t *testing.T) {
 	t.Parallel()
 	const isTrue, isFalse = metav1.ConditionTrue, metav1.ConditionFalse

@@ -21,7 +21,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// Contract section 6, AM-04, AM-07, AM-09: Progressing, with each of its reasons, as it is written. Its time is that at which its status
+// AM-04, AM-07, AM-09: Progressing, with each of its reasons, as it is written. Its time is that at which its status
 // changed, or at which the add-on was done, or was not any more: all but one of its reasons are False.
 func TestProgressing(t *testing.T) {
 	t.Parallel()

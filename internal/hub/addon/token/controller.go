@@ -170,7 +170,7 @@ func (c *Controller) report(addOn *addonv1beta1.ManagedClusterAddOn, account *co
 	meta.SetStatusCondition(&addOn.Status.Conditions, cond)
 }
 
-// apply creates the service account, and lets the agent of the cluster request tokens for it (contract section 10.1).
+// apply creates the service account, and lets the agent of the cluster request tokens for it.
 func (c *Controller) apply(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn) (*corev1.ServiceAccount, error) {
 	account, role, binding := c.objects(addOn)
 	err := c.ensure(ctx, addOn, account, func() {})

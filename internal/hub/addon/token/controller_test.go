@@ -23,7 +23,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/addon/token"
 )
 
-// Contract section 6, AM-40: TokenInfrastructureReady, with the time at which its status changed. It is there for add-ons with tokens
+// AM-40: TokenInfrastructureReady, with the time at which its status changed. It is there for add-ons with tokens
 // alone.
 func TestTokenInfrastructureReady(t *testing.T) {
 	t.Parallel()

@@ -41,7 +41,7 @@ func schemeOf(t *testing.T) *runtime.Scheme {
 	return scheme
 }
 
-// Contract section 6, RG-16, RG-17: HubAcceptedManagedCluster, after failures, too. It has the time at which its status changed, and an
+// RG-16, RG-17: HubAcceptedManagedCluster, after failures, too. It has the time at which its status changed, and an
 // event tells of a decision.
 func TestHubAccepted(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 // addOnGroup is the API group of add-ons. The constant keeps this package free of the types of that API.
 const addOnGroup = "addon.open-cluster-management.io"
 
-// acceptedRules are the rights of the agent of an accepted cluster outside of its namespace (contract section 10.1).
+// acceptedRules are the rights of the agent of an accepted cluster outside of its namespace.
 func acceptedRules(cluster string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"},

@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/registration/binding"
 )
 
-// Contract section 6, RG-42: Bound, with the time at which its status changed.
+// RG-42: Bound, with the time at which its status changed.
 func TestBound(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

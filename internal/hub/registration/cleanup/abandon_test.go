@@ -122,7 +122,7 @@ func TestAbandonedNamespace(t *testing.T) {
 	}
 }
 
-// Contract section 6, RG-44: Deleting, with the time at which its status changed.
+// RG-44: Deleting, with the time at which its status changed.
 func TestDeleting(t *testing.T) {
 	t.Parallel()
 	earlier := metav1.NewTime(now.Add(-time.Hour).Local())

@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/registration/clusterset"
 )
 
-// Contract section 6, RG-40: ClusterSetEmpty, with the time at which its status changed.
+// RG-40: ClusterSetEmpty, with the time at which its status changed.
 func TestClusterSetEmpty(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
