@@ -186,10 +186,9 @@ func RequesterLabel(requester string) string {
 // LabelValue returns a name as the value of a label. For a name that is too long, it is the beginning of the name, a dash and a hash of
 // the whole name. Lookups by the label use this function, too.
 func LabelValue(name string) string {
-	const longest, digits = 63, 16
+	const longest = 63
 	if len(name) <= longest {
 		return name
 	}
-	sum := sha256.Sum256([]byte(name))
-	return name[:longest-digits-1] + "-" + hex.EncodeToString(sum[:])[:digits]
+	return name[:longest-hashSuffix] + suffixOf(name)
 }

@@ -201,7 +201,22 @@ func HubHash(hubURL string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// AppliedManifestWorkName is the name of the AppliedManifestWork of a ManifestWork.
+// AppliedManifestWorkName is the name of the AppliedManifestWork of a ManifestWork: the hash and the name of the work, with a dash between.
+// Where that is longer than names may be, it ends in a dash and a hash of the name of the work.
 func AppliedManifestWorkName(hubHash, manifestWork string) string {
-	return hubHash + "-" + manifestWork
+	const longest = 253
+	name := hubHash + "-" + manifestWork
+	if len(name) <= longest {
+		return name
+	}
+	return strings.TrimRight(name[:longest-hashSuffix], "-.") + suffixOf(manifestWork)
+}
+
+// hashSuffix is how long a suffix is that stands for the rest of a name which is too long.
+const hashSuffix = 17
+
+// suffixOf is a dash and a hash of a name.
+func suffixOf(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return "-" + hex.EncodeToString(sum[:])[:hashSuffix-1]
 }

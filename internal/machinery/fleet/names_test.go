@@ -21,6 +21,30 @@ func TestHubHash(t *testing.T) {
 	}
 }
 
+// WK-03: a work with a name of any length that the API server takes has an AppliedManifestWork, of which the name is valid and no other
+// work's.
+func TestAppliedManifestWorkNames(t *testing.T) {
+	t.Parallel()
+	hash := HubHash("https://hub.example.com:6443")
+	seen := map[string]bool{}
+	for _, work := range []string{
+		strings.Repeat("a", 188), strings.Repeat("a", 189), strings.Repeat("a", 253), strings.Repeat("a", 252) + "b",
+		strings.Repeat("a", 170) + strings.Repeat("-", 20) + "a", strings.Repeat("a.", 126) + "a", "a" + strings.Repeat("-", 251) + "a",
+	} {
+		name := AppliedManifestWorkName(hash, work)
+		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 || !strings.HasPrefix(name, hash+"-") {
+			t.Errorf("%q of %q: %s", name, work, strings.Join(problems, ", "))
+		}
+		if name != hash+"-"+work && len(hash+"-"+work) <= 253 {
+			t.Errorf("%q is shortened to %q", work, name)
+		}
+		if seen[name] {
+			t.Errorf("%q is that of another work, too", name)
+		}
+		seen[name] = true
+	}
+}
+
 // RG-43
 func TestManagedNamespaceLabel(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -39,7 +40,27 @@ func Sorted(resources []workv1.AppliedManifestResourceMeta) []workv1.AppliedMani
 	})
 }
 
-// WorkName is the ManifestWork that an AppliedManifestWork of this name stands for, if it is of the hub with the hash.
-func WorkName(hubHash, appliedName string) (work string, ours bool) {
-	return strings.CutPrefix(appliedName, fleet.AppliedManifestWorkName(hubHash, ""))
+// Names knows which AppliedManifestWork stands for which ManifestWork of a hub. Its methods may be called at any time, from anywhere.
+type Names struct {
+	// HubHash tells works of this hub from those of others.
+	HubHash string
+	// shortened are the ManifestWorks by the names of their AppliedManifestWorks, where these do not end in theirs.
+	shortened sync.Map
+}
+
+// Of is the name of the AppliedManifestWork that stands for a ManifestWork.
+func (n *Names) Of(work string) string {
+	name := fleet.AppliedManifestWorkName(n.HubHash, work)
+	if !strings.HasSuffix(name, work) {
+		n.shortened.Store(name, work)
+	}
+	return name
+}
+
+// WorkOf is the ManifestWork that an AppliedManifestWork stands for, if it is of this hub. A shortened name is known once Of was called.
+func (n *Names) WorkOf(appliedName string) (work string, ours bool) {
+	if work, is := n.shortened.Load(appliedName); is {
+		return work.(string), true //nolint:forcetypeassert // Of stores strings
+	}
+	return strings.CutPrefix(appliedName, n.HubHash+"-")
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -266,5 +267,19 @@ func TestBusyWhileBeingRemoved(t *testing.T) {
 	_, c = contested(t, 1000, func(*metav1.PartialObjectMetadata) {})
 	if remaining, err := c.Remove(t.Context(), owner, all); !apierrors.IsConflict(err) || !slices.Equal(remaining, all) {
 		t.Errorf("an object that never stops changing: remaining %v (%v)", remaining, err)
+	}
+}
+
+// WK-03: events about objects lead to the work, whose name may have been shortened in that of the AppliedManifestWork.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	names := &Names{HubHash: fleet.HubHash("https://hub.example.com:6443")}
+	for _, want := range []string{"web", strings.Repeat("a", 188), strings.Repeat("a", 189), strings.Repeat("a", 253)} {
+		if work, ours := names.WorkOf(names.Of(want)); work != want || !ours {
+			t.Errorf("%s stands for %q, %t, and not for %q", names.Of(want), work, ours, want)
+		}
+	}
+	if work, ours := names.WorkOf("other-web"); ours {
+		t.Errorf("one of another hub is that of %q", work)
 	}
 }

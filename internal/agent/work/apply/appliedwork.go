@@ -121,7 +121,7 @@ func (c *Controller) newApplied(work *workv1.ManifestWork, named string) *workv1
 	amw := &workv1.AppliedManifestWork{Spec: workv1.AppliedManifestWorkSpec{
 		HubHash: c.HubHash, AgentID: c.AgentID, ManifestWorkName: work.Name,
 	}}
-	amw.Name = fleet.AppliedManifestWorkName(c.HubHash, work.Name)
+	amw.Name = c.names.Of(work.Name)
 	amw.Labels = maps.Clone(work.Labels)
 	amw.Finalizers = []string{fleet.FinalizerAppliedManifestWorkCleanup}
 	amw.Annotations = map[string]string{fleet.AnnotationClusterName: c.Namespace}

@@ -38,8 +38,8 @@ type applier struct {
 	// backoff tells how soon an object may be repaired again, by the clock.
 	backoff *repair.Backoff
 	clock   clock.PassiveClock
-	// hubHash tells works of this hub from those of others.
-	hubHash string
+	// names tells works of this hub from those of others.
+	names *applied.Names
 }
 
 // task is one manifest on its way to the cluster.

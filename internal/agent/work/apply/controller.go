@@ -70,6 +70,7 @@ type Controller struct {
 	Options
 	hub       client.Client
 	managed   client.Client
+	names     *applied.Names
 	applier   *applier
 	passes    passes
 	deletions deletions
@@ -78,10 +79,11 @@ type Controller struct {
 
 // New returns a Controller that reads works from hub and applies them to managed.
 func New(hub, managed client.Client, o Options) *Controller {
+	names := &applied.Names{HubHash: o.HubHash}
 	return &Controller{
-		Options: o, hub: hub, managed: managed,
+		Options: o, hub: hub, managed: managed, names: names,
 		applier: &applier{managed: managed, objects: o.Objects, mapper: managed.RESTMapper(), tracked: o.Applied.Tracked, executors: o.Executors,
-			backoff: repair.NewBackoff(o.Clock), clock: o.Clock, hubHash: o.HubHash},
+			backoff: repair.NewBackoff(o.Clock), clock: o.Clock, names: names},
 		backlog: backlog{works: map[string]bool{}},
 	}
 }
@@ -95,7 +97,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 	on := func(listen func(func(owner string)), concerns func(work string) bool) source.Source {
 		return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			listen(func(owner string) {
-				if work, ours := applied.WorkName(o.HubHash, owner); ours && concerns(work) {
+				if work, ours := c.names.WorkOf(owner); ours && concerns(work) {
 					queue.Add(workOf(work)[0])
 				}
 			})

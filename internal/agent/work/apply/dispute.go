@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/capstan-io/capstan/internal/agent/work/applied"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/agent/work/managedfields"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
@@ -58,7 +57,7 @@ func (r *repairs) others(t *task, live *unstructured.Unstructured) (others []str
 		}
 	}
 	for _, owner := range sets.List(owners.Delete(t.owner.Name)) {
-		if work, ours := applied.WorkName(r.hubHash, owner); ours {
+		if work, ours := r.names.WorkOf(owner); ours {
 			others = append(others, "ManifestWork "+work)
 		} else {
 			others = append(others, fmt.Sprintf("AppliedManifestWork %s of another hub", owner))

@@ -38,7 +38,7 @@ func (c *Controller) dryRun(ctx context.Context, work *workv1.ManifestWork) erro
 	}
 	amw := &workv1.AppliedManifestWork{}
 	standsFor := cmp.Or(work.Annotations[fleet.AnnotationDryRunOf], work.Name)
-	name := fleet.AppliedManifestWorkName(c.HubHash, standsFor)
+	name := c.names.Of(standsFor)
 	if err := c.managed.Get(ctx, types.NamespacedName{Name: name}, amw); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("get AppliedManifestWork %s: %w", name, err)
 	}

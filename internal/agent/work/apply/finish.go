@@ -33,7 +33,7 @@ func (c *Controller) finish(ctx context.Context, work *workv1.ManifestWork) (ctr
 		return ctrl.Result{}, nil
 	}
 	amw := &workv1.AppliedManifestWork{}
-	err := c.managed.Get(ctx, types.NamespacedName{Name: fleet.AppliedManifestWorkName(c.HubHash, work.Name)}, amw)
+	err := c.managed.Get(ctx, types.NamespacedName{Name: c.names.Of(work.Name)}, amw)
 	switch {
 	case err == nil && c.claimed(ctx, amw) != nil: // there is nothing of this work on the cluster
 	case err == nil:
@@ -143,7 +143,7 @@ func (c *Controller) ignore(work string) {
 	if last == nil {
 		return
 	}
-	owner := fleet.AppliedManifestWorkName(c.HubHash, work)
+	owner := c.names.Of(work)
 	for i := range last.outcomes {
 		if o := &last.outcomes[i]; o.resolved {
 			c.Observer.Forget(owner, o.object())
@@ -159,7 +159,7 @@ func (c *Controller) forget(work string) {
 		return
 	}
 	c.ignore(work)
-	owner := fleet.AppliedManifestWorkName(c.HubHash, work)
+	owner := c.names.Of(work)
 	for i := range last.outcomes {
 		if o := &last.outcomes[i]; o.resolved {
 			c.Applied.Tracked.Forget(owner, o.object())

@@ -8,7 +8,6 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
-	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // report writes the outcomes to the work's status, in one request, if they change it. isRecorded waits until it is written down what the
@@ -44,7 +43,7 @@ func (c *Controller) writeStatus(ctx context.Context, work *workv1.ManifestWork)
 
 // updateStatus changes the status of the work in memory to what the outcomes say, and tells whether that changed anything.
 func (c *Controller) updateStatus(work *workv1.ManifestWork, outcomes []outcome) bool {
-	owner := fleet.AppliedManifestWorkName(c.HubHash, work.Name)
+	owner := c.names.Of(work.Name)
 	results := make([]conditions.Result, 0, len(outcomes))
 	for i := range outcomes {
 		results = append(results, c.result(owner, &outcomes[i]))
