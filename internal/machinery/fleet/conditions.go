@@ -119,6 +119,11 @@ const (
 	ReasonFieldsChangedRepeatedly = "FieldsChangedRepeatedly" // True, of a manifest
 	ReasonObjectDeletedRepeatedly = "ObjectDeletedRepeatedly" // True, of a manifest
 
+	// ConditionStatusTruncated of a ManifestWork, while its status would be larger than the hub stores, says what is left out. It is an
+	// extension.
+	ConditionStatusTruncated = "StatusTruncated"
+	ReasonStatusTooLarge     = "StatusTooLarge" // True
+
 	// ConditionDryRun, while AnnotationDryRun is set, tells whether the cluster would take the work, or the manifest, and its
 	// message what that would change. It is an extension.
 	ConditionDryRun      = "DryRun"

@@ -44,6 +44,9 @@ type Result struct {
 // OfManifest is what the status of the work says of a manifest, also of one that has moved within the list; nil if it says nothing.
 func OfManifest(work *workv1.ManifestWork, manifest workv1.ManifestResourceMeta) *workv1.ManifestCondition {
 	manifests := work.Status.ResourceStatus.Manifests
+	if i := int(manifest.Ordinal); i < len(manifests) && manifests[i].ResourceMeta == manifest {
+		return &manifests[i]
+	}
 	var moved *workv1.ManifestCondition
 	for i := range manifests {
 		old := manifests[i].ResourceMeta

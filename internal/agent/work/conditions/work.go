@@ -22,7 +22,7 @@ func IsComplete(work *workv1.ManifestWork) bool {
 // Update changes the status of the work to what a pass found out about its manifests, and tells whether that changed anything.
 // Conditions that other writers have set stay.
 func Update(work *workv1.ManifestWork, results []Result, now time.Time) (changed bool) {
-	before := work.Status.DeepCopy()
+	before := &workv1.ManifestWork{Status: *work.Status.DeepCopy()}
 	s := newSetter(work.Generation, now)
 	manifests := make([]workv1.ManifestCondition, 0, len(results))
 	for i := range results {
@@ -33,7 +33,8 @@ func Update(work *workv1.ManifestWork, results []Result, now time.Time) (changed
 	s.set(&work.Status.Conditions, availableOfWork(results))
 	s.setWorkDisputed(&work.Status.Conditions, results)
 	s.aggregate(work, results)
-	return !equality.Semantic.DeepEqual(before, &work.Status)
+	s.fit(work, before)
+	return !equality.Semantic.DeepEqual(&before.Status, &work.Status)
 }
 
 // appliedOfWork tells whether all manifests are applied. The message names the first that failed.
