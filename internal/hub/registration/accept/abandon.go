@@ -6,7 +6,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,11 +83,7 @@ func (c *Controller) partFromWorks(ctx context.Context, cluster string) (bool, e
 			return false, nil
 		}
 	}
-	done, err := c.confineToWorks(ctx, cluster)
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return false, nil // nothing can be created there any more, neither rights nor works
-	}
-	return done, err
+	return c.confineToWorks(ctx, cluster)
 }
 
 // disinherit revokes, from a cluster that is not accepted, the rights of a former cluster of the same name that was deleted without its

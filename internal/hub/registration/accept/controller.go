@@ -149,7 +149,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if cluster.Spec.HubAcceptsClient {
-		return ctrl.Result{}, c.accept(ctx, cluster)
+		return c.accept(ctx, cluster)
 	}
 	// The finalizer is set before the first right is given. Without it there is nothing to revoke, even after a crash, except for the
 	// rights of a former cluster of the same name.
@@ -160,13 +160,24 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // accept creates what an accepted cluster has. The finalizer comes first, so that nothing is left behind when the cluster is deleted.
-func (c *Controller) accept(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
+func (c *Controller) accept(ctx context.Context, cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
 	before := cluster.DeepCopy()
 	controllerutil.AddFinalizer(cluster, fleet.FinalizerManagedCluster)
 	delete(cluster.Labels, fleet.LabelCutOff)
 	if _, err := patch.Object(ctx, c.client, cluster, before); err != nil {
-		return err
+		return ctrl.Result{}, err
 	}
+	namespace := &corev1.Namespace{}
+	if err := c.client.Get(ctx, client.ObjectKeyFromObject(cluster), namespace); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("get Namespace %s: %w", cluster.Name, err)
+	}
+	if !namespace.DeletionTimestamp.IsZero() {
+		return c.leaveNamespace(ctx, cluster)
+	}
+	return ctrl.Result{}, c.setUp(ctx, cluster)
+}
+
+func (c *Controller) setUp(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
 	switch err := c.admit(ctx, cluster.Name); {
 	case retry.IsConflict(err): // another writer was faster, which is not worth a condition
 		return err
@@ -179,6 +190,21 @@ func (c *Controller) accept(ctx context.Context, cluster *clusterv1.ManagedClust
 	return c.report(ctx, cluster, metav1.Condition{
 		Type: fleet.ConditionHubAccepted, Status: metav1.ConditionTrue, Reason: fleet.ReasonHubClusterAdminAccepted,
 		Message: "Accepted by hub cluster admin",
+	}, nil)
+}
+
+// leaveNamespace lets go of the namespace of an accepted cluster that a user deletes: nothing can be created there, and a finalizer of this
+// controller holds the rights by which the agent finishes the works. When the namespace is gone, its deletion enqueues the cluster, which
+// gets a new one.
+func (c *Controller) leaveNamespace(ctx context.Context, cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
+	done, err := c.seeOff(ctx, cluster.Name)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return again(done), c.report(ctx, cluster, metav1.Condition{
+		Type: fleet.ConditionHubAccepted, Status: metav1.ConditionFalse, Reason: fleet.ReasonHubClusterAdminAcceptFail,
+		Message: fmt.Sprintf("Namespace %s is being deleted, with the works, add-ons and rights in it. When it is gone, the hub creates it again "+
+			"and sets up the cluster there", cluster.Name),
 	}, nil)
 }
 

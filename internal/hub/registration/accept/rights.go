@@ -70,7 +70,11 @@ func (c *Controller) confineToWorks(ctx context.Context, cluster string) (bool, 
 	if len(names) == 0 {
 		return true, c.deleteRightsToWorks(ctx, cluster)
 	}
-	if err := c.ensureRightsToRemainingWorks(ctx, cluster, names); err != nil {
+	err = c.ensureRightsToRemainingWorks(ctx, cluster, names)
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return false, nil // nothing can be created there any more, neither rights nor works
+	}
+	if err != nil {
 		return false, err
 	}
 	return false, c.deleteHeld(ctx, workRoleBinding(cluster))
