@@ -172,8 +172,8 @@ func (p *Process) StopWith(t testing.TB) {
 // siblings are the programs that a program starts from its own folder.
 var siblings = map[string][]string{"capstan": {"capstan-charts"}}
 
-// Binary is the path of a built program. Go takes a result of a test from its cache as long as the programs that the test has asked for, and
-// those that they start, are what they were. A test of "capstan up" asks for those of the playground, too.
+// Binary is the path of a built program. Go takes a result of a test from its cache as long as the programs that the test has asked for,
+// and those that they start, are what they were. A test of "capstan up" asks for those of the playground, too.
 func Binary(name string) (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 func (r *repairs) aboutDeletions(ctx context.Context, t *task, deletions int) *conditions.Dispute {
 	_, expires, _ := unstructured.NestedFieldNoCopy(t.manifest.Object, "spec", "ttlSecondsAfterFinished")
 	return &conditions.Dispute{
-		Deletions: 1 << (bits.Len(uint(deletions)) - 1), //nolint:gosec // it is not negative
+		Deletions: 1 << (bits.Len(uint(deletions)) - 1),
 		Expires:   expires && t.identity.GroupKind() == schema.GroupKind{Group: "batch", Kind: "Job"}, MissingOwner: r.missingOwner(ctx, t),
 	}
 }

@@ -59,8 +59,8 @@ func newDisputed(t *testing.T, works ...*workv1.ManifestWork) *disputed {
 	objects := dynamicfake.NewSimpleDynamicClient(scheme)
 	d := &disputed{clock: clocktesting.NewFakeClock(time.Unix(1000, 0)), works: works, last: map[string]*pass{}}
 	objects.PrependReactor("*", "deployments", d.serve)
-	d.applier = &applier{objects: objects, mapper: mapper, tracked: tracker.New(t.Context(), unwatched), names: &applied.Names{HubHash: hubHash},
-		backoff: repair.NewBackoff(d.clock), clock: d.clock}
+	d.applier = &applier{objects: objects, mapper: mapper, tracked: tracker.New(t.Context(), unwatched),
+		names: &applied.Names{HubHash: hubHash}, backoff: repair.NewBackoff(d.clock), clock: d.clock}
 	return d
 }
 

@@ -25,8 +25,8 @@ const (
 	shortMessage = 64
 )
 
-// omission leaves something out of the status of a manifest that the hub has no room for, and tells whether there was anything to leave out.
-// before is the work as it was.
+// omission leaves something out of the status of a manifest that the hub has no room for, and tells whether there was anything to leave
+// out. before is the work as it was.
 type omission struct {
 	what string
 	omit func(s setter, m *workv1.ManifestCondition, before *workv1.ManifestWork) bool
@@ -122,7 +122,8 @@ func sizeOf(of any) int {
 	return len(encoded)
 }
 
-// setLike sets a condition that this pass may have set to something else. If it has the status that it had before the pass, it keeps its time.
+// setLike sets a condition that this pass may have set to something else. If it has the status that it had before the pass, it keeps its
+// time.
 func (s setter) setLike(conditions *[]metav1.Condition, before []metav1.Condition, cond metav1.Condition) {
 	last, now := meta.FindStatusCondition(before, cond.Type), meta.FindStatusCondition(*conditions, cond.Type)
 	if last != nil && now != nil {

@@ -16,13 +16,14 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 )
 
-// WK-22 WK-37: whatever a work is asked to report, it fits into what a hub stores, with the conditions of the work, and says what is left out.
-// What is left out is left out in the same way the next time, without another write.
+// WK-22 WK-37: whatever a work is asked to report, it fits into what a hub stores, with the conditions of the work, and says what is left
+// out. What is left out is left out in the same way the next time, without another write.
 func TestStatusFits(t *testing.T) {
 	t.Parallel()
 	present, failed := Result{Presence: Present}, Result{Err: errors.New(strings.Repeat("e", 2000))}
 	reading := func(values, size int) Result {
-		r := Result{Presence: Present, Question: Question{FeedbackRules: []workv1.FeedbackRule{{Type: workv1.JSONPathsType}}}, Reading: &Reading{}}
+		r := Result{Presence: Present, Reading: &Reading{}}
+		r.Question.FeedbackRules = []workv1.FeedbackRule{{Type: workv1.JSONPathsType}}
 		for i := range values {
 			r.Reading.Values = append(r.Reading.Values, workv1.FeedbackValue{Name: fmt.Sprint("value", i),
 				Value: workv1.FieldValue{Type: workv1.String, String: ptr.To(strings.Repeat("v", size))}})
@@ -48,9 +49,9 @@ func TestStatusFits(t *testing.T) {
 			t.Parallel()
 			w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "w", Generation: 3}}
 			var results []Result
+			manifest := workv1.Manifest{RawExtension: runtime.RawExtension{Raw: fmt.Appendf(nil, `{"a":%q}`, strings.Repeat("x", test.bytes-8))}}
 			for i := range test.manifests {
-				raw := fmt.Sprintf(`{"a":%q}`, strings.Repeat("x", test.bytes-8))
-				w.Spec.Workload.Manifests = append(w.Spec.Workload.Manifests, workv1.Manifest{RawExtension: runtime.RawExtension{Raw: []byte(raw)}})
+				w.Spec.Workload.Manifests = append(w.Spec.Workload.Manifests, manifest)
 				result := test.result
 				result.Manifest = workv1.ManifestResourceMeta{Ordinal: int32(i), Version: "v1", Kind: "ConfigMap", Resource: "configmaps",
 					Namespace: "default", Name: fmt.Sprint("object", i)}

@@ -203,8 +203,8 @@ func (c *Controller) leaveNamespace(ctx context.Context, cluster *clusterv1.Mana
 	}
 	return again(done), c.report(ctx, cluster, metav1.Condition{
 		Type: fleet.ConditionHubAccepted, Status: metav1.ConditionFalse, Reason: fleet.ReasonHubClusterAdminAcceptFail,
-		Message: fmt.Sprintf("Namespace %s is being deleted, with the works, add-ons and rights in it. When it is gone, the hub creates it again "+
-			"and sets up the cluster there", cluster.Name),
+		Message: fmt.Sprintf("Namespace %s is being deleted, with the works, add-ons and rights in it. When it is gone, the hub creates it "+
+			"again and sets up the cluster there", cluster.Name),
 	}, nil)
 }
 
