@@ -159,7 +159,7 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 	if err != nil {
 		return fmt.Errorf("make a client for what the managed cluster serves: %w", err)
 	}
-	managed := &applied.Cluster{Objects: meta, Discovery: served, Tracked: tracker.New(ctx, meta)}
+	managed := &applied.Cluster{Objects: meta, Complete: objects, Discovery: served, Tracked: tracker.New(ctx, meta)}
 	hubHash := fleet.HubHash(hub.GetConfig().Host)
 	agentID := a.appliedBy(hubHash)
 	if err := finalize.Register(mgr, finalize.Options{

@@ -187,7 +187,7 @@ func (o *outage) run(hubConfig, clusterConfig *rest.Config) {
 	}))
 	objects := sure(dynamic.NewForConfig(clusterConfig))
 	partial := sure(metadata.NewForConfig(clusterConfig))
-	managed := &applied.Cluster{Objects: partial, Discovery: sure(discovery.NewDiscoveryClientForConfig(clusterConfig)),
+	managed := &applied.Cluster{Objects: partial, Complete: objects, Discovery: sure(discovery.NewDiscoveryClientForConfig(clusterConfig)),
 		Tracked: tracker.New(ctx, partial)}
 	observed := observe.New(objects, managed.Tracked, observe.Options{MaxJSONRawLength: 1024, Clock: clock.RealClock{}})
 	uncached := sure(hubclient.New(hubConfig))

@@ -1,14 +1,17 @@
 package applied
 
 import (
+	"context"
 	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 )
 
 // Explain says why resources are left that Remove was to delete, with the error that it returned.
-func (c *Cluster) Explain(left []workv1.AppliedManifestResourceMeta, err error) *conditions.Delay {
+func (c *Cluster) Explain(ctx context.Context, left []workv1.AppliedManifestResourceMeta, err error) *conditions.Delay {
 	var failures []error
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		failures = joined.Unwrap()
@@ -21,9 +24,21 @@ func (c *Cluster) Explain(left []workv1.AppliedManifestResourceMeta, err error) 
 		}
 		o := Object(r)
 		waiting = append(waiting, conditions.Waiting{GroupResource: o.GroupResource(), NamespacedName: o.NamespacedName,
-			Finalizers: asked.(request).finalizers})
+			Finalizers: asked.(request).finalizers, Content: c.contentOf(ctx, &r)})
 	}
 	return conditions.NewDelay(len(left), failures, waiting)
+}
+
+// contentOf is what a namespace or a definition that is being deleted waits for, as far as it says so.
+func (c *Cluster) contentOf(ctx context.Context, r *workv1.AppliedManifestResourceMeta) string {
+	if rank(r) == 0 {
+		return ""
+	}
+	live, err := c.Complete.Resource(Object(*r).GroupVersionResource).Get(ctx, r.Name, metav1.GetOptions{})
+	if err != nil {
+		return "" // it may have gone; what is left is said all the same
+	}
+	return conditions.ContentOf(live)
 }
 
 // delays are what delays deletions, by the name of the AppliedManifestWork.

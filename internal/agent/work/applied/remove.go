@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/util/retry"
 
@@ -25,6 +26,8 @@ import (
 // Cluster is where the objects are.
 type Cluster struct {
 	Objects metadata.Interface
+	// Complete reads what metadata does not have.
+	Complete dynamic.Interface
 	// Discovery tells which resources are served, and in which version.
 	Discovery discovery.DiscoveryInterfaceWithContext
 	Tracked   *tracker.Tracker

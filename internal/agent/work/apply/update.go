@@ -143,8 +143,8 @@ func (w *writer) get(ctx context.Context, t *task) (*unstructured.Unstructured, 
 	}
 	t.presence, t.uid = conditions.Present, live.GetUID()
 	if live.GetDeletionTimestamp() != nil {
-		return nil, fmt.Errorf("the object is being deleted since %s and is applied again when it has gone; it waits for the finalizers %q",
-			live.GetDeletionTimestamp(), live.GetFinalizers())
+		return nil, fmt.Errorf("the object is being deleted since %s and is applied again when it has gone; it %s", live.GetDeletionTimestamp(),
+			conditions.HeldBy(live.GetFinalizers(), conditions.ContentOf(live)))
 	}
 	return live, nil
 }

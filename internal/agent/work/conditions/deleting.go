@@ -6,8 +6,11 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -26,11 +29,13 @@ type Delay struct {
 	Dependents bool
 }
 
-// Waiting is an object that was deleted and waits for its finalizers.
+// Waiting is an object that was deleted and still exists.
 type Waiting struct {
 	schema.GroupResource
 	types.NamespacedName
 	Finalizers []string
+	// Content is what its own conditions say of what it waits for, as those of a namespace do; empty if they say nothing.
+	Content string
 }
 
 // maxReasons is how many objects a Delay has reasons of.
@@ -45,23 +50,54 @@ func NewDelay(left int, failures []error, waiting []Waiting) *Delay {
 	for _, o := range waiting {
 		d.Dependents = d.Dependents || slices.Contains(o.Finalizers, metav1.FinalizerDeleteDependents)
 		if len(d.Reasons) < maxReasons {
-			d.Reasons = append(d.Reasons, fmt.Sprintf("%s %s %s", o.GroupResource, o.NamespacedName, heldBy(o.Finalizers)))
+			d.Reasons = append(d.Reasons, fmt.Sprintf("%s %s %s", o.GroupResource, o.NamespacedName, HeldBy(o.Finalizers, o.Content)))
 		}
 	}
 	d.Reasons = d.Reasons[:min(len(d.Reasons), maxReasons)]
 	return d
 }
 
-// heldBy says why an object that is being deleted still exists.
-func heldBy(finalizers []string) string {
+// HeldBy says why an object that is being deleted still exists.
+func HeldBy(finalizers []string, content string) string {
 	others := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return f == metav1.FinalizerDeleteDependents })
 	switch {
+	case content != "":
+		return "waits for what is in it: " + content
 	case len(others) > 0:
 		return "has the finalizers " + strings.Join(others, ", ")
 	case len(finalizers) > 0:
 		return "waits for the garbage collector of the cluster to delete its dependents (finalizer " + metav1.FinalizerDeleteDependents + ")"
 	}
 	return "is being deleted"
+}
+
+// ContentOf is what the conditions of a namespace, or of a definition of a kind, that is being deleted say of what it waits for. It is empty
+// for other objects, and if they say nothing.
+func ContentOf(object *unstructured.Unstructured) string {
+	list, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	var messages []string
+	for _, entry := range list {
+		condition, _ := entry.(map[string]any)
+		kind, _ := condition["type"].(string)
+		message, _ := condition["message"].(string)
+		if condition["status"] == string(metav1.ConditionTrue) && message != "" && tellsOfContent(object.GetKind(), kind) {
+			messages = append(messages, message)
+		}
+	}
+	return clip(strings.Join(messages, "; "))
+}
+
+// tellsOfContent tells whether a condition that is True says what keeps an object of the kind from going.
+func tellsOfContent(kind, condition string) bool {
+	switch kind {
+	case "Namespace":
+		return strings.HasPrefix(condition, "NamespaceDeletion") || condition == string(corev1.NamespaceContentRemaining) ||
+			condition == string(corev1.NamespaceFinalizersRemaining)
+	case "CustomResourceDefinition":
+		return condition == string(apiextensionsv1.Terminating)
+	default:
+		return false
+	}
 }
 
 // Equal tells whether two delays say the same. Either may be nil, which is no delay.

@@ -1,10 +1,12 @@
 package conditions
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 )
@@ -30,5 +32,38 @@ func TestDeletingSaysWhy(t *testing.T) {
 	if got := deletingMessage(w, &Delay{Left: 9, Reasons: []string{long, long, long}, Dependents: true}); len(got) > 32768 ||
 		!strings.Contains(got, "and 6 more") {
 		t.Errorf("%d bytes: %s", len(got), got)
+	}
+}
+
+// A namespace that waits for its content has no finalizers in its metadata; its conditions say what is in the way.
+func TestContentOf(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		object, want string
+	}{
+		"a namespace": {`{"kind":"Namespace","status":{"conditions":[
+			{"type":"NamespaceDeletionDiscoveryFailure","status":"False","message":"All resources successfully discovered"},
+			{"type":"NamespaceContentRemaining","status":"True","message":"Some resources are remaining: configmaps. has 1 resource instances"},
+			{"type":"NamespaceFinalizersRemaining","status":"True","message":"Some content has finalizers remaining: x in 1 resource instances"}]}}`,
+			"Some resources are remaining: configmaps. has 1 resource instances; Some content has finalizers remaining: x in 1 resource instances"},
+		"a namespace that cannot be emptied": {`{"kind":"Namespace","status":{"conditions":[
+			{"type":"NamespaceDeletionDiscoveryFailure","status":"True","message":"Discovery failed"}]}}`, "Discovery failed"},
+		"a definition": {`{"kind":"CustomResourceDefinition","status":{"conditions":[
+			{"type":"Established","status":"True","message":"the initial names have been accepted"},
+			{"type":"Terminating","status":"True","message":"CustomResource deletion is in progress"}]}}`, "CustomResource deletion is in progress"},
+		"another kind": {`{"kind":"Pod","status":{"conditions":[{"type":"Terminating","status":"True","message":"x"}]}}`, ""},
+		"no status":    {`{"kind":"Namespace"}`, ""},
+		"nonsense":     {`{"kind":"Namespace","status":{"conditions":["x",{"type":1}]}}`, ""},
+	} {
+		object := &unstructured.Unstructured{}
+		if err := json.Unmarshal([]byte(test.object), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		if got := ContentOf(object); got != test.want {
+			t.Errorf("%s waits for %q, want %q", name, got, test.want)
+		}
+	}
+	if got, want := HeldBy(nil, "Discovery failed"), "waits for what is in it: Discovery failed"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -151,7 +151,7 @@ func (c *Controller) report(ctx context.Context, amw *workv1.AppliedManifestWork
 		c.Applied.SetDelay(amw.Name, nil)
 		again = reportAfter - stands
 	} else {
-		c.Applied.SetDelay(amw.Name, c.Applied.Explain(d.left, removeErr))
+		c.Applied.SetDelay(amw.Name, c.Applied.Explain(ctx, d.left, removeErr))
 	}
 	if stands < quiet {
 		return quiet - stands, nil
