@@ -7,6 +7,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -70,25 +71,35 @@ func validateManifests(path *field.Path, manifests []workv1.Manifest, limit int)
 		return field.ErrorList{err}
 	}
 	var errs field.ErrorList
-	seen := make(map[manifestID]int, len(manifests))
+	seen := make(map[objectID]int, len(manifests))
 	for i := range manifests {
 		id, err := identify(path.Index(i), manifests[i].Raw)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		if first, found := seen[id]; found {
+		if first, found := seen[id.object()]; found {
 			errs = append(errs, field.Invalid(path.Index(i), id.String(),
-				fmt.Sprintf("duplicate of manifest %d: an object may occur only once in a ManifestWork", first)))
+				fmt.Sprintf("duplicate of manifest %d: an object may occur only once in a ManifestWork, in whichever version", first)))
 			continue
 		}
-		seen[id] = i
+		seen[id.object()] = i
 	}
 	return errs
 }
 
 // manifestID identifies the object of a manifest.
 type manifestID struct{ apiVersion, kind, namespace, name string }
+
+// objectID identifies an object, whatever the version in which a manifest has it.
+type objectID struct {
+	schema.GroupKind
+	namespace, name string
+}
+
+func (id manifestID) object() objectID {
+	return objectID{GroupKind: schema.FromAPIVersionAndKind(id.apiVersion, id.kind).GroupKind(), namespace: id.namespace, name: id.name}
+}
 
 func (id manifestID) String() string {
 	name := id.name

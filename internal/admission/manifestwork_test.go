@@ -66,6 +66,10 @@ func TestManifests(t *testing.T) {
 			texts: []string{"generateName"}},
 		{name: "duplicate", manifests: []string{`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"}}`, configMap, configMap},
 			texts: []string{"spec.workload.manifests[2]", "duplicate of manifest 1", "v1 ConfigMap n/a"}},
+		{name: "duplicate in another version", manifests: []string{
+			`{"apiVersion":"autoscaling/v1","kind":"HorizontalPodAutoscaler","metadata":{"namespace":"n","name":"a"}}`,
+			`{"apiVersion":"autoscaling/v2","kind":"HorizontalPodAutoscaler","metadata":{"namespace":"n","name":"a"}}`},
+			texts: []string{"spec.workload.manifests[1]", "duplicate of manifest 0", "autoscaling/v2 HorizontalPodAutoscaler n/a"}},
 		{name: "all errors", manifests: []string{`{}`, configMap, configMap}, texts: []string{"manifests[0].apiVersion", "manifests[2]"}},
 		{name: "more errors than users read", manifests: many, texts: []string{"manifests[9].apiVersion", "and 2 more"}},
 		{name: "at the limit", manifests: []string{padded("a", 400), padded("b", 600)}, limit: 1000},

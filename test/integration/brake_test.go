@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -260,30 +261,39 @@ func TestDisputedByTwoWorks(t *testing.T) {
 	}
 }
 
-// WK-17: an object that is in a work twice, in two versions.
-func TestDisputedByTwoManifests(t *testing.T) {
+// WH-10: an object is in a work once, whatever its version. The hub refuses the second manifest where it knows that it is of the same object;
+// the agent knows where namespaces count for nothing.
+func TestObjectTwiceInWork(t *testing.T) {
 	t.Parallel()
-	const name = "disputed-by-two-manifests"
+	const name = "object-twice"
 	env.Join(t, hub, managed, name)
 	h, m := hub.Client(t), managed.Client(t)
 	ns := namespace(t, m, name)
-	autoscaler := func(version, spec string) string {
+	autoscaler := func(version string) string {
 		return fmt.Sprintf(`{"apiVersion":"autoscaling/%s","kind":"HorizontalPodAutoscaler","metadata":{"namespace":%q,"name":"web"},
-			"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}%s}}`, version, ns, spec)
+			"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web"}}}`, version, ns)
 	}
-	counted := countWrites(t, m, schema.GroupVersionKind{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"}, ns, "web",
-		func(before, after *unstructured.Unstructured) bool {
-			return before.GetResourceVersion() != after.GetResourceVersion()
-		}, nil)
-	w := work(name, name, autoscaler("v1", `,"targetCPUUtilizationPercentage":50`),
-		autoscaler("v2", `,"metrics":[{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":60}}}]`))
+	if err := h.Create(t.Context(), work(name, "versions", autoscaler("v1"), autoscaler("v2"))); err == nil ||
+		!strings.Contains(err.Error(), "duplicate of manifest 0") {
+		t.Errorf("in two versions: %v", err)
+	}
+	role := func(namespace, verb string) string {
+		return fmt.Sprintf(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"namespace":%q,"name":%q},
+			"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":[%q]}]}`, namespace, name, verb)
+	}
+	w := work(name, "namespaces", role("a", "get"), role("b", "list"))
 	create(t, h, w)
-	if message := awaitDisputed(t, h, w, "FieldsChangedRepeatedly"); !strings.Contains(message, "named by manifest 1 of this work") {
-		t.Error(message)
+	w = awaitCondition(t, h, w, "Applied", metav1.ConditionFalse)
+	for i, status := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse} {
+		applied := meta.FindStatusCondition(w.Status.ResourceStatus.Manifests[i].Conditions, "Applied")
+		if applied.Status != status || status == metav1.ConditionFalse && !strings.Contains(applied.Message, "manifest 0 of this work") {
+			t.Errorf("of manifest %d it says %+v", i, applied)
+		}
 	}
-	counted.await(t, 6)
-	awaitUndisputed(t, h, w, autoscaler("v1", `,"targetCPUUtilizationPercentage":50`))
-	counted.await(t, 6)
+	live := &rbacv1.ClusterRole{}
+	if err := m.Get(t.Context(), client.ObjectKey{Name: name}, live); err != nil || live.Rules[0].Verbs[0] != "get" {
+		t.Errorf("rules %v, %v", live.Rules, err)
+	}
 }
 
 // WK-17: a controller of the cluster writes what the manifest names, because the manifest was exported.

@@ -63,14 +63,16 @@ func (a *applier) apply(ctx context.Context, amw *workv1.AppliedManifestWork, wo
 	outcomes := make([]outcome, len(manifests))
 	manifest.Order(manifests)
 	owner := applied.OwnerReference(amw)
+	first := make(map[repair.Object]int, len(manifests))
 	for _, m := range manifests {
-		outcomes[m.Ordinal] = a.applyOne(ctx, work, owner, m, last)
+		outcomes[m.Ordinal] = a.applyOne(ctx, work, owner, m, last, first)
 	}
 	return outcomes
 }
 
+// applyOne applies a manifest, unless there was one of the same object before: first has the ordinals of those.
 func (a *applier) applyOne(ctx context.Context, work *workv1.ManifestWork, owner metav1.OwnerReference, m manifest.Manifest,
-	last *pass) outcome {
+	last *pass, first map[repair.Object]int) outcome {
 	o := outcome{ordinal: m.Ordinal}
 	if m.Err != nil {
 		o.err = m.Err
@@ -81,13 +83,20 @@ func (a *applier) applyOne(ctx context.Context, work *workv1.ManifestWork, owner
 		return o
 	}
 	a.tracked.Track(owner.Name, o.object()) //nolint:contextcheck // the watch of a kind goes on when the pass has ended
+	if before, found := first[o.anyVersion()]; found {
+		o.err = fmt.Errorf("%s: it is not applied, because manifest %d of this work is of the same object: leave one of the two out", o.identity,
+			before)
+		o.presence = a.look(ctx, o.object())
+		return o
+	}
+	first[o.anyVersion()] = m.Ordinal
 	t := newTask(&o, work, owner, m.Object)
 	t.before = last.find(o.object())
 	if o.freeze(work, t.before) {
 		return o
 	}
 	if last.isOf(work, owner.UID) && t.before != nil && t.before.applied {
-		a.resume(t, work)
+		a.resume(t)
 	}
 	a.applyTask(ctx, t, last != nil && last.owner == owner.UID)
 	return o

@@ -48,7 +48,7 @@ func (r *repairs) aboutFields(ctx context.Context, t *task, live *unstructured.U
 	return d
 }
 
-// others are the works and manifests that name the object besides this one.
+// others are the works that name the object besides this one.
 func (r *repairs) others(t *task, live *unstructured.Unstructured) (others []string) {
 	owners := sets.New(r.tracked.Owners(r.object.GroupResource, r.object.NamespacedName)...)
 	for _, owner := range live.GetOwnerReferences() {
@@ -63,18 +63,7 @@ func (r *repairs) others(t *task, live *unstructured.Unstructured) (others []str
 			others = append(others, fmt.Sprintf("AppliedManifestWork %s of another hub", owner))
 		}
 	}
-	for _, m := range manifest.Decode(r.work.Spec.Workload.Manifests) {
-		if m.Err == nil && m.Ordinal != t.ordinal && isSame(manifest.Identify(m.Object), t.identity) {
-			others = append(others, fmt.Sprintf("manifest %d of this work", m.Ordinal))
-		}
-	}
 	return others
-}
-
-// isSame tells whether a manifest names the object with the identity, in whatever version. Objects without a namespace may be given one.
-func isSame(named, identity manifest.Identity) bool {
-	return named.GroupKind() == identity.GroupKind() && named.Name == identity.Name &&
-		(named.Namespace == identity.Namespace || identity.Namespace == "")
 }
 
 // missingOwner is the first owner that the manifest names and that does not exist, as far as that can be found out; empty if there is none.

@@ -12,6 +12,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
+	"github.com/capstan-io/capstan/internal/agent/work/repair"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
@@ -66,6 +67,12 @@ type outcome struct {
 func (o *outcome) object() tracker.Object {
 	return tracker.Object{GroupVersionResource: o.mapping.Resource, NamespacedName: types.NamespacedName{Namespace: o.identity.Namespace,
 		Name: o.identity.Name}}
+}
+
+// anyVersion is the object, whatever the version in which the manifest has it.
+func (o *outcome) anyVersion() repair.Object {
+	object := o.object()
+	return repair.Object{GroupResource: object.GroupResource(), NamespacedName: object.NamespacedName}
 }
 
 // resourceMeta is how the status of a work names the manifest's object.

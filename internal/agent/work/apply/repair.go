@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/agent/work/repair"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
@@ -20,7 +19,6 @@ import (
 // repairs makes the repairs of one object on behalf of one manifest.
 type repairs struct {
 	*applier
-	work   *workv1.ManifestWork
 	object repair.Object
 	// begun tells that there was a repair in this pass. It may take several writes.
 	begun bool
@@ -34,9 +32,8 @@ func (e *heldError) Error() string {
 }
 
 // resume goes on with a manifest that was applied under this generation of the work before.
-func (a *applier) resume(t *task, work *workv1.ManifestWork) {
-	o := t.object()
-	t.repairs = &repairs{applier: a, work: work, object: repair.Object{GroupResource: o.GroupResource(), NamespacedName: o.NamespacedName}}
+func (a *applier) resume(t *task) {
+	t.repairs = &repairs{applier: a, object: t.anyVersion()}
 	t.applied, t.dispute = true, t.before.dispute
 }
 

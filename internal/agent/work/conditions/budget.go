@@ -148,13 +148,13 @@ func omitFeedback(s setter, m *workv1.ManifestCondition, before *workv1.Manifest
 	return true
 }
 
-func omitMessages(_ setter, m *workv1.ManifestCondition, _ *workv1.ManifestWork) (any bool) {
+func omitMessages(_ setter, m *workv1.ManifestCondition, _ *workv1.ManifestWork) (cut bool) {
 	for i := range m.Conditions {
 		if len(m.Conditions[i].Message) > shortMessage {
-			m.Conditions[i].Message, any = Clip(m.Conditions[i].Message, shortMessage-len(" ...")), true
+			m.Conditions[i].Message, cut = Clip(m.Conditions[i].Message, shortMessage-len(" ...")), true
 		}
 	}
-	return any
+	return cut
 }
 
 // omitConditions leaves whether the manifest is applied, and what its rules say: whether a work is complete is told by those.

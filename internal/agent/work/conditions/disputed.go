@@ -21,7 +21,7 @@ type Dispute struct {
 	Writer string
 	// ByAgent tells that the agent is the only one who wrote the fields.
 	ByAgent bool
-	// Others are the works, and other manifests of this one, that name the object as well, such as "ManifestWork web".
+	// Others are the works that name the object as well, such as "ManifestWork web".
 	Others []string
 	// MissingOwner is an owner in metadata.ownerReferences of the manifest that does not exist, such as "ConfigMap web".
 	MissingOwner string
