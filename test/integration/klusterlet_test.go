@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -21,7 +20,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -94,7 +92,9 @@ func startKlusterletOperator(cluster *env.Server, flags ...string) (*env.Process
 			return nil, err
 		}
 	}
-	if err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	served, cancel := context.WithTimeout(ctx, env.WaitTimeout)
+	defer cancel()
+	if err := env.Poll(served, func(ctx context.Context) (bool, error) {
 		return c.List(ctx, &operatorv1.KlusterletList{}) == nil, nil // the kind is served
 	}); err != nil {
 		return nil, err

@@ -19,7 +19,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -264,7 +263,7 @@ func (c *Cluster) available(ctx context.Context, namespace, name string) error {
 // poll waits until check returns no error, or the context ends, or the node does.
 func (c *Cluster) poll(ctx context.Context, check func(context.Context) error) error {
 	var last error
-	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+	err := env.Poll(ctx, func(ctx context.Context) (bool, error) {
 		select {
 		case <-c.node.Ended():
 			return false, fmt.Errorf("the node ended; its log is %s", c.node.Path("log", "node.log"))
