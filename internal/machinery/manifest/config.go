@@ -1,7 +1,11 @@
 package manifest
 
 import (
+	"regexp"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 )
@@ -41,8 +45,39 @@ func ConfigFor(configs []workv1.ManifestConfigOption, resource workv1.ResourceId
 // Matches tells whether an entry of manifestConfigs is about the resource: the character * in its namespace and name stands
 // for any characters.
 func Matches(pattern, resource workv1.ResourceIdentifier) bool {
-	return pattern.Group == resource.Group && pattern.Resource == resource.Resource &&
-		matchesWildcard(pattern.Namespace, resource.Namespace) && matchesWildcard(pattern.Name, resource.Name)
+	return isOfKind(pattern, resource) && matchesWildcard(pattern.Namespace, resource.Namespace) &&
+		matchesWildcard(pattern.Name, resource.Name)
+}
+
+// isOfKind tells whether an identifier names the group and resource. Users also write the kind or its singular in place of the resource,
+// and an apiVersion in place of the group: what can mean nothing else is taken so.
+func isOfKind(named, resource workv1.ResourceIdentifier) bool {
+	return groupOf(named.Group) == resource.Group && isResource(named.Resource, resource.Resource)
+}
+
+// isResource tells whether a name is that of the resource, or a kind or singular of which it is the plural.
+func isResource(name, resource string) bool {
+	if strings.EqualFold(name, resource) {
+		return true
+	}
+	stem := max(len(name)-1, 0) // the plural of policy is policies
+	if len(resource) < stem || !strings.EqualFold(name[:stem], resource[:stem]) {
+		return false
+	}
+	plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: name})
+	return strings.EqualFold(plural.Resource, resource)
+}
+
+// version is what is in place of the group in the apiVersion of a core kind.
+var version = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
+
+// groupOf is the group that a user has named, by itself or in an apiVersion.
+func groupOf(named string) string {
+	group, _, _ := strings.Cut(named, "/")
+	if version.MatchString(group) {
+		return ""
+	}
+	return group
 }
 
 // matchesWildcard takes the earliest place for each piece between wildcards, which leaves the most room for the rest.

@@ -39,6 +39,46 @@ func TestConfigFor(t *testing.T) {
 	}
 }
 
+// WK-10, WK-12: an identifier that names the kind, its singular or an apiVersion, in any case, means what it plainly says, in manifestConfigs
+// and in orphaning rules.
+func TestIdentifiers(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		group, resource   string // as a user names them
+		isGroup, isPlural string // as the API has them
+		want              bool
+	}{
+		{"", "configmaps", "", "configmaps", true},
+		{"", "configmap", "", "configmaps", true},
+		{"", "ConfigMap", "", "configmaps", true},
+		{"", "ConfigMaps", "", "configmaps", true},
+		{"v1", "configmaps", "", "configmaps", true},
+		{"apps/v1", "Deployment", "apps", "deployments", true},
+		{"apps", "deployment", "apps", "deployments", true},
+		{"networking.k8s.io/v1", "NetworkPolicy", "networking.k8s.io", "networkpolicies", true},
+		{"networking.k8s.io", "ingress", "networking.k8s.io", "ingresses", true},
+		{"", "endpoints", "", "endpoints", true},
+		{"example.com/v1beta1", "Widget", "example.com", "widgets", true},
+		{"", "secrets", "", "configmaps", false},
+		{"", "deployments", "apps", "deployments", false},
+		{"apps", "configmaps", "", "configmaps", false},
+		{"", "", "", "configmaps", false},
+		{"v1.example.com", "widgets", "", "widgets", false},
+	} {
+		named := workv1.ResourceIdentifier{Group: test.group, Resource: test.resource, Namespace: "default", Name: "web"}
+		is := workv1.ResourceIdentifier{Group: test.isGroup, Resource: test.isPlural, Namespace: "default", Name: "web"}
+		if got := Matches(named, is); got != test.want {
+			t.Errorf("a manifestConfig of %q in %q is about %q in %q: %t", test.resource, test.group, test.isPlural, test.isGroup, got)
+		}
+		orphan := &workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeSelectivelyOrphan,
+			SelectivelyOrphan: &workv1.SelectivelyOrphan{OrphaningRules: []workv1.OrphaningRule{{
+				Group: named.Group, Resource: named.Resource, Namespace: named.Namespace, Name: named.Name}}}}
+		if got := !IsOwned(orphan, workv1.UpdateStrategyTypeUpdate, is); got != test.want {
+			t.Errorf("an orphaning rule of %q in %q is about %q in %q: %t", test.resource, test.group, test.isPlural, test.isGroup, got)
+		}
+	}
+}
+
 // WK-10: wildcards in namespaces and names.
 func TestWildcards(t *testing.T) {
 	t.Parallel()

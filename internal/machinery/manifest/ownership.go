@@ -21,7 +21,8 @@ func IsOwned(option *workv1.DeleteOption, strategy workv1.UpdateStrategyType, re
 		return false
 	}
 	return option.SelectivelyOrphan == nil || !slices.ContainsFunc(option.SelectivelyOrphan.OrphaningRules, func(r workv1.OrphaningRule) bool {
-		return r.Group == resource.Group && r.Resource == resource.Resource && r.Namespace == resource.Namespace && r.Name == resource.Name
+		named := workv1.ResourceIdentifier{Group: r.Group, Resource: r.Resource}
+		return isOfKind(named, resource) && r.Namespace == resource.Namespace && r.Name == resource.Name
 	})
 }
 
