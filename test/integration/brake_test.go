@@ -261,8 +261,8 @@ func TestDisputedByTwoWorks(t *testing.T) {
 	}
 }
 
-// WH-10: an object is in a work once, whatever its version. The hub refuses the second manifest where it knows that it is of the same object;
-// the agent knows where namespaces count for nothing.
+// WH-10: an object is in a work once, whatever its version. The hub refuses the second manifest where it knows that it is of the same
+// object; the agent knows where namespaces count for nothing.
 func TestObjectTwiceInWork(t *testing.T) {
 	t.Parallel()
 	const name = "object-twice"

@@ -251,7 +251,8 @@ func TestExplain(t *testing.T) {
 		"deployments.apps default/1 has the finalizers a",
 		"deployments.apps default/2 waits for the garbage collector of the cluster to delete its dependents (finalizer foregroundDeletion)",
 	}}
-	if diff := cmp.Diff(want, c.Explain(t.Context(), left, errors.Join(fmt.Errorf("delete deployments default/0: %w", errBroken)))); diff != "" {
+	failed := errors.Join(fmt.Errorf("delete deployments default/0: %w", errBroken))
+	if diff := cmp.Diff(want, c.Explain(t.Context(), left, failed)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

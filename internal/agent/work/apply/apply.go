@@ -63,16 +63,15 @@ func (a *applier) apply(ctx context.Context, amw *workv1.AppliedManifestWork, wo
 	outcomes := make([]outcome, len(manifests))
 	manifest.Order(manifests)
 	owner := applied.OwnerReference(amw)
-	first := make(map[repair.Object]int, len(manifests))
+	named := namedObjects{}
 	for _, m := range manifests {
-		outcomes[m.Ordinal] = a.applyOne(ctx, work, owner, m, last, first)
+		outcomes[m.Ordinal] = a.applyOne(ctx, work, owner, m, last, named)
 	}
 	return outcomes
 }
 
-// applyOne applies a manifest, unless there was one of the same object before: first has the ordinals of those.
 func (a *applier) applyOne(ctx context.Context, work *workv1.ManifestWork, owner metav1.OwnerReference, m manifest.Manifest,
-	last *pass, first map[repair.Object]int) outcome {
+	last *pass, named namedObjects) outcome {
 	o := outcome{ordinal: m.Ordinal}
 	if m.Err != nil {
 		o.err = m.Err
@@ -83,13 +82,10 @@ func (a *applier) applyOne(ctx context.Context, work *workv1.ManifestWork, owner
 		return o
 	}
 	a.tracked.Track(owner.Name, o.object()) //nolint:contextcheck // the watch of a kind goes on when the pass has ended
-	if before, found := first[o.anyVersion()]; found {
-		o.err = fmt.Errorf("%s: it is not applied, because manifest %d of this work is of the same object: leave one of the two out", o.identity,
-			before)
+	if o.err = named.add(&o); o.err != nil {
 		o.presence = a.look(ctx, o.object())
 		return o
 	}
-	first[o.anyVersion()] = m.Ordinal
 	t := newTask(&o, work, owner, m.Object)
 	t.before = last.find(o.object())
 	if o.freeze(work, t.before) {

@@ -66,11 +66,11 @@ func (a *applier) preview(ctx context.Context, amw *workv1.AppliedManifestWork, 
 	[]conditions.Preview) {
 	manifests := manifest.Decode(work.Spec.Workload.Manifests)
 	outcomes, previews := make([]outcome, len(manifests)), make([]conditions.Preview, len(manifests))
-	made := madeBy(manifests)
+	made, named := madeBy(manifests), namedObjects{}
 	for i, m := range manifests {
 		o, p := &outcomes[i], &previews[i]
 		o.ordinal = m.Ordinal
-		o.err = a.previewOne(ctx, o, p, applied.OwnerReference(amw), work, m, last)
+		o.err = a.previewOne(ctx, o, p, applied.OwnerReference(amw), work, m, last, named)
 		if o.err == nil {
 			continue
 		}
@@ -88,12 +88,15 @@ func (a *applier) preview(ctx context.Context, amw *workv1.AppliedManifestWork, 
 
 // previewOne fails if the manifest could not be applied.
 func (a *applier) previewOne(ctx context.Context, o *outcome, p *conditions.Preview, owner metav1.OwnerReference,
-	work *workv1.ManifestWork, m manifest.Manifest, last *pass) error {
+	work *workv1.ManifestWork, m manifest.Manifest, last *pass, named namedObjects) error {
 	if m.Err != nil {
 		return m.Err
 	}
 	o.identity = manifest.Identify(m.Object)
 	if err := a.resolve(o, m.Object); err != nil {
+		return err
+	}
+	if err := named.add(o); err != nil {
 		return err
 	}
 	t := newTask(o, work, owner, m.Object)

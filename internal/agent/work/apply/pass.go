@@ -2,6 +2,7 @@ package apply
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -73,6 +74,20 @@ func (o *outcome) object() tracker.Object {
 func (o *outcome) anyVersion() repair.Object {
 	object := o.object()
 	return repair.Object{GroupResource: object.GroupResource(), NamespacedName: object.NamespacedName}
+}
+
+// namedObjects are those of the manifests of a work so far, with the ordinals of the manifests.
+type namedObjects map[repair.Object]int
+
+// add fails if an earlier manifest is of the same object.
+func (n namedObjects) add(o *outcome) error {
+	object := o.anyVersion()
+	if before, found := n[object]; found {
+		return fmt.Errorf("%s: it is not applied, because manifest %d of this work is of the same object: leave one of the two out",
+			o.identity, before)
+	}
+	n[object] = o.ordinal
+	return nil
 }
 
 // resourceMeta is how the status of a work names the manifest's object.

@@ -71,8 +71,8 @@ func HeldBy(finalizers []string, content string) string {
 	return "is being deleted"
 }
 
-// ContentOf is what the conditions of a namespace, or of a definition of a kind, that is being deleted say of what it waits for. It is empty
-// for other objects, and if they say nothing.
+// ContentOf is what the conditions of a namespace, or of a definition of a kind, that is being deleted say of what it waits for. It is
+// empty for other objects, and if they say nothing.
 func ContentOf(object *unstructured.Unstructured) string {
 	list, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	var messages []string
