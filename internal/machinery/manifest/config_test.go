@@ -39,8 +39,8 @@ func TestConfigFor(t *testing.T) {
 	}
 }
 
-// WK-10, WK-12: an identifier that names the kind, its singular or an apiVersion, in any case, means what it plainly says, in manifestConfigs
-// and in orphaning rules.
+// WK-10, WK-12: an identifier that names the kind, its singular or an apiVersion, in any case, means what it plainly says, in
+// manifestConfigs and in orphaning rules.
 func TestIdentifiers(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
