@@ -29,6 +29,12 @@ func (o reading) wanted() int64 {
 	return 1
 }
 
+// isTrue tells whether a field is true.
+func (o reading) isTrue(fields ...string) bool {
+	value, _, _ := unstructured.NestedBool(o.content, fields...)
+	return value
+}
+
 func (o reading) text(fields ...string) string {
 	value, _, _ := unstructured.NestedFieldNoCopy(o.content, fields...)
 	text, _ := value.(string)

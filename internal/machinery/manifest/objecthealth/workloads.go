@@ -16,6 +16,8 @@ func deploymentHealth(o reading) Health {
 	wanted, all := o.wanted(), o.count("status", "replicas")
 	updated, available := o.count("status", "updatedReplicas"), o.count("status", "availableReplicas")
 	switch {
+	case o.isTrue("spec", "paused"): // as a suspended Job: it asks for no rollout, and waiting changes nothing
+		return current("it is paused; %d of %d replicas are available", available, wanted)
 	case updated < wanted:
 		return inProgress("%d of %d replicas are updated", updated, wanted)
 	case all > updated:
