@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/scale"
 	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controller/cronjob"
 	"k8s.io/kubernetes/pkg/controller/daemon"
 	"k8s.io/kubernetes/pkg/controller/deployment"
@@ -24,6 +25,8 @@ import (
 	"k8s.io/kubernetes/pkg/controller/replication"
 	"k8s.io/kubernetes/pkg/controller/statefulset"
 	"k8s.io/kubernetes/pkg/controller/ttlafterfinished"
+	"k8s.io/kubernetes/pkg/controller/volume/pvcprotection"
+	"k8s.io/kubernetes/pkg/controller/volume/pvprotection"
 )
 
 const (
@@ -41,7 +44,7 @@ func addWorkloads(ctx context.Context, config *rest.Config, shared informers.Sha
 		return err
 	}
 	for _, group := range []func(context.Context, kubernetes.Interface, informers.SharedInformerFactory, func(func(context.Context))) error{
-		addReplicated, addBatch, addEndpoints,
+		addReplicated, addBatch, addEndpoints, addVolumeProtection,
 	} {
 		if err := group(ctx, client, shared, add); err != nil {
 			return err
@@ -98,6 +101,25 @@ func addEndpoints(ctx context.Context, client kubernetes.Interface, shared infor
 	slices := endpointslice.NewController(ctx, core.Pods(), core.Services(), core.Nodes(), shared.Discovery().V1().EndpointSlices(),
 		endpointsPerSlice, client, 0)
 	for _, run := range []func(context.Context, int){endpoints.Run, slices.Run} {
+		add(func(ctx context.Context) { run(ctx, workers) })
+	}
+	return nil
+}
+
+// addVolumeProtection lets go of claims and volumes that are deleted and that nothing
+// uses: the API server gives each a finalizer for that.
+func addVolumeProtection(ctx context.Context, client kubernetes.Interface, shared informers.SharedInformerFactory,
+	add func(func(context.Context))) error {
+	core := shared.Core().V1()
+	claims, err := pvcprotection.NewPVCProtectionController(klog.FromContext(ctx), core.PersistentVolumeClaims(), core.Pods(), client)
+	if err != nil {
+		return fmt.Errorf("prepare the controller that protects claims in use: %w", err)
+	}
+	volumes, err := pvprotection.NewPVProtectionController(klog.FromContext(ctx), core.PersistentVolumes(), client)
+	if err != nil {
+		return fmt.Errorf("prepare the controller that protects volumes in use: %w", err)
+	}
+	for _, run := range []func(context.Context, int){claims.Run, volumes.Run} {
 		add(func(ctx context.Context) { run(ctx, workers) })
 	}
 	return nil

@@ -2,6 +2,7 @@ package sandbox_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -387,6 +389,38 @@ func TestOwnedObjectsFollow(t *testing.T) {
 	eventually(t, func(ctx context.Context) string {
 		if _, err := client.CoreV1().Secrets(ns).Get(ctx, "owned", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Sprintf("owned secret: got error %v, want not found", err)
+		}
+		return ""
+	})
+}
+
+// Claims and volumes, which have a finalizer each as long as something may use them, go when they are deleted.
+func TestVolumesAreDeleted(t *testing.T) {
+	t.Parallel()
+	client := clientOf(t, shared)
+	ns := namespace(t, client)
+	capacity := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	claims, volumes := client.CoreV1().PersistentVolumeClaims(ns), client.CoreV1().PersistentVolumes()
+	_, claimErr := claims.Create(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: ns},
+		Spec: corev1.PersistentVolumeClaimSpec{AccessModes: modes, Resources: corev1.VolumeResourceRequirements{Requests: capacity}},
+	}, metav1.CreateOptions{})
+	_, volumeErr := volumes.Create(t.Context(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: ns},
+		Spec: corev1.PersistentVolumeSpec{AccessModes: modes, Capacity: capacity, PersistentVolumeSource: corev1.PersistentVolumeSource{
+			HostPath: &corev1.HostPathVolumeSource{Path: "/data"}}},
+	}, metav1.CreateOptions{})
+	if err := errors.Join(claimErr, volumeErr); err != nil {
+		t.Fatal(err)
+	}
+	err := errors.Join(claims.Delete(t.Context(), ns, metav1.DeleteOptions{}), volumes.Delete(t.Context(), ns, metav1.DeleteOptions{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func(ctx context.Context) string {
+		_, claimErr := claims.Get(ctx, ns, metav1.GetOptions{})
+		_, volumeErr := volumes.Get(ctx, ns, metav1.GetOptions{})
+		if !apierrors.IsNotFound(claimErr) || !apierrors.IsNotFound(volumeErr) {
+			return fmt.Sprintf("claim: %v, volume: %v; want both not found", claimErr, volumeErr)
 		}
 		return ""
 	})
