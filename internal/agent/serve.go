@@ -69,7 +69,7 @@ func (a *Agent) control(ctx context.Context, config *rest.Config, uncached clien
 	if err := a.awaitRights(ctx, uncached, connection); err != nil {
 		return err
 	}
-	hub, err := hubclient.NewCluster(config, a.hubOptions, doubting(connection))
+	hub, err := hubclient.NewCluster(config, a.hubOptions, doubting(connection), hubclient.WorksByName(uncached))
 	if err != nil {
 		return fmt.Errorf("connect to the hub %s: %w", config.Host, err)
 	}

@@ -194,6 +194,60 @@ func TestDeniedAgentStopsWatching(t *testing.T) {
 	t.Error("the watch of its ManagedCluster ended before it learned that it is denied")
 }
 
+// RG-17, WK-14: the agent of a denied cluster, which may not list works, removes what a work has applied that is deleted then.
+func TestDeniedAgentRemovesDeletedWorks(t *testing.T) {
+	t.Parallel()
+	const name = "denied-deletes"
+	env.Join(t, hub, managed, name)
+	admin, m := hub.Client(t), managed.Client(t)
+	ns := namespace(t, m, name)
+	w := work(name, name, configMap(ns, name, "x"))
+	create(t, admin, w)
+	awaitConfigMap(t, m, ns, name, "x")
+	mergePatch(t, admin, managedCluster(t, name), `{"spec":{"hubAcceptsClient":false}}`)
+	awaitHubAccepted(t, admin, name, metav1.ConditionFalse, fleet.ReasonHubClusterAdminDenied)
+	awaitGone(t, admin, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: fleet.WorkRoleBinding(name)}})
+	if err := admin.Delete(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}})
+	awaitGone(t, admin, w)
+}
+
+// RG-18: the namespace of a cluster that a user deletes goes with the works in it, and comes back.
+func TestNamespaceOfClusterIsDeleted(t *testing.T) {
+	t.Parallel()
+	const name = "namespace-deleted"
+	env.Join(t, hub, managed, name)
+	admin, m := hub.Client(t), managed.Client(t)
+	ns := namespace(t, m, name)
+	w := work(name, name, configMap(ns, name, "x"))
+	create(t, admin, w)
+	awaitConfigMap(t, m, ns, name, "x")
+	before := &corev1.Namespace{}
+	if err := admin.Get(t.Context(), client.ObjectKey{Name: name}, before); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.Delete(t.Context(), before.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}})
+	env.Eventually(t, func(ctx context.Context) error {
+		after := &corev1.Namespace{}
+		if err := admin.Get(ctx, client.ObjectKey{Name: name}, after); err != nil {
+			return err
+		}
+		if after.UID == before.UID {
+			return fmt.Errorf("the namespace is still there: %+v", after.Status)
+		}
+		return nil
+	})
+	awaitHubAccepted(t, admin, name, metav1.ConditionTrue, fleet.ReasonHubClusterAdminAccepted)
+	w = work(name, name+"-after", configMap(ns, name+"-after", "x"))
+	create(t, admin, w)
+	awaitCondition(t, admin, w, fleet.ConditionAvailable, metav1.ConditionTrue)
+}
+
 // RG-17: a denied cluster that is accepted again goes on with its works.
 func TestDeniedAgentComesBack(t *testing.T) {
 	t.Parallel()

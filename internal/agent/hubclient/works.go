@@ -1,0 +1,80 @@
+package hubclient
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+)
+
+// WorksByName has the cache of works go on with the works that it knows when the agent may not list any: it reads each by its name. That is
+// all that the agent of a denied cluster may do, and how it learns that one of them was deleted. The cache does so at intervals that grow
+// to half a minute, until it may list works again.
+func WorksByName(hub client.Reader) cluster.Option {
+	return func(o *cluster.Options) {
+		o.Cache.NewInformer = func(lw toolscache.ListerWatcher, kind runtime.Object, resync time.Duration,
+			indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+			if _, works := kind.(*workv1.ManifestWork); !works {
+				return toolscache.NewSharedIndexInformer(lw, kind, resync, indexers)
+			}
+			works := &worksByName{ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(lw), hub: hub}
+			informer := toolscache.NewSharedIndexInformer(works.listWatch(), kind, resync, indexers)
+			works.known = informer.GetStore()
+			return informer
+		}
+	}
+}
+
+// worksByName lists and watches works, or reads those of the store by name.
+type worksByName struct {
+	toolscache.ListerWatcherWithContext
+	hub   client.Reader
+	known toolscache.Store
+}
+
+func (w *worksByName) listWatch() *toolscache.ListWatch {
+	return &toolscache.ListWatch{ListWithContextFunc: w.list, WatchFuncWithContext: w.watch}
+}
+
+func (w *worksByName) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	list, err := w.ListWithContext(ctx, options)
+	if !apierrors.IsForbidden(err) || len(w.known.ListKeys()) == 0 {
+		return list, err
+	}
+	return w.read(ctx)
+}
+
+// read returns the works of the store that still exist, as they are now.
+func (w *worksByName) read(ctx context.Context) (*workv1.ManifestWorkList, error) {
+	list := &workv1.ManifestWorkList{}
+	for _, key := range w.known.ListKeys() {
+		namespace, name, _ := strings.Cut(key, "/")
+		work := &workv1.ManifestWork{}
+		switch err := w.hub.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, work); {
+		case err == nil:
+			list.Items = append(list.Items, *work)
+		case !apierrors.IsNotFound(err):
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// watch answers that the list is too old where nothing may be watched, so that the cache lists again after its interval. A watch that is to
+// begin with a list is refused as it is, and the cache then lists.
+func (w *worksByName) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	watching, err := w.WatchWithContext(ctx, options)
+	if apierrors.IsForbidden(err) && options.SendInitialEvents == nil && len(w.known.ListKeys()) > 0 {
+		return nil, apierrors.NewResourceExpired("works may not be watched: " + err.Error())
+	}
+	return watching, err
+}
