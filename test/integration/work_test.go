@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -110,6 +111,35 @@ func TestWorkLife(t *testing.T) {
 	awaitGone(t, h, w)
 	awaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "first"}})
 	awaitGone(t, m, &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: amw.Name}})
+}
+
+// WK-20: what the cluster lacks for a work may come later: the namespace, or the definition of a kind.
+func TestLatePrerequisites(t *testing.T) {
+	t.Parallel()
+	const name, kind = "late", "LateWidget"
+	env.Join(t, hub, managed, name)
+	h, m := hub.Client(t), managed.Client(t)
+	inNamespace := work(name, "namespaced", configMap(name, "late", "x"))
+	custom := work(name, "custom", fmt.Sprintf(`{"apiVersion":"late.example.com/v1","kind":%q,"metadata":{"namespace":"default","name":"late"}}`, kind))
+	create(t, h, inNamespace, custom)
+	awaitCondition(t, h, inNamespace, "Applied", metav1.ConditionFalse)
+	awaitCondition(t, h, custom, "Applied", metav1.ConditionFalse)
+
+	namespace(t, m, name)
+	awaitConfigMap(t, m, name, "late", "x")
+	awaitCondition(t, h, inNamespace, "Applied", metav1.ConditionTrue)
+
+	definition := &unstructured.Unstructured{}
+	if err := definition.UnmarshalJSON([]byte(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
+		"metadata":{"name":"latewidgets.late.example.com"},
+		"spec":{"group":"late.example.com","scope":"Namespaced","names":{"kind":"LateWidget","plural":"latewidgets"},
+		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Create(t.Context(), definition); err != nil {
+		t.Fatal(err)
+	}
+	awaitCondition(t, h, custom, "Applied", metav1.ConditionTrue)
 }
 
 // WK-14: a work stays, and says that it is being deleted, until everything it applied has gone.

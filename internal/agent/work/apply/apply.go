@@ -79,6 +79,7 @@ func (a *applier) applyOne(ctx context.Context, work *workv1.ManifestWork, owner
 	}
 	o.identity = manifest.Identify(m.Object)
 	if o.err = a.resolve(&o, m.Object); o.err != nil {
+		a.awaitMissing(owner.Name, &o) //nolint:contextcheck // as for the object
 		return o
 	}
 	a.tracked.Track(owner.Name, o.object()) //nolint:contextcheck // the watch of a kind goes on when the pass has ended
@@ -150,6 +151,8 @@ func (a *applier) check(ctx context.Context, t *task) error {
 // fail records why the manifest is not applied, and whether the object exists.
 func (a *applier) fail(ctx context.Context, t *task, err error) {
 	t.err = fmt.Errorf("%s: %w", t.identity, a.explain(ctx, t.object(), err))
+	t.missing = namespaceOf(err)
+	a.awaitMissing(t.owner.Name, t.outcome) //nolint:contextcheck // the watch of a kind goes on when the pass has ended
 	if t.presence == conditions.Unknown {
 		t.presence = a.look(ctx, t.object())
 	}
@@ -240,7 +243,7 @@ func (a *applier) unchanged(o *outcome) bool {
 func (a *applier) resolve(o *outcome, object *unstructured.Unstructured) error {
 	mapping, err := a.mapper.RESTMapping(o.identity.GroupKind(), o.identity.Version)
 	if meta.IsNoMatchError(err) {
-		o.presence = conditions.Absent
+		o.presence, o.missing = conditions.Absent, definitionOf(o.identity.GroupVersionKind)
 		return fmt.Errorf("%s: the managed cluster has no kind %s in %s; install its CustomResourceDefinition, or correct apiVersion and kind",
 			o.identity, o.identity.Kind, o.identity.GroupVersion())
 	}

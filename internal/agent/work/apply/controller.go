@@ -98,6 +98,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			listen(func(owner string) {
 				if work, ours := c.names.WorkOf(owner); ours && concerns(work) {
+					queue.Forget(workOf(work)[0]) // what made it fail may be over in a moment
 					queue.Add(workOf(work)[0])
 				}
 			})

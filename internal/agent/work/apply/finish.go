@@ -161,8 +161,8 @@ func (c *Controller) forget(work string) {
 	c.ignore(work)
 	owner := c.names.Of(work)
 	for i := range last.outcomes {
-		if o := &last.outcomes[i]; o.resolved {
-			c.Applied.Tracked.Forget(owner, o.object())
+		for _, object := range last.outcomes[i].tracked() {
+			c.Applied.Tracked.Forget(owner, object)
 		}
 	}
 	c.passes.delete(work)

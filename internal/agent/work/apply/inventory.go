@@ -46,16 +46,18 @@ func (c *Controller) untrack(last *pass, outcomes []outcome, amw *workv1.Applied
 	}
 	needed := make(map[tracker.Object]bool, len(outcomes)+len(amw.Status.AppliedResources))
 	for i := range outcomes {
-		if outcomes[i].resolved {
-			needed[outcomes[i].object()] = true
+		for _, object := range outcomes[i].tracked() {
+			needed[object] = true
 		}
 	}
 	for _, r := range amw.Status.AppliedResources {
 		needed[applied.Object(r)] = true
 	}
 	for i := range last.outcomes {
-		if o := &last.outcomes[i]; o.resolved && !needed[o.object()] {
-			c.Applied.Tracked.Forget(amw.Name, o.object())
+		for _, object := range last.outcomes[i].tracked() {
+			if !needed[object] {
+				c.Applied.Tracked.Forget(amw.Name, object)
+			}
 		}
 	}
 }

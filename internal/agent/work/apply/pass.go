@@ -45,8 +45,10 @@ type outcome struct {
 	manifest *unstructured.Unstructured
 	// presence tells whether the object exists.
 	presence conditions.Presence
-	// err is why the manifest is not applied.
-	err error
+	// err is why the manifest is not applied, and missing is the object that the cluster lacks for it, if that is why: it is tracked, so that
+	// the work gets a pass when it is there.
+	err     error
+	missing *tracker.Object
 	// applied tells whether the manifest was applied under the generation of the pass, whatever has become of the object since.
 	applied bool
 	// held is until when a repair of the object is held back; zero if none is. dispute is what the dispute about it is about, if there is one.
@@ -68,6 +70,17 @@ type outcome struct {
 func (o *outcome) object() tracker.Object {
 	return tracker.Object{GroupVersionResource: o.mapping.Resource, NamespacedName: types.NamespacedName{Namespace: o.identity.Namespace,
 		Name: o.identity.Name}}
+}
+
+// tracked are the objects of which the work is to be told.
+func (o *outcome) tracked() (objects []tracker.Object) {
+	if o.resolved {
+		objects = append(objects, o.object())
+	}
+	if o.missing != nil {
+		objects = append(objects, *o.missing)
+	}
+	return objects
 }
 
 // anyVersion is the object, whatever the version in which the manifest has it.
