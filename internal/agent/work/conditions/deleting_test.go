@@ -35,7 +35,7 @@ func TestDeletingSaysWhy(t *testing.T) {
 	}
 }
 
-// A namespace that waits for its content has no finalizers in its metadata; its conditions say what is in the way.
+// WK-14: a namespace that waits for its content has no finalizers in its metadata; its conditions say what is in the way.
 func TestContentOf(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
