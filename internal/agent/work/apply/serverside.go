@@ -74,16 +74,24 @@ func (s *serverSide) update(ctx context.Context, t *task, live *unstructured.Uns
 	return s.own(ctx, t, live)
 }
 
-// keepOwners applies the references to other works as well. To the API server, all works are one field manager, so those that one of them
-// does not apply would go.
+// keepOwners applies the references to other works as well, in the order of the object. To the API server, all works are one field manager,
+// so those that one of them does not apply would go, and the order is that of the one that applied last.
 func (s *serverSide) keepOwners(t *task, live *unstructured.Unstructured) {
-	owners := s.full.GetOwnerReferences()
+	own := s.full.GetOwnerReferences()
+	is := func(owner metav1.OwnerReference) func(metav1.OwnerReference) bool {
+		return func(o metav1.OwnerReference) bool { return o.UID == owner.UID }
+	}
+	var owners []metav1.OwnerReference
 	for _, owner := range live.GetOwnerReferences() {
-		if tracker.IsWork(owner) && owner.UID != t.owner.UID {
+		switch i := slices.IndexFunc(own, is(owner)); {
+		case i >= 0:
+			owners = append(owners, own[i])
+			own = slices.Delete(own, i, i+1)
+		case tracker.IsWork(owner) && owner.UID != t.owner.UID:
 			owners = append(owners, owner)
 		}
 	}
-	s.full.SetOwnerReferences(owners)
+	s.full.SetOwnerReferences(append(owners, own...))
 }
 
 // try has the API server tell what would become of an existing object.
