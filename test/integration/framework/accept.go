@@ -1,0 +1,38 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/test/env"
+)
+
+// AcceptedCluster is a ManagedCluster that is accepted.
+func AcceptedCluster(name string) *clusterv1.ManagedCluster {
+	return &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}}
+}
+
+// AwaitHubAccepted waits until the hub says of a cluster whether it is accepted, and why.
+func AwaitHubAccepted(t *testing.T, c client.Client, name string, status metav1.ConditionStatus, reason string) *metav1.Condition {
+	t.Helper()
+	var cond *metav1.Condition
+	env.Eventually(t, func(ctx context.Context) error {
+		mc := &clusterv1.ManagedCluster{}
+		if err := c.Get(ctx, client.ObjectKey{Name: name}, mc); err != nil {
+			return err
+		}
+		if cond = meta.FindStatusCondition(mc.Status.Conditions, fleet.ConditionHubAccepted); cond == nil || cond.Status != status ||
+			cond.Reason != reason {
+			return fmt.Errorf("conditions %+v, want %s with %s", mc.Status.Conditions, status, reason)
+		}
+		return nil
+	})
+	return cond
+}

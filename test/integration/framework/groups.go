@@ -1,0 +1,58 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-io/capstan/deploy/crds"
+	"github.com/capstan-io/capstan/test/env"
+)
+
+// ServeOnly leaves an API server with no CRDs but those of these resources.
+func ServeOnly(t *testing.T, existing *env.Server, resources []string) {
+	t.Helper()
+	config, err := existing.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := existing.Client(t)
+	for _, crd := range crds.Hub() {
+		wanted := slices.Contains(resources, crd.Spec.Names.Plural)
+		if wanted {
+			err = client.IgnoreAlreadyExists(c.Create(t.Context(), asUnstructured(t, crd)))
+		} else {
+			err = client.IgnoreNotFound(c.Delete(t.Context(), asUnstructured(t, crd)))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		env.Eventually(t, func(context.Context) error { return expectServed(api, crd, wanted) })
+	}
+}
+
+// expectServed fails unless all versions of a kind are served, or none.
+func expectServed(api discovery.DiscoveryInterface, crd *apiextensionsv1.CustomResourceDefinition, want bool) error {
+	for _, version := range crd.Spec.Versions {
+		list, err := api.ServerResourcesForGroupVersion(crd.Spec.Group + "/" + version.Name)
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		served := list != nil && slices.ContainsFunc(list.APIResources,
+			func(r metav1.APIResource) bool { return r.Name == crd.Spec.Names.Plural })
+		if served != want {
+			return fmt.Errorf("version %s of %s is served: %t", version.Name, crd.Name, served)
+		}
+	}
+	return nil
+}

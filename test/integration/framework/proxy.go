@@ -1,0 +1,42 @@
+package framework
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/capstan-io/capstan/internal/machinery/forwardproxy/proxytest"
+	"github.com/capstan-io/capstan/test/env"
+)
+
+// Unreachable is an address of the hub that only proxies know: the name exists nowhere (RFC 6761).
+const Unreachable = "hub.invalid:6443"
+
+// StartProxy starts a proxy that knows the hub as unreachable.
+func StartProxy(t *testing.T, secure bool, user *url.Userinfo) *proxytest.Proxy {
+	t.Helper()
+	config, err := Hub.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return proxytest.Start(t, secure, user, map[string]string{Unreachable: strings.TrimPrefix(config.Host, "https://")})
+}
+
+// Behind makes an agent know the hub by an address that does not exist, and the way there by proxyURL and ca.
+func Behind(t *testing.T, agent *env.Agent, proxyURL string, ca []byte) {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(agent.Bootstrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := config.Clusters["hub"]
+	known.Server = "https://" + Unreachable
+	known.TLSServerName = "localhost" // a name in the hub's certificate, and not in a proxy's
+	known.ProxyURL = proxyURL
+	known.CertificateAuthorityData = append(known.CertificateAuthorityData, ca...)
+	if err := clientcmd.WriteToFile(*config, agent.Bootstrap); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,291 @@
+package install
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/test/env"
+	"github.com/capstan-io/capstan/test/integration/framework"
+)
+
+// HC-02 HC-03 HC-04: Helm installs, upgrades and uninstalls the operator of a hub on a real API server. An upgrade keeps the bootstrap
+// token and updates the CRD; an uninstallation keeps the hub.
+func TestClusterManagerChart(t *testing.T) {
+	t.Parallel()
+	cluster := env.StartSandbox(t)
+	c := cluster.Client(t)
+	h := framework.Helm{Cluster: cluster, Namespace: fleet.NamespaceOperators}
+	const values = "createBootstrapToken: true\ncreateBootstrapSA: true\nimages: {imageCredentials: {createImageCredentials: true}}\n"
+	h.Install(t, "cluster-manager", olderChart(t, "cluster-manager"), values)
+	expectColumns(t, c, "clustermanagers", false)
+
+	token := &corev1.Secret{}
+	tokenKey := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: fleet.SecretBootstrapToken}
+	framework.Get(t, c, tokenKey, token)
+	manager := &operatorv1.ClusterManager{}
+	framework.Get(t, c, client.ObjectKey{Name: "cluster-manager"}, manager)
+	bearer := string(token.Data["token-id"]) + "." + string(token.Data["token-secret"])
+	if user := userOf(t, cluster, bearer); !slices.Contains(manager.Spec.RegistrationConfiguration.AutoApproveUsers, user.Username) ||
+		!slices.Contains(user.Groups, fleet.GroupBootstrap) {
+		t.Errorf("the token is of %+v, the ClusterManager trusts %v", user, manager.Spec.RegistrationConfiguration.AutoApproveUsers)
+	}
+	account := fleet.ServiceAccountUser(fleet.NamespaceOperators, fleet.ServiceAccountBootstrap)
+	if !slices.Contains(manager.Spec.RegistrationConfiguration.AutoApproveUsers, account) {
+		t.Errorf("the ClusterManager trusts %v, not %s", manager.Spec.RegistrationConfiguration.AutoApproveUsers, account)
+	}
+
+	h.Upgrade(t, "cluster-manager", framework.ChartOf(t, "cluster-manager"), values+"replicaCount: 2\n")
+	expectColumns(t, c, "clustermanagers", true)
+	upgraded := &corev1.Secret{}
+	framework.Get(t, c, tokenKey, upgraded)
+	if string(upgraded.Data["token-secret"]) != string(token.Data["token-secret"]) {
+		t.Error("the upgrade changed the bootstrap token")
+	}
+	deployment := &appsv1.Deployment{}
+	deploymentKey := client.ObjectKey{Namespace: h.Namespace, Name: "cluster-manager"}
+	framework.Get(t, c, deploymentKey, deployment)
+	if *deployment.Spec.Replicas != 2 {
+		t.Errorf("after the upgrade, there are %d replicas, want 2", *deployment.Spec.Replicas)
+	}
+
+	h.Uninstall(t, "cluster-manager")
+	framework.AwaitGone(t, c, deployment)
+	left := &operatorv1.ClusterManager{}
+	framework.Get(t, c, client.ObjectKey{Name: "cluster-manager"}, left)
+	if left.UID != manager.UID || left.DeletionTimestamp != nil {
+		t.Error("the ClusterManager is not the same after the chart was uninstalled")
+	}
+	h.Install(t, "cluster-manager", framework.ChartOf(t, "cluster-manager"), "")
+	framework.Get(t, c, deploymentKey, deployment)
+	framework.Get(t, c, client.ObjectKey{Name: "cluster-manager"}, left)
+	if left.UID != manager.UID {
+		t.Error("the next installation replaced the ClusterManager")
+	}
+}
+
+// HC-05 HC-06: the same for the operator of agents, with everything there is to create. What others own stays theirs.
+func TestKlusterletChart(t *testing.T) {
+	t.Parallel()
+	cluster := env.StartSandbox(t)
+	c := cluster.Client(t)
+	framework.Create(t, c,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "open-cluster-management-owned", Labels: map[string]string{"owner": "another"}}},
+		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "owned"}, Value: 7})
+	h := framework.Helm{Cluster: cluster, Namespace: fleet.NamespaceOperators}
+	const values = `
+replicaCount: 2
+bootstrapHubKubeConfig: one
+grpcConfig: two
+priorityClassName: owned
+images: {imageCredentials: {createImageCredentials: true}}
+multiHubBootstrapHubKubeConfigs: [{name: hub1, kubeConfig: one}, {name: hub2, kubeConfig: two}]
+klusterlet: {clusterName: c1, namespace: open-cluster-management-owned}
+`
+	h.Install(t, "klusterlet", olderChart(t, "klusterlet"), values)
+	installed := &operatorv1.Klusterlet{}
+	framework.Get(t, c, client.ObjectKey{Name: "klusterlet"}, installed)
+	secret := &corev1.Secret{}
+	framework.Get(t, c, client.ObjectKey{Namespace: "open-cluster-management-owned", Name: fleet.SecretBootstrapHubKubeconfig}, secret)
+	if string(secret.Data["kubeconfig"]) != "one" || string(secret.Data["config.yaml"]) != "two" {
+		t.Errorf("the bootstrap Secret has %v", secret.Data)
+	}
+	h.Upgrade(t, "klusterlet", framework.ChartOf(t, "klusterlet"), values+"enableSyncLabels: true\n")
+	expectColumns(t, c, "klusterlets", true)
+
+	// Another release of the chart, for a hosted agent, has no operator.
+	h.Install(t, "hosted", framework.ChartOf(t, "klusterlet"),
+		"bootstrapHubKubeConfig: one\nexternalManagedKubeConfig: two\nklusterlet: {mode: Hosted, clusterName: c2}")
+	framework.Get(t, c, client.ObjectKey{Namespace: "klusterlet-c2", Name: "external-managed-kubeconfig"}, secret)
+	framework.Get(t, c, client.ObjectKey{Name: "klusterlet-c2"}, &operatorv1.Klusterlet{})
+	h.Uninstall(t, "hosted")
+	framework.Get(t, c, client.ObjectKeyFromObject(secret), secret)
+
+	h.Uninstall(t, "klusterlet")
+	framework.AwaitGone(t, c, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "klusterlet"}})
+	left := &operatorv1.Klusterlet{}
+	framework.Get(t, c, client.ObjectKey{Name: "klusterlet"}, left)
+	if left.UID != installed.UID || left.DeletionTimestamp != nil {
+		t.Error("the Klusterlet is not the same after the chart was uninstalled")
+	}
+	class := &schedulingv1.PriorityClass{}
+	framework.Get(t, c, client.ObjectKey{Name: "owned"}, class)
+	if class.Value != 7 {
+		t.Errorf("the PriorityClass of another owner has the value %d", class.Value)
+	}
+	owned := &corev1.Namespace{}
+	framework.Get(t, c, client.ObjectKey{Name: "open-cluster-management-owned"}, owned)
+	if owned.Labels["owner"] != "another" || owned.DeletionTimestamp != nil {
+		t.Errorf("the namespace of another owner is %+v", owned.ObjectMeta)
+	}
+}
+
+// HC-07 SC-24 SC-25: Helm installs and upgrades a standalone hub on a real API server, and the program runs with what is in the Secret and
+// in the Deployment.
+func TestHubChart(t *testing.T) {
+	t.Parallel()
+	cluster := env.StartSandbox(t)
+	c := cluster.Client(t)
+	h := framework.Helm{Cluster: cluster, Namespace: "hub-of-a-chart"}
+	address := env.FreeAddress(t)
+	_, port, _ := strings.Cut(address, ":")
+	values := "apiserver: {generateCA: true, externalHostname: 127.0.0.1, externalPort: " + port + "}\nnodeport: {enabled: true}\n" +
+		"extraArgs: [--bind-address=127.0.0.1]\ntls: {minVersion: VersionTLS13}\nautoApprovalBootstrapUsers: 'alice,bob'\n"
+	h.Install(t, "multicluster-controlplane", framework.ChartOf(t, "capstan-hub"), values)
+	config := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: h.Namespace, Name: "controlplane-config"}
+	framework.Get(t, c, key, config)
+	h.Upgrade(t, "multicluster-controlplane", framework.ChartOf(t, "capstan-hub"), values+"podLabels: {upgraded: 'true'}")
+	upgraded := &corev1.Secret{}
+	framework.Get(t, c, key, upgraded)
+	if !reflect.DeepEqual(config.Data, upgraded.Data) || len(config.Data["ca.key"]) == 0 {
+		t.Error("the upgrade changed the CA of the hub")
+	}
+	deployment := &appsv1.Deployment{}
+	framework.Get(t, c, client.ObjectKey{Namespace: h.Namespace, Name: "multicluster-controlplane"}, deployment)
+	if deployment.Spec.Template.Labels["upgraded"] != "true" {
+		t.Fatal("the Deployment is not upgraded")
+	}
+
+	dir, data := t.TempDir(), t.TempDir()
+	local := strings.NewReplacer("/controlplane_config", dir, "/.ocm", data)
+	for name, content := range config.Data {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(local.Replace(string(content))), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	container := deployment.Spec.Template.Spec.Containers[0]
+	var args, variables []string
+	for _, arg := range container.Args {
+		args = append(args, local.Replace(arg))
+	}
+	for _, variable := range container.Env {
+		variables = append(variables, variable.Name+"="+variable.Value)
+	}
+	kubeconfig := filepath.Join(data, "cert", "kube-aggregator.kubeconfig")
+	server := &env.Server{Process: env.NewProgram(t, variables, "capstan-hub", args...), Dir: dir, Kubeconfig: kubeconfig}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.AwaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if access, err := server.Config(); err != nil || access.Host != "https://"+address || !bytes.Equal(access.CAData, config.Data["ca.crt"]) {
+		t.Errorf("the hub is at %s with the CA\n%s(%v), want %s with that of the chart", access.Host, access.CAData, err, address)
+	}
+}
+
+// HC-02 HC-06: with the rights of the charts, the operators can grant what the hub and the agents need; that of the hub cannot grant more.
+func TestRightsOfOperators(t *testing.T) {
+	t.Parallel()
+	cluster := env.StartSandbox(t)
+	h := framework.Helm{Cluster: cluster, Namespace: fleet.NamespaceOperators}
+	h.Install(t, "cluster-manager", framework.ChartOf(t, "cluster-manager"), "clusterManager: {create: false}")
+	h.Install(t, "klusterlet", framework.ChartOf(t, "klusterlet"), "klusterlet: {create: false}")
+	hubOperator := actAs(t, cluster, fleet.ServiceAccountUser(h.Namespace, "cluster-manager"))
+	for _, file := range []string{"rights.yaml", "policies.yaml", "webhooks.yaml"} {
+		for _, object := range framework.Deployed(t, file, func(content []byte) []byte { return content }) {
+			if err := hubOperator.Create(t.Context(), object); err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
+	}
+	agentOperator := actAs(t, cluster, fleet.ServiceAccountUser(h.Namespace, "klusterlet"))
+	everything := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "everything"},
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}}
+	toAdmin := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "open-cluster-management:klusterlet-work:execution-admin"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "open-cluster-management-agent", Name: "klusterlet-work-sa"}}}
+	for _, object := range []client.Object{everything, toAdmin} {
+		if err := hubOperator.Create(t.Context(), object.DeepCopyObject().(client.Object)); !apierrors.IsForbidden(err) {
+			t.Errorf("the operator of the hub grants %s: %v", object.GetName(), err)
+		}
+	}
+	aggregate := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "open-cluster-management:klusterlet-work:aggregate"},
+		AggregationRule: &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{
+			{MatchLabels: map[string]string{"open-cluster-management.io/aggregate-to-work": "true"}}}}}
+	framework.Create(t, agentOperator, toAdmin, aggregate)
+}
+
+func actAs(t *testing.T, cluster *env.Server, user string) client.Client {
+	t.Helper()
+	config, err := cluster.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Impersonate = rest.ImpersonationConfig{UserName: user}
+	return env.ClientFor(t, config)
+}
+
+// userOf returns as whom a token is accepted.
+func userOf(t *testing.T, cluster *env.Server, token string) authenticationv1.UserInfo {
+	t.Helper()
+	admin, err := cluster.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(admin)
+	config.BearerToken = token
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := env.ClientFor(t, config).Create(t.Context(), review); err != nil {
+		t.Fatal(err)
+	}
+	return review.Status.UserInfo
+}
+
+// olderChart returns a chart in whose CRD the columns are missing, as if they were added later.
+func olderChart(t *testing.T, name string) *chartv2.Chart {
+	t.Helper()
+	older := framework.ChartOf(t, name)
+	for _, file := range older.Files {
+		if !strings.HasPrefix(file.Name, "crds/") {
+			continue
+		}
+		crd := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(file.Data, crd); err != nil {
+			t.Fatal(err)
+		}
+		versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+		if err != nil {
+			t.Fatal(err)
+		}
+		delete(versions[0].(map[string]any), "additionalPrinterColumns")
+		if err := unstructured.SetNestedSlice(crd.Object, versions, "spec", "versions"); err != nil {
+			t.Fatal(err)
+		}
+		if file.Data, err = yaml.Marshal(crd); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return older
+}
+
+// expectColumns checks which of the two charts a CRD is from.
+func expectColumns(t *testing.T, c client.Client, kinds string, want bool) {
+	t.Helper()
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	framework.Get(t, c, client.ObjectKey{Name: kinds + ".operator.open-cluster-management.io"}, crd)
+	if have := len(crd.Spec.Versions[0].AdditionalPrinterColumns); have > 1 != want {
+		t.Errorf("CRD %s has %d columns", crd.Name, have)
+	}
+}

@@ -1,0 +1,73 @@
+package placement
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
+	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/test/env"
+	"github.com/capstan-io/capstan/test/integration/framework"
+)
+
+// RG-46
+func TestClusterProfiles(t *testing.T) {
+	t.Parallel()
+	own := env.StartHub(t, "registration", "--feature-gates", "ClusterProfile=true")
+	c := own.Client(t)
+	const name = "profiled"
+	profile := &multiclusterv1alpha1.ClusterProfile{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
+	binding := &clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "profiles"}}
+	binding.Spec.ClusterSet = "profiles"
+	framework.Create(t, c, binding, clusterSet("profiles", clusterv1beta2.ExclusiveClusterSetLabel, nil))
+	env.Join(t, own, framework.Managed, name)
+	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	move := func(set string) {
+		t.Helper()
+		framework.MergePatch(t, c, mc, fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, fleet.LabelClusterSet, set))
+	}
+	await := func() {
+		t.Helper()
+		env.Eventually(t, func(ctx context.Context) error {
+			got := profile.DeepCopy()
+			if err := c.Get(ctx, client.ObjectKeyFromObject(profile), got); err != nil {
+				return err
+			}
+			want := map[string]string{
+				"x-k8s.io/cluster-manager": "open-cluster-management", "open-cluster-management.io/cluster-name": name,
+				"multicluster.x-k8s.io/clusterset": "profiles",
+			}
+			if fmt.Sprint(got.Labels) != fmt.Sprint(want) || got.Spec.ClusterManager.Name != "open-cluster-management" ||
+				got.Spec.DisplayName != name {
+				return fmt.Errorf("%+v", got)
+			}
+			if !meta.IsStatusConditionTrue(got.Status.Conditions, "ControlPlaneHealthy") ||
+				!meta.IsStatusConditionTrue(got.Status.Conditions, "Joined") ||
+				got.Status.Version.Kubernetes == "" {
+				return fmt.Errorf("%+v", got.Status)
+			}
+			return nil
+		})
+	}
+	move("profiles")
+	await()
+	if err := c.Delete(t.Context(), profile.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	await()
+	move("default")
+	framework.AwaitGone(t, c, profile.DeepCopy())
+	move("profiles")
+	await()
+	if err := c.Delete(t.Context(), binding); err != nil {
+		t.Fatal(err)
+	}
+	framework.AwaitGone(t, c, profile.DeepCopy())
+}

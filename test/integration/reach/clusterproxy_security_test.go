@@ -1,0 +1,112 @@
+package reach
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capstan-io/capstan/internal/reach/access"
+	"github.com/capstan-io/capstan/internal/reach/api"
+	"github.com/capstan-io/capstan/test/env"
+	"github.com/capstan-io/capstan/test/integration/framework"
+)
+
+// CP-09: through the hub and the agent, no header makes a user somebody else, however it is written, and no path leads elsewhere.
+func TestHeadersAndPaths(t *testing.T) {
+	t.Parallel()
+	p := framework.NewProxied(t, framework.Hub, "headers-paths")
+	prefix := api.Path(p.Api, p.Name, "proxy")
+	for name, lines := range map[string]string{
+		"in other letters":    "x-rEMOTE-uSER: system:admin\r\nX-REMOTE-GROUP: system:masters",
+		"twice":               "X-Remote-User: system:admin\r\nX-Remote-User: root\r\nX-Remote-Group: system:masters\r\nx-remote-group: a",
+		"left out on the way": "Connection: X-Remote-User, X-Remote-Group, Impersonate-User, Impersonate-Group, Authorization",
+		"left out, twice":     "Connection: x-remote-user\r\nConnection: impersonate-user, impersonate-group\r\nKeep-Alive: X-Remote-User",
+		"a service":           "X-Remote-Service: https://kubernetes.default.svc",
+		"more":                "X-Remote-Uid: 0\r\nX-Remote-Extra-Scopes: all\r\nX-Forwarded-User: system:admin",
+	} {
+		code, answer := p.Raw(t, "POST "+prefix+"/apis/authentication.k8s.io/v1/selfsubjectreviews HTTP/1.1\r\nImpersonate-User: "+p.Alice+"\r\n"+lines,
+			`{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`)
+		review := &authenticationv1.SelfSubjectReview{}
+		if err := json.Unmarshal([]byte(answer), review); err != nil || code != http.StatusCreated ||
+			review.Status.UserInfo.Username != access.Prefix+p.Alice || strings.Join(review.Status.UserInfo.Groups, " ") != "system:authenticated" {
+			t.Errorf("%s: %d %s", name, code, answer)
+		}
+	}
+	const elsewhere = 0 // wherever it leads on the hub, it is not to the cluster
+	admin := "\r\nImpersonate-User: admin\r\nImpersonate-Group: system:masters"
+	for path, want := range map[string]int{
+		prefix + "/version":                                         http.StatusOK,
+		prefix + "/../../other/proxy/version":                       http.StatusBadRequest,
+		prefix + "/%2e%2e/%2E%2E/other/proxy/version":               http.StatusBadRequest,
+		prefix + "/..%2f..%2fother/proxy/version":                   http.StatusBadRequest,
+		prefix + "/%252e%252e/version":                              http.StatusForbidden, // a name of the cluster, where administrators of the hub have no rights
+		strings.Replace(prefix, p.Name, p.Name+"/", 1) + "/version": elsewhere,
+		strings.Replace(prefix, p.Name, "/"+p.Name, 1) + "/version": elsewhere,
+		strings.Replace(prefix, "/proxy", "/pro%78y", 1):            http.StatusBadRequest,
+		strings.Replace(prefix, "/proxy", "%2fproxy", 1):            http.StatusBadRequest,
+	} {
+		code, answer := p.Raw(t, "GET "+path+" HTTP/1.1"+admin, "")
+		if want == elsewhere && strings.Contains(answer, "gitVersion") || want != elsewhere && code != want {
+			t.Errorf("%s: %d %s, want %d", path, code, answer, want)
+		}
+	}
+}
+
+// CP-10: once it is written that a cluster is denied, deleted or cut off, or has the add-on no more, what is open in its tunnel ends, and
+// there is none.
+func TestRevokedTunnels(t *testing.T) {
+	t.Parallel()
+	for name, revoke := range map[string]func(t *testing.T, p *framework.Proxied){
+		"tunnel-denied": func(t *testing.T, p *framework.Proxied) {
+			framework.MergePatch(t, framework.Hub.Client(t), framework.ManagedCluster(t, p.Name), `{"spec":{"hubAcceptsClient":false}}`)
+		},
+		"tunnel-deleted": func(t *testing.T, p *framework.Proxied) {
+			framework.DeleteCluster(t, framework.Hub.Client(t), p.Name)
+		},
+		"tunnel-cut-off": func(t *testing.T, p *framework.Proxied) {
+			framework.Hub.Capstan(t, "", "deny", "--clusters", p.Name, "--now").Succeeds(t)
+		},
+		"tunnel-add-on": func(t *testing.T, p *framework.Proxied) {
+			if err := framework.Hub.Client(t).Delete(t.Context(), p.AddOn()); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := framework.NewProxied(t, framework.Hub, name)
+			p.Bind(t, p.Alice)
+			open, err := p.As(t, p.Alice).CoreV1().ConfigMaps(p.Name).Watch(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan time.Time, 1)
+			go func() {
+				for range open.ResultChan() {
+				}
+				ended <- time.Now()
+			}()
+			revoke(t, p)
+			revoked := time.Now()
+			select {
+			case at := <-ended:
+				t.Logf("what was open ended after %s", at.Sub(revoked).Round(time.Millisecond))
+			case <-time.After(env.WaitTimeout):
+				t.Fatal("what was open goes on")
+			}
+			env.Eventually(t, func(ctx context.Context) error {
+				if err := p.As(t, p.Alice).CoreV1().RESTClient().Get().AbsPath("/version").Do(ctx).Error(); err == nil {
+					return fmt.Errorf("the cluster answers")
+				}
+				return nil
+			})
+		})
+	}
+}

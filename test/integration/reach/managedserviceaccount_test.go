@@ -1,0 +1,465 @@
+package reach
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	authenticationv1beta1 "github.com/capstan-io/capstan/api/authentication/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	permissionv1alpha1 "github.com/capstan-io/capstan/api/rbac/v1alpha1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/test/env"
+	"github.com/capstan-io/capstan/test/integration/framework"
+)
+
+const isManagedServiceAccount = "authentication.open-cluster-management.io/is-managed-serviceaccount"
+
+// enableAccounts enables the add-on on a cluster, in a namespace of its own on the managed cluster, which is returned.
+func enableAccounts(t *testing.T, cluster string) (*addonv1beta1.ManagedClusterAddOn, string) {
+	t.Helper()
+	h, place := framework.Hub.Client(t), cluster+"-accounts"
+	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "managed-serviceaccount",
+		Annotations: map[string]string{fleet.AnnotationInstallNamespace: place}}}
+	framework.Create(t, h, addOn)
+	return addOn, place
+}
+
+func account(cluster, name string, validity time.Duration) *authenticationv1beta1.ManagedServiceAccount {
+	a := &authenticationv1beta1.ManagedServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}
+	a.Spec.Rotation.Validity.Duration = validity
+	return a
+}
+
+// awaitToken waits for a token in the Secret of the account that is not one of those before.
+func awaitToken(t *testing.T, cluster, name string, before ...string) *corev1.Secret {
+	t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}
+	return framework.AwaitObject(t, framework.Hub.Client(t), secret, func(secret *corev1.Secret) error {
+		token := string(secret.Data["token"])
+		for _, old := range before {
+			if token == old {
+				return fmt.Errorf("the token is still the one before")
+			}
+		}
+		if token == "" {
+			return fmt.Errorf("no token in %v", secret.Labels)
+		}
+		return nil
+	})
+}
+
+// accountConfig has access to the managed cluster with the token of a Secret.
+func accountConfig(t *testing.T, secret *corev1.Secret) *rest.Config {
+	t.Helper()
+	config, err := framework.Managed.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bearer := rest.AnonymousClientConfig(config)
+	bearer.BearerToken, bearer.CAFile, bearer.CAData = string(secret.Data["token"]), "", secret.Data["ca.crt"]
+	return bearer
+}
+
+// whoOn says as whom the managed cluster knows the bearer of a token.
+func whoOn(t *testing.T, secret *corev1.Secret) (string, error) {
+	t.Helper()
+	review := &authenticationv1.SelfSubjectReview{}
+	err := env.ClientFor(t, accountConfig(t, secret)).Create(t.Context(), review)
+	return review.Status.UserInfo.Username, err
+}
+
+// MS-01 MS-02 MS-03 MS-04 MS-06: a ManagedServiceAccount has a service account on the cluster and its token on the hub, which is replaced
+// when it is lost or void, and both go with it, and with the add-on.
+func TestManagedServiceAccount(t *testing.T) {
+	t.Parallel()
+	const cluster = "msa"
+	env.Join(t, framework.Hub, framework.Managed, cluster)
+	h, m := framework.Hub.Client(t), framework.Managed.Client(t)
+	addOn, place := enableAccounts(t, cluster)
+	framework.AwaitAddOn(t, addOn, "Available", metav1.ConditionTrue, "BuiltInRunning", place)
+	framework.AwaitAddOn(t, addOn, "Progressing", metav1.ConditionFalse, "Completed", "")
+
+	ci := account(cluster, "ci", 0)
+	if err := h.Create(t.Context(), ci); !apierrors.IsInvalid(err) {
+		t.Errorf("tokens for no time: %v", err)
+	}
+	ci = account(cluster, "ci", time.Hour)
+	framework.Create(t, h, ci)
+	secret := awaitToken(t, cluster, "ci")
+	if who, err := whoOn(t, secret); err != nil || who != "system:serviceaccount:"+place+":ci" {
+		t.Errorf("the token is of %q, %v", who, err)
+	}
+	if secret.Type != corev1.SecretTypeOpaque || secret.Labels[isManagedServiceAccount] != "true" || len(secret.Data) != 2 ||
+		len(secret.OwnerReferences) != 1 || secret.OwnerReferences[0].UID != ci.UID {
+		t.Errorf("the Secret: %+v", secret.ObjectMeta)
+	}
+	there := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: place, Name: "ci"}}
+	framework.AwaitObject(t, m, there, func(*corev1.ServiceAccount) error { return nil })
+	if there.Labels[isManagedServiceAccount] != "true" {
+		t.Errorf("the service account: %+v", there.ObjectMeta)
+	}
+	framework.AwaitObject(t, h, ci, func(ci *authenticationv1beta1.ManagedServiceAccount) error {
+		status := ci.Status
+		if !meta.IsStatusConditionTrue(status.Conditions, "SecretCreated") || !meta.IsStatusConditionTrue(status.Conditions, "TokenReported") ||
+			status.TokenSecretRef == nil || status.TokenSecretRef.Name != "ci" || status.ExpirationTimestamp == nil {
+			return fmt.Errorf("status %+v", status)
+		}
+		if left := time.Until(status.ExpirationTimestamp.Time); left > time.Hour+time.Minute || left < 30*time.Minute {
+			return fmt.Errorf("it expires in %s", left)
+		}
+		return nil
+	})
+	awaitAccountEvent(t, cluster, "ci", "TokenCreated")
+
+	// Lost on the hub, gone on the cluster, and not to live as long any more: each makes a new token.
+	tokens := []string{string(secret.Data["token"])}
+	renewed := func() {
+		t.Helper()
+		secret = awaitToken(t, cluster, "ci", tokens...)
+		tokens = append(tokens, string(secret.Data["token"]))
+	}
+	if err := h.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	renewed()
+	if err := m.Delete(t.Context(), there); err != nil {
+		t.Fatal(err)
+	}
+	renewed()
+	if _, err := whoOn(t, secret); err != nil {
+		t.Errorf("the token of the new service account: %v", err)
+	}
+	framework.MergePatch(t, h, ci, `{"spec":{"rotation":{"validity":"20m"}}}`)
+	renewed()
+	framework.MergePatch(t, h, secret, `{"data":{"token":"bm8uaml0LnRva2Vu"}}`)
+	renewed()
+	awaitAccountEvent(t, cluster, "ci", "TokenRefreshed")
+
+	// Another one of the same name is another one: the tokens of the first are void.
+	before := secret.DeepCopy()
+	if err := h.Delete(t.Context(), ci); err != nil {
+		t.Fatal(err)
+	}
+	framework.Create(t, h, account(cluster, "ci", time.Hour))
+	renewed()
+	awaitVoid(t, before)
+
+	// It takes its account and Secret along.
+	if err := h.Delete(t.Context(), account(cluster, "ci", 0)); err != nil {
+		t.Fatal(err)
+	}
+	framework.AwaitGone(t, m, there)
+	framework.AwaitGone(t, h, secret)
+	awaitVoid(t, secret)
+
+	// And so does the add-on, which takes the rights along, too.
+	framework.Create(t, h, account(cluster, "last", time.Hour))
+	last := awaitToken(t, cluster, "last")
+	if err := h.Delete(t.Context(), addOn); err != nil {
+		t.Fatal(err)
+	}
+	awaitVoid(t, last)
+	framework.AwaitGone(t, m, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: place, Name: "last"}})
+	framework.AwaitGone(t, h, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "managed-serviceaccount-addon-agent"}})
+	framework.AwaitGone(t, h, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: cluster,
+		Name: "managed-serviceaccount-addon-agent"}})
+}
+
+func awaitVoid(t *testing.T, secret *corev1.Secret) {
+	t.Helper()
+	env.Eventually(t, func(context.Context) error {
+		if who, err := whoOn(t, secret); !apierrors.IsUnauthorized(err) {
+			return fmt.Errorf("the token is still that of %q, %w", who, err)
+		}
+		return nil
+	})
+}
+
+func awaitAccountEvent(t *testing.T, cluster, name, reason string) {
+	t.Helper()
+	h := framework.Hub.Client(t)
+	env.Eventually(t, func(ctx context.Context) error {
+		events := &eventsv1.EventList{}
+		if err := h.List(ctx, events, client.InNamespace(cluster)); err != nil {
+			return err
+		}
+		for _, e := range events.Items {
+			if e.Reason == reason && e.Regarding.Kind == "ManagedServiceAccount" && e.Regarding.Name == name {
+				return nil
+			}
+		}
+		return fmt.Errorf("no event %s among %d", reason, len(events.Items))
+	})
+}
+
+func awaitAccount(t *testing.T, cluster, name, words string) {
+	t.Helper()
+	framework.AwaitObject(t, framework.Hub.Client(t), account(cluster, name, 0), func(a *authenticationv1beta1.ManagedServiceAccount) error {
+		condition := meta.FindStatusCondition(a.Status.Conditions, "TokenReported")
+		if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != "TokenReportFailed" ||
+			!strings.Contains(condition.Message, words) {
+			return fmt.Errorf("want %q, have %+v", words, condition)
+		}
+		return nil
+	})
+}
+
+// MS-02: what is not the agent's stays as it is, on the cluster and on the hub: no token leaves for a service account that somebody else
+// made, whatever its name.
+func TestManagedServiceAccountOfAnother(t *testing.T) {
+	t.Parallel()
+	const cluster = "msaother"
+	env.Join(t, framework.Hub, framework.Managed, cluster)
+	h, m := framework.Hub.Client(t), framework.Managed.Client(t)
+	addOn, place := enableAccounts(t, cluster)
+	framework.AwaitAddOn(t, addOn, "Available", metav1.ConditionTrue, "BuiltInRunning", place)
+	framework.Create(t, m, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: place}})
+	privileged := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: place, Name: "privileged"}}
+	framework.Create(t, m, privileged)
+	framework.Create(t, h, account(cluster, "privileged", time.Hour))
+	awaitAccount(t, cluster, "privileged", "choose another name")
+	awaitAccountEvent(t, cluster, "privileged", "TokenReportFailed")
+	if err := h.Get(t.Context(), client.ObjectKey{Namespace: cluster, Name: "privileged"}, &corev1.Secret{}); !apierrors.IsNotFound(err) {
+		t.Errorf("there is a token: %v", err)
+	}
+	if err := h.Delete(t.Context(), account(cluster, "privileged", 0)); err != nil {
+		t.Fatal(err)
+	}
+	framework.Create(t, h, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "taken"}},
+		account(cluster, "taken", time.Hour))
+	awaitAccount(t, cluster, "taken", "delete it, or choose another name")
+	if err := m.Get(t.Context(), client.ObjectKeyFromObject(privileged), privileged); err != nil {
+		t.Errorf("the service account of another: %v", err)
+	}
+}
+
+// limitedAgent returns a kubeconfig for the managed cluster with what an agent needs, except for service accounts.
+func limitedAgent(t *testing.T, name string) string {
+	t.Helper()
+	m := framework.Managed.Client(t)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"nodes", "namespaces", "secrets", "configmaps", "events"}, Verbs: []string{"*"}},
+		{APIGroups: []string{"work.open-cluster-management.io", "cluster.open-cluster-management.io", "coordination.k8s.io",
+			"apiextensions.k8s.io", "about.k8s.io", "events.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+	}}
+	framework.Create(t, m, account, role, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: name}}})
+	config, err := framework.Managed.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, err := framework.KubeconfigOfAccount(t.Context(), m, config, account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, kubeconfig, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// MS-02: an agent that may not get tokens says so, and gets them once it may.
+func TestManagedServiceAccountWithoutRights(t *testing.T) {
+	t.Parallel()
+	const cluster = "msarights"
+	m := framework.Managed.Client(t)
+	agent := env.NewAgent(t, framework.Hub, framework.Managed, cluster, "", "--spoke-kubeconfig", limitedAgent(t, cluster))
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	env.Accept(t, framework.Hub.Client(t), cluster)
+	framework.AwaitHubAccepted(t, framework.Hub.Client(t), cluster, metav1.ConditionTrue, fleet.ReasonHubClusterAdminAccepted)
+	framework.Create(t, framework.Hub.Client(t), account(cluster, "early", time.Hour))
+	addOn, place := enableAccounts(t, cluster)
+	framework.AwaitAddOn(t, addOn, "Available", metav1.ConditionFalse, "BuiltInFailed", "serviceaccounts")
+	grant := func(name string, rules ...rbacv1.PolicyRule) {
+		t.Helper()
+		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: cluster + "-" + name}, Rules: rules}
+		framework.Create(t, m, role, &rbacv1.ClusterRoleBinding{ObjectMeta: role.ObjectMeta,
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "default", Name: cluster}}})
+	}
+	grant("accounts", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"serviceaccounts"},
+		Verbs: []string{"get", "list", "watch", "create", "delete"}})
+	framework.AwaitAddOn(t, addOn, "Available", metav1.ConditionTrue, "BuiltInRunning", place)
+	framework.Create(t, framework.Hub.Client(t), account(cluster, "ci", time.Hour))
+	awaitAccount(t, cluster, "ci", "serviceaccounts/token")
+	grant("tokens", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, Verbs: []string{"create"}})
+	if who, err := whoOn(t, awaitToken(t, cluster, "ci")); err != nil || who != "system:serviceaccount:"+place+":ci" {
+		t.Errorf("the token is of %q, %v", who, err)
+	}
+	awaitToken(t, cluster, "early") // which was there before the add-on
+}
+
+// MS-06: what a cluster that is denied has of the add-on ends, and begins again.
+func TestManagedServiceAccountOfDeniedCluster(t *testing.T) {
+	t.Parallel()
+	const cluster = "msadenied"
+	framework.AcceptAll(t, cluster)
+	h := framework.Hub.Client(t)
+	framework.Hub.Capstan(t, "", "addon", "enable", "--names", "managed-serviceaccount", "--clusters", cluster).Succeeds(t)
+	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "managed-serviceaccount"}}
+	framework.AwaitAddOn(t, addOn, "RegistrationApplied", metav1.ConditionTrue, "SetPermissionApplied", "managed-serviceaccount-addon-agent")
+	agent := framework.AsAgent(t, framework.Hub, cluster)
+	lists := func(want func(error) bool) {
+		t.Helper()
+		env.Eventually(t, func(ctx context.Context) error {
+			if err := agent.List(ctx, &authenticationv1beta1.ManagedServiceAccountList{}, client.InNamespace(cluster)); !want(err) {
+				return fmt.Errorf("the agent lists accounts: %w", err)
+			}
+			return nil
+		})
+	}
+	lists(func(err error) bool { return err == nil })
+	denied := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}
+	framework.MergePatch(t, h, denied, `{"spec":{"hubAcceptsClient":false}}`)
+	lists(apierrors.IsForbidden)
+	framework.MergePatch(t, h, denied, `{"spec":{"hubAcceptsClient":true}}`)
+	lists(func(err error) bool { return err == nil })
+}
+
+// A12: a token lives for a day. A ClusterPermission gives its account rights on the cluster, and takes them when it goes.
+func TestClusterPermission(t *testing.T) {
+	t.Parallel()
+	const cluster = "clusterpermission"
+	env.Join(t, framework.Hub, framework.Managed, cluster)
+	h := framework.Hub.Client(t)
+	_, place := enableAccounts(t, cluster)
+	permission := &permissionv1alpha1.ClusterPermission{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: cluster}}
+	permission.Spec.ClusterRole = &permissionv1alpha1.ClusterRole{Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"list"}}}}
+	permission.Spec.ClusterRoleBinding = &permissionv1alpha1.ClusterRoleBinding{Subject: &rbacv1.Subject{
+		APIGroup: "authentication.open-cluster-management.io", Kind: "ManagedServiceAccount", Name: "ci"}}
+	for what, spoil := range map[string]func(*permissionv1alpha1.ClusterPermission){
+		"at least one of":            func(p *permissionv1alpha1.ClusterPermission) { p.Spec = permissionv1alpha1.ClusterPermissionSpec{} },
+		"needs clusterRole":          func(p *permissionv1alpha1.ClusterPermission) { p.Spec.ClusterRole = nil },
+		"either subject or subjects": func(p *permissionv1alpha1.ClusterPermission) { p.Spec.ClusterRoleBinding.Subject = nil },
+		"has the kind ClusterRole": func(p *permissionv1alpha1.ClusterPermission) {
+			p.Spec.ClusterRoleBinding.RoleRef = &permissionv1alpha1.RoleRef{Kind: "Role", Name: "x"}
+		},
+	} {
+		bad := permission.DeepCopy()
+		spoil(bad)
+		framework.ExpectRefusal(t, h.Create(t.Context(), bad), apierrors.IsInvalid, what)
+	}
+	framework.Create(t, h, permission)
+	applied := func(status metav1.ConditionStatus, words string) {
+		t.Helper()
+		framework.AwaitObject(t, h, permission, func(p *permissionv1alpha1.ClusterPermission) error {
+			condition := meta.FindStatusCondition(p.Status.Conditions, "AppliedRBACManifestWork")
+			if condition == nil || condition.Status != status || !strings.Contains(condition.Message, words) {
+				return fmt.Errorf("want %s %q, have %+v", status, words, condition)
+			}
+			return nil
+		})
+	}
+	applied(metav1.ConditionFalse, "there is no ManagedServiceAccount ci in namespace "+cluster+": create it")
+	plain := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"rotation": map[string]any{}}}}
+	plain.SetGroupVersionKind(authenticationv1beta1.GroupVersion.WithKind("ManagedServiceAccount"))
+	plain.SetNamespace(cluster)
+	plain.SetName("ci")
+	framework.Create(t, h, plain)
+	applied(metav1.ConditionTrue, "ManifestWork "+cluster)
+	secret := awaitToken(t, cluster, "ci")
+	framework.AwaitObject(t, h, account(cluster, "ci", 0), func(a *authenticationv1beta1.ManagedServiceAccount) error {
+		if ends := a.Status.ExpirationTimestamp; ends == nil || time.Until(ends.Time) > 25*time.Hour {
+			return fmt.Errorf("a token that nobody asked to live for long: %+v", a.Status)
+		}
+		return nil
+	})
+	lists := func(want func(error) bool) {
+		t.Helper()
+		env.Eventually(t, func(ctx context.Context) error {
+			if err := env.ClientFor(t, accountConfig(t, secret)).List(ctx, &corev1.NamespaceList{}); !want(err) {
+				return fmt.Errorf("%s/ci lists namespaces: %w", place, err)
+			}
+			return nil
+		})
+	}
+	lists(func(err error) bool { return err == nil })
+	if err := env.ClientFor(t, accountConfig(t, secret)).List(t.Context(), &corev1.SecretList{}); !apierrors.IsForbidden(err) {
+		t.Errorf("the account lists secrets: %v", err)
+	}
+	if err := h.Delete(t.Context(), permission); err != nil {
+		t.Fatal(err)
+	}
+	lists(apierrors.IsForbidden)
+}
+
+// MS-06: of the Secrets in the namespace of its cluster, an agent sees and writes those of ManagedServiceAccounts, and no others.
+func TestAgentsAndSecrets(t *testing.T) {
+	t.Parallel()
+	const cluster = "msasecrets"
+	framework.AcceptAll(t, cluster)
+	h := framework.Hub.Client(t)
+	addOn, _ := enableAccounts(t, cluster)
+	framework.AwaitAddOn(t, addOn, "RegistrationApplied", metav1.ConditionTrue, "SetPermissionApplied", "")
+	agent := framework.AsAgent(t, framework.Hub, cluster)
+	env.Eventually(t, func(ctx context.Context) error {
+		return agent.List(ctx, &corev1.SecretList{}, client.InNamespace(cluster))
+	})
+	owner := account(cluster, "ci", time.Hour)
+	framework.Create(t, h, owner)
+	other := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "other"}, StringData: map[string]string{"password": "p"}}
+	framework.Create(t, h, other)
+	token := func(name string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name,
+			Labels: map[string]string{isManagedServiceAccount: "true"}, OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "authentication.open-cluster-management.io/v1beta1", Kind: "ManagedServiceAccount", Name: owner.Name, UID: owner.UID}}},
+			Data: map[string][]byte{"token": []byte("t")}}
+	}
+	framework.Create(t, agent, token("ci"))
+	seen := &corev1.SecretList{}
+	if err := agent.List(t.Context(), seen, client.InNamespace(cluster)); err != nil || len(seen.Items) != 1 || seen.Items[0].Name != "ci" {
+		t.Errorf("the agent sees %d, %v", len(seen.Items), err)
+	}
+	if err := agent.Get(t.Context(), client.ObjectKeyFromObject(other), other.DeepCopy()); !apierrors.IsNotFound(err) {
+		t.Errorf("the agent reads another Secret: %v", err)
+	}
+	if err := agent.List(t.Context(), seen, client.InNamespace(cluster), client.MatchingFields{"metadata.name": "other"}); err != nil ||
+		len(seen.Items) > 0 {
+		t.Errorf("the agent finds another Secret: %d, %v", len(seen.Items), err)
+	}
+	plain := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "plain"}}
+	framework.ExpectRefusal(t, agent.Create(t.Context(), plain), apierrors.IsForbidden, "metadata.labels")
+	ofTheHub := token("ci2")
+	ofTheHub.OwnerReferences[0].Name, ofTheHub.Type = "ci2", corev1.SecretTypeServiceAccountToken
+	ofTheHub.Annotations = map[string]string{corev1.ServiceAccountNameKey: "default"}
+	framework.ExpectRefusal(t, agent.Create(t.Context(), ofTheHub), apierrors.IsForbidden, "type: it is")
+	if err := h.Get(t.Context(), client.ObjectKeyFromObject(other), other); err != nil {
+		t.Fatal(err)
+	}
+	taken := token("other")
+	taken.ResourceVersion, taken.OwnerReferences[0].Name = other.ResourceVersion, "other"
+	framework.ExpectRefusal(t, agent.Update(t.Context(), taken), apierrors.IsForbidden, "not of a ManagedServiceAccount")
+	if err := agent.Delete(t.Context(), token("ci")); !apierrors.IsForbidden(err) {
+		t.Errorf("the agent deletes a Secret: %v", err)
+	}
+	// The agent of another cluster has nothing there.
+	const stranger = "msasecrets-other"
+	framework.AcceptAll(t, stranger)
+	err := framework.AsAgent(t, framework.Hub, stranger).Get(t.Context(), client.ObjectKeyFromObject(token("ci")), &corev1.Secret{})
+	if !apierrors.IsForbidden(err) {
+		t.Errorf("the agent of another cluster reads a token: %v", err)
+	}
+}
