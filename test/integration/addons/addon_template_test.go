@@ -34,7 +34,7 @@ const templated = "helloworld-template"
 // exampleObjects are those of a file of an example.
 func exampleObjects(t *testing.T, example, file string) (objects []*unstructured.Unstructured) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "examples", example, file))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "examples", example, file))
 	if err != nil {
 		t.Fatal(err)
 	}

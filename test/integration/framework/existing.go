@@ -90,7 +90,7 @@ func HubInExistingCluster(t *testing.T) (cluster *env.Server, server *env.Proces
 // Deployed is a file of deploy/hub, changed by the user who deploys it.
 func Deployed(t *testing.T, name string, change func([]byte) []byte) (objects []client.Object) {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("..", "..", "deploy", "hub", name))
+	content, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "hub", name))
 	if err != nil {
 		t.Fatal(err)
 	}

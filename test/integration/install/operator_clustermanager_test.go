@@ -85,7 +85,7 @@ func (i *installed) start(t *testing.T, flags ...string) {
 // operatorRights are the service account of an operator and its permissions, as the chart has them.
 func operatorRights(t *testing.T, chart string) []client.Object {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("..", "..", "deploy", "charts", chart, "files", "operator-rules.yaml"))
+	content, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "charts", chart, "files", "operator-rules.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func operatorRights(t *testing.T, chart string) []client.Object {
 
 func operatorCRD(t *testing.T, plural string) client.Object {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("..", "..", "deploy", "crds", "operator.open-cluster-management.io_"+plural+".yaml"))
+	content, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "crds", "operator.open-cluster-management.io_"+plural+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

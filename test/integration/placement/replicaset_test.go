@@ -178,7 +178,7 @@ func TestReplicaSetExample(t *testing.T) {
 	t.Parallel()
 	const name = "set-example"
 	h := framework.Hub.Client(t)
-	content, err := os.ReadFile(filepath.Join("..", "..", "deploy", "examples", "manifestworkreplicaset-web.yaml"))
+	content, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "examples", "manifestworkreplicaset-web.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -145,7 +145,7 @@ func startOfChart(t *testing.T, process *env.Process) {
 // chartOutside is what a chart installs by default, but for the pods: the process is at an address outside of the cluster.
 func chartOutside(t *testing.T, chart, address string) (objects []client.Object) {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("..", "..", "deploy", "charts", "testdata", chart+".golden"))
+	content, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "charts", "testdata", chart+".golden"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -340,7 +340,7 @@ func TestExamples(t *testing.T) {
 	env.Join(t, framework.Hub, framework.Managed, "cluster1")
 	h, m := framework.Hub.Client(t), framework.Managed.Client(t)
 	for _, file := range []string{"manifestwork-hello.yaml", "manifestwork-nginx.yaml", "manifestwork-feedback.yaml"} {
-		content, err := os.ReadFile(filepath.Join("..", "..", "deploy", "examples", file))
+		content, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "examples", file))
 		if err != nil {
 			t.Fatal(err)
 		}
