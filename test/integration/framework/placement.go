@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -144,5 +145,23 @@ func (s *Site) ExpectDelay(t *testing.T, end, taint string, delay time.Duration)
 	}
 	if after := moved.Sub(mc.Spec.Taints[i].TimeAdded.Time); after < delay {
 		t.Errorf("the decision that waits for %s has moved after %s", delay, after)
+	}
+}
+
+// NewSite makes a site with clusters by the ends of their names.
+func NewSite(t *testing.T, name string, clusters ...string) *Site {
+	t.Helper()
+	return NewSiteOn(t, Hub, name, clusters...)
+}
+
+// SteadyOne selects one cluster. It has no Balance, which would give each placement a cluster of its own.
+func SteadyOne(tolerations ...clusterv1beta1.Toleration) clusterv1beta1.PlacementSpec {
+	return clusterv1beta1.PlacementSpec{
+		NumberOfClusters: ptr.To[int32](1), Tolerations: tolerations,
+		PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Mode: clusterv1beta1.PrioritizerPolicyModeExact,
+			Configurations: []clusterv1beta1.PrioritizerConfig{{
+				ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{Type: clusterv1beta1.ScoreCoordinateTypeBuiltIn,
+					BuiltIn: clusterv1beta1.PrioritizerSteady}, Weight: 1,
+			}}},
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
-// Rights are what an accepted agent may do, each tried on the hub.
-func Rights(ctx context.Context, agent client.Client, cluster string) map[string]error {
+// rights are what an accepted agent may do, each tried on the hub.
+func rights(ctx context.Context, agent client.Client, cluster string) map[string]error {
 	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}
 	lease := &coordinationv1.Lease{}
 	return map[string]error{
@@ -40,7 +40,7 @@ func AwaitRights(t *testing.T, agent client.Client, cluster string, want func(ri
 	t.Helper()
 	start := time.Now()
 	env.Eventually(t, func(ctx context.Context) error {
-		for right, err := range Rights(ctx, agent, cluster) {
+		for right, err := range rights(ctx, agent, cluster) {
 			if apierrors.IsForbidden(err) == want(right) {
 				return fmt.Errorf("may it %s: %w", right, err)
 			}
@@ -52,6 +52,3 @@ func AwaitRights(t *testing.T, agent client.Client, cluster string, want func(ri
 
 // AllRights is for all rights.
 func AllRights(string) bool { return true }
-
-// NoRights is for none.
-func NoRights(string) bool { return false }

@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
@@ -29,10 +30,22 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
+// impersonate is a client of a user in a cluster.
+func impersonate(t *testing.T, server *env.Server, user string, groups ...string) client.Client {
+	t.Helper()
+	config, err := server.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = rest.CopyConfig(config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, fleet.GroupAuthenticated)}
+	return env.ClientFor(t, config)
+}
+
 // asHubAccount is a client with the stolen token of a controller of the hub.
 func asHubAccount(t *testing.T, server *env.Server, account string) client.Client {
 	t.Helper()
-	return framework.Impersonate(t, server, fleet.ServiceAccountUser(fleet.NamespaceHub, account), "system:serviceaccounts",
+	return impersonate(t, server, fleet.ServiceAccountUser(fleet.NamespaceHub, account), "system:serviceaccounts",
 		"system:serviceaccounts:"+
 			fleet.NamespaceHub)
 }
@@ -55,7 +68,7 @@ func testStolenTokens(t *testing.T, existing *env.Server) {
 
 	administrator, agent := pkix.Name{CommonName: "system:kube-controller-manager"}, framework.AgentSubject(name, "agent1")
 	ofAddOn := map[string]string{fleet.LabelClusterName: name, fleet.LabelAddOnName: name}
-	asCluster := framework.Impersonate(t, existing, fleet.ClusterUser(name, "agent1"), fleet.ClusterGroups(name)...)
+	asCluster := impersonate(t, existing, fleet.ClusterUser(name, "agent1"), fleet.ClusterGroups(name)...)
 	framework.Create(t, admin, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: fleet.ClusterRoleBootstrap},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: fleet.ClusterGroup(name)}}})
@@ -282,7 +295,7 @@ func testAddOnRegistrationExisting(t *testing.T, existing *env.Server) {
 		}}},
 	}, &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name}})
 
-	agent := framework.Impersonate(t, existing, fleet.ClusterUser(name, "agent1"), fleet.ClusterGroups(name)...)
+	agent := impersonate(t, existing, fleet.ClusterUser(name, "agent1"), fleet.ClusterGroups(name)...)
 	labels := map[string]string{fleet.LabelClusterName: name, fleet.LabelAddOnName: name}
 	awaitSigned(t, agent, pkix.Name{CommonName: fleet.AddOnUser(name, name, fleet.TemplateAgent(name)),
 		Organization: fleet.AddOnGroups(name, name)}, labels, fleet.SignerKubeAPIServerClient)

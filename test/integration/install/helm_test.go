@@ -2,6 +2,9 @@ package install
 
 import (
 	"bytes"
+	"context"
+	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -9,7 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
 	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/kube"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,15 +26,100 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/deploy/charts"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/test/env"
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
+
+// helm is Helm with the access of an administrator to a cluster.
+type helm struct {
+	cluster   *env.Server
+	namespace string
+}
+
+func (h helm) configuration(t *testing.T) *action.Configuration {
+	t.Helper()
+	access := genericclioptions.NewConfigFlags(true)
+	access.KubeConfig, access.Namespace = &h.cluster.Kubeconfig, &h.namespace
+	config := action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler))
+	if err := config.Init(access, h.namespace, "secret"); err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// install does it again if it was too early for a CRD: Helm does not wait until the API server lists its kind.
+func (h helm) install(t *testing.T, release string, chart *chartv2.Chart, values string) {
+	t.Helper()
+	env.Eventually(t, func(ctx context.Context) error {
+		install := action.NewInstall(h.configuration(t))
+		install.ReleaseName, install.Namespace, install.CreateNamespace = release, h.namespace, true
+		install.WaitStrategy = kube.HookOnlyStrategy
+		_, err := install.RunWithContext(ctx, chart, valuesOf(t, values))
+		if err != nil && !strings.Contains(err.Error(), "ensure CRDs are installed first") {
+			t.Fatalf("install %s: %v", release, err)
+		}
+		return err
+	})
+}
+
+// upgrade upgrades a release.
+func (h helm) upgrade(t *testing.T, release string, chart *chartv2.Chart, values string) {
+	t.Helper()
+	upgrade := action.NewUpgrade(h.configuration(t))
+	upgrade.Namespace, upgrade.WaitStrategy = h.namespace, kube.HookOnlyStrategy
+	if _, err := upgrade.RunWithContext(t.Context(), release, chart, valuesOf(t, values)); err != nil {
+		t.Fatalf("upgrade %s: %v", release, err)
+	}
+}
+
+// uninstall removes a release.
+func (h helm) uninstall(t *testing.T, release string) {
+	t.Helper()
+	uninstall := action.NewUninstall(h.configuration(t))
+	uninstall.WaitStrategy = kube.HookOnlyStrategy
+	if _, err := uninstall.Run(release); err != nil {
+		t.Fatalf("uninstall %s: %v", release, err)
+	}
+}
+
+func valuesOf(t *testing.T, values string) map[string]any {
+	t.Helper()
+	var decoded map[string]any
+	if err := yaml.Unmarshal([]byte(values), &decoded); err != nil {
+		t.Fatal(err)
+	}
+	return decoded
+}
+
+// chartOf is a chart of this repository.
+func chartOf(t *testing.T, name string) *chartv2.Chart {
+	t.Helper()
+	var files []*archive.BufferedFile
+	err := fs.WalkDir(charts.Files, name, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := charts.Files.ReadFile(file)
+		files = append(files, &archive.BufferedFile{Name: strings.TrimPrefix(file, name+"/"), Data: data})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	chart, err := loader.LoadFiles(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chart
+}
 
 // HC-02 HC-03 HC-04: Helm installs, upgrades and uninstalls the operator of a hub on a real API server. An upgrade keeps the bootstrap
 // token and updates the CRD; an uninstallation keeps the hub.
@@ -35,9 +127,9 @@ func TestClusterManagerChart(t *testing.T) {
 	t.Parallel()
 	cluster := env.StartSandbox(t)
 	c := cluster.Client(t)
-	h := framework.Helm{Cluster: cluster, Namespace: fleet.NamespaceOperators}
+	h := helm{cluster: cluster, namespace: fleet.NamespaceOperators}
 	const values = "createBootstrapToken: true\ncreateBootstrapSA: true\nimages: {imageCredentials: {createImageCredentials: true}}\n"
-	h.Install(t, "cluster-manager", olderChart(t, "cluster-manager"), values)
+	h.install(t, "cluster-manager", olderChart(t, "cluster-manager"), values)
 	expectColumns(t, c, "clustermanagers", false)
 
 	token := &corev1.Secret{}
@@ -55,7 +147,7 @@ func TestClusterManagerChart(t *testing.T) {
 		t.Errorf("the ClusterManager trusts %v, not %s", manager.Spec.RegistrationConfiguration.AutoApproveUsers, account)
 	}
 
-	h.Upgrade(t, "cluster-manager", framework.ChartOf(t, "cluster-manager"), values+"replicaCount: 2\n")
+	h.upgrade(t, "cluster-manager", chartOf(t, "cluster-manager"), values+"replicaCount: 2\n")
 	expectColumns(t, c, "clustermanagers", true)
 	upgraded := &corev1.Secret{}
 	framework.Get(t, c, tokenKey, upgraded)
@@ -63,20 +155,20 @@ func TestClusterManagerChart(t *testing.T) {
 		t.Error("the upgrade changed the bootstrap token")
 	}
 	deployment := &appsv1.Deployment{}
-	deploymentKey := client.ObjectKey{Namespace: h.Namespace, Name: "cluster-manager"}
+	deploymentKey := client.ObjectKey{Namespace: h.namespace, Name: "cluster-manager"}
 	framework.Get(t, c, deploymentKey, deployment)
 	if *deployment.Spec.Replicas != 2 {
 		t.Errorf("after the upgrade, there are %d replicas, want 2", *deployment.Spec.Replicas)
 	}
 
-	h.Uninstall(t, "cluster-manager")
+	h.uninstall(t, "cluster-manager")
 	framework.AwaitGone(t, c, deployment)
 	left := &operatorv1.ClusterManager{}
 	framework.Get(t, c, client.ObjectKey{Name: "cluster-manager"}, left)
 	if left.UID != manager.UID || left.DeletionTimestamp != nil {
 		t.Error("the ClusterManager is not the same after the chart was uninstalled")
 	}
-	h.Install(t, "cluster-manager", framework.ChartOf(t, "cluster-manager"), "")
+	h.install(t, "cluster-manager", chartOf(t, "cluster-manager"), "")
 	framework.Get(t, c, deploymentKey, deployment)
 	framework.Get(t, c, client.ObjectKey{Name: "cluster-manager"}, left)
 	if left.UID != manager.UID {
@@ -92,7 +184,7 @@ func TestKlusterletChart(t *testing.T) {
 	framework.Create(t, c,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "open-cluster-management-owned", Labels: map[string]string{"owner": "another"}}},
 		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "owned"}, Value: 7})
-	h := framework.Helm{Cluster: cluster, Namespace: fleet.NamespaceOperators}
+	h := helm{cluster: cluster, namespace: fleet.NamespaceOperators}
 	const values = `
 replicaCount: 2
 bootstrapHubKubeConfig: one
@@ -102,7 +194,7 @@ images: {imageCredentials: {createImageCredentials: true}}
 multiHubBootstrapHubKubeConfigs: [{name: hub1, kubeConfig: one}, {name: hub2, kubeConfig: two}]
 klusterlet: {clusterName: c1, namespace: open-cluster-management-owned}
 `
-	h.Install(t, "klusterlet", olderChart(t, "klusterlet"), values)
+	h.install(t, "klusterlet", olderChart(t, "klusterlet"), values)
 	installed := &operatorv1.Klusterlet{}
 	framework.Get(t, c, client.ObjectKey{Name: "klusterlet"}, installed)
 	secret := &corev1.Secret{}
@@ -110,19 +202,19 @@ klusterlet: {clusterName: c1, namespace: open-cluster-management-owned}
 	if string(secret.Data["kubeconfig"]) != "one" || string(secret.Data["config.yaml"]) != "two" {
 		t.Errorf("the bootstrap Secret has %v", secret.Data)
 	}
-	h.Upgrade(t, "klusterlet", framework.ChartOf(t, "klusterlet"), values+"enableSyncLabels: true\n")
+	h.upgrade(t, "klusterlet", chartOf(t, "klusterlet"), values+"enableSyncLabels: true\n")
 	expectColumns(t, c, "klusterlets", true)
 
 	// Another release of the chart, for a hosted agent, has no operator.
-	h.Install(t, "hosted", framework.ChartOf(t, "klusterlet"),
+	h.install(t, "hosted", chartOf(t, "klusterlet"),
 		"bootstrapHubKubeConfig: one\nexternalManagedKubeConfig: two\nklusterlet: {mode: Hosted, clusterName: c2}")
 	framework.Get(t, c, client.ObjectKey{Namespace: "klusterlet-c2", Name: "external-managed-kubeconfig"}, secret)
 	framework.Get(t, c, client.ObjectKey{Name: "klusterlet-c2"}, &operatorv1.Klusterlet{})
-	h.Uninstall(t, "hosted")
+	h.uninstall(t, "hosted")
 	framework.Get(t, c, client.ObjectKeyFromObject(secret), secret)
 
-	h.Uninstall(t, "klusterlet")
-	framework.AwaitGone(t, c, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: "klusterlet"}})
+	h.uninstall(t, "klusterlet")
+	framework.AwaitGone(t, c, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: "klusterlet"}})
 	left := &operatorv1.Klusterlet{}
 	framework.Get(t, c, client.ObjectKey{Name: "klusterlet"}, left)
 	if left.UID != installed.UID || left.DeletionTimestamp != nil {
@@ -146,23 +238,23 @@ func TestHubChart(t *testing.T) {
 	t.Parallel()
 	cluster := env.StartSandbox(t)
 	c := cluster.Client(t)
-	h := framework.Helm{Cluster: cluster, Namespace: "hub-of-a-chart"}
+	h := helm{cluster: cluster, namespace: "hub-of-a-chart"}
 	address := env.FreeAddress(t)
 	_, port, _ := strings.Cut(address, ":")
 	values := "apiserver: {generateCA: true, externalHostname: 127.0.0.1, externalPort: " + port + "}\nnodeport: {enabled: true}\n" +
 		"extraArgs: [--bind-address=127.0.0.1]\ntls: {minVersion: VersionTLS13}\nautoApprovalBootstrapUsers: 'alice,bob'\n"
-	h.Install(t, "multicluster-controlplane", framework.ChartOf(t, "capstan-hub"), values)
+	h.install(t, "multicluster-controlplane", chartOf(t, "capstan-hub"), values)
 	config := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: h.Namespace, Name: "controlplane-config"}
+	key := client.ObjectKey{Namespace: h.namespace, Name: "controlplane-config"}
 	framework.Get(t, c, key, config)
-	h.Upgrade(t, "multicluster-controlplane", framework.ChartOf(t, "capstan-hub"), values+"podLabels: {upgraded: 'true'}")
+	h.upgrade(t, "multicluster-controlplane", chartOf(t, "capstan-hub"), values+"podLabels: {upgraded: 'true'}")
 	upgraded := &corev1.Secret{}
 	framework.Get(t, c, key, upgraded)
 	if !reflect.DeepEqual(config.Data, upgraded.Data) || len(config.Data["ca.key"]) == 0 {
 		t.Error("the upgrade changed the CA of the hub")
 	}
 	deployment := &appsv1.Deployment{}
-	framework.Get(t, c, client.ObjectKey{Namespace: h.Namespace, Name: "multicluster-controlplane"}, deployment)
+	framework.Get(t, c, client.ObjectKey{Namespace: h.namespace, Name: "multicluster-controlplane"}, deployment)
 	if deployment.Spec.Template.Labels["upgraded"] != "true" {
 		t.Fatal("the Deployment is not upgraded")
 	}
@@ -199,10 +291,10 @@ func TestHubChart(t *testing.T) {
 func TestRightsOfOperators(t *testing.T) {
 	t.Parallel()
 	cluster := env.StartSandbox(t)
-	h := framework.Helm{Cluster: cluster, Namespace: fleet.NamespaceOperators}
-	h.Install(t, "cluster-manager", framework.ChartOf(t, "cluster-manager"), "clusterManager: {create: false}")
-	h.Install(t, "klusterlet", framework.ChartOf(t, "klusterlet"), "klusterlet: {create: false}")
-	hubOperator := actAs(t, cluster, fleet.ServiceAccountUser(h.Namespace, "cluster-manager"))
+	h := helm{cluster: cluster, namespace: fleet.NamespaceOperators}
+	h.install(t, "cluster-manager", chartOf(t, "cluster-manager"), "clusterManager: {create: false}")
+	h.install(t, "klusterlet", chartOf(t, "klusterlet"), "klusterlet: {create: false}")
+	hubOperator := actAs(t, cluster, fleet.ServiceAccountUser(h.namespace, "cluster-manager"))
 	for _, file := range []string{"rights.yaml", "policies.yaml", "webhooks.yaml"} {
 		for _, object := range framework.Deployed(t, file, func(content []byte) []byte { return content }) {
 			if err := hubOperator.Create(t.Context(), object); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -210,7 +302,7 @@ func TestRightsOfOperators(t *testing.T) {
 			}
 		}
 	}
-	agentOperator := actAs(t, cluster, fleet.ServiceAccountUser(h.Namespace, "klusterlet"))
+	agentOperator := actAs(t, cluster, fleet.ServiceAccountUser(h.namespace, "klusterlet"))
 	everything := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "everything"},
 		Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}}
 	toAdmin := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "open-cluster-management:klusterlet-work:execution-admin"},
@@ -256,7 +348,7 @@ func userOf(t *testing.T, cluster *env.Server, token string) authenticationv1.Us
 // olderChart returns a chart in whose CRD the columns are missing, as if they were added later.
 func olderChart(t *testing.T, name string) *chartv2.Chart {
 	t.Helper()
-	older := framework.ChartOf(t, name)
+	older := chartOf(t, name)
 	for _, file := range older.Files {
 		if !strings.HasPrefix(file.Name, "crds/") {
 			continue

@@ -28,7 +28,7 @@ import (
 // were saved.
 func TestPlacementReport(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, "why", "a", "b")
+	s := framework.NewSite(t, "why", "a", "b")
 	s.Add(t, "us", map[string]string{"region": "us"})
 	notUS := clusterv1beta1.ClusterPredicate{RequiredClusterSelector: clusterv1beta1.ClusterSelector{LabelSelector: metav1.LabelSelector{
 		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "region", Operator: metav1.LabelSelectorOpDoesNotExist}}}}}
@@ -95,7 +95,7 @@ func reasonFor(r *report.Report, cluster string) *report.ClusterReason {
 // select. Nobody else is.
 func TestPlacementReportRights(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, "whymay", "a")
+	s := framework.NewSite(t, "whymay", "a")
 	spec := clusterv1beta1.PlacementSpec{Tolerations: []clusterv1beta1.Toleration{framework.Tolerant}}
 	p := s.Place(t, "all", spec)
 	s.Add(t, "elsewhere", map[string]string{fleet.LabelClusterSet: "whymay-elsewhere"})
@@ -153,7 +153,7 @@ func TestPlacementReportRights(t *testing.T) {
 // The placements of the documentation make sense.
 func TestDocumentedPlacements(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, "documented", "a")
+	s := framework.NewSite(t, "documented", "a")
 	content, err := os.ReadFile("../../../docs/placement.md")
 	if err != nil {
 		t.Fatal(err)

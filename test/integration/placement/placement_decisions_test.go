@@ -23,7 +23,7 @@ import (
 // scores were written.
 func TestMeddledDecisions(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, "place-meddled", "a", "b")
+	s := framework.NewSite(t, "place-meddled", "a", "b")
 	p := s.Place(t, "all", clusterv1beta1.PlacementSpec{Tolerations: []clusterv1beta1.Toleration{framework.Tolerant}})
 	s.Await(t, "all", "a", "b")
 	decision := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: s.Name, Name: "all-decision-1"}}
@@ -66,7 +66,7 @@ func TestMeddledDecisions(t *testing.T) {
 // PL-24: what scheduling a placement took is at the metrics endpoint of the hub.
 func TestPlacementMetrics(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, "place-metrics", "a")
+	s := framework.NewSite(t, "place-metrics", "a")
 	s.Place(t, "one", clusterv1beta1.PlacementSpec{
 		Tolerations: []clusterv1beta1.Toleration{framework.Tolerant},
 		Predicates: []clusterv1beta1.ClusterPredicate{{RequiredClusterSelector: clusterv1beta1.ClusterSelector{
@@ -141,7 +141,7 @@ func TestTieBreakByHash(t *testing.T) {
 	chosen := map[string]bool{}
 	for i := range 8 {
 		name := fmt.Sprint("one-", i)
-		s.Place(t, name, steadyOne(framework.Tolerant))
+		s.Place(t, name, framework.SteadyOne(framework.Tolerant))
 		env.Eventually(t, func(ctx context.Context) error {
 			ends, err := s.Selected(ctx, name)
 			if err == nil && len(ends) != 1 {

@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -20,17 +19,11 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-// newSite makes a site with clusters by the ends of their names.
-func newSite(t *testing.T, name string, clusters ...string) *framework.Site {
-	t.Helper()
-	return framework.NewSiteOn(t, framework.Hub, name, clusters...)
-}
-
 // PL-01 PL-02 PL-16 PL-17 PL-18 PL-19 PL-20: from a placement to decisions, with the reasons why, and what becomes of them
 // when clusters and the placement change.
 func TestPlacement(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, "place", "a", "b", "c")
+	s := framework.NewSite(t, "place", "a", "b", "c")
 	s.Place(t, "two", clusterv1beta1.PlacementSpec{NumberOfClusters: ptr.To[int32](2), Tolerations: []clusterv1beta1.Toleration{framework.Tolerant}})
 	s.Await(t, "two", "a", "b")
 	p := s.AwaitPlacement(t, "two", fleet.ConditionPlacementSatisfied, metav1.ConditionTrue, fleet.ReasonAllDecisionsScheduled)
@@ -85,7 +78,7 @@ func TestPlacement(t *testing.T) {
 // PL-18: a placement that finds no set says what to do.
 func TestPlacementWithoutSets(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, "place-no-sets")
+	s := framework.NewSite(t, "place-no-sets")
 	framework.Create(t, s.C, &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "unbound-namespace"}})
 	s.Place(t, "empty-set", clusterv1beta1.PlacementSpec{})
 	s.Place(t, "other-set", clusterv1beta1.PlacementSpec{ClusterSets: []string{"not-bound-here"}})
@@ -99,7 +92,7 @@ func TestPlacementWithoutSets(t *testing.T) {
 // PL-26 P11: a placement that comes to make no sense keeps the clusters it has, and says what is wrong.
 func TestMisconfiguredPlacementKeepsItsClusters(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, "place-broken", "a", "b")
+	s := framework.NewSite(t, "place-broken", "a", "b")
 	p := s.Place(t, "all", clusterv1beta1.PlacementSpec{Tolerations: []clusterv1beta1.Toleration{framework.Tolerant}})
 	s.Await(t, "all", "a", "b")
 	framework.MergePatch(t, s.C, p, `{"spec":{"prioritizerPolicy":{"configurations":[{"scoreCoordinate":{"type":"BuiltIn","builtIn":"Nonsense"},"weight":1}]}}}`)
@@ -114,23 +107,11 @@ func TestMisconfiguredPlacementKeepsItsClusters(t *testing.T) {
 	s.Await(t, "all", "a")
 }
 
-// steadyOne selects one cluster. It has no Balance, which would give each placement a cluster of its own.
-func steadyOne(tolerations ...clusterv1beta1.Toleration) clusterv1beta1.PlacementSpec {
-	return clusterv1beta1.PlacementSpec{
-		NumberOfClusters: ptr.To[int32](1), Tolerations: tolerations,
-		PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Mode: clusterv1beta1.PrioritizerPolicyModeExact,
-			Configurations: []clusterv1beta1.PrioritizerConfig{{
-				ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{Type: clusterv1beta1.ScoreCoordinateTypeBuiltIn,
-					BuiltIn: clusterv1beta1.PrioritizerSteady}, Weight: 1,
-			}}},
-	}
-}
-
 // PL-04 PL-06, and the scenarios of migration: a taint moves the decisions at once, or when the toleration is over.
 func TestDecisionsMove(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, "place-moves", "a", "b")
-	one := steadyOne(framework.Tolerant)
+	s := framework.NewSite(t, "place-moves", "a", "b")
+	one := framework.SteadyOne(framework.Tolerant)
 	const delay = 3 * time.Second
 	s.Place(t, "at-once", one)
 	one.Tolerations = append(slices.Clone(one.Tolerations),
@@ -150,40 +131,10 @@ func TestDecisionsMove(t *testing.T) {
 	s.Await(t, "at-once", "b")
 }
 
-// PL-04 PL-06, and the first two scenarios of migration with a real cluster: its agent dies, it is unreachable, and the
-// decision goes elsewhere; at once, or when the toleration is over and not before.
-func TestDecisionsLeaveALostCluster(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, "place-lost")
-	c := s.C
-	agents := map[string]*env.Agent{}
-	for _, end := range []string{"a", "b"} {
-		name := s.Name + "-" + end
-		agents[end] = env.Join(t, framework.Hub, framework.Managed, name)
-		mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		framework.MergePatch(t, c, mc, fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, fleet.LabelClusterSet, s.Name))
-	}
-	one := steadyOne()
-	const delay = 5 * time.Second
-	s.Place(t, "one", one)
-	one.Tolerations = []clusterv1beta1.Toleration{{Key: fleet.TaintUnreachable, Operator: clusterv1beta1.TolerationOpExists,
-		TolerationSeconds: ptr.To(int64(delay.Seconds()))}}
-	s.Place(t, "later", one)
-	s.Await(t, "one", "a")
-	s.Await(t, "later", "a")
-	// The other keeps its minute, so that it is not lost because the machine is busy.
-	framework.MergePatch(t, c, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: s.Name + "-a"}},
-		`{"spec":{"leaseDurationSeconds":1}}`)
-	agents["a"].Kill()
-	s.Await(t, "one", "b")
-	s.Await(t, "later", "b")
-	s.ExpectDelay(t, "a", fleet.TaintUnreachable, delay)
-}
-
 // PL-12 P4: scores that an add-on gives choose the cluster, until they expire.
 func TestScoresExpire(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, "place-scores", "a", "b")
+	s := framework.NewSite(t, "place-scores", "a", "b")
 	score := func(end string, value int32, validUntil time.Time) *clusterv1alpha1.AddOnPlacementScore {
 		t.Helper()
 		ns := s.Name + "-" + end

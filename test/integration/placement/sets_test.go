@@ -18,12 +18,6 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-func clusterSet(name string, kind clusterv1beta2.SelectorType, selector *metav1.LabelSelector) *clusterv1beta2.ManagedClusterSet {
-	set := &clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	set.Spec.ClusterSelector = clusterv1beta2.ManagedClusterSelector{SelectorType: kind, LabelSelector: selector}
-	return set
-}
-
 // RG-41: the sets that every hub has come back, and stay what they are, unless a user says that they may change.
 func TestDefaultSets(t *testing.T) {
 	t.Parallel()
@@ -104,8 +98,8 @@ func TestSetMembers(t *testing.T) {
 	c := framework.Hub.Client(t)
 	const none, one, two = "No ManagedCluster selected", "1 ManagedClusters selected", "2 ManagedClusters selected"
 	framework.Create(t, c,
-		clusterSet("members-exclusive", clusterv1beta2.ExclusiveClusterSetLabel, nil),
-		clusterSet("members-selected", clusterv1beta2.LabelSelector, &metav1.LabelSelector{MatchLabels: map[string]string{"members": "yes"}}))
+		framework.ClusterSet("members-exclusive", clusterv1beta2.ExclusiveClusterSetLabel, nil),
+		framework.ClusterSet("members-selected", clusterv1beta2.LabelSelector, &metav1.LabelSelector{MatchLabels: map[string]string{"members": "yes"}}))
 	awaitMembers(t, c, "members-exclusive", none, 1)
 	awaitMembers(t, c, "members-selected", none, 1)
 	var clusters []*clusterv1.ManagedCluster
@@ -150,7 +144,7 @@ func TestBinding(t *testing.T) {
 	}
 	framework.Create(t, c, binding)
 	await(metav1.ConditionFalse, fleet.ReasonClusterSetNotFound)
-	set := clusterSet("bound", clusterv1beta2.ExclusiveClusterSetLabel, nil)
+	set := framework.ClusterSet("bound", clusterv1beta2.ExclusiveClusterSetLabel, nil)
 	framework.Create(t, c, set)
 	await(metav1.ConditionTrue, fleet.ReasonClusterSetBound)
 	if err := c.Delete(t.Context(), set); err != nil {

@@ -1,16 +1,9 @@
 package reach
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"os"
-	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -19,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -29,8 +21,6 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-const gatewayServer = "open-cluster-management-addon"
-
 // CG-01, CG-02, CG-03, HC-10: in an existing cluster, the gateway is an aggregated API, with the rights that its chart gives it: clusters
 // are listed, watched and reached by its path, as a user whom the API server has authenticated.
 func TestClusterGatewayExisting(t *testing.T) {
@@ -38,9 +28,9 @@ func TestClusterGatewayExisting(t *testing.T) {
 	existing := env.StartSandbox(t)
 	c := existing.Client(t)
 	address := env.FreeAddress(t)
-	framework.Create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: gatewayServer}})
-	framework.Create(t, c, chartOutside(t, "cluster-gateway-addon-manager", address)...)
-	gateway := startGateway(t, existing, address, "--feature-gates", "ClientIdentityPenetration=true")
+	framework.Create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: framework.GatewayServer}})
+	framework.Create(t, c, framework.ChartOutside(t, "cluster-gateway-addon-manager", address)...)
+	gateway := framework.StartGateway(t, existing, address, "--feature-gates", "ClientIdentityPenetration=true")
 	config := framework.AsAdmin(t, existing)
 	gateways := dynamic.NewForConfigOrDie(config).Resource(clusterGateways)
 	var events watch.Interface
@@ -52,7 +42,7 @@ func TestClusterGatewayExisting(t *testing.T) {
 
 	const name = "gw-existing"
 	gatewaySecret(t, c, name)
-	awaitWatched(t, events, watch.Added, name)
+	framework.AwaitWatched(t, events, watch.Added, name)
 	env.Eventually(t, func(ctx context.Context) error {
 		got, err := gateways.Get(ctx, name, metav1.GetOptions{}, "health")
 		if err != nil {
@@ -84,7 +74,7 @@ func testImpersonated(t *testing.T, c client.Client, config *rest.Config, name s
 	grantOnCluster(t, name, "cluster-admin")
 	user := rest.CopyConfig(config)
 	user.Impersonate = rest.ImpersonationConfig{UserName: "gw-existing-user"}
-	cluster := throughGateway(t, user, name)
+	cluster := framework.ThroughGateway(t, user, name)
 	if _, err := cluster.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) ||
 		!strings.Contains(err.Error(), `clustergateways.cluster.core.oam.dev "gw-existing" is forbidden: User "gw-existing-user"`) {
 		t.Errorf("without rights on the hub: %v", err)
@@ -117,66 +107,5 @@ func testImpersonated(t *testing.T, c client.Client, config *rest.Config, name s
 	if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaitWatched(t, events, watch.Added, "a")
-}
-
-// startGateway starts one with the rights of its chart.
-func startGateway(t *testing.T, existing *env.Server, address string, flags ...string) *env.Process {
-	t.Helper()
-	gateway := env.NewAggregatedAPI(t, "gateway", framework.KubeconfigIn(t, existing, gatewayServer, "cluster-gateway"), address,
-		append([]string{"--leader-election-namespace", gatewayServer}, flags...)...)
-	startOfChart(t, gateway)
-	return gateway
-}
-
-// startOfChart starts a process that has the rights that its chart gives it, of which none may be missing in the end.
-func startOfChart(t *testing.T, process *env.Process) {
-	t.Helper()
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if strings.Contains(process.Log(), "forbidden") {
-			t.Errorf("the chart lacks a right:\n%s", process.Log())
-		}
-	})
-}
-
-// chartOutside is what a chart installs by default, but for the pods: the process is at an address outside of the cluster.
-func chartOutside(t *testing.T, chart, address string) (objects []client.Object) {
-	t.Helper()
-	content, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "charts", "testdata", chart+".golden"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	number, err := strconv.ParseInt(port, 10, 32)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := regexp.MustCompile(`(?m)^# \S+\.yaml$`)
-	manifests := file.ReplaceAll(content[file.FindIndex(content)[0]:], []byte("---")) // after NOTES.txt
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
-			return objects
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		switch object.GetKind() {
-		case "", "Deployment", "NetworkPolicy":
-			continue
-		case "Service":
-			object.Object["spec"] = map[string]any{"type": "ExternalName", "externalName": "localhost"}
-		case "APIService":
-			if err := unstructured.SetNestedField(object.Object, number, "spec", "service", "port"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		objects = append(objects, object)
-	}
+	framework.AwaitWatched(t, events, watch.Added, "a")
 }

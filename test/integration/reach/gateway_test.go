@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,8 +29,6 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-const gatewayNamespace = "open-cluster-management-credentials"
-
 var clusterGateways = gatewayv1alpha1.GroupVersion.WithResource("clustergateways")
 
 // gatewayClients are of an administrator of the hub.
@@ -48,37 +45,6 @@ func gatewayClients(t *testing.T) (client.Client, dynamic.ResourceInterface, *re
 	return env.ClientFor(t, config), gateways.Resource(clusterGateways), config
 }
 
-// throughGateway reaches a cluster by a kubeconfig of the hub whose server has the path of the gateway.
-func throughGateway(t *testing.T, config *rest.Config, cluster string) kubernetes.Interface {
-	t.Helper()
-	to := rest.CopyConfig(config)
-	to.Host += "/apis/" + gatewayv1alpha1.GroupVersion.String() + "/clustergateways/" + cluster + "/proxy"
-	c, err := kubernetes.NewForConfig(to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// accountOnCluster makes a service account without rights on the managed cluster, and returns its token and the CA of the cluster.
-func accountOnCluster(t *testing.T, name string) (token string, config *rest.Config) {
-	t.Helper()
-	config, err := framework.Managed.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := kubernetes.NewForConfigOrDie(config)
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := c.CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	answer, err := c.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.Status.Token, config
-}
-
 // grantOnCluster binds the service account on the managed cluster to a ClusterRole.
 func grantOnCluster(t *testing.T, name, role string) {
 	t.Helper()
@@ -90,10 +56,10 @@ func grantOnCluster(t *testing.T, name, role string) {
 // gatewaySecret makes the namespace and the Secret for a cluster that is dialled directly.
 func gatewaySecret(t *testing.T, c client.Client, cluster string) *corev1.Secret {
 	t.Helper()
-	token, config := accountOnCluster(t, cluster)
-	framework.Namespace(t, c, gatewayNamespace)
+	token, config := framework.AccountOnCluster(t, cluster)
+	framework.Namespace(t, c, framework.GatewayNamespace)
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: gatewayNamespace, Name: cluster, Labels: map[string]string{
+		ObjectMeta: metav1.ObjectMeta{Namespace: framework.GatewayNamespace, Name: cluster, Labels: map[string]string{
 			gatewayv1alpha1.LabelCredentialType: "ServiceAccountToken", "test": cluster}},
 		Data: map[string][]byte{"endpoint": []byte(config.Host), "ca.crt": config.CAData, "token": []byte(token)},
 	}
@@ -116,7 +82,7 @@ func TestClusterGatewayResource(t *testing.T) {
 	}
 	defer events.Stop()
 	secret := gatewaySecret(t, c, name)
-	awaitWatched(t, events, watch.Added, name)
+	framework.AwaitWatched(t, events, watch.Added, name)
 
 	got, err := gateways.Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -162,20 +128,10 @@ func TestClusterGatewayResource(t *testing.T) {
 	if err := c.Delete(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	awaitWatched(t, events, watch.Deleted, name)
+	framework.AwaitWatched(t, events, watch.Deleted, name)
 	if _, err := gateways.Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("after the Secret has gone: %v", err)
 	}
-}
-
-func awaitWatched(t *testing.T, events watch.Interface, kind watch.EventType, name string) {
-	t.Helper()
-	for event := range env.Events(t, events) {
-		if o, err := meta.Accessor(event.Object); err == nil && event.Type == kind && o.GetName() == name {
-			return
-		}
-	}
-	t.Fatalf("the watch ended before %s %s", kind, name)
 }
 
 // tableColumns are what kubectl prints of a list.
@@ -206,7 +162,7 @@ func TestClusterGatewayProxy(t *testing.T) {
 	c, _, config := gatewayClients(t)
 	const name = "gw-proxy"
 	gatewaySecret(t, c, name)
-	cluster := throughGateway(t, config, name)
+	cluster := framework.ThroughGateway(t, config, name)
 	var refusal error
 	env.Eventually(t, func(ctx context.Context) error {
 		if _, refusal = cluster.CoreV1().Namespaces().List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(refusal) {
@@ -240,11 +196,11 @@ func TestClusterGatewayProxy(t *testing.T) {
 	if _, err := maps.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaitWatched(t, events, watch.Added, "a")
+	framework.AwaitWatched(t, events, watch.Added, "a")
 	if err := maps.Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaitWatched(t, events, watch.Deleted, "a")
+	framework.AwaitWatched(t, events, watch.Deleted, "a")
 	metrics, err := kubernetes.NewForConfigOrDie(config).RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -271,7 +227,7 @@ func TestClusterGatewayRights(t *testing.T) {
 	framework.Namespace(t, framework.Managed.Client(t), name)
 	user := rest.CopyConfig(config)
 	user.Impersonate = rest.ImpersonationConfig{UserName: "gw-user"}
-	cluster := throughGateway(t, user, name)
+	cluster := framework.ThroughGateway(t, user, name)
 	if _, err := cluster.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) ||
 		!strings.Contains(err.Error(), `clustergateways.cluster.core.oam.dev "gw-rights" is forbidden: User "gw-user"`) {
 		t.Errorf("without rights: %v", err)
@@ -286,7 +242,7 @@ func TestClusterGatewayRights(t *testing.T) {
 		_, err := cluster.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 		return err
 	})
-	if _, err := throughGateway(t, user, other).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) ||
+	if _, err := framework.ThroughGateway(t, user, other).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) ||
 		!strings.Contains(err.Error(), "gw-user") {
 		t.Errorf("another cluster: %v", err)
 	}
@@ -313,7 +269,7 @@ func TestClusterGatewaySecretGone(t *testing.T) {
 	const name = "gw-gone"
 	secret := gatewaySecret(t, c, name)
 	grantOnCluster(t, name, "cluster-admin")
-	cluster := throughGateway(t, config, name)
+	cluster := framework.ThroughGateway(t, config, name)
 	var events watch.Interface
 	env.Eventually(t, func(context.Context) (err error) {
 		events, err = cluster.CoreV1().Secrets("default").Watch(t.Context(), metav1.ListOptions{})
@@ -385,7 +341,7 @@ func TestClusterGatewayAddOn(t *testing.T) {
 	t.Parallel()
 	c, gateways, config := gatewayClients(t)
 	const name = "gw-addon"
-	token, there := accountOnCluster(t, name)
+	token, there := framework.AccountOnCluster(t, name)
 	entry := &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: "cluster-gateway",
 		Annotations: map[string]string{"capstan.io/built-in": "true"}}}
 	if err := c.Create(t.Context(), entry); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -414,7 +370,7 @@ func TestClusterGatewayAddOn(t *testing.T) {
 	if err != nil || string(answer) != "ok" {
 		t.Errorf("healthz: %q %v", answer, err)
 	}
-	if _, err := throughGateway(t, config, name).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := framework.ThroughGateway(t, config, name).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("the add-on has rights on the cluster: %v", err)
 	}
 	// With the add-on cluster-proxy the way is the tunnel.
@@ -442,7 +398,7 @@ func TestClusterGatewayTunnel(t *testing.T) {
 	framework.Create(t, c, &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "cluster-gateway"}})
 	awaitAvailable(t, c, name, metav1.ConditionTrue, "The API server of the cluster answers the gateway")
 
-	cluster := throughGateway(t, config, name)
+	cluster := framework.ThroughGateway(t, config, name)
 	who := "system:serviceaccount:" + name + "-accounts:cluster-gateway"
 	if _, err := cluster.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) ||
 		!strings.Contains(err.Error(), `User "`+who+`" cannot list`) {
@@ -462,7 +418,7 @@ func TestClusterGatewayTunnel(t *testing.T) {
 	if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaitWatched(t, events, watch.Added, "a")
+	framework.AwaitWatched(t, events, watch.Added, "a")
 
 	p.Agent.Kill()
 	p.Agent.AwaitExit(t)

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -17,12 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	authenticationv1beta1 "github.com/capstan-io/capstan/api/authentication/v1beta1"
-	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	permissionv1alpha1 "github.com/capstan-io/capstan/api/rbac/v1alpha1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/test/env"
@@ -39,12 +36,6 @@ func enableAccounts(t *testing.T, cluster string) (*addonv1beta1.ManagedClusterA
 		Annotations: map[string]string{fleet.AnnotationInstallNamespace: place}}}
 	framework.Create(t, h, addOn)
 	return addOn, place
-}
-
-func account(cluster, name string, validity time.Duration) *authenticationv1beta1.ManagedServiceAccount {
-	a := &authenticationv1beta1.ManagedServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}
-	a.Spec.Rotation.Validity.Duration = validity
-	return a
 }
 
 // awaitToken waits for a token in the Secret of the account that is not one of those before.
@@ -65,26 +56,6 @@ func awaitToken(t *testing.T, cluster, name string, before ...string) *corev1.Se
 	})
 }
 
-// accountConfig has access to the managed cluster with the token of a Secret.
-func accountConfig(t *testing.T, secret *corev1.Secret) *rest.Config {
-	t.Helper()
-	config, err := framework.Managed.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	bearer := rest.AnonymousClientConfig(config)
-	bearer.BearerToken, bearer.CAFile, bearer.CAData = string(secret.Data["token"]), "", secret.Data["ca.crt"]
-	return bearer
-}
-
-// whoOn says as whom the managed cluster knows the bearer of a token.
-func whoOn(t *testing.T, secret *corev1.Secret) (string, error) {
-	t.Helper()
-	review := &authenticationv1.SelfSubjectReview{}
-	err := env.ClientFor(t, accountConfig(t, secret)).Create(t.Context(), review)
-	return review.Status.UserInfo.Username, err
-}
-
 // MS-01 MS-02 MS-03 MS-04 MS-06: a ManagedServiceAccount has a service account on the cluster and its token on the hub, which is replaced
 // when it is lost or void, and both go with it, and with the add-on.
 func TestManagedServiceAccount(t *testing.T) {
@@ -96,14 +67,14 @@ func TestManagedServiceAccount(t *testing.T) {
 	framework.AwaitAddOn(t, addOn, "Available", metav1.ConditionTrue, "BuiltInRunning", place)
 	framework.AwaitAddOn(t, addOn, "Progressing", metav1.ConditionFalse, "Completed", "")
 
-	ci := account(cluster, "ci", 0)
+	ci := framework.ManagedServiceAccount(cluster, "ci", 0)
 	if err := h.Create(t.Context(), ci); !apierrors.IsInvalid(err) {
 		t.Errorf("tokens for no time: %v", err)
 	}
-	ci = account(cluster, "ci", time.Hour)
+	ci = framework.ManagedServiceAccount(cluster, "ci", time.Hour)
 	framework.Create(t, h, ci)
 	secret := awaitToken(t, cluster, "ci")
-	if who, err := whoOn(t, secret); err != nil || who != "system:serviceaccount:"+place+":ci" {
+	if who, err := framework.WhoOn(t, secret); err != nil || who != "system:serviceaccount:"+place+":ci" {
 		t.Errorf("the token is of %q, %v", who, err)
 	}
 	if secret.Type != corev1.SecretTypeOpaque || secret.Labels[isManagedServiceAccount] != "true" || len(secret.Data) != 2 ||
@@ -143,7 +114,7 @@ func TestManagedServiceAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	renewed()
-	if _, err := whoOn(t, secret); err != nil {
+	if _, err := framework.WhoOn(t, secret); err != nil {
 		t.Errorf("the token of the new service account: %v", err)
 	}
 	framework.MergePatch(t, h, ci, `{"spec":{"rotation":{"validity":"20m"}}}`)
@@ -157,39 +128,29 @@ func TestManagedServiceAccount(t *testing.T) {
 	if err := h.Delete(t.Context(), ci); err != nil {
 		t.Fatal(err)
 	}
-	framework.Create(t, h, account(cluster, "ci", time.Hour))
+	framework.Create(t, h, framework.ManagedServiceAccount(cluster, "ci", time.Hour))
 	renewed()
-	awaitVoid(t, before)
+	framework.AwaitTokenRefused(t, before)
 
 	// It takes its account and Secret along.
-	if err := h.Delete(t.Context(), account(cluster, "ci", 0)); err != nil {
+	if err := h.Delete(t.Context(), framework.ManagedServiceAccount(cluster, "ci", 0)); err != nil {
 		t.Fatal(err)
 	}
 	framework.AwaitGone(t, m, there)
 	framework.AwaitGone(t, h, secret)
-	awaitVoid(t, secret)
+	framework.AwaitTokenRefused(t, secret)
 
 	// And so does the add-on, which takes the rights along, too.
-	framework.Create(t, h, account(cluster, "last", time.Hour))
+	framework.Create(t, h, framework.ManagedServiceAccount(cluster, "last", time.Hour))
 	last := awaitToken(t, cluster, "last")
 	if err := h.Delete(t.Context(), addOn); err != nil {
 		t.Fatal(err)
 	}
-	awaitVoid(t, last)
+	framework.AwaitTokenRefused(t, last)
 	framework.AwaitGone(t, m, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: place, Name: "last"}})
 	framework.AwaitGone(t, h, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "managed-serviceaccount-addon-agent"}})
 	framework.AwaitGone(t, h, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: cluster,
 		Name: "managed-serviceaccount-addon-agent"}})
-}
-
-func awaitVoid(t *testing.T, secret *corev1.Secret) {
-	t.Helper()
-	env.Eventually(t, func(context.Context) error {
-		if who, err := whoOn(t, secret); !apierrors.IsUnauthorized(err) {
-			return fmt.Errorf("the token is still that of %q, %w", who, err)
-		}
-		return nil
-	})
 }
 
 func awaitAccountEvent(t *testing.T, cluster, name, reason string) {
@@ -211,7 +172,7 @@ func awaitAccountEvent(t *testing.T, cluster, name, reason string) {
 
 func awaitAccount(t *testing.T, cluster, name, words string) {
 	t.Helper()
-	framework.AwaitObject(t, framework.Hub.Client(t), account(cluster, name, 0), func(a *authenticationv1beta1.ManagedServiceAccount) error {
+	framework.AwaitObject(t, framework.Hub.Client(t), framework.ManagedServiceAccount(cluster, name, 0), func(a *authenticationv1beta1.ManagedServiceAccount) error {
 		condition := meta.FindStatusCondition(a.Status.Conditions, "TokenReported")
 		if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != "TokenReportFailed" ||
 			!strings.Contains(condition.Message, words) {
@@ -233,17 +194,17 @@ func TestManagedServiceAccountOfAnother(t *testing.T) {
 	framework.Create(t, m, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: place}})
 	privileged := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: place, Name: "privileged"}}
 	framework.Create(t, m, privileged)
-	framework.Create(t, h, account(cluster, "privileged", time.Hour))
+	framework.Create(t, h, framework.ManagedServiceAccount(cluster, "privileged", time.Hour))
 	awaitAccount(t, cluster, "privileged", "choose another name")
 	awaitAccountEvent(t, cluster, "privileged", "TokenReportFailed")
 	if err := h.Get(t.Context(), client.ObjectKey{Namespace: cluster, Name: "privileged"}, &corev1.Secret{}); !apierrors.IsNotFound(err) {
 		t.Errorf("there is a token: %v", err)
 	}
-	if err := h.Delete(t.Context(), account(cluster, "privileged", 0)); err != nil {
+	if err := h.Delete(t.Context(), framework.ManagedServiceAccount(cluster, "privileged", 0)); err != nil {
 		t.Fatal(err)
 	}
 	framework.Create(t, h, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "taken"}},
-		account(cluster, "taken", time.Hour))
+		framework.ManagedServiceAccount(cluster, "taken", time.Hour))
 	awaitAccount(t, cluster, "taken", "delete it, or choose another name")
 	if err := m.Get(t.Context(), client.ObjectKeyFromObject(privileged), privileged); err != nil {
 		t.Errorf("the service account of another: %v", err)
@@ -289,7 +250,7 @@ func TestManagedServiceAccountWithoutRights(t *testing.T) {
 	}
 	env.Accept(t, framework.Hub.Client(t), cluster)
 	framework.AwaitHubAccepted(t, framework.Hub.Client(t), cluster, metav1.ConditionTrue, fleet.ReasonHubClusterAdminAccepted)
-	framework.Create(t, framework.Hub.Client(t), account(cluster, "early", time.Hour))
+	framework.Create(t, framework.Hub.Client(t), framework.ManagedServiceAccount(cluster, "early", time.Hour))
 	addOn, place := enableAccounts(t, cluster)
 	framework.AwaitAddOn(t, addOn, "Available", metav1.ConditionFalse, "BuiltInFailed", "serviceaccounts")
 	grant := func(name string, rules ...rbacv1.PolicyRule) {
@@ -302,40 +263,13 @@ func TestManagedServiceAccountWithoutRights(t *testing.T) {
 	grant("accounts", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"serviceaccounts"},
 		Verbs: []string{"get", "list", "watch", "create", "delete"}})
 	framework.AwaitAddOn(t, addOn, "Available", metav1.ConditionTrue, "BuiltInRunning", place)
-	framework.Create(t, framework.Hub.Client(t), account(cluster, "ci", time.Hour))
+	framework.Create(t, framework.Hub.Client(t), framework.ManagedServiceAccount(cluster, "ci", time.Hour))
 	awaitAccount(t, cluster, "ci", "serviceaccounts/token")
 	grant("tokens", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, Verbs: []string{"create"}})
-	if who, err := whoOn(t, awaitToken(t, cluster, "ci")); err != nil || who != "system:serviceaccount:"+place+":ci" {
+	if who, err := framework.WhoOn(t, awaitToken(t, cluster, "ci")); err != nil || who != "system:serviceaccount:"+place+":ci" {
 		t.Errorf("the token is of %q, %v", who, err)
 	}
 	awaitToken(t, cluster, "early") // which was there before the add-on
-}
-
-// MS-06: what a cluster that is denied has of the add-on ends, and begins again.
-func TestManagedServiceAccountOfDeniedCluster(t *testing.T) {
-	t.Parallel()
-	const cluster = "msadenied"
-	framework.AcceptAll(t, cluster)
-	h := framework.Hub.Client(t)
-	framework.Hub.Capstan(t, "", "addon", "enable", "--names", "managed-serviceaccount", "--clusters", cluster).Succeeds(t)
-	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "managed-serviceaccount"}}
-	framework.AwaitAddOn(t, addOn, "RegistrationApplied", metav1.ConditionTrue, "SetPermissionApplied", "managed-serviceaccount-addon-agent")
-	agent := framework.AsAgent(t, framework.Hub, cluster)
-	lists := func(want func(error) bool) {
-		t.Helper()
-		env.Eventually(t, func(ctx context.Context) error {
-			if err := agent.List(ctx, &authenticationv1beta1.ManagedServiceAccountList{}, client.InNamespace(cluster)); !want(err) {
-				return fmt.Errorf("the agent lists accounts: %w", err)
-			}
-			return nil
-		})
-	}
-	lists(func(err error) bool { return err == nil })
-	denied := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}
-	framework.MergePatch(t, h, denied, `{"spec":{"hubAcceptsClient":false}}`)
-	lists(apierrors.IsForbidden)
-	framework.MergePatch(t, h, denied, `{"spec":{"hubAcceptsClient":true}}`)
-	lists(func(err error) bool { return err == nil })
 }
 
 // A12: a token lives for a day. A ClusterPermission gives its account rights on the cluster, and takes them when it goes.
@@ -381,7 +315,7 @@ func TestClusterPermission(t *testing.T) {
 	framework.Create(t, h, plain)
 	applied(metav1.ConditionTrue, "ManifestWork "+cluster)
 	secret := awaitToken(t, cluster, "ci")
-	framework.AwaitObject(t, h, account(cluster, "ci", 0), func(a *authenticationv1beta1.ManagedServiceAccount) error {
+	framework.AwaitObject(t, h, framework.ManagedServiceAccount(cluster, "ci", 0), func(a *authenticationv1beta1.ManagedServiceAccount) error {
 		if ends := a.Status.ExpirationTimestamp; ends == nil || time.Until(ends.Time) > 25*time.Hour {
 			return fmt.Errorf("a token that nobody asked to live for long: %+v", a.Status)
 		}
@@ -390,14 +324,14 @@ func TestClusterPermission(t *testing.T) {
 	lists := func(want func(error) bool) {
 		t.Helper()
 		env.Eventually(t, func(ctx context.Context) error {
-			if err := env.ClientFor(t, accountConfig(t, secret)).List(ctx, &corev1.NamespaceList{}); !want(err) {
+			if err := env.ClientFor(t, framework.AccountConfig(t, secret)).List(ctx, &corev1.NamespaceList{}); !want(err) {
 				return fmt.Errorf("%s/ci lists namespaces: %w", place, err)
 			}
 			return nil
 		})
 	}
 	lists(func(err error) bool { return err == nil })
-	if err := env.ClientFor(t, accountConfig(t, secret)).List(t.Context(), &corev1.SecretList{}); !apierrors.IsForbidden(err) {
+	if err := env.ClientFor(t, framework.AccountConfig(t, secret)).List(t.Context(), &corev1.SecretList{}); !apierrors.IsForbidden(err) {
 		t.Errorf("the account lists secrets: %v", err)
 	}
 	if err := h.Delete(t.Context(), permission); err != nil {
@@ -418,7 +352,7 @@ func TestAgentsAndSecrets(t *testing.T) {
 	env.Eventually(t, func(ctx context.Context) error {
 		return agent.List(ctx, &corev1.SecretList{}, client.InNamespace(cluster))
 	})
-	owner := account(cluster, "ci", time.Hour)
+	owner := framework.ManagedServiceAccount(cluster, "ci", time.Hour)
 	framework.Create(t, h, owner)
 	other := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "other"}, StringData: map[string]string{"password": "p"}}
 	framework.Create(t, h, other)

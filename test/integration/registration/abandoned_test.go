@@ -168,7 +168,7 @@ func TestForeignAgentSeesTheEnd(t *testing.T) {
 	framework.MergePatch(t, admin, w, `{"metadata":{"finalizers":null}}`)
 	expectGone(t, works)
 	framework.AwaitGone(t, admin, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	framework.AwaitRights(t, agent, name, framework.NoRights)
+	framework.AwaitRights(t, agent, name, noRights)
 	for _, events := range []<-chan watch.Event{addOns, works} {
 		for event := range within(t, events) {
 			t.Errorf("after the end: %s", event.Type)

@@ -120,7 +120,7 @@ func TestAutoApproval(t *testing.T) {
 
 	mc := get("trusted")
 	framework.MergePatch(t, c, mc, `{"spec":{"hubAcceptsClient":false}}`)
-	framework.AwaitCluster(t, c, "trusted", fleet.ConditionHubAccepted, metav1.ConditionFalse, fleet.ReasonHubClusterAdminDenied)
+	awaitCluster(t, c, "trusted", fleet.ConditionHubAccepted, metav1.ConditionFalse, fleet.ReasonHubClusterAdminDenied)
 	if get("trusted").Spec.HubAcceptsClient {
 		t.Error("the denied cluster is accepted again")
 	}

@@ -24,6 +24,9 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
+// noRights is for none.
+func noRights(string) bool { return false }
+
 // RG-17, R10: the certificate of a denied agent is still good, and opens nothing but the answer that it is denied.
 func TestDeniedAgentLosesItsRights(t *testing.T) {
 	t.Parallel()
@@ -64,7 +67,7 @@ func TestDeletedAgentLosesItsRights(t *testing.T) {
 	})
 	framework.MergePatch(t, admin, held, `{"metadata":{"finalizers":null}}`)
 	framework.AwaitGone(t, admin, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	framework.AwaitRights(t, agent, name, framework.NoRights)
+	framework.AwaitRights(t, agent, name, noRights)
 }
 
 // R10: a credential to join with that is taken back lets nobody join any more.

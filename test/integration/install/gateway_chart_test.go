@@ -1,4 +1,4 @@
-package reach
+package install
 
 import (
 	"fmt"
@@ -27,11 +27,11 @@ func TestClusterGatewayChart(t *testing.T) {
 	t.Parallel()
 	const cluster, namespace = "gwchart", "open-cluster-management-addon"
 	existing, _ := framework.HubInExistingCluster(t)
-	startPlacements(t, existing)
+	framework.StartPlacements(t, existing)
 	h := existing.Client(t)
-	chart := framework.Helm{Cluster: existing, Namespace: namespace}
-	chart.Install(t, "managed-serviceaccount", framework.ChartOf(t, "managed-serviceaccount"), "")
-	chart.Install(t, "cluster-gateway", framework.ChartOf(t, "cluster-gateway-addon-manager"), "{manualSecretManagement: false}")
+	chart := helm{cluster: existing, namespace: namespace}
+	chart.install(t, "managed-serviceaccount", chartOf(t, "managed-serviceaccount"), "")
+	chart.install(t, "cluster-gateway", chartOf(t, "cluster-gateway-addon-manager"), "{manualSecretManagement: false}")
 	// There is no gateway in this test, which makes an API that cannot be reached.
 	api := &unstructured.Unstructured{}
 	api.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"})
@@ -67,9 +67,9 @@ func TestClusterGatewayChart(t *testing.T) {
 	mine := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}
 	awaitGateway("WaitingForCredential") // the cluster does not say where it is
 	framework.MergePatch(t, h, mine, `{"spec":{"managedClusterClientConfigs":[{"url":"https://gwchart.example.com"}]}}`)
-	secret := framework.AwaitObject(t, h, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: gatewayNamespace, Name: cluster}},
+	secret := framework.AwaitObject(t, h, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: framework.GatewayNamespace, Name: cluster}},
 		func(s *corev1.Secret) error {
-			if who, err := whoOn(t, s); err != nil || who != "system:serviceaccount:"+place+":cluster-gateway" {
+			if who, err := framework.WhoOn(t, s); err != nil || who != "system:serviceaccount:"+place+":cluster-gateway" {
 				return fmt.Errorf("the token is of %q, %w", who, err)
 			}
 			return nil
@@ -100,20 +100,20 @@ func testStolenTokenOfCredentials(t *testing.T, existing *env.Server, cluster, n
 	t.Helper()
 	h := existing.Client(t)
 	others := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "others"}}
-	framework.Create(t, h, account(cluster, "others", time.Hour), others)
+	framework.Create(t, h, framework.ManagedServiceAccount(cluster, "others", time.Hour), others)
 	othersSecret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "others"}}
 	framework.AwaitObject(t, h, othersSecret, func(*corev1.Secret) error { return nil })
 	secretIn := func(namespace string) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cluster-gateway"}}
 	}
-	thief := framework.Impersonate(t, existing, fleet.ServiceAccountUser(namespace, "cluster-gateway-addon-manager"))
+	thief := impersonate(t, existing, fleet.ServiceAccountUser(namespace, "cluster-gateway-addon-manager"))
 	for what, err := range map[string]error{
 		"lists Secrets":                        thief.List(t.Context(), &corev1.SecretList{}),
 		"lists Secrets of a cluster":           thief.List(t.Context(), &corev1.SecretList{}, client.InNamespace(cluster)),
 		"lists Secrets of another name":        thief.List(t.Context(), &corev1.SecretList{}, client.MatchingFields{"metadata.name": "others"}),
 		"reads the Secret of another account":  thief.Get(t.Context(), client.ObjectKey{Namespace: cluster, Name: "others"}, &corev1.Secret{}),
-		"asks for another account":             thief.Create(t.Context(), account(cluster, "another", time.Hour), client.DryRunAll),
-		"deletes an account":                   thief.Delete(t.Context(), account(cluster, "others", time.Hour), client.DryRunAll),
+		"asks for another account":             thief.Create(t.Context(), framework.ManagedServiceAccount(cluster, "another", time.Hour), client.DryRunAll),
+		"deletes an account":                   thief.Delete(t.Context(), framework.ManagedServiceAccount(cluster, "others", time.Hour), client.DryRunAll),
 		"reports on another add-on":            thief.Status().Patch(t.Context(), others, framework.Merge(`{"status":{"conditions":[]}}`), client.DryRunAll),
 		"writes a Secret in another namespace": thief.Create(t.Context(), secretIn(cluster), client.DryRunAll),
 	} {

@@ -1,4 +1,4 @@
-package reach
+package cli
 
 import (
 	"context"
@@ -36,8 +36,8 @@ const syncToProfile = "authentication.open-cluster-management.io/sync-to-cluster
 // profiled is a cluster with a ClusterProfile in a namespace, and its ManagedServiceAccount reader.
 type profiled struct {
 	*framework.Proxied
-	namespace string
-	account   *authenticationv1beta1.ManagedServiceAccount
+	namespace             string
+	ManagedServiceAccount *authenticationv1beta1.ManagedServiceAccount
 }
 
 // CP-12, MS-07: a client finds in the ClusterProfile where the cluster is, its credential plugin prints the token that the hub has copied
@@ -67,14 +67,14 @@ func newProfiled(t *testing.T, on *env.Server, name string) *profiled {
 	t.Helper()
 	h := on.Client(t)
 	p := &profiled{Proxied: framework.NewProxied(t, on, name), namespace: framework.Namespace(t, h, name+"-team"),
-		account: account(name, "reader", time.Hour)}
+		ManagedServiceAccount: framework.ManagedServiceAccount(name, "reader", time.Hour)}
 	place := name + "-accounts"
 	binding := &clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "global"}}
 	binding.Spec.ClusterSet = "global"
-	p.account.Labels = map[string]string{syncToProfile: "true"}
+	p.ManagedServiceAccount.Labels = map[string]string{syncToProfile: "true"}
 	framework.Create(t, h, binding, &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: name,
 		Name:        "managed-serviceaccount",
-		Annotations: map[string]string{fleet.AnnotationInstallNamespace: place}}}, p.account)
+		Annotations: map[string]string{fleet.AnnotationInstallNamespace: place}}}, p.ManagedServiceAccount)
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name + "-reader"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"pods", "namespaces"}, Verbs: []string{"list"}}}}
 	framework.Create(t, framework.Managed.Client(t), role, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name + "-reader"},
@@ -111,7 +111,7 @@ func (p *profiled) awaitCopy(t *testing.T) *corev1.Secret {
 	t.Helper()
 	h, token := p.On.Client(t), &corev1.Secret{}
 	return framework.AwaitObject(t, h, p.copied(), func(secret *corev1.Secret) error {
-		if err := h.Get(t.Context(), client.ObjectKeyFromObject(p.account), token); err != nil {
+		if err := h.Get(t.Context(), client.ObjectKeyFromObject(p.ManagedServiceAccount), token); err != nil {
 			return err
 		}
 		if len(token.Data["token"]) == 0 || string(secret.Data["token"]) != string(token.Data["token"]) {
@@ -249,7 +249,7 @@ func testCopiesFollow(t *testing.T, p *profiled) {
 
 	// The agent may not ask for copies, and who may write profiles gets none by making one.
 	agent := env.ClientFor(t, p.Agent.HubConfig(t))
-	unlabelled := account(p.Name, "unlabelled", time.Hour)
+	unlabelled := framework.ManagedServiceAccount(p.Name, "unlabelled", time.Hour)
 	framework.Create(t, h, unlabelled)
 	label := framework.Merge(`{"metadata":{"labels":{"` + syncToProfile + `":"true"}}}`)
 	if err := agent.Patch(t.Context(), unlabelled.DeepCopy(), label); !apierrors.IsForbidden(err) {
@@ -278,12 +278,12 @@ func testCopiesFollow(t *testing.T, p *profiled) {
 	}
 
 	// A Secret of somebody else stays as it is.
-	framework.MergePatch(t, h, p.account, `{"metadata":{"labels":{"`+syncToProfile+`":null}}}`)
+	framework.MergePatch(t, h, p.ManagedServiceAccount, `{"metadata":{"labels":{"`+syncToProfile+`":null}}}`)
 	framework.AwaitGone(t, h, p.copied())
 	own := p.copied()
 	own.Data = map[string][]byte{"token": []byte("own")}
 	framework.Create(t, h, own)
-	framework.MergePatch(t, h, p.account, `{"metadata":{"labels":{"`+syncToProfile+`":"true"}}}`)
+	framework.MergePatch(t, h, p.ManagedServiceAccount, `{"metadata":{"labels":{"`+syncToProfile+`":"true"}}}`)
 	env.Eventually(t, func(ctx context.Context) error {
 		events := &eventsv1.EventList{}
 		if err := h.List(ctx, events, client.InNamespace(p.Name)); err != nil {
@@ -303,10 +303,10 @@ func testCopiesFollow(t *testing.T, p *profiled) {
 	if err := h.Delete(t.Context(), own); err != nil {
 		t.Fatal(err)
 	}
-	framework.MergePatch(t, h, p.account, `{"metadata":{"labels":{"`+syncToProfile+`":"false"}}}`)
-	framework.MergePatch(t, h, p.account, `{"metadata":{"labels":{"`+syncToProfile+`":"true"}}}`)
+	framework.MergePatch(t, h, p.ManagedServiceAccount, `{"metadata":{"labels":{"`+syncToProfile+`":"false"}}}`)
+	framework.MergePatch(t, h, p.ManagedServiceAccount, `{"metadata":{"labels":{"`+syncToProfile+`":"true"}}}`)
 	p.awaitCopy(t)
-	if err := h.Delete(t.Context(), p.account); err != nil {
+	if err := h.Delete(t.Context(), p.ManagedServiceAccount); err != nil {
 		t.Fatal(err)
 	}
 	framework.AwaitGone(t, h, p.copied())

@@ -1,4 +1,4 @@
-package placement
+package registration
 
 import (
 	"context"
@@ -26,7 +26,7 @@ func TestClusterProfiles(t *testing.T) {
 	profile := &multiclusterv1alpha1.ClusterProfile{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
 	binding := &clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "profiles"}}
 	binding.Spec.ClusterSet = "profiles"
-	framework.Create(t, c, binding, clusterSet("profiles", clusterv1beta2.ExclusiveClusterSetLabel, nil))
+	framework.Create(t, c, binding, framework.ClusterSet("profiles", clusterv1beta2.ExclusiveClusterSetLabel, nil))
 	env.Join(t, own, framework.Managed, name)
 	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	move := func(set string) {

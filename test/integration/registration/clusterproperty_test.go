@@ -1,4 +1,4 @@
-package placement
+package registration
 
 import (
 	"context"
@@ -51,7 +51,7 @@ func TestClusterProperty(t *testing.T) {
 	framework.Create(t, m, both)
 	reported("both.properties.example.com=property")
 	framework.Create(t, m, long)
-	framework.AwaitCluster(t, framework.Hub.Client(t), name, fleet.ConditionClaimsReported, metav1.ConditionFalse, fleet.ReasonClaimsInvalid)
+	awaitCluster(t, framework.Hub.Client(t), name, fleet.ConditionClaimsReported, metav1.ConditionFalse, fleet.ReasonClaimsInvalid)
 	framework.AwaitEvent(t, framework.Hub.Client(t), name, fleet.EventClusterClaimsInvalid)
 	reported("both.properties.example.com=property")
 	if err := m.Delete(t.Context(), both); err != nil {

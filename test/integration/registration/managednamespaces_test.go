@@ -1,4 +1,4 @@
-package placement
+package registration
 
 import (
 	"context"
@@ -59,9 +59,9 @@ func TestManagedNamespaces(t *testing.T) {
 		})
 	}
 	framework.Namespace(t, m, "mns-old") // was there before
-	selected := clusterSet("mns-selected", clusterv1beta2.LabelSelector, &metav1.LabelSelector{MatchLabels: map[string]string{"mns": "yes"}})
+	selected := framework.ClusterSet("mns-selected", clusterv1beta2.LabelSelector, &metav1.LabelSelector{MatchLabels: map[string]string{"mns": "yes"}})
 	selected.Spec.ManagedNamespaces = []clusterv1beta2.ManagedNamespaceConfig{{Name: "mns-old"}, {Name: "mns-new"}}
-	exclusive := clusterSet("mns-exclusive", clusterv1beta2.ExclusiveClusterSetLabel, nil)
+	exclusive := framework.ClusterSet("mns-exclusive", clusterv1beta2.ExclusiveClusterSetLabel, nil)
 	exclusive.Spec.ManagedNamespaces = []clusterv1beta2.ManagedNamespaceConfig{{Name: "mns-new"}}
 	framework.Create(t, c, selected, exclusive)
 	env.Join(t, framework.Hub, framework.Managed, name)

@@ -1,4 +1,4 @@
-package reach
+package install
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func TestManagedServiceAccountChart(t *testing.T) {
 	t.Parallel()
 	const cluster, namespace = "msachart", "open-cluster-management-addon"
 	existing, _ := framework.HubInExistingCluster(t)
-	startPlacements(t, existing)
+	framework.StartPlacements(t, existing)
 	h, m := existing.Client(t), framework.Managed.Client(t)
 	for _, kind := range []string{"managedserviceaccounts.authentication", "clusterpermissions.rbac"} {
 		crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kind + ".open-cluster-management.io"}}
@@ -47,8 +47,8 @@ func TestManagedServiceAccountChart(t *testing.T) {
 	env.AwaitAvailable(t, h, cluster)
 
 	place := cluster + "-accounts"
-	chart := framework.Helm{Cluster: existing, Namespace: namespace}
-	chart.Install(t, "managed-serviceaccount", framework.ChartOf(t, "managed-serviceaccount"), "")
+	chart := helm{cluster: existing, namespace: namespace}
+	chart.install(t, "managed-serviceaccount", chartOf(t, "managed-serviceaccount"), "")
 	startManager(t, existing, namespace, "managed-serviceaccount-addon-manager", "open-cluster-management:managed-serviceaccount")
 	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "managed-serviceaccount"}}
 	framework.AwaitObject(t, h, addOn, func(*addonv1beta1.ManagedClusterAddOn) error { return nil })
@@ -61,7 +61,7 @@ func TestManagedServiceAccountChart(t *testing.T) {
 		return nil
 	})
 
-	owner := account(cluster, "ci", time.Hour)
+	owner := framework.ManagedServiceAccount(cluster, "ci", time.Hour)
 	permission := &permissionv1alpha1.ClusterPermission{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: cluster}}
 	permission.Spec.ClusterRole = &permissionv1alpha1.ClusterRole{Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"list"}}}}
@@ -72,11 +72,11 @@ func TestManagedServiceAccountChart(t *testing.T) {
 		func(*corev1.Secret) error {
 			return nil
 		})
-	if who, err := whoOn(t, secret); err != nil || who != "system:serviceaccount:"+place+":ci" {
+	if who, err := framework.WhoOn(t, secret); err != nil || who != "system:serviceaccount:"+place+":ci" {
 		t.Errorf("the token is of %q, %v", who, err)
 	}
 	env.Eventually(t, func(ctx context.Context) error {
-		return env.ClientFor(t, accountConfig(t, secret)).List(ctx, &corev1.NamespaceList{})
+		return env.ClientFor(t, framework.AccountConfig(t, secret)).List(ctx, &corev1.NamespaceList{})
 	})
 	testStolenTokenOfManager(t, existing, cluster, namespace)
 
@@ -84,12 +84,12 @@ func TestManagedServiceAccountChart(t *testing.T) {
 		t.Fatal(err)
 	}
 	framework.AwaitGone(t, h, secret)
-	awaitVoid(t, secret)
-	left := account(cluster, "left", time.Hour)
+	framework.AwaitTokenRefused(t, secret)
+	left := framework.ManagedServiceAccount(cluster, "left", time.Hour)
 	framework.Create(t, h, left)
 	there := framework.AwaitObject(t, m, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: place, Name: "left"}},
 		func(*corev1.ServiceAccount) error { return nil })
-	chart.Uninstall(t, "managed-serviceaccount")
+	chart.uninstall(t, "managed-serviceaccount")
 	framework.AwaitGone(t, h, addOn)
 	framework.AwaitGone(t, h, binding)
 	framework.AwaitGone(t, m, there)
@@ -122,7 +122,7 @@ func testStolenTokenOfManager(t *testing.T, existing *env.Server, cluster, names
 	t.Helper()
 	others := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "others"}}
 	framework.Create(t, existing.Client(t), framework.Work(cluster, "others", framework.ConfigMap("default", "a", "b")), others)
-	thief := framework.Impersonate(t, existing, fleet.ServiceAccountUser(namespace, "managed-serviceaccount"))
+	thief := impersonate(t, existing, fleet.ServiceAccountUser(namespace, "managed-serviceaccount"))
 	binding := func(change func(*rbacv1.RoleBinding)) *rbacv1.RoleBinding {
 		b := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "managed-serviceaccount-addon-agent"},
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: fleet.ClusterRoleManagedServiceAccount},

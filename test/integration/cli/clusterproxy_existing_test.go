@@ -1,4 +1,4 @@
-package reach
+package cli
 
 import (
 	"bytes"
@@ -38,10 +38,10 @@ func TestClusterProxyExisting(t *testing.T) {
 	t.Parallel()
 	const name, namespaceOnHub = "proxied-existing", "open-cluster-management-addon"
 	existing, _ := framework.HubInExistingCluster(t)
-	startPlacements(t, existing)
+	framework.StartPlacements(t, existing)
 	h, address, userServer := existing.Client(t), env.FreeAddress(t), env.FreeAddress(t)
 	framework.Namespace(t, h, namespaceOnHub)
-	framework.Create(t, h, chartOutside(t, "cluster-proxy", address)...)
+	framework.Create(t, h, framework.ChartOutside(t, "cluster-proxy", address)...)
 	_, userServerPort, err := net.SplitHostPort(userServer)
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestClusterProxyExisting(t *testing.T) {
 	process := env.NewAggregatedAPI(t, "cluster-proxy", framework.KubeconfigIn(t, existing, namespaceOnHub, "cluster-proxy"), address,
 		"--lease-namespace", namespaceOnHub, "--user-server-port", userServerPort, "--user-server-hosts", userServerHost,
 		"--user-server-oidc-issuers", issuer.URL)
-	startOfChart(t, process)
+	framework.StartChartProcess(t, process)
 	token := framework.TokenOf(t, existing, fleet.NamespaceOperators, fleet.ServiceAccountBootstrap)
 	p := &framework.Proxied{On: existing, Api: api.Aggregated, Name: name, Alice: "alice-" + name}
 	p.Agent = env.NewAgent(t, existing, framework.Managed, name, token, "--namespace",
@@ -100,7 +100,7 @@ func testUserServer(t *testing.T, p *framework.Proxied, namespaceOnHub, address 
 		return &rest.Config{Host: "https://" + address + "/" + p.Name, BearerToken: token,
 			TLSClientConfig: rest.TLSClientConfig{CAData: ca.Data["ca.crt"], ServerName: userServerHost}}
 	}
-	token, _ := accountOnCluster(t, p.Name+"-user")
+	token, _ := framework.AccountOnCluster(t, p.Name+"-user")
 	if who := p.WhoIsThere(t, with(token), nil); who.Username != "system:serviceaccount:default:"+p.Name+"-user" {
 		t.Errorf("with a token of the cluster, it is %+v", who)
 	}
@@ -149,17 +149,6 @@ func testUserServer(t *testing.T, p *framework.Proxied, namespaceOnHub, address 
 	}
 }
 
-// startPlacements starts the placement controllers of a hub in an existing cluster.
-func startPlacements(t *testing.T, existing *env.Server) {
-	t.Helper()
-	placements := env.NewControllers(t, framework.KubeconfigOf(t, existing, fleet.ServiceAccountPlacementController),
-		"--leader-election-namespace",
-		fleet.NamespaceHub, "--controllers", "placement", "--health-probe-bind-address", "0")
-	if err := placements.Start(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // testUsersOfExisting: they are themselves on the cluster, and have the rights that it gives them.
 func testUsersOfExisting(t *testing.T, p *framework.Proxied) {
 	t.Helper()
@@ -179,7 +168,7 @@ func testUsersOfExisting(t *testing.T, p *framework.Proxied) {
 	big := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.Name, Name: "from-alice"},
 		BinaryData: map[string][]byte{"key": bytes.Repeat([]byte("x"), 700<<10)}}
 	framework.Create(t, framework.Managed.Client(t), big)
-	awaitWatched(t, watch, "ADDED", "from-alice")
+	framework.AwaitWatched(t, watch, "ADDED", "from-alice")
 	for _, path := range []string{"/%2e%2e/version", "/api/..%2f..%2fversion", "/a%5cb"} {
 		if code, answer := p.Send(t, p.Config(t, p.Alice), http.MethodGet, path, nil, ""); code != http.StatusBadRequest ||
 			!strings.Contains(answer, "path") {
@@ -212,21 +201,21 @@ func testOthersInExisting(t *testing.T, p *framework.Proxied) {
 func testGatewayOfExisting(t *testing.T, p *framework.Proxied) {
 	t.Helper()
 	h, address := p.On.Client(t), env.FreeAddress(t)
-	framework.Create(t, h, chartOutside(t, "cluster-gateway-addon-manager", address)...)
+	framework.Create(t, h, framework.ChartOutside(t, "cluster-gateway-addon-manager", address)...)
 	dial := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "gateway-dials"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{api.Aggregated.Group}, Resources: []string{"managedclusters/portforward"}, Verbs: []string{"create"}}}}
 	framework.Create(t, h, dial, &rbacv1.ClusterRoleBinding{ObjectMeta: dial.ObjectMeta,
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: dial.Name},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: gatewayServer, Name: "cluster-gateway"}}})
-	startGateway(t, p.On, address, "--tunnels")
-	token, config := accountOnCluster(t, p.Name)
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: framework.GatewayServer, Name: "cluster-gateway"}}})
+	framework.StartGateway(t, p.On, address, "--tunnels")
+	token, config := framework.AccountOnCluster(t, p.Name)
 	framework.Create(t, h, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: gatewayNamespace, Name: p.Name, Labels: map[string]string{
+		ObjectMeta: metav1.ObjectMeta{Namespace: framework.GatewayNamespace, Name: p.Name, Labels: map[string]string{
 			gatewayv1alpha1.LabelCredentialType: "ServiceAccountToken", gatewayv1alpha1.LabelEndpointType: "ClusterProxy"}},
 		Data: map[string][]byte{"ca.crt": config.CAData, "token": []byte(token)},
 	})
 	env.Eventually(t, func(ctx context.Context) error {
-		_, err := throughGateway(t, framework.AsAdmin(t, p.On), p.Name).CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+		_, err := framework.ThroughGateway(t, framework.AsAdmin(t, p.On), p.Name).CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "cannot list resource") {
 			return fmt.Errorf("the cluster has not answered: %w", errors.Join(err, errors.New("no refusal")))
 		}
@@ -273,7 +262,7 @@ func testDialerOfExisting(t *testing.T, p *framework.Proxied) {
 func testReplicaOfExisting(t *testing.T, p *framework.Proxied, namespaceOnHub string) {
 	t.Helper()
 	address := env.FreeAddress(t)
-	startOfChart(t, env.NewAggregatedAPI(t, "cluster-proxy", framework.KubeconfigIn(t, p.On, namespaceOnHub, "cluster-proxy"), address,
+	framework.StartChartProcess(t, env.NewAggregatedAPI(t, "cluster-proxy", framework.KubeconfigIn(t, p.On, namespaceOnHub, "cluster-proxy"), address,
 		"--lease-namespace", namespaceOnHub))
 	admin := framework.AsAdmin(t, p.On)
 	config, err := aggregated.Access(t.Context(), admin, api.Aggregated)
