@@ -38,7 +38,7 @@ func TestClusterProxyExisting(t *testing.T) {
 	t.Parallel()
 	const name, namespaceOnHub = "proxied-existing", "open-cluster-management-addon"
 	existing, _ := framework.HubInExistingCluster(t)
-	framework.StartPlacements(t, existing)
+	framework.StartPlacementControllers(t, existing)
 	h, address, userServer := existing.Client(t), env.FreeAddress(t), env.FreeAddress(t)
 	framework.Namespace(t, h, namespaceOnHub)
 	framework.Create(t, h, framework.ChartOutside(t, "cluster-proxy", address)...)

@@ -1,10 +1,12 @@
 package framework
 
 import (
+	"strings"
 	"testing"
 
 	"k8s.io/client-go/rest"
 
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/test/env"
 )
 
@@ -16,4 +18,23 @@ func (s *Serving) Asker(t *testing.T, existing *env.Server, become func(*rest.Co
 		config.Host, config.CAFile, config.CAData = "https://"+s.Address, "", s.certificate
 		return config
 	})
+}
+
+// StartPlacementControllers runs the placement controllers of a hub in an existing cluster, which explain placements at the address.
+func StartPlacementControllers(t *testing.T, existing *env.Server) (explaining Serving, controllers *env.Process) {
+	t.Helper()
+	explaining = Serving{Address: env.FreeAddress(t), CertDir: t.TempDir()}
+	explaining.MakeCertificate(t)
+	controllers = env.NewControllers(t, KubeconfigOf(t, existing, fleet.ServiceAccountPlacementController), "--controllers", "placement",
+		"--leader-election-namespace", fleet.NamespaceHub, "--health-probe-bind-address", "0",
+		"--placement-debug-bind-address", explaining.Address, "--placement-debug-cert-dir", explaining.CertDir)
+	if err := controllers.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if strings.Contains(controllers.Log(), "forbidden") {
+			t.Errorf("a right is missing in deploy/hub/rights.yaml:\n%s", controllers.Log())
+		}
+	})
+	return explaining, controllers
 }

@@ -51,7 +51,6 @@ func TestHubInExistingCluster(t *testing.T) {
 		t.Run("add-ons", func(t *testing.T) { t.Parallel(); testAddOnsExisting(t, existing) })
 		t.Run("what agents tell of add-ons", func(t *testing.T) { t.Parallel(); testAddOnStatusExisting(t, existing) })
 		t.Run("placement", func(t *testing.T) { t.Parallel(); testPlacementExisting(t, existing) })
-		t.Run("charts", func(t *testing.T) { t.Parallel(); testHubAddOnCharts(t, existing) })
 		t.Run("trusted", func(t *testing.T) { t.Parallel(); testTrustedJoins(t, existing) })
 	})
 	if err := webhooks.Stop(); err != nil {

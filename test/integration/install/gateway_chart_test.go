@@ -27,7 +27,7 @@ func TestClusterGatewayChart(t *testing.T) {
 	t.Parallel()
 	const cluster, namespace = "gwchart", "open-cluster-management-addon"
 	existing, _ := framework.HubInExistingCluster(t)
-	framework.StartPlacements(t, existing)
+	framework.StartPlacementControllers(t, existing)
 	h := existing.Client(t)
 	chart := helm{cluster: existing, namespace: namespace}
 	chart.install(t, "managed-serviceaccount", chartOf(t, "managed-serviceaccount"), "")

@@ -30,7 +30,7 @@ func TestManagedServiceAccountChart(t *testing.T) {
 	t.Parallel()
 	const cluster, namespace = "msachart", "open-cluster-management-addon"
 	existing, _ := framework.HubInExistingCluster(t)
-	framework.StartPlacements(t, existing)
+	framework.StartPlacementControllers(t, existing)
 	h, m := existing.Client(t), framework.Managed.Client(t)
 	for _, kind := range []string{"managedserviceaccounts.authentication", "clusterpermissions.rbac"} {
 		crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kind + ".open-cluster-management.io"}}

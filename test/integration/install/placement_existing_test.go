@@ -1,12 +1,9 @@
 package install
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net/http"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,31 +13,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
-	"github.com/capstan-io/capstan/internal/cli"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/test/env"
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
-
-// startPlacement runs the placement controllers of a hub in an existing cluster, which explain placements at the address.
-func startPlacement(t *testing.T, existing *env.Server) (explaining framework.Serving, controllers *env.Process) {
-	t.Helper()
-	explaining = framework.Serving{Address: env.FreeAddress(t), CertDir: t.TempDir()}
-	explaining.MakeCertificate(t)
-	controllers = env.NewControllers(t, framework.KubeconfigOf(t, existing, fleet.ServiceAccountPlacementController), "--controllers",
-		"placement",
-		"--leader-election-namespace", fleet.NamespaceHub, "--health-probe-bind-address", "0",
-		"--placement-debug-bind-address", explaining.Address, "--placement-debug-cert-dir", explaining.CertDir)
-	if err := controllers.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if strings.Contains(controllers.Log(), "forbidden") {
-			t.Errorf("a right is missing in deploy/hub/rights.yaml:\n%s", controllers.Log())
-		}
-	})
-	return explaining, controllers
-}
 
 func bearer(token string) func(*rest.Config) *rest.Config {
 	return func(config *rest.Config) *rest.Config {
@@ -52,12 +28,12 @@ func bearer(token string) func(*rest.Config) *rest.Config {
 
 // PL-23 P8: in an existing cluster, too, the hub places, and says why to those who may know, whether or not it leads.
 func testPlacementExisting(t *testing.T, existing *env.Server) {
-	leader, leading := startPlacement(t, existing)
+	leader, leading := framework.StartPlacementControllers(t, existing)
 	s := framework.NewSiteOn(t, existing, "existing-why", "a", "b")
 	s.Place(t, "one", clusterv1beta1.PlacementSpec{NumberOfClusters: ptr.To[int32](1), Tolerations: []clusterv1beta1.Toleration{framework.Tolerant}})
 	s.Await(t, "one", "a")
 	s.AwaitPlacement(t, "one", fleet.ConditionPlacementSatisfied, metav1.ConditionTrue, fleet.ReasonAllDecisionsScheduled)
-	standby, _ := startPlacement(t, existing)
+	standby, _ := framework.StartPlacementControllers(t, existing)
 
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Name, Name: "reader"}}
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: s.Name, Name: "reader"}, Rules: []rbacv1.PolicyRule{{
@@ -104,17 +80,6 @@ func testPlacementExisting(t *testing.T, existing *env.Server) {
 				t.Errorf("the %s answers %s with %d %v, want %d", name, who, code, err, test.code)
 			}
 		}
-	}
-	explain := []string{"explain", "placement", "one", "--namespace", s.Name, "--kubeconfig", existing.Kubeconfig}
-	var out, errOut bytes.Buffer
-	code := cli.Main(t.Context(), append(explain, "--debug-server", "https://"+standby.Address, "--debug-server-ca",
-		filepath.Join(standby.CertDir, "tls.crt")), nil, &out, &errOut)
-	if code != 0 || !strings.Contains(out.String(), "Placement existing-why/one selects 1 cluster") {
-		t.Errorf("%d\n%s%s", code, out.String(), errOut.String())
-	}
-	errOut.Reset()
-	if code = cli.Main(t.Context(), explain, nil, &out, &errOut); code == 0 || !strings.Contains(errOut.String(), "--debug-server https://") {
-		t.Errorf("%d\n%s does not say what to do", code, errOut.String())
 	}
 
 	// Who takes over knows what was decided.

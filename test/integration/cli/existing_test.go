@@ -1,21 +1,34 @@
-package install
+package cli
 
 import (
 	"archive/tar"
 	"compress/gzip"
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/test/env"
+	"github.com/capstan-io/capstan/test/integration/framework"
 )
+
+// TestCLIHubInExistingCluster runs commands of hubs that are not standalone.
+func TestCLIHubInExistingCluster(t *testing.T) {
+	t.Parallel()
+	existing, _ := framework.HubInExistingCluster(t)
+	t.Run("charts", func(t *testing.T) { t.Parallel(); testHubAddOnCharts(t, existing) })
+	t.Run("placement", func(t *testing.T) { t.Parallel(); testExplainExisting(t, existing) })
+}
 
 // chartRepository serves the versions of one chart, which makes a ConfigMap that names its version.
 type chartRepository struct {
@@ -116,4 +129,20 @@ func testHubAddOnCharts(t *testing.T, existing *env.Server) {
 		t.Errorf("left are %v and %d Secrets", left.Items, len(releases.Items))
 	}
 	existing.Capstan(t, "", uninstall...).Ends(t, 1, "release "+release+" is not installed in namespace "+namespace)
+}
+
+// PL-23 P8: where the placement controllers say why, the command has to be told their address.
+func testExplainExisting(t *testing.T, existing *env.Server) {
+	explaining, _ := framework.StartPlacementControllers(t, existing)
+	s := framework.NewSiteOn(t, existing, "existing-explain", "a", "b")
+	s.Place(t, "one", clusterv1beta1.PlacementSpec{NumberOfClusters: ptr.To[int32](1), Tolerations: []clusterv1beta1.Toleration{framework.Tolerant}})
+	s.Await(t, "one", "a")
+	env.Eventually(t, func(ctx context.Context) error {
+		_, _, err := explaining.Asker(t, existing, framework.AsItself).Ask(ctx, http.MethodGet, s.Name+"/one", nil)
+		return err
+	})
+	explain := []string{"explain", "placement", "one", "--namespace", s.Name}
+	existing.Capstan(t, "", append(explain, "--debug-server", "https://"+explaining.Address, "--debug-server-ca",
+		filepath.Join(explaining.CertDir, "tls.crt"))...).Succeeds(t, "Placement existing-explain/one selects 1 cluster")
+	existing.Capstan(t, "", explain...).Ends(t, 1, "--debug-server https://")
 }
