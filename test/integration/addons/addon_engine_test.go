@@ -444,7 +444,7 @@ func TestEngineCertificates(t *testing.T) {
 		c.Message != "Auto approving addon agent certificate." {
 		t.Errorf("approved with %+v", c)
 	}
-	config := framework.Connect(t, framework.Hub)
+	config := framework.AnonymousConfig(t, framework.Hub)
 	config.CertData, config.KeyData = csr.Status.Certificate, key
 	identity := env.ClientFor(t, config)
 	if err := identity.Get(t.Context(), client.ObjectKey{Namespace: cluster, Name: "own"}, &corev1.ConfigMap{}); err != nil {

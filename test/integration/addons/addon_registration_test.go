@@ -290,7 +290,7 @@ func TestAddOnsGoTheAgentsWay(t *testing.T) {
 	if err := agent.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	framework.Behind(t, agent, proxy.URL, proxy.CA())
+	framework.BehindProxy(t, agent, proxy.URL, proxy.CA())
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
 	}

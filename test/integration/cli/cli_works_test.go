@@ -108,11 +108,11 @@ func TestCLIReplicaSet(t *testing.T) {
 	clusters := framework.ClusterNamespaces(t, h, name+"-c", 2)
 	framework.Decide(t, h, name, clusters...)
 	create := []string{"create", "work", "web", "-f", "-", "--placement", name + "/" + name, "--replicaset"}
-	framework.Hub.Capstan(t, framework.Version(name, "1"), create...).Succeeds(t, "create manifestworkreplicaset web in namespace "+name)
+	framework.Hub.Capstan(t, framework.SetManifest(name, "1"), create...).Succeeds(t, "create manifestworkreplicaset web in namespace "+name)
 	set := framework.ReplicaSet(name, "web", "")
 	framework.AwaitUpdated(t, h, set, "1", 2, 2)
-	framework.Hub.Capstan(t, framework.Version(name, "2"), create...).Ends(t, 1, "--overwrite")
-	framework.Hub.Capstan(t, framework.Version(name, "2"), append(create, "--overwrite")...).Succeeds(t, "update manifestworkreplicaset web in namespace "+name)
+	framework.Hub.Capstan(t, framework.SetManifest(name, "2"), create...).Ends(t, 1, "--overwrite")
+	framework.Hub.Capstan(t, framework.SetManifest(name, "2"), append(create, "--overwrite")...).Succeeds(t, "update manifestworkreplicaset web in namespace "+name)
 	framework.AwaitUpdated(t, h, set, "2", 2, 2)
 	found, err := framework.WorksOf(t.Context(), h, set)
 	if err != nil || len(found) != 2 {

@@ -52,7 +52,7 @@ func TestClusterProxyExisting(t *testing.T) {
 		"--user-server-oidc-issuers", issuer.URL)
 	framework.StartChartProcess(t, process)
 	token := framework.TokenOf(t, existing, fleet.NamespaceOperators, fleet.ServiceAccountBootstrap)
-	p := &framework.Proxied{On: existing, Api: api.Aggregated, Name: name, Alice: "alice-" + name}
+	p := &framework.Proxied{On: existing, API: api.Aggregated, Name: name, Alice: "alice-" + name}
 	p.Agent = env.NewAgent(t, existing, framework.Managed, name, token, "--namespace",
 		framework.Namespace(t, framework.Managed.Client(t), name))
 	if err := p.Agent.Start(); err != nil {

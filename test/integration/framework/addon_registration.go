@@ -2,6 +2,8 @@ package framework
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -20,6 +22,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -31,6 +34,22 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/test/env"
 )
+
+// RegisteredOn makes an add-on on a hub, as one that has come back from a backup: its status says that all is well.
+func RegisteredOn(t *testing.T, admin client.Client, cluster, name string,
+	registrations ...addonv1beta1.RegistrationConfig) *addonv1beta1.ManagedClusterAddOn {
+	t.Helper()
+	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}
+	Create(t, admin, addOn)
+	addOn.Status = addonv1beta1.ManagedClusterAddOnStatus{Namespace: name, Registrations: registrations, Conditions: []metav1.Condition{{
+		Type: fleet.ConditionCertificateRotated, Status: metav1.ConditionTrue, Reason: fleet.ReasonClientCertificateUpdated,
+		Message: "from before", LastTransitionTime: metav1.Now(),
+	}}}
+	if err := admin.Status().Update(t.Context(), addOn); err != nil {
+		t.Fatal(err)
+	}
+	return addOn
+}
 
 // Signer is the signer of the certificates that add-ons of the tests ask for.
 const Signer = "example.com/hello"
@@ -205,4 +224,46 @@ func AwaitAddOn(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, condition
 		}
 		return nil
 	})
+}
+
+// NewSigningCA is a certification authority as a Secret, and has its name.
+func NewSigningCA(t *testing.T, namespace, name string) *corev1.Secret {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(48 * time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, authority, authority, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: corev1.SecretTypeTLS, Data: map[string][]byte{
+		corev1.TLSCertKey:       pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		corev1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}),
+	}}
+}
+
+// AsAddOn is a client with the identity of an add-on on a cluster, and the right to ConfigMaps in the namespace of the cluster by a binding
+// that no label tells of.
+func AsAddOn(t *testing.T, admin client.Client, cluster string) (addOn client.WithWatch, right *rbacv1.RoleBinding) {
+	t.Helper()
+	const name = "spy"
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}}}}
+	right = &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: fleet.AddOnGroup(cluster, name)}}}
+	Create(t, admin, role, right)
+	subject := pkix.Name{CommonName: fleet.AddOnUser(cluster, name, "agent"), Organization: fleet.AddOnGroups(cluster, name)}
+	addOn = env.ClientFor(t, WithCertificate(t, Hub, subject, nil))
+	env.Eventually(t, func(ctx context.Context) error {
+		return addOn.List(ctx, &corev1.ConfigMapList{}, client.InNamespace(cluster))
+	})
+	return addOn, right
 }

@@ -1,16 +1,21 @@
 package framework
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/agent/addon/clusterproxy/oidc/oidctest"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/reach/access"
 	"github.com/capstan-io/capstan/internal/reach/api"
@@ -28,7 +34,7 @@ import (
 // Proxied is a cluster with the add-on cluster-proxy, which alice, who is no administrator, may enter.
 type Proxied struct {
 	On    *env.Server
-	Api   schema.GroupVersion
+	API   schema.GroupVersion
 	Name  string
 	Agent *env.Agent
 	Alice string
@@ -37,7 +43,7 @@ type Proxied struct {
 // NewProxied joins a cluster, enables the add-on there and waits until it is available.
 func NewProxied(t *testing.T, on *env.Server, name string) *Proxied {
 	t.Helper()
-	p := &Proxied{On: on, Api: api.Standalone, Name: name, Alice: "alice-" + name}
+	p := &Proxied{On: on, API: api.Standalone, Name: name, Alice: "alice-" + name}
 	p.Agent = env.Join(t, on, Managed, name, "--namespace", Namespace(t, Managed.Client(t), name))
 	p.enable(t)
 	p.AwaitAvailable(t, metav1.ConditionTrue, fleet.ReasonTunnelConnected, "")
@@ -49,7 +55,7 @@ func NewProxied(t *testing.T, on *env.Server, name string) *Proxied {
 func (p *Proxied) LetAliceEnter(t *testing.T) {
 	t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "enter-" + p.Name}, Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{p.Api.Group}, Resources: []string{"managedclusters/proxy"}, ResourceNames: []string{p.Name}, Verbs: []string{"*"}}}}
+		APIGroups: []string{p.API.Group}, Resources: []string{"managedclusters/proxy"}, ResourceNames: []string{p.Name}, Verbs: []string{"*"}}}}
 	Create(t, p.On.Client(t), role, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "enter-" + p.Name},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: p.Alice}}})
@@ -84,22 +90,12 @@ func (p *Proxied) AwaitAvailable(t *testing.T, status metav1.ConditionStatus, re
 	})
 }
 
-// AsAdmin is the configuration of an administrator of a server.
-func AsAdmin(t *testing.T, server *env.Server) *rest.Config {
-	t.Helper()
-	config, err := server.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return config
-}
-
 // Config is the configuration of a user of the hub, by which the cluster is reached.
 func (p *Proxied) Config(t *testing.T, user string, groups ...string) *rest.Config {
 	t.Helper()
 	config := AsAdmin(t, p.On)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
-	config.Host += api.Path(p.Api, p.Name, fleet.SubresourceProxy)
+	config.Host += api.Path(p.API, p.Name, fleet.SubresourceProxy)
 	return config
 }
 
@@ -164,4 +160,51 @@ func (p *Proxied) WhoIsThere(t *testing.T, config *rest.Config, header http.Head
 		t.Fatalf("the cluster answers %d %s: %v", code, answer, err)
 	}
 	return review.Status.UserInfo
+}
+
+// Trust has the owner of the cluster trust the issuer, with more lines of its configuration.
+func (p *Proxied) Trust(t *testing.T, issuer *oidctest.Issuer, more string) {
+	t.Helper()
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.Name, Name: fleet.ConfigMapHubAccess}, Data: map[string]string{
+		"rules.yaml": "[{}]", "oidc.yaml": issuer.Config(more), "oidc-ca.crt": string(issuer.CA())}}
+	c := Managed.Client(t)
+	err := c.Create(t.Context(), o)
+	if apierrors.IsAlreadyExists(err) {
+		err = c.Update(t.Context(), o)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Raw sends lines of an HTTP/1.1 request to the hub as they are, and returns the answer.
+func (p *Proxied) Raw(t *testing.T, request, body string) (int, string) {
+	t.Helper()
+	config := AsAdmin(t, p.On)
+	config.NextProtos = []string{"http/1.1"}
+	secure, err := rest.TLSConfigFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := (&tls.Dialer{Config: secure}).DialContext(t.Context(), "tcp", strings.TrimPrefix(config.Host, "https://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(env.WaitTimeout)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(conn, "%s\r\nHost: hub\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", request, len(body), body); err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(answer)
 }

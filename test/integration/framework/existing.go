@@ -2,7 +2,6 @@ package framework
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"errors"
 	"io"
@@ -12,22 +11,13 @@ import (
 	"strings"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	"github.com/capstan-io/capstan/deploy/crds"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/test/env"
@@ -137,79 +127,5 @@ func (s *Serving) convertByURL(crd *apiextensionsv1.CustomResourceDefinition) {
 		config := conversion.Webhook.ClientConfig
 		conversion.Webhook.ClientConfig = &apiextensionsv1.WebhookClientConfig{URL: ptr.To("https://" + s.Address + *config.Service.Path),
 			CABundle: s.certificate}
-	}
-}
-
-func asUnstructured(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) *unstructured.Unstructured {
-	t.Helper()
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &unstructured.Unstructured{Object: content}
-}
-
-// awaitKinds returns when the API server serves all kinds of a hub.
-func awaitKinds(t *testing.T, c client.Client) {
-	t.Helper()
-	env.Eventually(t, func(ctx context.Context) error {
-		var errs []error
-		for _, crd := range crds.Hub() {
-			for _, version := range crd.Spec.Versions {
-				list := &metav1.PartialObjectMetadataList{}
-				list.SetGroupVersionKind(schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.ListKind})
-				if version.Served {
-					errs = append(errs, c.List(ctx, list))
-				}
-			}
-		}
-		return errors.Join(errs...)
-	})
-}
-
-// KubeconfigOf is a kubeconfig file of a service account of the hub.
-func KubeconfigOf(t *testing.T, cluster *env.Server, account string) string {
-	t.Helper()
-	return KubeconfigIn(t, cluster, fleet.NamespaceHub, account)
-}
-
-// KubeconfigIn is a kubeconfig file of a service account.
-func KubeconfigIn(t *testing.T, cluster *env.Server, namespace, account string) string {
-	t.Helper()
-	config, err := cluster.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := rest.LoadTLSFiles(config); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	err = clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: config.Host, CertificateAuthorityData: config.CAData}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"a": {Token: TokenOf(t, cluster, namespace, account)}},
-		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "a"}},
-		CurrentContext: "c",
-	}, file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
-// TokenOf is a token of a service account.
-func TokenOf(t *testing.T, cluster *env.Server, namespace, account string) string {
-	t.Helper()
-	request := &authenticationv1.TokenRequest{}
-	who := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}}
-	if err := cluster.Client(t).SubResource("token").Create(t.Context(), who, request); err != nil {
-		t.Fatal(err)
-	}
-	return request.Status.Token
-}
-
-// SetBinding binds a set of clusters to a namespace.
-func SetBinding(namespace, name, set string) *clusterv1beta2.ManagedClusterSetBinding {
-	return &clusterv1beta2.ManagedClusterSetBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: set},
 	}
 }

@@ -4,40 +4,36 @@ import (
 	"context"
 	"crypto/x509/pkix"
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	certificatesv1 "k8s.io/api/certificates/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/test/env"
 )
 
-// NewRequest makes a certificate request for an identity, and its key.
-func NewRequest(t *testing.T, subject pkix.Name, labels map[string]string, dnsNames ...string) (*certificatesv1.CertificateSigningRequest,
-	[]byte) {
+// AsAdmin is the configuration of an administrator of a server.
+func AsAdmin(t *testing.T, server *env.Server) *rest.Config {
 	t.Helper()
-	private, key, err := hubkubeconfig.NewKey()
+	config, err := server.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := cert.MakeCSR(private, &subject, dnsNames, nil)
+	return config
+}
+
+// Certificate is the certificate of an agent, in PEM.
+func Certificate(t *testing.T, agent *env.Agent) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(agent.HubDir, fleet.KeyTLSCert))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-", Labels: labels},
-		Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request: request, SignerName: fleet.SignerKubeAPIServerClient,
-			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment,
-				certificatesv1.UsageClientAuth},
-		},
-	}, key
+	return string(content)
 }
 
 // AgentSubject is who an agent of a cluster is on the hub.
@@ -45,13 +41,8 @@ func AgentSubject(cluster, agent string) pkix.Name {
 	return pkix.Name{CommonName: fleet.ClusterUser(cluster, agent), Organization: fleet.ClusterGroups(cluster)}
 }
 
-// OfCluster is the label of what belongs to a cluster.
-func OfCluster(cluster string) map[string]string {
-	return map[string]string{fleet.LabelClusterName: cluster}
-}
-
-// Connect is a configuration for a hub without any identity.
-func Connect(t *testing.T, server *env.Server) *rest.Config {
+// AnonymousConfig is a configuration for a hub without any identity.
+func AnonymousConfig(t *testing.T, server *env.Server) *rest.Config {
 	t.Helper()
 	config, err := server.Config()
 	if err != nil {
@@ -83,7 +74,7 @@ func WithCertificate(t *testing.T, server *env.Server, subject pkix.Name, labels
 		}
 		return nil
 	})
-	config := Connect(t, server)
+	config := AnonymousConfig(t, server)
 	config.CertData, config.KeyData = csr.Status.Certificate, key
 	return config
 }
@@ -100,4 +91,26 @@ func WhoIs(t *testing.T, config *rest.Config) authenticationv1.UserInfo {
 	review := &authenticationv1.SelfSubjectReview{}
 	Create(t, env.ClientFor(t, config), review)
 	return review.Status.UserInfo
+}
+
+// CredentialOf is what an agent's credential is now, whatever becomes of its files.
+func CredentialOf(t *testing.T, agent *env.Agent) *rest.Config {
+	t.Helper()
+	config := agent.HubConfig(t)
+	if err := rest.LoadTLSFiles(config); err != nil {
+		t.Fatal(err)
+	}
+	config.CertFile, config.KeyFile = "", ""
+	return config
+}
+
+// AsItself leaves the administrator what it is.
+func AsItself(config *rest.Config) *rest.Config { return config }
+
+// AsUser impersonates a user.
+func AsUser(name string) func(*rest.Config) *rest.Config {
+	return func(config *rest.Config) *rest.Config {
+		config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{fleet.GroupAuthenticated}}
+		return config
+	}
 }

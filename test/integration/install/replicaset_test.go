@@ -17,14 +17,14 @@ func testSetsExisting(t *testing.T, existing *env.Server) {
 	c := existing.Client(t)
 	clusters := framework.ClusterNamespaces(t, c, name, 2)
 	framework.Decide(t, c, name, clusters...)
-	set := framework.ReplicaSet(name, name, framework.Version(name, "1"), name)
+	set := framework.ReplicaSet(name, name, framework.SetManifest(name, "1"), name)
 	set.Spec.ManifestWorkTemplate.Executor = &workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
 		Type: workv1.ExecutorSubjectTypeServiceAccount, ServiceAccount: &workv1.ManifestWorkSubjectServiceAccount{Namespace: "apps", Name: "bot"},
 	}}
 	framework.Create(t, c, set)
 	framework.AwaitSummary(t, c, set, workv1alpha1.ManifestWorkReplicaSetSummary{Total: 2, DesiredTotal: 2, Updated: 2})
 	framework.UpdateSet(t, c, set, func(s *workv1alpha1.ManifestWorkReplicaSet) {
-		s.Spec.ManifestWorkTemplate.Workload.Manifests = framework.RawManifests(framework.Version(name, "2"))
+		s.Spec.ManifestWorkTemplate.Workload.Manifests = framework.RawManifests(framework.SetManifest(name, "2"))
 	})
 	framework.AwaitUpdated(t, c, set, "2", 2, 2)
 	if err := c.Delete(t.Context(), set); err != nil {

@@ -32,7 +32,7 @@ func TestReplicaSetWithoutAgents(t *testing.T) {
 	h := framework.Hub.Client(t)
 	clusters := framework.ClusterNamespaces(t, h, name, 3)
 	decision := framework.Decide(t, h, name, clusters...)
-	set := framework.InTurn(framework.ReplicaSet(name, name, framework.Version(name, "1"), name), 2)
+	set := framework.InTurn(framework.ReplicaSet(name, name, framework.SetManifest(name, "1"), name), 2)
 	framework.Create(t, h, set)
 	framework.AwaitSummary(t, h, set, workv1alpha1.ManifestWorkReplicaSetSummary{Total: 2, DesiredTotal: 3, Updated: 2})
 	works, err := framework.WorksOf(t.Context(), h, set)
@@ -42,7 +42,7 @@ func TestReplicaSetWithoutAgents(t *testing.T) {
 	// An edit that is no news, and a drift that is repaired: had the hub written more in between, the generations told.
 	framework.UpdateSet(t, h, set, func(s *workv1alpha1.ManifestWorkReplicaSet) { s.Labels = map[string]string{"team": "a"} })
 	drifted := works[0].DeepCopy()
-	drifted.Spec.Workload.Manifests = framework.RawManifests(framework.Version(name, "drift"))
+	drifted.Spec.Workload.Manifests = framework.RawManifests(framework.SetManifest(name, "drift"))
 	if err := h.Patch(t.Context(), drifted, client.MergeFrom(&works[0])); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestHubKilledWhileRollingOut(t *testing.T) {
 	c := own.Client(t)
 	clusters := framework.ClusterNamespaces(t, c, name, n)
 	framework.Decide(t, c, name, clusters...)
-	set := framework.InTurn(framework.ReplicaSet(name, name, framework.Version(name, "1"), name), 2)
+	set := framework.InTurn(framework.ReplicaSet(name, name, framework.SetManifest(name, "1"), name), 2)
 	framework.Create(t, c, set)
 	for done := 0; done < n; done += 2 {
 		framework.AwaitSummary(t, c, set, workv1alpha1.ManifestWorkReplicaSetSummary{
@@ -173,7 +173,7 @@ func TestForgedHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	const forged = `[{"revision":1,"hash":"0123456789abcdef","executor":"system:serviceaccount:apps:bot","state":"Good"}]`
-	set := framework.ReplicaSet(name, name, framework.Version(name, "1"), name)
+	set := framework.ReplicaSet(name, name, framework.SetManifest(name, "1"), name)
 	set.Annotations = map[string]string{fleet.AnnotationRollback: "true", fleet.AnnotationRevisions: forged}
 	const refusal = "metadata.annotations[capstan.io/revisions]: Forbidden: the hub writes the revisions of a set"
 	framework.ExpectRefusal(t, tenant.Create(t.Context(), set.DeepCopy()), apierrors.IsBadRequest, refusal)

@@ -24,9 +24,9 @@ func TestTunnelThroughProxy(t *testing.T) {
 	t.Parallel()
 	const name = "tunnel-proxy"
 	way, first, second := framework.StartProxy(t, false, nil), framework.StartProxy(t, false, nil), framework.StartProxy(t, true, nil)
-	p := &framework.Proxied{On: framework.Hub, Api: api.Standalone, Name: name, Alice: "alice-" + name}
+	p := &framework.Proxied{On: framework.Hub, API: api.Standalone, Name: name, Alice: "alice-" + name}
 	p.Agent = env.NewAgent(t, framework.Hub, framework.Managed, name, "", "--namespace", framework.Namespace(t, framework.Managed.Client(t), name))
-	framework.Behind(t, p.Agent, way.URL, nil)
+	framework.BehindProxy(t, p.Agent, way.URL, nil)
 	if err := p.Agent.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 func TestHeadersAndPaths(t *testing.T) {
 	t.Parallel()
 	p := framework.NewProxied(t, framework.Hub, "headers-paths")
-	prefix := api.Path(p.Api, p.Name, "proxy")
+	prefix := api.Path(p.API, p.Name, "proxy")
 	for name, lines := range map[string]string{
 		"in other letters":    "x-rEMOTE-uSER: system:admin\r\nX-REMOTE-GROUP: system:masters",
 		"twice":               "X-Remote-User: system:admin\r\nX-Remote-User: root\r\nX-Remote-Group: system:masters\r\nx-remote-group: a",

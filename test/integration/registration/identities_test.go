@@ -15,7 +15,7 @@ import (
 
 func withToken(t *testing.T, server *env.Server, token string) *rest.Config {
 	t.Helper()
-	config := framework.Connect(t, server)
+	config := framework.AnonymousConfig(t, server)
 	config.BearerToken = token
 	return config
 }

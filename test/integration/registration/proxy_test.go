@@ -33,7 +33,7 @@ func TestProxy(t *testing.T) {
 			between := framework.StartProxy(t, strings.HasPrefix(name, "proxy-https"), user)
 			between.Grant(header)
 			agent := env.NewAgent(t, framework.Hub, framework.Managed, name, "")
-			framework.Behind(t, agent, between.URLFor(user), between.CA())
+			framework.BehindProxy(t, agent, between.URLFor(user), between.CA())
 			if err := agent.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +122,7 @@ func TestProxyRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			agent := env.NewAgent(t, framework.Hub, framework.Managed, "proxy-"+name, "")
-			framework.Behind(t, agent, test.proxyURL, nil)
+			framework.BehindProxy(t, agent, test.proxyURL, nil)
 			if err := agent.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -147,7 +147,7 @@ func TestProxyIsAddedLater(t *testing.T) {
 	const name = "proxy-later"
 	between := framework.StartProxy(t, true, nil)
 	agent := env.NewAgent(t, framework.Hub, framework.Managed, name, "")
-	framework.Behind(t, agent, "", nil)
+	framework.BehindProxy(t, agent, "", nil)
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
 	}

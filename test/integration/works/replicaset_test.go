@@ -30,7 +30,7 @@ func TestReplicaSetLife(t *testing.T) {
 		env.Join(t, framework.Hub, framework.Managed, clusters[i])
 	}
 	decision := framework.Decide(t, h, name, clusters...)
-	set := framework.InTurn(framework.ReplicaSet(name, name, framework.Version(name, "1"), name), 2)
+	set := framework.InTurn(framework.ReplicaSet(name, name, framework.SetManifest(name, "1"), name), 2)
 	set.Spec.CascadeDeletionPolicy = workv1alpha1.Foreground
 	framework.Create(t, h, set)
 	all := workv1alpha1.ManifestWorkReplicaSetSummary{Total: 4, DesiredTotal: 4, Applied: 4, Available: 4, Updated: 4}
@@ -49,7 +49,7 @@ func TestReplicaSetLife(t *testing.T) {
 	framework.AwaitConfigMap(t, m, name, name+"-1", "1")
 
 	framework.UpdateSet(t, h, set, func(s *workv1alpha1.ManifestWorkReplicaSet) {
-		s.Spec.ManifestWorkTemplate.Workload.Manifests = framework.RawManifests(framework.Version(name, "2"))
+		s.Spec.ManifestWorkTemplate.Workload.Manifests = framework.RawManifests(framework.SetManifest(name, "2"))
 	})
 	framework.AwaitUpdated(t, h, set, "2", 4, 2)
 	framework.AwaitSummary(t, h, set, all)

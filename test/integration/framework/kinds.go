@@ -2,18 +2,49 @@ package framework
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-io/capstan/deploy/crds"
 	"github.com/capstan-io/capstan/test/env"
 )
+
+func asUnstructured(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) *unstructured.Unstructured {
+	t.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &unstructured.Unstructured{Object: content}
+}
+
+// awaitKinds returns when the API server serves all kinds of a hub.
+func awaitKinds(t *testing.T, c client.Client) {
+	t.Helper()
+	env.Eventually(t, func(ctx context.Context) error {
+		var errs []error
+		for _, crd := range crds.Hub() {
+			for _, version := range crd.Spec.Versions {
+				list := &metav1.PartialObjectMetadataList{}
+				list.SetGroupVersionKind(schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.ListKind})
+				if version.Served {
+					errs = append(errs, c.List(ctx, list))
+				}
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
 
 // ServeOnly leaves an API server with no CRDs but those of these resources.
 func ServeOnly(t *testing.T, existing *env.Server, resources []string) {

@@ -13,6 +13,29 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
+// ConfigMap is a ConfigMap in JSON, with a value under the key "key".
+func ConfigMap(namespace, name, value string) string {
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":%q},"data":{"key":%q}}`, namespace, name,
+		value)
+}
+
+// AwaitConfigMap waits until a ConfigMap has the value under the key "key", and returns it.
+func AwaitConfigMap(t *testing.T, c client.Client, namespace, name, value string) *corev1.ConfigMap {
+	t.Helper()
+	cm := &corev1.ConfigMap{}
+	env.Eventually(t, func(ctx context.Context) error {
+		*cm = corev1.ConfigMap{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, cm); err != nil {
+			return err
+		}
+		if cm.Data["key"] != value || len(cm.Data) != 1 {
+			return fmt.Errorf("ConfigMap %s/%s holds %v, want key=%s alone", namespace, name, cm.Data, value)
+		}
+		return nil
+	})
+	return cm
+}
+
 // PatchData patches the data of a ConfigMap, as kubectl does.
 func PatchData(t *testing.T, c client.Client, namespace, name, key, value string) {
 	t.Helper()
@@ -21,18 +44,6 @@ func PatchData(t *testing.T, c client.Client, namespace, name, key, value string
 	if err := c.Patch(t.Context(), cm, patch, client.FieldOwner("kubectl")); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// AwaitObject waits until an object is as the check wants it.
-func AwaitObject[T client.Object](t *testing.T, c client.Client, o T, check func(T) error) T {
-	t.Helper()
-	env.Eventually(t, func(ctx context.Context) error {
-		if err := c.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
-			return err
-		}
-		return check(o)
-	})
-	return o
 }
 
 // AwaitData waits until a ConfigMap holds this data and no other.

@@ -31,9 +31,9 @@ func ReplicaSet(namespace, name, manifest string, placements ...string) *workv1a
 	return s
 }
 
-// Version is a manifest of the set of a name. Each version is an object of its own: the clusters of a test are one cluster,
+// SetManifest is a manifest of the set of a name. Each version is an object of its own: the clusters of a test are one cluster,
 // and their works would fight over it.
-func Version(name, value string) string { return ConfigMap(name, name+"-"+value, value) }
+func SetManifest(name, value string) string { return ConfigMap(name, name+"-"+value, value) }
 
 // InTurn lets so many clusters of the only placement begin at once.
 func InTurn(s *workv1alpha1.ManifestWorkReplicaSet, concurrency int) *workv1alpha1.ManifestWorkReplicaSet {
@@ -185,7 +185,7 @@ func CheckRollback(t *testing.T, server *env.Server, name string, rights ...clie
 	clusters := ClusterNamespaces(t, c, name, 3)
 	Decide(t, c, name, clusters...)
 	Create(t, c, rights...)
-	set := InTurn(ReplicaSet(name, name, Version(name, "1"), name), 1)
+	set := InTurn(ReplicaSet(name, name, SetManifest(name, "1"), name), 1)
 	set.Annotations = map[string]string{fleet.AnnotationRollback: "true"}
 	Create(t, c, set)
 	for done := 1; done <= 3; done++ {
@@ -200,7 +200,7 @@ func CheckRollback(t *testing.T, server *env.Server, name string, rights ...clie
 	}
 	awaitMessage(t, c, set, "complete: 3 of 3")
 	UpdateSet(t, c, set, func(s *workv1alpha1.ManifestWorkReplicaSet) {
-		s.Spec.ManifestWorkTemplate.Workload.Manifests = RawManifests(Version(name, "2"))
+		s.Spec.ManifestWorkTemplate.Workload.Manifests = RawManifests(SetManifest(name, "2"))
 	})
 	AwaitUpdated(t, c, set, "2", 1, 1)
 	works, err := WorksOf(t.Context(), c, set)

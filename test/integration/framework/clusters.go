@@ -36,3 +36,40 @@ func AwaitHubAccepted(t *testing.T, c client.Client, name string, status metav1.
 	})
 	return cond
 }
+
+// DeleteCluster deletes a cluster, and returns it as it was.
+func DeleteCluster(t *testing.T, c client.Client, name string) *clusterv1.ManagedCluster {
+	t.Helper()
+	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := c.Delete(t.Context(), mc); err != nil {
+		t.Fatal(err)
+	}
+	return mc
+}
+
+// AcceptAll makes clusters that are accepted, without agents.
+func AcceptAll(t *testing.T, clusters ...string) {
+	t.Helper()
+	admin := Hub.Client(t)
+	for _, cluster := range clusters {
+		Create(t, admin, AcceptedCluster(cluster))
+	}
+	for _, cluster := range clusters {
+		AwaitHubAccepted(t, admin, cluster, metav1.ConditionTrue, fleet.ReasonHubClusterAdminAccepted)
+	}
+}
+
+// OfCluster is the label of what belongs to a cluster.
+func OfCluster(cluster string) map[string]string {
+	return map[string]string{fleet.LabelClusterName: cluster}
+}
+
+// ManagedCluster reads a cluster of the shared hub.
+func ManagedCluster(t *testing.T, name string) *clusterv1.ManagedCluster {
+	t.Helper()
+	mc := &clusterv1.ManagedCluster{}
+	if err := Hub.Client(t).Get(t.Context(), client.ObjectKey{Name: name}, mc); err != nil {
+		t.Fatal(err)
+	}
+	return mc
+}

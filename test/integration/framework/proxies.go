@@ -11,6 +11,31 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
+// WithCA writes the bootstrap kubeconfig of an agent again, with one more certificate in the CA bundle.
+func WithCA(t *testing.T, agent *env.Agent, another []byte) {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(agent.Bootstrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Clusters["hub"].CertificateAuthorityData = append(config.Clusters["hub"].CertificateAuthorityData, another...)
+	content, err := clientcmd.Write(*config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.ReplaceFile(t, agent.Bootstrap, content)
+}
+
+// AnotherCA is the CA of the managed cluster, which stands for any that the hub might have next.
+func AnotherCA(t *testing.T) []byte {
+	t.Helper()
+	config, err := Managed.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config.CAData
+}
+
 // Unreachable is an address of the hub that only proxies know: the name exists nowhere (RFC 6761).
 const Unreachable = "hub.invalid:6443"
 
@@ -24,8 +49,8 @@ func StartProxy(t *testing.T, secure bool, user *url.Userinfo) *proxytest.Proxy 
 	return proxytest.Start(t, secure, user, map[string]string{Unreachable: strings.TrimPrefix(config.Host, "https://")})
 }
 
-// Behind makes an agent know the hub by an address that does not exist, and the way there by proxyURL and ca.
-func Behind(t *testing.T, agent *env.Agent, proxyURL string, ca []byte) {
+// BehindProxy makes an agent know the hub by an address that does not exist, and the way there by proxyURL and ca.
+func BehindProxy(t *testing.T, agent *env.Agent, proxyURL string, ca []byte) {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(agent.Bootstrap)
 	if err != nil {

@@ -19,6 +19,34 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
+// AwaitRefused waits until the hub does not even know the agent.
+func AwaitRefused(t *testing.T, agent client.Client, cluster string) {
+	t.Helper()
+	env.Eventually(t, func(ctx context.Context) error {
+		for right, err := range rights(ctx, agent, cluster) {
+			if !apierrors.IsUnauthorized(err) {
+				return fmt.Errorf("may it %s: %w", right, err)
+			}
+		}
+		return nil
+	})
+}
+
+// The API groups of the table.
+const (
+	AddOnAPI        = "addon.open-cluster-management.io"
+	Authentication  = "authentication.k8s.io"
+	AuthenticateAPI = "authentication.open-cluster-management.io"
+	Authorization   = "authorization.k8s.io"
+	Certificates    = "certificates.k8s.io"
+	ClusterAPI      = "cluster.open-cluster-management.io"
+	Coordination    = "coordination.k8s.io"
+	EventsAPI       = "events.k8s.io"
+	ProfileAPI      = "multicluster.x-k8s.io"
+	RBACAPI         = "rbac.authorization.k8s.io"
+	WorkAPI         = "work.open-cluster-management.io"
+)
+
 // rights are what an accepted agent may do, each tried on the hub.
 func rights(ctx context.Context, agent client.Client, cluster string) map[string]error {
 	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}
