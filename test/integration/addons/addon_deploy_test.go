@@ -23,10 +23,20 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
+const (
+	preDelete       = "addon.open-cluster-management.io/addon-pre-delete"
+	hostedLocation  = "addon.open-cluster-management.io/hosted-manifest-location"
+	hostingCluster  = "addon.open-cluster-management.io/hosting-cluster-name"
+	deletionOrphan  = "addon.open-cluster-management.io/deletion-orphan"
+	preDeleteHooks  = "HookManifestCompleted"
+	hookTimeout     = "capstan.io/pre-delete-timeout"
+	hooksUnfinished = "HookManifestIsNotCompleted"
+)
+
 // deployHook is a Job that runs before its add-on goes. One that fails finds no node, and does not wait for one.
 func deployHook(namespace, name string, fails bool) *batchv1.Job {
 	hook := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
-		Annotations: map[string]string{framework.PreDelete: ""}}}
+		Annotations: map[string]string{preDelete: ""}}}
 	hook.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever,
 		Containers: []corev1.Container{{Name: "hook", Image: "example.com/hook:1"}}}
 	if fails {
@@ -95,14 +105,14 @@ func TestAddOnOnTwoClusters(t *testing.T) {
 	ns := framework.Namespace(t, m, cluster)
 	framework.Namespace(t, on, ns)
 	here, there := engineConfigMap(ns, "here", "1"), engineConfigMap(ns, "there", "1")
-	a := newEngineAgent(name, here.DeepCopy(), framework.Annotated(there.DeepCopy(), framework.HostedLocation, "hosting"),
-		framework.Annotated(engineConfigMap(ns, "nowhere", "1"), framework.HostedLocation, "none"),
-		deployHook(ns, "hook-here", false), framework.Annotated(deployHook(ns, "hook-there", false), framework.HostedLocation, "hosting"))
+	a := newEngineAgent(name, here.DeepCopy(), framework.Annotated(there.DeepCopy(), hostedLocation, "hosting"),
+		framework.Annotated(engineConfigMap(ns, "nowhere", "1"), hostedLocation, "none"),
+		deployHook(ns, "hook-here", false), framework.Annotated(deployHook(ns, "hook-there", false), hostedLocation, "hosting"))
 	a.options.HostingCluster = addon.AnnotatedHostingCluster
 	a.options.Health.Mode = addon.HealthManifests
 	runEngine(t, a)
 	addOn := framework.Annotated(&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}},
-		framework.HostingCluster, host)
+		hostingCluster, host)
 	framework.Create(t, h, addOn)
 
 	cond := awaitEngine(t, addOn, "HostingClusterValidity", metav1.ConditionFalse, "HostingClusterInvalid")
@@ -150,12 +160,12 @@ func TestAddOnWithoutItsHost(t *testing.T) {
 	env.Join(t, framework.Hub, framework.Managed, host)
 	h, m := framework.Hub.Client(t), framework.Managed.Client(t)
 	ns := framework.Namespace(t, m, cluster)
-	a := newEngineAgent(name, engineConfigMap(ns, "here", "1"), framework.Annotated(engineConfigMap(ns, "there", "1"), framework.HostedLocation, "hosting"),
-		framework.Annotated(deployHook(ns, "hook", true), framework.HostedLocation, "hosting"))
+	a := newEngineAgent(name, engineConfigMap(ns, "here", "1"), framework.Annotated(engineConfigMap(ns, "there", "1"), hostedLocation, "hosting"),
+		framework.Annotated(deployHook(ns, "hook", true), hostedLocation, "hosting"))
 	a.options.HostingCluster = addon.AnnotatedHostingCluster
 	runEngine(t, a)
 	addOn := framework.Annotated(&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}},
-		framework.HostingCluster, host)
+		hostingCluster, host)
 	framework.Create(t, h, addOn)
 	awaitEngine(t, addOn, "HostingManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
 	if len(addOn.Finalizers) != 2 {
@@ -183,7 +193,7 @@ func TestAddOnFailingHook(t *testing.T) {
 	env.Join(t, framework.Hub, framework.Managed, cluster)
 	h, m := framework.Hub.Client(t), framework.Managed.Client(t)
 	ns := framework.Namespace(t, m, cluster)
-	a := newEngineAgent(name, engineConfigMap(ns, "goes", "1"), framework.Annotated(engineConfigMap(ns, "stays", "1"), framework.DeletionOrphan, ""),
+	a := newEngineAgent(name, engineConfigMap(ns, "goes", "1"), framework.Annotated(engineConfigMap(ns, "stays", "1"), deletionOrphan, ""),
 		deployHook(ns, "good", false), deployHook(ns, "bad", true))
 	runEngine(t, a)
 	addOn := installEngine(t, cluster, name)
@@ -197,8 +207,8 @@ func TestAddOnFailingHook(t *testing.T) {
 			return err
 		}
 		for _, text := range []string{"Job " + ns + "/bad", "failed", "delete ManifestWork " + cluster + "/addon-" + name + "-pre-delete",
-			framework.HookTimeout + "=0s"} {
-			if c := meta.FindStatusCondition(addOn.Status.Conditions, framework.PreDeleteHooks); c == nil || c.Reason != framework.HooksUnfinished ||
+			hookTimeout + "=0s"} {
+			if c := meta.FindStatusCondition(addOn.Status.Conditions, preDeleteHooks); c == nil || c.Reason != hooksUnfinished ||
 				!strings.Contains(c.Message, text) {
 				return fmt.Errorf("condition %+v, want %q in it", c, text)
 			}
@@ -230,7 +240,7 @@ func TestAddOnHooksNobodyRuns(t *testing.T) {
 	a := newEngineAgent(name, engineConfigMap(ns, "goes", "1"), deployHook(ns, "hook", false))
 	runEngine(t, a)
 	addOn := framework.Annotated(&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}},
-		framework.HookTimeout, "1h")
+		hookTimeout, "1h")
 	framework.Create(t, h, addOn)
 	awaitEngine(t, addOn, "ManifestApplied", metav1.ConditionTrue, "AddonManifestApplied")
 	if err := agent.Stop(); err != nil {
@@ -239,11 +249,11 @@ func TestAddOnHooksNobodyRuns(t *testing.T) {
 	if err := h.Delete(t.Context(), addOn); err != nil {
 		t.Fatal(err)
 	}
-	if c := awaitEngine(t, addOn, framework.PreDeleteHooks, metav1.ConditionFalse, framework.HooksUnfinished); !strings.Contains(c.Message,
+	if c := awaitEngine(t, addOn, preDeleteHooks, metav1.ConditionFalse, hooksUnfinished); !strings.Contains(c.Message,
 		"the hub removes the add-on all the same at ") {
 		t.Errorf("message: %s", c.Message)
 	}
-	framework.MergePatch(t, h, addOn, fmt.Sprintf(`{"metadata":{"annotations":{%q:"1s"}}}`, framework.HookTimeout))
+	framework.MergePatch(t, h, addOn, fmt.Sprintf(`{"metadata":{"annotations":{%q:"1s"}}}`, hookTimeout))
 	framework.AwaitGone(t, h, addOn)
 	framework.AwaitConfigMap(t, m, ns, "goes", "1")
 	if err := agent.Start(); err != nil {

@@ -1,4 +1,4 @@
-// Package addons tries add-ons: how they are configured, rolled out, deployed and registered, and the examples of the documentation.
+// Package addons tests add-ons: how they are configured, rolled out, deployed and registered, and the examples of the documentation.
 package addons
 
 import (
@@ -8,4 +8,6 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-func TestMain(m *testing.M) { os.Exit(framework.Run(m)) }
+func TestMain(m *testing.M) {
+	os.Exit(framework.Run(m, framework.Shared{Hub: true, Managed: true}))
+}

@@ -1,5 +1,4 @@
-// Package cli tries the command line against real hubs and clusters. Of the other areas, reach and install run some
-// of its commands, too.
+// Package cli has all tests that run the command line with real hubs and clusters, whatever else they are about.
 package cli
 
 import (
@@ -9,4 +8,6 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-func TestMain(m *testing.M) { os.Exit(framework.Run(m)) }
+func TestMain(m *testing.M) {
+	os.Exit(framework.Run(m, framework.Shared{Hub: true, Managed: true}))
+}

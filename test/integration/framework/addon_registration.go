@@ -55,14 +55,14 @@ func RegisteredOn(t *testing.T, admin client.Client, cluster, name string,
 const Signer = "example.com/hello"
 
 // AddOnManager plays the manager of an add-on on the hub: it approves the requests of a cluster's add-ons, and signs those for
-// testSigner.
+// Signer.
 type AddOnManager struct {
 	mu       sync.Mutex
 	asked    map[string][]time.Time // by add-on and signer
 	lifetime time.Duration          // of what it signs
 }
 
-// ManageAddOnsOn plays the managers of the add-ons of a cluster: it approves and signs what they ask for.
+// ManageAddOnsOn plays the managers of the add-ons of a cluster until the test ends: it approves what they ask for, and signs it for so long.
 func ManageAddOnsOn(t *testing.T, hub *env.Server, cluster string, lifetime time.Duration) *AddOnManager {
 	t.Helper()
 	m := &AddOnManager{asked: map[string][]time.Time{}, lifetime: lifetime}
@@ -213,7 +213,7 @@ func ConfigOf(t *testing.T, secret *corev1.Secret) *rest.Config {
 	return config
 }
 
-// AwaitAddOn waits until the condition of an add-on is like that.
+// AwaitAddOn waits until the condition of an add-on has the status and the reason, and the words in its message.
 func AwaitAddOn(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, condition string, status metav1.ConditionStatus, reason,
 	words string) {
 	t.Helper()

@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
-// AwaitRequests waits until a cluster has so many certificate requests.
+// AwaitRequests waits until a cluster has so many certificate requests on the shared hub.
 func AwaitRequests(t *testing.T, cluster string, n int) {
 	t.Helper()
 	env.Eventually(t, func(context.Context) error {

@@ -74,7 +74,7 @@ func (p *Proxied) enable(t *testing.T) {
 	Create(t, p.On.Client(t), p.AddOn())
 }
 
-// AwaitAvailable waits until the condition Available of the add-on is like that.
+// AwaitAvailable waits until the condition Available of the add-on has the status and the reason, and the text in its message.
 func (p *Proxied) AwaitAvailable(t *testing.T, status metav1.ConditionStatus, reason, text string) {
 	t.Helper()
 	env.Eventually(t, func(ctx context.Context) error {

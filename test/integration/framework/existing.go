@@ -26,7 +26,8 @@ import (
 // trusted is whose clusters the hub in an existing cluster accepts by itself.
 const trusted = "system:serviceaccount:default:trusted"
 
-// HubInExistingCluster runs the controllers of the hub, with its webhooks and rights, next to a cluster that exists.
+// HubInExistingCluster makes a hub of a sandbox cluster by what is in deploy/hub, with webhooks, and with all controllers but those of
+// placements. It returns the cluster, and the process that serves the webhooks.
 func HubInExistingCluster(t *testing.T) (cluster *env.Server, server *env.Process) {
 	t.Helper()
 	cluster = env.StartSandbox(t)
@@ -96,13 +97,13 @@ func Deployed(t *testing.T, name string, change func([]byte) []byte) (objects []
 	}
 }
 
-// Serving is where the webhooks are served, and with what certificate.
+// Serving is where a process of a hub serves, and with what certificate.
 type Serving struct {
 	Address, CertDir string
 	certificate      []byte
 }
 
-// MakeCertificate makes the certificate under which the webhooks are served.
+// MakeCertificate makes the certificate.
 func (s *Serving) MakeCertificate(t *testing.T) {
 	t.Helper()
 	certificate, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)

@@ -1,10 +1,12 @@
-// Package framework has what the tests of several areas use: a hub and a managed cluster that they share, and objects and waits.
+// Package framework has what the tests of several areas use: the hub and the managed cluster that they share, and functions that make
+// objects and wait for what becomes of them.
 package framework
 
 import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -15,56 +17,67 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
-// Hub and Managed are one hub and one managed cluster, for all tests that do not break them. Each test has a cluster name of its own on the
-// hub, and a namespace of its own on the managed cluster.
+// Hub and Managed are a hub and a managed cluster for all tests of an area that do not break them, if the area shares them. Each test has a
+// cluster name of its own on the hub, and a namespace of its own on the managed cluster.
 var Hub, Managed *env.Server
 
-// Run starts the hub and the managed cluster, runs the tests of an area, and stops what they share. It returns the exit code; it is for
-// TestMain.
-func Run(m *testing.M) int {
-	code, err := run(m)
+// Shared says which servers the tests of an area share.
+type Shared struct {
+	// Hub and Managed are true if there are the servers of these names.
+	Hub, Managed bool
+}
+
+// Run starts the servers that the tests of an area share, runs the tests, and stops the servers. It returns the exit code, for TestMain.
+func Run(m *testing.M, shared Shared) int {
+	code, err := run(m, shared)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return 1
 	}
 	return code
 }
 
-func run(m *testing.M) (code int, err error) {
+func run(m *testing.M, shared Shared) (code int, err error) {
 	log.SetLogger(logr.Discard())
-	dir, err := os.MkdirTemp("", "capstan-integration-")
-	if err != nil {
+	if sharedDir, err = os.MkdirTemp("", "capstan-integration-"); err != nil {
 		return 1, err
 	}
-	defer os.RemoveAll(dir)
+	defer os.RemoveAll(sharedDir)
 	defer stopShared()
-	SharedDir = dir
-	if Hub, err = env.NewHub(Mkdir(dir, "hub"), ""); err != nil {
+	if err := startShared(shared); err != nil {
 		return 1, err
 	}
-	if Managed, err = env.NewSandbox(Mkdir(dir, "managed")); err != nil {
-		return 1, err
+	return env.Run(m), nil
+}
+
+func startShared(shared Shared) (err error) {
+	var servers []*env.Server
+	if shared.Hub {
+		if Hub, err = newShared("hub", func(dir string) (*env.Server, error) { return env.NewHub(dir, "") }); err != nil {
+			return err
+		}
+		servers = append(servers, Hub)
 	}
-	var both errgroup.Group
-	for _, s := range []*env.Server{Hub, Managed} {
-		both.Go(func() error {
+	if shared.Managed {
+		if Managed, err = NewSandbox("managed"); err != nil {
+			return err
+		}
+		servers = append(servers, Managed)
+	}
+	var starting errgroup.Group
+	for _, s := range servers {
+		starting.Go(func() error {
 			if err := s.Start(); err != nil {
 				return err
 			}
 			return s.AwaitReady(context.Background())
 		})
 	}
-	defer Hub.Stop()     //nolint:errcheck // tests that care stop servers of their own
-	defer Managed.Stop() //nolint:errcheck // the same
-	if err := both.Wait(); err != nil {
-		return 1, err
-	}
-	return env.Run(m), nil
+	return starting.Wait()
 }
 
-// SharedDir is of the test binary, and stopped are servers and programs that one test starts and others use, too.
+// sharedDir has the data of servers that tests share, which are stopped with all else that tests share.
 var (
-	SharedDir string
+	sharedDir string
 	stopped   []interface{ Stop() error }
 	sharedMu  sync.Mutex
 )
@@ -76,17 +89,24 @@ func Share(one interface{ Stop() error }) {
 	stopped = append(stopped, one)
 }
 
-func stopShared() {
-	for _, one := range stopped {
-		_ = one.Stop()
+// NewSandbox lays out a sandbox cluster that several tests share, without starting it. It is stopped when all tests have ended.
+func NewSandbox(name string) (*env.Server, error) { return newShared(name, env.NewSandbox) }
+
+func newShared(name string, layOut func(dir string) (*env.Server, error)) (*env.Server, error) {
+	dir := filepath.Join(sharedDir, name)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
 	}
+	server, err := layOut(dir)
+	if err == nil {
+		Share(server)
+	}
+	return server, err
 }
 
-// Mkdir makes a folder.
-func Mkdir(parent, name string) string {
-	dir := parent + "/" + name
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		panic(err)
+// stopShared stops last what has been shared first.
+func stopShared() {
+	for i := range stopped {
+		_ = stopped[len(stopped)-1-i].Stop() // tests that care stop servers of their own
 	}
-	return dir
 }

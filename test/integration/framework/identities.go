@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
-// AsAdmin is the configuration of an administrator of a server.
+// AsAdmin is the client configuration of the administrator of a server.
 func AsAdmin(t *testing.T, server *env.Server) *rest.Config {
 	t.Helper()
 	config, err := server.Config()

@@ -43,7 +43,7 @@ func ExpectRefusal(t *testing.T, err error, kind func(error) bool, texts ...stri
 	}
 }
 
-// MergePatch patches an object.
+// MergePatch patches an object by a merge patch in JSON.
 func MergePatch(t *testing.T, c client.Client, o client.Object, patch string) {
 	t.Helper()
 	if err := c.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
@@ -51,10 +51,10 @@ func MergePatch(t *testing.T, c client.Client, o client.Object, patch string) {
 	}
 }
 
-// Merge is a merge patch.
+// Merge is a merge patch in JSON.
 func Merge(patch string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(patch)) }
 
-// Namespace makes a namespace on the managed cluster.
+// Namespace makes a namespace, unless there is one of that name, and returns the name.
 func Namespace(t *testing.T, c client.Client, name string) string {
 	t.Helper()
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil &&
@@ -92,7 +92,7 @@ func AwaitGone(t *testing.T, c client.Client, o client.Object) {
 	})
 }
 
-// AwaitEvent waits until there is an event with the reason.
+// AwaitEvent waits until a namespace has an event with the reason.
 func AwaitEvent(t *testing.T, c client.Client, namespace, reason string) {
 	t.Helper()
 	env.Eventually(t, func(ctx context.Context) error {

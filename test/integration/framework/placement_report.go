@@ -73,7 +73,8 @@ func (s *Serving) Asker(t *testing.T, existing *env.Server, become func(*rest.Co
 	})
 }
 
-// StartPlacementControllers runs the placement controllers of a hub in an existing cluster, which explain placements at the address.
+// StartPlacementControllers runs the placement controllers of a hub in an existing cluster, which explain placements at an address of their
+// own.
 func StartPlacementControllers(t *testing.T, existing *env.Server) (explaining Serving, controllers *env.Process) {
 	t.Helper()
 	explaining = Serving{Address: env.FreeAddress(t), CertDir: t.TempDir()}

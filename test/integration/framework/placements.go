@@ -26,7 +26,7 @@ type Site struct {
 	Name string // of the set, of the namespace, and what the names of the clusters begin with
 }
 
-// NewSiteOn makes a site on a hub.
+// NewSiteOn makes a site on a hub, with clusters by the ends of their names.
 func NewSiteOn(t *testing.T, on *env.Server, name string, clusters ...string) *Site {
 	t.Helper()
 	s := &Site{C: on.Client(t), Name: name}
@@ -99,7 +99,8 @@ func (s *Site) Await(t *testing.T, name string, want ...string) {
 	})
 }
 
-// AwaitPlacement waits until the condition of a placement is like that, and returns the placement.
+// AwaitPlacement waits until the condition of a placement, at its present generation, has the status and the reason, and returns the
+// placement.
 func (s *Site) AwaitPlacement(t *testing.T, name, kind string, status metav1.ConditionStatus, reason string) *clusterv1beta1.Placement {
 	t.Helper()
 	p := &clusterv1beta1.Placement{}
@@ -148,7 +149,7 @@ func (s *Site) ExpectDelay(t *testing.T, end, taint string, delay time.Duration)
 	}
 }
 
-// NewSite makes a site with clusters by the ends of their names.
+// NewSite makes a site on the shared hub, with clusters by the ends of their names.
 func NewSite(t *testing.T, name string, clusters ...string) *Site {
 	t.Helper()
 	return NewSiteOn(t, Hub, name, clusters...)

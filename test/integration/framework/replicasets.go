@@ -31,8 +31,8 @@ func ReplicaSet(namespace, name, manifest string, placements ...string) *workv1a
 	return s
 }
 
-// SetManifest is a manifest of the set of a name. Each version is an object of its own: the clusters of a test are one cluster,
-// and their works would fight over it.
+// SetManifest is a manifest of the set of a name. Each version is an object of its own: the clusters of a test are one cluster, and their
+// works would fight over it.
 func SetManifest(name, value string) string { return ConfigMap(name, name+"-"+value, value) }
 
 // InTurn lets so many clusters of the only placement begin at once.
@@ -124,7 +124,7 @@ func AwaitSummary(t *testing.T, c client.Client, s *workv1alpha1.ManifestWorkRep
 	return got
 }
 
-// UpdateSet edits the set, whichever other writers there are.
+// UpdateSet edits a set, whichever other writers there are.
 func UpdateSet(t *testing.T, c client.Client, s *workv1alpha1.ManifestWorkReplicaSet, edit func(*workv1alpha1.ManifestWorkReplicaSet)) {
 	t.Helper()
 	env.Eventually(t, func(ctx context.Context) error {
@@ -165,7 +165,7 @@ func AwaitUpdated(t *testing.T, c client.Client, s *workv1alpha1.ManifestWorkRep
 	})
 }
 
-// ReportApplied does what the agent of the work's cluster would, and sets more conditions to True.
+// ReportApplied does what the agent of the cluster of a work would, and sets more conditions to True.
 func ReportApplied(t *testing.T, c client.Client, w *workv1.ManifestWork, more ...string) {
 	t.Helper()
 	before := w.DeepCopy()
@@ -178,8 +178,8 @@ func ReportApplied(t *testing.T, c client.Client, w *workv1.ManifestWork, more .
 	}
 }
 
-// CheckRollback has a rollout fail, which is taken back without a person at the keyboard and without the spec being touched. Rights for it
-// are in deploy/.
+// CheckRollback has a rollout stop, which is taken back, without a person at the keyboard and without the spec being touched: gap W11. The
+// rights for it are in deploy/.
 func CheckRollback(t *testing.T, server *env.Server, name string, rights ...client.Object) {
 	c := server.Client(t)
 	clusters := ClusterNamespaces(t, c, name, 3)

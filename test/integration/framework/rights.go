@@ -32,21 +32,6 @@ func AwaitRefused(t *testing.T, agent client.Client, cluster string) {
 	})
 }
 
-// The API groups of the table.
-const (
-	AddOnAPI        = "addon.open-cluster-management.io"
-	Authentication  = "authentication.k8s.io"
-	AuthenticateAPI = "authentication.open-cluster-management.io"
-	Authorization   = "authorization.k8s.io"
-	Certificates    = "certificates.k8s.io"
-	ClusterAPI      = "cluster.open-cluster-management.io"
-	Coordination    = "coordination.k8s.io"
-	EventsAPI       = "events.k8s.io"
-	ProfileAPI      = "multicluster.x-k8s.io"
-	RBACAPI         = "rbac.authorization.k8s.io"
-	WorkAPI         = "work.open-cluster-management.io"
-)
-
 // rights are what an accepted agent may do, each tried on the hub.
 func rights(ctx context.Context, agent client.Client, cluster string) map[string]error {
 	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}
@@ -78,5 +63,5 @@ func AwaitRights(t *testing.T, agent client.Client, cluster string, want func(ri
 	t.Logf("after %s", time.Since(start).Round(time.Millisecond))
 }
 
-// AllRights is for all rights.
+// AllRights is for AwaitRights: the agent has them all.
 func AllRights(string) bool { return true }

@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
-// Follow watches objects in a namespace until the test ends.
+// Follow tells of what happens to objects in a namespace, until the test ends.
 func Follow(t *testing.T, c client.WithWatch, list client.ObjectList, namespace string) <-chan watch.Event {
 	t.Helper()
 	w, err := c.Watch(t.Context(), list, client.InNamespace(namespace))

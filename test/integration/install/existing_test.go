@@ -254,7 +254,7 @@ func givingTemplate(role string) *addonv1beta1.AddOnTemplate {
 // hostedAddOn is to run on another cluster.
 func hostedAddOn(host string) *addonv1beta1.ManagedClusterAddOn {
 	return framework.Annotated(&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "passerby", Name: "passerby"}},
-		framework.HostingCluster,
+		"addon.open-cluster-management.io/hosting-cluster-name",
 		host)
 }
 

@@ -448,11 +448,10 @@ func minimalCRD(name string) *apiextensionsv1.CustomResourceDefinition {
 // that. The last Klusterlet takes the namespace of add-ons with it, and leaves the CRDs and what was copied to other namespaces.
 func TestKlusterletCopies(t *testing.T) {
 	t.Parallel()
-	cluster, err := env.NewSandbox(framework.Mkdir(framework.SharedDir, "copies"))
+	cluster, err := framework.NewSandbox("copies")
 	if err != nil {
 		t.Fatal(err)
 	}
-	framework.Share(cluster)
 	if _, err := startKlusterletOperator(cluster); err != nil {
 		t.Fatal(err)
 	}

@@ -42,9 +42,8 @@ var klusterlets struct {
 func klusterletCluster(t *testing.T) *env.Server {
 	t.Helper()
 	klusterlets.once.Do(func() {
-		klusterlets.Server, klusterlets.err = env.NewSandbox(framework.Mkdir(framework.SharedDir, "klusterlets"))
+		klusterlets.Server, klusterlets.err = framework.NewSandbox("klusterlets")
 		if klusterlets.err == nil {
-			framework.Share(klusterlets.Server)
 			klusterlets.operator, klusterlets.err = startKlusterletOperator(klusterlets.Server)
 		}
 	})

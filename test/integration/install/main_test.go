@@ -1,4 +1,4 @@
-// Package install tries hubs and agents that operators and charts install, and hubs next to a cluster that exists.
+// Package install tests hubs and agents that operators and charts install, and hubs in clusters that exist.
 package install
 
 import (
@@ -8,4 +8,6 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-func TestMain(m *testing.M) { os.Exit(framework.Run(m)) }
+func TestMain(m *testing.M) {
+	os.Exit(framework.Run(m, framework.Shared{Hub: true, Managed: true}))
+}

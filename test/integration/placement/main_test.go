@@ -1,5 +1,5 @@
-// Package placement tries what chooses clusters and brings works to those that were chosen: sets, placements and
-// ManifestWorkReplicaSets, with a real hub.
+// Package placement tests what needs no more than a hub to choose clusters, and to distribute works to those that are chosen: sets of
+// clusters, placements and ManifestWorkReplicaSets.
 package placement
 
 import (
@@ -9,4 +9,6 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-func TestMain(m *testing.M) { os.Exit(framework.Run(m)) }
+func TestMain(m *testing.M) {
+	os.Exit(framework.Run(m, framework.Shared{Hub: true}))
+}

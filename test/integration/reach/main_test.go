@@ -1,4 +1,4 @@
-// Package reach tries the ways into clusters through the hub: tunnels, the gateway, accounts on clusters and their inventory.
+// Package reach tests how clusters are reached through the hub: by tunnels, by the ClusterGateway and with tokens of ManagedServiceAccounts.
 package reach
 
 import (
@@ -8,4 +8,6 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-func TestMain(m *testing.M) { os.Exit(framework.Run(m)) }
+func TestMain(m *testing.M) {
+	os.Exit(framework.Run(m, framework.Shared{Hub: true, Managed: true}))
+}

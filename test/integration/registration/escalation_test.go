@@ -374,7 +374,7 @@ func TestSetsNeedPermission(t *testing.T) {
 		&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}},
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{framework.ClusterAPI}, Resources: []string{"managedclusters", "managedclustersetbindings"}, Verbs: []string{"*"},
+			APIGroups: []string{clusterAPI}, Resources: []string{"managedclusters", "managedclustersetbindings"}, Verbs: []string{"*"},
 		}}},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user},
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},

@@ -1,5 +1,5 @@
-// Package registration tries how clusters join a hub, stay on it and leave it, and what their agents may do there: with a real hub, a
-// real sandbox cluster and agents between them, each in a process of its own.
+// Package registration tests how clusters join a hub, stay and leave, and what their agents may do there. The hub, the cluster and the
+// agents between them are processes of their own.
 package registration
 
 import (
@@ -9,4 +9,6 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-func TestMain(m *testing.M) { os.Exit(framework.Run(m)) }
+func TestMain(m *testing.M) {
+	os.Exit(framework.Run(m, framework.Shared{Hub: true, Managed: true}))
+}

@@ -21,6 +21,21 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
+// The API groups of the table.
+const (
+	addOnAPI        = "addon.open-cluster-management.io"
+	authentication  = "authentication.k8s.io"
+	authenticateAPI = "authentication.open-cluster-management.io"
+	authorization   = "authorization.k8s.io"
+	certificates    = "certificates.k8s.io"
+	clusterAPI      = "cluster.open-cluster-management.io"
+	coordination    = "coordination.k8s.io"
+	eventsAPI       = "events.k8s.io"
+	profileAPI      = "multicluster.x-k8s.io"
+	rbacAPI         = "rbac.authorization.k8s.io"
+	workAPI         = "work.open-cluster-management.io"
+)
+
 // asked is a resource whose every verb is asked about. A namespaced one is asked about in the namespace of the own cluster, in
 // that of another and in all; any other by the name of the own cluster, by that of another and without a name.
 type asked struct {
@@ -33,33 +48,33 @@ type asked struct {
 var usualVerbs = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
 
 var resources = []asked{
-	{group: framework.ClusterAPI, resource: "managedclusters"},
-	{group: framework.ClusterAPI, resource: "managedclusters/status"},
-	{group: framework.ClusterAPI, resource: "managedclusters/finalizers"},
+	{group: clusterAPI, resource: "managedclusters"},
+	{group: clusterAPI, resource: "managedclusters/status"},
+	{group: clusterAPI, resource: "managedclusters/finalizers"},
 	{group: fleet.GroupRegister, resource: "managedclusters/accept"},
 	{group: fleet.GroupRegister, resource: "managedclusters/clientcertificates", verbs: []string{fleet.VerbRenew}},
-	{group: framework.ClusterAPI, resource: "managedclustersets"},
-	{group: framework.ClusterAPI, resource: "managedclustersets/join"},
-	{group: framework.ClusterAPI, resource: "managedclustersets/bind"},
-	{group: framework.ClusterAPI, resource: "managedclustersetbindings", namespaced: true},
-	{group: framework.ClusterAPI, resource: "placements", namespaced: true},
-	{group: framework.ClusterAPI, resource: "placementdecisions", namespaced: true},
-	{group: framework.ClusterAPI, resource: "addonplacementscores", namespaced: true},
-	{group: framework.WorkAPI, resource: "manifestworks", namespaced: true, verbs: []string{fleet.VerbExecuteAs}},
-	{group: framework.WorkAPI, resource: "manifestworks/status", namespaced: true},
-	{group: framework.WorkAPI, resource: "manifestworkreplicasets", namespaced: true},
-	{group: framework.AddOnAPI, resource: "managedclusteraddons", namespaced: true},
-	{group: framework.AddOnAPI, resource: "managedclusteraddons/status", namespaced: true},
-	{group: framework.AddOnAPI, resource: "clustermanagementaddons"},
-	{group: framework.AddOnAPI, resource: "addontemplates"},
-	{group: framework.AddOnAPI, resource: "addondeploymentconfigs", namespaced: true},
-	{group: framework.AuthenticateAPI, resource: "managedserviceaccounts", namespaced: true},
-	{group: framework.ProfileAPI, resource: "clusterprofiles", namespaced: true},
-	{group: framework.Certificates, resource: "certificatesigningrequests"},
-	{group: framework.Certificates, resource: "certificatesigningrequests/approval"},
-	{group: framework.Certificates, resource: "certificatesigningrequests/status"},
-	{group: framework.Certificates, resource: "signers", verbs: []string{"approve", "sign", "attest"}},
-	{group: framework.Coordination, resource: "leases", namespaced: true},
+	{group: clusterAPI, resource: "managedclustersets"},
+	{group: clusterAPI, resource: "managedclustersets/join"},
+	{group: clusterAPI, resource: "managedclustersets/bind"},
+	{group: clusterAPI, resource: "managedclustersetbindings", namespaced: true},
+	{group: clusterAPI, resource: "placements", namespaced: true},
+	{group: clusterAPI, resource: "placementdecisions", namespaced: true},
+	{group: clusterAPI, resource: "addonplacementscores", namespaced: true},
+	{group: workAPI, resource: "manifestworks", namespaced: true, verbs: []string{fleet.VerbExecuteAs}},
+	{group: workAPI, resource: "manifestworks/status", namespaced: true},
+	{group: workAPI, resource: "manifestworkreplicasets", namespaced: true},
+	{group: addOnAPI, resource: "managedclusteraddons", namespaced: true},
+	{group: addOnAPI, resource: "managedclusteraddons/status", namespaced: true},
+	{group: addOnAPI, resource: "clustermanagementaddons"},
+	{group: addOnAPI, resource: "addontemplates"},
+	{group: addOnAPI, resource: "addondeploymentconfigs", namespaced: true},
+	{group: authenticateAPI, resource: "managedserviceaccounts", namespaced: true},
+	{group: profileAPI, resource: "clusterprofiles", namespaced: true},
+	{group: certificates, resource: "certificatesigningrequests"},
+	{group: certificates, resource: "certificatesigningrequests/approval"},
+	{group: certificates, resource: "certificatesigningrequests/status"},
+	{group: certificates, resource: "signers", verbs: []string{"approve", "sign", "attest"}},
+	{group: coordination, resource: "leases", namespaced: true},
 	{resource: "namespaces"},
 	{resource: "secrets", namespaced: true},
 	{resource: "configmaps", namespaced: true},
@@ -68,13 +83,13 @@ var resources = []asked{
 	{resource: "users", verbs: []string{"impersonate"}},
 	{resource: "groups", verbs: []string{"impersonate"}},
 	{resource: "events", namespaced: true},
-	{group: framework.EventsAPI, resource: "events", namespaced: true},
-	{group: framework.RBACAPI, resource: "roles", namespaced: true, verbs: []string{"bind", "escalate"}},
-	{group: framework.RBACAPI, resource: "rolebindings", namespaced: true},
-	{group: framework.RBACAPI, resource: "clusterroles", verbs: []string{"bind", "escalate"}},
-	{group: framework.RBACAPI, resource: "clusterrolebindings"},
-	{group: framework.Authentication, resource: "tokenreviews"},
-	{group: framework.Authorization, resource: "subjectaccessreviews"},
+	{group: eventsAPI, resource: "events", namespaced: true},
+	{group: rbacAPI, resource: "roles", namespaced: true, verbs: []string{"bind", "escalate"}},
+	{group: rbacAPI, resource: "rolebindings", namespaced: true},
+	{group: rbacAPI, resource: "clusterroles", verbs: []string{"bind", "escalate"}},
+	{group: rbacAPI, resource: "clusterrolebindings"},
+	{group: authentication, resource: "tokenreviews"},
+	{group: authorization, resource: "subjectaccessreviews"},
 	{group: "apiextensions.k8s.io", resource: "customresourcedefinitions"},
 	{group: "apiregistration.k8s.io", resource: "apiservices"},
 	{group: "admissionregistration.k8s.io", resource: "mutatingwebhookconfigurations"},

@@ -1,4 +1,4 @@
-// Package works tries ManifestWorks, from the hub to the objects on the cluster and back, with each way in which works travel.
+// Package works tests ManifestWorks, from the hub to the objects on the cluster and back, by each way on which they travel.
 package works
 
 import (
@@ -8,4 +8,6 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-func TestMain(m *testing.M) { os.Exit(framework.Run(m)) }
+func TestMain(m *testing.M) {
+	os.Exit(framework.Run(m, framework.Shared{Hub: true, Managed: true}))
+}
