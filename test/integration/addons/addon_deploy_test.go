@@ -35,8 +35,7 @@ const (
 
 // deployHook is a Job that runs before its add-on goes. One that fails finds no node, and does not wait for one.
 func deployHook(namespace, name string, fails bool) *batchv1.Job {
-	hook := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
-		Annotations: map[string]string{preDelete: ""}}}
+	hook := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{preDelete: ""}}}
 	hook.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever,
 		Containers: []corev1.Container{{Name: "hook", Image: "example.com/hook:1"}}}
 	if fails {

@@ -147,8 +147,8 @@ func TestAgentsDoNotNameAddOnsOtherwise(t *testing.T) {
 		framework.Merge(`{"status":{"conditions":[]}}`)); !apierrors.IsForbidden(err) {
 		t.Errorf("tell of an add-on of another cluster: %v", err)
 	}
-	if err := agent.Patch(t.Context(), addOn.DeepCopy(),
-		framework.Merge(`{"metadata":{"annotations":{"a":"b"}}}`)); !apierrors.IsForbidden(err) {
+	err = agent.Patch(t.Context(), addOn.DeepCopy(), framework.Merge(`{"metadata":{"annotations":{"a":"b"}}}`))
+	if !apierrors.IsForbidden(err) {
 		t.Errorf("change an add-on: %v", err)
 	}
 	labels := map[string]string{fleet.LabelClusterName: other, fleet.LabelAddOnName: name}

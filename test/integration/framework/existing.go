@@ -51,10 +51,8 @@ func HubInExistingCluster(t *testing.T) (cluster *env.Server, server *env.Proces
 	}
 	awaitKinds(t, c)
 	controllers := env.NewControllers(t, KubeconfigOf(t, cluster, "registration-controller-sa"), "--leader-election-namespace",
-		fleet.NamespaceHub,
-		"--controllers", "registration", "--feature-gates", "ClusterProfile=true,ManagedClusterAutoApproval=true", "--auto-approved-csr-users",
-		trusted,
-		"--health-probe-bind-address", "0")
+		fleet.NamespaceHub, "--controllers", "registration", "--feature-gates", "ClusterProfile=true,ManagedClusterAutoApproval=true",
+		"--auto-approved-csr-users", trusted, "--health-probe-bind-address", "0")
 	if err := controllers.Start(); err != nil {
 		t.Fatal(err)
 	}

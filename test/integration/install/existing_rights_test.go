@@ -45,9 +45,8 @@ func impersonate(t *testing.T, server *env.Server, user string, groups ...string
 // asHubAccount is a client with the stolen token of a controller of the hub.
 func asHubAccount(t *testing.T, server *env.Server, account string) client.Client {
 	t.Helper()
-	return impersonate(t, server, fleet.ServiceAccountUser(fleet.NamespaceHub, account), "system:serviceaccounts",
-		"system:serviceaccounts:"+
-			fleet.NamespaceHub)
+	return impersonate(t, server, fleet.ServiceAccountUser(fleet.NamespaceHub, account), "system:serviceaccounts", "system:serviceaccounts:"+
+		fleet.NamespaceHub)
 }
 
 // "tokens of all service accounts, approval of all client CSRs": any client that has the token of a controller of the hub gets no further

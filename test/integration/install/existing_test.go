@@ -101,8 +101,7 @@ func passerby(t *testing.T, server *env.Server) client.Client {
 	c := env.ClientFor(t, config)
 	env.Eventually(t, func(ctx context.Context) error {
 		return errors.Join(c.List(ctx, &clusterv1.ManagedClusterList{}), c.Create(ctx,
-			framework.Work(name, "rights", framework.ConfigMap(name, "rights", "")),
-			client.DryRunAll))
+			framework.Work(name, "rights", framework.ConfigMap(name, "rights", "")), client.DryRunAll))
 	})
 	return c
 }
@@ -254,8 +253,7 @@ func givingTemplate(role string) *addonv1beta1.AddOnTemplate {
 // hostedAddOn is to run on another cluster.
 func hostedAddOn(host string) *addonv1beta1.ManagedClusterAddOn {
 	return framework.Annotated(&addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "passerby", Name: "passerby"}},
-		"addon.open-cluster-management.io/hosting-cluster-name",
-		host)
+		"addon.open-cluster-management.io/hosting-cluster-name", host)
 }
 
 // testUpdatesRefused is about what an existing cluster may become.
@@ -276,8 +274,7 @@ func testUpdatesRefused(t *testing.T, existing *env.Server, c client.Client) {
 		`TimeAdded of taint "a"`)
 	framework.ExpectRefusal(t, c.Status().Patch(t.Context(), object.DeepCopy(),
 		merge(`{"status":{"capacity":{"cpu":"1e99999999999999999999"}}}`)),
-		apierrors.IsInvalid,
-		"status.capacity.cpu")
+		apierrors.IsInvalid, "status.capacity.cpu")
 }
 
 // SC-19: a client that has not joined yet may do what it may on a standalone hub.

@@ -242,8 +242,8 @@ func TestClusterGatewayRights(t *testing.T) {
 		_, err := cluster.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 		return err
 	})
-	if _, err := framework.ThroughGateway(t, user, other).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) ||
-		!strings.Contains(err.Error(), "gw-user") {
+	_, err := framework.ThroughGateway(t, user, other).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "gw-user") {
 		t.Errorf("another cluster: %v", err)
 	}
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
@@ -370,7 +370,8 @@ func TestClusterGatewayAddOn(t *testing.T) {
 	if err != nil || string(answer) != "ok" {
 		t.Errorf("healthz: %q %v", answer, err)
 	}
-	if _, err := framework.ThroughGateway(t, config, name).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	_, err = framework.ThroughGateway(t, config, name).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+	if !apierrors.IsForbidden(err) {
 		t.Errorf("the add-on has rights on the cluster: %v", err)
 	}
 	// With the add-on cluster-proxy the way is the tunnel.

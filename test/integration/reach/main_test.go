@@ -1,4 +1,5 @@
-// Package reach tests how clusters are reached through the hub: by tunnels, by the ClusterGateway and with tokens of ManagedServiceAccounts.
+// Package reach tests how clusters are reached through the hub: by tunnels, by the ClusterGateway, and with tokens of
+// ManagedServiceAccounts.
 package reach
 
 import (

@@ -172,7 +172,8 @@ func awaitAccountEvent(t *testing.T, cluster, name, reason string) {
 
 func awaitAccount(t *testing.T, cluster, name, words string) {
 	t.Helper()
-	framework.AwaitObject(t, framework.Hub.Client(t), framework.ManagedServiceAccount(cluster, name, 0), func(a *authenticationv1beta1.ManagedServiceAccount) error {
+	account := framework.ManagedServiceAccount(cluster, name, 0)
+	framework.AwaitObject(t, framework.Hub.Client(t), account, func(a *authenticationv1beta1.ManagedServiceAccount) error {
 		condition := meta.FindStatusCondition(a.Status.Conditions, "TokenReported")
 		if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != "TokenReportFailed" ||
 			!strings.Contains(condition.Message, words) {

@@ -83,8 +83,7 @@ func TestCleanupPriority(t *testing.T) {
 	const name = "leaves-in-order"
 	framework.Create(t, c, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}})
-	awaitCluster(t, c, name, fleet.ConditionHubAccepted, metav1.ConditionTrue, fleet.ReasonHubClusterAdminAccepted,
-		fleet.TaintUnreachable)
+	awaitCluster(t, c, name, fleet.ConditionHubAccepted, metav1.ConditionTrue, fleet.ReasonHubClusterAdminAccepted, fleet.TaintUnreachable)
 	held := framework.Work(name, name+"-held", framework.ConfigMap("default", "a", "v"))
 	held.Finalizers = []string{"example.com/held"}
 	later := framework.Work(name, "later", framework.ConfigMap("default", "b", "v"))

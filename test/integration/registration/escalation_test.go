@@ -388,8 +388,7 @@ func TestSetsNeedPermission(t *testing.T) {
 		framework.Merge(`{"metadata":{"labels":{"`+fleet.LabelClusterSet+`":"prod"}}}`)),
 		apierrors.IsForbidden, `from ManagedClusterSet "default"`)
 	framework.ExpectRefusal(t, c.Patch(t.Context(), mc.DeepCopy(), framework.Merge(`{"spec":{"hubAcceptsClient":true}}`)),
-		apierrors.IsForbidden,
-		"HubAcceptsClient")
+		apierrors.IsForbidden, "HubAcceptsClient")
 	framework.ExpectRefusal(t, c.Create(t.Context(), &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "sets-joining"}}),
 		apierrors.IsForbidden, `ManagedClusterSet "default"`)
 	framework.ExpectRefusal(t, c.Create(t.Context(), &clusterv1beta2.ManagedClusterSetBinding{

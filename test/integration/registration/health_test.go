@@ -118,8 +118,7 @@ func TestNewClusterIsUnreachable(t *testing.T) {
 	const name = "never-heard-of"
 	framework.Create(t, c, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}})
-	awaitCluster(t, c, name, fleet.ConditionHubAccepted, metav1.ConditionTrue, fleet.ReasonHubClusterAdminAccepted,
-		fleet.TaintUnreachable)
+	awaitCluster(t, c, name, fleet.ConditionHubAccepted, metav1.ConditionTrue, fleet.ReasonHubClusterAdminAccepted, fleet.TaintUnreachable)
 }
 
 // RG-22: the hub says that a cluster's clock is off, and goes on hearing the cluster.
@@ -129,8 +128,7 @@ func TestClockSkew(t *testing.T) {
 	const name = "skewed"
 	framework.Create(t, c, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}})
-	awaitCluster(t, c, name, fleet.ConditionClockSynced, metav1.ConditionTrue, fleet.ReasonManagedClusterClockSynced,
-		fleet.TaintUnreachable)
+	awaitCluster(t, c, name, fleet.ConditionClockSynced, metav1.ConditionTrue, fleet.ReasonManagedClusterClockSynced, fleet.TaintUnreachable)
 	beat := func(clock time.Time) {
 		t.Helper()
 		lease := &coordinationv1.Lease{}
@@ -150,8 +148,7 @@ func TestClockSkew(t *testing.T) {
 		t.Error("a heartbeat by a clock that is off counts as none")
 	}
 	beat(time.Now())
-	awaitCluster(t, c, name, fleet.ConditionClockSynced, metav1.ConditionTrue, fleet.ReasonManagedClusterClockSynced,
-		fleet.TaintUnreachable)
+	awaitCluster(t, c, name, fleet.ConditionClockSynced, metav1.ConditionTrue, fleet.ReasonManagedClusterClockSynced, fleet.TaintUnreachable)
 	mc := framework.ManagedCluster(t, name)
 	before := mc.DeepCopy()
 	mc.Annotations = map[string]string{fleet.AnnotationSkipClockSyncCheck: "true"}
@@ -160,6 +157,5 @@ func TestClockSkew(t *testing.T) {
 	}
 	beat(time.Now().Add(time.Hour))
 	framework.AwaitEvent(t, c, metav1.NamespaceDefault, fleet.EventManagedClusterClockSyncedConditionUpdated)
-	awaitCluster(t, c, name, fleet.ConditionClockSynced, metav1.ConditionTrue, fleet.ReasonManagedClusterClockSynced,
-		fleet.TaintUnreachable)
+	awaitCluster(t, c, name, fleet.ConditionClockSynced, metav1.ConditionTrue, fleet.ReasonManagedClusterClockSynced, fleet.TaintUnreachable)
 }
