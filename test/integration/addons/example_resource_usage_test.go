@@ -66,7 +66,8 @@ type scoredSite struct {
 func (s *scoredSite) runAgent(t *testing.T, cluster, other string) {
 	t.Helper()
 	on := s.clusters[cluster]
-	framework.AwaitObject(t, s.hub.Client(t), &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: scored}},
+	enabled := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: scored}}
+	framework.AwaitObject(t, s.hub.Client(t), enabled,
 		func(addOn *addonv1beta1.ManagedClusterAddOn) error {
 			return framework.HasAddOnCondition(fleet.ConditionAvailable, metav1.ConditionTrue, fleet.ReasonProbeAvailable, "")(addOn)
 		})

@@ -62,8 +62,8 @@ type AddOnManager struct {
 	lifetime time.Duration          // of what it signs
 }
 
-// ManageAddOnsOn plays the managers of the add-ons of a cluster until the test ends: it approves what their agents ask for, and signs it for
-// so long.
+// ManageAddOnsOn plays the managers of the add-ons of a cluster until the test ends: it approves what their agents ask for, and signs it
+// for so long.
 func ManageAddOnsOn(t *testing.T, hub *env.Server, cluster string, lifetime time.Duration) *AddOnManager {
 	t.Helper()
 	m := &AddOnManager{asked: map[string][]time.Time{}, lifetime: lifetime}
