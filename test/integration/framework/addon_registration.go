@@ -172,7 +172,7 @@ func AwaitSecret(t *testing.T, c client.Client, namespace, name string, keys []s
 			return err
 		}
 		if got := slices.Sorted(maps.Keys(secret.Data)); !slices.Equal(got, keys) {
-			return fmt.Errorf("Secret %s holds %q, want %q", name, got, keys)
+			return fmt.Errorf("the Secret %s holds %q, want %q", name, got, keys)
 		}
 		return check(secret)
 	})

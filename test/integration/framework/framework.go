@@ -19,7 +19,10 @@ import (
 
 // Hub and Managed are a hub and a managed cluster for all tests of an area that do not break them, if the area shares them. Each test has a
 // cluster name of its own on the hub, and a namespace of its own on the managed cluster.
-var Hub, Managed *env.Server
+var (
+	Hub     *env.Server
+	Managed *env.Server
+)
 
 // Shared says which servers the tests of an area share.
 type Shared struct {
