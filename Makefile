@@ -99,6 +99,10 @@ help: ## Show this help
 
 .PHONY: generate
 generate: ## Generate deepcopy functions and CRDs from api/, files of the charts, bundles, and docs/reference
+	git ls-files -z -- $(GENERATED) | tools/keep-times $(MAKE) write-generated BUILDVCS="$(BUILDVCS)"
+
+.PHONY: write-generated
+write-generated:
 	cd api && $(CONTROLLER_GEN) object crd paths=./... output:crd:dir=../$(CRDS)
 	for kind in clustermanagementaddons managedclusteraddons; do \
 		crd=$(CRDS)/addon.open-cluster-management.io_$$kind.yaml; \

@@ -3,6 +3,7 @@ package ci
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -95,6 +96,36 @@ go test ./test/started
 	}
 	if output, err := r.run(); err == nil {
 		t.Errorf("the test that fails passes when it is run again:\n%s", output)
+	}
+}
+
+// Generated files that are written again as they were keep their times, so that the tests that read them come from the cache.
+func TestKeepTimes(t *testing.T) {
+	t.Parallel()
+	script, err := filepath.Abs(filepath.Join(root, "tools", "keep-times"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, before := t.TempDir(), time.Now().Add(-time.Hour).Truncate(time.Second)
+	for _, name := range []string{"same", "changed", "untouched"} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.WriteFile(path, []byte("first\n"), 0o600), os.Chtimes(path, before, before)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := exec.CommandContext(t.Context(), script, "sh", "-c", "echo first > same; echo other > changed; echo first > new")
+	command.Dir, command.Stdin = dir, strings.NewReader("same\x00changed\x00untouched\x00")
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	for name, want := range map[string]bool{"same": true, "changed": false, "untouched": true, "new": false} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kept := info.ModTime().Equal(before); kept != want {
+			t.Errorf("%s keeps its time: %t", name, kept)
+		}
 	}
 }
 
