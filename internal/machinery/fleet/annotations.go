@@ -76,6 +76,9 @@ const (
 	// AnnotationDryRunOf on a ManifestWork with AnnotationDryRun is the name of the work of the same cluster that it is tried in
 	// the place of: what that one has applied counts as its own. It is an extension.
 	AnnotationDryRunOf = "capstan.io/dry-run-of"
+	// AnnotationEndedJobs on an AppliedManifestWork is which Jobs of the work have ended, in JSON: hashes of their specs by namespace and
+	// name. It is an extension.
+	AnnotationEndedJobs = "capstan.io/ended-jobs"
 	// AnnotationManifests on an AppliedManifestWork is which objects its work names, written before they are applied. It is
 	// an extension.
 	AnnotationManifests = "capstan.io/manifests"

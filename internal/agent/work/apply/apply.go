@@ -45,6 +45,7 @@ type applier struct {
 // task is one manifest on its way to the cluster.
 type task struct {
 	*outcome
+	work *workv1.ManifestWork
 	// required is the manifest with what marks it as the work's, as far as the work owns the object.
 	required *unstructured.Unstructured
 	owner    metav1.OwnerReference
@@ -52,6 +53,8 @@ type task struct {
 	executor *workv1.ManifestWorkExecutor
 	// before is what the last pass did with the object, if there was one.
 	before *outcome
+	// ended tells that the manifest is that of a Job that has ended.
+	ended bool
 	// repairs makes the writes if the object was applied under this generation of the work before; nil if it was not.
 	repairs *repairs
 }
@@ -62,16 +65,25 @@ func (a *applier) apply(ctx context.Context, amw *workv1.AppliedManifestWork, wo
 	manifests := manifest.Decode(work.Spec.Workload.Manifests)
 	outcomes := make([]outcome, len(manifests))
 	manifest.Order(manifests)
-	owner := applied.OwnerReference(amw)
-	named := namedObjects{}
+	b := &batch{work: work, owner: applied.OwnerReference(amw), last: last, named: namedObjects{}, ended: endedJobsOf(amw)}
 	for _, m := range manifests {
-		outcomes[m.Ordinal] = a.applyOne(ctx, work, owner, m, last, named)
+		outcomes[m.Ordinal] = a.applyOne(ctx, b, m)
 	}
 	return outcomes
 }
 
-func (a *applier) applyOne(ctx context.Context, work *workv1.ManifestWork, owner metav1.OwnerReference, m manifest.Manifest,
-	last *pass, named namedObjects) outcome {
+// batch is what a pass over a work has for all manifests.
+type batch struct {
+	work  *workv1.ManifestWork
+	owner metav1.OwnerReference
+	// last is the pass before; nil if there was none.
+	last *pass
+	// named are the objects of the manifests so far.
+	named namedObjects
+	ended endedJobs
+}
+
+func (a *applier) applyOne(ctx context.Context, b *batch, m manifest.Manifest) outcome {
 	o := outcome{ordinal: m.Ordinal}
 	if m.Err != nil {
 		o.err = m.Err
@@ -79,23 +91,23 @@ func (a *applier) applyOne(ctx context.Context, work *workv1.ManifestWork, owner
 	}
 	o.identity = manifest.Identify(m.Object)
 	if o.err = a.resolve(&o, m.Object); o.err != nil {
-		a.awaitMissing(owner.Name, &o) //nolint:contextcheck // as for the object
+		a.awaitMissing(b.owner.Name, &o) //nolint:contextcheck // as for the object
 		return o
 	}
-	a.tracked.Track(owner.Name, o.object()) //nolint:contextcheck // the watch of a kind goes on when the pass has ended
-	if o.err = named.add(&o); o.err != nil {
+	a.tracked.Track(b.owner.Name, o.object()) //nolint:contextcheck // the watch of a kind goes on when the pass has ended
+	if o.err = b.named.add(&o); o.err != nil {
 		o.presence = a.look(ctx, o.object())
 		return o
 	}
-	t := newTask(&o, work, owner, m.Object)
-	t.before = last.find(o.object())
-	if o.freeze(work, t.before) {
+	t := newTask(&o, b.work, b.owner, m.Object)
+	t.before, t.ended = b.last.find(o.object()), b.ended.has(m.Object)
+	if o.freeze(b.work, t.before) {
 		return o
 	}
-	if last.isOf(work, owner.UID) && t.before != nil && t.before.applied {
+	if b.last.isOf(b.work, b.owner.UID) && t.before != nil && t.before.applied {
 		a.resume(t)
 	}
-	a.applyTask(ctx, t, last != nil && last.owner == owner.UID)
+	a.applyTask(ctx, t, b.last != nil && b.last.owner == b.owner.UID)
 	return o
 }
 
@@ -127,6 +139,10 @@ func (a *applier) writeObject(ctx context.Context, t *task) {
 	}
 	if held := new(heldError); errors.As(err, &held) {
 		a.hold(t, held.until)
+		return
+	}
+	if errors.Is(err, errEnded) {
+		t.freezeAs(conditions.OfManifest(t.work, t.resourceMeta()), t.before)
 		return
 	}
 	if err != nil {
@@ -193,7 +209,8 @@ func (a *applier) watchedPresence(o tracker.Object) conditions.Presence {
 // newTask finds out what the work wants done with the manifest.
 func newTask(o *outcome, work *workv1.ManifestWork, owner metav1.OwnerReference, object *unstructured.Unstructured) *task {
 	resource := o.resource().ResourceIdentifier
-	t := &task{outcome: o, owner: owner, executor: work.Spec.Executor, config: manifest.ConfigFor(work.Spec.ManifestConfigs, resource)}
+	t := &task{outcome: o, work: work, owner: owner, executor: work.Spec.Executor,
+		config: manifest.ConfigFor(work.Spec.ManifestConfigs, resource)}
 	o.owned = manifest.IsOwned(work.Spec.DeleteOption, t.config.UpdateStrategy.Type, resource)
 	o.hash, o.manifest = manifest.Hash(object)+settingsOf(t), object
 	t.required = object.DeepCopy()

@@ -169,7 +169,7 @@ func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if c.settled(last, work, amw) {
-		return ctrl.Result{RequeueAfter: c.untilRecheck(last.outcomes)}, nil
+		return ctrl.Result{RequeueAfter: c.untilRecheck(last.outcomes)}, c.recordEnded(ctx, amw, last.outcomes)
 	}
 	outcomes := c.applier.apply(ctx, amw, work, last)
 	c.ask(amw.Name, work, last, outcomes)
@@ -181,7 +181,7 @@ func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	recorded := make(chan struct{})
 	both.Go(func() {
 		defer close(recorded)
-		recordErr = c.record(ctx, amw, outcomes)
+		recordErr = errors.Join(c.recordEnded(ctx, amw, outcomes), c.record(ctx, amw, outcomes))
 	})
 	both.Go(func() {
 		reportErr = c.report(ctx, work, outcomes, func() bool { <-recorded; return recordErr == nil })

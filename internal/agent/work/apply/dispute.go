@@ -23,10 +23,9 @@ import (
 // aboutDeletions is a dispute about an object that was deleted so often. It names a power of two: the condition is not to change with each
 // repair.
 func (r *repairs) aboutDeletions(ctx context.Context, t *task, deletions int) *conditions.Dispute {
-	_, expires, _ := unstructured.NestedFieldNoCopy(t.manifest.Object, "spec", "ttlSecondsAfterFinished")
 	return &conditions.Dispute{
-		Deletions: 1 << (bits.Len(uint(deletions)) - 1),
-		Expires:   expires && t.identity.GroupKind() == schema.GroupKind{Group: "batch", Kind: "Job"}, MissingOwner: r.missingOwner(ctx, t),
+		Deletions:    1 << (bits.Len(uint(deletions)) - 1),
+		MissingOwner: r.missingOwner(ctx, t),
 	}
 }
 

@@ -18,9 +18,18 @@ func (o *outcome) freeze(work *workv1.ManifestWork, before *outcome) bool {
 	if status == nil || !meta.IsStatusConditionTrue(status.Conditions, fleet.ConditionComplete) {
 		return false
 	}
+	o.freezeAs(status, before)
+	return true
+}
+
+// freezeAs leaves the manifest as it is, and what the status of the work says of it; status and before may be nil.
+func (o *outcome) freezeAs(status *workv1.ManifestCondition, before *outcome) {
 	o.frozen = true
 	if before != nil {
 		o.uid, o.revision, o.manifest = before.uid, before.revision, before.manifest
+	}
+	if status == nil {
+		return
 	}
 	switch available := meta.FindStatusCondition(status.Conditions, fleet.ConditionAvailable); {
 	case available != nil && available.Status == metav1.ConditionTrue:
@@ -28,7 +37,6 @@ func (o *outcome) freeze(work *workv1.ManifestWork, before *outcome) bool {
 	case available != nil && available.Status == metav1.ConditionFalse:
 		o.presence = conditions.Absent
 	}
-	return true
 }
 
 // ask registers what is to be reported of the objects with the observer, and drops earlier questions.

@@ -77,6 +77,9 @@ func (o *outcome) recheckBy(at time.Time) {
 // exist, and plan tells what the write would make of it.
 func (t *task) repair(ctx context.Context, live *unstructured.Unstructured,
 	plan, write func() (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
+	if live == nil && t.ended {
+		return nil, errEnded
+	}
 	if t.repairs == nil || t.repairs.begun {
 		return write()
 	}

@@ -25,8 +25,6 @@ type Dispute struct {
 	Others []string
 	// MissingOwner is an owner in metadata.ownerReferences of the manifest that does not exist, such as "ConfigMap web".
 	MissingOwner string
-	// Expires tells that the manifest itself has the object deleted when it has finished.
-	Expires bool
 }
 
 // setDisputed sets the condition of a manifest, or removes it if there is no dispute. A rule may be about a condition of the same name.
@@ -84,8 +82,6 @@ func (d *Dispute) whoDeletes() string {
 	switch {
 	case d.MissingOwner != "":
 		return "The garbage collector deletes it: metadata.ownerReferences names an owner that does not exist, " + d.MissingOwner
-	case d.Expires:
-		return "spec.ttlSecondsAfterFinished has it deleted when it has finished"
 	default:
 		return "Who deletes it is not recorded"
 	}
@@ -95,9 +91,6 @@ func (d *Dispute) remedyOfDeletion() string {
 	switch {
 	case d.MissingOwner != "":
 		return "Leave that owner out of the manifest"
-	case d.Expires:
-		return "Leave the field out of the manifest, or add a conditionRule of type WellKnownConditions, by which a finished Job is complete " +
-			"and not applied again"
 	default:
 		return "Take the object out of the work, or set updateStrategy ReadOnly"
 	}

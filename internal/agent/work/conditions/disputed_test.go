@@ -45,10 +45,6 @@ func TestDisputed(t *testing.T) {
 		"a missing owner": {Dispute{Deletions: 4, MissingOwner: "ConfigMap a"}, "ObjectDeletedRepeatedly",
 			"The object was deleted at least 4 times. The garbage collector deletes it: metadata.ownerReferences names an owner that does not " +
 				"exist, ConfigMap a" + makes + "Leave that owner out of the manifest"},
-		"a Job that expires": {Dispute{Deletions: 8, Expires: true}, "ObjectDeletedRepeatedly",
-			"The object was deleted at least 8 times. spec.ttlSecondsAfterFinished has it deleted when it has finished" + makes +
-				"Leave the field out of the manifest, or add a conditionRule of type WellKnownConditions, by which a finished Job is complete " +
-				"and not applied again"},
 		"somebody who deletes": {Dispute{Deletions: 1}, "ObjectDeletedRepeatedly", "The object was deleted at least 1 time. Who deletes it is not " +
 			"recorded" + makes + "Take the object out of the work, or set updateStrategy ReadOnly"},
 	} {

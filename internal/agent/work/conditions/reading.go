@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/machinery/manifest/feedback"
@@ -37,6 +38,8 @@ type Reading struct {
 	Values []workv1.FeedbackValue
 	// Conditions come from rules and from the health of the object. They have no times and generations.
 	Conditions []metav1.Condition
+	// Ended is the UID of the object if it is a Job that is complete or has failed; empty otherwise.
+	Ended types.UID
 	// Failure says what could not be answered; empty means that everything was.
 	Failure string
 }
@@ -51,6 +54,9 @@ func (e *Evaluator) Read(object *unstructured.Unstructured, q Question, maxJSONR
 		r.Failure = err.Error()
 	}
 	r.derive(q, func() objecthealth.Health { return objecthealth.Of(object) })
+	if objecthealth.HasEnded(object) {
+		r.Ended = object.GetUID()
+	}
 	return r
 }
 

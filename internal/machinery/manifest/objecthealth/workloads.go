@@ -1,5 +1,10 @@
 package objecthealth
 
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
 // onDelete is the update strategy under which pods become new only when users delete the old ones.
 const onDelete = "OnDelete"
 
@@ -80,6 +85,13 @@ func replicaSetHealth(o reading) Health {
 		return inProgress("%d replicas too many are still there", all-wanted)
 	}
 	return current("%d of %d replicas are available", available, wanted)
+}
+
+// HasEnded tells whether an object is a Job that is complete or has failed.
+func HasEnded(object *unstructured.Unstructured) bool {
+	o := reading{object.Object}
+	return object.GroupVersionKind().GroupKind() == schema.GroupKind{Group: "batch", Kind: "Job"} &&
+		(o.condition("Complete").isTrue() || o.condition("Failed").isTrue())
 }
 
 // jobHealth calls a Job in progress until it has finished: what comes after a migration must wait for its end.

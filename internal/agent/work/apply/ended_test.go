@@ -1,0 +1,139 @@
+package apply
+
+import (
+	"encoding/json"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/conditions"
+	"github.com/capstan-io/capstan/internal/agent/work/repair"
+	"github.com/capstan-io/capstan/internal/agent/work/tracker"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
+)
+
+func jobOf(image string) string {
+	return `{"apiVersion":"batch/v1","kind":"Job","metadata":{"namespace":"default","name":"once"},
+		"spec":{"ttlSecondsAfterFinished":5,"template":{"spec":{"containers":[{"name":"c","image":"` + image + `"}]}}}}`
+}
+
+func jobWork(image string) *workv1.ManifestWork {
+	w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "work", UID: "work", Generation: 1}}
+	w.Spec.Workload.Manifests = []workv1.Manifest{{RawExtension: runtime.RawExtension{Raw: []byte(jobOf(image))}}}
+	return w
+}
+
+// WK-17: a Job that has ended is not made again when it is missing, also by an agent that has just started; one with another template is.
+func TestJobRunsOnce(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}, meta.RESTScopeNamespace)
+	ended := &unstructured.Unstructured{}
+	if err := json.Unmarshal([]byte(jobOf("a")), &ended.Object); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		image string
+		ended bool
+		made  bool
+	}{
+		"it has not ended":     {"a", false, true},
+		"it has ended":         {"a", true, false},
+		"another has ended":    {"b", true, true},
+		"no Job of this agent": {"b", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			objects := dynamicfake.NewSimpleDynamicClient(scheme)
+			clock := clocktesting.NewFakeClock(metav1.Now().Time)
+			tracked := tracker.New(t.Context(), metadatafake.NewSimpleMetadataClient(scheme))
+			a := &applier{objects: objects, mapper: mapper, tracked: tracked, backoff: repair.NewBackoff(clock), clock: clock}
+			amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "hash-work", UID: "amw"}}
+			if test.ended {
+				encoded, err := json.Marshal(endedJobs{jobName(ended): specHash(ended)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				amw.Annotations = map[string]string{fleet.AnnotationEndedJobs: string(encoded)}
+			}
+			o := a.apply(t.Context(), amw, jobWork(test.image), nil)[0]
+			made := 0
+			for _, action := range objects.Actions() {
+				if action.GetVerb() == "create" {
+					made++
+				}
+			}
+			if o.err != nil || (made == 1) != test.made || o.frozen == test.made {
+				t.Errorf("made %d times; frozen %t, %v", made, o.frozen, o.err)
+			}
+		})
+	}
+}
+
+// WK-17: it is written down that a Job has ended as soon as that was read, of this Job and no other of its name, and forgotten with the
+// manifest.
+func TestRecordEnded(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	if err := workv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	r := newReporter(t)
+	amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: fleet.AppliedManifestWorkName(hubHash, r.work.Name)}}
+	r.managed = fake.NewClientBuilder().WithScheme(scheme).WithObjects(amw).Build()
+	outcomeOf := func(live string) []outcome {
+		o := outcome{resolved: true, presence: conditions.Present, uid: "now",
+			mapping: &meta.RESTMapping{Resource: schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}}}
+		o.manifest = &unstructured.Unstructured{}
+		if err := json.Unmarshal([]byte(jobOf("a")), &o.manifest.Object); err != nil {
+			t.Fatal(err)
+		}
+		o.identity = manifest.Identify(o.manifest)
+		o.live = o.manifest.DeepCopy()
+		var content map[string]any
+		if err := json.Unmarshal([]byte(live), &content); err != nil {
+			t.Fatal(err)
+		}
+		o.live.Object["status"] = content
+		o.live.SetUID("now")
+		if content["other"] != nil {
+			o.live.SetUID("before")
+		}
+		return []outcome{o}
+	}
+	expect := func(name string, outcomes []outcome, want int) {
+		t.Helper()
+		r.ask(amw.Name, r.work, nil, outcomes)
+		if err := r.recordEnded(t.Context(), amw, outcomes); err != nil {
+			t.Fatal(err)
+		}
+		stored := &workv1.AppliedManifestWork{}
+		if err := r.managed.Get(t.Context(), client.ObjectKeyFromObject(amw), stored); err != nil {
+			t.Fatal(err)
+		}
+		if got := endedJobsOf(stored); len(got) != want {
+			t.Errorf("%s: %v has ended", name, got)
+		}
+	}
+	expect("it runs", outcomeOf(`{"active":1}`), 0)
+	expect("another of its name", outcomeOf(`{"other":true,"conditions":[{"type":"Complete","status":"True"}]}`), 0)
+	expect("it is complete", outcomeOf(`{"conditions":[{"type":"Complete","status":"True"}]}`), 1)
+	expect("it is missing", outcomeOf(`{}`), 1)
+	expect("the work has it no more", nil, 0)
+	expect("it has failed", outcomeOf(`{"conditions":[{"type":"Failed","status":"True"}]}`), 1)
+}
