@@ -104,7 +104,7 @@ func (a *app) readConfigs(ctx context.Context, file string) ([]*unstructured.Uns
 	if file == "" {
 		return nil, nil
 	}
-	manifests, err := manifestFiles{flag: "--config-file", paths: []string{file}, stdin: a.in}.read(ctx)
+	manifests, err := manifestFiles{flag: "--config-file", paths: []string{file}, stdin: a.in, note: a.note}.read(ctx)
 	if err != nil {
 		return nil, err
 	}

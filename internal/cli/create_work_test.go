@@ -28,6 +28,29 @@ data:
   key: value
 `
 
+func autoscaler(version string) string {
+	return "{apiVersion: autoscaling/" + version + ", kind: HorizontalPodAutoscaler, metadata: {namespace: default, name: web}}\n"
+}
+
+// CA-31, WK-01: of an export, what the cluster has set that it comes from is left out, and said.
+func TestCreateWorkFromExport(t *testing.T) {
+	t.Parallel()
+	h := newHubWithClusters(t)
+	const exported = "{apiVersion: v1, kind: Service, metadata: {namespace: default, name: web, uid: u}, spec: {clusterIP: 10.0.0.1}}"
+	result := h.run(t, exported, "create", "work", "web", "-f", "-", "--clusters", "cluster1")
+	result.succeeds(t, "create work web in cluster cluster1")
+	want := "Warning: standard input: document 1: v1 Service default/web: left out, because the cluster that it was exported from has set it: " +
+		"spec.clusterIP"
+	if !strings.Contains(result.errOut, want) {
+		t.Errorf("it says %q, want %q", result.errOut, want)
+	}
+	var work workv1.ManifestWork
+	h.Get(t, worksPath+"/web", &work)
+	if strings.Contains(string(work.Spec.Workload.Manifests[0].Raw), "clusterIP") {
+		t.Errorf("manifests %s", work.Spec.Workload.Manifests)
+	}
+}
+
 // CA-31
 func TestCreateWork(t *testing.T) {
 	t.Parallel()
@@ -149,6 +172,8 @@ func TestCreateWorkBadInput(t *testing.T) {
 		"empty folder": {[]string{"w", "-f", filepath.Join(dir, "none"), "--cluster", "c"}, []string{"no Kubernetes object"}},
 		"the same twice": {[]string{"w", "-f", "-", "-f", write("same.yaml", configMap), "--cluster", "c"},
 			[]string{"same.yaml: document 2", "ConfigMap default/settings is in standard input: document 2 already"}},
+		"the same in two versions": {[]string{"w", "-f", write("two.yaml", autoscaler("v1")+"---\n"+autoscaler("v2")), "--cluster", "c"},
+			[]string{"two.yaml: document 2", "autoscaling/v2 HorizontalPodAutoscaler default/web is in", "two.yaml: document 1 already"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -29,5 +29,5 @@ func (m manifestFiles) readKustomization() ([]workv1.Manifest, error) {
 	if len(documents) == 0 {
 		return nil, fmt.Errorf("no Kubernetes object in %s", m.kustomization)
 	}
-	return toManifests(documents)
+	return m.toManifests(documents)
 }

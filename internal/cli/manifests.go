@@ -15,7 +15,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -39,11 +41,12 @@ type manifestFiles struct {
 	recursive     bool
 	kustomization string
 	stdin         io.Reader
+	note          func(format string, args ...any)
 }
 
 // add adds the flags to a command.
 func (m *manifestFiles) add(a *app, command *cobra.Command) {
-	m.flag, m.stdin = "-f", a.in
+	m.flag, m.stdin, m.note = "-f", a.in, a.note
 	flags := command.Flags()
 	flags.StringSliceVarP(&m.paths, "filename", "f", nil, "files, folders or URLs with the objects, in YAML or JSON; - is standard input")
 	flags.BoolVarP(&m.recursive, "recursive", "R", true, "read the folders in folders, too")
@@ -94,7 +97,7 @@ func (m manifestFiles) readPaths(ctx context.Context) ([]workv1.Manifest, error)
 	if len(documents) == 0 {
 		return nil, fmt.Errorf("no Kubernetes object in %s", m)
 	}
-	return toManifests(documents)
+	return m.toManifests(documents)
 }
 
 // String names the files for messages.
@@ -212,24 +215,33 @@ func (e inDocument) Error() string {
 	return e.where + strings.TrimPrefix(e.error.Error(), fmt.Sprintf("manifest %d", e.ordinal))
 }
 
-// toManifests checks the objects, and leaves out what only the cluster they were exported from can give. The hub refuses
-// two manifests for one object; here the files can be named.
-func toManifests(documents []document) ([]workv1.Manifest, error) {
+// toManifests checks the objects, and leaves out what only the cluster they were exported from can give, with a note of what a user may
+// miss. The hub refuses two manifests for one object; here the files can be named.
+func (m manifestFiles) toManifests(documents []document) ([]workv1.Manifest, error) {
 	manifests := make([]workv1.Manifest, len(documents))
 	for i := range documents {
 		manifests[i].RawExtension = documents[i].raw
 	}
-	seen := map[manifest.Identity]string{}
+	type object struct {
+		schema.GroupKind
+		namespace, name string
+	}
+	seen := map[object]string{}
 	for i, decoded := range manifest.Decode(manifests) {
 		where := documents[i].where
 		if decoded.Err != nil {
 			return nil, inDocument{where, i, decoded.Err}
 		}
 		identity := manifest.Identify(decoded.Object)
-		if first, twice := seen[identity]; twice {
+		same := object{identity.GroupKind(), identity.Namespace, identity.Name}
+		if first, twice := seen[same]; twice {
 			return nil, fmt.Errorf("%s: %s is in %s already: leave one of them out", where, identity, first)
 		}
-		seen[identity] = where
+		seen[same] = where
+		if dropped := droppedFrom(documents[i].raw.Raw); len(dropped) > 0 {
+			m.note("Warning: %s: %s: left out, because the cluster that it was exported from has set it: %s", where, identity,
+				strings.Join(dropped, ", "))
+		}
 		clean, err := decoded.Object.MarshalJSON()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", where, err)
@@ -237,4 +249,13 @@ func toManifests(documents []document) ([]workv1.Manifest, error) {
 		manifests[i].Raw = clean
 	}
 	return manifests, nil
+}
+
+// droppedFrom are the fields of a manifest that are not applied.
+func droppedFrom(raw []byte) []string {
+	object := &unstructured.Unstructured{}
+	if json.Unmarshal(raw, &object.Object) != nil {
+		return nil
+	}
+	return manifest.DropExported(object)
 }

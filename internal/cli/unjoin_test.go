@@ -107,7 +107,8 @@ func TestUnjoinRefuses(t *testing.T) {
 		"kubectl delete manifestworks --all --namespace far", "--wait", "--force")
 	j.isThere(t, true)
 	waits := func(ctx context.Context) { _ = j.cluster.AwaitWatch(ctx, appliedPath) }
-	timesOutAfter(t, waits, "", "unjoin", "--local", "--cluster-name", "far", "--wait", "--timeout", "1").fails(t, "not done after 1s", "the agent goes on", "capstan get works --cluster far")
+	timesOutAfter(t, waits, "", "unjoin", "--local", "--cluster-name", "far", "--wait", "--timeout", "1").
+		fails(t, "not done after 1s", "the agent goes on", "capstan get works --cluster far")
 	j.isThere(t, true)
 	run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far", "--wait", "--force").fails(t, "wait", "force")
 	if _, err := j.agent.Stop(t.Context(), 0); err != nil {

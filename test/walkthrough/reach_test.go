@@ -203,9 +203,9 @@ func (c cluster) reachesByGateway(t *testing.T, managed cluster, name string) {
 	t.Helper()
 	gateway := &unstructured.Unstructured{}
 	gateway.SetGroupVersionKind(gatewayv1alpha1.GroupVersion.WithKind("ClusterGateway"))
-	if err := c.Client.Get(t.Context(), client.ObjectKey{Name: name}, gateway); err != nil {
-		t.Fatal(err)
-	}
+	c.Eventually(t, func(ctx context.Context) error { // the API server learns a moment after the pod is ready that it serves the group
+		return c.Client.Get(ctx, client.ObjectKey{Name: name}, gateway)
+	})
 	for want, path := range map[string][]string{
 		"ServiceAccountToken": {"spec", "access", "credential", "type"}, "ClusterProxy": {"spec", "access", "endpoint", "type"},
 	} {

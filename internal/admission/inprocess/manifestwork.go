@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -68,7 +69,13 @@ func (p *workValidator) Validate(ctx context.Context, request admission.Attribut
 	if err != nil {
 		return err
 	}
-	return rules.ValidateManifestWork(ctx, work, old, p.sender(request.GetUserInfo()), p.options)
+	if err := rules.ValidateManifestWork(ctx, work, old, p.sender(request.GetUserInfo()), p.options); err != nil {
+		return err
+	}
+	for _, text := range rules.ManifestWorkWarnings(work, old) {
+		warning.AddWarning(ctx, "", text)
+	}
+	return nil
 }
 
 // validateAgentWrites checks what an agent changes of an existing work, apart from the spec.

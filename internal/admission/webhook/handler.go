@@ -22,6 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	authorizationcel "k8s.io/apiserver/pkg/authorization/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/apiserver/pkg/warning"
 	reviewer "k8s.io/apiserver/plugin/pkg/authorizer/webhook"
 	"k8s.io/apiserver/plugin/pkg/authorizer/webhook/metrics"
 	"k8s.io/client-go/kubernetes"
@@ -122,6 +123,8 @@ func (v validator) Handle(ctx context.Context, request ctrladmission.Request) ct
 	if err != nil {
 		return ctrladmission.Errored(http.StatusBadRequest, err)
 	}
+	var said warnings
+	ctx = warning.WithWarningRecorder(ctx, &said)
 	for _, plugin := range v {
 		validating, ok := plugin.(admission.ValidationInterface)
 		if !ok || !plugin.Handles(attributes.GetOperation()) {
@@ -131,8 +134,14 @@ func (v validator) Handle(ctx context.Context, request ctrladmission.Request) ct
 			return denied(err)
 		}
 	}
-	return ctrladmission.Allowed("")
+	return ctrladmission.Allowed("").WithWarnings(said...)
 }
+
+// warnings are those of the plugins, which the API server hands on to the client.
+type warnings []string
+
+// AddWarning implements the recorder of the API server.
+func (w *warnings) AddWarning(_, text string) { *w = append(*w, text) }
 
 // denied returns the status of a rule unchanged.
 func denied(err error) ctrladmission.Response {

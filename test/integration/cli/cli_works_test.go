@@ -112,7 +112,8 @@ func TestCLIReplicaSet(t *testing.T) {
 	set := framework.ReplicaSet(name, "web", "")
 	framework.AwaitUpdated(t, h, set, "1", 2, 2)
 	framework.Hub.Capstan(t, framework.SetManifest(name, "2"), create...).Ends(t, 1, "--overwrite")
-	framework.Hub.Capstan(t, framework.SetManifest(name, "2"), append(create, "--overwrite")...).Succeeds(t, "update manifestworkreplicaset web in namespace "+name)
+	framework.Hub.Capstan(t, framework.SetManifest(name, "2"), append(create, "--overwrite")...).
+		Succeeds(t, "update manifestworkreplicaset web in namespace "+name)
 	framework.AwaitUpdated(t, h, set, "2", 2, 2)
 	found, err := framework.WorksOf(t.Context(), h, set)
 	if err != nil || len(found) != 2 {

@@ -178,7 +178,7 @@ func ReportApplied(t *testing.T, c client.Client, w *workv1.ManifestWork, more .
 	}
 }
 
-// CheckRollback has a rollout stop, which is taken back, without a person at the keyboard and without the spec being touched: gap W11. The
+// CheckRollback has a rollout stop, which is taken back, without a person at the keyboard and without the spec being touched. The
 // rights for it are in deploy/.
 func CheckRollback(t *testing.T, server *env.Server, name string, rights ...client.Object) {
 	c := server.Client(t)

@@ -109,7 +109,8 @@ func TestPlacementReportRights(t *testing.T) {
 				RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 				Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: who}}})
 	}
-	reader, author := framework.NewAsker(t, framework.Hub, framework.AsUser("whymay-reader")), framework.NewAsker(t, framework.Hub, framework.AsUser("whymay-author"))
+	reader := framework.NewAsker(t, framework.Hub, framework.AsUser("whymay-reader"))
+	author := framework.NewAsker(t, framework.Hub, framework.AsUser("whymay-author"))
 	anonymous := framework.NewAsker(t, framework.Hub, rest.AnonymousClientConfig)
 	unsaved := &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: s.Name, Name: "new"}, Spec: spec}
 

@@ -76,7 +76,8 @@ func TestExposedServices(t *testing.T) {
 func readsOnly(t *testing.T, p *framework.Proxied, user string) {
 	t.Helper()
 	framework.Create(t, p.On.Client(t), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{"cluster.open-cluster-management.io"}, Resources: []string{"managedclusters/proxy"}, ResourceNames: []string{p.Name}, Verbs: []string{"get"}}}},
+		APIGroups: []string{"cluster.open-cluster-management.io"}, Resources: []string{"managedclusters/proxy"},
+		ResourceNames: []string{p.Name}, Verbs: []string{"get"}}}},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user},
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}})

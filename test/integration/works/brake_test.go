@@ -299,35 +299,31 @@ func TestObjectTwiceInWork(t *testing.T) {
 	}
 }
 
-// WK-17: a controller of the cluster writes what the manifest names, because the manifest was exported.
-func TestDisputedByController(t *testing.T) {
+// WK-01, WK-17: what a controller has set on the cluster that a manifest was exported from is not applied, so nobody disputes it.
+func TestExportedManifest(t *testing.T) {
 	t.Parallel()
-	const name, revision = "disputed-by-controller", "deployment.kubernetes.io/revision"
+	const name, revision = "exported", "deployment.kubernetes.io/revision"
 	env.Join(t, framework.Hub, framework.Managed, name)
 	h, m := framework.Hub.Client(t), framework.Managed.Client(t)
 	ns := framework.Namespace(t, m, name)
-	exported := web(ns, `,"annotations":{"`+revision+`":"1"}`, "")
+	exported := web(ns, `,"annotations":{"`+revision+`":"7"}`, "")
 	w := framework.Work(name, name, exported)
 	framework.Create(t, h, w)
 	framework.AwaitCondition(t, h, w, "Applied", metav1.ConditionTrue)
-	counted := countWrites(t, m, deploymentKind, ns, "web", func(before, after *unstructured.Unstructured) bool {
-		return before.GetAnnotations()[revision] == "2" && after.GetAnnotations()[revision] == "1"
-	}, nil)
-	changed := strings.Replace(exported, "nginx", "nginx:2", 1)
-	before := framework.AwaitCondition(t, h, w, "Applied", metav1.ConditionTrue)
-	after := before.DeepCopy()
-	after.Spec.Workload.Manifests = framework.RawManifests(changed)
-	if err := h.Patch(t.Context(), after, client.MergeFrom(before)); err != nil {
-		t.Fatal(err)
+	change(t, h, w, func(spec *workv1.ManifestWorkSpec) {
+		spec.Workload.Manifests = framework.RawManifests(strings.Replace(exported, "nginx", "nginx:2", 1))
+	})
+	applied := framework.AwaitCondition(t, h, w, "Applied", metav1.ConditionTrue)
+	deployed := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"}}
+	framework.AwaitObject(t, m, deployed, func(d *appsv1.Deployment) error {
+		if d.Annotations[revision] != "2" {
+			return fmt.Errorf("its revision is %q", d.Annotations[revision])
+		}
+		return nil
+	})
+	if meta.FindStatusCondition(applied.Status.Conditions, "Disputed") != nil {
+		t.Errorf("it is disputed: %+v", applied.Status.Conditions)
 	}
-	message := awaitDisputed(t, h, w, "FieldsChangedRepeatedly")
-	want := `Fields in dispute: metadata.annotations["` + revision + `"]. They were last written by kube-controller-manager (subresource status). `
-	if !strings.Contains(message, want) {
-		t.Errorf("%s, want %s", message, want)
-	}
-	counted.await(t, 5)
-	awaitUndisputed(t, h, w, strings.Replace(changed, revision, "example.com/revision", 1))
-	counted.await(t, 5)
 }
 
 // WK-17: the garbage collector deletes an object whose owner does not exist, or the reference to it if the work owns the object as well.

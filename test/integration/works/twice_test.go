@@ -104,7 +104,8 @@ func TestTakesOverFromPredecessor(t *testing.T) {
 	old := env.Join(t, framework.Hub, framework.Managed, before)
 	h, m := framework.Hub.Client(t), framework.Managed.Client(t)
 	ns := framework.Namespace(t, m, before)
-	w, behind := framework.Work(before, kept, framework.ConfigMap(ns, "one", "1"), framework.ConfigMap(ns, "two", "1")), framework.Work(before, missing, framework.ConfigMap(ns, "behind", "1"))
+	w := framework.Work(before, kept, framework.ConfigMap(ns, "one", "1"), framework.ConfigMap(ns, "two", "1"))
+	behind := framework.Work(before, missing, framework.ConfigMap(ns, "behind", "1"))
 	framework.Create(t, h, w, behind)
 	for _, w := range []*workv1.ManifestWork{w, behind} {
 		framework.AwaitCondition(t, h, w, fleet.ConditionApplied, metav1.ConditionTrue)
