@@ -20,7 +20,7 @@ import (
 const mostWarnings = 10
 
 // ManifestWorkWarnings returns warnings for the user who creates a valid ManifestWork (old is nil) or changes its spec: what agents leave
-// out of its manifests, because another cluster has set it, and which rules are about none of them.
+// out of its manifests, because it is another cluster's, and which rules are about none of them.
 func ManifestWorkWarnings(work, old *workv1.ManifestWork) (warnings []string) {
 	if old != nil && equality.Semantic.DeepEqual(work.Spec, old.Spec) {
 		return nil
@@ -34,7 +34,7 @@ func ManifestWorkWarnings(work, old *workv1.ManifestWork) (warnings []string) {
 		objects = append(objects, object)
 	}
 	if old == nil || !equality.Semantic.DeepEqual(work.Spec.Workload, old.Spec.Workload) {
-		warnings = atMostWarnings(ofExports(objects), "manifests")
+		warnings = append(atMostWarnings(ofExports(objects), "manifests"), atMostWarnings(ofOwners(objects), "manifests")...)
 	}
 	return append(warnings, atMostWarnings(ofRules(work, objects), "rules")...)
 }
@@ -53,6 +53,17 @@ func ofExports(objects []*unstructured.Unstructured) (warnings []string) {
 		if dropped := manifest.DropExported(object); len(dropped) > 0 {
 			warnings = append(warnings, fmt.Sprintf("%s, %s: not applied, because the cluster that it was exported from has set it: %s",
 				field.NewPath("spec", "workload", "manifests").Index(i), manifest.Identify(object), strings.Join(dropped, ", ")))
+		}
+	}
+	return warnings
+}
+
+// ofOwners are about manifests that name owners: the hub does not know which objects a cluster has.
+func ofOwners(objects []*unstructured.Unstructured) (warnings []string) {
+	for i, object := range objects {
+		if len(object.GetOwnerReferences()) > 0 {
+			warnings = append(warnings, fmt.Sprintf("%s, %s: metadata.ownerReferences: owners that do not exist on the cluster under their uid "+
+				"are not applied", field.NewPath("spec", "workload", "manifests").Index(i), manifest.Identify(object)))
 		}
 	}
 	return warnings

@@ -30,6 +30,13 @@ func TestManifestWorkWarnings(t *testing.T) {
 	if got := admission.ManifestWorkWarnings(work, workOf(configMap)); len(got) != 1 {
 		t.Errorf("other manifests: %q", got)
 	}
+	owned := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"n","name":"b",
+		"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"a","uid":"1"}]}}`
+	const leftOut = "spec.workload.manifests[1], v1 ConfigMap n/b: metadata.ownerReferences: owners that do not exist on the cluster under their " +
+		"uid are not applied"
+	if got := admission.ManifestWorkWarnings(workOf(configMap, owned), nil); len(got) != 1 || got[0] != leftOut {
+		t.Errorf("an owner: %q, want %q", got, leftOut)
+	}
 	var many []string
 	for i := range 12 {
 		many = append(many, exported(fmt.Sprint("web", i)))

@@ -120,6 +120,7 @@ func (a *applier) applyTask(ctx context.Context, t *task, isSameOwner bool) {
 	case b != nil && b.err == nil && b.hash == t.hash && isSameOwner && a.unchanged(b) && !executor.IsRefusal(err):
 		// what is applied stays when the authorizer does not answer
 		t.uid, t.revision, t.presence, t.manifest, t.withheld = b.uid, b.revision, conditions.Present, b.manifest, b.withheld
+		t.missingOwners = b.missingOwners
 	case err != nil:
 		a.fail(ctx, t, err)
 	case held:
@@ -236,6 +237,7 @@ func settingsOf(t *task) string {
 // write does what the update strategy says, and returns the object as it is then.
 func (a *applier) write(ctx context.Context, t *task, dryRun []string) (*unstructured.Unstructured, error) {
 	w := &writer{resource: a.objects.Resource(t.mapping.Resource).Namespace(t.identity.Namespace), dryRun: dryRun}
+	a.leaveOutMissingOwners(ctx, t)
 	switch t.config.UpdateStrategy.Type {
 	case workv1.UpdateStrategyTypeReadOnly:
 		return w.readOnly(ctx, t)

@@ -43,6 +43,8 @@ type outcome struct {
 	// hash is of the manifest that was applied, and manifest is it, for what the next generation no longer names.
 	hash     string
 	manifest *unstructured.Unstructured
+	// missingOwners are those that the manifest names and the cluster does not have, such as "ConfigMap web with uid 1".
+	missingOwners []string
 	// presence tells whether the object exists.
 	presence conditions.Presence
 	// err is why the manifest is not applied, and missing is the object that the cluster lacks for it, if that is why: it is tracked, so that

@@ -48,7 +48,7 @@ func (a *applier) isHeld(t *task) (until time.Time, held bool) {
 
 // hold leaves the object as it is for a while.
 func (a *applier) hold(t *task, until time.Time) {
-	t.held, t.uid, t.revision = until, t.before.uid, t.before.revision
+	t.held, t.uid, t.revision, t.missingOwners = until, t.before.uid, t.before.revision, t.before.missingOwners
 	t.presence = cmp.Or(t.presence, a.watchedPresence(t.object()), t.before.presence)
 }
 
@@ -112,7 +112,7 @@ func (t *task) examine(ctx context.Context, live *unstructured.Unstructured,
 		return false, nil
 	}
 	if live == nil {
-		t.dispute = t.repairs.aboutDeletions(ctx, t, d.Deletions+1)
+		t.dispute = aboutDeletions(d.Deletions + 1)
 		return false, nil
 	}
 	after, err := plan()
@@ -123,7 +123,7 @@ func (t *task) examine(ctx context.Context, live *unstructured.Unstructured,
 	if len(fields) == 0 {
 		return true, nil
 	}
-	t.dispute = t.repairs.aboutFields(ctx, t, live, fields)
+	t.dispute = t.repairs.aboutFields(t, live, fields)
 	return false, nil
 }
 

@@ -54,7 +54,8 @@ func (c *Controller) updateStatus(work *workv1.ManifestWork, outcomes []outcome)
 // result is what the status of the work is to say of a manifest, with what has been read of its object by now.
 func (c *Controller) result(owner string, o *outcome) conditions.Result {
 	r := conditions.Result{
-		Manifest: o.resourceMeta(), Err: o.err, Presence: o.presence, Dispute: o.dispute, Frozen: o.frozen, Question: o.question,
+		Manifest: o.resourceMeta(), Err: o.err, Presence: o.presence, MissingOwners: o.missingOwners, Dispute: o.dispute, Frozen: o.frozen,
+		Question: o.question,
 	}
 	switch {
 	case o.withheld && !o.question.IsEmpty():

@@ -23,8 +23,6 @@ type Dispute struct {
 	ByAgent bool
 	// Others are the works that name the object as well, such as "ManifestWork web".
 	Others []string
-	// MissingOwner is an owner in metadata.ownerReferences of the manifest that does not exist, such as "ConfigMap web".
-	MissingOwner string
 }
 
 // setDisputed sets the condition of a manifest, or removes it if there is no dispute. A rule may be about a condition of the same name.
@@ -71,37 +69,17 @@ func (d *Dispute) reason() string {
 // String says what is in dispute, with whom, and what can be done about it.
 func (d *Dispute) String() string {
 	if d.Deletions > 0 {
-		return fmt.Sprintf("The object was deleted at least %s. %s. The agent makes it again at intervals of up to a minute. %s",
-			text.Count(d.Deletions, "time"), d.whoDeletes(), d.remedyOfDeletion())
+		return fmt.Sprintf("The object was deleted at least %s. Who deletes it is not recorded. The agent makes it again at intervals of "+
+			"up to a minute. Take the object out of the work, or set updateStrategy ReadOnly", text.Count(d.Deletions, "time"))
 	}
 	return fmt.Sprintf("Fields in dispute: %s. %s. The agent restores what the manifest says at intervals of up to a minute. %s",
 		text.FirstFew(d.Fields), d.whoWrites(), d.remedyOfFields())
-}
-
-func (d *Dispute) whoDeletes() string {
-	switch {
-	case d.MissingOwner != "":
-		return "The garbage collector deletes it: metadata.ownerReferences names an owner that does not exist, " + d.MissingOwner
-	default:
-		return "Who deletes it is not recorded"
-	}
-}
-
-func (d *Dispute) remedyOfDeletion() string {
-	switch {
-	case d.MissingOwner != "":
-		return "Leave that owner out of the manifest"
-	default:
-		return "Take the object out of the work, or set updateStrategy ReadOnly"
-	}
 }
 
 func (d *Dispute) whoWrites() string {
 	switch {
 	case d.Writer != "":
 		return "They were last written by " + d.Writer
-	case d.MissingOwner != "":
-		return "The garbage collector removes references to an owner that does not exist, " + d.MissingOwner
 	case len(d.Others) > 0:
 		return "The object is also named by " + text.FirstFew(d.Others)
 	case d.ByAgent:
@@ -112,13 +90,9 @@ func (d *Dispute) whoWrites() string {
 }
 
 func (d *Dispute) remedyOfFields() string {
-	switch {
-	case d.Writer == "" && d.MissingOwner != "":
-		return "Leave that owner out of the manifest"
-	case d.Writer == "" && len(d.Others) > 0:
+	if d.Writer == "" && len(d.Others) > 0 {
 		return "Name the object in one manifest only, or give all of them the same values"
-	default:
-		return "Leave the fields out of the manifest, leave them to others with updateStrategy ServerSideApply and ignoreFields, " +
-			"or set updateStrategy ReadOnly"
 	}
+	return "Leave the fields out of the manifest, leave them to others with updateStrategy ServerSideApply and ignoreFields, " +
+		"or set updateStrategy ReadOnly"
 }

@@ -34,17 +34,11 @@ func TestDisputed(t *testing.T) {
 		"another client, and a work that does not matter": {
 			Dispute{Fields: []string{"spec.replicas"}, Writer: "kubectl-edit", Others: []string{"ManifestWork b"}},
 			"FieldsChangedRepeatedly", replicas + "They were last written by kubectl-edit" + restores + leave},
-		"the garbage collector": {Dispute{Fields: []string{"metadata.ownerReferences"}, MissingOwner: "ConfigMap a"},
-			"FieldsChangedRepeatedly", "Fields in dispute: metadata.ownerReferences. The garbage collector removes references to an owner " +
-				"that does not exist, ConfigMap a" + restores + "Leave that owner out of the manifest"},
 		"a webhook": {Dispute{Fields: []string{"a", "b", "c", "d"}, ByAgent: true}, "FieldsChangedRepeatedly",
 			"Fields in dispute: a, b, c and 1 more. No other client wrote them: the API server or an admission webhook changes what the agent " +
 				"writes" + restores + leave},
 		"somebody": {Dispute{Fields: []string{"spec.replicas"}}, "FieldsChangedRepeatedly",
 			replicas + "Who changed them is not recorded" + restores + leave},
-		"a missing owner": {Dispute{Deletions: 4, MissingOwner: "ConfigMap a"}, "ObjectDeletedRepeatedly",
-			"The object was deleted at least 4 times. The garbage collector deletes it: metadata.ownerReferences names an owner that does not " +
-				"exist, ConfigMap a" + makes + "Leave that owner out of the manifest"},
 		"somebody who deletes": {Dispute{Deletions: 1}, "ObjectDeletedRepeatedly", "The object was deleted at least 1 time. Who deletes it is not " +
 			"recorded" + makes + "Take the object out of the work, or set updateStrategy ReadOnly"},
 	} {

@@ -12,6 +12,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/ignore"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
 // Presence tells whether an object exists on the managed cluster.
@@ -32,6 +33,8 @@ type Result struct {
 	Err error
 	// Presence tells whether the object exists, whether it was applied or not.
 	Presence Presence
+	// MissingOwners are left out of what is applied: owners that the manifest names and the cluster does not have.
+	MissingOwners []string
 	// Frozen tells that the manifest is complete. What is derived from its object stays as it is.
 	Frozen bool
 	// Dispute is about the object; nil if it is not disputed.
@@ -87,10 +90,15 @@ func (s setter) manifestStatus(work *workv1.ManifestWork, r *Result) workv1.Mani
 // applied tells whether the manifest is applied, and why not.
 func (r *Result) applied() metav1.Condition {
 	if r.Err == nil {
-		return metav1.Condition{
+		cond := metav1.Condition{
 			Type: fleet.ConditionApplied, Status: metav1.ConditionTrue, Reason: fleet.ReasonAppliedManifestComplete,
 			Message: "Apply manifest complete",
 		}
+		if len(r.MissingOwners) > 0 {
+			cond.Message += clip(", without the owners in metadata.ownerReferences that do not exist on this cluster: " +
+				text.FirstFew(r.MissingOwners))
+		}
+		return cond
 	}
 	reason := fleet.ReasonAppliedManifestFailed
 	if ignoring := new(ignore.Error); errors.As(r.Err, &ignoring) {

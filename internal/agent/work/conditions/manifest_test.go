@@ -42,7 +42,12 @@ func TestConditionsOfResults(t *testing.T) {
 		applied, available           string
 		workApplied, workIsAvailable string
 	}{
-		"applied":          {Result{Manifest: configMap, Presence: Present}, applied, present, workApplied, allPresent},
+		"applied": {Result{Manifest: configMap, Presence: Present}, applied, present, workApplied, allPresent},
+		"applied without an owner": {
+			Result{Manifest: configMap, Presence: Present, MissingOwners: []string{"ConfigMap gone with uid 1"}},
+			applied + ", without the owners in metadata.ownerReferences that do not exist on this cluster: ConfigMap gone with uid 1", present,
+			workApplied, allPresent,
+		},
 		"failed, absent":   {Result{Manifest: configMap, Presence: Absent, Err: errBroken}, failed, absent, workFailed, notPresent},
 		"failed, present":  {Result{Manifest: configMap, Presence: Present, Err: errBroken}, failed, present, workFailed, allPresent},
 		"failed, unknown":  {Result{Manifest: configMap, Err: errBroken}, failed, unfetched, workFailed, unknown},
