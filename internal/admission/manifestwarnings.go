@@ -2,17 +2,16 @@ package admission
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
@@ -21,22 +20,39 @@ const mostWarnings = 10
 
 // ManifestWorkWarnings returns warnings for the user who creates a valid ManifestWork (old is nil) or changes its spec: what agents leave
 // out of its manifests, because it is another cluster's, and which rules are about none of them.
-func ManifestWorkWarnings(work, old *workv1.ManifestWork) (warnings []string) {
-	if old != nil && equality.Semantic.DeepEqual(work.Spec, old.Spec) {
+func ManifestWorkWarnings(work, old *workv1.ManifestWork) []string {
+	var oldSpec *workv1.ManifestWorkSpec
+	if old != nil {
+		oldSpec = &old.Spec
+	}
+	return specWarnings(field.NewPath("spec"), &work.Spec, oldSpec)
+}
+
+// ManifestWorkReplicaSetWarnings returns those of the works that a valid ManifestWorkReplicaSet makes of its template.
+func ManifestWorkReplicaSetWarnings(set, old *workv1alpha1.ManifestWorkReplicaSet) []string {
+	var oldSpec *workv1.ManifestWorkSpec
+	if old != nil {
+		oldSpec = &old.Spec.ManifestWorkTemplate
+	}
+	return specWarnings(field.NewPath("spec", "manifestWorkTemplate"), &set.Spec.ManifestWorkTemplate, oldSpec)
+}
+
+func specWarnings(at *field.Path, spec, old *workv1.ManifestWorkSpec) (warnings []string) {
+	if old != nil && equality.Semantic.DeepEqual(spec, old) {
 		return nil
 	}
-	objects := make([]*unstructured.Unstructured, 0, len(work.Spec.Workload.Manifests))
-	for _, m := range work.Spec.Workload.Manifests {
+	objects := make([]*unstructured.Unstructured, 0, len(spec.Workload.Manifests))
+	for _, m := range spec.Workload.Manifests {
 		object := &unstructured.Unstructured{}
 		if json.Unmarshal(m.Raw, &object.Object) != nil {
 			return nil // the rules refuse it
 		}
 		objects = append(objects, object)
 	}
-	if old == nil || !equality.Semantic.DeepEqual(work.Spec.Workload, old.Spec.Workload) {
-		warnings = append(atMostWarnings(ofExports(objects), "manifests"), atMostWarnings(ofOwners(objects), "manifests")...)
+	if old == nil || !equality.Semantic.DeepEqual(spec.Workload, old.Workload) {
+		warnings = atMostWarnings(ofManifests(at.Child("workload", "manifests"), objects), "manifests")
 	}
-	return append(warnings, atMostWarnings(ofRules(work, objects), "rules")...)
+	return append(warnings, atMostWarnings(manifest.Unmatched(at, spec, usualResources(objects)), "rules")...)
 }
 
 // atMostWarnings replaces warnings that are too many by how many there are.
@@ -47,94 +63,40 @@ func atMostWarnings(warnings []string, of string) []string {
 	return warnings
 }
 
-// ofExports are about manifests that were exported from a cluster. It drops what it warns of from the objects.
-func ofExports(objects []*unstructured.Unstructured) (warnings []string) {
+// ofManifests are about manifests that were exported from a cluster, and those that name owners: the hub does not know which objects the
+// cluster of the work has. It drops from the objects what the cluster of the export has set.
+func ofManifests(at *field.Path, objects []*unstructured.Unstructured) (warnings []string) {
+	warn := func(i int, object *unstructured.Unstructured, what string) {
+		warnings = append(warnings, fmt.Sprintf("%s, %s: %s", at.Index(i), manifest.Identify(object), what))
+	}
 	for i, object := range objects {
 		if dropped := manifest.DropExported(object); len(dropped) > 0 {
-			warnings = append(warnings, fmt.Sprintf("%s, %s: not applied, because the cluster that it was exported from has set it: %s",
-				field.NewPath("spec", "workload", "manifests").Index(i), manifest.Identify(object), strings.Join(dropped, ", ")))
+			warn(i, object, "not applied, because the cluster that it was exported from has set it: "+strings.Join(dropped, ", "))
 		}
-	}
-	return warnings
-}
-
-// ofOwners are about manifests that name owners: the hub does not know which objects a cluster has.
-func ofOwners(objects []*unstructured.Unstructured) (warnings []string) {
-	for i, object := range objects {
 		if len(object.GetOwnerReferences()) > 0 {
-			warnings = append(warnings, fmt.Sprintf("%s, %s: metadata.ownerReferences: owners that do not exist on the cluster under their uid "+
-				"are not applied", field.NewPath("spec", "workload", "manifests").Index(i), manifest.Identify(object)))
+			warn(i, object, "metadata.ownerReferences: owners that do not exist on the cluster under their uid are not applied")
 		}
 	}
 	return warnings
 }
 
-// ofRules are about manifestConfigs and orphaning rules that fit no manifest. Which resource a kind has is for the cluster to know; the hub
-// goes by how resources are usually named, and leaves kinds of custom resources alone.
-func ofRules(work *workv1.ManifestWork, objects []*unstructured.Unstructured) (warnings []string) {
-	resources := make([]workv1.ResourceIdentifier, len(objects))
+// usualResources are what the objects are about. Which resource a kind has is for the cluster to know; the hub goes by how resources are
+// usually named, and leaves kinds of custom resources open.
+func usualResources(objects []*unstructured.Unstructured) []workv1.ManifestResourceMeta {
+	resources := make([]workv1.ManifestResourceMeta, len(objects))
 	for i, object := range objects {
 		gvk := object.GroupVersionKind()
-		plural, _ := meta.UnsafeGuessKindToResource(gvk)
-		resources[i] = workv1.ResourceIdentifier{Group: gvk.Group, Resource: plural.Resource, Namespace: object.GetNamespace(),
+		resources[i] = workv1.ManifestResourceMeta{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: object.GetNamespace(),
 			Name: object.GetName()}
-	}
-	check := func(path *field.Path, rule workv1.ResourceIdentifier) {
-		fits := func(r workv1.ResourceIdentifier) bool {
-			if isCustomGroup(r.Group) {
-				r.Resource = rule.Resource
-			}
-			return manifest.Matches(rule, r)
-		}
-		if slices.ContainsFunc(resources, fits) {
-			return
-		}
-		warnings = append(warnings, fmt.Sprintf("%s: no manifest of this work is of %s%s", path, describeRule(rule),
-			nearest(rule, resources, objects)))
-	}
-	for i := range work.Spec.ManifestConfigs {
-		check(field.NewPath("spec", "manifestConfigs").Index(i).Child("resourceIdentifier"), work.Spec.ManifestConfigs[i].ResourceIdentifier)
-	}
-	if option := work.Spec.DeleteOption; option != nil && option.SelectivelyOrphan != nil {
-		path := field.NewPath("spec", "deleteOption", "selectivelyOrphans", "orphaningRules")
-		for i, r := range option.SelectivelyOrphan.OrphaningRules {
-			check(path.Index(i), workv1.ResourceIdentifier{Group: r.Group, Resource: r.Resource, Namespace: r.Namespace, Name: r.Name})
+		if !isCustomGroup(gvk.Group) {
+			plural, _ := meta.UnsafeGuessKindToResource(gvk)
+			resources[i].Resource = plural.Resource
 		}
 	}
-	return warnings
+	return resources
 }
 
 // isCustomGroup tells whether a group may have kinds with resources of any name.
 func isCustomGroup(group string) bool {
 	return strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io")
-}
-
-func describeRule(rule workv1.ResourceIdentifier) string {
-	resource := schema.GroupResource{Group: rule.Group, Resource: rule.Resource}.String()
-	if rule.Namespace == "" {
-		return fmt.Sprintf("%s %s", resource, rule.Name)
-	}
-	return fmt.Sprintf("%s %s/%s", resource, rule.Namespace, rule.Name)
-}
-
-// nearest names the manifest that a rule may mean; nothing if none has the kind or the name.
-func nearest(rule workv1.ResourceIdentifier, resources []workv1.ResourceIdentifier, objects []*unstructured.Unstructured) string {
-	best, most := -1, 0
-	anyOfKind := workv1.ResourceIdentifier{Group: rule.Group, Resource: rule.Resource, Namespace: "*", Name: "*"}
-	for i, r := range resources {
-		alike := 0
-		if manifest.Matches(anyOfKind, r) {
-			alike += 2
-		}
-		if r.Name == rule.Name {
-			alike++
-		}
-		if alike > most {
-			best, most = i, alike
-		}
-	}
-	if best < 0 {
-		return ""
-	}
-	return fmt.Sprintf("; the nearest is manifest %d, %s", best, manifest.Identify(objects[best]))
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/admission"
 )
 
@@ -44,6 +45,23 @@ func TestManifestWorkWarnings(t *testing.T) {
 	got := admission.ManifestWorkWarnings(workOf(many...), nil)
 	if len(got) != 11 || got[10] != "the same holds for 2 more manifests" || len(strings.Join(got, "")) > 4096 {
 		t.Errorf("twelve manifests: %q", got)
+	}
+}
+
+// WK-10: the template of a ManifestWorkReplicaSet is warned of as the works that are made of it.
+func TestReplicaSetWarnings(t *testing.T) {
+	t.Parallel()
+	work := workOf(configMap)
+	work.Spec.ManifestConfigs = []workv1.ManifestConfigOption{{ResourceIdentifier: workv1.ResourceIdentifier{Resource: "secrets", Name: "a"}}}
+	set := &workv1alpha1.ManifestWorkReplicaSet{Spec: workv1alpha1.ManifestWorkReplicaSetSpec{ManifestWorkTemplate: work.Spec}}
+	got := admission.ManifestWorkReplicaSetWarnings(set, nil)
+	const want = "spec.manifestWorkTemplate.manifestConfigs[0].resourceIdentifier: no manifest of this work is of secrets a; the nearest is " +
+		"manifest 0, v1 ConfigMap n/a"
+	if len(got) != 1 || got[0] != want {
+		t.Errorf("a new set: %q, want %q", got, want)
+	}
+	if got := admission.ManifestWorkReplicaSetWarnings(set, set.DeepCopy()); got != nil {
+		t.Errorf("the same spec: %q", got)
 	}
 }
 

@@ -72,10 +72,15 @@ func (p *workValidator) Validate(ctx context.Context, request admission.Attribut
 	if err := rules.ValidateManifestWork(ctx, work, old, p.sender(request.GetUserInfo()), p.options); err != nil {
 		return err
 	}
-	for _, text := range rules.ManifestWorkWarnings(work, old) {
+	warn(ctx, rules.ManifestWorkWarnings(work, old))
+	return nil
+}
+
+// warn has the API server send warnings to the client.
+func warn(ctx context.Context, warnings []string) {
+	for _, text := range warnings {
 		warning.AddWarning(ctx, "", text)
 	}
-	return nil
 }
 
 // validateAgentWrites checks what an agent changes of an existing work, apart from the spec.

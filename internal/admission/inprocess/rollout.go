@@ -42,7 +42,11 @@ func (p *replicaSetValidator) Validate(ctx context.Context, request admission.At
 	if err != nil {
 		return err
 	}
-	return rules.ValidateManifestWorkReplicaSet(ctx, set, old, p.sender(request.GetUserInfo()), p.options)
+	if err := rules.ValidateManifestWorkReplicaSet(ctx, set, old, p.sender(request.GetUserInfo()), p.options); err != nil {
+		return err
+	}
+	warn(ctx, rules.ManifestWorkReplicaSetWarnings(set, old))
+	return nil
 }
 
 // managementAddOnValidator checks ClusterManagementAddOns.

@@ -124,6 +124,11 @@ const (
 	ConditionStatusTruncated = "StatusTruncated"
 	ReasonStatusTooLarge     = "StatusTooLarge" // True
 
+	// ConditionRulesUnmatched of a ManifestWork, while manifestConfigs or orphaning rules are about none of its manifests, names them. It is
+	// an extension.
+	ConditionRulesUnmatched = "RulesUnmatched"
+	ReasonNoSuchManifest    = "NoSuchManifest" // True
+
 	// ConditionDryRun, while AnnotationDryRun is set, tells whether the cluster would take the work, or the manifest, and its
 	// message what that would change. It is an extension.
 	ConditionDryRun      = "DryRun"

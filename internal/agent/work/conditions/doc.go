@@ -9,6 +9,7 @@
 //	Disputed                        disputed.go        disputed.go
 //	Progressing, Degraded           aggregate.go       health.go, or rules.go if a rule is about it
 //	Complete, and those of rules    aggregate.go       rules.go
+//	RulesUnmatched                  unmatched.go
 //	Deleting                        deleting.go
 //	DryRun                          dryrun.go          dryrun.go
 //

@@ -32,6 +32,7 @@ func Update(work *workv1.ManifestWork, results []Result, now time.Time) (changed
 	s.set(&work.Status.Conditions, appliedOfWork(results))
 	s.set(&work.Status.Conditions, availableOfWork(results))
 	s.setWorkDisputed(&work.Status.Conditions, results)
+	s.setRulesUnmatched(work, results)
 	s.aggregate(work, results)
 	s.fit(work, before)
 	return !equality.Semantic.DeepEqual(&before.Status, &work.Status)
@@ -130,5 +131,6 @@ func Refuse(work *workv1.ManifestWork, claimed *ClaimedError, now time.Time) (ch
 		Message: "The work is not applied",
 	})
 	s.setWorkDisputed(&work.Status.Conditions, nil)
+	meta.RemoveStatusCondition(&work.Status.Conditions, fleet.ConditionRulesUnmatched)
 	return !equality.Semantic.DeepEqual(before, &work.Status)
 }
