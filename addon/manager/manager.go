@@ -51,9 +51,9 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/machinery/consistentclient"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
+	"github.com/capstan-io/capstan/internal/machinery/repairclient"
 )
 
 // Options configure a Manager. Name is required.
@@ -194,7 +194,7 @@ func (o Options) controllers() ctrl.Options {
 				&rbacv1.ClusterRoleBinding{}:                granted,
 			},
 		},
-		NewClient: consistentclient.NewClient,
+		NewClient: repairclient.NewClient,
 		Client:    client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		// A process may run several managers.
 		Controller:                    config.Controller{SkipNameValidation: ptr.To(true)},

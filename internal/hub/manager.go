@@ -30,8 +30,8 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/hub/registration/availability"
-	"github.com/capstan-io/capstan/internal/machinery/consistentclient"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/repairclient"
 	"github.com/capstan-io/capstan/internal/placement/decisions"
 )
 
@@ -58,7 +58,7 @@ func ManagerOptions(o Options) ctrl.Options {
 		Scheme:     newScheme(),
 		Cache:      cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: byObject},
 		Controller: config.Controller{ReconciliationTimeout: longestReconcile},
-		NewClient:  consistentclient.NewClient,
+		NewClient:  repairclient.NewClient,
 	}
 }
 

@@ -16,7 +16,7 @@ func Unmatched(at *field.Path, spec *workv1.ManifestWorkSpec, manifests []workv1
 	m := newMatcher(manifests)
 	check := func(path *field.Path, rule workv1.ResourceIdentifier) {
 		if !m.matches(rule) {
-			unmatched = append(unmatched, fmt.Sprintf("%s: no manifest of this work is of %s%s", path, describe(rule), m.nearest(rule)))
+			unmatched = append(unmatched, fmt.Sprintf("%s: no manifest of this work is of %s%s", path, nameOfRule(rule), m.nearest(rule)))
 		}
 	}
 	for i := range spec.ManifestConfigs {
@@ -94,8 +94,8 @@ func asNamed(r workv1.ManifestResourceMeta, rule workv1.ResourceIdentifier) work
 	return identifierOf(r)
 }
 
-// describe names what a rule is about, such as "deployments.apps default/web".
-func describe(rule workv1.ResourceIdentifier) string {
+// nameOfRule says what a rule is about, such as "deployments.apps default/web".
+func nameOfRule(rule workv1.ResourceIdentifier) string {
 	resource := schema.GroupResource{Group: rule.Group, Resource: rule.Resource}.String()
 	return fmt.Sprintf("%s %s", resource, strings.TrimPrefix(rule.Namespace+"/"+rule.Name, "/"))
 }

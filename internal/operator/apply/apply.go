@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/util/csaupgrade"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/capstan-io/capstan/internal/machinery/repair"
 )
 
 // Apply makes the objects of the installation what they should be, by server-side apply, in their order. An object that has not changed
@@ -54,7 +56,15 @@ func (c *Cluster) apply(ctx context.Context, installation string, object client.
 		return nil
 	}
 	desired.SetResourceVersion(object.GetResourceVersion())
-	if err := c.write(ctx, desired); err != nil {
+	undo, err := c.takeRepair(name, hash)
+	if err != nil {
+		return err
+	}
+	changed, err := c.write(ctx, desired)
+	if err != nil || !changed {
+		undo()
+	}
+	if err != nil {
 		return fmt.Errorf("apply %s: %w", name, err)
 	}
 	c.mu.Lock()
@@ -64,25 +74,43 @@ func (c *Cluster) apply(ctx context.Context, installation string, object client.
 	return nil
 }
 
-// write applies an object. The first time, the fields that other installers own become those of this one, so that those go which it does
-// not set: an object that is merged from two installers would be what none of them means. What cannot be changed of an object, such as
-// the selector of a Deployment, is changed by deleting it first.
-func (c *Cluster) write(ctx context.Context, desired *unstructured.Unstructured) error {
-	if err := c.adopt(ctx, desired); err != nil {
-		return err
+// takeRepair counts that an object is applied again with the same content, and fails if others have undone that too often to do it now. It
+// returns a function for a caller that has changed nothing after all.
+func (c *Cluster) takeRepair(name reference, hash string) (undo func(), err error) {
+	c.mu.Lock()
+	last, known := c.applied[name]
+	c.mu.Unlock()
+	if !known || last.hash != hash || name.Kind == "Namespace" { // of which only labels are applied
+		return func() {}, nil
+	}
+	o := repair.Object{GroupKind: name.GroupKind(), NamespacedName: name.NamespacedName}
+	undo, due := c.backoff.Take(o, false)
+	if undo == nil {
+		return nil, &repair.HeldError{Object: o, Until: due}
+	}
+	return undo, nil
+}
+
+// write applies an object, and tells whether that has changed it. The first time, the fields that other installers own become those of this
+// one, so that those go which it does not set: an object that is merged from two installers would be what none of them means. What cannot
+// be changed of an object, such as the selector of a Deployment, is changed by deleting it first.
+func (c *Cluster) write(ctx context.Context, desired *unstructured.Unstructured) (changed bool, err error) {
+	before, err := c.adopt(ctx, desired)
+	if err != nil {
+		return false, err
 	}
 	content := desired.DeepCopy()
-	err := c.serverSideApply(ctx, desired)
+	err = c.serverSideApply(ctx, desired)
 	if !apierrors.IsInvalid(err) || !immutable(err) {
-		return err
+		return desired.GetResourceVersion() != before, err
 	}
 	err = c.Client.Delete(ctx, content.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationBackground), onlyVersionOf(content))
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("replace it, because what has to change is immutable: %w", err)
+		return false, fmt.Errorf("replace it, because what has to change is immutable: %w", err)
 	}
 	desired.Object = content.Object
 	desired.SetResourceVersion("")
-	return c.serverSideApply(ctx, desired)
+	return true, c.serverSideApply(ctx, desired)
 }
 
 // onlyVersionOf has nothing else deleted than the version of an object, if it has one.
@@ -113,40 +141,41 @@ func immutable(err error) bool {
 }
 
 // adopt makes the fields that others have set on an object those of this field manager, if it has never applied the object. Fields that
-// controllers of Kubernetes keep stay theirs, and so do those of a namespace, which belongs to its users, too.
-func (c *Cluster) adopt(ctx context.Context, desired *unstructured.Unstructured) error {
+// controllers of Kubernetes keep stay theirs, and so do those of a namespace, which belongs to its users, too. It returns the resource
+// version of the object, which is empty if there is none.
+func (c *Cluster) adopt(ctx context.Context, desired *unstructured.Unstructured) (version string, err error) {
 	if desired.GetKind() == "Namespace" {
-		return nil
+		return "", nil
 	}
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(desired.GroupVersionKind())
 	if err := c.Client.Get(ctx, client.ObjectKeyFromObject(desired), live); err != nil {
-		return client.IgnoreNotFound(err)
+		return "", client.IgnoreNotFound(err)
 	}
+	version = live.GetResourceVersion()
 	others := sets.New[string]()
 	for _, entry := range live.ManagedFields {
 		switch {
 		case entry.Manager == c.FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply:
-			return nil
+			return version, nil
 		case entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == "" && !strings.HasPrefix(entry.Manager, "kube-"):
 			others.Insert(entry.Manager)
 		}
 	}
 	if len(others) == 0 {
-		return nil
+		return version, nil
 	}
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(live, others, c.FieldManager)
 	if err != nil || patch == nil {
-		return err
+		return version, err
 	}
-	version := live.GetResourceVersion()
 	if err := c.Client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch)); err != nil {
-		return client.IgnoreNotFound(err)
+		return version, client.IgnoreNotFound(err)
 	}
 	if desired.GetResourceVersion() == version {
 		desired.SetResourceVersion(live.GetResourceVersion())
 	}
-	return nil
+	return live.GetResourceVersion(), nil
 }
 
 // unchanged returns the object if it has that content and is as it was left.

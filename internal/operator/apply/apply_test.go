@@ -2,14 +2,20 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/capstan-io/capstan/internal/machinery/repair"
 )
 
 // CM-23: what is applied to a version of an object does not overwrite what a user has made of it since.
@@ -39,6 +45,48 @@ func TestApplyToVersion(t *testing.T) {
 	}
 	if err := c.Apply(ctx, "one", secret("ours, whatever is there", "")); err != nil {
 		t.Error(err)
+	}
+}
+
+// emptyCache is one that knows no object.
+type emptyCache struct{ cache.Cache }
+
+func (emptyCache) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errors.New("not known")
+}
+
+// What others keep changing is not applied without end.
+func TestApplyAgain(t *testing.T) {
+	t.Parallel()
+	ctx, key := t.Context(), client.ObjectKey{Namespace: "hub", Name: "serving-cert"}
+	clk := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
+	c := &Cluster{Client: fake.NewClientBuilder().WithScheme(scheme.Scheme).Build(), applied: map[reference]state{},
+		backoff: repair.NewBackoff(clk, repair.AtOnceByControllers), cache: emptyCache{},
+		Options: Options{Label: "installation", FieldManager: "operator", Scheme: scheme.Scheme}}
+	apply := func() error {
+		return c.Apply(ctx, "one", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+			Data: map[string][]byte{"content": []byte("ours")}})
+	}
+	if err := apply(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range repair.AtOnceByControllers {
+		storeAsUser(ctx, t, c.Client, key)
+		if err := apply(); err != nil {
+			t.Fatalf("repair %d: %v", i, err)
+		}
+	}
+	ofUser := storeAsUser(ctx, t, c.Client, key)
+	held := new(repair.HeldError)
+	if err := apply(); !errors.As(err, &held) {
+		t.Fatalf("got %v", err)
+	}
+	if live := read(ctx, t, c.Client, key); live.ResourceVersion != ofUser.ResourceVersion {
+		t.Error("it was applied all the same")
+	}
+	clk.SetTime(held.Until)
+	if err := apply(); err != nil || string(read(ctx, t, c.Client, key).Data["content"]) != "ours" {
+		t.Errorf("when it is due: %v", err)
 	}
 }
 

@@ -20,9 +20,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/capstan-io/capstan/internal/machinery/repair"
 )
 
 // Options describe the installations on a cluster.
@@ -52,6 +55,8 @@ type Cluster struct {
 	mu       sync.Mutex
 	applied  map[reference]state
 	unserved map[schema.GroupVersionKind]bool
+	// backoff tells how soon an object may be applied again that others keep changing or deleting.
+	backoff *repair.Backoff
 }
 
 // reference names an object on a cluster.
@@ -99,7 +104,7 @@ func NewCluster(config *rest.Config, options Options) (*Cluster, error) {
 		return nil, err
 	}
 	return &Cluster{Options: options, Client: direct, cache: watched, applied: map[reference]state{},
-		unserved: map[schema.GroupVersionKind]bool{}}, nil
+		unserved: map[schema.GroupVersionKind]bool{}, backoff: repair.NewBackoff(clock.RealClock{}, repair.AtOnceByControllers)}, nil
 }
 
 // Start implements manager.Runnable: it watches the objects until the context ends.

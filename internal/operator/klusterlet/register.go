@@ -31,8 +31,8 @@ import (
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/machinery/consistentclient"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/repairclient"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 	"github.com/capstan-io/capstan/internal/operator/apply"
 	"github.com/capstan-io/capstan/internal/operator/crds"
@@ -88,7 +88,7 @@ func ManagerOptions(namespace string) ctrl.Options {
 	utilruntime.Must(err)
 	return ctrl.Options{
 		Scheme:    Scheme(),
-		NewClient: consistentclient.NewClient,
+		NewClient: repairclient.NewClient,
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{

@@ -2,6 +2,7 @@ package works
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/test/env"
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
@@ -324,4 +326,58 @@ func TestExportedManifest(t *testing.T) {
 	if meta.FindStatusCondition(applied.Status.Conditions, "Disputed") != nil {
 		t.Errorf("it is disputed: %+v", applied.Status.Conditions)
 	}
+}
+
+// MR-04: the hub gives in to those who insist on another work of a set, too, more and more. Works of other clusters are not delayed.
+func TestDisputedWorkOfReplicaSet(t *testing.T) {
+	t.Parallel()
+	const name = "disputed-by-hub"
+	h := framework.Hub.Client(t)
+	clusters := framework.ClusterNamespaces(t, h, name, 2)
+	framework.Decide(t, h, name, clusters...)
+	set := framework.ReplicaSet(name, name, framework.SetManifest(name, "1"), name)
+	valueOf := func(o *unstructured.Unstructured) string {
+		manifests, _, _ := unstructured.NestedSlice(o.Object, "spec", "workload", "manifests")
+		value, _, _ := unstructured.NestedString(manifests[0].(map[string]any), "data", "key")
+		return value
+	}
+	framework.Create(t, h, set)
+	framework.AwaitSummary(t, h, set, workv1alpha1.ManifestWorkReplicaSetSummary{Total: 2, DesiredTotal: 2, Updated: 2})
+	works, err := framework.WorksOf(t.Context(), h, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := countWrites(t, h, workv1.GroupVersion.WithKind("ManifestWork"), works[0].Namespace, works[0].Name,
+		func(before, after *unstructured.Unstructured) bool {
+			return before.GetGeneration() != after.GetGeneration() && valueOf(after) != "theirs"
+		},
+		func(ctx context.Context, o *unstructured.Unstructured) {
+			if valueOf(o) == "theirs" {
+				return
+			}
+			theirs := o.DeepCopy()
+			manifest := map[string]any{}
+			if err := json.Unmarshal([]byte(framework.SetManifest(name, "theirs")), &manifest); err != nil {
+				t.Error(err)
+			}
+			_ = unstructured.SetNestedSlice(theirs.Object, []any{manifest}, "spec", "workload", "manifests")
+			if err := h.Patch(ctx, theirs, client.MergeFrom(o)); err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+		})
+	counted.await(t, 12)
+	framework.UpdateSet(t, h, set, func(s *workv1alpha1.ManifestWorkReplicaSet) {
+		s.Spec.ManifestWorkTemplate.Workload.Manifests = framework.RawManifests(framework.SetManifest(name, "2"))
+	})
+	env.Eventually(t, func(ctx context.Context) error {
+		other := &unstructured.Unstructured{}
+		other.SetGroupVersionKind(workv1.GroupVersion.WithKind("ManifestWork"))
+		if err := h.Get(ctx, client.ObjectKeyFromObject(&works[1]), other); err != nil {
+			return err
+		}
+		if value := valueOf(other); value != "2" {
+			return fmt.Errorf("the work of the other cluster has %s", value)
+		}
+		return nil
+	})
 }

@@ -31,12 +31,15 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/executor"
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/predecessor"
-	"github.com/capstan-io/capstan/internal/agent/work/repair"
+	"github.com/capstan-io/capstan/internal/machinery/repair"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
 // unwatched is how often works with objects of kinds that the agent cannot watch are reconciled, because there are no events of these.
 const unwatched = 5 * time.Minute
+
+// repairsAtOnce is how many repairs of an object are made without a delay.
+const repairsAtOnce = 3
 
 // Options configure the controller.
 type Options struct {
@@ -83,7 +86,7 @@ func New(hub, managed client.Client, o Options) *Controller {
 	return &Controller{
 		Options: o, hub: hub, managed: managed, names: names,
 		applier: &applier{managed: managed, objects: o.Objects, mapper: managed.RESTMapper(), tracked: o.Applied.Tracked, executors: o.Executors,
-			backoff: repair.NewBackoff(o.Clock), clock: o.Clock, names: names},
+			backoff: repair.NewBackoff(o.Clock, repairsAtOnce), clock: o.Clock, names: names},
 		backlog: backlog{works: map[string]bool{}},
 	}
 }

@@ -36,7 +36,7 @@ func (r *repairs) aboutFields(t *task, live *unstructured.Unstructured, fields [
 
 // others are the works that name the object besides this one.
 func (r *repairs) others(t *task, live *unstructured.Unstructured) (others []string) {
-	owners := sets.New(r.tracked.Owners(r.object.GroupResource, r.object.NamespacedName)...)
+	owners := sets.New(r.tracked.Owners(t.mapping.Resource.GroupResource(), r.object.NamespacedName)...)
 	for _, owner := range live.GetOwnerReferences() {
 		if tracker.IsWork(owner) {
 			owners.Insert(owner.Name)

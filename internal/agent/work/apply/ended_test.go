@@ -17,10 +17,10 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
-	"github.com/capstan-io/capstan/internal/agent/work/repair"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
+	"github.com/capstan-io/capstan/internal/machinery/repair"
 )
 
 func jobOf(image string) string {
@@ -62,7 +62,7 @@ func TestJobRunsOnce(t *testing.T) {
 			objects := dynamicfake.NewSimpleDynamicClient(scheme)
 			clock := clocktesting.NewFakeClock(metav1.Now().Time)
 			tracked := tracker.New(t.Context(), metadatafake.NewSimpleMetadataClient(scheme))
-			a := &applier{objects: objects, mapper: mapper, tracked: tracked, backoff: repair.NewBackoff(clock), clock: clock}
+			a := &applier{objects: objects, mapper: mapper, tracked: tracked, backoff: repair.NewBackoff(clock, repairsAtOnce), clock: clock}
 			amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "hash-work", UID: "amw"}}
 			if test.ended {
 				encoded, err := json.Marshal(endedJobs{jobName(ended): specHash(ended)})

@@ -13,9 +13,9 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
-	"github.com/capstan-io/capstan/internal/agent/work/repair"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
+	"github.com/capstan-io/capstan/internal/machinery/repair"
 )
 
 // pass is what is remembered of the last pass over a work.
@@ -87,8 +87,7 @@ func (o *outcome) tracked() (objects []tracker.Object) {
 
 // anyVersion is the object, whatever the version in which the manifest has it.
 func (o *outcome) anyVersion() repair.Object {
-	object := o.object()
-	return repair.Object{GroupResource: object.GroupResource(), NamespacedName: object.NamespacedName}
+	return repair.Object{GroupKind: o.identity.GroupKind(), NamespacedName: o.object().NamespacedName}
 }
 
 // namedObjects are those of the manifests of a work so far, with the ordinals of the manifests.

@@ -25,9 +25,9 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/applied"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
-	"github.com/capstan-io/capstan/internal/agent/work/repair"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/repair"
 )
 
 // disputed is a cluster with one Deployment, which several works and others may write, and the applier of the works. The watch knows
@@ -60,7 +60,7 @@ func newDisputed(t *testing.T, works ...*workv1.ManifestWork) *disputed {
 	d := &disputed{clock: clocktesting.NewFakeClock(time.Unix(1000, 0)), works: works, last: map[string]*pass{}}
 	objects.PrependReactor("*", "deployments", d.serve)
 	d.applier = &applier{objects: objects, mapper: mapper, tracked: tracker.New(t.Context(), unwatched),
-		names: &applied.Names{HubHash: hubHash}, backoff: repair.NewBackoff(d.clock), clock: d.clock}
+		names: &applied.Names{HubHash: hubHash}, backoff: repair.NewBackoff(d.clock, repairsAtOnce), clock: d.clock}
 	return d
 }
 

@@ -33,10 +33,10 @@ import (
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
 	"github.com/capstan-io/capstan/internal/hub/registration/clusterprofile"
-	"github.com/capstan-io/capstan/internal/machinery/consistentclient"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
+	"github.com/capstan-io/capstan/internal/machinery/repairclient"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
@@ -75,7 +75,7 @@ func Register(mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	writer, err := consistentclient.NewClient(mgr.GetConfig(), client.Options{
+	writer, err := repairclient.NewClient(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), Cache: &client.CacheOptions{Reader: copies},
 	})
 	if err != nil {

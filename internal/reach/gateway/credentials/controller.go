@@ -34,10 +34,10 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	gatewayv1alpha1 "github.com/capstan-io/capstan/api/gateway/v1alpha1"
 	proxyv1alpha1 "github.com/capstan-io/capstan/api/proxy/v1alpha1"
-	"github.com/capstan-io/capstan/internal/machinery/consistentclient"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
+	"github.com/capstan-io/capstan/internal/machinery/repairclient"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
@@ -104,7 +104,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	// A write through the client of the manager would have its cache fetch all Secrets.
-	throughCache, err := consistentclient.NewClient(mgr.GetConfig(), client.Options{
+	throughCache, err := repairclient.NewClient(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), Cache: &client.CacheOptions{Reader: secrets},
 	})
 	if err != nil {

@@ -2,6 +2,7 @@
 package repair
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -11,30 +12,47 @@ import (
 )
 
 const (
-	// atOnce is how many repairs of an object are made without a delay.
-	atOnce = 3
-	// A further repair waits for as long as the dispute has lasted by then, so the delays double from the least to the most, however often
-	// the others change the object. That makes 8 repairs in the first minute, and then one in a minute.
+	// A repair that is not made at once waits for as long as the dispute has lasted by then, so the delays double from the least to the most,
+	// however often the others change the object. That makes five such repairs in the first minute, and then one in a minute.
 	leastDelay = 2 * time.Second
 	mostDelay  = time.Minute
 	// resetAfter is how long an object needs no repair until the next one is the first again.
 	resetAfter = 5 * time.Minute
 )
 
-// Object is an object of the managed cluster, whatever the version in which manifests name it.
+// Object is an object of a cluster, whatever the version in which it is written.
 type Object struct {
-	schema.GroupResource
+	schema.GroupKind
 	types.NamespacedName
 }
 
-// Backoff knows which objects were repaired lately. All works share one, so the delays of an object hold for all of them together. It is
-// in memory only: after a restart, each object begins anew. Its methods may be called at any time, from anywhere.
+// Backoff knows which objects were repaired lately. All who repair objects of a cluster share one, so the delays of an object hold for
+// all of them together. It is in memory only: after a restart, each object begins anew. Its methods may be called at any time, from
+// anywhere.
 type Backoff struct {
-	clock clock.PassiveClock
+	clock  clock.PassiveClock
+	atOnce int
 
 	mu      sync.Mutex
 	objects map[Object]history
 	swept   time.Time
+}
+
+// AtOnceByControllers is how many repairs of an object controllers make without a delay: scripts that delete the same object several times
+// in a row, and make it again, are no dispute.
+const AtOnceByControllers = 10
+
+// HeldError is that an object is not repaired yet.
+type HeldError struct {
+	Object Object
+	// Until is when it may be repaired.
+	Until time.Time
+}
+
+// Error implements error.
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("others keep changing or deleting %s %s, so it is not written again until %s: find out who does, in "+
+		"metadata.managedFields or the audit log, and end one of the two", e.Object.Kind, e.Object.NamespacedName, e.Until.UTC().Format(time.RFC3339))
 }
 
 // history is that of an object that was repaired.
@@ -54,9 +72,9 @@ type Dispute struct {
 	Deletions int
 }
 
-// NewBackoff returns a Backoff of objects that were not repaired yet.
-func NewBackoff(clk clock.PassiveClock) *Backoff {
-	return &Backoff{clock: clk, objects: map[Object]history{}, swept: clk.Now()}
+// NewBackoff returns a Backoff of objects that were not repaired yet. Of the repairs of an object, the first atOnce have no delay.
+func NewBackoff(clk clock.PassiveClock, atOnce int) *Backoff {
+	return &Backoff{clock: clk, atOnce: atOnce, objects: map[Object]history{}, swept: clk.Now()}
 }
 
 // Dispute returns the dispute about an object, if there is one.
@@ -64,10 +82,10 @@ func (b *Backoff) Dispute(o Object) (d Dispute, disputed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	h := b.historyOf(o)
-	if h.repairs < atOnce {
+	if h.repairs < b.atOnce {
 		return Dispute{}, false
 	}
-	return Dispute{Due: h.due(), Over: h.last.Add(resetAfter), Deletions: h.deletions}, true
+	return Dispute{Due: b.due(h), Over: h.last.Add(resetAfter), Deletions: h.deletions}, true
 }
 
 // Take counts a repair that the caller is about to make; missing tells whether the object is made again. It returns a function for a
@@ -78,8 +96,8 @@ func (b *Backoff) Take(o Object, missing bool) (undo func(), due time.Time) {
 	now := b.clock.Now()
 	b.sweep(now)
 	h := b.historyOf(o)
-	if now.Before(h.due()) {
-		return nil, h.due()
+	if due := b.due(h); now.Before(due) {
+		return nil, due
 	}
 	if h.repairs == 0 {
 		h.first = now
@@ -134,9 +152,9 @@ func (b *Backoff) sweep(now time.Time) {
 
 func (h history) isOver(now time.Time) bool { return now.Sub(h.last) >= resetAfter }
 
-// due is when the next repair may be made.
-func (h history) due() time.Time {
-	if h.repairs < atOnce {
+// due is when the next repair of an object may be made.
+func (b *Backoff) due(h history) time.Time {
+	if h.repairs < b.atOnce {
 		return h.last
 	}
 	return h.last.Add(min(max(h.last.Sub(h.first), leastDelay), mostDelay))

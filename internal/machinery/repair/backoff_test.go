@@ -12,8 +12,10 @@ import (
 
 var begin = time.Unix(1000, 0)
 
+const atOnce = 3
+
 func object(name string) Object {
-	return Object{GroupResource: schema.GroupResource{Group: "apps", Resource: "deployments"},
+	return Object{GroupKind: schema.GroupKind{Group: "apps", Kind: "Deployment"},
 		NamespacedName: types.NamespacedName{Namespace: "default", Name: name}}
 }
 
@@ -57,7 +59,7 @@ func TestBackoff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			clk := clocktesting.NewFakePassiveClock(begin)
-			b, o := NewBackoff(clk), object("web")
+			b, o := NewBackoff(clk, atOnce), object("web")
 			minutes := map[int]int{}
 			last := make([]time.Duration, len(test.rivals)) // when each of them has had its way
 			for elapsed := time.Duration(0); elapsed < hour; elapsed += 100 * time.Millisecond {
@@ -92,7 +94,7 @@ func TestBackoff(t *testing.T) {
 func TestDelays(t *testing.T) {
 	t.Parallel()
 	clk := clocktesting.NewFakePassiveClock(begin)
-	b, o := NewBackoff(clk), object("web")
+	b, o := NewBackoff(clk, atOnce), object("web")
 	for i := range atOnce {
 		if _, disputed := b.Dispute(o); disputed {
 			t.Fatalf("disputed after %d repairs", i)
@@ -140,7 +142,7 @@ func TestDelays(t *testing.T) {
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	clk := clocktesting.NewFakePassiveClock(begin)
-	b, o := NewBackoff(clk), object("web")
+	b, o := NewBackoff(clk, atOnce), object("web")
 	b.take(o, true)()
 	if len(b.objects) > 0 {
 		t.Errorf("left: %v", b.objects)
@@ -172,7 +174,7 @@ func TestUndo(t *testing.T) {
 func TestForgetting(t *testing.T) {
 	t.Parallel()
 	clk := clocktesting.NewFakePassiveClock(begin)
-	b := NewBackoff(clk)
+	b := NewBackoff(clk, atOnce)
 	for i := range 1000 {
 		b.take(object(fmt.Sprint(i)), false)
 		clk.SetTime(clk.Now().Add(time.Second))

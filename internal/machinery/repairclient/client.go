@@ -1,0 +1,160 @@
+// Package repairclient keeps controllers from endless disputes: what a controller writes again and again, because others undo it each time,
+// it writes with delays.
+package repairclient
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"hash/maphash"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-io/capstan/internal/machinery/consistentclient"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/repair"
+)
+
+// rememberFor is how long what was written is remembered.
+const rememberFor = 5 * time.Minute
+
+// NewClient is a client.NewClientFunc. Its client counts how often it makes the same write of an object again, within five minutes: creates
+// it, or updates or patches it with the same content. From the eleventh time on, a write that comes too early fails with a
+// repair.HeldError and is not sent. To write another content is no repair, nor is a write that changes nothing. Server-side apply, deletion
+// and the writing of subresources are not counted. Reads are those of package consistentclient.
+func NewClient(config *rest.Config, options client.Options) (client.Client, error) {
+	c, err := consistentclient.NewClient(config, options)
+	if err != nil {
+		return nil, err
+	}
+	return newClient(c, clock.RealClock{}), nil
+}
+
+func newClient(c client.Client, clk clock.PassiveClock) *repairClient {
+	return &repairClient{Client: c, clock: clk, backoff: repair.NewBackoff(clk, repair.AtOnceByControllers), seed: maphash.MakeSeed(),
+		last: map[repair.Object]write{}, swept: clk.Now()}
+}
+
+type repairClient struct {
+	client.Client
+	clock   clock.PassiveClock
+	backoff *repair.Backoff
+	seed    maphash.Seed
+
+	mu    sync.Mutex
+	last  map[repair.Object]write
+	swept time.Time
+}
+
+// write is the last one of an object: a hash of what was sent.
+type write struct {
+	content uint64
+	at      time.Time
+}
+
+// Create implements client.Client.
+func (c *repairClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	content, err := json.Marshal(obj)
+	if err != nil {
+		return err
+	}
+	return c.write(obj, content, func() error { return c.Client.Create(ctx, obj, opts...) })
+}
+
+// Update implements client.Client.
+func (c *repairClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+	content, err := json.Marshal(obj)
+	if err != nil {
+		return err
+	}
+	return c.write(obj, content, func() error { return c.Client.Update(ctx, obj, opts...) })
+}
+
+// Patch implements client.Client.
+func (c *repairClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	content, err := patch.Data(obj)
+	if err != nil {
+		return err
+	}
+	return c.write(obj, content, func() error { return c.Client.Patch(ctx, obj, client.RawPatch(patch.Type(), content), opts...) })
+}
+
+// write sends a write, unless it is held back.
+func (c *repairClient) write(obj client.Object, content []byte, send func() error) error {
+	kind, err := c.GroupVersionKindFor(obj)
+	if err != nil || obj.GetName() == "" { // the API server chooses the name: no two are the same object
+		return send()
+	}
+	o := repair.Object{GroupKind: kind.GroupKind(), NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}}
+	version, hash := obj.GetResourceVersion(), maphash.Bytes(c.seed, slices.Concat(withoutTimes(content), []byte(obj.GetUID())))
+	undo := func() {}
+	if c.isRepeated(o, hash) {
+		taken, due := c.backoff.Take(o, false)
+		if taken == nil {
+			heldCount.WithLabelValues(kind.Group, kind.Kind).Inc()
+			return &repair.HeldError{Object: o, Until: due}
+		}
+		undo = taken
+	}
+	if err := send(); err != nil {
+		undo()
+		return err
+	}
+	if obj.GetResourceVersion() == version {
+		undo() // nothing has changed
+	}
+	c.remember(o, hash)
+	return nil
+}
+
+// isRepeated tells whether a write is that which was made last.
+func (c *repairClient) isRepeated(o repair.Object, content uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last, written := c.last[o]
+	return written && last.content == content && c.clock.Since(last.at) < rememberFor
+}
+
+func (c *repairClient) remember(o repair.Object, content uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.clock.Now()
+	c.last[o] = write{content, now}
+	if now.Sub(c.swept) < rememberFor {
+		return
+	}
+	c.swept = now
+	for o, w := range c.last {
+		if now.Sub(w.at) >= rememberFor {
+			delete(c.last, o)
+		}
+	}
+}
+
+// withoutTimes is content without what each write of an object changes: its version, and when it is written.
+func withoutTimes(content []byte) []byte {
+	if !bytes.Contains(content, []byte(`"resourceVersion"`)) && !bytes.Contains(content, []byte(fleet.AnnotationTemplateWrittenAt)) {
+		return content
+	}
+	object := &unstructured.Unstructured{}
+	if json.Unmarshal(content, &object.Object) != nil {
+		return content // a list of operations
+	}
+	for _, field := range []string{"resourceVersion", "generation", "managedFields"} {
+		unstructured.RemoveNestedField(object.Object, "metadata", field)
+	}
+	unstructured.RemoveNestedField(object.Object, "metadata", "annotations", fleet.AnnotationTemplateWrittenAt)
+	unstructured.RemoveNestedField(object.Object, "status")
+	without, err := json.Marshal(object.Object)
+	if err != nil {
+		return content
+	}
+	return without
+}

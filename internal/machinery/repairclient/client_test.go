@@ -1,0 +1,244 @@
+package repairclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/repair"
+)
+
+// fixture is a controller that keeps a ConfigMap, and somebody else who writes it.
+type fixture struct {
+	*repairClient
+	clock  *clocktesting.FakePassiveClock
+	rival  client.Client
+	writes int
+	// round counts how often the two have acted.
+	round int
+}
+
+func newFixture() *fixture {
+	f := &fixture{clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)), rival: fake.NewClientBuilder().Build()}
+	f.repairClient = newClient(f.rival, f.clock)
+	return f
+}
+
+var key = client.ObjectKey{Namespace: "default", Name: "settings"}
+
+// read is the ConfigMap; nil if there is none.
+func (f *fixture) read(ctx context.Context) *corev1.ConfigMap {
+	o := &corev1.ConfigMap{}
+	if f.Get(ctx, key, o) != nil {
+		return nil
+	}
+	return o
+}
+
+// create is a reconcile that makes a missing object.
+func create(ctx context.Context, f *fixture) error {
+	if f.read(ctx) != nil {
+		return nil
+	}
+	return f.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}})
+}
+
+// update is one that wants a value, and patches is one that sends no more than that.
+func update(ctx context.Context, f *fixture) error {
+	o := f.read(ctx)
+	if o == nil {
+		return create(ctx, f)
+	}
+	o.Data = map[string]string{"key": "ours"}
+	return f.Update(ctx, o)
+}
+
+func patches(ctx context.Context, f *fixture) error {
+	o := f.read(ctx)
+	if o == nil {
+		return create(ctx, f)
+	}
+	before := o.DeepCopy()
+	if o.Data["key"] == "ours" {
+		return nil
+	}
+	o.Data = map[string]string{"key": "ours", "other": o.Data["other"]}
+	o.Annotations = map[string]string{fleet.AnnotationTemplateWrittenAt: fmt.Sprint(f.round)}
+	return f.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+func deletes(ctx context.Context, f *fixture) error {
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	return client.IgnoreNotFound(f.rival.Delete(ctx, o))
+}
+
+func changes(ctx context.Context, f *fixture) error {
+	o := f.read(ctx)
+	o.Data = map[string]string{"key": "theirs", "other": fmt.Sprint(f.round)}
+	return f.rival.Update(ctx, o)
+}
+
+// labels changes what the controller does not care about.
+func labels(ctx context.Context, f *fixture) error {
+	o := f.read(ctx)
+	o.Labels = map[string]string{"round": fmt.Sprint(f.round)}
+	return f.rival.Update(ctx, o)
+}
+
+// wants is a controller that wants something else each time.
+func wants(ctx context.Context, f *fixture) error {
+	if err := create(ctx, f); err != nil {
+		return err
+	}
+	o := f.read(ctx)
+	o.Data = map[string]string{"key": fmt.Sprint(f.round)}
+	return f.Update(ctx, o)
+}
+
+// toggles is one that wants two things by turns.
+func toggles(ctx context.Context, f *fixture) error {
+	if err := create(ctx, f); err != nil {
+		return err
+	}
+	o := f.read(ctx)
+	o.Data = map[string]string{"key": fmt.Sprint(f.round % 2)}
+	return f.Update(ctx, o)
+}
+
+func nobody(context.Context, *fixture) error { return nil }
+
+// No controller writes without end: at most 20 times in the first minute and twice in each minute after it, however often others undo what
+// it writes. What is no repair is never held back.
+func TestWrites(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		reconcile, rival func(context.Context, *fixture) error
+		held             bool
+	}{
+		"deleted again and again":                   {create, deletes, true},
+		"updated again and again":                   {update, changes, true},
+		"patched again and again":                   {patches, changes, true},
+		"patched and deleted":                       {patches, deletes, true},
+		"nothing to do":                             {patches, nobody, false},
+		"another content each time":                 {wants, changes, false},
+		"two contents by turns":                     {toggles, nobody, false},
+		"patches, and others change something else": {patches, labels, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, f := t.Context(), newFixture()
+			minutes, held := map[int]int{}, 0
+			for second := range 4 * 60 {
+				f.round++
+				before := f.version(ctx)
+				err := test.reconcile(ctx, f)
+				if isHeld := new(repair.HeldError); errors.As(err, &isHeld) {
+					held++
+				} else if err != nil {
+					t.Fatal(err)
+				} else {
+					if f.version(ctx) != before {
+						minutes[second/60]++
+					}
+					if err := test.rival(ctx, f); err != nil {
+						t.Fatal(err)
+					}
+				}
+				f.clock.SetTime(f.clock.Now().Add(time.Second))
+			}
+			if (held > 0) != test.held {
+				t.Errorf("%d writes were held back", held)
+			}
+			for minute, writes := range minutes {
+				if test.held && (writes > 20 || minute > 0 && writes > 2) {
+					t.Errorf("%d writes in minute %d", writes, minute)
+				}
+			}
+		})
+	}
+}
+
+// version tells states of the object from each other.
+func (f *fixture) version(ctx context.Context) string {
+	if o := f.read(ctx); o != nil {
+		return string(o.UID) + o.ResourceVersion
+	}
+	return ""
+}
+
+// After five minutes without a repair the next ones are made at once, and what was written is forgotten. A write that fails does not count.
+func TestEndOfDispute(t *testing.T) {
+	t.Parallel()
+	ctx, f := t.Context(), newFixture()
+	untilHeld := func() (writes int) {
+		for ; ; writes++ {
+			if err := create(ctx, f); err != nil {
+				if held := new(repair.HeldError); !errors.As(err, &held) || held.Object.Kind != "ConfigMap" || held.Object.Name != key.Name {
+					t.Errorf("got %v", err)
+				}
+				return writes
+			}
+			if err := deletes(ctx, f); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if writes := untilHeld(); writes != 1+repair.AtOnceByControllers {
+		t.Errorf("%d writes at once", writes)
+	}
+	f.clock.SetTime(f.clock.Now().Add(rememberFor))
+	if writes := untilHeld(); writes != 1+repair.AtOnceByControllers {
+		t.Errorf("%d writes at once after a pause", writes)
+	}
+	f.clock.SetTime(f.clock.Now().Add(rememberFor))
+	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "other"}}
+	if err := f.Create(ctx, other); err != nil || len(f.last) != 1 {
+		t.Errorf("%v; remembered: %v", err, f.last)
+	}
+	for range 3 * repair.AtOnceByControllers {
+		if err := f.Create(ctx, other.DeepCopy()); errors.As(err, new(*repair.HeldError)) || err == nil {
+			t.Fatalf("what fails counts: %v", err)
+		}
+	}
+}
+
+// A write that changes nothing is no repair.
+func TestNoChange(t *testing.T) {
+	t.Parallel()
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, ResourceVersion: "7"}}
+	unchanged := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return nil },
+	})
+	c := newClient(unchanged, clocktesting.NewFakePassiveClock(time.Unix(1000, 0)))
+	for i := range 3 * repair.AtOnceByControllers {
+		if err := c.Update(t.Context(), o.DeepCopy()); err != nil {
+			t.Fatalf("write %d: %v", i, err)
+		}
+	}
+}
+
+// What is made anew for another owner is another object, and so is one whose name the API server chooses.
+func TestOtherObjects(t *testing.T) {
+	t.Parallel()
+	ctx, f := t.Context(), newFixture()
+	for i := range 3 * repair.AtOnceByControllers {
+		owner := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: types.UID(fmt.Sprint(i))}
+		owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name,
+			OwnerReferences: []metav1.OwnerReference{owner}}}
+		named := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, GenerateName: "x-"}}
+		if err := errors.Join(f.Create(ctx, owned), f.Create(ctx, named), deletes(ctx, f)); err != nil {
+			t.Fatalf("round %d: %v", i, err)
+		}
+	}
+}
