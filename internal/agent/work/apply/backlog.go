@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
@@ -43,7 +45,7 @@ func (b *backlog) observe(err error) error {
 	case err == nil:
 		b.flush()
 		return nil
-	case errors.As(err, &answer) && !isOverloaded(answer.Status().Code):
+	case errors.As(err, &answer) && !isOverloaded(answer.Status()):
 		return err
 	default:
 		return &unreachableError{err}
@@ -51,9 +53,10 @@ func (b *backlog) observe(err error) error {
 }
 
 // isOverloaded tells whether an answer is that of a hub that is overloaded or starting, or of a proxy in its place: other requests are
-// likely to fail, too.
-func isOverloaded(code int32) bool {
-	return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
+// likely to fail, too. That the storage does not take an object of this size is about the object alone.
+func isOverloaded(status metav1.Status) bool {
+	return status.Code == http.StatusTooManyRequests ||
+		status.Code >= http.StatusInternalServerError && !strings.Contains(status.Message, "request is too large")
 }
 
 func (b *backlog) flush() {
@@ -81,7 +84,7 @@ func (b *backlog) resultOf(ctx context.Context, work string, result ctrl.Result,
 	b.works[work] = true
 	if b.probe == "" {
 		b.probe = work
-		log.FromContext(ctx).Info("The hub does not answer; what there is to report waits until it does", "reason", err.Error())
+		log.FromContext(ctx).Info("The hub takes no reports; they wait until it does", "reason", err.Error())
 	}
 	if b.probe != work {
 		return ctrl.Result{RequeueAfter: fallback}, nil

@@ -66,12 +66,16 @@ func TestBacklog(t *testing.T) {
 	}
 	b.probe = "probe"
 
-	// A refusal is an answer, but none to build upon.
-	refused := b.observe(apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("not yet")))
-	if _, err := b.resultOf(t.Context(), "a", ctrl.Result{}, refused); err == nil {
-		t.Error("a work that was refused is not tried again")
+	// A refusal is an answer, but none to build upon. That the storage does not take an object of this size is one.
+	for _, refusal := range []error{
+		apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("not yet")), apierrors.NewRequestEntityTooLargeError("too large"),
+		apierrors.NewInternalError(errors.New("etcdserver: request is too large")),
+	} {
+		if _, err := b.resultOf(t.Context(), "a", ctrl.Result{}, b.observe(refusal)); !errors.Is(err, refusal) {
+			t.Errorf("a work that was refused with %v is not tried again: %v", refusal, err)
+		}
+		expect(refusal.Error())
 	}
-	expect("refused")
 
 	// What else went wrong keeps its own pace.
 	if _, err := b.resultOf(t.Context(), "b", ctrl.Result{}, errors.Join(b.observe(syscall.ECONNREFUSED), errors.New("webhook"))); err == nil {
