@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capstan-io/capstan/internal/featuregates"
+	"github.com/capstan-io/capstan/internal/operator/upgrade"
 )
 
 // CA-08: the gates that this program sends are those that the hub and agents declare, with the same defaults.
@@ -79,29 +80,40 @@ func TestUpgradeChange(t *testing.T) {
 	}
 }
 
-// CA-41: an upgrade does not skip a minor version, and does not go back.
+// CA-41: an upgrade does not skip a minor version, and does not go back: not from the operator that runs, and not from what is installed.
 func TestUpgradeSkew(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		from, to, refused string
+		from, to, installed, allowed, refused string
 	}{
-		"patch":              {"r/capstan-hub:v0.1.0", "r/capstan-hub:v0.1.5", ""},
-		"next minor":         {"r/capstan-hub:v0.1.0", "r/capstan-hub:v0.2.0", ""},
-		"next major":         {"r/capstan-hub:v0.9.0", "r/capstan-hub:v1.0.0", ""},
-		"other registry":     {"r/capstan-hub:v0.1.0", "r:5000/x/capstan-hub:v0.3.0", "skips a minor version"},
-		"skipped":            {"r/capstan-hub:v0.1.0", "r/capstan-hub:v0.3.0", "skips a minor version"},
-		"major and minor":    {"r/capstan-hub:v0.1.0", "r/capstan-hub:v1.1.0", "skips a minor version"},
-		"back":               {"r/capstan-hub:v0.2.0", "r/capstan-hub:v0.1.9", "newer than v0.1.9"},
-		"no version":         {"r/capstan-hub:devel", "r/capstan-hub:v0.3.0", ""},
-		"digest":             {"r/capstan-hub@sha256:00", "r/capstan-hub:v0.3.0", ""},
-		"of another project": {"quay.io/open-cluster-management/registration-operator:v1.3.1", "r/capstan-hub:v0.1.0", ""},
+		"patch":              {from: "r/hub:v0.1.0", to: "r/hub:v0.1.5"},
+		"next minor":         {from: "r/hub:v0.1.0", to: "r/hub:v0.2.0"},
+		"next major":         {from: "r/hub:v0.9.0", to: "r/hub:v1.0.0"},
+		"other registry":     {from: "r/hub:v0.1.0", to: "r:5000/x/hub:v0.3.0", refused: "skips a minor version"},
+		"skipped":            {from: "r/hub:v0.1.0", to: "r/hub:v0.3.0", refused: "install version 0.2 first"},
+		"major and minor":    {from: "r/hub:v0.1.0", to: "r/hub:v1.1.0", refused: "install version 1.0 first"},
+		"back":               {from: "r/hub:v0.2.0", to: "r/hub:v0.1.9", refused: "v0.1.9 is older"},
+		"no version":         {from: "r/hub:devel", to: "r/hub:v0.3.0"},
+		"digest":             {from: "r/hub@sha256:00", to: "r/hub:v0.3.0"},
+		"of another project": {from: "quay.io/open-cluster-management/registration-operator:v1.3.1", to: "r/hub:v0.1.0"},
+		"digest, next":       {from: "r/hub@sha256:00", to: "r/hub:v0.3.0", installed: "v0.2.1"},
+		"digest, skipped":    {from: "r/hub@sha256:00", to: "r/hub:v0.3.0", installed: "v0.1.0", refused: "ClusterManager hub: version v0.1.0"},
+		"digest, back":       {from: "r/hub@sha256:00", to: "r/hub:v0.3.0", installed: "v0.4.0", refused: "v0.3.0 is older"},
+		"allowed":            {from: "r/hub@sha256:00", to: "r/hub:v0.3.0", installed: "v0.1.0", allowed: "v0.3.0"},
+		"another allowed":    {from: "r/hub@sha256:00", to: "r/hub:v0.4.0", installed: "v0.1.0", allowed: "v0.3.0", refused: "skips"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := checkSkew(test.from, test.to)
+			custom := unstructured.Unstructured{}
+			custom.SetName("hub")
+			custom.SetAnnotations(map[string]string{upgrade.AnnotationVersion: test.installed, upgrade.AnnotationSkip: test.allowed})
+			err := (&upgrading{what: upgradables[0]}).checkSkew(test.from, test.to, []unstructured.Unstructured{custom})
 			if (err == nil) != (test.refused == "") || err != nil && !strings.Contains(err.Error(), test.refused) {
 				t.Errorf("%v, want %q", err, test.refused)
+			}
+			if err != nil && !strings.Contains(err.Error(), "--force") {
+				t.Errorf("%v does not say how to insist", err)
 			}
 		})
 	}

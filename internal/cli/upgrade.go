@@ -65,7 +65,7 @@ The configuration stays: that of the %[1]s, whose images alone are changed, and 
 as far as --values-file does not say otherwise. What Helm or the Operator Lifecycle Manager has installed is upgraded by these.
 
 A minor version must not be skipped: objects that one release stores are only sure to be read by the next. The command refuses that, and
-the way back, unless --force insists. --wait waits until the new version runs, for --timeout seconds at most.`
+the way back, as the operator would, unless --force insists. --wait waits until the new version runs, for --timeout seconds at most.`
 
 // upgradeCommand is "capstan upgrade".
 func (a *app) upgradeCommand() *cobra.Command {
@@ -132,7 +132,7 @@ func (u *upgrading) upgrade(ctx context.Context) error {
 	}
 	operator, images := u.divide(objects)
 	if !u.force {
-		if err := u.preflight(ctx, running, operator); err != nil {
+		if err := u.preflight(ctx, running, operator, custom); err != nil {
 			return err
 		}
 	}
@@ -186,7 +186,8 @@ func (u *upgrading) divide(objects []*unstructured.Unstructured) (operator []*un
 }
 
 // preflight refuses upgrades that could do harm, before anything is changed.
-func (u *upgrading) preflight(ctx context.Context, running install.Running, operator []*unstructured.Unstructured) error {
+func (u *upgrading) preflight(ctx context.Context, running install.Running, operator []*unstructured.Unstructured,
+	custom []unstructured.Unstructured) error {
 	if err := checkInstaller(running, u.what.operator, "upgrade with that"); err != nil {
 		return err
 	}
@@ -198,7 +199,7 @@ func (u *upgrading) preflight(ctx context.Context, running install.Running, oper
 	if err != nil {
 		return err
 	}
-	if err := checkSkew(running.Image, image); err != nil {
+	if err := u.checkSkew(running.Image, image, custom); err != nil {
 		return err
 	}
 	return checkRights(ctx, u.in, operator)
@@ -215,30 +216,25 @@ func firstImage(deployment *unstructured.Unstructured) (string, error) {
 	return "", errors.New("the Deployment of the operator has no container")
 }
 
-// checkSkew refuses to skip a minor version of the same images, and to go back. Images whose tags are no versions are not compared.
-func checkSkew(from, to string) error {
-	fromName, fromTag := splitImage(from)
-	toName, toTag := splitImage(to)
-	before, isVersion := parseTag(fromTag)
-	after, isNextVersion := parseTag(toTag)
-	switch {
-	case !isVersion || !isNextVersion || lastPart(fromName) != lastPart(toName):
-		return nil
-	case after.LessThan(before):
-		return fmt.Errorf("the operator runs version %s, which is newer than %s: what it has stored may not be understood there. --force goes back all the same",
-			fromTag, toTag)
-	case after.Major() > before.Major() && after.Major()-before.Major() == 1 && after.Minor() == 0:
-		return nil
-	case after.Major() != before.Major() || after.Minor() > before.Minor()+1:
-		return fmt.Errorf("the operator runs version %s, and %s skips a minor version: upgrade to the latest release of the next one first, with the capstan of that release. "+
-			"--force skips it all the same", fromTag, toTag)
+// checkSkew refuses what the operator of the next image would refuse, too: of what the operator before has installed, by its image if that
+// has the same name, and of each custom resource. --force does it all the same.
+func (u *upgrading) checkSkew(running, next string, custom []unstructured.Unstructured) error {
+	runningName, runningTag := splitImage(running)
+	nextName, nextTag := splitImage(next)
+	var err error
+	if lastPart(runningName) == lastPart(nextName) {
+		err = upgrade.Step(runningTag, nextTag)
+	}
+	for i := 0; err == nil && i < len(custom); i++ {
+		annotations := custom[i].GetAnnotations()
+		if err = upgrade.Check(annotations[upgrade.AnnotationVersion], nextTag, annotations); err != nil {
+			err = fmt.Errorf("%s %s: %w", u.what.kind.Kind, custom[i].GetName(), err)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%w; use the capstan of that version, or insist with --force", err)
 	}
 	return nil
-}
-
-func parseTag(tag string) (*version.Version, bool) {
-	parsed, err := version.ParseGeneric(tag)
-	return parsed, err == nil
 }
 
 // splitImage divides an image into its name and its tag.

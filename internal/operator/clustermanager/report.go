@@ -20,8 +20,8 @@ import (
 
 // Conditions and reasons that Open Cluster Management does not have.
 const (
-	// reasonUpgradeRefused of the condition Applied: the operator is too far ahead of what is installed.
-	reasonUpgradeRefused = "UpgradeSkipsMinorVersion"
+	// reasonUpgradeRefused of the condition Applied: the operator is older than what is installed, or too far ahead of it.
+	reasonUpgradeRefused = "VersionRefused"
 	// conditionConfigurationSupported tells whether this version can do all that the spec asks for.
 	conditionConfigurationSupported = "ConfigurationSupported"
 	reasonSupported                 = "Supported"            // True

@@ -1,9 +1,12 @@
-// Package upgrade decides whether an operator may take over what another version of it has installed.
+// Package upgrade decides whether a version may take over what another version has installed: in the operators, and in the command line
+// before it gives a cluster another operator.
 package upgrade
 
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -13,27 +16,40 @@ import (
 const (
 	// AnnotationVersion on a ClusterManager or Klusterlet is the version of the operator that last installed all of it.
 	AnnotationVersion = "capstan.io/installed-version"
-	// AnnotationSkip allows an upgrade or a downgrade over several minor versions, at the user's own risk: to the version that is its value,
-	// or to any if that is "true".
+	// AnnotationSkip allows what [Step] refuses, at the user's own risk: to the version that is its value, or to any if that is "true".
 	AnnotationSkip = "capstan.io/allow-version-skip"
 )
 
-// Check returns an error if between the two versions is more than one minor version: what is stored and what runs is only tested from one
-// minor version to the next. Versions of builds that are no releases are not compared.
-func Check(installed, current string, annotations map[string]string) error {
-	from, err := version.ParseSemantic(installed)
-	if err != nil {
-		return nil //nolint:nilerr // no release
-	}
-	to, err := version.ParseSemantic(current)
-	if err != nil || allows(annotations[AnnotationSkip], to) {
-		return nil //nolint:nilerr // no release
-	}
-	if from.Major() == to.Major() && distance(from.Minor(), to.Minor()) <= 1 {
+// Step is an error, which says what to do, if the next version may not take over what the installed one has stored and runs. That is only
+// tested from one minor version to the next, so none is skipped; and an older version does not know what a newer one has stored, so none
+// goes back. The first minor version of a major version follows every one of the major version before, because no version tells which the
+// last of those was. What is no release, such as the build of a commit, follows everything, and everything follows it.
+func Step(installed, next string) error {
+	from, isRelease := release(installed)
+	to, isNextRelease := release(next)
+	if !isRelease || !isNextRelease {
 		return nil
 	}
-	return fmt.Errorf("version %s is installed, and the operator has version %s: go from one minor version to the next, with an operator of version %d.%d "+
-		"first; the annotation %s=true allows the skip, which is not tested", installed, current, from.Major(), towards(from.Minor(), to.Minor()), AnnotationSkip)
+	if to.LessThan(from) {
+		return fmt.Errorf("version %s is installed, and %s is older: what is stored may not be understood there; use version %s, or a newer "+
+			"one", installed, next, installed)
+	}
+	following := followingMinor(from, to)
+	if sameMinor(to, from) || sameMinor(to, following) {
+		return nil
+	}
+	return fmt.Errorf("version %s is installed, and %s skips a minor version: install version %d.%d first",
+		installed, next, following.Major(), following.Minor())
+}
+
+// Check is an error if the current version may not take over what is installed; see [Step]. The annotations are those of the
+// ClusterManager or Klusterlet.
+func Check(installed, current string, annotations map[string]string) error {
+	err := Step(installed, current)
+	if err == nil || allows(annotations[AnnotationSkip], current) {
+		return nil
+	}
+	return fmt.Errorf("%w; the annotation %s=%s allows %s all the same, which is not tested", err, AnnotationSkip, current, current)
 }
 
 // Remember writes down on a ClusterManager or Klusterlet that a version of the operator has installed all of it. In memory it changes the
@@ -56,20 +72,36 @@ func Remember[T interface {
 }
 
 // allows tells whether a value of AnnotationSkip is for that version.
-func allows(value string, to *version.Version) bool {
+func allows(value, current string) bool {
 	if value == "true" {
 		return true
 	}
-	named, err := version.ParseSemantic(value)
-	return err == nil && named.EqualTo(to)
+	named, isRelease := release(value)
+	to, isCurrentRelease := release(current)
+	return isRelease && isCurrentRelease && named.EqualTo(to)
 }
 
-func distance(a, b uint) uint { return max(a, b) - min(a, b) }
+// ofCommit matches the version that Go gives the build of a commit that is no release.
+var ofCommit = regexp.MustCompile(`[-.][0-9]{14}-[0-9a-f]{12}`)
 
-// towards is the minor version next to from on the way to to.
-func towards(from, to uint) uint {
-	if to < from {
-		return from - 1
+// release parses the version of a release, or the tag of its image, which has an underscore for each plus sign.
+func release(text string) (parsed *version.Version, isRelease bool) {
+	if ofCommit.MatchString(text) {
+		return nil, false
 	}
-	return from + 1
+	parsed, err := version.ParseSemantic(strings.ReplaceAll(text, "_", "+"))
+	if err != nil {
+		parsed, err = version.ParseGeneric(text)
+	}
+	return parsed, err == nil
+}
+
+func sameMinor(a, b *version.Version) bool { return a.Major() == b.Major() && a.Minor() == b.Minor() }
+
+// followingMinor is the minor version after that of from on the way to to.
+func followingMinor(from, to *version.Version) *version.Version {
+	if from.Major() < to.Major() {
+		return version.MajorMinor(from.Major()+1, 0)
+	}
+	return version.MajorMinor(from.Major(), from.Minor()+1)
 }
