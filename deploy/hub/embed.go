@@ -6,6 +6,7 @@ package hub
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -22,6 +23,9 @@ var rights string
 
 //go:embed policies.yaml
 var policies string
+
+//go:embed clusterprofiles.yaml
+var clusterProfiles string
 
 //go:embed grpc.yaml
 var grpc string
@@ -43,16 +47,46 @@ const (
 	clusterManagerInFiles = "cluster-manager"
 )
 
-// Rights returns the namespace of the hub, and the service accounts and permissions of its components. Those with which clusters ask to
-// join are not among them: they are there before the hub is.
-func Rights(names Names) []client.Object {
-	var components []client.Object
-	for _, object := range decode(rights, names) {
-		if !forJoining(object) {
-			components = append(components, object)
+// Rights returns the namespace of the hub, and the service accounts of the components that it runs, with their permissions. Those with
+// which clusters ask to join are not among them: they are there before the hub is.
+func Rights(names Names, accounts []string) []client.Object {
+	all := slices.DeleteFunc(decode(rights, names), forJoining)
+	bound, unbound := map[string]bool{}, map[string]bool{} // roles, by their names
+	all = slices.DeleteFunc(all, func(object client.Object) bool {
+		subjects, role := binding(object)
+		if subjects == nil {
+			return false
 		}
+		*subjects = slices.DeleteFunc(*subjects, func(s rbacv1.Subject) bool { return !slices.Contains(accounts, s.Name) })
+		if len(*subjects) == 0 {
+			unbound[role] = true
+			return true
+		}
+		bound[role] = true
+		return false
+	})
+	return slices.DeleteFunc(all, func(object client.Object) bool {
+		switch object.(type) {
+		case *corev1.ServiceAccount:
+			return !slices.Contains(accounts, object.GetName())
+		case *rbacv1.ClusterRole, *rbacv1.Role:
+			return unbound[object.GetName()] && !bound[object.GetName()]
+		default:
+			return false
+		}
+	})
+}
+
+// binding is whom a binding gives a role, and which; nil if the object is none.
+func binding(object client.Object) (subjects *[]rbacv1.Subject, role string) {
+	switch binding := object.(type) {
+	case *rbacv1.ClusterRoleBinding:
+		return &binding.Subjects, binding.RoleRef.Name
+	case *rbacv1.RoleBinding:
+		return &binding.Subjects, binding.RoleRef.Name
+	default:
+		return nil, ""
 	}
-	return components
 }
 
 // forJoining tells whether the object is part of how clusters ask to join.
@@ -66,12 +100,18 @@ func forJoining(object client.Object) bool {
 // Policies returns the ValidatingAdmissionPolicies for the components, with their bindings.
 func Policies(names Names) []client.Object { return decode(policies, names) }
 
+// ClusterProfiles returns what the registration controllers may do besides with the feature gate ClusterProfile.
+func ClusterProfiles(names Names) []client.Object { return decode(clusterProfiles, names) }
+
 // GRPC returns what a hub has besides, where clusters register through its gRPC server: the service account, permissions and policies of
 // the server, and the permissions for the signer of its clients.
 func GRPC(names Names) []client.Object { return decode(grpc, names) }
 
-// Webhooks returns the configurations of the webhooks, without certificate authorities.
-func Webhooks(names Names) []client.Object { return decode(webhooks, names) }
+// Webhooks returns the configurations of the webhooks, without certificate authorities. Their services have the same names in every hub.
+func Webhooks(names Names) []client.Object {
+	names.ClusterManager = clusterManagerInFiles
+	return decode(webhooks, names)
+}
 
 var decoder = func() runtime.Decoder {
 	scheme := runtime.NewScheme()

@@ -58,7 +58,7 @@ func TestAWS(t *testing.T) {
 					}
 				}
 			}
-			for _, name := range hubAccounts {
+			for _, name := range plannedOf(nil, nil).accountNames() {
 				account, _ := find[*corev1.ServiceAccount](p, name)
 				want := ""
 				if name == fleet.ServiceAccountRegistrationController {

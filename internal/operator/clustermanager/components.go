@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-io/capstan/internal/operator/workload"
 )
 
-// Names of Deployments and Services, after that of the ClusterManager.
+// Names of Deployments, after that of the ClusterManager, and of Services, after that or servicePrefix.
 const (
 	registrationController = "registration-controller"
 	registrationWebhook    = "registration-webhook"
@@ -28,6 +28,12 @@ const (
 	addOnWebhook           = "addon-webhook"
 	grpcServer             = "grpc-server"
 )
+
+// servicePrefix is what the names of the Services of webhooks begin with, in every hub: clients look for these.
+const servicePrefix = "cluster-manager-"
+
+// annotationService on the pods of a webhook is the name of its Service: they start anew, with a certificate for it, when that changes.
+const annotationService = "capstan.io/webhook-service"
 
 // Ports of webhooks, of the explanations of placements and of the gRPC server.
 const (
@@ -74,6 +80,14 @@ func (p planned) components() []workload.Component {
 		components = append(components, p.grpcServer())
 	}
 	return components
+}
+
+// accountNames are the service accounts of the components.
+func (p planned) accountNames() (names []string) {
+	for _, component := range p.components() {
+		names = append(names, component.ServiceAccount)
+	}
+	return names
 }
 
 // imageOf is the specified image. An image of Open Cluster Management without a tag is the default of the API, so that nobody has chosen
@@ -239,7 +253,7 @@ func (p planned) bindingOf(name string) (bind operatorv1.BindConfiguration, addr
 		if name == workWebhook {
 			configuration = option.WorkWebhookConfiguration
 		}
-		// The configuration has no address for the add-on webhook: see webhookService.
+		// The configuration has no address for the add-on webhook: see reached.
 		return configuration.BindConfiguration, configuration.Address, cmp.Or(configuration.Port, 443)
 	}
 	if option := p.Spec.DeployOption.Default; !p.hosted && option != nil {
@@ -268,6 +282,9 @@ func (w webhookComponent) component(p planned) workload.Component {
 			"--health-probe-bind-address=" + address(w.health())}, w.flags)),
 		Ports:   []corev1.ContainerPort{{Name: "webhook-server", ContainerPort: w.port()}},
 		Volumes: []workload.Volume{workload.SecretVolume(webhookSecretName, webhookCertDir, w.secret, false)},
+	}
+	if service := servicePrefix + w.name; service != p.name(w.name) { // which it may have been in an earlier version
+		component.PodAnnotations = map[string]string{annotationService: service}
 	}
 	if w.metrics() > 0 {
 		component.Ports = append(component.Ports, corev1.ContainerPort{Name: "metrics", ContainerPort: w.metrics()})

@@ -191,6 +191,12 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 	if err != nil {
 		return 0, r.failed(fleet.ReasonRuntimeResourceApplyFailed, err)
 	}
+	if p.formerServices && len(rolling) == 0 && len(p.certificates.Problems) == 0 {
+		wanted = p.withoutFormerServices(wanted)
+		if err := crds.Apply(ctx, hub, cm.Name, wanted.crds); err != nil {
+			return 0, r.failed(fleet.ReasonCRDApplyFailed, err)
+		}
+	}
 	if err := applyWebhooks(ctx, hub, cm.Name, wanted.webhooks, len(rolling) == 0); err != nil {
 		return 0, r.failed(fleet.ReasonWebhookApplyFailed, err)
 	}

@@ -134,7 +134,7 @@ func (p planned) signWith(component *workload.Component) {
 
 // grpcService is where clients in the cluster, and a load balancer, find the gRPC server.
 func (p planned) grpcService() *corev1.Service {
-	service := p.service(grpcServer, p.name(grpcServer), grpcPort, grpcPort)
+	service := p.service(p.name(grpcServer), p.name(grpcServer), grpcPort, grpcPort)
 	service.Spec.Type = corev1.ServiceTypeClusterIP
 	if slices.ContainsFunc(p.exposures(), func(e exposure) bool { return e.Type == operatorv1.EndpointTypeLoadBalancer }) {
 		service.Spec.Type = corev1.ServiceTypeLoadBalancer

@@ -131,7 +131,7 @@ func TestWithoutGRPC(t *testing.T) {
 			t.Errorf("there is no ClusterRole %s", name)
 		}
 	}
-	for _, account := range accountsOf(&operatorv1.ClusterManager{}) {
+	for _, account := range plannedOf(nil, nil).accountNames() {
 		if account == fleet.ServiceAccountGRPCServer {
 			t.Error("a hosted hub without the server gets a kubeconfig for it")
 		}

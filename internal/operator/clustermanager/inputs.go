@@ -52,8 +52,30 @@ func (c *Controller) inputs(ctx context.Context, cm *operatorv1.ClusterManager) 
 	if in.workDriver, err = c.workDriverConfig(ctx, cm); err != nil {
 		return in, err
 	}
+	if in.formerServices, err = c.formerServices(ctx, cm); err != nil {
+		return in, err
+	}
 	in.apiServerPorts, err = c.apiServerPorts(ctx)
 	return in, err
+}
+
+// formerServices tells whether there are still all Services of webhooks that an earlier version has named after the ClusterManager: they
+// go when the API server of the hub asks at the others.
+func (c *Controller) formerServices(ctx context.Context, cm *operatorv1.ClusterManager) (bool, error) {
+	if cm.Name+"-" == servicePrefix {
+		return false, nil
+	}
+	for _, webhook := range []string{registrationWebhook, workWebhook, addOnWebhook} {
+		service := &corev1.Service{}
+		found, err := c.stored(ctx, namespaceOf(cm), cm.Name+"-"+webhook, service)
+		if err != nil {
+			return false, err
+		}
+		if !found || !service.DeletionTimestamp.IsZero() || service.Labels[fleet.LabelCreatedByClusterManager] != cm.Name {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // replicas are those of each component. A hosted hub has one of each.
@@ -155,7 +177,7 @@ func (c *Controller) stored(ctx context.Context, namespace, name string, into cl
 // hostedAccounts gives the plan the kubeconfigs of the hub's service accounts, and returns when the first has to be renewed.
 func (c *Controller) hostedAccounts(ctx context.Context, p *planned, hub *apply.Cluster, access *rest.Config) (time.Time, error) {
 	due := c.Clock.Now().Add(safetyNet)
-	for _, name := range accountsOf(p.ClusterManager) {
+	for _, name := range p.accountNames() {
 		existing := &corev1.Secret{}
 		found, err := c.stored(ctx, p.namespace, accountSecret(name), existing)
 		if err != nil {

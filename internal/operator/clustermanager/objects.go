@@ -12,10 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/deploy/crds"
 	"github.com/capstan-io/capstan/internal/featuregates"
-	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/workload"
 )
 
@@ -47,38 +45,30 @@ func (p planned) crds() (served []*apiextensionsv1.CustomResourceDefinition) {
 
 // convert says where conversions are served.
 func (p planned) convert(config *apiextensionsv1.WebhookClientConfig) {
-	service := p.webhookService(p.name(addOnWebhook))
-	port, secret := p.webhookOf(service)
+	service, port, secret := p.reached(addOnWebhook)
 	config.Service.Namespace, config.Service.Name, config.Service.Port = p.namespace, service, &port
 	config.CABundle = p.trusted(secret)
-}
-
-// webhookService is the Service at which the API server of the hub reaches a webhook. A hosted hub has no address for the add-on webhook;
-// the registration webhook, which can do the same, answers there.
-func (p planned) webhookService(name string) string {
-	if p.hosted && name == p.name(addOnWebhook) {
-		return p.name(registrationWebhook)
-	}
-	return name
 }
 
 // services are those of the management cluster.
 func (p planned) services() (services []client.Object) {
 	for _, webhook := range p.webhookComponents() {
-		services = append(services, p.service(webhook.name, p.name(webhook.name), webhookPort, webhook.port()))
+		for _, name := range p.webhookServices(webhook.name) {
+			services = append(services, p.service(name, p.name(webhook.name), webhookPort, webhook.port()))
+		}
 	}
 	if servesGRPC(p.ClusterManager) {
 		services = append(services, p.grpcService())
 	}
 	if p.explains() {
-		services = append(services, p.service(placementService, "clustermanager-"+placementController, debugPort, debugPort))
+		services = append(services, p.service(p.name(placementService), "clustermanager-"+placementController, debugPort, debugPort))
 	}
 	return services
 }
 
 func (p planned) service(name, app string, port, target int32) *corev1.Service {
 	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name(name)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name},
 		Spec: corev1.ServiceSpec{
 			Selector: map[string]string{workload.LabelApp: app},
 			Ports:    []corev1.ServicePort{{Port: port, TargetPort: intstr.FromInt32(target), Protocol: corev1.ProtocolTCP}},
@@ -92,13 +82,15 @@ func (p planned) hostedServices() (services []client.Object) {
 		if webhook.name == addOnWebhook || webhook.address == "" {
 			continue
 		}
-		services = append(services, p.external(webhook)...)
+		for _, name := range p.webhookServices(webhook.name) {
+			services = append(services, p.external(name, webhook)...)
+		}
 	}
 	return services
 }
 
-func (p planned) external(webhook webhookComponent) []client.Object {
-	meta := metav1.ObjectMeta{Namespace: p.namespace, Name: p.name(webhook.name)}
+func (p planned) external(name string, webhook webhookComponent) []client.Object {
+	meta := metav1.ObjectMeta{Namespace: p.namespace, Name: name}
 	ports := []corev1.ServicePort{{Name: "tls", Port: webhook.servicePort, TargetPort: intstr.FromInt32(webhook.servicePort), Protocol: corev1.ProtocolTCP}}
 	if !isIP(webhook.address) {
 		return []client.Object{&corev1.Service{ObjectMeta: meta,
@@ -117,25 +109,10 @@ func (p planned) external(webhook webhookComponent) []client.Object {
 // hostedAccounts are the service accounts that the pods of a hosted hub run as. They have no permissions: the kubeconfigs have those of the
 // accounts of the same names on the hub.
 func (p planned) hostedAccounts() (accounts []client.Object) {
-	for _, name := range accountsOf(p.ClusterManager) {
+	for _, name := range p.accountNames() {
 		accounts = append(accounts, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name}})
 	}
 	return accounts
-}
-
-// accountsOf are the service accounts of the components of a hub.
-func accountsOf(cm *operatorv1.ClusterManager) []string {
-	if servesGRPC(cm) {
-		return append(slices.Clone(hubAccounts), fleet.ServiceAccountGRPCServer)
-	}
-	return hubAccounts
-}
-
-// hubAccounts are the service accounts of the components that every hub may have.
-var hubAccounts = []string{
-	fleet.ServiceAccountRegistrationController, fleet.ServiceAccountRegistrationWebhook, fleet.ServiceAccountWorkController,
-	fleet.ServiceAccountWorkWebhook, fleet.ServiceAccountPlacementController, fleet.ServiceAccountAddOnManager,
-	fleet.ServiceAccountAddOnWebhook,
 }
 
 // networkPolicies let the pods of the hub reach DNS and API servers, and clients reach what the hub serves: nothing else.

@@ -20,6 +20,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/gates"
 	"github.com/capstan-io/capstan/internal/operator/servingcerts"
+	"github.com/capstan-io/capstan/internal/operator/workload"
 )
 
 // inputs are what a plan depends on, besides the ClusterManager.
@@ -41,6 +42,8 @@ type inputs struct {
 	grpc         grpcInputs
 	// workDriver is the Secret in the namespace of the operator with the configuration of the broker of works; nil if there is none.
 	workDriver *corev1.Secret
+	// formerServices tells whether the API server of the hub still asks webhooks at Services that have the name of the ClusterManager.
+	formerServices bool
 	// syncLabels copies the labels of the ClusterManager to all objects.
 	syncLabels bool
 }
@@ -145,7 +148,9 @@ func (p planned) plan() *plan {
 	}
 	settings := p.settings()
 	for _, component := range p.components() {
-		result.deployments = append(result.deployments, component.Deployment(settings))
+		deployment := component.Deployment(settings)
+		deployment.Labels[workload.LabelApp] = component.Name // for clients, whatever that of the pods is
+		result.deployments = append(result.deployments, deployment)
 		if budget := component.DisruptionBudget(settings); budget != nil {
 			result.base = append(result.base, budget)
 		}
@@ -155,9 +160,21 @@ func (p planned) plan() *plan {
 	return result
 }
 
-// rights are the namespace on the hub, and service accounts with their permissions.
+// withoutFormerServices is the plan once all components run that has been applied: the API server asks at the Services that stay.
+func (p planned) withoutFormerServices(applied *plan) *plan {
+	p.formerServices = false
+	result := p.plan()
+	result.deployments = applied.deployments
+	return result
+}
+
+// rights are the namespace on the hub, and the service accounts of what runs with their permissions. Those that an earlier version had given
+// in another role come first, so that they are never missing.
 func (p planned) rights(names deployhub.Names) []client.Object {
-	rights := deployhub.Rights(names)
+	rights := deployhub.Rights(names, p.accountNames())
+	if p.registration.Enabled(featuregates.ClusterProfile) {
+		rights = slices.Concat(deployhub.ClusterProfiles(names), rights)
+	}
 	for _, object := range rights {
 		if namespace, ok := object.(*corev1.Namespace); ok {
 			metav1.SetMetaDataAnnotation(&namespace.ObjectMeta, fleet.AnnotationOpenShiftWorkload, fleet.OpenShiftWorkloadManagement)
@@ -225,13 +242,15 @@ func (p planned) copied(secret *corev1.Secret) *corev1.Secret {
 
 // servers are those of the hub that need a certificate, with the names under which the API server reaches them.
 func (p planned) servers() []servingcerts.Server {
-	inCluster := func(service string) []string {
-		return []string{fmt.Sprintf("%s.%s.svc", service, p.namespace)}
+	inCluster := func(services ...string) (hosts []string) {
+		for _, service := range services {
+			hosts = append(hosts, fmt.Sprintf("%s.%s.svc", service, p.namespace))
+		}
+		return hosts
 	}
-	servers := []servingcerts.Server{
-		{Secret: fleet.SecretRegistrationServing, Hosts: inCluster(p.name(registrationWebhook))},
-		{Secret: fleet.SecretWorkServing, Hosts: inCluster(p.name(workWebhook))},
-		{Secret: fleet.SecretAddOnServing, Hosts: inCluster(p.name(addOnWebhook))},
+	var servers []servingcerts.Server
+	for _, webhook := range p.webhookComponents() {
+		servers = append(servers, servingcerts.Server{Secret: webhook.secret, Hosts: inCluster(p.webhookServices(webhook.name)...)})
 	}
 	if p.explains() {
 		servers = append(servers, servingcerts.Server{Secret: fleet.SecretPlacementDebugServing, Hosts: inCluster(p.name(placementService))})
@@ -268,9 +287,8 @@ func (p planned) webhooks(names deployhub.Names) []client.Object {
 
 // verify completes how the API server reaches a webhook.
 func (p planned) verify(config *admissionregistrationv1.WebhookClientConfig) {
-	config.Service.Name = p.webhookService(config.Service.Name)
-	port, secret := p.webhookOf(config.Service.Name)
-	config.Service.Port = &port
+	service, port, secret := p.reached(strings.TrimPrefix(config.Service.Name, servicePrefix))
+	config.Service.Name, config.Service.Port = service, &port
 	config.CABundle = p.trusted(secret)
 }
 
@@ -281,14 +299,26 @@ func (p planned) trusted(secret string) []byte {
 	return p.certificates.Trusted[secret]
 }
 
-// webhookOf is the port of the service of that name, and the Secret with its certificate.
-func (p planned) webhookOf(service string) (port int32, secret string) {
-	for _, webhook := range p.webhookComponents() {
-		if p.name(webhook.name) == service {
-			return webhook.servicePort, webhook.secret
-		}
+// reached is the Service at which the API server of the hub reaches a webhook, with its port, and the Secret with the certificate. A hosted
+// hub has no address for the add-on webhook; the registration webhook, which can do the same, answers there.
+func (p planned) reached(name string) (service string, port int32, secret string) {
+	if p.hosted && name == addOnWebhook {
+		name = registrationWebhook
 	}
-	return webhookPort, fleet.SecretRegistrationServing
+	webhooks := p.webhookComponents()
+	at := slices.IndexFunc(webhooks, func(w webhookComponent) bool { return w.name == name })
+	if p.formerServices {
+		return p.name(name), webhooks[at].servicePort, webhooks[at].secret
+	}
+	return servicePrefix + name, webhooks[at].servicePort, webhooks[at].secret
+}
+
+// webhookServices are the names of the Services of a webhook: that by which clients know it, and the former one while it is asked there.
+func (p planned) webhookServices(name string) []string {
+	if p.formerServices {
+		return []string{servicePrefix + name, p.name(name)}
+	}
+	return []string{servicePrefix + name}
 }
 
 // isIP tells whether a hosted webhook has an address rather than a name.

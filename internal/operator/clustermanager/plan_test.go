@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -282,6 +283,66 @@ func TestNetworkPolicies(t *testing.T) {
 	}
 }
 
+// CM-14, CM-17: what is switched off has no service account, no permissions and no credential, whatever else is on.
+func TestRightsFollowGates(t *testing.T) {
+	t.Parallel()
+	gate := func(name string, mode operatorv1.FeatureGateModeType) []operatorv1.FeatureGate {
+		return []operatorv1.FeatureGate{{Feature: name, Mode: mode}}
+	}
+	withoutAddOns := func(cm *operatorv1.ClusterManager) {
+		cm.Spec.AddOnManagerConfiguration = &operatorv1.AddOnManagerConfiguration{FeatureGates: gate("AddonManagement", "Disable")}
+	}
+	withoutSets := func(cm *operatorv1.ClusterManager) {
+		cm.Spec.WorkConfiguration = &operatorv1.WorkConfiguration{FeatureGates: gate("ManifestWorkReplicaSet", "Disable")}
+	}
+	withoutWorks := func(cm *operatorv1.ClusterManager) {
+		withoutSets(cm)
+		works := cm.Spec.WorkConfiguration
+		works.FeatureGates = append(works.FeatureGates, gate("CleanUpCompletedManifestWork", "Disable")...)
+	}
+	withProfiles := func(cm *operatorv1.ClusterManager) {
+		cm.Spec.RegistrationConfiguration = &operatorv1.RegistrationHubConfiguration{FeatureGates: gate("ClusterProfile", "Enable")}
+	}
+	const work, addOns, profiles = "work:controller", "addon-manager:controller", "clusterprofile:controller"
+	accounts := map[string]string{work: "work-controller-sa", addOns: "addon-manager-controller-sa"}
+	for name, test := range map[string]struct {
+		edits []func(*operatorv1.ClusterManager)
+		want  []string
+	}{
+		"by default":              {want: []string{addOns, work}},
+		"without add-ons":         {edits: []func(*operatorv1.ClusterManager){withoutAddOns}, want: []string{work}},
+		"works with one of two":   {edits: []func(*operatorv1.ClusterManager){withoutSets}, want: []string{addOns, work}},
+		"without works":           {edits: []func(*operatorv1.ClusterManager){withoutWorks}, want: []string{addOns}},
+		"with profiles":           {edits: []func(*operatorv1.ClusterManager){withProfiles}, want: []string{addOns, profiles, work}},
+		"profiles alone":          {edits: []func(*operatorv1.ClusterManager){withProfiles, withoutWorks, withoutAddOns}, want: []string{profiles}},
+		"hosted, without add-ons": {edits: []func(*operatorv1.ClusterManager){hostedAt("a.test"), withoutAddOns}, want: []string{work}},
+		"hosted, without works":   {edits: []func(*operatorv1.ClusterManager){hostedAt("a.test"), withoutWorks}, want: []string{addOns}},
+	} {
+		planned := plannedOf(named("indigo", test.edits...), nil)
+		p := planned.plan()
+		for _, which := range []string{work, addOns, profiles} {
+			on, role := slices.Contains(test.want, which), "open-cluster-management:indigo-"+which
+			if _, found := find[*rbacv1.ClusterRole](p, role); found != on {
+				t.Errorf("%s: ClusterRole %s: %t", name, role, found)
+			}
+			if _, found := find[*rbacv1.ClusterRoleBinding](p, role); found != on {
+				t.Errorf("%s: ClusterRoleBinding %s: %t", name, role, found)
+			}
+			if account := accounts[which]; account != "" {
+				if _, found := find[*corev1.ServiceAccount](p, account); found != on || slices.Contains(planned.accountNames(), account) != on {
+					t.Errorf("%s: ServiceAccount %s: %t, accounts %v", name, account, found, planned.accountNames())
+				}
+			}
+		}
+		registration, _ := find[*rbacv1.ClusterRole](p, "open-cluster-management:indigo-registration:controller")
+		for _, rule := range registration.Rules {
+			if slices.Contains(rule.APIGroups, "multicluster.x-k8s.io") {
+				t.Errorf("%s: the registration controllers have %v in any case", name, rule)
+			}
+		}
+	}
+}
+
 // CM-27
 func TestSyncLabels(t *testing.T) {
 	t.Parallel()
@@ -355,7 +416,7 @@ func TestReferences(t *testing.T) {
 	p := planOf(nil, nil)
 	for _, d := range p.deployments {
 		account := d.Spec.Template.Spec.ServiceAccountName
-		if _, found := find[*corev1.ServiceAccount](p, account); !found || !slices.Contains(hubAccounts, account) {
+		if _, found := find[*corev1.ServiceAccount](p, account); !found {
 			t.Errorf("%s runs as %s", d.Name, account)
 		}
 		if d.Namespace != in.namespace || d.Namespace != fleet.NamespaceHub {

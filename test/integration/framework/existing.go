@@ -34,7 +34,7 @@ func HubInExistingCluster(t *testing.T) (cluster *env.Server, server *env.Proces
 	c := cluster.Client(t)
 	webhooks := Serving{Address: env.FreeAddress(t), CertDir: t.TempDir()}
 	webhooks.MakeCertificate(t)
-	for _, file := range []string{"rights.yaml", "policies.yaml"} {
+	for _, file := range []string{"rights.yaml", "clusterprofiles.yaml", "policies.yaml"} {
 		Create(t, c, Deployed(t, file, func(content []byte) []byte { return content })...)
 	}
 	health := env.FreeAddress(t)

@@ -295,7 +295,7 @@ func TestRightsOfOperators(t *testing.T) {
 	h.install(t, "cluster-manager", chartOf(t, "cluster-manager"), "clusterManager: {create: false}")
 	h.install(t, "klusterlet", chartOf(t, "klusterlet"), "klusterlet: {create: false}")
 	hubOperator := actAs(t, cluster, fleet.ServiceAccountUser(h.namespace, "cluster-manager"))
-	for _, file := range []string{"rights.yaml", "policies.yaml", "webhooks.yaml"} {
+	for _, file := range []string{"rights.yaml", "clusterprofiles.yaml", "policies.yaml", "webhooks.yaml"} {
 		for _, object := range framework.Deployed(t, file, func(content []byte) []byte { return content }) {
 			if err := hubOperator.Create(t.Context(), object); err != nil && !apierrors.IsAlreadyExists(err) {
 				t.Errorf("%s: %v", file, err)

@@ -336,6 +336,18 @@ func (i *installed) awaitGone(t *testing.T, objects ...client.Object) {
 	})
 }
 
+func (i *installed) awaitThere(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	env.Eventually(t, func(ctx context.Context) error {
+		for _, object := range objects {
+			if err := i.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // CM-23
 func (i *installed) testCertificates(t *testing.T) {
 	for _, webhook := range []string{"registration", "work", "addon"} {
@@ -479,12 +491,28 @@ func (i *installed) testFeatureGates(t *testing.T) {
 	i.awaitDeployments(t, fleet.NamespaceHub, slices.DeleteFunc(slices.Clone(hubDeployments), func(name string) bool {
 		return name == "cluster-manager-work-controller" || name == "cluster-manager-addon-manager-controller"
 	})...)
+	const role = "open-cluster-management:cluster-manager-"
+	rightsOf := func(name, account string) []client.Object {
+		objects := []client.Object{&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role + name}},
+			&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: role + name}}}
+		if account != "" {
+			objects = append(objects, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceHub, Name: account}})
+		}
+		return objects
+	}
+	off := slices.Concat(rightsOf("work:controller", fleet.ServiceAccountWorkController),
+		rightsOf("addon-manager:controller", fleet.ServiceAccountAddOnManager))
+	on := rightsOf("clusterprofile:controller", "")
+	i.awaitGone(t, off...)
+	i.awaitThere(t, on...)
 	if err := i.Get(t.Context(), client.ObjectKeyFromObject(profiles), profiles); err != nil {
 		t.Error(err)
 	}
 	i.edit(t, func(spec *operatorv1.ClusterManagerSpec) {
 		spec.RegistrationConfiguration, spec.WorkConfiguration.FeatureGates, spec.AddOnManagerConfiguration = nil, nil, nil
 	})
+	i.awaitGone(t, on...)
+	i.awaitThere(t, off...)
 	i.awaitHub(t, append(hubIsUp, "ValidFeatureGates=True")...)
 	i.awaitDeployments(t, fleet.NamespaceHub, hubDeployments...)
 	if err := i.Get(t.Context(), client.ObjectKeyFromObject(profiles), profiles); err != nil {
