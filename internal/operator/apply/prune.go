@@ -15,8 +15,21 @@ import (
 
 // Prune deletes the objects of the installation that are not among those to keep, and returns the ones that are still there: because
 // finalizers hold them, or because the cache has not seen their deletion yet. An object that cannot be deleted does not keep the others
-// from it; the error has all failures.
+// from it; the error has all failures. What the cache has not seen yet is pruned when it is: an event tells.
 func (c *Cluster) Prune(ctx context.Context, installation string, keep ...client.Object) (left []string, err error) {
+	return c.prune(ctx, installation, c.List, keep)
+}
+
+// PruneLive does the same as [Cluster.Prune], and asks the API server which objects there are: also those that the cache has not seen yet. It
+// is for the end of an installation, after which no event is looked at.
+func (c *Cluster) PruneLive(ctx context.Context, installation string, keep ...client.Object) (left []string, err error) {
+	return c.prune(ctx, installation, c.ListLive, keep)
+}
+
+// lister returns the objects of an installation of a kind.
+type lister func(ctx context.Context, installation string, kind schema.GroupVersionKind) ([]client.Object, error)
+
+func (c *Cluster) prune(ctx context.Context, installation string, list lister, keep []client.Object) (left []string, err error) {
 	kept := map[reference]bool{}
 	for _, object := range keep {
 		kind, err := apiutil.GVKForObject(object, c.Scheme)
@@ -27,7 +40,7 @@ func (c *Cluster) Prune(ctx context.Context, installation string, keep ...client
 	}
 	var failures []error
 	for _, kind := range c.Kinds {
-		objects, err := c.List(ctx, installation, kind)
+		objects, err := list(ctx, installation, kind)
 		if err != nil {
 			return nil, err
 		}
@@ -36,32 +49,6 @@ func (c *Cluster) Prune(ctx context.Context, installation string, keep ...client
 			if kept[name] {
 				continue
 			}
-			left = append(left, name.String())
-			if err := c.Delete(ctx, object); err != nil {
-				failures = append(failures, fmt.Errorf("delete %s: %w", name, err))
-			}
-		}
-	}
-	return left, errors.Join(failures...)
-}
-
-// PruneLive does the same as [Cluster.Prune] for all objects of the installation, and asks the API server which they are: also those that
-// the cache has not seen yet. It is for the end of an installation.
-func (c *Cluster) PruneLive(ctx context.Context, installation string) (left []string, err error) {
-	var failures []error
-	for _, kind := range c.Kinds {
-		if c.leftOut(kind) {
-			continue
-		}
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(kind)
-		if err := c.Client.List(ctx, list, client.MatchingLabels{c.Label: installation}); err != nil {
-			return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
-		}
-		for i := range list.Items {
-			object := &list.Items[i]
-			object.SetGroupVersionKind(kind)
-			name := reference{kind, client.ObjectKeyFromObject(object)}
 			left = append(left, name.String())
 			if err := c.Delete(ctx, object); err != nil {
 				failures = append(failures, fmt.Errorf("delete %s: %w", name, err))
@@ -102,9 +89,21 @@ func (c *Cluster) List(ctx context.Context, installation string, kind schema.Gro
 	if kind == Deployments {
 		return c.listDeployments(ctx, installation)
 	}
+	return listMetadata(ctx, c.cache, kind, client.MatchingLabels{c.Label: installation})
+}
+
+// ListLive does the same as [Cluster.List] for the metadata of objects, and asks the API server.
+func (c *Cluster) ListLive(ctx context.Context, installation string, kind schema.GroupVersionKind) ([]client.Object, error) {
+	if c.leftOut(kind) {
+		return nil, nil
+	}
+	return listMetadata(ctx, c.Client, kind, client.MatchingLabels{c.Label: installation})
+}
+
+func listMetadata(ctx context.Context, from client.Reader, kind schema.GroupVersionKind, which client.ListOption) ([]client.Object, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind)
-	if err := c.cache.List(ctx, list, client.MatchingLabels{c.Label: installation}); err != nil {
+	if err := from.List(ctx, list, which); err != nil {
 		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
 	}
 	objects := make([]client.Object, 0, len(list.Items))

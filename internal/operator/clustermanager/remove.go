@@ -114,13 +114,13 @@ func orGiveUp(cm *operatorv1.ClusterManager, err error) error {
 	return fmt.Errorf("%w; correct Secret %s/%s, or delete it to give up what is on the hub", err, cm.Name, fleet.SecretExternalHubKubeconfig)
 }
 
-// removeRest deletes all but the CRDs from a cluster.
+// removeRest deletes all but the CRDs from a cluster: also what was applied a moment ago, as nobody looks after it any more.
 func removeRest(ctx context.Context, cm *operatorv1.ClusterManager, cluster *apply.Cluster) (waitsFor string, err error) {
-	served, err := cluster.List(ctx, cm.Name, crds.Kind)
+	served, err := cluster.ListLive(ctx, cm.Name, crds.Kind)
 	if err != nil {
 		return "", err
 	}
-	left, err := cluster.Prune(ctx, cm.Name, served...)
+	left, err := cluster.PruneLive(ctx, cm.Name, served...)
 	return strings.Join(left, ", "), err
 }
 
@@ -162,7 +162,7 @@ func (c *Controller) removeDeadWebhooks(ctx context.Context, cm *operatorv1.Clus
 
 // removeCRDs deletes the CRDs in order, or leaves them without a trace of the operator.
 func (c *Controller) removeCRDs(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster) (waitsFor string, err error) {
-	served, err := hub.List(ctx, cm.Name, crds.Kind)
+	served, err := hub.ListLive(ctx, cm.Name, crds.Kind)
 	if err != nil {
 		return "", err
 	}

@@ -4,8 +4,13 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
@@ -28,5 +33,64 @@ func TestRemovalNamesTheWayOut(t *testing.T) {
 	const want = "correct Secret hosted/external-hub-kubeconfig, or delete it to give up what is on the hub"
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// CM-20: the end of a hub is that of all of its objects, also those that were applied a moment before, which no cache has seen: the clusters
+// of this test have none. What others have made stays.
+func TestRemovalOfWhatWasJustApplied(t *testing.T) {
+	t.Parallel()
+	labelled := func(object client.Object, by string) client.Object {
+		object.SetLabels(map[string]string{fleet.LabelCreatedByClusterManager: by})
+		return object
+	}
+	in := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: fleet.NamespaceHub, Name: name}
+	}
+	crd := func(name string) client.Object {
+		return &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+	for name, test := range map[string]struct {
+		object client.Object
+		skip   bool
+		gone   bool
+	}{
+		"a Deployment":           {object: labelled(&appsv1.Deployment{ObjectMeta: in("a")}, "indigo"), gone: true},
+		"a service account":      {object: labelled(&corev1.ServiceAccount{ObjectMeta: in("a")}, "indigo"), gone: true},
+		"a ClusterRole":          {object: labelled(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, "indigo"), gone: true},
+		"a Secret":               {object: labelled(&corev1.Secret{ObjectMeta: in("a")}, "indigo"), gone: true},
+		"a Secret of a user":     {object: &corev1.Secret{ObjectMeta: in("a")}},
+		"a Secret of another":    {object: labelled(&corev1.Secret{ObjectMeta: in("a")}, "other")},
+		"a CRD":                  {object: labelled(crd("placements.cluster.open-cluster-management.io"), "indigo"), gone: true},
+		"the first of the CRDs":  {object: labelled(crd("managedclusteraddons.addon.open-cluster-management.io"), "indigo"), gone: true},
+		"a CRD that is to stay":  {object: labelled(crd("placements.cluster.open-cluster-management.io"), "indigo"), skip: true},
+		"the CRD of the SIG":     {object: labelled(crd(crdClusterProfiles), "indigo")},
+		"a CRD of another":       {object: labelled(crd("placements.cluster.open-cluster-management.io"), "other")},
+		"a Secret, without CRDs": {object: labelled(&corev1.Secret{ObjectMeta: in("a")}, "indigo"), skip: true, gone: true},
+	} {
+		cm := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "indigo"}}
+		cluster := &apply.Cluster{Client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(test.object).Build(),
+			Options: apply.Options{Label: fleet.LabelCreatedByClusterManager, Kinds: managementKinds(), Scheme: Scheme()}}
+		c := &Controller{management: cluster, Options: Options{SkipRemoveCRDs: test.skip}}
+		waitsFor := "the start"
+		for range 3 {
+			var err error
+			if waitsFor, err = c.removeCRDs(t.Context(), cm, cluster); err == nil && waitsFor == "" {
+				waitsFor, err = removeRest(t.Context(), cm, cluster)
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		if waitsFor != "" {
+			t.Errorf("%s: waits for %s", name, waitsFor)
+		}
+		err := cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(test.object), test.object)
+		if client.IgnoreNotFound(err) != nil || apierrors.IsNotFound(err) != test.gone {
+			t.Errorf("%s: gone: %v", name, err)
+		}
+		if owned := test.object.GetLabels()[fleet.LabelCreatedByClusterManager] == "indigo"; err == nil && owned {
+			t.Errorf("%s is still labelled", name)
+		}
 	}
 }
