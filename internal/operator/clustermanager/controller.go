@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -61,7 +62,8 @@ type Controller struct {
 	management *apply.Cluster
 	hubs       *remote.Clusters
 	// access is how the operator's cluster is reached.
-	access *rest.Config
+	access     *rest.Config
+	migrations crds.Migrations
 }
 
 // Reconcile brings what there is to what there should be, in stages, each of which needs those before it, and reports the first that fails.
@@ -206,10 +208,32 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 	if err := r.applied(c.management.Scheme, wanted, rolling); err != nil {
 		return 0, err
 	}
+	if err := r.migrated(c.migrate(ctx, hub.Client, wanted.crds, len(rolling) == 0)); err != nil {
+		return 0, err
+	}
 	if len(rolling) > 0 {
 		return whileBusy, nil
 	}
 	return due.Sub(c.Clock.Now()), upgrade.Remember(ctx, c.client, cm, c.Version)
+}
+
+// migrate has what is stored in old versions stored in that of the CRDs, once the components run: they convert it, and the API server asks
+// them. It returns what is still to be migrated.
+func (c *Controller) migrate(ctx context.Context, hub client.Client, applied []*apiextensionsv1.CustomResourceDefinition, running bool) (
+	left string, err error,
+) {
+	pending, err := c.migrations.Pending(ctx, hub, applied)
+	if err != nil {
+		return "", err
+	}
+	if !running {
+		return crds.Describe(pending), nil
+	}
+	var failures []error
+	for _, crd := range pending {
+		failures = append(failures, crds.Migrate(ctx, hub, crd))
+	}
+	return "", errors.Join(failures...)
 }
 
 // prune deletes what the ClusterManager no longer consists of. CRDs stay: they hold what users have stored.

@@ -28,6 +28,10 @@ const (
 	reasonUnsupportedFields         = "UnsupportedFields"    // False
 	reasonUnusableCertificates      = "UnusableCertificates" // False: those of users
 	reasonRemoving                  = "ClusterManagerGoing"  // of the condition Progressing: True
+	// Reasons of the condition MigrationSucceeded.
+	reasonMigrated        = "StorageVersionMigrationSucceed"    // True
+	reasonMigrating       = "StorageVersionMigrationProcessing" // False
+	reasonMigrationFailed = "StorageVersionMigrationFailed"     // False
 )
 
 // report writes the status of a ClusterManager.
@@ -115,8 +119,6 @@ func (r *report) applied(scheme *runtime.Scheme, wanted *plan, rolling []string)
 	r.cm.Status.Generations = status.Generations(objects(wanted.deployments)...)
 	r.set(metav1.Condition{Type: fleet.ConditionApplied, Status: metav1.ConditionTrue, Reason: fleet.ReasonClusterManagerApplied,
 		Message: "The components of the hub are applied"})
-	r.set(metav1.Condition{Type: fleet.ConditionMigrationSucceeded, Status: metav1.ConditionTrue, Reason: "StorageVersionMigrationSucceed",
-		Message: "Nothing is stored in an old version"})
 	progress := metav1.Condition{Type: fleet.ConditionProgressing, Status: metav1.ConditionFalse, Reason: fleet.ReasonClusterManagerUpToDate,
 		Message: "The components of the hub are up to date"}
 	if len(rolling) > 0 {
@@ -125,6 +127,21 @@ func (r *report) applied(scheme *runtime.Scheme, wanted *plan, rolling []string)
 	}
 	r.set(progress)
 	return nil
+}
+
+// migrated says whether objects are stored in old versions: those that are left, until the components run, or that an error keeps there.
+func (r *report) migrated(left string, err error) error {
+	condition := metav1.Condition{Type: fleet.ConditionMigrationSucceeded, Status: metav1.ConditionTrue, Reason: reasonMigrated,
+		Message: "Nothing is stored in an old version"}
+	switch {
+	case err != nil:
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reasonMigrationFailed, err.Error()
+	case left != "":
+		condition.Status, condition.Reason = metav1.ConditionFalse, reasonMigrating
+		condition.Message = "Objects may be stored in old versions, and are migrated once the Deployments run: " + left
+	}
+	r.set(condition)
+	return err
 }
 
 // ready tells whether the live Deployment is what was applied, and runs.

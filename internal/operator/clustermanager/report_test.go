@@ -1,6 +1,8 @@
 package clustermanager
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -30,5 +32,29 @@ func TestUnusableCertificates(t *testing.T) {
 	}
 	if got := supported(); got.Status != metav1.ConditionTrue {
 		t.Errorf("corrected: %v", got)
+	}
+}
+
+// CM-24, CM-26: the condition is only true when nothing is stored in an old version any more.
+func TestMigrated(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		left string
+		err  error
+		want string
+	}{
+		"nothing old": {want: "True StorageVersionMigrationSucceed Nothing is stored in an old version"},
+		"while Deployments roll": {left: "sets (v1beta1)", want: "False StorageVersionMigrationProcessing " +
+			"Objects may be stored in old versions, and are migrated once the Deployments run: sets (v1beta1)"},
+		"an error":                  {err: errors.New("no"), want: "False StorageVersionMigrationFailed no"},
+		"an error that leaves some": {left: "sets (v1beta1)", err: errors.New("no"), want: "False StorageVersionMigrationFailed no"},
+	} {
+		cm := &operatorv1.ClusterManager{}
+		err := newReport(cm).migrated(test.left, test.err)
+		condition := meta.FindStatusCondition(cm.Status.Conditions, "MigrationSucceeded")
+		if got := fmt.Sprintf("%s %s %s", condition.Status, condition.Reason, condition.Message); got != test.want ||
+			!errors.Is(err, test.err) {
+			t.Errorf("%s: %s, %v", name, got, err)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package crds
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -23,9 +24,10 @@ const apiRelease = "1.3.1"
 // Kind is that of the definitions.
 var Kind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
 
-// Apply applies the definitions as part of an installation, except those that an operator with a newer API has applied.
+// Apply applies the definitions as part of an installation, except those that an operator with a newer API has applied. Those that were
+// applied have a resource version then. A definition that cannot be applied does not keep the others from it; the error has all failures.
 func Apply(ctx context.Context, cluster *apply.Cluster, installation string, crds []*apiextensionsv1.CustomResourceDefinition) error {
-	var wanted []client.Object
+	var failures []error
 	for _, crd := range crds {
 		release, err := releaseOf(ctx, cluster, installation, crd.Name)
 		if err != nil {
@@ -36,9 +38,9 @@ func Apply(ctx context.Context, cluster *apply.Cluster, installation string, crd
 			continue
 		}
 		metav1.SetMetaDataAnnotation(&crd.ObjectMeta, fleet.AnnotationOperatorVersion, apiRelease)
-		wanted = append(wanted, crd)
+		failures = append(failures, applyOver(ctx, cluster, installation, crd))
 	}
-	return cluster.Apply(ctx, installation, wanted...)
+	return errors.Join(failures...)
 }
 
 // Release leaves a definition, with what is stored of its kind, on the cluster, and takes off it what makes it part of an installation.

@@ -1,0 +1,165 @@
+package crds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-io/capstan/internal/operator/apply"
+)
+
+// pageSize is how many objects are read at once.
+const pageSize = 500
+
+// Migrations have what is stored in old versions stored in the version of the definitions. They remember which definitions need none.
+type Migrations struct {
+	mu sync.Mutex
+	// done has the resource version that a definition had when nothing was stored in an old version.
+	done map[types.UID]string
+}
+
+// Pending returns the definitions on the cluster of which objects may be stored in another version than that in which they are now. Of the
+// definitions, those count that [Apply] has applied: what a newer operator has applied is its own to migrate.
+func (m *Migrations) Pending(ctx context.Context, cluster client.Reader, applied []*apiextensionsv1.CustomResourceDefinition) (
+	pending []*apiextensionsv1.CustomResourceDefinition, err error,
+) {
+	for _, crd := range applied {
+		if crd.ResourceVersion == "" || m.isDone(crd) {
+			continue
+		}
+		live := &apiextensionsv1.CustomResourceDefinition{}
+		if err := cluster.Get(ctx, client.ObjectKeyFromObject(crd), live); err != nil {
+			return nil, fmt.Errorf("find out in which versions objects of %s are stored: %w", crd.Name, err)
+		}
+		if len(old(live)) > 0 {
+			pending = append(pending, live)
+			continue
+		}
+		m.mu.Lock()
+		if m.done == nil {
+			m.done = map[types.UID]string{}
+		}
+		m.done[live.UID] = live.ResourceVersion
+		m.mu.Unlock()
+	}
+	return pending, nil
+}
+
+func (m *Migrations) isDone(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.done[crd.UID] == crd.ResourceVersion
+}
+
+// Describe says in which old versions objects of definitions may be stored.
+func Describe(pending []*apiextensionsv1.CustomResourceDefinition) string {
+	parts := make([]string, 0, len(pending))
+	for _, crd := range pending {
+		parts = append(parts, crd.Name+" ("+strings.Join(old(crd), ", ")+")")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// old are the versions other than the storage version in which objects may be stored.
+func old(live *apiextensionsv1.CustomResourceDefinition) []string {
+	storage := storageVersion(live)
+	return slices.DeleteFunc(slices.Clone(live.Status.StoredVersions), func(version string) bool { return version == storage })
+}
+
+func storageVersion(crd *apiextensionsv1.CustomResourceDefinition) string {
+	at := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Storage })
+	if at < 0 {
+		return ""
+	}
+	return crd.Spec.Versions[at].Name
+}
+
+// Migrate reads and writes each object of a definition unchanged, which stores it in the storage version, and only when all of them are
+// takes the other versions off the status of the definition. An object that somebody else writes or deletes meanwhile needs no more.
+func Migrate(ctx context.Context, cluster client.Client, live *apiextensionsv1.CustomResourceDefinition) error {
+	storage := storageVersion(live)
+	kind := schema.GroupVersionKind{Group: live.Spec.Group, Version: storage, Kind: live.Spec.Names.Kind}
+	if err := rewrite(ctx, cluster, kind); err != nil {
+		return fmt.Errorf("store all %s in version %s, which may be stored in %s: %w", live.Name, storage, strings.Join(old(live), ", "), err)
+	}
+	// With the resource version, because another storage version may have been chosen since.
+	change := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"status":{"storedVersions":[%q]}}`, live.ResourceVersion, storage)
+	if err := cluster.Status().Patch(ctx, live, client.RawPatch(types.MergePatchType, change)); err != nil {
+		return fmt.Errorf("write down that all %s are stored in version %s: %w", live.Name, storage, err)
+	}
+	return nil
+}
+
+// rewrite writes all objects of the kind as they are. The error is the first of those of objects, and says how many there are.
+func rewrite(ctx context.Context, cluster client.Client, kind schema.GroupVersionKind) error {
+	var first error
+	failed := 0
+	for next := ""; ; {
+		page := &unstructured.UnstructuredList{}
+		page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := cluster.List(ctx, page, client.Limit(pageSize), client.Continue(next)); err != nil {
+			return err
+		}
+		for i := range page.Items {
+			object := &page.Items[i]
+			err := cluster.Update(ctx, object)
+			if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+				continue
+			}
+			if failed++; first == nil {
+				first = fmt.Errorf("%s %s: %w", kind.Kind, client.ObjectKeyFromObject(object), err)
+			}
+		}
+		if next = page.GetContinue(); next == "" {
+			break
+		}
+	}
+	if failed > 1 {
+		return fmt.Errorf("%d objects cannot be written; the first: %w", failed, first)
+	}
+	return first
+}
+
+// applyOver applies a definition. One on the cluster with versions that this one no longer has, in which objects may be stored, is migrated
+// first: the API server could not read these objects any more.
+func applyOver(ctx context.Context, cluster *apply.Cluster, installation string, crd *apiextensionsv1.CustomResourceDefinition) error {
+	err := cluster.Apply(ctx, installation, crd)
+	if !refusedForStored(err) {
+		return err
+	}
+	live := &apiextensionsv1.CustomResourceDefinition{}
+	if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(crd), live); err != nil {
+		return fmt.Errorf("find out in which versions objects of %s are stored: %w", crd.Name, err)
+	}
+	storage := storageVersion(live)
+	if !slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == storage }) {
+		return fmt.Errorf("objects of %s are stored in version %s, which is no more: install a version first that stores them in %s: %w",
+			crd.Name, storage, storageVersion(crd), err)
+	}
+	if err := Migrate(ctx, cluster.Client, live); err != nil {
+		return err
+	}
+	return cluster.Apply(ctx, installation, crd)
+}
+
+// refusedForStored tells whether the API server refused a definition because objects may be stored in a version that it does not have.
+func refusedForStored(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool {
+		return strings.HasPrefix(cause.Field, "status.storedVersions")
+	})
+}
