@@ -35,18 +35,18 @@ func (c *Controller) abandon(ctx context.Context, cluster string) (ctrl.Result, 
 	if err != nil || !abandoned {
 		return ctrl.Result{}, err
 	}
-	resource, remaining, err := c.next(ctx, cluster, func(o metav1.Object) bool {
+	rest, err := c.next(ctx, cluster, func(o metav1.Object) bool {
 		deleted := o.GetDeletionTimestamp()
 		return !deleted.IsZero() && !c.Clock.Now().Before(deleted.Add(parting))
 	})
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("empty namespace %s of a cluster that is gone: %w", cluster, err)
 	}
-	if remaining == 0 {
+	if len(rest.objects) == 0 {
 		return ctrl.Result{}, nil
 	}
 	log.FromContext(ctx).Info("The ManagedCluster is gone without the cleanup that its finalizers are for; its namespace is emptied",
-		"remaining", remaining, "resource", resource.Resource)
+		"remaining", len(rest.objects), "resource", rest.resource.Resource)
 	return ctrl.Result{RequeueAfter: parting}, nil
 }
 

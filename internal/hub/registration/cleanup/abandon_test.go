@@ -127,6 +127,7 @@ func TestDeleting(t *testing.T) {
 	t.Parallel()
 	earlier := metav1.NewTime(now.Add(-time.Hour).Local())
 	const finalizer = "cluster.open-cluster-management.io/resource-cleanup"
+	const preDelete, ofAgent = "addon.open-cluster-management.io/addon-pre-delete", "cluster.open-cluster-management.io/manifest-work-cleanup"
 	for name, test := range map[string]struct {
 		before  metav1.ConditionStatus // of the condition; empty for none
 		content []runtime.Object
@@ -140,6 +141,15 @@ func TestDeleting(t *testing.T) {
 			"ResourceRemaining", "1 managedclusteraddons remain in the namespace c1"},
 		"works remain": {"False", []runtime.Object{object(kindOfWorks, "w", 0)}, "", false, "False", "ResourceRemaining",
 			"1 manifestworks remain in the namespace c1"},
+		"the manager of an add-on is gone": {"", []runtime.Object{object(kindOfAddOns, "a", time.Hour, preDelete)}, "", false, "False",
+			"ResourceRemaining", "are being deleted, held by finalizers: a (" + preDelete + ")"},
+		"the agent is gone": {"", []runtime.Object{object(kindOfWorks, "w", time.Hour, ofAgent)}, "", false, "False", "ResourceRemaining",
+			"held by finalizers: w (" + ofAgent + "); the agent has to clean up, but the cluster is not available. If it never comes back, " +
+				"go on without it: kubectl annotate managedcluster c1 capstan.io/deletion-timeout=0s"},
+		"the agent is given up, and others hold": {"", []runtime.Object{object(kindOfWorks, "w", time.Hour, ofAgent, "example.com/stay")}, "0s",
+			false, "False", "ResourceRemaining", "are being deleted, held by finalizers: w (example.com/stay)"},
+		"the agent is given up": {"", []runtime.Object{object(kindOfWorks, "w", time.Hour, ofAgent)}, "0s", false, "False", "ResourceRemaining",
+			"1 manifestworks remain in the namespace c1 and are being deleted"},
 		"they cannot be deleted": {"", []runtime.Object{object(kindOfWorks, "w", 0)}, "", true, "False", "DeletingError",
 			"delete manifestworks.work.open-cluster-management.io: no luck"},
 		"a timeout that is none":  {"False", nil, "soon", false, "False", "DeletingError", `"soon" is no duration`},

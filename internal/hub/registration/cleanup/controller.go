@@ -143,35 +143,34 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, c.fail(ctx, cluster, err)
 	}
-	resource, remaining, err := c.next(ctx, cluster.Name, func(metav1.Object) bool { return deadline.passed })
+	rest, err := c.next(ctx, cluster.Name, func(metav1.Object) bool { return deadline.passed })
 	if err != nil {
 		return ctrl.Result{}, c.fail(ctx, cluster, err)
 	}
-	if remaining > 0 {
-		return c.wait(ctx, cluster, resource, remaining, deadline)
+	if len(rest.objects) > 0 {
+		return c.wait(ctx, cluster, rest, deadline)
 	}
 	return ctrl.Result{}, c.finish(ctx, cluster)
 }
 
-// next deletes the next objects in the namespace of a cluster, and returns their resource and how many remain.
-func (c *Controller) next(ctx context.Context, cluster string, givenUp func(metav1.Object) bool) (schema.GroupVersionResource, int, error) {
+// next deletes the next objects in the namespace of a cluster, and returns those that remain.
+func (c *Controller) next(ctx context.Context, cluster string, givenUp func(metav1.Object) bool) (remaining, error) {
 	for _, resource := range c.Resources {
-		remaining, err := c.empty(ctx, cluster, resource, givenUp)
+		objects, err := c.empty(ctx, cluster, resource, givenUp)
 		if err != nil {
-			return resource, 0, fmt.Errorf("delete %s: %w", resource.GroupResource(), err)
+			return remaining{}, fmt.Errorf("delete %s: %w", resource.GroupResource(), err)
 		}
-		if remaining > 0 {
-			return resource, remaining, nil
+		if len(objects) > 0 {
+			return remaining{resource, objects}, nil
 		}
 	}
-	return schema.GroupVersionResource{}, 0, nil
+	return remaining{}, nil
 }
 
 // wait reports what remains, and is due when the time of the agent is up; the watch may enqueue the cluster earlier.
-func (c *Controller) wait(ctx context.Context, cluster *clusterv1.ManagedCluster, resource schema.GroupVersionResource, remaining int,
-	d deadline) (ctrl.Result, error) {
-	message := fmt.Sprintf("%d %s remain in the namespace %s and are being deleted%s", remaining, resource.Resource, cluster.Name,
-		d.explain(cluster))
+func (c *Controller) wait(ctx context.Context, cluster *clusterv1.ManagedCluster, rest remaining, d deadline) (ctrl.Result, error) {
+	message := fmt.Sprintf("%d %s remain in the namespace %s and are being deleted%s%s", len(rest.objects), rest.resource.Resource,
+		cluster.Name, rest.held(d.passed), d.explain(cluster))
 	if err := c.report(ctx, cluster, metav1.ConditionFalse, fleet.ReasonResourceRemaining, message); err != nil {
 		return ctrl.Result{}, err
 	}

@@ -3,6 +3,7 @@ package cleanup
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,36 +15,62 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
-// empty deletes the objects of the resource with the lowest priority in the cluster's namespace, and returns how many there are of all
-// priorities. For objects that are given up, it does not wait for the agent.
+// remaining are the objects of a resource that are left in the namespace of a cluster, with the finalizers that they had before this pass.
+type remaining struct {
+	resource schema.GroupVersionResource
+	objects  []metav1.PartialObjectMetadata
+}
+
+// held names objects that are being deleted, with the finalizers that hold them: without those of agents, once nobody waits for the agent.
+func (r remaining) held(withoutAgent bool) string {
+	var held []string
+	for i := range r.objects {
+		o := &r.objects[i]
+		finalizers := o.Finalizers
+		if withoutAgent {
+			finalizers = ofOthers(finalizers)
+		}
+		if !o.DeletionTimestamp.IsZero() && len(finalizers) > 0 {
+			held = append(held, fmt.Sprintf("%s (%s)", o.Name, strings.Join(finalizers, ", ")))
+		}
+	}
+	if len(held) == 0 {
+		return ""
+	}
+	return ", held by finalizers: " + text.FirstFew(held)
+}
+
+// empty deletes the objects of the resource with the lowest priority in the cluster's namespace, and returns those of all priorities. For
+// objects that are given up, it does not wait for the agent.
 func (c *Controller) empty(ctx context.Context, cluster string, resource schema.GroupVersionResource,
-	givenUp func(metav1.Object) bool) (int, error) {
+	givenUp func(metav1.Object) bool) ([]metav1.PartialObjectMetadata, error) {
 	objects := c.objects.Resource(resource).Namespace(cluster)
 	list, err := objects.List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) || err == nil && len(list.Items) == 0 {
-		return 0, nil
+		return nil, nil
 	}
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	for _, o := range first(list.Items) {
 		if o.DeletionTimestamp.IsZero() {
 			err := objects.Delete(ctx, o.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &o.UID}})
 			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-				return 0, err
+				return nil, err
 			}
 		}
 		if !givenUp(&o) {
 			continue
 		}
 		if err := release(ctx, objects, o); err != nil {
-			return 0, err
+			return nil, err
 		}
 	}
 	c.leaving.await(cluster, resource, list.ResourceVersion)
-	return len(list.Items), nil
+	return list.Items, nil
 }
 
 // first returns the objects with the lowest priority.
@@ -63,7 +90,7 @@ func priority(o metav1.PartialObjectMetadata) int {
 
 // release removes the finalizers that wait for the agent. Admission keeps agents from adding other finalizers to works.
 func release(ctx context.Context, objects metadata.ResourceInterface, o metav1.PartialObjectMetadata) error {
-	others := slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool { return strings.Contains(f, fleet.AgentFinalizers) })
+	others := ofOthers(o.Finalizers)
 	if len(others) == len(o.Finalizers) {
 		return nil
 	}
@@ -76,4 +103,9 @@ func release(ctx context.Context, objects metadata.ResourceInterface, o metav1.P
 		return nil // it is gone, or another object has its name now
 	}
 	return err
+}
+
+// ofOthers returns the finalizers that do not wait for the agent.
+func ofOthers(finalizers []string) []string {
+	return slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return strings.Contains(f, fleet.AgentFinalizers) })
 }
