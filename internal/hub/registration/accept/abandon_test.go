@@ -3,12 +3,14 @@ package accept_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -22,6 +24,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/hub/registration/accept"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // RG-16, RG-17, RG-18: what an agent has on the hub goes with its cluster: in order with one that is being deleted, and after the fact with
@@ -136,4 +139,57 @@ func TestAgentOfAClusterThatIsGoneStopsListing(t *testing.T) {
 		t.Error("works that it has nothing to do with are waited for")
 	}
 	j.expect(t, "")
+}
+
+// RG-18, RG-44: without the gate ResourceCleanup nobody deletes the works of a cluster that is being deleted, and the cluster says that it
+// waits for that.
+func TestDeletionWaitsForWorksThatAreKept(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		kept     bool
+		accepted bool
+		works    []string
+		says     string // nothing of an empty one, as the cluster is gone, or another controller says it
+	}{
+		"kept":           {true, true, []string{"web", "api"}, "waits for 2 works in the namespace c1: api, web."},
+		"kept, denied":   {true, false, []string{"web"}, "capstan delete work NAME --clusters c1 --force"},
+		"kept, none":     {true, true, nil, ""},
+		"emptied":        {false, true, []string{"web"}, ""},
+		"emptied, none":  {false, false, nil, ""},
+		"emptied denied": {false, false, []string{"web"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Finalizers: []string{fleet.FinalizerManagedCluster}},
+				Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: test.accepted}}
+			builder := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithObjects(cluster).WithStatusSubresource(cluster)
+			for _, work := range test.works {
+				builder.WithObjects(&workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: work}})
+			}
+			c := builder.Build()
+			if err := c.Delete(t.Context(), cluster); err != nil {
+				t.Fatal(err)
+			}
+			controller := accept.New(c, c, events.NewFakeRecorder(10), accept.Options{KeepsContent: test.kept, Clock: clock.RealClock{}})
+			result, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "c1"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = c.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster)
+			if stays := len(test.works) > 0; client.IgnoreNotFound(err) != nil || (err == nil) != stays || (result.RequeueAfter > 0) != stays {
+				t.Fatalf("%v, %+v", err, result)
+			}
+			condition := meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionDeleting)
+			if test.says == "" {
+				if err == nil && condition != nil {
+					t.Errorf("it says %+v", condition)
+				}
+				return
+			}
+			if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != fleet.ReasonResourceRemaining ||
+				!strings.Contains(condition.Message, test.says) {
+				t.Errorf("it says %+v, want %q", condition, test.says)
+			}
+		})
+	}
 }

@@ -4,6 +4,7 @@ package accept
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -33,6 +34,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
 // workers is how many clusters are reconciled at once: each takes a few requests, and little CPU.
@@ -204,8 +206,17 @@ func (c *Controller) leaveNamespace(ctx context.Context, cluster *clusterv1.Mana
 	return again(done), c.report(ctx, cluster, metav1.Condition{
 		Type: fleet.ConditionHubAccepted, Status: metav1.ConditionFalse, Reason: fleet.ReasonHubClusterAdminAcceptFail,
 		Message: fmt.Sprintf("Namespace %s is being deleted, with the works, add-ons and rights in it. When it is gone, the hub creates it "+
-			"again and sets up the cluster there", cluster.Name),
+			"again and sets up the cluster there", cluster.Name) + withoutAgent(cluster, done),
 	}, nil)
+}
+
+// withoutAgent says what to do about works that no agent finishes.
+func withoutAgent(cluster *clusterv1.ManagedCluster, done bool) string {
+	if done || meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionClusterAvailable) {
+		return ""
+	}
+	return fmt.Sprintf(". The agent has to finish the works, but the cluster is not available. If it never comes back, for each of them: "+
+		"capstan delete work NAME --clusters %s --force", cluster.Name)
 }
 
 // refuse gives no rights to a cluster whose name stands for all clusters. Admission refuses such names, but this hub may run without
@@ -261,7 +272,7 @@ func (c *Controller) release(ctx context.Context, cluster *clusterv1.ManagedClus
 	}
 	if !managedcluster.CutOff(cluster) {
 		if done, err := c.seeOff(ctx, cluster.Name); err != nil || !done {
-			return again(done), err
+			return again(done), errors.Join(err, c.reportKept(ctx, cluster))
 		}
 	} else if err := c.takeAll(ctx, cluster.Name); err != nil {
 		return ctrl.Result{}, err
@@ -273,6 +284,23 @@ func (c *Controller) release(ctx context.Context, cluster *clusterv1.ManagedClus
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{}, patch.RemoveFinalizer(ctx, c.client, cluster, fleet.FinalizerManagedCluster)
+}
+
+// reportKept says which works the deletion of a cluster waits for if no controller deletes them.
+func (c *Controller) reportKept(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
+	if !c.KeepsContent {
+		return nil
+	}
+	works, err := c.works(ctx, cluster.Name)
+	if err != nil || len(works) == 0 {
+		return err
+	}
+	return c.report(ctx, cluster, metav1.Condition{
+		Type: fleet.ConditionDeleting, Status: metav1.ConditionFalse, Reason: fleet.ReasonResourceRemaining,
+		Message: fmt.Sprintf("It waits for %s in the namespace %s: %s. Without the feature gate ResourceCleanup, the hub deletes none of them: "+
+			"delete them; if the agent never comes back, by capstan delete work NAME --clusters %s --force",
+			text.Count(len(works), "work"), cluster.Name, text.FirstFew(works), cluster.Name),
+	}, nil)
 }
 
 // again returns a result that checks for remaining works on a timer: watching every ManifestWork of the fleet for the few clusters that

@@ -84,7 +84,8 @@ func TestNamespaceIsDeleted(t *testing.T) {
 				t.Errorf("while there is a work: %v", err)
 			}
 			condition := meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionHubAccepted)
-			if condition.Status != metav1.ConditionFalse || accepted && !strings.Contains(condition.Message, "Namespace c1 is being deleted") {
+			if condition.Status != metav1.ConditionFalse || accepted && (!strings.Contains(condition.Message, "Namespace c1 is being deleted") ||
+				!strings.Contains(condition.Message, "capstan delete work NAME --clusters c1 --force")) {
 				t.Errorf("it says %+v", condition)
 			}
 

@@ -259,7 +259,13 @@ func (c *Controller) refuse(ctx context.Context, cluster *clusterv1.ManagedClust
 
 // fail reports what AWS refused and returns it, for the controller to try again.
 func (c *Controller) fail(ctx context.Context, cluster *clusterv1.ManagedCluster, cause error) error {
-	if err := c.report(ctx, cluster, metav1.ConditionFalse, fleet.ReasonAWSRequestFailed, "The hub tries again: "+stable(cause)); err != nil {
+	message := "The hub tries again: " + stable(cause)
+	if !cluster.DeletionTimestamp.IsZero() {
+		message += fmt.Sprintf(". The ManagedCluster stays until the IAM role %s and its access entry are gone. If the hub can never delete "+
+			"them, delete them in AWS, and take the finalizer %s off the ManagedCluster",
+			cluster.Annotations[fleet.AnnotationAWSRole], fleet.FinalizerAWSAccess)
+	}
+	if err := c.report(ctx, cluster, metav1.ConditionFalse, fleet.ReasonAWSRequestFailed, message); err != nil {
 		return err
 	}
 	return cause

@@ -327,6 +327,7 @@ func TestDelete(t *testing.T) {
 		t.Error("no error")
 	}
 	s.wantCondition("c1", fleet.ReasonAWSRequestFailed, "delete IAM role")
+	s.wantCondition("c1", fleet.ReasonAWSRequestFailed, "take the finalizer "+fleet.FinalizerAWSAccess+" off the ManagedCluster")
 	s.aws.Refuse("")
 	s.mustReconcile("c1")
 	s.wantGone()
