@@ -36,6 +36,8 @@ const (
 
 // Options configure the controller.
 type Options struct {
+	// Off leaves sets alone, but for those that are being deleted.
+	Off bool
 	// TrustDecisions makes the controller act on all clusters that PlacementDecisions name, without checking them against the bindings.
 	TrustDecisions bool
 	// Clock is the source of time.
@@ -44,6 +46,7 @@ type Options struct {
 
 // Controller reconciles ManifestWorkReplicaSets.
 type Controller struct {
+	off       bool
 	client    client.Client
 	templates templates
 	recorder  events.EventRecorder
@@ -58,7 +61,7 @@ type Controller struct {
 // revisions, should have no cache: these are few of all the Secrets of a hub.
 func New(c, secrets client.Client, recorder events.EventRecorder, o Options) *Controller {
 	return &Controller{
-		client: c, templates: templates{secrets}, recorder: recorder, clock: o.Clock,
+		off: o.Off, client: c, templates: templates{secrets}, recorder: recorder, clock: o.Clock,
 		selected: selected.Reader{Client: c, Trust: o.TrustDecisions},
 		absences: debounce.NewTracker[types.NamespacedName, missing](),
 	}
@@ -73,6 +76,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	} else if err != nil {
 		return ctrl.Result{}, err
+	}
+	if c.off && set.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
 	}
 	works, err := c.worksOf(ctx, set)
 	if err != nil {
@@ -157,7 +163,7 @@ func (c *Controller) finish(ctx context.Context, set *workv1alpha1.ManifestWorkR
 	if set.Spec.CascadeDeletionPolicy == workv1alpha1.Foreground {
 		works = slices.DeleteFunc(works, func(w *work) bool { return !namedFor(set, w) })
 		if len(works) > 0 {
-			return c.reportDeletion(ctx, set, before, len(works))
+			return c.reportDeletion(ctx, set, before, works)
 		}
 	}
 	controllerutil.RemoveFinalizer(set, fleet.FinalizerManifestWorkReplicaSetCleanup)

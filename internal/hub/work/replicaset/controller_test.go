@@ -9,8 +9,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -567,6 +569,11 @@ func TestDeletion(t *testing.T) {
 						t.Errorf("summary %+v", sum)
 					}
 				}
+				waits := fmt.Sprintf("waits for 2 works to go: c1/%s, c2/%s", workName(set, "p", "c1"), workName(set, "p", "c2"))
+				if c := meta.FindStatusCondition(h.set(t).Status.Conditions, fleet.ConditionManifestworkApplied); c == nil ||
+					!strings.Contains(c.Message, waits) {
+					t.Errorf("it says %+v, want %q", c, waits)
+				}
 				for _, list := range h.works(t) {
 					list[0].Finalizers = nil
 					if err := h.Update(t.Context(), &list[0]); err != nil {
@@ -580,6 +587,34 @@ func TestDeletion(t *testing.T) {
 					t.Errorf("the work of %s stays", cluster)
 				}
 			}
+			if err := h.Get(t.Context(), client.ObjectKeyFromObject(set), set); !apierrors.IsNotFound(err) {
+				t.Errorf("the set is still there: %v", err)
+			}
+		})
+	}
+}
+
+// MR-07, SC-23: with the gate switched off, sets that are deleted go, with their works, as they do with it. All others stay as they are.
+func TestDeletionWithoutGate(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []workv1alpha1.CascadeDeletionPolicy{workv1alpha1.Background, workv1alpha1.Foreground} {
+		t.Run(string(policy), func(t *testing.T) {
+			t.Parallel()
+			set := webSet(ref("p"))
+			set.Spec.CascadeDeletionPolicy = policy
+			h := newHub(t, objects(set, decided("p", "c1", "c2"))...)
+			h.reconcile(t)
+			h.Controller = New(h.WithWatch, h.WithWatch, events.NewFakeRecorder(100), Options{Off: true, TrustDecisions: true, Clock: h.clock})
+			h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.PlacementRefs = nil })
+			h.reconcile(t)
+			h.expectClusters(t, "c1", "c2")
+			if err := h.Delete(t.Context(), h.set(t)); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				h.reconcile(t)
+			}
+			h.expectClusters(t)
 			if err := h.Get(t.Context(), client.ObjectKeyFromObject(set), set); !apierrors.IsNotFound(err) {
 				t.Errorf("the set is still there: %v", err)
 			}

@@ -3,6 +3,7 @@ package replicaset
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -37,13 +38,18 @@ func (c *Controller) report(ctx context.Context, s *situation, failed selected.E
 	return err
 }
 
-// reportDeletion reports how many works a set that is being deleted waits for.
-func (c *Controller) reportDeletion(ctx context.Context, set, before *workv1alpha1.ManifestWorkReplicaSet, works int) error {
-	set.Status.Summary = workv1alpha1.ManifestWorkReplicaSetSummary{Total: works}
+// reportDeletion reports which works a set that is being deleted waits for.
+func (c *Controller) reportDeletion(ctx context.Context, set, before *workv1alpha1.ManifestWorkReplicaSet, works []*work) error {
+	names := make([]string, 0, len(works))
+	for _, w := range works {
+		names = append(names, w.Namespace+"/"+w.Name)
+	}
+	slices.Sort(names)
+	set.Status.Summary = workv1alpha1.ManifestWorkReplicaSetSummary{Total: len(works)}
 	set.Status.PlacementsSummary = nil
 	meta.SetStatusCondition(&set.Status.Conditions, metav1.Condition{
 		Type: fleet.ConditionManifestworkApplied, Status: metav1.ConditionFalse, Reason: fleet.ReasonProcessing,
-		Message:            fmt.Sprintf("being deleted: waits for %s to go", text.Count(works, "work")),
+		Message:            fmt.Sprintf("being deleted: waits for %s to go: %s", text.Count(len(works), "work"), text.FirstFew(names)),
 		ObservedGeneration: set.Generation, LastTransitionTime: metav1.NewTime(c.clock.Now()),
 	})
 	_, err := patch.Status(ctx, c.client, set, before)

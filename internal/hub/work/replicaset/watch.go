@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,6 +75,27 @@ func Register(mgr ctrl.Manager, o Options) error {
 				builder.WithPredicates(predicates.Generation()))
 	}
 	return controller.Complete(retry.Conflicts(c))
+}
+
+// RegisterOff adds a controller that finishes the deletion of sets, and does nothing else: those that were there while sets had a
+// controller have its finalizer.
+func RegisterOff(mgr ctrl.Manager, o Options) error {
+	kind := workv1alpha1.GroupVersion.WithKind("ManifestWorkReplicaSet")
+	if _, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(err) {
+		return nil // a hub without the kind has no sets
+	} else if err != nil {
+		return fmt.Errorf("look for %s: %w", kind.Kind, err)
+	}
+	if err := AddIndexes(context.Background(), mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	o.Off = true
+	c := New(mgr.GetClient(), mgr.GetClient(), mgr.GetEventRecorder("manifestworkreplicaset-controller"), o)
+	return ctrl.NewControllerManagedBy(mgr).Named("work-manifestworkreplicaset-release").
+		For(&workv1alpha1.ManifestWorkReplicaSet{}, builder.WithPredicates(predicates.Generation())).
+		Watches(&workv1.ManifestWork{}, debounce.ByLabels(moment, c.ofWork), builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).
+		WithOptions(runtimecontroller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
+		Complete(retry.Conflicts(c))
 }
 
 // AddIndexes adds the indexes that the controller uses.
