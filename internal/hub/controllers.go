@@ -47,6 +47,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/work/delivery"
 	"github.com/capstan-io/capstan/internal/hub/work/replicaset"
 	"github.com/capstan-io/capstan/internal/hub/work/ttl"
+	"github.com/capstan-io/capstan/internal/hub/work/unattended"
 	"github.com/capstan-io/capstan/internal/machinery/eks"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
@@ -333,8 +334,15 @@ var groups = []group{
 	}},
 	{name: GroupWork, gates: []featuregate.Feature{featuregates.ManifestWorkReplicaSet, featuregates.CleanUpCompletedManifestWork},
 		reads: workReads, controllers: []registration{
-			{gated(featuregates.ManifestWorkReplicaSet), func(mgr ctrl.Manager, o Options) error {
-				return replicaset.Register(mgr, replicaset.Options{TrustDecisions: o.TrustPlacementDecisions, Clock: o.Clock})
+			{always, func(mgr ctrl.Manager, o Options) error {
+				options := replicaset.Options{TrustDecisions: o.TrustPlacementDecisions, Clock: o.Clock}
+				if o.enabled(featuregates.ManifestWorkReplicaSet) {
+					return replicaset.Register(mgr, options)
+				}
+				return replicaset.RegisterOff(mgr, options)
+			}},
+			{always, func(mgr ctrl.Manager, o Options) error {
+				return unattended.Register(mgr, unattended.Options{Clock: o.Clock})
 			}},
 			{gated(featuregates.CleanUpCompletedManifestWork), func(mgr ctrl.Manager, o Options) error {
 				return ttl.Register(mgr, ttl.Options{Clock: o.Clock})

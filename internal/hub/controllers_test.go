@@ -99,7 +99,7 @@ func TestFeatureGates(t *testing.T) {
 	standard := names("")
 	for value, want := range map[string][]string{
 		"DefaultClusterSet=false":                     {"registration-managedclusterset-default"},
-		"ManifestWorkReplicaSet=false":                {"work-manifestworkreplicaset-deploy"},
+		"ManifestWorkReplicaSet=false":                {"work-manifestworkreplicaset-deploy", "work-manifestworkreplicaset-release"},
 		"CleanUpCompletedManifestWork=false":          {"work-manifestwork-expire"},
 		"ClusterProfile=true":                         {"registration-clusterprofile-sync", "registration-clusterprofile-access"},
 		"ManagedServiceAccountEphemeralIdentity=true": {"addon-managedserviceaccount-expire"},

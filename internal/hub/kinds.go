@@ -74,9 +74,9 @@ func profileReads(o Options) []schema.GroupVersionResource {
 }
 
 func workReads(o Options) []schema.GroupVersionResource {
-	reads := []schema.GroupVersionResource{manifestWorks}
+	reads := []schema.GroupVersionResource{manifestWorks, managedClusters}
 	if o.enabled(featuregates.ManifestWorkReplicaSet) {
-		reads = append(reads, manifestWorkReplicaSets, managedClusters, placements, placementDecisions)
+		reads = append(reads, manifestWorkReplicaSets, placements, placementDecisions)
 		reads = append(reads, decisionReads(o)...)
 	}
 	return reads
