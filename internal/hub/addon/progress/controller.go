@@ -102,14 +102,14 @@ func workMatters(e event.UpdateEvent) bool {
 		!equality.Semantic.DeepEqual(now.Labels, then.Labels) || !equality.Semantic.DeepEqual(now.Status.Conditions, then.Status.Conditions)
 }
 
-// Reconcile reports on the works of the add-on. It ignores add-ons that manage themselves, and those that are being deleted.
+// Reconcile reports on the works of the add-on, or on a deletion that nobody has begun with. It ignores add-ons that manage themselves.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
 	if err := c.client.Get(ctx, req.NamespacedName, addOn); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !addOn.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, nil
+		return c.explainRemoval(ctx, addOn)
 	}
 	entry := &addonv1beta1.ClusterManagementAddOn{}
 	if err := c.client.Get(ctx, client.ObjectKey{Name: addOn.Name}, entry); apierrors.IsNotFound(err) {

@@ -1,0 +1,70 @@
+package progress
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/patch"
+)
+
+// patience is how long the manager of an add-on has to take up its deletion before anything is said about it.
+const patience = time.Minute
+
+// ofManagers are the finalizers that the manager of an add-on takes off, and the conditions by which it says what it waits for before.
+var ofManagers = []struct {
+	finalizers        []string
+	condition, reason string
+}{
+	{[]string{fleet.FinalizerAddOnPreDelete, fleet.DeprecatedFinalizerAddOnPreDelete, fleet.FinalizerHostingAddOnPreDelete,
+		fleet.DeprecatedFinalizerHostingAddOnPreDelete}, fleet.ConditionHookManifestCompleted, fleet.ReasonHookManifestIsNotCompleted},
+	{[]string{fleet.FinalizerHostingManifestsCleanup, fleet.DeprecatedFinalizerHostingManifestsCleanup},
+		fleet.ConditionHostingManifestApplied, fleet.ReasonAddOnManifestAppliedFailed},
+}
+
+// explainRemoval says of an add-on that is being deleted that no manager has begun with that: it may not run, or be gone for good.
+func (c *Controller) explainRemoval(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn) (ctrl.Result, error) {
+	condition, held := c.untouched(addOn)
+	if !held {
+		return ctrl.Result{}, nil
+	}
+	if left := patience - c.clock.Since(addOn.DeletionTimestamp.Time); left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	before := addOn.DeepCopy()
+	meta.SetStatusCondition(&addOn.Status.Conditions, condition)
+	_, err := patch.Status(ctx, c.client, addOn, before)
+	return ctrl.Result{}, client.IgnoreNotFound(err)
+}
+
+// untouched returns the condition of an add-on that its manager would have set since the deletion, if it has not.
+func (c *Controller) untouched(addOn *addonv1beta1.ManagedClusterAddOn) (condition metav1.Condition, ok bool) {
+	for _, m := range ofManagers {
+		held := slices.DeleteFunc(slices.Clone(addOn.Finalizers), func(f string) bool { return !slices.Contains(m.finalizers, f) })
+		said := meta.FindStatusCondition(addOn.Status.Conditions, m.condition)
+		if said != nil && (said.Status == metav1.ConditionFalse || !said.LastTransitionTime.Before(addOn.DeletionTimestamp)) {
+			return condition, false // the manager's word, or this controller's: neither is written over
+		}
+		if len(held) == 0 || ok {
+			continue
+		}
+		ok = true
+		condition = metav1.Condition{
+			Type: m.condition, Status: metav1.ConditionFalse, Reason: m.reason,
+			ObservedGeneration: addOn.Generation, LastTransitionTime: metav1.NewTime(c.clock.Now()),
+			Message: fmt.Sprintf("The manager of the add-on has not begun with its deletion: it has to take off the finalizers %s. Start it; "+
+				"if it is gone for good, take them off, and what it would have cleaned up stays: kubectl patch managedclusteraddon -n %s %s "+
+				`--type merge -p '{"metadata":{"finalizers":null}}'`, strings.Join(held, ", "), addOn.Namespace, addOn.Name),
+		}
+	}
+	return condition, ok
+}
