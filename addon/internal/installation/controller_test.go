@@ -10,6 +10,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -462,6 +463,56 @@ func TestRemovalMissesConfig(t *testing.T) {
 	if c := h.condition(t, "HookManifestCompleted"); c.Status != metav1.ConditionFalse ||
 		!strings.Contains(c.Message, "Thing one does not exist: create it") {
 		t.Errorf("%+v", c)
+	}
+}
+
+// AF-15: an add-on in a namespace that is being deleted is let go without its hooks, which cannot be created there. Any other refusal, and
+// that of the namespace of a hosting cluster, which does not wait for the add-on, keeps it.
+func TestRemovalInANamespaceThatGoes(t *testing.T) {
+	t.Parallel()
+	refusal := func(causes ...metav1.CauseType) error {
+		err := apierrors.NewForbidden(workv1.GroupVersion.WithResource("manifestworks").GroupResource(), "w", errors.New("no"))
+		for _, cause := range causes {
+			err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: cause})
+		}
+		return err
+	}
+	for name, test := range map[string]struct {
+		refused string
+		err     error
+		host    string // of the hooks
+		goes    bool
+	}{
+		"it is being deleted":                    {"c1", refusal(corev1.NamespaceTerminatingCause), "", true},
+		"a right is missing":                     {"c1", refusal(), "", false},
+		"the hosting cluster's is being deleted": {"host", refusal(corev1.NamespaceTerminatingCause), "host", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHub(t, heard("c1", isTrue), heard("host", isTrue), installed(func(a *addonv1beta1.ManagedClusterAddOn) {
+				a.DeletionTimestamp = &metav1.Time{Time: now}
+				a.Finalizers = []string{"example.com/stay", fleet.FinalizerAddOnPreDelete, fleet.FinalizerHostingAddOnPreDelete}
+				if test.host != "" {
+					a.Annotations = map[string]string{fleet.AnnotationHostingClusterName: test.host}
+				}
+			}))
+			hook := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "last",
+				Annotations: map[string]string{fleet.AnnotationAddOnPreDelete: ""}}}
+			if test.host != "" {
+				h.agent.options.HostingCluster = addon.AnnotatedHostingCluster
+				hook.Annotations[fleet.AnnotationHostedManifestLocation] = "hosting"
+			}
+			h.agent.workload.Objects = []client.Object{hook}
+			h.refuseWorks = map[string]error{test.refused: test.err}
+			_, err := h.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+			if (err == nil) != test.goes {
+				t.Errorf("error %v", err)
+			}
+			left := slices.DeleteFunc(h.addOn(t).Finalizers, func(f string) bool { return f == "example.com/stay" })
+			if (len(left) == 0) != test.goes {
+				t.Errorf("finalizers left: %v", left)
+			}
+		})
 	}
 }
 

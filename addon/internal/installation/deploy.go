@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-io/capstan/addon"
 	"github.com/capstan-io/capstan/addon/config"
@@ -43,13 +45,41 @@ func (p *pass) deploy(ctx context.Context) {
 		p.set(fleet.ConditionManifestApplied, metav1.ConditionFalse, fleet.ReasonWaitingForDependencies,
 			"The add-on is deployed when others are available on the cluster, which it needs: "+strings.Join(missing, ", "))
 	}
+	switch {
+	case errors.Is(in.Unrendered, config.ErrMissing): // it is enqueued when the configuration is created
+		p.comeBack(notYetAgain)
+	case in.Unrendered != nil:
+		p.problems = append(p.problems, in.Unrendered)
+	}
+	err = p.bring(ctx, in)
+	if p.isClosed(err) {
+		log.FromContext(ctx).Info("The namespace of the cluster is being deleted; the add-on is removed without its pre-delete hooks")
+		in.Closed = true
+		err = p.bring(ctx, in)
+	}
+	if err != nil {
+		p.problems, p.finalizers = append(p.problems, err), p.addOn.Finalizers
+	}
+	if err != nil && !apierrors.IsConflict(err) {
+		p.tellUnwritten(err)
+	}
+}
+
+// isClosed tells whether a work of an add-on that is being deleted could not be created because the namespace of the cluster is being
+// deleted, too.
+func (p *pass) isClosed(err error) bool {
+	of := new(workError)
+	return !p.addOn.DeletionTimestamp.IsZero() && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) &&
+		errors.As(err, &of) && of.work.Namespace == p.addOn.Namespace
+}
+
+// bring plans what the add-on needs, reports that, and writes it.
+func (p *pass) bring(ctx context.Context, in workload.Input) error {
 	plan, err := workload.New(in)
 	if err != nil {
-		p.set(fleet.ConditionManifestApplied, metav1.ConditionFalse, fleet.ReasonManifestWorkApplyFailed, err.Error())
-		p.problems, p.finalizers = append(p.problems, err), p.addOn.Finalizers
-		return
+		return err
 	}
-	if len(dependents) > 0 && !slices.Contains(plan.Finalizers, fleet.FinalizerAddOnPreDelete) && p.addOn.DeletionTimestamp.IsZero() {
+	if len(in.Dependents) > 0 && !slices.Contains(plan.Finalizers, fleet.FinalizerAddOnPreDelete) && p.addOn.DeletionTimestamp.IsZero() {
 		plan.Finalizers = append(plan.Finalizers, fleet.FinalizerAddOnPreDelete) // without it, the add-on would be gone before its dependents
 	}
 	p.finalizers = plan.Finalizers
@@ -60,18 +90,7 @@ func (p *pass) deploy(ctx context.Context) {
 	for _, kind := range plan.RemoveConditions {
 		meta.RemoveStatusCondition(&p.addOn.Status.Conditions, kind)
 	}
-	switch {
-	case errors.Is(in.Unrendered, config.ErrMissing): // it is enqueued when the configuration is created
-		p.comeBack(notYetAgain)
-	case in.Unrendered != nil:
-		p.problems = append(p.problems, in.Unrendered)
-	}
-	if err := p.carryOut(ctx, plan); err != nil {
-		p.problems, p.finalizers = append(p.problems, err), p.addOn.Finalizers
-		if !apierrors.IsConflict(err) {
-			p.tellUnwritten(err)
-		}
-	}
+	return p.carryOut(ctx, plan)
 }
 
 // tellUnwritten reports an error in the condition for the cluster whose work could not be written.

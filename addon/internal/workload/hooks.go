@@ -74,6 +74,8 @@ func (p *planner) hooks(s side) run {
 		return run{done: true} // there is no cluster to run them on
 	case managedcluster.CutOff(s.cluster):
 		return run{done: true} // no agent is left to run them
+	case p.Closed && w == nil && !s.hosting:
+		return run{done: true} // they would have to be brought by a work in the namespace, which waits for the add-on to go
 	case w != nil && !w.DeletionTimestamp.IsZero():
 		return run{message: fmt.Sprintf("ManifestWork %s/%s of an earlier run is being deleted; the hooks run when it is gone", w.Namespace,
 			w.Name)}

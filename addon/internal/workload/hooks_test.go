@@ -290,6 +290,34 @@ func TestHooksWithoutCluster(t *testing.T) {
 	h.expectFinalizers()
 }
 
+// AF-15: where the namespace of the cluster is being deleted, no hook can be brought to it any more, and the namespace waits for the
+// add-on.
+func TestHooksInANamespaceThatGoes(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		begun bool
+		want  []string
+	}{
+		"not begun": {false, nil},
+		"begun":     {true, []string{fleet.FinalizerAddOnPreDelete}}, // their work is there, and its agent runs them
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHub(t, hookJob("bye"))
+			h.reconcile()
+			h.removed()
+			if test.begun {
+				h.reconcile()
+				h.expectWrites("create cluster1/addon-hello-pre-delete")
+			}
+			h.Closed = true
+			h.reconcile()
+			h.expectWrites()
+			h.expectFinalizers(test.want...)
+		})
+	}
+}
+
 // AF-15: hooks that cannot be made are waited for, in sight of everybody, and with a way out.
 func TestUnrenderedHooks(t *testing.T) {
 	t.Parallel()
