@@ -10,10 +10,12 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/apply"
 	"github.com/capstan-io/capstan/internal/operator/remote"
@@ -91,6 +93,29 @@ func TestRemovalOfWhatWasJustApplied(t *testing.T) {
 		}
 		if owned := test.object.GetLabels()[fleet.LabelCreatedByClusterManager] == "indigo"; err == nil && owned {
 			t.Errorf("%s is still labelled", name)
+		}
+	}
+}
+
+// CM-20: what holds up the removal of a hub is named, with its finalizers.
+func TestRemaining(t *testing.T) {
+	t.Parallel()
+	work := func(name string, finalizers ...string) *workv1.ManifestWork {
+		return &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: name, Finalizers: finalizers}}
+	}
+	scheme := runtime.NewScheme()
+	if err := workv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	kind, crd := workv1.GroupVersion.WithKind("ManifestWork"), "manifestworks.work.open-cluster-management.io"
+	for want, objects := range map[string][]client.Object{
+		"CustomResourceDefinition " + crd: nil,
+		"ManifestWorks c1/web (finalizers: cluster.open-cluster-management.io/manifest-work-cleanup, example.com/stay)": {
+			work("web", fleet.FinalizerManifestWorkCleanup, "example.com/stay")},
+	} {
+		hub := &apply.Cluster{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()}
+		if got := remaining(t.Context(), hub, crd, kind); got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -21,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/apply"
 	"github.com/capstan-io/capstan/internal/operator/remote"
@@ -110,5 +113,39 @@ func TestRemovalNamesTheWayOut(t *testing.T) {
 	const want = "correct Secret klusterlet/external-managed-kubeconfig, or delete it: 5m0s later, what is on the managed cluster is given up"
 	if err == nil || !strings.Contains(err.Error(), "has no key kubeconfig") || !strings.Contains(err.Error(), want) || waitsFor != "" {
 		t.Errorf("waits for %q, error %v", waitsFor, err)
+	}
+}
+
+// KL-32: what this agent has applied stays, and nothing holds its records any more; those of other agents on the cluster are left alone.
+func TestAppliedWorksAreLetGo(t *testing.T) {
+	t.Parallel()
+	k := klusterletWith(operatorv1.InstallModeDefault)
+	k.UID = "mine"
+	applied := func(name, agent string, finalizers ...string) *workv1.AppliedManifestWork {
+		return &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers},
+			Spec: workv1.AppliedManifestWorkSpec{AgentID: agent}}
+	}
+	const ofAgent, ofOthers = fleet.FinalizerAppliedManifestWorkCleanup, "example.com/stay"
+	deleted := applied("deleted", "mine", ofAgent)
+	deleted.DeletionTimestamp = &metav1.Time{Time: time.Unix(1000, 0)}
+	scheme := runtime.NewScheme()
+	if err := workv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(applied("kept", "mine", ofAgent, ofOthers), deleted,
+		applied("other", "another", ofAgent)).Build()
+	if err := (&Controller{}).removeAppliedWorks(t.Context(), k, &apply.Cluster{Client: api}); err != nil {
+		t.Fatal(err)
+	}
+	left := &workv1.AppliedManifestWorkList{}
+	if err := api.List(t.Context(), left); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, w := range left.Items {
+		got[w.Name] = strings.Join(w.Finalizers, " ")
+	}
+	if want := map[string]string{"kept": ofOthers, "other": ofAgent}; !maps.Equal(got, want) {
+		t.Errorf("left with their finalizers: %v, want %v", got, want)
 	}
 }
