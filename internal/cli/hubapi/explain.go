@@ -74,8 +74,7 @@ func (h *Hub) diagnose(err error) (problem error, next string) { //nolint:revive
 		(apierrors.IsBadRequest(err) || apierrors.ReasonForError(err) == metav1.StatusReasonUnknown):
 		return fmt.Errorf("%s does not answer as an API server does: %w", h.Server, err), "Begin the URL with https:// if that is what it speaks."
 	case apierrors.IsForbidden(err):
-		return err, fmt.Sprintf("The user of %s lacks this permission: ask an administrator of the %s for it, or use another context with --context.",
-			h.Source, h.noun())
+		return err, h.forbiddenHint(err)
 	case apierrors.IsNotFound(err):
 		return err, h.missingHint(err)
 	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
 )
 
 // verbsToApply are what server-side apply takes.
@@ -127,7 +129,7 @@ func (c *Cluster) missingToGrant(ctx context.Context, objects []*unstructured.Un
 		_, err = client.Apply(ctx, object.GetName(), object,
 			metav1.ApplyOptions{FieldManager: FieldManager, Force: true, DryRun: []string{metav1.DryRunAll}})
 		switch {
-		case apierrors.IsForbidden(err):
+		case hubapi.MayLackRight(err):
 			missing = append(missing, fmt.Sprintf("escalate for %s: %v", ReferenceTo(object), err))
 		case err != nil && !apierrors.IsNotFound(err): // a binding of a role that is applied with it
 			return nil, c.hub.Explain("try to apply "+ReferenceTo(object).String(), err)
