@@ -68,6 +68,13 @@ func (h *Hub) WaitForCluster(ctx context.Context, name string, wanted func(*clus
 	return h.explain("wait for cluster "+name, err)
 }
 
+// WaitForNoCluster returns once a cluster that is being deleted is gone.
+func (h *Hub) WaitForNoCluster(ctx context.Context, name string, uid types.UID) error {
+	err := untilNone(ctx, watched{client: h.clusters, resource: managedClusters, name: name},
+		func(cluster *clusterv1.ManagedCluster) bool { return cluster.UID == uid })
+	return h.explain("wait for the deletion of cluster "+name, err)
+}
+
 // WaitForHeartbeat returns once the agent of a cluster has renewed its lease after a point in time.
 func (h *Hub) WaitForHeartbeat(ctx context.Context, cluster string, after time.Time) error {
 	source := watched{client: h.coordination, resource: "leases", namespace: cluster, name: fleet.ClusterNamespaceLease}

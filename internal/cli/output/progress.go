@@ -87,13 +87,25 @@ func (p *Progress) Done(subject, what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.forget(subject)
+	p.write("✓", green, subject, what)
+}
+
+// write writes a line that stays above the last one.
+func (p *Progress) write(mark, colour, subject, what string) {
 	elapsed := p.clock.Since(p.start).Round(frameInterval)
-	line := fmt.Sprintf("%s %s: %s %s", p.style.paint(green, "✓"), subject, what, p.style.paint(dim, fmt.Sprintf("(%s)", elapsed)))
+	line := fmt.Sprintf("%s %s: %s %s", p.style.paint(colour, mark), subject, what, p.style.paint(dim, fmt.Sprintf("(%s)", elapsed)))
 	if p.live {
 		line = clearLine + line
 	}
 	fmt.Fprintln(p.w, line)
 	p.draw()
+}
+
+// Trouble writes a line that stays: what holds up the subject, and since when. It is still waited for.
+func (p *Progress) Trouble(subject, what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.write("!", red, subject, what)
 }
 
 // Close takes the line off the terminal. Calling it again does nothing.

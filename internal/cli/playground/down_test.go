@@ -15,8 +15,8 @@ import (
 
 // recorder is a Reporter for tests.
 type recorder struct {
-	mu   sync.Mutex
-	done []string
+	mu            sync.Mutex
+	done, trouble []string
 }
 
 func (r *recorder) Wait(string, string) {}
@@ -25,6 +25,12 @@ func (r *recorder) Done(subject, what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.done = append(r.done, subject+": "+what)
+}
+
+func (r *recorder) Trouble(subject, what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trouble = append(r.trouble, subject+": "+what)
 }
 
 func TestDown(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // EnvHome names the environment variable that says where the home is.
@@ -64,6 +66,23 @@ func (h Home) sandboxKubeconfig(cluster string) string {
 
 // agentDir is where the agent of a cluster keeps its access to the hub.
 func (h Home) agentDir(cluster string) string { return filepath.Join(h.ClusterDir(cluster), "agent") }
+
+// hasCredential tells whether the agent of a cluster has joined a hub.
+func (h Home) hasCredential(cluster string) bool {
+	_, err := os.Stat(filepath.Join(h.agentDir(cluster), fleet.KeyKubeconfig))
+	return err == nil
+}
+
+// forgetCredential removes the access of an agent to the hub, but not its name, by which it knows what it has applied.
+func (h Home) forgetCredential(cluster string) error {
+	for _, key := range []string{fleet.KeyKubeconfig, fleet.KeyTLSCert, fleet.KeyTLSKey} {
+		if err := os.Remove(filepath.Join(h.agentDir(cluster), key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove the certificate of cluster %s: %w", cluster, err)
+		}
+	}
+	return nil
+}
+
 func (h Home) bootstrapKubeconfig(cluster string) string {
 	return filepath.Join(h.ClusterDir(cluster), "bootstrap-kubeconfig")
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/capstan-io/capstan/deploy/examples"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 )
 
 func (u *up) raiseHub(ctx context.Context, port int) error {
@@ -91,15 +92,27 @@ func (u *up) raiseMember(ctx context.Context, state ClusterState, sandbox *Proce
 	if err != nil {
 		return err
 	}
+	if deleted, err := u.awaitDeletion(ctx, cluster, sandbox, agent); err != nil {
+		return err
+	} else if deleted {
+		if agent, started, err = u.startAnew(ctx, state, agent); err != nil {
+			return err
+		}
+	}
 	u.report.Wait(cluster, "joining")
 	ctx, release := guard(ctx, u.hubProcess, sandbox, agent)
 	defer release()
-	if err := u.join(ctx, cluster, agent, started); err != nil {
+	words := listen(agent, started)
+	err = u.sayingWhy(ctx, cluster, func(ctx context.Context) string { return u.whyNotJoined(ctx, cluster, words) },
+		func(ctx context.Context) error { return u.join(ctx, cluster, agent, started) })
+	if err != nil {
 		return processExitOr(ctx, err, u.hubProcess, sandbox, agent)
 	}
 	u.report.Done(cluster, "accepted, joined and available")
 	u.report.Wait(cluster, "applying the sample")
-	if err := u.awaitSample(ctx, cluster); err != nil {
+	err = u.sayingWhy(ctx, cluster, func(ctx context.Context) string { return u.whyNoSample(ctx, cluster) },
+		func(ctx context.Context) error { return u.awaitSample(ctx, cluster) })
+	if err != nil {
 		return processExitOr(ctx, err, u.hubProcess, sandbox, agent)
 	}
 	u.report.Done(cluster, "the sample is applied and available")
@@ -107,28 +120,89 @@ func (u *up) raiseMember(ctx context.Context, state ClusterState, sandbox *Proce
 }
 
 // raiseAgent starts the agent of a cluster. It gets a fresh token to join with each time, which it needs if it has lost
-// its own access to the hub or stood still until that expired.
+// its own access to the hub or stood still until that expired. One that runs takes a changed token up by itself.
 func (u *up) raiseAgent(ctx context.Context, cluster ClusterState) (agent *Process, started bool, err error) {
 	program, err := u.home.AgentProgram(u.home.sandboxMember(cluster))
 	if err != nil {
 		return nil, false, err
 	}
 	running, err := u.home.Process(program.Name)
-	if err != nil || running.Running() {
-		return running, false, err
+	if err != nil {
+		return nil, false, err
 	}
-	invitation := u.invitation
-	if invitation.Token, err = u.hub.ServiceAccountToken(ctx); err != nil {
-		return nil, false, processExitOr(ctx, err, u.hubProcess)
+	if running.Running() {
+		return running, false, u.inviteAgain(ctx, cluster.Name)
 	}
-	if err := u.home.WriteBootstrapKubeconfig(cluster.Name, invitation, u.trust); err != nil {
+	if err := u.invite(ctx, cluster.Name); err != nil {
 		return nil, false, err
 	}
 	return u.home.Start(program)
 }
 
-// join does what an administrator does on other hubs: it approves the agent's certificate and accepts the cluster.
+// awaitDeletion tells whether an agent that had joined has to join anew, because its cluster was deleted on the hub: it goes on with the
+// certificate that it has. While a deletion is under way, the agent has to finish it.
+func (u *up) awaitDeletion(ctx context.Context, name string, sandbox, agent *Process) (deleted bool, err error) {
+	if !u.home.hasCredential(name) {
+		return false, nil
+	}
+	cluster, err := u.hub.Cluster(ctx, name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil || cluster.DeletionTimestamp.IsZero():
+		return false, processExitOr(ctx, err, u.hubProcess)
+	}
+	u.report.Wait(name, "being deleted on the hub")
+	ctx, release := guard(ctx, u.hubProcess, sandbox, agent)
+	defer release()
+	err = u.sayingWhy(ctx, name, func(ctx context.Context) string { return u.whyNotJoined(ctx, name, &words{}) },
+		func(ctx context.Context) error { return u.hub.WaitForNoCluster(ctx, name, cluster.UID) })
+	if err != nil {
+		return false, processExitOr(ctx, err, u.hubProcess, sandbox, agent)
+	}
+	return true, nil
+}
+
+// startAnew starts an agent again without its certificate, to join with a new token.
+func (u *up) startAnew(ctx context.Context, cluster ClusterState, agent *Process) (*Process, bool, error) {
+	u.report.Wait(agent.Name, "stopping, to join anew")
+	if _, err := agent.Stop(ctx, shutdownGrace); err != nil {
+		return nil, false, err
+	}
+	if err := u.home.forgetCredential(cluster.Name); err != nil {
+		return nil, false, err
+	}
+	u.report.Done(cluster.Name, "was deleted on the hub, joining anew")
+	return u.raiseAgent(ctx, cluster)
+}
+
+// invite writes a new token to join with.
+func (u *up) invite(ctx context.Context, cluster string) (err error) {
+	invitation := u.invitation
+	if invitation.Token, err = u.hub.ServiceAccountToken(ctx); err != nil {
+		return processExitOr(ctx, err, u.hubProcess)
+	}
+	return u.home.WriteBootstrapKubeconfig(cluster, invitation, u.trust)
+}
+
+// inviteAgain gives an agent that runs a new token unless it needs none: the one that it was started with is good for an hour.
+func (u *up) inviteAgain(ctx context.Context, name string) error {
+	cluster, err := u.hub.Cluster(ctx, name)
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
+		return processExitOr(ctx, err, u.hubProcess)
+	case err == nil && cluster.DeletionTimestamp.IsZero() && has(fleet.ConditionJoined, fleet.ConditionClusterAvailable)(cluster):
+		return nil
+	}
+	return u.invite(ctx, name)
+}
+
+// join does what an administrator does on other hubs: it approves the agent's certificate and accepts the cluster, unless an administrator
+// has denied it.
 func (u *up) join(ctx context.Context, cluster string, agent *Process, started bool) error {
+	if err := u.awaitAsking(ctx, cluster); err != nil {
+		return err
+	}
 	approving, stop := context.WithCancel(ctx)
 	var approvals errgroup.Group
 	approvals.Go(func() error { return u.approve(approving, cluster) })
@@ -151,10 +225,25 @@ func (u *up) approve(ctx context.Context, cluster string) error {
 	return errors.Join(failed, err)
 }
 
-func (u *up) awaitMember(ctx context.Context, cluster string, agent *Process, started bool) error {
-	if err := u.hub.WaitForCluster(ctx, cluster, exists); err != nil {
+// awaitAsking returns once a cluster is registered and not being deleted. It fails if it was denied.
+func (u *up) awaitAsking(ctx context.Context, name string) error {
+	var cluster *clusterv1.ManagedCluster
+	err := u.hub.WaitForCluster(ctx, name, func(found *clusterv1.ManagedCluster) bool {
+		cluster = found
+		return found.DeletionTimestamp.IsZero()
+	})
+	if err != nil || !managedcluster.Denied(cluster) {
 		return err
 	}
+	how := "is denied"
+	if managedcluster.CutOff(cluster) {
+		how = "is denied and cut off"
+	}
+	return fmt.Errorf("cluster %s %s on the hub, by \"capstan deny\" or spec.hubAcceptsClient of its ManagedCluster, and stays so\n"+
+		"To take it back, run \"capstan accept --clusters %s\", and then \"capstan up\".", name, how, name)
+}
+
+func (u *up) awaitMember(ctx context.Context, cluster string, agent *Process, started bool) error {
 	if err := u.hub.AcceptCluster(ctx, cluster); err != nil {
 		return err
 	}

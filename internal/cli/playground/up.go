@@ -35,6 +35,8 @@ const (
 type Reporter interface {
 	Wait(subject, what string)
 	Done(subject, what string)
+	// Trouble tells what holds up the subject, which is still waited for.
+	Trouble(subject, what string)
 }
 
 // up is one run of Home.Up.
