@@ -20,8 +20,8 @@ func (c *Cluster) Prune(ctx context.Context, installation string, keep ...client
 	return c.prune(ctx, installation, c.List, keep)
 }
 
-// PruneLive does the same as [Cluster.Prune], and asks the API server which objects there are: also those that the cache has not seen yet. It
-// is for the end of an installation, after which no event is looked at.
+// PruneLive does the same as [Cluster.Prune], and asks the API server which objects there are: also those that the cache has not seen yet.
+// It is for the end of an installation, after which no event is looked at.
 func (c *Cluster) PruneLive(ctx context.Context, installation string, keep ...client.Object) (left []string, err error) {
 	return c.prune(ctx, installation, c.ListLive, keep)
 }

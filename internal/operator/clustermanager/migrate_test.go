@@ -39,7 +39,8 @@ func TestMigrateOnceComponentsRun(t *testing.T) {
 		if err != nil || left != test.wantLeft {
 			t.Errorf("%s: %q is left, want %q; %v", name, left, test.wantLeft, err)
 		}
-		if err := hub.Get(t.Context(), client.ObjectKeyFromObject(crd), live); err != nil || !slices.Equal(live.Status.StoredVersions, test.want) {
+		err = hub.Get(t.Context(), client.ObjectKeyFromObject(crd), live)
+		if err != nil || !slices.Equal(live.Status.StoredVersions, test.want) {
 			t.Errorf("%s: stored in %v, want %v; %v", name, live.Status.StoredVersions, test.want, err)
 		}
 	}

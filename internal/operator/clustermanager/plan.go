@@ -168,8 +168,8 @@ func (p planned) withoutFormerServices(applied *plan) *plan {
 	return result
 }
 
-// rights are the namespace on the hub, and the service accounts of what runs with their permissions. Those that an earlier version had given
-// in another role come first, so that they are never missing.
+// rights are the namespace on the hub, and the service accounts of what runs with their permissions. Those that an earlier version had
+// given in another role come first, so that they are never missing.
 func (p planned) rights(names deployhub.Names) []client.Object {
 	rights := deployhub.Rights(names, p.accountNames())
 	if p.registration.Enabled(featuregates.ClusterProfile) {

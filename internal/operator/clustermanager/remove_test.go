@@ -38,8 +38,8 @@ func TestRemovalNamesTheWayOut(t *testing.T) {
 	}
 }
 
-// CM-20: the end of a hub is that of all of its objects, also those that were applied a moment before, which no cache has seen: the clusters
-// of this test have none. What others have made stays.
+// CM-20: the end of a hub is that of all of its objects, also those that were applied a moment before, which no cache has seen: the
+// clusters of this test have none. What others have made stays.
 func TestRemovalOfWhatWasJustApplied(t *testing.T) {
 	t.Parallel()
 	labelled := func(object client.Object, by string) client.Object {
