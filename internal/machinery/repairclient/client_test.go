@@ -22,9 +22,8 @@ import (
 // fixture is a controller that keeps a ConfigMap, and somebody else who writes it.
 type fixture struct {
 	*repairClient
-	clock  *clocktesting.FakePassiveClock
-	rival  client.Client
-	writes int
+	clock *clocktesting.FakePassiveClock
+	rival client.Client
 	// round counts how often the two have acted.
 	round int
 }
