@@ -138,7 +138,7 @@ func (j *joining) awaitCluster(ctx context.Context, hub *hubapi.Hub, agent *play
 	progress := j.progress()
 	defer progress.Close()
 	progress.Wait(j.cluster, "registering with the hub")
-	if err := playground.AwaitCluster(ctx, hub, j.cluster, agent); err != nil {
+	if err := playground.AwaitDetached(ctx, hub, j.cluster, agent, progress); err != nil {
 		return err
 	}
 	progress.Done(j.cluster, "registered with the hub")

@@ -21,7 +21,8 @@ do not execute. They are named cluster1, cluster2 and so on; they are registered
 sample, the ManifestWork nginx.
 
 Everything is kept in $CAPSTAN_HOME (default ~/.capstan). Running "up" again starts what does not run, with the identities
-it had. "capstan status" shows how it is, "capstan down" stops it.`
+it had. A cluster that was deleted on the hub joins anew; one that was denied stays so. "capstan status" shows how it is,
+"capstan down" stops it.`
 
 func (a *app) upCommand() *cobra.Command {
 	clusters := 0

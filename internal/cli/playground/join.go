@@ -111,3 +111,10 @@ func AwaitCluster(ctx context.Context, hub *hubapi.Hub, cluster string, agent *P
 	}
 	return nil
 }
+
+// AwaitDetached does the same for an agent whose log nobody sees, and tells what problems it writes there.
+func AwaitDetached(ctx context.Context, hub *hubapi.Hub, cluster string, agent *Process, report Reporter) error {
+	words := listen(agent, true)
+	return sayingWhy(ctx, report, cluster, func(context.Context) string { return words.or("") },
+		func(ctx context.Context) error { return AwaitCluster(ctx, hub, cluster, agent) })
+}

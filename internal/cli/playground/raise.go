@@ -103,14 +103,14 @@ func (u *up) raiseMember(ctx context.Context, state ClusterState, sandbox *Proce
 	ctx, release := guard(ctx, u.hubProcess, sandbox, agent)
 	defer release()
 	words := listen(agent, started)
-	err = u.sayingWhy(ctx, cluster, func(ctx context.Context) string { return u.whyNotJoined(ctx, cluster, words) },
+	err = sayingWhy(ctx, u.report, cluster, func(ctx context.Context) string { return u.whyNotJoined(ctx, cluster, words) },
 		func(ctx context.Context) error { return u.join(ctx, cluster, agent, started) })
 	if err != nil {
 		return processExitOr(ctx, err, u.hubProcess, sandbox, agent)
 	}
 	u.report.Done(cluster, "accepted, joined and available")
 	u.report.Wait(cluster, "applying the sample")
-	err = u.sayingWhy(ctx, cluster, func(ctx context.Context) string { return u.whyNoSample(ctx, cluster) },
+	err = sayingWhy(ctx, u.report, cluster, func(ctx context.Context) string { return u.whyNoSample(ctx, cluster) },
 		func(ctx context.Context) error { return u.awaitSample(ctx, cluster) })
 	if err != nil {
 		return processExitOr(ctx, err, u.hubProcess, sandbox, agent)
@@ -155,7 +155,7 @@ func (u *up) awaitDeletion(ctx context.Context, name string, sandbox, agent *Pro
 	u.report.Wait(name, "being deleted on the hub")
 	ctx, release := guard(ctx, u.hubProcess, sandbox, agent)
 	defer release()
-	err = u.sayingWhy(ctx, name, func(ctx context.Context) string { return u.whyNotJoined(ctx, name, &words{}) },
+	err = sayingWhy(ctx, u.report, name, func(ctx context.Context) string { return u.whyNotJoined(ctx, name, &words{}) },
 		func(ctx context.Context) error { return u.hub.WaitForNoCluster(ctx, name, cluster.UID) })
 	if err != nil {
 		return false, processExitOr(ctx, err, u.hubProcess, sandbox, agent)

@@ -167,7 +167,8 @@ func TestWhyNotJoined(t *testing.T) {
 		"being deleted":           {clusterWith(isDeleted), problem, "it is being deleted"},
 		"being deleted, and why": {clusterWith(isDeleted, condition1(fleet.ConditionDeleting, "False", "1 manifestworks remain")), "",
 			"it is being deleted: 1 manifestworks remain"},
-		"its namespace is being deleted": {clusterWith(nil, condition1(fleet.ConditionHubAccepted, "False", "Namespace cluster1 is being deleted")),
+		"its namespace is being deleted": {
+			clusterWith(nil, condition1(fleet.ConditionHubAccepted, "False", "Namespace cluster1 is being deleted")),
 			"", "the hub has not set it up: Namespace cluster1 is being deleted"},
 		"no certificate": {clusterWith(nil, condition1(fleet.ConditionHubAccepted, "True", "")), problem,
 			"the agent has no certificate of the hub yet" + told},
@@ -231,10 +232,11 @@ func TestWhyNoSample(t *testing.T) {
 		conditions []metav1.Condition
 		want       string
 	}{
-		"not reported":  {nil, "the agent has not reported on the sample yet"},
-		"not applied":   {[]metav1.Condition{condition1(fleet.ConditionApplied, "False", "no such kind")}, "the sample is not Applied: no such kind"},
-		"not available": {[]metav1.Condition{applied, condition1(fleet.ConditionAvailable, "False", "0 of 1")}, "the sample is not Available: 0 of 1"},
-		"all is well":   {[]metav1.Condition{applied, condition1(fleet.ConditionAvailable, "True", "")}, ""},
+		"not reported": {nil, "the agent has not reported on the sample yet"},
+		"not applied":  {[]metav1.Condition{condition1(fleet.ConditionApplied, "False", "no kind")}, "the sample is not Applied: no kind"},
+		"not available": {[]metav1.Condition{applied, condition1(fleet.ConditionAvailable, "False", "0 of 1")},
+			"the sample is not Available: 0 of 1"},
+		"all is well": {[]metav1.Condition{applied, condition1(fleet.ConditionAvailable, "True", "")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -330,9 +332,8 @@ func TestReasonsAreTold(t *testing.T) {
 		t.Errorf("it looks after %v", waits)
 	}
 
-	u, _, _ := newUp(t)
 	done := errors.New("it went wrong")
-	if err := u.sayingWhy(t.Context(), "cluster1", func(context.Context) string { return "why" },
+	if err := sayingWhy(t.Context(), &recorder{}, "cluster1", func(context.Context) string { return "why" },
 		func(context.Context) error { return done }); !errors.Is(err, done) || err.Error() != done.Error() {
 		t.Errorf("a wait that fails by itself: %v", err)
 	}

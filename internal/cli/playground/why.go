@@ -28,11 +28,12 @@ const (
 )
 
 // sayingWhy waits, and tells meanwhile what holds that up, each reason once. The error of a wait that is cut short has the last reason.
-func (u *up) sayingWhy(ctx context.Context, subject string, why func(context.Context) string, wait func(context.Context) error) error {
+func sayingWhy(ctx context.Context, report Reporter, subject string, why func(context.Context) string,
+	wait func(context.Context) error) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	reasons := make(chan string, 1)
-	tell := func(reason string) { u.report.Trouble(subject, reason) }
+	tell := func(reason string) { report.Trouble(subject, reason) }
 	go func() { reasons <- tellReasons(watching, time.After, why, tell) }()
 	err := wait(ctx)
 	stop()
