@@ -18,7 +18,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/cli/playground"
@@ -171,7 +173,7 @@ func (u user) identities(t *testing.T) map[string]string {
 	return found
 }
 
-// The whole path: up, up again, a crash, one more cluster, another person's cluster, down.
+// The whole path: up, up again, a crash, one more cluster, one that is denied, one that is deleted, another person's cluster, down.
 func TestPlayground(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
@@ -235,7 +237,75 @@ func TestPlayground(t *testing.T) {
 		u.run(t, "up")
 		same(t, before, u.identities(t))
 	})
+	t.Run("a denied cluster", func(t *testing.T) { denyAndAccept(t, u) })
+	t.Run("a deleted cluster", func(t *testing.T) { deleteAndBringBack(t, u) })
 	t.Run("another's cluster", func(t *testing.T) { joinAnother(t, u) })
+}
+
+// denyAndAccept has "up" leave a cluster that was denied as it is, until it is accepted.
+func denyAndAccept(t *testing.T, u user) {
+	u.run(t, "deny", "--clusters", "cluster1")
+	if out, err := u.try("up"); err == nil || !strings.Contains(err.Error(), "capstan accept --clusters cluster1") {
+		t.Errorf("with a denied cluster: %v: %s", err, out)
+	}
+	if u.cluster(t, "cluster1").Spec.HubAcceptsClient {
+		t.Error("the denied cluster is accepted")
+	}
+	u.run(t, "accept", "--clusters", "cluster1")
+	u.run(t, "up")
+	awaitAvailable(t, u, "cluster1")
+}
+
+// deleteAndBringBack has "up" join a cluster anew that was deleted, after the token that its agent was started with has lost its worth.
+func deleteAndBringBack(t *testing.T, u user) {
+	bootstrap := filepath.Join(u.home.ClusterDir("cluster1"), "bootstrap-kubeconfig")
+	kubeconfig, err := clientcmd.LoadFromFile(bootstrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, info := range kubeconfig.AuthInfos {
+		info.Token = "worthless"
+	}
+	if err := clientcmd.WriteToFile(*kubeconfig, bootstrap); err != nil {
+		t.Fatal(err)
+	}
+	before := u.cluster(t, "cluster1")
+	if err := u.hub(t).Delete(t.Context(), before.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	u.run(t, "up")
+	if after := u.cluster(t, "cluster1"); after.UID == before.UID {
+		t.Error("it is the cluster that was deleted")
+	}
+	awaitAvailable(t, u, "cluster1")
+}
+
+// hub is a client of the administrator.
+func (u user) hub(t *testing.T) client.Client {
+	t.Helper()
+	from := &clientcmd.ClientConfigLoadingRules{ExplicitPath: u.home.Kubeconfig()}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(from, &clientcmd.ConfigOverrides{CurrentContext: "hub"}).ClientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	if err := clusterv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (u user) cluster(t *testing.T, name string) *clusterv1.ManagedCluster {
+	t.Helper()
+	cluster := &clusterv1.ManagedCluster{}
+	if err := u.hub(t).Get(t.Context(), client.ObjectKey{Name: name}, cluster); err != nil {
+		t.Fatal(err)
+	}
+	return cluster
 }
 
 // same fails the test unless everything in want is in got.

@@ -92,12 +92,12 @@ func (u *up) raiseMember(ctx context.Context, state ClusterState, sandbox *Proce
 	if err != nil {
 		return err
 	}
-	if deleted, err := u.awaitDeletion(ctx, cluster, sandbox, agent); err != nil {
+	deleted, err := u.awaitDeletion(ctx, cluster, sandbox, agent)
+	if err == nil && deleted {
+		agent, started, err = u.startAnew(ctx, state, agent)
+	}
+	if err != nil {
 		return err
-	} else if deleted {
-		if agent, started, err = u.startAnew(ctx, state, agent); err != nil {
-			return err
-		}
 	}
 	u.report.Wait(cluster, "joining")
 	ctx, release := guard(ctx, u.hubProcess, sandbox, agent)
