@@ -149,8 +149,10 @@ func (u *up) awaitDeletion(ctx context.Context, name string, sandbox, agent *Pro
 	switch {
 	case apierrors.IsNotFound(err):
 		return true, nil
-	case err != nil || cluster.DeletionTimestamp.IsZero():
+	case err != nil:
 		return false, processExitOr(ctx, err, u.hubProcess)
+	case cluster.DeletionTimestamp.IsZero():
+		return false, nil
 	}
 	u.report.Wait(name, "being deleted on the hub")
 	ctx, release := guard(ctx, u.hubProcess, sandbox, agent)
@@ -165,7 +167,7 @@ func (u *up) awaitDeletion(ctx context.Context, name string, sandbox, agent *Pro
 
 // startAnew starts an agent again without its certificate, to join with a new token.
 func (u *up) startAnew(ctx context.Context, cluster ClusterState, agent *Process) (*Process, bool, error) {
-	u.report.Wait(agent.Name, "stopping, to join anew")
+	u.report.Wait(cluster.Name, "stopping its agent, to join anew")
 	if _, err := agent.Stop(ctx, shutdownGrace); err != nil {
 		return nil, false, err
 	}
