@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -43,6 +44,9 @@ func (c *Controller) explainRemoval(ctx context.Context, addOn *addonv1beta1.Man
 	before := addOn.DeepCopy()
 	meta.SetStatusCondition(&addOn.Status.Conditions, condition)
 	_, err := patch.Status(ctx, c.client, addOn, before)
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	}
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
