@@ -25,7 +25,8 @@
 //   - null is the same as not naming a field. In the kinds of Kubernetes itself, an empty value is the same as an absent
 //     one where the API server does not store it, and quantities are compared by what they mean ("1000m" is "1").
 //   - Labels and annotations of the manifest are set, others are left. A key that ends in "-" is removed. Owner
-//     references are merged by UID; one whose UID ends in "-" is removed. Finalizers are those of the live object.
+//     references are merged by UID; one whose UID ends in "-" is removed. Finalizers are not added to a live object. A label, annotation,
+//     owner reference or finalizer that the previous manifest named and this one does not is removed.
 //   - status, and all other metadata, are not touched.
 //
 // The result is written with the live object's resource version, so a change in between is a conflict and never lost.

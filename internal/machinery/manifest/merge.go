@@ -17,7 +17,7 @@ const RemovalSuffix = "-"
 // write. None of the arguments is modified.
 //
 // lastApplied is the manifest that was written last: the one before this until that is written, this one from then on.
-// Without it (nil), fields that the manifest no longer names stay.
+// Without it (nil), fields that the manifest no longer names stay. Of its metadata, only the keys count (see KeysOf).
 //
 // A required object with a field that the API server does not store (one it does not know, for instance) differs every
 // time. Writing it is harmless, as the API server changes nothing, but to save the call compare Hash(required) and the
@@ -25,6 +25,9 @@ const RemovalSuffix = "-"
 func Merge(required, existing, lastApplied *unstructured.Unstructured) (merged *unstructured.Unstructured, changed bool) {
 	merged = existing.DeepCopy()
 	changed = mergeMetadata(required, merged)
+	if lastApplied != nil {
+		changed = dropKeys(merged, KeysOf(lastApplied).Difference(KeysOf(required))) || changed
+	}
 
 	m := mergerFor(required, merged)
 	want, live := m.content(required), contentOf(merged)

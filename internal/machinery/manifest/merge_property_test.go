@@ -143,9 +143,10 @@ func randomMerge(r *rand.Rand) (required, live, last *unstructured.Unstructured)
 	required, live = varied(), varied()
 	live.SetUID("live")
 	live.SetResourceVersion("7")
-	live.SetFinalizers([]string{"f"})
+	live.SetFinalizers([]string{"f", "g"})
 	if r.IntN(2) == 0 {
 		last = varied()
+		last.SetFinalizers([]string{pick(r, []string{"f", "h"})})
 	}
 	return required, live, last
 }
@@ -188,7 +189,7 @@ func checkMerge(t *testing.T, name string, required, live, last *unstructured.Un
 
 func otherMetadata(object *unstructured.Unstructured) any {
 	metadata, _, _ := unstructured.NestedMap(object.Object, "metadata")
-	for _, field := range []string{"labels", "annotations", "ownerReferences"} {
+	for _, field := range []string{"labels", "annotations", "ownerReferences", "finalizers"} {
 		delete(metadata, field)
 	}
 	return metadata

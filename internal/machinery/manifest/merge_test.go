@@ -137,8 +137,6 @@ func TestMergeThreeWay(t *testing.T) {
 			live:        `spec: {template: {spec: {securityContext: {a: b}, nodeName: n}, metadata: {labels: {uid: x}}}}`},
 		{name: "empty object of a custom resource", kind: kind, required: `spec: {ca: {}}`, lastApplied: `spec: {selfSigned: {}}`,
 			live: `spec: {selfSigned: {}}`, want: `spec: {ca: {}}`},
-		{name: "labels of the last manifest stay", kind: kind, required: `spec: {}`, lastApplied: `metadata: {labels: {a: b}}`,
-			live: `{metadata: {labels: {a: b}}, spec: {}}`},
 	})
 }
 
@@ -215,6 +213,52 @@ func TestMergeMetadata(t *testing.T) {
 		{name: "finalizers of the live object", kind: kind, required: `metadata: {finalizers: [a]}`, live: `metadata: {finalizers: [b]}`},
 		{name: "other metadata", kind: kind, required: `metadata: {uid: x, generation: 7}`,
 			live: `metadata: {uid: y, resourceVersion: "5", generation: 1, creationTimestamp: "2026-01-01T00:00:00Z"}`},
+	})
+}
+
+// WK-05: keys of metadata that the last manifest named and this one does not go, and no others.
+func TestMergeKeys(t *testing.T) {
+	t.Parallel()
+	const kind = "example.com/v1 Widget"
+	owners := func(uids ...string) string {
+		var list []string
+		for _, uid := range uids {
+			list = append(list, `{apiVersion: v1, kind: Owner, name: o, uid: `+uid+`}`)
+		}
+		return `ownerReferences: [` + strings.Join(list, ", ") + `]`
+	}
+	const named = `metadata: {labels: {a: "1"}, annotations: {b: "2"}, finalizers: [f], `
+	runMergeCases(t, []mergeCase{
+		{name: "all of them, with their fields", kind: kind, required: `spec: {}`, lastApplied: named + owners("u1") + `}`,
+			live: `{` + named + owners("u1") + `}, spec: {}}`, want: `spec: {}`},
+		{name: "those of others stay", kind: kind, required: `metadata: {}`, lastApplied: named + owners("u1") + `}`,
+			live: `metadata: {labels: {a: "1", x: "1"}, annotations: {b: "2", y: "2"}, finalizers: [e, f, g], ` + owners("u0", "u1", "u2") + `}`,
+			want: `metadata: {labels: {x: "1"}, annotations: {y: "2"}, finalizers: [e, g], ` + owners("u0", "u2") + `}`},
+		{name: "whatever others have made of the value", kind: kind, required: `metadata: {}`, lastApplied: `metadata: {labels: {a: "1"}}`,
+			live: `metadata: {labels: {a: "2", x: "1"}}`, want: `metadata: {labels: {x: "1"}}`},
+		{name: "one of several", kind: kind, required: `metadata: {labels: {a: "1"}, finalizers: [f]}`,
+			lastApplied: `metadata: {labels: {a: "0", b: "2"}, finalizers: [f, g]}`,
+			live:        `metadata: {labels: {a: "0", b: "2"}, finalizers: [f, g]}`, want: `metadata: {labels: {a: "1"}, finalizers: [f]}`},
+		{name: "a field is exchanged for another", kind: kind, required: `metadata: {annotations: {a: "1"}}`,
+			lastApplied: `metadata: {labels: {a: "1"}}`, live: `metadata: {labels: {a: "1"}}`, want: `metadata: {annotations: {a: "1"}}`},
+		{name: "an empty value", kind: kind, required: `metadata: {}`, lastApplied: `metadata: {labels: {a: ""}, annotations: {b: ""}}`,
+			live: `metadata: {labels: {a: ""}, annotations: {b: ""}}`, want: `metadata: {}`},
+		{name: "they are gone already", kind: kind, required: `metadata: {}`, lastApplied: named + owners("u1") + `}`,
+			live: `metadata: {labels: {x: "1"}}`},
+		{name: "still named", kind: kind, required: named + owners("u1") + `}`, lastApplied: named + owners("u1") + `}`,
+			live: named + owners("u1") + `}`},
+		{name: "a finalizer that is named is not put back", kind: kind, required: `metadata: {finalizers: [f, g]}`,
+			lastApplied: `metadata: {finalizers: [f, g]}`, live: `metadata: {finalizers: [f]}`},
+		{name: "the removal of others' was asked for, and is not any more", kind: kind, required: `metadata: {}`,
+			lastApplied: `metadata: {labels: {a-: ""}, annotations: {b-: "", b: "1"}, ` + owners("u1-") + `}`,
+			live:        `metadata: {labels: {a: "1", "a-": ""}, annotations: {b: "2"}, ` + owners("u1") + `}`},
+		{name: "removal is asked for instead", kind: kind, required: `metadata: {labels: {a-: ""}, ` + owners("u1-") + `}`,
+			lastApplied: `metadata: {labels: {a: "1"}, ` + owners("u1") + `}`, live: `metadata: {labels: {a: "1", x: "1"}, ` + owners("u1") + `}`,
+			want: `metadata: {labels: {x: "1"}}`},
+		{name: "what the agent writes", kind: kind, required: `metadata: {}`,
+			lastApplied: `metadata: {annotations: {applied-fields.capstan.io/1: "{}", open-cluster-management.io/config-spec-hash: x}}`,
+			live:        `metadata: {annotations: {applied-fields.capstan.io/1: "{}", open-cluster-management.io/config-spec-hash: x}}`},
+		{name: "without the last manifest they stay", kind: kind, required: `metadata: {}`, live: named + owners("u1") + `}`},
 	})
 }
 

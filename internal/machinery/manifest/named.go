@@ -5,15 +5,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// maxNamedFields is how many bytes NamedFields returns at most. An object has room for 256 KiB of annotations in all.
+// maxNamedFields is how many bytes NamedFields returns at most of the metadata, and of all else. An object has room for 256 KiB of
+// annotations in all.
 const maxNamedFields = 16 << 10
 
 // maxDepth is deeper than manifests are.
 const maxDepth = 64
 
-// NamedFields writes down which fields a manifest names, and not what it says in them, apart from the names of list elements.
-// It is empty if a later manifest could name no less in any way that matters to Merge. Of a manifest with more fields than
-// there is room for, only the upper levels are written down.
+// NamedFields writes down which fields a manifest names, and not what it says in them, apart from the names of list elements, finalizers
+// and the UIDs of owners. It is empty if a later manifest could name no less in any way that matters to Merge. Of a manifest with more
+// fields than there is room for, only the upper levels are written down, and no labels and annotations if it is those that are too many.
 //
 // Kept with the object, it makes a field go that was taken out of the manifest while the agent did not run:
 // LastNamed turns it into what Merge takes for the last manifest.
@@ -26,21 +27,44 @@ func NamedFields(object *unstructured.Unstructured) string {
 		delete(content, "binaryData") // the same
 		delete(content, "type")       // cannot change
 	}
+	named := m.namedWithin(content, maxNamedFields)
+	if metadata := namedMetadata(object, maxNamedFields); len(metadata) > 0 {
+		named["metadata"] = metadata
+	}
+	if len(named) == 0 {
+		return ""
+	}
+	return string(encode(named))
+}
+
+// namedWithin names as many levels of the content as there is room for.
+func (m merger) namedWithin(content map[string]any, room int) map[string]any {
 	for depth := maxDepth; depth > 0; depth-- {
 		named := m.namedIn(place{}, content, depth)
-		if len(named) == 0 {
-			return ""
-		}
-		text, err := json.Marshal(named)
-		if err != nil {
-			panic(err) // What was decoded from JSON can be encoded as JSON.
-		}
-		if len(text) <= maxNamedFields {
-			return string(text)
+		if len(encode(named)) <= room {
+			return named
 		}
 		depth = min(depth, depthOf(named))
 	}
-	return ""
+	return map[string]any{}
+}
+
+// namedMetadata names the keys of the metadata, without labels and annotations if they are too many.
+func namedMetadata(object *unstructured.Unstructured, room int) map[string]any {
+	metadata := metadataOf(KeysOf(object))
+	if len(encode(metadata)) > room {
+		delete(metadata, Labels)
+		delete(metadata, Annotations)
+	}
+	return metadata
+}
+
+func encode(value any) []byte {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // What was decoded from JSON can be encoded as JSON.
+	}
+	return text
 }
 
 // LastNamed stands for a manifest that named the fields. It is nil if the text is not one that NamedFields wrote.

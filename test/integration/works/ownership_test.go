@@ -3,6 +3,8 @@ package works
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -289,6 +291,76 @@ func TestFieldRemovedWhileAway(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// WK-05: labels, annotations, finalizers and owners that a manifest names no more go from its object, also when the agent was killed
+// before, so that the object can be deleted; those of others stay.
+func TestKeysRemovedWhileAway(t *testing.T) {
+	t.Parallel()
+	const name = "removed-keys"
+	agent := env.Join(t, framework.Hub, framework.Managed, name)
+	h, m := framework.Hub.Client(t), framework.Managed.Client(t)
+	ns := framework.Namespace(t, m, name)
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "owner"}}
+	framework.Create(t, m, owner)
+	manifest := func(keys string) string {
+		return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":"cm"%s}}`, ns, keys)
+	}
+	keys := fmt.Sprintf(`,"labels":{"example.com/a":"1","example.com/both":"1"},"annotations":{"example.com/b":"2"},
+		"finalizers":["example.com/f","example.com/both"],
+		"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":%q}]`, owner.UID)
+	w := framework.Work(name, name, manifest(keys))
+	framework.Create(t, h, w)
+	framework.AwaitCondition(t, h, w, "Applied", metav1.ConditionTrue)
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "cm"}}
+	awaitOwners(t, m, ns, "cm", 2)
+	agent.Kill()
+	theirs := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":%q,"name":"cm",
+		"labels":{"example.com/both":"1","example.com/x":"1"},"finalizers":["example.com/both"]}}`, ns)
+	if err := m.Patch(t.Context(), cm, client.RawPatch(types.ApplyPatchType, []byte(theirs)), client.FieldOwner("theirs")); err != nil {
+		t.Fatal(err)
+	}
+	change(t, h, w, func(s *workv1.ManifestWorkSpec) { s.Workload.Manifests = framework.RawManifests(manifest("")) })
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	framework.AwaitObject(t, m, cm, func(cm *corev1.ConfigMap) error {
+		labels := map[string]string{"example.com/both": "1", "example.com/x": "1"}
+		if !maps.Equal(cm.Labels, labels) || len(cm.Annotations) != 0 || !slices.Equal(cm.Finalizers, []string{"example.com/both"}) ||
+			owned(cm) != 1 || cm.OwnerReferences[0].Kind != "AppliedManifestWork" {
+			return fmt.Errorf("%+v", cm.ObjectMeta)
+		}
+		return nil
+	})
+	// A finalizer goes from an object that is being deleted, too.
+	change(t, h, w, func(s *workv1.ManifestWorkSpec) {
+		s.Workload.Manifests = framework.RawManifests(strings.Replace(manifest(`,"finalizers":["example.com/f"]`), `"cm"`, `"held"`, 1))
+	})
+	framework.AwaitCondition(t, h, w, "Applied", metav1.ConditionTrue)
+	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "held"}}
+	framework.AwaitObject(t, m, held, func(cm *corev1.ConfigMap) error {
+		if len(cm.Finalizers) != 1 {
+			return fmt.Errorf("%+v", cm.ObjectMeta)
+		}
+		return nil
+	})
+	if err := m.Delete(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+	before := held.UID
+	change(t, h, w, func(s *workv1.ManifestWorkSpec) {
+		s.Workload.Manifests = framework.RawManifests(strings.Replace(manifest(""), `"cm"`, `"held"`, 1))
+	})
+	framework.AwaitObject(t, m, held, func(cm *corev1.ConfigMap) error {
+		if cm.UID == before || len(cm.Finalizers) != 0 {
+			return fmt.Errorf("%+v", cm.ObjectMeta)
+		}
+		return nil
+	})
+	if err := m.Patch(t.Context(), cm, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+		t.Fatal(err)
+	}
+	framework.AwaitGone(t, m, cm)
 }
 
 // WK-15: what was applied for a work that went without the agent's doing, or for a hub that the agent left, is evicted; what

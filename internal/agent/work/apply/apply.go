@@ -130,6 +130,9 @@ func (a *applier) applyTask(ctx context.Context, t *task, isSameOwner bool) {
 	}
 	a.followDispute(t)
 	t.applied = t.applied || t.err == nil
+	if t.config.UpdateStrategy.Type == workv1.UpdateStrategyTypeReadOnly {
+		t.manifest = nil // what it says is by others, and stays when a later one with another strategy does not say it
+	}
 }
 
 // writeObject writes what there is to write of the object, and remembers how that leaves it.

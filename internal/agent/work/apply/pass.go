@@ -40,7 +40,7 @@ type outcome struct {
 	// uid and revision are of the object as the pass left it.
 	uid      types.UID
 	revision tracker.Revision
-	// hash is of the manifest that was applied, and manifest is it, for what the next generation no longer names.
+	// hash is of the manifest that was applied, and manifest is it, for what the next generation no longer names; nil under ReadOnly.
 	hash     string
 	manifest *unstructured.Unstructured
 	// missingOwners are those that the manifest names and the cluster does not have, such as "ConfigMap web with uid 1".

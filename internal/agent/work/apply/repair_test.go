@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,13 +83,11 @@ func (d *disputed) serve(action kubetesting.Action) (bool, runtime.Object, error
 			d.writes++
 		}
 		return true, d.live.DeepCopy(), nil
-	case kubetesting.PatchAction: // before GetAction, the same; only owners are patched
-		patch := &unstructured.Unstructured{}
-		if err := json.Unmarshal(action.GetPatch(), &patch.Object); err != nil {
+	case kubetesting.PatchAction: // before GetAction, the same
+		changed, err := mergePatch(d.live, action.GetPatch())
+		if err != nil {
 			return true, nil, err
 		}
-		changed := d.live.DeepCopy()
-		changed.SetOwnerReferences(patch.GetOwnerReferences())
 		if d.store(changed, "work-agent") {
 			d.writes++
 		}
@@ -101,6 +100,19 @@ func (d *disputed) serve(action kubetesting.Action) (bool, runtime.Object, error
 	default:
 		return false, nil, nil
 	}
+}
+
+func mergePatch(object *unstructured.Unstructured, patch []byte) (*unstructured.Unstructured, error) {
+	before, err := json.Marshal(object.Object)
+	if err != nil {
+		return nil, err
+	}
+	after, err := jsonpatch.MergePatch(before, patch)
+	if err != nil {
+		return nil, err
+	}
+	patched := &unstructured.Unstructured{}
+	return patched, json.Unmarshal(after, &patched.Object)
 }
 
 // store tells whether the object has changed.

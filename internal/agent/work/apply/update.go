@@ -2,16 +2,17 @@ package apply
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/retry"
 
-	"github.com/capstan-io/capstan/internal/agent/work/applied"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
@@ -38,7 +39,7 @@ func (w *writer) update(ctx context.Context, t *task) (*unstructured.Unstructure
 	}
 	var live *unstructured.Unstructured
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
-		if live, err = w.get(ctx, t); apierrors.IsNotFound(err) {
+		if live, err = w.read(ctx, t); apierrors.IsNotFound(err) {
 			live, err = w.create(ctx, t)
 			return err
 		}
@@ -46,6 +47,9 @@ func (w *writer) update(ctx context.Context, t *task) (*unstructured.Unstructure
 			return err
 		}
 		merged, changed := manifest.Merge(t.required, live, t.lastApplied(live))
+		if deleting := refuseDeleting(live); deleting != nil {
+			return errors.Join(w.dropFinalizers(ctx, live, merged.GetFinalizers()), deleting)
+		}
 		if !changed {
 			return nil
 		}
@@ -62,38 +66,11 @@ func (t *task) isUnseen() bool {
 	return t.repairs == nil && (t.before == nil || t.before.presence != conditions.Present)
 }
 
-// rememberFields writes into an annotation of the object which fields the manifest names, for an agent that has been restarted.
-func (t *task) rememberFields() {
-	key := applied.FieldsAnnotation(t.owner.Name)
-	annotations := t.required.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	if fields := manifest.NamedFields(t.required); fields != "" {
-		annotations[key] = fields
-	} else {
-		annotations[key+manifest.RemovalSuffix] = ""
-	}
-	t.required.SetAnnotations(annotations)
-}
-
 // disownInManifest asks for the removal of the owner.
 func (t *task) disownInManifest() {
 	gone := t.owner
 	gone.UID += manifest.RemovalSuffix
 	t.required.SetOwnerReferences(append(t.required.GetOwnerReferences(), gone))
-}
-
-// lastApplied is the manifest before this one, as far as it is known.
-func (t *task) lastApplied(live *unstructured.Unstructured) *unstructured.Unstructured {
-	if t.before != nil && t.before.manifest != nil {
-		return t.before.manifest
-	}
-	last := manifest.LastNamed(live.GetAnnotations()[applied.FieldsAnnotation(t.owner.Name)])
-	if last != nil {
-		last.SetGroupVersionKind(t.required.GroupVersionKind())
-	}
-	return last
 }
 
 // createOnly implements the update strategy CreateOnly: of an object that exists, only the owner references are updated.
@@ -135,16 +112,47 @@ func (w *writer) create(ctx context.Context, t *task) (*unstructured.Unstructure
 	})
 }
 
+// dropFinalizers leaves an object that is being deleted only these of its finalizers.
+func (w *writer) dropFinalizers(ctx context.Context, live *unstructured.Unstructured, left []string) error {
+	if len(left) == len(live.GetFinalizers()) {
+		return nil
+	}
+	// A list is replaced whole: only the one that was read may be.
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": left, "resourceVersion": live.GetResourceVersion()}})
+	if err != nil {
+		return err
+	}
+	_, err = w.resource.Patch(ctx, live.GetName(), types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: fieldManager, DryRun: w.dryRun})
+	return err
+}
+
 // get returns an object that may be written: it fails if the object is being deleted.
 func (w *writer) get(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
+	live, err := w.read(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	if err := refuseDeleting(live); err != nil {
+		return nil, err
+	}
+	return live, nil
+}
+
+func (w *writer) read(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
 	live, err := w.resource.Get(ctx, t.identity.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
 	t.presence, t.uid = conditions.Present, live.GetUID()
-	if live.GetDeletionTimestamp() != nil {
-		return nil, fmt.Errorf("the object is being deleted since %s and is applied again when it has gone; it %s", live.GetDeletionTimestamp(),
-			conditions.HeldBy(live.GetFinalizers(), conditions.ContentOf(live)))
-	}
 	return live, nil
+}
+
+// refuseDeleting tells why an object that is being deleted is not written.
+func refuseDeleting(live *unstructured.Unstructured) error {
+	if live.GetDeletionTimestamp() == nil {
+		return nil
+	}
+	return fmt.Errorf("the object is being deleted since %s and is applied again when it has gone; it %s", live.GetDeletionTimestamp(),
+		conditions.HeldBy(live.GetFinalizers(), conditions.ContentOf(live)))
 }

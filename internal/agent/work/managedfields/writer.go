@@ -7,7 +7,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
 
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
@@ -24,6 +26,9 @@ type Writer struct {
 
 // IsAgent tells whether the writer is a work agent.
 func (w Writer) IsAgent() bool { return strings.HasPrefix(w.Manager, Agent) }
+
+// original is the field manager of the work agent of the original, which a cluster may have had before: the name of its program.
+const original = "work"
 
 // String is the writer as a message names it.
 func (w Writer) String() string {
@@ -52,14 +57,49 @@ func LastWriter(live *unstructured.Unstructured, fields []manifest.Field) Writer
 	return last
 }
 
+// OfOthers returns those of the keys that others than work agents have written. What another client sets to the value that it has already
+// is recorded only of server-side apply.
+func OfOthers(live *unstructured.Unstructured, keys sets.Set[manifest.Key]) sets.Set[manifest.Key] {
+	others := sets.New[manifest.Key]()
+	for _, entry := range live.GetManagedFields() {
+		if (Writer{Manager: entry.Manager}).IsAgent() || entry.Manager == original {
+			continue
+		}
+		fields, ok := fieldsOf(entry)
+		for key := range keys {
+			if ok && fields.Has(pathOf(key)) {
+				others.Insert(key)
+			}
+		}
+	}
+	return others
+}
+
+func pathOf(key manifest.Key) fieldpath.Path {
+	switch key.Field {
+	case manifest.Finalizers:
+		return fieldpath.MakePathOrDie("metadata", key.Field, value.NewValueInterface(key.Name))
+	case manifest.OwnerReferences:
+		return fieldpath.MakePathOrDie("metadata", key.Field, fieldpath.KeyByFields("uid", key.Name))
+	default:
+		return fieldpath.MakePathOrDie("metadata", key.Field, key.Name)
+	}
+}
+
+// fieldsOf are the fields of an entry that can be read.
+func fieldsOf(entry metav1.ManagedFieldsEntry) (fields *fieldpath.Set, ok bool) {
+	fields = fieldpath.NewSet()
+	return fields, entry.FieldsV1 != nil && fields.FromJSON(entry.FieldsV1.GetRawReader()) == nil
+}
+
 // ownsAny tells whether an entry is about any of the fields. One that cannot be read is about none.
 func ownsAny(entry metav1.ManagedFieldsEntry, live *unstructured.Unstructured, fields []manifest.Field) bool {
-	set := fieldpath.NewSet()
-	if entry.FieldsV1 == nil || set.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
+	written, ok := fieldsOf(entry)
+	if !ok {
 		return false
 	}
 	owns := false
-	set.Leaves().Iterate(func(path fieldpath.Path) {
+	written.Leaves().Iterate(func(path fieldpath.Path) {
 		for _, field := range fields {
 			owns = owns || isAt(path, field, live.Object)
 		}

@@ -2,10 +2,12 @@ package managedfields
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
@@ -75,6 +77,47 @@ func TestLastWriter(t *testing.T) {
 			}
 			if got := LastWriter(live, []manifest.Field{test.field}); got.String() != test.want {
 				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// WK-05: whose the keys of metadata are that a manifest does not name any more.
+func TestOfOthers(t *testing.T) {
+	t.Parallel()
+	label, annotation := manifest.Key{Field: manifest.Labels, Name: "a/b.c"}, manifest.Key{Field: manifest.Annotations, Name: "a/b.c"}
+	finalizer, owner := manifest.Key{Field: manifest.Finalizers, Name: "f"}, manifest.Key{Field: manifest.OwnerReferences, Name: "u"}
+	all := sets.New(label, annotation, finalizer, owner)
+	const everything = `{"f:metadata":{"f:labels":{".":{},"f:a/b.c":{}},"f:annotations":{"f:a/b.c":{}},
+		"f:finalizers":{".":{},"v:\"f\"":{}},"f:ownerReferences":{"k:{\"uid\":\"u\"}":{".":{},"f:name":{}}}}}`
+	for name, test := range map[string]struct {
+		entries []string
+		want    sets.Set[manifest.Key]
+	}{
+		"nobody":                 {nil, nil},
+		"the agent":              {[]string{entry("work-agent", "", 1, everything)}, nil},
+		"an agent of SSA":        {[]string{entry("work-agent-b", "", 1, everything)}, nil},
+		"the original's agent":   {[]string{entry("work", "", 1, everything)}, nil},
+		"another client":         {[]string{entry("kubectl", "", 1, everything)}, all},
+		"with the status":        {[]string{entry("controller", "status", 1, everything)}, all},
+		"another and the agent":  {[]string{entry("work-agent", "", 9, everything), entry("kubectl", "", 1, everything)}, all},
+		"a name like an agent's": {[]string{entry("worker", "", 1, everything)}, all},
+		"one each": {[]string{entry("a", "", 1, `{"f:metadata":{"f:labels":{"f:a/b.c":{}}}}`),
+			entry("b", "", 1, `{"f:metadata":{"f:finalizers":{"v:\"f\"":{}}}}`)}, sets.New(label, finalizer)},
+		"the fields, but not the keys": {[]string{entry("a", "", 1, `{"f:metadata":{"f:labels":{".":{},"f:a":{}},"f:finalizers":{".":{}}}}`)}, nil},
+		"other keys of these fields": {[]string{entry("a", "", 1,
+			`{"f:metadata":{"f:labels":{"f:b.c":{}},"f:finalizers":{"v:\"g\"":{}},"f:ownerReferences":{"k:{\"uid\":\"v\"}":{}}}}`)}, nil},
+		"an entry that cannot be read": {[]string{entry("a", "", 1, `{"x:":{}}`)}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			live := &unstructured.Unstructured{}
+			content := `{"metadata":{"managedFields":[` + strings.Join(test.entries, ",") + `]}}`
+			if err := json.Unmarshal([]byte(content), &live.Object); err != nil {
+				t.Fatal(err)
+			}
+			if got := OfOthers(live, all); !got.Equal(test.want) {
+				t.Errorf("%v, want %v", got, test.want)
 			}
 		})
 	}

@@ -1,0 +1,75 @@
+package apply
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/managedfields"
+	"github.com/capstan-io/capstan/internal/agent/work/tracker"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
+)
+
+// The manifest before this one is remembered, and an annotation of the object says which fields it named, for an agent that has been
+// restarted. The annotation is written with the object, so it also knows of a write whose answer never came.
+
+// rememberFields writes into an annotation of the object which fields the manifest names.
+func (t *task) rememberFields() {
+	key := applied.FieldsAnnotation(t.owner.Name)
+	annotations := t.required.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	if fields := manifest.NamedFields(t.manifest); fields != "" {
+		annotations[key] = fields
+	} else {
+		annotations[key+manifest.RemovalSuffix] = ""
+	}
+	t.required.SetAnnotations(annotations)
+}
+
+// lastApplied is the manifest before this one, as far as it is known. Of its metadata, it names what is to go: the keys that this manifest
+// does not name, and nobody else has.
+func (t *task) lastApplied(live *unstructured.Unstructured) *unstructured.Unstructured {
+	own := applied.FieldsAnnotation(t.owner.Name)
+	last := manifest.LastNamed(live.GetAnnotations()[own])
+	keys := sets.New[manifest.Key]()
+	if last != nil {
+		last.SetGroupVersionKind(t.required.GroupVersionKind())
+		keys = manifest.KeysOf(last)
+	}
+	if t.before != nil && t.before.manifest != nil {
+		last = t.before.manifest
+		keys = keys.Union(manifest.KeysOf(last))
+	}
+	if last == nil {
+		return nil
+	}
+	return manifest.WithKeys(last, withoutOthers(keys.Difference(manifest.KeysOf(t.required)), live, own))
+}
+
+// withoutOthers leaves out the keys that others have: the works whose owner the key is or whose annotations name it, and other clients, as
+// far as the API server has recorded that they wrote it. own is the annotation of this work.
+func withoutOthers(keys sets.Set[manifest.Key], live *unstructured.Unstructured, own string) sets.Set[manifest.Key] {
+	if len(keys) == 0 {
+		return keys
+	}
+	keys = keys.Difference(managedfields.OfOthers(live, keys))
+	for annotation, fields := range live.GetAnnotations() {
+		if !strings.HasPrefix(annotation, fleet.AnnotationAppliedFieldsPrefix) || annotation == own {
+			continue
+		}
+		if named := manifest.LastNamed(fields); named != nil {
+			keys = keys.Difference(manifest.KeysOf(named))
+		}
+	}
+	for _, owner := range live.GetOwnerReferences() {
+		if tracker.IsWork(owner) {
+			keys.Delete(manifest.Key{Field: manifest.OwnerReferences, Name: string(owner.UID)})
+		}
+	}
+	return keys
+}
