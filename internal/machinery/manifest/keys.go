@@ -7,7 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
@@ -30,36 +29,33 @@ type Key struct {
 // KeysOf returns the keys that a manifest names. Those whose removal it asks for are not among them, and neither are annotations that
 // the agent writes.
 func KeysOf(object *unstructured.Unstructured) sets.Set[Key] {
-	keys := sets.New[Key]()
-	add := func(field, name string, removed func(string) bool) {
-		if name != "" && !strings.HasSuffix(name, RemovalSuffix) && !removed(name+RemovalSuffix) {
+	keys, _ := namedKeys(object)
+	return keys
+}
+
+// namedKeys are the keys that a manifest names, and those whose removal it asks for.
+func namedKeys(object *unstructured.Unstructured) (keys, removals sets.Set[Key]) {
+	keys, removals = sets.New[Key](), sets.New[Key]()
+	add := func(field, name string) {
+		if key, removal := strings.CutSuffix(name, RemovalSuffix); removal {
+			removals.Insert(Key{field, key})
+		} else if name != "" && !(field == Annotations && isOwn(name)) {
 			keys.Insert(Key{field, name})
 		}
 	}
-	labels, annotations, owners := object.GetLabels(), object.GetAnnotations(), object.GetOwnerReferences()
-	for key := range labels {
-		add(Labels, key, hasText(labels))
+	for key := range object.GetLabels() {
+		add(Labels, key)
 	}
-	for key := range annotations {
-		if !isOwn(key) {
-			add(Annotations, key, hasText(annotations))
-		}
+	for key := range object.GetAnnotations() {
+		add(Annotations, key)
 	}
-	for _, owner := range owners {
-		add(OwnerReferences, string(owner.UID), func(uid string) bool { return hasOwner(owners, uid) })
+	for _, owner := range object.GetOwnerReferences() {
+		add(OwnerReferences, string(owner.UID))
 	}
 	for _, finalizer := range object.GetFinalizers() {
 		keys.Insert(Key{Finalizers, finalizer})
 	}
-	return keys
-}
-
-func hasText(texts map[string]string) func(key string) bool {
-	return func(key string) bool { _, found := texts[key]; return found }
-}
-
-func hasOwner(owners []metav1.OwnerReference, uid string) bool {
-	return slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return o.UID == types.UID(uid) })
+	return keys.Difference(removals), removals
 }
 
 // WithKeys returns the object with no other metadata than the keys. It shares its content with the object.

@@ -2,11 +2,11 @@ package manifest
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // RemovalSuffix at the end of a label or annotation key, or of an owner's UID, asks for its removal.
@@ -24,10 +24,7 @@ const RemovalSuffix = "-"
 // resource version with those of the last write first.
 func Merge(required, existing, lastApplied *unstructured.Unstructured) (merged *unstructured.Unstructured, changed bool) {
 	merged = existing.DeepCopy()
-	changed = mergeMetadata(required, merged)
-	if lastApplied != nil {
-		changed = dropKeys(merged, KeysOf(lastApplied).Difference(KeysOf(required))) || changed
-	}
+	changed = mergeMetadata(required, merged, lastApplied)
 
 	m := mergerFor(required, merged)
 	want, live := m.content(required), contentOf(merged)
@@ -48,7 +45,7 @@ func ForCreate(required *unstructured.Unstructured) *unstructured.Unstructured {
 	created.SetLabels(nil)
 	created.SetAnnotations(nil)
 	created.SetOwnerReferences(nil)
-	mergeMetadata(required, created)
+	mergeMetadata(required, created, nil)
 	return created
 }
 
@@ -73,74 +70,58 @@ func setContent(object *unstructured.Unstructured, content map[string]any) {
 	maps.Copy(object.Object, content)
 }
 
-func mergeMetadata(required, merged *unstructured.Unstructured) (changed bool) {
-	if labels := merged.GetLabels(); mergeTexts(required.GetLabels(), &labels) {
+// mergeMetadata sets the keys of the manifest, and removes those whose removal it asks for and those that only the last one names. last
+// may be nil.
+func mergeMetadata(required, merged, last *unstructured.Unstructured) (changed bool) {
+	keys, gone := namedKeys(required)
+	isGone := func(field, name string) bool {
+		return strings.HasSuffix(name, RemovalSuffix) || gone.Has(Key{field, name})
+	}
+	if labels := merged.GetLabels(); setTexts(required.GetLabels(), &labels, func(key string) bool { return isGone(Labels, key) }) {
 		merged.SetLabels(labels)
 		changed = true
 	}
-	if annotations := merged.GetAnnotations(); mergeTexts(required.GetAnnotations(), &annotations) {
-		merged.SetAnnotations(annotations)
+	if texts := merged.GetAnnotations(); setTexts(required.GetAnnotations(), &texts, func(key string) bool { return isGone(Annotations, key) }) {
+		merged.SetAnnotations(texts)
 		changed = true
 	}
+	owners := slices.DeleteFunc(required.GetOwnerReferences(), func(o metav1.OwnerReference) bool {
+		return isGone(OwnerReferences, string(o.UID))
+	})
 	before := merged.GetOwnerReferences()
-	if after := mergeOwners(required.GetOwnerReferences(), before); !sameOwners(before, after) {
+	if after := setOwners(owners, before); !sameOwners(before, after) {
 		merged.SetOwnerReferences(after)
 		changed = true
 	}
-	return changed
+	if last != nil {
+		gone = gone.Union(KeysOf(last).Difference(keys))
+	}
+	return dropKeys(merged, gone) || changed
 }
 
-func mergeTexts(required map[string]string, live *map[string]string) (changed bool) {
+func setTexts(required map[string]string, live *map[string]string, isGone func(key string) bool) (changed bool) {
 	for key, value := range required {
-		if name, removal := strings.CutSuffix(key, RemovalSuffix); removal {
-			if _, found := (*live)[name]; found {
-				delete(*live, name)
-				changed = true
-			}
+		if present, found := (*live)[key]; found && present == value || isGone(key) {
 			continue
 		}
-		if _, removed := required[key+RemovalSuffix]; removed {
-			continue
+		if *live == nil {
+			*live = map[string]string{}
 		}
-		if present, found := (*live)[key]; !found || present != value {
-			if *live == nil {
-				*live = map[string]string{}
-			}
-			(*live)[key] = value
-			changed = true
-		}
+		(*live)[key] = value
+		changed = true
 	}
 	return changed
 }
 
-// mergeOwners puts the required owners among the live ones: matched by UID, new ones at the end.
-func mergeOwners(required, live []metav1.OwnerReference) []metav1.OwnerReference {
-	wanted, unwanted := map[types.UID]metav1.OwnerReference{}, map[types.UID]bool{}
-	for _, owner := range required {
-		if uid, removal := strings.CutSuffix(string(owner.UID), RemovalSuffix); removal {
-			unwanted[types.UID(uid)] = true
-		} else {
-			wanted[owner.UID] = owner
-		}
-	}
-	for uid := range unwanted {
-		delete(wanted, uid)
-	}
-	var merged []metav1.OwnerReference
-	for _, owner := range live {
-		if unwanted[owner.UID] {
-			continue
-		}
-		if want, found := wanted[owner.UID]; found {
-			owner = updateOwner(owner, want)
-			delete(wanted, owner.UID)
-		}
-		merged = append(merged, owner)
-	}
-	for _, owner := range required {
-		if want, found := wanted[owner.UID]; found {
+// setOwners puts the required owners among the live ones: matched by UID, new ones at the end.
+func setOwners(required, live []metav1.OwnerReference) []metav1.OwnerReference {
+	merged := slices.Clone(live)
+	for _, want := range required {
+		at := slices.IndexFunc(merged, func(o metav1.OwnerReference) bool { return o.UID == want.UID })
+		if at < 0 {
 			merged = append(merged, want)
-			delete(wanted, owner.UID)
+		} else {
+			merged[at] = updateOwner(merged[at], want)
 		}
 	}
 	return merged
