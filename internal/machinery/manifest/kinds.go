@@ -153,7 +153,7 @@ func (m merger) isQuantity(field string) bool {
 		return true
 	case "sizeLimit", "divisor", "averageValue":
 		return m.native
-	case "value":
+	case "tolerance", "value":
 		return m.kind.Group == "autoscaling"
 	case "default", "defaultRequest", "max", "min", "maxLimitRequestRatio":
 		return m.kind == schema.GroupKind{Kind: "LimitRange"}

@@ -160,6 +160,13 @@ spec:
 		{name: "quantities of an autoscaler", kind: "autoscaling/v2 HorizontalPodAutoscaler",
 			required: `spec: {metrics: [{type: Pods, pods: {metric: {name: m}, target: {type: AverageValue, averageValue: 1000m}}}]}`,
 			live:     `spec: {metrics: [{type: Pods, pods: {metric: {name: m}, target: {type: AverageValue, averageValue: "1"}}}]}`},
+		{name: "the tolerance of an autoscaler", kind: "autoscaling/v2 HorizontalPodAutoscaler",
+			required: `spec: {behavior: {scaleUp: {tolerance: 0.05}, scaleDown: {tolerance: "0"}}}`,
+			live:     `spec: {behavior: {scaleUp: {tolerance: 50m}, scaleDown: {tolerance: "0"}}}`},
+		{name: "another tolerance", kind: "autoscaling/v2 HorizontalPodAutoscaler", required: `spec: {behavior: {scaleUp: {tolerance: 0.06}}}`,
+			live: `spec: {behavior: {scaleUp: {tolerance: 50m}}}`, want: `spec: {behavior: {scaleUp: {tolerance: 0.06}}}`},
+		{name: "a priority level that has no limits", kind: "flowcontrol.apiserver.k8s.io/v1 PriorityLevelConfiguration",
+			required: `spec: {exempt: {}}`, live: `spec: {}`, want: `spec: {exempt: {}}`},
 	})
 }
 

@@ -1,7 +1,9 @@
 package manifest
 
 import (
+	"encoding/json"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -100,4 +102,56 @@ func nativeLists(t *testing.T) map[string][]schema.List {
 		t.Fatalf("only %d lists are found", len(lists))
 	}
 	return lists
+}
+
+// WK-05: the fields of which the API server does not store zero are those that the types of Kubernetes omit then.
+func TestOmittedWhenZero(t *testing.T) {
+	t.Parallel()
+	for field, omitted := range zeroOmitted() {
+		if omitted && !omittedWhenZero.Has(field) && !defaulted.Has(field) {
+			t.Errorf("%s of a native kind is not stored when it is false or 0, which is not known here", field)
+		}
+	}
+}
+
+// defaulted are fields that get another value when they are 0, and one that only the API server writes.
+var defaulted = sets.New("deprecatedCount", "failureThreshold", "number", "successThreshold")
+
+// zeroOmitted are the fields of native kinds that hold numbers and booleans. It tells of each whether it is omitted when it is zero,
+// wherever there is a field of that name.
+func zeroOmitted() map[string]bool {
+	omitted, visited := map[string]bool{}, map[reflect.Type]bool{}
+	var visit func(reflect.Type)
+	visit = func(of reflect.Type) {
+		for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice || of.Kind() == reflect.Map {
+			of = of.Elem()
+		}
+		if of.Kind() != reflect.Struct || of.Implements(reflect.TypeFor[json.Marshaler]()) || visited[of] {
+			return
+		}
+		visited[of] = true
+		for f := range of.Fields() {
+			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name == "metadata" || name == "status" {
+				continue
+			}
+			scalar, pointer := f.Type, f.Type.Kind() == reflect.Pointer
+			if pointer {
+				scalar = f.Type.Elem()
+			}
+			switch scalar.Kind() {
+			case reflect.Bool, reflect.Int, reflect.Int32, reflect.Int64:
+				before, found := omitted[name]
+				omitted[name] = (before || !found) && !pointer && strings.Contains(options, "omit")
+			default:
+				visit(f.Type)
+			}
+		}
+	}
+	for gvk, of := range scheme.Scheme.AllKnownTypes() {
+		if _, isObject := of.FieldByName("ObjectMeta"); isObject && nativeGroups.Has(gvk.Group) && gvk.Version != runtime.APIVersionInternal {
+			visit(of)
+		}
+	}
+	return omitted
 }

@@ -5,17 +5,19 @@ import (
 )
 
 // meaningfulWhenEmpty are fields of native kinds where an empty object says something else than none.
-var meaningfulWhenEmpty = sets.New("emptyDir", "status").Union(selectors).Delete("matchLabels", "nodeSelector")
+var meaningfulWhenEmpty = sets.New("all", "basic", "emptyDir", "exempt", "single", "status").Union(selectors).
+	Delete("matchLabels", "nodeSelector")
 
 // textMaps are fields of native kinds that hold free keys, where an empty text is a value.
 var textMaps = sets.New("annotations", "data", "labels", "matchLabels", "nodeSelector", "options", "parameters", "selector",
 	"volumeAttributes")
 
 // omittedWhenZero are fields of native kinds that are not stored when they are false or 0.
-var omittedWhenZero = sets.New("deprecated", "exclusiveMaximum", "exclusiveMinimum", "globalDefault", "healthCheckNodePort",
-	"hostIPC", "hostNetwork", "hostPID", "hostPort", "initialDelaySeconds", "insecureSkipTLSVerify", "minReadySeconds",
-	"nodePort", "nullable", "paused", "preserveUnknownFields", "priority", "publishNotReadyAddresses", "readOnly", "stdin",
-	"stdinOnce", "tty", "uniqueItems", "unschedulable", "x-kubernetes-embedded-resource", "x-kubernetes-int-or-string")
+var omittedWhenZero = sets.New("chapAuthDiscovery", "chapAuthSession", "clusterScope", "deprecated", "exclusiveMaximum", "exclusiveMinimum",
+	"globalDefault", "healthCheckNodePort", "hostIPC", "hostNetwork", "hostPID", "hostPort", "initialDelaySeconds",
+	"insecureSkipTLSVerify", "minReadySeconds", "nodePort", "nullable", "paused", "preserveUnknownFields", "priority",
+	"publishNotReadyAddresses", "readOnly", "sslEnabled", "stdin", "stdinOnce", "tty", "uniqueItems", "unschedulable",
+	"x-kubernetes-embedded-resource", "x-kubernetes-int-or-string")
 
 // isNotStored says whether the API server would drop the value of a field that the live object does not have. It is
 // only known of native kinds; custom resources are stored as they are written.
