@@ -284,7 +284,8 @@ func deleteAndBringBack(t *testing.T, u user) {
 func (u user) hub(t *testing.T) client.Client {
 	t.Helper()
 	from := &clientcmd.ClientConfigLoadingRules{ExplicitPath: u.home.Kubeconfig()}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(from, &clientcmd.ConfigOverrides{CurrentContext: "hub"}).ClientConfig()
+	hub := &clientcmd.ConfigOverrides{CurrentContext: "hub"}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(from, hub).ClientConfig()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,8 +81,9 @@ func mergeMetadata(required, merged, last *unstructured.Unstructured) (changed b
 		merged.SetLabels(labels)
 		changed = true
 	}
-	if texts := merged.GetAnnotations(); setTexts(required.GetAnnotations(), &texts, func(key string) bool { return isGone(Annotations, key) }) {
-		merged.SetAnnotations(texts)
+	annotations := merged.GetAnnotations()
+	if setTexts(required.GetAnnotations(), &annotations, func(key string) bool { return isGone(Annotations, key) }) {
+		merged.SetAnnotations(annotations)
 		changed = true
 	}
 	owners := slices.DeleteFunc(required.GetOwnerReferences(), func(o metav1.OwnerReference) bool {
