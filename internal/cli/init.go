@@ -228,7 +228,31 @@ func (i *initialization) preflight(ctx context.Context, cluster *install.Cluster
 	if err := checkInstaller(running, clusterManagerOperator, "upgrade the hub with that"); err != nil {
 		return err
 	}
+	if err := i.checkVersion(ctx, cluster, running, objects); err != nil {
+		return err
+	}
 	return checkRights(ctx, cluster, objects)
+}
+
+// checkVersion refuses to replace an operator by one that would refuse what it has installed.
+func (i *initialization) checkVersion(ctx context.Context, cluster *install.Cluster, running install.Running,
+	objects []*unstructured.Unstructured) error {
+	if !running.Exists {
+		return nil
+	}
+	image, err := operatorImage(objects, clusterManagerOperator)
+	if err != nil {
+		return err
+	}
+	managers, err := cluster.List(ctx, install.KindClusterManager, "", "")
+	if err != nil {
+		return err
+	}
+	if err := checkSkew(running.Image, image, install.KindClusterManager.Kind, managers); err != nil {
+		return fmt.Errorf("%w; use the capstan of that version, or insist with "+
+			"\"capstan upgrade clustermanager --force\"", err)
+	}
+	return nil
 }
 
 // publish makes sure that the cluster says how it is reached.

@@ -291,6 +291,26 @@ func (h hub) putOperator(t *testing.T, name, image string, annotations map[strin
 	})
 }
 
+// CA-41: init replaces an operator under the same rule as upgrade, before anything is changed.
+func TestInitVersion(t *testing.T) {
+	withCharts(t)
+	for running, refused := range map[string]string{
+		"other/x:v0.1.0": "v0.3.0 skips a minor version", "other/x:v0.4.0": "v0.3.0 is older", "other/x:v0.3.1": "v0.3.0 is older",
+		"other/x:v0.2.0": "", "other/x:v0.3.0": "", "other/y:v0.1.0": "", "other/x@sha256:00": "",
+	} {
+		h := newCluster(t)
+		h.putOperator(t, "cluster-manager", running, nil)
+		if refused == "" {
+			h.run(t, "", "init").succeeds(t, "capstan join")
+			continue
+		}
+		h.run(t, "", "init").fails(t, refused, "capstan upgrade clustermanager --force")
+		if n := len(h.Requests("PATCH")) + len(h.Requests("PUT")) + len(h.Requests("DELETE")); n != 0 {
+			t.Errorf("%s: %d changes were made", running, n)
+		}
+	}
+}
+
 // CA-12: on a time-out, init says why the operator does not run.
 func TestInitTimeout(t *testing.T) {
 	withCharts(t)

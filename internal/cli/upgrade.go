@@ -191,18 +191,23 @@ func (u *upgrading) preflight(ctx context.Context, running install.Running, oper
 	if err := checkInstaller(running, u.what.operator, "upgrade with that"); err != nil {
 		return err
 	}
-	next := install.Find(operator, install.KindDeployment.Kind, u.what.operator)
-	if next == nil {
-		return fmt.Errorf("chart %s has no Deployment %s", u.what.chart, u.what.operator)
-	}
-	image, err := firstImage(next)
+	image, err := operatorImage(operator, u.what.operator)
 	if err != nil {
 		return err
 	}
-	if err := u.checkSkew(running.Image, image, custom); err != nil {
-		return err
+	if err := checkSkew(running.Image, image, u.what.kind.Kind, custom); err != nil {
+		return fmt.Errorf("%w; use the capstan of that version, or insist with --force", err)
 	}
 	return checkRights(ctx, u.in, operator)
+}
+
+// operatorImage is the image of an operator among the objects of its chart.
+func operatorImage(objects []*unstructured.Unstructured, operator string) (string, error) {
+	deployment := install.Find(objects, install.KindDeployment.Kind, operator)
+	if deployment == nil {
+		return "", fmt.Errorf("the chart has no Deployment %s", operator)
+	}
+	return firstImage(deployment)
 }
 
 func firstImage(deployment *unstructured.Unstructured) (string, error) {
@@ -216,23 +221,21 @@ func firstImage(deployment *unstructured.Unstructured) (string, error) {
 	return "", errors.New("the Deployment of the operator has no container")
 }
 
-// checkSkew refuses what the operator of the next image would refuse, too: of what the operator before has installed, by its image if that
-// has the same name, and of each custom resource. --force does it all the same.
-func (u *upgrading) checkSkew(running, next string, custom []unstructured.Unstructured) error {
+// checkSkew refuses what the next operator would refuse, too: to take over what the one before has installed, by its image if that has the
+// same name, and by the custom resources of the kind.
+func checkSkew(running, next, kind string, custom []unstructured.Unstructured) error {
 	runningName, runningTag := splitImage(running)
 	nextName, nextTag := splitImage(next)
-	var err error
 	if lastPart(runningName) == lastPart(nextName) {
-		err = upgrade.Step(runningTag, nextTag)
-	}
-	for i := 0; err == nil && i < len(custom); i++ {
-		annotations := custom[i].GetAnnotations()
-		if err = upgrade.Check(annotations[upgrade.AnnotationVersion], nextTag, annotations); err != nil {
-			err = fmt.Errorf("%s %s: %w", u.what.kind.Kind, custom[i].GetName(), err)
+		if err := upgrade.Step(runningTag, nextTag); err != nil {
+			return err
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("%w; use the capstan of that version, or insist with --force", err)
+	for i := range custom {
+		annotations := custom[i].GetAnnotations()
+		if err := upgrade.Check(annotations[upgrade.AnnotationVersion], nextTag, annotations); err != nil {
+			return fmt.Errorf("%s %s: %w", kind, custom[i].GetName(), err)
+		}
 	}
 	return nil
 }
