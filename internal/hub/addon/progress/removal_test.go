@@ -26,7 +26,8 @@ func TestDeletionWithoutManager(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	const hook, hosting = fleet.FinalizerAddOnPreDelete, fleet.FinalizerHostingManifestsCleanup
 	said := func(kind string, status metav1.ConditionStatus, ago time.Duration) []metav1.Condition {
-		return []metav1.Condition{{Type: kind, Status: status, Reason: "Said", Message: "said", LastTransitionTime: metav1.NewTime(now.Add(-ago))}}
+		return []metav1.Condition{{Type: kind, Status: status, Reason: "Said", Message: "said",
+			LastTransitionTime: metav1.NewTime(now.Add(-ago))}}
 	}
 	for name, test := range map[string]struct {
 		finalizers []string
