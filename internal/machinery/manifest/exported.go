@@ -2,11 +2,14 @@ package manifest
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // An object that was exported from a cluster carries what only that cluster has a use for: values that its controllers and its API server
@@ -41,13 +44,21 @@ var exports = map[schema.GroupKind]func(*export){
 func DropExported(object *unstructured.Unstructured) (dropped []string) {
 	e := &export{object: object.Object, isLive: object.GetUID() != ""}
 	kind := object.GroupVersionKind().GroupKind()
-	for _, annotation := range slices.Concat(ofClients[schema.GroupKind{}], ofClients[kind]) {
+	for _, annotation := range slices.Concat(ofClients[schema.GroupKind{}], ofClients[kind], ofWorks(object)) {
 		e.drop("metadata", "annotations", annotation)
 	}
 	if of := exports[kind]; of != nil {
 		of(e)
 	}
 	return e.dropped
+}
+
+// ofWorks are the annotations by which agents know what works have applied.
+func ofWorks(object *unstructured.Unstructured) []string {
+	isOfWork := func(annotation string) bool {
+		return strings.HasPrefix(annotation, fleet.AnnotationAppliedFieldsPrefix)
+	}
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(object.GetAnnotations())), func(a string) bool { return !isOfWork(a) })
 }
 
 // export is a manifest from which fields are dropped.

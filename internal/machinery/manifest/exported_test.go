@@ -28,6 +28,10 @@ func TestDropExported(t *testing.T) {
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}"}}}`,
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`,
 			[]string{"metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]"}},
+		"what a work has applied": {
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","annotations":{"applied-fields.capstan.io/h":"{}","a":"b"}}}`,
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","annotations":{"a":"b"}}}`,
+			[]string{"metadata.annotations[applied-fields.capstan.io/h]"}},
 		"a Job": {
 			`{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"j","labels":{"app":"j","controller-uid":"u","job-name":"j"}},
 			"spec":{"selector":{"matchLabels":{"batch.kubernetes.io/controller-uid":"u"}},

@@ -39,7 +39,7 @@ func namedKeys(object *unstructured.Unstructured) (keys, removals sets.Set[Key])
 	add := func(field, name string) {
 		if key, removal := strings.CutSuffix(name, RemovalSuffix); removal {
 			removals.Insert(Key{field, key})
-		} else if name != "" && !(field == Annotations && isOwn(name)) {
+		} else if name != "" && (field != Annotations || !isOwn(name)) {
 			keys.Insert(Key{field, name})
 		}
 	}
