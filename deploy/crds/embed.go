@@ -23,6 +23,7 @@ func Hub() []*apiextensionsv1.CustomResourceDefinition {
 		"addon.open-cluster-management.io_addontemplates.yaml",
 		"addon.open-cluster-management.io_clustermanagementaddons.yaml",
 		"addon.open-cluster-management.io_managedclusteraddons.yaml",
+		"apps.open-cluster-management.io_gitopsclusters.yaml",
 		"authentication.open-cluster-management.io_managedserviceaccounts.yaml",
 		"cluster.open-cluster-management.io_addonplacementscores.yaml",
 		"cluster.open-cluster-management.io_managedclusters.yaml",

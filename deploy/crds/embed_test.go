@@ -28,6 +28,7 @@ func TestHub(t *testing.T) {
 		"clustermanagers.operator.open-cluster-management.io",
 		"clusterpermissions.rbac.open-cluster-management.io",
 		"clusterprofiles.multicluster.x-k8s.io",
+		"gitopsclusters.apps.open-cluster-management.io",
 		"managedclusteraddons.addon.open-cluster-management.io",
 		"managedclusters.cluster.open-cluster-management.io",
 		"managedclustersetbindings.cluster.open-cluster-management.io",
