@@ -23,6 +23,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/featuregate"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/capstan-io/capstan/internal/featuregates"
@@ -55,7 +56,7 @@ const secretUserServerCA = "proxy-server-ca"
 type userServerFlags struct {
 	port  int
 	hosts []string
-	// url is by which ClusterProfiles name it.
+	// url is by which ClusterProfiles and Argo CD know it.
 	url     string
 	issuers []string
 }
@@ -90,7 +91,7 @@ them, through which the others reach its cluster, too. They find each other by L
 With --user-server-port, clients also reach clusters by https://HOST:PORT/CLUSTER/PATH, with
 a token of the hub or of the cluster. Secret proxy-server-ca has what verifies the port.
 With the feature gate ClusterProfile, ClusterProfiles of clusters with the add-on name that
-way to them.`,
+way to them. With GitOpsCluster, Argo CD knows the clusters of GitOpsClusters by it.`,
 		Example: `  capstan-hub cluster-proxy --kubeconfig ~/.kube/config --secure-port 9443`,
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -114,7 +115,8 @@ func (f *clusterProxyFlags) add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.userServer.issuers, flagUserServerIssuers, f.userServer.issuers,
 		"URLs of OIDC issuers whose tokens, if the hub does not know them, are left to the cluster that a client asks for at that port.")
 	flags.StringVar(&f.userServer.url, flagUserServerURL, f.userServer.url,
-		"URL of that port as ClusterProfiles name it, such as https://HOST:PORT, for the feature gate "+string(featuregates.ClusterProfile)+".")
+		"URL of that port as ClusterProfiles and Argo CD have it, such as https://HOST:PORT, for the feature gates "+
+			string(featuregates.ClusterProfile)+" and "+string(featuregates.GitOpsCluster)+".")
 	f.gates.AddFlag(flags)
 	f.apiServer.AddFlags(flags)
 	f.logs.addFlags(flags)
@@ -124,8 +126,8 @@ func (f *clusterProxyFlags) run(ctx context.Context) error {
 	if err := f.logs.apply(ctx); err != nil {
 		return err
 	}
-	profiles := f.gates.Enabled(featuregates.ClusterProfile)
-	if err := f.userServer.validate(&f.apiServer, profiles); err != nil {
+	gates := f.accessGates()
+	if err := f.userServer.validate(&f.apiServer, gates); err != nil {
 		return err
 	}
 	options, err := f.options()
@@ -147,17 +149,29 @@ func (f *clusterProxyFlags) run(ctx context.Context) error {
 	all.Go(func() error {
 		return aggregated.Run(ctx, clusterProxyAPI(tunnels, f.userServer, address), f.apiServer, config)
 	})
-	if profiles {
+	if len(gates) > 0 {
 		all.Go(func() error { return f.presentAccess(ctx, config, address) })
 	}
 	return all.Wait()
 }
 
-// presentAccess has ClusterProfiles name the user server. Each of several processes writes the same.
+// accessGates are the gates that are on of those with which something names the user server.
+func (f *clusterProxyFlags) accessGates() (on []featuregate.Feature) {
+	for _, gate := range []featuregate.Feature{featuregates.ClusterProfile, featuregates.GitOpsCluster} {
+		if f.gates.Enabled(gate) {
+			on = append(on, gate)
+		}
+	}
+	return on
+}
+
+// presentAccess has ClusterProfiles and the Secrets of Argo CDs name the user server. Each of several processes writes the same.
 func (f *clusterProxyFlags) presentAccess(ctx context.Context, config *rest.Config, address *accessprovider.Address) error {
 	gates := featuregates.Hub()
-	if err := gates.Set(string(featuregates.ClusterProfile) + "=true"); err != nil {
-		return err
+	for _, gate := range f.accessGates() {
+		if err := gates.Set(string(gate) + "=true"); err != nil {
+			return err
+		}
 	}
 	controllers := hub.Options{Groups: []string{hub.GroupAccess}, Gates: gates, Access: &accessprovider.Options{
 		Address: address, Server: func(url, cluster string) string { return url + "/" + cluster }}}
@@ -204,7 +218,7 @@ func (f *clusterProxyFlags) options() (server.Options, error) {
 }
 
 // validate refuses flags of which one makes no sense without, or with, the other.
-func (f *userServerFlags) validate(o *aggregated.Options, profiles bool) error {
+func (f *userServerFlags) validate(o *aggregated.Options, access []featuregate.Feature) error {
 	switch {
 	case f.port < 0 || f.port > 65535:
 		return fmt.Errorf("--%s=%d is no port: use one from 1 to 65535, or 0 for none", flagUserServerPort, f.port)
@@ -229,20 +243,20 @@ func (f *userServerFlags) validate(o *aggregated.Options, profiles bool) error {
 			return fmt.Errorf("--%s: %q is neither a name such as proxy.example.com nor an IP address", flagUserServerHosts, host)
 		}
 	}
-	return f.validateURL(profiles)
+	return f.validateURL(access)
 }
 
 // validateURL refuses URLs at which the port cannot be, and feature gates that need one.
-func (f *userServerFlags) validateURL(profiles bool) error {
+func (f *userServerFlags) validateURL(access []featuregate.Feature) error {
 	switch {
-	case profiles && (f.url == "" || f.port == 0):
-		return fmt.Errorf("--feature-gates=%s=true: ClusterProfiles name the user server: set --%s and --%s", featuregates.ClusterProfile,
-			flagUserServerPort, flagUserServerURL)
+	case len(access) > 0 && (f.url == "" || f.port == 0):
+		return fmt.Errorf("--feature-gates=%s=true: clusters are reached by the user server: set --%s and --%s", access[0], flagUserServerPort,
+			flagUserServerURL)
 	case f.url == "":
 		return nil
-	case !profiles:
-		return fmt.Errorf("--%s is for ClusterProfiles: set --feature-gates=%s=true, or leave it out", flagUserServerURL,
-			featuregates.ClusterProfile)
+	case len(access) == 0:
+		return fmt.Errorf("--%s is for ClusterProfiles and GitOpsClusters: set --feature-gates=%s=true or --feature-gates=%s=true, or leave it out",
+			flagUserServerURL, featuregates.ClusterProfile, featuregates.GitOpsCluster)
 	}
 	at, err := url.Parse(f.url)
 	if err != nil || at.Scheme != "https" || at.Host == "" || at.Host != strings.TrimPrefix(f.url, "https://") {

@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/component-base/featuregate"
+
+	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/reach/aggregated"
 )
 
@@ -29,7 +32,7 @@ func TestUserServerFlags(t *testing.T) {
 	for want, test := range map[string]struct {
 		flags    userServerFlags
 		certFile string
-		profiles bool
+		gate     featuregate.Feature
 	}{
 		"":                                              {flags: userServerFlags{port: 9092, hosts: []string{"proxy.example.com", "*.example.com", "192.0.2.1", "a"}}},
 		"use one from 1 to 65535":                       {flags: userServerFlags{port: 65536}},
@@ -40,16 +43,21 @@ func TestUserServerFlags(t *testing.T) {
 		`"http://a" is no issuer`:                       {flags: userServerFlags{port: 9092, issuers: []string{"https://a", "http://a"}}},
 		`"https://a/" is neither`:                       {flags: userServerFlags{port: 9092, hosts: []string{"https://a/"}}},
 		`"proxy:9092" is neither a n`:                   {flags: userServerFlags{port: 9092, hosts: []string{"proxy:9092"}}},
-		"set --user-server-port and --user-server-url":  {flags: userServerFlags{port: 9092}, profiles: true},
-		"true: ClusterProfiles name the user server":    {flags: userServerFlags{url: "https://a:9092"}, profiles: true},
+		"set --user-server-port and --user-server-url":  {flags: userServerFlags{port: 9092}, gate: featuregates.ClusterProfile},
+		"ClusterProfile=true: clusters are reached":     {flags: userServerFlags{url: "https://a:9092"}, gate: featuregates.ClusterProfile},
+		"GitOpsCluster=true: clusters are reached":      {flags: userServerFlags{port: 9092}, gate: featuregates.GitOpsCluster},
 		"is for ClusterProfiles":                        {flags: userServerFlags{port: 9092, url: "https://a:9092"}},
-		`"a:9092" is no URL of a server`:                {flags: userServerFlags{port: 9092, url: "a:9092"}, profiles: true},
-		`"https://a:9092/b" is no URL of a server`:      {flags: userServerFlags{port: 9092, url: "https://a:9092/b"}, profiles: true},
-		`not valid for b: add it to --user-server-host`: {flags: userServerFlags{port: 9092, url: "https://b:1", hosts: []string{"a"}}, profiles: true},
+		`"a:9092" is no URL of a server`:                {flags: userServerFlags{port: 9092, url: "a:9092"}, gate: featuregates.ClusterProfile},
+		`"https://a:9092/b" is no URL of a server`:      {flags: userServerFlags{port: 9092, url: "https://a:9092/b"}, gate: featuregates.ClusterProfile},
+		`not valid for b: add it to --user-server-host`: {flags: userServerFlags{port: 9092, url: "https://b:1", hosts: []string{"a"}}, gate: featuregates.ClusterProfile},
 	} {
 		options := aggregated.NewOptions()
 		options.SecureServing.ServerCert.CertKey.CertFile = test.certFile
-		err := test.flags.validate(&options, test.profiles)
+		var access []featuregate.Feature
+		if test.gate != "" {
+			access = append(access, test.gate)
+		}
+		err := test.flags.validate(&options, access)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", test.flags, err)
 		}

@@ -116,7 +116,7 @@ func TestManagerOfServiceAccounts(t *testing.T) {
 func TestGatesOfDeployments(t *testing.T) {
 	t.Parallel()
 	want := []string{"AddonManagement=true", "CleanUpCompletedManifestWork=false", "ClientIdentityPenetration=false", "ClusterProfile=false",
-		"DefaultClusterSet=true", "ManagedClusterAutoApproval=false", "ManagedServiceAccountEphemeralIdentity=false",
+		"DefaultClusterSet=true", "GitOpsCluster=false", "ManagedClusterAutoApproval=false", "ManagedServiceAccountEphemeralIdentity=false",
 		"ManifestWorkReplicaSet=false", "NilExecutorValidating=false", "PlacementDebugServer=false",
 		"ResourceCleanup=true"}
 	for _, line := range []string{"/registration controller", "/work manager", "/placement controller", "/addon manager",

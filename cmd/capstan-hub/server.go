@@ -147,7 +147,7 @@ func (f *serverFlags) complete(ctx context.Context, flags *pflag.FlagSet, o *con
 		ExposedServices: types.NamespacedName{Namespace: fleet.NamespaceAddOn, Name: fleet.ConfigMapExposedServices}})
 	o.Extensions = append(o.Extensions, controlplane.Extension{
 		Authorizer: authorizer.AuthorizerFunc(tunnels.Authorize), Handler: tunnels.Handler, Run: tunnels.Run})
-	if f.hub.gates.Enabled(featuregates.ClusterProfile) {
+	if f.hub.gates.Enabled(featuregates.ClusterProfile) || f.hub.gates.Enabled(featuregates.GitOpsCluster) {
 		controllers.Access = presentAccess(o)
 	}
 	self, err := f.selfManagement.options(ctx, o)
@@ -169,7 +169,7 @@ func (f *serverFlags) complete(ctx context.Context, flags *pflag.FlagSet, o *con
 	return nil
 }
 
-// presentAccess has ClusterProfiles name the API of the hub, which leaves tokens of clusters to these.
+// presentAccess has ClusterProfiles and the Secrets of Argo CDs name the API of the hub, which leaves tokens of clusters to these.
 func presentAccess(o *controlplane.Options) *accessprovider.Options {
 	address := accessprovider.NewAddress()
 	o.Published = address.Publish

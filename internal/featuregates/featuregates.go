@@ -25,6 +25,8 @@ const (
 	ClusterProfile featuregate.Feature = "ClusterProfile"
 	// DefaultClusterSet keeps the sets that every hub has, and puts new clusters into one.
 	DefaultClusterSet featuregate.Feature = "DefaultClusterSet"
+	// GitOpsCluster makes clusters known to Argo CD.
+	GitOpsCluster featuregate.Feature = "GitOpsCluster"
 	// ManagedClusterAutoApproval approves and accepts the clusters of users that are named.
 	ManagedClusterAutoApproval featuregate.Feature = "ManagedClusterAutoApproval"
 	// ManagedServiceAccountEphemeralIdentity deletes ManagedServiceAccounts whose time is over.
@@ -93,6 +95,7 @@ var hubGates = map[featuregate.Feature]gate{
 	"ClusterImporter":                      {alpha, notHere},
 	ClusterProfile:                         {FeatureSpec: alpha},
 	DefaultClusterSet:                      on(alpha),
+	GitOpsCluster:                          {FeatureSpec: alpha},
 	ManagedClusterAutoApproval:             {FeatureSpec: alpha},
 	ManagedServiceAccountEphemeralIdentity: {FeatureSpec: alpha},
 	ManifestWorkReplicaSet:                 on(alpha),
@@ -117,6 +120,7 @@ var gatewayGates = map[featuregate.Feature]gate{
 
 var tunnelGates = map[featuregate.Feature]gate{
 	ClusterProfile: {FeatureSpec: alpha},
+	GitOpsCluster:  {FeatureSpec: alpha},
 }
 
 var agentGates = map[featuregate.Feature]gate{

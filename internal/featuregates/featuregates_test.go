@@ -29,7 +29,7 @@ func TestEveryGateOfTheContract(t *testing.T) {
 		names  []featuregate.Feature
 		create func() *featuregates.Set
 	}{"hub": {hub, featuregates.Hub}, "agent": {agent, featuregates.Agent}, "gateway": {gateway, featuregates.Gateway},
-		"tunnels":          {[]featuregate.Feature{"ClusterProfile"}, featuregates.Tunnels},
+		"tunnels":          {[]featuregate.Feature{"ClusterProfile", "GitOpsCluster"}, featuregates.Tunnels},
 		"service accounts": {[]featuregate.Feature{"EphemeralIdentity", "ClusterProfile"}, featuregates.ServiceAccounts}} {
 		for _, name := range test.names {
 			for value, want := range map[string]bool{"true": true, "false": false} {

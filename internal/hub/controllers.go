@@ -27,6 +27,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/addon/progress"
 	"github.com/capstan-io/capstan/internal/hub/addon/template"
 	"github.com/capstan-io/capstan/internal/hub/addon/token"
+	"github.com/capstan-io/capstan/internal/hub/gitops"
 	"github.com/capstan-io/capstan/internal/hub/placement"
 	"github.com/capstan-io/capstan/internal/hub/placement/debug"
 	"github.com/capstan-io/capstan/internal/hub/registration/accept"
@@ -94,7 +95,7 @@ type Options struct {
 	// GatewayAccount is the name of the ManagedServiceAccounts whose tokens the gateway gets, for a process that reads no Secrets of other
 	// names; empty means the name that the ClusterGatewayConfiguration has.
 	GatewayAccount string
-	// Access writes into ClusterProfiles how clusters are reached through this process; nil leaves that to another one.
+	// Access is how clusters are reached through this process, for ClusterProfiles and GitOpsClusters; nil leaves these to another one.
 	Access *accessprovider.Options
 	// TieBreak is how placements choose among clusters with equal scores.
 	TieBreak scheduler.TieBreak
@@ -140,8 +141,8 @@ const GroupServiceAccounts = fleet.AddOnManagedServiceAccount
 // cluster, it has a right that the other controllers should not have: to read the tokens of ManagedServiceAccounts.
 const GroupGatewayCredentials = "gateway-credentials"
 
-// GroupAccess is the group of controllers that write into ClusterProfiles how clusters are reached, for the process that they are reached
-// through.
+// GroupAccess is the group of controllers that tell ClusterProfiles and Argo CDs how clusters are reached, for the process that they are
+// reached through.
 const GroupAccess = fleet.AddOnClusterProxy
 
 // group is a set of controllers that is switched on and off as one.
@@ -228,6 +229,8 @@ func copiesTokens(o Options) bool {
 
 func hasAccess(o Options) bool { return o.enabled(featuregates.ClusterProfile) && o.Access != nil }
 
+func hasGitOps(o Options) bool { return o.enabled(featuregates.GitOpsCluster) && o.Access != nil }
+
 // servedBuiltIn are the built-in add-ons that the controllers of add-ons serve.
 func (o Options) servedBuiltIn() []string {
 	if !o.ServiceAccountsElsewhere {
@@ -266,12 +269,16 @@ func registerGatewayCredentials(mgr ctrl.Manager, o Options) error {
 	return credentials.Register(mgr, credentials.Options{Namespace: o.GatewayNamespace, Account: o.GatewayAccount, Clock: o.Clock})
 }
 
-// access are the controllers of GroupAccess, which the group registration has, too.
-var access = group{name: GroupAccess, reads: reading(managedClusterAddOns, clusterProfiles),
-	controllers: []registration{{always, registerAccess}}}
+// access are the controllers of GroupAccess, which the groups registration and addon have, too.
+var access = group{name: GroupAccess, reads: accessReads, controllers: []registration{
+	{hasAccess, registerAccess}, {hasGitOps, registerGitOps}}}
 
 func registerAccess(mgr ctrl.Manager, o Options) error {
 	return accessprovider.Register(mgr, *o.Access)
+}
+
+func registerGitOps(mgr ctrl.Manager, o Options) error {
+	return gitops.Register(mgr, gitops.Options{Access: *o.Access, TrustDecisions: o.TrustPlacementDecisions, Clock: o.Clock})
 }
 
 func registerProfileCredentials(mgr ctrl.Manager, _ Options) error {
@@ -385,6 +392,7 @@ var groups = []group{
 			return ephemeral.Register(mgr, ephemeral.Options{Clock: o.Clock})
 		}},
 		{copiesTokens, registerProfileCredentials},
+		{hasGitOps, registerGitOps},
 	}},
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	appsv1beta1 "github.com/capstan-io/capstan/api/apps/v1beta1"
 	authenticationv1beta1 "github.com/capstan-io/capstan/api/authentication/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
@@ -42,6 +43,7 @@ var (
 	clusterPermissions           = permissionv1alpha1.GroupVersion.WithResource("clusterpermissions")
 	addOnTemplates               = addonv1beta1.GroupVersion.WithResource("addontemplates")
 	addOnDeploymentConfigs       = addonv1beta1.GroupVersion.WithResource("addondeploymentconfigs")
+	gitOpsClusters               = appsv1beta1.GroupVersion.WithResource("gitopsclusters")
 )
 
 func reading(resources ...schema.GroupVersionResource) func(Options) []schema.GroupVersionResource {
@@ -73,6 +75,17 @@ func profileReads(o Options) []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{clusterProfiles, managedClusterSets, managedClusterSetBindings}
 }
 
+func accessReads(o Options) []schema.GroupVersionResource {
+	reads := []schema.GroupVersionResource{managedClusterAddOns}
+	if hasAccess(o) {
+		reads = append(reads, clusterProfiles)
+	}
+	if hasGitOps(o) {
+		reads = append(append(reads, managedClusters, placements, placementDecisions, gitOpsClusters), decisionReads(o)...)
+	}
+	return reads
+}
+
 func workReads(o Options) []schema.GroupVersionResource {
 	reads := []schema.GroupVersionResource{manifestWorks, managedClusters}
 	if o.enabled(featuregates.ManifestWorkReplicaSet) {
@@ -90,6 +103,9 @@ func addOnReads(o Options) []schema.GroupVersionResource {
 		reads = append(append(reads, managedServiceAccounts, clusterPermissions), profileReads(o)...)
 	case o.enabled(featuregates.ManagedServiceAccountEphemeralIdentity):
 		reads = append(reads, managedServiceAccounts)
+	}
+	if hasGitOps(o) {
+		reads = append(reads, gitOpsClusters)
 	}
 	return append(reads, decisionReads(o)...)
 }

@@ -19,8 +19,11 @@ var charts = map[string]string{"capstan-hub": "", "cluster-manager": "clusterman
 	"cluster-proxy": "", "managed-serviceaccount": ""}
 
 // copied are CRDs that a chart brings as they are, where a cluster does not have them. They outlive its releases.
-var copied = map[string][]string{"managed-serviceaccount": {
-	"authentication.open-cluster-management.io_managedserviceaccounts.yaml", "rbac.open-cluster-management.io_clusterpermissions.yaml"}}
+var copied = map[string][]string{
+	"cluster-proxy": {"apps.open-cluster-management.io_gitopsclusters.yaml"},
+	"managed-serviceaccount": {"authentication.open-cluster-management.io_managedserviceaccounts.yaml",
+		"rbac.open-cluster-management.io_clusterpermissions.yaml"},
+}
 
 func main() {
 	root := flag.String("root", ".", "directory of the repository")

@@ -64,6 +64,9 @@ const (
 	EventTokenRefreshed                            = "TokenRefreshed"               // our own
 	EventTokenReportFailed                         = "TokenReportFailed"            // our own
 	EventTokenNotCopied                            = "TokenNotCopied"               // our own
+	EventClusterRegistered                         = "ClusterRegistered"            // our own
+	EventClusterNotRegistered                      = "ClusterNotRegistered"         // our own
+	EventClusterDeregistered                       = "ClusterDeregistered"          // our own
 	EventRolloutCompleted                          = "RolloutCompleted"             // our own
 	EventRolloutStopped                            = "RolloutStopped"               // our own
 )

@@ -21,6 +21,7 @@ import (
 const (
 	crdClusterManagers        = "clustermanagers.operator.open-cluster-management.io"
 	crdManagedServiceAccounts = "managedserviceaccounts.authentication.open-cluster-management.io"
+	crdGitOpsClusters         = "gitopsclusters.apps.open-cluster-management.io"
 	crdClusterProfiles        = "clusterprofiles.multicluster.x-k8s.io"
 )
 
@@ -28,7 +29,7 @@ const (
 func (p planned) crds() (served []*apiextensionsv1.CustomResourceDefinition) {
 	for _, crd := range crds.Hub() {
 		switch crd.Name {
-		case crdClusterManagers, crdManagedServiceAccounts:
+		case crdClusterManagers, crdManagedServiceAccounts, crdGitOpsClusters:
 			continue
 		case crdClusterProfiles:
 			if !p.registration.Enabled(featuregates.ClusterProfile) {

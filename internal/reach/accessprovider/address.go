@@ -9,17 +9,23 @@ import (
 
 // Address is where clients reach the clusters of a hub. It is not known before it is published, and may change.
 type Address struct {
-	changed chan event.GenericEvent
-
 	mu        sync.Mutex
 	published bool
 	url       string
 	ca        []byte
+	watchers  []chan event.GenericEvent
 }
 
 // NewAddress returns one that is not known yet.
-func NewAddress() *Address {
-	return &Address{changed: make(chan event.GenericEvent, 1)}
+func NewAddress() *Address { return &Address{} }
+
+// Changes returns a channel with an event after each change.
+func (a *Address) Changes() <-chan event.GenericEvent {
+	changes := make(chan event.GenericEvent, 1)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.watchers = append(a.watchers, changes)
+	return changes
 }
 
 // Publish tells the URL below which clusters are, and the certificates that verify it, in PEM; none if those of the machine of a client do.
@@ -30,14 +36,16 @@ func (a *Address) Publish(url string, ca []byte) {
 		return
 	}
 	a.published, a.url, a.ca = true, url, ca
-	select {
-	case a.changed <- event.GenericEvent{}:
-	default: // who has not seen the change before will see both
+	for _, changes := range a.watchers {
+		select {
+		case changes <- event.GenericEvent{}:
+		default: // who has not seen the change before will see both
+		}
 	}
 }
 
-// get returns the address, if it is known.
-func (a *Address) get() (url string, ca []byte, published bool) {
+// Get returns the address, if it is known.
+func (a *Address) Get() (url string, ca []byte, published bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.url, a.ca, a.published

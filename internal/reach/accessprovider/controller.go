@@ -78,7 +78,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, ofAddOn, builder.WithPredicates(
 			predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == fleet.AddOnClusterProxy }),
 			predicate.Or(predicates.Generation(), predicate.Predicate(predicate.AnnotationChangedPredicate{})))).
-		WatchesRawSource(source.Channel(o.Address.changed, all)).
+		WatchesRawSource(source.Channel(o.Address.Changes(), all)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(c))
 }
@@ -110,11 +110,11 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.client.Get(ctx, req.NamespacedName, profile); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	url, ca, known := c.Address.get()
+	url, ca, known := c.Address.Get()
 	if !known || profile.Spec.ClusterManager.Name != Name || !profile.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	reached, err := c.isReached(ctx, profile.Name)
+	reached, err := IsReached(ctx, c.client, profile.Name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -132,11 +132,11 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, c.apply(ctx, profile, want)
 }
 
-// isReached tells whether the cluster has the add-on with the tunnel, and of this hub.
-func (c *Controller) isReached(ctx context.Context, cluster string) (bool, error) {
+// IsReached tells whether a cluster has the add-on with the tunnel, and of this hub.
+func IsReached(ctx context.Context, c client.Reader, cluster string) (bool, error) {
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
 	key := client.ObjectKey{Namespace: cluster, Name: fleet.AddOnClusterProxy}
-	err := c.client.Get(ctx, key, addOn)
+	err := c.Get(ctx, key, addOn)
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, nil

@@ -12,6 +12,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   namespace: {{ .Release.Namespace }}
 {{- end }}
 
+{{- /* The user that the process is on the hub. */}}
+{{- define "cluster-proxy.user" -}}
+system:serviceaccount:{{ .Release.Namespace }}:cluster-proxy
+{{- end }}
+
 {{- /* Refuses values that ask for what is not there. */}}
 {{- define "cluster-proxy.check" -}}
 {{- if not .Values.enableKubeApiProxy }}
@@ -22,6 +27,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- if and .Values.featureGates.clusterProfile (not .Values.userServer.enabled) }}
 {{- fail "featureGates.clusterProfile: ClusterProfiles name the user server, by which clusters are reached: set userServer.enabled to true" }}
+{{- end }}
+{{- if and .Values.featureGates.gitOpsCluster (not .Values.userServer.enabled) }}
+{{- fail "featureGates.gitOpsCluster: Argo CD reaches clusters by the user server: set userServer.enabled to true" }}
 {{- end }}
 {{- if and .Values.exposedServices (not .Values.enableServiceProxy) }}
 {{- fail "exposedServices: no service is reached with enableServiceProxy: false: set that to true, or exposedServices to []" }}

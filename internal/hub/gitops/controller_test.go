@@ -1,0 +1,576 @@
+package gitops
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	appsv1beta1 "github.com/capstan-io/capstan/api/apps/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
+	"github.com/capstan-io/capstan/internal/hub/debounce"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/reach/accessprovider"
+)
+
+// fixture is a hub with an Argo CD in namespace argocd, where set s is bound and Placement web is.
+type fixture struct {
+	*testing.T
+	client.Client
+	clock  *clocktesting.FakeClock
+	events chan string
+	c      *Controller
+}
+
+const argo = "argocd"
+
+func setUp(t *testing.T, objects ...client.Object) *fixture {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, appsv1beta1.AddToScheme,
+		addonv1beta1.AddToScheme, clusterv1.AddToScheme, clusterv1beta1.AddToScheme, clusterv1beta2.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set := &clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}}
+	set.Spec.ClusterSelector.SelectorType = clusterv1beta2.ExclusiveClusterSetLabel
+	server := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: argo, Name: "argocd-server",
+		Labels: map[string]string{"app.kubernetes.io/component": "server", "app.kubernetes.io/part-of": "argocd"}}}
+	placement := &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: argo, Name: "web"}}
+	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&appsv1beta1.GitOpsCluster{}).
+		WithObjects(append(objects, set, bound(argo), server, placement)...).Build()
+	address := accessprovider.NewAddress()
+	address.Publish("https://hub.example.com", []byte("ca of hub"))
+	clock := clocktesting.NewFakeClock(time.Now().Truncate(time.Second))
+	recorder := events.NewFakeRecorder(100)
+	return &fixture{T: t, Client: api, clock: clock, events: recorder.Events, c: New(
+		Clients{Client: api, Live: api, Tokens: api, Secrets: api}, recorder, Options{Clock: clock, Access: accessprovider.Options{
+			Address: address, Server: func(url, cluster string) string { return url + "/" + cluster }}})}
+}
+
+// bound binds set s in a namespace.
+func bound(namespace string) *clusterv1beta2.ManagedClusterSetBinding {
+	b := &clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "s"}}
+	b.Spec.ClusterSet = "s"
+	return b
+}
+
+// decided has the decisions of Placement web in a namespace.
+func decided(namespace string, clusters ...string) *clusterv1beta1.PlacementDecision {
+	d := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-decision-1",
+		Labels: map[string]string{fleet.LabelPlacement: "web"}}}
+	for _, cluster := range clusters {
+		d.Status.Decisions = append(d.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: cluster})
+	}
+	return d
+}
+
+// decide changes the decisions in the namespace of the Argo CD.
+func (f *fixture) decide(clusters ...string) error {
+	d := &clusterv1beta1.PlacementDecision{}
+	if err := f.Get(f.Context(), client.ObjectKeyFromObject(decided(argo)), d); err != nil {
+		return err
+	}
+	d.Status = decided(argo, clusters...).Status
+	return f.Update(f.Context(), d)
+}
+
+// gitOps refers to Placement web.
+func gitOps(namespace string, change ...func(*appsv1beta1.GitOpsCluster)) *appsv1beta1.GitOpsCluster {
+	g := &appsv1beta1.GitOpsCluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "clusters"}}
+	g.Spec.ArgoServer.ArgoNamespace = argo
+	g.Spec.PlacementRef = &corev1.ObjectReference{Kind: "Placement", Name: "web"}
+	g.Spec.ManagedServiceAccountRef = "argo"
+	for _, c := range change {
+		c(g)
+	}
+	return g
+}
+
+// member is a cluster of set s that is accepted, with a tunnel.
+func member(name string, labels map[string]string) []client.Object {
+	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{fleet.LabelClusterSet: "s"}}}
+	maps.Copy(cluster.Labels, labels)
+	cluster.Spec.HubAcceptsClient = true
+	cluster.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionHubAccepted, Status: metav1.ConditionTrue}}
+	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: fleet.AddOnClusterProxy,
+		Annotations: map[string]string{fleet.AnnotationBuiltIn: fleet.LabelTrue}}}
+	return []client.Object{cluster, addOn}
+}
+
+// token is that of an account on a cluster.
+func token(cluster, account string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: account,
+		Labels: map[string]string{fleet.LabelManagedServiceAccount: fleet.LabelTrue}},
+		Data: map[string][]byte{"token": []byte("token of " + cluster), "ca.crt": []byte("ca of " + cluster)}}
+}
+
+// clusterSecret is one that a user made for an Argo CD.
+func clusterSecret(name, cluster, server string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: argo, Name: name,
+		Labels: map[string]string{fleet.LabelArgoSecretType: fleet.ArgoSecretTypeCluster}},
+		Data: map[string][]byte{"name": []byte(cluster), "server": []byte(server), "config": []byte("own")}}
+}
+
+// reconcile reconciles a GitOpsCluster twice, with time for clusters to leave, and returns it.
+func (f *fixture) reconcile(namespace string) *appsv1beta1.GitOpsCluster {
+	f.Helper()
+	g := &appsv1beta1.GitOpsCluster{}
+	key := client.ObjectKey{Namespace: namespace, Name: "clusters"}
+	for range 2 {
+		if _, err := f.c.Reconcile(f.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+			f.Fatal(err)
+		}
+		f.clock.Step(debounce.Settle)
+	}
+	if err := f.Get(f.Context(), key, g); client.IgnoreNotFound(err) != nil {
+		f.Fatal(err)
+	}
+	return g
+}
+
+// secrets are the names of those in the namespace of the Argo CD.
+func (f *fixture) secrets() (names []string) {
+	f.Helper()
+	list := &corev1.SecretList{}
+	if err := f.List(f.Context(), list, client.InNamespace(argo)); err != nil {
+		f.Fatal(err)
+	}
+	for _, secret := range list.Items {
+		names = append(names, secret.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (f *fixture) expectSecrets(want ...string) {
+	f.Helper()
+	if got := f.secrets(); !slices.Equal(got, want) {
+		f.Errorf("there are the Secrets %q, want %q", got, want)
+	}
+}
+
+func (f *fixture) secret(name string) *corev1.Secret {
+	f.Helper()
+	secret := &corev1.Secret{}
+	if err := f.Get(f.Context(), client.ObjectKey{Namespace: argo, Name: name}, secret); err != nil {
+		f.Fatal(err)
+	}
+	return secret
+}
+
+func (f *fixture) apply(err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// said are the events until now.
+func (f *fixture) said() (all string) {
+	for {
+		select {
+		case event := <-f.events:
+			all += event + "\n"
+		default:
+			return all
+		}
+	}
+}
+
+// AR-02 AR-03: a cluster that is selected has a Secret as Argo CD knows it, which leads through the tunnel.
+func TestSecretOfCluster(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, slices.Concat(member("c1", map[string]string{"region": "eu", "app.kubernetes.io/instance": "fleet",
+		"argocd.argoproj.io/instance": "fleet", fleet.LabelArgoClusterName: "forged"}),
+		[]client.Object{decided(argo, "c1"), gitOps(argo), token("c1", "argo")})...)
+	g := f.reconcile(argo)
+	secret := f.secret("c1-argo-cluster-secret")
+	wantLabels := map[string]string{fleet.LabelClusterSet: "s", "region": "eu", "argocd.argoproj.io/secret-type": "cluster",
+		"apps.open-cluster-management.io/acm-cluster": "true", "apps.open-cluster-management.io/cluster-name": "c1",
+		"apps.open-cluster-management.io/cluster-server": "hub.example.com", "cluster.open-cluster-management.io/backup": ""}
+	if !maps.Equal(secret.Labels, wantLabels) || secret.Type != corev1.SecretTypeOpaque {
+		t.Errorf("the labels are %v, want %v", secret.Labels, wantLabels)
+	}
+	config := map[string]any{}
+	if err := json.Unmarshal(secret.Data["config"], &config); err != nil {
+		t.Fatal(err)
+	}
+	wantConfig := map[string]any{"bearerToken": "token of c1", "tlsClientConfig": map[string]any{"insecure": false, "caData": "Y2Egb2YgaHVi"}}
+	if string(secret.Data["name"]) != "c1" || string(secret.Data["server"]) != "https://hub.example.com/c1" ||
+		fmt.Sprint(config) != fmt.Sprint(wantConfig) {
+		t.Errorf("the Secret says %s", secret.Data)
+	}
+	if g.Status.Phase != "successful" || !strings.Contains(g.Status.Message, "c1") || g.Status.LastUpdateTime.IsZero() {
+		t.Errorf("the status is %+v", g.Status)
+	}
+	for _, kind := range []string{"Ready", "PlacementResolved", "ClustersRegistered"} {
+		if !meta.IsStatusConditionTrue(g.Status.Conditions, kind) {
+			t.Errorf("%s is not True in %+v", kind, g.Status.Conditions)
+		}
+	}
+	if said := f.said(); strings.Count(said, "ClusterRegistered") != 1 || strings.Contains(said, "token of") {
+		t.Errorf("the events are %s", said)
+	}
+	// Nothing is written again, and what others keep there stays.
+	before := g.ResourceVersion
+	secret.Data["shard"] = []byte("1")
+	secret.Data["server"] = []byte("https://changed")
+	f.apply(f.Update(t.Context(), secret))
+	if g = f.reconcile(argo); g.ResourceVersion != before {
+		t.Errorf("the status is written again: %+v", g.Status)
+	}
+	if secret = f.secret("c1-argo-cluster-secret"); string(secret.Data["server"]) != "https://hub.example.com/c1" ||
+		string(secret.Data["shard"]) != "1" {
+		t.Errorf("the Secret says %s", secret.Data)
+	}
+}
+
+// AR-03: where Secrets come from and lead to.
+func TestSources(t *testing.T) {
+	t.Parallel()
+	noAccount := func(g *appsv1beta1.GitOpsCluster) { g.Spec.ManagedServiceAccountRef = "" }
+	direct := func(urls ...string) []client.Object {
+		cluster, ok := member("c1", nil)[0].(*clusterv1.ManagedCluster)
+		if !ok {
+			t.Fatal("no cluster")
+		}
+		for _, url := range urls {
+			cluster.Spec.ManagedClusterClientConfigs = append(cluster.Spec.ManagedClusterClientConfigs, clusterv1.ClientConfig{URL: url})
+		}
+		return []client.Object{cluster}
+	}
+	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "c1-cluster-secret"},
+		Data: map[string][]byte{"name": []byte("other"), "server": []byte("https://copied"), "config": []byte("{}")}}
+	for name, test := range map[string]struct {
+		g        *appsv1beta1.GitOpsCluster
+		objects  []client.Object
+		secret   string
+		server   string
+		failures []string
+	}{
+		"no token": {gitOps(argo), member("c1", nil), "", "", []string{"CredentialNotFound", "ManagedServiceAccount c1/argo"}},
+		"an empty token": {gitOps(argo), append(member("c1", nil), &corev1.Secret{ObjectMeta: token("c1", "argo").ObjectMeta}), "", "",
+			[]string{"CredentialNotFound"}},
+		"the usual account": {gitOps(argo, noAccount), append(member("c1", nil), token("c1", "application-manager"), source),
+			"c1-application-manager-cluster-secret", "https://hub.example.com/c1", nil},
+		"a copy":  {gitOps(argo, noAccount), append(member("c1", nil), source), "c1-cluster-secret", "https://copied", nil},
+		"neither": {gitOps(argo, noAccount), member("c1", nil), "", "", []string{"c1/application-manager", "c1/c1-cluster-secret"}},
+		"an incomplete one": {gitOps(argo, noAccount), append(member("c1", nil), &corev1.Secret{ObjectMeta: source.ObjectMeta}), "", "",
+			[]string{"has no server"}},
+		"no copy with an account": {gitOps(argo), append(member("c1", nil), source), "", "", []string{"CredentialNotFound"}},
+		"without a tunnel": {gitOps(argo), append(direct("http://plain", "https://kubernetes.default.svc", "https://c1.example.com:6443"),
+			token("c1", "argo")), "c1-argo-cluster-secret", "https://c1.example.com:6443", nil},
+		"without a way": {gitOps(argo), append(direct("http://plain"), token("c1", "argo")), "", "",
+			[]string{"ClusterNotReached", "cluster-proxy", "managedClusterClientConfigs"}},
+		"blank": {gitOps(argo, noAccount, func(g *appsv1beta1.GitOpsCluster) { g.Spec.CreateBlankClusterSecrets = ptr.To(true) }), direct(),
+			"c1-application-manager-cluster-secret", "https://c1-control-plane", nil}, // AR-05
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := setUp(t, append(test.objects, decided(argo, "c1"), test.g)...)
+			g := f.reconcile(argo)
+			if test.secret == "" {
+				f.expectSecrets()
+				expectFailure(t, g, test.failures...)
+				return
+			}
+			f.expectSecrets(test.secret)
+			secret := f.secret(test.secret)
+			if string(secret.Data["server"]) != test.server || string(secret.Data["name"]) != "c1" || g.Status.Phase != "successful" {
+				t.Errorf("the Secret says %s, the status %+v", secret.Data, g.Status)
+			}
+		})
+	}
+}
+
+// expectFailure looks for texts in the conditions of a GitOpsCluster that is not ready.
+func expectFailure(t *testing.T, g *appsv1beta1.GitOpsCluster, texts ...string) {
+	t.Helper()
+	said := fmt.Sprintf("%+v", g.Status)
+	if g.Status.Phase != "failed" || !meta.IsStatusConditionFalse(g.Status.Conditions, "Ready") {
+		t.Errorf("the status is %s", said)
+	}
+	for _, text := range texts {
+		if !strings.Contains(said, text) {
+			t.Errorf("%q is missing in %s", text, said)
+		}
+	}
+}
+
+// AR-03: Secrets that somebody else made stay as they are, and the status says so.
+func TestSecretsOfOthers(t *testing.T) {
+	t.Parallel()
+	plain := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: argo, Name: "c1-argo-cluster-secret"}}
+	forOther := clusterSecret("c1-argo-cluster-secret", "c2", "https://c2")
+	forOther.Labels[fleet.LabelArgoImported], forOther.Labels[fleet.LabelArgoClusterName] = fleet.LabelTrue, "c2"
+	for name, secret := range map[string]*corev1.Secret{
+		"the name of the Secret":            plain,
+		"that, for a cluster":               clusterSecret("c1-argo-cluster-secret", "x", "https://x"),
+		"that, for another managed cluster": forOther,
+		"the name of the cluster":           clusterSecret("mine", "c1", "https://x"),
+		"the server":                        clusterSecret("mine", "x", "https://hub.example.com/c1"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := setUp(t, slices.Concat(member("c1", nil), []client.Object{decided(argo, "c1"), gitOps(argo), token("c1", "argo"),
+				secret.DeepCopy()})...)
+			g := f.reconcile(argo)
+			f.expectSecrets(secret.Name)
+			if got := f.secret(secret.Name); fmt.Sprint(got.Data, got.Labels) != fmt.Sprint(secret.Data, secret.Labels) {
+				t.Errorf("the Secret is now %+v", got)
+			}
+			expectFailure(t, g, "SecretOfAnother", argo+"/"+secret.Name)
+			if said := f.said(); strings.Count(said, "ClusterNotRegistered") != 1 {
+				t.Errorf("the events are %s", said)
+			}
+			f.apply(f.Delete(t.Context(), f.secret(secret.Name)))
+			if g = f.reconcile(argo); g.Status.Phase != "successful" {
+				t.Errorf("without the Secret, the status is %+v", g.Status)
+			}
+		})
+	}
+	// One that comes later has the cluster, too.
+	f := setUp(t, slices.Concat(member("c1", nil), []client.Object{decided(argo, "c1"), gitOps(argo), token("c1", "argo")})...)
+	f.reconcile(argo)
+	f.apply(f.Create(t.Context(), clusterSecret("mine", "c1", "https://x")))
+	f.reconcile(argo)
+	f.expectSecrets("mine")
+	// One of another cluster is in nobody's way.
+	f = setUp(t, slices.Concat(member("c1", nil), []client.Object{decided(argo, "c1"), gitOps(argo), token("c1", "argo"),
+		clusterSecret("mine", "c2", "https://c2")})...)
+	f.reconcile(argo)
+	f.expectSecrets("c1-argo-cluster-secret", "mine")
+	// One that Open Cluster Management has made for the cluster is taken over.
+	left := clusterSecret("c1-argo-cluster-secret", "c1", "https://old")
+	left.Labels[fleet.LabelArgoImported], left.Labels[fleet.LabelArgoClusterName] = fleet.LabelTrue, "c1"
+	f = setUp(t, slices.Concat(member("c1", nil), []client.Object{decided(argo, "c1"), gitOps(argo), token("c1", "argo"), left})...)
+	if g := f.reconcile(argo); g.Status.Phase != "successful" || string(f.secret(left.Name).Data["server"]) != "https://hub.example.com/c1" {
+		t.Errorf("the status is %+v", g.Status)
+	}
+}
+
+// AR-03: Secrets go with the reason for them, and no others do.
+func TestOrphans(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*fixture) error
+		left   []string
+	}{
+		"nothing": {func(*fixture) error { return nil }, []string{"c1-argo-cluster-secret", "c2-argo-cluster-secret"}},
+		"the token": {func(f *fixture) error { return f.Delete(f.Context(), token("c1", "argo")) },
+			[]string{"c1-argo-cluster-secret", "c2-argo-cluster-secret"}},
+		"the decision":      {func(f *fixture) error { return f.decide("c2") }, []string{"c2-argo-cluster-secret"}},
+		"the GitOpsCluster": {func(f *fixture) error { return f.Delete(f.Context(), gitOps(argo)) }, nil},
+		"the binding":       {func(f *fixture) error { return f.Delete(f.Context(), bound(argo)) }, nil},
+		"the Placement": {func(f *fixture) error {
+			return f.Delete(f.Context(), &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: argo, Name: "web"}})
+		}, nil},
+		"the acceptance": {func(f *fixture) error {
+			return f.Patch(f.Context(), member("c1", nil)[0], client.RawPatch("application/merge-patch+json",
+				[]byte(`{"spec":{"hubAcceptsClient":false}}`)))
+		}, []string{"c2-argo-cluster-secret"}},
+		"the account": {func(f *fixture) error {
+			return f.Patch(f.Context(), gitOps(argo), client.RawPatch("application/merge-patch+json",
+				[]byte(`{"spec":{"managedServiceAccountRef":"other"}}`)))
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := setUp(t, slices.Concat(member("c1", nil), member("c2", nil), []client.Object{decided(argo, "c1", "c2"), gitOps(argo),
+				token("c1", "argo"), token("c2", "argo"), clusterSecret("mine", "x", "https://x")})...)
+			f.reconcile(argo)
+			f.expectSecrets("c1-argo-cluster-secret", "c2-argo-cluster-secret", "mine")
+			f.apply(test.change(f))
+			f.reconcile(argo)
+			f.expectSecrets(append(test.left, "mine")...)
+		})
+	}
+}
+
+// AR-03: a cluster that is in no decision for a moment keeps its Secret.
+func TestDecisionThatMoves(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, slices.Concat(member("c1", nil), []client.Object{decided(argo, "c1"), gitOps(argo), token("c1", "argo")})...)
+	f.reconcile(argo)
+	f.apply(f.decide())
+	result, err := f.c.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(gitOps(argo))})
+	if err != nil || result.RequeueAfter != debounce.Settle {
+		t.Errorf("it is due again after %s: %v", result.RequeueAfter, err)
+	}
+	f.expectSecrets("c1-argo-cluster-secret")
+}
+
+// AR-02 AR-03: what stands in the way of all clusters.
+func TestNothingIsRegistered(t *testing.T) {
+	t.Parallel()
+	placement := func(change func(*corev1.ObjectReference)) *appsv1beta1.GitOpsCluster {
+		return gitOps(argo, func(g *appsv1beta1.GitOpsCluster) { change(g.Spec.PlacementRef) })
+	}
+	for name, test := range map[string]struct {
+		g    *appsv1beta1.GitOpsCluster
+		want []string
+	}{
+		"no name":           {placement(func(r *corev1.ObjectReference) { r.Name = "" }), []string{"InvalidPlacementRef", "placementRef.name"}},
+		"another kind":      {placement(func(r *corev1.ObjectReference) { r.Kind = "ConfigMap" }), []string{"InvalidPlacementRef", "ConfigMap"}},
+		"another group":     {placement(func(r *corev1.ObjectReference) { r.APIVersion = "v1" }), []string{"InvalidPlacementRef", "apiVersion"}},
+		"another namespace": {placement(func(r *corev1.ObjectReference) { r.Namespace = "x" }), []string{"InvalidPlacementRef", `"x"`}},
+		"no such Placement": {placement(func(r *corev1.ObjectReference) { r.Name = "x" }), []string{"PlacementNotFound", "no Placement x"}},
+		"no Argo CD": {gitOps(argo, func(g *appsv1beta1.GitOpsCluster) { g.Spec.ArgoServer.ArgoNamespace = "x" }),
+			[]string{"ArgoServerNotFound", "namespace x", "skipArgoNamespaceVerify"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := setUp(t, slices.Concat(member("c1", nil), []client.Object{decided(argo, "c1"), bound("x"), test.g, token("c1", "argo")})...)
+			g := f.reconcile(argo)
+			f.expectSecrets()
+			expectFailure(t, g, test.want...)
+		})
+	}
+	f := setUp(t, slices.Concat(member("c1", nil), []client.Object{decided(argo, "c1"), gitOps(argo), token("c1", "argo")})...)
+	f.c.c.Live = withoutServices{f.c.c.Live}
+	if g := f.reconcile(argo); g.Status.Phase != "successful" {
+		t.Errorf("where there are no Services, the status is %+v", g.Status)
+	}
+	skipped := gitOps(argo, func(g *appsv1beta1.GitOpsCluster) {
+		g.Annotations = map[string]string{"skipArgoNamespaceVerify": "true"}
+		g.Spec.ArgoServer.ArgoNamespace = "x"
+	})
+	f = setUp(t, slices.Concat(member("c1", nil), []client.Object{decided(argo, "c1"), bound("x"), skipped, token("c1", "argo")})...)
+	if g := f.reconcile(argo); g.Status.Phase != "successful" {
+		t.Errorf("without a look for Argo CD, the status is %+v", g.Status)
+	}
+}
+
+// withoutServices is an API that does not serve them.
+type withoutServices struct{ client.Reader }
+
+func (r withoutServices) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
+	if _, ok := list.(*corev1.ServiceList); ok {
+		return &meta.NoKindMatchError{GroupKind: corev1.SchemeGroupVersion.WithKind("Service").GroupKind()}
+	}
+	return r.Reader.List(ctx, list, o...)
+}
+
+// AR-03: clusters get into no namespace in which no set of theirs is bound, whoever writes decisions.
+func TestBoundSets(t *testing.T) {
+	t.Parallel()
+	placement := &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "dev", Name: "web"}}
+	for name, test := range map[string]struct {
+		namespaces []string // besides that of the Argo CD
+		unbind     bool
+		registered bool
+	}{
+		"both":            {[]string{"dev"}, false, true},
+		"only that of it": {[]string{"dev"}, true, false},
+		"only the Argo's": {nil, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			objects := slices.Concat(member("c1", nil), []client.Object{decided("dev", "c1"), gitOps("dev"), placement.DeepCopy(),
+				token("c1", "argo")})
+			for _, namespace := range test.namespaces {
+				objects = append(objects, bound(namespace))
+			}
+			f := setUp(t, objects...)
+			if test.unbind {
+				f.apply(f.Delete(t.Context(), bound(argo)))
+			}
+			g := f.reconcile("dev")
+			if test.registered {
+				f.expectSecrets("c1-argo-cluster-secret")
+				return
+			}
+			f.expectSecrets()
+			if said := fmt.Sprintf("%+v", g.Status); !strings.Contains(said, "passed over: c1") {
+				t.Errorf("the status is %s", said)
+			}
+		})
+	}
+}
+
+// AR-03: two GitOpsClusters of an Argo CD share a cluster with the same credential; with another one, the first has it.
+func TestTwoForOneArgo(t *testing.T) {
+	t.Parallel()
+	for name, second := range map[string]string{"the same account": "argo", "another account": "other"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			other := gitOps("dev", func(g *appsv1beta1.GitOpsCluster) { g.Spec.ManagedServiceAccountRef = second })
+			placement := &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "dev", Name: "web"}}
+			objects := []client.Object{decided(argo, "c1"), decided("dev", "c1"), gitOps(argo), other, placement, bound("dev"), token("c1", "argo")}
+			if second != "argo" {
+				objects = append(objects, token("c1", second))
+			}
+			f := setUp(t, append(member("c1", nil), objects...)...)
+			first := f.reconcile(argo)
+			g := f.reconcile("dev")
+			f.expectSecrets("c1-argo-cluster-secret")
+			if same := second == "argo"; (g.Status.Phase == "successful") != same || f.reconcile(argo).Status.Phase != "successful" {
+				t.Errorf("the status is %+v, and %+v", first.Status, g.Status)
+			}
+			f.apply(f.Delete(t.Context(), gitOps(argo)))
+			f.reconcile(argo)
+			f.expectSecrets()
+			if g = f.reconcile("dev"); g.Status.Phase != "successful" {
+				t.Errorf("alone, the status is %+v", g.Status)
+			}
+			f.expectSecrets("c1-" + second + "-cluster-secret")
+		})
+	}
+}
+
+// AR-04: what ApplicationSets need is made where it is absent, and stays as somebody changes it.
+func TestGenerator(t *testing.T) {
+	t.Parallel()
+	own := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "own", Name: "acm-placement"}, Data: map[string]string{"kind": "own"}}
+	f := setUp(t, gitOps(argo), own)
+	f.reconcile(argo)
+	config := &corev1.ConfigMap{}
+	f.apply(f.Get(t.Context(), client.ObjectKey{Namespace: argo, Name: "acm-placement"}, config))
+	want := map[string]string{"apiVersion": "cluster.open-cluster-management.io/v1beta1", "kind": "placementdecisions",
+		"statusListKey": "decisions", "matchKey": "clusterName"}
+	if !maps.Equal(config.Data, want) {
+		t.Errorf("the ConfigMap has %v", config.Data)
+	}
+	role, binding := &rbacv1.Role{}, &rbacv1.RoleBinding{}
+	key := client.ObjectKey{Namespace: argo, Name: "argocd-applicationset-controller-placement"}
+	f.apply(f.Get(t.Context(), key, role))
+	f.apply(f.Get(t.Context(), key, binding))
+	if got := fmt.Sprint(role.Rules); got != "[{[get list watch] [cluster.open-cluster-management.io] [placementdecisions] [] []}]" {
+		t.Errorf("the Role allows %s", got)
+	}
+	if len(binding.Subjects) != 1 || binding.Subjects[0].Name != "argocd-applicationset-controller" || binding.RoleRef.Name != role.Name {
+		t.Errorf("the RoleBinding is %+v", binding)
+	}
+	config.Data["kind"] = "changed"
+	f.apply(f.Update(t.Context(), config))
+	f.reconcile(argo)
+	f.apply(f.Get(t.Context(), client.ObjectKeyFromObject(config), config))
+	if config.Data["kind"] != "changed" {
+		t.Error("a change of the ConfigMap does not stay")
+	}
+	if err := f.Get(t.Context(), client.ObjectKey{Namespace: "own", Name: key.Name}, role); !apierrors.IsNotFound(err) {
+		t.Errorf("there is a Role where no Argo CD is: %v", err)
+	}
+}

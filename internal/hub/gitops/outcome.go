@@ -1,0 +1,154 @@
+package gitops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/capstan-io/capstan/api/apps/v1beta1"
+	"github.com/capstan-io/capstan/internal/hub/selected"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/patch"
+	"github.com/capstan-io/capstan/internal/machinery/text"
+)
+
+// Reasons of the conditions.
+const (
+	reasonPlacementFound      = "PlacementFound"
+	reasonPlacementNotFound   = "PlacementNotFound"
+	reasonInvalidPlacementRef = "InvalidPlacementRef"
+	reasonArgoServerNotFound  = "ArgoServerNotFound"
+	reasonRegistered          = "ClustersRegistered"
+	reasonNotRegistered       = "ClustersNotRegistered"
+	reasonReady               = "Ready"
+
+	// Of a single cluster, in the condition only if it is that of all that are not registered.
+	reasonNoCredential = "CredentialNotFound"
+	reasonNotReached   = "ClusterNotReached"
+	reasonTaken        = "SecretOfAnother"
+)
+
+// obstacleError is what somebody has to do before a cluster can be registered.
+type obstacleError struct {
+	reason, message string
+}
+
+func (e *obstacleError) Error() string { return e.message }
+
+func obstacle(reason, format string, args ...any) *obstacleError {
+	return &obstacleError{reason, fmt.Sprintf(format, args...)}
+}
+
+// outcome is how far the registration of clusters has come.
+type outcome struct {
+	argoNamespace string
+	// placement and argo are in the way of all clusters, or nil.
+	placement, argo *obstacleError
+	passedOver      selected.PassedOver
+	registered      []string
+	refused         selected.Errors
+	// added and removed are the clusters whose Secrets were made and deleted now.
+	added, removed []string
+}
+
+func newOutcome(g *appsv1beta1.GitOpsCluster) *outcome {
+	return &outcome{argoNamespace: argoNamespace(g), passedOver: selected.PassedOver{}, refused: selected.Errors{}}
+}
+
+// failure is what is in the way, nil if nothing is.
+func (o *outcome) failure() *obstacleError {
+	switch {
+	case o.placement != nil:
+		return o.placement
+	case o.argo != nil:
+		return o.argo
+	case len(o.refused) == 0:
+		return nil
+	}
+	reason := ""
+	texts := make([]string, 0, len(o.refused))
+	for _, cluster := range slices.Sorted(maps.Keys(o.refused)) {
+		one := reasonNotRegistered
+		if known := (*obstacleError)(nil); errors.As(o.refused[cluster], &known) {
+			one = known.reason
+		}
+		if reason == "" {
+			reason = one
+		} else if reason != one {
+			reason = reasonNotRegistered
+		}
+		texts = append(texts, cluster+": "+o.refused[cluster].Error())
+	}
+	return obstacle(reason, "%s not registered: %s", text.Count(len(texts), "cluster"), strings.Join(texts, "; "))
+}
+
+func (o *outcome) successful() bool { return o.failure() == nil }
+
+// report writes the status, and events about what has changed.
+func (c *Controller) report(ctx context.Context, g *appsv1beta1.GitOpsCluster, o *outcome) error {
+	before := g.DeepCopy()
+	c.setConditions(g, o)
+	g.Status.Phase, g.Status.Message = appsv1beta1.GitOpsClusterSuccessful, text.Message(o.success())
+	failure := o.failure()
+	if failure != nil {
+		g.Status.Phase, g.Status.Message = appsv1beta1.GitOpsClusterFailed, text.Message(failure.message)
+	}
+	c.tell(g, fleet.EventClusterRegistered, "Register", "known to the Argo CD in namespace "+o.argoNamespace, o.added)
+	c.tell(g, fleet.EventClusterDeregistered, "Deregister", "no longer known to the Argo CD in namespace "+o.argoNamespace, o.removed)
+	if equality.Semantic.DeepEqual(before.Status, g.Status) {
+		return nil
+	}
+	if failure != nil && before.Status.Message != g.Status.Message {
+		note := failure.message
+		if err := o.refused.AsError("Secret"); err != nil { // all of them may be more than an event may say
+			note = err.Error()
+		}
+		c.recorder.Eventf(g, nil, corev1.EventTypeWarning, fleet.EventClusterNotRegistered, "Register", "%s", note)
+	}
+	g.Status.LastUpdateTime = metav1.NewTime(c.Clock.Now())
+	_, err := patch.Status(ctx, c.c.Client, g, before)
+	return client.IgnoreNotFound(err)
+}
+
+// success says which clusters the Argo CD knows.
+func (o *outcome) success() string {
+	return fmt.Sprintf("%s registered with the Argo CD in namespace %s: %s", text.Count(len(o.registered), "cluster"), o.argoNamespace,
+		strings.Join(o.registered, " "))
+}
+
+func (c *Controller) setConditions(g *appsv1beta1.GitOpsCluster, o *outcome) {
+	set := func(kind, reason, message string, failure *obstacleError) {
+		condition := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: text.Message(message),
+			ObservedGeneration: g.Generation, LastTransitionTime: metav1.NewTime(c.Clock.Now())}
+		if failure != nil {
+			condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, failure.reason, text.Message(failure.message)
+		}
+		meta.SetStatusCondition(&g.Status.Conditions, condition)
+	}
+	found := text.Count(len(o.registered)+len(o.refused), "cluster") + " selected"
+	if passedOver := o.passedOver.String(); passedOver != "" {
+		found += "; " + passedOver
+	}
+	set(appsv1beta1.GitOpsClusterPlacementResolved, reasonPlacementFound, found, o.placement)
+	set(appsv1beta1.GitOpsClusterClustersRegistered, reasonRegistered, o.success(), o.failure())
+	set(appsv1beta1.GitOpsClusterReady, reasonReady, o.success(), o.failure())
+}
+
+// tell writes one event about some clusters.
+func (c *Controller) tell(g *appsv1beta1.GitOpsCluster, reason, action, what string, clusters []string) {
+	if len(clusters) == 0 {
+		return
+	}
+	slices.Sort(clusters)
+	c.recorder.Eventf(g, nil, corev1.EventTypeNormal, reason, action, "%s %s: %s", text.Count(len(clusters), "cluster"), what,
+		text.FirstFew(clusters))
+}

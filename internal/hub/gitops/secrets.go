@@ -1,0 +1,263 @@
+package gitops
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/capstan-io/capstan/api/apps/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/hub/debounce"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/patch"
+)
+
+// ownerOf is the GitOpsCluster that a Secret of a cluster was made for; empty for Secrets of others.
+func ownerOf(secret client.Object) types.NamespacedName {
+	namespace, name, found := strings.Cut(secret.GetAnnotations()[fleet.AnnotationGitOpsCluster], "/")
+	if !found || secret.GetLabels()[fleet.LabelArgoImported] != fleet.LabelTrue {
+		return types.NamespacedName{}
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+// clusterOf is the cluster that a Secret which the hub made is for; empty for Secrets of others.
+func clusterOf(secret *corev1.Secret) string {
+	if secret.Labels[fleet.LabelArgoImported] != fleet.LabelTrue {
+		return ""
+	}
+	return secret.Labels[fleet.LabelArgoClusterName]
+}
+
+// provide writes the Secret of a cluster. It also returns the names under which one that exists is kept, whether or not it can be written.
+func (c *Controller) provide(ctx context.Context, g *appsv1beta1.GitOpsCluster, name string, o *outcome) (kept []string, err error) {
+	cluster := &clusterv1.ManagedCluster{}
+	if err := c.c.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
+		return names(g, name), fmt.Errorf("get ManagedCluster %s: %w", name, err)
+	}
+	found, err := c.entry(ctx, g, cluster)
+	if err != nil {
+		return names(g, name), err
+	}
+	want := wanted(g, cluster, found)
+	if err := c.checkOthers(ctx, want); errors.As(err, new(*obstacleError)) {
+		return nil, err
+	} else if err != nil {
+		return []string{want.Name}, err
+	}
+	return []string{want.Name}, c.write(ctx, want, o)
+}
+
+// wanted is the Secret of a cluster.
+func wanted(g *appsv1beta1.GitOpsCluster, cluster *clusterv1.ManagedCluster, e *entry) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: argoNamespace(g), Name: e.secret, Labels: labelsOf(cluster, e.server),
+			Annotations: map[string]string{fleet.AnnotationGitOpsCluster: client.ObjectKeyFromObject(g).String()},
+		},
+		Type: corev1.SecretTypeOpaque,
+		Data: map[string][]byte{keyName: []byte(cluster.Name), keyServer: []byte(e.server), keyConfig: e.config},
+	}
+}
+
+// labelsOf are those of the cluster, by which ApplicationSets select clusters, and those that make the Secret one of a cluster. Labels by
+// which an Argo CD knows what is part of an Application stay behind: it would delete the Secret with that.
+func labelsOf(cluster *clusterv1.ManagedCluster, server string) map[string]string {
+	labels := maps.Clone(cluster.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.DeleteFunc(labels, func(key, _ string) bool {
+		return key == "app.kubernetes.io/instance" || strings.HasPrefix(key, "argocd.argoproj.io/")
+	})
+	maps.Copy(labels, map[string]string{
+		fleet.LabelArgoSecretType: fleet.ArgoSecretTypeCluster, fleet.LabelArgoImported: fleet.LabelTrue, fleet.LabelBackup: "",
+		fleet.LabelArgoClusterName: cluster.Name, fleet.LabelArgoClusterServer: hostLabel(server),
+	})
+	return labels
+}
+
+// hostLabel is the host of a URL, as far as it fits into a label.
+func hostLabel(server string) string {
+	at, err := url.Parse(server)
+	if err != nil {
+		return ""
+	}
+	host := at.Hostname()
+	host = strings.Trim(strings.ReplaceAll(host[:min(len(host), validation.LabelValueMaxLength)], ":", "-"), "-.")
+	if len(validation.IsValidLabelValue(host)) > 0 {
+		return ""
+	}
+	return host
+}
+
+// checkOthers looks for Secrets by which the Argo CD knows the cluster already, or something else by the same server. A Secret for the
+// cluster that this controller has made for another GitOpsCluster counts if it was made before.
+func (c *Controller) checkOthers(ctx context.Context, want *corev1.Secret) error {
+	all := &corev1.SecretList{}
+	if err := c.c.Secrets.List(ctx, all, client.InNamespace(want.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list the Secrets of clusters in namespace %s: %w", want.Namespace, err)
+	}
+	own := slices.IndexFunc(all.Items, func(s corev1.Secret) bool { return s.Name == want.Name && ownerOf(&s) == ownerOf(want) })
+	for i := range all.Items {
+		other := &all.Items[i]
+		owner, key := ownerOf(other), client.ObjectKeyFromObject(other)
+		made, sameCluster := owner != (types.NamespacedName{}), clusterOf(other) == clusterOf(want)
+		switch {
+		case other.Name == want.Name, made && sameCluster && owner == ownerOf(want):
+		case made && sameCluster && own >= 0 && precedes(&all.Items[own], other):
+		case made && sameCluster:
+			return obstacle(reasonTaken, "GitOpsCluster %s has made Secret %s for it, with another credential; leave the cluster to one of "+
+				"the two", owner, key)
+		case bytes.Equal(other.Data[keyName], want.Data[keyName]) || bytes.Equal(other.Data[keyServer], want.Data[keyServer]):
+			return obstacle(reasonTaken, "Secret %s, which was not made for this GitOpsCluster, is for the same name or server; delete that, "+
+				"or leave the cluster to it", key)
+		}
+	}
+	return nil
+}
+
+// precedes tells whether a Secret was made before another one.
+func precedes(a, b *corev1.Secret) bool {
+	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.Name < b.Name
+	}
+	return a.CreationTimestamp.Before(&b.CreationTimestamp)
+}
+
+// write writes what is different of a Secret. What an Argo CD keeps in its data and annotations besides stays.
+func (c *Controller) write(ctx context.Context, want *corev1.Secret, o *outcome) error {
+	if problems := validation.IsDNS1123Subdomain(want.Name); len(problems) > 0 {
+		return obstacle(reasonTaken, "%q is no name of a Secret: %s; choose a ManagedServiceAccount with a shorter name", want.Name,
+			strings.Join(problems, ", "))
+	}
+	key := client.ObjectKeyFromObject(want)
+	secret := &corev1.Secret{}
+	if err := c.c.Secrets.Get(ctx, key, secret); apierrors.IsNotFound(err) {
+		return c.create(ctx, want, o)
+	} else if err != nil {
+		return fmt.Errorf("get Secret %s: %w", key, err)
+	}
+	owner := ownerOf(secret)
+	foreign := owner != (types.NamespacedName{}) && owner != ownerOf(want)
+	switch {
+	case clusterOf(secret) != clusterOf(want):
+		return taken(key)
+	case foreign && bytes.Equal(secret.Data[keyServer], want.Data[keyServer]):
+		return nil // with the same credential, which is in the name
+	case foreign:
+		return obstacle(reasonTaken, "GitOpsCluster %s has made Secret %s, for another server; leave the cluster to one of the two", owner, key)
+	}
+	before := secret.DeepCopy()
+	secret.Labels = want.Labels
+	if secret.Annotations == nil {
+		secret.Annotations = map[string]string{}
+	}
+	if secret.Data == nil {
+		secret.Data = map[string][]byte{}
+	}
+	maps.Copy(secret.Annotations, want.Annotations)
+	maps.Copy(secret.Data, want.Data)
+	_, err := patch.Object(ctx, c.c.Secrets, secret, before)
+	return client.IgnoreNotFound(err)
+}
+
+// taken says that a Secret is there that is none of the cluster.
+func taken(key client.ObjectKey) error {
+	return obstacle(reasonTaken, "Secret %s is there, and was not made for it; delete that, or choose another ManagedServiceAccount", key)
+}
+
+func (c *Controller) create(ctx context.Context, want *corev1.Secret, o *outcome) error {
+	err := c.c.Secrets.Create(ctx, want)
+	if apierrors.IsAlreadyExists(err) {
+		// The cache does not have it: because it is too new, or because it is no Secret of a cluster.
+		key, there := client.ObjectKeyFromObject(want), &corev1.Secret{}
+		if readErr := c.c.Live.Get(ctx, key, there); readErr == nil && clusterOf(there) == "" {
+			return taken(key)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("create Secret %s: %w", client.ObjectKeyFromObject(want), err)
+	}
+	o.added = append(o.added, clusterOf(want))
+	return nil
+}
+
+// ownedBy are the Secrets that were made for a GitOpsCluster, for whichever Argo CD.
+func (c *Controller) ownedBy(ctx context.Context, g types.NamespacedName) ([]corev1.Secret, error) {
+	all := &corev1.SecretList{}
+	made := client.MatchingLabels{fleet.LabelArgoImported: fleet.LabelTrue}
+	if err := c.c.Secrets.List(ctx, all, made, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the Secrets of clusters: %w", err)
+	}
+	return slices.DeleteFunc(slices.Clone(all.Items), func(s corev1.Secret) bool { return ownerOf(&s) != g }), nil
+}
+
+// removeAll deletes all Secrets of a GitOpsCluster that has gone.
+func (c *Controller) removeAll(ctx context.Context, g types.NamespacedName) error {
+	own, err := c.ownedBy(ctx, g)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for i := range own {
+		failed = append(failed, c.remove(ctx, &own[i]))
+	}
+	return errors.Join(failed...)
+}
+
+// removeOthers deletes the Secrets of a GitOpsCluster that are none of those that are kept, and returns when it is due again: a cluster
+// that moves from one decision to another is in neither for a moment.
+func (c *Controller) removeOthers(ctx context.Context, g *appsv1beta1.GitOpsCluster, kept map[string]bool,
+	o *outcome) (wait time.Duration, err error) {
+	own, err := c.ownedBy(ctx, client.ObjectKeyFromObject(g))
+	if err != nil {
+		return 0, err
+	}
+	leaving := map[types.NamespacedName]bool{}
+	own = slices.DeleteFunc(own, func(s corev1.Secret) bool {
+		stays := s.Namespace == argoNamespace(g) && kept[s.Name]
+		if !stays {
+			leaving[client.ObjectKeyFromObject(&s)] = true
+		}
+		return stays
+	})
+	now := c.Clock.Now()
+	since := c.absences.Update(client.ObjectKeyFromObject(g), leaving, now)
+	var failed []error
+	for i := range own {
+		if left := debounce.Settle - now.Sub(since[client.ObjectKeyFromObject(&own[i])]); left > 0 {
+			wait = max(wait, left)
+			continue
+		}
+		if err := c.remove(ctx, &own[i]); err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		o.removed = append(o.removed, clusterOf(&own[i]))
+	}
+	return wait, errors.Join(failed...)
+}
+
+// remove deletes this Secret, and not one of the same name that was made meanwhile.
+func (c *Controller) remove(ctx context.Context, secret *corev1.Secret) error {
+	gone := &corev1.Secret{ObjectMeta: *secret.ObjectMeta.DeepCopy()}
+	err := c.c.Secrets.Delete(ctx, gone, client.Preconditions{UID: &gone.UID, ResourceVersion: &gone.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete Secret %s: %w", client.ObjectKeyFromObject(secret), err)
+	}
+	return nil
+}
