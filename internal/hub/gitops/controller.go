@@ -54,8 +54,8 @@ type Options struct {
 type Clients struct {
 	// Client has the objects of the hub, from a cache.
 	client.Client
-	// Live reads what is in no cache.
-	Live client.Reader
+	// Live reads and writes what is in no cache.
+	Live client.Client
 	// Tokens reads the Secrets of ManagedServiceAccounts.
 	Tokens client.Reader
 	// Secrets reads and writes the Secrets of clusters of all Argo CDs. It has to see what it has written.

@@ -464,13 +464,13 @@ func TestNothingIsRegistered(t *testing.T) {
 }
 
 // withoutServices is an API that does not serve them.
-type withoutServices struct{ client.Reader }
+type withoutServices struct{ client.Client }
 
 func (r withoutServices) List(ctx context.Context, list client.ObjectList, o ...client.ListOption) error {
 	if _, ok := list.(*corev1.ServiceList); ok {
 		return &meta.NoKindMatchError{GroupKind: corev1.SchemeGroupVersion.WithKind("Service").GroupKind()}
 	}
-	return r.Reader.List(ctx, list, o...)
+	return r.Client.List(ctx, list, o...)
 }
 
 // AR-03: clusters get into no namespace in which no set of theirs is bound, whoever writes decisions.

@@ -31,7 +31,7 @@ func (c *Controller) makeGenerator(ctx context.Context, namespace string) error 
 		key := client.ObjectKeyFromObject(o)
 		err := c.c.Live.Get(ctx, key, there)
 		if apierrors.IsNotFound(err) {
-			err = c.c.Create(ctx, o)
+			err = c.c.Live.Create(ctx, o)
 		}
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			failed = append(failed, fmt.Errorf("make %T %s: %w", o, key, err))

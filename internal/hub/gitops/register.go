@@ -50,7 +50,14 @@ func Register(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return fmt.Errorf("make the client for Secrets of clusters: %w", err)
 	}
-	c := New(Clients{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Tokens: tokens, Secrets: writer},
+	// The client of the manager would have its cache fetch all ConfigMaps, as soon as one is made.
+	live, err := client.New(mgr.GetConfig(), client.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+	})
+	if err != nil {
+		return fmt.Errorf("make the client for what is not watched: %w", err)
+	}
+	c := New(Clients{Client: mgr.GetClient(), Live: live, Tokens: tokens, Secrets: writer},
 		mgr.GetEventRecorder("gitops-controller"), o)
 	all := debounce.ByName(settle, c.find(func(*appsv1beta1.GitOpsCluster, client.Object) bool { return true }))
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-gitopscluster-register").
