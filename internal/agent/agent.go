@@ -163,7 +163,7 @@ func newAgent(o *Options, parts Parts) (*Agent, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	if err := o.Validate(); err != nil {
+	if err := o.Validate(parts); err != nil {
 		return nil, err
 	}
 	// Before any of them is read.

@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,7 +27,7 @@ import (
 
 // Options are what an agent can be told. The flags are named as in the original's agents.
 type Options struct {
-	// BootstrapKubeconfig is the file with the credential to register with.
+	// BootstrapKubeconfig is the file with the credential to register with. A work agent alone asks the hub about other clusters with it.
 	BootstrapKubeconfig string
 	// BootstrapKubeconfigs are such files of several hubs, in the order of preference. They replace BootstrapKubeconfig.
 	BootstrapKubeconfigs []string
@@ -118,8 +119,9 @@ type Options struct {
 	// CloudEventsClientCodecs are the forms in which works may come by gRPC. The one that is used has to be among them.
 	CloudEventsClientCodecs []string
 
-	aws      *eks.Pair // for authAWS
-	accepted ignoredflags.Flags
+	bootstrapConfigs []string  // what the environment names instead of BootstrapKubeconfigs and GRPCBootstrapConfigs
+	aws              *eks.Pair // for authAWS
+	accepted         ignoredflags.Flags
 }
 
 // defaultHubKubeconfigDir is where the hub kubeconfig is in a pod.
@@ -128,6 +130,7 @@ const defaultHubKubeconfigDir = "/spoke/hub-kubeconfig"
 // NewOptions returns the defaults.
 func NewOptions() *Options {
 	return &Options{
+		bootstrapConfigs:         strings.FieldsFunc(os.Getenv(fleet.EnvBootstrapConfigs), func(r rune) bool { return r == ',' }),
 		BootstrapKubeconfig:      "/spoke/bootstrap/kubeconfig",
 		HubKubeconfigDir:         defaultHubKubeconfigDir,
 		RegistrationAuth:         authCSR,
@@ -179,15 +182,26 @@ func (o *Options) AddCommonFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress, "address to serve profiles on, at /debug/pprof; 0 serves none")
 	fs.StringSliceVar(&o.TerminateOnFiles, "terminate-on-files", o.TerminateOnFiles,
 		"files whose changes end the agent, so that it is restarted")
+	o.addBootstrapFlags(fs)
 	o.FeatureGates.AddFlag(fs)
 	o.accepted.AddLimits(fs, "kube-api-qps", "kube-api-burst")
 }
 
-// AddRegistrationFlags adds the flags of registration.
-func (o *Options) AddRegistrationFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.BootstrapKubeconfig, "bootstrap-kubeconfig", o.BootstrapKubeconfig, "kubeconfig with the credential to register with")
+// addBootstrapFlags adds the flags of the credentials to register with. A work agent asks the hub with them about other clusters.
+func (o *Options) addBootstrapFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.BootstrapKubeconfig, "bootstrap-kubeconfig", o.BootstrapKubeconfig,
+		"kubeconfig with the credential to register with, and to ask the hub whether another cluster has left it")
 	fs.StringSliceVar(&o.BootstrapKubeconfigs, "bootstrap-kubeconfigs", o.BootstrapKubeconfigs,
 		"kubeconfigs as --bootstrap-kubeconfig, which they replace, one of each hub to register with, in the order of preference; the agent works with one at a time")
+	fs.StringVar(&o.GRPCBootstrapConfig, "grpc-bootstrap-config", o.GRPCBootstrapConfig,
+		"file with the address of the hub's gRPC server and the credential to register with, which takes the place of --bootstrap-kubeconfig where "+
+			"the agent reaches the hub by gRPC")
+	fs.StringSliceVar(&o.GRPCBootstrapConfigs, "grpc-bootstrap-configs", o.GRPCBootstrapConfigs,
+		"files as --grpc-bootstrap-config, which they replace, one of each hub to register with, in the order of preference; the agent works with one at a time")
+}
+
+// AddRegistrationFlags adds the flags of registration.
+func (o *Options) AddRegistrationFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.HubConnectionTimeoutSeconds, "hub-connection-timeout-seconds", o.HubConnectionTimeoutSeconds,
 		"seconds for which the hub may not answer before the agent turns to another of --bootstrap-kubeconfigs, at least 5")
 	fs.StringToStringVar(&o.ClusterAnnotations, "cluster-annotations", o.ClusterAnnotations,
@@ -215,10 +229,6 @@ func (o *Options) AddRegistrationFlags(fs *pflag.FlagSet) {
 	o.accepted.Add(fs, "bootstrap-kubeconfig-secret", ignoredflags.Text, "changes of --bootstrap-kubeconfig are seen in the file")
 	fs.StringVar(&o.RegistrationAuth, "registration-auth", o.RegistrationAuth, "how to register: "+authCSR+" by the API of the hub, "+
 		authGRPC+" by its gRPC server, "+authAWS+" by the API and AWS IAM, between EKS clusters")
-	fs.StringVar(&o.GRPCBootstrapConfig, "grpc-bootstrap-config", o.GRPCBootstrapConfig,
-		"file with the address of the hub's gRPC server and the credential to register with, for --registration-auth=grpc")
-	fs.StringSliceVar(&o.GRPCBootstrapConfigs, "grpc-bootstrap-configs", o.GRPCBootstrapConfigs,
-		"files as --grpc-bootstrap-config, which they replace, one of each hub to register with, in the order of preference; the agent works with one at a time")
 	fs.StringVar(&o.GRPCConfig, "grpc-config", o.GRPCConfig, "the file "+fleet.KeyConfig+" in --hub-kubeconfig-dir, which it names in another way")
 	fs.StringVar(&o.HubClusterARN, "hub-cluster-arn", o.HubClusterARN, "ARN of the hub, for --registration-auth="+authAWS)
 	fs.StringVar(&o.ManagedClusterARN, "managed-cluster-arn", o.ManagedClusterARN, "ARN of the managed cluster, for --registration-auth="+authAWS)
@@ -277,8 +287,11 @@ func (o *Options) bootstrapKubeconfigs() []string {
 	if o.usesGRPC() {
 		several, one = o.GRPCBootstrapConfigs, o.GRPCBootstrapConfig
 	}
-	if len(several) > 0 {
+	switch {
+	case len(several) > 0:
 		return several
+	case len(o.bootstrapConfigs) > 0:
+		return o.bootstrapConfigs
 	}
 	return []string{one}
 }
@@ -298,10 +311,7 @@ func (o *Options) access(parts Parts) (*hubaccess.Access, error) {
 		return nil, fmt.Errorf("--registration-auth is %s and --workload-source-driver is %s; one process reaches the hub in one way: set both to %s, "+
 			"or run registration and work in processes of their own", o.RegistrationAuth, o.WorkloadSourceDriver, authGRPC)
 	}
-	registers := hubaccess.API
-	if o.usesGRPC() {
-		registers = hubaccess.GRPC(o.CloudEventsClientID)
-	}
+	registers := o.registrationAccess()
 	if o.WorkloadSourceDriver != driverMQTT || !parts.Work {
 		return registers, nil
 	}
@@ -310,6 +320,14 @@ func (o *Options) access(parts Parts) (*hubaccess.Access, error) {
 		return nil, fmt.Errorf("--workload-source-config: %w", err)
 	}
 	return hubaccess.MQTT(config, o.CloudEventsClientID, registers), nil
+}
+
+// registrationAccess is how the bootstrap credential reaches the hub.
+func (o *Options) registrationAccess() *hubaccess.Access {
+	if o.usesGRPC() {
+		return hubaccess.GRPC(o.CloudEventsClientID)
+	}
+	return hubaccess.API
 }
 
 // hubTimeout is zero where there is one hub, which is waited for as long as it takes.
@@ -400,19 +418,19 @@ func (o *Options) validateAccess() error {
 		return fmt.Errorf("--workload-source-driver=%s takes --workload-source-config, the file with the configuration of the broker", driverMQTT)
 	case o.usesGRPC() && !slices.Contains(o.CloudEventsClientCodecs, codec):
 		return fmt.Errorf("--cloudevents-client-codecs is %s; %s has to be among them", strings.Join(o.CloudEventsClientCodecs, ","), codec)
-	case o.RegistrationAuth == authGRPC && len(o.BootstrapKubeconfigs) > 0:
-		return fmt.Errorf("--bootstrap-kubeconfigs are for --registration-auth=%s; name the hubs by --grpc-bootstrap-configs", authCSR)
+	case o.usesGRPC() && len(o.BootstrapKubeconfigs) > 0:
+		return fmt.Errorf("--bootstrap-kubeconfigs are for agents that reach the hub by its API server; name the hubs by --grpc-bootstrap-configs")
 	case o.RegistrationAuth == authAWS && o.usesGRPC():
 		return fmt.Errorf("--workload-source-driver=%s is not for --registration-auth=%s, by which the gRPC server knows nobody; use %s",
 			driverGRPC, authAWS, driverKube)
-	case o.RegistrationAuth != authGRPC && len(o.GRPCBootstrapConfigs) > 0:
-		return fmt.Errorf("--grpc-bootstrap-configs are for --registration-auth=%s; name the hubs by --bootstrap-kubeconfigs", authGRPC)
+	case !o.usesGRPC() && len(o.GRPCBootstrapConfigs) > 0:
+		return fmt.Errorf("--grpc-bootstrap-configs are for agents that reach the hub by its gRPC server; name the hubs by --bootstrap-kubeconfigs")
 	}
 	return nil
 }
 
-// Validate refuses what cannot work, naming the flag.
-func (o *Options) Validate() error {
+// Validate refuses what cannot work in a process with the parts, naming the flag.
+func (o *Options) Validate(parts Parts) error {
 	if err := o.validateAccess(); err != nil {
 		return err
 	}
@@ -446,7 +464,7 @@ func (o *Options) Validate() error {
 		if slices.Contains(files, "") {
 			return fmt.Errorf("%s: one of %d files has no name", flag, len(files))
 		}
-		if len(files) > 1 && !o.FeatureGates.Enabled(featuregates.MultipleHubs) {
+		if parts.Registration && len(files) > 1 && !o.FeatureGates.Enabled(featuregates.MultipleHubs) {
 			return fmt.Errorf("%s names %d hubs, and --feature-gates=%s=false allows one; name one, or leave the feature gate on",
 				flag, len(files), featuregates.MultipleHubs)
 		}

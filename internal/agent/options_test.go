@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/agent/hubaccess"
 	"github.com/capstan-io/capstan/internal/featuregates"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // parse reads the flags of an agent of both parts.
@@ -30,7 +32,7 @@ func parse(args ...string) (*Options, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	return o, o.Validate()
+	return o, o.Validate(Parts{Registration: true, Work: true})
 }
 
 // WK-18 WK-19 WK-38 RG-54 KL-14 KL-16 KL-13 KL-22: command lines of the agents of OCM are accepted, and what changes nothing is
@@ -86,7 +88,7 @@ func TestRegistrationByAWS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := o.Validate(); err != nil || o.aws == nil || o.aws.Hub.ARN() != hubARN || o.aws.Managed.Name != "c1" {
+	if err := o.Validate(Parts{Registration: true, Work: true}); err != nil || o.aws == nil || o.aws.Hub.ARN() != hubARN || o.aws.Managed.Name != "c1" {
 		t.Errorf("%+v, %v", o.aws, err)
 	}
 }
@@ -96,6 +98,7 @@ func TestFlagsRefused(t *testing.T) {
 	for arg, want := range map[string]string{
 		"--workload-source-driver=kafka":                                                       `"kafka" is not in this version; use kube, grpc or mqtt`,
 		"--registration-auth=grpc --bootstrap-kubeconfigs=/a":                                  "name the hubs by --grpc-bootstrap-configs",
+		"--workload-source-driver=grpc --bootstrap-kubeconfigs=/a":                             "name the hubs by --grpc-bootstrap-configs",
 		"--grpc-bootstrap-configs=/a,/b":                                                       "name the hubs by --bootstrap-kubeconfigs",
 		"--registration-auth=grpc --cloudevents-client-codecs=manifest":                        "manifestbundle has to be among them",
 		"--registration-auth=grpc --grpc-config=/a/kubeconfig":                                 "it must be a file config.yaml",
@@ -165,6 +168,42 @@ func TestGRPCFlags(t *testing.T) {
 	}
 	if o, err = parse("--registration-auth=grpc", "--grpc-bootstrap-configs=/a,/b"); err != nil || o.hubTimeout() == 0 {
 		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+// WK-03: a work agent in a process of its own has the bootstrap credentials of registration, whatever way works come. It chooses no hub.
+func TestBootstrapOfWorkAgent(t *testing.T) {
+	broker := filepath.Join(t.TempDir(), "broker.yaml")
+	if err := os.WriteFile(broker, []byte("brokerHost: a:1883\ntopics: {sourceEvents: sources/s/clusters/+/x, agentEvents: sources/s/clusters/+/y}\n"),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ args, environment, want, key string }{
+		{"", "", "/spoke/bootstrap/kubeconfig", "kubeconfig"},
+		{"--bootstrap-kubeconfig=/a", "", "/a", "kubeconfig"},
+		{"--bootstrap-kubeconfigs=/a,/b", "", "/a,/b", "kubeconfig"},
+		{"--feature-gates=MultipleHubs=false --bootstrap-kubeconfigs=/a,/b", "", "/a,/b", "kubeconfig"},
+		{"", "/a,/b", "/a,/b", "kubeconfig"},
+		{"--bootstrap-kubeconfigs=/c", "/a,/b", "/c", "kubeconfig"},
+		{"--workload-source-driver=kube", "/a", "/a", "kubeconfig"},
+		{"--workload-source-driver=grpc", "", "/spoke/bootstrap/config.yaml", "config.yaml"},
+		{"--workload-source-driver=grpc --grpc-bootstrap-config=/a", "", "/a", "config.yaml"},
+		{"--workload-source-driver=grpc --grpc-bootstrap-configs=/a,/b", "", "/a,/b", "config.yaml"},
+		{"--workload-source-driver=grpc", "/a,/b", "/a,/b", "config.yaml"},
+		{"--workload-source-driver=mqtt --workload-source-config=" + broker, "", "/spoke/bootstrap/kubeconfig", "kubeconfig"},
+	} {
+		t.Setenv(fleet.EnvBootstrapConfigs, test.environment)
+		o, flags := NewOptions(), pflag.NewFlagSet("work", pflag.ContinueOnError)
+		o.AddCommonFlags(flags)
+		o.AddWorkFlags(flags)
+		if err := errors.Join(flags.Parse(strings.Fields(test.args)), o.complete(), o.Validate(Parts{Work: true})); err != nil {
+			t.Errorf("%s: %v", test.args, err)
+			continue
+		}
+		asks := (&Agent{Options: o, parts: Parts{Work: true}}).newBootstrap()
+		if got := strings.Join(asks.Kubeconfigs, ","); got != test.want || asks.Access.Key != test.key || asks.Access.WorksAlone {
+			t.Errorf("%s with %q: asks by %s with %+v, want %s", test.args, test.environment, got, asks.Access, test.want)
+		}
 	}
 }
 

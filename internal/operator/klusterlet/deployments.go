@@ -88,8 +88,8 @@ func (l layout) registrationAgent(in inputs) workload.Component {
 	c.ServiceAccount = l.registrationAccount
 	c.Args = slices.Concat([]string{"/registration", "agent"}, l.commonFlags(l.klusterlet.Spec.ClusterName, in), l.registrationFlags(),
 		l.registrationGates.Flags(), limits("", registration.KubeAPIQPS, registration.KubeAPIBurst))
-	c.Volumes = slices.Concat(l.bootstrapVolumes(), []workload.Volume{workload.MemoryVolume("hub-kubeconfig", hubKubeconfigDir)},
-		l.managedVolumes(fleet.SecretExternalManagedKubeconfigRegistration))
+	c.Volumes = slices.Concat(l.bootstrapVolumes(), l.externalCAVolumes(),
+		[]workload.Volume{workload.MemoryVolume("hub-kubeconfig", hubKubeconfigDir)}, l.managedVolumes(fleet.SecretExternalManagedKubeconfigRegistration))
 	l.provideAWSCLI(&c, in)
 	return c
 }
@@ -105,8 +105,11 @@ func (l layout) workAgent(in inputs) workload.Component {
 	c.Args = slices.Concat([]string{"/work", "agent"}, l.sourceFlags(name), []string{"--terminate-on-files=" + l.hubConfig()},
 		l.commonFlags(name, in), l.workFlags(in), l.workGates.Flags(), limits("", work.KubeAPIQPS, work.KubeAPIBurst))
 	// The registration agent keeps it, and creates it after it has joined.
-	c.Volumes = append([]workload.Volume{workload.SecretVolume("hub-kubeconfig-secret", hubKubeconfigDir, fleet.SecretHubKubeconfig, true)},
-		l.managedVolumes(fleet.SecretExternalManagedKubeconfigWork)...)
+	hub := workload.SecretVolume("hub-kubeconfig-secret", hubKubeconfigDir, fleet.SecretHubKubeconfig, true)
+	c.Volumes = slices.Concat(l.bootstrapVolumes(), []workload.Volume{hub}, l.managedVolumes(fleet.SecretExternalManagedKubeconfigWork))
+	if l.multipleHubs() { // work agents of Open Cluster Management, which may be in the image, do not know the flags
+		c.Env = append(c.Env, corev1.EnvVar{Name: fleet.EnvBootstrapConfigs, Value: strings.Join(l.bootstrapFiles(), ",")})
+	}
 	l.provideAWSCLI(&c, in)
 	if in.holdWork {
 		c.Replicas = ptr.To(int32(0))
@@ -123,8 +126,8 @@ func (l layout) singleAgent(in inputs) workload.Component {
 		l.registrationFlags(), l.workFlags(in), l.registrationGates.Flags(), l.workGates.Flags(),
 		limits("", max(orDefault(registration.KubeAPIQPS, defaultQPS), orDefault(work.KubeAPIQPS, defaultQPS)),
 			max(orDefault(registration.KubeAPIBurst, defaultBurst), orDefault(work.KubeAPIBurst, defaultBurst))))
-	c.Volumes = slices.Concat(l.bootstrapVolumes(), []workload.Volume{workload.MemoryVolume("hub-kubeconfig", hubKubeconfigDir)},
-		l.managedVolumes(fleet.SecretExternalManagedKubeconfigAgent))
+	c.Volumes = slices.Concat(l.bootstrapVolumes(), l.externalCAVolumes(),
+		[]workload.Volume{workload.MemoryVolume("hub-kubeconfig", hubKubeconfigDir)}, l.managedVolumes(fleet.SecretExternalManagedKubeconfigAgent))
 	l.provideAWSCLI(&c, in)
 	return c
 }
@@ -182,15 +185,27 @@ func (l layout) commonFlags(clusterName string, in inputs) []string {
 	return append(flags, tlsprofile.Flags(in.tlsProfile)...)
 }
 
+// bootstrapFiles are the files of the credentials to register with, of several hubs.
+func (l layout) bootstrapFiles() (files []string) {
+	key := fleet.KeyKubeconfig
+	if l.grpc() {
+		key = fleet.KeyConfig
+	}
+	for _, secret := range l.bootstrapSecrets() {
+		files = append(files, bootstrapDirOf(secret)+"/"+key)
+	}
+	return files
+}
+
 func (l layout) registrationFlags() (flags []string) {
 	registration := registrationOf(l.klusterlet)
 	if l.multipleHubs() {
-		for _, secret := range l.bootstrapSecrets() {
-			if l.grpc() {
-				flags = append(flags, "--grpc-bootstrap-configs="+bootstrapDirOf(secret)+"/"+fleet.KeyConfig)
-			} else {
-				flags = append(flags, "--bootstrap-kubeconfigs="+bootstrapDirOf(secret)+"/"+fleet.KeyKubeconfig)
-			}
+		flag := "--bootstrap-kubeconfigs="
+		if l.grpc() {
+			flag = "--grpc-bootstrap-configs="
+		}
+		for _, file := range l.bootstrapFiles() {
+			flags = append(flags, flag+file)
 		}
 		if timeout := registration.BootstrapKubeConfigs.LocalSecrets.HubConnectionTimeoutSeconds; timeout > 0 {
 			flags = append(flags, fmt.Sprintf("--hub-connection-timeout-seconds=%d", timeout))
@@ -297,10 +312,15 @@ func (l layout) bootstrapVolumes() (volumes []workload.Volume) {
 			volumes = append(volumes, workload.SecretVolume(fmt.Sprintf("bootstrap-secret-%d", i), bootstrapDirOf(secret), secret, true))
 		}
 	}
-	if len(l.externalCAs()) > 0 {
-		volumes = append(volumes, workload.ConfigMapVolume("external-server-cas", externalCADir, l.externalCAConfigMap()))
-	}
 	return volumes
+}
+
+// externalCAVolumes show the CAs of addresses of the managed cluster.
+func (l layout) externalCAVolumes() []workload.Volume {
+	if len(l.externalCAs()) == 0 {
+		return nil
+	}
+	return []workload.Volume{workload.ConfigMapVolume("external-server-cas", externalCADir, l.externalCAConfigMap())}
 }
 
 // managedVolumes show hosted agents the kubeconfig of the managed cluster.

@@ -242,16 +242,17 @@ func parse(t *testing.T, args []string) {
 	}
 	options, flags := agent.NewOptions(), pflag.NewFlagSet("", pflag.ContinueOnError)
 	options.AddCommonFlags(flags)
-	if command.Args[0] != "work" {
+	parts := agent.Parts{Registration: command.Args[0] != "work", Work: command.Args[0] != "registration"}
+	if parts.Registration {
 		options.AddRegistrationFlags(flags)
 	}
-	if command.Args[0] != "registration" {
+	if parts.Work {
 		options.AddWorkFlags(flags)
 	}
 	if err := flags.Parse(command.Args[1:]); err != nil {
 		t.Errorf("%v: %v", args, err)
 	}
-	if err := options.Validate(); err != nil {
+	if err := options.Validate(parts); err != nil {
 		t.Errorf("%v: %v", args, err)
 	}
 	if rest := flags.Args(); len(rest) > 0 {
@@ -326,6 +327,46 @@ func TestGRPCPortOf(t *testing.T) {
 	} {
 		if got := grpcPortOf([]byte(content)); !slices.Equal(got, want) {
 			t.Errorf("%s: got %v", content, got)
+		}
+	}
+}
+
+// WK-03: a work agent has the credentials to register with, to ask a hub about other clusters with them, and no flag for it that one
+// of Open Cluster Management does not know. Of several hubs, the environment names the files.
+func TestWorkAgentMayAskTheHub(t *testing.T) {
+	t.Parallel()
+	several := func(k *operatorv1.Klusterlet) { everything(k) }
+	for name, test := range map[string]struct {
+		changes             []func(*operatorv1.Klusterlet)
+		environment, mounts string
+	}{
+		"one hub":      {nil, "", "/spoke/bootstrap"},
+		"by gRPC":      {[]func(*operatorv1.Klusterlet){byGRPC}, "", "/spoke/bootstrap"},
+		"several hubs": {[]func(*operatorv1.Klusterlet){several}, "/spoke/hub-a/kubeconfig,/spoke/hub-b/kubeconfig", "/spoke/hub-a /spoke/hub-b"},
+		"several hubs by gRPC": {[]func(*operatorv1.Klusterlet){several, func(k *operatorv1.Klusterlet) {
+			k.Spec.RegistrationConfiguration.RegistrationDriver.AuthType = operatorv1.RegistrationAuthTypeGRPC
+		}}, "/spoke/hub-a/config.yaml,/spoke/hub-b/config.yaml", "/spoke/hub-a /spoke/hub-b"},
+	} {
+		for _, mode := range []operatorv1.InstallMode{operatorv1.InstallModeDefault, operatorv1.InstallModeHosted} {
+			k := klusterletWith(mode)
+			for _, change := range test.changes {
+				change(k)
+			}
+			c := layoutOf(k).workAgent(plainInputs)
+			environment, mounted := "", []string{}
+			for _, variable := range c.Env {
+				if variable.Name == fleet.EnvBootstrapConfigs {
+					environment = variable.Value
+				}
+			}
+			for _, volume := range c.Volumes {
+				if strings.HasPrefix(volume.Name, "bootstrap-secret") {
+					mounted = append(mounted, volume.Path)
+				}
+			}
+			if environment != test.environment || strings.Join(mounted, " ") != test.mounts || strings.Contains(strings.Join(c.Args, " "), "bootstrap") {
+				t.Errorf("%s, %s: environment %q, mounts %v, arguments %v", name, mode, environment, mounted, c.Args)
+			}
 		}
 	}
 }

@@ -112,17 +112,7 @@ func TestTakesOverFromPredecessor(t *testing.T) {
 	}
 	held := appliedWork(t, old, kept)
 	old.Kill()
-	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: before}}
-	if err := h.Delete(t.Context(), cluster); err != nil {
-		t.Fatal(err)
-	}
-	env.Eventually(t, func(ctx context.Context) error { // the hub may be about to write to it
-		err := h.Patch(ctx, cluster, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("the cluster is still there: %w", err)
-	})
+	removeByForce(t, before)
 
 	// The work is there first: what has none is evicted at once.
 	w = framework.Work(after, kept, framework.ConfigMap(ns, "one", "2"))
@@ -142,4 +132,70 @@ func TestTakesOverFromPredecessor(t *testing.T) {
 	}
 	framework.AwaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "one"}})
 	framework.AwaitGone(t, h, w)
+}
+
+// WK-03 WK-15: a work agent in a process of its own takes over and evicts, as one with registration does.
+func TestWorkAgentAloneTakesOverFromPredecessor(t *testing.T) {
+	t.Parallel()
+	const before, after, kept, missing = "predecessor-apart", "successor-apart", "taken-over-apart", "left-behind-apart"
+	h, m := framework.Hub.Client(t), framework.Managed.Client(t)
+	ns := framework.Namespace(t, m, before)
+	stop := joinInTwoProcesses(t, before)
+	w := framework.Work(before, kept, framework.ConfigMap(ns, "one", "1"), framework.ConfigMap(ns, "two", "1"))
+	behind := framework.Work(before, missing, framework.ConfigMap(ns, "behind", "1"))
+	framework.Create(t, h, w, behind)
+	for _, w := range []*workv1.ManifestWork{w, behind} {
+		framework.AwaitCondition(t, h, w, fleet.ConditionApplied, metav1.ConditionTrue)
+	}
+	stop()
+	removeByForce(t, before)
+
+	w = framework.Work(after, kept, framework.ConfigMap(ns, "one", "2"))
+	framework.Create(t, h, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: after,
+		Labels: map[string]string{fleet.LabelClusterName: after}}}, w)
+	joinInTwoProcesses(t, after)
+	framework.AwaitCondition(t, h, w, fleet.ConditionApplied, metav1.ConditionTrue)
+	framework.AwaitConfigMap(t, m, ns, "one", "2")
+	for _, gone := range []string{"two", "behind"} {
+		framework.AwaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: gone}})
+	}
+}
+
+// joinInTwoProcesses joins a cluster by a registration agent and a work agent. What it returns stops both.
+func joinInTwoProcesses(t *testing.T, cluster string) (stop func()) {
+	t.Helper()
+	registration := env.NewRegistrationAgent(t, framework.Hub, framework.Managed, cluster)
+	worker := env.NewWorkAgent(t, framework.Managed, registration.HubDir, "--bootstrap-kubeconfig", registration.Bootstrap,
+		"--appliedmanifestwork-eviction-grace-period", "1s")
+	for _, p := range []*env.Process{registration.Process, worker} {
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env.Accept(t, framework.Hub.Client(t), cluster)
+	env.AwaitAvailable(t, framework.Hub.Client(t), cluster)
+	return func() {
+		for _, p := range []*env.Process{worker, registration.Process} {
+			if err := p.Stop(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// removeByForce removes a cluster whose agent does not run any more.
+func removeByForce(t *testing.T, name string) {
+	t.Helper()
+	h := framework.Hub.Client(t)
+	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := h.Delete(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	env.Eventually(t, func(ctx context.Context) error { // the hub may be about to write to it
+		err := h.Patch(ctx, cluster, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("the cluster is still there: %w", err)
+	})
 }
