@@ -91,7 +91,7 @@ type ConfigReference struct {
 	// +optional
 	DesiredConfig *addonv1beta1.ConfigSpecHash `json:"desiredConfig,omitempty"`
 
-	// lastAppliedConfig is what the cluster has.
+	// lastAppliedConfig is desiredConfig as last applied.
 	// +optional
 	LastAppliedConfig *addonv1beta1.ConfigSpecHash `json:"lastAppliedConfig,omitempty"`
 }

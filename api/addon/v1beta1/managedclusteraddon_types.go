@@ -175,7 +175,7 @@ type ConfigReference struct {
 	// +optional
 	DesiredConfig *ConfigSpecHash `json:"desiredConfig,omitempty"`
 
-	// lastAppliedConfig is what the cluster has.
+	// lastAppliedConfig is desiredConfig as last applied.
 	// +optional
 	LastAppliedConfig *ConfigSpecHash `json:"lastAppliedConfig,omitempty"`
 }

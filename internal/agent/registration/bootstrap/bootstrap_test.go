@@ -116,7 +116,7 @@ func registered(t *testing.T, with, now *clientcmdapi.Config) (*Bootstrap, *hubk
 	return b, credential
 }
 
-// RG-12: a change that came before the bootstrap kubeconfigs are followed, while the agent was about to connect, takes effect.
+// RG-03 RG-12: a change that came before the bootstrap kubeconfigs are followed, while the agent was about to connect, takes effect.
 func TestChangeBeforeFollow(t *testing.T) {
 	t.Parallel()
 	before := newHub(t, http.StatusForbidden)

@@ -528,7 +528,7 @@ func TestLaterPlacementCounts(t *testing.T) {
 	want(t, "progress", h.message(t), "selected clusters 2. configured addons 1/1 progressing..., 0 failed 0 timeout.")
 }
 
-// AM-07: what is applied is kept with what takes the place of it.
+// AM-07: what is applied is kept for the same configuration, wherever it is listed, and not for another one in its place.
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	reference := func(name, applied string) addonv1beta1.ConfigReference {
@@ -539,11 +539,21 @@ func TestMerge(t *testing.T) {
 		}
 		return r
 	}
+	otherKind := func(r addonv1beta1.ConfigReference) addonv1beta1.ConfigReference {
+		r.Resource = "others"
+		return r
+	}
 	before := []addonv1beta1.ConfigReference{reference("x", "1"), reference("y", "2")}
+	if merged := merge(before, []addonv1beta1.ConfigReference{otherKind(reference("x", ""))}); merged[0].LastAppliedConfig != nil {
+		t.Errorf("of another kind: %+v", merged[0])
+	}
 	for name, test := range map[string]struct{ wanted, applied []string }{
 		"the same":   {[]string{"x", "y"}, []string{"1", "2"}},
 		"turned":     {[]string{"y", "x"}, []string{"2", "1"}},
-		"the second": {[]string{"x", "z"}, []string{"1", "2"}},
+		"changed":    {[]string{"z"}, []string{""}},
+		"the second": {[]string{"x", "z"}, []string{"1", ""}},
+		"the first":  {[]string{"z", "y"}, []string{"", "2"}},
+		"one less":   {[]string{"y"}, []string{"2"}},
 		"one more":   {[]string{"x", "y", "z"}, []string{"1", "2", ""}},
 	} {
 		var wanted []addonv1beta1.ConfigReference

@@ -146,6 +146,47 @@ func TestToleratedFailuresAreNotCompleted(t *testing.T) {
 	}
 }
 
+// AM-10: nothing is known to have been applied of a configuration that takes the place of another. Changes of one keep what was.
+func TestChangedReferenceIsNotApplied(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All}, "c1")
+	applied := func() string {
+		t.Helper()
+		h.reconcile(t)
+		entry := &addonv1beta1.ClusterManagementAddOn{}
+		if err := h.Get(t.Context(), client.ObjectKey{Name: "a"}, entry); err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		installed, given := entry.Status.InstallProgressions[0].ConfigReferences[0], h.addOn(t, "c1").Status.ConfigReferences[0]
+		for _, config := range []*addonv1beta1.ConfigSpecHash{installed.LastAppliedConfig, installed.LastKnownGoodConfig, given.LastAppliedConfig} {
+			if config == nil {
+				all = append(all, "none")
+			} else {
+				all = append(all, config.Name+"@"+config.SpecHash)
+			}
+		}
+		return strings.Join(all, " ")
+	}
+	h.reconcile(t)
+	h.finish(t, "c1")
+	want(t, "applied", applied(), "one@o1 one@o1 one@o1")
+	h.states["one"] = "o2"
+	want(t, "its content changes", applied(), "one@o1 one@o1 one@o1")
+	h.states["two"] = "t1"
+	entry := &addonv1beta1.ClusterManagementAddOn{}
+	if err := h.Get(t.Context(), client.ObjectKey{Name: "a"}, entry); err != nil {
+		t.Fatal(err)
+	}
+	entry.Spec.InstallStrategy.Placements[0].Configs = configs("two")
+	if err := h.Update(t.Context(), entry); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "the reference changes", applied(), "none none none")
+	h.finish(t, "c1")
+	want(t, "the other one is applied", applied(), "two@t1 two@t1 two@t1")
+}
+
 // AM-04: of an add-on that manages itself nothing is kept but the references to its default configurations.
 func TestSelfManaged(t *testing.T) {
 	t.Parallel()

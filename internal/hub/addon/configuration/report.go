@@ -55,9 +55,11 @@ func (s *situation) progression(r *placementRollout, before []addonv1beta1.Insta
 		before[i].DeepCopyInto(&now)
 	}
 	had := now.ConfigReferences
+	known := installEntries(had)
 	now.ConfigReferences = nil
-	for i, reference := range r.references {
-		if p := predecessor(installEntries(had), installEntries(r.references), i); p >= 0 {
+	for i, e := range installEntries(r.references) {
+		reference := r.references[i]
+		if p := slices.Index(known, e); p >= 0 {
 			reference.LastAppliedConfig, reference.LastKnownGoodConfig = had[p].LastAppliedConfig, had[p].LastKnownGoodConfig
 		}
 		if r.isDone() {

@@ -48,11 +48,14 @@ func same(a, b *addonv1beta1.ConfigSpecHash) bool {
 	return a != nil && b != nil && *a == *b
 }
 
-// merge returns the wanted references, with what is known about applied configurations from before.
+// merge returns the wanted references, with what was applied of the same configurations before. Of another configuration in the place of
+// one, nothing has been applied.
 func merge(before, wanted []addonv1beta1.ConfigReference) []addonv1beta1.ConfigReference {
 	merged := make([]addonv1beta1.ConfigReference, 0, len(wanted))
-	for i, reference := range wanted {
-		if p := predecessor(entries(before), entries(wanted), i); p >= 0 {
+	had := entries(before)
+	for i, e := range entries(wanted) {
+		reference := wanted[i]
+		if p := slices.Index(had, e); p >= 0 {
 			reference.LastAppliedConfig = before[p].LastAppliedConfig.DeepCopy()
 		}
 		reference.DesiredConfig = reference.DesiredConfig.DeepCopy()
@@ -97,28 +100,4 @@ func entries(references []addonv1beta1.ConfigReference) (all []entry) {
 		all = append(all, e)
 	}
 	return all
-}
-
-// predecessor returns the index of the reference that the i-th entry replaces: that to the same configuration, or else the one at its
-// position in its kind. It is -1 if there is none.
-func predecessor(before, now []entry, i int) int {
-	if same := slices.Index(before, now[i]); same >= 0 {
-		return same
-	}
-	ordinal := 0
-	for _, earlier := range now[:i] {
-		if earlier.kind == now[i].kind {
-			ordinal++
-		}
-	}
-	for p := range before {
-		if before[p].kind != now[i].kind {
-			continue
-		}
-		if ordinal == 0 {
-			return p
-		}
-		ordinal--
-	}
-	return -1
 }

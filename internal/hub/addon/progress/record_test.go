@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// AM-20, AM-21: the time of the condition is when the add-on was done, or was not any more, whatever its status says.
+// AM-09, AM-20, AM-21: the time of the condition is when the add-on was done, or was not any more, whatever its status says.
 func TestTimeOfProgress(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
