@@ -44,9 +44,8 @@ func (a *Agent) ensureCredential(ctx context.Context) error {
 func (a *Agent) newBootstrap() *bootstrap.Bootstrap {
 	annotations, _ := a.annotations()
 	return &bootstrap.Bootstrap{
-		Kubeconfigs: a.bootstrapKubeconfigs(), Access: a.registrationAccess(), Identity: a.identity, ClientConfigs: a.clientConfigs, Annotations: annotations,
-		Labels:              a.ClusterLabels,
-		AWS:                 a.aws,
+		Kubeconfigs: a.bootstrapKubeconfigs(), Access: a.registrationAccess(), Identity: a.identity, ClientConfigs: a.clientConfigs,
+		Annotations: annotations, Labels: a.ClusterLabels, AWS: a.aws,
 		CertificateLifetime: a.certificateLifetime(), Store: a.store, Record: a.record, Clock: a.clock,
 	}
 }
