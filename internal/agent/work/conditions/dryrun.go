@@ -64,7 +64,7 @@ func DryRunOf(work *workv1.ManifestWork) *metav1.Condition {
 
 // SetDryRunUnknown says that the annotation for dry runs has a value that is not known.
 func SetDryRunUnknown(work *workv1.ManifestWork, now time.Time) {
-	newSetter(work.Generation, now).setOfGeneration(&work.Status.Conditions, metav1.Condition{
+	newSetter(work.Generation, now).set(&work.Status.Conditions, metav1.Condition{
 		Type: fleet.ConditionDryRun, Status: metav1.ConditionUnknown, Reason: fleet.ReasonDryRunUnknown,
 		Message: fmt.Sprintf("The annotation %s is %q; it must be %q or %q. Nothing is applied until it is", fleet.AnnotationDryRun,
 			work.Annotations[fleet.AnnotationDryRun], fleet.DryRunServer, fleet.DryRunNone),
@@ -73,7 +73,7 @@ func SetDryRunUnknown(work *workv1.ManifestWork, now time.Time) {
 
 // RefuseDryRun says that the work would not be applied at all because of the error.
 func RefuseDryRun(work *workv1.ManifestWork, claimed *ClaimedError, now time.Time) {
-	newSetter(work.Generation, now).setOfGeneration(&work.Status.Conditions, metav1.Condition{
+	newSetter(work.Generation, now).set(&work.Status.Conditions, metav1.Condition{
 		Type: fleet.ConditionDryRun, Status: metav1.ConditionFalse, Reason: fleet.ReasonDryRunFailed, Message: claimed.Error(),
 	})
 }
@@ -90,13 +90,13 @@ func SetPreviews(work *workv1.ManifestWork, previews []Preview, deleted []workv1
 			old.DeepCopyInto(&status)
 			status.ResourceMeta = p.Manifest
 		}
-		s.setOfGeneration(&status.Conditions, metav1.Condition{
+		s.set(&status.Conditions, metav1.Condition{
 			Type: fleet.ConditionDryRun, Status: p.status(), Reason: p.Reason, Message: Clip(p.Message, limit),
 		})
 		manifests = append(manifests, status)
 	}
 	work.Status.ResourceStatus.Manifests = manifests
-	s.setOfGeneration(&work.Status.Conditions, dryRunOfWork(previews, deleted))
+	s.set(&work.Status.Conditions, dryRunOfWork(previews, deleted))
 }
 
 func dryRunOfWork(previews []Preview, deleted []workv1.AppliedManifestResourceMeta) metav1.Condition {

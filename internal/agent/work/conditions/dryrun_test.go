@@ -47,3 +47,34 @@ func TestPreviews(t *testing.T) {
 	expect(t, work.Status.Conditions, "DryRun",
 		`Unknown UnknownDryRun: The annotation capstan.io/dry-run is "Sure"; it must be "server" or "none". Nothing is applied until it is`)
 }
+
+// The time of the condition changes with its status, and not with the generation.
+func TestTimeOfDryRun(t *testing.T) {
+	t.Parallel()
+	succeeds, fails := make([]Preview, 1), make([]Preview, 1)
+	succeeds[0].WouldCreate()
+	fails[0].WouldFail(errors.New("broken"))
+	preview := func(previews []Preview) func(*workv1.ManifestWork, time.Time) {
+		return func(work *workv1.ManifestWork, now time.Time) { SetPreviews(work, previews, nil, now) }
+	}
+	refuse := func(work *workv1.ManifestWork, now time.Time) { RefuseDryRun(work, &ClaimedError{}, now) }
+	work := &workv1.ManifestWork{}
+	for i, step := range []struct {
+		set   func(*workv1.ManifestWork, time.Time)
+		since int64
+	}{
+		{preview(succeeds), 0}, {preview(succeeds), 0}, {preview(fails), 2}, {preview(fails), 2}, {refuse, 2}, {refuse, 2},
+		{SetDryRunUnknown, 6}, {SetDryRunUnknown, 6}, {preview(succeeds), 8},
+	} {
+		work.Generation = int64(i) + 1
+		step.set(work, time.Unix(int64(i), 0))
+		if cond := DryRunOf(work); cond.LastTransitionTime.Unix() != step.since || cond.ObservedGeneration != work.Generation {
+			t.Errorf("step %d: %+v, want the time of step %d", i, cond, step.since)
+		}
+	}
+	work.Generation++
+	SetPreviews(work, succeeds, nil, time.Unix(100, 0))
+	if cond := work.Status.ResourceStatus.Manifests[0].Conditions[0]; cond.LastTransitionTime.Unix() != 8 {
+		t.Errorf("of the manifest: %+v, want the time of step 8", cond)
+	}
+}

@@ -25,8 +25,8 @@ func (s setter) set(conditions *[]metav1.Condition, cond metav1.Condition) {
 	meta.SetStatusCondition(conditions, cond)
 }
 
-// setOfGeneration sets a condition that gets a new time with a new generation, even if it says the same. A rollout counts the time from
-// when the condition was found of what the rollout wrote.
+// setOfGeneration sets a condition that gets a new time with a new generation, even if it says the same: clients take it as made anew for
+// each generation, and a rollout counts the time from when the condition was found of what the rollout wrote.
 func (s setter) setOfGeneration(conditions *[]metav1.Condition, cond metav1.Condition) {
 	last := meta.FindStatusCondition(*conditions, cond.Type)
 	if last == nil || last.ObservedGeneration == s.generation {
