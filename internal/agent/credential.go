@@ -45,7 +45,9 @@ func (a *Agent) newBootstrap() *bootstrap.Bootstrap {
 	annotations, _ := a.annotations()
 	return &bootstrap.Bootstrap{
 		Kubeconfigs: a.bootstrapKubeconfigs(), Access: a.registrationAccess(), Identity: a.identity, ClientConfigs: a.clientConfigs,
-		Annotations: annotations, Labels: a.ClusterLabels, AWS: a.aws,
+		Annotations:         annotations,
+		Labels:              a.ClusterLabels,
+		AWS:                 a.aws,
 		CertificateLifetime: a.certificateLifetime(), Store: a.store, Record: a.record, Clock: a.clock,
 	}
 }

@@ -88,8 +88,8 @@ func TestRegistrationByAWS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := o.Validate(Parts{Registration: true, Work: true}); err != nil || o.aws == nil || o.aws.Hub.ARN() != hubARN || o.aws.Managed.Name != "c1" {
-		t.Errorf("%+v, %v", o.aws, err)
+	if o.aws == nil || o.aws.Hub.ARN() != hubARN || o.aws.Managed.Name != "c1" {
+		t.Errorf("%+v", o.aws)
 	}
 }
 

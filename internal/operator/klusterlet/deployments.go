@@ -89,7 +89,8 @@ func (l layout) registrationAgent(in inputs) workload.Component {
 	c.Args = slices.Concat([]string{"/registration", "agent"}, l.commonFlags(l.klusterlet.Spec.ClusterName, in), l.registrationFlags(),
 		l.registrationGates.Flags(), limits("", registration.KubeAPIQPS, registration.KubeAPIBurst))
 	c.Volumes = slices.Concat(l.bootstrapVolumes(), l.externalCAVolumes(),
-		[]workload.Volume{workload.MemoryVolume("hub-kubeconfig", hubKubeconfigDir)}, l.managedVolumes(fleet.SecretExternalManagedKubeconfigRegistration))
+		[]workload.Volume{workload.MemoryVolume("hub-kubeconfig", hubKubeconfigDir)},
+		l.managedVolumes(fleet.SecretExternalManagedKubeconfigRegistration))
 	l.provideAWSCLI(&c, in)
 	return c
 }
@@ -127,7 +128,8 @@ func (l layout) singleAgent(in inputs) workload.Component {
 		limits("", max(orDefault(registration.KubeAPIQPS, defaultQPS), orDefault(work.KubeAPIQPS, defaultQPS)),
 			max(orDefault(registration.KubeAPIBurst, defaultBurst), orDefault(work.KubeAPIBurst, defaultBurst))))
 	c.Volumes = slices.Concat(l.bootstrapVolumes(), l.externalCAVolumes(),
-		[]workload.Volume{workload.MemoryVolume("hub-kubeconfig", hubKubeconfigDir)}, l.managedVolumes(fleet.SecretExternalManagedKubeconfigAgent))
+		[]workload.Volume{workload.MemoryVolume("hub-kubeconfig", hubKubeconfigDir)},
+		l.managedVolumes(fleet.SecretExternalManagedKubeconfigAgent))
 	l.provideAWSCLI(&c, in)
 	return c
 }

@@ -335,15 +335,15 @@ func TestGRPCPortOf(t *testing.T) {
 // of Open Cluster Management does not know. Of several hubs, the environment names the files.
 func TestWorkAgentMayAskTheHub(t *testing.T) {
 	t.Parallel()
-	several := func(k *operatorv1.Klusterlet) { everything(k) }
 	for name, test := range map[string]struct {
 		changes             []func(*operatorv1.Klusterlet)
 		environment, mounts string
 	}{
-		"one hub":      {nil, "", "/spoke/bootstrap"},
-		"by gRPC":      {[]func(*operatorv1.Klusterlet){byGRPC}, "", "/spoke/bootstrap"},
-		"several hubs": {[]func(*operatorv1.Klusterlet){several}, "/spoke/hub-a/kubeconfig,/spoke/hub-b/kubeconfig", "/spoke/hub-a /spoke/hub-b"},
-		"several hubs by gRPC": {[]func(*operatorv1.Klusterlet){several, func(k *operatorv1.Klusterlet) {
+		"one hub": {nil, "", "/spoke/bootstrap"},
+		"by gRPC": {[]func(*operatorv1.Klusterlet){byGRPC}, "", "/spoke/bootstrap"},
+		"several hubs": {[]func(*operatorv1.Klusterlet){everything}, "/spoke/hub-a/kubeconfig,/spoke/hub-b/kubeconfig",
+			"/spoke/hub-a /spoke/hub-b"},
+		"several hubs by gRPC": {[]func(*operatorv1.Klusterlet){everything, func(k *operatorv1.Klusterlet) {
 			k.Spec.RegistrationConfiguration.RegistrationDriver.AuthType = operatorv1.RegistrationAuthTypeGRPC
 		}}, "/spoke/hub-a/config.yaml,/spoke/hub-b/config.yaml", "/spoke/hub-a /spoke/hub-b"},
 	} {
@@ -364,7 +364,8 @@ func TestWorkAgentMayAskTheHub(t *testing.T) {
 					mounted = append(mounted, volume.Path)
 				}
 			}
-			if environment != test.environment || strings.Join(mounted, " ") != test.mounts || strings.Contains(strings.Join(c.Args, " "), "bootstrap") {
+			if environment != test.environment || strings.Join(mounted, " ") != test.mounts ||
+				strings.Contains(strings.Join(c.Args, " "), "bootstrap") {
 				t.Errorf("%s, %s: environment %q, mounts %v, arguments %v", name, mode, environment, mounted, c.Args)
 			}
 		}

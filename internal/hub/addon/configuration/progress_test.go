@@ -159,8 +159,9 @@ func TestChangedReferenceIsNotApplied(t *testing.T) {
 		}
 		var all []string
 		installed, given := entry.Status.InstallProgressions[0].ConfigReferences[0], h.addOn(t, "c1").Status.ConfigReferences[0]
-		all := []*addonv1beta1.ConfigSpecHash{installed.LastAppliedConfig, installed.LastKnownGoodConfig, given.LastAppliedConfig}
-		for _, config := range all {
+		for _, config := range []*addonv1beta1.ConfigSpecHash{
+			installed.LastAppliedConfig, installed.LastKnownGoodConfig, given.LastAppliedConfig,
+		} {
 			if config == nil {
 				all = append(all, "none")
 			} else {
