@@ -255,7 +255,7 @@ func (f *userServerFlags) validateURL(access []featuregate.Feature) error {
 	case f.url == "":
 		return nil
 	case len(access) == 0:
-		return fmt.Errorf("--%s is for ClusterProfiles and GitOpsClusters: set --feature-gates=%s=true or --feature-gates=%s=true, or leave it out",
+		return fmt.Errorf("--%s is for ClusterProfiles and GitOpsClusters: set --feature-gates=%s=true or %s=true, or leave it out",
 			flagUserServerURL, featuregates.ClusterProfile, featuregates.GitOpsCluster)
 	}
 	at, err := url.Parse(f.url)

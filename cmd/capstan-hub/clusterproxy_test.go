@@ -29,6 +29,7 @@ func TestExposedServicesFlag(t *testing.T) {
 // CP-07 CP-11 CP-12: flags for the user server that make no sense are refused, with what would.
 func TestUserServerFlags(t *testing.T) {
 	t.Parallel()
+	const profiles = featuregates.ClusterProfile
 	for want, test := range map[string]struct {
 		flags    userServerFlags
 		certFile string
@@ -43,13 +44,13 @@ func TestUserServerFlags(t *testing.T) {
 		`"http://a" is no issuer`:                       {flags: userServerFlags{port: 9092, issuers: []string{"https://a", "http://a"}}},
 		`"https://a/" is neither`:                       {flags: userServerFlags{port: 9092, hosts: []string{"https://a/"}}},
 		`"proxy:9092" is neither a n`:                   {flags: userServerFlags{port: 9092, hosts: []string{"proxy:9092"}}},
-		"set --user-server-port and --user-server-url":  {flags: userServerFlags{port: 9092}, gate: featuregates.ClusterProfile},
-		"ClusterProfile=true: clusters are reached":     {flags: userServerFlags{url: "https://a:9092"}, gate: featuregates.ClusterProfile},
+		"set --user-server-port and --user-server-url":  {flags: userServerFlags{port: 9092}, gate: profiles},
+		"ClusterProfile=true: clusters are reached":     {flags: userServerFlags{url: "https://a:9092"}, gate: profiles},
 		"GitOpsCluster=true: clusters are reached":      {flags: userServerFlags{port: 9092}, gate: featuregates.GitOpsCluster},
 		"is for ClusterProfiles":                        {flags: userServerFlags{port: 9092, url: "https://a:9092"}},
-		`"a:9092" is no URL of a server`:                {flags: userServerFlags{port: 9092, url: "a:9092"}, gate: featuregates.ClusterProfile},
-		`"https://a:9092/b" is no URL of a server`:      {flags: userServerFlags{port: 9092, url: "https://a:9092/b"}, gate: featuregates.ClusterProfile},
-		`not valid for b: add it to --user-server-host`: {flags: userServerFlags{port: 9092, url: "https://b:1", hosts: []string{"a"}}, gate: featuregates.ClusterProfile},
+		`"a:9092" is no URL of a server`:                {flags: userServerFlags{port: 9092, url: "a:9092"}, gate: profiles},
+		`"https://a:9092/b" is no URL of a server`:      {flags: userServerFlags{port: 9092, url: "https://a:9092/b"}, gate: profiles},
+		`not valid for b: add it to --user-server-host`: {flags: userServerFlags{port: 9092, url: "https://b:1", hosts: []string{"a"}}, gate: profiles},
 	} {
 		options := aggregated.NewOptions()
 		options.SecureServing.ServerCert.CertKey.CertFile = test.certFile

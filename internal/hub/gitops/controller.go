@@ -122,10 +122,14 @@ func (c *Controller) register(ctx context.Context, g *appsv1beta1.GitOpsCluster,
 	if o.argo, err = c.verifyArgo(ctx, g); err != nil || o.argo != nil {
 		return 0, err
 	}
+	near, err := c.neighbours(ctx, argoNamespace(g))
+	if err != nil {
+		return 0, err
+	}
 	kept := map[string]bool{}
 	var failed []error
 	for _, cluster := range clusters {
-		names, err := c.provide(ctx, g, cluster, o)
+		names, err := c.provide(ctx, g, cluster, near, o)
 		for _, name := range names {
 			kept[name] = true
 		}

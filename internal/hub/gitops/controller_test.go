@@ -540,6 +540,41 @@ func TestTwoForOneArgo(t *testing.T) {
 	}
 }
 
+// AR-03: where two GitOpsClusters have made Secrets for a cluster at the same time, the first of them stays.
+func TestTwoAtOnce(t *testing.T) {
+	t.Parallel()
+	made := func(name, owner string, at time.Time) *corev1.Secret {
+		secret := clusterSecret(name, "c1", "https://hub.example.com/c1")
+		secret.Labels[fleet.LabelArgoImported], secret.Labels[fleet.LabelArgoClusterName] = fleet.LabelTrue, "c1"
+		secret.Annotations = map[string]string{fleet.AnnotationGitOpsCluster: owner}
+		secret.CreationTimestamp = metav1.NewTime(at)
+		return secret
+	}
+	now := time.Now().Truncate(time.Second)
+	for name, test := range map[string]struct {
+		ofArgo, ofDev time.Time
+		left          string
+	}{
+		"first that of the Argo's namespace": {now.Add(-time.Second), now, "c1-argo-cluster-secret"},
+		"first the other":                    {now, now.Add(-time.Second), "c1-other-cluster-secret"},
+		"at the same time":                   {now, now, "c1-argo-cluster-secret"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			other := gitOps("dev", func(g *appsv1beta1.GitOpsCluster) { g.Spec.ManagedServiceAccountRef = "other" })
+			placement := &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "dev", Name: "web"}}
+			f := setUp(t, append(member("c1", nil), decided(argo, "c1"), decided("dev", "c1"), gitOps(argo), other, placement, bound("dev"),
+				token("c1", "argo"), token("c1", "other"), made("c1-argo-cluster-secret", argo+"/clusters", test.ofArgo),
+				made("c1-other-cluster-secret", "dev/clusters", test.ofDev))...)
+			for range 2 {
+				f.reconcile(argo)
+				f.reconcile("dev")
+				f.expectSecrets(test.left)
+			}
+		})
+	}
+}
+
 // AR-04: what ApplicationSets need is made where it is absent, and stays as somebody changes it.
 func TestGenerator(t *testing.T) {
 	t.Parallel()

@@ -43,7 +43,8 @@ func clusterOf(secret *corev1.Secret) string {
 }
 
 // provide writes the Secret of a cluster. It also returns the names under which one that exists is kept, whether or not it can be written.
-func (c *Controller) provide(ctx context.Context, g *appsv1beta1.GitOpsCluster, name string, o *outcome) (kept []string, err error) {
+func (c *Controller) provide(ctx context.Context, g *appsv1beta1.GitOpsCluster, name string, near neighbours,
+	o *outcome) (kept []string, err error) {
 	cluster := &clusterv1.ManagedCluster{}
 	if err := c.c.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
 		return names(g, name), fmt.Errorf("get ManagedCluster %s: %w", name, err)
@@ -53,10 +54,8 @@ func (c *Controller) provide(ctx context.Context, g *appsv1beta1.GitOpsCluster, 
 		return names(g, name), err
 	}
 	want := wanted(g, cluster, found)
-	if err := c.checkOthers(ctx, want); errors.As(err, new(*obstacleError)) {
+	if err := near.check(want); err != nil {
 		return nil, err
-	} else if err != nil {
-		return []string{want.Name}, err
 	}
 	return []string{want.Name}, c.write(ctx, want, o)
 }
@@ -104,25 +103,46 @@ func hostLabel(server string) string {
 	return host
 }
 
-// checkOthers looks for Secrets by which the Argo CD knows the cluster already, or something else by the same server. A Secret for the
-// cluster that this controller has made for another GitOpsCluster counts if it was made before.
-func (c *Controller) checkOthers(ctx context.Context, want *corev1.Secret) error {
-	all := &corev1.SecretList{}
-	if err := c.c.Secrets.List(ctx, all, client.InNamespace(want.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list the Secrets of clusters in namespace %s: %w", want.Namespace, err)
+// neighbours are the Secrets by which an Argo CD knows clusters, by what no two of them may have in common.
+type neighbours map[string][]*corev1.Secret
+
+// neighbours reads those of an Argo CD.
+func (c *Controller) neighbours(ctx context.Context, namespace string) (neighbours, error) {
+	list := &corev1.SecretList{}
+	if err := c.c.Secrets.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the Secrets of clusters in namespace %s: %w", namespace, err)
 	}
-	own := slices.IndexFunc(all.Items, func(s corev1.Secret) bool { return s.Name == want.Name && ownerOf(&s) == ownerOf(want) })
-	for i := range all.Items {
-		other := &all.Items[i]
+	all := neighbours{}
+	for i := range list.Items {
+		for _, key := range keysOf(&list.Items[i]) {
+			all[key] = append(all[key], &list.Items[i])
+		}
+	}
+	return all, nil
+}
+
+// keysOf are the name and the server that an Argo CD knows a cluster by, and the ManagedCluster that the hub made the Secret for.
+func keysOf(secret *corev1.Secret) []string {
+	return []string{"name " + string(secret.Data[keyName]), "server " + string(secret.Data[keyServer]), "cluster " + clusterOf(secret)}
+}
+
+// check looks for Secrets by which the Argo CD knows a cluster already, or something else by the same server. A Secret for the cluster
+// that the hub has made for another GitOpsCluster counts if it was made before.
+func (n neighbours) check(want *corev1.Secret) error {
+	var near []*corev1.Secret
+	for _, key := range keysOf(want) {
+		near = append(near, n[key]...)
+	}
+	own := slices.IndexFunc(near, func(s *corev1.Secret) bool { return s.Name == want.Name && ownerOf(s) == ownerOf(want) })
+	for _, other := range near {
 		owner, key := ownerOf(other), client.ObjectKeyFromObject(other)
-		made, sameCluster := owner != (types.NamespacedName{}), clusterOf(other) == clusterOf(want)
+		made := owner != (types.NamespacedName{}) && clusterOf(other) == clusterOf(want)
 		switch {
-		case other.Name == want.Name, made && sameCluster && owner == ownerOf(want):
-		case made && sameCluster && own >= 0 && precedes(&all.Items[own], other):
-		case made && sameCluster:
+		case other.Name == want.Name, made && owner == ownerOf(want), made && own >= 0 && precedes(near[own], other):
+		case made:
 			return obstacle(reasonTaken, "GitOpsCluster %s has made Secret %s for it, with another credential; leave the cluster to one of "+
 				"the two", owner, key)
-		case bytes.Equal(other.Data[keyName], want.Data[keyName]) || bytes.Equal(other.Data[keyServer], want.Data[keyServer]):
+		default:
 			return obstacle(reasonTaken, "Secret %s, which was not made for this GitOpsCluster, is for the same name or server; delete that, "+
 				"or leave the cluster to it", key)
 		}
