@@ -3,6 +3,7 @@ package gitops
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -65,8 +66,26 @@ func setUp(t *testing.T, objects ...client.Object) *fixture {
 	clock := clocktesting.NewFakeClock(time.Now().Truncate(time.Second))
 	recorder := events.NewFakeRecorder(100)
 	return &fixture{T: t, Client: api, clock: clock, events: recorder.Events, c: New(
-		Clients{Client: api, Live: api, Tokens: api, Secrets: api}, recorder, Options{Clock: clock, Access: accessprovider.Options{
+		Clients{Client: api, Live: api, Tokens: cached{api, fleet.LabelManagedServiceAccount}, Secrets: cached{api, fleet.LabelArgoSecretType}},
+		recorder, Options{Clock: clock, Access: accessprovider.Options{
 			Address: address, Server: func(url, cluster string) string { return url + "/" + cluster }}})}
+}
+
+// cached is a client whose cache has the Secrets with a label.
+type cached struct {
+	client.Client
+	label string
+}
+
+func (c cached) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if err := c.Client.Get(ctx, key, o, opts...); err != nil || o.GetLabels()[c.label] != "" {
+		return err
+	}
+	return apierrors.NewNotFound(corev1.Resource("secrets"), key.Name)
+}
+
+func (c cached) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return c.Client.List(ctx, list, append(opts, client.HasLabels{c.label})...)
 }
 
 // bound binds set s in a namespace.
@@ -271,6 +290,8 @@ func TestSources(t *testing.T) {
 		failures []string
 	}{
 		"no token": {gitOps(argo), member("c1", nil), "", "", []string{"CredentialNotFound", "ManagedServiceAccount c1/argo"}},
+		"a Secret without the label": {gitOps(argo), append(member("c1", nil), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "c1",
+			Name: "argo"}, Data: token("c1", "argo").Data}), "", "", []string{"CredentialNotFound"}},
 		"an empty token": {gitOps(argo), append(member("c1", nil), &corev1.Secret{ObjectMeta: token("c1", "argo").ObjectMeta}), "", "",
 			[]string{"CredentialNotFound"}},
 		"the usual account": {gitOps(argo, noAccount), append(member("c1", nil), token("c1", "application-manager"), source),
@@ -395,6 +416,10 @@ func TestOrphans(t *testing.T) {
 			return f.Patch(f.Context(), gitOps(argo), client.RawPatch("application/merge-patch+json",
 				[]byte(`{"spec":{"managedServiceAccountRef":"other"}}`)))
 		}, nil},
+		"the namespace of Argo CD": {func(f *fixture) error {
+			return errors.Join(f.Create(f.Context(), bound("x")), f.Patch(f.Context(), gitOps(argo), client.RawPatch("application/merge-patch+json",
+				[]byte(`{"metadata":{"annotations":{"skipArgoNamespaceVerify":"true"}},"spec":{"argoServer":{"argoNamespace":"x"}}}`))))
+		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -407,6 +432,21 @@ func TestOrphans(t *testing.T) {
 			f.expectSecrets(append(test.left, "mine")...)
 		})
 	}
+}
+
+// AR-03: a copy goes when an account is named, even if that has no token yet.
+func TestCopyGoes(t *testing.T) {
+	t.Parallel()
+	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "c1-cluster-secret"},
+		Data: map[string][]byte{"server": []byte("https://copied"), "config": []byte("{}")}}
+	unnamed := gitOps(argo, func(g *appsv1beta1.GitOpsCluster) { g.Spec.ManagedServiceAccountRef = "" })
+	f := setUp(t, slices.Concat(member("c1", nil), []client.Object{decided(argo, "c1"), unnamed, source})...)
+	f.reconcile(argo)
+	f.expectSecrets("c1-cluster-secret")
+	f.apply(f.Patch(t.Context(), gitOps(argo), client.RawPatch("application/merge-patch+json",
+		[]byte(`{"spec":{"managedServiceAccountRef":"argo"}}`))))
+	f.reconcile(argo)
+	f.expectSecrets()
 }
 
 // AR-03: a cluster that is in no decision for a moment keeps its Secret.
