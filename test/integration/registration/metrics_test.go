@@ -19,7 +19,7 @@ var documentedMetric = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|")
 // occurring are the metrics that a hub has once something has happened.
 var occurring = map[string]bool{
 	"apiserver_flowcontrol_current_inqueue_requests": true, "apiserver_flowcontrol_rejected_requests_total": true,
-	"scheduling_plugin_duration_seconds":                    true,
+	"scheduling_plugin_duration_seconds": true, "capstan_held_writes_total": true,
 	"ocm_proxy_proxied_resource_requests_by_resource_total": true, "ocm_proxy_proxied_resource_requests_by_cluster_total": true,
 	"ocm_proxy_proxied_resource_requests_duration_seconds": true,
 }
