@@ -111,8 +111,7 @@ func argoNamespace(g *appsv1beta1.GitOpsCluster) string {
 
 // register brings the Secrets in line with the decisions, as far as the outcome then says, and returns when that is due again.
 func (c *Controller) register(ctx context.Context, g *appsv1beta1.GitOpsCluster, o *outcome) (wait time.Duration, err error) {
-	if err := checkRef(g); err != nil {
-		o.placement = obstacle(reasonInvalidPlacementRef, "%v", err)
+	if o.placement = checkRef(g); o.placement != nil {
 		return 0, nil
 	}
 	clusters, err := c.clusters(ctx, g, o)
@@ -148,17 +147,20 @@ func (c *Controller) register(ctx context.Context, g *appsv1beta1.GitOpsCluster,
 }
 
 // checkRef says why a reference can lead to no Placement.
-func checkRef(g *appsv1beta1.GitOpsCluster) error {
+func checkRef(g *appsv1beta1.GitOpsCluster) *obstacleError {
+	invalid := func(format string, args ...any) *obstacleError {
+		return obstacle(reasonInvalidPlacementRef, format, args...)
+	}
 	ref := g.Spec.PlacementRef
 	switch {
 	case ref == nil || ref.Name == "":
-		return errors.New("spec.placementRef.name is empty; name a Placement in the namespace of the GitOpsCluster")
+		return invalid("spec.placementRef.name is empty; name a Placement in the namespace of the GitOpsCluster")
 	case ref.Kind != "" && ref.Kind != kindPlacement:
-		return fmt.Errorf("spec.placementRef.kind is %q; it has to be %s", ref.Kind, kindPlacement)
+		return invalid("spec.placementRef.kind is %q; it has to be %s", ref.Kind, kindPlacement)
 	case ref.APIVersion != "" && !strings.HasPrefix(ref.APIVersion, clusterv1beta1.GroupVersion.Group+"/"):
-		return fmt.Errorf("spec.placementRef.apiVersion is %q; it has to be %s", ref.APIVersion, clusterv1beta1.GroupVersion)
+		return invalid("spec.placementRef.apiVersion is %q; it has to be %s", ref.APIVersion, clusterv1beta1.GroupVersion)
 	case ref.Namespace != "" && ref.Namespace != g.Namespace:
-		return fmt.Errorf("spec.placementRef.namespace is %q; it has to be %s, the namespace of the GitOpsCluster", ref.Namespace, g.Namespace)
+		return invalid("spec.placementRef.namespace is %q; it has to be %s, the namespace of the GitOpsCluster", ref.Namespace, g.Namespace)
 	}
 	return nil
 }
