@@ -221,7 +221,7 @@ func (l layout) registrationFlags() (flags []string) {
 	if l.grpc() && !l.multipleHubs() {
 		flags = append(flags, "--grpc-bootstrap-config="+bootstrapDir+"/"+fleet.KeyConfig)
 	}
-	for _, server := range l.klusterlet.Spec.ExternalServerURLs {
+	for _, server := range l.externalServers() {
 		flags = append(flags, "--spoke-external-server-urls="+server.URL)
 	}
 	for _, bundle := range l.externalCAs() {
@@ -339,8 +339,18 @@ type externalCA struct {
 	pem      []byte
 }
 
+// externalServers are the addresses of the managed cluster's API server. Clients that know none write an entry with an empty URL.
+func (l layout) externalServers() (servers []operatorv1.ServerURL) {
+	for _, server := range l.klusterlet.Spec.ExternalServerURLs {
+		if server.URL != "" {
+			servers = append(servers, server)
+		}
+	}
+	return servers
+}
+
 func (l layout) externalCAs() (bundles []externalCA) {
-	for i, server := range l.klusterlet.Spec.ExternalServerURLs {
+	for i, server := range l.externalServers() {
 		if len(server.CABundle) > 0 {
 			bundles = append(bundles, externalCA{server.URL, fmt.Sprintf("%d.crt", i), server.CABundle})
 		}

@@ -82,7 +82,11 @@ func validateMode(path *field.Path, mode operatorv1.InstallMode) error {
 		operatorv1.InstallModeHosted, operatorv1.InstallModeSingletonHosted)
 }
 
+// validateServer accepts an entry without a URL, which names no server.
 func validateServer(path *field.Path, server operatorv1.ServerURL) error {
+	if server.URL == "" {
+		return nil
+	}
 	parsed, err := url.Parse(server.URL)
 	if err != nil || parsed.Scheme != "https" || parsed.Host == "" || strings.ContainsAny(server.URL, ",=") {
 		return invalid(path.Child("url"), server.URL, "it must be an https URL, such as https://cluster1.example.com:6443")

@@ -1,6 +1,7 @@
 package klusterlet
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -107,6 +108,34 @@ func TestValidate(t *testing.T) {
 			t.Errorf("a valid Klusterlet: %v", err)
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// KL-09: clients that do not know the address of the cluster write an empty one, which is no address.
+func TestServersWithoutURL(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		servers []operatorv1.ServerURL
+		want    []string
+	}{
+		"none":                       {nil, nil},
+		"an empty one":               {[]operatorv1.ServerURL{{}}, nil},
+		"an empty one with a bundle": {[]operatorv1.ServerURL{{CABundle: []byte("x")}}, nil},
+		"one among others": {[]operatorv1.ServerURL{{}, {URL: "https://a"}, {}},
+			[]string{"--spoke-external-server-urls=https://a"}},
+		"two after an empty one": {[]operatorv1.ServerURL{{}, {URL: "https://a"}, {URL: "https://b"}},
+			[]string{"--spoke-external-server-urls=https://a", "--spoke-external-server-urls=https://b"}},
+	} {
+		k := klusterletWith(operatorv1.InstallModeDefault)
+		k.Spec.ExternalServerURLs = test.servers
+		if err := validate(k); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		l := layoutOf(k)
+		flags := slices.DeleteFunc(l.registrationFlags(), func(flag string) bool { return !strings.HasPrefix(flag, "--spoke-external") })
+		if !slices.Equal(flags, test.want) {
+			t.Errorf("%s: %v, want %v", name, flags, test.want)
 		}
 	}
 }
