@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/capstan-io/capstan/internal/machinery/repair"
+	"github.com/capstan-io/capstan/internal/operator/rights"
 )
 
 // Apply makes the objects of the installation what they should be, by server-side apply, in their order. An object that has not changed
@@ -65,7 +67,7 @@ func (c *Cluster) apply(ctx context.Context, installation string, object client.
 		undo()
 	}
 	if err != nil {
-		return fmt.Errorf("apply %s: %w", name, err)
+		return c.notWritten(name, err)
 	}
 	c.mu.Lock()
 	c.applied[name] = state{hash, desired.GetUID(), desired.GetResourceVersion()}
@@ -80,7 +82,7 @@ func (c *Cluster) takeRepair(name reference, hash string) (undo func(), err erro
 	c.mu.Lock()
 	last, known := c.applied[name]
 	c.mu.Unlock()
-	if !known || last.hash != hash || name.Kind == "Namespace" { // of which only labels are applied
+	if !known || last.hash != hash {
 		return func() {}, nil
 	}
 	o := repair.Object{GroupKind: name.GroupKind(), NamespacedName: name.NamespacedName}
@@ -91,18 +93,34 @@ func (c *Cluster) takeRepair(name reference, hash string) (undo func(), err erro
 	return undo, nil
 }
 
-// write applies an object, and tells whether that has changed it. The first time, the fields that other installers own become those of this
-// one, so that those go which it does not set: an object that is merged from two installers would be what none of them means. What cannot
-// be changed of an object, such as the selector of a Deployment, is changed by deleting it first.
+// notWritten is the error that an object could not be applied, with the rule that would permit it if that is why. It is nil for one that is
+// left out because of that.
+func (c *Cluster) notWritten(name reference, err error) error {
+	if !rights.Denied(err) {
+		return fmt.Errorf("apply %s: %w", name, err)
+	}
+	rule := rights.Rule(name.GroupKind(), "", "", allVerbs...)
+	if !slices.Contains(c.Optional, name.GroupVersionKind) {
+		return fmt.Errorf("apply %s: %w; the rule %s permits it", name, err, rule)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unwritten[name.GroupVersionKind] = rule
+	return nil
+}
+
+// write applies an object, and tells whether that has changed it, as far as that is known. The first time, the fields that other installers
+// own become those of this one, so that those go which it does not set: an object that is merged from two installers would be what none of
+// them means. What cannot be changed of an object, such as the selector of a Deployment, is changed by deleting it first.
 func (c *Cluster) write(ctx context.Context, desired *unstructured.Unstructured) (changed bool, err error) {
-	before, err := c.adopt(ctx, desired)
+	before, known, err := c.adopt(ctx, desired)
 	if err != nil {
 		return false, err
 	}
 	content := desired.DeepCopy()
 	err = c.serverSideApply(ctx, desired)
 	if !apierrors.IsInvalid(err) || !immutable(err) {
-		return desired.GetResourceVersion() != before, err
+		return known && desired.GetResourceVersion() != before, err
 	}
 	err = c.Client.Delete(ctx, content.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationBackground), onlyVersionOf(content))
 	if client.IgnoreNotFound(err) != nil {
@@ -121,8 +139,50 @@ func onlyVersionOf(object client.Object) client.Preconditions {
 	return client.Preconditions{}
 }
 
+// serverSideApply applies an object, or, where that is not permitted, creates or updates it.
 func (c *Cluster) serverSideApply(ctx context.Context, desired *unstructured.Unstructured) error {
-	return c.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.ForceOwnership, client.FieldOwner(c.FieldManager))
+	content := desired.DeepCopy()
+	err := c.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.ForceOwnership, client.FieldOwner(c.FieldManager))
+	if !rights.Denied(err) {
+		return err
+	}
+	desired.Object = content.Object
+	if c.createOrUpdate(ctx, desired) != nil {
+		return err // which says what is missing
+	}
+	return nil
+}
+
+// createOrUpdate is for who may not patch. What the object does not set stays as it is.
+func (c *Cluster) createOrUpdate(ctx context.Context, desired *unstructured.Unstructured) error {
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(desired.GroupVersionKind())
+	err := c.Client.Get(ctx, client.ObjectKeyFromObject(desired), live)
+	if apierrors.IsNotFound(err) && desired.GetResourceVersion() == "" {
+		return c.Client.Create(ctx, desired, client.FieldOwner(c.FieldManager))
+	}
+	if err != nil {
+		return err
+	}
+	merge(live.Object, desired.Object)
+	if err := c.Client.Update(ctx, live, client.FieldOwner(c.FieldManager)); err != nil {
+		return err
+	}
+	desired.Object = live.Object
+	return nil
+}
+
+// merge sets the fields of an object that another one has.
+func merge(into, from map[string]any) {
+	for key, value := range from {
+		fields, isObject := value.(map[string]any)
+		existing, wasObject := into[key].(map[string]any)
+		if isObject && wasObject {
+			merge(existing, fields)
+		} else {
+			into[key] = value
+		}
+	}
 }
 
 // immutable tells whether the API server refused a change for the only reason that a field never changes.
@@ -142,40 +202,46 @@ func immutable(err error) bool {
 
 // adopt makes the fields that others have set on an object those of this field manager, if it has never applied the object. Fields that
 // controllers of Kubernetes keep stay theirs, and so do those of a namespace, which belongs to its users, too. It returns the resource
-// version of the object, which is empty if there is none.
-func (c *Cluster) adopt(ctx context.Context, desired *unstructured.Unstructured) (version string, err error) {
+// version of the object, which is empty if there is none, if that is known.
+func (c *Cluster) adopt(ctx context.Context, desired *unstructured.Unstructured) (version string, known bool, err error) {
 	if desired.GetKind() == "Namespace" {
-		return "", nil
+		return "", false, nil
 	}
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(desired.GroupVersionKind())
 	if err := c.Client.Get(ctx, client.ObjectKeyFromObject(desired), live); err != nil {
-		return "", client.IgnoreNotFound(err)
+		if rights.Denied(err) {
+			return "", false, nil // to apply may be permitted
+		}
+		return "", true, client.IgnoreNotFound(err)
 	}
 	version = live.GetResourceVersion()
 	others := sets.New[string]()
 	for _, entry := range live.ManagedFields {
 		switch {
 		case entry.Manager == c.FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply:
-			return version, nil
+			return version, true, nil
 		case entry.Operation == metav1.ManagedFieldsOperationUpdate && entry.Subresource == "" && !strings.HasPrefix(entry.Manager, "kube-"):
 			others.Insert(entry.Manager)
 		}
 	}
 	if len(others) == 0 {
-		return version, nil
+		return version, true, nil
 	}
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(live, others, c.FieldManager)
 	if err != nil || patch == nil {
-		return version, err
+		return version, true, err
 	}
 	if err := c.Client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch)); err != nil {
-		return version, client.IgnoreNotFound(err)
+		if rights.Denied(err) {
+			return version, true, nil // to update may be permitted
+		}
+		return version, true, client.IgnoreNotFound(err)
 	}
 	if desired.GetResourceVersion() == version {
 		desired.SetResourceVersion(live.GetResourceVersion())
 	}
-	return live.GetResourceVersion(), nil
+	return live.GetResourceVersion(), true, nil
 }
 
 // unchanged returns the object if it has that content and is as it was left.
@@ -187,7 +253,7 @@ func (c *Cluster) unchanged(ctx context.Context, name reference, hash string) cl
 		return nil
 	}
 	live := c.prototype(name.GroupVersionKind)
-	if err := c.cache.Get(ctx, name.NamespacedName, live); err != nil {
+	if err := c.reader(name.GroupVersionKind).Get(ctx, name.NamespacedName, live); err != nil {
 		return nil
 	}
 	if live.GetUID() != last.uid || live.GetResourceVersion() != last.resourceVersion || live.GetDeletionTimestamp() != nil {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -26,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/capstan-io/capstan/internal/machinery/repair"
+	"github.com/capstan-io/capstan/internal/operator/rights"
 )
 
 // Options describe the installations on a cluster.
@@ -36,7 +38,8 @@ type Options struct {
 	FieldManager string
 	// Kinds are those of all objects that installations may have on the cluster.
 	Kinds []schema.GroupVersionKind
-	// Optional are those of the kinds that an API server need not serve; their objects are left out then.
+	// Optional are those of the kinds that an installation works without: their objects are left out where the API server does not serve
+	// them, or does not let them be watched or written.
 	Optional []schema.GroupVersionKind
 	// Scheme knows the types of the kinds.
 	Scheme *runtime.Scheme
@@ -44,17 +47,23 @@ type Options struct {
 	Changed func(installation string)
 }
 
-// Cluster is a cluster with installations. It watches the metadata of their objects, and Deployments whole. A Cluster has to be started,
-// and is used once its cache is filled; see [Cluster.Start] and [Cluster.WaitForCacheSync].
+// Cluster is a cluster with installations. It watches the metadata of their objects, and Deployments whole. What it may not watch, it applies
+// all the same, but does not notice when others change it, nor find it when it is to be pruned. A Cluster has to be started, and is used
+// once its cache is filled; see [Cluster.Start] and [Cluster.WaitForCacheSync].
 type Cluster struct {
 	Options
 	// Client reads and writes without a cache.
 	Client client.Client
 	cache  cache.Cache
+	// reviewer tells what may be watched.
+	reviewer rights.Reviewer
 
 	mu       sync.Mutex
 	applied  map[reference]state
 	unserved map[schema.GroupVersionKind]bool
+	// unwatched are the kinds that may not be watched, and unwritten the rules that would permit writing what was left out.
+	unwatched map[schema.GroupVersionKind]bool
+	unwritten map[schema.GroupVersionKind]string
 	// backoff tells how soon an object may be applied again that others keep changing or deleting.
 	backoff *repair.Backoff
 }
@@ -103,20 +112,23 @@ func NewCluster(config *rest.Config, options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{Options: options, Client: direct, cache: watched, applied: map[reference]state{},
-		unserved: map[schema.GroupVersionKind]bool{}, backoff: repair.NewBackoff(clock.RealClock{}, repair.AtOnceByControllers)}, nil
+	reviews, err := authorizationv1client.NewForConfigAndClient(config, http)
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{Options: options, Client: direct, cache: watched, reviewer: reviews.SelfSubjectAccessReviews(),
+		applied: map[reference]state{}, unserved: map[schema.GroupVersionKind]bool{},
+		unwatched: map[schema.GroupVersionKind]bool{}, unwritten: map[schema.GroupVersionKind]string{},
+		backoff: repair.NewBackoff(clock.RealClock{}, repair.AtOnceByControllers)}, nil
 }
 
-// Start implements manager.Runnable: it watches the objects until the context ends.
+// Start implements manager.Runnable: it watches the objects until the context ends, or until it may watch more than when it began.
 func (c *Cluster) Start(ctx context.Context) error {
-	for _, kind := range c.Kinds {
-		served, err := c.serves(kind)
-		if err != nil {
-			return err
-		}
-		if !served {
-			continue
-		}
+	watched, missing, err := c.watchable(ctx)
+	if err != nil {
+		return err
+	}
+	for _, kind := range watched {
 		informer, err := c.cache.GetInformer(ctx, c.prototype(kind), cache.BlockUntilSynced(false))
 		if err != nil {
 			return fmt.Errorf("watch %s: %w", kind.Kind, err)
@@ -125,8 +137,63 @@ func (c *Cluster) Start(ctx context.Context) error {
 			return fmt.Errorf("watch %s: %w", kind.Kind, err)
 		}
 	}
-	return c.cache.Start(ctx)
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- c.cache.Start(running) }()
+	recheck := rights.Recheck{Reviewer: c.reviewer, Watches: missing}
+	if err := recheck.Start(running); err != nil {
+		return err
+	}
+	return <-ended
 }
+
+// watchable are the kinds that are served and may be watched, and the watches that are not permitted.
+func (c *Cluster) watchable(ctx context.Context) (watched []schema.GroupVersionKind, missing []rights.Watch, err error) {
+	for _, kind := range c.Kinds {
+		served, err := c.serves(kind)
+		if err != nil {
+			return nil, nil, err
+		}
+		if !served {
+			continue
+		}
+		denied, err := rights.Missing(ctx, c.reviewer, rights.Watch{GroupVersionKind: kind})
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(denied) == 0 {
+			watched = append(watched, kind)
+			continue
+		}
+		missing = append(missing, denied...)
+		c.mu.Lock()
+		c.unwatched[kind] = true
+		c.mu.Unlock()
+	}
+	return watched, missing, nil
+}
+
+// MissingRules are the rules, as in a ClusterRole, without which something is left out or changes of others go unnoticed.
+func (c *Cluster) MissingRules() (rules []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for kind := range c.unwatched {
+		if slices.Contains(c.Optional, kind) {
+			rules = append(rules, rights.Rule(kind.GroupKind(), "", "", allVerbs...))
+		} else {
+			rules = append(rules, rights.Watch{GroupVersionKind: kind}.Rule())
+		}
+	}
+	for _, rule := range c.unwritten {
+		rules = append(rules, rule)
+	}
+	slices.Sort(rules)
+	return rules
+}
+
+// allVerbs are those that the objects of a kind need.
+var allVerbs = []string{"get", "list", "watch", "create", "update", "patch", "delete"}
 
 // serves tells whether the API server serves a kind. One that need not be served and is not is left out from now on.
 func (c *Cluster) serves(kind schema.GroupVersionKind) (bool, error) {
@@ -143,14 +210,32 @@ func (c *Cluster) serves(kind schema.GroupVersionKind) (bool, error) {
 	return true, nil
 }
 
+// leftOut tells whether the objects of a kind are left out.
 func (c *Cluster) leftOut(kind schema.GroupVersionKind) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.unserved[kind]
+	return c.unserved[kind] || c.unwatched[kind] && slices.Contains(c.Optional, kind)
 }
 
-// WaitForCacheSync waits until the objects of all installations are known, and tells whether they are.
-func (c *Cluster) WaitForCacheSync(ctx context.Context) bool { return c.cache.WaitForCacheSync(ctx) }
+// watches tells whether the cache has the objects of a kind.
+func (c *Cluster) watches(kind schema.GroupVersionKind) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.unserved[kind] && !c.unwatched[kind]
+}
+
+// reader reads objects of a kind from the cache, or from the API server if they may not be watched.
+func (c *Cluster) reader(kind schema.GroupVersionKind) client.Reader {
+	if c.watches(kind) {
+		return c.cache
+	}
+	return c.Client
+}
+
+// WaitForCacheSync waits until the objects of all installations are known that may be watched, and tells whether they are.
+func (c *Cluster) WaitForCacheSync(ctx context.Context) bool {
+	return c.cache.WaitForCacheSync(ctx)
+}
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: only the process that acts watches.
 func (c *Cluster) NeedLeaderElection() bool { return true }
@@ -186,5 +271,5 @@ func (c *Cluster) handler() toolscache.ResourceEventHandler {
 // Deployment returns a Deployment of an installation as it was last seen. The error is NotFound while it is not there, or not known yet.
 func (c *Cluster) Deployment(ctx context.Context, key types.NamespacedName) (*appsv1.Deployment, error) {
 	deployment := &appsv1.Deployment{}
-	return deployment, c.cache.Get(ctx, key, deployment)
+	return deployment, c.reader(Deployments).Get(ctx, key, deployment)
 }

@@ -81,9 +81,9 @@ func (c *Cluster) Delete(ctx context.Context, object client.Object) error {
 	return err
 }
 
-// List returns the objects of the installation of that kind, as they were last seen.
+// List returns the objects of the installation of that kind, as they were last seen; none of a kind that may not be watched.
 func (c *Cluster) List(ctx context.Context, installation string, kind schema.GroupVersionKind) ([]client.Object, error) {
-	if c.leftOut(kind) {
+	if !c.watches(kind) {
 		return nil, nil
 	}
 	if kind == Deployments {
@@ -94,7 +94,7 @@ func (c *Cluster) List(ctx context.Context, installation string, kind schema.Gro
 
 // ListLive does the same as [Cluster.List] for the metadata of objects, and asks the API server.
 func (c *Cluster) ListLive(ctx context.Context, installation string, kind schema.GroupVersionKind) ([]client.Object, error) {
-	if c.leftOut(kind) {
+	if !c.watches(kind) {
 		return nil, nil
 	}
 	return listMetadata(ctx, c.Client, kind, client.MatchingLabels{c.Label: installation})

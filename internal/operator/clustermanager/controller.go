@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +26,7 @@ import (
 	"github.com/capstan-io/capstan/internal/operator/crds"
 	"github.com/capstan-io/capstan/internal/operator/pods"
 	"github.com/capstan-io/capstan/internal/operator/remote"
+	"github.com/capstan-io/capstan/internal/operator/rights"
 	"github.com/capstan-io/capstan/internal/operator/upgrade"
 )
 
@@ -58,6 +60,9 @@ type Controller struct {
 	Options
 	// client reads ClusterManagers, nodes and the inputs in the operator's namespace from a cache.
 	client client.Client
+	// missing are the watches that are not permitted.
+	missing  []rights.Watch
+	recorder events.EventRecorder
 	// management is the cluster of the operator, hubs are those of hosted ClusterManagers.
 	management *apply.Cluster
 	hubs       *remote.Clusters
@@ -92,11 +97,18 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	before := cm.DeepCopy()
 	due, err := c.install(ctx, cm)
+	c.reportRights(cm)
 	before.Annotations, before.ResourceVersion = cm.Annotations, cm.ResourceVersion // the mode and the version may have been written
 	if _, reportErr := patch.Status(ctx, c.client, cm, before); reportErr != nil {
 		return ctrl.Result{}, errors.Join(err, reportErr)
 	}
 	return ctrl.Result{RequeueAfter: due}, err
+}
+
+// reportRights says which rules the operator would need for what it leaves out.
+func (c *Controller) reportRights(cm *operatorv1.ClusterManager) {
+	rules := append(rights.Rules(c.missing), c.management.MissingRules()...)
+	rights.Report(c.recorder, cm, &cm.Status.Conditions, append(rules, c.hubs.MissingRules(cm.Name)...))
 }
 
 // sameHub is an older ClusterManager with the same hub, whose objects have the same names; empty if there is none. Hubs in the operator's

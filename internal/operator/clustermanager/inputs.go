@@ -19,6 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/accountkubeconfig"
 	"github.com/capstan-io/capstan/internal/operator/apply"
+	"github.com/capstan-io/capstan/internal/operator/rights"
 	"github.com/capstan-io/capstan/internal/operator/servingcerts"
 	"github.com/capstan-io/capstan/internal/operator/tlsprofile"
 	"github.com/capstan-io/capstan/internal/operator/topology"
@@ -111,6 +112,9 @@ func (c *Controller) apiServerPorts(ctx context.Context) ([]int32, error) {
 	endpoints := &discoveryv1.EndpointSliceList{}
 	err := c.management.Client.List(ctx, endpoints, client.InNamespace(metav1.NamespaceDefault),
 		client.MatchingLabels{discoveryv1.LabelServiceName: "kubernetes"})
+	if rights.Denied(err) {
+		return ports, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list the endpoints of the API server: %w", err)
 	}

@@ -1,6 +1,7 @@
 package clustermanager
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -12,10 +13,12 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -33,6 +36,7 @@ import (
 	"github.com/capstan-io/capstan/internal/operator/crds"
 	"github.com/capstan-io/capstan/internal/operator/remote"
 	"github.com/capstan-io/capstan/internal/operator/requeue"
+	"github.com/capstan-io/capstan/internal/operator/rights"
 	"github.com/capstan-io/capstan/internal/operator/topology"
 )
 
@@ -48,6 +52,12 @@ var webhookKinds = []schema.GroupVersionKind{
 var policyKinds = []schema.GroupVersionKind{
 	admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding"),
 	admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"),
+}
+
+// optionalKinds are those that a hub works without.
+func optionalKinds() []schema.GroupVersionKind {
+	return append([]schema.GroupVersionKind{policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
+		networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy")}, policyKinds...)
 }
 
 // hubKinds are those of the objects on a hub, in the order in which they are deleted.
@@ -84,15 +94,38 @@ func Scheme() *runtime.Scheme {
 
 // CacheOptions are those of the manager: it keeps what the controller reads from the operator's namespace, and the Secrets that lead to
 // hosted hubs, and no other Secrets.
-func CacheOptions(namespace string) cache.Options {
+func CacheOptions(namespace, pullSecret string) cache.Options {
+	pullSecret = cmp.Or(pullSecret, fleet.SecretExternalHubKubeconfig) // no name would stand for all
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{namespace: {}}},
-			&corev1.Secret{}: {Namespaces: map[string]cache.Config{namespace: {}, cache.AllNamespaces: {
-				FieldSelector: fields.OneTermEqualSelector("metadata.name", fleet.SecretExternalHubKubeconfig)}}},
+			&corev1.Secret{}: {Namespaces: map[string]cache.Config{
+				namespace:           {FieldSelector: byName(pullSecret)},
+				cache.AllNamespaces: {FieldSelector: byName(fleet.SecretExternalHubKubeconfig)}}},
 			&corev1.Node{}: {Transform: topology.StripNode},
 		},
+	}
+}
+
+func byName(name string) fields.Selector {
+	return fields.OneTermEqualSelector(metav1.ObjectNameField, name)
+}
+
+// kindClusterManager is what the operator is for.
+var kindClusterManager = operatorv1.GroupVersion.WithKind("ClusterManager")
+
+// watches are those of the cache of the manager, and of what is listed without a cache: why pods do not run, and where the API server is.
+func watches(namespace, pullSecret string) []rights.Watch {
+	pullSecret = cmp.Or(pullSecret, fleet.SecretExternalHubKubeconfig)
+	return []rights.Watch{
+		{GroupVersionKind: kindClusterManager},
+		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Node")},
+		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Namespace: namespace},
+		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret"), Namespace: namespace, Name: pullSecret},
+		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret"), Name: fleet.SecretExternalHubKubeconfig},
+		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod")},
+		{GroupVersionKind: discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), Namespace: metav1.NamespaceDefault},
 	}
 }
 
@@ -101,9 +134,24 @@ func Register(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	reviews, err := authorizationv1client.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	reviewer := reviews.SelfSubjectAccessReviews()
+	missing, err := rights.Missing(ctx, reviewer, watches(o.Namespace, o.PullSecret)...)
+	if err != nil {
+		return err
+	}
+	if err := rights.Require(missing, kindClusterManager); err != nil {
+		return err
+	}
+	if err := mgr.Add(rights.Recheck{Reviewer: reviewer, Watches: missing}); err != nil {
+		return err
+	}
 	changed := &requeue.Source{}
 	options := apply.Options{Label: fleet.LabelCreatedByClusterManager, FieldManager: fieldManager,
-		Kinds: managementKinds(), Optional: policyKinds, Scheme: mgr.GetScheme(), Changed: changed.Add}
+		Kinds: managementKinds(), Optional: optionalKinds(), Scheme: mgr.GetScheme(), Changed: changed.Add}
 	management, err := apply.NewCluster(mgr.GetConfig(), options)
 	if err != nil {
 		return err
@@ -112,19 +160,23 @@ func Register(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	options.Kinds = append(hubKinds(), corev1.SchemeGroupVersion.WithKind("Endpoints"))
-	c := &Controller{Options: o, client: mgr.GetClient(), management: management, hubs: remote.New(ctx, options), access: mgr.GetConfig()}
-	return ctrl.NewControllerManagedBy(mgr).Named("operator-clustermanager-install").
+	c := &Controller{Options: o, client: rights.WithoutWatches(mgr.GetClient(), mgr.GetAPIReader(), missing), missing: missing,
+		recorder: mgr.GetEventRecorder(fieldManager), management: management, hubs: remote.New(ctx, options), access: mgr.GetConfig()}
+	operator := ctrl.NewControllerManagedBy(mgr).Named("operator-clustermanager-install").
 		For(&operatorv1.ClusterManager{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{},
 			predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		// Others may have the same hub, or no longer.
 		Watches(&operatorv1.ClusterManager{}, handler.EnqueueRequestsFromMapFunc(c.all),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(c.all), builder.WithPredicates(topology.NodeChanged)).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(c.all)).
-		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(c.all)).
 		WatchesRawSource(changed).
-		WithOptions(controller.Options{RateLimiter: retry.Limiter()}).
-		Complete(retry.Conflicts(c))
+		WithOptions(controller.Options{RateLimiter: retry.Limiter()})
+	inputs := map[string]client.Object{"Node": &corev1.Node{}, "Secret": &corev1.Secret{}, "ConfigMap": &corev1.ConfigMap{}}
+	for kind, watched := range inputs {
+		if rights.Watched(missing, corev1.SchemeGroupVersion.WithKind(kind)) {
+			operator.Watches(watched, handler.EnqueueRequestsFromMapFunc(c.all), builder.WithPredicates(topology.NodeChanged))
+		}
+	}
+	return operator.Complete(retry.Conflicts(c))
 }
 
 // all are all ClusterManagers: there are one or two.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +29,7 @@ import (
 	"github.com/capstan-io/capstan/internal/operator/crds"
 	"github.com/capstan-io/capstan/internal/operator/klusterlet/hubaccess"
 	"github.com/capstan-io/capstan/internal/operator/remote"
+	"github.com/capstan-io/capstan/internal/operator/rights"
 	"github.com/capstan-io/capstan/internal/operator/upgrade"
 )
 
@@ -57,8 +59,11 @@ type Options struct {
 type Controller struct {
 	Options
 	// client reads from the cache of the manager.
-	client  client.Client
-	secrets *secretsByName
+	client client.Client
+	// missing are the watches that are not permitted.
+	missing  []rights.Watch
+	recorder events.EventRecorder
+	secrets  *secretsByName
 	// management is the cluster of the operator, managed are those of hosted Klusterlets.
 	management *apply.Cluster
 	managed    *remote.Clusters
@@ -91,12 +96,25 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	before := k.DeepCopy()
 	due, err := c.install(ctx, k)
+	if c.reportRights(k) {
+		due = earliest(due, whileUnwatched)
+	}
 	// Finalizers and the version may have been written.
 	before.Finalizers, before.Annotations, before.ResourceVersion = k.Finalizers, k.Annotations, k.ResourceVersion
 	if _, reportErr := patch.Status(ctx, c.client, k, before); reportErr != nil {
 		return ctrl.Result{}, errors.Join(err, reportErr)
 	}
 	return ctrl.Result{RequeueAfter: due}, err
+}
+
+// whileUnwatched is how often a Klusterlet is looked at of which something changes without an event.
+const whileUnwatched = 30 * time.Second
+
+// reportRights says which rules the operator would need for what it leaves out, and tells whether there are any.
+func (c *Controller) reportRights(k *operatorv1.Klusterlet) bool {
+	rules := slices.Concat(rights.Rules(c.missing), c.management.MissingRules(), c.managed.MissingRules(k.Name), c.secrets.missingRules())
+	rights.Report(c.recorder, k, &k.Status.Conditions, rules)
+	return len(rules) > 0
 }
 
 // install makes what the Klusterlet describes and writes into its status how far that is. It returns how long nothing is due.

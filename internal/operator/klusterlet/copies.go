@@ -39,7 +39,7 @@ func (c copies) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, err
 		return ctrl.Result{}, err
 	}
 	namespaces := &corev1.NamespaceList{}
-	if err := c.client.List(ctx, namespaces); err != nil {
+	if err := c.client.List(ctx, namespaces, client.MatchingLabels{fleet.LabelAddOnAgentNamespace: "true"}); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{}, c.management.Apply(ctx, sharedInstallation, copiesFor(c.Namespace, namespaces.Items, secret, profile)...)
@@ -67,10 +67,14 @@ func registerCopies(mgr ctrl.Manager, c *Controller, changed *requeue.Source) er
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{requeue.Request(copiesRequest)}
 	})
-	return ctrl.NewControllerManagedBy(mgr).Named("operator-klusterlet-copies").
-		Watches(&corev1.Namespace{}, one, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
-		Watches(&corev1.ConfigMap{}, one).
+	operator := ctrl.NewControllerManagedBy(mgr).Named("operator-klusterlet-copies").
 		WatchesRawSource(changed).
-		WithOptions(controller.Options{RateLimiter: retry.Limiter()}).
-		Complete(retry.Conflicts(copies{c}))
+		WithOptions(controller.Options{RateLimiter: retry.Limiter()})
+	if c.watched(corev1.SchemeGroupVersion.WithKind("Namespace")) {
+		operator.Watches(&corev1.Namespace{}, one, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{}))
+	}
+	if c.watched(corev1.SchemeGroupVersion.WithKind("ConfigMap")) {
+		operator.Watches(&corev1.ConfigMap{}, one)
+	}
+	return operator.Complete(retry.Conflicts(copies{c}))
 }

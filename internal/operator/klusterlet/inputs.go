@@ -85,6 +85,9 @@ func (c *Controller) connection(ctx context.Context, l layout) (due time.Duratio
 	return due, condition, nil
 }
 
+// usualAPIPorts are those of API servers that cannot be looked up.
+var usualAPIPorts = []int32{443, 6443}
+
 // apiPorts are those at which pods reach the API server of the operator's cluster: that of the Service kubernetes, and those of the servers
 // behind it.
 func (c *Controller) apiPorts(ctx context.Context) ([]int32, error) {
@@ -93,7 +96,11 @@ func (c *Controller) apiPorts(ctx context.Context) ([]int32, error) {
 		ports = append(ports, port)
 	}
 	slices := &discoveryv1.EndpointSliceList{}
-	if err := c.client.List(ctx, slices, client.InNamespace(metav1.NamespaceDefault)); err != nil {
+	if !c.watched(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")) {
+		ports = append(ports, usualAPIPorts...)
+	}
+	if err := c.client.List(ctx, slices, client.InNamespace(metav1.NamespaceDefault),
+		client.MatchingLabels{discoveryv1.LabelServiceName: "kubernetes"}); err != nil {
 		return nil, fmt.Errorf("list the addresses of the API server: %w", err)
 	}
 	for i := range slices.Items {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -39,6 +40,7 @@ import (
 	"github.com/capstan-io/capstan/internal/operator/klusterlet/hubaccess"
 	"github.com/capstan-io/capstan/internal/operator/remote"
 	"github.com/capstan-io/capstan/internal/operator/requeue"
+	"github.com/capstan-io/capstan/internal/operator/rights"
 	"github.com/capstan-io/capstan/internal/operator/topology"
 )
 
@@ -112,6 +114,27 @@ func stripPod(object any) (any, error) {
 	return object, nil
 }
 
+// kindKlusterlet is what the operator is for.
+var kindKlusterlet = operatorv1.GroupVersion.WithKind("Klusterlet")
+
+// optionalKinds are those that an agent works without.
+func optionalKinds() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
+		networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy")}
+}
+
+// watches are those of the cache of the manager.
+func watches(namespace string) []rights.Watch {
+	return []rights.Watch{
+		{GroupVersionKind: kindKlusterlet},
+		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Node")},
+		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Namespace")},
+		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Namespace: namespace, Name: fleet.ConfigMapTLSProfile},
+		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod")},
+		{GroupVersionKind: discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), Namespace: metav1.NamespaceDefault},
+	}
+}
+
 // Register adds the controllers to the manager. The context is that of the operator.
 func Register(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if o.Clock == nil {
@@ -121,7 +144,23 @@ func Register(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	c := &Controller{Options: o, client: mgr.GetClient(), access: mgr.GetConfig()}
+	reviews, err := authorizationv1client.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	reviewer := reviews.SelfSubjectAccessReviews()
+	missing, err := rights.Missing(ctx, reviewer, watches(o.Namespace)...)
+	if err != nil {
+		return err
+	}
+	if err := rights.Require(missing, kindKlusterlet); err != nil {
+		return err
+	}
+	if err := mgr.Add(rights.Recheck{Reviewer: reviewer, Watches: missing}); err != nil {
+		return err
+	}
+	c := &Controller{Options: o, client: rights.WithoutWatches(mgr.GetClient(), mgr.GetAPIReader(), missing), missing: missing,
+		recorder: mgr.GetEventRecorder(fieldManager), access: mgr.GetConfig()}
 	changed, copies := &requeue.Source{}, &requeue.Source{}
 	enqueue := func(installation string) {
 		if installation != sharedInstallation {
@@ -135,6 +174,7 @@ func Register(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		Label:        fleet.LabelCreatedByKlusterlet,
 		FieldManager: fieldManager,
 		Kinds:        managementKinds(),
+		Optional:     optionalKinds(),
 		Scheme:       mgr.GetScheme(),
 		Changed:      enqueue,
 	}
@@ -147,7 +187,7 @@ func Register(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	options.Kinds = managedKinds()
 	c.managed = remote.New(ctx, options)
 	c.hub = hubaccess.New(ctx, o.Clock, changed.Add)
-	c.secrets = newSecretsByName(ctx, core, func(name types.NamespacedName) {
+	c.secrets = newSecretsByName(ctx, core, reviewer, func(name types.NamespacedName) {
 		c.addAll(ctx, changed)
 		if name.Namespace == o.Namespace {
 			copies.Add(copiesRequest)
@@ -161,18 +201,30 @@ func Register(ctx context.Context, mgr ctrl.Manager, o Options) error {
 
 func (c *Controller) register(mgr ctrl.Manager, changed *requeue.Source) error {
 	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return c.all(ctx) })
-	return ctrl.NewControllerManagedBy(mgr).Named("operator-klusterlet-install").
+	operator := ctrl.NewControllerManagedBy(mgr).Named("operator-klusterlet-install").
 		For(&operatorv1.Klusterlet{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{},
 			predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		// Others may collide with it, or no longer.
 		Watches(&operatorv1.Klusterlet{}, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Node{}, all, builder.WithPredicates(topology.NodeChanged)).
-		Watches(&corev1.ConfigMap{}, all).
-		Watches(&discoveryv1.EndpointSlice{}, all).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ofPod)).
 		WatchesRawSource(changed).
-		WithOptions(controller.Options{RateLimiter: retry.Limiter(), MaxConcurrentReconciles: atOnce}).
-		Complete(retry.Conflicts(c))
+		WithOptions(controller.Options{RateLimiter: retry.Limiter(), MaxConcurrentReconciles: atOnce})
+	if c.watched(corev1.SchemeGroupVersion.WithKind("Node")) {
+		operator.Watches(&corev1.Node{}, all, builder.WithPredicates(topology.NodeChanged))
+	}
+	if c.watched(corev1.SchemeGroupVersion.WithKind("ConfigMap")) {
+		operator.Watches(&corev1.ConfigMap{}, all)
+	}
+	if c.watched(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")) {
+		operator.Watches(&discoveryv1.EndpointSlice{}, all)
+	}
+	if c.watched(corev1.SchemeGroupVersion.WithKind("Pod")) {
+		operator.Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ofPod))
+	}
+	return operator.Complete(retry.Conflicts(c))
+}
+
+func (c *Controller) watched(kind schema.GroupVersionKind) bool {
+	return rights.Watched(c.missing, kind)
 }
 
 // ofPod is the Klusterlet whose agent runs in the pod.

@@ -15,12 +15,16 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/capstan-io/capstan/internal/operator/rights"
 )
 
 // secretsByName reads Secrets from watches, one of each name in all namespaces: those that a Klusterlet refers to have the same few names,
-// and a cluster may have many others.
+// and a cluster may have many others. Secrets of a name that may not be watched are read each time.
 type secretsByName struct {
 	client corev1client.SecretsGetter
+	// reviewer tells what may be watched.
+	reviewer rights.Reviewer
 	// changed is called with the namespace and the name of a Secret that appears, changes or goes.
 	changed func(types.NamespacedName)
 	// ctx ends the watches.
@@ -28,17 +32,35 @@ type secretsByName struct {
 
 	mu      sync.Mutex
 	watches map[string]toolscache.SharedIndexInformer
+	// unwatched are the names that could not be watched when they were last asked for.
+	unwatched map[string]rights.Watch
 }
 
-func newSecretsByName(ctx context.Context, client corev1client.SecretsGetter, changed func(types.NamespacedName)) *secretsByName {
-	return &secretsByName{ctx: ctx, client: client, changed: changed, watches: map[string]toolscache.SharedIndexInformer{}}
+func newSecretsByName(
+	ctx context.Context, client corev1client.SecretsGetter, reviewer rights.Reviewer, changed func(types.NamespacedName),
+) *secretsByName {
+	return &secretsByName{ctx: ctx, client: client, reviewer: reviewer, changed: changed,
+		watches: map[string]toolscache.SharedIndexInformer{}, unwatched: map[string]rights.Watch{}}
+}
+
+// missingRules are those that would permit to watch what could not be watched.
+func (s *secretsByName) missingRules() (rules []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, watch := range s.unwatched {
+		rules = append(rules, watch.Rule())
+	}
+	return rules
 }
 
 // get returns a Secret, or nil if there is none. It waits for the first list of Secrets with that name.
 func (s *secretsByName) get(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
-	informer, err := s.watch(name)
+	informer, err := s.watch(ctx, name)
 	if err != nil {
 		return nil, err
+	}
+	if informer == nil {
+		return s.read(ctx, namespace, name)
 	}
 	if !toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		return nil, fmt.Errorf("list Secrets with the name %s: %w", name, ctx.Err())
@@ -54,11 +76,32 @@ func (s *secretsByName) get(ctx context.Context, namespace, name string) (*corev
 	return secret, nil
 }
 
-func (s *secretsByName) watch(name string) (toolscache.SharedIndexInformer, error) {
+// read asks the API server. The error says which rule permits to.
+func (s *secretsByName) read(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	secret, err := ignoreNotFound(s.client.Secrets(namespace).Get(ctx, name, metav1.GetOptions{}))
+	if rights.Denied(err) {
+		return nil, fmt.Errorf("%w; the rule %s permits it", err, rights.Rule(secretKind.GroupKind(), "", name, "get", "list", "watch"))
+	}
+	return secret, err
+}
+
+var secretKind = corev1.SchemeGroupVersion.WithKind("Secret")
+
+// watch is the watch of a name; nil while it is not permitted.
+func (s *secretsByName) watch(ctx context.Context, name string) (toolscache.SharedIndexInformer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if informer, found := s.watches[name]; found {
 		return informer, nil
+	}
+	missing, err := rights.Missing(ctx, s.reviewer, rights.Watch{GroupVersionKind: secretKind, Name: name})
+	if err != nil {
+		return nil, err
+	}
+	delete(s.unwatched, name)
+	if len(missing) > 0 {
+		s.unwatched[name] = missing[0]
+		return nil, nil
 	}
 	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	lists := &toolscache.ListWatch{

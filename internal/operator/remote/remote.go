@@ -38,6 +38,8 @@ type connection struct {
 	config     *rest.Config
 	cluster    *apply.Cluster
 	close      context.CancelFunc
+	// ended is why the watches ended.
+	ended <-chan error
 }
 
 // New returns Clusters without a connection. Connections end with the context, that of the operator.
@@ -68,7 +70,33 @@ func (c *Clusters) Connect(ctx context.Context, installation string, secret *cor
 	c.mu.Lock()
 	c.connections[installation] = made
 	c.mu.Unlock()
+	go c.forgetEnded(installation, made)
 	return made.cluster, config, nil
+}
+
+// forgetEnded forgets a connection whose watches end by themselves, because more may be watched now: the next reconcile makes another.
+func (c *Clusters) forgetEnded(installation string, made connection) {
+	if err := <-made.ended; err == nil {
+		return
+	}
+	c.mu.Lock()
+	if c.connections[installation].cluster == made.cluster {
+		delete(c.connections, installation)
+	}
+	c.mu.Unlock()
+	made.close()
+	c.options.Changed(installation)
+}
+
+// MissingRules are those of [apply.Cluster.MissingRules] for the cluster of the installation; none if there is no connection.
+func (c *Clusters) MissingRules(installation string) []string {
+	c.mu.Lock()
+	connection, found := c.connections[installation]
+	c.mu.Unlock()
+	if !found {
+		return nil
+	}
+	return connection.cluster.MissingRules()
 }
 
 // Disconnect ends the connection to the cluster of the installation, if there is one.
@@ -102,7 +130,7 @@ func (c *Clusters) connect(ctx context.Context, config *rest.Config) (connection
 		return connection{}, fmt.Errorf("the cluster at %s did not list what is installed there in %s: see whether the kubeconfig has the right to",
 			config.Host, listTimeout)
 	}
-	return connection{config: config, cluster: cluster, close: stop}, nil
+	return connection{config: config, cluster: cluster, close: stop, ended: ended}, nil
 }
 
 // answers asks for the version, whose answer says at once what is wrong with an address or a credential.

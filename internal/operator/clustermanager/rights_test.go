@@ -1,0 +1,45 @@
+package clustermanager
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/capstan-io/capstan/internal/operator/rights"
+	"github.com/capstan-io/capstan/internal/operator/rights/rightstest"
+)
+
+// HC-02: with the rules that the chart of Open Cluster Management has, the operator does without what it may not watch, and without nothing
+// else.
+func TestRightsOfOtherChart(t *testing.T) {
+	t.Parallel()
+	reviewer := rightstest.Reviewer{Rules: rightstest.ClusterManager()}
+	kinds := func(watches ...rights.Watch) (names []string) {
+		missing, err := rights.Missing(t.Context(), reviewer, watches...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := rights.Require(missing, kindClusterManager); err != nil {
+			t.Error(err)
+		}
+		for _, watch := range missing {
+			names = append(names, watch.Kind)
+		}
+		return names
+	}
+	want := []string{"Pod", "EndpointSlice"}
+	if got := kinds(watches("operators", "open-cluster-management-image-pull-credentials")...); !slices.Equal(got, want) {
+		t.Errorf("the manager does without %v", got)
+	}
+	var all []rights.Watch
+	for _, kind := range managementKinds() {
+		all = append(all, rights.Watch{GroupVersionKind: kind})
+	}
+	want = []string{"PodDisruptionBudget", "NetworkPolicy", "Secret", "ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"}
+	if got := kinds(all...); !slices.Equal(got, want) {
+		t.Errorf("of what is installed, it watches all but %v", got)
+	}
+	missing := []rights.Watch{{GroupVersionKind: kindClusterManager}}
+	if rights.Require(missing, kindClusterManager) == nil || rights.Watched(missing, kindClusterManager) {
+		t.Error("works without ClusterManagers")
+	}
+}

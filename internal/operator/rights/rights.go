@@ -1,0 +1,177 @@
+// Package rights finds out what an operator may watch, and has it do without the rest: a cache that may not list what it is to have never
+// becomes ready, and nothing would be done.
+package rights
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
+)
+
+// watchVerbs are those that a cache needs.
+var watchVerbs = []string{"list", "watch"}
+
+// Watch is what a cache has: all objects of a kind, those of one namespace, or those with one name.
+type Watch struct {
+	schema.GroupVersionKind
+	Namespace, Name string
+}
+
+// Reviewer answers what the one who asks may do.
+type Reviewer = authorizationv1client.SelfSubjectAccessReviewInterface
+
+// Missing returns those of the watches that are not permitted. Where nobody may ask what is permitted, all of them count as permitted.
+func Missing(ctx context.Context, reviewer Reviewer, watches ...Watch) (missing []Watch, err error) {
+	for _, watch := range watches {
+		permitted, err := watch.permitted(ctx, reviewer)
+		if err != nil {
+			return nil, fmt.Errorf("find out whether the operator may %s: %w", watch, err)
+		}
+		if !permitted {
+			missing = append(missing, watch)
+		}
+	}
+	return missing, nil
+}
+
+func (w Watch) permitted(ctx context.Context, reviewer Reviewer) (bool, error) {
+	for _, verb := range watchVerbs {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: w.Group, Version: w.Version,
+				Resource: resourceOf(w.GroupKind()), Namespace: w.Namespace, Name: w.Name}}}
+		answer, err := reviewer.Create(ctx, review, metav1.CreateOptions{})
+		if apierrors.IsForbidden(err) {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if !answer.Status.Allowed {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// String says what is watched.
+func (w Watch) String() string {
+	text := "watch " + resourceOf(w.GroupKind())
+	if w.Name != "" {
+		text += " " + w.Name
+	}
+	if w.Namespace != "" {
+		text += " in namespace " + w.Namespace
+	}
+	return text
+}
+
+// Rule is what to add to a ClusterRole, or to a Role in the namespace of the watch, to permit it.
+func (w Watch) Rule() string { return Rule(w.GroupKind(), w.Namespace, w.Name, watchVerbs...) }
+
+// Rule is the rule that permits the verbs for a kind, in a namespace if one is given, and for one name if one is given, as in a manifest.
+func Rule(kind schema.GroupKind, namespace, name string, verbs ...string) string {
+	rule := fmt.Sprintf(`{apiGroups: [%q], resources: [%s], `, kind.Group, resourceOf(kind))
+	if name != "" {
+		rule += fmt.Sprintf("resourceNames: [%s], ", name)
+	}
+	rule += fmt.Sprintf("verbs: [%s]}", strings.Join(verbs, ", "))
+	if namespace != "" {
+		rule += " in namespace " + namespace
+	}
+	return rule
+}
+
+func resourceOf(kind schema.GroupKind) string {
+	if kind.Kind == "Endpoints" {
+		return "endpoints"
+	}
+	resource, _ := meta.UnsafeGuessKindToResource(kind.WithVersion("v1"))
+	return resource.Resource
+}
+
+// Denied tells whether an error is that a rule is missing: quotas, admission and namespaces that end forbid things, too.
+func Denied(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot ") && strings.Contains(err.Error(), " resource ")
+}
+
+// Describe says which rules to add, each once; empty if there are none.
+func Describe(rules []string) string {
+	rules = slices.Compact(slices.Sorted(slices.Values(rules)))
+	if len(rules) == 0 {
+		return ""
+	}
+	return "The operator works without what it may not do; add to its ClusterRole: " + strings.Join(rules, "; ")
+}
+
+// recheckEvery is how often is asked whether what was missing is permitted now.
+const recheckEvery = time.Minute
+
+// Recheck is a manager.Runnable that ends the operator with an error once one of the watches is permitted that were missing when it began:
+// it watches from the start, so it has to be started again, as Kubernetes does.
+type Recheck struct {
+	Reviewer Reviewer
+	Watches  []Watch
+}
+
+// Start implements manager.Runnable.
+func (r Recheck) Start(ctx context.Context) error {
+	ticker := time.NewTicker(recheckEvery)
+	defer ticker.Stop()
+	for len(r.Watches) > 0 {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			if err := r.permitted(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Watched tells whether a kind is watched: all that is asked of it is permitted.
+func Watched(missing []Watch, kind schema.GroupVersionKind) bool {
+	return !slices.ContainsFunc(missing, func(w Watch) bool { return w.GroupVersionKind == kind })
+}
+
+// Rules are those that permit the watches.
+func Rules(missing []Watch) (rules []string) {
+	for _, watch := range missing {
+		rules = append(rules, watch.Rule())
+	}
+	return rules
+}
+
+// Require is an error if one of the missing watches is of a kind without which the operator has nothing to do.
+func Require(missing []Watch, kind schema.GroupVersionKind) error {
+	for _, watch := range missing {
+		if watch.GroupVersionKind == kind {
+			return fmt.Errorf("the operator may not %s, which are its task: add to its ClusterRole %s", watch, watch.Rule())
+		}
+	}
+	return nil
+}
+
+// permitted is an error if one of the watches is permitted now. That it cannot be found out is none.
+func (r Recheck) permitted(ctx context.Context) error {
+	missing, err := Missing(ctx, r.Reviewer, r.Watches...)
+	if err != nil {
+		return nil //nolint:nilerr // it is asked again
+	}
+	for _, watch := range r.Watches {
+		if !slices.Contains(missing, watch) {
+			return fmt.Errorf("the operator may %s now, and ends so that it is started again and does", watch)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package rights_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/capstan-io/capstan/internal/operator/rights"
+	"github.com/capstan-io/capstan/internal/operator/rights/rightstest"
+)
+
+var secrets = corev1.SchemeGroupVersion.WithKind("Secret")
+
+// HC-02: what may be listed and watched is, by name where the rule has names; the rule that is missing is one to copy.
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	grant := func(names []string, verbs ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: names, Verbs: verbs}
+	}
+	const anySecret = `{apiGroups: [""], resources: [secrets], verbs: [list, watch]}`
+	for name, test := range map[string]struct {
+		rule  rbacv1.PolicyRule
+		watch rights.Watch
+		want  string
+	}{
+		"all":             {grant(nil, "list", "watch"), rights.Watch{GroupVersionKind: secrets}, ""},
+		"list alone":      {grant(nil, "list"), rights.Watch{GroupVersionKind: secrets}, anySecret},
+		"watch alone":     {grant(nil, "watch"), rights.Watch{GroupVersionKind: secrets}, anySecret},
+		"one of all":      {grant([]string{"a"}, "list", "watch"), rights.Watch{GroupVersionKind: secrets}, "verbs"},
+		"one by name":     {grant([]string{"a"}, "list", "watch"), rights.Watch{GroupVersionKind: secrets, Name: "a"}, ""},
+		"another by name": {grant([]string{"a"}, "list", "watch"), rights.Watch{GroupVersionKind: secrets, Name: "b"}, "resourceNames: [b]"},
+		"in a namespace":  {grant(nil, "get"), rights.Watch{GroupVersionKind: secrets, Namespace: "n"}, "in namespace n"},
+		"a kind that is a plural": {rbacv1.PolicyRule{}, rights.Watch{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Endpoints")},
+			"[endpoints]"},
+		"a kind with y": {rbacv1.PolicyRule{}, rights.Watch{GroupVersionKind: schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1",
+			Kind: "NetworkPolicy"}}, `{apiGroups: ["networking.k8s.io"], resources: [networkpolicies], verbs: [list, watch]}`},
+	} {
+		missing, err := rights.Missing(t.Context(), rightstest.Reviewer{Rules: []rbacv1.PolicyRule{test.rule}}, test.watch)
+		rules := strings.Join(rights.Rules(missing), "")
+		if err != nil || test.want == "" && rules != "" || !strings.Contains(rules, test.want) {
+			t.Errorf("%s: %q, %v, want %q", name, rules, err, test.want)
+		}
+	}
+}
+
+// HC-02: where nobody may ask, the operator works as if it had all rights; that the question fails is an error.
+func TestMissingWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	watch := rights.Watch{GroupVersionKind: secrets}
+	forbidden := failing{err: apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no"))}
+	if missing, err := rights.Missing(t.Context(), forbidden, watch); err != nil || missing != nil {
+		t.Errorf("forbidden: %v, %v", missing, err)
+	}
+	_, err := rights.Missing(t.Context(), failing{err: errors.New("no route")}, watch)
+	if err == nil || !strings.Contains(err.Error(), "may watch secrets") {
+		t.Errorf("no answer: %v", err)
+	}
+}
+
+type failing struct {
+	rights.Reviewer
+	err error
+}
+
+func (f failing) Create(context.Context, *authorizationv1.SelfSubjectAccessReview, metav1.CreateOptions) (
+	*authorizationv1.SelfSubjectAccessReview, error,
+) {
+	return nil, f.err
+}
+
+// HC-02: a missing rule is told by a condition, and once by an event; both end when it is added.
+func TestReport(t *testing.T) {
+	t.Parallel()
+	recorder, about, conditions := events.NewFakeRecorder(10), &corev1.ConfigMap{}, []metav1.Condition{}
+	for _, step := range []struct {
+		rules  []string
+		events int
+		want   string
+	}{
+		{nil, 0, ""},
+		{[]string{"b", "a", "b"}, 1, "a; b"},
+		{[]string{"a", "b"}, 0, "a; b"},
+		{[]string{"a"}, 1, "a"},
+		{nil, 0, ""},
+	} {
+		rights.Report(recorder, about, &conditions, step.rules)
+		got := ""
+		if len(conditions) > 0 {
+			got = conditions[0].Message
+		}
+		if !strings.HasSuffix(got, step.want) || (got == "") != (step.want == "") || len(recorder.Events) != step.events {
+			t.Errorf("%v: %q, %d events", step.rules, got, len(recorder.Events))
+		}
+		for len(recorder.Events) > 0 {
+			<-recorder.Events
+		}
+	}
+}
