@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capstan-io/capstan/internal/operator/rights"
 	"github.com/capstan-io/capstan/internal/operator/rights/rightstest"
@@ -75,6 +81,96 @@ func (f failing) Create(context.Context, *authorizationv1.SelfSubjectAccessRevie
 	*authorizationv1.SelfSubjectAccessReview, error,
 ) {
 	return nil, f.err
+}
+
+// HC-02: a rule that is added is noticed: the operator ends, and says why. As long as none is, or nobody answers, it goes on.
+func TestRecheck(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		answers, ended := &changing{}, make(chan error, 1)
+		answers.become(rightstest.Reviewer{})
+		recheck := rights.Recheck{Reviewer: answers, Watches: []rights.Watch{{GroupVersionKind: secrets}}}
+		go func() { ended <- recheck.Start(t.Context()) }()
+		for _, reviewer := range []rights.Reviewer{rightstest.Reviewer{}, failing{err: errors.New("no route")}} {
+			answers.become(reviewer)
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			if len(ended) > 0 {
+				t.Fatalf("ended: %v", <-ended)
+			}
+		}
+		answers.become(rightstest.Reviewer{Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list", "watch"}}}})
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "the operator may watch secrets now") {
+			t.Errorf("ended: %v", err)
+		}
+	})
+}
+
+// changing answers as the latest reviewer.
+type changing struct {
+	rights.Reviewer
+	mu sync.Mutex
+}
+
+func (c *changing) become(reviewer rights.Reviewer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Reviewer = reviewer
+}
+
+func (c *changing) Create(ctx context.Context, review *authorizationv1.SelfSubjectAccessReview, options metav1.CreateOptions) (
+	*authorizationv1.SelfSubjectAccessReview, error,
+) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Reviewer.Create(ctx, review, options)
+}
+
+// HC-02: what may not be watched is asked for, with the rights that there are; the rest comes from the cache.
+func TestWithoutWatches(t *testing.T) {
+	t.Parallel()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a"}}
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a"}}
+	denied := apierrors.NewForbidden(corev1.Resource("secrets"), "a", errors.New(`User "o" cannot get resource "secrets" in API group ""`))
+	for name, test := range map[string]struct {
+		failure error
+		objects []client.Object
+		found   bool
+		fails   bool
+	}{
+		"there":                {objects: []client.Object{secret}, found: true},
+		"not there":            {},
+		"that may not be read": {objects: []client.Object{secret}, failure: denied},
+		"without an answer":    {failure: errors.New("no route"), fails: true},
+	} {
+		api := interceptor.NewClient(fake.NewClientBuilder().WithObjects(test.objects...).Build(), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+				if test.failure != nil {
+					return test.failure
+				}
+				return c.Get(ctx, key, o, options...)
+			},
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				if test.failure != nil {
+					return test.failure
+				}
+				return c.List(ctx, list, options...)
+			},
+		})
+		c := rights.WithoutWatches(fake.NewClientBuilder().WithObjects(configMap).Build(), api, []rights.Watch{{GroupVersionKind: secrets}})
+		err := c.Get(t.Context(), client.ObjectKeyFromObject(secret), &corev1.Secret{})
+		if (err == nil) != test.found || (client.IgnoreNotFound(err) != nil) != test.fails {
+			t.Errorf("a Secret %s: %v", name, err)
+		}
+		list := &corev1.SecretList{}
+		if err := c.List(t.Context(), list); (err != nil) != test.fails || (len(list.Items) > 0) != test.found {
+			t.Errorf("Secrets %s: %d, %v", name, len(list.Items), err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(configMap), &corev1.ConfigMap{}); err != nil {
+			t.Errorf("what may be watched, %s: %v", name, err)
+		}
+	}
 }
 
 // HC-02: a missing rule is told by a condition, and once by an event; both end when it is added.
