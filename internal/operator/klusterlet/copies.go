@@ -30,7 +30,7 @@ func (c copies) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, err
 	if !c.management.WaitForCacheSync(ctx) {
 		return ctrl.Result{}, errors.New("what is installed is not known yet")
 	}
-	secret, err := c.secrets.get(ctx, c.Namespace, fleet.SecretImagePullCredentials)
+	secret, err := c.pullSecret(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}

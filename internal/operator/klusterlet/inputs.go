@@ -17,6 +17,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cloudevents/grpcconfig"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/klusterlet/hubaccess"
+	"github.com/capstan-io/capstan/internal/operator/rights"
 	"github.com/capstan-io/capstan/internal/operator/topology"
 	"github.com/capstan-io/capstan/internal/operator/urlport"
 )
@@ -25,7 +26,7 @@ import (
 func (c *Controller) inputs(ctx context.Context, l layout) (inputs, error) {
 	in := inputs{defaultImage: c.Image, awsCLIImage: c.AWSCLIImage, addOnNamespace: !c.WithoutAddOnNamespace, syncLabels: c.SyncLabels}
 	var err error
-	if in.pullSecret, err = c.secrets.get(ctx, c.Namespace, fleet.SecretImagePullCredentials); err != nil {
+	if in.pullSecret, err = c.pullSecret(ctx); err != nil {
 		return in, err
 	}
 	if in.tlsProfile, err = c.tlsProfile(ctx); err != nil {
@@ -48,6 +49,15 @@ func (c *Controller) inputs(ctx context.Context, l layout) (inputs, error) {
 	}
 	in.hubPorts, err = c.hubPorts(ctx, l)
 	return in, err
+}
+
+// pullSecret has the credentials for images; nil if there are none, or they may not be read: many clusters need none.
+func (c *Controller) pullSecret(ctx context.Context) (*corev1.Secret, error) {
+	secret, err := c.secrets.get(ctx, c.Namespace, fleet.SecretImagePullCredentials)
+	if rights.Denied(err) {
+		return nil, nil
+	}
+	return secret, err
 }
 
 func (c *Controller) tlsProfile(ctx context.Context) (*corev1.ConfigMap, error) {

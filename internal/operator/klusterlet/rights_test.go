@@ -43,7 +43,7 @@ func TestRightsOfOtherChart(t *testing.T) {
 	for _, kind := range managementKinds() {
 		all = append(all, rights.Watch{GroupVersionKind: kind})
 	}
-	if got := kinds(all...); !slices.Equal(got, []string{"PodDisruptionBudget", "NetworkPolicy"}) {
+	if got := kinds(all...); !slices.Equal(got, []string{"PodDisruptionBudget", "NetworkPolicy", "Secret"}) {
 		t.Errorf("of what is installed, it watches all but %v", got)
 	}
 }
@@ -68,6 +68,10 @@ func TestSecretsWithoutWatch(t *testing.T) {
 		return true, nil, apierrors.NewForbidden(corev1.Resource("secrets"), "bootstrap",
 			errors.New(`User "operator" cannot get resource "secrets" in API group "" in the namespace "agent"`))
 	})
+	c := &Controller{Options: Options{Namespace: "agent"}, secrets: s}
+	if secret, err := c.pullSecret(t.Context()); err != nil || secret != nil {
+		t.Errorf("credentials for images that may not be read: %v, %v", secret, err)
+	}
 	_, err := s.get(t.Context(), "agent", "bootstrap")
 	if err == nil || !strings.Contains(err.Error(), `the rule {apiGroups: [""], resources: [secrets]`) {
 		t.Errorf("one that may not be read: %v", err)

@@ -1,4 +1,6 @@
-// Package rightstest has rules to test operators with: those that the charts of Open Cluster Management give its operators.
+// Package rightstest has rules to test operators with. They are fewer than those of our charts, and no more than the charts of Open Cluster
+// Management are known to give: some Secrets by name, and nothing of network policies, PodDisruptionBudgets, ValidatingAdmissionPolicies
+// and EndpointSlices.
 package rightstest
 
 import (
@@ -66,7 +68,9 @@ func ClusterManager() []rbacv1.PolicyRule {
 // Klusterlet are the rules of the operator of agents.
 func Klusterlet() []rbacv1.PolicyRule {
 	return append(common(),
-		rule(write, "", "secrets"),
+		rule([]string{"create"}, "", "secrets"),
+		named(rule([]string{"get", "list", "watch", "update", "delete"}, "", "secrets"), "hub-kubeconfig-secret", "bootstrap-hub-kubeconfig",
+			"external-managed-kubeconfig"),
 		rule([]string{"create"}, "", "serviceaccounts/token"),
 		rule([]string{"get", "list", "watch", "update", "patch", "delete"}, "operator.open-cluster-management.io", "klusterlets"),
 		rule([]string{"update", "patch"}, "operator.open-cluster-management.io", "klusterlets/status"),
