@@ -19,7 +19,7 @@ const (
 // AnnotationGitOpsCluster on such a Secret is the GitOpsCluster that it was made for, as namespace/name. It is an extension.
 const AnnotationGitOpsCluster = "capstan.io/gitopscluster"
 
-// AnnotationSkipArgoVerify, when "true" on a GitOpsCluster, has the hub not look for an Argo CD in the namespace.
+// AnnotationSkipArgoVerify has the hub not look, when it is "true" on a GitOpsCluster, for an Argo CD in the namespace.
 const AnnotationSkipArgoVerify = "skipArgoNamespaceVerify"
 
 // ManagedServiceAccountArgo is the name of the ManagedServiceAccounts as which Argo CD deploys, unless the GitOpsCluster has another.

@@ -69,8 +69,8 @@ const (
 	ClusterNamespaceLease = "managed-cluster-lease"
 )
 
-// EnvBootstrapConfigs, in the environment of a work agent, has the paths of the credentials to register with, with commas between them,
-// where there are several hubs.
+// EnvBootstrapConfigs in the environment of a work agent has the paths of the credentials to register with, with commas between them, where
+// there are several hubs.
 const EnvBootstrapConfigs = "CAPSTAN_BOOTSTRAP_CONFIGS"
 
 // Secrets with credentials, and what is in them.

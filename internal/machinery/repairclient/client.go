@@ -27,8 +27,9 @@ const rememberFor = 5 * time.Minute
 
 // NewClient is a client.NewClientFunc. Its client counts how often it makes the same write of an object again, within five minutes: creates
 // it, or updates or patches it with the same content. From the eleventh time on, a write that comes too early fails with a
-// repair.HeldError and is not sent. To write another content is no repair, nor is a write that changes nothing. Server-side apply, deletion
-// and the writing of subresources are not counted. Reads are those of package consistentclient.
+// repair.HeldError and is not sent. To write another content is no repair, nor is a write that changes nothing, nor to create what the client
+// itself has deleted. Server-side apply, patches of objects that were not read, and the writing of subresources are not counted. Reads are
+// those of package consistentclient.
 func NewClient(config *rest.Config, options client.Options) (client.Client, error) {
 	c, err := consistentclient.NewClient(config, options)
 	if err != nil {
@@ -83,22 +84,43 @@ func (c *repairClient) Patch(ctx context.Context, obj client.Object, patch clien
 	if err != nil {
 		return err
 	}
+	if obj.GetResourceVersion() == "" { // it cannot be told whether the patch changes anything, as that of server-side apply may not
+		return c.Client.Patch(ctx, obj, client.RawPatch(patch.Type(), content), opts...)
+	}
 	return c.write(obj, content, func() error { return c.Client.Patch(ctx, obj, client.RawPatch(patch.Type(), content), opts...) })
+}
+
+// Delete implements client.Client. What the client creates after it has deleted the object itself is no repair.
+func (c *repairClient) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	err := c.Client.Delete(ctx, obj, opts...)
+	if o, known := c.objectOf(obj); err == nil && known {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.last, o)
+	}
+	return err
+}
+
+// objectOf names an object; it is not known if the API server chooses the name.
+func (c *repairClient) objectOf(obj client.Object) (o repair.Object, known bool) {
+	kind, err := c.GroupVersionKindFor(obj)
+	return repair.Object{
+		GroupKind: kind.GroupKind(), NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()},
+	}, err == nil && obj.GetName() != ""
 }
 
 // write sends a write, unless it is held back.
 func (c *repairClient) write(obj client.Object, content []byte, send func() error) error {
-	kind, err := c.GroupVersionKindFor(obj)
-	if err != nil || obj.GetName() == "" { // the API server chooses the name: no two are the same object
+	o, known := c.objectOf(obj)
+	if !known {
 		return send()
 	}
-	o := repair.Object{GroupKind: kind.GroupKind(), NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}}
 	version, hash := obj.GetResourceVersion(), maphash.Bytes(c.seed, slices.Concat(withoutTimes(content), []byte(obj.GetUID())))
 	undo := func() {}
 	if c.isRepeated(o, hash) {
 		taken, due := c.backoff.Take(o, false)
 		if taken == nil {
-			heldCount.WithLabelValues(kind.Group, kind.Kind).Inc()
+			heldCount.WithLabelValues(o.Group, o.Kind).Inc()
 			return &repair.HeldError{Object: o, Until: due}
 		}
 		undo = taken

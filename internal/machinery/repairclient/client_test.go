@@ -227,6 +227,28 @@ func TestNoChange(t *testing.T) {
 	}
 }
 
+// What the client deletes itself it may create again, and a patch of an object that was not read may change nothing.
+func TestNoRepairs(t *testing.T) {
+	t.Parallel()
+	ctx, f := t.Context(), newFixture()
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	for i := range 3 * repair.AtOnceByControllers {
+		created := o.DeepCopy()
+		if err := errors.Join(f.Create(ctx, created), f.Delete(ctx, created)); err != nil {
+			t.Fatalf("round %d: %v", i, err)
+		}
+	}
+	if err := f.Create(ctx, o.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 * repair.AtOnceByControllers {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"data":{"key":"ours"}}`))
+		if err := f.Patch(ctx, o.DeepCopy(), patch); err != nil {
+			t.Fatalf("patch %d: %v", i, err)
+		}
+	}
+}
+
 // What is made anew for another owner is another object, and so is one whose name the API server chooses.
 func TestOtherObjects(t *testing.T) {
 	t.Parallel()

@@ -108,7 +108,12 @@ func rewrite(ctx context.Context, cluster client.Client, kind schema.GroupVersio
 	for next := ""; ; {
 		page := &unstructured.UnstructuredList{}
 		page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		if err := cluster.List(ctx, page, client.Limit(pageSize), client.Continue(next)); err != nil {
+		err := cluster.List(ctx, page, client.Limit(pageSize), client.Continue(next))
+		if token := tokenOf(err); token != "" { // the pages took longer than the API server keeps the list; it goes on with what is there now
+			next = token
+			continue
+		}
+		if err != nil {
 			return err
 		}
 		for i := range page.Items {
@@ -129,6 +134,15 @@ func rewrite(ctx context.Context, cluster client.Client, kind schema.GroupVersio
 		return fmt.Errorf("%d objects cannot be written; the first: %w", failed, first)
 	}
 	return first
+}
+
+// tokenOf is the token that an API server gives with the error that a list has expired; empty for other errors.
+func tokenOf(err error) string {
+	var status apierrors.APIStatus
+	if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) {
+		return ""
+	}
+	return status.Status().Continue
 }
 
 // applyOver applies a definition. One on the cluster with versions that this one no longer has, in which objects may be stored, is migrated

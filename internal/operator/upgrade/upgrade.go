@@ -81,8 +81,8 @@ func allows(value, current string) bool {
 	return isRelease && isCurrentRelease && named.EqualTo(to)
 }
 
-// ofCommit matches the version that Go gives the build of a commit that is no release.
-var ofCommit = regexp.MustCompile(`[-.][0-9]{14}-[0-9a-f]{12}`)
+// ofCommit matches the version that Go, or "git describe", gives the build of a commit that is no release.
+var ofCommit = regexp.MustCompile(`[-.][0-9]{14}-[0-9a-f]{12}|-[0-9]+-g[0-9a-f]{7,}`)
 
 // release parses the version of a release, or the tag of its image, which has an underscore for each plus sign.
 func release(text string) (parsed *version.Version, isRelease bool) {

@@ -240,7 +240,9 @@ func settingsOf(t *task) string {
 // write does what the update strategy says, and returns the object as it is then.
 func (a *applier) write(ctx context.Context, t *task, dryRun []string) (*unstructured.Unstructured, error) {
 	w := &writer{resource: a.objects.Resource(t.mapping.Resource).Namespace(t.identity.Namespace), dryRun: dryRun}
-	a.leaveOutMissingOwners(ctx, t)
+	if t.config.UpdateStrategy.Type != workv1.UpdateStrategyTypeReadOnly {
+		a.leaveOutMissingOwners(ctx, t)
+	}
 	switch t.config.UpdateStrategy.Type {
 	case workv1.UpdateStrategyTypeReadOnly:
 		return w.readOnly(ctx, t)

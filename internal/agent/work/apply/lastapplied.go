@@ -3,6 +3,7 @@ package apply
 import (
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -52,7 +53,8 @@ func (t *task) lastApplied(live *unstructured.Unstructured) *unstructured.Unstru
 }
 
 // withoutOthers leaves out the keys that others have: the works whose owner the key is or whose annotations name it, and other clients, as
-// far as the API server has recorded that they wrote it. own is the annotation of this work.
+// far as the API server has recorded that they wrote it. Where another work owns the object and does not say what it names, as under the
+// strategies CreateOnly and ServerSideApply, none goes. own is the annotation of this work.
 func withoutOthers(keys sets.Set[manifest.Key], live *unstructured.Unstructured, own string) sets.Set[manifest.Key] {
 	if len(keys) == 0 {
 		return keys
@@ -67,9 +69,18 @@ func withoutOthers(keys sets.Set[manifest.Key], live *unstructured.Unstructured,
 		}
 	}
 	for _, owner := range live.GetOwnerReferences() {
+		if tracker.IsWork(owner) && !hasFields(live, owner) && applied.FieldsAnnotation(owner.Name) != own {
+			return sets.New[manifest.Key]()
+		}
 		if tracker.IsWork(owner) {
 			keys.Delete(manifest.Key{Field: manifest.OwnerReferences, Name: string(owner.UID)})
 		}
 	}
 	return keys
+}
+
+// hasFields tells whether an annotation says which fields the work of an owner names.
+func hasFields(live *unstructured.Unstructured, owner metav1.OwnerReference) bool {
+	_, found := live.GetAnnotations()[applied.FieldsAnnotation(owner.Name)]
+	return found
 }

@@ -38,7 +38,11 @@ func (a *applier) isMissingOwner(ctx context.Context, namespace string, owner me
 	if err != nil || owner.UID == "" || strings.HasSuffix(string(owner.UID), manifest.RemovalSuffix) {
 		return false // what is wrong, the API server says
 	}
-	mapping, err := a.mapper.RESTMapping(gv.WithKind(owner.Kind).GroupKind(), gv.Version)
+	kind := gv.WithKind(owner.Kind).GroupKind()
+	mapping, err := a.mapper.RESTMapping(kind, gv.Version)
+	if meta.IsNoMatchError(err) {
+		mapping, err = a.mapper.RESTMapping(kind) // in another version it is the same object
+	}
 	if err != nil {
 		return meta.IsNoMatchError(err)
 	}

@@ -27,7 +27,7 @@ func TestIsMissingOwner(t *testing.T) {
 		o.SetUID(types.UID("uid-of-" + name))
 		return o
 	}
-	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Version: "v1"}})
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, meta.RESTScopeNamespace)
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, meta.RESTScopeNamespace)
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Node"}, meta.RESTScopeRoot)
@@ -53,6 +53,7 @@ func TestIsMissingOwner(t *testing.T) {
 		"none of the name":                {"shop", owner("v1", "ConfigMap", "web", "uid-of-settings"), true},
 		"another namespace":               {"bank", settings, true},
 		"owned by what is in a namespace": {"", settings, true},
+		"another version of its kind":     {"shop", owner("v2", "ConfigMap", "settings", "uid-of-settings"), false},
 		"no such kind":                    {"shop", owner("example.com/v1", "Widget", "w", "uid-of-w"), true},
 		"it may not be read":              {"shop", owner("v1", "Secret", "token", "uid-of-token"), false},
 		"no uid":                          {"shop", owner("v1", "ConfigMap", "settings", ""), false},

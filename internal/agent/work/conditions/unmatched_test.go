@@ -36,6 +36,7 @@ func TestRulesUnmatched(t *testing.T) {
 		"not the resource": {of("example.com", "widgets", "w"), known,
 			"widgets.example.com default/w; the nearest is manifest 0, example.com/v1 Widget default/w"},
 		"an unreadable manifest": {of("", "configmaps", "b"), workv1.ManifestResourceMeta{}, ""},
+		"all names of none":      {workv1.ResourceIdentifier{Resource: "secrets", Namespace: "*", Name: "*"}, configMap, ""},
 		"all names":              {workv1.ResourceIdentifier{Resource: "configmaps", Namespace: "*", Name: "*"}, configMap, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -53,9 +53,8 @@ func same(a, b *addonv1beta1.ConfigSpecHash) bool {
 func merge(before, wanted []addonv1beta1.ConfigReference) []addonv1beta1.ConfigReference {
 	merged := make([]addonv1beta1.ConfigReference, 0, len(wanted))
 	had := entries(before)
-	for i, e := range entries(wanted) {
-		reference := wanted[i]
-		if p := slices.Index(had, e); p >= 0 {
+	for _, reference := range wanted {
+		if p := slices.Index(had, entryOf(reference)); p >= 0 {
 			reference.LastAppliedConfig = before[p].LastAppliedConfig.DeepCopy()
 		}
 		reference.DesiredConfig = reference.DesiredConfig.DeepCopy()
@@ -91,13 +90,17 @@ type entry struct {
 	config addonv1beta1.ConfigReferent
 }
 
+func entryOf(reference addonv1beta1.ConfigReference) entry {
+	e := entry{kind: reference.ConfigGroupResource}
+	if reference.DesiredConfig != nil {
+		e.config = reference.DesiredConfig.ConfigReferent
+	}
+	return e
+}
+
 func entries(references []addonv1beta1.ConfigReference) (all []entry) {
 	for _, reference := range references {
-		e := entry{kind: reference.ConfigGroupResource}
-		if reference.DesiredConfig != nil {
-			e.config = reference.DesiredConfig.ConfigReferent
-		}
-		all = append(all, e)
+		all = append(all, entryOf(reference))
 	}
 	return all
 }

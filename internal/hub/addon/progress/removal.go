@@ -65,9 +65,9 @@ func (c *Controller) untouched(addOn *addonv1beta1.ManagedClusterAddOn) (conditi
 		condition = metav1.Condition{
 			Type: m.condition, Status: metav1.ConditionFalse, Reason: m.reason,
 			ObservedGeneration: addOn.Generation, LastTransitionTime: metav1.NewTime(c.clock.Now()),
-			Message: fmt.Sprintf("The manager of the add-on has not begun with its deletion: it has to take off the finalizers %s. Start it; "+
-				"if it is gone for good, take them off, and what it would have cleaned up stays: kubectl patch managedclusteraddon -n %s %s "+
-				`--type merge -p '{"metadata":{"finalizers":null}}'`, strings.Join(held, ", "), addOn.Namespace, addOn.Name),
+			Message: fmt.Sprintf("The manager of the add-on has said nothing about its deletion: it has to take off the finalizers %s. See whether "+
+				"it runs; if it is gone for good, take them off, and what it would have cleaned up stays: kubectl edit managedclusteraddon -n %s %s",
+				strings.Join(held, ", "), addOn.Namespace, addOn.Name),
 		}
 	}
 	return condition, ok

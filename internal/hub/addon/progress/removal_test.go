@@ -76,7 +76,7 @@ func TestDeletionWithoutManager(t *testing.T) {
 			}
 			condition := meta.FindStatusCondition(addOn.Status.Conditions, test.kind)
 			if condition == nil || condition.Status != metav1.ConditionFalse || !strings.Contains(condition.Message, test.finalizers[0]) ||
-				!strings.Contains(condition.Message, "kubectl patch managedclusteraddon -n c1 hello") {
+				!strings.Contains(condition.Message, "kubectl edit managedclusteraddon -n c1 hello") {
 				t.Errorf("it says %+v", addOn.Status.Conditions)
 			}
 		})

@@ -4,6 +4,7 @@ package unattended
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -57,7 +58,7 @@ func New(c client.Client, o Options) *Controller {
 func Register(mgr ctrl.Manager, o Options) error {
 	c := New(mgr.GetClient(), o)
 	return ctrl.NewControllerManagedBy(mgr).Named("work-manifestwork-unattended").
-		For(&workv1.ManifestWork{}, builder.WithPredicates(predicate.NewPredicateFuncs(waits))).
+		For(&workv1.ManifestWork{}, builder.WithPredicates(beginsToWait())).
 		Watches(&clusterv1.ManagedCluster{}, handler.EnqueueRequestsFromMapFunc(c.worksOf), builder.WithPredicates(agentChanged())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(c))
@@ -66,6 +67,17 @@ func Register(mgr ctrl.Manager, o Options) error {
 // waits tells whether an object is being deleted and its agent has to let go of it.
 func waits(o client.Object) bool {
 	return !o.GetDeletionTimestamp().IsZero() && controllerutil.ContainsFinalizer(o, fleet.FinalizerManifestWorkCleanup)
+}
+
+// beginsToWait matches works that begin to wait for their agent, and those that do when the hub starts. What an agent that is there after all
+// writes into the status is its own word.
+func beginsToWait() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(e event.CreateEvent) bool { return waits(e.Object) },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return waits(e.ObjectNew) && !waits(e.ObjectOld) },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
 }
 
 // agentChanged matches changes of what is known of the agent of a cluster.
@@ -95,7 +107,8 @@ func (c *Controller) worksOf(ctx context.Context, cluster client.Object) (reques
 	return requests
 }
 
-// Reconcile says what the deletion of a work waits for if no agent is there to say so. An agent that comes back says it itself.
+// Reconcile says what the deletion of a work waits for if no agent is there to say so. An agent that comes back says it itself; the agents of
+// Open Cluster Management say nothing, so what the hub has said is taken back.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	work := &workv1.ManifestWork{}
 	if err := c.client.Get(ctx, req.NamespacedName, work); err != nil || !waits(work) {
@@ -111,7 +124,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("get ManagedCluster %s: %w", work.Namespace, err)
 	}
 	if why == "" {
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, c.takeBack(ctx, work)
 	}
 	if left := patience - c.clock.Since(work.DeletionTimestamp.Time); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
@@ -135,12 +148,27 @@ func absence(cluster *clusterv1.ManagedCluster) string {
 	return ""
 }
 
+// beginning is what all messages of the hub begin with, and none of an agent.
+const beginning = "The agent has to delete what the work has applied to cluster "
+
+// takeBack removes the condition if it is the hub's.
+func (c *Controller) takeBack(ctx context.Context, work *workv1.ManifestWork) error {
+	condition := meta.FindStatusCondition(work.Status.Conditions, fleet.ConditionDeleting)
+	if condition == nil || !strings.HasPrefix(condition.Message, beginning) {
+		return nil
+	}
+	before := work.DeepCopy()
+	meta.RemoveStatusCondition(&work.Status.Conditions, fleet.ConditionDeleting)
+	_, err := patch.Status(ctx, c.client, work, before)
+	return client.IgnoreNotFound(err)
+}
+
 func (c *Controller) report(ctx context.Context, work *workv1.ManifestWork, why string) error {
 	before := work.DeepCopy()
 	meta.SetStatusCondition(&work.Status.Conditions, metav1.Condition{
 		Type: fleet.ConditionDeleting, Status: metav1.ConditionTrue, Reason: fleet.ReasonWorkDeleting,
 		ObservedGeneration: work.Generation, LastTransitionTime: metav1.NewTime(c.clock.Now()),
-		Message: fmt.Sprintf("The agent has to delete what the work has applied to cluster %s, %s. If it never comes back: "+
+		Message: fmt.Sprintf(beginning+"%s, %s. If it never comes back: "+
 			"capstan delete work %s --clusters %s --force; what was applied stays on the cluster", work.Namespace, why, work.Name, work.Namespace),
 	})
 	_, err := patch.Status(ctx, c.client, work, before)

@@ -135,3 +135,41 @@ func TestAgentComesAndGoes(t *testing.T) {
 		t.Errorf("looks at %v", got)
 	}
 }
+
+// WK-14: what an agent writes that is there after all does not wake the hub, or the two would write without end. What the hub has said goes
+// when the agent is there again, and what an agent has said stays.
+func TestWordOfAgent(t *testing.T) {
+	t.Parallel()
+	waiting := work(time.Hour, fleet.FinalizerManifestWorkCleanup)
+	lives := waiting.DeepCopy()
+	lives.DeletionTimestamp = nil
+	said := waiting.DeepCopy()
+	said.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionDeleting, Status: metav1.ConditionTrue, Message: "of the agent"}}
+	predicate := beginsToWait()
+	if predicate.Update(event.UpdateEvent{ObjectOld: waiting, ObjectNew: said}) {
+		t.Error("the hub looks at what the agent says")
+	}
+	if !predicate.Update(event.UpdateEvent{ObjectOld: lives, ObjectNew: waiting}) || !predicate.Create(event.CreateEvent{Object: waiting}) ||
+		predicate.Create(event.CreateEvent{Object: lives}) {
+		t.Error("the hub does not look at works that begin to wait, and no others")
+	}
+	back := waiting.DeepCopy()
+	back.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionDeleting, Status: metav1.ConditionTrue,
+		Message: beginning + "c1, which is not available."}}
+	for name, test := range map[string]struct {
+		work *workv1.ManifestWork
+		want bool
+	}{"of the agent": {said, true}, "of the hub": {back, false}} {
+		c, controller := newHub(t, test.work, cluster(metav1.ConditionTrue))
+		if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(test.work)}); err != nil {
+			t.Fatal(err)
+		}
+		got := &workv1.ManifestWork{}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(test.work), got); err != nil {
+			t.Fatal(err)
+		}
+		if stays := meta.FindStatusCondition(got.Status.Conditions, "Deleting") != nil; stays != test.want {
+			t.Errorf("%s: the condition stays: %t", name, stays)
+		}
+	}
+}
