@@ -108,7 +108,7 @@ func (f *operatorFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	options := ctrl.Options{Scheme: clustermanager.Scheme(), Cache: clustermanager.CacheOptions(f.namespace, f.install.PullSecret),
+	options := ctrl.Options{Scheme: clustermanager.Scheme(), Cache: clustermanager.CacheOptions(f.namespace),
 		HealthProbeBindAddress: f.healthAddress}
 	if options.Metrics, err = metricsOptions(f.metricsAddress, bounds); err != nil {
 		return err

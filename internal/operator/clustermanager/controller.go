@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -32,6 +33,9 @@ import (
 
 // safetyNet is how often a ClusterManager is looked at without an event: for what is not watched, such as certificates of users.
 const safetyNet = 10 * time.Minute
+
+// whileUnwatched is how often a ClusterManager is looked at of which something changes without an event, because it may not be watched.
+const whileUnwatched = time.Minute
 
 // Options configure the controller.
 type Options struct {
@@ -97,7 +101,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	before := cm.DeepCopy()
 	due, err := c.install(ctx, cm)
-	c.reportRights(cm)
+	if c.reportRights(cm) && due > 0 {
+		due = min(due, whileUnwatched)
+	}
 	before.Annotations, before.ResourceVersion = cm.Annotations, cm.ResourceVersion // the mode and the version may have been written
 	if _, reportErr := patch.Status(ctx, c.client, cm, before); reportErr != nil {
 		return ctrl.Result{}, errors.Join(err, reportErr)
@@ -105,10 +111,11 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: due}, err
 }
 
-// reportRights says which rules the operator would need for what it leaves out.
-func (c *Controller) reportRights(cm *operatorv1.ClusterManager) {
-	rules := append(rights.Rules(c.missing), c.management.MissingRules()...)
-	rights.Report(c.recorder, cm, &cm.Status.Conditions, append(rules, c.hubs.MissingRules(cm.Name)...))
+// reportRights says which rules the operator would need for what it leaves out, and tells whether there are any.
+func (c *Controller) reportRights(cm *operatorv1.ClusterManager) bool {
+	rules := slices.Concat(rights.Rules(c.missing), c.management.MissingRules(), c.hubs.MissingRules(cm.Name))
+	rights.Report(c.recorder, cm, &cm.Status.Conditions, rules)
+	return len(rules) > 0
 }
 
 // sameHub is an older ClusterManager with the same hub, whose objects have the same names; empty if there is none. Hubs in the operator's

@@ -1,7 +1,6 @@
 package clustermanager
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
@@ -94,35 +93,28 @@ func Scheme() *runtime.Scheme {
 
 // CacheOptions are those of the manager: it keeps what the controller reads from the operator's namespace, and the Secrets that lead to
 // hosted hubs, and no other Secrets.
-func CacheOptions(namespace, pullSecret string) cache.Options {
-	pullSecret = cmp.Or(pullSecret, fleet.SecretExternalHubKubeconfig) // no name would stand for all
+func CacheOptions(namespace string) cache.Options {
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{namespace: {}}},
-			&corev1.Secret{}: {Namespaces: map[string]cache.Config{
-				namespace:           {FieldSelector: byName(pullSecret)},
-				cache.AllNamespaces: {FieldSelector: byName(fleet.SecretExternalHubKubeconfig)}}},
+			&corev1.Secret{}: {Namespaces: map[string]cache.Config{namespace: {}, cache.AllNamespaces: {
+				FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, fleet.SecretExternalHubKubeconfig)}}},
 			&corev1.Node{}: {Transform: topology.StripNode},
 		},
 	}
-}
-
-func byName(name string) fields.Selector {
-	return fields.OneTermEqualSelector(metav1.ObjectNameField, name)
 }
 
 // kindClusterManager is what the operator is for.
 var kindClusterManager = operatorv1.GroupVersion.WithKind("ClusterManager")
 
 // watches are those of the cache of the manager, and of what is listed without a cache: why pods do not run, and where the API server is.
-func watches(namespace, pullSecret string) []rights.Watch {
-	pullSecret = cmp.Or(pullSecret, fleet.SecretExternalHubKubeconfig)
+func watches(namespace string) []rights.Watch {
 	return []rights.Watch{
 		{GroupVersionKind: kindClusterManager},
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Node")},
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Namespace: namespace},
-		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret"), Namespace: namespace, Name: pullSecret},
+		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret"), Namespace: namespace},
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Secret"), Name: fleet.SecretExternalHubKubeconfig},
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod")},
 		{GroupVersionKind: discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), Namespace: metav1.NamespaceDefault},
@@ -139,7 +131,7 @@ func Register(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	reviewer := reviews.SelfSubjectAccessReviews()
-	missing, err := rights.Missing(ctx, reviewer, watches(o.Namespace, o.PullSecret)...)
+	missing, err := rights.Missing(ctx, reviewer, watches(o.Namespace)...)
 	if err != nil {
 		return err
 	}

@@ -26,8 +26,8 @@ func TestRightsOfOtherChart(t *testing.T) {
 		}
 		return names
 	}
-	want := []string{"Pod", "EndpointSlice"}
-	if got := kinds(watches("operators", "open-cluster-management-image-pull-credentials")...); !slices.Equal(got, want) {
+	want := []string{"Secret", "Pod", "EndpointSlice"}
+	if got := kinds(watches("operators")...); !slices.Equal(got, want) {
 		t.Errorf("the manager does without %v", got)
 	}
 	var all []rights.Watch
