@@ -11,7 +11,8 @@ import (
 )
 
 // Unmatched says of each manifestConfig and orphaning rule of a ManifestWork that is about none of its manifests what it names, and which
-// manifest is the nearest. A rule for all names may be about none: it is meant for several works. at is where the spec is. A manifest without a resource, whose kind is not known, may be about any of its group.
+// manifest is the nearest. A rule for all names may be about none: it is meant for several works. at is where the spec is. A manifest
+// without a resource, whose kind is not known, may be about any of its group.
 func Unmatched(at *field.Path, spec *workv1.ManifestWorkSpec, manifests []workv1.ManifestResourceMeta) (unmatched []string) {
 	m := newMatcher(manifests)
 	check := func(path *field.Path, rule workv1.ResourceIdentifier) {

@@ -47,9 +47,9 @@ type Options struct {
 	Changed func(installation string)
 }
 
-// Cluster is a cluster with installations. It watches the metadata of their objects, and Deployments whole. What it may not watch, it applies
-// all the same, but does not notice when others change it, nor find it when it is to be pruned. A Cluster has to be started, and is used
-// once its cache is filled; see [Cluster.Start] and [Cluster.WaitForCacheSync].
+// Cluster is a cluster with installations. It watches the metadata of their objects, and Deployments whole. What it may not watch, it
+// applies all the same, but does not notice when others change it, nor find it when it is to be pruned. A Cluster has to be started, and
+// is used once its cache is filled; see [Cluster.Start] and [Cluster.WaitForCacheSync].
 type Cluster struct {
 	Options
 	// Client reads and writes without a cache.

@@ -103,8 +103,8 @@ func TestApplyWithoutPatch(t *testing.T) {
 	}
 }
 
-// HC-02: without a rule, what an installation works without is left out, and the rule named; the rest is an error that names it. A quota is no
-// missing rule.
+// HC-02: without a rule, what an installation works without is left out, and the rule named; the rest is an error that names it. A quota
+// is no missing rule.
 func TestApplyWithoutRule(t *testing.T) {
 	t.Parallel()
 	meta := metav1.ObjectMeta{Namespace: "hub", Name: "a"}

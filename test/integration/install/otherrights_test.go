@@ -23,8 +23,8 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-// HC-02: with the rules that the chart of Open Cluster Management has, the operator makes a hub and takes it away, says what it leaves out, and
-// makes that, too, when it is started with the rules of our chart.
+// HC-02: with the rules that the chart of Open Cluster Management has, the operator makes a hub and takes it away, says what it leaves
+// out, and makes that, too, when it is started with the rules of our chart.
 func TestHubWithRightsOfOtherChart(t *testing.T) {
 	t.Parallel()
 	cluster := clusterWithRules(t, "cluster-manager", "clustermanagers", rightstest.ClusterManager())

@@ -69,8 +69,8 @@ func waits(o client.Object) bool {
 	return !o.GetDeletionTimestamp().IsZero() && controllerutil.ContainsFinalizer(o, fleet.FinalizerManifestWorkCleanup)
 }
 
-// beginsToWait matches works that begin to wait for their agent, and those that do when the hub starts. What an agent that is there after all
-// writes into the status is its own word.
+// beginsToWait matches works that begin to wait for their agent, and those that do when the hub starts. What an agent that is there after
+// all writes into the status is its own word.
 func beginsToWait() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(e event.CreateEvent) bool { return waits(e.Object) },
@@ -107,8 +107,8 @@ func (c *Controller) worksOf(ctx context.Context, cluster client.Object) (reques
 	return requests
 }
 
-// Reconcile says what the deletion of a work waits for if no agent is there to say so. An agent that comes back says it itself; the agents of
-// Open Cluster Management say nothing, so what the hub has said is taken back.
+// Reconcile says what the deletion of a work waits for if no agent is there to say so. An agent that comes back says it itself; the
+// agents of Open Cluster Management say nothing, so what the hub has said is taken back.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	work := &workv1.ManifestWork{}
 	if err := c.client.Get(ctx, req.NamespacedName, work); err != nil || !waits(work) {
