@@ -112,7 +112,7 @@ func argoNamespace(g *appsv1beta1.GitOpsCluster) string {
 // register brings the Secrets in line with the decisions, as far as the outcome then says, and returns when that is due again.
 func (c *Controller) register(ctx context.Context, g *appsv1beta1.GitOpsCluster, o *outcome) (wait time.Duration, err error) {
 	if o.placement = checkRef(g); o.placement != nil {
-		return 0, nil
+		return 0, nil //nolint:nilerr // the outcome has it
 	}
 	clusters, err := c.clusters(ctx, g, o)
 	if err != nil {

@@ -129,7 +129,7 @@ func (s *secretsByName) watch(ctx context.Context, name string) (toolscache.Shar
 		return nil, err
 	}
 	s.watches[name] = informer
-	go informer.RunWithContext(s.ctx)
+	go informer.RunWithContext(s.ctx) //nolint:contextcheck // the watch goes on when the reconcile has ended
 	return informer, nil
 }
 

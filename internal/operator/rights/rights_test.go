@@ -93,7 +93,7 @@ func TestRecheck(t *testing.T) {
 		go func() { ended <- recheck.Start(t.Context()) }()
 		for _, reviewer := range []rights.Reviewer{rightstest.Reviewer{}, failing{err: errors.New("no route")}} {
 			answers.become(reviewer)
-			time.Sleep(time.Hour)
+			<-time.After(time.Hour)
 			synctest.Wait()
 			if len(ended) > 0 {
 				t.Fatalf("ended: %v", <-ended)
