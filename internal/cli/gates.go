@@ -37,6 +37,7 @@ var hubFeatureGates = map[string]featureGate{
 	"ClusterImporter":                        {registrationPart, false},
 	"ClusterProfile":                         {registrationPart, false},
 	"DefaultClusterSet":                      {registrationPart, true},
+	"GitOpsCluster":                          {addOnPart, false},
 	"ManagedClusterAutoApproval":             {registrationPart, false},
 	"ManagedServiceAccountEphemeralIdentity": {registrationPart, false},
 	"ManifestWorkReplicaSet":                 {workPart, true},
