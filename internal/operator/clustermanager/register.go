@@ -131,11 +131,8 @@ func Register(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	reviewer := reviews.SelfSubjectAccessReviews()
-	missing, err := rights.Missing(ctx, reviewer, watches(o.Namespace)...)
+	missing, err := rights.Await(ctx, reviewer, kindClusterManager, watches(o.Namespace)...)
 	if err != nil {
-		return err
-	}
-	if err := rights.Require(missing, kindClusterManager); err != nil {
 		return err
 	}
 	if err := mgr.Add(rights.Recheck{Reviewer: reviewer, Watches: missing}); err != nil {

@@ -149,11 +149,8 @@ func Register(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	reviewer := reviews.SelfSubjectAccessReviews()
-	missing, err := rights.Missing(ctx, reviewer, watches(o.Namespace)...)
+	missing, err := rights.Await(ctx, reviewer, kindKlusterlet, watches(o.Namespace)...)
 	if err != nil {
-		return err
-	}
-	if err := rights.Require(missing, kindKlusterlet); err != nil {
 		return err
 	}
 	if err := mgr.Add(rights.Recheck{Reviewer: reviewer, Watches: missing}); err != nil {

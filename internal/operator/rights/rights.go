@@ -14,7 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
+)
+
+// How often, and for how long, an operator that starts asks whether it may do its task.
+const (
+	askEvery = time.Second
+	askFor   = 30 * time.Second
 )
 
 // watchVerbs are those that a cache needs.
@@ -160,6 +167,21 @@ func Require(missing []Watch, kind schema.GroupVersionKind) error {
 		}
 	}
 	return nil
+}
+
+// Await returns the watches that are not permitted, as soon as those of the kind are without which the operator has nothing to do. Installers
+// often create the Deployment of an operator before its ClusterRole: so it waits for a while, and then fails as Require does.
+func Await(ctx context.Context, reviewer Reviewer, kind schema.GroupVersionKind, watches ...Watch) (missing []Watch, err error) {
+	var lacking error
+	err = wait.PollUntilContextTimeout(ctx, askEvery, askFor, true, func(ctx context.Context) (bool, error) {
+		missing, err = Missing(ctx, reviewer, watches...)
+		lacking = Require(missing, kind)
+		return err == nil && lacking == nil, err
+	})
+	if lacking != nil && ctx.Err() == nil {
+		return nil, lacking
+	}
+	return missing, err
 }
 
 // permitted is an error if one of the watches is permitted now. That it cannot be found out is none.
