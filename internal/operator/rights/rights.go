@@ -169,8 +169,8 @@ func Require(missing []Watch, kind schema.GroupVersionKind) error {
 	return nil
 }
 
-// Await returns the watches that are not permitted, as soon as those of the kind are without which the operator has nothing to do. Installers
-// often create the Deployment of an operator before its ClusterRole: so it waits for a while, and then fails as Require does.
+// Await returns the watches that are not permitted, as soon as those of the kind are without which the operator has nothing to do.
+// Installers often create the Deployment of an operator before its ClusterRole: so it waits for a while, and then fails as Require does.
 func Await(ctx context.Context, reviewer Reviewer, kind schema.GroupVersionKind, watches ...Watch) (missing []Watch, err error) {
 	var lacking error
 	err = wait.PollUntilContextTimeout(ctx, askEvery, askFor, true, func(ctx context.Context) (bool, error) {
