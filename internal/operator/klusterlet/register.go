@@ -149,9 +149,12 @@ func Register(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		return err
 	}
 	reviewer := reviews.SelfSubjectAccessReviews()
-	missing, err := rights.Await(ctx, reviewer, kindKlusterlet, watches(o.Namespace)...)
+	missing, err := rights.Missing(ctx, reviewer, watches(o.Namespace)...)
 	if err != nil {
 		return err
+	}
+	if !rights.Watched(missing, kindKlusterlet) { // there is nothing to report it on; installers may give the rights later
+		mgr.GetLogger().Info("The operator waits until it may watch Klusterlets", "rules", rights.Rules(missing))
 	}
 	if err := mgr.Add(rights.Recheck{Reviewer: reviewer, Watches: missing}); err != nil {
 		return err

@@ -14,14 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
-)
-
-// How often, and for how long, an operator that starts asks whether it may do its task.
-const (
-	askEvery = time.Second
-	askFor   = 30 * time.Second
 )
 
 // watchVerbs are those that a cache needs.
@@ -120,7 +113,7 @@ func Describe(rules []string) string {
 }
 
 // recheckEvery is how often is asked whether what was missing is permitted now.
-const recheckEvery = time.Minute
+const recheckEvery = 10 * time.Second
 
 // Recheck is a manager.Runnable that ends the operator with an error once one of the watches is permitted that were missing when it began:
 // it watches from the start, so it has to be started again, as Kubernetes does.
@@ -157,31 +150,6 @@ func Rules(missing []Watch) (rules []string) {
 		rules = append(rules, watch.Rule())
 	}
 	return rules
-}
-
-// Require is an error if one of the missing watches is of a kind without which the operator has nothing to do.
-func Require(missing []Watch, kind schema.GroupVersionKind) error {
-	for _, watch := range missing {
-		if watch.GroupVersionKind == kind {
-			return fmt.Errorf("the operator may not %s, which are its task: add to its ClusterRole %s", watch, watch.Rule())
-		}
-	}
-	return nil
-}
-
-// Await returns the watches that are not permitted, as soon as those of the kind are without which the operator has nothing to do.
-// Installers often create the Deployment of an operator before its ClusterRole: so it waits for a while, and then fails as Require does.
-func Await(ctx context.Context, reviewer Reviewer, kind schema.GroupVersionKind, watches ...Watch) (missing []Watch, err error) {
-	var lacking error
-	err = wait.PollUntilContextTimeout(ctx, askEvery, askFor, true, func(ctx context.Context) (bool, error) {
-		missing, err = Missing(ctx, reviewer, watches...)
-		lacking = Require(missing, kind)
-		return err == nil && lacking == nil, err
-	})
-	if lacking != nil && ctx.Err() == nil {
-		return nil, lacking
-	}
-	return missing, err
 }
 
 // permitted is an error if one of the watches is permitted now. That it cannot be found out is none.

@@ -201,24 +201,3 @@ func TestReport(t *testing.T) {
 		}
 	}
 }
-
-// HC-02: an operator whose ClusterRole is created after it waits for it, and says what is missing if none comes.
-func TestAwait(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		answers := &changing{}
-		answers.become(rightstest.Reviewer{})
-		watch := rights.Watch{GroupVersionKind: secrets}
-		if _, err := rights.Await(t.Context(), answers, secrets, watch); err == nil || !strings.Contains(err.Error(), "may not watch secrets") {
-			t.Errorf("no rule comes: %v", err)
-		}
-		go func() {
-			<-time.After(5 * time.Second)
-			answers.become(rightstest.Reviewer{Rules: []rbacv1.PolicyRule{
-				{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list", "watch"}}}})
-		}()
-		if missing, err := rights.Await(t.Context(), answers, secrets, watch); err != nil || len(missing) > 0 {
-			t.Errorf("a rule comes: %v, %v", missing, err)
-		}
-	})
-}
