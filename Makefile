@@ -201,13 +201,14 @@ test-images: ## Write the images that tests on clusters with real pods use
 	$(MAKE) images IMAGES=bin/images/built ARCHS=$(shell $(GO) env GOARCH) TAG=test COMMIT=test SOURCE_DATE_EPOCH=0 TRIMPATH= BUILD_TAGS=
 	@tools/update bin/images/built/*.tar bin/images
 
+# Tests of clusters mostly wait. How many run at a time depends on how many clusters they start, not on the number of cores.
 .PHONY: test-clusters
 test-clusters: build build-clusters test-images ## Run the tests that start clusters with real pods, which takes root; CLUSTER_TESTS names others
 	@if [ "$$(id -u)" != 0 ]; then \
 		echo "The tests on clusters with real pods are skipped:"; bin/realcluster install || true; \
 	else \
 		bin/realcluster install && export CAPSTAN_TEST_CLUSTERS=1 && \
-			$(RERUN) --jsonfile bin/reruns/test-clusters.json --packages "$(CLUSTER_TESTS)" -- -timeout 40m $(TESTFLAGS); \
+			$(RERUN) --jsonfile bin/reruns/test-clusters.json --packages "$(CLUSTER_TESTS)" -- -timeout 40m -parallel 10 $(TESTFLAGS); \
 	fi
 
 .PHONY: flaky

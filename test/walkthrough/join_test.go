@@ -2,6 +2,7 @@ package walkthrough
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,65 +16,81 @@ import (
 	"github.com/capstan-io/capstan/test/realcluster"
 )
 
-// A cluster joins with the command that init prints, in each mode, runs what the hub gives it, and leaves without a trace. The agents of
-// the hosted modes run in the third cluster.
+// A cluster joins with the command that init prints, with an agent of its own in one pod or in several, runs what the hub gives it, and
+// leaves without a trace.
 //
-// CA-15, CA-16, CA-17, CA-18, CA-19, KL-02, KL-03, KL-04, KL-05, KL-32
+// CA-15, CA-16, CA-18, CA-19, KL-02, KL-03, KL-32
 func TestJoinAndLeave(t *testing.T) {
+	t.Parallel()
+	clusters := start(t, "hub", "cluster1")
+	hub, managed := clusters[0], clusters[1]
+	hub.importImages(t, "capstan-hub")
+	managed.importImages(t, "capstan-agent")
+	initialized := hub.initialize(t)
+	hub.joinsAndLeaves(t, initialized, managed, managed, operatorv1.InstallModeDefault, agentPods)
+	hub.joinsAndLeaves(t, initialized, managed, managed, operatorv1.InstallModeSingleton, singletonPods, "--singleton")
+}
+
+// A cluster joins and leaves as in TestJoinAndLeave while its agent runs in a third one, and also leaves when it cannot be reached any more.
+//
+// CA-17, KL-04, KL-05
+func TestJoinAndLeaveHosted(t *testing.T) {
 	t.Parallel()
 	clusters := start(t, "hub", "cluster1", "hosting")
 	hub, managed, hosting := clusters[0], clusters[1], clusters[2]
 	hub.importImages(t, "capstan-hub")
-	managed.importImages(t, "capstan-agent")
 	hosting.importImages(t, "capstan-agent")
 	initialized := hub.initialize(t)
-	hostedFlags := []string{"--mode", "hosted", "--managed-cluster-kubeconfig", managed.Kubeconfig}
-	two := map[string]int{"registration-agent": 1, "work-agent": 1}
-	one := map[string]int{"agent": 1}
-	for _, mode := range []struct {
-		name  operatorv1.InstallMode
-		flags []string
-		pods  map[string]int // after the name of the Klusterlet
-		at    cluster
-	}{
-		{operatorv1.InstallModeDefault, nil, two, managed},
-		{operatorv1.InstallModeSingleton, []string{"--singleton"}, one, managed},
-		{operatorv1.InstallModeHosted, hostedFlags, two, hosting},
-		{operatorv1.InstallModeSingletonHosted, append(hostedFlags, "--singleton"), one, hosting},
-	} {
-		passed := t.Run(string(mode.name), func(t *testing.T) { //nolint:paralleltest // they are of the same clusters
-			name := "cluster-" + strings.ToLower(string(mode.name))
-			before, beforeHosting := managed.Inventory(t), hosting.Inventory(t)
-			mode.at.join(t, initialized, name, append(mode.flags, "--wait")...)
-			hub.accept(t, name)
-			klusterlet := mode.at.klusterlet(t)
-			hub.createWork(t, managed, name)
-			mode.at.awaitAgentUp(t, klusterlet.Name)
-			if klusterlet.Spec.DeployOption.Mode != mode.name {
-				t.Errorf("the mode is %s", klusterlet.Spec.DeployOption.Mode)
-			}
-			if pods := mode.at.podNames(t, agentNamespace(klusterlet)); !maps.Equal(pods, prefixed(klusterlet.Name+"-", mode.pods)) {
-				t.Errorf("the agent has the pods %v", pods)
-			}
-
-			says(t, mode.at.refused(t, "unjoin", "--cluster-name", name), "hello", "Delete the works on the hub")
-			hub.capstan(t, "delete", "work", "hello", "--clusters", name, "--timeout", "60")
-			says(t, mode.at.capstan(t, "unjoin", "--cluster-name", name, "--wait"), "The status of mcl "+name+" will be unknown in the hub cluster")
-			mode.at.awaitNotServed(t, operatorv1.GroupVersion.WithResource("klusterlets"))
-			managed.AwaitInventory(t, before)
-			hosting.AwaitInventory(t, beforeHosting)
-			hub.forget(t, name)
-		})
-		if !passed {
-			t.FailNow()
-		}
-	}
+	flags := []string{"--mode", "hosted", "--managed-cluster-kubeconfig", managed.Kubeconfig}
+	singleton := append(flags, "--singleton")
+	hub.joinsAndLeaves(t, initialized, managed, hosting, operatorv1.InstallModeHosted, agentPods, flags...)
+	hub.joinsAndLeaves(t, initialized, managed, hosting, operatorv1.InstallModeSingletonHosted, singletonPods, singleton...)
 	t.Run("unreachable", func(t *testing.T) { //nolint:paralleltest // they are the same clusters
 		before := hosting.Inventory(t)
-		hosting.join(t, initialized, "unreachable", append(hostedFlags, "--singleton", "--wait")...)
+		hosting.join(t, initialized, "unreachable", append(singleton, "--wait")...)
 		leaveUnreachable(t, hosting, "unreachable")
 		hosting.AwaitInventory(t, before)
 	})
+}
+
+// agentPods and singletonPods are the pods of an agent, after the name of its Klusterlet.
+var (
+	agentPods     = map[string]int{"registration-agent": 1, "work-agent": 1}
+	singletonPods = map[string]int{"agent": 1}
+)
+
+// joinsAndLeaves makes sure that a cluster joins this hub with an agent that runs in a cluster, which may be another one, that it runs what
+// the hub gives it, and that neither cluster has anything left when it is gone.
+func (c cluster) joinsAndLeaves(
+	t *testing.T, initialized string, managed, at cluster, mode operatorv1.InstallMode, pods map[string]int, flags ...string,
+) {
+	t.Helper()
+	passed := t.Run(string(mode), func(t *testing.T) { //nolint:paralleltest // they are of the same clusters
+		name := "cluster-" + strings.ToLower(string(mode))
+		before, beforeAt := managed.Inventory(t), at.Inventory(t)
+		at.join(t, initialized, name, append(slices.Clone(flags), "--wait")...)
+		c.accept(t, name)
+		klusterlet := at.klusterlet(t)
+		c.createWork(t, managed, name)
+		at.awaitAgentUp(t, klusterlet.Name)
+		if klusterlet.Spec.DeployOption.Mode != mode {
+			t.Errorf("the mode is %s", klusterlet.Spec.DeployOption.Mode)
+		}
+		if found := at.podNames(t, agentNamespace(klusterlet)); !maps.Equal(found, prefixed(klusterlet.Name+"-", pods)) {
+			t.Errorf("the agent has the pods %v", found)
+		}
+
+		says(t, at.refused(t, "unjoin", "--cluster-name", name), "hello", "Delete the works on the hub")
+		c.capstan(t, "delete", "work", "hello", "--clusters", name, "--timeout", "60")
+		says(t, at.capstan(t, "unjoin", "--cluster-name", name, "--wait"), "The status of mcl "+name+" will be unknown in the hub cluster")
+		at.awaitNotServed(t, operatorv1.GroupVersion.WithResource("klusterlets"))
+		managed.AwaitInventory(t, before)
+		at.AwaitInventory(t, beforeAt)
+		c.forget(t, name)
+	})
+	if !passed {
+		t.FailNow()
+	}
 }
 
 // leaveUnreachable takes a hosted agent away whose managed cluster cannot be reached any more.

@@ -20,8 +20,9 @@ const (
 	tag    = "test"
 )
 
-// alive bounds how many clusters run at a time: on a machine with two cores, eight of them take longer than four, and miss deadlines.
-var alive = semaphore.NewWeighted(4)
+// alive bounds how many clusters run at a time. Mostly they wait for something, but with more than eight on two cores nodes take minutes to
+// start, and containerd finds no more of the 128 inotify instances that a user has by default.
+var alive = semaphore.NewWeighted(8)
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
