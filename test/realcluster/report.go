@@ -15,7 +15,9 @@ import (
 
 const (
 	// reportTimeout is for a cluster that does not answer.
-	reportTimeout = 30 * time.Second
+	reportTimeout = time.Minute
+	// dumpTimeout is for containers that have to be started again until the logs of those that were told to quit are found.
+	dumpTimeout = 15 * time.Second
 	// reportedEvents, and reportedLines of each container and program, are the last ones.
 	reportedEvents = 60
 	reportedLines  = 40
@@ -25,7 +27,60 @@ const (
 func (c *Cluster) report(t testing.TB) {
 	ctx, cancel := context.WithTimeout(context.Background(), reportTimeout) // that of the test has ended
 	defer cancel()
-	t.Logf("cluster %s\n%s%s%s", c.Name, c.pods(ctx), c.events(ctx), c.logs())
+	t.Logf("cluster %s\n%s%s%s%s", c.Name, c.pods(ctx), c.events(ctx), c.logs(), c.goroutines(ctx))
+}
+
+// goroutines are those of the programs in pods that have something of Capstan to do or wait for. The programs end.
+func (c *Cluster) goroutines(ctx context.Context) string {
+	if output, err := c.node.Command(ctx, "pkill", "-QUIT", "^capstan-").CombinedOutput(); err != nil {
+		return fmt.Sprintf("== no goroutines: %v %s\n", err, output) // there may be no such program
+	}
+	ctx, cancel := context.WithTimeout(ctx, dumpTimeout)
+	defer cancel()
+	dumps := map[string]string{}
+	_ = c.poll(ctx, func(ctx context.Context) error { return c.dumps(ctx, dumps) }) // what has come is shown
+	var b strings.Builder
+	for _, container := range slices.Sorted(maps.Keys(dumps)) {
+		fmt.Fprintf(&b, "== goroutines of %s\n%s\n", container, dumps[container])
+	}
+	return b.String()
+}
+
+// dumps adds the goroutines that containers have written when they were told to quit. The error names one that has not.
+func (c *Cluster) dumps(ctx context.Context, found map[string]string) error {
+	var list corev1.PodList
+	if err := c.Client.List(ctx, &list); err != nil {
+		return err
+	}
+	var missing error
+	for _, pod := range list.Items {
+		for _, container := range pod.Spec.Containers {
+			name := pod.Namespace + "/" + pod.Name + "/" + container.Name
+			if found[name] != "" || !strings.Contains(container.Image, "capstan-") {
+				continue
+			}
+			missing = fmt.Errorf("%s has not written its goroutines", name)
+			for _, previous := range []bool{true, false} {
+				options := corev1.PodLogOptions{Container: container.Name, Previous: previous}
+				output, err := c.Logs(ctx, pod.Namespace, pod.Name, options)
+				if _, dump, quit := strings.Cut(output, "SIGQUIT: quit"); err == nil && quit {
+					found[name] = ownGoroutines(dump)
+				}
+			}
+		}
+	}
+	return missing
+}
+
+// ownGoroutines are those of a dump that are in a function of a package of Capstan.
+func ownGoroutines(dump string) string {
+	var own []string
+	for _, goroutine := range strings.Split(dump, "\n\n") {
+		if strings.Contains(goroutine, "capstan-io/capstan/internal/") {
+			own = append(own, strings.TrimSpace(goroutine))
+		}
+	}
+	return strings.Join(own, "\n\n")
 }
 
 // logs are the ends of the logs of the node's programs.
