@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
@@ -82,6 +83,9 @@ func (r *acceptance) acceptAll(ctx context.Context, clusters []string) error {
 			errs = append(errs, err)
 		} else if !r.dryRun {
 			r.tell("cluster %s is accepted; \"capstan get clusters\" shows when it is available", cluster)
+			if !slices.ContainsFunc(result.Requests, func(request output.AgentRequest) bool { return request.Approved }) {
+				r.tell("no request was there to approve: its agent has a way in already")
+			}
 		}
 		results = append(results, result)
 	}
@@ -180,26 +184,50 @@ func (r *acceptance) waitFor(subject, what string, waiting func() error) error {
 // no way in.
 func (r *acceptance) requests(ctx context.Context, cluster *clusterv1.ManagedCluster, result *output.Acceptance) ([]hubapi.JoinRequest,
 	error) {
-	requests, rejected, err := r.hub.JoinRequests(ctx, cluster.Name, hubapi.DecidedSince(cluster))
+	since := hubapi.AskedSince(cluster)
+	requests, rejected, err := r.hub.JoinRequests(ctx, cluster.Name, since)
 	if err != nil {
 		return nil, err
 	}
+	requests, earlier := r.leaveEarlier(requests, since)
+	rejected = append(rejected, earlier...)
 	note(result, requests, rejected)
-	chosen, approved, err := r.choose(result, requests)
+	chosen, err := r.choose(result, requests)
 	if err != nil {
 		return nil, err
 	}
+	approved := slices.ContainsFunc(requests, func(request hubapi.JoinRequest) bool { return r.isIn(request, cluster) })
 	others := r.unwanted(requests)
 	if len(chosen) > 0 || approved || len(others) == 0 && needsNoRequest(cluster) {
 		return chosen, nil
 	}
 	if !r.wait {
-		return nil, noRequest(cluster.Name, others, rejected)
+		return nil, noRequest(cluster, others, rejected)
 	}
-	if err := r.awaitRequest(ctx, cluster); err != nil {
+	if err := r.awaitRequest(ctx, cluster, since); err != nil {
 		return nil, err
 	}
 	return r.requests(ctx, cluster, result)
+}
+
+// leaveEarlier takes out the requests that were made before the cluster was, by agents of a deleted cluster of the same name, unless
+// --requesters names who made them.
+func (r *acceptance) leaveEarlier(requests []hubapi.JoinRequest, since time.Time) (left []hubapi.JoinRequest,
+	earlier []hubapi.RejectedRequest) {
+	for _, request := range requests {
+		if !r.isEarlier(request, since) {
+			left = append(left, request)
+			continue
+		}
+		earlier = append(earlier, hubapi.RejectedRequest{Name: request.Name, Why: fmt.Errorf("it is of %s, before the cluster was created, as by an "+
+			"agent of a deleted cluster of this name; --requesters %s approves it all the same", request.Created.UTC().Format(time.RFC3339),
+			output.Printable(request.CommonName))})
+	}
+	return left, earlier
+}
+
+func (r *acceptance) isEarlier(request hubapi.JoinRequest, since time.Time) bool {
+	return request.EarlierThan(since) && (len(r.requesters) == 0 || !r.wanted(request))
 }
 
 // note puts the requests of a cluster into the result.
@@ -234,9 +262,8 @@ func (r *acceptance) approve(ctx context.Context, chosen []hubapi.JoinRequest, r
 	return nil
 }
 
-// choose tells which requests to approve, and whether one of those wanted was approved before.
-func (r *acceptance) choose(result *output.Acceptance, requests []hubapi.JoinRequest) (chosen []hubapi.JoinRequest, approved bool,
-	err error) {
+// choose tells which requests to approve.
+func (r *acceptance) choose(result *output.Acceptance, requests []hubapi.JoinRequest) (chosen []hubapi.JoinRequest, err error) {
 	agents, holders := map[string]bool{}, map[string]bool{}
 	for _, request := range requests {
 		if request.Approved {
@@ -245,26 +272,32 @@ func (r *acceptance) choose(result *output.Acceptance, requests []hubapi.JoinReq
 		if !r.wanted(request) {
 			continue
 		}
-		approved = approved || request.Approved
 		if request.Pending {
 			chosen = append(chosen, request)
 			agents[request.CommonName] = true
 		}
 	}
 	if len(chosen) == 0 || len(r.requesters) > 0 || r.skipApproveCheck {
-		return chosen, approved, nil
+		return chosen, nil
 	}
 	maps.DeleteFunc(holders, func(agent string, _ bool) bool { return agents[agent] })
 	switch {
 	case len(agents) > 1:
-		return nil, approved, fmt.Errorf("%d agents ask to be cluster %s, so none is approved. Choose the ones you know with --requesters, "+
-			"or approve all with --skip-approve-check:%s", len(agents), result.Cluster, listed(chosen))
+		return nil, fmt.Errorf("%d agents ask to be cluster %s, so none is approved. Choose the ones you know with --requesters, "+
+			"or approve all with --skip-approve-check:%s%s", len(agents), result.Cluster, listed(chosen), howToTell(result.Cluster))
 	case result.Joined || len(holders) > 0:
-		return nil, approved, fmt.Errorf("an agent of cluster %s has a certificate already, and one asks for another, so it is not approved. It may be the "+
+		return nil, fmt.Errorf("an agent of cluster %s has a certificate already, and one asks for another, so it is not approved. It may be the "+
 			"same agent, which has lost its credential, or an impostor, who would get all that goes to the cluster. If you know it, name it with --requesters, "+
-			"or approve every requester with --skip-approve-check:%s", result.Cluster, listed(chosen))
+			"or approve every requester with --skip-approve-check:%s%s", result.Cluster, listed(chosen), howToTell(result.Cluster))
 	}
-	return chosen, approved, nil
+	return chosen, nil
+}
+
+// howToTell says how the owner of a cluster sees who its agent is: its name ends with the UID of the Klusterlet.
+func howToTell(cluster string) string {
+	return fmt.Sprintf("\nThe owner of the cluster sees in it who its agent is, by the UID of the Klusterlet:\n"+
+		"  kubectl get klusterlets --output custom-columns=CLUSTER:.spec.clusterName,UID:.metadata.uid\n"+
+		"  %s is then the one to name.", fleet.ClusterUser(cluster, "UID"))
 }
 
 // listed is who asks, one a line.
@@ -293,22 +326,40 @@ func (r *acceptance) unwanted(requests []hubapi.JoinRequest) []string {
 	return names
 }
 
-func (r *acceptance) awaitRequest(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
+func (r *acceptance) awaitRequest(ctx context.Context, cluster *clusterv1.ManagedCluster, since time.Time) error {
 	return r.waitFor(cluster.Name, "waiting for its certificate request", func() error {
-		return r.hub.WatchJoinRequests(ctx, cluster.Name, hubapi.DecidedSince(cluster), func(request hubapi.JoinRequest) bool {
-			return request.Approved || request.Pending && r.wanted(request)
+		return r.hub.WatchJoinRequests(ctx, cluster.Name, since, func(request hubapi.JoinRequest) bool {
+			return r.isIn(request, cluster) || request.Pending && r.wanted(request) && !r.isEarlier(request, since)
 		})
 	})
 }
 
-// needsNoRequest tells whether the agent of a cluster has another way in: it has joined, or is known by its AWS role.
-func needsNoRequest(cluster *clusterv1.ManagedCluster) bool {
-	joined := cluster.Spec.HubAcceptsClient && meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionJoined)
-	return joined || cluster.Annotations[fleet.AnnotationManagedClusterARN] != ""
+// isIn tells whether a request that is wanted is approved already. One that was approved before the hub lost sight of the cluster is about
+// an agent that may be gone, unless --requesters names it.
+func (r *acceptance) isIn(request hubapi.JoinRequest, cluster *clusterv1.ManagedCluster) bool {
+	available := meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionClusterAvailable)
+	lost := hasJoined(cluster) && available != nil && available.Status != metav1.ConditionTrue &&
+		request.Decided.Before(available.LastTransitionTime.Time)
+	return request.Approved && r.wanted(request) && (!lost || len(r.requesters) > 0)
 }
 
-func noRequest(cluster string, others []string, rejected []hubapi.RejectedRequest) error {
+// hasJoined tells whether an agent has joined as the cluster, now or once.
+func hasJoined(cluster *clusterv1.ManagedCluster) bool {
+	return cluster.Spec.HubAcceptsClient && meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionJoined)
+}
+
+// needsNoRequest tells whether the agent of a cluster has another way in: it works, or is known by its AWS role. That some agent joined
+// once says nothing about the one that is to join now.
+func needsNoRequest(cluster *clusterv1.ManagedCluster) bool {
+	works := hasJoined(cluster) && meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionClusterAvailable)
+	return works || cluster.Annotations[fleet.AnnotationManagedClusterARN] != ""
+}
+
+func noRequest(cluster *clusterv1.ManagedCluster, others []string, rejected []hubapi.RejectedRequest) error {
 	var left strings.Builder
+	if hasJoined(cluster) {
+		left.WriteString("\n  It was accepted before, for an agent that the hub does not hear of now: if that one is only away, there is nothing to accept.")
+	}
 	if len(others) > 0 {
 		left.WriteString("\n  --requesters names none of those who asked, whose names it has to match whole:")
 	}
@@ -318,6 +369,6 @@ func noRequest(cluster string, others []string, rejected []hubapi.RejectedReques
 	for _, request := range rejected {
 		fmt.Fprintf(&left, "\n  CSR %s is left alone: %s", request.Name, request.Why)
 	}
-	return fmt.Errorf("no csr is approved yet for cluster %s: see whether its agent runs and can reach the hub; --wait waits for its request%s", cluster,
-		left.String())
+	return fmt.Errorf("no csr is approved yet for cluster %s: see whether its agent runs and can reach the hub; --wait waits for its request%s",
+		cluster.Name, left.String())
 }

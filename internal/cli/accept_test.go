@@ -85,13 +85,70 @@ func TestAcceptWithoutRequest(t *testing.T) {
 		t.Error("accepted a cluster without a request")
 	}
 
-	joined := cluster("joined", nil, "ManagedClusterJoined")
-	joined.Spec.HubAcceptsClient = true
-	h.Put(t, clustersPath+"/joined", joined)
+	h.Put(t, clustersPath+"/joined", acceptedCluster("joined", "ManagedClusterJoined", "ManagedClusterConditionAvailable"))
 	aws := cluster("aws", nil)
 	aws.Annotations = map[string]string{"agent.open-cluster-management.io/managed-cluster-arn": "arn:aws:eks:us-west-2:1:cluster/c"}
 	h.Put(t, clustersPath+"/aws", aws)
-	h.run(t, "", "accept", "--clusters", "joined,aws").succeeds(t, "cluster joined is accepted", "cluster aws is accepted")
+	h.run(t, "", "accept", "--clusters", "joined,aws").succeeds(t, "cluster joined is accepted", "cluster aws is accepted", "no request was there to approve")
+}
+
+// CA-18: "accept" says that it is done when the agent that is to join has a way in, not when another one had.
+func TestAcceptOfLostAgent(t *testing.T) {
+	t.Parallel()
+	lost := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	conditions := func(available metav1.ConditionStatus) []metav1.Condition {
+		return []metav1.Condition{{Type: "ManagedClusterJoined", Status: metav1.ConditionTrue},
+			{Type: "ManagedClusterConditionAvailable", Status: available, LastTransitionTime: metav1.NewTime(lost)}}
+	}
+	approved := func(after time.Duration) *certificatesv1.CertificateSigningRequest {
+		request := fakehub.JoinRequest(t, "first", "cluster1", "a1")
+		request.CreationTimestamp = metav1.NewTime(lost.Add(-time.Hour))
+		request.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{
+			{Type: certificatesv1.CertificateApproved, LastUpdateTime: metav1.NewTime(lost.Add(after))}}
+		return request
+	}
+	const first = "system:open-cluster-management:cluster1:a1"
+	for name, test := range map[string]struct {
+		conditions []metav1.Condition
+		request    *certificatesv1.CertificateSigningRequest
+		flags      []string
+		refused    bool
+	}{
+		"works":                               {conditions: conditions(metav1.ConditionTrue)},
+		"works, approved before":              {conditions: conditions(metav1.ConditionTrue), request: approved(-time.Minute)},
+		"lost":                                {conditions: conditions(metav1.ConditionUnknown), refused: true},
+		"lost, approved before":               {conditions: conditions(metav1.ConditionUnknown), request: approved(-time.Minute), refused: true},
+		"unhealthy, approved before":          {conditions: conditions(metav1.ConditionFalse), request: approved(-time.Minute), refused: true},
+		"lost, approved before, and named":    {conditions: conditions(metav1.ConditionUnknown), request: approved(-time.Minute), flags: []string{"--requesters", first}},
+		"lost, approved since":                {conditions: conditions(metav1.ConditionUnknown), request: approved(time.Minute)},
+		"never heard of, approved":            {request: approved(-time.Minute)},
+		"joined, of whose agent nothing said": {conditions: conditions("")[:1], refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHub(t)
+			c := acceptedCluster("cluster1")
+			c.Status.Conditions = test.conditions
+			h.Put(t, clustersPath+"/cluster1", c)
+			if test.request != nil {
+				h.putRequest(t, test.request)
+			}
+			got := h.run(t, "", append([]string{"accept", "--clusters", "cluster1"}, test.flags...)...)
+			if !test.refused {
+				got.succeeds(t, "cluster cluster1 is accepted")
+				return
+			}
+			got.fails(t, "no csr is approved yet for cluster cluster1", "It was accepted before, for an agent")
+			if len(h.Requests(http.MethodPatch)) > 0 {
+				t.Error("the cluster was changed")
+			}
+			done := make(chan result)
+			go func() { done <- h.run(t, "", "accept", "--cluster", "cluster1", "--wait") }()
+			h.awaitWatch(t, csrsPath)
+			h.putRequest(t, fakehub.JoinRequest(t, "again", "cluster1", "a2"))
+			(<-done).fails(t, "an agent of cluster cluster1 has a certificate already, and one asks for another", "CSR again")
+		})
+	}
 }
 
 // CA-18, O16: of several agents that ask to be the same cluster, only the named ones are approved.
@@ -103,8 +160,9 @@ func TestAcceptRequesters(t *testing.T) {
 		a1, a2 bool
 		fails  []string
 	}{
-		"not chosen": {fails: []string{"2 agents ask to be cluster cluster1", first, second, "--requesters", "--skip-approve-check"}},
-		"chosen":     {flags: []string{"--requesters", first}, a1: true},
+		"not chosen": {fails: []string{"2 agents ask to be cluster cluster1", first, second, "--requesters", "--skip-approve-check",
+			"kubectl get klusterlets", ".metadata.uid", "system:open-cluster-management:cluster1:UID"}},
+		"chosen": {flags: []string{"--requesters", first}, a1: true},
 		"only a start": {flags: []string{"--requesters", "system:open-cluster-management:cluster1:"},
 			fails: []string{"no csr is approved yet", "match whole", first, second}},
 		"both":      {flags: []string{"--requesters", first + "," + second}, a1: true, a2: true},
@@ -313,8 +371,15 @@ func TestAcceptIgnoresEarlierClusters(t *testing.T) {
 			} else {
 				alone.succeeds(t)
 			}
+			const dead = "system:open-cluster-management:cluster1:dead"
+			left := fakehub.JoinRequest(t, "left", "cluster1", "dead")
+			left.CreationTimestamp = metav1.NewTime(created.Add(-time.Hour))
+			h.putRequest(t, left)
+			if test.alone != "" {
+				h.run(t, "", "accept", "--clusters", "cluster1").fails(t, "CSR left is left alone: it is of 2026-11-23T11:00:00Z", "--requesters "+dead)
+			}
 			pending := fakehub.JoinRequest(t, "another", "cluster1", "other")
-			pending.CreationTimestamp = metav1.NewTime(created.Add(-time.Hour))
+			pending.CreationTimestamp = metav1.NewTime(created.Add(time.Second))
 			h.putRequest(t, pending)
 			got := h.run(t, "", "accept", "--clusters", "cluster1")
 			if test.refused != "" {
@@ -322,6 +387,10 @@ func TestAcceptIgnoresEarlierClusters(t *testing.T) {
 				return
 			}
 			got.succeeds(t, "CSR another approved", "cluster cluster1 is accepted")
+			if h.approved(t, "left") {
+				t.Error("the request of an agent of an earlier cluster is approved")
+			}
+			h.run(t, "", "accept", "--clusters", "cluster1", "--requesters", dead).succeeds(t, "CSR left approved")
 		})
 	}
 }
@@ -340,7 +409,9 @@ func TestAcceptWaitsDespiteEarlierClusters(t *testing.T) {
 	done := make(chan result)
 	go func() { done <- h.run(t, "", "accept", "--cluster", "cluster1", "--wait") }()
 	h.awaitWatch(t, csrsPath)
-	h.putRequest(t, fakehub.JoinRequest(t, "another", "cluster1", "other"))
+	another := fakehub.JoinRequest(t, "another", "cluster1", "other")
+	another.CreationTimestamp = again.CreationTimestamp
+	h.putRequest(t, another)
 	(<-done).succeeds(t, "CSR another approved", "cluster cluster1 is accepted")
 }
 

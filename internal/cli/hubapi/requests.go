@@ -38,13 +38,18 @@ type JoinRequest struct {
 	Created time.Time
 	// Approved tells whether an administrator approved it; it is neither approved nor denied when Pending.
 	Approved, Pending bool
-	// decided is when it was approved or denied.
-	decided time.Time
+	// Decided is when it was approved or denied; when it was made, if nobody has.
+	Decided time.Time
 }
 
 // decidedBefore tells whether it was approved or denied before that time. One that nobody has decided on was not.
 func (r JoinRequest) decidedBefore(limit time.Time) bool {
-	return !r.Pending && r.decided.Before(limit)
+	return !r.Pending && r.Decided.Before(limit)
+}
+
+// EarlierThan tells whether nobody has decided on it so far and it was made before that time, by an agent of a deleted cluster.
+func (r JoinRequest) EarlierThan(limit time.Time) bool {
+	return r.Pending && r.Created.Before(limit)
 }
 
 // requester is an identity that agents join with: who it is, and the group that comes with it.
@@ -104,11 +109,11 @@ func joinRequest(csr *certificatesv1.CertificateSigningRequest, byServer bool, c
 	request := JoinRequest{
 		Name: csr.Name, Requester: requester, Created: csr.CreationTimestamp.Time, Pending: len(csr.Status.Conditions) == 0,
 	}
-	request.decided = request.Created
+	request.Decided = request.Created
 	for _, condition := range csr.Status.Conditions {
 		request.Approved = request.Approved || condition.Type == certificatesv1.CertificateApproved
-		if condition.LastUpdateTime.After(request.decided) {
-			request.decided = condition.LastUpdateTime.Time
+		if condition.LastUpdateTime.After(request.Decided) {
+			request.Decided = condition.LastUpdateTime.Time
 		}
 	}
 	if csr.Labels[fleet.LabelAddOnName] != "" {
@@ -160,9 +165,9 @@ type RejectedRequest struct {
 // sideBySide is how far apart an agent may create its ManagedCluster and its certificate request, and a hub approve that by itself.
 const sideBySide = 10 * time.Second
 
-// DecidedSince is from when on decisions on certificate requests are about this cluster: earlier ones are about a deleted cluster that had
-// the same name.
-func DecidedSince(cluster *clusterv1.ManagedCluster) time.Time {
+// AskedSince is from when on certificate requests, and decisions on them, are about this cluster: earlier ones are about a deleted cluster
+// that had the same name.
+func AskedSince(cluster *clusterv1.ManagedCluster) time.Time {
 	return cluster.CreationTimestamp.Add(-sideBySide)
 }
 
