@@ -341,7 +341,7 @@ func (c *cleaning) operatorObjects(ctx context.Context) ([]install.Reference, er
 	}, klusterletOperator)
 }
 
-// unpublish deletes the ConfigMap cluster-info, and the permission to read it, if "capstan init" has created them; and, of a hosted hub,
+// unpublish deletes the ConfigMap cluster-info, and the permission to read it, of which "capstan init" has created either; and, of a hosted hub,
 // the namespace for what clusters join with.
 func (c *cleaning) unpublish(ctx context.Context, removal *removal) error {
 	if c.hub != c.in {
@@ -349,11 +349,14 @@ func (c *cleaning) unpublish(ctx context.Context, removal *removal) error {
 			return err
 		}
 	}
-	info, err := removal.in.Get(ctx, clusterInfo)
-	if err != nil || info == nil || info.GetAnnotations()[annotationCreatedBy] == "" {
-		return err
-	}
 	for _, name := range append(clusterInfoReaders[:2:2], clusterInfo) {
+		object, err := removal.in.Get(ctx, name)
+		if err != nil {
+			return err
+		}
+		if object == nil || object.GetAnnotations()[annotationCreatedBy] == "" {
+			continue
+		}
 		if err := removal.one(ctx, name); err != nil {
 			return err
 		}

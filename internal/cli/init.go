@@ -18,6 +18,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -34,6 +35,8 @@ type initialization struct {
 	format            *output.Choice
 	drivers           hubDriverFlags
 	singleton         singletonFlags
+
+	shown bool // the ConfigMap cluster-info, to everybody
 }
 
 const initLong = `Install a hub in the cluster of the kubeconfig: the operator, and the ClusterManager that tells it what to run. The last lines that
@@ -261,10 +264,16 @@ func (i *initialization) publish(ctx context.Context, cluster *install.Cluster) 
 	if err != nil {
 		return err
 	}
+	if info != nil && madeByClusteradm(info) { // which does not take it away again, and lets nobody read it
+		if _, err := cluster.Delete(ctx, clusterInfo); err != nil {
+			return err
+		}
+		info = nil
+	}
 	server := cluster.Server()
 	if info == nil {
-		i.note("Warning: the cluster has no ConfigMap %s/%s, which says how it is reached. It is created from the kubeconfig, with the address %s.",
-			clusterInfo.Namespace, clusterInfo.Name, server)
+		i.note("Warning: the cluster has no ConfigMap %s/%s of its own, which says how it is reached. It is created from the kubeconfig, with the "+
+			"address %s.", clusterInfo.Namespace, clusterInfo.Name, server)
 		if err := createClusterInfo(ctx, cluster); err != nil {
 			return err
 		}
@@ -272,6 +281,38 @@ func (i *initialization) publish(ctx context.Context, cluster *install.Cluster) 
 		return err
 	}
 	i.warnOfHost(server)
+	return i.letRead(ctx, cluster)
+}
+
+// madeByClusteradm tells whether clusteradm has made an object: it signs what it writes.
+func madeByClusteradm(object *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(object.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == "clusteradm" })
+}
+
+// letRead lets everybody read how the cluster is reached, unless everybody may.
+func (i *initialization) letRead(ctx context.Context, cluster *install.Cluster) error {
+	shown, err := cluster.Hub().ShowsClusterInfo(ctx)
+	if i.shown = shown; err != nil || shown {
+		return err
+	}
+	role := published(clusterInfoReaders[0], map[string]any{"rules": []any{map[string]any{
+		"apiGroups": []any{""}, "resources": []any{"configmaps"}, "resourceNames": []any{clusterInfo.Name}, "verbs": []any{"get"}}}})
+	group := func(name string) any {
+		return map[string]any{"apiGroup": install.KindRole.Group, "kind": "Group", "name": name}
+	}
+	binding := published(clusterInfoReaders[1], map[string]any{
+		"roleRef":  map[string]any{"apiGroup": install.KindRole.Group, "kind": "Role", "name": clusterInfoReaders[0].Name},
+		"subjects": []any{group("system:unauthenticated"), group("system:authenticated")},
+	})
+	if err := cluster.Apply(ctx, []*unstructured.Unstructured{role, binding}, func(install.Reference, install.Change) {}); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)
+	defer cancel()
+	if i.shown, err = cluster.Hub().AwaitClusterInfo(ctx); !i.shown {
+		i.note("Warning: the cluster shows nothing to who has no credential (%v), so clusters that join cannot compare its certificate authority with the "+
+			"hash in the join command: give them that in a file, and add --ca-file FILE to the command.", err)
+	}
 	return nil
 }
 
@@ -316,16 +357,7 @@ func createClusterInfo(ctx context.Context, cluster *install.Cluster) error {
 		"immutable": true,
 		"data":      map[string]any{bootstrapapi.KubeConfigKey: string(kubeconfig)},
 	})
-	role := published(clusterInfoReaders[0], map[string]any{"rules": []any{map[string]any{
-		"apiGroups": []any{""}, "resources": []any{"configmaps"}, "resourceNames": []any{clusterInfo.Name}, "verbs": []any{"get"}}}})
-	group := func(name string) any {
-		return map[string]any{"apiGroup": install.KindRole.Group, "kind": "Group", "name": name}
-	}
-	binding := published(clusterInfoReaders[1], map[string]any{
-		"roleRef":  map[string]any{"apiGroup": install.KindRole.Group, "kind": "Role", "name": clusterInfoReaders[0].Name},
-		"subjects": []any{group("system:unauthenticated"), group("system:authenticated")},
-	})
-	return cluster.Apply(ctx, []*unstructured.Unstructured{info, role, binding}, func(install.Reference, install.Change) {})
+	return cluster.Apply(ctx, []*unstructured.Unstructured{info}, func(install.Reference, install.Change) {})
 }
 
 // published is an object by which init publishes how the cluster is reached.
@@ -379,6 +411,9 @@ func (i *initialization) sayJoin(ctx context.Context, cluster *install.Cluster) 
 		return fmt.Errorf("the hub is installed; what clusters join with is not to be had: %w", err)
 	}
 	info.wait = i.wait
+	if err := i.prove(ctx, info); err != nil {
+		return err
+	}
 	if err := i.writeJoinCommand(info); err != nil {
 		return err
 	}
@@ -396,6 +431,24 @@ func (i *initialization) sayJoin(ctx context.Context, cluster *install.Cluster) 
 	if i.drivers.has(driverGRPC) {
 		i.say("\nFor a cluster that is to register through the gRPC server, add:\n\n    --registration-auth %s --grpc-server %s", driverGRPC,
 			i.drivers.grpc.address())
+	}
+	return nil
+}
+
+// prove makes sure that the join command finds the hub, as far as that can be seen from here.
+func (i *initialization) prove(ctx context.Context, info joinInfo) error {
+	if !i.shown {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)
+	defer cancel()
+	err := hubapi.Invitation{Server: info.Server, Token: info.Token, Pins: info.Pins}.Prove(ctx)
+	switch {
+	case errors.Is(err, hubapi.ErrUntrusted):
+		return fmt.Errorf("the hub is installed; clusters cannot join with what it publishes in ConfigMap %s/%s: %w\n"+
+			"Correct the ConfigMap, or delete it: this command then makes it anew", clusterInfo.Namespace, clusterInfo.Name, err)
+	case err != nil:
+		i.note("Warning: the join command could not be tried from here: %v", err)
 	}
 	return nil
 }

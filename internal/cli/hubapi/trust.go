@@ -13,10 +13,12 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -300,6 +302,61 @@ func Fingerprint(ca []byte) string {
 // Hub connects to the hub of the invitation with its token.
 func (i Invitation) Hub(trust Trust) (*Hub, error) {
 	return i.connect(rest.TLSClientConfig{CAData: trust.CA}, i.Token)
+}
+
+// Prove tries what a cluster does first with the invitation: it finds the certificates to verify the hub with, and verifies it. The error
+// is ErrUntrusted if that cannot succeed from anywhere.
+func (i Invitation) Prove(ctx context.Context) error {
+	trust, err := i.Trust(ctx)
+	if err != nil {
+		return err
+	}
+	hub, err := i.connect(rest.TLSClientConfig{CAData: trust.CA}, "")
+	if err != nil {
+		return err
+	}
+	err = hub.Live(ctx)
+	var unknownAuthority x509.UnknownAuthorityError
+	var wrongHost x509.HostnameError
+	var answered apierrors.APIStatus
+	switch {
+	case errors.As(err, &unknownAuthority) || errors.As(err, &wrongHost):
+		return fmt.Errorf("%w: %w", ErrUntrusted, unwrapURL(err))
+	case errors.As(err, &answered):
+		return nil
+	}
+	return err
+}
+
+// ShowsClusterInfo tells whether the ConfigMap cluster-info is shown to everybody.
+func (h *Hub) ShowsClusterInfo(ctx context.Context) (bool, error) {
+	err := h.readAnonymously(ctx)
+	if err != nil && withheld(err) {
+		return false, nil
+	}
+	return err == nil, h.explain("read what the cluster shows to everybody", err)
+}
+
+func (h *Hub) readAnonymously(ctx context.Context) error {
+	anonymous, err := New(rest.AnonymousClientConfig(h.config))
+	if err != nil {
+		return err
+	}
+	_, err = anonymous.publicConfigMap(ctx, bootstrapapi.ConfigMapClusterInfo)
+	return err
+}
+
+// AwaitClusterInfo waits until the ConfigMap cluster-info is shown to everybody: rights that were just given count a moment later. If it is
+// not in time, the error is why.
+func (h *Hub) AwaitClusterInfo(ctx context.Context) (shown bool, err error) {
+	const again = 200 * time.Millisecond
+	_ = wait.PollUntilContextCancel(ctx, again, true, func(ctx context.Context) (bool, error) {
+		if now := h.readAnonymously(ctx); ctx.Err() == nil {
+			err = now
+		}
+		return err == nil, nil
+	})
+	return err == nil, err
 }
 
 func (i Invitation) connect(tls rest.TLSClientConfig, token string) (*Hub, error) {
