@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,18 +48,24 @@ func newCluster(t *testing.T) hub {
 	h.Answer("GET /version", fakehub.JSON(`{"gitVersion":"v1.30.0"}`))
 	h.serve("/api/v1", "namespaces Namespace", "pods Pod", "secrets Secret", "configmaps ConfigMap", "events Event", "serviceaccounts ServiceAccount")
 	h.serve("/apis/apps/v1", "deployments Deployment", "statefulsets StatefulSet", "daemonsets DaemonSet")
-	h.serve("/apis/rbac.authorization.k8s.io/v1", "roles Role", "rolebindings RoleBinding")
+	h.serve("/apis/rbac.authorization.k8s.io/v1", "roles Role", "rolebindings RoleBinding", "clusterroles ClusterRole",
+		"clusterrolebindings ClusterRoleBinding")
+	h.serve("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions CustomResourceDefinition")
 	h.serve("/apis/operator.open-cluster-management.io/v1", "clustermanagers ClusterManager", "klusterlets Klusterlet")
 	h.Answer("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", fakehub.JSON(`{"status":{"allowed":true}}`))
 	return h
 }
+
+// clusterScoped are the kinds without namespaces.
+var clusterScoped = []string{"AppliedManifestWork", "CertificateSigningRequest", "ClusterManager", "ClusterRole", "ClusterRoleBinding",
+	"CustomResourceDefinition", "Klusterlet", "ManagedCluster", "Namespace"}
 
 // serve has the cluster say that it serves some resources, each with its kind.
 func (h hub) serve(path string, resources ...string) {
 	var list metav1.APIResourceList
 	for _, resource := range resources {
 		name, kind, _ := strings.Cut(resource, " ")
-		namespaced := kind != "Namespace" && kind != "ClusterManager" && kind != "Klusterlet"
+		namespaced := !slices.Contains(clusterScoped, kind)
 		list.APIResources = append(list.APIResources, metav1.APIResource{Name: name, Kind: kind, Namespaced: namespaced})
 	}
 	content, _ := json.Marshal(list)

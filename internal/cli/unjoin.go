@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,7 +29,8 @@ type unjoining struct {
 	wait, force   bool
 
 	in         *install.Cluster
-	klusterlet *operatorv1.Klusterlet // nil if an earlier run has removed it already
+	klusterlet *operatorv1.Klusterlet // nil if it is gone, and nothing tells what it was
+	resumed    bool                   // an earlier run has removed the Klusterlet
 	managed    *hubapi.Hub            // the cluster that the agent is for; nil if it cannot be reached
 }
 
@@ -42,7 +44,9 @@ names it with the finalizers that keep it. Where the operator does not run any m
 With --local, it stops the agent that "capstan join --local" runs as a process of this machine, and removes what it has kept here: its
 identity, its key, its log.
 
-On the hub nothing is deleted: an administrator does that with "kubectl delete managedcluster NAME", at best before.`
+On the hub nothing is deleted: an administrator does that with "kubectl delete managedcluster NAME", at best before.
+
+A run that was interrupted is run again: it goes on with what is left.`
 
 // unjoinCommand is "capstan unjoin".
 func (a *app) unjoinCommand() *cobra.Command {
@@ -114,17 +118,13 @@ func (u *unjoining) unjoin(ctx context.Context) error {
 	if err := u.removeAgent(ctx, removal); err != nil {
 		return err
 	}
-	if err := removal.all(ctx, operator); err != nil {
-		return err
-	}
-	if err := u.removeKinds(ctx, removal); err != nil || u.dryRun {
+	if err := removal.all(ctx, operator); err != nil || u.dryRun {
 		return err
 	}
 	if err := u.writeObjects(u.outputFile, removal.deleted); err != nil {
 		return err
 	}
-	u.sayUnjoined()
-	return u.sayWhatStays(ctx)
+	return u.sayUnjoined(ctx)
 }
 
 // find finds the Klusterlet of the cluster.
@@ -148,14 +148,90 @@ func (u *unjoining) find(ctx context.Context) error {
 		}
 		names = append(names, found[i].Spec.ClusterName)
 	}
-	if len(names) == 0 {
-		operator, err := u.in.Deployed(ctx, fleet.NamespaceOperators, klusterletOperator)
-		if err != nil || operator.Exists {
-			u.note("There is no Klusterlet any more: removing what is left of the agent.")
-			return err
-		}
+	if left, err := u.resume(ctx, len(found) == 0); err != nil || left {
+		u.note("There is no Klusterlet any more: removing what is left of the agent.")
+		return err
 	}
 	return u.noKlusterlet(names)
+}
+
+// annotationUnjoining on the namespace of an agent is its Klusterlet, as far as unjoin needs it: an interrupted run has removed that.
+const annotationUnjoining = "capstan.io/unjoining"
+
+// resume finds what an interrupted run has left, and what it was of. last tells that the cluster has no Klusterlet any more.
+func (u *unjoining) resume(ctx context.Context, last bool) (left bool, err error) {
+	namespaces, err := u.in.List(ctx, install.KindNamespace, "", "")
+	if err != nil {
+		return false, err
+	}
+	agents := false
+	for i := range namespaces {
+		agents = agents || namespaces[i].GetLabels()[fleet.LabelKlusterlet] != ""
+		klusterlet := &operatorv1.Klusterlet{}
+		marked := json.Unmarshal([]byte(namespaces[i].GetAnnotations()[annotationUnjoining]), klusterlet) == nil
+		if marked && klusterlet.Spec.ClusterName == u.cluster {
+			u.klusterlet, u.resumed = klusterlet, true
+			return true, u.findManaged(ctx)
+		}
+	}
+	if !last {
+		return false, nil
+	}
+	operator, err := u.in.Deployed(ctx, fleet.NamespaceOperators, klusterletOperator)
+	if err != nil || operator.Exists || agents { // those of another cluster, which runs them
+		return operator.Exists, err
+	}
+	return u.operatorLeft(ctx)
+}
+
+// operatorLeft tells whether there is anything of the operator but its namespace, which may have been there before.
+func (u *unjoining) operatorLeft(ctx context.Context) (bool, error) {
+	refs, err := u.operatorObjects(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, of := range refs {
+		if of.GroupVersionKind == install.KindNamespace {
+			continue
+		}
+		if object, err := u.in.Get(ctx, of); err != nil || object != nil {
+			return object != nil, err
+		}
+	}
+	return false, nil
+}
+
+// mark makes the namespace of the agent tell a later run what it is of.
+func (u *unjoining) mark(ctx context.Context) error {
+	namespace := install.Reference{GroupVersionKind: install.KindNamespace, Name: u.agentNamespace()}
+	object, err := u.in.Get(ctx, namespace)
+	if err != nil || object == nil || u.dryRun {
+		return err
+	}
+	minimal := operatorv1.Klusterlet{}
+	minimal.Name, minimal.UID = u.klusterlet.Name, u.klusterlet.UID
+	minimal.Spec.ClusterName, minimal.Spec.Namespace = u.klusterlet.Spec.ClusterName, u.klusterlet.Spec.Namespace
+	minimal.Spec.DeployOption = u.klusterlet.Spec.DeployOption
+	content, err := json.Marshal(minimal)
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{annotationUnjoining: string(content)}}})
+	if err != nil {
+		return err
+	}
+	return u.in.Patch(ctx, namespace, patch)
+}
+
+// agentNamespace is where the agent runs; that of a hosted agent on the managed cluster is the operator's to delete.
+func (u *unjoining) agentNamespace() string {
+	switch {
+	case u.klusterlet == nil:
+		return fleet.NamespaceAgent
+	case hosted(u.klusterlet):
+		return u.klusterlet.Name
+	}
+	return cmp.Or(u.klusterlet.Spec.Namespace, fleet.NamespaceAgent)
 }
 
 func (u *unjoining) noKlusterlet(others []string) error {
@@ -192,7 +268,7 @@ func (u *unjoining) findManaged(ctx context.Context) error {
 
 // settle makes sure that nothing is left on the cluster that only the agent takes off, unless it may be left there.
 func (u *unjoining) settle(ctx context.Context) error {
-	if u.managed == nil { // or an earlier run has removed the Klusterlet
+	if u.managed == nil || u.resumed {
 		return nil
 	}
 	applied, err := u.managed.AppliedWorks(ctx, string(u.klusterlet.UID))
@@ -205,8 +281,9 @@ func (u *unjoining) settle(ctx context.Context) error {
 	}
 	if !u.wait || u.dryRun {
 		return fmt.Errorf("cluster %s still has what its agent applied for the hub, and only the agent takes it off:\n%s\n"+
-			"Delete the works on the hub, then run this command again, or run it with --wait meanwhile:\n"+
-			"  kubectl delete manifestworks --all --namespace %s\n--force leaves what they applied where it is",
+			"Delete the works on the hub, then run this command again, or run it with --wait meanwhile. Sets of works and add-ons make theirs anew "+
+			"as long as the hub has the cluster, so that goes with them:\n"+
+			"  kubectl delete managedcluster %s\n--force leaves what they applied where it is",
 			u.cluster, listWorksApplied(applied), u.cluster)
 	}
 	return u.awaitNoWorks(ctx, applied)
@@ -225,25 +302,32 @@ func (u *unjoining) awaitNoWorks(ctx context.Context, applied []workv1.AppliedMa
 	return nil
 }
 
-// removeAgent deletes the Klusterlet, which its operator takes apart, and the namespaces of the agent.
+// removeAgent deletes the Klusterlet, which its operator takes apart, and what that leaves: the kinds on the managed cluster, to which the
+// namespace of a hosted agent has the way, and that namespace.
 func (u *unjoining) removeAgent(ctx context.Context, removal *removal) error {
-	if u.klusterlet == nil {
-		return removal.namespace(ctx, fleet.NamespaceAgent)
+	if u.klusterlet != nil && !u.resumed {
+		if err := u.removeKlusterlet(ctx, removal); err != nil {
+			return err
+		}
 	}
+	if err := u.removeKinds(ctx, removal); err != nil {
+		return err
+	}
+	return removal.namespace(ctx, u.agentNamespace())
+}
+
+func (u *unjoining) removeKlusterlet(ctx context.Context, removal *removal) error {
 	of := install.Reference{GroupVersionKind: install.KindKlusterlet, Name: u.klusterlet.Name}
 	klusterlet, err := u.in.Get(ctx, of)
 	if err != nil || klusterlet == nil {
 		return err
 	}
-	if err := removal.custom(ctx, of, klusterletOperator, func(ctx context.Context) error {
-		return u.dismantle(ctx, klusterlet, removal)
-	}); err != nil {
+	if err := u.mark(ctx); err != nil {
 		return err
 	}
-	if hosted(u.klusterlet) {
-		return removal.namespace(ctx, u.klusterlet.Name) // that in the managed cluster is the operator's to delete
-	}
-	return removal.namespace(ctx, cmp.Or(u.klusterlet.Spec.Namespace, fleet.NamespaceAgent))
+	return removal.custom(ctx, of, klusterletOperator, func(ctx context.Context) error {
+		return u.dismantle(ctx, klusterlet, removal)
+	})
 }
 
 // dismantle does what the operator does not: it deletes what that has installed, as the status of the Klusterlet lists it, the agent first.
@@ -308,7 +392,8 @@ func (u *unjoining) operatorObjects(ctx context.Context) ([]install.Reference, e
 		return nil, nil
 	}
 	all, err := klusterlets(ctx, u.in)
-	if err != nil || len(all) > 1 {
+	isOther := func(k operatorv1.Klusterlet) bool { return u.klusterlet == nil || k.Name != u.klusterlet.Name }
+	if err != nil || slices.ContainsFunc(all, isOther) {
 		return nil, err
 	}
 	refs, err := chartReferences(ctx, u.in, "klusterlet", map[string]any{
@@ -335,8 +420,13 @@ func (u *unjoining) removeKinds(ctx context.Context, here *removal) error {
 	}
 	managed := install.In(u.managed)
 	agents, err := managed.List(ctx, install.KindNamespace, "", fleet.LabelKlusterlet)
-	if err != nil || len(agents) > 0 && !u.dryRun {
+	if err != nil {
 		return err
+	}
+	if len(agents) > 0 && !u.dryRun {
+		u.note("The kinds of agents stay on cluster %s: the agent of Klusterlet %s is there, too.", u.cluster,
+			agents[0].GetLabels()[fleet.LabelKlusterlet])
+		return nil
 	}
 	there := &removal{app: u.app, in: managed, force: u.force}
 	err = there.all(ctx, agentKinds)
@@ -344,32 +434,45 @@ func (u *unjoining) removeKinds(ctx context.Context, here *removal) error {
 	return err
 }
 
-func (u *unjoining) sayUnjoined() {
-	u.say("Applied resources have been deleted during the %s joined stage. The status of mcl %s will be unknown in the hub cluster.",
-		u.cluster, u.cluster)
+// sayUnjoined says what is done, and how what works have applied is deleted, where that was left.
+func (u *unjoining) sayUnjoined(ctx context.Context) error {
+	left, err := u.worksLeft(ctx)
+	switch {
+	case err != nil:
+		return err
+	case len(left) == 0 && u.managed == nil && u.klusterlet != nil: // it cannot be reached
+		u.say("The agent of cluster %[1]s is removed. The status of mcl %[1]s will be unknown in the hub cluster.", u.cluster)
+	case len(left) == 0:
+		u.say("Applied resources have been deleted during the %[1]s joined stage. The status of mcl %[1]s will be unknown in the hub cluster.",
+			u.cluster)
+	default:
+		u.say("The agent of cluster %[1]s is removed, and applied resources stay there. The status of mcl %[1]s will be unknown in the hub cluster.",
+			u.cluster)
+		u.note("What works have applied is still on cluster %s. This deletes it, as its owner goes:\n  kubectl delete appliedmanifestworks %s\n"+
+			"and, when it is gone:\n  kubectl delete crd %s", u.cluster, strings.Join(left, " "), install.CRDAppliedManifestWorks)
+	}
 	u.note("An administrator of the hub forgets the cluster with:\n  kubectl delete managedcluster %s", u.cluster)
+	return nil
 }
 
-// sayWhatStays says how what works have applied is deleted, where that was left.
-func (u *unjoining) sayWhatStays(ctx context.Context) error {
+// worksLeft are the AppliedManifestWorks of the agent that are left on the cluster.
+func (u *unjoining) worksLeft(ctx context.Context) ([]string, error) {
 	cluster := u.in
 	switch {
 	case u.managed != nil:
 		cluster = install.In(u.managed)
 	case u.klusterlet != nil: // it cannot be reached
-		return nil
+		return nil, nil
 	}
 	works, err := cluster.List(ctx, install.KindAppliedManifestWork, "", "")
-	if err != nil || len(works) == 0 {
-		return err
-	}
-	names := make([]string, len(works))
+	var names []string
 	for i := range works {
-		names[i] = works[i].GetName()
+		agent, _, _ := unstructured.NestedString(works[i].Object, "spec", "agentID")
+		if u.klusterlet == nil || agent == string(u.klusterlet.UID) {
+			names = append(names, works[i].GetName())
+		}
 	}
-	u.note("What works have applied is still on cluster %s. This deletes it, as its owner goes:\n  kubectl delete appliedmanifestworks %s\n"+
-		"and, when it is gone:\n  kubectl delete crd %s", u.cluster, strings.Join(names, " "), install.CRDAppliedManifestWorks)
-	return nil
+	return names, err
 }
 
 // forceAfter is how long the owner of a finalizer has with --force.

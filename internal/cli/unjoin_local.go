@@ -93,8 +93,8 @@ func (l *leaving) settle(ctx context.Context) (stays []workv1.AppliedManifestWor
 	case !running:
 		return nil, fmt.Errorf("%w\nThe agent does not run. Start it (\"capstan up\", or \"capstan join --local\" if that was in a terminal), delete the works on the hub, then run this command again", l.refusal(applied))
 	case !l.wait || l.dryRun:
-		return nil, fmt.Errorf("%w\nDelete them on the hub, then run this command again, or run it with --wait meanwhile:\n"+
-			"  kubectl delete manifestworks --all --namespace %s", l.refusal(applied), l.cluster)
+		return nil, fmt.Errorf("%w\nDelete them on the hub, then run this command again, or run it with --wait meanwhile. Sets of works and add-ons make theirs "+
+			"anew as long as the hub has the cluster, so that goes with them:\n  kubectl delete managedcluster %s", l.refusal(applied), l.cluster)
 	}
 	return nil, l.awaitNothing(ctx, applied)
 }

@@ -104,7 +104,7 @@ func TestUnjoinRefuses(t *testing.T) {
 	j := newJoined(t)
 	j.putApplied(t, "web", "a1")
 	run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far").fails(t, "work web (objects: 2)",
-		"kubectl delete manifestworks --all --namespace far", "--wait", "--force")
+		"kubectl delete managedcluster far", "--wait", "--force")
 	j.isThere(t, true)
 	waits := func(ctx context.Context) { _ = j.cluster.AwaitWatch(ctx, appliedPath) }
 	timesOutAfter(t, waits, "", "unjoin", "--local", "--cluster-name", "far", "--wait", "--timeout", "1").

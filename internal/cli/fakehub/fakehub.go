@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path"
@@ -45,6 +46,7 @@ type Hub struct {
 	created  map[string]func(*unstructured.Unstructured)
 
 	connected map[string]http.Handler // the APIs of clusters
+	written   func()
 }
 
 // kinds are what can be watched, by the last part of the path.
@@ -56,13 +58,21 @@ var kinds = map[string]string{
 	"manifestworks":              "ManifestWork",
 
 	"clustermanagers":           "ClusterManager",
+	"clusterrolebindings":       "ClusterRoleBinding",
+	"clusterroles":              "ClusterRole",
+	"configmaps":                "ConfigMap",
 	"customresourcedefinitions": "CustomResourceDefinition",
 	"daemonsets":                "DaemonSet",
 	"deployments":               "Deployment",
 	"events":                    "Event",
 	"klusterlets":               "Klusterlet",
+	"leases":                    "Lease",
+	"namespaces":                "Namespace",
 	"pods":                      "Pod",
+	"rolebindings":              "RoleBinding",
+	"roles":                     "Role",
 	"secrets":                   "Secret",
+	"serviceaccounts":           "ServiceAccount",
 	"statefulsets":              "StatefulSet",
 }
 
@@ -111,6 +121,20 @@ func (h *Hub) OnCreate(collection string, change func(*unstructured.Unstructured
 	h.created[collection] = change
 }
 
+// OnWrite has a test do something after each request that has changed an object, before that is answered.
+func (h *Hub) OnWrite(do func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.written = do
+}
+
+// Paths are those of all objects, sorted.
+func (h *Hub) Paths() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Sorted(maps.Keys(h.objects))
+}
+
 // Put adds or replaces the object at a path.
 func (h *Hub) Put(t *testing.T, objectPath string, object runtime.Object) {
 	t.Helper()
@@ -142,6 +166,11 @@ func (h *Hub) Has(objectPath string) bool {
 
 // HasLocked is Has for an answer of the test's own, while which nothing changes.
 func (h *Hub) HasLocked(objectPath string) bool { return h.objects[objectPath] != nil }
+
+// RespondLocked answers with the object at a path, for an answer of the test's own.
+func (h *Hub) RespondLocked(w http.ResponseWriter, objectPath string) {
+	h.respond(w, h.objects[objectPath], objectPath)
+}
 
 // Get decodes the object at a path.
 func (h *Hub) Get(t *testing.T, objectPath string, into any) {
@@ -219,6 +248,13 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if answer := h.answers[r.Method+" "+r.URL.Path]; answer != nil {
 		answer(w, r)
 		return
+	}
+	if before := len(h.history); h.written != nil {
+		defer func() {
+			if len(h.history) > before && r.Method != http.MethodGet {
+				h.written()
+			}
+		}()
 	}
 	switch {
 	case r.Method == http.MethodGet && r.URL.Query().Get("watch") != "":
@@ -359,6 +395,13 @@ func (h *Hub) remove(objectPath string) *unstructured.Unstructured {
 	object = object.DeepCopy()
 	object.SetResourceVersion(strconv.Itoa(len(h.history) + 1))
 	h.history = append(h.history, event{"DELETED", objectPath, object})
+	if namespace, ok := strings.CutPrefix(objectPath, "/api/v1/namespaces/"); ok && !strings.Contains(namespace, "/") {
+		for below := range maps.Clone(h.objects) {
+			if strings.Contains(below, "/namespaces/"+namespace+"/") {
+				h.remove(below)
+			}
+		}
+	}
 	h.changed.Broadcast()
 	return object
 }

@@ -1,0 +1,236 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capstan-io/capstan/internal/cli/fakehub"
+)
+
+// put adds objects, each given by its path and what differs from an object with that name.
+func (h hub) put(t *testing.T, kinds map[string]string, contents map[string]string) {
+	t.Helper()
+	for path, kind := range kinds {
+		parts := strings.Split(path, "/")
+		version := parts[2]
+		if parts[1] == "apis" {
+			version += "/" + parts[3]
+		}
+		metadata := map[string]any{"name": parts[len(parts)-1]}
+		if len(parts) > 6 && parts[len(parts)-4] == "namespaces" {
+			metadata["namespace"] = parts[len(parts)-3]
+		}
+		object := map[string]any{}
+		if content := contents[path]; content != "" {
+			if err := json.Unmarshal([]byte(content), &object); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if given, ok := object["metadata"].(map[string]any); ok {
+			for key, value := range given {
+				metadata[key] = value
+			}
+		}
+		object["apiVersion"], object["kind"], object["metadata"] = version, kind, metadata
+		h.Put(t, path, &unstructured.Unstructured{Object: object})
+	}
+}
+
+const (
+	klusterletsPath = "/apis/operator.open-cluster-management.io/v1/klusterlets/"
+	managersPath    = "/apis/operator.open-cluster-management.io/v1/clustermanagers/"
+	definitionsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"
+)
+
+var agentDefinitions = []string{"appliedmanifestworks.work.open-cluster-management.io", "clusterclaims.cluster.open-cluster-management.io"}
+
+// withAgent is a cluster with an agent.
+func withAgent(t *testing.T, klusterlet, namespace, spec string) hub {
+	t.Helper()
+	h := newCluster(t)
+	h.serve("/apis/work.open-cluster-management.io/v1", "appliedmanifestworks AppliedManifestWork")
+	h.putOperator(t, "klusterlet", "r/x:v0.3.0", nil)
+	kinds := map[string]string{
+		klusterletsPath + klusterlet: "Klusterlet", "/api/v1/namespaces/" + namespace: "Namespace",
+		"/api/v1/namespaces/" + namespace + "/secrets/bootstrap-hub-kubeconfig": "Secret",
+		"/api/v1/namespaces/open-cluster-management":                            "Namespace",
+	}
+	for _, name := range agentDefinitions {
+		kinds[definitionsPath+name] = "CustomResourceDefinition"
+	}
+	h.put(t, kinds, map[string]string{
+		klusterletsPath + klusterlet:      `{"metadata":{"uid":"u1"},"spec":` + spec + `}`,
+		"/api/v1/namespaces/" + namespace: `{"metadata":{"labels":{"operator.open-cluster-management.io/klusterlet":"` + klusterlet + `"}}}`,
+	})
+	return h
+}
+
+// CA-19, CA-20, O18: a command that is killed after any of its changes does the rest when it is run again, and leaves what it leaves
+// without that.
+func TestInterruptedCommands(t *testing.T) {
+	withCharts(t)
+	for name, test := range map[string]struct {
+		world func(t *testing.T) hub
+		args  []string
+		gone  bool // a run after the last change has nothing to do, and says so
+	}{
+		"unjoin": {func(t *testing.T) hub {
+			return withAgent(t, "klusterlet", "open-cluster-management-agent", `{"clusterName":"c1"}`)
+		}, []string{"unjoin", "--cluster-name", "c1"}, true},
+		"unjoin from a namespace of its own": {func(t *testing.T) hub {
+			return withAgent(t, "klusterlet", "mine", `{"clusterName":"c1","namespace":"mine"}`)
+		}, []string{"unjoin", "--cluster-name", "c1"}, true},
+		"unjoin one of two": {func(t *testing.T) hub {
+			h := withAgent(t, "klusterlet", "mine", `{"clusterName":"c1","namespace":"mine"}`)
+			h.put(t, map[string]string{klusterletsPath + "second": "Klusterlet"}, map[string]string{
+				klusterletsPath + "second": `{"spec":{"clusterName":"c2"}}`})
+			return h
+		}, []string{"unjoin", "--cluster-name", "c1"}, true},
+		"unjoin of a hosted agent": {func(t *testing.T) hub {
+			h := withAgent(t, "klusterlet-hosted-x", "klusterlet-hosted-x", `{"clusterName":"c1","deployOption":{"mode":"Hosted"}}`)
+			return h
+		}, []string{"unjoin", "--cluster-name", "c1", "--force"}, true},
+		"clean": {withManager, []string{"clean"}, false},
+		"init":  {newClusterForHub, []string{"init"}, false},
+		"upgrade": {func(t *testing.T) hub {
+			h := withManager(t)
+			h.putOperator(t, "cluster-manager", "r/x:v0.2.0", nil)
+			return h
+		}, []string{"upgrade", "clustermanager"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			whole := test.world(t)
+			whole.run(t, "", test.args...).succeeds(t)
+			for steps := 1; ; steps++ {
+				h := test.world(t)
+				if got := h.runKilled(t, steps, test.args...); got.code == 0 {
+					break
+				}
+				again := h.run(t, "", test.args...)
+				nothing := test.gone && strings.Contains(again.errOut, "There is no Klusterlet at all") ||
+					strings.Contains(again.errOut, "The Klusterlets there are for: c2")
+				if again.code != 0 && !nothing {
+					t.Errorf("killed after change %d: %s", steps, again.errOut)
+				}
+				if !slices.Equal(h.Paths(), whole.Paths()) {
+					t.Errorf("killed after change %d and run again, it leaves\n%v\nand in one run\n%v", steps, h.Paths(), whole.Paths())
+				}
+			}
+		})
+	}
+}
+
+const tokenPath = "/api/v1/namespaces/open-cluster-management/serviceaccounts/agent-registration-bootstrap/token"
+
+// newClusterForHub shows to everybody what everybody may read, and makes tokens to join with.
+func newClusterForHub(t *testing.T) hub {
+	t.Helper()
+	h := newCluster(t)
+	h.Answer("POST "+tokenPath, fakehub.JSON(`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"t"}}`))
+	h.Answer("GET "+clusterInfoPath, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "" && !h.HasLocked(readersPath) {
+			fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "not for everybody")(w, r)
+			return
+		}
+		h.RespondLocked(w, clusterInfoPath)
+	})
+	return h
+}
+
+const (
+	clusterInfoPath = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
+	readersPath     = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-public/rolebindings/open-cluster-management:cluster-info"
+)
+
+// CA-08: the command that init prints last leads to the hub, whoever has made what the cluster publishes.
+func TestInitProvesTheJoinCommand(t *testing.T) {
+	withCharts(t)
+	config := func(server, ca string) string {
+		return fmt.Sprintf(`{"data":{"kubeconfig":%q}}`, "apiVersion: v1\nkind: Config\nclusters: [{name: '', cluster: {server: '"+server+
+			"', certificate-authority-data: "+base64.StdEncoding.EncodeToString([]byte(ca))+"}}]")
+	}
+	for name, test := range map[string]struct {
+		info    func(h hub) string
+		prepare func(t *testing.T, h hub)
+		fails   []string
+		warns   string
+		readers bool
+	}{
+		"nothing published":                 {readers: true},
+		"published, and nobody may read it": {info: func(h hub) string { return config(h.URL, string(h.CA())) }, readers: true},
+		"published to everybody": {info: func(h hub) string { return config(h.URL, string(h.CA())) }, prepare: func(t *testing.T, h hub) {
+			h.put(t, map[string]string{readersPath: "RoleBinding"}, nil)
+		}},
+		"made by clusteradm": {info: func(h hub) string {
+			return `{"metadata":{"managedFields":[{"manager":"clusteradm","operation":"Update"}]},"immutable":true}`
+		}, readers: true},
+		"with another authority": {info: func(h hub) string { return config(h.URL, otherCA(t)) },
+			fails: []string{"the hub is installed; clusters cannot join", "kube-public/cluster-info", "delete it"}},
+		"at an address that is not reached from here": {info: func(h hub) string { return config("https://127.0.0.1:1", string(h.CA())) },
+			warns: "the join command could not be tried from here", readers: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newClusterForHub(t)
+			if test.info != nil {
+				h.put(t, map[string]string{clusterInfoPath: "ConfigMap"}, map[string]string{clusterInfoPath: test.info(h)})
+			}
+			if test.prepare != nil {
+				test.prepare(t, h)
+			}
+			got := h.run(t, "", "init")
+			if len(test.fails) > 0 {
+				got.fails(t, test.fails...)
+				return
+			}
+			got.succeeds(t, "capstan join --hub-token t", "--ca-cert-hash sha256:")
+			if !strings.Contains(got.errOut, test.warns) || test.warns == "" && strings.Contains(got.errOut, "could not be tried") {
+				t.Errorf("it says %s", got.errOut)
+			}
+			if made := h.Has(strings.Replace(readersPath, "rolebindings", "roles", 1)); made != test.readers {
+				t.Errorf("it has let everybody read: %t", made)
+			}
+			h.run(t, "", "clean").succeeds(t)
+			if h.Has(strings.Replace(readersPath, "rolebindings", "roles", 1)) || test.info == nil && h.Has(clusterInfoPath) {
+				t.Errorf("clean leaves %v", h.Paths())
+			}
+		})
+	}
+}
+
+// withManager is a cluster with a hub.
+func withManager(t *testing.T) hub {
+	t.Helper()
+	h := newCluster(t)
+	h.putOperator(t, "cluster-manager", "r/x:v0.3.0", nil)
+	h.put(t, map[string]string{
+		managersPath + "cluster-manager":                                                          "ClusterManager",
+		"/api/v1/namespaces/open-cluster-management":                                              "Namespace",
+		"/api/v1/namespaces/open-cluster-management/serviceaccounts/agent-registration-bootstrap": "ServiceAccount",
+		"/apis/rbac.authorization.k8s.io/v1/clusterroles/open-cluster-management:bootstrap":       "ClusterRole",
+	}, nil)
+	return h
+}
+
+// runKilled runs a command that is interrupted after a number of changes.
+func (h hub) runKilled(t *testing.T, steps int, args ...string) result {
+	t.Helper()
+	ctx, kill := context.WithCancel(t.Context())
+	defer kill()
+	left := steps
+	h.OnWrite(func() {
+		if left--; left == 0 {
+			kill()
+		}
+	})
+	defer h.OnWrite(nil)
+	return run(ctx, "", append([]string{"--kubeconfig", h.kubeconfig}, args...)...)
+}
