@@ -283,29 +283,73 @@ func (a *app) printObjects(objects []*unstructured.Unstructured) error {
 	return nil
 }
 
-// awaitRollout waits for a Deployment with progress.
+// awaitRollout waits for a Deployment with progress, and says meanwhile what its pods lack.
 func (a *app) awaitRollout(ctx context.Context, cluster *install.Cluster, namespace, name string) error {
 	progress := a.progress()
 	defer progress.Close()
-	err := cluster.AwaitRollout(ctx, namespace, name, func(state string) { progress.Wait(name, state) })
+	tell := func(trouble string) { progress.Trouble(name, trouble) }
+	err := cluster.Attend(ctx, []install.Attended{{Namespace: namespace, Deployment: name}}, tell, func(ctx context.Context) error {
+		return cluster.AwaitRollout(ctx, namespace, name, func(state string) { progress.Wait(name, state) })
+	})
 	if err == nil {
 		progress.Done(name, "running")
 	}
 	return err
 }
 
-// awaitConditions waits for the conditions of a custom resource with progress. On a time-out, the error also says what the Deployments
-// in the namespaces lack.
+// awaitConditions waits with progress until a custom resource has the conditions that are wanted, and what they are about is there: they
+// may be from before. Meanwhile, and on a time-out, it says what the Deployments in the namespaces lack.
 func (a *app) awaitConditions(ctx context.Context, cluster *install.Cluster, of install.Reference, wanted []install.Wanted,
 	namespaces ...string) error {
 	progress := a.progress()
 	defer progress.Close()
-	err := cluster.AwaitConditions(ctx, of, wanted, func(missing string) { progress.Wait(of.Name, missing) })
+	tell := func(trouble string) { progress.Trouble(of.Name, trouble) }
+	say := func(missing string) { progress.Wait(of.Name, missing) }
+	var pods []install.Attended
+	for _, namespace := range namespaces {
+		pods = append(pods, install.Attended{Namespace: namespace, About: of})
+	}
+	err := cluster.Attend(ctx, pods, tell, func(ctx context.Context) error {
+		if err := cluster.AwaitConditions(ctx, of, wanted, say); err != nil {
+			return err
+		}
+		if err := awaitRelated(ctx, cluster, of, say); err != nil {
+			return err
+		}
+		return cluster.AwaitConditions(ctx, of, wanted, say)
+	})
 	if err == nil {
 		progress.Done(of.Name, "all conditions are good")
 		return nil
 	}
 	return fmt.Errorf("%w%s", err, deploymentReasons(ctx, cluster, namespaces))
+}
+
+// awaitRelated waits until the Deployments that an operator has made for a custom resource run, in namespaces that stay.
+func awaitRelated(ctx context.Context, cluster *install.Cluster, of install.Reference, say func(string)) error {
+	custom, err := cluster.Get(ctx, of)
+	if err != nil || custom == nil {
+		return err
+	}
+	refs, err := related(ctx, cluster, custom)
+	if err != nil {
+		return err
+	}
+	for _, ref := range refs {
+		if ref.GroupVersionKind != install.KindDeployment {
+			continue
+		}
+		say("waiting for " + ref.String())
+		namespace := install.Reference{GroupVersionKind: install.KindNamespace, Name: ref.Namespace}
+		stays := func(found *unstructured.Unstructured) bool { return found.GetDeletionTimestamp() == nil }
+		if err := cluster.AwaitObject(ctx, namespace, stays); err != nil {
+			return fmt.Errorf("%s: %w: it does not exist, or is being deleted", namespace, err)
+		}
+		if err := cluster.AwaitRollout(ctx, ref.Namespace, ref.Name, func(state string) { say(ref.Name + ": " + state) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // deploymentReasons says what the Deployments in some namespaces lack, each in lines of its own.

@@ -24,6 +24,7 @@ type joining struct {
 	tokenFile  string
 	invitation hubapi.Invitation
 	wait       bool
+	earlier    map[string]bool // the certificate requests of the cluster that the hub had before
 
 	local, detach bool
 	inCluster     clusterJoin
@@ -34,7 +35,7 @@ const joinLong = `Join a cluster to a hub: install the agent in the cluster of t
 "capstan get token" on the hub prints the command with the token and the URL. The operator and a Klusterlet, which tells it about the
 agent, are applied by server-side apply, as the chart klusterlet has them; so the command can be run again, and takes over what
 clusteradm has applied. An administrator of the hub then accepts the cluster; the command for that is printed. --wait waits until the
-agent runs and the hub knows the cluster, and if they do not in time, says why. "capstan unjoin" takes the agent out again.
+agent runs and has asked the hub to join, or works there already; it says what holds that up. "capstan unjoin" takes the agent out again.
 
   --mode default    the agent runs in the cluster that it is for, in one pod with --singleton, in two without
   --mode hosted     the agent runs in the cluster of the kubeconfig, for the cluster of --managed-cluster-kubeconfig

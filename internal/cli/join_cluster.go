@@ -9,8 +9,11 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -140,6 +143,9 @@ func (j *joining) joinInCluster(ctx context.Context) error {
 		if err := j.preflight(ctx, cluster, objects); err != nil {
 			return err
 		}
+	}
+	if j.wait { // who may not look has none
+		j.earlier, _ = hub.RequestNames(ctx, j.cluster)
 	}
 	if err := j.applyAll(ctx, cluster, objects, j.inCluster.outputFile); err != nil {
 		return err
@@ -423,22 +429,92 @@ func (j *joining) awaitAgent(ctx context.Context, cluster *install.Cluster, hub 
 		if err := j.awaitConditions(ctx, cluster, of, agentRuns, namespace); err != nil {
 			return err
 		}
-		if err := j.awaitRegistered(ctx, hub); err != nil {
+		agent, err := j.agentOf(ctx, cluster, of, namespace)
+		if err == nil {
+			err = j.awaitRegistered(ctx, hub, agent)
+		}
+		if err != nil {
 			return fmt.Errorf("%w%s%s", err, connectionState(ctx, cluster, of), deploymentReasons(ctx, cluster, []string{namespace}))
 		}
 	}
 	return nil
 }
 
-// awaitRegistered waits until the hub knows the cluster.
-func (j *joining) awaitRegistered(ctx context.Context, hub *hubapi.Hub) error {
+// joinedAgent is what tells the agent of this cluster from others.
+type joinedAgent struct {
+	// user is who the agent is on the hub.
+	user string
+	// credential is what it has obtained in an earlier run; nil if there is none.
+	credential *hubapi.Hub
+}
+
+// agentOf finds who the agent of a Klusterlet is.
+func (j *joining) agentOf(ctx context.Context, cluster *install.Cluster, of install.Reference, namespace string) (joinedAgent, error) {
+	klusterlet, err := cluster.Get(ctx, of)
+	if err != nil || klusterlet == nil {
+		return joinedAgent{}, err
+	}
+	agent := joinedAgent{user: fleet.ClusterUser(j.cluster, string(klusterlet.GetUID()))}
+	object, err := cluster.Get(ctx, install.Reference{GroupVersionKind: install.KindSecret, Namespace: namespace, Name: fleet.SecretHubKubeconfig})
+	if err != nil || object == nil {
+		return agent, err
+	}
+	secret := &corev1.Secret{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, secret); err != nil {
+		return agent, fmt.Errorf("read Secret %s/%s: %w", namespace, fleet.SecretHubKubeconfig, err)
+	}
+	if string(secret.Data[fleet.KeyClusterName]) == j.cluster && len(secret.Data[fleet.KeyTLSCert]) > 0 {
+		agent.credential, err = j.invitation.As(ctx, secret.Data[fleet.KeyTLSCert], secret.Data[fleet.KeyTLSKey])
+	}
+	return agent, err
+}
+
+// awaitRegistered waits until the agent of this cluster has asked the hub to join, or works there: that the hub knows the cluster may be
+// from before.
+func (j *joining) awaitRegistered(ctx context.Context, hub *hubapi.Hub, agent joinedAgent) error {
 	progress := j.progress()
 	defer progress.Close()
 	progress.Wait(j.cluster, "registering with the hub")
 	if err := hub.WaitForCluster(ctx, j.cluster, func(*clusterv1.ManagedCluster) bool { return true }); err != nil {
 		return err
 	}
+	if err := j.awaitAgentOnHub(ctx, hub, agent); err != nil {
+		return err
+	}
 	progress.Done(j.cluster, "registered with the hub")
+	return nil
+}
+
+// awaitAgentOnHub waits until the agent asks for a certificate, or shows that it works with the one it has. Agents that register by AWS IAM
+// make no requests, and those of the gRPC server none once they have joined.
+func (j *joining) awaitAgentOnHub(ctx context.Context, hub *hubapi.Hub, agent joinedAgent) error {
+	driver := j.inCluster.driver.registration
+	if driver == driverAWS || driver == driverGRPC && agent.credential != nil {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	seen := make(chan struct{})
+	if agent.credential != nil {
+		go func() {
+			if err := agent.credential.WaitForNextHeartbeat(ctx, j.cluster); err == nil {
+				close(seen)
+				cancel()
+			}
+		}()
+	}
+	err := hub.WaitForRequestOf(ctx, j.cluster, agent.user, j.earlier)
+	select {
+	case <-seen:
+		return nil
+	default:
+	}
+	if apierrors.IsForbidden(err) { // who joins with a credential of his own need not have the right to look
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("the hub has not heard of %s, which is the agent of this cluster: %w", agent.user, err)
+	}
 	return nil
 }
 

@@ -83,3 +83,16 @@ func (h *Hub) WaitForHeartbeat(ctx context.Context, cluster string, after time.T
 	})
 	return h.explain("wait for the agent of cluster "+cluster, err)
 }
+
+// WaitForNextHeartbeat returns once the agent of a cluster has renewed its lease, whatever its clock says.
+func (h *Hub) WaitForNextHeartbeat(ctx context.Context, cluster string) error {
+	var first *metav1.MicroTime
+	seen := false
+	source := watched{client: h.coordination, resource: "leases", namespace: cluster, name: fleet.ClusterNamespaceLease}
+	err := until(ctx, source, func(lease *coordinationv1.Lease) bool {
+		renewed := seen && !lease.Spec.RenewTime.Equal(first)
+		first, seen = lease.Spec.RenewTime, true
+		return renewed
+	})
+	return h.explain("wait for the agent of cluster "+cluster, err)
+}

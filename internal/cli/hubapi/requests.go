@@ -203,6 +203,28 @@ func (h *Hub) WatchJoinRequests(ctx context.Context, cluster string, since time.
 	return h.explain("wait for certificate requests of cluster "+cluster, err)
 }
 
+// RequestNames are the certificate requests that agents of the cluster have made so far.
+func (h *Hub) RequestNames(ctx context.Context, cluster string) (map[string]bool, error) {
+	list := &certificatesv1.CertificateSigningRequestList{}
+	err := h.certificates.Get().Resource(certificateSigningRequests).
+		VersionedParams(&metav1.ListOptions{LabelSelector: clusterLabel(cluster).String()}, metav1.ParameterCodec).Do(ctx).Into(list)
+	names := map[string]bool{}
+	for i := range list.Items {
+		names[list.Items[i].Name] = true
+	}
+	return names, h.explain("list certificate requests of cluster "+cluster, err)
+}
+
+// WaitForRequestOf returns once an agent waits for an answer to a certificate request, or has made one that is not among the earlier ones.
+func (h *Hub) WaitForRequestOf(ctx context.Context, cluster, agent string, earlier map[string]bool) error {
+	source := watched{client: h.certificates, resource: certificateSigningRequests, label: clusterLabel(cluster)}
+	err := until(ctx, source, func(csr *certificatesv1.CertificateSigningRequest) bool {
+		commonName, _ := checkSubject(csr.Spec.Request, cluster)
+		return commonName == agent && (len(csr.Status.Conditions) == 0 || !earlier[csr.Name])
+	})
+	return h.explain("wait for a certificate request of "+agent, err)
+}
+
 func clusterLabel(cluster string) labels.Set { return labels.Set{fleet.LabelClusterName: cluster} }
 
 // Approve approves a certificate request. One that was approved meanwhile stays as it is.

@@ -304,6 +304,15 @@ func (i Invitation) Hub(trust Trust) (*Hub, error) {
 	return i.connect(rest.TLSClientConfig{CAData: trust.CA}, i.Token)
 }
 
+// As connects to the hub of the invitation with the certificate of an agent that has joined.
+func (i Invitation) As(ctx context.Context, certificate, key []byte) (*Hub, error) {
+	trust, err := i.Trust(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return i.connect(rest.TLSClientConfig{CAData: trust.CA, CertData: certificate, KeyData: key}, "")
+}
+
 // Prove tries what a cluster does first with the invitation: it finds the certificates to verify the hub with, and verifies it. The error
 // is ErrUntrusted if that cannot succeed from anywhere.
 func (i Invitation) Prove(ctx context.Context) error {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -27,6 +28,7 @@ import (
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/deploy/crds"
+	"github.com/capstan-io/capstan/internal/cli/fakehub"
 	"github.com/capstan-io/capstan/test/env"
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
@@ -402,6 +404,13 @@ func TestJoinInCluster(t *testing.T) {
 	server.Interrupted(t, "managedclusters", joinCommand("--wait")...).
 		Ends(t, env.CodeInterrupted, "no connection to the hub (ByHand): set by hand")
 	if err := onHub.Create(t.Context(), &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		t.Fatal(err)
+	}
+	server.Interrupted(t, "certificatesigningrequests", joinCommand("--wait")...).
+		Ends(t, env.CodeInterrupted, "the hub has not heard of system:open-cluster-management:"+name+":"+string(klusterlet.UID))
+	request := fakehub.JoinRequest(t, name, name, string(klusterlet.UID))
+	request.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth}
+	if err := onHub.Create(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
 	join("--wait").Succeeds(t, "capstan accept --clusters "+name)

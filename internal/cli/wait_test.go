@@ -1,0 +1,249 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	certutil "k8s.io/client-go/util/cert"
+
+	"github.com/capstan-io/capstan/internal/cli/fakehub"
+)
+
+const klusterletInChart = `---
+apiVersion: operator.open-cluster-management.io/v1
+kind: Klusterlet
+metadata: {name: klusterlet}
+spec: {clusterName: c1}
+`
+
+// withKlusterletChart puts a program for charts into PATH that prints an operator and a Klusterlet.
+func withKlusterletChart(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	script := "#!/bin/sh\ncat > /dev/null\ncat <<END\n" + fmt.Sprintf(chartOfOperator, "$2") + klusterletInChart + "END\n"
+	if err := os.WriteFile(filepath.Join(dir, "capstan-charts"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+}
+
+// goodKlusterlet has all conditions, of an agent with a Deployment.
+const goodKlusterlet = `{"metadata":{"uid":"u1"},"status":{"observedGeneration":1,
+"relatedResources":[{"group":"apps","version":"v1","resource":"deployments","namespace":"open-cluster-management-agent","name":"agent"}],
+"conditions":[{"type":"Applied","status":"True"},{"type":"RegistrationDesiredDegraded","status":"False"},
+{"type":"WorkDesiredDegraded","status":"False"}]}}`
+
+const agentDeployments = "/apis/apps/v1/namespaces/open-cluster-management-agent/deployments"
+
+// putRunning adds a Deployment whose pod runs.
+func (h hub) putRunning(t *testing.T, collection, name string) {
+	t.Helper()
+	h.Put(t, collection+"/"+name, &appsv1.Deployment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: strings.Split(collection, "/")[5]},
+		Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}},
+		Status:     appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1},
+	})
+}
+
+// newClusterWithAgent is a cluster whose agent runs, whatever it reaches.
+func newClusterWithAgent(t *testing.T) hub {
+	t.Helper()
+	h := newCluster(t)
+	h.putRunning(t, strings.TrimSuffix(operatorsPath, "/"), "klusterlet")
+	h.putRunning(t, agentDeployments, "agent")
+	h.put(t, map[string]string{klusterletsPath + "klusterlet": "Klusterlet", "/api/v1/namespaces/open-cluster-management-agent": "Namespace"},
+		map[string]string{klusterletsPath + "klusterlet": goodKlusterlet})
+	return h
+}
+
+// joinCommand joins the cluster c1 to a hub.
+func joinCommand(t *testing.T, h hub, flags ...string) []string {
+	t.Helper()
+	return append([]string{"join", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1", "--ca-file", writeCA(t, h)}, flags...)
+}
+
+// CA-15: join waits for what this agent does on the hub: what is there from before, and of others, does not count.
+func TestJoinWaitsForItsAgent(t *testing.T) {
+	withKlusterletChart(t)
+	request := func(agent string, approved bool) *certificatesv1.CertificateSigningRequest {
+		csr := fakehub.JoinRequest(t, "of-"+agent, "c1", agent)
+		if approved {
+			csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved}}
+		}
+		return csr
+	}
+	for name, test := range map[string]struct {
+		before     *certificatesv1.CertificateSigningRequest
+		then       *certificatesv1.CertificateSigningRequest
+		credential bool
+		heartbeat  bool
+		registers  bool
+	}{
+		"the cluster is from before":                    {},
+		"another agent asks":                            {then: request("u2", false)},
+		"another agent asked":                           {before: request("u2", false)},
+		"it was approved before":                        {before: request("u1", true)},
+		"it asked before, and nobody answered":          {before: request("u1", false), registers: true},
+		"it asks":                                       {then: request("u1", false), registers: true},
+		"it asks, and is approved at once":              {then: request("u1", true), registers: true},
+		"it has a certificate":                          {credential: true},
+		"it has a certificate, and works":               {credential: true, heartbeat: true, registers: true},
+		"it has a certificate, and asks for another":    {credential: true, then: request("u1", false), registers: true},
+		"it works without a certificate that was saved": {heartbeat: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, c := newHubToJoin(t), newClusterWithAgent(t)
+			h.Put(t, clustersPath+"/c1", acceptedCluster("c1", "ManagedClusterJoined", "ManagedClusterConditionAvailable"))
+			const lease = "/apis/coordination.k8s.io/v1/namespaces/c1/leases"
+			beat := func(at string) {
+				h.put(t, map[string]string{lease + "/managed-cluster-lease": "Lease"},
+					map[string]string{lease + "/managed-cluster-lease": `{"metadata":{"namespace":"c1"},"spec":{"renewTime":"` + at + `"}}`})
+			}
+			beat("2026-11-23T12:00:00.000000Z")
+			if test.credential {
+				c.putCredential(t, "c1")
+			}
+			if test.before != nil {
+				h.putRequest(t, test.before)
+			}
+			over, done := make(chan struct{}), make(chan result)
+			go func() {
+				done <- runUntil(t.Context(), over, "", append([]string{"--kubeconfig", c.kubeconfig}, joinCommand(t, h, "--wait")...)...)
+			}()
+			if test.before == nil || !test.registers {
+				h.awaitWatch(t, csrsPath)
+			}
+			if test.credential {
+				h.awaitWatch(t, lease)
+			}
+			if test.then != nil {
+				h.putRequest(t, test.then)
+			}
+			if test.heartbeat {
+				beat("2026-11-23T11:00:00.000000Z") // a clock that is behind
+			}
+			if test.registers {
+				(<-done).succeeds(t, "capstan accept --clusters c1")
+				return
+			}
+			close(over)
+			(<-done).fails(t, "the hub has not heard of system:open-cluster-management:c1:u1", "not done after")
+		})
+	}
+}
+
+func (h hub) putCredential(t *testing.T, cluster string) {
+	t.Helper()
+	certificate, key, err := certutil.GenerateSelfSignedCertKey("agent", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := json.Marshal(map[string]any{"data": map[string]string{
+		"cluster-name": base64.StdEncoding.EncodeToString([]byte(cluster)),
+		"tls.crt":      base64.StdEncoding.EncodeToString(certificate), "tls.key": base64.StdEncoding.EncodeToString(key),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const path = "/api/v1/namespaces/open-cluster-management-agent/secrets/hub-kubeconfig-secret"
+	h.put(t, map[string]string{path: "Secret"}, map[string]string{path: string(content)})
+}
+
+// CA-15: conditions that are good say nothing where what they are about is gone.
+func TestConditionsFromBefore(t *testing.T) {
+	withKlusterletChart(t)
+	const namespace = "/api/v1/namespaces/open-cluster-management-agent"
+	for name, test := range map[string]struct {
+		prepare func(t *testing.T, c hub)
+		watches string
+		mend    func(t *testing.T, c hub)
+	}{
+		"the namespace is gone": {func(t *testing.T, c hub) { c.Remove(t, namespace) }, "/api/v1/namespaces", func(t *testing.T, c hub) {
+			c.putRunning(t, agentDeployments, "agent")
+			c.put(t, map[string]string{namespace: "Namespace"}, nil)
+		}},
+		"the namespace is being deleted": {func(t *testing.T, c hub) {
+			c.put(t, map[string]string{namespace: "Namespace"}, map[string]string{namespace: `{"metadata":{"deletionTimestamp":"2026-11-23T12:00:00Z"}}`})
+		}, "/api/v1/namespaces", func(t *testing.T, c hub) { c.put(t, map[string]string{namespace: "Namespace"}, nil) }},
+		"the Deployment is gone": {func(t *testing.T, c hub) { c.Remove(t, agentDeployments+"/agent") }, agentDeployments,
+			func(t *testing.T, c hub) { c.putRunning(t, agentDeployments, "agent") }},
+		"its pods do not run": {func(t *testing.T, c hub) {
+			c.put(t, map[string]string{agentDeployments + "/agent": "Deployment"}, nil)
+		}, agentDeployments, func(t *testing.T, c hub) { c.putRunning(t, agentDeployments, "agent") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, c := newHubToJoin(t), newClusterWithAgent(t)
+			h.Put(t, clustersPath+"/c1", cluster("c1", nil))
+			h.putRequest(t, fakehub.JoinRequest(t, "one", "c1", "u1"))
+			test.prepare(t, c)
+			done := make(chan result)
+			go func() { done <- c.run(t, "", joinCommand(t, h, "--wait")...) }()
+			c.awaitWatch(t, test.watches)
+			test.mend(t, c)
+			(<-done).succeeds(t, "capstan accept --clusters c1")
+		})
+	}
+}
+
+// CA-12: what waiting cannot mend ends it, with the reason; what it can is said meanwhile.
+func TestWaitEndsEarly(t *testing.T) {
+	withCharts(t)
+	for name, test := range map[string]struct {
+		reason, message, image string
+		ends                   bool
+	}{
+		"not in the registry":          {"ErrImagePull", `failed to resolve: r/x:v0.3.0: not found`, "r/x:v0.3.0", true},
+		"not in the registry, backoff": {"ImagePullBackOff", `Back-off pulling image "r/x": manifest unknown`, "r/x:v0.3.0", true},
+		"no password":                  {"ErrImagePull", "pull access denied", "r/x:v0.3.0", true},
+		"no name":                      {"InvalidImageName", "couldn't parse", "r/x:v0.3.0", true},
+		"never to be pulled":           {"ErrImageNeverPull", "policy is Never", "r/x:v0.3.0", true},
+		"of the version before":        {"ErrImagePull", "not found", "r/x:v0.2.0", false},
+		"no network":                   {"ErrImagePull", "dial tcp: i/o timeout", "r/x:v0.3.0", false},
+		"a program that ends":          {"CrashLoopBackOff", "back-off", "r/x:v0.3.0", false},
+		"a Secret to come":             {"CreateContainerConfigError", `secret "y" not found`, "r/x:v0.3.0", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newCluster(t)
+			h.putOperator(t, "cluster-manager", "r/x:v0.3.0", nil)
+			const pods = "/api/v1/namespaces/open-cluster-management/pods"
+			over, done := make(chan struct{}), make(chan result)
+			go func() {
+				done <- runUntil(t.Context(), over, "", "--kubeconfig", h.kubeconfig, "init", "--wait", "--timeout", "1")
+			}()
+			h.awaitWatch(t, pods)
+			h.Put(t, pods+"/p1", &corev1.Pod{
+				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+				ObjectMeta: metav1.ObjectMeta{Name: "p1", Namespace: "open-cluster-management", Labels: map[string]string{"app": "cluster-manager"}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "operator", Image: test.image}}},
+				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Image: test.image,
+					State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: test.reason, Message: test.message}}}}},
+			})
+			if test.ends {
+				got := <-done
+				got.fails(t, "waiting does not mend this", "pod p1: its image r/x:v0.3.0 cannot be pulled", test.message)
+				if !strings.Contains(got.errOut, "! cluster-manager: pod p1") {
+					t.Errorf("it is not said while it waits: %s", got.errOut)
+				}
+				return
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			_ = h.AwaitWatch(ctx, strings.TrimSuffix(operatorsPath, "/"))
+			close(over)
+			(<-done).fails(t, "not done after 1s")
+		})
+	}
+}
