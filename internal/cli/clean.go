@@ -94,6 +94,9 @@ func (c *cleaning) clean(ctx context.Context) error {
 	if err := c.removeHub(ctx, manager, removal); err != nil {
 		return err
 	}
+	if err := c.onHub(ctx, removal, c.removeOfClusters); err != nil {
+		return err
+	}
 	if err := removal.all(ctx, operator); err != nil {
 		return err
 	}
@@ -316,6 +319,29 @@ func (c *cleaning) dismantle(ctx context.Context, manager *unstructured.Unstruct
 func removeRolesOfAgents(ctx context.Context, there *removal) error {
 	for _, name := range []string{fleet.ClusterRoleRegistration, fleet.ClusterRoleWork} {
 		if err := there.one(ctx, install.Reference{GroupVersionKind: install.KindClusterRole, Name: name}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeOfClusters deletes what a hub has of clusters next to their objects: certificate requests, and the namespaces in which nobody else
+// has put anything.
+func (c *cleaning) removeOfClusters(ctx context.Context, there *removal) error {
+	clusters, err := there.in.List(ctx, kindManagedCluster, "", "")
+	if err != nil || len(clusters) > 0 && !c.dryRun { // they stay, and keep what is theirs
+		return err
+	}
+	for _, kind := range []schema.GroupVersionKind{install.KindCSR, install.KindNamespace} {
+		objects, err := there.in.List(ctx, kind, "", fleet.LabelClusterName)
+		if err != nil {
+			return err
+		}
+		var refs []install.Reference
+		for i := range objects {
+			refs = append(refs, install.Reference{GroupVersionKind: kind, Name: objects[i].GetName()})
+		}
+		if err := there.all(ctx, refs); err != nil {
 			return err
 		}
 	}

@@ -50,6 +50,7 @@ func newCluster(t *testing.T) hub {
 	h.serve("/apis/apps/v1", "deployments Deployment", "statefulsets StatefulSet", "daemonsets DaemonSet")
 	h.serve("/apis/rbac.authorization.k8s.io/v1", "roles Role", "rolebindings RoleBinding", "clusterroles ClusterRole",
 		"clusterrolebindings ClusterRoleBinding")
+	h.serve("/apis/certificates.k8s.io/v1", "certificatesigningrequests CertificateSigningRequest")
 	h.serve("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions CustomResourceDefinition")
 	h.serve("/apis/operator.open-cluster-management.io/v1", "clustermanagers ClusterManager", "klusterlets Klusterlet")
 	h.Answer("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", fakehub.JSON(`{"status":{"allowed":true}}`))

@@ -216,8 +216,54 @@ func withManager(t *testing.T) hub {
 		"/api/v1/namespaces/open-cluster-management":                                              "Namespace",
 		"/api/v1/namespaces/open-cluster-management/serviceaccounts/agent-registration-bootstrap": "ServiceAccount",
 		"/apis/rbac.authorization.k8s.io/v1/clusterroles/open-cluster-management:bootstrap":       "ClusterRole",
-	}, nil)
+		"/api/v1/namespaces/c1":                                                                   "Namespace",
+		csrsPath + "/c1-x":                                                                        "CertificateSigningRequest",
+	}, map[string]string{"/api/v1/namespaces/c1": ofCluster, csrsPath + "/c1-x": ofCluster})
 	return h
+}
+
+const ofCluster = `{"metadata":{"labels":{"open-cluster-management.io/cluster-name":"c1"}}}`
+
+// CA-20: nothing of the clusters stays, but what others have put into their namespaces, which is named.
+func TestCleanTakesWhatClustersLeave(t *testing.T) {
+	withCharts(t)
+	h := withManager(t)
+	h.put(t, map[string]string{
+		"/api/v1/namespaces/c2": "Namespace", "/api/v1/namespaces/c2/secrets/mine": "Secret", "/api/v1/namespaces/other": "Namespace",
+		csrsPath + "/other": "CertificateSigningRequest",
+	}, map[string]string{"/api/v1/namespaces/c2": ofCluster})
+	h.run(t, "", "clean", "--dry-run").succeeds(t, "would delete Namespace c1", "would delete CertificateSigningRequest c1-x")
+	got := h.run(t, "", "clean")
+	got.succeeds(t, "cleaned up successfully")
+	if !strings.Contains(got.errOut, "Namespace c2 stays: it has Secret c2/mine") {
+		t.Errorf("nothing says what stays: %s", got.errOut)
+	}
+	want := []string{"/api/v1/namespaces/c2", "/api/v1/namespaces/c2/secrets/mine", "/api/v1/namespaces/other", csrsPath + "/other"}
+	if !slices.Equal(h.Paths(), want) {
+		t.Errorf("it leaves %v, want %v", h.Paths(), want)
+	}
+}
+
+// CA-20, O18: what is changed by others at the same time is removed all the same.
+func TestRemovalInsists(t *testing.T) {
+	withCharts(t)
+	const operator = "/apis/apps/v1/namespaces/open-cluster-management/deployments/cluster-manager"
+	for _, request := range []string{
+		"DELETE " + managersPath + "cluster-manager", "PATCH " + managersPath + "cluster-manager", "DELETE " + operator,
+		"DELETE /api/v1/namespaces/open-cluster-management", "DELETE " + csrsPath + "/c1-x",
+	} {
+		t.Run(request, func(t *testing.T) {
+			t.Parallel()
+			h := withManager(t)
+			h.put(t, map[string]string{managersPath + "cluster-manager": "ClusterManager"}, map[string]string{managersPath + "cluster-manager": `{"metadata":{
+				"finalizers":["operator.open-cluster-management.io/cluster-manager-cleanup"]}}`})
+			h.Conflict(request, 8)
+			h.run(t, "", "clean", "--force").succeeds(t, "cleaned up successfully")
+			if len(h.Paths()) > 0 {
+				t.Errorf("it leaves %v", h.Paths())
+			}
+		})
+	}
 }
 
 // runKilled runs a command that is interrupted after a number of changes.

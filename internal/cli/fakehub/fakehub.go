@@ -47,6 +47,7 @@ type Hub struct {
 
 	connected map[string]http.Handler // the APIs of clusters
 	written   func()
+	conflicts map[string]int // to come, by request
 }
 
 // kinds are what can be watched, by the last part of the path.
@@ -96,7 +97,8 @@ type event struct {
 func New(t *testing.T) *Hub {
 	t.Helper()
 	h := &Hub{objects: map[string]*unstructured.Unstructured{}, answers: map[string]http.HandlerFunc{}, watches: map[string]int{},
-		created: map[string]func(*unstructured.Unstructured){}, connected: map[string]http.Handler{}}
+		created: map[string]func(*unstructured.Unstructured){}, connected: map[string]http.Handler{},
+		conflicts: map[string]int{}}
 	h.changed = sync.NewCond(&h.mu)
 	h.Server = httptest.NewTLSServer(h)
 	t.Cleanup(func() {
@@ -112,6 +114,13 @@ func (h *Hub) Answer(request string, with http.HandlerFunc) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.answers[request] = with
+}
+
+// Conflict makes the hub answer some requests ("DELETE /path") with a conflict, as if somebody else had just changed the object.
+func (h *Hub) Conflict(request string, times int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.conflicts[request] = times
 }
 
 // OnCreate has a test do what a controller would as soon as an object is created in a collection.
@@ -249,6 +258,11 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, r)
 		return
 	}
+	if h.conflicts[r.Method+" "+r.URL.Path] > 0 {
+		h.conflicts[r.Method+" "+r.URL.Path]--
+		writeStatus(w, http.StatusConflict, metav1.StatusReasonConflict, "the object has been modified", path.Base(r.URL.Path))
+		return
+	}
 	if before := len(h.history); h.written != nil {
 		defer func() {
 			if len(h.history) > before && r.Method != http.MethodGet {
@@ -270,7 +284,7 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPatch:
 		h.patch(w, r, body)
 	case r.Method == http.MethodDelete:
-		h.respond(w, h.remove(r.URL.Path), r.URL.Path)
+		h.delete(w, r.URL.Path)
 	}
 }
 
@@ -385,6 +399,20 @@ func (h *Hub) create(w http.ResponseWriter, collection string, body []byte) {
 	}
 }
 
+// delete removes an object, or says that it is being deleted if it has finalizers.
+func (h *Hub) delete(w http.ResponseWriter, objectPath string) {
+	object := h.objects[objectPath]
+	if object == nil || len(object.GetFinalizers()) == 0 {
+		h.respond(w, h.remove(objectPath), objectPath)
+		return
+	}
+	object = object.DeepCopy()
+	now := metav1.Now()
+	object.SetDeletionTimestamp(&now)
+	h.store(objectPath, object)
+	h.respond(w, object, objectPath)
+}
+
 // remove returns the object that was there, nil if there was none.
 func (h *Hub) remove(objectPath string) *unstructured.Unstructured {
 	object := h.objects[objectPath]
@@ -439,6 +467,9 @@ func (h *Hub) patch(w http.ResponseWriter, r *http.Request, body []byte) {
 	}
 	h.store(objectPath, object)
 	writeJSON(w, http.StatusOK, object.Object)
+	if object.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 0 {
+		h.remove(objectPath)
+	}
 }
 
 func (h *Hub) respond(w http.ResponseWriter, object *unstructured.Unstructured, objectPath string) {

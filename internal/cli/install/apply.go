@@ -46,7 +46,11 @@ func (c *Cluster) Apply(ctx context.Context, objects []*unstructured.Unstructure
 			}
 			definitions = nil
 		}
-		change, err := c.apply(ctx, object)
+		var change Change
+		err := insist(func() (err error) {
+			change, err = c.apply(ctx, object)
+			return err
+		})
 		if err != nil {
 			return err
 		}

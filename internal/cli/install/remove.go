@@ -6,13 +6,20 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 )
+
+// insist tries a write again that another one got ahead of: controllers that still run change what is being removed, some of them often.
+func insist(write func() error) error {
+	return retry.RetryOnConflict(wait.Backoff{Steps: 12, Duration: 10 * time.Millisecond, Factor: 1.6, Jitter: 0.1}, write)
+}
 
 // Delete asks the cluster to delete an object. It returns whether there was one.
 func (c *Cluster) Delete(ctx context.Context, of Reference) (bool, error) {
@@ -24,7 +31,7 @@ func (c *Cluster) Delete(ctx context.Context, of Reference) (bool, error) {
 		return false, err
 	}
 	background := metav1.DeletePropagationBackground
-	err = client.Delete(ctx, of.Name, metav1.DeleteOptions{PropagationPolicy: &background})
+	err = insist(func() error { return client.Delete(ctx, of.Name, metav1.DeleteOptions{PropagationPolicy: &background}) })
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -68,8 +75,7 @@ func (c *Cluster) whatKeeps(ctx context.Context, of Reference) string {
 
 // RemoveFinalizers takes finalizers off an object that their owners do not take off. It returns those that it took off.
 func (c *Cluster) RemoveFinalizers(ctx context.Context, of Reference, remove func(finalizer string) bool) (removed []string, err error) {
-	// A controller that still runs may change the object at the same time.
-	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err = insist(func() error {
 		removed, err = c.removeFinalizers(ctx, of, remove)
 		return err
 	})
