@@ -52,7 +52,8 @@ func (a *app) explainPlacementCommand() *cobra.Command {
 		Example: "  capstan explain placement web --namespace team-a\n" +
 			"  capstan explain placement web --namespace team-a --cluster cluster1\n" +
 			"  capstan explain placement --what-if placement.yaml\n" +
-			"  capstan explain placement web --debug-server https://localhost:9443 --debug-server-ca tls.crt",
+			"  capstan explain placement web --debug-server https://localhost:9443 --debug-server-ca ca.crt \\\n" +
+			"    --debug-server-name cluster-manager-placement.open-cluster-management-hub.svc",
 		Args: func(command *cobra.Command, args []string) error {
 			if f.whatIf != "" && len(args) == 0 {
 				return nil
@@ -68,6 +69,9 @@ func (a *app) explainPlacementCommand() *cobra.Command {
 		"URL of the placement controllers of a hub in an existing cluster, such as https://localhost:9443 (default: the hub)")
 	flags.StringVar(&f.server.CAFile, "debug-server-ca", "",
 		"PEM certificates to verify the server of --debug-server with (default: those of the system)")
+	flags.StringVar(&f.server.Name, "debug-server-name", "",
+		"host name that the certificate of the server of --debug-server is for (default: that of the URL)")
+	complete(command, "debug-server-name", cobra.NoFileCompletions)
 	complete(command, "namespace", a.completeNamespaces)
 	complete(command, "cluster", a.completeClusters)
 	command.ValidArgsFunction = a.completePlacement(&f.namespace)
@@ -99,8 +103,8 @@ func (a *app) report(ctx context.Context, f *explainFlags, args []string) (*repo
 			return nil, err
 		}
 	}
-	if f.server.URL == "" && f.server.CAFile != "" {
-		return nil, errors.New("--debug-server-ca: needs the URL of the server, too: --debug-server https://localhost:9443")
+	if f.server.URL == "" && f.server.CAFile+f.server.Name != "" {
+		return nil, errors.New("--debug-server-ca, --debug-server-name: need the URL of the server, too: --debug-server https://localhost:9443")
 	}
 	if f.whatIf == "" {
 		hub, err := a.explaining(f)

@@ -192,7 +192,8 @@ func TestExplainPlacement(t *testing.T) {
 	h.run(t, "", "explain", "placement", "secret").fails(t, "you may not get placements", "lacks this permission")
 	h.Answer("GET "+report.Path+"team-a/elsewhere", http.NotFound)
 	h.run(t, "", "explain", "placement", "elsewhere", "-n", "team-a").fails(t, "does not explain placements",
-		"--debug-server https://localhost:9443", "capstan get placements -o yaml")
+		"--debug-server https://localhost:9443", "port-forward service/cluster-manager-placement 9443", `{.data.ca-bundle\.crt}`,
+		"--debug-server-name cluster-manager-placement.open-cluster-management-hub.svc", "capstan get placements -o yaml")
 	h.run(t, "", "explain", "placement").fails(t, "0 names given")
 	h.run(t, "", "explain", "placement", "web", "-c", "C_").fails(t, `--cluster: "C_"`)
 }
@@ -222,9 +223,23 @@ func TestExplainAtDebugServer(t *testing.T) {
 		"kubectl port-forward")
 	h.run(t, "", append(ask, "--debug-server-ca", "placement_test.go")...).fails(t, "--debug-server-ca: placement_test.go", "PEM certificates")
 	h.run(t, "", "explain", "placement", "web", "--debug-server-ca", "ca.crt").fails(t, "--debug-server https://localhost:9443")
+	h.run(t, "", "explain", "placement", "web", "--debug-server-name", "x").fails(t, "--debug-server https://localhost:9443")
 	if got := server.Requests("GET"); len(got) != len(asked) {
 		t.Errorf("requests were sent all the same: %+v", got)
 	}
+}
+
+// PL-23: what leads to the server on this machine is none of the names in its certificate, as with "kubectl port-forward".
+func TestExplainThroughPortForward(t *testing.T) {
+	t.Parallel()
+	h, server := newHub(t), newHub(t)
+	server.Answer("GET "+report.Path+"default/web", fakehub.JSON(aReport))
+	forwarded := strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
+	ask := []string{"explain", "placement", "web", "--debug-server", forwarded, "--debug-server-ca", writeCA(t, server)}
+	h.run(t, "", ask...).fails(t, "the certificate of "+forwarded+" is for another host",
+		"--debug-server-name", "cluster-manager-placement.open-cluster-management-hub.svc")
+	h.run(t, "", append(ask, "--debug-server-name", "other.example.org")...).fails(t, "is for another host")
+	h.run(t, "", append(ask, "--debug-server-name", "example.com")...).succeeds(t, "Placement team-a/web selects 1 cluster")
 }
 
 // Of many clusters that are not selected, the best are listed and the others counted.

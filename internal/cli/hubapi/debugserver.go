@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
+
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // DebugServer is where the placement controllers of a hub in an existing cluster answer: next to its API server.
@@ -15,7 +17,12 @@ type DebugServer struct {
 	URL string
 	// CAFile has PEM certificates to verify it with; empty means those of the system.
 	CAFile string
+	// Name is the host name that its certificate is for; empty means that of the URL.
+	Name string
 }
+
+// debugServerName is what the operator makes the certificate of the debug server for.
+const debugServerName = clusterManager + "-placement." + fleet.NamespaceHub + ".svc"
 
 // Connect prepares to ask the debug server, with the credentials that lead to the target. What it returns can explain
 // placements, and nothing else.
@@ -43,7 +50,7 @@ func (d DebugServer) redirect(config *rest.Config) (*rest.Config, error) {
 	}
 	config = rest.CopyConfig(config)
 	config.Host, config.APIPath, config.Proxy = d.URL, "", nil
-	config.Insecure, config.ServerName, config.CAFile, config.CAData = false, "", "", nil
+	config.Insecure, config.ServerName, config.CAFile, config.CAData = false, d.Name, "", nil
 	if d.CAFile == "" {
 		return config, nil
 	}

@@ -16,6 +16,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 )
 
@@ -26,8 +27,10 @@ var ErrNotAHub = errors.New("not an Open Cluster Management hub")
 var errNoReports = errors.New("does not explain placements: a standalone hub of Capstan does, unless it runs without the placement controllers")
 
 // noReportsHint is what to do about errNoReports.
-const noReportsHint = "In an existing cluster, the placement controllers do at a port of their own: run \"kubectl port-forward\" to their port 9443 and " +
-	"add --debug-server https://localhost:9443 --debug-server-ca FILE.\n" +
+const noReportsHint = "In an existing cluster, the placement controllers do at a port of their own:\n" +
+	"  kubectl --namespace " + fleet.NamespaceHub + " port-forward service/" + clusterManager + "-placement 9443 &\n" +
+	"  kubectl --namespace " + fleet.NamespaceHub + " get configmap " + fleet.ConfigMapCABundle + " --output jsonpath='{.data.ca-bundle\\.crt}' > ca.crt\n" +
+	"and add --debug-server https://localhost:9443 --debug-server-ca ca.crt --debug-server-name " + debugServerName + "\n" +
 	"The conditions of the Placement and the reasons in its PlacementDecisions tell part of it, too: \"capstan get placements -o yaml\", \"kubectl get " +
 	"placementdecisions -o yaml\"."
 
@@ -172,7 +175,7 @@ func (h *Hub) silenceHint() string {
 
 func (h *Hub) hostHint() string {
 	if h.Source.DebugServer {
-		return "Use a host name that the certificate is for, or add this one to the certificate."
+		return "Say which of its names to expect with --debug-server-name: that of a hub that the operator has installed is " + debugServerName + "."
 	}
 	if h.Source.Cluster {
 		return "Use a host name the certificate is for."
@@ -193,7 +196,8 @@ func (h *Hub) trustHint() string {
 	switch {
 	case h.Source.DebugServer:
 		return "Name a file with the certificate, or with the certificate authority that signed it: --debug-server-ca FILE. " +
-			"The placement controllers show the one in the folder of their --placement-debug-cert-dir."
+			"The placement controllers show the one in the folder of their --placement-debug-cert-dir; on a hub that the operator has installed, ConfigMap " +
+			fleet.NamespaceHub + "/" + fleet.ConfigMapCABundle + " has the authority."
 	case h.Source.Invitation:
 		return why + "run \"capstan get token\" on the hub again, and check --ca-file if you named one."
 	case h.Source.Playground:
