@@ -151,7 +151,7 @@ const (
 	readersPath     = "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-public/rolebindings/open-cluster-management:cluster-info"
 )
 
-// CA-08: the command that init prints last leads to the hub, whoever has made what the cluster publishes.
+// CA-10: the command that init prints last leads to the hub, whoever has made what the cluster publishes.
 func TestInitProvesTheJoinCommand(t *testing.T) {
 	withCharts(t)
 	config := func(server, ca string) string {

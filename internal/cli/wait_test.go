@@ -74,7 +74,7 @@ func joinCommand(t *testing.T, h hub, flags ...string) []string {
 	return append([]string{"join", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1", "--ca-file", writeCA(t, h)}, flags...)
 }
 
-// CA-15: join waits for what this agent does on the hub: what is there from before, and of others, does not count.
+// CA-17: join waits for what this agent does on the hub: what is there from before, and of others, does not count.
 func TestJoinWaitsForItsAgent(t *testing.T) {
 	withKlusterletChart(t)
 	request := func(agent string, approved bool) *certificatesv1.CertificateSigningRequest {
@@ -161,7 +161,7 @@ func (h hub) putCredential(t *testing.T, cluster string) {
 	h.put(t, map[string]string{path: "Secret"}, map[string]string{path: string(content)})
 }
 
-// CA-15: conditions that are good say nothing where what they are about is gone.
+// CA-17: conditions that are good say nothing where what they are about is gone.
 func TestConditionsFromBefore(t *testing.T) {
 	withKlusterletChart(t)
 	const namespace = "/api/v1/namespaces/open-cluster-management-agent"
