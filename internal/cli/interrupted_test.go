@@ -77,12 +77,20 @@ func withAgent(t *testing.T, klusterlet, namespace, spec string) hub {
 // CA-19, CA-20, O18: a command that is killed after any of its changes does the rest when it is run again, and leaves what it leaves
 // without that.
 func TestInterruptedCommands(t *testing.T) {
-	withCharts(t)
+	withKlusterletChart(t)
 	for name, test := range map[string]struct {
 		world func(t *testing.T) hub
 		args  []string
 		gone  bool // a run after the last change has nothing to do, and says so
 	}{
+		"join": {newCluster, joinCommand(t, newHubToJoin(t)), false},
+		"accept": {func(t *testing.T) hub {
+			h := newHub(t)
+			h.putClusters(t)
+			h.putRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1"))
+			h.putRequest(t, fakehub.JoinRequest(t, "two", "cluster2", "a1"))
+			return h
+		}, []string{"accept", "--clusters", "cluster1,cluster2"}, false},
 		"unjoin": {func(t *testing.T) hub {
 			return withAgent(t, "klusterlet", "open-cluster-management-agent", `{"clusterName":"c1"}`)
 		}, []string{"unjoin", "--cluster-name", "c1"}, true},
@@ -120,6 +128,9 @@ func TestInterruptedCommands(t *testing.T) {
 					strings.Contains(again.errOut, "The Klusterlets there are for: c2")
 				if again.code != 0 && !nothing {
 					t.Errorf("killed after change %d: %s", steps, again.errOut)
+				}
+				if test.args[0] == "accept" && !(h.accepted(t, "cluster1") && h.accepted(t, "cluster2") && h.approved(t, "two")) {
+					t.Errorf("killed after change %d and run again, it has not accepted all", steps)
 				}
 				if !slices.Equal(h.Paths(), whole.Paths()) {
 					t.Errorf("killed after change %d and run again, it leaves\n%v\nand in one run\n%v", steps, h.Paths(), whole.Paths())

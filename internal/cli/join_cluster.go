@@ -156,6 +156,22 @@ func (j *joining) joinInCluster(ctx context.Context) error {
 		}
 	}
 	j.sayAccept()
+	return j.sayAgent(ctx, cluster, objects)
+}
+
+// sayAgent says who the agent is on the hub, for an administrator who sees several ask.
+func (j *joining) sayAgent(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
+	for _, object := range objects {
+		if object.GroupVersionKind() != install.KindKlusterlet {
+			continue
+		}
+		klusterlet, err := cluster.Get(ctx, install.ReferenceTo(object))
+		if err != nil || klusterlet == nil {
+			return err
+		}
+		j.say("Where several agents ask to be %s, this one is\n\n    --requesters %s", j.cluster,
+			fleet.ClusterUser(j.cluster, string(klusterlet.GetUID())))
+	}
 	return nil
 }
 

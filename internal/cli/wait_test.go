@@ -135,7 +135,7 @@ func TestJoinWaitsForItsAgent(t *testing.T) {
 				beat("2026-11-23T11:00:00.000000Z") // a clock that is behind
 			}
 			if test.registers {
-				(<-done).succeeds(t, "capstan accept --clusters c1")
+				(<-done).succeeds(t, "capstan accept --clusters c1", "--requesters system:open-cluster-management:c1:u1")
 				return
 			}
 			close(over)
