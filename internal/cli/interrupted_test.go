@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -135,6 +136,89 @@ func TestInterruptedCommands(t *testing.T) {
 				if !slices.Equal(h.Paths(), whole.Paths()) {
 					t.Errorf("killed after change %d and run again, it leaves\n%v\nand in one run\n%v", steps, h.Paths(), whole.Paths())
 				}
+			}
+		})
+	}
+}
+
+// CA-19: the way to the managed cluster of a hosted agent is needed until all that is there is removed.
+func TestInterruptedHostedUnjoin(t *testing.T) {
+	withCharts(t)
+	for steps := 1; ; steps++ {
+		managed := newCluster(t)
+		managed.serve("/apis/work.open-cluster-management.io/v1", "appliedmanifestworks AppliedManifestWork")
+		for _, name := range agentDefinitions {
+			managed.put(t, map[string]string{definitionsPath + name: "CustomResourceDefinition"}, nil)
+		}
+		h := withAgent(t, "klusterlet-hosted-x", "klusterlet-hosted-x", `{"clusterName":"c1","deployOption":{"mode":"Hosted"}}`)
+		kubeconfig, err := os.ReadFile(managed.kubeconfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const secret = "/api/v1/namespaces/klusterlet-hosted-x/secrets/external-managed-kubeconfig"
+		h.put(t, map[string]string{secret: "Secret"},
+			map[string]string{secret: `{"data":{"kubeconfig":"` + base64.StdEncoding.EncodeToString(kubeconfig) + `"}}`})
+		writes := 0
+		ctx, kill := context.WithCancel(t.Context())
+		count := func() {
+			if writes++; writes == steps {
+				kill()
+			}
+		}
+		h.OnWrite(count)
+		managed.OnWrite(count)
+		got := run(ctx, "", "--kubeconfig", h.kubeconfig, "unjoin", "--cluster-name", "c1")
+		kill()
+		h.OnWrite(nil)
+		managed.OnWrite(nil)
+		if got.code == 0 {
+			break
+		}
+		if again := h.run(t, "", "unjoin", "--cluster-name", "c1"); again.code != 0 && !strings.Contains(again.errOut, "There is no Klusterlet at all") {
+			t.Errorf("killed after change %d: %s", steps, again.errOut)
+		}
+		if left := slices.Concat(h.Paths(), managed.Paths()); len(left) > 0 {
+			t.Errorf("killed after change %d and run again, it leaves %v", steps, left)
+		}
+	}
+}
+
+// CA-19: what unjoin says of what works have applied is so: it is gone, or stays, and the advice is about what there is.
+func TestUnjoinSaysWhatStays(t *testing.T) {
+	withCharts(t)
+	const gone = "Applied resources have been deleted during the c1 joined stage"
+	const stays = "applied resources stay there"
+	for name, test := range map[string]struct {
+		agent string // of an AppliedManifestWork
+		force bool
+		says  string
+	}{
+		"nothing applied":                   {says: gone},
+		"nothing applied, forced":           {force: true, says: gone},
+		"applied, forced":                   {agent: "u1", force: true, says: stays},
+		"applied by another agent":          {agent: "u2", says: gone},
+		"applied by another agent, forced":  {agent: "u2", force: true, says: gone},
+		"applied, and only the agent is in": {agent: "u1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := withAgent(t, "klusterlet", "open-cluster-management-agent", `{"clusterName":"c1"}`)
+			if test.agent != "" {
+				h.put(t, map[string]string{appliedPath + "/web": "AppliedManifestWork"},
+					map[string]string{appliedPath + "/web": `{"spec":{"agentID":"` + test.agent + `","manifestWorkName":"web"}}`})
+			}
+			args := []string{"unjoin", "--cluster-name", "c1"}
+			if test.force {
+				args = append(args, "--force")
+			}
+			got := h.run(t, "", args...)
+			if test.says == "" {
+				got.fails(t, "work web", "Sets of works and add-ons make theirs anew", "kubectl delete managedcluster c1", "--force")
+				return
+			}
+			got.succeeds(t, test.says, "The status of mcl c1 will be unknown in the hub cluster")
+			if strings.Contains(got.out, stays) == strings.Contains(got.out, gone) ||
+				strings.Contains(got.errOut, "kubectl delete appliedmanifestworks web") != (test.says == stays) {
+				t.Errorf("it says\n%s%s", got.out, got.errOut)
 			}
 		})
 	}
