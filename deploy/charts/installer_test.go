@@ -1,0 +1,199 @@
+package charts_test
+
+import (
+	"encoding/json"
+	"maps"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-io/capstan/deploy/charts"
+	"github.com/capstan-io/capstan/internal/operator/installer"
+)
+
+// The charts of the operators, each with the file of its CustomResourceDefinition.
+var operators = map[string]string{"cluster-manager": "crds/clustermanagers.yaml", "klusterlet": "crds/klusterlets.yaml"}
+
+// CA-10 CA-16 HC-01 HC-05: what the command line installs is what Helm makes of the chart, whatever the values are.
+func TestInstaller(t *testing.T) {
+	t.Parallel()
+	more := map[string][]string{
+		"cluster-manager": {
+			"{}",
+			"{createBootstrapSA: true, createBootstrapToken: true}",
+			"{replicaCount: 0}",
+			"{createBootstrapSA: true, clusterManager: {registrationConfiguration: {autoApproveUsers: [a, a]}}}",
+			"{clusterManager: {registrationConfiguration: {autoApproveUsers: [a, a]}}}",
+			"{clusterManager: {registrationConfiguration: null, workConfiguration: null, resourceRequirement: null}}",
+			"{createBootstrapSA: true, clusterManager: {registrationConfiguration: null}}",
+			"{clusterManager: {deployOption: {mode: Hosted}}}",
+			"{clusterManager: {mode: Hosted, deployOption: {default: {workWebhookConfiguration: {bindConfiguration: {port: 9443}}}}}}",
+			"{securityContext: {runAsUser: 1000650000}}",
+			"{securityContext: {capabilities: null}, resources: {requests: null}}",
+			"{podSecurityContext: {fsGroup: 5}, affinity: null, nodeSelector: null}",
+			"{images: {imageCredentials: {createImageCredentials: true, userName: a<b, password: 'c&d'}}}",
+			"{global: {some: value}}",
+		},
+		"klusterlet": {
+			"{}",
+			"{createNamespace: true, bootstrapHubKubeConfig: a, klusterlet: {clusterName: '007'}}",
+			"{noOperator: true, enableSyncLabels: true, replicaCount: 2, klusterlet: {mode: Default}}",
+			"{noOperator: true, createNamespace: true, images: {imageCredentials: {createImageCredentials: true}}}",
+			"{externalManagedKubeConfig: m, grpcConfig: g, klusterlet: {mode: SingletonHosted, name: one, namespace: x, clusterName: c}}",
+			"{klusterlet: {mode: Hosted, name: one, namespace: x}}",
+			"{klusterlet: {mode: Hosted, name: one, clusterName: c}}",
+			"{klusterlet: {create: false, mode: Hosted, clusterName: c}}",
+			"{multiHubBootstrapHubKubeConfigs: [{name: one, kubeConfig: a}]}",
+			"{grpcConfig: g, multiHubBootstrapHubKubeConfigs: [{name: one, kubeConfig: a}, {name: two, kubeConfig: b}], " +
+				"klusterlet: {registrationConfiguration: {featureGates: [{feature: ClusterClaim, mode: Disable}]}}}",
+			"{priorityClassName: own, noOperator: true}",
+			"{klusterlet: {registrationConfiguration: {clientCertExpirationSeconds: 31536000}}}",
+			"{klusterlet: {hubApiServerHostAlias: {hostname: h, ip: 10.0.0.1}, externalServerURLs: [{url: 'https://a'}]}}",
+		},
+	}
+	for chart := range operators {
+		t.Run(chart, func(t *testing.T) {
+			t.Parallel()
+			for _, values := range charts.TriedValues(t, chart) {
+				content, err := yaml.Marshal(values)
+				if err != nil {
+					t.Fatal(err)
+				}
+				compare(t, chart, string(content))
+			}
+			for _, values := range more[chart] {
+				compare(t, chart, values)
+			}
+		})
+	}
+}
+
+func compare(t *testing.T, chart, values string) {
+	t.Helper()
+	rendered, err := charts.Rendered(t, chart, values)
+	if err != nil {
+		t.Fatalf("%s: %v", values, err)
+	}
+	want := byName(t, append(rendered, definition(t, chart)))
+	built, err := build(t, chart, values)
+	if err != nil {
+		t.Errorf("%s: %v", values, err)
+		return
+	}
+	got := byName(t, built)
+	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, slices.Sorted(maps.Keys(want))) {
+		t.Errorf("%s: the installer builds\n%v\nand Helm\n%v", values, names, slices.Sorted(maps.Keys(want)))
+	}
+	for name, object := range got {
+		if want[name] != nil && !reflect.DeepEqual(object, want[name]) {
+			t.Errorf("%s: %s is\n%s\nand of Helm\n%s", values, name, text(object), text(want[name]))
+		}
+	}
+}
+
+// build returns what the installer makes of a values file.
+func build(t *testing.T, chart, values string) ([]unstructured.Unstructured, error) {
+	t.Helper()
+	given := map[string]any{}
+	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
+		t.Fatal(err)
+	}
+	built, err := installer.Objects(chart, given)
+	var objects []unstructured.Unstructured
+	for _, object := range built {
+		objects = append(objects, *object)
+	}
+	return objects, err
+}
+
+// definition is the CustomResourceDefinition of a chart, which Helm installs before all else.
+func definition(t *testing.T, chart string) unstructured.Unstructured {
+	t.Helper()
+	content, err := charts.Files.ReadFile(chart + "/" + operators[chart])
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := unstructured.Unstructured{}
+	if err := yaml.Unmarshal(content, &crd.Object); err != nil {
+		t.Fatal(err)
+	}
+	return crd
+}
+
+// byName returns objects without what is for Helm alone, and without what differs each time.
+func byName(t *testing.T, objects []unstructured.Unstructured) map[string]any {
+	t.Helper()
+	named := map[string]any{}
+	for _, object := range objects {
+		for field, entries := range map[string]map[string]string{"annotations": object.GetAnnotations(), "labels": object.GetLabels()} {
+			maps.DeleteFunc(entries, func(name, _ string) bool { return strings.Contains(name, "helm.sh/") })
+			if by := "app.kubernetes.io/managed-by"; entries[by] == "Helm" {
+				entries[by] = "capstan"
+			}
+			unstructured.RemoveNestedField(object.Object, "metadata", field)
+			if len(entries) > 0 {
+				if err := unstructured.SetNestedStringMap(object.Object, entries, "metadata", field); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if object.GetName() == "bootstrap-token-ocmhub" {
+			secret, _, _ := unstructured.NestedString(object.Object, "data", "token-secret")
+			if len(secret) != 24 { // 16 bytes in base64
+				t.Errorf("the token is %q", secret)
+			}
+			unstructured.RemoveNestedField(object.Object, "data", "token-secret")
+		}
+		var plain any
+		if err := json.Unmarshal([]byte(text(object.Object)), &plain); err != nil {
+			t.Fatal(err)
+		}
+		named[path.Join(object.GetKind(), object.GetNamespace(), object.GetName())] = plain
+	}
+	return named
+}
+
+func text(object any) string {
+	content, _ := json.Marshal(object)
+	return string(content)
+}
+
+// CA-10 HC-01 HC-05: the command line refuses the values that Helm refuses, and says the same of them.
+func TestInstallerRefuses(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ chart, values, want string }{
+		{"cluster-manager", "clusterManger: {}", "additional properties 'clusterManger' not allowed"},
+		{"cluster-manager", "replicaCount: many", "at '/replicaCount': got string, want integer"},
+		{"cluster-manager", "replicaCount: -1", "at '/replicaCount': minimum: got -1, want 0"},
+		{"cluster-manager", "replicaCount: 1.5", "at '/replicaCount': got number, want integer"},
+		{"cluster-manager", "images: {tag: 1.3}", "at '/images/tag': got number, want string"},
+		{"cluster-manager", "images: none", "at '/images': got string, want object"},
+		{"cluster-manager", "clusterManager: {mode: hosted}", "at '/clusterManager/mode': value must be one of 'Default', 'Hosted'"},
+		{"cluster-manager", "clusterManager: {registrationConfiguration: {featureGates: [{feature: A, mode: On}]}}",
+			"at '/clusterManager/registrationConfiguration/featureGates/0/mode'"},
+		{"cluster-manager", "images: {imagePullSecrets: [3]}", "at '/images/imagePullSecrets/0': got number, want string"},
+		{"cluster-manager", "{replicaCount: many, enableSyncLabels: 1}", "at '/replicaCount': got string, want integer"},
+		{"klusterlet", "noOperator: yess", "at '/noOperator': got string, want boolean"},
+		{"klusterlet", "klusterlet: {mode: Detached}", "at '/klusterlet/mode': value must be one of"},
+		{"klusterlet", "multiHubBootstrapHubKubeConfigs: [{name: hub1}]", "missing property 'kubeConfig'"},
+		{"klusterlet", "klusterlet: {mode: Hosted}", "klusterlet.clusterName is required in the hosted modes"},
+		{"klusterlet", "klusterlet: {mode: Hosted, name: one}", "klusterlet.clusterName is required in the hosted modes"},
+	} {
+		_, helm := charts.Rendered(t, test.chart, test.values)
+		if helm == nil || !strings.Contains(helm.Error(), test.want) {
+			t.Errorf("%s: Helm says %v, want %s", test.values, helm, test.want)
+		}
+		_, err := build(t, test.chart, test.values)
+		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want %s", test.values, err, test.want)
+		}
+	}
+	if _, err := build(t, "capstan-hub", "{}"); err == nil {
+		t.Error("the installer makes something of the chart of a standalone hub")
+	}
+}
