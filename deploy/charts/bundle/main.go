@@ -1,4 +1,5 @@
-// Command bundle writes the bundles of the two operators for the Operator Lifecycle Manager, from their charts, to deploy/olm.
+// Command bundle writes the bundles of the two operators for the Operator Lifecycle Manager to deploy/olm: of what their charts
+// install by default.
 package main
 
 import (
@@ -6,36 +7,32 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 
-	"helm.sh/helm/v4/pkg/chart/common"
-	"helm.sh/helm/v4/pkg/chart/common/util"
-	chart "helm.sh/helm/v4/pkg/chart/v2"
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
-	"helm.sh/helm/v4/pkg/engine"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-io/capstan/deploy/charts"
+	"github.com/capstan-io/capstan/internal/operator/installer"
 )
 
 // operator is what a bundle says that is not in the chart.
 type operator struct {
 	chart, displayName, description string
-	// crd is the file of the CRD in the chart, kind and title what it defines, about what that is.
-	crd, kind, title, about string
+	// plural, kind and title are those of what its CRD defines, about what that is.
+	plural, kind, title, about string
 }
 
 var operators = []operator{{
 	chart: "cluster-manager", displayName: "Capstan Cluster Manager",
 	description: "Turns this cluster into a hub, with which other clusters register and from which they pull their work. Create a " +
 		"`ClusterManager` named `cluster-manager`; the operator installs and upgrades the hub.",
-	crd: "clustermanagers.yaml", kind: "ClusterManager", title: "Cluster Manager", about: "The hub that the operator installs.",
+	plural: "clustermanagers", kind: "ClusterManager", title: "Cluster Manager", about: "The hub that the operator installs.",
 }, {
 	chart: "klusterlet", displayName: "Capstan Klusterlet",
 	description: "Joins this cluster to a hub. Create a Secret `bootstrap-hub-kubeconfig` in the namespace " +
 		"`open-cluster-management-agent`, with a kubeconfig for the hub, and a `Klusterlet`; the operator installs and upgrades the agent.",
-	crd: "klusterlets.yaml", kind: "Klusterlet", title: "Klusterlet", about: "The agent of one hub on this cluster.",
+	plural: "klusterlets", kind: "Klusterlet", title: "Klusterlet", about: "The agent of one hub on this cluster.",
 }}
 
 // Packages of Open Cluster Management have the names of the charts; ours may be in the same catalog.
@@ -44,12 +41,11 @@ const prefix = "capstan-"
 const repository = "https://github.com/capstan-io/capstan"
 
 func main() {
-	source := flag.String("charts", "deploy/charts", "folder with the charts")
 	out := flag.String("out", "deploy/olm", "folder of the bundles")
 	version := flag.String("version", "", "version of the bundles and of the images in them, such as v1.2.3; without it, that of Chart.yaml")
 	flag.Parse()
 	for _, o := range operators {
-		if err := o.bundle(*source, filepath.Join(*out, o.chart), *version); err != nil {
+		if err := o.bundle(filepath.Join(*out, o.chart), *version); err != nil {
 			fmt.Fprintf(os.Stderr, "bundle %s: %v\n", o.chart, err)
 			os.Exit(1)
 		}
@@ -57,68 +53,62 @@ func main() {
 }
 
 // bundle writes the two folders of a bundle.
-func (o operator) bundle(source, out, version string) error {
-	loaded, err := loader.Load(filepath.Join(source, o.chart))
+func (o operator) bundle(out, version string) error {
+	chart := metadata{}
+	content, err := charts.Files.ReadFile(o.chart + "/Chart.yaml")
+	if err == nil {
+		err = yaml.Unmarshal(content, &chart)
+	}
 	if err != nil {
 		return err
 	}
 	if version != "" {
-		loaded.Metadata.Version, loaded.Metadata.AppVersion = strings.TrimPrefix(version, "v"), version
+		chart.Version = strings.TrimPrefix(version, "v")
 	}
-	objects, err := render(loaded)
+	objects, err := o.build(version)
 	if err != nil {
 		return err
 	}
-	csv, err := o.serviceVersion(loaded.Metadata, objects)
+	csv, err := o.serviceVersion(chart, objects)
 	if err != nil {
 		return err
 	}
-	crd, err := readCRD(filepath.Join(source, o.chart, "crds", o.crd))
-	if err != nil {
-		return err
-	}
+	definition := objects["CustomResourceDefinition"]
+	definition["metadata"] = object{"name": o.plural + ".operator.open-cluster-management.io"}
 	manifests := filepath.Join(out, "manifests")
 	if err := write(filepath.Join(manifests, prefix+o.chart+".clusterserviceversion.yaml"), csv); err != nil {
 		return err
 	}
-	if err := write(filepath.Join(manifests, o.crd), crd); err != nil {
+	if err := write(filepath.Join(manifests, o.plural+".yaml"), definition); err != nil {
 		return err
 	}
 	return write(filepath.Join(out, "metadata", "annotations.yaml"), o.annotations())
 }
 
-// object is one of a chart, by its kind.
+// metadata is what Chart.yaml says.
+type metadata struct {
+	Version     string   `json:"version"`
+	Description string   `json:"description"`
+	KubeVersion string   `json:"kubeVersion"`
+	Keywords    []string `json:"keywords"`
+}
+
 type object = map[string]any
 
-func render(loaded *chart.Chart) (map[string]object, error) {
-	release := common.ReleaseOptions{Name: loaded.Name(), Namespace: "open-cluster-management", IsInstall: true, Revision: 1}
-	values, err := util.ToRenderValues(loaded, nil, release, common.DefaultCapabilities)
-	if err != nil {
-		return nil, err
-	}
-	files, err := engine.Engine{}.Render(loaded, values)
+// build returns what the chart installs by default.
+func (o operator) build(tag string) (map[string]object, error) {
+	built, err := installer.Objects(o.chart, map[string]any{"images": map[string]any{"tag": tag}})
 	if err != nil {
 		return nil, err
 	}
 	objects := map[string]object{}
-	for name, content := range files {
-		if path.Ext(name) != ".yaml" {
-			continue
-		}
-		for document := range strings.SplitSeq("\n"+content, "\n---") {
-			rendered := object{}
-			if err := yaml.Unmarshal([]byte(document), &rendered); err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-			if kind, ok := rendered["kind"].(string); ok {
-				objects[kind] = rendered
-			}
-		}
+	for _, one := range built {
+		objects[one.GetKind()] = one.Object
 	}
 	return objects, nil
 }
 
-func (o operator) serviceVersion(chart *chart.Metadata, objects map[string]object) (object, error) {
+func (o operator) serviceVersion(chart metadata, objects map[string]object) (object, error) {
 	example := objects[o.kind]
 	example["metadata"] = object{"name": o.chart}
 	examples, err := json.MarshalIndent([]any{example}, "", "  ")
@@ -167,7 +157,7 @@ func (o operator) serviceVersion(chart *chart.Metadata, objects map[string]objec
 				object{"type": "AllNamespaces", "supported": true},
 			},
 			"customresourcedefinitions": object{"owned": []any{object{
-				"name": strings.TrimSuffix(o.crd, ".yaml") + ".operator.open-cluster-management.io", "version": "v1", "kind": o.kind,
+				"name": o.plural + ".operator.open-cluster-management.io", "version": "v1", "kind": o.kind,
 				"displayName": o.title, "description": o.about,
 			}}},
 			"install": object{"strategy": "deployment", "spec": object{
@@ -205,19 +195,6 @@ func imageOf(deployment object) (string, error) {
 		return "", fmt.Errorf("the operator has %d containers", len(containers))
 	}
 	return containers[0].Image, nil
-}
-
-// readCRD returns the CRD of a chart without what is for Helm.
-func readCRD(file string) (object, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict(data, crd); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return object{"apiVersion": crd.APIVersion, "kind": crd.Kind, "metadata": object{"name": crd.Name}, "spec": crd.Spec}, nil
 }
 
 func (o operator) annotations() object {

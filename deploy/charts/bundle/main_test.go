@@ -13,10 +13,10 @@ func TestBundles(t *testing.T) {
 	t.Parallel()
 	unreleased, released := t.TempDir(), t.TempDir()
 	for _, o := range operators {
-		if err := o.bundle("..", filepath.Join(unreleased, o.chart), ""); err != nil {
+		if err := o.bundle(filepath.Join(unreleased, o.chart), ""); err != nil {
 			t.Fatal(err)
 		}
-		if err := o.bundle("..", filepath.Join(released, o.chart), "v1.2.3"); err != nil {
+		if err := o.bundle(filepath.Join(released, o.chart), "v1.2.3"); err != nil {
 			t.Fatal(err)
 		}
 		file := filepath.Join(released, o.chart, "manifests", prefix+o.chart+".clusterserviceversion.yaml")
