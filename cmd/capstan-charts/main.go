@@ -1,11 +1,9 @@
-// Command capstan-charts renders, installs and uninstalls Helm charts, for "capstan init", "capstan join" and "capstan install
-// hub-addon". It is a program of its own because Helm's library would make every command of capstan several times slower to start.
+// Command capstan-charts renders, installs and uninstalls Helm charts, for "capstan init --singleton" and "capstan install hub-addon". It is a program of its own because Helm's library would make every command of capstan several times slower to start.
 package main
 
 import (
 	"context"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/signal"
@@ -18,7 +16,6 @@ import (
 	"helm.sh/helm/v4/pkg/cli"
 	"helm.sh/helm/v4/pkg/cli/values"
 	"helm.sh/helm/v4/pkg/getter"
-	"sigs.k8s.io/yaml"
 
 	deploycharts "github.com/capstan-io/capstan/deploy/charts"
 	"github.com/capstan-io/capstan/internal/charts"
@@ -42,14 +39,13 @@ func newCommand() *cobra.Command {
 		Short: "Render and install Helm charts",
 		Long: `Render Helm charts, and install them in the cluster of a context in the kubeconfig of KUBECONFIG.
 
-"capstan init", "capstan join" and "capstan upgrade" render the charts cluster-manager and klusterlet with this program, which
-contains them; "capstan init --singleton", "capstan install hub-addon" and "capstan uninstall hub-addon" install and uninstall
-charts with it. Releases are kept as Helm keeps them, so that "helm list" shows them.`,
+"capstan init --singleton", "capstan install hub-addon" and "capstan uninstall hub-addon" install and uninstall charts with this
+program; it contains those of Capstan. Releases are kept as Helm keeps them, so that "helm list" shows them.`,
 		Version:       program.Version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(renderCommand(), templateCommand(), installCommand(), uninstallCommand(), reference.NewCommand())
+	root.AddCommand(templateCommand(), installCommand(), uninstallCommand(), reference.NewCommand())
 	return root
 }
 
@@ -112,40 +108,6 @@ func embedded(name string) (*chart.Chart, error) {
 		return nil, fmt.Errorf("this program contains no chart %s: --repository names the Helm repository that has it", name)
 	}
 	return charts.LoadFrom(deploycharts.Files, name)
-}
-
-func renderCommand() *cobra.Command {
-	var target charts.Offline
-	command := &cobra.Command{
-		Use: "render CHART", Short: "Show the objects of a chart in this program, with the values on standard input", Args: cobra.ExactArgs(1),
-		Long: `Show the objects of one of the charts that this program contains, its CustomResourceDefinitions first. The values are read from
-standard input, in YAML. No cluster is asked.`,
-		RunE: func(command *cobra.Command, args []string) error {
-			loaded, err := embedded(args[0])
-			if err != nil {
-				return err
-			}
-			content, err := io.ReadAll(command.InOrStdin())
-			if err != nil {
-				return fmt.Errorf("read the values: %w", err)
-			}
-			given := charts.Values{}
-			if err := yaml.Unmarshal(content, &given); err != nil {
-				return fmt.Errorf("read the values: %w", err)
-			}
-			manifests, err := charts.RenderOffline(command.Context(), loaded, given, target)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprint(command.OutOrStdout(), manifests)
-			return err
-		},
-	}
-	flags := command.Flags()
-	flags.StringVar(&target.Release, "release", "capstan", "name of the release, for charts that name objects after it")
-	flags.StringVarP(&target.Namespace, "namespace", "n", "default", "namespace of the release")
-	flags.StringVar(&target.KubeVersion, "kube-version", "", "version of Kubernetes that the objects are for (default: the newest known)")
-	return command
 }
 
 func templateCommand() *cobra.Command {

@@ -315,7 +315,7 @@ func fakeCharts(t *testing.T, script string) (log string) {
 	return log
 }
 
-// CA-39 CA-40 AR-08
+// CA-39 CA-40 AR-08 O17
 func TestHubAddOn(t *testing.T) { //nolint:paralleltest // it changes PATH
 	h := newHubWithClusters(t)
 	install := []string{"install", "hub-addon", "--names", "governance-policy-framework,argocd"}

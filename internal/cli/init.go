@@ -22,6 +22,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/installer"
 )
 
 // initialization is one run of "capstan init".
@@ -42,8 +43,7 @@ type initialization struct {
 const initLong = `Install a hub in the cluster of the kubeconfig: the operator, and the ClusterManager that tells it what to run. The last lines that
 are printed are the command with which a cluster joins the hub; "capstan get token" prints it again.
 
-What is installed is the chart cluster-manager, rendered by the program capstan-charts and applied by server-side apply. So the
-command can be run again, to change a flag or after a failure, and takes over what clusteradm has applied. What Helm or the Operator
+What is installed are the objects of the chart cluster-manager, by server-side apply, without Helm. So the command can be run again, to change a flag or after a failure, and takes over what clusteradm has applied. What Helm or the Operator
 Lifecycle Manager has installed is left alone, unless --force takes it over.
 
 Before anything is changed, the command makes sure that the cluster can be reached and is new enough, and that the user may do all that
@@ -122,11 +122,10 @@ func (i *initialization) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	kubeVersion, err := checkKubernetes(ctx, cluster, oldestForHubs)
-	if err != nil {
+	if err := checkKubernetes(ctx, cluster, oldestForHubs); err != nil {
 		return err
 	}
-	objects, err := i.render(ctx, kubeVersion)
+	objects, err := i.render()
 	if err != nil {
 		return err
 	}
@@ -181,12 +180,12 @@ func (i *initialization) apply(ctx context.Context, cluster *install.Cluster, ob
 }
 
 // render returns what is to be applied.
-func (i *initialization) render(ctx context.Context, kubeVersion string) ([]*unstructured.Unstructured, error) {
+func (i *initialization) render() ([]*unstructured.Unstructured, error) {
 	values, err := i.values()
 	if err != nil {
 		return nil, err
 	}
-	return renderChart(ctx, "cluster-manager", kubeVersion, values)
+	return installer.Objects(clusterManagerOperator, values)
 }
 
 // values are those of the chart cluster-manager.

@@ -69,7 +69,7 @@ func (i *initialization) installSingleton(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := checkKubernetes(ctx, cluster, oldestForAgents); err != nil {
+	if err := checkKubernetes(ctx, cluster, oldestForAgents); err != nil {
 		return err
 	}
 	tag, err := i.images.versions.imageTag(program.Version())

@@ -1,18 +1,21 @@
 package cli_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/yaml"
@@ -21,19 +24,12 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
 
-// The Deployment that the charts of these tests consist of.
-const chartOfOperator = `apiVersion: apps/v1
-kind: Deployment
-metadata: {name: %s, namespace: open-cluster-management, annotations: {helm.sh/hook: never}, labels: {app.kubernetes.io/managed-by: Helm}}
-spec: {template: {spec: {containers: [{name: operator, image: "r/x:v0.3.0"}]}}}
-`
-
-// withCharts puts a program for charts into PATH that prints an operator, and returns the file that it writes the values to.
+// withCharts puts a program for charts into PATH that prints a Deployment, and returns the file that it writes the values to.
 func withCharts(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	values := filepath.Join(dir, "values.json")
-	script := "#!/bin/sh\ncat >> " + values + "\ncat <<END\n" + fmt.Sprintf(chartOfOperator, "$2") + "END\n"
+	script := "#!/bin/sh\ncat > " + values + "\necho \"{kind: Deployment, metadata: {name: $2}}\"\n"
 	if err := os.WriteFile(filepath.Join(dir, "capstan-charts"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -52,6 +48,10 @@ func newCluster(t *testing.T) hub {
 		"clusterrolebindings ClusterRoleBinding")
 	h.serve("/apis/certificates.k8s.io/v1", "certificatesigningrequests CertificateSigningRequest")
 	h.serve("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions CustomResourceDefinition")
+	h.serve("/apis/policy/v1", "poddisruptionbudgets PodDisruptionBudget")
+	h.OnCreate("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", func(definition *unstructured.Unstructured) {
+		definition.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}}
+	})
 	h.serve("/apis/operator.open-cluster-management.io/v1", "clustermanagers ClusterManager", "klusterlets Klusterlet")
 	h.Answer("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", fakehub.JSON(`{"status":{"allowed":true}}`))
 	return h
@@ -73,26 +73,33 @@ func (h hub) serve(path string, resources ...string) {
 	h.Answer("GET "+path, fakehub.JSON(string(content)))
 }
 
-// valuesOf reads the values that the program for charts was given last.
-func valuesOf(t *testing.T, file string) map[string]any {
+// objectsOf are the objects that a dry run prints, each by its kind and name.
+func objectsOf(t *testing.T, dryRun result) map[string]any {
 	t.Helper()
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var values map[string]any
-	for decoder := json.NewDecoder(strings.NewReader(string(content))); decoder.More(); {
-		values = nil
-		if err := decoder.Decode(&values); err != nil {
-			t.Fatal(err)
+	objects := map[string]any{}
+	for document := range strings.SplitSeq(dryRun.out, "---\n") {
+		object := unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+			t.Fatalf("%v in %s", err, document)
+		}
+		if len(object.Object) > 0 {
+			objects[object.GetKind()+"/"+object.GetName()] = object.Object
 		}
 	}
-	return values
+	return objects
 }
 
 // at finds a value by its path, as text.
 func at(values any, path string) string {
 	for key := range strings.SplitSeq(path, ".") {
+		if list, isList := values.([]any); isList {
+			index, err := strconv.Atoi(key)
+			if err != nil || index >= len(list) {
+				return ""
+			}
+			values = list[index]
+			continue
+		}
 		fields, _ := values.(map[string]any)
 		values = fields[key]
 	}
@@ -100,6 +107,16 @@ func at(values any, path string) string {
 		return text
 	}
 	content, _ := json.Marshal(values)
+	return string(content)
+}
+
+// decodedAt finds a value in base64, as what it encodes.
+func decodedAt(t *testing.T, values any, path string) string {
+	t.Helper()
+	content, err := base64.StdEncoding.DecodeString(at(values, path))
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
 	return string(content)
 }
 
@@ -112,69 +129,100 @@ func wantValues(t *testing.T, values map[string]any, want map[string]string) {
 	}
 }
 
-// CA-07, CA-08, CA-10: the flags of init are values of the chart, and the file of values is over them.
-func TestInitValues(t *testing.T) {
-	values := withCharts(t)
-	h := newCluster(t)
+// inDir returns a function that writes a file in a folder of the test, and returns its path.
+func inDir(t *testing.T) func(name, content string) string {
+	t.Helper()
 	dir := t.TempDir()
-	write := func(name, content string) string {
+	return func(name, content string) string {
 		file := filepath.Join(dir, name)
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return file
 	}
+}
+
+// CA-07, CA-08, CA-10: the flags of init are values of the chart, and the file of values is over them. No other program is needed.
+func TestInitValues(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	h, write := newCluster(t), inDir(t)
 	got := h.run(t, "", "init", "--dry-run")
 	got.succeeds(t, "kind: Deployment", "name: cluster-manager")
-	if strings.Contains(got.out, "helm.sh") || strings.Contains(got.out, "Helm") {
+	if strings.Contains(got.out, "helm.sh/resource-policy") || strings.Contains(got.out, "managed-by: Helm") {
 		t.Errorf("what is applied says that Helm keeps it:\n%s", got.out)
 	}
 	if !strings.Contains(got.errOut, "capstan init is running in dry-run mode") || !strings.Contains(got.errOut, "flag dry-run has been set") {
 		t.Errorf("it says %s", got.errOut)
 	}
-	wantValues(t, valuesOf(t, values), map[string]string{
-		"images.registry": "ghcr.io/capstan-io", "createBootstrapSA": "true", "createBootstrapToken": "false", "createNamespace": "true",
-		"clusterManager.registrationConfiguration.registrationDrivers": `[{"authType":"csr"}]`,
-		"clusterManager.resourceRequirement.type":                      "Default",
+	const manager, deployment = "ClusterManager/cluster-manager.spec.", "Deployment/cluster-manager.spec."
+	image := at(objectsOf(t, got), deployment+"template.spec.containers.0.image")
+	if !strings.HasPrefix(image, "ghcr.io/capstan-io/capstan-hub:") {
+		t.Errorf("the operator is %s", image)
+	}
+	wantValues(t, objectsOf(t, got), map[string]string{
+		"ServiceAccount/agent-registration-bootstrap.metadata.name": "agent-registration-bootstrap",
+		"Secret/bootstrap-token-ocmhub":                             "null",
+		"Namespace/open-cluster-management.metadata.name":           "open-cluster-management",
+		manager + "registrationConfiguration.registrationDrivers":   `[{"authType":"csr"}]`,
+		manager + "resourceRequirement.type":                        "Default",
 	})
-	h.run(t, "", "init", "--dry-run", "--use-bootstrap-token", "--image-registry", "registry.example.com/x/", "--enable-sync-labels",
+	got = h.run(t, "", "init", "--dry-run", "--use-bootstrap-token", "--image-registry", "registry.example.com/x/", "--enable-sync-labels",
 		"--feature-gates", "ManagedClusterAutoApproval=true,PlacementDebugServer=false", "--auto-approved-csr-identities", "u1,u2",
 		"--resource-qos-class", "ResourceRequirement", "--resource-limits", "cpu=1,memory=64Mi", "--create-namespace=false",
 		"--image-pull-credential-file", write("docker.json", `{"auths":{}}`), "--bundle-version-overrides", write("bundle.json", `{"ocm":"v9"}`),
-		"--cluster-manager-values-file", write("values.yaml", "replicaCount: 1\nclusterManager: {mode: Hosted}\n")).succeeds(t)
-	wantValues(t, valuesOf(t, values), map[string]string{
-		"images.registry": "registry.example.com/x", "images.tag": "v9", "images.imageCredentials.dockerConfigJson": `{"auths":{}}`,
-		"createBootstrapSA": "false", "createBootstrapToken": "true", "enableSyncLabels": "true", "createNamespace": "false",
-		"replicaCount": "1", "clusterManager.mode": "Hosted",
-		"clusterManager.registrationConfiguration.registrationDrivers": `[{"authType":"csr","csr":{"autoApprovedIdentities":["u1","u2"]}}]`,
-		"clusterManager.resourceRequirement.resourceRequirements":      `{"limits":{"cpu":"1","memory":"64Mi"},"requests":{}}`,
-		"clusterManager.placementConfiguration.featureGates":           `[{"feature":"PlacementDebugServer","mode":"Disable"}]`,
+		"--cluster-manager-values-file", write("values.yaml", "replicaCount: 1\nclusterManager: {mode: Hosted}\n"))
+	got.succeeds(t)
+	objects := objectsOf(t, got)
+	wantValues(t, objects, map[string]string{
+		deployment + "template.spec.containers.0.image":           "registry.example.com/x/capstan-hub:v9",
+		deployment + "template.spec.containers.0.args.2":          "--enable-sync-labels",
+		deployment + "replicas":                                   "1",
+		"ServiceAccount/agent-registration-bootstrap":             "null",
+		"Namespace/open-cluster-management":                       "null",
+		"Secret/bootstrap-token-ocmhub.metadata.namespace":        "kube-system",
+		manager + "deployOption.mode":                             "Hosted",
+		manager + "registrationConfiguration.registrationDrivers": `[{"authType":"csr","csr":{"autoApprovedIdentities":["u1","u2"]}}]`,
+		manager + "resourceRequirement.resourceRequirements":      `{"limits":{"cpu":"1","memory":"64Mi"},"requests":{}}`,
+		manager + "placementConfiguration.featureGates":           `[{"feature":"PlacementDebugServer","mode":"Disable"}]`,
 	})
-	h.run(t, "", "init", "--dry-run", "--registration-drivers", "csr,grpc", "--grpc-server", "hub.example.com",
-		"--feature-gates", "ManagedClusterAutoApproval=true", "--auto-approved-grpc-identities", "u1,u2").succeeds(t)
-	wantValues(t, valuesOf(t, values), map[string]string{
-		"clusterManager.registrationConfiguration.registrationDrivers": `[{"authType":"csr"},{"authType":"grpc","grpc":` +
-			`{"autoApprovedIdentities":["u1","u2"]}}]`,
-		"clusterManager.serverConfiguration.endpointsExposure": `[{"grpc":{"hostname":{"host":"hub.example.com"},"type":"hostname"},` +
-			`"protocol":"grpc","usage":"agentToHub"}]`,
-	})
-	h.run(t, "", "init", "--dry-run", "--registration-drivers", "grpc", "--grpc-endpoint-type", "loadBalancer").succeeds(t)
-	wantValues(t, valuesOf(t, values), map[string]string{
-		"clusterManager.registrationConfiguration.registrationDrivers": `[{"authType":"grpc"}]`,
-		"clusterManager.serverConfiguration.endpointsExposure": `[{"grpc":{"loadBalancer":{},"type":"loadBalancer"},"protocol":"grpc",` +
-			`"usage":"agentToHub"}]`,
-	})
-	h.run(t, "", "init", "--dry-run", "--registration-drivers", "csr,awsirsa", "--hub-cluster-arn", hubARN, "--aws-resource-tags", "team=fleet",
-		"--feature-gates", "ManagedClusterAutoApproval=true", "--auto-approved-arn-patterns", "arn:a{1,2}").succeeds(t)
-	wantValues(t, valuesOf(t, values), map[string]string{
-		"clusterManager.registrationConfiguration.registrationDrivers": `[{"authType":"csr"},{"authType":"awsirsa","awsirsa":` +
-			`{"autoApprovedIdentities":["arn:a{1,2}"],"hubClusterArn":"` + hubARN + `","tags":["team=fleet"]}}]`,
-	})
-	h.run(t, "", "init", "--dry-run", "--bundle-version", "latest").succeeds(t)
-	wantValues(t, valuesOf(t, values), map[string]string{"images.tag": "latest"})
-	h.run(t, "", "init", "--dry-run", "--bundle-version", "v1.3.1").succeeds(t)
-	if tag := at(valuesOf(t, values), "images.tag"); tag == "v1.3.1" || tag == "" {
-		t.Errorf("the tag for a bundle of Open Cluster Management is %q, want the version of this program", tag)
+	encoded := base64.StdEncoding.EncodeToString([]byte(`{"auths":{}}`))
+	if data := at(objects, "Secret/open-cluster-management-image-pull-credentials.data"); data != `{".dockerconfigjson":"`+encoded+`"}` {
+		t.Errorf("the password of the registry is %v", data)
+	}
+}
+
+// CA-10: the drivers of registration, and the versions of images.
+func TestInitDrivers(t *testing.T) {
+	t.Parallel()
+	const manager = "ClusterManager/cluster-manager.spec."
+	h := newCluster(t)
+	for line, want := range map[string]map[string]string{
+		"--registration-drivers csr,grpc --grpc-server hub.example.com --feature-gates ManagedClusterAutoApproval=true " +
+			"--auto-approved-grpc-identities u1,u2": {
+			manager + "registrationConfiguration.registrationDrivers": `[{"authType":"csr"},{"authType":"grpc","grpc":` +
+				`{"autoApprovedIdentities":["u1","u2"]}}]`,
+			manager + "serverConfiguration.endpointsExposure": `[{"grpc":{"hostname":{"host":"hub.example.com"},"type":"hostname"},` +
+				`"protocol":"grpc","usage":"agentToHub"}]`,
+		},
+		"--registration-drivers grpc --grpc-endpoint-type loadBalancer": {
+			manager + "registrationConfiguration.registrationDrivers": `[{"authType":"grpc"}]`,
+			manager + "serverConfiguration.endpointsExposure": `[{"grpc":{"loadBalancer":{},"type":"loadBalancer"},"protocol":"grpc",` +
+				`"usage":"agentToHub"}]`,
+		},
+		"--registration-drivers csr,awsirsa --hub-cluster-arn " + hubARN + " --aws-resource-tags team=fleet " +
+			"--feature-gates ManagedClusterAutoApproval=true --auto-approved-arn-patterns arn:a": {
+			manager + "registrationConfiguration.registrationDrivers": `[{"authType":"csr"},{"authType":"awsirsa","awsirsa":` +
+				`{"autoApprovedIdentities":["arn:a"],"hubClusterArn":"` + hubARN + `","tags":["team=fleet"]}}]`,
+		},
+		"--bundle-version latest": {manager + "workImagePullSpec": "ghcr.io/capstan-io/capstan-hub:latest"},
+	} {
+		got := h.run(t, "", append([]string{"init", "--dry-run"}, strings.Fields(line)...)...)
+		got.succeeds(t)
+		wantValues(t, objectsOf(t, got), want)
+	}
+	got := h.run(t, "", "init", "--dry-run", "--bundle-version", "v1.3.1")
+	if image := at(objectsOf(t, got), manager+"workImagePullSpec"); strings.HasSuffix(image, ":v1.3.1") || strings.HasSuffix(image, ":") {
+		t.Errorf("the image for a bundle of Open Cluster Management is %q, want the version of this program", image)
 	}
 }
 
@@ -216,7 +264,7 @@ func TestInitBadInput(t *testing.T) {
 
 // CA-11: a cluster that is too old, that runs no pods, or whose user may not do all that it takes, is left as it is.
 func TestInitPreflight(t *testing.T) {
-	withCharts(t)
+	t.Parallel()
 	changes := func(h hub) int {
 		return len(h.Requests("PATCH")) + len(h.Requests("PUT")) + len(h.Requests("DELETE"))
 	}
@@ -301,18 +349,20 @@ func (h hub) putOperator(t *testing.T, name, image string, annotations map[strin
 
 // CA-41: init replaces an operator under the same rule as upgrade, before anything is changed.
 func TestInitVersion(t *testing.T) {
-	withCharts(t)
+	t.Parallel()
+	init := []string{"init", "--bundle-version-overrides", inDir(t)("bundle.json", `{"ocm":"v0.3.0"}`)}
 	for running, refused := range map[string]string{
-		"other/x:v0.1.0": "v0.3.0 skips a minor version", "other/x:v0.4.0": "v0.3.0 is older", "other/x:v0.3.1": "v0.3.0 is older",
-		"other/x:v0.2.0": "", "other/x:v0.3.0": "", "other/y:v0.1.0": "", "other/x@sha256:00": "",
+		"other/capstan-hub:v0.1.0": "v0.3.0 skips a minor version", "other/capstan-hub:v0.4.0": "v0.3.0 is older",
+		"other/capstan-hub:v0.3.1": "v0.3.0 is older", "other/capstan-hub:v0.2.0": "", "other/capstan-hub:v0.3.0": "",
+		"other/y:v0.1.0": "", "other/capstan-hub@sha256:00": "",
 	} {
 		h := newCluster(t)
 		h.putOperator(t, "cluster-manager", running, nil)
 		if refused == "" {
-			h.run(t, "", "init").succeeds(t, "capstan join")
+			h.run(t, "", init...).succeeds(t, "capstan join")
 			continue
 		}
-		h.run(t, "", "init").fails(t, refused, "capstan upgrade clustermanager --force")
+		h.run(t, "", init...).fails(t, refused, "capstan upgrade clustermanager --force")
 		if n := len(h.Requests("PATCH")) + len(h.Requests("PUT")) + len(h.Requests("DELETE")); n != 0 {
 			t.Errorf("%s: %d changes were made", running, n)
 		}
@@ -321,7 +371,7 @@ func TestInitVersion(t *testing.T) {
 
 // CA-12: on a time-out, init says why the operator does not run.
 func TestInitTimeout(t *testing.T) {
-	withCharts(t)
+	t.Parallel()
 	waiting := func(reason, message string) corev1.ContainerState {
 		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
 	}
@@ -382,7 +432,7 @@ func TestInitTimeout(t *testing.T) {
 				})
 			}
 			h.timesOut(t, strings.TrimSuffix(operatorsPath, "/"), "", "init", "--wait", "--timeout", "1").fails(t,
-				append(test.says, "Deployment open-cluster-management/cluster-manager", "0 of 1 pods ready", "not done after 1s")...)
+				append(test.says, "Deployment open-cluster-management/cluster-manager", "0 of 3 pods ready", "not done after 1s")...)
 		})
 	}
 	t.Run("quota", func(t *testing.T) {
@@ -403,23 +453,28 @@ func TestInitTimeout(t *testing.T) {
 
 // CA-41: the operator keeps its settings, and a minor version is not skipped.
 func TestUpgradeOperator(t *testing.T) {
-	values := withCharts(t)
+	t.Parallel()
 	h := newCluster(t)
-	h.run(t, "", "upgrade", "clustermanager").fails(t, "has no operator to upgrade", "capstan init")
-	h.putOperator(t, "cluster-manager", "other/x:v0.1.0", nil)
-	h.run(t, "", "upgrade", "clustermanager", "--dry-run").fails(t, "v0.1.0", "v0.3.0 skips a minor version", "--force")
+	upgrade := []string{"upgrade", "clustermanager", "--bundle-version-overrides", inDir(t)("bundle.json", `{"ocm":"v0.3.0"}`)}
+	h.run(t, "", upgrade...).fails(t, "has no operator to upgrade", "capstan init")
+	h.putOperator(t, "cluster-manager", "other/capstan-hub:v0.1.0", nil)
+	h.run(t, "", append(upgrade, "--dry-run")...).fails(t, "v0.1.0", "v0.3.0 skips a minor version", "--force")
 	replicas := int32(2)
 	h.Put(t, "/apis/apps/v1/namespaces/open-cluster-management/deployments/cluster-manager", &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: metav1.ObjectMeta{Name: "cluster-manager", Namespace: "open-cluster-management"},
 		Spec: appsv1.DeploymentSpec{Replicas: &replicas, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			NodeSelector: map[string]string{"role": "infra"},
-			Containers:   []corev1.Container{{Name: "operator", Image: "other/x:v0.2.0", Args: []string{"hub", "--enable-sync-labels"}}},
+			Containers:   []corev1.Container{{Name: "operator", Image: "other/capstan-hub:v0.2.0", Args: []string{"hub", "--enable-sync-labels"}}},
 		}}},
 	})
-	h.run(t, "", "upgrade", "clustermanager", "--dry-run").succeeds(t, "name: cluster-manager")
-	wantValues(t, valuesOf(t, values), map[string]string{
-		"replicaCount": "2", "enableSyncLabels": "true", "nodeSelector": `{"role":"infra"}`,
+	got := h.run(t, "", append(upgrade, "--dry-run")...)
+	got.succeeds(t, "name: cluster-manager")
+	wantValues(t, objectsOf(t, got), map[string]string{
+		"Deployment/cluster-manager.spec.replicas":                          "2",
+		"Deployment/cluster-manager.spec.template.spec.nodeSelector":        `{"role":"infra"}`,
+		"Deployment/cluster-manager.spec.template.spec.containers.0.args.2": "--enable-sync-labels",
+		"ClusterManager/cluster-manager":                                    "null",
 	})
 }
 
@@ -430,7 +485,10 @@ func TestInitSingleton(t *testing.T) {
 	h := newCluster(t)
 	h.run(t, "", "init", "--singleton", "--dry-run", "--set", "a=b", "--image-registry", "r.example.com/x", "--bundle-version", "latest").
 		succeeds(t, "name: multicluster-controlplane")
-	wantValues(t, valuesOf(t, values), map[string]string{"image": "r.example.com/x/capstan-hub:latest"})
+	content, err := os.ReadFile(values)
+	if err != nil || string(content) != `{"image":"r.example.com/x/capstan-hub:latest"}` {
+		t.Errorf("the values are %s: %v", content, err)
+	}
 	h.run(t, "", "init", "--singleton").succeeds(t, "singleton-controlplane is installed", "multicluster-controlplane-kubeconfig")
 	h.Put(t, "/apis/apps/v1/namespaces/one/deployments/multicluster-controlplane", &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
@@ -443,41 +501,32 @@ func TestInitSingleton(t *testing.T) {
 		Data:       map[string][]byte{"kubeconfig": []byte("of the hub")},
 	})
 	h.run(t, "", "init", "--singleton", "--singleton-name", "one", "--wait").succeeds(t, "capstan --kubeconfig one.kubeconfig get token")
-	content, err := os.ReadFile("one.kubeconfig")
+	content, err = os.ReadFile("one.kubeconfig")
 	if info, statErr := os.Stat("one.kubeconfig"); err != nil || statErr != nil || string(content) != "of the hub" || info.Mode().Perm() != 0o600 {
 		t.Errorf("%q: %v, %v", content, err, statErr)
 	}
 }
 
-// O17: what goes wrong with a chart is an error of the command, which changes nothing.
-func TestInitChartFails(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	for script, says := range map[string][]string{
-		"echo 'values: images.tag: it has to be a text' >&2; exit 1": {"images.tag: it has to be a text"},
-		"kill -9 $$":                   {"capstan-charts render", "killed"},
-		"echo 'kind: [Deployment'":     {"chart cluster-manager"},
-		"echo '{metadata: {name: x}}'": {"chart cluster-manager", "kind"},
+// O17: values that the chart refuses are an error of the command, which changes nothing.
+func TestInitRefusesValues(t *testing.T) {
+	t.Parallel()
+	for values, says := range map[string][]string{
+		"images: {tag: 1.3}":                 {"values of chart cluster-manager", "at '/images/tag': got number, want string"},
+		"clusterManger: {}":                  {"additional properties 'clusterManger' not allowed"},
+		"clusterManager: {mode: Standalone}": {"at '/clusterManager/mode': value must be one of 'Default', 'Hosted'"},
+		"[not, values]":                      {"--cluster-manager-values-file"},
 	} {
-		if err := os.WriteFile(filepath.Join(dir, "capstan-charts"), []byte("#!/bin/sh\ncat > /dev/null\n"+script+"\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
 		h := newCluster(t)
-		h.run(t, "", "init").fails(t, says...)
+		h.run(t, "", "init", "--cluster-manager-values-file", inDir(t)("values.yaml", values)).fails(t, says...)
 		if n := len(h.Requests("PATCH")) + len(h.Requests("PUT")) + len(h.Requests("DELETE")); n != 0 {
-			t.Errorf("%s: %d changes were made", script, n)
+			t.Errorf("%s: %d changes were made", values, n)
 		}
 	}
 }
 
-// CA-20: a cluster that is too old for the chart of a hub can be rid of one: it is not asked for its version.
+// CA-20: a cluster that is too old for a hub can be rid of one: it is not asked for its version.
 func TestCleanOldCluster(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	script := "#!/bin/sh\n[ -z \"$8\" ] || exit 1\ncat > /dev/null\ncat <<END\n" + fmt.Sprintf(chartOfOperator, "$2") + "END\n"
-	if err := os.WriteFile(filepath.Join(dir, "capstan-charts"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	t.Parallel()
 	h := newCluster(t)
 	h.Answer("GET /version", fakehub.JSON(`{"gitVersion":"v1.21.0"}`))
 	h.putOperator(t, "cluster-manager", "other/x:v0.1.0", nil)

@@ -20,6 +20,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/installer"
 	"github.com/capstan-io/capstan/internal/program"
 )
 
@@ -34,7 +35,7 @@ var (
 	oldestForAgents = version.MustParseGeneric("1.22.0")
 )
 
-// The Deployments of the operators, in the namespace fleet.NamespaceOperators.
+// The Deployments of the operators, in the namespace fleet.NamespaceOperators. Their charts have the same names.
 const (
 	clusterManagerOperator = "cluster-manager"
 	klusterletOperator     = "klusterlet"
@@ -126,21 +127,8 @@ func (f *installFlags) override(values map[string]any) error {
 	if err != nil {
 		return fmt.Errorf("--%s: %w", f.valuesFlag, err)
 	}
-	mergeValues(values, over)
+	installer.MergeValues(values, over)
 	return nil
-}
-
-// mergeValues puts values over others; maps are merged, all else is replaced.
-func mergeValues(values, over map[string]any) {
-	for key, value := range over {
-		below, isMap := values[key].(map[string]any)
-		above, overMap := value.(map[string]any)
-		if isMap && overMap {
-			mergeValues(below, above)
-		} else {
-			values[key] = value
-		}
-	}
 }
 
 // imageFlags choose images.
@@ -193,24 +181,24 @@ func (a *app) sayFlags(command *cobra.Command) {
 	command.Flags().Visit(func(flag *pflag.Flag) { a.note("flag %s has been set", flag.Name) })
 }
 
-// checkKubernetes makes sure that the cluster can be installed in, and returns its version.
-func checkKubernetes(ctx context.Context, cluster *install.Cluster, oldest *version.Version) (string, error) {
+// checkKubernetes makes sure that the cluster can be installed in.
+func checkKubernetes(ctx context.Context, cluster *install.Cluster, oldest *version.Version) error {
 	text, err := cluster.Version(ctx)
 	if err != nil {
-		return "", err
+		return err
 	}
 	parsed, err := version.ParseGeneric(text)
 	if err != nil {
-		return "", fmt.Errorf("the cluster at %s says that its version is %q, which is none", cluster.Server(), text)
+		return fmt.Errorf("the cluster at %s says that its version is %q, which is none", cluster.Server(), text)
 	}
 	if parsed.LessThan(oldest) {
-		return "", fmt.Errorf("the cluster at %s runs Kubernetes %s: %s or newer is needed", cluster.Server(), text, oldest)
+		return fmt.Errorf("the cluster at %s runs Kubernetes %s: %s or newer is needed", cluster.Server(), text, oldest)
 	}
 	if _, err := cluster.Hub().ResourceOf(ctx, install.KindDeployment); err != nil {
-		return "", fmt.Errorf("the cluster at %s, where %s leads, runs no pods, as a standalone hub does not: choose another with --kubeconfig or "+
+		return fmt.Errorf("the cluster at %s, where %s leads, runs no pods, as a standalone hub does not: choose another with --kubeconfig or "+
 			"--context; \"capstan join --local\" runs an agent as a process of this machine: %w", cluster.Server(), cluster.Source(), err)
 	}
-	return text, nil
+	return nil
 }
 
 // checkRights fails if the user may not do what applying takes, with a list of what is missing.

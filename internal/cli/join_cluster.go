@@ -23,6 +23,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/installer"
 )
 
 // The values of --mode.
@@ -46,8 +47,7 @@ type clusterJoin struct {
 	annotations       []string
 	driver            agentDriverFlags
 
-	kubeVersion string
-	operator    install.Running
+	operator install.Running
 }
 
 // clusterJoinFlags are the names of the flags that are for agents in clusters alone.
@@ -129,7 +129,7 @@ func (j *joining) joinInCluster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if j.inCluster.kubeVersion, err = checkKubernetes(ctx, cluster, oldestForAgents); err != nil {
+	if err := checkKubernetes(ctx, cluster, oldestForAgents); err != nil {
 		return err
 	}
 	objects, err := j.render(ctx, cluster, hub, trust)
@@ -186,11 +186,11 @@ func (j *joining) render(ctx context.Context, cluster *install.Cluster, hub *hub
 	if err != nil {
 		return nil, err
 	}
-	objects, err := renderChart(ctx, "klusterlet", j.inCluster.kubeVersion, values)
+	objects, err := installer.Objects(klusterletOperator, values)
 	if err != nil || j.inCluster.mode != modeHosted || j.keepsOperator() {
 		return objects, err
 	}
-	operator, err := j.renderOperator(ctx)
+	operator, err := j.renderOperator()
 	return merged(objects, operator), err
 }
 
@@ -198,12 +198,12 @@ func (j *joining) render(ctx context.Context, cluster *install.Cluster, hub *hub
 func (j *joining) keepsOperator() bool { return j.inCluster.operator.Available }
 
 // renderOperator returns the operator alone: for hosted agents the chart has none, because they usually run where there is one.
-func (j *joining) renderOperator(ctx context.Context) ([]*unstructured.Unstructured, error) {
+func (j *joining) renderOperator() ([]*unstructured.Unstructured, error) {
 	images, err := j.inCluster.images.values()
 	if err != nil {
 		return nil, err
 	}
-	return renderChart(ctx, "klusterlet", j.inCluster.kubeVersion, map[string]any{
+	return installer.Objects(klusterletOperator, map[string]any{
 		"images": images, "createNamespace": j.inCluster.createNamespace, "enableSyncLabels": j.inCluster.syncLabels,
 		"klusterlet": map[string]any{"create": false, "mode": string(operatorv1.InstallModeDefault)},
 	})

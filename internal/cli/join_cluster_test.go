@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"os"
 	"strings"
 	"testing"
@@ -59,20 +60,22 @@ func TestJoinClusterBadInput(t *testing.T) {
 
 // CA-16, CA-17: the flags of join are values of the chart.
 func TestJoinValues(t *testing.T) {
-	values := withCharts(t)
+	t.Setenv("PATH", t.TempDir()) // no other program is needed
 	h, cluster, managed := newHubToJoin(t), newCluster(t), newHub(t)
 	join := func(flags ...string) result {
 		return cluster.run(t, "", append([]string{"join", "--dry-run", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1",
 			"--ca-file", writeCA(t, h)}, flags...)...)
 	}
-	join().succeeds(t, "name: klusterlet")
-	given := valuesOf(t, values)
+	const spec, bootstrapSecret = "Klusterlet/klusterlet.spec.", "Secret/bootstrap-hub-kubeconfig.data.kubeconfig"
+	got := join()
+	got.succeeds(t, "name: klusterlet")
+	given := objectsOf(t, got)
 	wantValues(t, given, map[string]string{
-		"klusterlet.mode": "Default", "klusterlet.name": "klusterlet", "klusterlet.namespace": "open-cluster-management-agent",
-		"klusterlet.clusterName": "c1", "noOperator": "false", "klusterlet.externalServerURLs": "null",
-		"klusterlet.registrationConfiguration.clientCertExpirationSeconds": "31536000",
+		spec + "deployOption.mode": "Default", spec + "namespace": "open-cluster-management-agent", spec + "clusterName": "c1",
+		"Deployment/klusterlet.metadata.name": "klusterlet", spec + "externalServerURLs": "null",
+		spec + "registrationConfiguration.clientCertExpirationSeconds": "31536000",
 	})
-	bootstrap := at(given, "bootstrapHubKubeConfig")
+	bootstrap := decodedAt(t, given, bootstrapSecret)
 	for _, want := range []string{"token: t", "server: " + h.URL, "current-context: bootstrap", "namespace: default", "user: bootstrap", "cluster: hub"} {
 		if !strings.Contains(bootstrap, want) {
 			t.Errorf("%s is missing in the bootstrap kubeconfig:\n%s", want, bootstrap)
@@ -86,28 +89,30 @@ func TestJoinValues(t *testing.T) {
 		})
 	}
 	inside := func(h hub) string { return "https://inside-" + h.URL[len("https://"):] }
-	join("--singleton", "--force-internal-endpoint-lookup", "--klusterlet-annotation", "a=b", "--klusterlet-annotation",
+	got = join("--singleton", "--force-internal-endpoint-lookup", "--klusterlet-annotation", "a=b", "--klusterlet-annotation",
 		"agent.open-cluster-management.io/c=d", "--feature-gates", "ClusterProperty=true", "--addon-kubeclient-registration-auth", "token",
-		"--addon-token-expiration-seconds", "700").succeeds(t)
-	given = valuesOf(t, values)
+		"--addon-token-expiration-seconds", "700")
+	got.succeeds(t)
+	given = objectsOf(t, got)
 	wantValues(t, given, map[string]string{
-		"klusterlet.mode": "Singleton", "klusterlet.externalServerURLs": `[{"url":"` + inside(cluster) + `"}]`,
-		"klusterlet.registrationConfiguration.clusterAnnotations":                `{"agent.open-cluster-management.io/a":"b","agent.open-cluster-management.io/c":"d"}`,
-		"klusterlet.registrationConfiguration.addOnKubeClientRegistrationDriver": `{"authType":"token","token":{"expirationSeconds":700}}`,
+		spec + "deployOption.mode": "Singleton", spec + "externalServerURLs": `[{"url":"` + inside(cluster) + `"}]`,
+		spec + "registrationConfiguration.clusterAnnotations":                `{"agent.open-cluster-management.io/a":"b","agent.open-cluster-management.io/c":"d"}`,
+		spec + "registrationConfiguration.addOnKubeClientRegistrationDriver": `{"authType":"token","token":{"expirationSeconds":700}}`,
 	})
-	if bootstrap := at(given, "bootstrapHubKubeConfig"); !strings.Contains(bootstrap, "server: "+inside(h)) {
+	if bootstrap := decodedAt(t, given, bootstrapSecret); !strings.Contains(bootstrap, "server: "+inside(h)) {
 		t.Errorf("the agent is not told the address that the hub publishes:\n%s", bootstrap)
 	}
-	testJoinByGRPC(t, values, h, join)
+	testJoinByGRPC(t, h, join)
 	cluster.putOperator(t, "klusterlet", "r/x:v0.3.0", nil)
-	join("--mode", "hosted", "--singleton", "--managed-cluster-kubeconfig", managed.kubeconfig,
-		"--force-internal-endpoint-lookup-managed").succeeds(t)
-	content := valuesOf(t, values) // of the operator, which does not run yet
-	wantValues(t, content, map[string]string{"klusterlet.create": "false", "klusterlet.mode": "Default"})
+	got = join("--mode", "hosted", "--singleton", "--managed-cluster-kubeconfig", managed.kubeconfig,
+		"--force-internal-endpoint-lookup-managed")
+	got.succeeds(t, "name: external-managed-kubeconfig", "mode: SingletonHosted", "name: klusterlet-hosted-")
+	// The operator, which does not run yet.
+	wantValues(t, objectsOf(t, got), map[string]string{"Deployment/klusterlet.metadata.name": "klusterlet", "Klusterlet/klusterlet": "null"})
 }
 
 // testJoinByGRPC is about an agent that registers through the gRPC server: it has the token and the certificates of that.
-func testJoinByGRPC(t *testing.T, values string, h hub, join func(...string) result) {
+func testJoinByGRPC(t *testing.T, h hub, join func(...string) result) {
 	t.Helper()
 	byGRPC := []string{"--registration-auth", "grpc", "--grpc-server", "grpc.example.com:443"}
 	join(byGRPC...).fails(t, "the hub has no ConfigMap open-cluster-management-hub/ca-bundle-configmap", "--grpc-ca-file FILE")
@@ -119,30 +124,35 @@ func testJoinByGRPC(t *testing.T, values string, h hub, join func(...string) res
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "ca-bundle-configmap"},
 		Data: map[string]string{"ca-bundle.crt": string(bundle)},
 	})
-	wantConfig := func(ca []byte) {
+	wantConfig := func(got result, ca []byte) {
 		t.Helper()
-		given := valuesOf(t, values)
-		wantValues(t, given, map[string]string{"klusterlet.registrationConfiguration.registrationDriver": `{"authType":"grpc"}`})
-		config, err := grpcconfig.Parse([]byte(at(given, "grpcConfig")))
+		got.succeeds(t)
+		given := objectsOf(t, got)
+		wantValues(t, given, map[string]string{"Klusterlet/klusterlet.spec.registrationConfiguration.registrationDriver": `{"authType":"grpc"}`})
+		data, _ := given["Secret/bootstrap-hub-kubeconfig"].(map[string]any)["data"].(map[string]any)
+		content, _ := data["config.yaml"].(string)
+		decoded, err := base64.StdEncoding.DecodeString(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := grpcconfig.Parse(decoded)
 		if err != nil || config.URL != "grpc.example.com:443" || config.Token != "t" || !bytes.Equal(config.CAData, ca) {
 			t.Errorf("config.yaml is %+v: %v", config, err)
 		}
 	}
-	join(byGRPC...).succeeds(t)
-	wantConfig(bundle)
+	wantConfig(join(byGRPC...), bundle)
 	file := writeCA(t, h)
 	own, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	join(append(byGRPC, "--grpc-ca-file", file)...).succeeds(t)
-	wantConfig(own)
+	wantConfig(join(append(byGRPC, "--grpc-ca-file", file)...), own)
 	join(append(byGRPC, "--grpc-ca-file", "/no/such/file")...).fails(t, "--grpc-ca-file", "/no/such/file")
 }
 
 // CA-17: without a pin, the kubeconfig of the user vouches for a hub that is one of its clusters, and nothing else does in a script.
 func TestJoinKnownHub(t *testing.T) {
-	withCharts(t)
+	t.Parallel()
 	h, stranger := newHubToJoin(t), newHubToJoin(t)
 	join := func(kubeconfig string, hub hub) result {
 		return run(t.Context(), "", "--kubeconfig", kubeconfig, "join", "--dry-run", "--hub-token", "t", "--hub-apiserver", hub.URL, "--cluster-name", "c1")

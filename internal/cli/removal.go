@@ -11,6 +11,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/installer"
 )
 
 // removal takes objects out of a cluster, says so, and remembers them. In a dry run it only says what it would do.
@@ -199,8 +200,7 @@ func related(ctx context.Context, in *install.Cluster, custom *unstructured.Unst
 // chartReferences are the objects of a chart in the order to delete them in, and its namespace last, unless the other operator is in it.
 func chartReferences(ctx context.Context, in *install.Cluster, chart string, values map[string]any,
 	otherOperator string) ([]install.Reference, error) {
-	// Not for the version of the cluster, which may be too old to install the chart in.
-	objects, err := renderChart(ctx, chart, "", values)
+	objects, err := installer.Objects(chart, values)
 	if err != nil {
 		return nil, err
 	}

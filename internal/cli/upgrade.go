@@ -16,6 +16,7 @@ import (
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/installer"
 	"github.com/capstan-io/capstan/internal/operator/upgrade"
 )
 
@@ -31,18 +32,18 @@ type upgrading struct {
 
 // upgradable is what can be upgraded: an operator, and what it runs.
 type upgradable struct {
-	command, chart, operator string
-	oldest                   *version.Version // of Kubernetes
-	kind                     schema.GroupVersionKind
-	custom                   string // the values of the custom resource, in those of the chart
-	images                   []string
-	wanted                   []install.Wanted
-	namespaces               func(*unstructured.Unstructured) []string
+	command, operator string
+	oldest            *version.Version // of Kubernetes
+	kind              schema.GroupVersionKind
+	custom            string // the values of the custom resource, in those of the chart
+	images            []string
+	wanted            []install.Wanted
+	namespaces        func(*unstructured.Unstructured) []string
 }
 
 var upgradables = []upgradable{
 	{
-		command: "clustermanager", chart: "cluster-manager", operator: clusterManagerOperator, oldest: oldestForHubs,
+		command: "clustermanager", operator: clusterManagerOperator, oldest: oldestForHubs,
 		kind: install.KindClusterManager, custom: "clusterManager",
 		images: []string{"registrationImagePullSpec", "workImagePullSpec", "placementImagePullSpec", "addOnManagerImagePullSpec"},
 		wanted: hubWorks,
@@ -51,7 +52,7 @@ var upgradables = []upgradable{
 		},
 	},
 	{
-		command: "klusterlet", chart: "klusterlet", operator: klusterletOperator, oldest: oldestForAgents,
+		command: "klusterlet", operator: klusterletOperator, oldest: oldestForAgents,
 		kind: install.KindKlusterlet, custom: "klusterlet",
 		images:     []string{"registrationImagePullSpec", "workImagePullSpec", "imagePullSpec"},
 		wanted:     agentRuns,
@@ -89,7 +90,7 @@ func (a *app) upgradeOne(what upgradable) *cobra.Command {
 	run.images.add(command)
 	run.valuesFlag = "values-file"
 	flags := command.Flags()
-	flags.StringVar(&run.valuesFile, "values-file", "", "YAML file with values of the chart "+what.chart+" for the operator")
+	flags.StringVar(&run.valuesFile, "values-file", "", "YAML file with values of the chart "+what.operator+" for the operator")
 	flags.StringVar(&run.outputFile, "output-file", "", "write what was applied to this file, which only you can read")
 	flags.BoolVar(&run.wait, "wait", false, "wait until the new version runs, for --timeout seconds at most")
 	flags.BoolVar(&run.force, "force", false, "skip minor versions, go back, and take over what other tools have installed")
@@ -110,8 +111,7 @@ func (u *upgrading) upgrade(ctx context.Context) error {
 	if u.in, err = install.Connect(u.installTarget()); err != nil {
 		return err
 	}
-	kubeVersion, err := checkKubernetes(ctx, u.in, u.what.oldest)
-	if err != nil {
+	if err = checkKubernetes(ctx, u.in, u.what.oldest); err != nil {
 		return err
 	}
 	running, err := u.in.Deployed(ctx, fleet.NamespaceOperators, u.what.operator)
@@ -122,7 +122,7 @@ func (u *upgrading) upgrade(ctx context.Context) error {
 		return fmt.Errorf("the cluster at %s has no operator to upgrade: there is no Deployment %s/%s. Choose another cluster with --context, "+
 			"or install with \"capstan init\" and \"capstan join\"", u.in.Server(), fleet.NamespaceOperators, u.what.operator)
 	}
-	objects, err := u.render(ctx, kubeVersion, running)
+	objects, err := u.render(running)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (u *upgrading) upgrade(ctx context.Context) error {
 }
 
 // render returns the chart with the settings that the operator has.
-func (u *upgrading) render(ctx context.Context, kubeVersion string, running install.Running) ([]*unstructured.Unstructured, error) {
+func (u *upgrading) render(running install.Running) ([]*unstructured.Unstructured, error) {
 	images, err := u.images.values()
 	if err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func (u *upgrading) render(ctx context.Context, kubeVersion string, running inst
 	if err := u.override(values); err != nil {
 		return nil, err
 	}
-	return renderChart(ctx, u.what.chart, kubeVersion, values)
+	return installer.Objects(u.what.operator, values)
 }
 
 // divide takes the custom resource out of the rendered objects, of which only the images count.
