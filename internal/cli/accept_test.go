@@ -89,7 +89,8 @@ func TestAcceptWithoutRequest(t *testing.T) {
 	aws := cluster("aws", nil)
 	aws.Annotations = map[string]string{"agent.open-cluster-management.io/managed-cluster-arn": "arn:aws:eks:us-west-2:1:cluster/c"}
 	h.Put(t, clustersPath+"/aws", aws)
-	h.run(t, "", "accept", "--clusters", "joined,aws").succeeds(t, "cluster joined is accepted", "cluster aws is accepted", "no request was there to approve")
+	h.run(t, "", "accept", "--clusters", "joined,aws").succeeds(t, "cluster joined is accepted", "cluster aws is accepted",
+		"no request was there to approve")
 }
 
 // CA-18: "accept" says that it is done when the agent that is to join has a way in, not when another one had.
@@ -114,12 +115,13 @@ func TestAcceptOfLostAgent(t *testing.T) {
 		flags      []string
 		refused    bool
 	}{
-		"works":                               {conditions: conditions(metav1.ConditionTrue)},
-		"works, approved before":              {conditions: conditions(metav1.ConditionTrue), request: approved(-time.Minute)},
-		"lost":                                {conditions: conditions(metav1.ConditionUnknown), refused: true},
-		"lost, approved before":               {conditions: conditions(metav1.ConditionUnknown), request: approved(-time.Minute), refused: true},
-		"unhealthy, approved before":          {conditions: conditions(metav1.ConditionFalse), request: approved(-time.Minute), refused: true},
-		"lost, approved before, and named":    {conditions: conditions(metav1.ConditionUnknown), request: approved(-time.Minute), flags: []string{"--requesters", first}},
+		"works":                      {conditions: conditions(metav1.ConditionTrue)},
+		"works, approved before":     {conditions: conditions(metav1.ConditionTrue), request: approved(-time.Minute)},
+		"lost":                       {conditions: conditions(metav1.ConditionUnknown), refused: true},
+		"lost, approved before":      {conditions: conditions(metav1.ConditionUnknown), request: approved(-time.Minute), refused: true},
+		"unhealthy, approved before": {conditions: conditions(metav1.ConditionFalse), request: approved(-time.Minute), refused: true},
+		"lost, approved before, and named": {conditions: conditions(metav1.ConditionUnknown), request: approved(-time.Minute),
+			flags: []string{"--requesters", first}},
 		"lost, approved since":                {conditions: conditions(metav1.ConditionUnknown), request: approved(time.Minute)},
 		"never heard of, approved":            {request: approved(-time.Minute)},
 		"joined, of whose agent nothing said": {conditions: conditions("")[:1], refused: true},

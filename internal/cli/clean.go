@@ -367,8 +367,8 @@ func (c *cleaning) operatorObjects(ctx context.Context) ([]install.Reference, er
 	}, klusterletOperator)
 }
 
-// unpublish deletes the ConfigMap cluster-info, and the permission to read it, of which "capstan init" has created either; and, of a hosted hub,
-// the namespace for what clusters join with.
+// unpublish deletes the ConfigMap cluster-info, and the permission to read it, of which "capstan init" has created either; and, of a hosted
+// hub, the namespace for what clusters join with.
 func (c *cleaning) unpublish(ctx context.Context, removal *removal) error {
 	if c.hub != c.in {
 		if err := removal.namespaceIfEmpty(ctx, fleet.NamespaceOperators); err != nil {

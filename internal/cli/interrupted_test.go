@@ -174,7 +174,8 @@ func TestInterruptedHostedUnjoin(t *testing.T) {
 		if got.code == 0 {
 			break
 		}
-		if again := h.run(t, "", "unjoin", "--cluster-name", "c1"); again.code != 0 && !strings.Contains(again.errOut, "There is no Klusterlet at all") {
+		again := h.run(t, "", "unjoin", "--cluster-name", "c1")
+		if again.code != 0 && !strings.Contains(again.errOut, "There is no Klusterlet at all") {
 			t.Errorf("killed after change %d: %s", steps, again.errOut)
 		}
 		if left := slices.Concat(h.Paths(), managed.Paths()); len(left) > 0 {
@@ -265,7 +266,7 @@ func TestInitProvesTheJoinCommand(t *testing.T) {
 		"published to everybody": {info: func(h hub) string { return config(h.URL, string(h.CA())) }, prepare: func(t *testing.T, h hub) {
 			h.put(t, map[string]string{readersPath: "RoleBinding"}, nil)
 		}},
-		"made by clusteradm": {info: func(h hub) string {
+		"made by clusteradm": {info: func(hub) string {
 			return `{"metadata":{"managedFields":[{"manager":"clusteradm","operation":"Update"}]},"immutable":true}`
 		}, readers: true},
 		"with another authority": {info: func(h hub) string { return config(h.URL, otherCA(t)) },
@@ -350,8 +351,9 @@ func TestRemovalInsists(t *testing.T) {
 		t.Run(request, func(t *testing.T) {
 			t.Parallel()
 			h := withManager(t)
-			h.put(t, map[string]string{managersPath + "cluster-manager": "ClusterManager"}, map[string]string{managersPath + "cluster-manager": `{"metadata":{
-				"finalizers":["operator.open-cluster-management.io/cluster-manager-cleanup"]}}`})
+			const manager = managersPath + "cluster-manager"
+			h.put(t, map[string]string{manager: "ClusterManager"}, map[string]string{
+				manager: `{"metadata":{"finalizers":["operator.open-cluster-management.io/cluster-manager-cleanup"]}}`})
 			h.Conflict(request, 8)
 			h.run(t, "", "clean", "--force").succeeds(t, "cleaned up successfully")
 			if len(h.Paths()) > 0 {

@@ -471,7 +471,8 @@ func (j *joining) agentOf(ctx context.Context, cluster *install.Cluster, of inst
 		return joinedAgent{}, err
 	}
 	agent := joinedAgent{user: fleet.ClusterUser(j.cluster, string(klusterlet.GetUID()))}
-	object, err := cluster.Get(ctx, install.Reference{GroupVersionKind: install.KindSecret, Namespace: namespace, Name: fleet.SecretHubKubeconfig})
+	credential := install.Reference{GroupVersionKind: install.KindSecret, Namespace: namespace, Name: fleet.SecretHubKubeconfig}
+	object, err := cluster.Get(ctx, credential)
 	if err != nil || object == nil {
 		return agent, err
 	}

@@ -216,7 +216,8 @@ func (u *unjoining) mark(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{annotationUnjoining: string(content)}}})
+	annotations := map[string]string{annotationUnjoining: string(content)}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
 		return err
 	}

@@ -175,7 +175,8 @@ func TestConditionsFromBefore(t *testing.T) {
 			c.put(t, map[string]string{namespace: "Namespace"}, nil)
 		}},
 		"the namespace is being deleted": {func(t *testing.T, c hub) {
-			c.put(t, map[string]string{namespace: "Namespace"}, map[string]string{namespace: `{"metadata":{"deletionTimestamp":"2026-11-23T12:00:00Z"}}`})
+			c.put(t, map[string]string{namespace: "Namespace"}, map[string]string{
+				namespace: `{"metadata":{"deletionTimestamp":"2026-11-23T12:00:00Z"}}`})
 		}, "/api/v1/namespaces", func(t *testing.T, c hub) { c.put(t, map[string]string{namespace: "Namespace"}, nil) }},
 		"the Deployment is gone": {func(t *testing.T, c hub) { c.Remove(t, agentDeployments+"/agent") }, agentDeployments,
 			func(t *testing.T, c hub) { c.putRunning(t, agentDeployments, "agent") }},

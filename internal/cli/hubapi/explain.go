@@ -29,7 +29,8 @@ var errNoReports = errors.New("does not explain placements: a standalone hub of 
 // noReportsHint is what to do about errNoReports.
 const noReportsHint = "In an existing cluster, the placement controllers do at a port of their own:\n" +
 	"  kubectl --namespace " + fleet.NamespaceHub + " port-forward service/" + clusterManager + "-placement 9443 &\n" +
-	"  kubectl --namespace " + fleet.NamespaceHub + " get configmap " + fleet.ConfigMapCABundle + " --output jsonpath='{.data.ca-bundle\\.crt}' > ca.crt\n" +
+	"  kubectl --namespace " + fleet.NamespaceHub + " get configmap " + fleet.ConfigMapCABundle +
+	" --output jsonpath='{.data.ca-bundle\\.crt}' > ca.crt\n" +
 	"and add --debug-server https://localhost:9443 --debug-server-ca ca.crt --debug-server-name " + debugServerName + "\n" +
 	"The conditions of the Placement and the reasons in its PlacementDecisions tell part of it, too: \"capstan get placements -o yaml\", \"kubectl get " +
 	"placementdecisions -o yaml\"."
