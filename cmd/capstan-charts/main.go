@@ -1,4 +1,5 @@
-// Command capstan-charts renders, installs and uninstalls Helm charts, for "capstan init --singleton" and "capstan install hub-addon". It is a program of its own because Helm's library would make every command of capstan several times slower to start.
+// Command capstan-charts renders, installs and uninstalls Helm charts, for "capstan init --singleton" and "capstan install hub-addon". It
+// is a program of its own because Helm's library would make every command of capstan several times slower to start.
 package main
 
 import (

@@ -43,8 +43,9 @@ type initialization struct {
 const initLong = `Install a hub in the cluster of the kubeconfig: the operator, and the ClusterManager that tells it what to run. The last lines that
 are printed are the command with which a cluster joins the hub; "capstan get token" prints it again.
 
-What is installed are the objects of the chart cluster-manager, by server-side apply, without Helm. So the command can be run again, to change a flag or after a failure, and takes over what clusteradm has applied. What Helm or the Operator
-Lifecycle Manager has installed is left alone, unless --force takes it over.
+What is installed is what the chart cluster-manager consists of, by server-side apply and without Helm. So the command can be run
+again, to change a flag or after a failure, and takes over what clusteradm has applied. What Helm or the Operator Lifecycle Manager has
+installed is left alone, unless --force takes it over.
 
 Before anything is changed, the command makes sure that the cluster can be reached and is new enough, and that the user may do all that
 it takes; it lists the permissions that are missing. --force leaves these checks out. Where the cluster does not publish how it is

@@ -350,7 +350,7 @@ func (h hub) putOperator(t *testing.T, name, image string, annotations map[strin
 // CA-41: init replaces an operator under the same rule as upgrade, before anything is changed.
 func TestInitVersion(t *testing.T) {
 	t.Parallel()
-	init := []string{"init", "--bundle-version-overrides", inDir(t)("bundle.json", `{"ocm":"v0.3.0"}`)}
+	args := []string{"init", "--bundle-version-overrides", inDir(t)("bundle.json", `{"ocm":"v0.3.0"}`)}
 	for running, refused := range map[string]string{
 		"other/capstan-hub:v0.1.0": "v0.3.0 skips a minor version", "other/capstan-hub:v0.4.0": "v0.3.0 is older",
 		"other/capstan-hub:v0.3.1": "v0.3.0 is older", "other/capstan-hub:v0.2.0": "", "other/capstan-hub:v0.3.0": "",
@@ -359,10 +359,10 @@ func TestInitVersion(t *testing.T) {
 		h := newCluster(t)
 		h.putOperator(t, "cluster-manager", running, nil)
 		if refused == "" {
-			h.run(t, "", init...).succeeds(t, "capstan join")
+			h.run(t, "", args...).succeeds(t, "capstan join")
 			continue
 		}
-		h.run(t, "", init...).fails(t, refused, "capstan upgrade clustermanager --force")
+		h.run(t, "", args...).fails(t, refused, "capstan upgrade clustermanager --force")
 		if n := len(h.Requests("PATCH")) + len(h.Requests("PUT")) + len(h.Requests("DELETE")); n != 0 {
 			t.Errorf("%s: %d changes were made", running, n)
 		}

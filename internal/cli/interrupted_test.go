@@ -78,7 +78,6 @@ func withAgent(t *testing.T, klusterlet, namespace, spec string) hub {
 // CA-19, CA-20, O18: a command that is killed after any of its changes does the rest when it is run again, and leaves what it leaves
 // without that.
 func TestInterruptedCommands(t *testing.T) {
-	withKlusterletChart(t)
 	for name, test := range map[string]struct {
 		world func(t *testing.T) hub
 		args  []string
@@ -143,7 +142,6 @@ func TestInterruptedCommands(t *testing.T) {
 
 // CA-19: the way to the managed cluster of a hosted agent is needed until all that is there is removed.
 func TestInterruptedHostedUnjoin(t *testing.T) {
-	withCharts(t)
 	for steps := 1; ; steps++ {
 		managed := newCluster(t)
 		managed.serve("/apis/work.open-cluster-management.io/v1", "appliedmanifestworks AppliedManifestWork")
@@ -186,7 +184,6 @@ func TestInterruptedHostedUnjoin(t *testing.T) {
 
 // CA-19: what unjoin says of what works have applied is so: it is gone, or stays, and the advice is about what there is.
 func TestUnjoinSaysWhatStays(t *testing.T) {
-	withCharts(t)
 	const gone = "Applied resources have been deleted during the c1 joined stage"
 	const stays = "applied resources stay there"
 	for name, test := range map[string]struct {
@@ -249,7 +246,6 @@ const (
 
 // CA-10: the command that init prints last leads to the hub, whoever has made what the cluster publishes.
 func TestInitProvesTheJoinCommand(t *testing.T) {
-	withCharts(t)
 	config := func(server, ca string) string {
 		return fmt.Sprintf(`{"data":{"kubeconfig":%q}}`, "apiVersion: v1\nkind: Config\nclusters: [{name: '', cluster: {server: '"+server+
 			"', certificate-authority-data: "+base64.StdEncoding.EncodeToString([]byte(ca))+"}}]")
@@ -322,7 +318,6 @@ const ofCluster = `{"metadata":{"labels":{"open-cluster-management.io/cluster-na
 
 // CA-20: nothing of the clusters stays, but what others have put into their namespaces, which is named.
 func TestCleanTakesWhatClustersLeave(t *testing.T) {
-	withCharts(t)
 	h := withManager(t)
 	h.put(t, map[string]string{
 		"/api/v1/namespaces/c2": "Namespace", "/api/v1/namespaces/c2/secrets/mine": "Secret", "/api/v1/namespaces/other": "Namespace",
@@ -342,7 +337,6 @@ func TestCleanTakesWhatClustersLeave(t *testing.T) {
 
 // CA-20, O18: what is changed by others at the same time is removed all the same.
 func TestRemovalInsists(t *testing.T) {
-	withCharts(t)
 	const operator = "/apis/apps/v1/namespaces/open-cluster-management/deployments/cluster-manager"
 	for _, request := range []string{
 		"DELETE " + managersPath + "cluster-manager", "PATCH " + managersPath + "cluster-manager", "DELETE " + operator,

@@ -20,24 +20,6 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
 
-const klusterletInChart = `---
-apiVersion: operator.open-cluster-management.io/v1
-kind: Klusterlet
-metadata: {name: klusterlet}
-spec: {clusterName: c1}
-`
-
-// withKlusterletChart puts a program for charts into PATH that prints an operator and a Klusterlet.
-func withKlusterletChart(t *testing.T) {
-	t.Helper()
-	dir := t.TempDir()
-	script := "#!/bin/sh\ncat > /dev/null\ncat <<END\n" + fmt.Sprintf(chartOfOperator, "$2") + klusterletInChart + "END\n"
-	if err := os.WriteFile(filepath.Join(dir, "capstan-charts"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-}
-
 // goodKlusterlet has all conditions, of an agent with a Deployment.
 const goodKlusterlet = `{"metadata":{"uid":"u1"},"status":{"observedGeneration":1,
 "relatedResources":[{"group":"apps","version":"v1","resource":"deployments","namespace":"open-cluster-management-agent","name":"agent"}],
@@ -76,7 +58,6 @@ func joinCommand(t *testing.T, h hub, flags ...string) []string {
 
 // CA-17: join waits for what this agent does on the hub: what is there from before, and of others, does not count.
 func TestJoinWaitsForItsAgent(t *testing.T) {
-	withKlusterletChart(t)
 	request := func(agent string, approved bool) *certificatesv1.CertificateSigningRequest {
 		csr := fakehub.JoinRequest(t, "of-"+agent, "c1", agent)
 		if approved {
@@ -163,7 +144,6 @@ func (h hub) putCredential(t *testing.T, cluster string) {
 
 // CA-17: conditions that are good say nothing where what they are about is gone.
 func TestConditionsFromBefore(t *testing.T) {
-	withKlusterletChart(t)
 	const namespace = "/api/v1/namespaces/open-cluster-management-agent"
 	for name, test := range map[string]struct {
 		prepare func(t *testing.T, c hub)
@@ -200,7 +180,6 @@ func TestConditionsFromBefore(t *testing.T) {
 
 // CA-12: what waiting cannot mend ends it, with the reason; what it can is said meanwhile.
 func TestWaitEndsEarly(t *testing.T) {
-	withCharts(t)
 	for name, test := range map[string]struct {
 		reason, message, image string
 		ends                   bool
