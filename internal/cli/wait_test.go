@@ -4,9 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -150,14 +147,17 @@ func TestConditionsFromBefore(t *testing.T) {
 		watches string
 		mend    func(t *testing.T, c hub)
 	}{
-		"the namespace is gone": {func(t *testing.T, c hub) { c.Remove(t, namespace) }, "/api/v1/namespaces", func(t *testing.T, c hub) {
+		"the namespace is gone": {func(t *testing.T, c hub) { c.Remove(t, namespace) }, agentDeployments, func(t *testing.T, c hub) {
 			c.putRunning(t, agentDeployments, "agent")
 			c.put(t, map[string]string{namespace: "Namespace"}, nil)
 		}},
 		"the namespace is being deleted": {func(t *testing.T, c hub) {
 			c.put(t, map[string]string{namespace: "Namespace"}, map[string]string{
 				namespace: `{"metadata":{"deletionTimestamp":"2026-11-23T12:00:00Z"}}`})
-		}, "/api/v1/namespaces", func(t *testing.T, c hub) { c.put(t, map[string]string{namespace: "Namespace"}, nil) }},
+		}, "/api/v1/namespaces", func(t *testing.T, c hub) {
+			c.put(t, map[string]string{namespace: "Namespace"}, nil)
+			c.putRunning(t, agentDeployments, "agent")
+		}},
 		"the Deployment is gone": {func(t *testing.T, c hub) { c.Remove(t, agentDeployments+"/agent") }, agentDeployments,
 			func(t *testing.T, c hub) { c.putRunning(t, agentDeployments, "agent") }},
 		"its pods do not run": {func(t *testing.T, c hub) {
@@ -184,24 +184,25 @@ func TestWaitEndsEarly(t *testing.T) {
 		reason, message, image string
 		ends                   bool
 	}{
-		"not in the registry":          {"ErrImagePull", `failed to resolve: r/x:v0.3.0: not found`, "r/x:v0.3.0", true},
-		"not in the registry, backoff": {"ImagePullBackOff", `Back-off pulling image "r/x": manifest unknown`, "r/x:v0.3.0", true},
-		"no password":                  {"ErrImagePull", "pull access denied", "r/x:v0.3.0", true},
-		"no name":                      {"InvalidImageName", "couldn't parse", "r/x:v0.3.0", true},
-		"never to be pulled":           {"ErrImageNeverPull", "policy is Never", "r/x:v0.3.0", true},
-		"of the version before":        {"ErrImagePull", "not found", "r/x:v0.2.0", false},
-		"no network":                   {"ErrImagePull", "dial tcp: i/o timeout", "r/x:v0.3.0", false},
-		"a program that ends":          {"CrashLoopBackOff", "back-off", "r/x:v0.3.0", false},
-		"a Secret to come":             {"CreateContainerConfigError", `secret "y" not found`, "r/x:v0.3.0", false},
+		"not in the registry":          {"ErrImagePull", `failed to resolve: r/capstan-hub:v0.3.0: not found`, "r/capstan-hub:v0.3.0", true},
+		"not in the registry, backoff": {"ImagePullBackOff", `Back-off pulling image "r/x": manifest unknown`, "r/capstan-hub:v0.3.0", true},
+		"no password":                  {"ErrImagePull", "pull access denied", "r/capstan-hub:v0.3.0", true},
+		"no name":                      {"InvalidImageName", "couldn't parse", "r/capstan-hub:v0.3.0", true},
+		"never to be pulled":           {"ErrImageNeverPull", "policy is Never", "r/capstan-hub:v0.3.0", true},
+		"of the version before":        {"ErrImagePull", "not found", "r/capstan-hub:v0.2.0", false},
+		"no network":                   {"ErrImagePull", "dial tcp: i/o timeout", "r/capstan-hub:v0.3.0", false},
+		"a program that ends":          {"CrashLoopBackOff", "back-off", "r/capstan-hub:v0.3.0", false},
+		"a Secret to come":             {"CreateContainerConfigError", `secret "y" not found`, "r/capstan-hub:v0.3.0", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newCluster(t)
-			h.putOperator(t, "cluster-manager", "r/x:v0.3.0", nil)
+			h, bundle := newCluster(t), inDir(t)("bundle.json", `{"ocm":"v0.3.0"}`)
+			h.putOperator(t, "cluster-manager", "r/capstan-hub:v0.3.0", nil)
 			const pods = "/api/v1/namespaces/open-cluster-management/pods"
 			over, done := make(chan struct{}), make(chan result)
 			go func() {
-				done <- runUntil(t.Context(), over, "", "--kubeconfig", h.kubeconfig, "init", "--wait", "--timeout", "1")
+				done <- runUntil(t.Context(), over, "", "--kubeconfig", h.kubeconfig, "init", "--wait", "--timeout", "1", "--image-registry", "r",
+					"--bundle-version-overrides", bundle)
 			}()
 			h.awaitWatch(t, pods)
 			h.Put(t, pods+"/p1", &corev1.Pod{
@@ -213,7 +214,7 @@ func TestWaitEndsEarly(t *testing.T) {
 			})
 			if test.ends {
 				got := <-done
-				got.fails(t, "waiting does not mend this", "pod p1: its image r/x:v0.3.0 cannot be pulled", test.message)
+				got.fails(t, "waiting does not mend this", "pod p1: its image r/capstan-hub:v0.3.0 cannot be pulled", test.message)
 				if !strings.Contains(got.errOut, "! cluster-manager: pod p1") {
 					t.Errorf("it is not said while it waits: %s", got.errOut)
 				}

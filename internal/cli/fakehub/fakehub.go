@@ -69,6 +69,7 @@ var kinds = map[string]string{
 	"klusterlets":               "Klusterlet",
 	"leases":                    "Lease",
 	"namespaces":                "Namespace",
+	"poddisruptionbudgets":      "PodDisruptionBudget",
 	"pods":                      "Pod",
 	"rolebindings":              "RoleBinding",
 	"roles":                     "Role",
