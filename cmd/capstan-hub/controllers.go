@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,8 +12,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/gcpacer"
@@ -133,31 +130,10 @@ func (f *controllersFlags) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := addHealth(manager, f.listenAddress, f.debug.TLS); err != nil {
+	if err := secureserving.AddHealth(manager, f.listenAddress, f.debug.TLS); err != nil {
 		return err
 	}
 	return manager.Start(ctx)
-}
-
-// addHealth serves the health of the process at the address of its manager, and over HTTPS at the other one.
-func addHealth(manager ctrl.Manager, listen string, bounds func(*tls.Config)) error {
-	if err := manager.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return err
-	}
-	if err := manager.AddReadyzCheck("ping", healthz.Ping); err != nil {
-		return err
-	}
-	if listen == secureserving.None {
-		return nil
-	}
-	alive := map[string]healthz.Checker{"ping": healthz.Ping}
-	server, err := secureserving.New(secureserving.Options{
-		Address: listen, Health: alive, Ready: alive, API: manager.GetConfig(), TLS: bounds,
-	})
-	if err != nil {
-		return err
-	}
-	return manager.Add(server)
 }
 
 // clientConfig is that of the file; of the pod, if there is none.

@@ -125,7 +125,7 @@ func (f *grpcServerFlags) run(ctx context.Context, flags *pflag.FlagSet) error {
 	if err != nil {
 		return fmt.Errorf("prepare the gRPC server: %w", err)
 	}
-	if err := addHealth(manager, f.listenAddress, bounds); err != nil {
+	if err := secureserving.AddHealth(manager, f.listenAddress, bounds); err != nil {
 		return err
 	}
 	if err := manager.Add(certificates); err != nil {

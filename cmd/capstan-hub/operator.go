@@ -2,52 +2,36 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capstan-io/capstan/internal/gcpacer"
-	"github.com/capstan-io/capstan/internal/ignoredflags"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/clustermanager"
-	"github.com/capstan-io/capstan/internal/program"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/secureserving"
 )
 
-const (
-	// operatorLease is the Lease by which one of several operators is the one that acts.
-	operatorLease = "cluster-manager-lock"
-	// envOperatorImage is the image that the operator itself runs from, which has all programs of a hub.
-	envOperatorImage = "OPERATOR_IMAGE"
-
-	flagNodeSelector = "control-plane-node-label-selector"
-	flagReplicas     = "deployment-replicas"
-)
+// operatorLease is the Lease by which one of several operators is the one that acts.
+const operatorLease = "cluster-manager-lock"
 
 type operatorFlags struct {
-	kubeconfig      string
-	namespace       string
-	install         clustermanager.Options
-	nodeSelector    string
-	withoutElection bool
-	metricsAddress  string
-	healthAddress   string
-	listenAddress   string
-	tls             secureserving.TLSFlags
-	accepted        ignoredflags.Flags
-	logs            logging
+	frame.Flags
+	install        clustermanager.Options
+	metricsAddress string
+	healthAddress  string
+	logs           logging
 }
 
 func newOperatorCommand() *cobra.Command {
 	flags := operatorFlags{
-		namespace:      program.Namespace(fleet.NamespaceOperators),
-		install:        clustermanager.Options{Image: os.Getenv(envOperatorImage), PullSecret: fleet.SecretImagePullCredentials},
-		metricsAddress: defaultMetricsAddress, healthAddress: ":8081", listenAddress: secureserving.None, logs: newLogging(),
+		Flags: frame.Flags{Lease: operatorLease, ListenAddress: secureserving.None},
+		install: clustermanager.Options{
+			Options: frame.Options{Image: os.Getenv(frame.EnvImage), PullSecret: fleet.SecretImagePullCredentials}},
+		metricsAddress: defaultMetricsAddress, healthAddress: ":8081", logs: newLogging(),
 	}
 	command := &cobra.Command{
 		Use:   "operator",
@@ -69,26 +53,14 @@ of a hub that is elsewhere. What is changed or deleted by others is restored at 
 }
 
 func (f *operatorFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig, "File with the access to the API (default: that of the pod this runs in).")
-	flags.StringVar(&f.namespace, "namespace", f.namespace, "Namespace of the operator, where its Lease, the Secret to pull images with and the ConfigMap "+
-		fleet.ConfigMapTLSProfile+" are (default: that of the pod this runs in).")
+	f.Add(flags, &f.install.Options, "ClusterManager")
 	flags.StringVar(&f.install.PullSecret, "image-pull-secret-name", f.install.PullSecret,
 		"Secret in the namespace of the operator that is copied to where the components of a hub run, to pull their images with.")
-	flags.StringVar(&f.nodeSelector, flagNodeSelector, f.nodeSelector,
-		"Label selector of the nodes that count for the number of replicas (default: all nodes that the components can run on).")
-	flags.Int32Var(&f.install.Replicas, flagReplicas, f.install.Replicas,
-		"Replicas of each component; 0 means one for each node that they can run on, three at most.")
-	flags.BoolVar(&f.install.SyncLabels, "enable-sync-labels", f.install.SyncLabels,
-		"Copy the labels of a ClusterManager to what it consists of.")
 	flags.BoolVar(&f.install.SkipRemoveCRDs, "skip-remove-crds", f.install.SkipRemoveCRDs,
 		"Leave the CRDs of a hub, and all that is stored of them, when its ClusterManager is deleted.")
-	flags.BoolVar(&f.withoutElection, "disable-leader-election", f.withoutElection, "Act without a Lease, even if other operators run.")
-	f.accepted.AddLimits(flags, "kube-api-qps", "kube-api-burst")
 	addMetricsAddress(flags, &f.metricsAddress)
 	flags.StringVar(&f.healthAddress, "health-probe-bind-address", f.healthAddress,
 		"Address at which /healthz and /readyz are served; 0 serves none.")
-	secureserving.AddFlag(flags, &f.listenAddress)
-	f.tls.Add(flags)
 	f.logs.addFlags(flags)
 }
 
@@ -96,51 +68,18 @@ func (f *operatorFlags) run(ctx context.Context) error {
 	if err := f.logs.apply(ctx); err != nil {
 		return err
 	}
-	f.accepted.Log(klog.FromContext(ctx))
-	if err := f.complete(); err != nil {
+	if err := f.Complete(&f.install.Options); err != nil {
 		return err
 	}
-	config, err := clientConfig(f.kubeconfig)
+	bounds, err := f.TLS.Apply()
 	if err != nil {
 		return err
 	}
-	bounds, err := f.tls.Apply()
-	if err != nil {
-		return err
-	}
-	options := ctrl.Options{Scheme: clustermanager.Scheme(), Cache: clustermanager.CacheOptions(f.namespace),
-		HealthProbeBindAddress: f.healthAddress}
+	options := frame.ManagerOptions(f.install.Namespace, clustermanager.Scheme())
+	options.HealthProbeBindAddress = f.healthAddress
 	if options.Metrics, err = metricsOptions(f.metricsAddress, bounds); err != nil {
 		return err
 	}
-	if !f.withoutElection {
-		options.LeaderElection, options.LeaderElectionID, options.LeaderElectionNamespace = true, operatorLease, f.namespace
-		options.LeaderElectionReleaseOnCancel = true
-	}
-	manager, err := ctrl.NewManager(config, options)
-	if err != nil {
-		return fmt.Errorf("prepare the operator: %w", err)
-	}
-	if err := clustermanager.Register(ctx, manager, f.install); err != nil {
-		return err
-	}
-	if err := addHealth(manager, f.listenAddress, bounds); err != nil {
-		return err
-	}
-	return manager.Start(ctx)
-}
-
-// complete refuses what makes no sense.
-func (f *operatorFlags) complete() (err error) {
-	f.install.Namespace, f.install.Version = f.namespace, program.Version()
-	if f.install.Replicas < 0 {
-		return fmt.Errorf("--%s %d is negative; use 0 to choose by the number of nodes, or a number of replicas", flagReplicas, f.install.Replicas)
-	}
-	if f.nodeSelector == "" {
-		return nil
-	}
-	if f.install.Nodes, err = labels.Parse(f.nodeSelector); err != nil {
-		return fmt.Errorf("--%s: %w; write a label selector, such as node-role.kubernetes.io/control-plane=", flagNodeSelector, err)
-	}
-	return nil
+	return f.Run(ctx, f.install.Namespace, options, bounds,
+		func(manager ctrl.Manager) error { return clustermanager.Register(ctx, manager, f.install) })
 }

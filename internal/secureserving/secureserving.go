@@ -57,6 +57,26 @@ func AddFlag(flags *pflag.FlagSet, address *string) {
 		None+" serves none. The certificate is self-signed.")
 }
 
+// AddHealth has a manager serve that the process is alive, at the address of its own and over HTTPS at the other one, unless that is None.
+// bounds are those of TLS.
+func AddHealth(to manager.Manager, address string, bounds func(*tls.Config)) error {
+	if err := to.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	if err := to.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	if address == None {
+		return nil
+	}
+	alive := map[string]healthz.Checker{"ping": healthz.Ping}
+	server, err := New(Options{Address: address, Health: alive, Ready: alive, API: to.GetConfig(), TLS: bounds})
+	if err != nil {
+		return err
+	}
+	return to.Add(server)
+}
+
 // New listens at the address. The server serves once it is started, on all replicas and not only on the leader.
 func New(o Options) (*manager.Server, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/apply"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 )
 
 // annotationMode on a ClusterManager is the mode in which its hub is installed. The mode says on which cluster the API of the hub is, with
@@ -51,7 +51,7 @@ func (c *Controller) recallMode(ctx context.Context, cm *operatorv1.ClusterManag
 	if cm.Annotations[annotationMode] != "" {
 		return nil
 	}
-	deployments, err := c.management.List(ctx, cm.Name, apply.Deployments)
+	deployments, err := c.Management.List(ctx, cm.Name, apply.Deployments)
 	if err != nil {
 		return err
 	}
@@ -77,14 +77,8 @@ func runningMode(cm *operatorv1.ClusterManager, deployments []client.Object) ope
 
 // rememberMode writes down in which mode the hub is installed. In memory it changes the metadata alone.
 func (c *Controller) rememberMode(ctx context.Context, cm *operatorv1.ClusterManager, mode operatorv1.InstallMode) error {
-	if cm.Annotations[annotationMode] == string(mode) {
-		return nil
-	}
-	written := cm.DeepCopy()
-	change := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, annotationMode, mode)
-	if err := c.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, change)); err != nil {
+	if err := frame.Annotate(ctx, c.Client, cm, annotationMode, string(mode)); err != nil {
 		return fmt.Errorf("write down the mode: %w", err)
 	}
-	cm.Annotations, cm.ResourceVersion = written.Annotations, written.ResourceVersion
 	return nil
 }

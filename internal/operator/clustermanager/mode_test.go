@@ -11,6 +11,7 @@ import (
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 )
 
 // CM-02, CM-03: the mode in which a hub is installed is written down, decides where the hub is, and is not changed.
@@ -31,8 +32,8 @@ func TestModeStays(t *testing.T) {
 			if err := validate(changedBefore); err != nil {
 				t.Errorf("the mode of a hub that is not installed is refused: %v", err)
 			}
-			c := &Controller{client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(cm.DeepCopy()).Build()}
-			if err := c.client.Get(t.Context(), client.ObjectKeyFromObject(cm), cm); err != nil {
+			c := &Controller{Operator: &frame.Operator{Client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(cm.DeepCopy()).Build()}}
+			if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(cm), cm); err != nil {
 				t.Fatal(err)
 			}
 			namespace := namespaceOf(cm)
@@ -42,7 +43,7 @@ func TestModeStays(t *testing.T) {
 			if err := validate(cm); err != nil {
 				t.Errorf("the mode that is installed is refused: %v", err)
 			}
-			if err := c.client.Get(t.Context(), client.ObjectKeyFromObject(cm), cm); err != nil || cm.Annotations[annotationMode] != name {
+			if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(cm), cm); err != nil || cm.Annotations[annotationMode] != name {
 				t.Fatalf("annotations %v, %v", cm.Annotations, err)
 			}
 			test.changed(cm)

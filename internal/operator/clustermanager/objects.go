@@ -14,6 +14,7 @@ import (
 
 	"github.com/capstan-io/capstan/deploy/crds"
 	"github.com/capstan-io/capstan/internal/featuregates"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/workload"
 )
 
@@ -130,7 +131,7 @@ func (p planned) networkPolicies() []client.Object {
 	if broker, _ := p.broker(); broker != nil {
 		outgoing = append(outgoing, broker.port)
 	}
-	outgoing = distinctPorts(outgoing)
+	outgoing = frame.Distinct(outgoing)
 	ingress := append(p.webhookPorts(), tcp(debugPort, grpcPort, 443)...)
 	return []client.Object{
 		policy("default-deny-all", networkingv1.NetworkPolicySpec{PolicyTypes: both}),

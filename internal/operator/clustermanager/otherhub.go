@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,7 +24,7 @@ func (c *Controller) ownHub(ctx context.Context, cm *operatorv1.ClusterManager, 
 	if !hosted(cm) {
 		return nil
 	}
-	same, err := sameCluster(ctx, c.management.Client, hub.Client)
+	same, err := c.IsOwn(ctx, hub, fleet.SecretExternalHubKubeconfig)
 	if err != nil {
 		return err
 	}
@@ -44,19 +43,6 @@ func (c *Controller) ownHub(ctx context.Context, cm *operatorv1.ClusterManager, 
 	return nil
 }
 
-// sameCluster tells whether two clients lead to one cluster.
-func sameCluster(ctx context.Context, a, b client.Client) (bool, error) {
-	uids := [2]types.UID{}
-	for i, cluster := range []client.Client{a, b} {
-		system := &corev1.Namespace{}
-		if err := cluster.Get(ctx, types.NamespacedName{Name: metav1.NamespaceSystem}, system); client.IgnoreNotFound(err) != nil {
-			return false, fmt.Errorf("find out which cluster the kubeconfig of Secret %s leads to: %w", fleet.SecretExternalHubKubeconfig, err)
-		}
-		uids[i] = system.UID
-	}
-	return uids[0] != "" && uids[0] == uids[1], nil
-}
-
 // hubOf is another ClusterManager that has the hub; empty if there is none. What a ClusterManager that is gone has left can be taken over.
 func (c *Controller) hubOf(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster) (string, error) {
 	crd := &metav1.PartialObjectMetadata{}
@@ -71,7 +57,7 @@ func (c *Controller) hubOf(ctx context.Context, cm *operatorv1.ClusterManager, h
 	if name == "" || name == cm.Name {
 		return "", nil
 	}
-	if err := c.client.Get(ctx, types.NamespacedName{Name: name}, &operatorv1.ClusterManager{}); err != nil {
+	if err := c.Client.Get(ctx, types.NamespacedName{Name: name}, &operatorv1.ClusterManager{}); err != nil {
 		return "", client.IgnoreNotFound(err)
 	}
 	return name, nil

@@ -14,6 +14,7 @@ import (
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/apply"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 )
 
 // CM-03: a hosted hub is on a cluster that is neither that of the operator nor the hub of another ClusterManager.
@@ -31,7 +32,8 @@ func TestOwnHub(t *testing.T) {
 	hostedAt("hub.example.com")(hostedCM)
 	other := hostedCM.DeepCopy()
 	other.Name = "other"
-	c := &Controller{management: cluster("a"), client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(hostedCM.DeepCopy(), other).Build()}
+	c := &Controller{Operator: &frame.Operator{Management: cluster("a"),
+		Client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(hostedCM.DeepCopy(), other).Build()}}
 	for name, test := range map[string]struct {
 		hub  *apply.Cluster
 		want string
@@ -47,7 +49,7 @@ func TestOwnHub(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := c.ownHub(t.Context(), &operatorv1.ClusterManager{}, c.management); err != nil {
+	if err := c.ownHub(t.Context(), &operatorv1.ClusterManager{}, c.Management); err != nil {
 		t.Errorf("in the mode Default: %v", err)
 	}
 }

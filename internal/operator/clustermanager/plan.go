@@ -2,7 +2,6 @@ package clustermanager
 
 import (
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	deployhub "github.com/capstan-io/capstan/deploy/hub"
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/gates"
 	"github.com/capstan-io/capstan/internal/operator/servingcerts"
 	"github.com/capstan-io/capstan/internal/operator/workload"
@@ -36,7 +36,7 @@ type inputs struct {
 	// apiServerPorts are the ports at which pods reach the API server of their cluster, and that of the hub.
 	apiServerPorts []int32
 	// accounts are the Secrets with the kubeconfigs of the service accounts of a hosted hub.
-	accounts []*corev1.Secret
+	accounts []client.Object
 	// certificates are those that there are to be; nil before they are made.
 	certificates *servingcerts.Certificates
 	grpc         grpcInputs
@@ -184,28 +184,14 @@ func (p planned) rights(names deployhub.Names) []client.Object {
 }
 
 // label copies the labels of the ClusterManager, if the operator is to.
-func (p planned) label(result *plan) {
-	extra := p.labels()
-	if len(extra) == 0 {
-		return
-	}
-	for _, object := range result.all() {
-		labels := maps.Clone(extra)
-		maps.Copy(labels, object.GetLabels())
-		object.SetLabels(labels)
-	}
-}
+func (p planned) label(result *plan) { frame.AddLabels(p.labels(), result.all()...) }
 
-// labels are those of the ClusterManager to copy: not those by which tools find what is what.
+// labels are those of the ClusterManager to copy.
 func (p planned) labels() map[string]string {
 	if !p.syncLabels {
 		return nil
 	}
-	labels := maps.Clone(p.Labels)
-	maps.DeleteFunc(labels, func(key, _ string) bool {
-		return key == fleet.LabelApp || strings.HasPrefix(key, fleet.Domain) || strings.HasPrefix(key, "operator."+fleet.Domain)
-	})
-	return labels
+	return frame.LabelsToCopy(p.Labels)
 }
 
 // base is what the components need to start.
@@ -213,10 +199,10 @@ func (p planned) base() []client.Object {
 	var base []client.Object
 	if p.hosted {
 		base = p.hostedAccounts()
-		base = append(base, objects(p.accounts)...)
+		base = append(base, p.accounts...)
 	}
 	if p.pullSecret != nil {
-		base = append(base, p.copied(p.pullSecret))
+		base = append(base, frame.CopyOf(p.pullSecret, p.namespace))
 	}
 	if c := p.certificates; c != nil {
 		base = append(base, c.Authority, c.Bundle)
@@ -227,17 +213,12 @@ func (p planned) base() []client.Object {
 		base = append(base, p.grpcSettings())
 	}
 	if broker, _ := p.broker(); broker != nil {
-		base = append(base, p.copied(broker.config))
+		base = append(base, frame.CopyOf(broker.config, p.namespace))
 	}
 	if gates.NetworkPoliciesEnabled(registrationOf(p.ClusterManager).FeatureGates) {
 		base = append(base, p.networkPolicies()...)
 	}
 	return base
-}
-
-// copied is a Secret of the operator's namespace in that of the hub.
-func (p planned) copied(secret *corev1.Secret) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: secret.Name}, Type: secret.Type, Data: secret.Data}
 }
 
 // servers are those of the hub that need a certificate, with the names under which the API server reaches them.

@@ -5,17 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -23,14 +18,11 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/operator/apply"
 	"github.com/capstan-io/capstan/internal/operator/crds"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/workload"
 )
-
-// whileBusy is how often is looked at what no event tells about: the pods of Deployments that roll, and objects of a CRD that is deleted.
-const whileBusy = 5 * time.Second
 
 // firstCRDs go one after the other, each once the one before has gone: the objects of each are cleaned up by controllers that need the
 // objects of the next.
@@ -45,27 +37,21 @@ var firstCRDs = []struct {
 }
 
 // remove takes a hub away: what users have stored first, while the controllers run that clean up after it, and then the rest.
-func (c *Controller) remove(ctx context.Context, cm *operatorv1.ClusterManager) (ctrl.Result, error) {
-	if !controllerutil.ContainsFinalizer(cm, fleet.FinalizerClusterManagerCleanup) {
-		return ctrl.Result{}, nil
+func (c *Controller) remove(ctx context.Context, cm *operatorv1.ClusterManager) (waitsFor string, err error) {
+	if err := c.recallMode(ctx, cm); err != nil {
+		return "", err
 	}
-	before := cm.DeepCopy()
-	waitsFor, err := c.removeAll(ctx, cm)
-	progress := metav1.Condition{Type: fleet.ConditionProgressing, Status: metav1.ConditionTrue, Reason: reasonRemoving}
-	switch {
-	case err != nil:
+	return c.removeAll(ctx, cm)
+}
+
+// going reports what a removal waits for, or why it fails.
+func going(cm *operatorv1.ClusterManager, waitsFor string, err error) {
+	progress := metav1.Condition{Type: fleet.ConditionProgressing, Status: metav1.ConditionTrue, Reason: reasonRemoving,
+		Message: "Waits for " + waitsFor}
+	if err != nil {
 		progress.Message = err.Error()
-	case waitsFor != "":
-		progress.Message = "Waits for " + waitsFor
-	default:
-		c.hubs.Disconnect(cm.Name)
-		return ctrl.Result{}, patch.RemoveFinalizer(ctx, c.client, cm, fleet.FinalizerClusterManagerCleanup)
 	}
 	newReport(cm).set(progress)
-	if _, reportErr := patch.Status(ctx, c.client, cm, before); reportErr != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(reportErr)
-	}
-	return ctrl.Result{RequeueAfter: whileBusy}, err
 }
 
 // removeAll returns what has to go before the next step; empty when nothing is left.
@@ -82,12 +68,12 @@ func (c *Controller) removeAll(ctx context.Context, cm *operatorv1.ClusterManage
 			return waitsFor, orGiveUp(cm, err)
 		}
 	}
-	for _, cluster := range distinct(hub, c.management) {
+	for _, cluster := range distinct(hub, c.Management) {
 		if cluster == nil {
 			continue
 		}
 		waitsFor, err := removeRest(ctx, cm, cluster)
-		if cluster != c.management {
+		if cluster != c.Management {
 			err = orGiveUp(cm, err)
 		}
 		if err != nil || waitsFor != "" {
@@ -121,15 +107,14 @@ func removeRest(ctx context.Context, cm *operatorv1.ClusterManager, cluster *app
 		return "", err
 	}
 	left, err := cluster.PruneLive(ctx, cm.Name, served...)
-	return strings.Join(left, ", "), err
+	return frame.Summary(left), err
 }
 
 // hubToRemove is the hub; nil if it is hosted and its credential has been deleted: there is no way to it any more then.
 func (c *Controller) hubToRemove(ctx context.Context, cm *operatorv1.ClusterManager) (*apply.Cluster, error) {
 	if hosted(cm) {
-		err := c.client.Get(ctx, types.NamespacedName{Namespace: cm.Name, Name: fleet.SecretExternalHubKubeconfig}, &corev1.Secret{})
-		if apierrors.IsNotFound(err) {
-			return nil, nil
+		if secret, err := c.Secrets.Get(ctx, cm.Name, fleet.SecretExternalHubKubeconfig); err != nil || secret == nil {
+			return nil, err
 		}
 	}
 	hub, _, err := c.hub(ctx, cm)
@@ -140,7 +125,7 @@ func (c *Controller) hubToRemove(ctx context.Context, cm *operatorv1.ClusterMana
 // controllers write to clean up.
 func (c *Controller) removeDeadWebhooks(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster) error {
 	for _, name := range []string{registrationWebhook, workWebhook, addOnWebhook} {
-		live, err := c.management.Deployment(ctx, types.NamespacedName{Namespace: namespaceOf(cm), Name: cm.Name + "-" + name})
+		live, err := c.Management.Deployment(ctx, types.NamespacedName{Namespace: namespaceOf(cm), Name: cm.Name + "-" + name})
 		if err == nil && workload.Ready(live) {
 			continue
 		}
@@ -166,7 +151,7 @@ func (c *Controller) removeCRDs(ctx context.Context, cm *operatorv1.ClusterManag
 	if err != nil {
 		return "", err
 	}
-	if c.SkipRemoveCRDs {
+	if c.skipRemoveCRDs {
 		for _, crd := range served {
 			if err := crds.Release(ctx, hub, crd); err != nil {
 				return "", err
@@ -197,13 +182,13 @@ func (c *Controller) removeCRDs(ctx context.Context, cm *operatorv1.ClusterManag
 			return "", fmt.Errorf("delete CustomResourceDefinition %s: %w", crd.GetName(), err)
 		}
 	}
-	return strings.Join(left, ", "), nil
+	return frame.Summary(left), nil
 }
 
 // removeRolesOfAgents deletes what the registration controllers have made for the agents of all clusters; what they have made for one
 // goes with it. While there are clusters, their agents need them.
 func (c *Controller) removeRolesOfAgents(ctx context.Context, hub *apply.Cluster) error {
-	if c.SkipRemoveCRDs {
+	if c.skipRemoveCRDs {
 		return nil
 	}
 	for _, name := range []string{fleet.ClusterRoleRegistration, fleet.ClusterRoleWork} {

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clientset "k8s.io/client-go/kubernetes/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -18,7 +19,9 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/apply"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/remote"
+	"github.com/capstan-io/capstan/internal/operator/rights/rightstest"
 )
 
 // CM-20: the removal of a hub that cannot be reached any more says how to end it.
@@ -27,10 +30,10 @@ func TestRemovalNamesTheWayOut(t *testing.T) {
 	cm := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "hosted"}}
 	hostedAt("hub.example.com")(cm)
 	stored := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "hosted", Name: fleet.SecretExternalHubKubeconfig}}
-	c := &Controller{
-		client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(stored).Build(),
-		hubs:   remote.New(t.Context(), apply.Options{}),
-	}
+	c := &Controller{Operator: &frame.Operator{
+		Secrets:   frame.NewSecrets(t.Context(), clientset.NewClientset(stored).CoreV1(), rightstest.Reviewer{Rules: []rbacv1.PolicyRule{}}, nil),
+		Elsewhere: remote.New(t.Context(), apply.Options{}),
+	}}
 	_, err := c.removeAll(t.Context(), cm)
 	const want = "correct Secret hosted/external-hub-kubeconfig, or delete it to give up what is on the hub"
 	if err == nil || !strings.Contains(err.Error(), want) {
@@ -73,7 +76,7 @@ func TestRemovalOfWhatWasJustApplied(t *testing.T) {
 		cm := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "indigo"}}
 		cluster := &apply.Cluster{Client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(test.object).Build(),
 			Options: apply.Options{Label: fleet.LabelCreatedByClusterManager, Kinds: managementKinds(), Scheme: Scheme()}}
-		c := &Controller{management: cluster, Options: Options{SkipRemoveCRDs: test.skip}}
+		c := &Controller{Operator: &frame.Operator{Management: cluster}, skipRemoveCRDs: test.skip}
 		waitsFor := "the start"
 		for range 3 {
 			var err error

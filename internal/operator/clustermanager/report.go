@@ -13,8 +13,7 @@ import (
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/operator/pods"
-	"github.com/capstan-io/capstan/internal/operator/status"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/workload"
 )
 
@@ -55,7 +54,7 @@ func (r *report) failed(reason string, err error) error {
 
 // configuration says what of the spec cannot be done. It never keeps the rest from being installed.
 func (r *report) configuration(p planned) {
-	r.set(status.ValidFeatureGates(p.registration, p.work, p.placing, p.addOn, p.server))
+	r.set(frame.ValidFeatureGates(p.registration, p.work, p.placing, p.addOn, p.server))
 	condition := metav1.Condition{Type: conditionConfigurationSupported, Status: metav1.ConditionTrue, Reason: reasonSupported,
 		Message: "This version can do all that the spec asks for"}
 	if fields := unsupported(p); len(fields) > 0 {
@@ -103,7 +102,7 @@ func (r *report) component(ctx context.Context, reader client.Reader, p planned,
 	}
 	if err != nil {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, missing, err.Error()
-	} else if problem := pods.Problem(ctx, reader, live); problem != "" {
+	} else if problem := frame.Problem(ctx, reader, live); problem != "" {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, unavailable, problem
 	}
 	r.set(condition)
@@ -111,12 +110,12 @@ func (r *report) component(ctx context.Context, reader client.Reader, p planned,
 
 // applied says that all stages have succeeded.
 func (r *report) applied(scheme *runtime.Scheme, wanted *plan, rolling []string) error {
-	related, err := status.Related(scheme, wanted.all()...)
+	related, err := frame.Related(scheme, wanted.all()...)
 	if err != nil {
 		return err
 	}
 	r.cm.Status.RelatedResources = related
-	r.cm.Status.Generations = status.Generations(objects(wanted.deployments)...)
+	r.cm.Status.Generations = frame.Generations(objects(wanted.deployments)...)
 	r.set(metav1.Condition{Type: fleet.ConditionApplied, Status: metav1.ConditionTrue, Reason: fleet.ReasonClusterManagerApplied,
 		Message: "The components of the hub are applied"})
 	progress := metav1.Condition{Type: fleet.ConditionProgressing, Status: metav1.ConditionFalse, Reason: fleet.ReasonClusterManagerUpToDate,

@@ -14,6 +14,7 @@ import (
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/apply"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 )
 
 // named gives a ClusterManager a name, and other changes.
@@ -159,7 +160,8 @@ func TestFormerServices(t *testing.T) {
 	} {
 		cm := &operatorv1.ClusterManager{}
 		test.edit(cm)
-		c := &Controller{management: &apply.Cluster{Client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(test.objects...).Build()}}
+		c := &Controller{Operator: &frame.Operator{
+			Management: &apply.Cluster{Client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(test.objects...).Build()}}}
 		if got, err := c.formerServices(t.Context(), cm); err != nil || got != test.want {
 			t.Errorf("%s: %t, %v", name, got, err)
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cloudevents/mqtt"
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/operator/urlport"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/workload"
 )
 
@@ -31,14 +31,10 @@ type broker struct {
 
 // workDriverConfig reads the configuration of the broker from the namespace of the operator; nil if there is none, or need be none.
 func (c *Controller) workDriverConfig(ctx context.Context, cm *operatorv1.ClusterManager) (*corev1.Secret, error) {
-	secret := &corev1.Secret{}
 	if driver := workOf(cm).WorkDriver; driver == "" || driver == operatorv1.WorkDriverTypeKube {
 		return nil, nil
 	}
-	if found, err := c.find(ctx, fleet.SecretWorkDriverConfig, secret); err != nil || !found {
-		return nil, err
-	}
-	return secret, nil
+	return c.OwnSecret(ctx, fleet.SecretWorkDriverConfig)
 }
 
 // broker is the one that the spec asks for; nil if it asks for none. The error says why there is none yet.
@@ -66,7 +62,7 @@ func brokerPort(driver operatorv1.WorkDriverType, content []byte) (int32, error)
 		if err != nil {
 			return 0, err
 		}
-		return urlport.Of("https://" + config.URL), nil
+		return frame.PortOf("https://" + config.URL), nil
 	}
 	config, err := mqtt.Parse(content)
 	if err != nil {

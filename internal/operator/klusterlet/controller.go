@@ -12,64 +12,35 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/labels"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/machinery/patch"
-	"github.com/capstan-io/capstan/internal/operator/accountkubeconfig"
 	"github.com/capstan-io/capstan/internal/operator/apply"
 	"github.com/capstan-io/capstan/internal/operator/crds"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/klusterlet/hubaccess"
-	"github.com/capstan-io/capstan/internal/operator/remote"
-	"github.com/capstan-io/capstan/internal/operator/rights"
 	"github.com/capstan-io/capstan/internal/operator/upgrade"
 )
 
 // Options configure the operator.
 type Options struct {
-	// Namespace is that of the operator.
-	Namespace string
-	// Image is that of agents for which a Klusterlet names none.
-	Image string
+	frame.Options
 	// AWSCLIImage is the image with the AWS command line, for agents that register by AWS IAM; empty if they make tokens themselves.
 	AWSCLIImage string
-	// Version is that of the operator.
-	Version string
-	// Replicas is the number of replicas of each agent; 0 chooses by the number of nodes.
-	Replicas int32
-	// Nodes selects the nodes that count for the number of replicas; nil counts all that pods can run on.
-	Nodes labels.Selector
-	// SyncLabels copies the labels of a Klusterlet to what it consists of.
-	SyncLabels bool
 	// WithoutAddOnNamespace leaves out the namespace for the agents of add-ons.
 	WithoutAddOnNamespace bool
-	// Clock is the source of time; nil means the system clock.
-	Clock clock.Clock
 }
 
-// Controller reconciles Klusterlets.
+// Controller installs the agents of Klusterlets. The clusters elsewhere are those that hosted ones manage.
 type Controller struct {
-	Options
-	// client reads from the cache of the manager.
-	client client.Client
-	// missing are the watches that are not permitted.
-	missing  []rights.Watch
-	recorder events.EventRecorder
-	secrets  *secretsByName
-	// management is the cluster of the operator, managed are those of hosted Klusterlets.
-	management *apply.Cluster
-	managed    *remote.Clusters
-	// access is how the operator's cluster is reached.
-	access *rest.Config
-	hub    *hubaccess.Checks
+	*frame.Operator
+	options Options
+	hub     *hubaccess.Checks
 }
 
 // managedCluster is the cluster that an agent manages, and how it is reached.
@@ -78,43 +49,14 @@ type managedCluster struct {
 	access *rest.Config
 }
 
-// Reconcile brings what there is to what there should be, and reports how far that is and how the agent is doing.
-func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	if !c.management.WaitForCacheSync(ctx) {
-		return ctrl.Result{}, errors.New("what is installed is not known yet")
+// reconciler reconciles Klusterlets.
+func (c *Controller) reconciler() frame.Reconciler[*operatorv1.Klusterlet] {
+	return frame.Reconciler[*operatorv1.Klusterlet]{
+		Operator: c.Operator, Prototype: &operatorv1.Klusterlet{},
+		Finalizers: []string{fleet.FinalizerKlusterletCleanup, fleet.FinalizerKlusterletHostedCleanup},
+		Install:    c.install, Remove: c.removeAll, Going: going, Gone: c.hub.Forget,
+		Conditions: func(k *operatorv1.Klusterlet) *[]metav1.Condition { return &k.Status.Conditions },
 	}
-	k := &operatorv1.Klusterlet{}
-	if err := c.client.Get(ctx, req.NamespacedName, k); err != nil {
-		if apierrors.IsNotFound(err) {
-			c.managed.Disconnect(req.Name)
-			c.hub.Forget(req.Name)
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	if !k.DeletionTimestamp.IsZero() {
-		return c.remove(ctx, k)
-	}
-	before := k.DeepCopy()
-	due, err := c.install(ctx, k)
-	if c.reportRights(k) {
-		due = earliest(due, whileUnwatched)
-	}
-	// Finalizers and the version may have been written.
-	before.Finalizers, before.Annotations, before.ResourceVersion = k.Finalizers, k.Annotations, k.ResourceVersion
-	if _, reportErr := patch.Status(ctx, c.client, k, before); reportErr != nil {
-		return ctrl.Result{}, errors.Join(err, reportErr)
-	}
-	return ctrl.Result{RequeueAfter: due}, err
-}
-
-// whileUnwatched is how often a Klusterlet is looked at of which something changes without an event.
-const whileUnwatched = 30 * time.Second
-
-// reportRights says which rules the operator would need for what it leaves out, and tells whether there are any.
-func (c *Controller) reportRights(k *operatorv1.Klusterlet) bool {
-	rules := slices.Concat(rights.Rules(c.missing), c.management.MissingRules(), c.managed.MissingRules(k.Name), c.secrets.missingRules())
-	rights.Report(c.recorder, k, &k.Status.Conditions, rules)
-	return len(rules) > 0
 }
 
 // install makes what the Klusterlet describes and writes into its status how far that is. It returns how long nothing is due.
@@ -129,7 +71,7 @@ func (c *Controller) install(ctx context.Context, k *operatorv1.Klusterlet) (tim
 		_ = r.failed(fleet.ReasonKlusterletApplyFailed, err)
 		return 0, nil // until the Klusterlet, or the one that it collides with, changes
 	}
-	if err := addFinalizer(ctx, c.client, k, fleet.FinalizerKlusterletCleanup); err != nil {
+	if err := frame.AddFinalizer(ctx, c.Client, k, fleet.FinalizerKlusterletCleanup); err != nil {
 		return 0, err
 	}
 	due, connection, err := c.connection(ctx, l)
@@ -147,10 +89,10 @@ func (c *Controller) install(ctx context.Context, k *operatorv1.Klusterlet) (tim
 	if err != nil {
 		return 0, err
 	}
-	if err := r.applied(c.management.Scheme, p); err != nil {
+	if err := r.applied(c.Management.Scheme, p); err != nil {
 		return 0, err
 	}
-	return earliest(due, renewal), upgrade.Remember(ctx, c.client, k, c.Version)
+	return frame.Earliest(due, renewal), frame.Annotate(ctx, c.Client, k, upgrade.AnnotationVersion, c.Version)
 }
 
 // apply makes what is planned, in stages, each of which needs those before it. It reports the first that fails, and returns how long the
@@ -172,14 +114,17 @@ func (c *Controller) apply(ctx context.Context, r *report, l layout, p plan) (re
 	); err != nil {
 		return 0, r.failed(fleet.ReasonManagedClusterResourceApplyFailed, err)
 	}
-	if err := c.management.Apply(ctx, l.klusterlet.Name, p.management...); err != nil {
+	if err := c.Management.Apply(ctx, l.klusterlet.Name, p.management...); err != nil {
 		return 0, r.failed(fleet.ReasonManagementClusterResourceApplyFailed, err)
 	}
-	kubeconfigs, renewal, err := c.kubeconfigs(ctx, l, p, managed)
+	kubeconfigs, renewal, err := c.Kubeconfigs(ctx, managed.Cluster, managed.access, p.kubeconfigs)
+	if err == nil {
+		err = c.Management.Apply(ctx, l.klusterlet.Name, kubeconfigs...)
+	}
 	if err != nil {
 		return 0, r.failed(fleet.ReasonManagementClusterResourceApplyFailed, err)
 	}
-	if err := c.management.Apply(ctx, l.klusterlet.Name, p.deployments...); err != nil {
+	if err := c.Management.Apply(ctx, l.klusterlet.Name, p.deployments...); err != nil {
 		return 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
 	}
 	if err := c.prune(ctx, l, p, managed, kubeconfigs); err != nil {
@@ -195,7 +140,7 @@ func (c *Controller) applyWithoutManaged(ctx context.Context, r *report, l layou
 	if controllerutil.ContainsFinalizer(l.klusterlet, fleet.FinalizerKlusterletHostedCleanup) {
 		objects = p.onManagement()
 	}
-	if err := c.management.Apply(ctx, l.klusterlet.Name, objects...); err != nil {
+	if err := c.Management.Apply(ctx, l.klusterlet.Name, objects...); err != nil {
 		return errors.Join(unreachable, r.failed(fleet.ReasonManagementClusterResourceApplyFailed, err))
 	}
 	return r.failed(fleet.ReasonManagedClusterResourceApplyFailed, unreachable)
@@ -205,20 +150,20 @@ func (c *Controller) applyWithoutManaged(ctx context.Context, r *report, l layou
 func (c *Controller) managedCluster(ctx context.Context, r *report, l layout) (managedCluster, error) {
 	if !l.hosted {
 		r.notHosted()
-		return managedCluster{c.management, c.access}, nil
+		return managedCluster{c.Management, c.Access}, nil
 	}
 	managed, err := c.connect(ctx, l)
 	r.prepared(err)
 	if err != nil {
 		return managed, err
 	}
-	return managed, addFinalizer(ctx, c.client, l.klusterlet, fleet.FinalizerKlusterletHostedCleanup)
+	return managed, frame.AddFinalizer(ctx, c.Client, l.klusterlet, fleet.FinalizerKlusterletHostedCleanup)
 }
 
 // connect connects to the managed cluster of a hosted Klusterlet.
 func (c *Controller) connect(ctx context.Context, l layout) (managedCluster, error) {
 	name := types.NamespacedName{Namespace: l.klusterlet.Name, Name: fleet.SecretExternalManagedKubeconfig}
-	secret, err := c.secrets.get(ctx, name.Namespace, name.Name)
+	secret, err := c.Secrets.Get(ctx, name.Namespace, name.Name)
 	if err != nil {
 		return managedCluster{}, err
 	}
@@ -226,17 +171,17 @@ func (c *Controller) connect(ctx context.Context, l layout) (managedCluster, err
 		return managedCluster{}, fmt.Errorf("there is no Secret %s: %w; store a kubeconfig of the managed cluster there, under the key %s", name,
 			errNoKubeconfig, fleet.KeyKubeconfig)
 	}
-	cluster, access, err := c.managed.Connect(ctx, l.klusterlet.Name, secret)
+	cluster, access, err := c.Elsewhere.Connect(ctx, l.klusterlet.Name, secret)
 	if err != nil {
 		return managedCluster{}, err
 	}
-	same, err := c.isOwn(ctx, cluster)
+	same, err := c.IsOwn(ctx, cluster, fleet.SecretExternalManagedKubeconfig)
 	if err != nil {
 		return managedCluster{}, err
 	}
 	if same {
 		// One that prunes what the other has applied would undo it.
-		cluster = c.management
+		cluster = c.Management
 	}
 	return managedCluster{cluster, access}, nil
 }
@@ -244,51 +189,15 @@ func (c *Controller) connect(ctx context.Context, l layout) (managedCluster, err
 // errNoKubeconfig says that it is not known where the managed cluster is.
 var errNoKubeconfig = errors.New("it is not known how to reach the managed cluster")
 
-// isOwn tells whether a cluster is that of the operator.
-func (c *Controller) isOwn(ctx context.Context, other *apply.Cluster) (bool, error) {
-	uids := [2]types.UID{}
-	for i, cluster := range []*apply.Cluster{c.management, other} {
-		system := &corev1.Namespace{}
-		if err := cluster.Client.Get(ctx, types.NamespacedName{Name: "kube-system"}, system); client.IgnoreNotFound(err) != nil {
-			return false, fmt.Errorf("find out which cluster the kubeconfig of Secret %s leads to: %w", fleet.SecretExternalManagedKubeconfig, err)
-		}
-		uids[i] = system.UID
-	}
-	return uids[0] != "" && uids[0] == uids[1], nil
-}
-
-// kubeconfigs makes the kubeconfigs of hosted agents, and returns how long their tokens are good.
-func (c *Controller) kubeconfigs(
-	ctx context.Context,
-	l layout,
-	p plan,
-	managed managedCluster,
-) (secrets []client.Object, due time.Duration, err error) {
-	for _, wanted := range p.kubeconfigs {
-		stored, err := c.secrets.get(ctx, wanted.secret.Namespace, wanted.secret.Name)
-		if err != nil {
-			return nil, 0, err
-		}
-		account := accountkubeconfig.Account{Cluster: managed.Client, Access: managed.access, Name: wanted.account}
-		now := c.Clock.Now()
-		secret, refresh, err := accountkubeconfig.Renew(ctx, now, account, wanted.secret, stored)
-		if err != nil {
-			return nil, 0, err
-		}
-		secrets, due = append(secrets, secret), earliest(due, refresh.Sub(now))
-	}
-	return secrets, due, c.management.Apply(ctx, l.klusterlet.Name, secrets...)
-}
-
 // prune deletes what the Klusterlet no longer consists of: after a change of the mode, of the namespace, or of what is switched on.
 func (c *Controller) prune(ctx context.Context, l layout, p plan, managed managedCluster, kubeconfigs []client.Object) error {
 	onManagement := slices.Concat(p.onManagement(), kubeconfigs)
-	if managed.Cluster == c.management {
-		_, err := c.management.Prune(ctx, l.klusterlet.Name, slices.Concat(p.managed, onManagement)...)
+	if managed.Cluster == c.Management {
+		_, err := c.Management.Prune(ctx, l.klusterlet.Name, slices.Concat(p.managed, onManagement)...)
 		return err
 	}
 	_, managedErr := managed.Prune(ctx, l.klusterlet.Name, p.managed...)
-	_, managementErr := c.management.Prune(ctx, l.klusterlet.Name, onManagement...)
+	_, managementErr := c.Management.Prune(ctx, l.klusterlet.Name, onManagement...)
 	return errors.Join(managedErr, managementErr)
 }
 
@@ -299,12 +208,12 @@ func (c *Controller) collision(ctx context.Context, l layout) error {
 		return fmt.Errorf("the operator runs in the namespace %s, which would be deleted with the Klusterlet: choose another one for the agent", l.agents)
 	}
 	all := &operatorv1.KlusterletList{}
-	if err := c.client.List(ctx, all); err != nil {
+	if err := c.Client.List(ctx, all); err != nil {
 		return err
 	}
 	for i := range all.Items {
 		other := &all.Items[i]
-		if other.Name != l.klusterlet.Name && layoutOf(other).agents == l.agents && isOlder(other, l.klusterlet) {
+		if other.Name != l.klusterlet.Name && layoutOf(other).agents == l.agents && frame.Older(other, l.klusterlet) {
 			return fmt.Errorf("the agent of Klusterlet %s runs in the namespace %s already: choose another spec.namespace", other.Name, l.agents)
 		}
 	}
@@ -323,7 +232,7 @@ func (c *Controller) ownNamespace(ctx context.Context, l layout, managed client.
 	if name == "" || name == l.klusterlet.Name {
 		return nil
 	}
-	for _, cluster := range []client.Client{c.client, managed} {
+	for _, cluster := range []client.Client{c.Client, managed} {
 		err := cluster.Get(ctx, types.NamespacedName{Name: name}, &operatorv1.Klusterlet{})
 		if err == nil {
 			return fmt.Errorf("the namespace %s on the managed cluster is that of Klusterlet %s: choose another spec.namespace", l.accounts, name)
@@ -333,29 +242,4 @@ func (c *Controller) ownNamespace(ctx context.Context, l layout, managed client.
 		}
 	}
 	return nil
-}
-
-func isOlder(a, b *operatorv1.Klusterlet) bool {
-	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
-		return a.Name < b.Name
-	}
-	return a.CreationTimestamp.Before(&b.CreationTimestamp)
-}
-
-// addFinalizer puts the finalizer on the Klusterlet, and leaves the rest of it as it is in memory.
-func addFinalizer(ctx context.Context, writer client.Client, k *operatorv1.Klusterlet, finalizer string) error {
-	written := k.DeepCopy()
-	if err := patch.AddFinalizer(ctx, writer, written, finalizer); err != nil {
-		return err
-	}
-	k.Finalizers, k.ResourceVersion = written.Finalizers, written.ResourceVersion
-	return nil
-}
-
-// earliest is the shorter of two waits, where 0 is none.
-func earliest(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
 }

@@ -11,6 +11,7 @@ import (
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 )
 
 // KL-01, KL-04: two Klusterlets do not share a namespace on the managed cluster, wherever the other one is.
@@ -36,7 +37,7 @@ func TestOwnNamespace(t *testing.T) {
 		"of one hosted here": {cluster(other()), cluster(namespaceOf("other")), refused},
 		"of one there":       {cluster(), cluster(namespaceOf("other"), other()), refused},
 	} {
-		err := (&Controller{client: test.management}).ownNamespace(t.Context(), l, test.managed)
+		err := (&Controller{Operator: &frame.Operator{Client: test.management}}).ownNamespace(t.Context(), l, test.managed)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", name, err)
 		}

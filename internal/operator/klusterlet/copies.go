@@ -2,7 +2,6 @@ package klusterlet
 
 import (
 	"context"
-	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -15,7 +14,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
-	"github.com/capstan-io/capstan/internal/operator/requeue"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 )
 
 // copiesRequest stands for all copies, which are made in one reconcile.
@@ -27,22 +26,22 @@ type copies struct{ *Controller }
 
 // Reconcile implements reconcile.Reconciler.
 func (c copies) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	if !c.management.WaitForCacheSync(ctx) {
-		return ctrl.Result{}, errors.New("what is installed is not known yet")
+	if err := c.Known(ctx); err != nil {
+		return ctrl.Result{}, err
 	}
-	secret, err := c.pullSecret(ctx)
+	secret, err := c.OwnSecret(ctx, c.PullSecret)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	profile, err := c.tlsProfile(ctx)
+	profile, err := c.TLSProfile(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	namespaces := &corev1.NamespaceList{}
-	if err := c.client.List(ctx, namespaces, client.MatchingLabels{fleet.LabelAddOnAgentNamespace: "true"}); err != nil {
+	if err := c.Client.List(ctx, namespaces, client.MatchingLabels{fleet.LabelAddOnAgentNamespace: "true"}); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, c.management.Apply(ctx, sharedInstallation, copiesFor(c.Namespace, namespaces.Items, secret, profile)...)
+	return ctrl.Result{}, c.Management.Apply(ctx, sharedInstallation, copiesFor(c.Namespace, namespaces.Items, secret, profile)...)
 }
 
 // copiesFor are the copies for the namespaces, except that of the operator. The namespace of an agent has the Secret already, as part of
@@ -54,7 +53,7 @@ func copiesFor(operator string, namespaces []corev1.Namespace, secret *corev1.Se
 			continue
 		}
 		if secret != nil && namespace.Labels[fleet.LabelKlusterlet] == "" {
-			objects = append(objects, copyOfSecret(secret, namespace.Name))
+			objects = append(objects, frame.CopyOf(secret, namespace.Name))
 		}
 		if profile != nil {
 			objects = append(objects, copyOfConfigMap(profile, namespace.Name))
@@ -63,17 +62,17 @@ func copiesFor(operator string, namespaces []corev1.Namespace, secret *corev1.Se
 	return objects
 }
 
-func registerCopies(mgr ctrl.Manager, c *Controller, changed *requeue.Source) error {
+func registerCopies(mgr ctrl.Manager, c *Controller, changed *frame.Source) error {
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{requeue.Request(copiesRequest)}
+		return []reconcile.Request{frame.Request(copiesRequest)}
 	})
 	operator := ctrl.NewControllerManagedBy(mgr).Named("operator-klusterlet-copies").
 		WatchesRawSource(changed).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter()})
-	if c.watched(corev1.SchemeGroupVersion.WithKind("Namespace")) {
+	if c.Watched(namespaces) {
 		operator.Watches(&corev1.Namespace{}, one, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{}))
 	}
-	if c.watched(corev1.SchemeGroupVersion.WithKind("ConfigMap")) {
+	if c.Watched(corev1.SchemeGroupVersion.WithKind("ConfigMap")) {
 		operator.Watches(&corev1.ConfigMap{}, one)
 	}
 	return operator.Complete(retry.Conflicts(copies{c}))

@@ -12,7 +12,7 @@ import (
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/operator/tlsprofile"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/workload"
 )
 
@@ -184,7 +184,7 @@ func (l layout) commonFlags(clusterName string, in inputs) []string {
 	if in.replicas == 1 {
 		flags = append(flags, "--disable-leader-election")
 	}
-	return append(flags, tlsprofile.Flags(in.tlsProfile)...)
+	return append(flags, frame.TLSFlags(in.tlsProfile)...)
 }
 
 // bootstrapFiles are the files of the credentials to register with, of several hubs.

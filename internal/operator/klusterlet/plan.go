@@ -1,7 +1,6 @@
 package klusterlet
 
 import (
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +13,7 @@ import (
 	"github.com/capstan-io/capstan/deploy/crds"
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/gates"
 )
 
@@ -52,13 +52,10 @@ type plan struct {
 	// management is where the agents run, without what runs them.
 	management []client.Object
 	// kubeconfigs of the managed cluster are made for agents that run elsewhere.
-	kubeconfigs []kubeconfigOf
+	kubeconfigs []frame.Kubeconfig
 	// deployments run the agents.
 	deployments []client.Object
 }
-
-// kubeconfigOf is a Secret, where the agents run, with the access of a service account to the managed cluster.
-type kubeconfigOf struct{ secret, account types.NamespacedName }
 
 // layout is what the names of the objects follow from.
 type layout struct {
@@ -166,29 +163,13 @@ func planFor(l layout, in inputs) plan {
 	}
 	p.deployments = l.deployments(in)
 	if in.syncLabels {
-		for _, object := range slices.Concat(p.managed, p.management, p.deployments) {
-			addLabels(object, l.klusterlet.Labels)
-		}
+		frame.AddLabels(frame.LabelsToCopy(l.klusterlet.Labels), slices.Concat(p.managed, p.management, p.deployments)...)
 	}
 	return p
 }
 
 // onManagement is what there should be on the cluster where the agents run, except Secrets with kubeconfigs of the managed cluster.
 func (p plan) onManagement() []client.Object { return slices.Concat(p.management, p.deployments) }
-
-// addLabels adds the labels that the object does not have. Those of this API mean something on the object that has them.
-func addLabels(object client.Object, labels map[string]string) {
-	all := maps.Clone(object.GetLabels())
-	if all == nil {
-		all = map[string]string{}
-	}
-	for key, value := range labels {
-		if _, has := all[key]; !has && !fleet.IsReservedLabel(key) {
-			all[key] = value
-		}
-	}
-	object.SetLabels(all)
-}
 
 func newNamespace(name string, labels map[string]string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels,
@@ -213,22 +194,22 @@ func (l layout) accountNames() []string {
 }
 
 // kubeconfigs are those by which hosted agents reach the managed cluster.
-func (l layout) kubeconfigs() []kubeconfigOf {
-	of := func(secret, account string) kubeconfigOf {
-		return kubeconfigOf{secret: types.NamespacedName{Namespace: l.agents, Name: secret},
-			account: types.NamespacedName{Namespace: l.accounts, Name: account}}
+func (l layout) kubeconfigs() []frame.Kubeconfig {
+	of := func(secret, account string) frame.Kubeconfig {
+		return frame.Kubeconfig{Secret: types.NamespacedName{Namespace: l.agents, Name: secret},
+			Account: types.NamespacedName{Namespace: l.accounts, Name: account}}
 	}
 	if l.single {
-		return []kubeconfigOf{of(fleet.SecretExternalManagedKubeconfigAgent, l.workAccount)}
+		return []frame.Kubeconfig{of(fleet.SecretExternalManagedKubeconfigAgent, l.workAccount)}
 	}
-	return []kubeconfigOf{of(fleet.SecretExternalManagedKubeconfigRegistration, l.registrationAccount),
+	return []frame.Kubeconfig{of(fleet.SecretExternalManagedKubeconfigRegistration, l.registrationAccount),
 		of(fleet.SecretExternalManagedKubeconfigWork, l.workAccount)}
 }
 
 // settings are the objects that the pods of the agents refer to.
 func (l layout) settings(in inputs) (objects []client.Object) {
 	if in.pullSecret != nil {
-		objects = append(objects, copyOfSecret(in.pullSecret, l.agents))
+		objects = append(objects, frame.CopyOf(in.pullSecret, l.agents))
 	}
 	if bundles := l.externalCAs(); len(bundles) > 0 {
 		data := map[string]string{}
@@ -241,11 +222,6 @@ func (l layout) settings(in inputs) (objects []client.Object) {
 		)
 	}
 	return objects
-}
-
-// copyOfSecret is the Secret in another namespace.
-func copyOfSecret(source *corev1.Secret, namespace string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: source.Name}, Type: source.Type, Data: source.Data}
 }
 
 // copyOfConfigMap is the ConfigMap in another namespace.

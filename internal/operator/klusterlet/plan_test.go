@@ -23,6 +23,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/ocmcommands"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 )
 
 var update = flag.Bool("update", false, "write the plans in testdata")
@@ -142,7 +143,7 @@ func describe(t *testing.T, p plan) string {
 	section("managed cluster", p.managed)
 	section("where the agents run", p.management)
 	for _, kubeconfig := range p.kubeconfigs {
-		fmt.Fprintf(&b, "kubeconfig %s of %s\n", kubeconfig.secret, kubeconfig.account)
+		fmt.Fprintf(&b, "kubeconfig %s of %s\n", kubeconfig.Secret, kubeconfig.Account)
 	}
 	section("deployments", p.deployments)
 	return b.String()
@@ -293,7 +294,7 @@ func TestPortsOf(t *testing.T) {
 	t.Parallel()
 	kubeconfig := `{"clusters":[{"name":"a","cluster":{"server":"https://hub.example.com","proxy-url":"http://proxy:3128"}},
 		{"name":"b","cluster":{"server":"https://[::1]:6443"}}]}`
-	if got := sorted(portsOf([]byte(kubeconfig))); !slices.Equal(got, []int32{443, 3128, 6443}) {
+	if got := frame.Distinct(portsOf([]byte(kubeconfig))); !slices.Equal(got, []int32{443, 3128, 6443}) {
 		t.Errorf("got %v", got)
 	}
 	if got := portsOf([]byte("no kubeconfig")); len(got) != 0 {

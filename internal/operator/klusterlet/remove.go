@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -16,9 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -29,6 +26,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/operator/apply"
 	"github.com/capstan-io/capstan/internal/operator/crds"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 )
 
 // How long a removal waits for what may never come.
@@ -37,38 +35,18 @@ const (
 	evictionTimeout = 5 * time.Minute
 	// podsTimeout is how long the pods of agents may take to end: those on a node that is lost never do.
 	podsTimeout = 2 * time.Minute
-	// whileRemoving is how often is looked at what no event tells about: clusters that cannot be reached, and pods.
-	whileRemoving = 5 * time.Second
 )
 
-// remove takes an agent away: first what runs it, then what it has left, then its rights and namespaces.
-func (c *Controller) remove(ctx context.Context, k *operatorv1.Klusterlet) (ctrl.Result, error) {
-	if !controllerutil.ContainsFinalizer(k, fleet.FinalizerKlusterletCleanup) &&
-		!controllerutil.ContainsFinalizer(k, fleet.FinalizerKlusterletHostedCleanup) {
-		return ctrl.Result{}, nil
-	}
-	before := k.DeepCopy()
-	waitsFor, err := c.removeAll(ctx, k)
-	if err == nil && waitsFor == "" {
-		c.managed.Disconnect(k.Name)
-		return ctrl.Result{}, patch.RemoveFinalizer(ctx, c.client, k, fleet.FinalizerKlusterletCleanup)
-	}
+// going reports what a removal waits for, or why it fails.
+func going(k *operatorv1.Klusterlet, waitsFor string, err error) {
 	if err == nil {
 		err = errors.New("the Klusterlet is being deleted, which waits for " + waitsFor)
 	}
-	r := newReport(k)
-	failure := r.failed(fleet.ReasonKlusterletApplyFailed, err)
-	before.Finalizers, before.Annotations, before.ResourceVersion = k.Finalizers, k.Annotations, k.ResourceVersion
-	if _, err := patch.Status(ctx, c.client, k, before); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	if waitsFor == "" {
-		return ctrl.Result{}, failure
-	}
-	return ctrl.Result{RequeueAfter: whileRemoving}, nil
+	_ = newReport(k).failed(fleet.ReasonKlusterletApplyFailed, err)
 }
 
-// removeAll returns what has to go before the next step; empty when nothing is left.
+// removeAll takes an agent away: first what runs it, then what it has left, then its rights and namespaces. It returns what has to go before
+// the next step; empty when nothing is left.
 func (c *Controller) removeAll(ctx context.Context, k *operatorv1.Klusterlet) (waitsFor string, err error) {
 	if waitsFor, err = c.removeDeployments(ctx, k); waitsFor != "" || err != nil {
 		return waitsFor, err
@@ -80,33 +58,22 @@ func (c *Controller) removeAll(ctx context.Context, k *operatorv1.Klusterlet) (w
 		}
 	}
 	if !l.hosted {
-		if err := c.removeAppliedWorks(ctx, k, c.management); err != nil {
+		if err := c.removeAppliedWorks(ctx, k, c.Management); err != nil {
 			return "", err
 		}
 	}
-	left, err := uninstall(ctx, c.management, k.Name)
+	left, err := uninstall(ctx, c.Management, k.Name)
 	if err != nil || l.hosted {
-		return summary(left), err
+		return frame.Summary(left), err
 	}
-	shared, err := c.removeShared(ctx, c.management)
-	return summary(append(left, shared...)), err
-}
-
-// mostNamed is how many objects a message names.
-const mostNamed = 5
-
-// summary names some of the objects that are left, empty if there are none.
-func summary(left []string) string {
-	if len(left) > mostNamed {
-		return fmt.Sprintf("%s and %d more", strings.Join(left[:mostNamed], ", "), len(left)-mostNamed)
-	}
-	return strings.Join(left, ", ")
+	shared, err := c.removeShared(ctx, c.Management)
+	return frame.Summary(append(left, shared...)), err
 }
 
 // removeDeployments deletes the Deployments of the agents and waits until their pods have ended: an agent that still runs would put back
 // what is taken away.
 func (c *Controller) removeDeployments(ctx context.Context, k *operatorv1.Klusterlet) (waitsFor string, err error) {
-	deployments, err := c.management.List(ctx, k.Name, apply.Deployments)
+	deployments, err := c.Management.List(ctx, k.Name, apply.Deployments)
 	if err != nil {
 		return "", err
 	}
@@ -116,7 +83,7 @@ func (c *Controller) removeDeployments(ctx context.Context, k *operatorv1.Kluste
 		if deployment.GetDeletionTimestamp() != nil {
 			continue
 		}
-		if err := c.management.Client.Delete(
+		if err := c.Management.Client.Delete(
 			ctx,
 			deployment,
 			client.PropagationPolicy(metav1.DeletePropagationForeground),
@@ -152,16 +119,11 @@ func (c *Controller) removeFromHosted(ctx context.Context, k *operatorv1.Kluster
 	case err != nil || waitsFor != "":
 		return waitsFor, errors.Join(orGiveUp(k, err), c.forgetUnreachable(ctx, k))
 	}
-	c.managed.Disconnect(k.Name)
+	c.Elsewhere.Disconnect(k.Name)
 	if err := c.forgetUnreachable(ctx, k); err != nil {
 		return "", err
 	}
-	written := k.DeepCopy()
-	if err := patch.RemoveFinalizer(ctx, c.client, written, fleet.FinalizerKlusterletHostedCleanup); err != nil {
-		return "", err
-	}
-	k.Finalizers, k.ResourceVersion = written.Finalizers, written.ResourceVersion // its status may have been changed in memory
-	return "", nil
+	return "", frame.RemoveFinalizer(ctx, c.Client, k, fleet.FinalizerKlusterletHostedCleanup)
 }
 
 // orGiveUp says what to do when an error of a managed cluster that answers does not go away, such as that a credential has expired.
@@ -181,7 +143,7 @@ func (c *Controller) removeFromManaged(ctx context.Context, k *operatorv1.Kluste
 	if err := c.removeAppliedWorks(ctx, k, managed.Cluster); err != nil {
 		return "", err
 	}
-	if managed.Cluster == c.management {
+	if managed.Cluster == c.Management {
 		return "", nil // it goes with the rest
 	}
 	left, err := uninstall(ctx, managed.Cluster, k.Name)
@@ -189,7 +151,7 @@ func (c *Controller) removeFromManaged(ctx context.Context, k *operatorv1.Kluste
 		return "", err
 	}
 	shared, err := c.removeShared(ctx, managed.Cluster)
-	return summary(append(left, shared...)), err
+	return frame.Summary(append(left, shared...)), err
 }
 
 // giveUp tells whether the managed cluster has been unreachable for too long. It writes down since when it is.
@@ -203,26 +165,17 @@ func (c *Controller) giveUp(ctx context.Context, k *operatorv1.Klusterlet, why e
 		}
 		return false, nil
 	}
-	return false, c.annotate(ctx, k, strconv.Quote(now.UTC().Format(time.RFC3339)))
+	return false, c.rememberUnreachable(ctx, k, now.UTC().Format(time.RFC3339))
 }
 
 // forgetUnreachable ends the time for which the managed cluster was unreachable: another one begins anew.
 func (c *Controller) forgetUnreachable(ctx context.Context, k *operatorv1.Klusterlet) error {
-	if _, found := k.Annotations[fleet.AnnotationEvictionTimestamp]; !found {
-		return nil
-	}
-	return c.annotate(ctx, k, "null")
+	return c.rememberUnreachable(ctx, k, "")
 }
 
-// annotate writes since when the managed cluster is unreachable, in JSON.
-func (c *Controller) annotate(ctx context.Context, k *operatorv1.Klusterlet, since string) error {
-	change := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, fleet.AnnotationEvictionTimestamp, since)
-	written := k.DeepCopy()
-	if err := c.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, change)); err != nil {
-		return client.IgnoreNotFound(err)
-	}
-	k.Annotations, k.ResourceVersion = written.Annotations, written.ResourceVersion
-	return nil
+// rememberUnreachable writes down since when the managed cluster is unreachable.
+func (c *Controller) rememberUnreachable(ctx context.Context, k *operatorv1.Klusterlet, since string) error {
+	return client.IgnoreNotFound(frame.Annotate(ctx, c.Client, k, fleet.AnnotationEvictionTimestamp, since))
 }
 
 // isUnreachable tells whether an error is one of the connection, or there is no way to connect at all.
@@ -271,14 +224,11 @@ func (c *Controller) removeAppliedWorks(ctx context.Context, k *operatorv1.Klust
 	}
 }
 
-// uninstall deletes all objects of an installation, and returns those that are still there. What the cache has not seen yet counts, too.
+// uninstall deletes all objects of an installation, and returns those that are still there. What was applied a moment ago counts, too.
 func uninstall(ctx context.Context, cluster *apply.Cluster, installation string) (left []string, err error) {
 	// The controller that fills in its rules creates it again if the roles that these come from go at the same time.
 	if found, err := removeAggregate(ctx, cluster, installation); found || err != nil {
 		return []string{"ClusterRole " + aggregateRole(installation)}, err
-	}
-	if left, err = cluster.Prune(ctx, installation); err != nil || len(left) > 0 {
-		return left, err
 	}
 	return cluster.PruneLive(ctx, installation)
 }
@@ -313,7 +263,7 @@ func (c *Controller) removeShared(ctx context.Context, cluster *apply.Cluster) (
 		}
 	}
 	made, err := cluster.List(ctx, sharedInstallation, corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err != nil || c.WithoutAddOnNamespace {
+	if err != nil || c.options.WithoutAddOnNamespace {
 		return nil, err
 	}
 	for _, namespace := range made {

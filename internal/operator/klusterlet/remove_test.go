@@ -13,11 +13,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	toolscache "k8s.io/client-go/tools/cache"
+	clientset "k8s.io/client-go/kubernetes/fake"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -26,7 +27,9 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/apply"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/remote"
+	"github.com/capstan-io/capstan/internal/operator/rights/rightstest"
 )
 
 // KL-32: which errors mean that a cluster cannot be reached; one that answers, and refuses, can.
@@ -51,22 +54,14 @@ func TestIsUnreachable(t *testing.T) {
 	}
 }
 
-func TestSummary(t *testing.T) {
-	t.Parallel()
-	for want, left := range map[string][]string{"": nil, "a, b": {"a", "b"}, "a, b, c, d, e and 2 more": {"a", "b", "c", "d", "e", "f", "g"}} {
-		if got := summary(left); got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
-	}
-}
-
 // KL-32: a managed cluster is given up when it was unreachable for five minutes without a break.
 func TestGiveUp(t *testing.T) {
 	t.Parallel()
 	k := klusterletWith(operatorv1.InstallModeHosted)
 	clock := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	c := &Controller{client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(k).Build(), Options: Options{Clock: clock}}
-	if err := c.client.Get(t.Context(), client.ObjectKeyFromObject(k), k); err != nil {
+	c := &Controller{Operator: &frame.Operator{Client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(k).Build(),
+		Options: frame.Options{Clock: clock}}}
+	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(k), k); err != nil {
 		t.Fatal(err)
 	}
 	after := func(wait time.Duration, want bool) {
@@ -86,29 +81,16 @@ func TestGiveUp(t *testing.T) {
 	after(2*time.Minute, true)
 }
 
-// listed is a watch that has listed what is in the store.
-type listed struct {
-	toolscache.SharedIndexInformer
-	store toolscache.Store
-}
-
-func (l listed) HasSynced() bool            { return true }
-func (l listed) GetStore() toolscache.Store { return l.store }
-
 // KL-32: a managed cluster that answers with an error does not hold the removal without the way out being named.
 func TestRemovalNamesTheWayOut(t *testing.T) {
 	t.Parallel()
 	k := klusterletWith(operatorv1.InstallModeHosted)
 	stored := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: k.Name, Name: fleet.SecretExternalManagedKubeconfig}}
-	store := toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)
-	if err := store.Add(stored); err != nil {
-		t.Fatal(err)
-	}
-	c := &Controller{
-		client:  fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(k.DeepCopy()).Build(),
-		managed: remote.New(t.Context(), apply.Options{}),
-		secrets: &secretsByName{watches: map[string]toolscache.SharedIndexInformer{stored.Name: listed{store: store}}},
-	}
+	c := &Controller{Operator: &frame.Operator{
+		Client:    fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(k.DeepCopy()).Build(),
+		Elsewhere: remote.New(t.Context(), apply.Options{}),
+		Secrets:   frame.NewSecrets(t.Context(), clientset.NewClientset(stored).CoreV1(), rightstest.Reviewer{Rules: []rbacv1.PolicyRule{}}, nil),
+	}}
 	waitsFor, err := c.removeFromHosted(t.Context(), k)
 	const want = "correct Secret klusterlet/external-managed-kubeconfig, or delete it: 5m0s later, what is on the managed cluster is given up"
 	if err == nil || !strings.Contains(err.Error(), "has no key kubeconfig") || !strings.Contains(err.Error(), want) || waitsFor != "" {

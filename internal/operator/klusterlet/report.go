@@ -6,18 +6,15 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/operator/pods"
-	"github.com/capstan-io/capstan/internal/operator/status"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 )
 
 // report writes the status of a Klusterlet.
@@ -34,7 +31,7 @@ func (r *report) set(condition metav1.Condition) {
 }
 
 // gates tells whether the feature gates exist.
-func (r *report) gates(l layout) { r.set(status.ValidFeatureGates(l.registrationGates, l.workGates)) }
+func (r *report) gates(l layout) { r.set(frame.ValidFeatureGates(l.registrationGates, l.workGates)) }
 
 // failed says why the Klusterlet is not applied, and returns that.
 func (r *report) failed(reason string, err error) error {
@@ -70,12 +67,12 @@ func (r *report) applied(scheme *runtime.Scheme, p plan) error {
 	for _, crd := range p.crds {
 		objects = append(objects, crd)
 	}
-	related, err := status.Related(scheme, objects...)
+	related, err := frame.Related(scheme, objects...)
 	if err != nil {
 		return err
 	}
 	r.klusterlet.Status.RelatedResources = related
-	r.klusterlet.Status.Generations = status.Generations(p.deployments...)
+	r.klusterlet.Status.Generations = frame.Generations(p.deployments...)
 	r.set(metav1.Condition{Type: fleet.ConditionApplied, Status: metav1.ConditionTrue, Reason: fleet.ReasonKlusterletApplied,
 		Message: "The agent is applied"})
 	return nil
@@ -105,19 +102,15 @@ type deploymentState struct {
 }
 
 func (c *Controller) state(ctx context.Context, key types.NamespacedName) deploymentState {
-	deployment, err := c.management.Deployment(ctx, key)
+	deployment, err := c.Management.Deployment(ctx, key)
 	if err != nil {
 		return deploymentState{key: key, err: err}
 	}
 	state := deploymentState{key: key, wanted: ptr.Deref(deployment.Spec.Replicas, 1), available: deployment.Status.AvailableReplicas}
 	if state.available < state.wanted {
-		state.problem = problemOf(ctx, c.client, deployment)
+		state.problem = frame.Problem(ctx, c.Client, deployment)
 	}
 	return state
-}
-
-func problemOf(ctx context.Context, reader client.Reader, deployment *appsv1.Deployment) string {
-	return pods.Problem(ctx, reader, deployment)
 }
 
 func degraded(kind string, state deploymentState) metav1.Condition {

@@ -1,19 +1,11 @@
 package klusterlet
 
 import (
-	"errors"
 	"slices"
-	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
-
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/rights"
 	"github.com/capstan-io/capstan/internal/operator/rights/rightstest"
 )
@@ -28,7 +20,7 @@ func TestRightsOfOtherChart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !rights.Watched(missing, kindKlusterlet) {
+		if !rights.Watched(missing, operatorv1.GroupVersion.WithKind("Klusterlet")) {
 			t.Error("it may not do its task")
 		}
 		for _, watch := range missing {
@@ -36,7 +28,8 @@ func TestRightsOfOtherChart(t *testing.T) {
 		}
 		return names
 	}
-	if got := kinds(watches("operators")...); !slices.Equal(got, []string{"Pod", "EndpointSlice"}) {
+	if got := kinds(append(frame.Watches("operators"), rights.Watch{GroupVersionKind: operatorv1.GroupVersion.WithKind("Klusterlet")},
+		rights.Watch{GroupVersionKind: namespaces})...); !slices.Equal(got, []string{"Pod", "EndpointSlice"}) {
 		t.Errorf("the manager does without %v", got)
 	}
 	var all []rights.Watch
@@ -45,35 +38,5 @@ func TestRightsOfOtherChart(t *testing.T) {
 	}
 	if got := kinds(all...); !slices.Equal(got, []string{"PodDisruptionBudget", "NetworkPolicy", "Secret"}) {
 		t.Errorf("of what is installed, it watches all but %v", got)
-	}
-}
-
-// HC-06: Secrets of a name that may not be watched are read, and the rule is named that permits to watch them.
-func TestSecretsWithoutWatch(t *testing.T) {
-	t.Parallel()
-	stored := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "agent", Name: "bootstrap"}}
-	client := fake.NewClientset(stored)
-	s := newSecretsByName(t.Context(), client.CoreV1(), rightstest.Reviewer{Rules: []rbacv1.PolicyRule{}}, nil)
-	if secret, err := s.get(t.Context(), "agent", "bootstrap"); err != nil || secret == nil {
-		t.Errorf("one that exists: %v, %v", secret, err)
-	}
-	if secret, err := s.get(t.Context(), "agent", "other"); err != nil || secret != nil {
-		t.Errorf("one that does not: %v, %v", secret, err)
-	}
-	rules := s.missingRules()
-	if len(rules) != 2 || !strings.Contains(strings.Join(rules, ""), "resourceNames: [bootstrap], verbs: [list, watch]") {
-		t.Errorf("missing %v", rules)
-	}
-	client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewForbidden(corev1.Resource("secrets"), "bootstrap",
-			errors.New(`User "operator" cannot get resource "secrets" in API group "" in the namespace "agent"`))
-	})
-	c := &Controller{Options: Options{Namespace: "agent"}, secrets: s}
-	if secret, err := c.pullSecret(t.Context()); err != nil || secret != nil {
-		t.Errorf("credentials for images that may not be read: %v, %v", secret, err)
-	}
-	_, err := s.get(t.Context(), "agent", "bootstrap")
-	if err == nil || !strings.Contains(err.Error(), `the rule {apiGroups: [""], resources: [secrets]`) {
-		t.Errorf("one that may not be read: %v", err)
 	}
 }

@@ -3,14 +3,11 @@
 package upgrade
 
 import (
-	"context"
 	"fmt"
 	"regexp"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/version"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
@@ -50,25 +47,6 @@ func Check(installed, current string, annotations map[string]string) error {
 		return nil
 	}
 	return fmt.Errorf("%w; the annotation %s=%s allows %s all the same, which is not tested", err, AnnotationSkip, current, current)
-}
-
-// Remember writes down on a ClusterManager or Klusterlet that a version of the operator has installed all of it. In memory it changes the
-// metadata alone.
-func Remember[T interface {
-	client.Object
-	DeepCopy() T
-}](ctx context.Context, writer client.Client, object T, current string) error {
-	if object.GetAnnotations()[AnnotationVersion] == current {
-		return nil
-	}
-	written := object.DeepCopy()
-	change := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, AnnotationVersion, current)
-	if err := writer.Patch(ctx, written, client.RawPatch(types.MergePatchType, change)); err != nil {
-		return err
-	}
-	object.SetAnnotations(written.GetAnnotations())
-	object.SetResourceVersion(written.GetResourceVersion())
-	return nil
 }
 
 // allows tells whether a value of AnnotationSkip is for that version.

@@ -1,4 +1,4 @@
-package klusterlet
+package frame
 
 import (
 	"context"
@@ -19,9 +19,9 @@ import (
 	"github.com/capstan-io/capstan/internal/operator/rights"
 )
 
-// secretsByName reads Secrets from watches, one of each name in all namespaces: those that a Klusterlet refers to have the same few names,
+// Secrets reads Secrets from watches, one of each name in all namespaces: those that custom resources refer to have the same few names,
 // and a cluster may have many others. Secrets of a name that may not be watched are read each time.
-type secretsByName struct {
+type Secrets struct {
 	client corev1client.SecretsGetter
 	// reviewer tells what may be watched.
 	reviewer rights.Reviewer
@@ -36,15 +36,17 @@ type secretsByName struct {
 	unwatched map[string]rights.Watch
 }
 
-func newSecretsByName(
+// NewSecrets returns Secrets without a watch. Watches end with the context, that of the operator. changed is called with the namespace and
+// the name of a Secret that appears, changes or goes.
+func NewSecrets(
 	ctx context.Context, client corev1client.SecretsGetter, reviewer rights.Reviewer, changed func(types.NamespacedName),
-) *secretsByName {
-	return &secretsByName{ctx: ctx, client: client, reviewer: reviewer, changed: changed,
+) *Secrets {
+	return &Secrets{ctx: ctx, client: client, reviewer: reviewer, changed: changed,
 		watches: map[string]toolscache.SharedIndexInformer{}, unwatched: map[string]rights.Watch{}}
 }
 
 // missingRules are those that would permit to watch what could not be watched.
-func (s *secretsByName) missingRules() (rules []string) {
+func (s *Secrets) missingRules() (rules []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, watch := range s.unwatched {
@@ -53,8 +55,8 @@ func (s *secretsByName) missingRules() (rules []string) {
 	return rules
 }
 
-// get returns a Secret, or nil if there is none. It waits for the first list of Secrets with that name.
-func (s *secretsByName) get(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+// Get returns a Secret, or nil if there is none. It waits for the first list of Secrets with that name.
+func (s *Secrets) Get(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	informer, err := s.watch(ctx, name)
 	if err != nil {
 		return nil, err
@@ -76,8 +78,18 @@ func (s *secretsByName) get(ctx context.Context, namespace, name string) (*corev
 	return secret, nil
 }
 
+// Follow has changes of Secrets with the names noticed, for who reads them from the API server.
+func (s *Secrets) Follow(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		if _, err := s.watch(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // read asks the API server. The error says which rule permits to.
-func (s *secretsByName) read(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+func (s *Secrets) read(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	secret, err := ignoreNotFound(s.client.Secrets(namespace).Get(ctx, name, metav1.GetOptions{}))
 	if rights.Denied(err) {
 		return nil, fmt.Errorf("%w; the rule %s permits it", err, rights.Rule(secretKind.GroupKind(), "", name, "get", "list", "watch"))
@@ -88,7 +100,7 @@ func (s *secretsByName) read(ctx context.Context, namespace, name string) (*core
 var secretKind = corev1.SchemeGroupVersion.WithKind("Secret")
 
 // watch is the watch of a name; nil while it is not permitted.
-func (s *secretsByName) watch(ctx context.Context, name string) (toolscache.SharedIndexInformer, error) {
+func (s *Secrets) watch(ctx context.Context, name string) (toolscache.SharedIndexInformer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if informer, found := s.watches[name]; found {

@@ -1,5 +1,4 @@
-// Package pods says why the pods of a Deployment do not run.
-package pods
+package frame
 
 import (
 	"context"

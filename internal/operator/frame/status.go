@@ -1,5 +1,4 @@
-// Package status makes what the status of a ClusterManager and of a Klusterlet have alike.
-package status
+package frame
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package topology_test
+package frame
 
 import (
 	"testing"
@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
-	"github.com/capstan-io/capstan/internal/operator/topology"
 )
 
 func node(role string, taints ...corev1.Taint) corev1.Node {
@@ -55,7 +54,7 @@ func TestReplicas(t *testing.T) {
 		if test.selector != "" {
 			selector = labels.SelectorFromSet(labels.Set{"role": "a"})
 		}
-		if got := topology.Replicas(test.nodes, test.placement, selector); got != test.want {
+		if got := replicas(test.nodes, test.placement, selector); got != test.want {
 			t.Errorf("%s: %d, want %d", name, got, test.want)
 		}
 	}

@@ -1,5 +1,4 @@
-// Package tlsprofile reads the TLS settings of an installation from the ConfigMap ocm-tls-profile.
-package tlsprofile
+package frame
 
 import (
 	"crypto/tls"
@@ -12,18 +11,18 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// defaultMinVersion holds unless the ConfigMap names another version.
-const defaultMinVersion = "VersionTLS12"
+// defaultMinTLS holds unless the ConfigMap names another version.
+const defaultMinTLS = "VersionTLS12"
 
-// Flags are the arguments that give a component the settings of the ConfigMap; none, if there is no ConfigMap. Cipher suites that do not
-// exist are left out.
-func Flags(profile *corev1.ConfigMap) []string {
+// TLSFlags are the arguments that give a component the settings of the ConfigMap ocm-tls-profile; none, if there is no ConfigMap. Cipher
+// suites that do not exist are left out.
+func TLSFlags(profile *corev1.ConfigMap) []string {
 	if profile == nil {
 		return nil
 	}
 	version := strings.TrimSpace(profile.Data[fleet.KeyTLSProfileMinVersion])
 	if _, err := cliflag.TLSVersion(version); err != nil || version == "" {
-		version = defaultMinVersion
+		version = defaultMinTLS
 	}
 	flags := []string{"--tls-min-version=" + version}
 	if suites := suites(profile.Data[fleet.KeyTLSProfileCipherSuites]); len(suites) > 0 {

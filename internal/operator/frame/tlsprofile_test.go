@@ -1,4 +1,4 @@
-package tlsprofile_test
+package frame_test
 
 import (
 	"slices"
@@ -6,11 +6,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/capstan-io/capstan/internal/operator/tlsprofile"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 )
 
 // CM-30, SD-01
-func TestFlags(t *testing.T) {
+func TestTLSFlags(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		profile *corev1.ConfigMap
@@ -26,7 +26,7 @@ func TestFlags(t *testing.T) {
 			[]string{"--tls-min-version=VersionTLS12",
 				"--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"}},
 	} {
-		if got := tlsprofile.Flags(test.profile); !slices.Equal(got, test.want) {
+		if got := frame.TLSFlags(test.profile); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}

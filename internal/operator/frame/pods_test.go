@@ -1,4 +1,4 @@
-package pods_test
+package frame_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/capstan-io/capstan/internal/operator/pods"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 )
 
 func TestReason(t *testing.T) {
@@ -34,7 +34,7 @@ func TestReason(t *testing.T) {
 		"in the first container": {corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{waiting("ErrImagePull", "")},
 			ContainerStatuses: []corev1.ContainerStatus{waiting("PodInitializing", "")}}, "container c waits: ErrImagePull"},
 	} {
-		if got := pods.Reason(&corev1.Pod{Status: test.status}); strings.TrimSpace(got) != test.want {
+		if got := frame.Reason(&corev1.Pod{Status: test.status}); strings.TrimSpace(got) != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}

@@ -1,6 +1,4 @@
-// Package requeue enqueues custom resources in their controller when something changes that no cache of the manager has, such as what
-// is installed on another cluster.
-package requeue
+package frame
 
 import (
 	"context"
@@ -11,7 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Source is a source for one controller. Its zero value is ready to use.
+// Source enqueues custom resources in their controller when something changes that no cache of the manager has, such as what is installed
+// on another cluster. It is a source for one controller. Its zero value is ready to use.
 type Source struct {
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -25,8 +24,8 @@ func (s *Source) Start(_ context.Context, queue workqueue.TypedRateLimitingInter
 	return nil
 }
 
-// Started tells whether the controller runs, and Add does something.
-func (s *Source) Started() bool {
+// started tells whether the controller runs, and Add does something.
+func (s *Source) started() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.queue != nil

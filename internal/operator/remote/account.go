@@ -1,7 +1,4 @@
-// Package accountkubeconfig makes Secrets with kubeconfigs of service accounts on another cluster, for the programs of hosted
-// installations, and renews their tokens in time. The kubeconfig refers to the token as a file next to it, so programs that have the Secret
-// as a volume use a new token without a restart.
-package accountkubeconfig
+package remote
 
 import (
 	"bytes"
@@ -44,9 +41,10 @@ type Account struct {
 	Name types.NamespacedName
 }
 
-// Renew returns the Secret of that name with the kubeconfig of the account, and when its token has to be renewed. stored is what there is,
-// nil if there is none; it stays while its token is good and leads to the same account and cluster.
-func Renew(ctx context.Context, now time.Time, account Account, name types.NamespacedName, stored *corev1.Secret) (
+// RenewKubeconfig returns the Secret of that name with the kubeconfig of the account, and when its token has to be renewed. stored is what there is,
+// nil if there is none; it stays while its token is good and leads to the same account and cluster. The kubeconfig
+// refers to the token as a file next to it, so programs that have the Secret as a volume use a new token without a restart.
+func RenewKubeconfig(ctx context.Context, now time.Time, account Account, name types.NamespacedName, stored *corev1.Secret) (
 	*corev1.Secret, time.Time, error,
 ) {
 	serviceAccount := &corev1.ServiceAccount{}

@@ -1,0 +1,102 @@
+package frame
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/capstan-io/capstan/internal/ignoredflags"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/program"
+	"github.com/capstan-io/capstan/internal/secureserving"
+)
+
+// EnvImage is the variable with the image that an operator itself runs from, which has the components.
+const EnvImage = "OPERATOR_IMAGE"
+
+const (
+	flagNodeSelector = "control-plane-node-label-selector"
+	flagReplicas     = "deployment-replicas"
+)
+
+// Flags are those that the commands of the operators have alike.
+type Flags struct {
+	// Lease is that by which one of several operators is the one that acts.
+	Lease string
+	// UserAgent is how the operator names itself to the API server; empty for the name of the program.
+	UserAgent string
+	// ListenAddress is where health and metrics are served over HTTPS.
+	ListenAddress string
+	TLS           secureserving.TLSFlags
+	Accepted      ignoredflags.Flags
+
+	kubeconfig      string
+	nodeSelector    string
+	withoutElection bool
+}
+
+// Add adds the flags, which set the options. kind is that of the custom resources.
+func (f *Flags) Add(flags *pflag.FlagSet, o *Options, kind string) {
+	o.Namespace, o.Version = program.Namespace(fleet.NamespaceOperators), program.Version()
+	flags.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig, "File with the access to the API (default: that of the pod this runs in).")
+	flags.StringVar(&o.Namespace, "namespace", o.Namespace, "Namespace of the operator, where its Lease, the Secret to pull images with and the "+
+		"ConfigMap "+fleet.ConfigMapTLSProfile+" are (default: that of the pod this runs in).")
+	flags.StringVar(&f.nodeSelector, flagNodeSelector, f.nodeSelector,
+		"Label selector of the nodes that count for the number of replicas (default: all nodes that the components can run on).")
+	flags.Int32Var(&o.Replicas, flagReplicas, o.Replicas,
+		"Replicas of each component that is not hosted; 0 means one for each node that they can run on, three at most.")
+	flags.BoolVar(&o.SyncLabels, "enable-sync-labels", o.SyncLabels, "Copy the labels of a "+kind+" to what it consists of.")
+	flags.BoolVar(&f.withoutElection, "disable-leader-election", f.withoutElection, "Act without a Lease, even if other operators run.")
+	f.Accepted.AddLimits(flags, "kube-api-qps", "kube-api-burst")
+	secureserving.AddFlag(flags, &f.ListenAddress)
+	f.TLS.Add(flags)
+}
+
+// Complete refuses what makes no sense.
+func (f *Flags) Complete(o *Options) (err error) {
+	if o.Replicas < 0 {
+		return fmt.Errorf("--%s is %d; it must be 0, to choose by the number of nodes, or more", flagReplicas, o.Replicas)
+	}
+	if f.nodeSelector == "" {
+		return nil
+	}
+	if o.Nodes, err = labels.Parse(f.nodeSelector); err != nil {
+		return fmt.Errorf("--%s is %q: %w; it must be a label selector, such as node-role.kubernetes.io/control-plane=",
+			flagNodeSelector, f.nodeSelector, err)
+	}
+	return nil
+}
+
+// Run runs an operator in that namespace whose controllers register adds, until the context ends. bounds are those of TLS.
+func (f *Flags) Run(
+	ctx context.Context, namespace string, options ctrl.Options, bounds func(*tls.Config), register func(ctrl.Manager) error,
+) error {
+	f.Accepted.Log(log.FromContext(ctx))
+	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("--kubeconfig %q: %w; name a kubeconfig file", f.kubeconfig, err)
+	}
+	config.QPS = -1 // the priority and fairness of the API server is the limit
+	config.UserAgent = f.UserAgent
+	if !f.withoutElection {
+		options.LeaderElection, options.LeaderElectionID, options.LeaderElectionNamespace = true, f.Lease, namespace
+		options.LeaderElectionReleaseOnCancel = true
+	}
+	manager, err := ctrl.NewManager(config, options)
+	if err != nil {
+		return fmt.Errorf("prepare the operator: %w", err)
+	}
+	if err := register(manager); err != nil {
+		return err
+	}
+	if err := secureserving.AddHealth(manager, f.ListenAddress, bounds); err != nil {
+		return err
+	}
+	return manager.Start(ctx)
+}

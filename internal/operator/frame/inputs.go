@@ -1,0 +1,172 @@
+package frame
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/apply"
+	"github.com/capstan-io/capstan/internal/operator/remote"
+	"github.com/capstan-io/capstan/internal/operator/rights"
+)
+
+// OwnSecret is a Secret in the namespace of the operator; nil if there is none, or it may not be read: many clusters need none.
+func (o *Operator) OwnSecret(ctx context.Context, name string) (*corev1.Secret, error) {
+	if name == "" {
+		return nil, nil
+	}
+	secret, err := o.Secrets.Get(ctx, o.Namespace, name)
+	if rights.Denied(err) {
+		return nil, nil
+	}
+	return secret, err
+}
+
+// TLSProfile is the ConfigMap with the TLS settings of components; nil if there is none.
+func (o *Operator) TLSProfile(ctx context.Context) (*corev1.ConfigMap, error) {
+	profile := &corev1.ConfigMap{}
+	return ignoreNotFound(profile, o.Client.Get(ctx, types.NamespacedName{Namespace: o.Namespace, Name: fleet.ConfigMapTLSProfile}, profile))
+}
+
+// ReplicasFor are those of each component with that placement. There may be many hosted installations on a cluster, so each component has
+// one.
+func (o *Operator) ReplicasFor(ctx context.Context, hosted bool, placement operatorv1.NodePlacement) (int32, error) {
+	if hosted {
+		return 1, nil
+	}
+	if o.Replicas > 0 {
+		return o.Replicas, nil
+	}
+	nodes := &corev1.NodeList{}
+	if err := o.Client.List(ctx, nodes); err != nil {
+		return 0, fmt.Errorf("list the nodes to choose the number of replicas: %w", err)
+	}
+	return replicas(nodes.Items, placement, o.Nodes), nil
+}
+
+// UsualAPIPorts are those of API servers that cannot be looked up.
+var UsualAPIPorts = []int32{443, 6443}
+
+var endpointSlices = discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
+
+// APIPorts are those at which pods reach the API server of the operator's cluster: the known ones, and those of the servers behind the
+// Service kubernetes.
+func (o *Operator) APIPorts(ctx context.Context, known ...int32) ([]int32, error) {
+	ports := slices.Clone(known)
+	if !o.Watched(endpointSlices) {
+		ports = append(ports, UsualAPIPorts...)
+	}
+	endpoints := &discoveryv1.EndpointSliceList{}
+	if err := o.Client.List(ctx, endpoints, client.InNamespace(metav1.NamespaceDefault),
+		client.MatchingLabels{discoveryv1.LabelServiceName: "kubernetes"}); err != nil {
+		return nil, fmt.Errorf("list the endpoints of the API server: %w", err)
+	}
+	for i := range endpoints.Items {
+		for _, port := range endpoints.Items[i].Ports {
+			if port.Port != nil {
+				ports = append(ports, *port.Port)
+			}
+		}
+	}
+	return Distinct(ports), nil
+}
+
+// Distinct are the ports that are known, each once, sorted.
+func Distinct(ports []int32) []int32 {
+	sorted := slices.Compact(slices.Sorted(slices.Values(ports)))
+	return slices.DeleteFunc(sorted, func(port int32) bool { return port == 0 })
+}
+
+// PortOf is the port of a URL, that of its scheme if it names none; 0 if neither is known.
+func PortOf(address string) int32 {
+	parsed, err := url.Parse(address)
+	if err != nil {
+		return 0
+	}
+	if port, err := strconv.ParseUint(parsed.Port(), 10, 16); err == nil {
+		return int32(port)
+	}
+	switch parsed.Scheme {
+	case "https":
+		return 443
+	case "http":
+		return 80
+	case "socks5":
+		return 1080
+	}
+	return 0
+}
+
+// Kubeconfig is a Secret, where components run, with the access of a service account to the cluster that a hosted installation is about.
+type Kubeconfig struct{ Secret, Account types.NamespacedName }
+
+// Kubeconfigs makes the Secrets, and returns how long the tokens in them are good. access is how the cluster is reached.
+func (o *Operator) Kubeconfigs(ctx context.Context, cluster *apply.Cluster, access *rest.Config, wanted []Kubeconfig) (
+	secrets []client.Object, good time.Duration, err error,
+) {
+	for _, kubeconfig := range wanted {
+		stored, err := o.Secrets.Get(ctx, kubeconfig.Secret.Namespace, kubeconfig.Secret.Name)
+		if err != nil {
+			return nil, 0, err
+		}
+		account := remote.Account{Cluster: cluster.Client, Access: access, Name: kubeconfig.Account}
+		now := o.Clock.Now()
+		secret, refresh, err := remote.RenewKubeconfig(ctx, now, account, kubeconfig.Secret, stored)
+		if err != nil {
+			return nil, 0, err
+		}
+		secrets, good = append(secrets, secret), Earliest(good, refresh.Sub(now))
+	}
+	return secrets, good, nil
+}
+
+// IsOwn tells whether a cluster is that of the operator. secret is the name of the Secret that leads to it.
+func (o *Operator) IsOwn(ctx context.Context, other *apply.Cluster, secret string) (bool, error) {
+	uids := [2]types.UID{}
+	for i, cluster := range []*apply.Cluster{o.Management, other} {
+		system := &corev1.Namespace{}
+		if err := cluster.Client.Get(ctx, types.NamespacedName{Name: metav1.NamespaceSystem}, system); client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("find out which cluster the kubeconfig of Secret %s leads to: %w", secret, err)
+		}
+		uids[i] = system.UID
+	}
+	return uids[0] != "" && uids[0] == uids[1], nil
+}
+
+// CopyOf is the Secret in another namespace.
+func CopyOf(source *corev1.Secret, namespace string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: source.Name}, Type: source.Type, Data: source.Data}
+}
+
+// LabelsToCopy are the labels of a custom resource that what it consists of has, too: not those by which tools find what is what, and not
+// those of this API, which mean something on the object that has them.
+func LabelsToCopy(labels map[string]string) map[string]string {
+	copied := maps.Clone(labels)
+	maps.DeleteFunc(copied, func(key, _ string) bool { return key == fleet.LabelApp || fleet.IsReservedLabel(key) })
+	return copied
+}
+
+// AddLabels adds the labels that the objects do not have.
+func AddLabels(labels map[string]string, objects ...client.Object) {
+	if len(labels) == 0 {
+		return
+	}
+	for _, object := range objects {
+		all := maps.Clone(labels)
+		maps.Copy(all, object.GetLabels())
+		object.SetLabels(all)
+	}
+}

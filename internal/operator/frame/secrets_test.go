@@ -1,0 +1,47 @@
+package frame
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/capstan-io/capstan/internal/operator/rights/rightstest"
+)
+
+// HC-06: Secrets of a name that may not be watched are read, and the rule is named that permits to watch them.
+func TestSecretsWithoutWatch(t *testing.T) {
+	t.Parallel()
+	stored := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "agent", Name: "bootstrap"}}
+	client := fake.NewClientset(stored)
+	s := NewSecrets(t.Context(), client.CoreV1(), rightstest.Reviewer{Rules: []rbacv1.PolicyRule{}}, nil)
+	if secret, err := s.Get(t.Context(), "agent", "bootstrap"); err != nil || secret == nil {
+		t.Errorf("one that exists: %v, %v", secret, err)
+	}
+	if secret, err := s.Get(t.Context(), "agent", "other"); err != nil || secret != nil {
+		t.Errorf("one that does not: %v, %v", secret, err)
+	}
+	rules := s.missingRules()
+	if len(rules) != 2 || !strings.Contains(strings.Join(rules, ""), "resourceNames: [bootstrap], verbs: [list, watch]") {
+		t.Errorf("missing %v", rules)
+	}
+	client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(corev1.Resource("secrets"), "bootstrap",
+			errors.New(`User "operator" cannot get resource "secrets" in API group "" in the namespace "agent"`))
+	})
+	o := &Operator{Options: Options{Namespace: "agent"}, Secrets: s}
+	if secret, err := o.OwnSecret(t.Context(), "bootstrap"); err != nil || secret != nil {
+		t.Errorf("credentials for images that may not be read: %v, %v", secret, err)
+	}
+	_, err := s.Get(t.Context(), "agent", "bootstrap")
+	if err == nil || !strings.Contains(err.Error(), `the rule {apiGroups: [""], resources: [secrets]`) {
+		t.Errorf("one that may not be read: %v", err)
+	}
+}
