@@ -17,6 +17,7 @@ import (
 
 	aboutv1alpha1 "github.com/capstan-io/capstan/api/about/v1alpha1"
 	"github.com/capstan-io/capstan/deploy/crds"
+	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/featuregates"
 )
 
@@ -82,7 +83,7 @@ func installCRDs(ctx context.Context, managed client.WithWatch, wanted []*apiext
 		installed = append(installed, want.Name)
 	}
 	for _, name := range installed {
-		if err := awaitCRD(ctx, managed, name, established); err != nil {
+		if err := awaitCRD(ctx, managed, name, apply.Established); err != nil {
 			return fmt.Errorf("wait for CustomResourceDefinition %s of the managed cluster: %w", name, err)
 		}
 	}
@@ -101,7 +102,7 @@ func ensureCRD(ctx context.Context, managed client.Client, want *apiextensionsv1
 		return err
 	}
 	before := have.DeepCopy()
-	if want.Spec.Group == aboutv1alpha1.GroupVersion.Group {
+	if want.Spec.Group == aboutv1alpha1.GroupVersion.Group || apply.OfNewerOperator(have) {
 		return nil // the kind belongs to others, who may have a newer one
 	}
 	have.Spec.Versions, have.Spec.Names = want.Spec.Versions, want.Spec.Names
@@ -197,13 +198,4 @@ func watchCRD(ctx context.Context, managed client.WithWatch, name string,
 		}
 	}
 	return false, nil
-}
-
-func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
-	for _, c := range crd.Status.Conditions {
-		if c.Type == apiextensionsv1.Established {
-			return c.Status == apiextensionsv1.ConditionTrue
-		}
-	}
-	return false
 }

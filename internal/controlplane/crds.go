@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	toolswatch "k8s.io/client-go/tools/watch"
 	"k8s.io/client-go/util/retry"
+
+	"github.com/capstan-io/capstan/internal/apply"
 )
 
 const (
@@ -53,7 +55,7 @@ func installCRDs(ctx context.Context, config *rest.Config, crds []*apiextensions
 	waiting := map[string]bool{}
 	var jobs []func() error
 	for _, crd := range crds {
-		if !established(installed[crd.Name]) {
+		if have := installed[crd.Name]; have == nil || !apply.Established(have) {
 			waiting[crd.Name] = true
 		}
 		jobs = append(jobs, func() error { return installCRD(ctx, client, crd, installed[crd.Name]) })
@@ -114,7 +116,7 @@ func writeCRD(ctx context.Context, client apiextensionsclient.Interface, want, h
 		metav1.SetMetaDataAnnotation(&next.ObjectMeta, annotationCRDHash, hash)
 		_, err := crds.Update(ctx, next, metav1.UpdateOptions{})
 		return err
-	case !established(have):
+	case !apply.Established(have):
 		// The hub was interrupted here, and the API server's own controllers may have been, too: they finish only what
 		// they began.
 		return establish(ctx, client, have)
@@ -167,7 +169,7 @@ func waitEstablished(ctx context.Context, client apiextensionsclient.Interface, 
 		},
 	}, client)
 	_, err := toolswatch.Until(ctx, from, source, func(event watch.Event) (bool, error) {
-		if crd, ok := event.Object.(*apiextensionsv1.CustomResourceDefinition); ok && established(crd) {
+		if crd, ok := event.Object.(*apiextensionsv1.CustomResourceDefinition); ok && apply.Established(crd) {
 			delete(waiting, crd.Name)
 		}
 		return len(waiting) == 0, nil
@@ -214,16 +216,4 @@ func awaitServed(ctx context.Context, config *rest.Config, crds []*apiextensions
 		return fmt.Errorf("wait for discovery to have all kinds, missing %v: %w", slices.Collect(maps.Keys(missing)), err)
 	}
 	return nil
-}
-
-func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
-	if crd == nil {
-		return false
-	}
-	for _, condition := range crd.Status.Conditions {
-		if condition.Type == apiextensionsv1.Established {
-			return condition.Status == apiextensionsv1.ConditionTrue
-		}
-	}
-	return false
 }

@@ -15,6 +15,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/capstan-io/capstan/deploy/crds"
+	"github.com/capstan-io/capstan/internal/apply"
 )
 
 // SC-18. A hub that is ready takes objects of its kinds at once: the API server holds back those of a kind that was
@@ -26,7 +27,7 @@ func TestKindsAreReadyAtOnce(t *testing.T) {
 	for _, want := range shared.options.CRDs {
 		crd, err := client.ApiextensionsV1().CustomResourceDefinitions().Get(t.Context(), want.Name, metav1.GetOptions{})
 		must(t, err)
-		if !established(crd) {
+		if !apply.Established(crd) {
 			t.Errorf("%s is not established", crd.Name)
 		}
 		for _, condition := range crd.Status.Conditions {
@@ -58,7 +59,7 @@ func TestInterruptedInstallation(t *testing.T) {
 	interrupted, err := client.ApiextensionsV1().CustomResourceDefinitions().UpdateStatus(t.Context(), interrupted, metav1.UpdateOptions{})
 	must(t, err)
 	must(t, installCRD(t.Context(), client, want.DeepCopy(), interrupted))
-	if !established(get()) {
+	if !apply.Established(get()) {
 		t.Errorf("it is not established: %+v", get().Status)
 	}
 }

@@ -15,9 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/operator/apply"
-	"github.com/capstan-io/capstan/internal/operator/crds"
 	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/upgrade"
 )
@@ -33,7 +32,7 @@ type Options struct {
 type Controller struct {
 	*frame.Operator
 	skipRemoveCRDs bool
-	migrations     crds.Migrations
+	migrations     apply.Migrations
 }
 
 // reconciler reconciles ClusterManagers.
@@ -117,7 +116,7 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 		return 0, err
 	}
 	wanted := p.plan()
-	if err := crds.Apply(ctx, hub, cm.Name, wanted.crds); err != nil {
+	if err := hub.ApplyCRDs(ctx, cm.Name, wanted.crds); err != nil {
 		return 0, r.failed(fleet.ReasonCRDApplyFailed, err)
 	}
 	if err := hub.Apply(ctx, cm.Name, wanted.hub...); err != nil {
@@ -141,7 +140,7 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 	}
 	if p.formerServices && len(rolling) == 0 && len(p.certificates.Problems) == 0 {
 		wanted = p.withoutFormerServices(wanted)
-		if err := crds.Apply(ctx, hub, cm.Name, wanted.crds); err != nil {
+		if err := hub.ApplyCRDs(ctx, cm.Name, wanted.crds); err != nil {
 			return 0, r.failed(fleet.ReasonCRDApplyFailed, err)
 		}
 	}
@@ -173,24 +172,19 @@ func (c *Controller) migrate(ctx context.Context, hub client.Client, applied []*
 		return "", err
 	}
 	if !running {
-		return crds.Describe(pending), nil
+		return apply.DescribePending(pending), nil
 	}
 	var failures []error
 	for _, crd := range pending {
-		failures = append(failures, crds.Migrate(ctx, hub, crd))
+		failures = append(failures, apply.MigrateCRD(ctx, hub, crd))
 	}
 	return "", errors.Join(failures...)
 }
 
-// prune deletes what the ClusterManager no longer consists of. CRDs stay: they hold what users have stored.
+// prune deletes what the ClusterManager no longer consists of.
 func (c *Controller) prune(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster, wanted *plan) error {
-	keep := wanted.all()
 	for _, cluster := range distinct(hub, c.Management) {
-		served, err := cluster.List(ctx, cm.Name, crds.Kind)
-		if err != nil {
-			return err
-		}
-		if _, err := cluster.Prune(ctx, cm.Name, append(served, keep...)...); err != nil {
+		if _, err := cluster.Prune(ctx, cm.Name, wanted.all()...); err != nil {
 			return err
 		}
 	}

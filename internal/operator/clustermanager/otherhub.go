@@ -10,9 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/operator/apply"
-	"github.com/capstan-io/capstan/internal/operator/crds"
 )
 
 // crdManagedClusters is a definition that each hub has: the ClusterManager that it is part of has the hub.
@@ -46,7 +45,7 @@ func (c *Controller) ownHub(ctx context.Context, cm *operatorv1.ClusterManager, 
 // hubOf is another ClusterManager that has the hub; empty if there is none. What a ClusterManager that is gone has left can be taken over.
 func (c *Controller) hubOf(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster) (string, error) {
 	crd := &metav1.PartialObjectMetadata{}
-	crd.SetGroupVersionKind(crds.Kind)
+	crd.SetGroupVersionKind(apply.CRDs)
 	if err := hub.Client.Get(ctx, types.NamespacedName{Name: crdManagedClusters}, crd); err != nil {
 		if apierrors.IsNotFound(err) {
 			return "", nil

@@ -12,9 +12,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
-	"github.com/capstan-io/capstan/internal/operator/crds"
 	"github.com/capstan-io/capstan/internal/operator/frame"
 )
 
@@ -41,7 +41,7 @@ func hubKinds() []schema.GroupVersionKind {
 	for _, kind := range []string{"ClusterRoleBinding", "RoleBinding", "ClusterRole", "Role"} {
 		kinds = append(kinds, rbacv1.SchemeGroupVersion.WithKind(kind))
 	}
-	return append(kinds, crds.Kind)
+	return append(kinds, apply.CRDs)
 }
 
 // managementKinds are those of the objects on the operator's cluster, which may be a hub, too.

@@ -17,9 +17,8 @@ import (
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/operator/apply"
-	"github.com/capstan-io/capstan/internal/operator/crds"
 	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/workload"
 )
@@ -72,12 +71,12 @@ func (c *Controller) removeAll(ctx context.Context, cm *operatorv1.ClusterManage
 		if cluster == nil {
 			continue
 		}
-		waitsFor, err := removeRest(ctx, cm, cluster)
+		left, err := cluster.PruneLive(ctx, cm.Name) // also what was applied a moment ago, as nobody looks after it any more
 		if cluster != c.Management {
 			err = orGiveUp(cm, err)
 		}
-		if err != nil || waitsFor != "" {
-			return waitsFor, err
+		if err != nil || len(left) > 0 {
+			return frame.Summary(left), err
 		}
 	}
 	if hub == nil {
@@ -98,16 +97,6 @@ func orGiveUp(cm *operatorv1.ClusterManager, err error) error {
 		return err
 	}
 	return fmt.Errorf("%w; correct Secret %s/%s, or delete it to give up what is on the hub", err, cm.Name, fleet.SecretExternalHubKubeconfig)
-}
-
-// removeRest deletes all but the CRDs from a cluster: also what was applied a moment ago, as nobody looks after it any more.
-func removeRest(ctx context.Context, cm *operatorv1.ClusterManager, cluster *apply.Cluster) (waitsFor string, err error) {
-	served, err := cluster.ListLive(ctx, cm.Name, crds.Kind)
-	if err != nil {
-		return "", err
-	}
-	left, err := cluster.PruneLive(ctx, cm.Name, served...)
-	return frame.Summary(left), err
 }
 
 // hubToRemove is the hub; nil if it is hosted and its credential has been deleted: there is no way to it any more then.
@@ -147,13 +136,13 @@ func (c *Controller) removeDeadWebhooks(ctx context.Context, cm *operatorv1.Clus
 
 // removeCRDs deletes the CRDs in order, or leaves them without a trace of the operator.
 func (c *Controller) removeCRDs(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster) (waitsFor string, err error) {
-	served, err := hub.ListLive(ctx, cm.Name, crds.Kind)
+	served, err := hub.ListLive(ctx, cm.Name, apply.CRDs)
 	if err != nil {
 		return "", err
 	}
 	if c.skipRemoveCRDs {
 		for _, crd := range served {
-			if err := crds.Release(ctx, hub, crd); err != nil {
+			if err := hub.ReleaseCRD(ctx, crd); err != nil {
 				return "", err
 			}
 		}
@@ -172,7 +161,7 @@ func (c *Controller) removeCRDs(ctx context.Context, cm *operatorv1.ClusterManag
 	var left []string
 	for _, crd := range served {
 		if crd.GetName() == crdClusterProfiles { // it is of the SIG Multicluster, and others may use it
-			if err := crds.Release(ctx, hub, crd); err != nil {
+			if err := hub.ReleaseCRD(ctx, crd); err != nil {
 				return "", err
 			}
 			continue

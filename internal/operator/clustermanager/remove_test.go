@@ -17,8 +17,8 @@ import (
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/operator/apply"
 	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/remote"
 	"github.com/capstan-io/capstan/internal/operator/rights/rightstest"
@@ -81,7 +81,9 @@ func TestRemovalOfWhatWasJustApplied(t *testing.T) {
 		for range 3 {
 			var err error
 			if waitsFor, err = c.removeCRDs(t.Context(), cm, cluster); err == nil && waitsFor == "" {
-				waitsFor, err = removeRest(t.Context(), cm, cluster)
+				var left []string
+				left, err = cluster.PruneLive(t.Context(), cm.Name)
+				waitsFor = frame.Summary(left)
 			}
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)

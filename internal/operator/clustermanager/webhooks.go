@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
-	"github.com/capstan-io/capstan/internal/operator/apply"
 )
 
 // applyWebhooks has the API server of the hub ask the components, once these run. Until then it asks what it asked before: only the

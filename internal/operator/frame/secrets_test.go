@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -43,5 +44,22 @@ func TestSecretsWithoutWatch(t *testing.T) {
 	_, err := s.Get(t.Context(), "agent", "bootstrap")
 	if err == nil || !strings.Contains(err.Error(), `the rule {apiGroups: [""], resources: [secrets]`) {
 		t.Errorf("one that may not be read: %v", err)
+	}
+}
+
+// CM-23: Secrets that are read from the API server are watched, as far as that is permitted.
+func TestFollowSecrets(t *testing.T) {
+	t.Parallel()
+	permitted := rightstest.Reviewer{Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"serving"}, Verbs: []string{"list", "watch"}}}}
+	s := NewSecrets(t.Context(), fake.NewClientset().CoreV1(), permitted, func(types.NamespacedName) {})
+	if err := s.Follow(t.Context(), "serving", "other"); err != nil {
+		t.Fatal(err)
+	}
+	if s.watches["serving"] == nil || s.watches["other"] != nil {
+		t.Errorf("it watches %v", s.watches)
+	}
+	if rules := s.missingRules(); len(rules) != 1 || !strings.Contains(rules[0], "resourceNames: [other]") {
+		t.Errorf("missing %v", rules)
 	}
 }

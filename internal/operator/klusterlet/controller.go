@@ -19,9 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/operator/apply"
-	"github.com/capstan-io/capstan/internal/operator/crds"
 	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/klusterlet/hubaccess"
 	"github.com/capstan-io/capstan/internal/operator/upgrade"
@@ -105,7 +104,7 @@ func (c *Controller) apply(ctx context.Context, r *report, l layout, p plan) (re
 	if err := errors.Join(c.leaveHosted(ctx, l), c.ownNamespace(ctx, l, managed.Client)); err != nil {
 		return 0, r.failed(fleet.ReasonManagedClusterResourceApplyFailed, err)
 	}
-	if err := crds.Apply(ctx, managed.Cluster, sharedInstallation, p.crds); err != nil {
+	if err := managed.ApplyCRDs(ctx, sharedInstallation, p.crds); err != nil {
 		return 0, r.failed(fleet.ReasonCRDApplyFailed, err)
 	}
 	if err := errors.Join(

@@ -18,9 +18,9 @@ import (
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
-	"github.com/capstan-io/capstan/internal/operator/crds"
 	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/klusterlet/hubaccess"
 	"github.com/capstan-io/capstan/internal/operator/rights"
@@ -44,7 +44,7 @@ func managedKinds() []schema.GroupVersionKind {
 	for _, kind := range []string{"ServiceAccount", "Namespace"} {
 		kinds = append(kinds, corev1.SchemeGroupVersion.WithKind(kind))
 	}
-	return append(kinds, crds.Kind)
+	return append(kinds, apply.CRDs)
 }
 
 // managementKinds are those of the objects on the operator's cluster, which is a managed cluster, too.

@@ -22,10 +22,9 @@ import (
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
-	"github.com/capstan-io/capstan/internal/operator/apply"
-	"github.com/capstan-io/capstan/internal/operator/crds"
 	"github.com/capstan-io/capstan/internal/operator/frame"
 )
 
@@ -253,12 +252,12 @@ func (c *Controller) removeShared(ctx context.Context, cluster *apply.Cluster) (
 	if slices.ContainsFunc(namespaces.Items, func(n corev1.Namespace) bool { return n.DeletionTimestamp.IsZero() }) {
 		return nil, nil // those of others
 	}
-	kept, err := cluster.List(ctx, sharedInstallation, crds.Kind)
+	kept, err := cluster.List(ctx, sharedInstallation, apply.CRDs)
 	if err != nil {
 		return nil, err
 	}
 	for _, crd := range kept {
-		if err := crds.Release(ctx, cluster, crd); err != nil {
+		if err := cluster.ReleaseCRD(ctx, crd); err != nil {
 			return nil, err
 		}
 	}

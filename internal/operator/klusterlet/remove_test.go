@@ -25,8 +25,8 @@ import (
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/operator/apply"
 	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/remote"
 	"github.com/capstan-io/capstan/internal/operator/rights/rightstest"

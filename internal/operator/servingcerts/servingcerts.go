@@ -57,7 +57,7 @@ type Certificates struct {
 	Serving []*corev1.Secret
 	// Trusted has for each Secret with a serving certificate, by its name, the authorities in PEM that clients verify it with.
 	Trusted map[string][]byte
-	// Due is when something has to be renewed.
+	// Due is when something has to be renewed, or a certificate of a user expires.
 	Due time.Time
 	// Problems say which Secrets of users clients cannot verify a server with, and what to do.
 	Problems []string
@@ -86,6 +86,9 @@ func Renew(now time.Time, namespace, authority string, servers []Server, stored 
 				result.Problems = append(result.Problems, fmt.Sprintf("Secret %s/%s: %s", namespace, server.Secret, err))
 			}
 			result.Trusted[server.Secret] = trustedOfUser(secret, bundle)
+			if p, err := pairOf(secret); err == nil && now.Before(p.certificate.NotAfter) {
+				result.Due = earliest(result.Due, p.certificate.NotAfter)
+			}
 			continue
 		}
 		pair, err := ca.serving(now, server, secret)
@@ -98,11 +101,16 @@ func Renew(now time.Time, namespace, authority string, servers []Server, stored 
 		}
 		result.Serving = append(result.Serving, made)
 		result.Trusted[server.Secret] = bundle
-		if due := renewal(pair.certificate); due.Before(result.Due) {
-			result.Due = due
-		}
+		result.Due = earliest(result.Due, renewal(pair.certificate))
 	}
 	return result, nil
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // renewal is when a fifth of the validity is left.

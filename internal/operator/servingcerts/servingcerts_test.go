@@ -167,6 +167,16 @@ func TestCertificateOfUser(t *testing.T) {
 	if len(c.Serving) != 1 || c.Serving[0].Name != "b-cert" || !bytes.Equal(c.Trusted["a-cert"], certificate) || len(c.Problems) > 0 {
 		t.Errorf("%d Secrets are written", len(c.Serving))
 	}
+	parsed, err := certutil.ParseCertsPEM(certificate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for until, want := range map[time.Duration]bool{time.Hour: true, 0: false, 200 * day: false} {
+		at := parsed[0].NotAfter.Add(-until)
+		if c := renew(t, at, servers, of(pair)); c.Due.Equal(parsed[0].NotAfter) != want {
+			t.Errorf("%s before it expires, %v is due", until, c.Due)
+		}
+	}
 	pair["ca.crt"] = []byte(c.Bundle.Data[fleet.KeyCABundle])
 	if c := renew(t, time.Now(), servers, of(pair)); !bytes.Equal(c.Trusted["a-cert"], pair["ca.crt"]) {
 		t.Error("ca.crt is not what clients verify with")

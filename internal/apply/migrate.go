@@ -1,4 +1,4 @@
-package crds
+package apply
 
 import (
 	"context"
@@ -15,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/capstan-io/capstan/internal/operator/apply"
 )
 
 // pageSize is how many objects are read at once.
@@ -30,7 +28,7 @@ type Migrations struct {
 }
 
 // Pending returns the definitions on the cluster of which objects may be stored in another version than that in which they are now. Of the
-// definitions, those count that [Apply] has applied: what a newer operator has applied is its own to migrate.
+// definitions, those count that [Cluster.ApplyCRDs] has applied: what a newer operator has applied is its own to migrate.
 func (m *Migrations) Pending(ctx context.Context, cluster client.Reader, applied []*apiextensionsv1.CustomResourceDefinition) (
 	pending []*apiextensionsv1.CustomResourceDefinition, err error,
 ) {
@@ -62,8 +60,8 @@ func (m *Migrations) isDone(crd *apiextensionsv1.CustomResourceDefinition) bool 
 	return m.done[crd.UID] == crd.ResourceVersion
 }
 
-// Describe says in which old versions objects of definitions may be stored.
-func Describe(pending []*apiextensionsv1.CustomResourceDefinition) string {
+// DescribePending says in which old versions objects of definitions may be stored.
+func DescribePending(pending []*apiextensionsv1.CustomResourceDefinition) string {
 	parts := make([]string, 0, len(pending))
 	for _, crd := range pending {
 		parts = append(parts, crd.Name+" ("+strings.Join(old(crd), ", ")+")")
@@ -85,9 +83,9 @@ func storageVersion(crd *apiextensionsv1.CustomResourceDefinition) string {
 	return crd.Spec.Versions[at].Name
 }
 
-// Migrate reads and writes each object of a definition unchanged, which stores it in the storage version, and only when all of them are
+// MigrateCRD reads and writes each object of a definition unchanged, which stores it in the storage version, and only when all of them are
 // takes the other versions off the status of the definition. An object that somebody else writes or deletes meanwhile needs no more.
-func Migrate(ctx context.Context, cluster client.Client, live *apiextensionsv1.CustomResourceDefinition) error {
+func MigrateCRD(ctx context.Context, cluster client.Client, live *apiextensionsv1.CustomResourceDefinition) error {
 	storage := storageVersion(live)
 	kind := schema.GroupVersionKind{Group: live.Spec.Group, Version: storage, Kind: live.Spec.Names.Kind}
 	if err := rewrite(ctx, cluster, kind); err != nil {
@@ -147,13 +145,13 @@ func tokenOf(err error) string {
 
 // applyOver applies a definition. One on the cluster with versions that this one no longer has, in which objects may be stored, is migrated
 // first: the API server could not read these objects any more.
-func applyOver(ctx context.Context, cluster *apply.Cluster, installation string, crd *apiextensionsv1.CustomResourceDefinition) error {
-	err := cluster.Apply(ctx, installation, crd)
+func (c *Cluster) applyOver(ctx context.Context, installation string, crd *apiextensionsv1.CustomResourceDefinition) error {
+	err := c.Apply(ctx, installation, crd)
 	if !refusedForStored(err) {
 		return err
 	}
 	live := &apiextensionsv1.CustomResourceDefinition{}
-	if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(crd), live); err != nil {
+	if err := c.Client.Get(ctx, client.ObjectKeyFromObject(crd), live); err != nil {
 		return fmt.Errorf("find out in which versions objects of %s are stored: %w", crd.Name, err)
 	}
 	storage := storageVersion(live)
@@ -161,10 +159,10 @@ func applyOver(ctx context.Context, cluster *apply.Cluster, installation string,
 		return fmt.Errorf("objects of %s are stored in version %s, which is no more: install a version first that stores them in %s: %w",
 			crd.Name, storage, storageVersion(crd), err)
 	}
-	if err := Migrate(ctx, cluster.Client, live); err != nil {
+	if err := MigrateCRD(ctx, c.Client, live); err != nil {
 		return err
 	}
-	return cluster.Apply(ctx, installation, crd)
+	return c.Apply(ctx, installation, crd)
 }
 
 // refusedForStored tells whether the API server refused a definition because objects may be stored in a version that it does not have.

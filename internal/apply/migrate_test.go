@@ -1,4 +1,4 @@
-package crds
+package apply
 
 import (
 	"context"
@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// sets is a definition that stores objects in v1beta2, and may have stored them in others before.
-func sets(stored ...string) *apiextensionsv1.CustomResourceDefinition {
+// definition is a definition that stores objects in v1beta2, and may have stored them in others before.
+func definition(stored ...string) *apiextensionsv1.CustomResourceDefinition {
 	return &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "sets.example.com", UID: "1"},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
@@ -95,7 +95,7 @@ func TestMigrate(t *testing.T) {
 			if err := apiextensionsv1.AddToScheme(scheme); err != nil {
 				t.Fatal(err)
 			}
-			builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(sets(test.stored...)).WithStatusSubresource(sets())
+			builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(definition(test.stored...)).WithStatusSubresource(definition())
 			for _, name := range test.objects {
 				builder.WithObjects(set(name))
 			}
@@ -113,11 +113,11 @@ func TestMigrate(t *testing.T) {
 					}
 					return c.Update(ctx, o, options...)
 				}}).Build()
-			live := sets()
+			live := definition()
 			if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(live), live); err != nil {
 				t.Fatal(err)
 			}
-			err := Migrate(t.Context(), cluster, live)
+			err := MigrateCRD(t.Context(), cluster, live)
 			if (err == nil) != (test.wantError == "") || err != nil && !strings.HasPrefix(err.Error(), test.wantError) {
 				t.Errorf("error %v, want %s", err, test.wantError)
 			}
@@ -134,7 +134,7 @@ func TestMigrate(t *testing.T) {
 
 func changeDefinition(ctx context.Context, t *testing.T, c client.Client) {
 	t.Helper()
-	live := sets()
+	live := definition()
 	if err := c.Get(ctx, client.ObjectKeyFromObject(live), live); err != nil {
 		t.Fatal(err)
 	}
@@ -163,12 +163,12 @@ func TestPending(t *testing.T) {
 		"of a newer operator": {stored: []string{"v1beta1", "v1beta2"}, newer: true},
 	} {
 		reads := 0
-		cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(sets(test.stored...)).WithInterceptorFuncs(interceptor.Funcs{
+		cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(definition(test.stored...)).WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 				reads++
 				return c.Get(ctx, key, o, options...)
 			}}).Build()
-		applied := sets()
+		applied := definition()
 		if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(applied), applied); err != nil {
 			t.Fatal(err)
 		}
@@ -178,8 +178,8 @@ func TestPending(t *testing.T) {
 		m := &Migrations{}
 		for range 2 {
 			pending, err := m.Pending(t.Context(), cluster, []*apiextensionsv1.CustomResourceDefinition{applied})
-			if err != nil || Describe(pending) != test.want {
-				t.Errorf("%s: %s, %v", name, Describe(pending), err)
+			if err != nil || DescribePending(pending) != test.want {
+				t.Errorf("%s: %s, %v", name, DescribePending(pending), err)
 			}
 		}
 		if reads != test.reads {
@@ -196,7 +196,7 @@ func TestRefusedForStored(t *testing.T) {
 		for _, path := range paths {
 			all = append(all, field.Invalid(path, "v1beta1", "must appear in spec.versions"))
 		}
-		return fmt.Errorf("apply: %w", apierrors.NewInvalid(Kind.GroupKind(), "sets.example.com", all))
+		return fmt.Errorf("apply: %w", apierrors.NewInvalid(CRDs.GroupKind(), "sets.example.com", all))
 	}
 	stored, versions := field.NewPath("status", "storedVersions").Index(0), field.NewPath("spec", "versions")
 	for name, test := range map[string]struct {

@@ -1,4 +1,4 @@
-package crds
+package apply
 
 import "testing"
 

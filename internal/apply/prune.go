@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// Prune deletes the objects of the installation that are not among those to keep, and returns the ones that are still there: because
-// finalizers hold them, or because the cache has not seen their deletion yet. An object that cannot be deleted does not keep the others
+// Prune deletes the objects of the installation that are not among those to keep, except CRDs, and returns the ones that are still there:
+// because finalizers hold them, or because the cache has not seen their deletion yet. An object that cannot be deleted does not keep the others
 // from it; the error has all failures. What the cache has not seen yet is pruned when it is: an event tells.
 func (c *Cluster) Prune(ctx context.Context, installation string, keep ...client.Object) (left []string, err error) {
 	return c.prune(ctx, installation, c.List, keep)
@@ -40,6 +40,9 @@ func (c *Cluster) prune(ctx context.Context, installation string, list lister, k
 	}
 	var failures []error
 	for _, kind := range c.Kinds {
+		if kind == CRDs {
+			continue
+		}
 		objects, err := list(ctx, installation, kind)
 		if err != nil {
 			return nil, err
