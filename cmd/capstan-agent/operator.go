@@ -53,7 +53,8 @@ func (f *operatorFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.install.WithoutAddOnNamespace, "disable-default-addon-namespace", f.install.WithoutAddOnNamespace,
 		"Do not create the namespace "+fleet.NamespaceAgentAddOn+".")
 	flags.StringVar(&f.install.AWSCLIImage, "aws-cli-image", f.install.AWSCLIImage,
-		"Image with the AWS command line, for agents that register by AWS IAM, such as one of another registry; empty to have none, as agents of this project can do without.")
+		"Image with the AWS command line, for agents that register by AWS IAM, such as one of another registry; "+
+			"empty to have none, as agents of this project can do without.")
 	f.Accepted.Add(flags, "skip-placeholder-hub-secret", ignoredflags.Switch, "no Secret is created before the agent registers")
 }
 

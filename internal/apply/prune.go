@@ -14,8 +14,8 @@ import (
 )
 
 // Prune deletes the objects of the installation that are not among those to keep, except CRDs, and returns the ones that are still there:
-// because finalizers hold them, or because the cache has not seen their deletion yet. An object that cannot be deleted does not keep the others
-// from it; the error has all failures. What the cache has not seen yet is pruned when it is: an event tells.
+// because finalizers hold them, or because the cache has not seen their deletion yet. An object that cannot be deleted does not keep the
+// others from it; the error has all failures. What the cache has not seen yet is pruned when it is: an event tells.
 func (c *Cluster) Prune(ctx context.Context, installation string, keep ...client.Object) (left []string, err error) {
 	return c.prune(ctx, installation, c.List, keep)
 }

@@ -54,8 +54,9 @@ func (c *Controller) installOnce(ctx context.Context, cm *operatorv1.ClusterMana
 		return 0, err
 	}
 	if other != "" {
-		_ = newReport(cm).failed(fleet.ReasonHubResourceApplyFailed, fmt.Errorf("the hub in this cluster is that of ClusterManager %s: change that "+
-			"one, or use the mode %s for a hub elsewhere", other, operatorv1.InstallModeHosted))
+		_ = newReport(cm).failed(fleet.ReasonHubResourceApplyFailed, fmt.Errorf(
+			"the hub in this cluster is that of ClusterManager %s: change that one, or use the mode %s for a hub elsewhere",
+			other, operatorv1.InstallModeHosted))
 		return 0, nil
 	}
 	if err := frame.AddFinalizer(ctx, c.Client, cm, fleet.FinalizerClusterManagerCleanup); err != nil {

@@ -45,8 +45,8 @@ type Flags struct {
 func (f *Flags) Add(flags *pflag.FlagSet, o *Options, kind string) {
 	o.Namespace, o.Version = program.Namespace(fleet.NamespaceOperators), program.Version()
 	flags.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig, "File with the access to the API (default: that of the pod this runs in).")
-	flags.StringVar(&o.Namespace, "namespace", o.Namespace, "Namespace of the operator, where its Lease, the Secret to pull images with and the "+
-		"ConfigMap "+fleet.ConfigMapTLSProfile+" are (default: that of the pod this runs in).")
+	flags.StringVar(&o.Namespace, "namespace", o.Namespace, "Namespace of the operator, where its Lease, the Secret to pull images with "+
+		"and the ConfigMap "+fleet.ConfigMapTLSProfile+" are (default: that of the pod this runs in).")
 	flags.StringVar(&f.nodeSelector, flagNodeSelector, f.nodeSelector,
 		"Label selector of the nodes that count for the number of replicas (default: all nodes that the components can run on).")
 	flags.Int32Var(&o.Replicas, flagReplicas, o.Replicas,

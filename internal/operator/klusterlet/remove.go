@@ -44,8 +44,8 @@ func going(k *operatorv1.Klusterlet, waitsFor string, err error) {
 	_ = newReport(k).failed(fleet.ReasonKlusterletApplyFailed, err)
 }
 
-// removeAll takes an agent away: first what runs it, then what it has left, then its rights and namespaces. It returns what has to go before
-// the next step; empty when nothing is left.
+// removeAll takes an agent away: first what runs it, then what it has left, then its rights and namespaces. It returns what has to go
+// before the next step; empty when nothing is left.
 func (c *Controller) removeAll(ctx context.Context, k *operatorv1.Klusterlet) (waitsFor string, err error) {
 	if waitsFor, err = c.removeDeployments(ctx, k); waitsFor != "" || err != nil {
 		return waitsFor, err

@@ -41,9 +41,9 @@ type Account struct {
 	Name types.NamespacedName
 }
 
-// RenewKubeconfig returns the Secret of that name with the kubeconfig of the account, and when its token has to be renewed. stored is what there is,
-// nil if there is none; it stays while its token is good and leads to the same account and cluster. The kubeconfig
-// refers to the token as a file next to it, so programs that have the Secret as a volume use a new token without a restart.
+// RenewKubeconfig returns the Secret of that name with the kubeconfig of the account, and when its token has to be renewed. stored is what
+// there is, nil if there is none; it stays while its token is good and leads to the same account and cluster. The kubeconfig refers to the
+// token as a file next to it, so programs that have the Secret as a volume use a new token without a restart.
 func RenewKubeconfig(ctx context.Context, now time.Time, account Account, name types.NamespacedName, stored *corev1.Secret) (
 	*corev1.Secret, time.Time, error,
 ) {
