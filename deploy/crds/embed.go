@@ -24,6 +24,7 @@ func Hub() []*apiextensionsv1.CustomResourceDefinition {
 		"addon.open-cluster-management.io_clustermanagementaddons.yaml",
 		"addon.open-cluster-management.io_managedclusteraddons.yaml",
 		"apps.open-cluster-management.io_gitopsclusters.yaml",
+		"apps.open-cluster-management.io_multiclusterapplicationsetreports.yaml",
 		"authentication.open-cluster-management.io_managedserviceaccounts.yaml",
 		"cluster.open-cluster-management.io_addonplacementscores.yaml",
 		"cluster.open-cluster-management.io_managedclusters.yaml",

@@ -36,6 +36,7 @@ func TestHub(t *testing.T) {
 		"managedserviceaccounts.authentication.open-cluster-management.io",
 		"manifestworkreplicasets.work.open-cluster-management.io",
 		"manifestworks.work.open-cluster-management.io",
+		"multiclusterapplicationsetreports.apps.open-cluster-management.io",
 		"placementdecisions.cluster.open-cluster-management.io",
 		"placements.cluster.open-cluster-management.io",
 	)

@@ -27,6 +27,9 @@ var policies string
 //go:embed clusterprofiles.yaml
 var clusterProfiles string
 
+//go:embed applications.yaml
+var applications string
+
 //go:embed grpc.yaml
 var grpc string
 
@@ -102,6 +105,9 @@ func Policies(names Names) []client.Object { return decode(policies, names) }
 
 // ClusterProfiles returns what the registration controllers may do besides with the feature gate ClusterProfile.
 func ClusterProfiles(names Names) []client.Object { return decode(clusterProfiles, names) }
+
+// Applications returns what the add-on manager may do besides with the feature gate GitOpsCluster.
+func Applications(names Names) []client.Object { return decode(applications, names) }
 
 // GRPC returns what a hub has besides, where clusters register through its gRPC server: the service account, permissions and policies of
 // the server, and the permissions for the signer of its clients.

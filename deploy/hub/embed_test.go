@@ -59,7 +59,7 @@ func TestNames(t *testing.T) {
 	names := hub.Names{Namespace: "blue", ClusterManager: "indigo"}
 	for kind, objects := range map[string][]client.Object{
 		"rights": hub.Rights(names, accounts), "policies": hub.Policies(names), "grpc": hub.GRPC(names),
-		"profiles": hub.ClusterProfiles(names),
+		"profiles": hub.ClusterProfiles(names), "applications": hub.Applications(names),
 	} {
 		if len(objects) == 0 {
 			t.Errorf("no %s", kind)

@@ -28,6 +28,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/addon/template"
 	"github.com/capstan-io/capstan/internal/hub/addon/token"
 	"github.com/capstan-io/capstan/internal/hub/gitops"
+	"github.com/capstan-io/capstan/internal/hub/gitops/pull"
 	"github.com/capstan-io/capstan/internal/hub/placement"
 	"github.com/capstan-io/capstan/internal/hub/placement/debug"
 	"github.com/capstan-io/capstan/internal/hub/registration/accept"
@@ -393,6 +394,9 @@ var groups = []group{
 		}},
 		{copiesTokens, registerProfileCredentials},
 		{hasGitOps, registerGitOps},
+		{gated(featuregates.GitOpsCluster), func(mgr ctrl.Manager, o Options) error {
+			return pull.Register(mgr, pull.Options{TrustDecisions: o.TrustPlacementDecisions, Clock: o.Clock})
+		}},
 	}},
 }
 

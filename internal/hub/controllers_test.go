@@ -102,7 +102,7 @@ func TestFeatureGates(t *testing.T) {
 		"ManifestWorkReplicaSet=false":                {"work-manifestworkreplicaset-deploy", "work-manifestworkreplicaset-release"},
 		"CleanUpCompletedManifestWork=false":          {"work-manifestwork-expire"},
 		"ClusterProfile=true":                         {"registration-clusterprofile-sync", "registration-clusterprofile-access"},
-		"GitOpsCluster=true":                          {"addon-gitopscluster-register"},
+		"GitOpsCluster=true":                          {"addon-gitopscluster-register", "addon-application-pull", "addon-applicationset-report"},
 		"ManagedServiceAccountEphemeralIdentity=true": {"addon-managedserviceaccount-expire"},
 		// The controller that cleans up after deleted clusters also removes their finalizers, so it runs without cleaning up.
 		"ResourceCleanup=false": nil,
@@ -172,7 +172,7 @@ func allControllers(t *testing.T) []reflect.Value {
 		GRPC: newGRPC(t), WorkTransport: delivery.NewMQTT(&mqtt.Config{}, "hub"), GatewayNamespace: "credentials",
 		BuiltInAddOns: []string{fleet.AddOnManagedServiceAccount}, Access: newAccess(),
 		Gates: set(t, "ClusterProfile=true,GitOpsCluster=true,ManagedServiceAccountEphemeralIdentity=true")}))
-	want := 2 // in the group addon, one entry registers three controllers, one two, and another one indexes only
+	want := 3 // in the group addon, one entry registers three controllers, two register two, and another one indexes only
 	for _, g := range groups {
 		want += len(g.controllers)
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	appsv1alpha1 "github.com/capstan-io/capstan/api/apps/v1alpha1"
 	appsv1beta1 "github.com/capstan-io/capstan/api/apps/v1beta1"
 	authenticationv1beta1 "github.com/capstan-io/capstan/api/authentication/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -44,6 +45,7 @@ var (
 	addOnTemplates               = addonv1beta1.GroupVersion.WithResource("addontemplates")
 	addOnDeploymentConfigs       = addonv1beta1.GroupVersion.WithResource("addondeploymentconfigs")
 	gitOpsClusters               = appsv1beta1.GroupVersion.WithResource("gitopsclusters")
+	applicationSetReports        = appsv1alpha1.GroupVersion.WithResource("multiclusterapplicationsetreports")
 )
 
 func reading(resources ...schema.GroupVersionResource) func(Options) []schema.GroupVersionResource {
@@ -106,6 +108,9 @@ func addOnReads(o Options) []schema.GroupVersionResource {
 	}
 	if hasGitOps(o) {
 		reads = append(reads, gitOpsClusters)
+	}
+	if o.enabled(featuregates.GitOpsCluster) {
+		reads = append(reads, applicationSetReports, managedClusterSets, managedClusterSetBindings)
 	}
 	return append(reads, decisionReads(o)...)
 }

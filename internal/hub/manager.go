@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	appsv1alpha1 "github.com/capstan-io/capstan/api/apps/v1alpha1"
 	appsv1beta1 "github.com/capstan-io/capstan/api/apps/v1beta1"
 	authenticationv1beta1 "github.com/capstan-io/capstan/api/authentication/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -71,7 +72,7 @@ func newScheme() *runtime.Scheme {
 		clusterv1.AddToScheme, clusterv1alpha1.AddToScheme, clusterv1beta1.AddToScheme, clusterv1beta2.AddToScheme,
 		multiclusterv1alpha1.AddToScheme,
 		workv1.AddToScheme, workv1alpha1.AddToScheme, addonv1beta1.AddToScheme, authenticationv1beta1.AddToScheme,
-		proxyv1alpha1.AddToScheme, appsv1beta1.AddToScheme,
+		proxyv1alpha1.AddToScheme, appsv1alpha1.AddToScheme, appsv1beta1.AddToScheme,
 		permissionv1alpha1.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))

@@ -13,6 +13,7 @@ import (
 	aboutv1alpha1 "github.com/capstan-io/capstan/api/about/v1alpha1"
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	appsv1alpha1 "github.com/capstan-io/capstan/api/apps/v1alpha1"
 	appsv1beta1 "github.com/capstan-io/capstan/api/apps/v1beta1"
 	authenticationv1beta1 "github.com/capstan-io/capstan/api/authentication/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -33,6 +34,7 @@ func Scheme() *runtime.Scheme {
 	utilruntime.Must(aboutv1alpha1.AddToScheme(s))
 	utilruntime.Must(addonv1alpha1.AddToScheme(s))
 	utilruntime.Must(addonv1beta1.AddToScheme(s))
+	utilruntime.Must(appsv1alpha1.AddToScheme(s))
 	utilruntime.Must(appsv1beta1.AddToScheme(s))
 	utilruntime.Must(authenticationv1beta1.AddToScheme(s))
 	utilruntime.Must(clusterv1.AddToScheme(s))

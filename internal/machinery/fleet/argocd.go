@@ -24,3 +24,30 @@ const AnnotationSkipArgoVerify = "skipArgoNamespaceVerify"
 
 // ManagedServiceAccountArgo is the name of the ManagedServiceAccounts as which Argo CD deploys, unless the GitOpsCluster has another.
 const ManagedServiceAccountArgo = "application-manager"
+
+// Labels and annotations of Applications that clusters pull.
+const (
+	// LabelArgoPull, when LabelTrue, has the hub bring an Application to the cluster in AnnotationArgoCluster. It is on its work, too.
+	LabelArgoPull = "apps.open-cluster-management.io/pull-to-ocm-managed-cluster"
+	// AnnotationArgoCluster is the ManagedCluster that an Application is for.
+	AnnotationArgoCluster = "apps.open-cluster-management.io/ocm-managed-cluster"
+	// AnnotationArgoNamespace is the namespace of an Application on the cluster.
+	AnnotationArgoNamespace = "apps.open-cluster-management.io/ocm-managed-cluster-app-namespace"
+	// AnnotationArgoHubNamespace on a work is the namespace of its Application on the hub.
+	AnnotationArgoHubNamespace = "apps.open-cluster-management.io/hub-application-namespace"
+	// AnnotationArgoHubName on a work is the name of its Application on the hub.
+	AnnotationArgoHubName = "apps.open-cluster-management.io/hub-application-name"
+	// AnnotationArgoSet on a work is the ApplicationSet of its Application, as namespace/name.
+	AnnotationArgoSet = "apps.open-cluster-management.io/hosting-applicationset"
+	// LabelArgoSet, when LabelTrue, says that a work is of an ApplicationSet, and that the hub made a report.
+	LabelArgoSet = "apps.open-cluster-management.io/application-set"
+	// LabelArgoSetHash on a work is the SHA-1 of AnnotationArgoSet.
+	LabelArgoSetHash = "apps.open-cluster-management.io/application-set-hash"
+	// AnnotationArgoSkip, when LabelTrue, has the Argo CD of the hub leave an Application alone.
+	AnnotationArgoSkip = "argocd.argoproj.io/skip-reconcile"
+	// FinalizerArgo has the Argo CD that an Application belongs to delete what it has deployed. There are variants with a suffix.
+	FinalizerArgo = "resources-finalizer.argocd.argoproj.io"
+)
+
+// LabelLocalCluster, when LabelTrue on a ManagedCluster, says that it is the hub itself.
+const LabelLocalCluster = "local-cluster"

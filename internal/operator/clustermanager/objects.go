@@ -23,6 +23,7 @@ const (
 	crdClusterManagers        = "clustermanagers.operator.open-cluster-management.io"
 	crdManagedServiceAccounts = "managedserviceaccounts.authentication.open-cluster-management.io"
 	crdGitOpsClusters         = "gitopsclusters.apps.open-cluster-management.io"
+	crdApplicationSetReports  = "multiclusterapplicationsetreports.apps.open-cluster-management.io"
 	crdClusterProfiles        = "clusterprofiles.multicluster.x-k8s.io"
 )
 
@@ -32,6 +33,10 @@ func (p planned) crds() (served []*apiextensionsv1.CustomResourceDefinition) {
 		switch crd.Name {
 		case crdClusterManagers, crdManagedServiceAccounts, crdGitOpsClusters:
 			continue
+		case crdApplicationSetReports:
+			if !p.addOn.Enabled(featuregates.GitOpsCluster) {
+				continue
+			}
 		case crdClusterProfiles:
 			if !p.registration.Enabled(featuregates.ClusterProfile) {
 				continue

@@ -175,6 +175,9 @@ func (p planned) rights(names deployhub.Names) []client.Object {
 	if p.registration.Enabled(featuregates.ClusterProfile) {
 		rights = slices.Concat(deployhub.ClusterProfiles(names), rights)
 	}
+	if p.addOn.Enabled(featuregates.AddonManagement) && p.addOn.Enabled(featuregates.GitOpsCluster) {
+		rights = append(rights, deployhub.Applications(names)...)
+	}
 	for _, object := range rights {
 		if namespace, ok := object.(*corev1.Namespace); ok {
 			metav1.SetMetaDataAnnotation(&namespace.ObjectMeta, fleet.AnnotationOpenShiftWorkload, fleet.OpenShiftWorkloadManagement)

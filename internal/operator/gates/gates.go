@@ -25,7 +25,7 @@ var (
 	HubWork = Component{"work", []featuregate.Feature{featuregates.NilExecutorValidating, featuregates.ManifestWorkReplicaSet,
 		featuregates.CloudEventsDrivers, featuregates.CleanUpCompletedManifestWork}}
 	HubPlacement = Component{"placement", []featuregate.Feature{"SIGPlacementDecision", featuregates.PlacementDebugServer}}
-	HubAddOn     = Component{"addon", []featuregate.Feature{featuregates.AddonManagement}}
+	HubAddOn     = Component{"addon", []featuregate.Feature{featuregates.AddonManagement, featuregates.GitOpsCluster}}
 	HubServer    = Component{"server", nil}
 )
 

@@ -71,6 +71,7 @@ var resources = []asked{
 	{group: authenticateAPI, resource: "managedserviceaccounts", namespaced: true},
 	{group: profileAPI, resource: "clusterprofiles", namespaced: true},
 	{group: "apps.open-cluster-management.io", resource: "gitopsclusters", namespaced: true},
+	{group: "apps.open-cluster-management.io", resource: "multiclusterapplicationsetreports", namespaced: true},
 	{group: certificates, resource: "certificatesigningrequests"},
 	{group: certificates, resource: "certificatesigningrequests/approval"},
 	{group: certificates, resource: "certificatesigningrequests/status"},
