@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -111,4 +112,40 @@ func TestPlacementTwice(t *testing.T) {
 	set.Spec.PlacementRefs = append(set.Spec.PlacementRefs, set.Spec.PlacementRefs[0])
 	err := admission.ValidateManifestWorkReplicaSet(t.Context(), set, nil, (&fakeAuthorizer{}).sender(), admission.ManifestWorkOptions{})
 	checkStatus(t, err, 400, `spec.placementRefs[1].name: Duplicate value: "p"`)
+}
+
+// How works move is said in values that mean something. What is there already stays.
+func TestMovesOfReplicaSet(t *testing.T) {
+	t.Parallel()
+	const graceful, maxLost = "capstan.io/graceful-move", "capstan.io/max-lost-clusters"
+	with := func(annotation, value string) *workv1alpha1.ManifestWorkReplicaSet {
+		set := setExecutedBy("")
+		set.Annotations = map[string]string{annotation: value}
+		return set
+	}
+	for _, test := range []struct {
+		annotation, value string
+		texts             []string
+	}{
+		{graceful, "true", nil}, {graceful, "false", nil},
+		{graceful, "yes", []string{graceful, `"yes"`, `supported values: "true", "false"`}},
+		{graceful, "", []string{graceful}},
+		{maxLost, "30%", nil}, {maxLost, "3", nil}, {maxLost, "0", nil},
+		{maxLost, "101%", []string{maxLost, `"101%"`, "use one such as 3 or 30%"}}, {maxLost, "-1", []string{maxLost}},
+		{maxLost, "", []string{maxLost}},
+	} {
+		set := with(test.annotation, test.value)
+		err := admission.ValidateManifestWorkReplicaSet(t.Context(), set, nil, admission.Sender{}, admission.ManifestWorkOptions{})
+		if (err == nil) != (test.texts == nil) {
+			t.Errorf("%s %q: %v", test.annotation, test.value, err)
+		}
+		for _, text := range test.texts {
+			if err != nil && !strings.Contains(err.Error(), text) {
+				t.Errorf("%s %q: %v, want %q", test.annotation, test.value, err, text)
+			}
+		}
+		if err := admission.ValidateManifestWorkReplicaSet(t.Context(), set, set, admission.Sender{}, admission.ManifestWorkOptions{}); err != nil {
+			t.Errorf("%s %q, which was there: %v", test.annotation, test.value, err)
+		}
+	}
 }

@@ -43,6 +43,7 @@ func ValidateManifestWorkReplicaSet(
 	if old == nil || !equality.Semantic.DeepEqual(set.Spec.PlacementRefs, old.Spec.PlacementRefs) {
 		errs = append(errs, validatePlacementRefs(field.NewPath("spec", "placementRefs"), set.Spec.PlacementRefs)...)
 	}
+	errs = append(errs, validateMoves(field.NewPath("metadata", "annotations"), set, old)...)
 	errs = append(errs, validateOverrides(field.NewPath("metadata", "annotations").Key(fleet.AnnotationOverrides), set, old)...)
 	if len(errs) == 0 {
 		return nil
@@ -81,6 +82,23 @@ func validateRevisions(ctx context.Context, path *field.Path, set, old *workv1al
 	return field.Forbidden(path, fmt.Sprintf(
 		"the hub writes the revisions of a set: leave the annotation as it is, or take it out to have them forgotten; for user %q to write it, %v in all namespaces",
 		sender.Name, err))
+}
+
+// validateMoves checks how works move when it changes.
+func validateMoves(path *field.Path, set, old *workv1alpha1.ManifestWorkReplicaSet) (errs field.ErrorList) {
+	changed := func(annotation string) (string, bool) {
+		value, found := set.Annotations[annotation]
+		return value, found && (old == nil || value != old.Annotations[annotation])
+	}
+	if value, ok := changed(fleet.AnnotationGracefulMove); ok && value != "true" && value != "false" {
+		errs = append(errs, field.NotSupported(path.Key(fleet.AnnotationGracefulMove), value, []string{"true", "false"}))
+	}
+	if value, ok := changed(fleet.AnnotationMaxLost); ok {
+		if _, err := rollout.ParseMaxLost(value); err != nil {
+			errs = append(errs, field.Invalid(path.Key(fleet.AnnotationMaxLost), value, err.Error()))
+		}
+	}
+	return errs
 }
 
 // validateOverrides parses the overrides when they change, and tries them when they or the manifests change: their cost depends on

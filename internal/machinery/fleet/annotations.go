@@ -61,6 +61,12 @@ const (
 	// AnnotationOverrides on a ManifestWorkReplicaSet says, as YAML, how its manifests differ from cluster to cluster. It
 	// is an extension.
 	AnnotationOverrides = "capstan.io/overrides"
+	// AnnotationGracefulMove, when "true" on a ManifestWorkReplicaSet, keeps the work of a cluster that is no longer selected until the
+	// one that takes its place is available. It is an extension.
+	AnnotationGracefulMove = "capstan.io/graceful-move"
+	// AnnotationMaxLost on a ManifestWorkReplicaSet is how many of its clusters, as a number or a percentage, may be lost at once for
+	// works to move to others. It is an extension.
+	AnnotationMaxLost = "capstan.io/max-lost-clusters"
 	// AnnotationConfigSpecHash is a hash of what was applied with ignored fields, and on the ManifestWorks of
 	// add-ons a JSON map from the name of each configuration to the hash of its spec.
 	AnnotationConfigSpecHash = "open-cluster-management.io/config-spec-hash"

@@ -177,6 +177,11 @@ const (
 	ReasonPlacementDecisionNotFound = "PlacementDecisionNotFound" // False
 	ReasonPlacementDecisionEmpty    = "PlacementDecisionEmpty"    // False
 
+	// ConditionMovesHeld tells whether works do not move because too many clusters are lost at once. It is an extension, for sets with
+	// AnnotationMaxLost.
+	ConditionMovesHeld        = "MovesHeld"
+	ReasonTooManyClustersLost = "TooManyClustersLost" // True
+
 	// ConditionPlacementRolledOut tells whether all clusters have the current template; its reasons are
 	// ReasonComplete and ReasonProgressing.
 	ConditionPlacementRolledOut = "PlacementRolledOut"

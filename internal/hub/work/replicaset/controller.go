@@ -110,6 +110,9 @@ func (c *Controller) advance(ctx context.Context, set *workv1alpha1.ManifestWork
 	if err := c.readPlacements(ctx, s); err != nil {
 		return 0, err
 	}
+	if err := c.readMoves(ctx, s); err != nil {
+		return 0, err
+	}
 	if err := c.chooseTemplate(ctx, s); err != nil {
 		return 0, err
 	}

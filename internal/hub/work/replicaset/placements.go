@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
@@ -42,7 +43,8 @@ func (c *Controller) readPlacements(ctx context.Context, s *situation) error {
 
 func (c *Controller) readDecisions(ctx context.Context, namespace string, p *placement) error {
 	key := client.ObjectKey{Namespace: namespace, Name: p.Name}
-	if err := c.client.Get(ctx, key, &clusterv1beta1.Placement{}); apierrors.IsNotFound(err) {
+	spec := &clusterv1beta1.Placement{}
+	if err := c.client.Get(ctx, key, spec, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
 		p.reason = fleet.ReasonPlacementDecisionNotFound
 		p.message = fmt.Sprintf("Placement %s does not exist in namespace %s: create it, or correct spec.placementRefs; until then its works stay as they are",
 			p.Name, namespace)
@@ -50,6 +52,7 @@ func (c *Controller) readDecisions(ctx context.Context, namespace string, p *pla
 	} else if err != nil {
 		return fmt.Errorf("get Placement %s: %w", key, err)
 	}
+	p.wanted = int(ptr.Deref(spec.Spec.NumberOfClusters, 0))
 	decisions := &clusterv1beta1.PlacementDecisionList{}
 	err := c.client.List(ctx, decisions, client.InNamespace(namespace), client.MatchingFields{indexDecisionOf: fleet.LabelValue(p.Name)},
 		client.UnsafeDisableDeepCopy)

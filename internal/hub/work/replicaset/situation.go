@@ -31,6 +31,8 @@ type situation struct {
 	renderer *renderer
 	pass     *pass
 	unfit    selected.Errors
+	// stalled says why no work moves to another cluster; empty if works do.
+	stalled string
 }
 
 // placement is a placement of the set, and its works.
@@ -38,12 +40,14 @@ type placement struct {
 	workv1alpha1.LocalPlacementReference
 	// selected are the clusters in the decisions. They are not known if reason is set.
 	selected []rollout.Cluster
+	// wanted is how many clusters it is to select; 0 if it has no number.
+	wanted int
 	// passed are clusters in the decisions that must not be acted on.
 	passed selected.PassedOver
 	// reason and message are why the decisions are not known, for PlacementVerified.
 	reason, message string
 	works           map[string]*work // By cluster.
-	// kept are clusters that have not been deselected for long enough to delete their works.
+	// kept are clusters that have not been deselected for long enough to delete their works, or whose works wait to move.
 	kept map[string]bool
 	plan rollout.Plan
 }

@@ -34,6 +34,7 @@ func (c *Controller) report(ctx context.Context, s *situation, failed selected.E
 		condition.LastTransitionTime = metav1.NewTime(s.now)
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
+	c.reportMoves(s)
 	_, err := patch.Status(ctx, c.client, s.set, before)
 	return err
 }

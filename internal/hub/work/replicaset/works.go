@@ -72,7 +72,7 @@ func (s *situation) changes() (all []change) {
 				if !p.kept[cluster.Name] {
 					removals = append(removals, remove(w))
 				}
-			case w == nil && cluster.Verdict.Gets():
+			case w == nil && cluster.Verdict.Gets() && s.stalled == "":
 				all = append(all, s.create(p, cluster.Name))
 			case w != nil && w.DeletionTimestamp.IsZero():
 				all = append(all, s.update(p, w, cluster.Verdict)...)
