@@ -118,7 +118,7 @@ func TestGatesOfDeployments(t *testing.T) {
 	want := []string{"AddonManagement=true", "CleanUpCompletedManifestWork=false", "ClientIdentityPenetration=false", "ClusterProfile=false",
 		"DefaultClusterSet=true", "GitOpsCluster=false", "ManagedClusterAutoApproval=false", "ManagedServiceAccountEphemeralIdentity=false",
 		"ManifestWorkReplicaSet=false", "NilExecutorValidating=false", "PlacementDebugServer=false",
-		"ResourceCleanup=true"}
+		"ResourceCleanup=true", "SIGPlacementDecision=false"}
 	for _, line := range []string{"/registration controller", "/work manager", "/placement controller", "/addon manager",
 		"/registration webhook-server", "/work webhook-server", "/addon webhook-server"} {
 		gates, ok := execute(t, line).Flags().Lookup("feature-gates").Value.(*featuregates.Set)

@@ -33,6 +33,7 @@ func Hub() []*apiextensionsv1.CustomResourceDefinition {
 		"cluster.open-cluster-management.io_placementdecisions.yaml",
 		"cluster.open-cluster-management.io_placements.yaml",
 		"multicluster.x-k8s.io_clusterprofiles.yaml",
+		"multicluster.x-k8s.io_placementdecisions.yaml",
 		// Clients look for ClusterManagers on every hub, also on those without one.
 		"operator.open-cluster-management.io_clustermanagers.yaml",
 		"proxy.open-cluster-management.io_clustergatewayconfigurations.yaml",

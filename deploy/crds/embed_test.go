@@ -38,6 +38,7 @@ func TestHub(t *testing.T) {
 		"manifestworks.work.open-cluster-management.io",
 		"multiclusterapplicationsetreports.apps.open-cluster-management.io",
 		"placementdecisions.cluster.open-cluster-management.io",
+		"placementdecisions.multicluster.x-k8s.io",
 		"placements.cluster.open-cluster-management.io",
 	)
 }

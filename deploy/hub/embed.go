@@ -30,6 +30,9 @@ var clusterProfiles string
 //go:embed applications.yaml
 var applications string
 
+//go:embed sigplacementdecisions.yaml
+var sigPlacementDecisions string
+
 //go:embed grpc.yaml
 var grpc string
 
@@ -108,6 +111,9 @@ func ClusterProfiles(names Names) []client.Object { return decode(clusterProfile
 
 // Applications returns what the add-on manager may do besides with the feature gate GitOpsCluster.
 func Applications(names Names) []client.Object { return decode(applications, names) }
+
+// SIGPlacementDecisions returns what the placement controllers may do besides with the feature gate SIGPlacementDecision.
+func SIGPlacementDecisions(names Names) []client.Object { return decode(sigPlacementDecisions, names) }
 
 // GRPC returns what a hub has besides, where clusters register through its gRPC server: the service account, permissions and policies of
 // the server, and the permissions for the signer of its clients.

@@ -60,6 +60,7 @@ func TestNames(t *testing.T) {
 	for kind, objects := range map[string][]client.Object{
 		"rights": hub.Rights(names, accounts), "policies": hub.Policies(names), "grpc": hub.GRPC(names),
 		"profiles": hub.ClusterProfiles(names), "applications": hub.Applications(names),
+		"decisions of the SIG": hub.SIGPlacementDecisions(names),
 	} {
 		if len(objects) == 0 {
 			t.Errorf("no %s", kind)

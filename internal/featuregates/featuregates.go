@@ -39,6 +39,8 @@ const (
 	PlacementDebugServer featuregate.Feature = "PlacementDebugServer"
 	// ResourceCleanup empties the namespace of a cluster that is deleted.
 	ResourceCleanup featuregate.Feature = "ResourceCleanup"
+	// SIGPlacementDecision shows decisions of placements in the inventory API of the Kubernetes SIG Multicluster.
+	SIGPlacementDecision featuregate.Feature = "SIGPlacementDecision"
 )
 
 // EphemeralIdentity of the manager of managed service accounts is what ManagedServiceAccountEphemeralIdentity is of the hub.
@@ -102,7 +104,7 @@ var hubGates = map[featuregate.Feature]gate{
 	NilExecutorValidating:                  {FeatureSpec: alpha},
 	PlacementDebugServer:                   on(alpha),
 	ResourceCleanup:                        on(beta),
-	"SIGPlacementDecision":                 {alpha, notHere},
+	SIGPlacementDecision:                   {FeatureSpec: alpha},
 	"V1beta1CSRAPICompatibility":           {alpha, csrV1Served},
 }
 

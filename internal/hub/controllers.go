@@ -31,6 +31,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/gitops/pull"
 	"github.com/capstan-io/capstan/internal/hub/placement"
 	"github.com/capstan-io/capstan/internal/hub/placement/debug"
+	"github.com/capstan-io/capstan/internal/hub/placement/sigdecision"
 	"github.com/capstan-io/capstan/internal/hub/registration/accept"
 	"github.com/capstan-io/capstan/internal/hub/registration/autoaccept"
 	"github.com/capstan-io/capstan/internal/hub/registration/autoapprove"
@@ -333,12 +334,12 @@ var groups = []group{
 				Timeout: o.DeletionTimeout, Clock: o.Clock})
 		}},
 	}},
-	{name: GroupPlacement, reads: reading(managedClusters, managedClusterSets, managedClusterSetBindings, placements, placementDecisions,
-		addOnPlacementScores), controllers: []registration{
+	{name: GroupPlacement, reads: placementReads, controllers: []registration{
 		{always, func(mgr ctrl.Manager, o Options) error {
 			return placement.Register(mgr, placement.Options{TieBreak: o.TieBreak, TrustDecisions: o.TrustPlacementDecisions,
 				Debug: o.PlacementDebug, Clock: o.Clock})
 		}},
+		{gated(featuregates.SIGPlacementDecision), func(mgr ctrl.Manager, _ Options) error { return sigdecision.Register(mgr) }},
 	}},
 	{name: GroupWork, gates: []featuregate.Feature{featuregates.ManifestWorkReplicaSet, featuregates.CleanUpCompletedManifestWork},
 		reads: workReads, controllers: []registration{

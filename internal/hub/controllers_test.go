@@ -103,6 +103,7 @@ func TestFeatureGates(t *testing.T) {
 		"CleanUpCompletedManifestWork=false":          {"work-manifestwork-expire"},
 		"ClusterProfile=true":                         {"registration-clusterprofile-sync", "registration-clusterprofile-access"},
 		"GitOpsCluster=true":                          {"addon-gitopscluster-register", "addon-application-pull", "addon-applicationset-report"},
+		"SIGPlacementDecision=true":                   {"placement-sigdecision-sync"},
 		"ManagedServiceAccountEphemeralIdentity=true": {"addon-managedserviceaccount-expire"},
 		// The controller that cleans up after deleted clusters also removes their finalizers, so it runs without cleaning up.
 		"ResourceCleanup=false": nil,
@@ -171,7 +172,7 @@ func allControllers(t *testing.T) []reflect.Value {
 	all := controllers(register(t, Options{AutoApprovedUsers: []string{"user"}, PendingClusterExpiry: time.Hour,
 		GRPC: newGRPC(t), WorkTransport: delivery.NewMQTT(&mqtt.Config{}, "hub"), GatewayNamespace: "credentials",
 		BuiltInAddOns: []string{fleet.AddOnManagedServiceAccount}, Access: newAccess(),
-		Gates: set(t, "ClusterProfile=true,GitOpsCluster=true,ManagedServiceAccountEphemeralIdentity=true")}))
+		Gates: set(t, "ClusterProfile=true,GitOpsCluster=true,ManagedServiceAccountEphemeralIdentity=true,SIGPlacementDecision=true")}))
 	want := 3 // in the group addon, one entry registers three controllers, two register two, and another one indexes only
 	for _, g := range groups {
 		want += len(g.controllers)

@@ -34,6 +34,7 @@ var (
 	placements                   = clusterv1beta1.GroupVersion.WithResource("placements")
 	placementDecisions           = clusterv1beta1.GroupVersion.WithResource("placementdecisions")
 	addOnPlacementScores         = clusterv1alpha1.GroupVersion.WithResource("addonplacementscores")
+	sigPlacementDecisions        = multiclusterv1alpha1.GroupVersion.WithResource("placementdecisions")
 	clusterProfiles              = multiclusterv1alpha1.GroupVersion.WithResource("clusterprofiles")
 	manifestWorks                = workv1.GroupVersion.WithResource("manifestworks")
 	manifestWorkReplicaSets      = workv1alpha1.GroupVersion.WithResource("manifestworkreplicasets")
@@ -59,6 +60,15 @@ func registrationReads(o Options) []schema.GroupVersionResource {
 	}
 	if hasAccess(o) {
 		reads = append(reads, managedClusterAddOns)
+	}
+	return reads
+}
+
+func placementReads(o Options) []schema.GroupVersionResource {
+	reads := []schema.GroupVersionResource{managedClusters, managedClusterSets, managedClusterSetBindings, placements, placementDecisions,
+		addOnPlacementScores}
+	if o.enabled(featuregates.SIGPlacementDecision) {
+		reads = append(reads, sigPlacementDecisions)
 	}
 	return reads
 }

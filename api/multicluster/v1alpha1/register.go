@@ -1,5 +1,6 @@
 // Package v1alpha1 holds the ClusterProfile: how a cluster manager presents a cluster to tools that know nothing else of
-// it. It is the API of the Kubernetes SIG Multicluster (KEP-4322), and only what the hub and its add-ons use of it.
+// it. It is the API of the Kubernetes SIG Multicluster (KEP-4322), and only what the hub and its add-ons use of it. The PlacementDecision
+// (KEP-5313) says which of these clusters a scheduler has chosen.
 //
 // +kubebuilder:object:generate=true
 // +groupName=multicluster.x-k8s.io
@@ -23,7 +24,7 @@ var (
 )
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &ClusterProfile{}, &ClusterProfileList{})
+	scheme.AddKnownTypes(GroupVersion, &ClusterProfile{}, &ClusterProfileList{}, &PlacementDecision{}, &PlacementDecisionList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

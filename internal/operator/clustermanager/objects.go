@@ -24,6 +24,7 @@ const (
 	crdManagedServiceAccounts = "managedserviceaccounts.authentication.open-cluster-management.io"
 	crdGitOpsClusters         = "gitopsclusters.apps.open-cluster-management.io"
 	crdApplicationSetReports  = "multiclusterapplicationsetreports.apps.open-cluster-management.io"
+	crdSIGPlacementDecisions  = "placementdecisions.multicluster.x-k8s.io"
 	crdClusterProfiles        = "clusterprofiles.multicluster.x-k8s.io"
 )
 
@@ -35,6 +36,10 @@ func (p planned) crds() (served []*apiextensionsv1.CustomResourceDefinition) {
 			continue
 		case crdApplicationSetReports:
 			if !p.addOn.Enabled(featuregates.GitOpsCluster) {
+				continue
+			}
+		case crdSIGPlacementDecisions:
+			if !p.placing.Enabled(featuregates.SIGPlacementDecision) {
 				continue
 			}
 		case crdClusterProfiles:

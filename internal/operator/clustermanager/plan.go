@@ -178,6 +178,9 @@ func (p planned) rights(names deployhub.Names) []client.Object {
 	if p.addOn.Enabled(featuregates.AddonManagement) && p.addOn.Enabled(featuregates.GitOpsCluster) {
 		rights = append(rights, deployhub.Applications(names)...)
 	}
+	if p.placing.Enabled(featuregates.SIGPlacementDecision) {
+		rights = append(rights, deployhub.SIGPlacementDecisions(names)...)
+	}
 	for _, object := range rights {
 		if namespace, ok := object.(*corev1.Namespace); ok {
 			metav1.SetMetaDataAnnotation(&namespace.ObjectMeta, fleet.AnnotationOpenShiftWorkload, fleet.OpenShiftWorkloadManagement)

@@ -307,7 +307,10 @@ func TestRightsFollowGates(t *testing.T) {
 		cm.Spec.AddOnManagerConfiguration = &operatorv1.AddOnManagerConfiguration{FeatureGates: gate("GitOpsCluster", "Enable")}
 	}
 	const work, addOns, profiles = "work:controller", "addon-manager:controller", "clusterprofile:controller"
-	const applications = "applications:controller"
+	withDecisions := func(cm *operatorv1.ClusterManager) {
+		cm.Spec.PlacementConfiguration = &operatorv1.PlacementConfiguration{FeatureGates: gate("SIGPlacementDecision", "Enable")}
+	}
+	const applications, decisions = "applications:controller", "sigplacementdecision:controller"
 	accounts := map[string]string{work: "work-controller-sa", addOns: "addon-manager-controller-sa"}
 	for name, test := range map[string]struct {
 		edits []func(*operatorv1.ClusterManager)
@@ -319,13 +322,14 @@ func TestRightsFollowGates(t *testing.T) {
 		"without works":           {edits: []func(*operatorv1.ClusterManager){withoutWorks}, want: []string{addOns}},
 		"with profiles":           {edits: []func(*operatorv1.ClusterManager){withProfiles}, want: []string{addOns, profiles, work}},
 		"with Applications":       {edits: []func(*operatorv1.ClusterManager){withApplications}, want: []string{addOns, applications, work}},
+		"with decisions":          {edits: []func(*operatorv1.ClusterManager){withDecisions}, want: []string{addOns, decisions, work}},
 		"profiles alone":          {edits: []func(*operatorv1.ClusterManager){withProfiles, withoutWorks, withoutAddOns}, want: []string{profiles}},
 		"hosted, without add-ons": {edits: []func(*operatorv1.ClusterManager){hostedAt("a.test"), withoutAddOns}, want: []string{work}},
 		"hosted, without works":   {edits: []func(*operatorv1.ClusterManager){hostedAt("a.test"), withoutWorks}, want: []string{addOns}},
 	} {
 		planned := plannedOf(named("indigo", test.edits...), nil)
 		p := planned.plan()
-		for _, which := range []string{work, addOns, profiles, applications} {
+		for _, which := range []string{work, addOns, profiles, applications, decisions} {
 			on, role := slices.Contains(test.want, which), "open-cluster-management:indigo-"+which
 			if _, found := find[*rbacv1.ClusterRole](p, role); found != on {
 				t.Errorf("%s: ClusterRole %s: %t", name, role, found)

@@ -24,7 +24,7 @@ var (
 		featuregates.ManagedClusterAutoApproval, featuregates.ResourceCleanup, featuregates.ClusterProfile, "ClusterImporter"}}
 	HubWork = Component{"work", []featuregate.Feature{featuregates.NilExecutorValidating, featuregates.ManifestWorkReplicaSet,
 		featuregates.CloudEventsDrivers, featuregates.CleanUpCompletedManifestWork}}
-	HubPlacement = Component{"placement", []featuregate.Feature{"SIGPlacementDecision", featuregates.PlacementDebugServer}}
+	HubPlacement = Component{"placement", []featuregate.Feature{featuregates.SIGPlacementDecision, featuregates.PlacementDebugServer}}
 	HubAddOn     = Component{"addon", []featuregate.Feature{featuregates.AddonManagement, featuregates.GitOpsCluster}}
 	HubServer    = Component{"server", nil}
 )

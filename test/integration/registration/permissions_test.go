@@ -70,6 +70,7 @@ var resources = []asked{
 	{group: addOnAPI, resource: "addondeploymentconfigs", namespaced: true},
 	{group: authenticateAPI, resource: "managedserviceaccounts", namespaced: true},
 	{group: profileAPI, resource: "clusterprofiles", namespaced: true},
+	{group: profileAPI, resource: "placementdecisions", namespaced: true},
 	{group: "apps.open-cluster-management.io", resource: "gitopsclusters", namespaced: true},
 	{group: "apps.open-cluster-management.io", resource: "multiclusterapplicationsetreports", namespaced: true},
 	{group: certificates, resource: "certificatesigningrequests"},
