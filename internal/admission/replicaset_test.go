@@ -144,7 +144,8 @@ func TestMovesOfReplicaSet(t *testing.T) {
 				t.Errorf("%s %q: %v, want %q", test.annotation, test.value, err, text)
 			}
 		}
-		if err := admission.ValidateManifestWorkReplicaSet(t.Context(), set, set, admission.Sender{}, admission.ManifestWorkOptions{}); err != nil {
+		err = admission.ValidateManifestWorkReplicaSet(t.Context(), set, set, admission.Sender{}, admission.ManifestWorkOptions{})
+		if err != nil {
 			t.Errorf("%s %q, which was there: %v", test.annotation, test.value, err)
 		}
 	}

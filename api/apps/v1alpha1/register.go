@@ -1,4 +1,5 @@
-// Package v1alpha1 holds the MulticlusterApplicationSetReport: how the Applications of an ApplicationSet are on the clusters that pull them.
+// Package v1alpha1 holds the MulticlusterApplicationSetReport: how the Applications of an ApplicationSet are on the clusters that pull
+// them.
 //
 // +kubebuilder:object:generate=true
 // +groupName=apps.open-cluster-management.io

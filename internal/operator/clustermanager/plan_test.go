@@ -316,12 +316,13 @@ func TestRightsFollowGates(t *testing.T) {
 		edits []func(*operatorv1.ClusterManager)
 		want  []string
 	}{
-		"by default":              {want: []string{addOns, work}},
-		"without add-ons":         {edits: []func(*operatorv1.ClusterManager){withoutAddOns}, want: []string{work}},
-		"works with one of two":   {edits: []func(*operatorv1.ClusterManager){withoutSets}, want: []string{addOns, work}},
-		"without works":           {edits: []func(*operatorv1.ClusterManager){withoutWorks}, want: []string{addOns}},
-		"with profiles":           {edits: []func(*operatorv1.ClusterManager){withProfiles}, want: []string{addOns, profiles, work}},
-		"with Applications":       {edits: []func(*operatorv1.ClusterManager){withApplications}, want: []string{addOns, applications, work}},
+		"by default":            {want: []string{addOns, work}},
+		"without add-ons":       {edits: []func(*operatorv1.ClusterManager){withoutAddOns}, want: []string{work}},
+		"works with one of two": {edits: []func(*operatorv1.ClusterManager){withoutSets}, want: []string{addOns, work}},
+		"without works":         {edits: []func(*operatorv1.ClusterManager){withoutWorks}, want: []string{addOns}},
+		"with profiles":         {edits: []func(*operatorv1.ClusterManager){withProfiles}, want: []string{addOns, profiles, work}},
+		"with Applications": {edits: []func(*operatorv1.ClusterManager){withApplications},
+			want: []string{addOns, applications, work}},
 		"with decisions":          {edits: []func(*operatorv1.ClusterManager){withDecisions}, want: []string{addOns, decisions, work}},
 		"profiles alone":          {edits: []func(*operatorv1.ClusterManager){withProfiles, withoutWorks, withoutAddOns}, want: []string{profiles}},
 		"hosted, without add-ons": {edits: []func(*operatorv1.ClusterManager){hostedAt("a.test"), withoutAddOns}, want: []string{work}},

@@ -17,14 +17,15 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-// AR-06 AR-07: once the hub has the kind of Argo CD, a cluster gets the Application that is for it. What it reports is in the Application and in the
-// report of the ApplicationSet. The Application moves to another cluster with its annotation, and with it, its work goes.
+// AR-06 AR-07: once the hub has the kind of Argo CD, a cluster gets the Application that is for it. What it reports is in the Application
+// and in the report of the ApplicationSet. The Application moves to another cluster with its annotation, and with it, its work goes.
 func TestApplicationsThatClustersPull(t *testing.T) {
 	t.Parallel()
 	on := env.StartHub(t, "", "--feature-gates", "GitOpsCluster=true")
 	h := on.Client(t)
 	argo := framework.Namespace(t, h, "argocd")
-	framework.Create(t, h, framework.AcceptedCluster("paris"), framework.AcceptedCluster("rome"), framework.SetBinding(argo, "global", "global"))
+	framework.Create(t, h, framework.AcceptedCluster("paris"), framework.AcceptedCluster("rome"),
+		framework.SetBinding(argo, "global", "global"))
 	for _, cluster := range []string{"paris", "rome"} {
 		framework.AwaitHubAccepted(t, h, cluster, metav1.ConditionTrue, "HubClusterAdminAccepted")
 	}

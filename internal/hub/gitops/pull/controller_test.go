@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -30,8 +29,8 @@ import (
 
 const argo = "argocd"
 
-// fixture is a hub where the set of the clusters paris and rome is bound in namespace argocd. Cluster berlin is in no set, and cluster hub is
-// the hub itself.
+// fixture is a hub where the set of the clusters paris and rome is bound in namespace argocd. Cluster berlin is in no set, and cluster hub
+// is the hub itself.
 type fixture struct {
 	*testing.T
 	client.Client
@@ -122,7 +121,8 @@ func (f *fixture) reconcile(app client.Object) {
 	if _, err := f.c.Reconcile(f.Context(), request); err != nil {
 		f.Fatal(err)
 	}
-	if _, err := f.reporter.Reconcile(f.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: argo, Name: "web"}}); err != nil {
+	request.Name = "web"
+	if _, err := f.reporter.Reconcile(f.Context(), request); err != nil {
 		f.Fatal(err)
 	}
 }
@@ -212,24 +212,28 @@ func TestWork(t *testing.T) {
 func TestObstacles(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		cluster string
-		change  func(*unstructured.Unstructured)
-		want    string // of the condition
-		works   []string
+		change func(*unstructured.Unstructured)
+		want   string // of the condition
+		works  []string
 	}{
-		"no label":            {cluster: "paris", change: func(app *unstructured.Unstructured) { app.SetLabels(nil) }},
-		"another value":       {cluster: "paris", change: func(app *unstructured.Unstructured) { app.SetLabels(map[string]string{fleet.LabelArgoPull: "yes"}) }},
-		"no cluster":          {cluster: "paris", change: annotated(fleet.AnnotationArgoCluster, "")},
-		"not bound":           {cluster: "paris", change: annotated(fleet.AnnotationArgoCluster, "berlin"), want: "ManagedClusterSetBinding in namespace argocd"},
-		"no such cluster":     {cluster: "paris", change: annotated(fleet.AnnotationArgoCluster, "nowhere"), want: "there is no such ManagedCluster"},
-		"the hub":             {cluster: "paris", change: annotated(fleet.AnnotationArgoCluster, "hub"), want: "the hub itself"},
-		"the Argo CD has it":  {cluster: "paris", change: annotated(fleet.AnnotationArgoSkip, ""), works: []string{"paris/web-paris-01234"}},
-		"moved":               {cluster: "paris", change: annotated(fleet.AnnotationArgoCluster, "rome"), works: []string{"rome/web-paris-01234"}},
-		"nothing has changed": {cluster: "paris", change: annotated("other", "o"), works: []string{"paris/web-paris-01234"}},
+		"no label": {change: func(app *unstructured.Unstructured) { app.SetLabels(nil) }},
+		"another value": {change: func(app *unstructured.Unstructured) {
+			app.SetLabels(map[string]string{fleet.LabelArgoPull: "yes"})
+		}},
+		"no cluster": {change: annotated(fleet.AnnotationArgoCluster, "")},
+		"not bound": {change: annotated(fleet.AnnotationArgoCluster, "berlin"),
+			want: "ManagedClusterSetBinding in namespace argocd"},
+		"no such cluster": {change: annotated(fleet.AnnotationArgoCluster, "nowhere"),
+			want: "there is no such ManagedCluster"},
+		"the hub":            {change: annotated(fleet.AnnotationArgoCluster, "hub"), want: "the hub itself"},
+		"the Argo CD has it": {change: annotated(fleet.AnnotationArgoSkip, ""), works: []string{"paris/web-paris-01234"}},
+		"moved": {change: annotated(fleet.AnnotationArgoCluster, "rome"),
+			works: []string{"rome/web-paris-01234"}},
+		"nothing has changed": {change: annotated("other", "o"), works: []string{"paris/web-paris-01234"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			app := application(test.cluster)
+			app := application("paris")
 			f := setUp(t, app)
 			f.reconcile(app)
 			f.read(app)
@@ -280,7 +284,8 @@ func TestWorksOfOthers(t *testing.T) {
 	f.read(report)
 }
 
-// AR-06: with an Application, its work goes, whether or not it is seen to be deleted, and the finalizer of the Argo CD that leaves it alone.
+// AR-06: with an Application, its work goes, whether or not it is seen to be deleted,
+// and the finalizer of the Argo CD that leaves it alone.
 func TestDeletion(t *testing.T) {
 	t.Parallel()
 	app := application("paris", func(app *unstructured.Unstructured) {
@@ -325,7 +330,8 @@ func TestStatus(t *testing.T) {
 	const at = "2026-01-02T03:04:05Z"
 	f.report("paris", map[string]string{valueHealth: "Healthy", valueSync: "Synced", valuePhase: "Succeeded", valueStartedAt: at,
 		valueRevision: "abc"})
-	f.report("rome", map[string]string{valueHealth: "Degraded", valueSync: "OutOfSync", valuePhase: "Running", valueStartedAt: "yesterday"})
+	f.report("rome", map[string]string{valueHealth: "Degraded", valueSync: "OutOfSync", valuePhase: "Running",
+		valueStartedAt: "yesterday"})
 	f.reconcile(paris)
 	f.reconcile(rome)
 	f.read(paris)
@@ -346,11 +352,12 @@ func TestStatus(t *testing.T) {
 	}
 	report := &appsv1alpha1.MulticlusterApplicationSetReport{ObjectMeta: metav1.ObjectMeta{Namespace: argo, Name: "web"}}
 	f.read(report)
-	if want := (appsv1alpha1.ReportSummary{Synced: "1", NotSynced: "1", Healthy: "1", NotHealthy: "1", InProgress: "0", Clusters: "2"}); report.
-		Statuses.Summary != want {
-		t.Errorf("summary %+v, want %+v", report.Statuses.Summary, want)
+	counted := appsv1alpha1.ReportSummary{Synced: "1", NotSynced: "1", Healthy: "1", NotHealthy: "1", InProgress: "0", Clusters: "2"}
+	if got := report.Statuses.Summary; got != counted {
+		t.Errorf("summary %+v, want %+v", got, counted)
 	}
-	if first := report.Statuses.ClusterConditions[0]; first.Cluster != "rome" || first.App != "argocd/web-rome" || first.HealthStatus != "Degraded" {
+	if first := report.Statuses.ClusterConditions[0]; first.Cluster != "rome" || first.App != "argocd/web-rome" ||
+		first.HealthStatus != "Degraded" {
 		t.Errorf("first is %+v", first)
 	}
 	for _, app := range []*unstructured.Unstructured{paris, rome} {

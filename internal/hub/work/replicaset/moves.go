@@ -53,8 +53,9 @@ func (c *Controller) readMoves(ctx context.Context, s *situation) error {
 		}
 	}
 	if limit, err := rollout.ParseMaxLost(most); err == nil && limit.Exceeded(len(all.clusters), len(all.of)) {
-		s.stalled = fmt.Sprintf("%d of %s lost at once: %s. The annotation %s allows %s, so no work moves; it does when clusters are back, or with "+
-			"another value", len(all.clusters), text.Count(len(all.of), "cluster"), text.FirstFew(sortedKeys(all.clusters)), fleet.AnnotationMaxLost, most)
+		s.stalled = fmt.Sprintf("%d of %s lost at once: %s. The annotation %s allows %s, so no work moves; it does when clusters are "+
+			"back, or with another value", len(all.clusters), text.Count(len(all.of), "cluster"),
+			text.FirstFew(sortedKeys(all.clusters)), fleet.AnnotationMaxLost, most)
 		for p, names := range mayStay {
 			p.keep(names)
 		}
