@@ -219,7 +219,8 @@ func (r *acceptance) leaveEarlier(requests []hubapi.JoinRequest, since time.Time
 			left = append(left, request)
 			continue
 		}
-		earlier = append(earlier, hubapi.RejectedRequest{Name: request.Name, Why: fmt.Errorf("it is of %s, before the cluster was created, as by an "+
+		earlier = append(earlier, hubapi.RejectedRequest{Name: request.Name, Why: fmt.Errorf(
+			"it is of %s, before the cluster was created, as by an "+
 			"agent of a deleted cluster of this name; --requesters %s approves it all the same", request.Created.UTC().Format(time.RFC3339),
 			output.Printable(request.CommonName))})
 	}

@@ -31,7 +31,8 @@ func TestJoinAndLeave(t *testing.T) {
 	hub.joinsAndLeaves(t, initialized, managed, managed, operatorv1.InstallModeSingleton, singletonPods, "--singleton")
 }
 
-// A cluster joins and leaves as in TestJoinAndLeave while its agent runs in a third one, and also leaves when it cannot be reached any more.
+// A cluster joins and leaves as in TestJoinAndLeave while its agent runs in a third one, and also leaves when it cannot be reached any
+// more.
 //
 // CA-17, KL-04, KL-05
 func TestJoinAndLeaveHosted(t *testing.T) {
