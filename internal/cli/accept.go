@@ -221,7 +221,7 @@ func (r *acceptance) leaveEarlier(requests []hubapi.JoinRequest, since time.Time
 		}
 		earlier = append(earlier, hubapi.RejectedRequest{Name: request.Name, Why: fmt.Errorf(
 			"it is of %s, before the cluster was created, as by an "+
-			"agent of a deleted cluster of this name; --requesters %s approves it all the same", request.Created.UTC().Format(time.RFC3339),
+				"agent of a deleted cluster of this name; --requesters %s approves it all the same", request.Created.UTC().Format(time.RFC3339),
 			output.Printable(request.CommonName))})
 	}
 	return left, earlier

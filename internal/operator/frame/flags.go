@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/labels"
@@ -73,6 +74,10 @@ func (f *Flags) Complete(o *Options) (err error) {
 	return nil
 }
 
+// reconcileTimeout is how long a reconcile may take. One that waits for what does not come ends with an error that says for what, and is
+// tried again. It is enough to store tens of thousands of objects in another version.
+const reconcileTimeout = 5 * time.Minute
+
 // Run runs an operator in that namespace whose controllers register adds, until the context ends. bounds are those of TLS.
 func (f *Flags) Run(
 	ctx context.Context, namespace string, options ctrl.Options, bounds func(*tls.Config), register func(ctrl.Manager) error,
@@ -84,6 +89,7 @@ func (f *Flags) Run(
 	}
 	config.QPS = -1 // the priority and fairness of the API server is the limit
 	config.UserAgent = f.UserAgent
+	options.Controller.ReconciliationTimeout = reconcileTimeout
 	if !f.withoutElection {
 		options.LeaderElection, options.LeaderElectionID, options.LeaderElectionNamespace = true, f.Lease, namespace
 		options.LeaderElectionReleaseOnCancel = true
