@@ -43,7 +43,7 @@ func TestJoinAndLeaveHosted(t *testing.T) {
 	hosting.importImages(t, "capstan-agent")
 	initialized := hub.initialize(t)
 	flags := []string{"--mode", "hosted", "--managed-cluster-kubeconfig", managed.Kubeconfig}
-	singleton := append(flags, "--singleton")
+	singleton := append(slices.Clone(flags), "--singleton")
 	hub.joinsAndLeaves(t, initialized, managed, hosting, operatorv1.InstallModeHosted, agentPods, flags...)
 	hub.joinsAndLeaves(t, initialized, managed, hosting, operatorv1.InstallModeSingletonHosted, singletonPods, singleton...)
 	t.Run("unreachable", func(t *testing.T) { //nolint:paralleltest // they are the same clusters

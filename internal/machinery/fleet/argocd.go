@@ -49,5 +49,5 @@ const (
 	FinalizerArgo = "resources-finalizer.argocd.argoproj.io"
 )
 
-// LabelLocalCluster, when LabelTrue on a ManagedCluster, says that it is the hub itself.
+// LabelLocalCluster says, when it is LabelTrue on a ManagedCluster, that it is the hub itself.
 const LabelLocalCluster = "local-cluster"

@@ -71,7 +71,9 @@ func (a *applications) Start(ctx context.Context) error {
 	select {
 	case <-served:
 		stop()
-		<-ended
+		if err := <-ended; err != nil {
+			return fmt.Errorf("watch the CRD of Applications: %w", err)
+		}
 	case err := <-ended:
 		return err
 	}

@@ -65,9 +65,10 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if client.IgnoreNotFound(missing) != nil {
 		return ctrl.Result{}, fmt.Errorf("get the PlacementDecision %s of the SIG: %w", req, missing)
 	}
+	exists := missing == nil
 	wanted := err == nil && decision.DeletionTimestamp.IsZero() && decision.Labels[fleet.LabelPlacement] != ""
 	switch {
-	case missing != nil && wanted:
+	case !exists && wanted:
 		shown.Namespace, shown.Name = decision.Namespace, decision.Name
 		show(shown, decision)
 		err := c.client.Create(ctx, shown)
@@ -75,7 +76,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, err
-	case missing != nil, !isOurs(shown):
+	case !exists, !isOurs(shown):
 		return ctrl.Result{}, nil
 	case !wanted:
 		return ctrl.Result{}, client.IgnoreNotFound(c.client.Delete(ctx, shown, client.Preconditions{UID: &shown.UID}))
