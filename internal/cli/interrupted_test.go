@@ -182,6 +182,36 @@ func TestInterruptedHostedUnjoin(t *testing.T) {
 	}
 }
 
+// CA-19: what an interrupted run has left is not taken for the agent that the namespace has now.
+func TestUnjoinLeavesTheNextAgent(t *testing.T) {
+	const mark = `{"metadata":{"annotations":{"capstan.io/unjoining":"{\"spec\":{\"clusterName\":\"c1\",\"namespace\":\"NS\"}}"}}}`
+	for name, test := range map[string]struct {
+		namespace, says, spec string
+		stays                 bool
+	}{
+		"in the usual namespace":     {"open-cluster-management-agent", "open-cluster-management-agent", `{"clusterName":"c2"}`, true},
+		"in one of its own":          {"mine", "mine", `{"clusterName":"c2","namespace":"mine"}`, true},
+		"in another one":             {"mine", "mine", `{"clusterName":"c2","namespace":"other"}`, false},
+		"hosted, in one of its name": {"klusterlet", "klusterlet", `{"clusterName":"c2","deployOption":{"mode":"Hosted"}}`, true},
+		"of a third one":             {"mine", "kube-system", `{"clusterName":"c2","namespace":"other"}`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := withAgent(t, "klusterlet", "theirs", test.spec)
+			path := "/api/v1/namespaces/" + test.namespace
+			h.put(t, map[string]string{path: "Namespace"}, map[string]string{path: strings.Replace(mark, "NS", test.says, 1)})
+			got := h.run(t, "", "unjoin", "--cluster-name", "c1")
+			if test.stays {
+				got.fails(t, "has no Klusterlet for cluster c1", "c2")
+			} else {
+				got.succeeds(t)
+			}
+			if h.Has(path) != test.stays {
+				t.Errorf("it leaves %v", h.Paths())
+			}
+		})
+	}
+}
+
 // CA-19: what unjoin says of what works have applied is so: it is gone, or stays, and the advice is about what there is.
 func TestUnjoinSaysWhatStays(t *testing.T) {
 	const gone = "Applied resources have been deleted during the c1 joined stage"

@@ -148,7 +148,7 @@ func (u *unjoining) find(ctx context.Context) error {
 		}
 		names = append(names, found[i].Spec.ClusterName)
 	}
-	if left, err := u.resume(ctx, len(found) == 0); err != nil || left {
+	if left, err := u.resume(ctx, found); err != nil || left {
 		u.note("There is no Klusterlet any more: removing what is left of the agent.")
 		return err
 	}
@@ -158,8 +158,9 @@ func (u *unjoining) find(ctx context.Context) error {
 // annotationUnjoining on the namespace of an agent is its Klusterlet, as far as unjoin needs it: an interrupted run has removed that.
 const annotationUnjoining = "capstan.io/unjoining"
 
-// resume finds what an interrupted run has left, and what it was of. last tells that the cluster has no Klusterlet any more.
-func (u *unjoining) resume(ctx context.Context, last bool) (left bool, err error) {
+// resume finds what an interrupted run has left, and what it was of. A namespace speaks for itself alone, and not if the agent of a
+// Klusterlet that there is runs in it.
+func (u *unjoining) resume(ctx context.Context, others []operatorv1.Klusterlet) (left bool, err error) {
 	namespaces, err := u.in.List(ctx, install.KindNamespace, "", "")
 	if err != nil {
 		return false, err
@@ -169,12 +170,13 @@ func (u *unjoining) resume(ctx context.Context, last bool) (left bool, err error
 		agents = agents || namespaces[i].GetLabels()[fleet.LabelKlusterlet] != ""
 		klusterlet := &operatorv1.Klusterlet{}
 		marked := json.Unmarshal([]byte(namespaces[i].GetAnnotations()[annotationUnjoining]), klusterlet) == nil
-		if marked && klusterlet.Spec.ClusterName == u.cluster {
+		runsHere := func(agent operatorv1.Klusterlet) bool { return namespaceOfAgent(&agent) == namespaces[i].GetName() }
+		if marked && runsHere(*klusterlet) && !slices.ContainsFunc(others, runsHere) && klusterlet.Spec.ClusterName == u.cluster {
 			u.klusterlet, u.resumed = klusterlet, true
 			return true, u.findManaged(ctx)
 		}
 	}
-	if !last {
+	if len(others) > 0 {
 		return false, nil
 	}
 	operator, err := u.in.Deployed(ctx, fleet.NamespaceOperators, klusterletOperator)
@@ -224,15 +226,20 @@ func (u *unjoining) mark(ctx context.Context) error {
 	return u.in.Patch(ctx, namespace, patch)
 }
 
-// agentNamespace is where the agent runs; that of a hosted agent on the managed cluster is the operator's to delete.
+// agentNamespace is where the agent runs, or has run.
 func (u *unjoining) agentNamespace() string {
-	switch {
-	case u.klusterlet == nil:
+	if u.klusterlet == nil {
 		return fleet.NamespaceAgent
-	case hosted(u.klusterlet):
-		return u.klusterlet.Name
 	}
-	return cmp.Or(u.klusterlet.Spec.Namespace, fleet.NamespaceAgent)
+	return namespaceOfAgent(u.klusterlet)
+}
+
+// namespaceOfAgent is where an agent runs; that of a hosted agent on the managed cluster is the operator's to delete.
+func namespaceOfAgent(klusterlet *operatorv1.Klusterlet) string {
+	if hosted(klusterlet) {
+		return klusterlet.Name
+	}
+	return cmp.Or(klusterlet.Spec.Namespace, fleet.NamespaceAgent)
 }
 
 func (u *unjoining) noKlusterlet(others []string) error {
