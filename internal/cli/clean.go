@@ -124,6 +124,11 @@ func (c *cleaning) connect(ctx context.Context) (*unstructured.Unstructured, err
 	if err != nil {
 		return nil, err
 	}
+	if manager == nil {
+		if err := c.checkName(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if c.hub, err = hubOf(ctx, c.in, manager); err == nil {
 		return manager, nil
 	}
@@ -133,6 +138,21 @@ func (c *cleaning) connect(ctx context.Context) (*unstructured.Unstructured, err
 	}
 	return nil, fmt.Errorf("the cluster with the API of the hub cannot be reached: %w\n--force removes what runs in %s and leaves what is there",
 		err, c.in.Server())
+}
+
+// checkName refuses the name of no ClusterManager where there is another one whose API is this cluster's: what there is of a hub is its.
+func (c *cleaning) checkName(ctx context.Context) error {
+	managers, err := c.in.List(ctx, install.KindClusterManager, "", "")
+	if err != nil {
+		return err
+	}
+	for i := range managers {
+		if !isHosted(&managers[i]) {
+			return fmt.Errorf("--name: there is no ClusterManager %s in %s; the hub there is that of ClusterManager %s", c.name, c.in.Server(),
+				managers[i].GetName())
+		}
+	}
+	return nil
 }
 
 // onHub removes something from the cluster with the API of the hub.
@@ -332,16 +352,25 @@ func (c *cleaning) removeOfClusters(ctx context.Context, there *removal) error {
 	if err != nil || len(clusters) > 0 && !c.dryRun { // they stay, and keep what is theirs
 		return err
 	}
-	for _, kind := range []schema.GroupVersionKind{install.KindCSR, install.KindNamespace} {
-		objects, err := there.in.List(ctx, kind, "", fleet.LabelClusterName)
-		if err != nil {
+	requests, err := there.in.List(ctx, install.KindCSR, "", fleet.LabelClusterName)
+	if err != nil {
+		return err
+	}
+	for i := range requests {
+		if err := there.one(ctx, install.Reference{GroupVersionKind: install.KindCSR, Name: requests[i].GetName()}); err != nil {
 			return err
 		}
-		var refs []install.Reference
-		for i := range objects {
-			refs = append(refs, install.Reference{GroupVersionKind: kind, Name: objects[i].GetName()})
+	}
+	namespaces, err := there.in.List(ctx, install.KindNamespace, "", fleet.LabelClusterName)
+	if err != nil {
+		return err
+	}
+	for i := range namespaces {
+		name := namespaces[i].GetName()
+		if namespaces[i].GetLabels()[fleet.LabelClusterName] != name {
+			continue // it is about a cluster, and not the one of the cluster
 		}
-		if err := there.all(ctx, refs); err != nil {
+		if err := there.namespaceOfCluster(ctx, name); err != nil {
 			return err
 		}
 	}

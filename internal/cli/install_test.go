@@ -42,6 +42,7 @@ func newCluster(t *testing.T) hub {
 	t.Helper()
 	h := newHub(t)
 	h.Answer("GET /version", fakehub.JSON(`{"gitVersion":"v1.30.0"}`))
+	h.Answer("GET /apis", fakehub.JSON(`{}`))
 	h.serve("/api/v1", "namespaces Namespace", "pods Pod", "secrets Secret", "configmaps ConfigMap", "events Event", "serviceaccounts ServiceAccount")
 	h.serve("/apis/apps/v1", "deployments Deployment", "statefulsets StatefulSet", "daemonsets DaemonSet")
 	h.serve("/apis/rbac.authorization.k8s.io/v1", "roles Role", "rolebindings RoleBinding", "clusterroles ClusterRole",
@@ -67,7 +68,8 @@ func (h hub) serve(path string, resources ...string) {
 	for _, resource := range resources {
 		name, kind, _ := strings.Cut(resource, " ")
 		namespaced := !slices.Contains(clusterScoped, kind)
-		list.APIResources = append(list.APIResources, metav1.APIResource{Name: name, Kind: kind, Namespaced: namespaced})
+		list.APIResources = append(list.APIResources, metav1.APIResource{Name: name, Kind: kind, Namespaced: namespaced,
+			Verbs: metav1.Verbs{"list"}})
 	}
 	content, _ := json.Marshal(list)
 	h.Answer("GET "+path, fakehub.JSON(string(content)))

@@ -352,7 +352,7 @@ func TestCleanTakesWhatClustersLeave(t *testing.T) {
 	h.put(t, map[string]string{
 		"/api/v1/namespaces/c2": "Namespace", "/api/v1/namespaces/c2/secrets/mine": "Secret", "/api/v1/namespaces/other": "Namespace",
 		csrsPath + "/other": "CertificateSigningRequest",
-	}, map[string]string{"/api/v1/namespaces/c2": ofCluster})
+	}, map[string]string{"/api/v1/namespaces/c2": strings.ReplaceAll(ofCluster, "c1", "c2")})
 	h.run(t, "", "clean", "--dry-run").succeeds(t, "would delete Namespace c1", "would delete CertificateSigningRequest c1-x")
 	got := h.run(t, "", "clean")
 	got.succeeds(t, "cleaned up successfully")
@@ -363,6 +363,63 @@ func TestCleanTakesWhatClustersLeave(t *testing.T) {
 	if !slices.Equal(h.Paths(), want) {
 		t.Errorf("it leaves %v, want %v", h.Paths(), want)
 	}
+}
+
+// CA-20: a namespace goes with a cluster only if it is that of the cluster, and nothing of others is in it, of whatever kind.
+func TestCleanKeepsNamespacesOfOthers(t *testing.T) {
+	for name, test := range map[string]struct {
+		label, object, content string
+		says                   string // empty if the namespace goes
+	}{
+		"nothing":           {label: "c1"},
+		"of another name":   {label: "c2", says: " "},
+		"a custom resource": {label: "c1", object: "/apis/x.io/v1/namespaces/c1/machines/a", says: "it has Machine c1/a"},
+		"a claim":           {label: "c1", object: "/api/v1/namespaces/c1/persistentvolumeclaims/a", says: "it has PersistentVolumeClaim c1/a"},
+		"an owned object": {label: "c1", object: "/apis/x.io/v1/namespaces/c1/machines/a",
+			content: `{"metadata":{"ownerReferences":[{"kind":"A","name":"b"}]}}`},
+		"a copy":                {label: "c1", object: "/apis/x.io/v1/namespaces/c1/machines/a", content: `{"metadata":{"labels":{"olm.copiedFrom":"b"}}}`},
+		"an object of the hub":  {label: "c1", object: "/apis/work.open-cluster-management.io/v1/namespaces/c1/manifestworks/a"},
+		"what cannot be listed": {label: "c1", object: "/apis/x.io/v1/namespaces/c2/machines/a", says: "which cannot be listed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := withManager(t)
+			h.put(t, map[string]string{"/api/v1/namespaces/c1": "Namespace"}, map[string]string{
+				"/api/v1/namespaces/c1": `{"metadata":{"labels":{"open-cluster-management.io/cluster-name":"` + test.label + `"}}}`})
+			h.serve("/api/v1", "namespaces Namespace", "pods Pod", "secrets Secret", "configmaps ConfigMap", "events Event",
+				"serviceaccounts ServiceAccount", "persistentvolumeclaims PersistentVolumeClaim")
+			h.serve("/apis/x.io/v1", "machines Machine")
+			h.serve("/apis/work.open-cluster-management.io/v1", "manifestworks ManifestWork")
+			h.Answer("GET /apis", fakehub.JSON(`{"groups":[{"name":"x.io","preferredVersion":{"version":"v1"}},
+				{"name":"work.open-cluster-management.io","preferredVersion":{"version":"v1"}}]}`))
+			if test.object != "" {
+				h.put(t, map[string]string{test.object: "Machine"}, map[string]string{test.object: test.content})
+			}
+			if test.says == "which cannot be listed" {
+				h.Answer("GET /apis/x.io/v1/namespaces/c1/machines", fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "no"))
+			}
+			got := h.run(t, "", "clean")
+			got.succeeds(t, "cleaned up successfully")
+			if h.Has("/api/v1/namespaces/c1") != (test.says != "") || !strings.Contains(got.errOut, strings.TrimSpace(test.says)) {
+				t.Errorf("it leaves %v and says %s", h.Paths(), got.errOut)
+			}
+		})
+	}
+}
+
+// CA-20: what is of one hub does not go with the name of another.
+func TestCleanOfNoHub(t *testing.T) {
+	h := withManager(t)
+	before := h.Paths()
+	for _, args := range [][]string{{"clean", "--name", "other"}, {"clean", "--name", "other", "--force"},
+		{"clean", "--name", "other", "--dry-run"}} {
+		h.run(t, "", args...).fails(t, "--name: there is no ClusterManager other", "cluster-manager")
+		if !slices.Equal(h.Paths(), before) {
+			t.Errorf("%v leaves %v", args, h.Paths())
+		}
+	}
+	h.put(t, map[string]string{managersPath + "cluster-manager": "ClusterManager"},
+		map[string]string{managersPath + "cluster-manager": `{"spec":{"deployOption":{"mode":"Hosted"}}}`})
+	h.run(t, "", "clean", "--name", "other").succeeds(t) // what is left here was of another one
 }
 
 // CA-20, O18: what is changed by others at the same time is removed all the same.

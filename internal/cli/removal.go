@@ -102,6 +102,17 @@ func (r *removal) namespace(ctx context.Context, name string) error {
 // namespaceIfEmpty deletes a namespace unless something of others is in it: it may have been there before.
 func (r *removal) namespaceIfEmpty(ctx context.Context, name string) error {
 	others, err := r.in.Remaining(ctx, name)
+	return r.namespaceWithout(ctx, name, others, err)
+}
+
+// namespaceOfCluster deletes the namespace of a cluster unless something of others is in it, of whatever kind: the hub may have found it there,
+// with what tells others that there is the cluster.
+func (r *removal) namespaceOfCluster(ctx context.Context, name string) error {
+	others, err := r.in.Contents(ctx, name)
+	return r.namespaceWithout(ctx, name, others, err)
+}
+
+func (r *removal) namespaceWithout(ctx context.Context, name string, others []string, err error) error {
 	if err != nil {
 		return err
 	}
