@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +14,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/text"
 	"github.com/capstan-io/capstan/internal/rollout"
 )
@@ -63,17 +63,17 @@ func (c *Controller) readMoves(ctx context.Context, s *situation) error {
 	return nil
 }
 
-// silent are the clusters with a work that are no longer selected and are not available.
+// silent are the clusters with a work that are no longer selected and are not available, but for those that a user has deleted or denied.
 func (c *Controller) silent(ctx context.Context, p *placement) (map[string]bool, error) {
 	names := map[string]bool{}
 	for _, name := range p.deselected() {
 		cluster := &clusterv1.ManagedCluster{}
 		err := c.client.Get(ctx, client.ObjectKey{Name: name}, cluster, client.UnsafeDisableDeepCopy)
-		if apierrors.IsNotFound(err) {
-			continue // it was deleted, and not lost
-		}
-		if err != nil {
+		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("get ManagedCluster %s: %w", name, err)
+		}
+		if err != nil || !cluster.DeletionTimestamp.IsZero() || managedcluster.Denied(cluster) {
+			continue
 		}
 		names[name] = !meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionClusterAvailable)
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
@@ -204,4 +205,77 @@ func TestStormThatComesSlowly(t *testing.T) {
 	h.decide(t, decision("p", 1, 0, "c3", "c4"))
 	h.settled(t)
 	h.expectClusters(t, "c1", "c2", "c3")
+}
+
+// Clusters that a user has deleted or denied are not lost, however long their agents do not answer.
+func TestNoStormByUsers(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*testing.T, *hub, *clusterv1.ManagedCluster){
+		"deleted": func(t *testing.T, h *hub, c *clusterv1.ManagedCluster) {
+			c.Finalizers = []string{"cluster.open-cluster-management.io/api-resource-cleanup"}
+			if err := h.Update(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Delete(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"denied": func(t *testing.T, h *hub, c *clusterv1.ManagedCluster) {
+			c.Spec.HubAcceptsClient = false
+			if err := h.Update(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := moving(t, map[string]string{maxLost: "1"}, "c1", "c2", "c3")
+			for _, lost := range []string{"c1", "c2"} {
+				h.hear(t, lost, metav1.ConditionUnknown)
+				c := &clusterv1.ManagedCluster{}
+				if err := h.Get(t.Context(), client.ObjectKey{Name: lost}, c); err != nil {
+					t.Fatal(err)
+				}
+				change(t, h, c)
+			}
+			h.decide(t, decision("p", 1, 0, "c3", "c4"))
+			h.settled(t)
+			h.expectClusters(t, "c3", "c4")
+		})
+	}
+}
+
+// A set that limits how many clusters are lost is reconciled when one of its clusters is lost or found, and others are not.
+func TestLostClustersAreNoticed(t *testing.T) {
+	t.Parallel()
+	for limit, want := range map[string]int{"50%": 1, "": 0} {
+		annotations := map[string]string{graceful: "true"}
+		if limit != "" {
+			annotations[maxLost] = limit
+		}
+		h := moving(t, annotations, "c1")
+		c1, c2 := member("c1", "mine"), member("c2", "mine")
+		if got := h.movingFrom(t.Context(), c1); len(got) != want {
+			t.Errorf("with the limit %q: %v", limit, got)
+		}
+		if got := h.movingFrom(t.Context(), c2); len(got) != 0 {
+			t.Errorf("of a cluster without a work: %v", got)
+		}
+	}
+	heard := func(status metav1.ConditionStatus) *clusterv1.ManagedCluster {
+		c := &clusterv1.ManagedCluster{}
+		c.Status.Conditions = []metav1.Condition{{Type: "ManagedClusterConditionAvailable", Status: status}}
+		return c
+	}
+	for _, test := range []struct {
+		before, after metav1.ConditionStatus
+		want          bool
+	}{
+		{metav1.ConditionTrue, metav1.ConditionUnknown, true}, {metav1.ConditionUnknown, metav1.ConditionTrue, true},
+		{metav1.ConditionTrue, metav1.ConditionTrue, false}, {metav1.ConditionUnknown, metav1.ConditionFalse, false},
+	} {
+		if got := isHeard().Update(event.UpdateEvent{ObjectOld: heard(test.before), ObjectNew: heard(test.after)}); got != test.want {
+			t.Errorf("from %s to %s: %t", test.before, test.after, got)
+		}
+	}
 }

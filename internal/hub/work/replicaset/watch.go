@@ -3,6 +3,7 @@ package replicaset
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -66,6 +67,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Watches(&clusterv1.ManagedCluster{}, debounce.ByName(moment, c.ofCluster),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: hasOtherValues})).
 		Watches(&clusterv1.ManagedCluster{}, debounce.ByName(moment, c.actingOn), builder.WithPredicates(selected.ClusterChanged())).
+		Watches(&clusterv1.ManagedCluster{}, debounce.ByName(moment, c.movingFrom), builder.WithPredicates(isHeard())).
 		WithOptions(runtimecontroller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()})
 	if !o.TrustDecisions {
 		controller.
@@ -199,6 +201,29 @@ func (c *Controller) actingOn(ctx context.Context, cluster client.Object) []reco
 		}
 	}
 	return requests
+}
+
+// movingFrom returns the sets with works on a cluster to which it matters whether that is lost.
+func (c *Controller) movingFrom(ctx context.Context, cluster client.Object) []reconcile.Request {
+	return slices.DeleteFunc(c.actingOn(ctx, cluster), func(request reconcile.Request) bool {
+		set := &workv1alpha1.ManifestWorkReplicaSet{}
+		err := c.client.Get(ctx, request.NamespacedName, set, client.UnsafeDisableDeepCopy)
+		return err == nil && set.Annotations[fleet.AnnotationMaxLost] == ""
+	})
+}
+
+// isHeard passes the updates by which a cluster begins or ends to be available.
+func isHeard() predicate.Predicate {
+	available := func(o client.Object) bool {
+		cluster, ok := o.(*clusterv1.ManagedCluster)
+		return ok && meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionClusterAvailable)
+	}
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return available(e.ObjectOld) != available(e.ObjectNew) },
+	}
 }
 
 // ofNamespace returns the sets in the namespace of a binding.
