@@ -51,6 +51,10 @@ func TestInstaller(t *testing.T) {
 			"{multiHubBootstrapHubKubeConfigs: [{name: one, kubeConfig: a}]}",
 			"{grpcConfig: g, multiHubBootstrapHubKubeConfigs: [{name: one, kubeConfig: a}, {name: two, kubeConfig: b}], " +
 				"klusterlet: {registrationConfiguration: {featureGates: [{feature: ClusterClaim, mode: Disable}]}}}",
+			"{multiHubBootstrapHubKubeConfigs: [{name: one, kubeConfig: a}, {name: two, kubeConfig: b}], " +
+				"klusterlet: {registrationConfiguration: {bootstrapKubeConfigs: {}}}}",
+			"{grpcConfig: g, klusterlet: {registrationConfiguration: {registrationDriver: {}}}}",
+			"{grpcConfig: g, klusterlet: {registrationConfiguration: {registrationDriver: {authType: csr}}}}",
 			"{priorityClassName: own, noOperator: true}",
 			"{klusterlet: {registrationConfiguration: {clientCertExpirationSeconds: 31536000}}}",
 			"{klusterlet: {hubApiServerHostAlias: {hostname: h, ip: 10.0.0.1}, externalServerURLs: [{url: 'https://a'}]}}",
@@ -191,6 +195,17 @@ func TestInstallerRefuses(t *testing.T) {
 		_, err := build(t, test.chart, test.values)
 		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want %s", test.values, err, test.want)
+		}
+	}
+	for chart, sections := range map[string][]string{"cluster-manager": {"images", "clusterManager"}, "klusterlet": {"images", "klusterlet"}} {
+		for _, section := range sections {
+			values := section + ": # with nothing below"
+			if _, err := charts.Rendered(t, chart, values); err == nil {
+				t.Errorf("Helm takes %s", values)
+			}
+			if _, err := build(t, chart, values); err == nil || !strings.Contains(err.Error(), section+" is null: leave it out") {
+				t.Errorf("%s: %v", values, err)
+			}
 		}
 	}
 	if _, err := build(t, "capstan-hub", "{}"); err == nil {

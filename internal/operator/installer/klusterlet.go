@@ -197,10 +197,14 @@ func (v *klusterletValues) registrationConfiguration() object {
 	if registration == nil {
 		registration = object{}
 	}
-	if _, chosen := registration["bootstrapKubeConfigs"]; !chosen && len(v.MultiHubBootstrapHubKubeConfigs) > 1 {
+	chosen := func(field string) bool {
+		fields, isMap := registration[field].(object)
+		return isMap && len(fields) > 0
+	}
+	if !chosen("bootstrapKubeConfigs") && len(v.MultiHubBootstrapHubKubeConfigs) > 1 {
 		v.useSeveralHubs(registration)
 	}
-	if _, chosen := registration["registrationDriver"]; !chosen && v.GRPCConfig != "" && v.BootstrapHubKubeConfig == "" {
+	if !chosen("registrationDriver") && v.GRPCConfig != "" && v.BootstrapHubKubeConfig == "" {
 		registration["registrationDriver"] = object{"authType": "grpc"}
 	}
 	return registration

@@ -63,6 +63,9 @@ func MergeValues(values, over map[string]any) {
 	}
 }
 
+// sections are the values that have others in them without which there is no installation.
+var sections = []string{"images", "clusterManager", "klusterlet"}
+
 // decodeValues reads the values of a chart, with those that are given over its own, as a null one takes away. What the chart's schema
 // refuses is refused.
 func decodeValues(chart string, given map[string]any, into any) error {
@@ -79,6 +82,11 @@ func decodeValues(chart string, given map[string]any, into any) error {
 		return fmt.Errorf("values of chart %s: %w", chart, err)
 	}
 	MergeValues(merged, over)
+	for _, section := range sections {
+		if value, found := merged[section]; found && value == nil {
+			return fmt.Errorf("values of chart %s: %s is null: leave it out, or give some of its values", chart, section)
+		}
+	}
 	deleteNulls(merged)
 	if err := validate(chart, merged); err != nil {
 		return fmt.Errorf("values of chart %s: %w", chart, err)
