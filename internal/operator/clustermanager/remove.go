@@ -160,7 +160,7 @@ func (c *Controller) removeCRDs(ctx context.Context, cm *operatorv1.ClusterManag
 	}
 	var left []string
 	for _, crd := range served {
-		if crd.GetName() == crdClusterProfiles { // it is of the SIG Multicluster, and others may use it
+		if ofSIG(crd.GetName()) {
 			if err := hub.ReleaseCRD(ctx, crd); err != nil {
 				return "", err
 			}
@@ -173,6 +173,9 @@ func (c *Controller) removeCRDs(ctx context.Context, cm *operatorv1.ClusterManag
 	}
 	return frame.Summary(left), nil
 }
+
+// ofSIG tells whether a CRD is one of the SIG Multicluster, which others may use, too.
+func ofSIG(crd string) bool { return slices.Contains([]string{crdClusterProfiles, crdSIGPlacementDecisions}, crd) }
 
 // removeRolesOfAgents deletes what the registration controllers have made for the agents of all clusters; what they have made for one
 // goes with it. While there are clusters, their agents need them.

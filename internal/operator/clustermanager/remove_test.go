@@ -69,7 +69,9 @@ func TestRemovalOfWhatWasJustApplied(t *testing.T) {
 		"a CRD":                  {object: labelled(crd("placements.cluster.open-cluster-management.io"), "indigo"), gone: true},
 		"the first of the CRDs":  {object: labelled(crd("managedclusteraddons.addon.open-cluster-management.io"), "indigo"), gone: true},
 		"a CRD that is to stay":  {object: labelled(crd("placements.cluster.open-cluster-management.io"), "indigo"), skip: true},
-		"the CRD of the SIG":     {object: labelled(crd(crdClusterProfiles), "indigo")},
+		"a CRD of the SIG":       {object: labelled(crd(crdClusterProfiles), "indigo")},
+		"another of the SIG":     {object: labelled(crd("placementdecisions.multicluster.x-k8s.io"), "indigo")},
+		"one of the same kind":   {object: labelled(crd("placementdecisions.cluster.open-cluster-management.io"), "indigo"), gone: true},
 		"a CRD of another":       {object: labelled(crd("placements.cluster.open-cluster-management.io"), "other")},
 		"a Secret, without CRDs": {object: labelled(&corev1.Secret{ObjectMeta: in("a")}, "indigo"), skip: true, gone: true},
 	} {
