@@ -377,7 +377,8 @@ func TestCleanKeepsNamespacesOfOthers(t *testing.T) {
 		"a claim":           {label: "c1", object: "/api/v1/namespaces/c1/persistentvolumeclaims/a", says: "it has PersistentVolumeClaim c1/a"},
 		"an owned object": {label: "c1", object: "/apis/x.io/v1/namespaces/c1/machines/a",
 			content: `{"metadata":{"ownerReferences":[{"kind":"A","name":"b"}]}}`},
-		"a copy":                {label: "c1", object: "/apis/x.io/v1/namespaces/c1/machines/a", content: `{"metadata":{"labels":{"olm.copiedFrom":"b"}}}`},
+		"a copy": {label: "c1", object: "/apis/x.io/v1/namespaces/c1/machines/a",
+			content: `{"metadata":{"labels":{"olm.copiedFrom":"b"}}}`},
 		"an object of the hub":  {label: "c1", object: "/apis/work.open-cluster-management.io/v1/namespaces/c1/manifestworks/a"},
 		"what cannot be listed": {label: "c1", object: "/apis/x.io/v1/namespaces/c2/machines/a", says: "which cannot be listed"},
 	} {

@@ -105,8 +105,8 @@ func (r *removal) namespaceIfEmpty(ctx context.Context, name string) error {
 	return r.namespaceWithout(ctx, name, others, err)
 }
 
-// namespaceOfCluster deletes the namespace of a cluster unless something of others is in it, of whatever kind: the hub may have found it there,
-// with what tells others that there is the cluster.
+// namespaceOfCluster deletes the namespace of a cluster unless something of others is in it, of whatever kind: the hub may have found it,
+// with what runs the cluster itself.
 func (r *removal) namespaceOfCluster(ctx context.Context, name string) error {
 	others, err := r.in.Contents(ctx, name)
 	return r.namespaceWithout(ctx, name, others, err)

@@ -22,8 +22,8 @@ var byTheWay = []string{
 // labelCopied is on the ClusterServiceVersions that the Operator Lifecycle Manager copies to all namespaces.
 const labelCopied = "olm.copiedFrom"
 
-// Contents lists what is in a namespace of any kind that the cluster serves, but for what belongs to the hub, is owned by another object, or is
-// in every namespace. A kind that cannot be listed counts as contents.
+// Contents lists what is in a namespace of any kind that the cluster serves, but for what belongs to the hub, is owned by another object,
+// or is in every namespace. A kind that cannot be listed counts as contents.
 func (c *Cluster) Contents(ctx context.Context, namespace string) ([]string, error) {
 	contents, err := c.Remaining(ctx, namespace)
 	if err != nil || len(contents) > 0 {

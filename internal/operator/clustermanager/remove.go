@@ -175,7 +175,9 @@ func (c *Controller) removeCRDs(ctx context.Context, cm *operatorv1.ClusterManag
 }
 
 // ofSIG tells whether a CRD is one of the SIG Multicluster, which others may use, too.
-func ofSIG(crd string) bool { return slices.Contains([]string{crdClusterProfiles, crdSIGPlacementDecisions}, crd) }
+func ofSIG(crd string) bool {
+	return slices.Contains([]string{crdClusterProfiles, crdSIGPlacementDecisions}, crd)
+}
 
 // removeRolesOfAgents deletes what the registration controllers have made for the agents of all clusters; what they have made for one
 // goes with it. While there are clusters, their agents need them.
