@@ -17,6 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -251,6 +252,14 @@ func TestCleanRefuses(t *testing.T) {
 	server.Interrupted(t, "managedclusters", "clean", "--wait").Ends(t, env.CodeInterrupted, "wait until no cluster is available", "These are: c1")
 	mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "open-cluster-management", Name: "mine"}}
 	framework.Create(t, c, mine)
+	ofClusters := map[string]bool{"c1": false, "c2": true} // whether they stay
+	for name := range ofClusters {
+		framework.Create(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name,
+			Labels: map[string]string{"open-cluster-management.io/cluster-name": name}}})
+	}
+	framework.Create(t, c, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "c2", Name: "mine"},
+		Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}}})
 	done := make(chan env.Result)
 	go func() { done <- server.Capstan(t, "", "clean", "--wait") }()
 	if err := c.Delete(t.Context(), cluster); err != nil {
@@ -263,6 +272,12 @@ func TestCleanRefuses(t *testing.T) {
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(mine), mine); err != nil {
 		t.Errorf("what is in the namespace does not stay: %v", err)
+	}
+	for name, stays := range ofClusters {
+		err := c.Get(t.Context(), client.ObjectKey{Name: name}, &corev1.Namespace{})
+		if (err == nil) != stays || client.IgnoreNotFound(err) != nil {
+			t.Errorf("namespace %s: %v", name, err)
+		}
 	}
 	if err := c.Delete(t.Context(), definition); err != nil {
 		t.Fatal(err)
