@@ -45,8 +45,6 @@ const (
 	LabelArgoSetHash = "apps.open-cluster-management.io/application-set-hash"
 	// AnnotationArgoSkip, when LabelTrue, has the Argo CD of the hub leave an Application alone.
 	AnnotationArgoSkip = "argocd.argoproj.io/skip-reconcile"
-	// FinalizerArgo has the Argo CD that an Application belongs to delete what it has deployed. There are variants with a suffix.
-	FinalizerArgo = "resources-finalizer.argocd.argoproj.io"
 )
 
 // LabelLocalCluster says, when it is LabelTrue on a ManagedCluster, that it is the hub itself.

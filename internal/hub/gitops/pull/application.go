@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -130,7 +131,7 @@ func onCluster(app *unstructured.Unstructured) *unstructured.Unstructured {
 	copied.SetNamespace(namespaceOnCluster(app))
 	copied.SetLabels(without(app.GetLabels()))
 	copied.SetAnnotations(without(app.GetAnnotations()))
-	copied.SetFinalizers(app.GetFinalizers())
+	copied.SetFinalizers(ofArgo(app.GetFinalizers()))
 	for _, field := range []string{fieldSpec, fieldOperation} {
 		if value, found := app.Object[field]; found {
 			copied.Object[field] = runtime.DeepCopyJSONValue(value)
@@ -144,6 +145,16 @@ func onCluster(app *unstructured.Unstructured) *unstructured.Unstructured {
 		_ = unstructured.SetNestedField(copied.Object, inCluster, fieldSpec, "destination", "server") // what is no object, the cluster refuses
 	}
 	return copied
+}
+
+// ofArgo are the finalizers that the Argo CD on the cluster takes off: nobody there does those of others.
+func ofArgo(finalizers []string) []string {
+	return slices.DeleteFunc(slices.Clone(finalizers), func(finalizer string) bool { return !isOfArgo(finalizer) })
+}
+
+func isOfArgo(finalizer string) bool {
+	domain, _, _ := strings.Cut(finalizer, "/")
+	return strings.HasSuffix(domain, ".argocd.argoproj.io")
 }
 
 func namespaceOnCluster(app client.Object) string {

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -249,9 +248,7 @@ func (c *Controller) finish(ctx context.Context, app *unstructured.Unstructured)
 		return nil
 	}
 	before := app.DeepCopy()
-	app.SetFinalizers(slices.DeleteFunc(app.GetFinalizers(), func(f string) bool {
-		return f == fleet.FinalizerArgo || strings.HasPrefix(f, fleet.FinalizerArgo+"/")
-	}))
+	app.SetFinalizers(slices.DeleteFunc(app.GetFinalizers(), isOfArgo))
 	_, err := patch.Object(ctx, c.c.Live, app, before)
 	return client.IgnoreNotFound(err)
 }

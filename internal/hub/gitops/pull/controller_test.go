@@ -27,7 +27,11 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-const argo = "argocd"
+const (
+	argo = "argocd"
+	// finalizerArgo has the Argo CD that an Application belongs to delete what it has deployed.
+	finalizerArgo = "resources-finalizer.argocd.argoproj.io"
+)
 
 // fixture is a hub where the set of the clusters paris and rome is bound in namespace argocd. Cluster berlin is in no set, and cluster hub
 // is the hub itself.
@@ -95,7 +99,7 @@ func application(cluster string, changes ...func(*unstructured.Unstructured)) *u
 	app.SetLabels(map[string]string{fleet.LabelArgoPull: fleet.LabelTrue, "team": "blue"})
 	app.SetAnnotations(map[string]string{fleet.AnnotationArgoCluster: cluster, fleet.AnnotationArgoSkip: fleet.LabelTrue, "note": "n"})
 	app.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "argoproj.io/v1alpha1", Kind: "ApplicationSet", Name: "web", UID: "set"}})
-	app.SetFinalizers([]string{fleet.FinalizerArgo})
+	app.SetFinalizers([]string{finalizerArgo})
 	app.Object[fieldSpec] = map[string]any{"project": "default",
 		"destination": map[string]any{"name": cluster, "server": "https://elsewhere", "namespace": "web"}}
 	for _, change := range changes {
@@ -187,7 +191,7 @@ func TestWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]any{"apiVersion": "argoproj.io/v1alpha1", "kind": "Application",
-		"metadata": map[string]any{"name": "web-paris", "namespace": "deployments", "finalizers": []any{fleet.FinalizerArgo},
+		"metadata": map[string]any{"name": "web-paris", "namespace": "deployments", "finalizers": []any{finalizerArgo},
 			"labels": map[string]any{"team": "blue"}, "annotations": map[string]any{"note": "n"}},
 		"spec": map[string]any{"project": "default",
 			"destination": map[string]any{"server": "https://kubernetes.default.svc", "namespace": "web"}},
@@ -284,12 +288,31 @@ func TestWorksOfOthers(t *testing.T) {
 	f.read(report)
 }
 
+// AR-06: a cluster gets the finalizers that its Argo CD takes off, and no others: nobody would.
+func TestFinalizers(t *testing.T) {
+	t.Parallel()
+	const hooks = "post-delete-finalizer.argocd.argoproj.io/cleanup"
+	for _, test := range []struct{ given, want []string }{
+		{nil, nil},
+		{[]string{finalizerArgo}, []string{finalizerArgo}},
+		{[]string{finalizerArgo + "/background", hooks}, []string{finalizerArgo + "/background", hooks}},
+		{[]string{"example.com/of-a-user", finalizerArgo, "foregroundDeletion"}, []string{finalizerArgo}},
+		{[]string{"example.com/resources-finalizer.argocd.argoproj.io"}, nil},
+	} {
+		given := slices.Clone(test.given)
+		app := application("paris", func(app *unstructured.Unstructured) { app.SetFinalizers(given) })
+		if got := onCluster(app).GetFinalizers(); !slices.Equal(got, test.want) || !slices.Equal(app.GetFinalizers(), test.given) {
+			t.Errorf("of %q, the cluster gets %q", test.given, got)
+		}
+	}
+}
+
 // AR-06: with an Application, its work goes, whether or not it is seen to be deleted,
 // and the finalizer of the Argo CD that leaves it alone.
 func TestDeletion(t *testing.T) {
 	t.Parallel()
 	app := application("paris", func(app *unstructured.Unstructured) {
-		app.SetFinalizers([]string{fleet.FinalizerArgo + "/background", "example.com/of-a-user"})
+		app.SetFinalizers([]string{finalizerArgo + "/background", "post-delete-finalizer.argocd.argoproj.io", "example.com/of-a-user"})
 	})
 	f := setUp(t, app)
 	f.reconcile(app)
