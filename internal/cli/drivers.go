@@ -144,3 +144,57 @@ func (f *agentGRPCFlags) check(enabled bool) error {
 	}
 	return nil
 }
+
+// agentDriverFlags say how an agent registers with the hub, and its add-ons.
+type agentDriverFlags struct {
+	registration     string
+	addOns           string
+	addOnTokenExpiry int64
+	grpc             agentGRPCFlags
+	aws              agentAWSFlags
+}
+
+func (f *agentDriverFlags) add(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringVar(&f.registration, "registration-auth", driverCSR,
+		"how the agent registers: csr by certificate requests, grpc through the gRPC server of --grpc-server, awsirsa by AWS IAM")
+	flags.StringVar(&f.addOns, "addon-kubeclient-registration-auth", driverCSR, "how add-ons register: csr or token")
+	flags.Int64Var(&f.addOnTokenExpiry, "addon-token-expiration-seconds", 0,
+		"validity of the tokens of add-ons in seconds, with --addon-kubeclient-registration-auth token; 0 for the default of the agent")
+	f.grpc.add(command)
+	f.aws.add(command)
+	complete(command, "registration-auth", cobra.FixedCompletions(drivers, cobra.ShellCompDirectiveNoFileComp))
+	complete(command, "addon-kubeclient-registration-auth",
+		cobra.FixedCompletions([]string{driverCSR, "token"}, cobra.ShellCompDirectiveNoFileComp))
+	complete(command, "addon-token-expiration-seconds", cobra.NoFileCompletions)
+}
+
+func (f *agentDriverFlags) check() error {
+	if err := checkDriver("--registration-auth", f.registration); err != nil {
+		return err
+	}
+	if err := f.aws.check(f.registration == driverAWS); err != nil {
+		return err
+	}
+	if err := f.grpc.check(f.registration == driverGRPC); err != nil {
+		return err
+	}
+	switch {
+	case f.addOns != driverCSR && f.addOns != "token":
+		return fmt.Errorf("--addon-kubeclient-registration-auth: %q is none of csr, token", f.addOns)
+	case f.addOnTokenExpiry != 0 && f.addOns != "token":
+		return errors.New("--addon-token-expiration-seconds: useless without --addon-kubeclient-registration-auth token")
+	case f.addOnTokenExpiry != 0 && f.addOnTokenExpiry < 600:
+		return fmt.Errorf("--addon-token-expiration-seconds: %d: must be at least 600, or 0", f.addOnTokenExpiry)
+	}
+	return nil
+}
+
+// addOnValues are the addOnKubeClientRegistrationDriver of a Klusterlet.
+func (f *agentDriverFlags) addOnValues() map[string]any {
+	driver := map[string]any{"authType": f.addOns}
+	if f.addOnTokenExpiry != 0 {
+		driver["token"] = map[string]any{"expirationSeconds": f.addOnTokenExpiry}
+	}
+	return driver
+}

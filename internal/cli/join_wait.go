@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// What a Klusterlet says of an agent that runs.
+var agentRuns = []install.Wanted{
+	{Type: "Applied", Status: metav1.ConditionTrue},
+	{Type: "RegistrationDesiredDegraded", Status: metav1.ConditionFalse}, {Type: "WorkDesiredDegraded", Status: metav1.ConditionFalse},
+}
+
+// awaitAgent waits until the operator and the agent run, and the hub knows the cluster.
+func (j *joining) awaitAgent(ctx context.Context, cluster *install.Cluster, hub *hubapi.Hub, objects []*unstructured.Unstructured) error {
+	if err := j.awaitRollout(ctx, cluster, fleet.NamespaceOperators, klusterletOperator); err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if object.GroupVersionKind() != install.KindKlusterlet {
+			continue
+		}
+		of := install.ReferenceTo(object)
+		namespace := agentNamespace(object)
+		if err := j.awaitConditions(ctx, cluster, of, agentRuns, namespace); err != nil {
+			return err
+		}
+		agent, err := j.agentOf(ctx, cluster, of, namespace)
+		if err == nil {
+			err = j.awaitRegistered(ctx, hub, agent)
+		}
+		if err != nil {
+			return fmt.Errorf("%w%s%s", err, connectionState(ctx, cluster, of), deploymentReasons(ctx, cluster, []string{namespace}))
+		}
+	}
+	return nil
+}
+
+// joinedAgent is what tells the agent of this cluster from others.
+type joinedAgent struct {
+	// user is who the agent is on the hub.
+	user string
+	// credential is what it has obtained in an earlier run; nil if there is none.
+	credential *hubapi.Hub
+}
+
+// agentOf finds who the agent of a Klusterlet is.
+func (j *joining) agentOf(ctx context.Context, cluster *install.Cluster, of install.Reference, namespace string) (joinedAgent, error) {
+	klusterlet, err := cluster.Get(ctx, of)
+	if err != nil || klusterlet == nil {
+		return joinedAgent{}, err
+	}
+	agent := joinedAgent{user: fleet.ClusterUser(j.cluster, string(klusterlet.GetUID()))}
+	credential := install.Reference{GroupVersionKind: install.KindSecret, Namespace: namespace, Name: fleet.SecretHubKubeconfig}
+	object, err := cluster.Get(ctx, credential)
+	if err != nil || object == nil {
+		return agent, err
+	}
+	secret := &corev1.Secret{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, secret); err != nil {
+		return agent, fmt.Errorf("read Secret %s/%s: %w", namespace, fleet.SecretHubKubeconfig, err)
+	}
+	if string(secret.Data[fleet.KeyClusterName]) == j.cluster && len(secret.Data[fleet.KeyTLSCert]) > 0 {
+		agent.credential, err = j.invitation.As(ctx, secret.Data[fleet.KeyTLSCert], secret.Data[fleet.KeyTLSKey])
+	}
+	return agent, err
+}
+
+// awaitRegistered waits until the agent of this cluster has asked the hub to join, or works there: that the hub knows the cluster may be
+// from before.
+func (j *joining) awaitRegistered(ctx context.Context, hub *hubapi.Hub, agent joinedAgent) error {
+	progress := j.progress()
+	defer progress.Close()
+	progress.Wait(j.cluster, "registering with the hub")
+	if err := hub.WaitForCluster(ctx, j.cluster, func(*clusterv1.ManagedCluster) bool { return true }); err != nil {
+		return err
+	}
+	if err := j.awaitAgentOnHub(ctx, hub, agent); err != nil {
+		return err
+	}
+	progress.Done(j.cluster, "registered with the hub")
+	return nil
+}
+
+// awaitAgentOnHub waits until the agent asks for a certificate, or shows that it works with the one it has. Agents that register by AWS IAM
+// make no requests, and those of the gRPC server none once they have joined.
+func (j *joining) awaitAgentOnHub(ctx context.Context, hub *hubapi.Hub, agent joinedAgent) error {
+	driver := j.inCluster.driver.registration
+	if driver == driverAWS || driver == driverGRPC && agent.credential != nil {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	seen := make(chan struct{})
+	if agent.credential != nil {
+		go func() {
+			if err := agent.credential.WaitForNextHeartbeat(ctx, j.cluster); err == nil {
+				close(seen)
+				cancel()
+			}
+		}()
+	}
+	err := hub.WaitForRequestOf(ctx, j.cluster, agent.user, j.earlier)
+	select {
+	case <-seen:
+		return nil
+	default:
+	}
+	if apierrors.IsForbidden(err) { // who joins with a credential of his own need not have the right to look
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("the hub has not heard of %s, which is the agent of this cluster: %w", agent.user, err)
+	}
+	return nil
+}
+
+// connectionState is what a Klusterlet says of the connection of its agent to the hub, as a line to append.
+func connectionState(ctx context.Context, cluster *install.Cluster, of install.Reference) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), diagnosisTimeout)
+	defer cancel()
+	object, err := cluster.Get(ctx, of)
+	if err != nil || object == nil {
+		return ""
+	}
+	for _, condition := range install.Conditions(object) {
+		if condition.Type == "HubConnectionDegraded" && condition.Status == metav1.ConditionTrue {
+			return fmt.Sprintf("\n  the agent has no connection to the hub (%s): %s", condition.Reason, condition.Message)
+		}
+	}
+	return ""
+}
+
+// agentNamespace is the namespace that the agent of a Klusterlet runs in.
+func agentNamespace(klusterlet *unstructured.Unstructured) string {
+	if isHosted(klusterlet) {
+		return klusterlet.GetName()
+	}
+	namespace, _, _ := unstructured.NestedString(klusterlet.Object, "spec", "namespace")
+	return cmp.Or(namespace, fleet.NamespaceAgent)
+}
