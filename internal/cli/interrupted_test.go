@@ -346,6 +346,21 @@ func withManager(t *testing.T) hub {
 
 const ofCluster = `{"metadata":{"labels":{"open-cluster-management.io/cluster-name":"c1"}}}`
 
+// CA-20: what others make again under its name at once, such as another agent its kinds, is gone all the same.
+func TestRemovalOfWhatIsMadeAgain(t *testing.T) {
+	h := withManager(t)
+	const role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/open-cluster-management:bootstrap"
+	h.put(t, map[string]string{role: "ClusterRole"}, map[string]string{role: `{"metadata":{"uid":"first","finalizers":["example.com/slow"]}}`})
+	done := make(chan result)
+	go func() { done <- h.run(t, "", "clean") }()
+	h.awaitWatch(t, strings.TrimSuffix(role, "/open-cluster-management:bootstrap"))
+	h.put(t, map[string]string{role: "ClusterRole"}, map[string]string{role: `{"metadata":{"uid":"second"}}`})
+	(<-done).succeeds(t, "cleaned up successfully")
+	if !h.Has(role) {
+		t.Error("what others have made is gone, too")
+	}
+}
+
 // CA-20: nothing of the clusters stays, but what others have put into their namespaces, which is named.
 func TestCleanTakesWhatClustersLeave(t *testing.T) {
 	h := withManager(t)

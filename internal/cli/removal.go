@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -36,14 +37,14 @@ func (r *removal) one(ctx context.Context, of install.Reference) error {
 		return err
 	}
 	r.deleted = append(r.deleted, object)
-	return r.awaitGone(ctx, of)
+	return r.awaitGone(ctx, of, object.GetUID())
 }
 
-func (r *removal) awaitGone(ctx context.Context, of install.Reference) error {
+func (r *removal) awaitGone(ctx context.Context, of install.Reference, uid types.UID) error {
 	progress := r.progress()
 	defer progress.Close()
 	progress.Wait(of.String(), "waiting until it is gone")
-	if err := r.in.AwaitGone(ctx, of); err != nil {
+	if err := r.in.AwaitGone(ctx, of, uid); err != nil {
 		return err
 	}
 	progress.Done(of.String(), "deleted")
@@ -143,9 +144,9 @@ func (r *removal) custom(ctx context.Context, of install.Reference, operator str
 	}
 	r.deleted = append(r.deleted, object)
 	if r.force {
-		return r.forceCustom(ctx, of, running, release)
+		return r.forceCustom(ctx, of, object.GetUID(), running, release)
 	}
-	if err := r.awaitGone(ctx, of); err != nil {
+	if err := r.awaitGone(ctx, of, object.GetUID()); err != nil {
 		return fmt.Errorf("%w%s\n%s", err, deploymentReasons(ctx, r.in, []string{fleet.NamespaceOperators}), operatorHint(running, operator))
 	}
 	return nil
@@ -160,11 +161,11 @@ func operatorHint(running install.Running, operator string) string {
 }
 
 // forceCustom gives an operator that runs a while, and takes the finalizers off then.
-func (r *removal) forceCustom(ctx context.Context, of install.Reference, running install.Running,
+func (r *removal) forceCustom(ctx context.Context, of install.Reference, uid types.UID, running install.Running,
 	release func(context.Context) error) error {
 	if running.Available {
 		patient, cancel := context.WithTimeout(ctx, forceAfter)
-		err := r.awaitGone(patient, of)
+		err := r.awaitGone(patient, of, uid)
 		cancel()
 		if err == nil || ctx.Err() != nil {
 			return err
@@ -182,7 +183,7 @@ func (r *removal) forceCustom(ctx context.Context, of install.Reference, running
 	if len(removed) > 0 {
 		r.note("Warning: took the finalizers %s off %s.", strings.Join(removed, ", "), of)
 	}
-	return r.awaitGone(ctx, of)
+	return r.awaitGone(ctx, of, uid)
 }
 
 // related are the objects that an operator has applied for a custom resource, as its status lists them.

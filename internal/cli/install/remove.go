@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 )
@@ -38,11 +39,13 @@ func (c *Cluster) Delete(ctx context.Context, of Reference) (bool, error) {
 	return err == nil, c.hub.Explain("delete "+of.String(), err)
 }
 
-// AwaitGone waits until an object is gone. On a time-out the error says what keeps it: its finalizers, and what is left in it if it is
-// a namespace.
-func (c *Cluster) AwaitGone(ctx context.Context, of Reference) error {
+// AwaitGone waits until an object with that UID is gone; others may make another one with its name at once. On a time-out the error says
+// what keeps it: its finalizers, and what is left in it if it is a namespace.
+func (c *Cluster) AwaitGone(ctx context.Context, of Reference, uid types.UID) error {
 	err := c.await(ctx, watched{kind: of.GroupVersionKind, namespace: of.Namespace, name: of.Name},
-		func(found []unstructured.Unstructured) bool { return len(found) == 0 })
+		func(found []unstructured.Unstructured) bool {
+			return !slices.ContainsFunc(found, func(object unstructured.Unstructured) bool { return object.GetUID() == uid })
+		})
 	if err == nil {
 		return nil
 	}
