@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -71,11 +72,16 @@ func Start(t testing.TB, options Options) *Cluster {
 	return StartAll(t, options)[0]
 }
 
-// StartAll starts clusters at the same time, as Start does.
+// StartAll starts clusters at the same time, as Start does. It waits until this machine has room for all of them: a test that starts some
+// after others could wait for a test that waits for it.
 func StartAll(t testing.TB, options ...Options) []*Cluster {
 	t.Helper()
 	if reason := skipReason(); reason != "" {
 		t.Skip(reason)
+	}
+	nodes, err := allocate(t.Context(), options...)
+	if err != nil {
+		t.Fatal(err)
 	}
 	clusters := make([]*Cluster, len(options))
 	t.Cleanup(func() {
@@ -95,7 +101,7 @@ func StartAll(t testing.TB, options ...Options) []*Cluster {
 	var group errgroup.Group
 	for i, o := range options {
 		group.Go(func() (err error) {
-			clusters[i], err = up(t.Context(), o)
+			clusters[i], err = up(t.Context(), nodes[i], o.Images)
 			return err
 		})
 	}
@@ -115,13 +121,17 @@ func stopAll(clusters []*Cluster) error {
 	return group.Wait()
 }
 
-// Up starts a cluster and returns when its node and its DNS are ready. If it is not detached, it ends with this process, which may stop it
-// before.
+// Up starts a cluster, as soon as this machine has room for it, and returns when its node and its DNS are ready. If it is not detached, it
+// ends with this process, which may stop it before.
 func Up(ctx context.Context, options Options) (*Cluster, error) {
 	if err := Missing(); err != nil {
 		return nil, err
 	}
-	c, err := up(ctx, options)
+	nodes, err := allocate(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	c, err := up(ctx, nodes[0], options.Images)
 	if err != nil && c != nil {
 		return nil, fmt.Errorf("%w\n%s", err, c.logs())
 	}
@@ -129,16 +139,16 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 }
 
 // up returns the cluster also with an error, if there is something to report or to stop.
-func up(ctx context.Context, options Options) (*Cluster, error) {
+func up(ctx context.Context, n *node.Node, images []string) (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	c, err := startNode(options)
+	c, err := startNode(n)
 	if err != nil {
 		return nil, err
 	}
 	c.forget = env.OnDeadline(func() string { return "cluster " + c.Name + "\n" + c.logs() })
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return c.importAll(ctx, options.Images) })
+	group.Go(func() error { return c.importAll(ctx, images) })
 	group.Go(func() error { return c.awaitNode(ctx) })
 	if err := group.Wait(); err != nil {
 		return c, fmt.Errorf("cluster %s: %w", c.Name, err)
@@ -146,20 +156,28 @@ func up(ctx context.Context, options Options) (*Cluster, error) {
 	return c, nil
 }
 
-func startNode(options Options) (*Cluster, error) {
+// allocate gives each cluster a node that is not started yet.
+func allocate(ctx context.Context, options ...Options) ([]*node.Node, error) {
 	hyperkube, err := env.Binary("hyperkube")
 	if err != nil {
 		return nil, err
 	}
+	names := make([]string, len(options))
+	for i, o := range options {
+		names[i] = o.Name
+	}
+	nodes, err := node.Allocate(ctx, names...)
+	for i, n := range nodes {
+		n.Detached, n.Hyperkube = options[i].Detached, hyperkube
+	}
+	return nodes, err
+}
+
+func startNode(n *node.Node) (*Cluster, error) {
 	runner, err := env.Binary("realcluster")
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, n.Stop())
 	}
-	n, err := node.Allocate(options.Name)
-	if err != nil {
-		return nil, err
-	}
-	n.Detached, n.Hyperkube = options.Detached, hyperkube
 	if err := n.Start(runner); err != nil {
 		return nil, err
 	}

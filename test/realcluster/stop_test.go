@@ -33,7 +33,12 @@ func TestMain(m *testing.M) {
 }
 
 func own() {
-	c, err := startNode(Options{Name: "owned"})
+	nodes, err := allocate(context.Background(), Options{Name: "owned"})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	c, err := startNode(nodes[0])
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -110,10 +115,11 @@ func TestKilledOwner(t *testing.T) {
 		}
 		return nil
 	})
-	next, err := node.Allocate("next")
+	allocated, err := node.Allocate(t.Context(), "next")
 	if err != nil {
 		t.Fatal(err)
 	}
+	next := allocated[0]
 	defer func() {
 		if err := next.Stop(); err != nil {
 			t.Error(err)

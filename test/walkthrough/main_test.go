@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/semaphore"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-io/capstan/test/env"
@@ -20,22 +19,14 @@ const (
 	tag    = "test"
 )
 
-// alive bounds how many clusters run at a time. Mostly they wait for something, but with more than eight on two cores nodes take minutes to
-// start, and containerd finds no more of the 128 inotify instances that a user has by default.
-var alive = semaphore.NewWeighted(8)
-
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
 	os.Exit(env.Run(m))
 }
 
-// start starts clusters for the test as soon as there is room for all of them.
+// start starts clusters for the test.
 func start(t *testing.T, names ...string) []cluster {
 	t.Helper()
-	if err := alive.Acquire(t.Context(), int64(len(names))); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { alive.Release(int64(len(names))) })
 	options := make([]realcluster.Options, len(names))
 	for i, name := range names {
 		options[i].Name = name

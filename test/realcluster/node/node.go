@@ -7,6 +7,7 @@
 package node
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,13 +15,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // Root has a directory for each node of this machine.
 const Root = "/var/lib/capstan-clusters"
-
-// maxNodes is bounded by the subnets that nodes have by their index.
-const maxNodes = 200
 
 // HostIP is the address of this machine that nodes and their pods reach it at.
 const HostIP = "10.250.0.1"
@@ -94,8 +93,35 @@ func load(dir string) (*Node, error) {
 	return &n, json.Unmarshal(content, &n)
 }
 
-// Allocate gives a node an index that no other has. It first removes the nodes whose owners were killed.
-func Allocate(name string) (*Node, error) {
+// room is how many nodes run on this machine at a time, whichever processes they are for. A node takes about eleven of the 128 inotify
+// instances that a user has by default, and a kubelet that gets none ends; with more nodes, two cores take minutes to start one.
+const room = 8
+
+// retryInterval is how often Allocate looks whether there is room.
+const retryInterval = 200 * time.Millisecond
+
+// Allocate gives nodes indexes that no others have, as soon as there is room for all of them. It first removes the nodes whose owners were
+// killed.
+func Allocate(ctx context.Context, names ...string) ([]*Node, error) {
+	if len(names) > room {
+		return nil, fmt.Errorf("%d nodes do not run on one machine: it has room for %d", len(names), room)
+	}
+	for {
+		nodes, err := allocate(names)
+		if !errors.Is(err, errNoRoom) {
+			return nodes, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %w", err, ctx.Err())
+		case <-time.After(retryInterval):
+		}
+	}
+}
+
+var errNoRoom = fmt.Errorf("this machine has room for %d nodes; see %s for those that run", room, Root)
+
+func allocate(names []string) ([]*Node, error) {
 	unlock, err := lockMachine()
 	if err != nil {
 		return nil, err
@@ -104,19 +130,40 @@ func Allocate(name string) (*Node, error) {
 	if err := removeAbandoned(); err != nil {
 		return nil, err
 	}
-	for index := range maxNodes {
-		n := &Node{Name: name, Index: index + 1}
-		err := os.Mkdir(n.Dir(), 0o700)
-		if errors.Is(err, os.ErrExist) {
-			continue
-		}
-		if err != nil {
+	indexes, err := freeIndexes()
+	if err != nil {
+		return nil, err
+	}
+	if len(indexes) < len(names) {
+		return nil, errNoRoom
+	}
+	nodes := make([]*Node, len(names))
+	for i, name := range names {
+		n := &Node{Name: name, Index: indexes[i]}
+		if err := os.Mkdir(n.Dir(), 0o700); err != nil {
 			return nil, err
 		}
 		n.owner, err = lock(n.Path("owner.lock"), syscall.LOCK_EX|syscall.LOCK_NB)
-		return n, err
+		if err != nil {
+			return nil, err
+		}
+		nodes[i] = n
 	}
-	return nil, fmt.Errorf("all %d nodes are in use; see %s", maxNodes, Root)
+	return nodes, nil
+}
+
+// freeIndexes are those of room that no node has.
+func freeIndexes() ([]int, error) {
+	var free []int
+	for index := 1; index <= room; index++ {
+		switch _, err := os.Stat((&Node{Index: index}).Dir()); {
+		case errors.Is(err, os.ErrNotExist):
+			free = append(free, index)
+		case err != nil:
+			return nil, err
+		}
+	}
+	return free, nil
 }
 
 // List has the nodes of this machine that are in use.
