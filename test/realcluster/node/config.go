@@ -66,5 +66,22 @@ func (n *Node) writeFiles() error {
 	if err := n.writeCredentials(); err != nil {
 		return err
 	}
+	if err := n.giveToControlPlane(); err != nil {
+		return err
+	}
 	return n.describe()
+}
+
+// giveToControlPlane lets the control plane read its keys and the kubeconfig, and nobody else.
+func (n *Node) giveToControlPlane() error {
+	own, err := filepath.Glob(n.Path("pki", "*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range append(own, n.Path("controller-manager.kubeconfig")) {
+		if err := os.Chown(path, int(n.controlPlaneUser()), -1); err != nil {
+			return err
+		}
+	}
+	return os.Chmod(n.Dir(), 0o711)
 }

@@ -93,8 +93,8 @@ func load(dir string) (*Node, error) {
 	return &n, json.Unmarshal(content, &n)
 }
 
-// room is how many nodes run on this machine at a time, whichever processes they are for. A node takes about eleven of the 128 inotify
-// instances that a user has by default, and a kubelet that gets none ends; with more nodes, two cores take minutes to start one.
+// room is how many nodes run on this machine at a time, whichever processes they are for. A node, with what usually runs on it, takes up to
+// twelve of the 128 inotify instances that root has by default. With more nodes, two cores take minutes to start one.
 const room = 8
 
 // retryInterval is how often Allocate looks whether there is room.

@@ -6,13 +6,25 @@ import "path"
 type program struct {
 	name string
 	args []string // the first is the path
+	user uint32   // as whom it runs; 0 is root
 }
+
+// controlPlaneUser is the user of the API server and the controller manager, another one on each node. They follow a dozen files, each with
+// an inotify instance of its own, and a user has 128 of these by default: that is enough for what has to be root's on all nodes.
+func (n *Node) controlPlaneUser() uint32 { return 64000 + uint32(n.Index) }
 
 // in is the path of a file of the node, as its programs see it.
 func in(elements ...string) string { return path.Join(append([]string{files}, elements...)...) }
 
 func kubernetes(name string, flags ...string) program {
 	return program{name: name, args: append([]string{HyperkubePath, name}, flags...)}
+}
+
+// controlPlane is a program that needs no rights on the machine.
+func (n *Node) controlPlane(name string, flags ...string) program {
+	p := kubernetes(name, flags...)
+	p.user = n.controlPlaneUser()
+	return p
 }
 
 // foundation is what the others need to start.
@@ -29,7 +41,7 @@ func (n *Node) foundation() []program {
 			"--initial-advertise-peer-urls=http://127.0.0.1:2380",
 			"--initial-cluster="+n.Name+"=http://127.0.0.1:2380",
 		),
-		kubernetes("kube-apiserver",
+		n.controlPlane("kube-apiserver",
 			"--etcd-servers=http://127.0.0.1:2379",
 			"--bind-address=0.0.0.0",
 			"--advertise-address="+n.IP(),
@@ -70,7 +82,7 @@ func (n *Node) clients() []program {
 			"--hostname-override="+n.Name,
 			"--node-ip="+n.IP(),
 		),
-		kubernetes("kube-controller-manager",
+		n.controlPlane("kube-controller-manager",
 			"--kubeconfig="+controllers,
 			"--authentication-kubeconfig="+controllers,
 			"--authorization-kubeconfig="+controllers,

@@ -181,7 +181,8 @@ func (s *supervisor) start(p program) error {
 		return err
 	}
 	defer log.Close()
-	process, err := os.StartProcess(path, p.args, &os.ProcAttr{Dir: "/", Env: os.Environ(), Files: []*os.File{nil, log, log}})
+	process, err := os.StartProcess(path, p.args, &os.ProcAttr{Dir: "/", Env: os.Environ(), Files: []*os.File{nil, log, log},
+		Sys: &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: p.user, Gid: p.user}}})
 	if err != nil {
 		return err
 	}
