@@ -65,6 +65,7 @@ against a Kubernetes API that is already there.`,
 		SilenceUsage:  true,
 	}
 	root.AddCommand(newServerCommand(), newControllersCommand(), newServiceAccountsCommand(), newWebhooksCommand(), newOperatorCommand(),
-		newGatewayCommand(), newGatewayCredentialsCommand(), newClusterProxyCommand(), newGRPCServerCommand(), reference.NewCommand())
+		newGatewayCommand(), newGatewayCredentialsCommand(), newClusterProxyCommand(), newGRPCServerCommand(),
+		newBackupCommand(), newCheckBackupCommand(), newRestoreCommand(), reference.NewCommand())
 	return root
 }

@@ -180,8 +180,8 @@ func narrowToOwn(config *genericapiserver.Config, shared informers.SharedInforme
 	}
 	stock := config.BuildHandlerChainFunc
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		return stock(scope.Handler(watches.Handler(handler), client.CertificatesV1().CertificateSigningRequests(), client.CoreV1(),
-			c.Serializer), c)
+		handler = refusals.works.Handler(watches.Handler(handler), c.Serializer)
+		return stock(scope.Handler(handler, client.CertificatesV1().CertificateSigningRequests(), client.CoreV1(), c.Serializer), c)
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 	"k8s.io/utils/clock"
 
+	"github.com/capstan-io/capstan/internal/controlplane/backup"
 	"github.com/capstan-io/capstan/internal/controlplane/datadir"
 	"github.com/capstan-io/capstan/internal/controlplane/etcdkeys"
 	"github.com/capstan-io/capstan/internal/controlplane/inmemory"
@@ -208,6 +209,7 @@ func (h *hub) build(ctx context.Context) error {
 	for path, endpoint := range h.Endpoints {
 		generic.Handler.NonGoRestfulMux.HandlePrefix(path, endpoint)
 	}
+	generic.Handler.NonGoRestfulMux.Handle(backup.Path, backup.Handler(h.backupSource()))
 	transport.SetHandler(generic.Handler)
 	if h.client, err = kubernetes.NewForConfig(h.loopback); err != nil {
 		return err
@@ -283,6 +285,7 @@ func (h *hub) bootstrap(ctx context.Context) error {
 		func() error { return ensureBootstrapServiceAccount(ctx, h.client) },
 		func() error { return h.publishAddress(ctx, rootCA) },
 		func() error { return ensureHubInfo(ctx, h.client, h.Info) },
+		func() error { return h.holdWorks(ctx) },
 		func() error {
 			return retry.OnError(retry.DefaultBackoff, raced, func() error { _, err := token.ensure(ctx); return err })
 		},

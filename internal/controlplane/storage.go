@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -22,10 +23,12 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/capstan-io/capstan/internal/controlplane/backup"
 	"github.com/capstan-io/capstan/internal/controlplane/direct"
 	"github.com/capstan-io/capstan/internal/controlplane/etcd"
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
+	"github.com/capstan-io/capstan/internal/program"
 )
 
 const (
@@ -42,6 +45,8 @@ type storage struct {
 	transport storagebackend.TransportConfig
 	// embedded calls the embedded etcd; it is nil if there is none.
 	embedded *clientv3.Client
+	// snapshot is the database of the embedded etcd as it is now; nil if there is none.
+	snapshot func() backup.Snapshot
 	// keepSpace looks after the size of an embedded etcd until the context ends.
 	keepSpace func(ctx context.Context)
 	// failed delivers the end of an embedded etcd that nobody asked for.
@@ -52,7 +57,7 @@ type storage struct {
 // openEmbedded starts the embedded etcd. keys returns when the keys exist; only an etcd with TCP ports has to wait for them.
 func (o *Options) openEmbedded(ctx context.Context, keys func() (*pki.Store, error)) (*storage, error) {
 	options := etcd.Options{
-		Dir:           o.Etcd.Directory,
+		Dir:           EtcdDirectory(o.Config.DataDirectory, o.Etcd.Directory),
 		NoFsync:       o.Etcd.NoFsync,
 		SnapshotCount: o.Etcd.SnapshotCount,
 		WALSizeBytes:  o.Etcd.WALSizeBytes,
@@ -60,9 +65,6 @@ func (o *Options) openEmbedded(ctx context.Context, keys func() (*pki.Store, err
 		ClientPort:    o.Etcd.ClientPort,
 		PeerPort:      o.Etcd.PeerPort,
 		Logger:        klog.FromContext(ctx),
-	}
-	if options.Dir == "" {
-		options.Dir = filepath.Join(o.Config.DataDirectory, "etcd")
 	}
 	if options.ClientPort != 0 || options.PeerPort != 0 {
 		store, err := keys()
@@ -82,10 +84,27 @@ func (o *Options) openEmbedded(ctx context.Context, keys func() (*pki.Store, err
 	return &storage{
 		transport: storagebackend.TransportConfig{ServerList: []string{server.Endpoint()}},
 		embedded:  server.Client(),
+		snapshot:  func() backup.Snapshot { return server.Snapshot() },
 		keepSpace: func(ctx context.Context) { server.KeepSpace(ctx, clock.RealClock{}) },
 		failed:    server.Err(),
 		close:     server.Close,
 	}, nil
+}
+
+// EtcdDirectory is where the embedded etcd has its data: the folder of EtcdOptions.Directory, or else one in the data directory.
+func EtcdDirectory(dataDirectory, directory string) string {
+	return cmp.Or(directory, filepath.Join(dataDirectory, "etcd"))
+}
+
+// backupSource is what a backup of the hub is made of; nil if its objects are not its own.
+func (h *hub) backupSource() *backup.Source {
+	if h.storage.snapshot == nil {
+		return nil
+	}
+	return &backup.Source{
+		Hub: h.address.url(), Version: program.Version(), Prefix: h.Config.Etcd.Prefix, KeysDir: certDir(h.Config.DataDirectory),
+		Snapshot: h.storage.snapshot, Clock: h.Clock,
+	}
 }
 
 // direct is the embedded etcd for an API server with these options, or nil.

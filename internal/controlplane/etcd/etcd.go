@@ -21,6 +21,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -204,7 +205,7 @@ func config(o Options, socket url.URL, core *logCore) (*embed.Config, error) {
 	}
 	cfg := embed.NewConfig()
 	cfg.Name = memberName
-	cfg.Dir = filepath.Join(o.Dir, "member-data")
+	cfg.Dir = MemberDir(o.Dir)
 	cfg.ListenClientUrls = []url.URL{socket}
 	cfg.AdvertiseClientUrls = []url.URL{socket}
 	cfg.ListenPeerUrls = nil
@@ -328,6 +329,15 @@ func replayed() bool {
 
 // Endpoint is the URL a client of the same machine dials: a unix socket only this user can open.
 func (s *Server) Endpoint() string { return s.endpoint }
+
+// Snapshot is the database as it is now. Until it is closed, the database does not use again what it frees.
+func (s *Server) Snapshot() backend.Snapshot { return s.etcd.Server.Backend().Snapshot() }
+
+// MemberDir is where a member has its files below Options.Dir.
+func MemberDir(dir string) string { return filepath.Join(dir, "member-data") }
+
+// Membership is the name and the URL of the member in the record of its cluster of one.
+func Membership() (name, url string) { return memberName, peerURL }
 
 // Client calls the member without a connection to it.
 func (s *Server) Client() *clientv3.Client { return v3client.New(s.etcd.Server) }

@@ -3,6 +3,9 @@ package fleet
 // ConfigMapHubInfo in NamespaceHub says what a standalone hub runs, which nothing else on its API does.
 const ConfigMapHubInfo = "hub-info"
 
+// ConfigMapWorksHeld in NamespaceHub keeps the works of a standalone hub from agents as long as it is there.
+const ConfigMapWorksHeld = "works-held"
+
 // Keys of ConfigMapHubInfo.
 const (
 	HubInfoVersion      = "version"

@@ -1,0 +1,286 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/capstan-io/capstan/internal/controlplane/backup"
+)
+
+// Backups in a folder are called hub-TIME.backup, so that the order of their names is that of their times.
+const (
+	backupPrefix     = "hub-"
+	backupExtension  = ".backup"
+	backupTimeLayout = "20060102T150405Z"
+	// partialExtension is that of a backup that is not complete.
+	partialExtension = ".partial"
+)
+
+// standardStream is the file name that stands for the standard input or output.
+const standardStream = "-"
+
+type backupFlags struct {
+	kubeconfig, context string
+	passphrase          passphraseFile
+	directory           string
+	keep                int
+	every               time.Duration
+}
+
+func newBackupCommand() *cobra.Command {
+	var flags backupFlags
+	command := &cobra.Command{
+		Use:   "backup [FILE]",
+		Short: "Write a standalone hub to a file while it runs",
+		Long: `Write a standalone hub to a file while it runs: all its objects, as of one moment, and all
+its keys. The file is checked as it is written. It is readable for its owner alone; whoever has
+it controls the hub. "capstan-hub restore" makes a hub of it.
+
+The kubeconfig is that of an administrator of the hub, who may run this anywhere. FILE "-" is
+the standard output. With --directory, the file is named for the time.
+
+A hub on an external etcd is backed up with that.`,
+		Example: `  capstan-hub backup --kubeconfig hub/data/cert/kube-aggregator.kubeconfig hub.backup
+
+  # Four times a day, the last 28
+  capstan-hub backup --directory /var/backups/hub --every 6h --keep 28`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(command *cobra.Command, args []string) error {
+			if err := flags.validate(args); err != nil {
+				return err
+			}
+			return flags.run(command.Context(), args)
+		},
+	}
+	flags.add(command.Flags())
+	return command
+}
+
+func (f *backupFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig, "Kubeconfig of an administrator of the hub (default: as kubectl).")
+	flags.StringVar(&f.context, "context", f.context, "Context of the kubeconfig (default: its current one).")
+	f.passphrase.add(flags, "encrypts the backup")
+	flags.StringVar(&f.directory, "directory", f.directory, "Folder for backups that are named for their times, instead of FILE.")
+	flags.IntVar(&f.keep, "keep", f.keep, "How many backups stay in --directory; 0 keeps all.")
+	flags.DurationVar(&f.every, "every", f.every, "Write a backup to --directory now and then at this interval, until interrupted.")
+}
+
+func (f *backupFlags) validate(args []string) error {
+	switch {
+	case f.directory == "" && len(args) == 0:
+		return errors.New("name a FILE, or a folder with --directory")
+	case f.directory != "" && len(args) > 0:
+		return fmt.Errorf("%s and --directory %s exclude each other", args[0], f.directory)
+	case f.directory == "" && f.keep != 0:
+		return errors.New("--keep is for backups in --directory")
+	case f.directory == "" && f.every != 0:
+		return errors.New("--every is for backups in --directory")
+	case f.keep < 0:
+		return fmt.Errorf("--keep %d: use 1 or more, or 0 to keep all", f.keep)
+	case f.every < 0:
+		return fmt.Errorf("--every %s: use a positive duration such as 6h", f.every)
+	}
+	return nil
+}
+
+func (f *backupFlags) run(ctx context.Context, args []string) error {
+	if f.every == 0 {
+		return f.once(ctx, args)
+	}
+	ticker := time.NewTicker(f.every)
+	defer ticker.Stop()
+	for {
+		if err := f.once(ctx, args); err != nil && ctx.Err() == nil {
+			fmt.Fprintln(os.Stderr, "Error:", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+func (f *backupFlags) once(ctx context.Context, args []string) error {
+	if f.directory == "" {
+		return f.write(ctx, args[0])
+	}
+	if err := os.MkdirAll(f.directory, 0o700); err != nil {
+		return err
+	}
+	name := backupPrefix + time.Now().UTC().Format(backupTimeLayout) + backupExtension
+	if err := f.write(ctx, filepath.Join(f.directory, name)); err != nil {
+		return err
+	}
+	return removeOldBackups(f.directory, f.keep)
+}
+
+// removeOldBackups leaves the last ones; all if keep is 0.
+func removeOldBackups(directory string, keep int) error {
+	found, err := filepath.Glob(filepath.Join(directory, backupPrefix+"*"+backupExtension))
+	if err != nil || keep == 0 {
+		return err
+	}
+	slices.Sort(found)
+	for _, old := range found[:max(0, len(found)-keep)] {
+		if err := os.Remove(old); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write writes a backup to a file that does not exist yet.
+func (f *backupFlags) write(ctx context.Context, file string) error {
+	if file == standardStream {
+		return f.copyTo(ctx, os.Stdout, "the standard output")
+	}
+	if _, err := os.Lstat(file); err == nil {
+		return fmt.Errorf("%s exists; choose another name", file)
+	}
+	to, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*"+partialExtension) // for its owner alone
+	if err != nil {
+		return err
+	}
+	partial := to.Name()
+	err = f.copyTo(ctx, to, file)
+	if err == nil {
+		err = to.Sync()
+	}
+	if err := errors.Join(err, to.Close()); err != nil {
+		return errors.Join(err, os.Remove(partial))
+	}
+	return os.Rename(partial, file)
+}
+
+// copyTo writes a backup, and checks it.
+func (f *backupFlags) copyTo(ctx context.Context, to io.Writer, name string) error {
+	passphrase, err := f.passphrase.read()
+	if err != nil {
+		return err
+	}
+	body, err := f.download(ctx)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	counted := &counter{Writer: to}
+	target, finish := io.Writer(counted), func() error { return nil }
+	if passphrase != "" {
+		encrypted, err := backup.Encrypt(counted, passphrase)
+		if err != nil {
+			return err
+		}
+		target, finish = encrypted, encrypted.Close
+	}
+	both := io.TeeReader(body, target)
+	description, err := backup.Read(both, nil)
+	if err != nil {
+		return fmt.Errorf("the hub did not send all of the backup: %w", err)
+	}
+	if _, err := io.Copy(io.Discard, both); err != nil { // what follows the last file
+		return err
+	}
+	if err := finish(); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "The hub %s as of %s is in %s: %.1f MB, checked\n", description.Hub, description.Created.Format(time.RFC3339), name,
+		float64(counted.n)/1e6)
+	return nil
+}
+
+// counter counts what it writes.
+type counter struct {
+	io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.Writer.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// download asks the hub for a backup.
+func (f *backupFlags) download(ctx context.Context) (io.ReadCloser, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.kubeconfig
+	chosen := &clientcmd.ConfigOverrides{CurrentContext: f.context}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, chosen).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath(backup.Path).String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask the hub for a backup: %w", err)
+	}
+	if response.StatusCode == http.StatusOK {
+		return response.Body, nil
+	}
+	defer response.Body.Close()
+	return nil, refusal(base.String(), response)
+}
+
+// refusal says why a server sends no backup.
+func refusal(server string, response *http.Response) error {
+	const shown = 1000
+	content, err := io.ReadAll(io.LimitReader(response.Body, shown))
+	reason := strings.TrimSpace(string(content))
+	switch {
+	case err != nil:
+		return err
+	case response.StatusCode == http.StatusNotFound:
+		return fmt.Errorf("%s is no standalone hub: it has no %s", server, backup.Path)
+	case response.StatusCode == http.StatusForbidden:
+		return fmt.Errorf("%s sends a backup to administrators only, those who may get %s: %s", server, backup.Path, reason)
+	}
+	return fmt.Errorf("%s sends no backup: %s: %s", server, response.Status, reason)
+}
+
+// passphraseFile names a file with a passphrase.
+type passphraseFile string
+
+func (p *passphraseFile) add(flags *pflag.FlagSet, does string) {
+	flags.StringVar((*string)(p), "passphrase-file", string(*p), "File with a passphrase that "+does+" (https://age-encryption.org).")
+}
+
+// read is empty if there is no file.
+func (p *passphraseFile) read() (string, error) {
+	if *p == "" {
+		return "", nil
+	}
+	content, err := os.ReadFile(string(*p))
+	if err != nil {
+		return "", fmt.Errorf("--passphrase-file: %w", err)
+	}
+	passphrase := strings.TrimRight(string(content), "\r\n")
+	if passphrase == "" {
+		return "", fmt.Errorf("--passphrase-file %s is empty; write a passphrase into it", *p)
+	}
+	return passphrase, nil
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/capstan-io/capstan/internal/controlplane"
+	"github.com/capstan-io/capstan/internal/controlplane/backup"
+	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+type restoreFlags struct {
+	configDir, etcdDirectory string
+	passphrase               passphraseFile
+	holdWorks                bool
+}
+
+func newRestoreCommand() *cobra.Command {
+	flags := restoreFlags{configDir: ocmconfig.DefaultDir}
+	command := &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Make a standalone hub of a backup",
+		Long: `Make a standalone hub of a backup, which "capstan-hub backup" has written: in the dataDirectory
+of ` + ocmconfig.FileName + `, which must have no hub so far. The backup is checked first. Then start
+the hub as before. To its agents it is the hub that it was; those find it if it has the name or
+the address that it had.
+
+Agents do what the restored hub says. What has changed since the backup is undone: a work that
+has been created since is not known any more, and its objects are removed from the clusters
+after the grace period of their agents, an hour by default; a work that was deleted since is
+applied again. With --hold-works, agents leave their clusters as they are until an administrator
+has put the works right and says so. FILE "-" is the standard input.`,
+		Example: `  capstan-hub restore --controlplane-config-dir hub/config hub.backup
+  capstan-hub server --controlplane-config-dir hub/config
+
+  # Nothing changes on clusters until you have looked at the works of the restored hub
+  capstan-hub restore --controlplane-config-dir hub/config --hold-works hub.backup
+  capstan-hub server --controlplane-config-dir hub/config
+  kubectl -n ` + fleet.NamespaceHub + ` delete configmap ` + fleet.ConfigMapWorksHeld,
+		Args: cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, args []string) error {
+			return flags.run(command.OutOrStdout(), args[0], command.Flags().Changed("controlplane-config-dir"))
+		},
+	}
+	flags.add(command.Flags())
+	return command
+}
+
+func (f *restoreFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.configDir, "controlplane-config-dir", f.configDir, "Folder with "+ocmconfig.FileName+", as for the server.")
+	flags.StringVar(&f.etcdDirectory, "embedded-etcd-directory", f.etcdDirectory,
+		"Folder of the embedded etcd's data, as for the server (default: etcd in the data directory).")
+	f.passphrase.add(flags, "decrypts the backup")
+	flags.BoolVar(&f.holdWorks, "hold-works", f.holdWorks,
+		"Have the hub hold its works from agents, so that nothing changes on clusters, until ConfigMap "+fleet.NamespaceHub+"/"+
+			fleet.ConfigMapWorksHeld+" is deleted.")
+}
+
+func (f *restoreFlags) run(out io.Writer, file string, explicit bool) error {
+	config, err := ocmconfig.Load(ocmconfig.Options{Dir: f.configDir, Explicit: explicit})
+	if err != nil {
+		return err
+	}
+	if config.Etcd.Mode != ocmconfig.EtcdEmbed {
+		return fmt.Errorf("etcd.mode in %s is %s; restore that etcd with its own tools, or use the mode %s", config.File, config.Etcd.Mode,
+			ocmconfig.EtcdEmbed)
+	}
+	content, err := openBackup(file, f.passphrase)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	description, err := backup.Restore(content, backup.Target{
+		DataDir: config.DataDirectory, EtcdDir: controlplane.EtcdDirectory(config.DataDirectory, f.etcdDirectory), HoldWorks: f.holdWorks,
+	})
+	if err != nil {
+		return err
+	}
+	if description.Prefix != config.Etcd.Prefix {
+		fmt.Fprintf(out, "Set etcd.prefix to %s in %s: the hub finds no objects otherwise\n", description.Prefix, config.File)
+	}
+	fmt.Fprintf(out, "The hub %s as of %s is in %s\n", description.Hub, description.Created.Format(time.RFC3339), config.DataDirectory)
+	if f.holdWorks {
+		fmt.Fprintf(out, "When it runs, agents leave their clusters as they are until: kubectl -n %s delete configmap %s\n", fleet.NamespaceHub,
+			fleet.ConfigMapWorksHeld)
+		return nil
+	}
+	fmt.Fprintln(out, "When it runs, agents undo what was changed since; with --hold-works they would wait")
+	return nil
+}
+
+func newCheckBackupCommand() *cobra.Command {
+	var passphrase passphraseFile
+	format := ""
+	command := &cobra.Command{
+		Use:   "check-backup FILE",
+		Short: "Check a backup, and show what is in it",
+		Long: `Check a backup, and show what is in it: which hub, as of when, and how many objects of which kinds.
+FILE "-" is the standard input.`,
+		Example: `  capstan-hub check-backup hub.backup
+  capstan-hub check-backup hub.backup -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, args []string) error {
+			if format != "" && format != "json" {
+				return fmt.Errorf("-o %s: use json, or leave it out", format)
+			}
+			return checkBackup(command.OutOrStdout(), args[0], passphrase, format)
+		},
+	}
+	passphrase.add(command.Flags(), "decrypts the backup")
+	command.Flags().StringVarP(&format, "output", "o", format, "Format: json, or a text.")
+	return command
+}
+
+func checkBackup(out io.Writer, file string, passphrase passphraseFile, format string) (err error) {
+	content, err := openBackup(file, passphrase)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	dir, err := os.MkdirTemp("", "capstan-backup-") // for its owner alone
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	description, err := backup.Extract(content, dir)
+	if err != nil {
+		return err
+	}
+	contents, err := backup.ReadContents(dir, description)
+	if err != nil {
+		return err
+	}
+	if format == "json" {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(struct {
+			*backup.Description
+			*backup.Contents
+		}{description, contents})
+	}
+	fmt.Fprintf(out, "hub       %s\ncreated   %s\nversion   %s\nrevision  %d\n", description.Hub, description.Created.Format(time.RFC3339),
+		description.Version, contents.Revision)
+	most := func(a, b string) int { return cmp.Or(contents.Objects[b]-contents.Objects[a], cmp.Compare(a, b)) }
+	for _, resource := range slices.SortedFunc(maps.Keys(contents.Objects), most) {
+		fmt.Fprintf(out, "%8d  %s\n", contents.Objects[resource], resource)
+	}
+	return nil
+}
+
+// openBackup opens a backup, which may be encrypted.
+func openBackup(file string, passphrase passphraseFile) (io.ReadCloser, error) {
+	secret, err := passphrase.read()
+	if err != nil {
+		return nil, err
+	}
+	f := os.Stdin
+	if file != standardStream {
+		if f, err = os.Open(file); err != nil {
+			return nil, err
+		}
+	}
+	content, err := backup.Decrypt(f, secret)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", file, err), f.Close())
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{content, f}, nil
+}

@@ -1,0 +1,305 @@
+package backup
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/capstan-io/capstan/internal/controlplane/etcd"
+)
+
+var created = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+// database is a snapshot with this content.
+type database string
+
+func (d database) Size() int64  { return int64(len(d)) }
+func (d database) Close() error { return nil }
+func (d database) WriteTo(w io.Writer) (int64, error) {
+	n, err := io.WriteString(w, string(d))
+	return int64(n), err
+}
+
+// keysFolderWith is a folder with files of a hub's keys.
+func keysFolderWith(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(content), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func newSource(t *testing.T) *Source {
+	t.Helper()
+	return &Source{
+		Hub: "https://hub.example.com:9443", Version: "v1.2.3", Prefix: "/registry", Clock: testingclock.NewFakePassiveClock(created),
+		KeysDir:  keysFolderWith(t, map[string]string{"root-ca.key": "a key", "ca-bundle/root-ca-bundle.crt": "a CA", "empty.crt": ""}),
+		Snapshot: func() Snapshot { return database(strings.Repeat("objects", 1000)) },
+	}
+}
+
+func written(t *testing.T, s *Source) []byte {
+	t.Helper()
+	var file bytes.Buffer
+	if err := s.Write(&file); err != nil {
+		t.Fatal(err)
+	}
+	return file.Bytes()
+}
+
+func TestReadWhatWasWritten(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{}
+	description, err := Read(bytes.NewReader(written(t, newSource(t))), func(name string, content io.Reader) error {
+		all, err := io.ReadAll(content)
+		files[name] = string(all)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Description{FormatVersion: 1, Created: created, Hub: "https://hub.example.com:9443", Version: "v1.2.3", Prefix: "/registry",
+		StorageBytes: 7000}
+	if *description != want {
+		t.Errorf("description: %+v, want %+v", *description, want)
+	}
+	if len(files) != 4 || files["cert/root-ca.key"] != "a key" || files["cert/ca-bundle/root-ca-bundle.crt"] != "a CA" ||
+		files["etcd.db"] != strings.Repeat("objects", 1000) {
+		t.Errorf("files: %q", files)
+	}
+}
+
+// A backup that lacks its end is none, wherever it was cut off.
+func TestCutOff(t *testing.T) {
+	t.Parallel()
+	whole := written(t, newSource(t))
+	for length := range whole {
+		if _, err := Read(bytes.NewReader(whole[:length]), nil); err == nil {
+			t.Fatalf("the first %d of %d bytes are a backup", length, len(whole))
+		}
+	}
+}
+
+// rewritten is a backup whose files were changed after it was written.
+func rewritten(t *testing.T, whole []byte, change func(header *tar.Header, content []byte) []byte) []byte {
+	t.Helper()
+	compressed, err := gzip.NewReader(bytes.NewReader(whole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file bytes.Buffer
+	target := gzip.NewWriter(&file)
+	from, to := tar.NewReader(compressed), tar.NewWriter(target)
+	for {
+		header, err := from.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content = change(header, content)
+		header.Size = int64(len(content))
+		if err := to.WriteHeader(header); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := to.Write(content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(to.Close(), target.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return file.Bytes()
+}
+
+func TestDamaged(t *testing.T) {
+	t.Parallel()
+	whole := written(t, newSource(t))
+	for want, change := range map[string]func(header *tar.Header, content []byte) []byte{
+		"etcd.db is not what was written": func(header *tar.Header, content []byte) []byte {
+			if header.Name == "etcd.db" {
+				content[10]++
+			}
+			return content
+		},
+		`has a file "cert/../../outside"`: func(header *tar.Header, content []byte) []byte {
+			if header.Name == "cert/root-ca.key" {
+				header.Name = "cert/../../outside"
+			}
+			return content
+		},
+		"SHA256SUMS has no checksum of cert/empty.crt": func(header *tar.Header, content []byte) []byte {
+			if header.Name == "SHA256SUMS" {
+				lines := strings.SplitAfter(string(content), "\n")
+				return []byte(strings.Join(append([]string{lines[0], lines[1]}, lines[3:]...), ""))
+			}
+			return content
+		},
+		"format version 2, and this program reads 1; use a program of version v1.2.3": func(header *tar.Header, content []byte) []byte {
+			if header.Name == "backup.json" {
+				return bytes.Replace(content, []byte(`"formatVersion": 1`), []byte(`"formatVersion": 2`), 1)
+			}
+			return content
+		},
+	} {
+		if _, err := Read(bytes.NewReader(rewritten(t, whole, change)), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	if _, err := Read(strings.NewReader("nothing of the kind"), nil); err == nil || !strings.Contains(err.Error(), "no backup of a hub") {
+		t.Errorf("error %v of another file", err)
+	}
+}
+
+// Keys that are renewed while the database is taken are taken again, with the database.
+func TestKeysAreOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	s := newSource(t)
+	taken := 0
+	s.Snapshot = func() Snapshot {
+		taken++
+		if taken == 1 {
+			if err := os.WriteFile(filepath.Join(s.KeysDir, "root-ca.key"), []byte("renewed"), 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+		return database("objects")
+	}
+	keys := ""
+	_, err := Read(bytes.NewReader(written(t, s)), func(name string, content io.Reader) error {
+		all, err := io.ReadAll(content)
+		if name == "cert/root-ca.key" {
+			keys = string(all)
+		}
+		return err
+	})
+	if err != nil || keys != "renewed" || taken != 2 {
+		t.Errorf("the key is %q after %d snapshots, %v", keys, taken, err)
+	}
+}
+
+func TestHandlerRefuses(t *testing.T) {
+	t.Parallel()
+	busy := newSource(t)
+	reading, wait := make(chan struct{}), make(chan struct{})
+	busy.Snapshot = func() Snapshot {
+		close(reading)
+		<-wait
+		return database("objects")
+	}
+	handler := Handler(busy)
+	first := make(chan int)
+	go func() {
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, httptest.NewRequestWithContext(context.Background(), http.MethodGet, Path, nil))
+		first <- answer.Code
+	}()
+	<-reading
+	for _, test := range []struct {
+		handler http.Handler
+		method  string
+		code    int
+		says    string
+	}{
+		{handler, http.MethodGet, http.StatusConflict, "another backup"},
+		{handler, http.MethodPost, http.StatusMethodNotAllowed, "GET"},
+		{Handler(nil), http.MethodGet, http.StatusNotImplemented, "external etcd"},
+	} {
+		answer := httptest.NewRecorder()
+		test.handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), test.method, Path, nil))
+		if answer.Code != test.code || !strings.Contains(answer.Body.String(), test.says) {
+			t.Errorf("%d %s, want %d with %q", answer.Code, answer.Body, test.code, test.says)
+		}
+	}
+	close(wait)
+	if code := <-first; code != http.StatusOK {
+		t.Errorf("the first backup: %d", code)
+	}
+}
+
+// An etcd that is restored has what it had, and revisions that nobody has seen.
+func TestRestore(t *testing.T) {
+	t.Parallel()
+	s := newSource(t)
+	server, err := etcd.Start(t.Context(), etcd.Options{Dir: t.TempDir(), NoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	const works = "/registry/work.example.com/works/"
+	for _, key := range []string{"/registry/secrets/a/b", works + "c/d", works + "c/e", "/other"} {
+		if _, err := server.Client().Put(t.Context(), key, "content"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last, err := server.Client().Delete(t.Context(), works+"c/e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Snapshot = func() Snapshot { return server.Snapshot() }
+	whole := written(t, s)
+
+	extracted := t.TempDir()
+	description, err := Extract(bytes.NewReader(whole), extracted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	contents, err := ReadContents(extracted, description)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if contents.Revision != last.Header.Revision || len(contents.Objects) != 2 || contents.Objects["secrets"] != 1 ||
+		contents.Objects["works.work.example.com"] != 1 {
+		t.Errorf("contents %+v, want a Secret and a work of revision %d", contents, last.Header.Revision)
+	}
+
+	to := Target{DataDir: t.TempDir()}
+	to.EtcdDir = filepath.Join(to.DataDir, "etcd")
+	if _, err := Restore(bytes.NewReader(whole[:len(whole)/2]), to); err == nil {
+		t.Error("half a backup was restored")
+	}
+	if _, err := Restore(bytes.NewReader(whole), to); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Restore(bytes.NewReader(whole), to); err == nil || !strings.Contains(err.Error(), "there is a hub already") {
+		t.Errorf("restored again: %v", err)
+	}
+	key, err := os.ReadFile(filepath.Join(to.DataDir, "cert", "root-ca.key"))
+	if err != nil || string(key) != "a key" {
+		t.Errorf("the key is %q, %v", key, err)
+	}
+	entries, err := os.ReadDir(to.DataDir)
+	if err != nil || len(entries) != 3 { // the lock is the third
+		t.Errorf("the folder has %v, %v", entries, err)
+	}
+	restored, err := etcd.Start(t.Context(), etcd.Options{Dir: to.EtcdDir, NoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer restored.Close()
+	found, err := restored.Client().Get(t.Context(), "/registry/secrets/a/b")
+	if err != nil || found.Count != 1 || string(found.Kvs[0].Value) != "content" || found.Header.Revision < revisionBump {
+		t.Errorf("the restored etcd has %v, %v", found, err)
+	}
+}

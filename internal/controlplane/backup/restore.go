@@ -1,0 +1,123 @@
+package backup
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+
+	"go.uber.org/zap"
+
+	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+
+	"github.com/capstan-io/capstan/internal/controlplane/datadir"
+	"github.com/capstan-io/capstan/internal/controlplane/etcd"
+)
+
+// revisionBump is by how much revisions are higher on a restored hub than in the backup. More than a hub writes between the backup and its
+// end, it makes all clients list anew, where they would otherwise take new revisions for old ones.
+const revisionBump = 1_000_000_000
+
+// Target is where a hub is restored to.
+type Target struct {
+	// DataDir is the data directory of the hub, and EtcdDir that of its etcd.
+	DataDir, EtcdDir string
+	// HoldWorks has the hub hold its works from agents when it starts.
+	HoldWorks bool
+}
+
+// HoldFile is what tells a hub at its start, in its data directory, to hold its works from agents.
+func HoldFile(dataDir string) string { return filepath.Join(dataDir, "hold-works") }
+
+// Restore makes the data directory that of the hub in the backup. It has to have no hub so far. If it fails, the folder has none.
+func Restore(r io.Reader, to Target) (_ *Description, err error) {
+	lock, err := datadir.Acquire(to.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
+	keys := filepath.Join(to.DataDir, keysFolder)
+	for _, folder := range []string{keys, to.EtcdDir} {
+		if err := isEmpty(folder); err != nil {
+			return nil, err
+		}
+	}
+	staging, err := os.MkdirTemp(to.DataDir, "restore-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(staging)) }()
+	description, err := Extract(r, staging)
+	if err != nil {
+		return nil, err
+	}
+	database, member := filepath.Join(staging, storageFile), filepath.Join(staging, "etcd")
+	if err := restoreEtcd(database, etcd.MemberDir(member)); err != nil {
+		return nil, err
+	}
+	if to.HoldWorks {
+		if err := os.WriteFile(HoldFile(to.DataDir), nil, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	// The keys come last: a hub with its keys and without its objects would have all its agents remove their works.
+	if err := errors.Join(os.RemoveAll(to.EtcdDir), os.Rename(member, to.EtcdDir)); err != nil {
+		return nil, fmt.Errorf("put the storage in place: %w", err)
+	}
+	if err := errors.Join(os.RemoveAll(keys), os.Rename(filepath.Join(staging, keysFolder), keys)); err != nil {
+		return nil, errors.Join(fmt.Errorf("put the keys in place: %w", err), os.RemoveAll(to.EtcdDir))
+	}
+	return description, nil
+}
+
+// isEmpty fails if there is something in a folder.
+func isEmpty(folder string) error {
+	entries, err := os.ReadDir(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if len(entries) > 0 {
+		return fmt.Errorf("%s has %s, so there is a hub already; move it away, or restore to another dataDirectory", folder, entries[0].Name())
+	}
+	return nil
+}
+
+// Extract checks a backup, and puts its files below a folder.
+func Extract(r io.Reader, dir string) (*Description, error) {
+	return Read(r, func(name string, content io.Reader) error {
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(path.Dir(file), 0o700); err != nil {
+			return err
+		}
+		return writeFile(file, content)
+	})
+}
+
+func writeFile(file string, content io.Reader) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, content)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// restoreEtcd makes a member of an etcd from a database, which has been checked.
+func restoreEtcd(database, dir string) error {
+	name, peerURL := etcd.Membership()
+	err := snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
+		SnapshotPath: database, OutputDataDir: dir, SkipHashCheck: true,
+		Name: name, PeerURLs: []string{peerURL}, InitialCluster: name + "=" + peerURL, InitialClusterToken: "etcd-cluster",
+		RevisionBump: revisionBump, MarkCompacted: true,
+	})
+	if err != nil {
+		return fmt.Errorf("make a storage of the backup: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,31 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/capstan-io/capstan/internal/controlplane/backup"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// holdWorks keeps the works from agents if the hub was restored so. An administrator lets agents have them later.
+func (h *hub) holdWorks(ctx context.Context) error {
+	marker := backup.HoldFile(h.Config.DataDirectory)
+	if _, err := os.Stat(marker); err != nil {
+		return nil //nolint:nilerr // the hub was not restored, or not so
+	}
+	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceHub, Name: fleet.ConfigMapWorksHeld}}
+	_, err := h.client.CoreV1().ConfigMaps(fleet.NamespaceHub).Create(ctx, held, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("hold the works: %w", err)
+	}
+	klog.FromContext(ctx).Info("This hub was restored, and holds its works: agents leave their clusters as they are until the ConfigMap is "+
+		"deleted", "configMap", klog.KObj(held))
+	return os.Remove(marker)
+}
