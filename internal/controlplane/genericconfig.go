@@ -3,6 +3,7 @@ package controlplane
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"time"
 
 	"github.com/google/uuid"
@@ -10,8 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
+	authnuser "k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	authorizationmetrics "k8s.io/apiserver/pkg/authorization/metrics"
+	"k8s.io/apiserver/pkg/authorization/union"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/filters"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
@@ -21,11 +27,12 @@ import (
 	"k8s.io/client-go/rest"
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
-	controlplaneapiserver "k8s.io/kubernetes/pkg/controlplane/apiserver"
 	kubeoptions "k8s.io/kubernetes/pkg/controlplane/apiserver/options"
 	"k8s.io/kubernetes/pkg/kubeapiserver"
 
+	"github.com/capstan-io/capstan/internal/controlplane/backup"
 	"github.com/capstan-io/capstan/internal/controlplane/inmemory"
+	"github.com/capstan-io/capstan/internal/controlplane/rbac"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -50,10 +57,16 @@ type genericConfig struct {
 	storage   *serverstorage.DefaultStorageFactory
 }
 
-// longRunning tells which requests have no time limit. Aggregated APIs and extensions may have any of the subresources.
-var longRunning = filters.BasicLongRunningRequestCheck(
+// longRunningResource tells which requests for resources have no time limit. Aggregated APIs and extensions may have any of the
+// subresources.
+var longRunningResource = filters.BasicLongRunningRequestCheck(
 	sets.NewString("watch", "proxy"),
 	sets.NewString("attach", "exec", "proxy", "log", "portforward", fleet.SubresourceTunnel, fleet.SubresourceStream))
+
+// longRunning tells which requests have no time limit.
+func longRunning(r *http.Request, info *request.RequestInfo) bool {
+	return longRunningResource(r, info) || !info.IsResourceRequest && info.Path == backup.Path
+}
 
 // newGenericConfig does what the Kubernetes API server does at this point, controlplaneapiserver.BuildGenericConfig, with the
 // loopback client given instead of one that makes connections, and without the egress selector and the tracing, which a hub has
@@ -153,9 +166,19 @@ func (c *genericConfig) admitUsers(options kubeoptions.CompletedOptions, client 
 	if err != nil {
 		return err
 	}
-	c.Authorization.Authorizer, c.RuleResolver, _, err = controlplaneapiserver.BuildAuthorizer(ctx, options, nil, c.APIServerID, c.informers)
+	return c.authorize()
+}
+
+// authorize lets administrators do everything, and others what RBAC says.
+func (c *genericConfig) authorize() error {
+	roles, err := rbac.NewAuthorizer(c.informers)
 	if err != nil {
 		return fmt.Errorf("configure authorization: %w", err)
 	}
-	return nil
+	c.RuleResolver = roles
+	c.Authorization.Authorizer, err = union.New(
+		union.NamedAuthorizer{AuthorizerName: "administrators", Authorizer: authorizerfactory.NewPrivilegedGroups(authnuser.SystemPrivilegedGroup)},
+		union.NamedAuthorizer{AuthorizerName: "rbac", Authorizer: authorizationmetrics.InstrumentedAuthorizer("RBAC", "rbac", roles)},
+	)
+	return err
 }
