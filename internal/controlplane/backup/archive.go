@@ -102,7 +102,8 @@ func Read(r io.Reader, save func(name string, content io.Reader) error) (*Descri
 	reading := &reading{files: tar.NewReader(compressed), save: save, checksums: map[string]string{}}
 	err = reading.run()
 	if err == nil {
-		_, err = io.Copy(io.Discard, compressed) // the end of the archive, with a checksum of gzip's own
+		// The end of the archive, with a checksum of gzip's own.
+		_, err = io.Copy(io.Discard, compressed) //nolint:gosec // it is kept nowhere
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		err = errors.New("the backup is cut off: its end is missing")

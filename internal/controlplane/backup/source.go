@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -105,16 +104,17 @@ func (s *Source) take() (time.Time, map[string][]byte, Snapshot, error) {
 
 // readKeys reads the files by their paths below the folder.
 func (s *Source) readKeys() (map[string][]byte, error) {
+	root, err := os.OpenRoot(s.KeysDir)
+	if err != nil {
+		return nil, fmt.Errorf("read the keys of the hub: %w", err)
+	}
+	defer root.Close()
 	keys := map[string][]byte{}
-	err := filepath.WalkDir(s.KeysDir, func(file string, entry fs.DirEntry, err error) error {
+	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
 			return err
 		}
-		name, err := filepath.Rel(s.KeysDir, file)
-		if err != nil {
-			return err
-		}
-		keys[filepath.ToSlash(name)], err = os.ReadFile(file)
+		keys[name], err = root.ReadFile(name)
 		return err
 	})
 	if err != nil {
