@@ -111,6 +111,10 @@ func (o *Options) kubeOptions(keys *pki.Store, storage *storage, listener net.Li
 	// They are for the endpoint that is not used; the API server would log that they are empty as an error.
 	k.Metrics = nil
 
+	var err error
+	if k.Audit, err = o.auditOptions(); err != nil {
+		return nil, err
+	}
 	if err := o.authenticate(k, keys); err != nil {
 		return nil, err
 	}

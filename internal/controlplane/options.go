@@ -68,6 +68,7 @@ type Options struct {
 	serving *genericoptions.SecureServingOptionsWithLoopback
 	oidc    *kubeoptions.BuiltInAuthenticationOptions
 	store   *genericoptions.EtcdOptions
+	audit   *genericoptions.AuditOptions
 }
 
 // EtcdOptions configure the embedded etcd.
@@ -134,6 +135,7 @@ func NewOptions() *Options {
 		serving: serving,
 		oidc:    kubeoptions.NewBuiltInAuthenticationOptions().WithOIDC(),
 		store:   controlplaneoptions.NewOptions().Etcd,
+		audit:   newAuditOptions(),
 	}
 }
 
@@ -155,6 +157,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"Size of the embedded etcd's write-ahead log files in bytes; 0 means 64 MB.")
 	flags.Int64Var(&o.Etcd.QuotaBytes, "embedded-etcd-quota-bytes", o.Etcd.QuotaBytes,
 		"Size of the embedded etcd's database in bytes at which it takes no more writes; 0 means 8 GiB, the most that etcd advises.")
+	o.addAuditFlags(flags)
 	o.addStockFlags(flags)
 }
 
