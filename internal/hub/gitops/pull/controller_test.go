@@ -24,6 +24,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/hub/optionalkind"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -410,7 +411,7 @@ func TestWithoutArgo(t *testing.T) {
 	if err := f.Create(t.Context(), orphan); err != nil {
 		t.Fatal(err)
 	}
-	nowhere := func() client.Reader { return (&applications{}).reader() }
+	nowhere := func() client.Reader { return (&optionalkind.Kind{}).Reader() }
 	f.c.c.Applications, f.reporter.c.Applications = nowhere, nowhere
 	f.reconcile(application("rome"))
 	if got := f.works(); len(got) != 1 {

@@ -7,9 +7,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -22,6 +24,7 @@ import (
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/hub/debounce"
+	"github.com/capstan-io/capstan/internal/hub/optionalkind"
 	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
@@ -47,21 +50,23 @@ func Register(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return fmt.Errorf("make the client for Applications: %w", err)
 	}
-	apps := &applications{mgr: mgr, known: make(chan struct{})}
-	if err := mgr.Add(apps); err != nil {
-		return fmt.Errorf("follow Applications: %w", err)
+	apps, err := optionalkind.Add(mgr, optionalkind.Options{CRD: crdName, GroupKind: applicationKind.GroupKind(),
+		Versions: []string{applicationKind.Version},
+		Objects:  cache.ByObject{Label: labels.SelectorFromSet(labels.Set{fleet.LabelArgoPull: fleet.LabelTrue})}})
+	if err != nil {
+		return err
 	}
-	clients := Clients{Client: mgr.GetClient(), Applications: apps.reader, Live: live}
+	clients := Clients{Client: mgr.GetClient(), Applications: apps.Reader, Live: live}
 	if err := New(clients, mgr.GetEventRecorder("application-pull-controller"), o).register(mgr, apps); err != nil {
 		return err
 	}
 	return (&Reporter{clients}).register(mgr, apps)
 }
 
-func (c *Controller) register(mgr ctrl.Manager, apps *applications) error {
+func (c *Controller) register(mgr ctrl.Manager, apps *optionalkind.Kind) error {
 	all := debounce.ByName(settle, c.applicationsFor)
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-application-pull").
-		WatchesRawSource(apps.events(&handler.EnqueueRequestForObject{}, c.ofWorks)).
+		WatchesRawSource(apps.Events(&handler.EnqueueRequestForObject{}, c.ofWorks)).
 		Watches(&workv1.ManifestWork{}, handler.EnqueueRequestsFromMapFunc(c.ofWork),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: workMatters})).
 		Watches(&clusterv1.ManagedCluster{}, all, builder.WithPredicates(predicate.Or(
@@ -72,12 +77,12 @@ func (c *Controller) register(mgr ctrl.Manager, apps *applications) error {
 		Complete(retry.Conflicts(c))
 }
 
-func (r *Reporter) register(mgr ctrl.Manager, apps *applications) error {
+func (r *Reporter) register(mgr ctrl.Manager, apps *optionalkind.Kind) error {
 	itself := func(_ context.Context, o client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-applicationset-report").
-		WatchesRawSource(apps.events(debounce.ByName(settle, ofSet), r.reports)).
+		WatchesRawSource(apps.Events(debounce.ByName(settle, ofSet), r.reports)).
 		Watches(&workv1.ManifestWork{}, debounce.ByName(settle, reportedBy), builder.WithPredicates(predicate.Funcs{UpdateFunc: workMatters})).
 		Watches(&appsv1alpha1.MulticlusterApplicationSetReport{}, debounce.ByName(settle, itself)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
