@@ -24,6 +24,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/hub/addon/builtin"
 	"github.com/capstan-io/capstan/internal/hub/registration/cleanup"
+	"github.com/capstan-io/capstan/internal/hub/registration/importer"
 	"github.com/capstan-io/capstan/internal/ignoredflags"
 	"github.com/capstan-io/capstan/internal/machinery/eks"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -52,6 +53,7 @@ type hubFlags struct {
 	pendingExpiry    time.Duration
 	builtInAddOns    []string
 	labels           map[string]string
+	imports          importer.Options
 	tieBreak         string
 	trustDecisions   bool
 	withoutElection  bool
@@ -70,6 +72,7 @@ const (
 	flagLabels           = "labels"
 	flagPendingExpiry    = "pending-cluster-expiry"
 	flagDrivers          = "enabled-registration-drivers"
+	flagRenderers        = "cluster-import-renderers"
 )
 
 // Ways in which agents register.
@@ -83,7 +86,7 @@ var drivers = []string{driverCSR, driverGRPC, driverAWS}
 
 func newHubFlags() hubFlags {
 	f := hubFlags{groups: hub.Groups(), gates: featuregates.Hub(), tieBreak: string(placement.TieBreakName), pendingExpiry: 7 * 24 * time.Hour,
-		drivers: []string{driverCSR}, grpc: newGRPCFlags()}
+		drivers: []string{driverCSR}, grpc: newGRPCFlags(), imports: importer.Options{Renderers: []string{fleet.RendererFromConfigSecret}}}
 	for _, r := range cleanup.DefaultResources() {
 		f.cleanupResources = append(f.cleanupResources, strings.Join([]string{r.Group, r.Version, r.Resource}, "/"))
 	}
@@ -113,6 +116,12 @@ func (f *hubFlags) add(flags *pflag.FlagSet) {
 		"Labels of what the hub makes for a cluster (namespace, lease, service accounts, roles and role bindings), in addition to the hub's own, each as KEY=VALUE.")
 	flags.BoolVar(&f.withoutElection, "disable-leader-election", f.withoutElection,
 		"Act without a Lease, even if other processes run the same controllers.")
+	flags.StringSliceVar(&f.imports.Renderers, flagRenderers, f.imports.Renderers,
+		"What the values of the chart klusterlet for a cluster that the hub imports come from, each over those before it, out of "+
+			strings.Join(fleet.ImportRenderers(), ", ")+": a token to join with and the images of the hub, or the Secret "+
+			fleet.SecretClusterImportConfig+" in the namespace of the cluster.")
+	flags.StringVar(&f.imports.AgentImage, "cluster-import-agent-image", f.imports.AgentImage,
+		"Image of the agent that "+fleet.RendererAuto+" installs in such clusters (default: that of the version of the hub).")
 	flags.StringVar(&f.tieBreak, "placement-tie-break", f.tieBreak,
 		"How placements choose among clusters of equal scores: "+string(placement.TieBreakName)+" takes the first by name, "+
 			string(placement.TieBreakHash)+" spreads placements over them.")
@@ -223,6 +232,9 @@ func (f *hubFlags) options() (o hub.Options, err error) {
 		return o, fmt.Errorf("--placement-tie-break is %q; use one of %s", f.tieBreak, strings.Join(tieBreaks, ", "))
 	}
 	o.TieBreak = placement.TieBreak(f.tieBreak)
+	if o.Import, err = f.importOptions(); err != nil {
+		return o, err
+	}
 	o.TrustPlacementDecisions = f.trustDecisions
 	for _, text := range f.cleanupResources {
 		parts := strings.Split(text, "/")
@@ -233,6 +245,20 @@ func (f *hubFlags) options() (o hub.Options, err error) {
 		o.CleanupResources = append(o.CleanupResources, schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]})
 	}
 	return o, nil
+}
+
+// importOptions refuses what is no renderer.
+func (f *hubFlags) importOptions() (importer.Options, error) {
+	for _, name := range f.imports.Renderers {
+		if !slices.Contains(fleet.ImportRenderers(), name) {
+			return importer.Options{}, fmt.Errorf("--%s: %q is no renderer; use some of %s", flagRenderers, name,
+				strings.Join(fleet.ImportRenderers(), ", "))
+		}
+	}
+	if len(f.imports.Renderers) == 0 {
+		return importer.Options{}, fmt.Errorf("--%s names none; use some of %s", flagRenderers, strings.Join(fleet.ImportRenderers(), ", "))
+	}
+	return f.imports, nil
 }
 
 // checkLabels refuses what is no label, those by which the hub knows what it has made, and those with which the API server would do

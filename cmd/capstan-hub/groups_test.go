@@ -87,6 +87,15 @@ func TestHubFlags(t *testing.T) {
 		"without grpc":   {[]string{"--grpc-ca-file=f"}, func(o hub.Options) bool { return o.GRPC == nil }, ""},
 		"no driver":      {[]string{"--enabled-registration-drivers="}, nil, "names none"},
 		"no such driver": {[]string{"--enabled-registration-drivers=csr,post"}, nil, `"post" is no registration driver; use some of csr, grpc, awsirsa`},
+		"imports by default": {nil, func(o hub.Options) bool {
+			return slices.Equal(o.Import.Renderers, []string{"render-from-config-secret"}) && o.Import.AgentImage == ""
+		}, ""},
+		"imports": {[]string{"--cluster-import-renderers=render-auto,render-from-config-secret", "--cluster-import-agent-image=a/b:c"},
+			func(o hub.Options) bool {
+				return slices.Equal(o.Import.Renderers, []string{"render-auto", "render-from-config-secret"}) && o.Import.AgentImage == "a/b:c"
+			}, ""},
+		"no renderer":      {[]string{"--cluster-import-renderers="}, nil, "--cluster-import-renderers names none"},
+		"no such renderer": {[]string{"--cluster-import-renderers=render-more"}, nil, `"render-more" is no renderer; use some of render-auto, render-`},
 		"resources": {[]string{"--gc-resource-list=/v1/configmaps"}, func(o hub.Options) bool {
 			return len(o.CleanupResources) == 1 && o.CleanupResources[0].Resource == "configmaps" && o.CleanupResources[0].Group == ""
 		}, ""},

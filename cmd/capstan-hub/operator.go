@@ -18,6 +18,9 @@ import (
 // operatorLease is the Lease by which one of several operators is the one that acts.
 const operatorLease = "cluster-manager-lock"
 
+// envAgentImage is the variable with the image of the agent in clusters that hubs import.
+const envAgentImage = "AGENT_IMAGE"
+
 type operatorFlags struct {
 	frame.Flags
 	install        clustermanager.Options
@@ -30,7 +33,8 @@ func newOperatorCommand() *cobra.Command {
 	flags := operatorFlags{
 		Flags: frame.Flags{Lease: operatorLease, ListenAddress: secureserving.None},
 		install: clustermanager.Options{
-			Options: frame.Options{Image: os.Getenv(frame.EnvImage), PullSecret: fleet.SecretImagePullCredentials}},
+			Options: frame.Options{Image: os.Getenv(frame.EnvImage), PullSecret: fleet.SecretImagePullCredentials},
+			AgentImage: os.Getenv(envAgentImage)},
 		metricsAddress: defaultMetricsAddress, healthAddress: ":8081", logs: newLogging(),
 	}
 	command := &cobra.Command{

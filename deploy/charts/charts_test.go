@@ -222,7 +222,7 @@ func TestOperatorOfHubGrantsWhatItHas(t *testing.T) {
 	t.Parallel()
 	role := get[rbacv1.ClusterRole](t, install("cluster-manager", "").objects(t), "ClusterRole/cluster-manager")
 	var granting strings.Builder
-	for _, file := range []string{"../hub/rights.yaml", "../hub/clusterprofiles.yaml", "../hub/grpc.yaml"} {
+	for _, file := range []string{"../hub/rights.yaml", "../hub/clusterprofiles.yaml", "../hub/clusterimporter.yaml", "../hub/grpc.yaml"} {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -27,6 +27,9 @@ var policies string
 //go:embed clusterprofiles.yaml
 var clusterProfiles string
 
+//go:embed clusterimporter.yaml
+var clusterImporter string
+
 //go:embed applications.yaml
 var applications string
 
@@ -108,6 +111,9 @@ func Policies(names Names) []client.Object { return decode(policies, names) }
 
 // ClusterProfiles returns what the registration controllers may do besides with the feature gate ClusterProfile.
 func ClusterProfiles(names Names) []client.Object { return decode(clusterProfiles, names) }
+
+// ClusterImporter returns what the registration controllers may do besides with the feature gate ClusterImporter.
+func ClusterImporter(names Names) []client.Object { return decode(clusterImporter, names) }
 
 // Applications returns what the add-on manager may do besides with the feature gate GitOpsCluster.
 func Applications(names Names) []client.Object { return decode(applications, names) }

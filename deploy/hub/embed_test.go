@@ -59,7 +59,7 @@ func TestNames(t *testing.T) {
 	names := hub.Names{Namespace: "blue", ClusterManager: "indigo"}
 	for kind, objects := range map[string][]client.Object{
 		"rights": hub.Rights(names, accounts), "policies": hub.Policies(names), "grpc": hub.GRPC(names),
-		"profiles": hub.ClusterProfiles(names), "applications": hub.Applications(names),
+		"profiles": hub.ClusterProfiles(names), "importer": hub.ClusterImporter(names), "applications": hub.Applications(names),
 		"decisions of the SIG": hub.SIGPlacementDecisions(names),
 	} {
 		if len(objects) == 0 {

@@ -21,6 +21,8 @@ const (
 	CloudEventsDrivers featuregate.Feature = "CloudEventsDrivers"
 	// ClientIdentityPenetration makes requests through ClusterGateways impersonate their callers.
 	ClientIdentityPenetration featuregate.Feature = "ClientIdentityPenetration"
+	// ClusterImporter installs agents in clusters for which the hub has a kubeconfig.
+	ClusterImporter featuregate.Feature = "ClusterImporter"
 	// ClusterProfile presents clusters in the inventory API of the Kubernetes SIG Multicluster, with the ways and the tokens to reach them.
 	ClusterProfile featuregate.Feature = "ClusterProfile"
 	// DefaultClusterSet keeps the sets that every hub has, and puts new clusters into one.
@@ -73,7 +75,6 @@ type gate struct {
 const (
 	alwaysOn     = "this is always on"
 	notCached    = "the gateway reads ManagedClusters for VirtualClusters alone, as they are asked for"
-	notHere      = "this version does not have it"
 	byAddOn      = "the add-on managed-serviceaccount is enabled on the hub"
 	byWorkDriver = "the flag --work-driver alone decides"
 	csrV1Served  = "every Kubernetes that is supported serves certificates.k8s.io/v1"
@@ -94,7 +95,7 @@ var hubGates = map[featuregate.Feature]gate{
 	CleanUpCompletedManifestWork:           on(alpha),
 	ClientIdentityPenetration:              {FeatureSpec: alpha},
 	CloudEventsDrivers:                     {alpha, byWorkDriver},
-	"ClusterImporter":                      {alpha, notHere},
+	ClusterImporter:                        {FeatureSpec: alpha},
 	ClusterProfile:                         {FeatureSpec: alpha},
 	DefaultClusterSet:                      on(alpha),
 	GitOpsCluster:                          {FeatureSpec: alpha},

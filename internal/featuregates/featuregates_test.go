@@ -123,7 +123,7 @@ func TestLog(t *testing.T) {
 func TestValues(t *testing.T) {
 	t.Parallel()
 	set := featuregates.Hub()
-	if err := set.Set("ClusterProfile=true,DefaultClusterSet=false,ClusterImporter=true"); err != nil {
+	if err := set.Set("ClusterProfile=true,DefaultClusterSet=false,CloudEventsDrivers=true"); err != nil {
 		t.Fatal(err)
 	}
 	got := strings.Join(set.Values(), ",")
@@ -132,7 +132,7 @@ func TestValues(t *testing.T) {
 			t.Errorf("%s is missing in %s", want, got)
 		}
 	}
-	if strings.Contains(got, "ClusterImporter") {
+	if strings.Contains(got, "CloudEventsDrivers") {
 		t.Errorf("a gate that changes nothing is in %s", got)
 	}
 }

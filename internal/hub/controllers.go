@@ -44,6 +44,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/registration/defaultset"
 	"github.com/capstan-io/capstan/internal/hub/registration/expire"
 	"github.com/capstan-io/capstan/internal/hub/registration/grpcsign"
+	"github.com/capstan-io/capstan/internal/hub/registration/importer"
 	"github.com/capstan-io/capstan/internal/hub/registration/managednamespace"
 	"github.com/capstan-io/capstan/internal/hub/registration/renewal"
 	"github.com/capstan-io/capstan/internal/hub/registration/taint"
@@ -106,6 +107,8 @@ type Options struct {
 	// TrustPlacementDecisions makes the controllers act on all clusters that PlacementDecisions name, without checking them against the
 	// bindings.
 	TrustPlacementDecisions bool
+	// Import configures how clusters are imported.
+	Import importer.Options
 	// WorkTransport brings ManifestWorks to agents that do not read them from the API; nil brings none.
 	WorkTransport delivery.Transport
 	// Clock is the source of time; nil means the system clock.
@@ -329,6 +332,7 @@ var groups = []group{
 			return clusterprofile.Register(mgr, clusterprofile.Options{Clock: o.Clock})
 		}},
 		{hasAccess, registerAccess},
+		{gated(featuregates.ClusterImporter), func(mgr ctrl.Manager, o Options) error { return importer.Register(mgr, o.Import) }},
 		{always, func(mgr ctrl.Manager, o Options) error {
 			return cleanup.Register(mgr, cleanup.Options{Off: !o.enabled(featuregates.ResourceCleanup), Resources: o.CleanupResources,
 				Timeout: o.DeletionTimeout, Clock: o.Clock})

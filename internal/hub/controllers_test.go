@@ -107,7 +107,7 @@ func TestFeatureGates(t *testing.T) {
 		"ManagedServiceAccountEphemeralIdentity=true": {"addon-managedserviceaccount-expire"},
 		// The controller that cleans up after deleted clusters also removes their finalizers, so it runs without cleaning up.
 		"ResourceCleanup=false": nil,
-		"ClusterImporter=true":  nil,
+		"ClusterImporter=true":  {"registration-managedcluster-import"},
 	} {
 		t.Run(value, func(t *testing.T) {
 			t.Parallel()

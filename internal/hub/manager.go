@@ -3,6 +3,7 @@ package hub
 import (
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -68,7 +69,7 @@ func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, rbacv1.AddToScheme, authorizationv1.AddToScheme, coordinationv1.AddToScheme, certificatesv1.AddToScheme,
-		eventsv1.AddToScheme,
+		eventsv1.AddToScheme, authenticationv1.AddToScheme,
 		clusterv1.AddToScheme, clusterv1alpha1.AddToScheme, clusterv1beta1.AddToScheme, clusterv1beta2.AddToScheme,
 		multiclusterv1alpha1.AddToScheme,
 		workv1.AddToScheme, workv1alpha1.AddToScheme, addonv1beta1.AddToScheme, authenticationv1beta1.AddToScheme,

@@ -34,7 +34,8 @@ type Target struct {
 
 // Source is where the access to a hub was found, for messages.
 type Source struct {
-	File       string
+	File string
+	// Context is empty for what is read otherwise than by a context.
 	Context    string
 	Playground bool
 	// Invitation says that it is the token of an invitation, in no file.
@@ -49,6 +50,9 @@ type Source struct {
 func (s Source) String() string {
 	if s.Invitation {
 		return "--hub-token"
+	}
+	if s.Context == "" {
+		return s.File
 	}
 	return fmt.Sprintf("context %q of %s", s.Context, s.File)
 }

@@ -36,6 +36,9 @@ const (
 	AnnotationDeletionTimeout = "capstan.io/deletion-timeout"
 	// AnnotationCAPICluster on a ManagedCluster is the Cluster API cluster it stands for, as namespace/name.
 	AnnotationCAPICluster = "cluster.x-k8s.io/cluster"
+	// AnnotationImportSecret on a ManagedCluster is the name of a Secret in the namespace of the cluster on the hub, with a kubeconfig by
+	// which the hub installs the agent there. It is an extension.
+	AnnotationImportSecret = "capstan.io/import-kubeconfig-secret"
 	// AnnotationAutoUpdate, when "false" on the set default or global, lets its selector be changed.
 	AnnotationAutoUpdate = "cluster.open-cluster-management.io/autoupdate"
 	// AnnotationCSRUser on a CSR that the gRPC server forwards is the user who asked for it.

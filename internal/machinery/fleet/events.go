@@ -18,6 +18,8 @@ const (
 	EventGlobalManagedClusterSetCreated            = "GlobalManagedClusterSetCreated"
 	EventGlobalManagedClusterSetSpecRollbacked     = "GlobalManagedClusterSetSpecRollbacked"
 	EventClusterProfileStatusUpdated               = "ClusterProfileStatusUpdated"
+	EventManagedClusterImported                    = "ManagedClusterImported"
+	EventManagedClusterImportFailed                = "ManagedClusterImportFailed" // our own
 	EventManagedNamespacesUpdated                  = "ManagedNamespacesUpdated"
 	EventNamespaceApplied                          = "NamespaceApplied"
 	EventNamespaceUnmanaged                        = "NamespaceUnmanaged"

@@ -95,6 +95,9 @@ const (
 	SecretWorkDriverConfig = "work-driver-config"
 	// SecretClusterImportConfig in the namespace of a cluster holds Helm values to import it with.
 	SecretClusterImportConfig = "cluster-import-config"
+	// SuffixCAPIKubeconfig ends the name of the Secret with the kubeconfig of a Cluster API cluster, under KeyCAPIKubeconfig.
+	SuffixCAPIKubeconfig = "-kubeconfig"
+	KeyCAPIKubeconfig    = "value"
 	// SecretBootstrapToken in kube-system is the bootstrap token of a hub installed with Helm.
 	SecretBootstrapToken = "bootstrap-token-ocmhub"
 
@@ -108,6 +111,17 @@ const (
 	KeyConfig      = "config.yaml"
 	KeyHelmValues  = "values.yaml"
 )
+
+// Renderers make the configuration of clusters that the hub imports.
+const (
+	// RendererAuto makes it up: a token to join with, and the images of the hub.
+	RendererAuto = "render-auto"
+	// RendererFromConfigSecret reads it from SecretClusterImportConfig.
+	RendererFromConfigSecret = "render-from-config-secret"
+)
+
+// ImportRenderers returns the names of the renderers.
+func ImportRenderers() []string { return []string{RendererAuto, RendererFromConfigSecret} }
 
 // Add-ons that are built into the hub and the agents of clusters.
 const (

@@ -131,7 +131,7 @@ func accountSecret(account string) string { return account + "-kubeconfig" }
 
 func (p planned) registrationController() workload.Component {
 	args := slices.Concat([]string{"/registration", "controller"}, p.registration.Flags())
-	args = append(args, p.driverFlags()...)
+	args = slices.Concat(args, p.driverFlags(), p.importFlags())
 	if labels := p.labels(); len(labels) > 0 {
 		args = append(args, "--labels="+joined(labels))
 	}
@@ -158,6 +158,36 @@ func (p planned) driverFlags() (flags []string) {
 		flags = append(flags, "--auto-approved-grpc-users="+strings.Join(users, ","))
 	}
 	return flags
+}
+
+// importFlags say how clusters are imported.
+func (p planned) importFlags() (flags []string) {
+	if !p.registration.Enabled(featuregates.ClusterImporter) {
+		return nil
+	}
+	if renderers, _ := p.renderers(); len(renderers) > 0 {
+		flags = append(flags, "--cluster-import-renderers="+strings.Join(renderers, ","))
+	}
+	if p.agentImage != "" {
+		flags = append(flags, "--cluster-import-agent-image="+p.agentImage)
+	}
+	return flags
+}
+
+// renderers are those of the spec that this version has, and the others.
+func (p planned) renderers() (known, unknown []string) {
+	configuration := registrationOf(p.ClusterManager).ImporterConfiguration
+	if configuration == nil {
+		return nil, nil
+	}
+	for _, name := range configuration.Renderers {
+		if slices.Contains(fleet.ImportRenderers(), name) {
+			known = append(known, name)
+		} else {
+			unknown = append(unknown, name)
+		}
+	}
+	return known, unknown
 }
 
 // drivers are the ways to register that this version has, out of those of the spec; by certificate request if there is none of them.

@@ -26,12 +26,15 @@ type Options struct {
 	frame.Options
 	// SkipRemoveCRDs leaves the CRDs of a hub, and what is stored of them, when its ClusterManager is deleted.
 	SkipRemoveCRDs bool
+	// AgentImage is the image of the agent in clusters that a hub imports; empty leaves it to the hub.
+	AgentImage string
 }
 
 // Controller installs the hubs of ClusterManagers. The clusters elsewhere are hubs.
 type Controller struct {
 	*frame.Operator
 	skipRemoveCRDs bool
+	agentImage     string
 	migrations     apply.Migrations
 }
 

@@ -20,7 +20,7 @@ const authorityName = "cluster-manager-webhook"
 
 // inputs reads what the plan depends on.
 func (c *Controller) inputs(ctx context.Context, cm *operatorv1.ClusterManager) (inputs, error) {
-	in := inputs{namespace: namespaceOf(cm), image: c.Image, syncLabels: c.SyncLabels}
+	in := inputs{namespace: namespaceOf(cm), image: c.Image, agentImage: c.agentImage, syncLabels: c.SyncLabels}
 	var err error
 	if in.replicas, err = c.ReplicasFor(ctx, hosted(cm), cm.Spec.NodePlacement); err != nil {
 		return in, err

@@ -33,6 +33,8 @@ type inputs struct {
 	tlsFlags   []string
 	// image replaces images that nobody has chosen; empty if there is none.
 	image string
+	// agentImage is that of the agent in clusters that the hub imports; empty if there is none.
+	agentImage string
 	// apiServerPorts are the ports at which pods reach the API server of their cluster, and that of the hub.
 	apiServerPorts []int32
 	// accounts are the Secrets with the kubeconfigs of the service accounts of a hosted hub.
@@ -174,6 +176,9 @@ func (p planned) rights(names deployhub.Names) []client.Object {
 	rights := deployhub.Rights(names, p.accountNames())
 	if p.registration.Enabled(featuregates.ClusterProfile) {
 		rights = slices.Concat(deployhub.ClusterProfiles(names), rights)
+	}
+	if p.registration.Enabled(featuregates.ClusterImporter) {
+		rights = append(rights, deployhub.ClusterImporter(names)...)
 	}
 	if p.addOn.Enabled(featuregates.AddonManagement) && p.addOn.Enabled(featuregates.GitOpsCluster) {
 		rights = append(rights, deployhub.Applications(names)...)

@@ -107,6 +107,19 @@ func TestArguments(t *testing.T) {
 		"users without the gate": {edit: func(cm *operatorv1.ClusterManager) {
 			cm.Spec.RegistrationConfiguration = &operatorv1.RegistrationHubConfiguration{AutoApproveUsers: []string{"old"}}
 		}, of: "registration-controller", want: "/registration controller"},
+		"imports": {edit: imports("render-auto", "render-from-config-secret"),
+			inputs: func(in *inputs) { in.agentImage = "example.com/agent:v1" }, of: "registration-controller",
+			want: "/registration controller --feature-gates=ClusterImporter=true " +
+				"--cluster-import-renderers=render-auto,render-from-config-secret --cluster-import-agent-image=example.com/agent:v1"},
+		"imports by default": {edit: imports(), of: "registration-controller",
+			want: "/registration controller --feature-gates=ClusterImporter=true"},
+		"imports by what is not there": {edit: imports("render-more"), of: "registration-controller",
+			want: "/registration controller --feature-gates=ClusterImporter=true"},
+		"imports without the gate": {edit: func(cm *operatorv1.ClusterManager) {
+			imports("render-auto")(cm)
+			cm.Spec.RegistrationConfiguration.FeatureGates = nil
+		}, inputs: func(in *inputs) { in.agentImage = "example.com/agent:v1" }, of: "registration-controller",
+			want: "/registration controller"},
 		"TLS": {inputs: func(in *inputs) { in.tlsFlags = []string{"--tls-min-version=VersionTLS13"} }, of: "addon-webhook",
 			want: "/addon webhook-server --port=9443 --metrics-bind-address=:8080 --health-probe-bind-address=:8000 --tls-min-version=VersionTLS13"},
 		"labels": {edit: func(cm *operatorv1.ClusterManager) {
@@ -126,6 +139,15 @@ func TestArguments(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 		})
+	}
+}
+
+// imports has clusters imported with what the renderers make.
+func imports(renderers ...string) func(*operatorv1.ClusterManager) {
+	return func(cm *operatorv1.ClusterManager) {
+		cm.Spec.RegistrationConfiguration = &operatorv1.RegistrationHubConfiguration{
+			FeatureGates:          []operatorv1.FeatureGate{{Feature: "ClusterImporter", Mode: "Enable"}},
+			ImporterConfiguration: &operatorv1.ImporterConfiguration{Renderers: renderers}}
 	}
 }
 
@@ -306,11 +328,14 @@ func TestRightsFollowGates(t *testing.T) {
 	withApplications := func(cm *operatorv1.ClusterManager) {
 		cm.Spec.AddOnManagerConfiguration = &operatorv1.AddOnManagerConfiguration{FeatureGates: gate("GitOpsCluster", "Enable")}
 	}
+	withImports := func(cm *operatorv1.ClusterManager) {
+		cm.Spec.RegistrationConfiguration = &operatorv1.RegistrationHubConfiguration{FeatureGates: gate("ClusterImporter", "Enable")}
+	}
 	const work, addOns, profiles = "work:controller", "addon-manager:controller", "clusterprofile:controller"
 	withDecisions := func(cm *operatorv1.ClusterManager) {
 		cm.Spec.PlacementConfiguration = &operatorv1.PlacementConfiguration{FeatureGates: gate("SIGPlacementDecision", "Enable")}
 	}
-	const applications, decisions = "applications:controller", "sigplacementdecision:controller"
+	const applications, decisions, imports = "applications:controller", "sigplacementdecision:controller", "clusterimporter:controller"
 	accounts := map[string]string{work: "work-controller-sa", addOns: "addon-manager-controller-sa"}
 	for name, test := range map[string]struct {
 		edits []func(*operatorv1.ClusterManager)
@@ -323,6 +348,7 @@ func TestRightsFollowGates(t *testing.T) {
 		"with profiles":         {edits: []func(*operatorv1.ClusterManager){withProfiles}, want: []string{addOns, profiles, work}},
 		"with Applications": {edits: []func(*operatorv1.ClusterManager){withApplications},
 			want: []string{addOns, applications, work}},
+		"with imports":            {edits: []func(*operatorv1.ClusterManager){withImports}, want: []string{addOns, imports, work}},
 		"with decisions":          {edits: []func(*operatorv1.ClusterManager){withDecisions}, want: []string{addOns, decisions, work}},
 		"profiles alone":          {edits: []func(*operatorv1.ClusterManager){withProfiles, withoutWorks, withoutAddOns}, want: []string{profiles}},
 		"hosted, without add-ons": {edits: []func(*operatorv1.ClusterManager){hostedAt("a.test"), withoutAddOns}, want: []string{work}},
@@ -330,7 +356,7 @@ func TestRightsFollowGates(t *testing.T) {
 	} {
 		planned := plannedOf(named("indigo", test.edits...), nil)
 		p := planned.plan()
-		for _, which := range []string{work, addOns, profiles, applications, decisions} {
+		for _, which := range []string{work, addOns, profiles, applications, decisions, imports} {
 			on, role := slices.Contains(test.want, which), "open-cluster-management:indigo-"+which
 			if _, found := find[*rbacv1.ClusterRole](p, role); found != on {
 				t.Errorf("%s: ClusterRole %s: %t", name, role, found)
@@ -379,11 +405,13 @@ func TestUnsupported(t *testing.T) {
 	}
 	cm.Spec.RegistrationConfiguration = &operatorv1.RegistrationHubConfiguration{
 		RegistrationDrivers:   []operatorv1.RegistrationDriverHub{{AuthType: "csr"}, {AuthType: "awsirsa"}},
-		ImporterConfiguration: &operatorv1.ImporterConfiguration{Renderers: []string{"render-auto"}}}
+		ImporterConfiguration: &operatorv1.ImporterConfiguration{Renderers: []string{"render-auto", "render-more"}}}
 	cm.Spec.WorkConfiguration = &operatorv1.WorkConfiguration{WorkDriver: operatorv1.WorkDriverTypeGRPC}
 	cm.Spec.ServerConfiguration.ImagePullSpec = "example.com/server"
 	got := strings.Join(unsupported(newPlanned(cm, inputs{})), "; ")
-	for _, part := range []string{"workDriver grpc: works reach clusters with the driver kube alone", "importerConfiguration", "serverConfiguration"} {
+	for _, part := range []string{"workDriver grpc: works reach clusters with the driver kube alone", "serverConfiguration",
+		"importerConfiguration.renderers render-more: the renderers are render-auto and render-from-config-secret",
+		"importerConfiguration.renderers: clusters are imported with the feature gate ClusterImporter alone"} {
 		if !strings.Contains(got, part) {
 			t.Errorf("%s lacks %s", got, part)
 		}

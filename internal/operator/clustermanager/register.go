@@ -64,6 +64,6 @@ func Register(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	c := &Controller{Operator: operator, skipRemoveCRDs: o.SkipRemoveCRDs}
+	c := &Controller{Operator: operator, skipRemoveCRDs: o.SkipRemoveCRDs, agentImage: o.AgentImage}
 	return c.Controller(mgr, "operator-clustermanager-install", &operatorv1.ClusterManager{}, 1).Complete(retry.Conflicts(c.reconciler()))
 }

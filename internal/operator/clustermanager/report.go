@@ -3,6 +3,7 @@ package clustermanager
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/workload"
@@ -78,10 +80,20 @@ func unsupported(p planned) (fields []string) {
 		fields = append(fields, fmt.Sprintf("spec.workConfiguration.workDriver %s: works reach clusters with the driver %s alone; %v",
 			workOf(p.ClusterManager).WorkDriver, operatorv1.WorkDriverTypeKube, err))
 	}
-	if importer := registrationOf(p.ClusterManager).ImporterConfiguration; importer != nil && len(importer.Renderers) > 0 {
-		fields = append(fields, "spec.registrationConfiguration.importerConfiguration: clusters of Cluster API are not imported, but join as others do")
+	return slices.Concat(fields, unsupportedImports(p), unsupportedServer(p.ClusterManager))
+}
+
+// unsupportedImports are the renderers that change nothing.
+func unsupportedImports(p planned) (fields []string) {
+	const field = "spec.registrationConfiguration.importerConfiguration.renderers"
+	known, unknown := p.renderers()
+	for _, name := range unknown {
+		fields = append(fields, fmt.Sprintf("%s %s: the renderers are %s", field, name, strings.Join(fleet.ImportRenderers(), " and ")))
 	}
-	return append(fields, unsupportedServer(p.ClusterManager)...)
+	if len(known) > 0 && !p.registration.Enabled(featuregates.ClusterImporter) {
+		fields = append(fields, fmt.Sprintf("%s: clusters are imported with the feature gate %s alone", field, featuregates.ClusterImporter))
+	}
+	return fields
 }
 
 // component reports on a Deployment that a condition is about. err says that there is none.

@@ -21,7 +21,7 @@ type Component struct {
 // The components of a hub.
 var (
 	HubRegistration = Component{"registration", []featuregate.Feature{featuregates.DefaultClusterSet, "V1beta1CSRAPICompatibility",
-		featuregates.ManagedClusterAutoApproval, featuregates.ResourceCleanup, featuregates.ClusterProfile, "ClusterImporter"}}
+		featuregates.ManagedClusterAutoApproval, featuregates.ResourceCleanup, featuregates.ClusterProfile, featuregates.ClusterImporter}}
 	HubWork = Component{"work", []featuregate.Feature{featuregates.NilExecutorValidating, featuregates.ManifestWorkReplicaSet,
 		featuregates.CloudEventsDrivers, featuregates.CleanUpCompletedManifestWork}}
 	HubPlacement = Component{"placement", []featuregate.Feature{featuregates.SIGPlacementDecision, featuregates.PlacementDebugServer}}

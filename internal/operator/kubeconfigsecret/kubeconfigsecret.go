@@ -1,4 +1,5 @@
-// Package kubeconfigsecret reads the kubeconfigs that users store in Secrets: those of the other clusters of hosted hubs and agents.
+// Package kubeconfigsecret reads the kubeconfigs that users store in Secrets: those of the other clusters of hosted hubs and agents, and of
+// clusters that the hub imports.
 package kubeconfigsecret
 
 import (
@@ -15,13 +16,18 @@ import (
 
 // Config is the access to the cluster that the Secret's kubeconfig leads to. Files that it refers to are keys of the Secret.
 func Config(secret *corev1.Secret) (*rest.Config, error) {
-	content := secret.Data[fleet.KeyKubeconfig]
+	return ConfigOf(secret, fleet.KeyKubeconfig)
+}
+
+// ConfigOf is the same for a kubeconfig that the Secret has under another key.
+func ConfigOf(secret *corev1.Secret, key string) (*rest.Config, error) {
+	content := secret.Data[key]
 	if len(content) == 0 {
-		return nil, fmt.Errorf("secret %s/%s has no key %s; store a kubeconfig of the cluster under it", secret.Namespace, secret.Name, fleet.KeyKubeconfig)
+		return nil, fmt.Errorf("secret %s/%s has no key %s; store a kubeconfig of the cluster under it", secret.Namespace, secret.Name, key)
 	}
 	kubeconfig, err := clientcmd.Load(content)
 	if err != nil {
-		return nil, fmt.Errorf("secret %s/%s: its %s is no kubeconfig: %w", secret.Namespace, secret.Name, fleet.KeyKubeconfig, err)
+		return nil, fmt.Errorf("secret %s/%s: its %s is no kubeconfig: %w", secret.Namespace, secret.Name, key, err)
 	}
 	if err := inline(kubeconfig, secret.Data); err != nil {
 		return nil, fmt.Errorf("secret %s/%s: %w", secret.Namespace, secret.Name, err)

@@ -1,0 +1,60 @@
+package importer
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/installer"
+)
+
+// chart is that of the operator, whose Deployment has the same name.
+const chart = "klusterlet"
+
+// installAgent does in a cluster what "capstan join" does there.
+func installAgent(ctx context.Context, access *rest.Config, cluster string, values map[string]any) error {
+	hub, err := hubapi.New(access)
+	if err != nil {
+		return fmt.Errorf("the kubeconfig cannot be used: %w", err)
+	}
+	hub.Source = hubapi.Source{File: "its kubeconfig", Cluster: true}
+	target := install.In(hub)
+	operator, err := target.Deployed(ctx, fleet.NamespaceOperators, chart)
+	if err != nil {
+		return err
+	}
+	if operator.Available { // it stays as it is, and is upgraded by whoever has installed it
+		values["noOperator"] = true
+	}
+	objects, err := installer.Objects(chart, values)
+	if err != nil {
+		return failed(fleet.ReasonConfigRendererFailed, err)
+	}
+	if err := checkUnused(ctx, target, cluster, objects); err != nil {
+		return err
+	}
+	return target.Apply(ctx, objects, func(install.Reference, install.Change) {})
+}
+
+// checkUnused refuses to make a Klusterlet that is for one cluster into one for another.
+func checkUnused(ctx context.Context, target *install.Cluster, cluster string, objects []*unstructured.Unstructured) error {
+	for _, object := range objects {
+		if object.GroupVersionKind() != install.KindKlusterlet {
+			continue
+		}
+		existing, err := target.Get(ctx, install.ReferenceTo(object))
+		if err != nil || existing == nil {
+			return err
+		}
+		other, _, _ := unstructured.NestedString(existing.Object, "spec", "clusterName")
+		if other != "" && other != cluster {
+			return fmt.Errorf("the cluster has joined a hub as %s already, by its Klusterlet %s", other, existing.GetName())
+		}
+	}
+	return nil
+}
