@@ -40,6 +40,7 @@ type clusterJoin struct {
 	certificateLife   int32
 	annotations       []string
 	driver            agentDriverFlags
+	capi              capiFlags
 
 	operator install.Running
 }
@@ -68,6 +69,7 @@ func (c *clusterJoin) add(command *cobra.Command) {
 	flags.StringArrayVar(&c.annotations, "klusterlet-annotation", nil,
 		"annotation of the ManagedCluster as KEY=VALUE; the key gets the prefix "+fleet.AnnotationAgentPrefix+" if it has none; several times for several")
 	c.driver.add(command)
+	c.capi.add(command)
 	complete(command, "mode", cobra.FixedCompletions([]string{modeDefault, modeHosted}, cobra.ShellCompDirectiveNoFileComp))
 	complete(command, "klusterlet-annotation", cobra.NoFileCompletions)
 	for _, name := range flagNames(command) {
@@ -104,6 +106,9 @@ func (j *joining) checkInCluster() error {
 	if _, err := c.clusterAnnotations(); err != nil {
 		return err
 	}
+	if err := c.capi.check(c.mode); err != nil {
+		return err
+	}
 	if c.driver.registration == driverAWS && c.driver.aws.managedARN == "" && c.mode == modeDefault {
 		c.driver.aws.managedARN = j.currentCluster()
 	}
@@ -119,7 +124,7 @@ func (j *joining) joinInCluster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cluster, err := install.Connect(j.installTarget())
+	cluster, err := j.clusterToJoin(ctx)
 	if err != nil {
 		return err
 	}

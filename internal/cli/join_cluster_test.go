@@ -45,6 +45,11 @@ func TestJoinClusterBadInput(t *testing.T) {
 		"--klusterlet-annotation x":                                                   {"--klusterlet-annotation", "KEY=VALUE"},
 		"--client-cert-expiration-seconds 60":                                         {"at least 600"},
 		"--addon-token-expiration-seconds 700":                                        {"--addon-kubeclient-registration-auth token"},
+		"--capi-cluster-name a/b":                                                     {"--capi-cluster-name: useless without --capi-import"},
+		"--capi-kubeconfig k":                                                         {"--capi-kubeconfig: useless without --capi-import"},
+		"--capi-import --capi-cluster-name b":                                         {`--capi-cluster-name: "b" is not NAMESPACE/NAME`},
+		"--capi-import --mode hosted --managed-cluster-kubeconfig k":                  {"--capi-import: of no use with --mode hosted"},
+		"--local --managed-cluster-kubeconfig k --capi-import":                        {"--capi-import: for agents in clusters"},
 		"--force-internal-endpoint-lookup-managed":                                    {"useless without --mode hosted"},
 		"--feature-gates Nonsense=true":                                               {`"Nonsense" is no feature gate`},
 		"--local --managed-cluster-kubeconfig k --singleton":                          {"--singleton: for agents in clusters"},
@@ -55,6 +60,36 @@ func TestJoinClusterBadInput(t *testing.T) {
 			args := []string{"join", "--hub-token", "t", "--hub-apiserver", "https://127.0.0.1:1", "--cluster-name", "c1"}
 			run(t.Context(), "", append(args, strings.Fields(line)...)...).fails(t, says...)
 		})
+	}
+}
+
+// CA-16: with --capi-import, the agent is installed in the cluster of which Cluster API has made a kubeconfig.
+func TestJoinByClusterAPI(t *testing.T) {
+	t.Parallel()
+	h, management, cluster := newHubToJoin(t), newCluster(t), newCluster(t)
+	access, err := os.ReadFile(cluster.kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	join := func(flags ...string) result {
+		return h.run(t, "", append([]string{"join", "--dry-run", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1",
+			"--ca-file", writeCA(t, h), "--capi-import", "--capi-kubeconfig", management.kubeconfig}, flags...)...)
+	}
+	join().fails(t, "--capi-import: "+management.URL+" has no Secret c1/c1-kubeconfig", "the Cluster c1/c1")
+	for _, path := range []string{"c1/secrets/c1-kubeconfig", "eu/secrets/blue-kubeconfig"} {
+		management.Put(t, "/api/v1/namespaces/"+path, &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+			Data: map[string][]byte{"value": access}})
+	}
+	management.Put(t, "/api/v1/namespaces/eu/secrets/green-kubeconfig", &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		Data: map[string][]byte{"kubeconfig": access}})
+	join("--capi-cluster-name", "eu/green").fails(t, "has no key value")
+	for _, flags := range [][]string{nil, {"--capi-cluster-name", "eu/blue"}} {
+		before := len(cluster.Requests("GET"))
+		got := join(flags...)
+		got.succeeds(t, "name: klusterlet")
+		if len(cluster.Requests("GET")) == before {
+			t.Errorf("%v: nothing is asked of the cluster", flags)
+		}
 	}
 }
 
