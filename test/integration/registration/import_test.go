@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -77,7 +78,7 @@ func TestImport(t *testing.T) {
 	setData(t, h, given, "kubeconfig", access)
 	awaitImport(t, h, "milan", "ImportFailed", "the cluster has joined a hub as rome already")
 	config := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "milan", Name: "cluster-import-config"}}
-	setData(t, h, config, "values.yaml", []byte("klusterlet: {name: second, namespace: second-agent}"))
+	setData(t, h, config, "values.yaml", []byte("klusterlet: {name: second, namespace: open-cluster-management-second}"))
 	awaitImport(t, h, "milan", "ImportSucceed", "")
 	checkInstalled(t, hub, s, "second", "milan")
 	checkInstalled(t, hub, s, "klusterlet", "rome")
@@ -128,10 +129,15 @@ func TestImportByHubInExistingCluster(t *testing.T) {
 	}
 }
 
-// awaitImport waits for what the condition of a ManagedCluster says.
+// awaitImport waits for what the condition of a ManagedCluster says. Secrets are not watched: it may take until the next attempt.
 func awaitImport(t *testing.T, h client.Client, name, reason, message string) {
 	t.Helper()
-	framework.AwaitObject(t, h, framework.AcceptedCluster(name), func(cluster *clusterv1.ManagedCluster) error {
+	const longestPause = time.Minute
+	env.EventuallyAfter(t, longestPause, func(ctx context.Context) error {
+		cluster := &clusterv1.ManagedCluster{}
+		if err := h.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
+			return err
+		}
 		condition := meta.FindStatusCondition(cluster.Status.Conditions, "ManagedClusterImportSucceeded")
 		if condition == nil || condition.Reason != reason || !strings.Contains(condition.Message, message) ||
 			(condition.Status == metav1.ConditionTrue) != (reason == "ImportSucceed") {
