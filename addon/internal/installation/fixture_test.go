@@ -40,6 +40,8 @@ type hub struct {
 	refuse error
 	// refuseWorks is what it fails with to create works in the namespace of a cluster.
 	refuseWorks map[string]error
+	// refuseBindings is what it fails with to create bindings of roles in the namespaces of clusters.
+	refuseBindings error
 	// refuseDelete is what deletions fail with.
 	refuseDelete error
 	// awaited are the names of what was deleted in such a way that reads of its kind wait until the cache has heard of it.
@@ -120,6 +122,9 @@ func (h *hub) count() interceptor.Funcs {
 			h.writes++
 			if err := h.refuseWorks[o.GetNamespace()]; err != nil {
 				return err
+			}
+			if _, binds := o.(*rbacv1.RoleBinding); binds && h.refuseBindings != nil {
+				return h.refuseBindings
 			}
 			return c.Create(ctx, o, opts...)
 		},

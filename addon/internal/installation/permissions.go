@@ -116,7 +116,7 @@ func (p *pass) apply(ctx context.Context, wanted, existing client.Object) error 
 				p.addOn.Name, p.addOn.Namespace)
 		}
 		if err != nil {
-			return fmt.Errorf("create %s: %w", identify(wanted), err)
+			return fmt.Errorf("create %s: %w", identify(wanted), withRightToBind(err, wanted))
 		}
 		return nil
 	}
@@ -126,7 +126,22 @@ func (p *pass) apply(ctx context.Context, wanted, existing client.Object) error 
 	}
 	take(existing, wanted)
 	_, err := patch.Object(ctx, p.client, existing, before)
-	return err
+	return withRightToBind(err, wanted)
+}
+
+// withRightToBind adds the right that lets the manager make a binding to the error of one that it is not allowed to make.
+func withRightToBind(err error, binding client.Object) error {
+	ref := roleRef(binding)
+	if !apierrors.IsForbidden(err) || ref.Name == "" {
+		return err
+	}
+	resource, where := "clusterroles", "by a ClusterRoleBinding"
+	if ref.Kind == "Role" {
+		resource, where = "roles", "in the namespace "+binding.GetNamespace()
+	}
+	return fmt.Errorf("%w. Give the manager of the add-on a ClusterRole with the verb bind on %s of %s named %q, %s; "+
+		"that of a hub in a cluster is the ServiceAccount %s, by default in the namespace %s",
+		err, resource, rbacv1.GroupName, ref.Name, where, fleet.ServiceAccountAddOnManager, fleet.NamespaceHub)
 }
 
 // take copies the wanted content into o, which is of the same kind, and keeps labels and annotations of other writers.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -72,5 +74,33 @@ func TestRegistrationApplied(t *testing.T) {
 				t.Errorf("got %+v, want %s %s %q at %s", cond, test.status, test.reason, test.message, at)
 			}
 		})
+	}
+}
+
+// A manager that may not bind the roles of an add-on tells which right it lacks, and who it is.
+func TestRightToBind(t *testing.T) {
+	t.Parallel()
+	for kind, right := range map[string]string{
+		"ClusterRole": `bind on clusterroles of rbac.authorization.k8s.io named "reader", by a ClusterRoleBinding`,
+		"Role":        `bind on roles of rbac.authorization.k8s.io named "reader", in the namespace c1`,
+	} {
+		h := newHub(t, cluster("c1"), installed())
+		h.refuseBindings = apierrors.NewForbidden(rbacv1.Resource("rolebindings"), "b", errors.New("not by you"))
+		h.agent.options.Registration = &addon.Registration{
+			Configs: func(context.Context, addon.Installation) ([]addonv1beta1.RegistrationConfig, error) { return nil, nil },
+			Permissions: func(context.Context, addon.Installation) ([]client.Object, error) {
+				return []client.Object{&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b"},
+					RoleRef: rbacv1.RoleRef{Kind: kind, Name: "reader"}}}, nil
+			},
+		}
+		if _, err := h.controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); !apierrors.IsForbidden(err) {
+			t.Errorf("%s: error %v", kind, err)
+		}
+		message := h.condition(t, "RegistrationApplied").Message
+		for _, want := range []string{"not by you", right, "addon-manager-controller-sa", "open-cluster-management-hub"} {
+			if !strings.Contains(message, want) {
+				t.Errorf("%s: no %q in %q", kind, want, message)
+			}
+		}
 	}
 }
