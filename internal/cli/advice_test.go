@@ -51,6 +51,7 @@ func TestCommandsIn(t *testing.T) {
 		"Go on with:\n  capstan unjoin --cluster-name %[1]s":      "unjoin --cluster-name 1",
 		"  capstan clean --wait      # while \"capstan up\" runs": "clean --wait|up",
 		"  kubectl get cm -o yaml | capstan create work x -f -":   "create work x -f -",
+		"To let it in, run: capstan accept --clusters %s":         "accept --clusters 1",
 		"use the capstan of that version":                         "",
 	} {
 		if got := strings.Join(commandsIn(text), "|"); got != want {
@@ -125,19 +126,22 @@ func contentOf(expression ast.Expr) string {
 
 var (
 	quotedCommand   = regexp.MustCompile(`["«]capstan ([^"»\n]+)`)
+	namedCommand    = regexp.MustCompile(`: capstan ([^"»\n;,]+)`)
 	indentedCommand = regexp.MustCompile(`(?m)^[ \t]+(?:[^\n]*\| )?capstan ([^\n]+)$`)
 	quotedArgument  = regexp.MustCompile(`"[^"]*"|'[^']*'`)
 	shellSyntax     = regexp.MustCompile(`\s(#|&&|\||>|&).*$`)
 	placeholder     = regexp.MustCompile(`%(\[\d+\])?[a-z]|…`)
 )
 
-// commandsIn are the arguments of the command line in a text: in quotes, or on an indented line.
+// commandsIn are the arguments of the command line in a text: in quotes, after a colon, or on an indented line.
 func commandsIn(content string) (commands []string) {
 	for _, match := range indentedCommand.FindAllStringSubmatch(content, -1) {
 		commands = append(commands, tidy(quotedArgument.ReplaceAllString(shellSyntax.ReplaceAllString(match[1], ""), "1")))
 	}
-	for _, match := range quotedCommand.FindAllStringSubmatch(content, -1) {
-		commands = append(commands, tidy(shellSyntax.ReplaceAllString(match[1], "")))
+	for _, form := range []*regexp.Regexp{quotedCommand, namedCommand} {
+		for _, match := range form.FindAllStringSubmatch(content, -1) {
+			commands = append(commands, tidy(shellSyntax.ReplaceAllString(match[1], "")))
+		}
 	}
 	return commands
 }
