@@ -349,8 +349,17 @@ func removeRolesOfAgents(ctx context.Context, there *removal) error {
 // has put anything.
 func (c *cleaning) removeOfClusters(ctx context.Context, there *removal) error {
 	clusters, err := there.in.List(ctx, kindManagedCluster, "", "")
-	if err != nil || len(clusters) > 0 && !c.dryRun { // they stay, and keep what is theirs
+	if err != nil {
 		return err
+	}
+	if len(clusters) > 0 && !c.dryRun {
+		names := make([]string, len(clusters))
+		for i := range clusters {
+			names[i] = clusters[i].GetName()
+		}
+		c.note("The namespaces and certificate requests of clusters stay, because there are still these ManagedClusters: %s",
+			strings.Join(names, ", "))
+		return nil
 	}
 	requests, err := there.in.List(ctx, install.KindCSR, "", fleet.LabelClusterName)
 	if err != nil {
@@ -380,6 +389,7 @@ func (c *cleaning) removeOfClusters(ctx context.Context, there *removal) error {
 // operatorObjects are the operator, unless it is to stay or another hub needs it.
 func (c *cleaning) operatorObjects(ctx context.Context) ([]install.Reference, error) {
 	if !c.purgeOperator {
+		c.note("The operator stays, with its kinds: --purge-operator is false.")
 		return nil, nil
 	}
 	managers, err := c.in.List(ctx, install.KindClusterManager, "", "")

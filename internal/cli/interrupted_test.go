@@ -422,6 +422,43 @@ func TestCleanKeepsNamespacesOfOthers(t *testing.T) {
 	}
 }
 
+// CA-20: what clean leaves because there are clusters, or because it is told to, is named with the reason.
+func TestCleanSaysWhatStays(t *testing.T) {
+	h := withManager(t)
+	h.serve("/apis/cluster.open-cluster-management.io/v1", "managedclusters ManagedCluster")
+	h.put(t, map[string]string{"/apis/cluster.open-cluster-management.io/v1/managedclusters/c1": "ManagedCluster"}, nil)
+	got := h.run(t, "", "clean", "--purge-operator=false")
+	got.succeeds(t, "cleaned up successfully")
+	if !h.Has("/api/v1/namespaces/c1") || !h.Has(csrsPath+"/c1-x") {
+		t.Errorf("it leaves %v", h.Paths())
+	}
+	for _, want := range []string{"there are still these ManagedClusters: c1",
+		"The operator stays, with its kinds: --purge-operator is false"} {
+		if !strings.Contains(got.errOut, want) {
+			t.Errorf("no %q in %s", want, got.errOut)
+		}
+	}
+}
+
+// CA-19: what unjoin leaves for another agent, or because it is told to, is named with the reason.
+func TestUnjoinSaysWhyTheOperatorStays(t *testing.T) {
+	for want, args := range map[string][]string{
+		"with its kinds and those of agents: there is Klusterlet second": nil,
+		"with its kinds and those of agents: --purge-operator is false":  {"--purge-operator=false"},
+	} {
+		h := withAgent(t, "klusterlet", "mine", `{"clusterName":"c1","namespace":"mine"}`)
+		if args == nil {
+			h.put(t, map[string]string{klusterletsPath + "second": "Klusterlet"}, map[string]string{
+				klusterletsPath + "second": `{"spec":{"clusterName":"c2"}}`})
+		}
+		got := h.run(t, "", append([]string{"unjoin", "--cluster-name", "c1"}, args...)...)
+		got.succeeds(t)
+		if !strings.Contains(got.errOut, want) || !h.Has(definitionsPath+agentDefinitions[0]) {
+			t.Errorf("no %q in %s, or it leaves %v", want, got.errOut, h.Paths())
+		}
+	}
+}
+
 // CA-20: what is of one hub does not go with the name of another.
 func TestCleanOfNoHub(t *testing.T) {
 	h := withManager(t)

@@ -396,13 +396,19 @@ func (u *unjoining) releaseWorks(ctx context.Context) error {
 
 // operatorObjects are the operator and what it has installed for agents, as far as they may be removed.
 func (u *unjoining) operatorObjects(ctx context.Context) ([]install.Reference, error) {
+	const stays = "The operator stays in %s, with its kinds and those of agents: %s."
 	if !u.purgeOperator {
+		u.note(stays, u.in.Server(), "--purge-operator is false")
 		return nil, nil
 	}
 	all, err := klusterlets(ctx, u.in)
-	isOther := func(k operatorv1.Klusterlet) bool { return u.klusterlet == nil || k.Name != u.klusterlet.Name }
-	if err != nil || slices.ContainsFunc(all, isOther) {
+	if err != nil {
 		return nil, err
+	}
+	isOther := func(k operatorv1.Klusterlet) bool { return u.klusterlet == nil || k.Name != u.klusterlet.Name }
+	if i := slices.IndexFunc(all, isOther); i >= 0 {
+		u.note(stays, u.in.Server(), "there is Klusterlet "+all[i].Name)
+		return nil, nil
 	}
 	refs, err := chartReferences(ctx, u.in, "klusterlet", map[string]any{
 		"klusterlet": map[string]any{"create": false, "mode": string(operatorv1.InstallModeDefault)},
