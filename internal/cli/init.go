@@ -224,6 +224,9 @@ func (i *initialization) preflight(ctx context.Context, cluster *install.Cluster
 	if err := i.checkNamespace(ctx, cluster); err != nil {
 		return err
 	}
+	if err := checkManagerStays(ctx, cluster, objects); err != nil {
+		return err
+	}
 	running, err := cluster.Deployed(ctx, fleet.NamespaceOperators, clusterManagerOperator)
 	if err != nil {
 		return err
@@ -235,6 +238,24 @@ func (i *initialization) preflight(ctx context.Context, cluster *install.Cluster
 		return err
 	}
 	return checkRights(ctx, cluster, objects)
+}
+
+// checkManagerStays refuses to install a hub while its ClusterManager is being deleted.
+func checkManagerStays(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
+	for _, object := range objects {
+		if object.GroupVersionKind() != install.KindClusterManager {
+			continue
+		}
+		of := install.ReferenceTo(object)
+		existing, err := cluster.Get(ctx, of)
+		if err != nil {
+			return err
+		}
+		if existing != nil && existing.GetDeletionTimestamp() != nil {
+			return beingDeleted(of, existing.GetFinalizers(), "capstan clean --force --name "+of.Name)
+		}
+	}
+	return nil
 }
 
 // checkVersion refuses to replace an operator by one that would refuse what it has installed.

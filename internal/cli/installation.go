@@ -212,6 +212,13 @@ func checkRights(ctx context.Context, cluster *install.Cluster, objects []*unstr
 		cluster.Source(), cluster.Server(), strings.Join(missing, "\n  "))
 }
 
+// beingDeleted is why nothing is installed by a custom resource that is being deleted: it would be gone once an operator takes its
+// finalizers off. remove is the command that does without that operator.
+func beingDeleted(of install.Reference, finalizers []string, remove string) error {
+	return fmt.Errorf("%s is being deleted, and waits until its operator takes these finalizers off: %s\nRun this command again when it is gone. "+
+		"If that operator does not run any more, this takes it away:\n  %s", of, strings.Join(finalizers, ", "), remove)
+}
+
 // checkInstaller refuses to change what another tool keeps: it would change it back, or lose track of it.
 func checkInstaller(running install.Running, deployment, how string) error {
 	by := running.Installer()

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -408,15 +409,22 @@ func (j *joining) preflight(ctx context.Context, cluster *install.Cluster, objec
 	return checkRights(ctx, cluster, objects)
 }
 
-// checkJoined refuses to make a Klusterlet that is for one cluster into one for another.
+// checkJoined refuses to make a Klusterlet that is for one cluster into one for another, and to install one that is being deleted.
 func (j *joining) checkJoined(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
 	existing, err := klusterlets(ctx, cluster)
 	if err != nil {
 		return err
 	}
 	for i := range existing {
+		if install.Find(objects, install.KindKlusterlet.Kind, existing[i].Name) == nil {
+			continue
+		}
 		other := existing[i].Spec.ClusterName
-		if install.Find(objects, install.KindKlusterlet.Kind, existing[i].Name) != nil && other != "" && other != j.cluster {
+		if existing[i].DeletionTimestamp != nil {
+			of := install.Reference{GroupVersionKind: install.KindKlusterlet, Name: existing[i].Name}
+			return beingDeleted(of, existing[i].Finalizers, "capstan unjoin --force --cluster-name "+cmp.Or(other, j.cluster))
+		}
+		if other != "" && other != j.cluster {
 			return fmt.Errorf("this cluster has joined a hub as %s already: \"capstan unjoin --cluster-name %s\" takes it from there. "+
 				"For a second hub, name another klusterlet.name and klusterlet.namespace in a file for --klusterlet-values-file", other, other)
 		}
