@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// CA-15, CA-17: what is being deleted, and waits for an operator that is gone, is not installed anew: it would be deleted then. The command
+// CA-10, CA-17: what is being deleted, and waits for an operator that is gone, is not installed anew: it would be deleted then. The command
 // that the error names takes it away, and installing works after that.
 func TestInstallOverWhatIsBeingDeleted(t *testing.T) {
 	for name, test := range map[string]struct {
