@@ -13,6 +13,8 @@
 // The agent finds its access to the hub in the Secret that [Installation.HubKubeconfigSecret] names. It restarts when the kubeconfig
 // changes (package addon/restart), and renews a lease to report that it works (package addon/lease).
 //
+// An agent that scores its cluster for placements finds the scores with package addon/score.
+//
 // Packages addon/manifests, addon/chart, addon/values and addon/config help to make the manifests, and addon/addontest to test an add-on
 // without a hub.
 //

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 
+	"github.com/capstan-io/capstan/addon/score"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 )
 
@@ -55,8 +56,8 @@ func scores(nodes []corev1.Node, pods []corev1.Pod, m maxima) []clusterv1alpha1.
 			}
 		}
 		most := of.most.AsApproximateFloat64()
-		add(of.prefix+"NodeAvailable", symmetric(best, most))
-		add(of.prefix+"ClusterAvailable", symmetric(all, most))
+		add(of.prefix+"NodeAvailable", score.Normalize(best, 0, most))
+		add(of.prefix+"ClusterAvailable", score.Normalize(all, 0, most))
 		if of.whole {
 			add(of.prefix+"Available", percent(all, most))
 		}
@@ -105,16 +106,7 @@ func amount(list corev1.ResourceList, name corev1.ResourceName) float64 {
 	return quantity.AsApproximateFloat64()
 }
 
-// symmetric is from -100 for nothing to 100 for the most.
-func symmetric(left, most float64) int32 {
-	return int32(200*share(left, most) - 100)
-}
-
 // percent is from 0 for nothing to 100 for the most.
 func percent(left, most float64) int32 {
-	return int32(100 * share(left, most))
-}
-
-func share(left, most float64) float64 {
-	return math.Max(0, math.Min(1, left/most))
+	return int32(100 * math.Max(0, math.Min(1, left/most)))
 }
