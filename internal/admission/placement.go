@@ -13,8 +13,9 @@ import (
 var placementKind = clusterv1beta1.GroupVersion.WithKind("Placement").GroupKind()
 
 // ValidatePlacement refuses to create a Placement (old is nil) whose name is not a valid label value: its PlacementDecisions have it as
-// a label, by which they are found. It also refuses a changed spec with too many expressions, selectors or other entries. It fails with
-// 400. Other mistakes are reported in the condition PlacementMisconfigured.
+// a label, by which they are found. It also refuses a changed spec with too many expressions, selectors or other entries, or with a
+// toleration whose operator does not go with its key or value. It fails with 400. Other mistakes are reported in the condition
+// PlacementMisconfigured.
 func ValidatePlacement(placement, old *clusterv1beta1.Placement) error {
 	var errs field.ErrorList
 	if old == nil {
@@ -24,8 +25,10 @@ func ValidatePlacement(placement, old *clusterv1beta1.Placement) error {
 		}
 	}
 	if old == nil || !equality.Semantic.DeepEqual(placement.Spec, old.Spec) {
-		if bad := scheduler.CheckBounds(&placement.Spec); bad != nil {
-			errs = append(errs, field.Forbidden(field.NewPath("spec"), bad.Reason))
+		for _, bad := range []*scheduler.Misconfiguration{scheduler.CheckBounds(&placement.Spec), scheduler.CheckTolerations(&placement.Spec)} {
+			if bad != nil {
+				errs = append(errs, field.Forbidden(field.NewPath("spec"), bad.Reason))
+			}
 		}
 	}
 	if len(errs) == 0 {

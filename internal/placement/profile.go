@@ -47,10 +47,10 @@ func profileSignature(spec *clusterv1beta1.PlacementSpec, scorers []scorer) (str
 
 func newProfile(signature string, spec *clusterv1beta1.PlacementSpec, scorers []scorer) (*profile, *Misconfiguration) {
 	s := &profile{signature: signature, tolerations: spec.Tolerations, scorers: scorers}
-	for i, toleration := range spec.Tolerations {
-		if err := checkToleration(toleration); err != nil {
-			return nil, misconfigured(partToleration, "spec.tolerations[%d].%v", i, err)
-		}
+	if bad := CheckTolerations(spec); bad != nil {
+		return nil, bad
+	}
+	for _, toleration := range spec.Tolerations {
 		s.tolerationExpires = s.tolerationExpires || toleration.TolerationSeconds != nil
 	}
 	for i := range spec.Predicates {

@@ -10,6 +10,17 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 )
 
+// CheckTolerations returns the first toleration of a Placement that is invalid; nil if none is. The schema of Placements checks keys,
+// effects and lengths.
+func CheckTolerations(spec *clusterv1beta1.PlacementSpec) *Misconfiguration {
+	for i, toleration := range spec.Tolerations {
+		if err := checkToleration(toleration); err != nil {
+			return misconfigured(partToleration, "spec.tolerations[%d].%v", i, err)
+		}
+	}
+	return nil
+}
+
 // checkToleration returns what is invalid in a toleration.
 func checkToleration(t clusterv1beta1.Toleration) error {
 	switch t.Operator {

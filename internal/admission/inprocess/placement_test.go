@@ -59,3 +59,32 @@ func TestPlacementBounds(t *testing.T) {
 		})
 	}
 }
+
+// WH-16: a toleration that no taint can match is a mistake, as in a Pod. A placement that was stored with one may be changed otherwise.
+func TestPlacementTolerations(t *testing.T) {
+	t.Parallel()
+	placement := func(toleration, more string) *unstructured.Unstructured {
+		return object(t, `{apiVersion: cluster.open-cluster-management.io/v1beta1, kind: Placement, metadata: {namespace: team-a, name: a`+more+
+			`}, spec: {tolerations: [{operator: Exists}, `+toleration+`]}}`)
+	}
+	const keyless, valued, unknown = "{operator: Equal, value: b}", "{key: a, operator: Exists, value: b}", "{key: a, operator: In}"
+	for name, test := range map[string]struct {
+		object, old *unstructured.Unstructured
+		text        string
+	}{
+		"a value":                      {placement("{key: a, operator: Equal, value: b, tolerationSeconds: 5}", ""), nil, ""},
+		"no value":                     {placement("{key: a, operator: Equal}", ""), nil, ""},
+		"any value":                    {placement("{key: a, operator: Exists, effect: NoSelect, tolerationSeconds: 0}", ""), nil, ""},
+		"a value without a key":        {placement(keyless, ""), nil, "spec.tolerations[1].operator: must be Exists, as the key is empty"},
+		"a value, and any":             {placement(valued, ""), nil, `spec.tolerations[1].value: "b" must be empty, as the operator is Exists`},
+		"an unknown operator":          {placement(unknown, ""), nil, `spec.tolerations[1].operator: "In" is neither Exists nor Equal`},
+		"wrong from now on":            {placement(valued, ""), placement("{key: a}", ""), "spec.tolerations[1].value"},
+		"there already":                {placement(valued, ", labels: {a: b}"), placement(valued, ""), ""},
+		"there already, and corrected": {placement("{key: a}", ""), placement(valued, ""), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			writeAndCheck(t, test.object, test.old, test.text)
+		})
+	}
+}
