@@ -14,6 +14,7 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/test/env"
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
@@ -50,6 +51,46 @@ func TestMoveOfATaintedCluster(t *testing.T) {
 		}
 	}
 	framework.AwaitGone(t, h, &old)
+}
+
+// PL-06 MR-05: the placement tolerates the taint of a cluster for a time. A work stays there until that is over, and has moved then.
+func TestMigrationAfterTolerationSeconds(t *testing.T) {
+	t.Parallel()
+	const delay = 2 * time.Second
+	s := framework.NewSite(t, "place-migrates")
+	for _, end := range []string{"a", "b"} {
+		cluster := framework.AcceptedCluster(s.Name + "-" + end)
+		cluster.Labels = map[string]string{fleet.LabelClusterSet: s.Name}
+		framework.Create(t, s.C, cluster)
+		framework.AwaitHubAccepted(t, s.C, cluster.Name, metav1.ConditionTrue, "HubClusterAdminAccepted")
+	}
+	s.Place(t, "web", framework.SteadyOne(framework.Tolerant, clusterv1beta1.Toleration{Key: "maintenance",
+		Operator: clusterv1beta1.TolerationOpExists, TolerationSeconds: ptr.To(int64(delay.Seconds()))}))
+	s.Await(t, "web", "a")
+	set := framework.ReplicaSet(s.Name, "web", framework.SetManifest(s.Name, "1"), "web")
+	framework.Create(t, s.C, set)
+	old := awaitWorks(t, s.C, set, 1)[0]
+	if old.Namespace != s.Name+"-a" {
+		t.Fatalf("the work is on %s, but a is selected", old.Namespace)
+	}
+	s.Taint(t, "a", clusterv1.Taint{Key: "maintenance", Effect: clusterv1.TaintEffectNoSelect})
+	env.Eventually(t, func(ctx context.Context) error {
+		works, err := framework.WorksOf(ctx, s.C, set)
+		if err != nil {
+			return err
+		}
+		for i := range works {
+			if works[i].Namespace == s.Name+"-b" {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d works, none of them on b", len(works))
+	})
+	s.ExpectDelay(t, "a", "maintenance", delay)
+	framework.AwaitGone(t, s.C, &old)
+	if moved := awaitWorks(t, s.C, set, 1)[0]; moved.Namespace != s.Name+"-b" {
+		t.Errorf("the work is on %s, want it on b", moved.Namespace)
+	}
 }
 
 // awaitWorks waits until a set has a number of works.
