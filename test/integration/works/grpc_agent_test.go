@@ -45,6 +45,8 @@ type grpcHub struct {
 	broker  *env.Process
 	address string
 	ca      []byte
+	// dir has the files of the gRPC server.
+	dir string
 	// signer signs the certificates of agents.
 	signer    *x509.Certificate
 	signerKey *ecdsa.PrivateKey
@@ -89,7 +91,7 @@ func (h *grpcHub) sign(t *testing.T, like []byte) []byte {
 func startGRPCHub(t *testing.T) *grpcHub {
 	t.Helper()
 	dir := t.TempDir()
-	h := &grpcHub{address: env.FreeAddress(t)}
+	h := &grpcHub{dir: dir}
 	ca, caKey := h.newSigner(t)
 	serving, servingKey, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 	if err != nil {
@@ -103,21 +105,36 @@ func startGRPCHub(t *testing.T) *grpcHub {
 	h.ca = serving
 	h.Server = env.StartHub(t, "", "--enabled-registration-drivers", "csr,grpc", "--grpc-ca-file", filepath.Join(dir, "ca.crt"), "--grpc-key-file",
 		filepath.Join(dir, "ca.key"), "--built-in-addons", "cluster-proxy")
+	h.startBroker(t, h.brokerKubeconfig(t, dir))
+	return h
+}
+
+// startBroker starts the gRPC server at an address of its own.
+func (h *grpcHub) startBroker(t *testing.T, kubeconfig string) {
+	t.Helper()
+	h.address = env.FreeAddress(t)
 	_, port, err := net.SplitHostPort(h.address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := filepath.Join(dir, "config.yaml")
+	config := filepath.Join(h.dir, "config-"+port+".yaml")
 	if err := os.WriteFile(config, fmt.Appendf(nil, "tls_cert_file: %[1]s/tls.crt\ntls_key_file: %[1]s/tls.key\nclient_ca_file: %[1]s/ca.crt\nserver_bind_port: %[2]q\n",
-		dir, port), 0o600); err != nil {
+		h.dir, port), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h.broker = env.NewProgram(t, nil, "capstan-hub", "grpc-server", "--kubeconfig", h.brokerKubeconfig(t, dir), "--server-config", config,
+	h.broker = env.NewProgram(t, nil, "capstan-hub", "grpc-server", "--kubeconfig", kubeconfig, "--server-config", config,
 		"--metrics-bind-address", "0", "--health-probe-bind-address", "0")
 	if err := h.broker.Start(); err != nil {
 		t.Fatal(err)
 	}
-	return h
+}
+
+// startReplica starts another gRPC server of the hub.
+func (h *grpcHub) startReplica(t *testing.T) *grpcHub {
+	t.Helper()
+	replica := &grpcHub{Server: h.Server, ca: h.ca, dir: h.dir}
+	replica.startBroker(t, filepath.Join(h.dir, "kubeconfig"))
+	return replica
 }
 
 // brokerKubeconfig has a token of the service account as whom the hub knows the gRPC server.
