@@ -1,0 +1,56 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/capstan-io/capstan/internal/cli/fakehub"
+)
+
+// CA-32
+func TestCreateSampleApp(t *testing.T) {
+	t.Parallel()
+	const argoAPI, sets = "/apis/argoproj.io/v1alpha1", "/apis/argoproj.io/v1alpha1/namespaces/argocd/applicationsets"
+	h := newHub(t)
+	h.Answer("GET "+argoAPI, http.NotFound)
+	h.run(t, "", "create", "sampleapp").fails(t, "the hub needs Argo CD", "does not serve argoproj.io/v1alpha1")
+	h.Answer("GET "+argoAPI, fakehub.JSON(`{"resources":[{"name":"applicationsets","kind":"ApplicationSet","namespaced":true}]}`))
+	h.run(t, "", "create", "sampleapp", "--dry-run").succeeds(t, "kind: ApplicationSet", "name: sampleapp-appset")
+	if h.Has(sets + "/sampleapp-appset") {
+		t.Error("the dry run created it")
+	}
+	file := filepath.Join(t.TempDir(), "applied.yaml")
+	h.run(t, "", "create", "sampleapp", "web", "--output-file", file).succeeds(t, "ApplicationSet web-appset is created in namespace argocd")
+	var set struct {
+		Spec map[string]any `json:"spec"`
+	}
+	h.Get(t, sets+"/web-appset", &set)
+	spec, err := json.Marshal(set.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"generators":[{"clusterDecisionResource":{"configMapRef":"ocm-placement-generator",` +
+		`"labelSelector":{"matchLabels":{"cluster.open-cluster-management.io/placement":"app-placement"}},"requeueAfterSeconds":30}}],` +
+		`"template":{"metadata":{"annotations":{"apps.open-cluster-management.io/ocm-managed-cluster":"{{clusterName}}",` +
+		`"argocd.argoproj.io/skip-reconcile":"true"},"labels":{"apps.open-cluster-management.io/pull-to-ocm-managed-cluster":"true"},` +
+		`"name":"web-{{clusterName}}"},"spec":{"destination":{"namespace":"web","server":"https://kubernetes.default.svc"},"project":"default",` +
+		`"source":{"path":"guestbook","repoURL":"https://github.com/argoproj/argocd-example-apps.git","targetRevision":"HEAD"},` +
+		`"syncPolicy":{"automated":{"prune":true},"syncOptions":["CreateNamespace=true"]}}}}`
+	if string(spec) != want {
+		t.Errorf("spec\n%s, want\n%s", spec, want)
+	}
+	if written, err := os.ReadFile(file); err != nil || !strings.Contains(string(written), "name: web-appset") {
+		t.Errorf("%s, %v", written, err)
+	}
+	h.run(t, "", "create", "sampleapp", "web").succeeds(t, "web-appset") // once more
+	h.Answer("PATCH "+sets+"/lost-appset", fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, `namespaces "argocd" not found`))
+	h.run(t, "", "create", "sampleapp", "lost").fails(t, "the hub has no namespace argocd: install Argo CD there")
+	h.run(t, "", "create", "sampleapp", "Web").fails(t, `NAME: "Web"`)
+	h.run(t, "", "create", "sampleapp", "web", "--output-file", "/none/x").fails(t, "--output-file: /none/x: there is no folder")
+}
