@@ -173,7 +173,7 @@ func (f *imageFlags) values() (map[string]any, error) {
 
 // installTarget is the cluster that the flags are about. The hub of a playground runs no pods, so it is none by default.
 func (a *app) installTarget() hubapi.Target {
-	return hubapi.Target{Kubeconfig: a.kubeconfig, Context: a.context, Cluster: true}
+	return hubapi.Target{Kubeconfig: a.kubeconfig, Context: a.context, Cluster: true, MatchServerVersion: a.matchServerVersion}
 }
 
 // sayFlags names the flags that were set, as clusteradm does.

@@ -42,6 +42,8 @@ type app struct {
 	dryRun     bool
 	timeout    int
 	verbosity  int
+
+	matchServerVersion bool
 }
 
 const rootLong = `Capstan manages many Kubernetes clusters from one hub, with the Open Cluster Management API.
@@ -88,6 +90,7 @@ func (a *app) command() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.kubeconfig, "kubeconfig", "", "kubeconfig that leads to the hub or cluster")
 	flags.StringVar(&a.context, "context", "", "context of the kubeconfig to use")
+	flags.BoolVar(&a.matchServerVersion, "match-server-version", false, "fail if the server has another minor version of Kubernetes")
 	flags.BoolVar(&a.dryRun, "dry-run", false, "show what would be done and do nothing")
 	flags.IntVar(&a.timeout, "timeout", defaultTimeout, "seconds to wait at most")
 	flags.IntVarP(&a.verbosity, "v", "v", 0, "show what is sent and received, from 6 (requests) to 9 (everything, with secrets)")
@@ -143,7 +146,8 @@ func (a *app) setHome() error {
 
 // target is the hub that the flags are about.
 func (a *app) target() hubapi.Target {
-	return hubapi.Target{Kubeconfig: a.kubeconfig, Context: a.context, Playground: a.home.Kubeconfig()}
+	return hubapi.Target{Kubeconfig: a.kubeconfig, Context: a.context, Playground: a.home.Kubeconfig(),
+		MatchServerVersion: a.matchServerVersion}
 }
 
 func (a *app) hub() (*hubapi.Hub, error) { return hubapi.Connect(a.target()) }

@@ -30,6 +30,8 @@ type Target struct {
 	Playground string
 	// Cluster says that a cluster is looked for, to install something in, and no hub.
 	Cluster bool
+	// MatchServerVersion says that requests fail unless the server is of the minor version of Kubernetes that this program is built with.
+	MatchServerVersion bool
 }
 
 // Source is where the access to a hub was found, for messages.
@@ -84,7 +86,10 @@ func (t Target) Resolve() (*rest.Config, Source, error) {
 	if err != nil {
 		return nil, source, fmt.Errorf("%s cannot be used: %w", source, err)
 	}
-	return restConfig, source, nil
+	if t.MatchServerVersion {
+		err = matchVersion(restConfig)
+	}
+	return restConfig, source, err
 }
 
 // HubKubeconfig is the context that leads to the hub, alone, with the content of the files that it names. The files of tokens stay
