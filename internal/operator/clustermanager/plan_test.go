@@ -1,6 +1,7 @@
 package clustermanager
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -203,13 +204,17 @@ func TestPods(t *testing.T) {
 		if !slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/tmp" && !m.ReadOnly }) {
 			t.Errorf("%s cannot write to /tmp", d.Name)
 		}
+		if container.StartupProbe == nil || container.LivenessProbe == nil ||
+			!reflect.DeepEqual(container.StartupProbe.ProbeHandler, container.LivenessProbe.ProbeHandler) {
+			t.Errorf("%s may be killed while it starts: %v", d.Name, container.StartupProbe)
+		}
 		if _, budgeted := find[*policyv1.PodDisruptionBudget](p, d.Name); !budgeted {
 			t.Errorf("%s has no disruption budget", d.Name)
 		}
 	}
 	probe := deployment(t, p, "registration-controller").Spec.Template.Spec.Containers[0].LivenessProbe
 	if probe.HTTPGet.Port.IntValue() != 8443 || probe.HTTPGet.Scheme != corev1.URISchemeHTTPS || probe.HTTPGet.Path != "/healthz" ||
-		probe.InitialDelaySeconds != 2 || probe.PeriodSeconds != 10 {
+		probe.InitialDelaySeconds != 0 || probe.PeriodSeconds != 10 {
 		t.Errorf("probe %v", probe)
 	}
 }

@@ -49,9 +49,9 @@ func (o *operator) container() object {
 		"env":             append(o.env, fieldVariable("POD_NAME", "metadata.name"), fieldVariable("POD_NAMESPACE", "metadata.namespace")),
 		"ports":           []any{object{"name": "https", "containerPort": int64(8443)}},
 		"securityContext": o.SecurityContext,
-		// Every second until the operator runs, so that nobody waits for the first of the other probes.
-		"startupProbe":   probe(object{"periodSeconds": int64(1), "failureThreshold": int64(120)}),
-		"livenessProbe":  probe(object{"initialDelaySeconds": int64(2), "periodSeconds": int64(10)}),
+		// Every second until the operator runs, so that nobody waits for the first of the other probes; five minutes on a busy node.
+		"startupProbe":   probe(object{"periodSeconds": int64(1), "failureThreshold": int64(300)}),
+		"livenessProbe":  probe(object{"periodSeconds": int64(10)}),
 		"readinessProbe": probe(object{}),
 		"resources":      o.Resources,
 		"volumeMounts":   append([]any{object{"name": "tmp", "mountPath": "/tmp"}}, o.volumeMounts...),

@@ -174,11 +174,13 @@ func (c Component) container(s Settings) corev1.Container {
 			corev1.VolumeMount{Name: volume.Name, MountPath: volume.Path, ReadOnly: !volume.Writable})
 	}
 	if !c.Unprobed {
-		container.StartupProbe = probe(c.Readiness)
+		container.StartupProbe = probe(c.Liveness)
 		container.StartupProbe.PeriodSeconds, container.StartupProbe.FailureThreshold = 1, startSeconds
 		container.LivenessProbe = probe(c.Liveness)
-		container.LivenessProbe.InitialDelaySeconds = 2
 		container.ReadinessProbe = probe(c.Readiness)
+		if c.Readiness != nil {
+			container.ReadinessProbe.PeriodSeconds = 2 // it lives before it is ready, and somebody waits for it
+		}
 	}
 	return container
 }
@@ -191,9 +193,9 @@ func Restricted() *corev1.SecurityContext {
 	}
 }
 
-// startSeconds is how long a program may take to be ready. Until then it is probed every second, so that nobody waits for the first of the
-// other probes.
-const startSeconds = 120
+// startSeconds is how long a program may take to start, which is long on a node where all others start, too. Until then it is probed every
+// second, so that nobody waits for the first of the other probes.
+const startSeconds = 300
 
 func probe(get *corev1.HTTPGetAction) *corev1.Probe {
 	if get == nil {
