@@ -55,3 +55,15 @@ func checkStart(t *testing.T, name string, container corev1.Container) {
 		t.Errorf("%s: initialDelaySeconds of the liveness probe is %d; the startup probe stands for it", name, live.InitialDelaySeconds)
 	}
 }
+
+// What is installed by default lets its node be drained, even if there is no other: nothing is kept by a budget.
+func TestDrainEnds(t *testing.T) {
+	t.Parallel()
+	for _, chart := range all {
+		for _, object := range install(chart, "").objects(t) {
+			if object.GetKind() == "PodDisruptionBudget" {
+				t.Errorf("chart %s keeps pods on the only node by PodDisruptionBudget %s", chart, object.GetName())
+			}
+		}
+	}
+}
