@@ -41,3 +41,26 @@ func TestHubConfiguration(t *testing.T) {
 		}
 	}
 }
+
+// Who installs a hub is told what its storage loses, and how to go on without a StorageClass.
+func TestHubNotes(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ values, has, hasNot string }{
+		{"", "no default StorageClass", "WARNING"},
+		{"storage: {type: emptyDir}", "WARNING: with storage.type emptyDir, the hub ends with its pod", "kubectl delete pvc"},
+		{"{storage: {type: emptyDir}, etcd: {mode: external, servers: ['http://etcd:2379']}}", "hub.kubeconfig", "WARNING"},
+		{"storage: {type: hostPath, hostPath: /hub}", "storage of the hub are in /hub of its node", "kubectl delete pvc"},
+	} {
+		files, err := install("capstan-hub", test.values).files(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		notes := files["NOTES.txt"]
+		if !strings.Contains(notes, test.has) || strings.Contains(notes, test.hasNot) {
+			t.Errorf("%q: want %q and not %q in:\n%s", test.values, test.has, test.hasNot, notes)
+		}
+		if said := "removes the Secrets with the kubeconfigs of the administrator"; !strings.Contains(notes, said) {
+			t.Errorf("%q: %q is missing in:\n%s", test.values, said, notes)
+		}
+	}
+}
