@@ -42,18 +42,24 @@ FLEET ?= 100,500,1000
 # Where `make charts` has index.yaml look for the archives; next to it, if it is empty.
 CHARTS_URL ?=
 
-# A release sets VERSION; other builds know their commit.
+# A release sets VERSION; other builds know their commit. TAG is the tag of the images, for which `capstan` asks that is built with it.
 VERSION ?=
+TAG     ?= $(or $(subst +,_,$(VERSION)),devel$(addprefix -,$(shell git rev-parse --short=12 HEAD)))
+
 # Without symbols for a debugger, which double the size; LDFLAGS= keeps them. Stack traces and profiles need none.
-LDFLAGS := -s -w $(if $(VERSION),-X github.com/capstan-io/capstan/internal/program.version=$(VERSION))
+LDFLAGS := -s -w
 
 # The programs that checks and measurements run do not know their commit: one that changes nothing in a program leaves it as it is.
 BUILDVCS := -buildvcs=auto
 test test-clusters build-clusters test-images race audit vuln verify-generate: BUILDVCS := -buildvcs=false
 bench%: BUILDVCS := -buildvcs=false
 
+# The version of what is built: none in programs that do not know their commit.
+STAMP   = $(or $(VERSION),$(if $(filter -buildvcs=false,$(BUILDVCS)),,$(TAG)))
+STAMPED = $(addprefix -X github.com/capstan-io/capstan/internal/program.version=,$(STAMP))
+
 # Programs are built beside bin/ and replaced there if they differ: tools/update.
-BUILD = $(GO) build $(BUILDVCS) -ldflags "$(LDFLAGS)"
+BUILD = $(GO) build $(BUILDVCS) -ldflags "$(LDFLAGS) $(STAMPED)"
 
 # What clusters with real pods are made of: docs/testing-on-real-clusters.md. KUBERNETES is the version that they say they have.
 HYPERKUBE  := test/realcluster/hyperkube
@@ -78,7 +84,6 @@ TRIMPATH ?= -trimpath
 BUILD_TAGS ?= grpcnotrace
 REGISTRY ?=
 COMMIT    = $(shell git rev-parse HEAD)$(if $(shell git status --porcelain),-dirty)
-TAG      ?= $(or $(VERSION),devel-$(shell git rev-parse --short=12 HEAD))
 
 # The time of the commit, which images have in place of that of the build.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
@@ -148,7 +153,7 @@ build: ## Build all programs, and those of the examples, into bin/
 images: ## Write images of the programs and of the examples for ARCHS into dist/images, an OCI layout and archives
 	for arch in $(ARCHS); do \
 		GOOS=linux GOARCH=$$arch $(GO) build -tags "$(BUILD_TAGS)" $(TRIMPATH) -buildvcs=false \
-			-ldflags "-s -w -X github.com/capstan-io/capstan/internal/program.version=$(TAG)" \
+			-ldflags "-s -w -X github.com/capstan-io/capstan/internal/program.version=$(or $(VERSION),$(TAG))" \
 			-o "$(IMAGES)/bin/$$arch/" ./cmd/capstan-agent ./cmd/capstan-hub ./examples/... || exit 1; \
 	done
 	$(GO) -C tools/images run . build -bin "$(abspath $(IMAGES))/bin" -out "$(abspath $(IMAGES))" -archs "$(ARCHS)" \
