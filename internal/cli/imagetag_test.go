@@ -15,7 +15,7 @@ var (
 	pushedTag     = regexp.MustCompile(`-tag "([^"]+)"`)
 )
 
-// CA-07: the command line that `make build` makes asks for the images that `make images` writes and `make push` pushes, without another flag.
+// CA-07: the command line of `make build` asks, without another flag, for the images that `make images` writes and `make push` pushes.
 func TestTagOfBuiltImages(t *testing.T) {
 	t.Parallel()
 	for _, variable := range []string{"", "VERSION=v0.2.0", "VERSION=v0.2.0-rc.1+x", "TAG=mine"} {
@@ -26,7 +26,8 @@ func TestTagOfBuiltImages(t *testing.T) {
 		}
 		written := printed(t, writtenTag, "images", variable)
 		if pushed := printed(t, pushedTag, "push", variable); asked != written || asked != pushed {
-			t.Errorf("make %s: version %s asks for the tag %s, images are written with %s and pushed with %s", variable, version, asked, written, pushed)
+			t.Errorf("make %s: version %s asks for the tag %s, images are written with %s and pushed with %s", variable, version, asked, written,
+				pushed)
 		}
 	}
 }
