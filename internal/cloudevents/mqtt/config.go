@@ -74,16 +74,10 @@ func Parse(content []byte) (*Config, error) {
 	return config, config.validate()
 }
 
-// Port is that of the broker.
-func (c *Config) Port() int32 {
-	_, port, _ := net.SplitHostPort(c.BrokerHost)
-	number, _ := strconv.ParseUint(port, 10, 16)
-	return int32(number)
-}
-
 func (c *Config) validate() error {
 	problems := []error{c.Topics.validate()}
-	if host, _, err := net.SplitHostPort(c.BrokerHost); err != nil || host == "" || c.Port() == 0 {
+	host, port, err := net.SplitHostPort(c.BrokerHost)
+	if number, _ := strconv.ParseUint(port, 10, 16); err != nil || host == "" || number == 0 {
 		problems = append(problems, fmt.Errorf("brokerHost is %q, want HOST:PORT, such as mqtt.example.com:8883", c.BrokerHost))
 	}
 	for name, qos := range map[string]*byte{"pubQoS": c.PubQoS, "subQoS": c.SubQoS} {

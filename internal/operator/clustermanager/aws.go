@@ -14,9 +14,6 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// awsPort is that of the API of AWS.
-const awsPort = 443
-
 // awsOf is how clusters register by AWS IAM; nil if they do not.
 func awsOf(cm *operatorv1.ClusterManager) *operatorv1.AwsIrsaConfig {
 	for _, driver := range registrationOf(cm).RegistrationDrivers {

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -69,15 +68,6 @@ func TestAWS(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// CM-11: the pods of the hub reach AWS.
-func TestPortOfAWS(t *testing.T) {
-	t.Parallel()
-	policy, _ := find[*networkingv1.NetworkPolicy](planOf(withAWS(&operatorv1.AwsIrsaConfig{HubClusterARN: hubARN}), nil), "allow-egress")
-	if !slices.ContainsFunc(policy.Spec.Egress[0].Ports, isPort(awsPort)) {
-		t.Errorf("%v", policy.Spec.Egress)
 	}
 }
 

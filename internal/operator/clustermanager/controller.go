@@ -105,9 +105,6 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 	if err := c.ownHub(ctx, cm, hub); err != nil {
 		return 0, r.failed(fleet.ReasonHubResourceApplyFailed, err)
 	}
-	if hosted(cm) {
-		in.apiServerPorts = frame.Distinct(append(in.apiServerPorts, portsOf(access)...))
-	}
 	p := newPlanned(cm, in)
 	r.configuration(p)
 	if p.certificates, err = c.certificates(ctx, p); err != nil {

@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
@@ -39,10 +38,7 @@ func (c *Controller) inputs(ctx context.Context, cm *operatorv1.ClusterManager) 
 	if in.workDriver, err = c.workDriverConfig(ctx, cm); err != nil {
 		return in, err
 	}
-	if in.formerServices, err = c.formerServices(ctx, cm); err != nil {
-		return in, err
-	}
-	in.apiServerPorts, err = c.APIPorts(ctx, frame.UsualAPIPorts...)
+	in.formerServices, err = c.formerServices(ctx, cm)
 	return in, err
 }
 
@@ -63,17 +59,6 @@ func (c *Controller) formerServices(ctx context.Context, cm *operatorv1.ClusterM
 		}
 	}
 	return true, nil
-}
-
-// portsOf are the ports at which a cluster elsewhere is reached, and its proxy.
-func portsOf(access *rest.Config) []int32 {
-	found := []int32{frame.PortOf(access.Host)}
-	if access.Proxy != nil {
-		if proxy, err := access.Proxy(nil); err == nil && proxy != nil {
-			found = append(found, frame.PortOf(proxy.String()))
-		}
-	}
-	return found
 }
 
 // certificates are those that the hub should have now. What is stored is read from the API server: a cache that does not have a certificate

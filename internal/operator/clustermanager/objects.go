@@ -2,7 +2,6 @@ package clustermanager
 
 import (
 	"cmp"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/capstan-io/capstan/deploy/crds"
 	"github.com/capstan-io/capstan/internal/featuregates"
-	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/workload"
 )
 
@@ -127,26 +125,21 @@ func (p planned) hostedAccounts() (accounts []client.Object) {
 	return accounts
 }
 
-// networkPolicies let the pods of the hub reach DNS and API servers, and clients reach what the hub serves: nothing else.
+// networkPolicies let the pods of the hub reach DNS by UDP and anything by TCP, and clients reach what the hub serves: nothing else. Of
+// what the pods send by TCP, no port is named: networks apply policies to the port of the pod or node that a Service, a NodePort or a load
+// balancer leads to, which no kubeconfig and no configuration of a broker tells.
 func (p planned) networkPolicies() []client.Object {
 	both := []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
 	policy := func(name string, spec networkingv1.NetworkPolicySpec) client.Object {
 		return &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name}, Spec: spec}
 	}
 	samePods := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}
-	outgoing := slices.Clone(p.apiServerPorts)
-	if awsOf(p.ClusterManager) != nil {
-		outgoing = append(outgoing, awsPort)
-	}
-	if broker, _ := p.broker(); broker != nil {
-		outgoing = append(outgoing, broker.port)
-	}
-	outgoing = frame.Distinct(outgoing)
+	outgoing := append(dns(), networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolTCP)})
 	ingress := append(p.webhookPorts(), tcp(debugPort, grpcPort, 443)...)
 	return []client.Object{
 		policy("default-deny-all", networkingv1.NetworkPolicySpec{PolicyTypes: both}),
 		policy("allow-egress", networkingv1.NetworkPolicySpec{PolicyTypes: both[1:],
-			Egress: []networkingv1.NetworkPolicyEgressRule{{Ports: append(dns(), tcp(outgoing...)...)}}}),
+			Egress: []networkingv1.NetworkPolicyEgressRule{{Ports: outgoing}}}),
 		policy("allow-intra-namespace", networkingv1.NetworkPolicySpec{PolicyTypes: both,
 			Ingress: []networkingv1.NetworkPolicyIngressRule{{From: samePods}}, Egress: []networkingv1.NetworkPolicyEgressRule{{To: samePods}}}),
 		policy("allow-hub-ingress", networkingv1.NetworkPolicySpec{PolicyTypes: both[:1],
@@ -175,12 +168,10 @@ func (p planned) metricsPorts() (ports []networkingv1.NetworkPolicyPort) {
 	return ports
 }
 
-// dns is where pods ask for names: the port of the service, and that of its pods on OpenShift.
+// dns is where pods ask for names by UDP: the port of the service, and that of its pods on OpenShift.
 func dns() (ports []networkingv1.NetworkPolicyPort) {
 	for _, port := range []int32{53, 5353} {
-		for _, protocol := range []corev1.Protocol{corev1.ProtocolUDP, corev1.ProtocolTCP} {
-			ports = append(ports, networkingv1.NetworkPolicyPort{Protocol: ptr.To(protocol), Port: ptr.To(intstr.FromInt32(port))})
-		}
+		ports = append(ports, networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolUDP), Port: ptr.To(intstr.FromInt32(port))})
 	}
 	return ports
 }

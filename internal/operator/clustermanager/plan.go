@@ -35,8 +35,6 @@ type inputs struct {
 	image string
 	// agentImage is that of the agent in clusters that the hub imports; empty if there is none.
 	agentImage string
-	// apiServerPorts are the ports at which pods reach the API server of their cluster, and that of the hub.
-	apiServerPorts []int32
 	// accounts are the Secrets with the kubeconfigs of the service accounts of a hosted hub.
 	accounts []client.Object
 	// certificates are those that there are to be; nil before they are made.

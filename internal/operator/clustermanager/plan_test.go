@@ -46,7 +46,7 @@ func plannedOf(edit func(*operatorv1.ClusterManager), inputs func(*inputs)) plan
 }
 
 func testInputs(cm *operatorv1.ClusterManager) inputs {
-	return inputs{namespace: namespaceOf(cm), replicas: 3, image: "example.com/capstan-hub:v1", apiServerPorts: []int32{443, 16443}}
+	return inputs{namespace: namespaceOf(cm), replicas: 3, image: "example.com/capstan-hub:v1"}
 }
 
 func deployment(t *testing.T, p *plan, name string) *appsv1.Deployment {
@@ -288,7 +288,7 @@ func TestHostedConversions(t *testing.T) {
 	}
 }
 
-// CM-29
+// CM-29: pods reach DNS by UDP, and every port by TCP: networks apply policies behind Services, where the port is another one.
 func TestNetworkPolicies(t *testing.T) {
 	t.Parallel()
 	p := planOf(nil, nil)
@@ -296,11 +296,15 @@ func TestNetworkPolicies(t *testing.T) {
 	if !found {
 		t.Fatal("there are no policies")
 	}
-	var ports []int
+	var ports []string
 	for _, port := range egress.Spec.Egress[0].Ports {
-		ports = append(ports, port.Port.IntValue())
+		number := "any"
+		if port.Port != nil {
+			number = port.Port.String()
+		}
+		ports = append(ports, string(*port.Protocol)+":"+number)
 	}
-	if !slices.Equal(ports, []int{53, 53, 5353, 5353, 443, 16443}) {
+	if !slices.Equal(ports, []string{"UDP:53", "UDP:5353", "TCP:any"}) {
 		t.Errorf("pods reach %v", ports)
 	}
 	for _, name := range []string{"default-deny-all", "allow-intra-namespace", "allow-hub-ingress", "allow-prometheus-ingress"} {

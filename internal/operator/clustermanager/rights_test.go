@@ -28,7 +28,7 @@ func TestRightsOfOtherChart(t *testing.T) {
 		}
 		return names
 	}
-	want := []string{"Pod", "EndpointSlice"}
+	want := []string{"Pod"}
 	own := rights.Watch{GroupVersionKind: operatorv1.GroupVersion.WithKind("ClusterManager")}
 	if got := kinds(append(frame.Watches("operators"), own)...); !slices.Equal(got, want) {
 		t.Errorf("the manager does without %v", got)

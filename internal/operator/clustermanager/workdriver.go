@@ -15,7 +15,6 @@ import (
 	"github.com/capstan-io/capstan/internal/cloudevents/mqtt"
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/workload"
 )
 
@@ -26,7 +25,6 @@ const workDriverDir = "/var/run/secrets/work"
 type broker struct {
 	// config is the Secret with its configuration.
 	config *corev1.Secret
-	port   int32
 }
 
 // workDriverConfig reads the configuration of the broker from the namespace of the operator; nil if there is none, or need be none.
@@ -48,27 +46,20 @@ func (p planned) broker() (*broker, error) {
 		return nil, fmt.Errorf("store the configuration of the broker in the Secret %s of the namespace of the operator, under the key %s",
 			fleet.SecretWorkDriverConfig, fleet.KeyConfig)
 	}
-	port, err := brokerPort(workOf(p.ClusterManager).WorkDriver, p.workDriver.Data[fleet.KeyConfig])
-	if err != nil {
+	if err := checkBroker(workOf(p.ClusterManager).WorkDriver, p.workDriver.Data[fleet.KeyConfig]); err != nil {
 		return nil, fmt.Errorf("correct the key %s of the Secret %s: %w", fleet.KeyConfig, fleet.SecretWorkDriverConfig, err)
 	}
-	return &broker{config: p.workDriver, port: port}, nil
+	return &broker{config: p.workDriver}, nil
 }
 
-// brokerPort is the port of the broker in a configuration. The error says what is wrong with that.
-func brokerPort(driver operatorv1.WorkDriverType, content []byte) (int32, error) {
+// checkBroker says what is wrong with the configuration of a broker.
+func checkBroker(driver operatorv1.WorkDriverType, content []byte) error {
 	if driver == operatorv1.WorkDriverTypeGRPC {
-		config, err := grpcconfig.Parse(content)
-		if err != nil {
-			return 0, err
-		}
-		return frame.PortOf("https://" + config.URL), nil
+		_, err := grpcconfig.Parse(content)
+		return err
 	}
-	config, err := mqtt.Parse(content)
-	if err != nil {
-		return 0, err
-	}
-	return config.Port(), nil
+	_, err := mqtt.Parse(content)
+	return err
 }
 
 // workController runs the controllers of works.

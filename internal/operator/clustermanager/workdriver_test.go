@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -44,10 +43,6 @@ func brokerAt(config string) func(*inputs) {
 	}
 }
 
-func isPort(number int) func(networkingv1.NetworkPolicyPort) bool {
-	return func(port networkingv1.NetworkPolicyPort) bool { return port.Port.IntValue() == number }
-}
-
 // CM-13: the work controllers have the configuration of the broker, and start again when it changes.
 func TestWorkDriver(t *testing.T) {
 	t.Parallel()
@@ -67,14 +62,6 @@ func TestWorkDriver(t *testing.T) {
 		if !ok || secret.Namespace != fleet.NamespaceHub || string(secret.Data["ca.crt"]) != "ca" {
 			t.Errorf("secret %+v", secret)
 		}
-		policy, ok := find[*networkingv1.NetworkPolicy](p, "allow-egress")
-		if !ok {
-			t.Fatal("there is no policy")
-		}
-		egress := policy.Spec.Egress[0].Ports
-		if !slices.ContainsFunc(egress, isPort(8883)) {
-			t.Errorf("pods may reach the ports %v", egress)
-		}
 		other := deployment(t, planOf(byMQTT(others), brokerAt(brokerConfig+"username: hub\n")), "work-controller")
 		if work.Spec.Template.Annotations[annotationConfigHash] == other.Spec.Template.Annotations[annotationConfigHash] {
 			t.Error("the pods are the same with another configuration")
@@ -88,10 +75,6 @@ func TestWorkDriverGRPC(t *testing.T) {
 	p := planOf(byGRPC, brokerAt("url: broker.example.com:8890\n"))
 	if got := argsOf(t, p, "work-controller"); !strings.Contains(got, " --work-driver=grpc --work-driver-config=/var/run/secrets/work/config.yaml ") {
 		t.Errorf("arguments %s", got)
-	}
-	policy, ok := find[*networkingv1.NetworkPolicy](p, "allow-egress")
-	if !ok || !slices.ContainsFunc(policy.Spec.Egress[0].Ports, isPort(8890)) {
-		t.Errorf("policy %+v", policy)
 	}
 }
 

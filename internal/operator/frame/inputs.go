@@ -4,13 +4,9 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/url"
-	"slices"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -55,59 +51,6 @@ func (o *Operator) ReplicasFor(ctx context.Context, hosted bool, placement opera
 		return 0, fmt.Errorf("list the nodes to choose the number of replicas: %w", err)
 	}
 	return replicas(nodes.Items, placement, o.Nodes), nil
-}
-
-// UsualAPIPorts are those of API servers that cannot be looked up.
-var UsualAPIPorts = []int32{443, 6443}
-
-var endpointSlices = discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
-
-// APIPorts are those at which pods reach the API server of the operator's cluster: the known ones, and those of the servers behind the
-// Service kubernetes.
-func (o *Operator) APIPorts(ctx context.Context, known ...int32) ([]int32, error) {
-	ports := slices.Clone(known)
-	if !o.Watched(endpointSlices) {
-		ports = append(ports, UsualAPIPorts...)
-	}
-	endpoints := &discoveryv1.EndpointSliceList{}
-	if err := o.Client.List(ctx, endpoints, client.InNamespace(metav1.NamespaceDefault),
-		client.MatchingLabels{discoveryv1.LabelServiceName: "kubernetes"}); err != nil {
-		return nil, fmt.Errorf("list the endpoints of the API server: %w", err)
-	}
-	for i := range endpoints.Items {
-		for _, port := range endpoints.Items[i].Ports {
-			if port.Port != nil {
-				ports = append(ports, *port.Port)
-			}
-		}
-	}
-	return Distinct(ports), nil
-}
-
-// Distinct are the ports that are known, each once, sorted.
-func Distinct(ports []int32) []int32 {
-	sorted := slices.Compact(slices.Sorted(slices.Values(ports)))
-	return slices.DeleteFunc(sorted, func(port int32) bool { return port == 0 })
-}
-
-// PortOf is the port of a URL, that of its scheme if it names none; 0 if neither is known.
-func PortOf(address string) int32 {
-	parsed, err := url.Parse(address)
-	if err != nil {
-		return 0
-	}
-	if port, err := strconv.ParseUint(parsed.Port(), 10, 16); err == nil {
-		return int32(port)
-	}
-	switch parsed.Scheme {
-	case "https":
-		return 443
-	case "http":
-		return 80
-	case "socks5":
-		return 1080
-	}
-	return 0
 }
 
 // Kubeconfig is a Secret, where components run, with the access of a service account to the cluster that a hosted installation is about.

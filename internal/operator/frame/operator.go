@@ -8,7 +8,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -113,7 +112,7 @@ func ManagementKinds(elsewhere []schema.GroupVersionKind) []schema.GroupVersionK
 func Scheme(more ...func(*runtime.Scheme) error) *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range append(more, operatorv1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, rbacv1.AddToScheme,
-		networkingv1.AddToScheme, policyv1.AddToScheme, discoveryv1.AddToScheme, apiextensionsv1.AddToScheme) {
+		networkingv1.AddToScheme, policyv1.AddToScheme, apiextensionsv1.AddToScheme) {
 		utilruntime.Must(add(scheme))
 	}
 	return scheme
@@ -131,8 +130,6 @@ func ManagerOptions(namespace string, scheme *runtime.Scheme) ctrl.Options {
 				&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{
 					namespace: {FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, fleet.ConfigMapTLSProfile)}}},
 				&corev1.Node{}: {Transform: stripNode},
-				&discoveryv1.EndpointSlice{}: {Namespaces: map[string]cache.Config{metav1.NamespaceDefault: {
-					LabelSelector: labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: "kubernetes"})}}},
 			},
 		},
 	}
@@ -145,7 +142,6 @@ func Watches(namespace string) []rights.Watch {
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Node")},
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Namespace: namespace, Name: fleet.ConfigMapTLSProfile},
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod")},
-		{GroupVersionKind: endpointSlices, Namespace: metav1.NamespaceDefault},
 	}
 }
 
@@ -218,7 +214,6 @@ func (o *Operator) Controller(mgr ctrl.Manager, name string, resource client.Obj
 	for kind, input := range map[schema.GroupVersionKind]client.Object{
 		corev1.SchemeGroupVersion.WithKind("Node"):      &corev1.Node{},
 		corev1.SchemeGroupVersion.WithKind("ConfigMap"): &corev1.ConfigMap{},
-		endpointSlices: &discoveryv1.EndpointSlice{},
 	} {
 		if o.Watched(kind) {
 			operator.Watches(input, all, builder.WithPredicates(nodeChanged))

@@ -13,11 +13,8 @@ import (
 	"github.com/capstan-io/capstan/internal/operator/workload"
 )
 
-// Where the pods of agents that register by AWS IAM have the AWS command line, and at which port its API is.
-const (
-	awsCLIDir = "/awscli"
-	awsPort   = 443
-)
+// awsCLIDir is where the pods of agents that register by AWS IAM have the AWS command line.
+const awsCLIDir = "/awscli"
 
 // DefaultAWSCLIImage is the image with the AWS command line.
 const DefaultAWSCLIImage = "amazon/aws-cli:latest"

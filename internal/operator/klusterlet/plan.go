@@ -37,9 +37,6 @@ type inputs struct {
 	clusterName string
 	// holdWork keeps the work agent from running: it has no credential yet.
 	holdWork bool
-	// apiPorts and hubPorts are at which ports the agents reach the API server of their own cluster, and the hub, its proxy and the managed
-	// cluster.
-	apiPorts, hubPorts []int32
 }
 
 // plan is what there should be for a Klusterlet, in the order in which it is applied.
@@ -159,7 +156,7 @@ func planFor(l layout, in inputs) plan {
 	}
 	p.management = slices.Concat(p.management, l.managementRights(), l.settings(in))
 	if l.networkPolicies {
-		p.management = append(p.management, l.policies(in)...)
+		p.management = append(p.management, l.policies()...)
 	}
 	p.deployments = l.deployments(in)
 	if in.syncLabels {

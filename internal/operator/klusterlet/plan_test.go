@@ -23,7 +23,6 @@ import (
 	"github.com/capstan-io/capstan/internal/agent"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/ocmcommands"
-	"github.com/capstan-io/capstan/internal/operator/frame"
 )
 
 var update = flag.Bool("update", false, "write the plans in testdata")
@@ -77,12 +76,11 @@ func everything(k *operatorv1.Klusterlet) {
 	}
 }
 
-var plainInputs = inputs{replicas: 1, defaultImage: "image", addOnNamespace: true, holdWork: true, apiPorts: []int32{443}}
+var plainInputs = inputs{replicas: 1, defaultImage: "image", addOnNamespace: true, holdWork: true}
 
 var allInputs = inputs{replicas: 3, defaultImage: "image", addOnNamespace: true, syncLabels: true,
 	pullSecret: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: fleet.SecretImagePullCredentials}},
-	tlsProfile: &corev1.ConfigMap{Data: map[string]string{fleet.KeyTLSProfileMinVersion: "VersionTLS13"}},
-	apiPorts:   []int32{443, 6443}, hubPorts: []int32{8443}}
+	tlsProfile: &corev1.ConfigMap{Data: map[string]string{fleet.KeyTLSProfileMinVersion: "VersionTLS13"}}}
 
 // byGRPC has the agent register through the gRPC server of the hub.
 func byGRPC(k *operatorv1.Klusterlet) {
@@ -210,7 +208,11 @@ func portNumbers(in []networkingv1.NetworkPolicyIngressRule, out []networkingv1.
 		}
 	}
 	for _, port := range all {
-		numbers = append(numbers, fmt.Sprintf("%s:%d", *port.Protocol, port.Port.IntVal))
+		number := "any"
+		if port.Port != nil {
+			number = port.Port.String()
+		}
+		numbers = append(numbers, fmt.Sprintf("%s:%s", *port.Protocol, number))
 	}
 	return numbers
 }
@@ -261,7 +263,8 @@ func parse(t *testing.T, args []string) {
 	}
 }
 
-// KL-34, O15: without the gate there are NetworkPolicies, and none if it is disabled. A policy never allows all ports.
+// KL-34, O15: without the gate there are NetworkPolicies, and none if it is disabled. Policies let agents reach DNS by UDP, and every
+// port by TCP: networks apply them behind Services and NodePorts, where the port is another one than in the kubeconfig.
 func TestNetworkPolicies(t *testing.T) {
 	t.Parallel()
 	k := klusterletWith(operatorv1.InstallModeDefault)
@@ -277,28 +280,18 @@ func TestNetworkPolicies(t *testing.T) {
 		t.Errorf("there are %d policies", len(found))
 	}
 	for _, policy := range policies() {
-		for _, rule := range policy.Spec.Egress {
-			if len(rule.Ports) == 0 {
-				t.Errorf("policy %s allows all ports", policy.Name)
-			}
+		want, got := map[string]string{"allow-dns-and-api": "[UDP:53 UDP:5353 TCP:any]", "klusterlet-agent": "[TCP:any]"}[policy.Name], ""
+		if len(policy.Spec.Egress) > 0 {
+			got = fmt.Sprint(portNumbers(nil, policy.Spec.Egress, false))
+		}
+		if got != want {
+			t.Errorf("policy %s lets agents reach %q, want %q", policy.Name, got, want)
 		}
 	}
 	k.Spec.RegistrationConfiguration = &operatorv1.RegistrationConfiguration{FeatureGates: []operatorv1.FeatureGate{
 		{Feature: "NetworkPolicies", Mode: operatorv1.FeatureGateModeTypeDisable}}}
 	if found := policies(); len(found) != 0 {
 		t.Errorf("there are %d policies without the gate", len(found))
-	}
-}
-
-func TestPortsOf(t *testing.T) {
-	t.Parallel()
-	kubeconfig := `{"clusters":[{"name":"a","cluster":{"server":"https://hub.example.com","proxy-url":"http://proxy:3128"}},
-		{"name":"b","cluster":{"server":"https://[::1]:6443"}}]}`
-	if got := frame.Distinct(portsOf([]byte(kubeconfig))); !slices.Equal(got, []int32{443, 3128, 6443}) {
-		t.Errorf("got %v", got)
-	}
-	if got := portsOf([]byte("no kubeconfig")); len(got) != 0 {
-		t.Errorf("got %v", got)
 	}
 }
 
@@ -317,18 +310,6 @@ func TestSeveralHubsByGRPC(t *testing.T) {
 	}
 	if rest := strings.Join(flags, " "); strings.Contains(rest, "--bootstrap-kubeconfig") || strings.Contains(rest, "--grpc-bootstrap-config=") {
 		t.Errorf("got %v", flags)
-	}
-}
-
-// GR-11: agents reach the port of the gRPC server, in its configuration.
-func TestGRPCPortOf(t *testing.T) {
-	t.Parallel()
-	for content, want := range map[string][]int32{
-		"url: hub.example.com:8090": {8090}, "url: '[2001:db8::1]:443'": {443}, "url: hub.example.com": nil, "": nil,
-	} {
-		if got := grpcPortOf([]byte(content)); !slices.Equal(got, want) {
-			t.Errorf("%s: got %v", content, got)
-		}
 	}
 }
 

@@ -1,8 +1,6 @@
 package klusterlet
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,30 +11,22 @@ import (
 	"github.com/capstan-io/capstan/internal/operator/workload"
 )
 
-// dnsPorts are those of DNS servers; OpenShift's pods serve at the second one.
+// dnsPorts are those of DNS servers by UDP; OpenShift's pods serve at the second one.
 var dnsPorts = []int32{53, 5353}
 
 // policies are the NetworkPolicies of the agents' pods. Other pods in their namespace, such as the agents of add-ons that are hosted there,
-// are not concerned.
-func (l layout) policies(in inputs) []client.Object {
-	egress := func(name string, ports ...networkingv1.NetworkPolicyPort) client.Object {
-		policy := l.policy(name, networkingv1.PolicyTypeEgress)
-		policy.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{Ports: ports}}
-		return policy
-	}
-	outgoing := in.hubPorts
-	if l.aws() != nil && !slices.Contains(outgoing, awsPort) {
-		outgoing = append(slices.Clone(outgoing), awsPort)
-	}
+// are not concerned. Of what the pods send, no port is named but those of DNS: networks apply policies to the port of the pod or node that
+// a Service, a NodePort or a load balancer leads to, which no kubeconfig tells.
+func (l layout) policies() []client.Object {
 	deny := l.policy("default-deny-all", networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress)
 	metrics := l.policy("klusterlet", networkingv1.PolicyTypeIngress)
 	metrics.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{Ports: ports(corev1.ProtocolTCP, workload.HealthPort)}}
-	objects := []client.Object{deny, metrics, egress("allow-dns-and-api", append(append(
-		ports(corev1.ProtocolUDP, dnsPorts...), ports(corev1.ProtocolTCP, dnsPorts...)...), ports(corev1.ProtocolTCP, in.apiPorts...)...)...)}
-	if len(outgoing) == 0 { // a rule without ports would allow all of them
-		return append(objects, l.policy("klusterlet-agent", networkingv1.PolicyTypeEgress))
-	}
-	return append(objects, egress("klusterlet-agent", ports(corev1.ProtocolTCP, outgoing...)...))
+	anyTCP := []networkingv1.NetworkPolicyPort{{Protocol: ptr.To(corev1.ProtocolTCP)}}
+	api := l.policy("allow-dns-and-api", networkingv1.PolicyTypeEgress)
+	api.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{Ports: append(ports(corev1.ProtocolUDP, dnsPorts...), anyTCP...)}}
+	hub := l.policy("klusterlet-agent", networkingv1.PolicyTypeEgress)
+	hub.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{Ports: anyTCP}}
+	return []client.Object{deny, metrics, api, hub}
 }
 
 func (l layout) policy(name string, types ...networkingv1.PolicyType) *networkingv1.NetworkPolicy {

@@ -29,7 +29,7 @@ func TestRightsOfOtherChart(t *testing.T) {
 		return names
 	}
 	if got := kinds(append(frame.Watches("operators"), rights.Watch{GroupVersionKind: operatorv1.GroupVersion.WithKind("Klusterlet")},
-		rights.Watch{GroupVersionKind: namespaces})...); !slices.Equal(got, []string{"Pod", "EndpointSlice"}) {
+		rights.Watch{GroupVersionKind: namespaces})...); !slices.Equal(got, []string{"Pod"}) {
 		t.Errorf("the manager does without %v", got)
 	}
 	var all []rights.Watch

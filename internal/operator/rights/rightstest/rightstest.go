@@ -1,6 +1,6 @@
 // Package rightstest has rules to test operators with. They are fewer than those of our charts, and no more than the charts of Open Cluster
-// Management are known to give: some Secrets by name, and nothing of network policies, PodDisruptionBudgets, ValidatingAdmissionPolicies
-// and EndpointSlices.
+// Management are known to give: some Secrets by name, and nothing of network policies, PodDisruptionBudgets and
+// ValidatingAdmissionPolicies.
 package rightstest
 
 import (
