@@ -21,8 +21,9 @@ const (
 	addOnPart        gatedPart = "addOnManagerConfiguration"
 )
 
-// featureGate is a feature gate that an operator passes on. The programs that have the gates declare them in package featuregates; this
-// program does not import it, because what comes with it would make every command slower to start.
+// featureGate is a feature gate that an operator passes on, or, if it is NetworkPolicies, acts on itself. The programs that have the gates
+// declare them in package featuregates; this program does not import it, because what comes with it would make every command slower to
+// start.
 type featureGate struct {
 	part gatedPart
 	on   bool // by default
@@ -41,6 +42,7 @@ var hubFeatureGates = map[string]featureGate{
 	"ManagedClusterAutoApproval":             {registrationPart, false},
 	"ManagedServiceAccountEphemeralIdentity": {registrationPart, false},
 	"ManifestWorkReplicaSet":                 {workPart, true},
+	"NetworkPolicies":                        {registrationPart, true},
 	"NilExecutorValidating":                  {workPart, false},
 	"PlacementDebugServer":                   {placementPart, true},
 	"ResourceCleanup":                        {registrationPart, true},
@@ -57,6 +59,7 @@ var agentFeatureGates = map[string]featureGate{
 	"ExecutorValidatingCaches":   {workPart, true},
 	"ManagedServiceAccount":      {registrationPart, false},
 	"MultipleHubs":               {registrationPart, true},
+	"NetworkPolicies":            {registrationPart, true},
 	"RawFeedbackJsonString":      {workPart, true},
 	"V1beta1CSRAPICompatibility": {registrationPart, false},
 }

@@ -10,10 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/capstan-io/capstan/internal/featuregates"
+	"github.com/capstan-io/capstan/internal/operator/gates"
 	"github.com/capstan-io/capstan/internal/operator/upgrade"
 )
 
-// CA-08: the gates that this program sends are those that the hub and agents declare, with the same defaults.
+// CA-08: the gates that this program sends are those that the hub and agents declare, with the same defaults, and that of the operators.
 func TestFeatureGatesAreDeclared(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -24,7 +25,7 @@ func TestFeatureGatesAreDeclared(t *testing.T) {
 			t.Parallel()
 			flags := pflag.NewFlagSet(name, pflag.ContinueOnError)
 			test.declared.AddFlag(flags)
-			var want, got []string
+			want, got := []string{string(gates.NetworkPolicies) + "=true"}, []string{}
 			for line := range strings.SplitSeq(flags.Lookup("feature-gates").Usage, "\n") {
 				if gate, rest, ok := strings.Cut(line, " ("); ok {
 					want = append(want, fmt.Sprintf("%s=%t", gate, strings.Contains(rest, "default true")))
@@ -57,6 +58,20 @@ func TestFeatureGatesOfPart(t *testing.T) {
 	for _, bad := range []string{"Nonsense=true", "ManifestWorkReplicaSet=perhaps"} {
 		if err := flag.Set(bad); err == nil {
 			t.Errorf("%s is accepted", bad)
+		}
+	}
+}
+
+// KL-34, CM-29: who does without network policies says so to both operators, in the part where they look for it.
+func TestWithoutNetworkPolicies(t *testing.T) {
+	t.Parallel()
+	for name, known := range map[string]map[string]featureGate{"init": hubFeatureGates, "join": agentFeatureGates} {
+		flag := &gateFlag{known: known, set: map[string]bool{}}
+		if err := flag.Set("NetworkPolicies=false"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := fmt.Sprint(flag.of(registrationPart)); !strings.Contains(got, "map[feature:NetworkPolicies mode:Disable]") {
+			t.Errorf("%s sends %s", name, got)
 		}
 	}
 }
