@@ -19,6 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/registration/bootstrap"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
+	"github.com/capstan-io/capstan/internal/agent/registration/hubreport"
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
 	"github.com/capstan-io/capstan/internal/machinery/filewatch"
@@ -41,7 +42,8 @@ type Agent struct {
 	clientConfigs []clusterv1.ClientConfig
 	bootstrap     *bootstrap.Bootstrap // of the registration part
 	record        clientcert.Recorder
-	addOns        bool // the hub has them
+	report        *hubreport.Report // of the registration part, for an operator; nil if there is none
+	addOns        bool              // the hub has them
 	working       atWork
 }
 
@@ -94,6 +96,9 @@ func (a *Agent) work(ctx context.Context) error {
 		return err
 	}
 	a.store.Record = a.record
+	if a.report, err = a.newHubReport(); err != nil {
+		return err
+	}
 	a.bootstrap = a.newBootstrap()
 	prepare, prepareCtx := errgroup.WithContext(ctx)
 	prepare.Go(func() error { return a.installCRDs(prepareCtx) })

@@ -48,7 +48,7 @@ func (a *Agent) newBootstrap() *bootstrap.Bootstrap {
 		Annotations:         annotations,
 		Labels:              a.ClusterLabels,
 		AWS:                 a.aws,
-		CertificateLifetime: a.certificateLifetime(), Store: a.store, Record: a.record, Clock: a.clock,
+		CertificateLifetime: a.certificateLifetime(), Store: a.store, Record: a.record, Report: a.report, Clock: a.clock,
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/hubevents"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
+	"github.com/capstan-io/capstan/internal/agent/registration/hubreport"
 	"github.com/capstan-io/capstan/internal/agent/work/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -56,6 +57,19 @@ func (a *Agent) newRecorder(ctx context.Context) (clientcert.Recorder, error) {
 	return func(eventType, reason, action, note string, args ...any) {
 		recorder.Eventf(regarding, nil, eventType, reason, action, note, args...)
 	}, nil
+}
+
+// newHubReport returns what takes the results of attempts to reach the hub, for the operator that has installed the agent. It is nil for a
+// process that is no pod, or does not register.
+func (a *Agent) newHubReport() (*hubreport.Report, error) {
+	if !a.parts.Registration || os.Getenv(podNameVariable) == "" {
+		return nil, nil
+	}
+	core, err := corev1client.NewForConfig(a.management)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for the report on the hub: %w", err)
+	}
+	return hubreport.New(core.ConfigMaps(a.Namespace), a.clock), nil
 }
 
 // regarding is the object that the agent's events are about: its pod, or else its namespace.

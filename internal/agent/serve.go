@@ -202,6 +202,7 @@ func (a *Agent) awaitRights(ctx context.Context, hub client.Client, connection *
 	told := false
 	for wait := firstRightsRetry; ; wait = min(2*wait, lastRightsRetry) {
 		err := a.tryRights(ctx, hub)
+		a.report.Attempted(ctx, err)
 		if err == nil || ctx.Err() != nil {
 			return ctx.Err()
 		}

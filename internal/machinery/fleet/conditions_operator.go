@@ -78,4 +78,6 @@ const (
 	ReasonHubKubeConfigError          = "HubKubeConfigError"
 	ReasonClusterNameMissing          = "ClusterNameMissing"
 	ReasonHubKubeConfigUnauthorized   = "HubKubeConfigUnauthorized"
+	// ReasonHubUnreachableFromAgent is, alone, that of an agent that does not reach the hub, while its operator does. It is an extension.
+	ReasonHubUnreachableFromAgent = "HubUnreachableFromAgent"
 )

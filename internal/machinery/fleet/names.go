@@ -29,6 +29,14 @@ const HeaderClusterAuthorization = "Capstan-Cluster-Authorization"
 // Without it, RBAC of the cluster alone says what they may. It is an extension.
 const ConfigMapHubAccess = "hub-access"
 
+// ConfigMapHubConnection is, in the namespace where an agent runs, what the agent says to its operator while it does not reach the hub:
+// since when, by RFC 3339, and why. Without it, the agent reaches the hub, or has not tried to. It is an extension.
+const (
+	ConfigMapHubConnection  = "klusterlet-hub-connection"
+	KeyHubConnectionSince   = "since"
+	KeyHubConnectionMessage = "message"
+)
+
 // ConfigMapExposedServices is, in NamespaceAddOn on a hub, what lists the services of managed clusters that are reached through the hub.
 // Without it none is.
 const ConfigMapExposedServices = "cluster-proxy-exposed-services"

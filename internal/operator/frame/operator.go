@@ -119,17 +119,24 @@ func Scheme(more ...func(*runtime.Scheme) error) *runtime.Scheme {
 }
 
 // ManagerOptions are those of the manager of an operator in that namespace: its cache has what the controllers read, and no more. Reads see
-// what the operator itself has written.
-func ManagerOptions(namespace string, scheme *runtime.Scheme) ctrl.Options {
+// what the operator itself has written. report is the name of ConfigMaps that the cache has of all other namespaces; empty if there are
+// none.
+func ManagerOptions(namespace string, scheme *runtime.Scheme, report string) ctrl.Options {
+	named := func(name string) cache.Config {
+		return cache.Config{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name)}
+	}
+	configMaps := map[string]cache.Config{namespace: named(fleet.ConfigMapTLSProfile)}
+	if report != "" {
+		configMaps[cache.AllNamespaces] = named(report)
+	}
 	return ctrl.Options{
 		Scheme:    scheme,
 		NewClient: repairclient.NewClient,
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{
-					namespace: {FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, fleet.ConfigMapTLSProfile)}}},
-				&corev1.Node{}: {Transform: stripNode},
+				&corev1.ConfigMap{}: {Namespaces: configMaps},
+				&corev1.Node{}:      {Transform: stripNode},
 			},
 		},
 	}

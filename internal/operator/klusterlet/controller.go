@@ -77,7 +77,7 @@ func (c *Controller) install(ctx context.Context, k *operatorv1.Klusterlet) (tim
 	if err != nil {
 		return 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
 	}
-	r.connection(connection)
+	r.connection(ctx, connection)
 	in, err := c.inputs(ctx, l)
 	if err != nil {
 		return 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)

@@ -72,7 +72,7 @@ func registerCopies(mgr ctrl.Manager, c *Controller, changed *frame.Source) erro
 	if c.Watched(namespaces) {
 		operator.Watches(&corev1.Namespace{}, one, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{}))
 	}
-	if c.Watched(corev1.SchemeGroupVersion.WithKind("ConfigMap")) {
+	if c.Watched(configMaps) {
 		operator.Watches(&corev1.ConfigMap{}, one)
 	}
 	return operator.Complete(retry.Conflicts(copies{c}))

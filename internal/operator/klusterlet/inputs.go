@@ -2,10 +2,14 @@ package klusterlet
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/klusterlet/hubaccess"
@@ -49,5 +53,19 @@ func (c *Controller) connection(ctx context.Context, l layout) (due time.Duratio
 		}
 	}
 	condition, due = c.hub.Result(l.klusterlet.Name, credentials) //nolint:contextcheck // a check outlives the reconcile
-	return due, condition, nil
+	report, err := c.agentReport(ctx, l)
+	return due, hubaccess.WithAgent(condition, report), err
+}
+
+// agentReport is what the agent says of its own connection to the hub; nil while it reaches it.
+func (c *Controller) agentReport(ctx context.Context, l layout) (*corev1.ConfigMap, error) {
+	report := &corev1.ConfigMap{}
+	err := c.Client.Get(ctx, types.NamespacedName{Namespace: l.agents, Name: fleet.ConfigMapHubConnection}, report)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read what the agent says of its connection to the hub: %w", err)
+	}
+	return report, nil
 }

@@ -57,7 +57,7 @@ func Scheme() *runtime.Scheme { return frame.Scheme(workv1.AddToScheme) }
 func ManagerOptions(namespace string) ctrl.Options {
 	installed, err := labels.NewRequirement(fleet.LabelCreatedByKlusterlet, selection.Exists, nil)
 	utilruntime.Must(err)
-	options := frame.ManagerOptions(namespace, Scheme())
+	options := frame.ManagerOptions(namespace, Scheme(), fleet.ConfigMapHubConnection)
 	options.Cache.ByObject[&corev1.Namespace{}] = cache.ByObject{
 		Label: labels.SelectorFromSet(labels.Set{fleet.LabelAddOnAgentNamespace: "true"})}
 	options.Cache.ByObject[&corev1.Pod{}] = cache.ByObject{Label: labels.NewSelector().Add(*installed), Transform: stripPod}
@@ -74,6 +74,7 @@ func stripPod(object any) (any, error) {
 
 var (
 	namespaces = corev1.SchemeGroupVersion.WithKind("Namespace")
+	configMaps = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 	pods       = corev1.SchemeGroupVersion.WithKind("Pod")
 )
 
@@ -86,7 +87,7 @@ func Register(ctx context.Context, mgr ctrl.Manager, o Options) error {
 		Label:            fleet.LabelCreatedByKlusterlet,
 		FieldManager:     fieldManager,
 		Elsewhere:        managedKinds(),
-		Watches:          []rights.Watch{{GroupVersionKind: namespaces}},
+		Watches:          []rights.Watch{{GroupVersionKind: namespaces}, {GroupVersionKind: configMaps, Name: fleet.ConfigMapHubConnection}},
 		Shared:           func() { copies.Add(copiesRequest) },
 	})
 	if err != nil {

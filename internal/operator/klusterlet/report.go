@@ -2,6 +2,7 @@ package klusterlet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,10 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/frame"
+	"github.com/capstan-io/capstan/internal/operator/klusterlet/hubaccess"
 )
 
 // report writes the status of a Klusterlet.
@@ -54,11 +57,20 @@ func (r *report) notHosted() {
 	meta.RemoveStatusCondition(&r.klusterlet.Status.Conditions, fleet.ConditionReadyToApply)
 }
 
-// connection tells about the connection to the hub, once something is known about it.
-func (r *report) connection(condition *metav1.Condition) {
-	if condition != nil {
-		r.set(*condition)
+// connection tells about the connection to the hub, once something is known about it. It logs when the agent begins to fail, and when it
+// reaches the hub again.
+func (r *report) connection(ctx context.Context, condition *metav1.Condition) {
+	if condition == nil {
+		return
 	}
+	failed := hubaccess.AgentFails(meta.FindStatusCondition(r.klusterlet.Status.Conditions, condition.Type))
+	switch fails := hubaccess.AgentFails(condition); {
+	case fails && !failed:
+		log.FromContext(ctx).Error(errors.New(condition.Message), "The agent does not reach its hub", "klusterlet", r.klusterlet.Name)
+	case failed && !fails:
+		log.FromContext(ctx).Info("The agent reaches its hub again", "klusterlet", r.klusterlet.Name)
+	}
+	r.set(*condition)
 }
 
 // applied says that all stages have succeeded.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/rights"
 	"github.com/capstan-io/capstan/internal/operator/rights/rightstest"
@@ -29,7 +30,8 @@ func TestRightsOfOtherChart(t *testing.T) {
 		return names
 	}
 	if got := kinds(append(frame.Watches("operators"), rights.Watch{GroupVersionKind: operatorv1.GroupVersion.WithKind("Klusterlet")},
-		rights.Watch{GroupVersionKind: namespaces})...); !slices.Equal(got, []string{"Pod"}) {
+		rights.Watch{GroupVersionKind: namespaces},
+		rights.Watch{GroupVersionKind: configMaps, Name: fleet.ConfigMapHubConnection})...); !slices.Equal(got, []string{"Pod"}) {
 		t.Errorf("the manager does without %v", got)
 	}
 	var all []rights.Watch

@@ -238,6 +238,10 @@ func TestKlusterletByGRPC(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitMessage("connection refused")
+	// KL-31: what the agent says of its own connection is in the condition as long as the agent says it.
+	framework.Create(t, c, &corev1.ConfigMap{ObjectMeta: named(namespace, fleet.ConfigMapHubConnection),
+		Data: map[string]string{fleet.KeyHubConnectionSince: "2026-11-21T12:00:00Z", fleet.KeyHubConnectionMessage: "i/o timeout"}})
+	awaitMessage("The agent does not reach the hub since 2026-11-21T12:00:00Z: i/o timeout")
 	policy := &networkingv1.NetworkPolicy{ObjectMeta: named(namespace, "klusterlet-agent")}
 	env.Eventually(t, func(ctx context.Context) error {
 		err := c.Get(ctx, client.ObjectKeyFromObject(policy), policy)

@@ -24,6 +24,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
+	"github.com/capstan-io/capstan/internal/agent/registration/hubreport"
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
 	"github.com/capstan-io/capstan/internal/machinery/eks"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -62,6 +63,8 @@ type Bootstrap struct {
 	Store *hubkubeconfig.Store
 	// Record takes the events of registration.
 	Record clientcert.Recorder
+	// Report takes the results of attempts; nil if nobody wants them.
+	Report *hubreport.Report
 	Clock  clock.Clock
 
 	left *departure
@@ -113,6 +116,7 @@ func (b *Bootstrap) Ensure(ctx context.Context) error {
 		case errors.Is(err, errRecheck):
 			continue
 		}
+		b.reportFailure(ctx, err)
 		log.FromContext(ctx).Error(explain(err, strings.Join(b.Kubeconfigs, ", ")), "Registration failed and is tried again", "after",
 			retry.String())
 		timer := b.Clock.NewTimer(retry)
@@ -124,6 +128,15 @@ func (b *Bootstrap) Ensure(ctx context.Context) error {
 			retry = min(2*retry, lastRetry)
 		}
 		timer.Stop()
+	}
+}
+
+// reportFailure reports an attempt that failed, unless the hub has denied the request of a certificate, or takes no more: it is reached.
+func (b *Bootstrap) reportFailure(ctx context.Context, err error) {
+	var denied *clientcert.DeniedError
+	var halted *clientcert.HaltedError
+	if !errors.As(err, &denied) && !errors.As(err, &halted) {
+		b.Report.Attempted(ctx, err)
 	}
 }
 
@@ -240,6 +253,7 @@ func (b *Bootstrap) register(ctx context.Context, c *candidate) error {
 	if err := b.ensureManagedCluster(ctx, hub); err != nil {
 		return err
 	}
+	b.Report.Attempted(ctx, nil)
 	b.tell(ctx, config.Host)
 	if b.AWS != nil {
 		return b.registerByAWS(ctx, hub, c)

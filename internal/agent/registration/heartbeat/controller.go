@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/agent/registration/hubreport"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -50,6 +51,8 @@ type Options struct {
 	Doubt func()
 	// Record takes the events of heartbeats that begin and end.
 	Record func(eventType, reason, action, note string, args ...any)
+	// Report takes the results of heartbeats; nil if nobody wants them.
+	Report *hubreport.Report
 	Clock  clock.Clock
 }
 
@@ -95,7 +98,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if due := c.renewed.Add(period); c.Clock.Now().Before(due) {
 		return ctrl.Result{RequeueAfter: due.Sub(c.Clock.Now())}, nil
 	}
-	if err := c.renew(ctx, mc.Name); err != nil {
+	err := c.renew(ctx, mc.Name)
+	c.Report.Attempted(ctx, err)
+	if err != nil {
 		c.lease = nil // another writer may have changed it, or the hub may have created it again
 		if !apierrors.IsConflict(err) {
 			c.Doubt()

@@ -1,19 +1,27 @@
 package heartbeat
 
 import (
+	"context"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clientset "k8s.io/client-go/kubernetes/fake"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/agent/registration/hubreport"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // RG-20: heartbeats begin and end with the acceptance of the cluster, and each is told once.
@@ -58,5 +66,46 @@ func TestHeartbeats(t *testing.T) {
 	reconcile()
 	if want := []string{"Normal ManagedClusterLeaseUpdateStarted", "Warning ManagedClusterLeaseUpdateStoped"}; !slices.Equal(told, want) {
 		t.Errorf("events %q, want %q", told, want)
+	}
+}
+
+// KL-31: a heartbeat that fails is reported to the operator, until one reaches the hub.
+func TestFailureIsReported(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, coordinationv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"},
+		Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true, LeaseDurationSeconds: 60}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "managed-cluster-lease"}}
+	failure := errors.New("dial tcp 192.0.2.1:6443: i/o timeout")
+	hub := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, lease).WithInterceptorFuncs(interceptor.Funcs{
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+			if failure != nil {
+				return failure
+			}
+			return c.Update(ctx, o, options...)
+		}}).Build()
+	clk := clocktesting.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
+	configMaps := clientset.NewClientset().CoreV1().ConfigMaps("agent")
+	c := New(hub, hub, Options{Doubt: func() {}, Record: func(string, string, string, string, ...any) {}, Clock: clk,
+		Report: hubreport.New(configMaps, clk)})
+	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)}
+	if _, err := c.Reconcile(t.Context(), request); err == nil {
+		t.Error("the heartbeat succeeded")
+	}
+	report, err := configMaps.Get(t.Context(), fleet.ConfigMapHubConnection, metav1.GetOptions{})
+	if err != nil || !strings.Contains(report.Data[fleet.KeyHubConnectionMessage], failure.Error()) {
+		t.Errorf("the report is %v, %v", report, err)
+	}
+	failure = nil
+	if _, err := c.Reconcile(t.Context(), request); err != nil {
+		t.Error(err)
+	}
+	if _, err := configMaps.Get(t.Context(), fleet.ConfigMapHubConnection, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the report is still there: %v", err)
 	}
 }
