@@ -4,14 +4,19 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
 )
 
-// maxReason is how much an agent says about why it does not connect, in bytes.
-const maxReason = 4 << 10
+const (
+	// maxReason is how much an agent says about why it does not connect, in bytes.
+	maxReason = 4 << 10
+	// maxHeader is how long the header of an answer of an agent may be, in bytes.
+	maxHeader = 64 << 10
+)
 
 // connect asks at the other end of the connection for one to an address.
 func connect(conn net.Conn, address string) (net.Conn, error) {
@@ -19,11 +24,16 @@ func connect(conn net.Conn, address string) (net.Conn, error) {
 	if err := request.Write(conn); err != nil {
 		return nil, err
 	}
-	reader := bufio.NewReader(conn)
+	limited := &io.LimitedReader{R: conn, N: maxHeader}
+	reader := bufio.NewReader(limited)
 	response, err := http.ReadResponse(reader, request)
 	if err != nil {
+		if limited.N <= 0 {
+			err = fmt.Errorf("the header of the answer of the agent has more than %d bytes", maxHeader)
+		}
 		return nil, err
 	}
+	limited.N = math.MaxInt64
 	if response.StatusCode != http.StatusOK {
 		defer func() { _ = response.Body.Close() }()
 		reason, _ := io.ReadAll(io.LimitReader(response.Body, maxReason))

@@ -207,7 +207,8 @@ func (s *Server) newTransport() *http.Transport {
 			return s.open(ctx, name)
 		},
 		MaxIdleConnsPerHost: idleStreams, IdleConnTimeout: idleTime,
-		DisableCompression: true, // that is between the user and the cluster
+		DisableCompression:     true, // that is between the user and the cluster
+		MaxResponseHeaderBytes: maxHeader,
 	}
 }
 

@@ -87,8 +87,16 @@ func (f from) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// connect makes a tunnel as the agent of a cluster.
+// connectAgent makes a tunnel as the agent of a cluster, and answers what comes through it.
 func connectAgent(t *testing.T, s *Server, hub *httptest.Server, name string, agent http.Handler) *tunnel.Tunnel {
+	t.Helper()
+	made := makeTunnel(t, s, hub, name)
+	go func() { _ = (&http.Server{Handler: agent}).Serve(made.Listener()) }()
+	return made
+}
+
+// makeTunnel makes a tunnel as the agent of a cluster.
+func makeTunnel(t *testing.T, s *Server, hub *httptest.Server, name string) *tunnel.Tunnel {
 	t.Helper()
 	s.mu.Lock()
 	before := s.made
@@ -98,7 +106,6 @@ func connectAgent(t *testing.T, s *Server, hub *httptest.Server, name string, ag
 		t.Fatal(err)
 	}
 	t.Cleanup(made.Close)
-	go func() { _ = (&http.Server{Handler: agent}).Serve(made.Listener()) }()
 	for { // the hub has answered before it has added the tunnel
 		s.mu.Lock()
 		added := s.made > before

@@ -2,7 +2,8 @@
 //
 // The agent sends an HTTP request that upgrades its connection to Protocol, with the credential that it uses for everything else on the
 // hub. From then on the connection carries streams (yamux), which the hub opens and the agent accepts. A stream is an ordinary
-// connection with a window of its own: what is not read on one side is not sent by the other, and no stream waits for another.
+// connection with a window of its own: what is not read on one side is not sent by the other, and no stream waits for another. Streams that
+// the agent opens are refused.
 package tunnel
 
 import (
@@ -11,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -29,6 +31,8 @@ const (
 	pingTimeout = 10 * time.Second
 	// backlog is how many streams may wait for the agent to accept them.
 	backlog = 1024
+	// closeTimeout is how long the agent may go on with a stream that the hub has closed.
+	closeTimeout = 10 * time.Second
 )
 
 // Tunnel is a connection between a hub and an agent. Both sides may close it, which closes its streams.
@@ -36,11 +40,27 @@ type Tunnel struct{ session *yamux.Session }
 
 // Open opens a stream to the agent.
 func (t *Tunnel) Open() (net.Conn, error) {
-	stream, err := t.session.OpenStream()
+	opened, err := t.session.OpenStream()
 	if err != nil {
 		return nil, fmt.Errorf("open a stream in the tunnel: %w", err)
 	}
-	return stream, nil
+	return &stream{Stream: opened}, nil
+}
+
+// stream is one that the hub has opened.
+type stream struct {
+	*yamux.Stream
+	closed sync.Once
+}
+
+// Close ends both directions. What the agent still sends is not kept: it would hold its room until closeTimeout, and the agent, who waits for
+// that room, would not notice before that nobody reads.
+func (s *stream) Close() (err error) {
+	s.closed.Do(func() { // a second time, yamux forgets the stream and leaves the agent waiting
+		err = s.Stream.Close()
+		go func() { _, _ = io.Copy(io.Discard, s.Stream) }()
+	})
+	return err
 }
 
 // Streams is how many are open.
@@ -85,10 +105,17 @@ func Accept(w http.ResponseWriter, r *http.Request) (*Tunnel, error) {
 	if err != nil {
 		return nil, err
 	}
-	session, err := yamux.Client(conn, config())
+	c := config()
+	c.StreamCloseTimeout = closeTimeout
+	session, err := yamux.Client(conn, c)
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
+	}
+	// Only the hub opens streams. One of an agent would be read into memory up to its window, and nobody would take it.
+	if err := session.GoAway(); err != nil {
+		_ = session.Close()
+		return nil, fmt.Errorf("tell the agent to open no streams: %w", err)
 	}
 	return &Tunnel{session: session}, nil
 }

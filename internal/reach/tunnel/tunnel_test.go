@@ -2,6 +2,7 @@ package tunnel_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -150,6 +151,107 @@ func TestEnd(t *testing.T) {
 			}
 		})
 	}
+}
+
+// CP-07: who does not wait for the rest of what an agent sends has it end, and none of it is kept.
+func TestCloseBeforeEnd(t *testing.T) {
+	t.Parallel()
+	hub, agent := connected(t)
+	ended := make(chan error)
+	go func() {
+		opened, err := agent.Listener().Accept()
+		if err != nil {
+			ended <- err
+			return
+		}
+		defer opened.Close()
+		gone := make(chan struct{})
+		go func() {
+			_, _ = io.Copy(io.Discard, opened) // to its end, as servers of HTTP notice that nobody waits any more
+			close(gone)
+		}()
+		for {
+			select {
+			case <-gone:
+				ended <- nil
+				return
+			default:
+			}
+			if _, err := opened.Write(make([]byte, 1<<20)); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	stream, err := hub.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(stream, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		_ = stream.Close()
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the agent is not let come to an end: %v", err)
+	}
+}
+
+// CP-07: an agent opens no streams to the hub, which would hold in memory what comes through them.
+func TestStreamsOfAgentsAreRefused(t *testing.T) {
+	t.Parallel()
+	accepted := make(chan *tunnel.Tunnel, 1)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		made, err := tunnel.Accept(w, r)
+		if err != nil {
+			t.Error(err)
+		}
+		accepted <- made
+	}))
+	defer server.Close()
+	agent, err := tunnel.Upgrade(t.Context(), server.Client(), server.URL+"/tunnel", tunnel.Protocol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer agent.Close()
+	hub := <-accepted
+	defer hub.Close()
+	// An agent that does not keep to the rules speaks yamux by itself.
+	const (
+		data, update, ping = 0, 1, 2
+		begin, answer, end = 1, 2, 8
+		streams            = 10
+	)
+	send := func(kind, flags byte, stream, length uint32, content []byte) {
+		t.Helper()
+		frame := append([]byte{0, kind, 0, flags}, binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, stream), length)...)
+		if _, err := agent.Write(append(frame, content...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range uint32(streams) {
+		send(update, begin, 2*i+2, 0, nil)
+		send(data, 0, 2*i+2, 128<<10, make([]byte, 128<<10))
+	}
+	send(ping, begin, 0, 1, nil)
+	refused := 0
+	for header := make([]byte, 12); header[1] != ping || header[3] != answer; {
+		if _, err := io.ReadFull(agent, header); err != nil {
+			t.Fatal(err)
+		}
+		if header[1] == update && header[3] == end {
+			refused++
+		}
+	}
+	if refused != streams || hub.Streams() != 0 {
+		t.Errorf("of %d streams, the hub has refused %d and keeps %d", streams, refused, hub.Streams())
+	}
+	stream, err := hub.Open()
+	if err != nil {
+		t.Fatalf("the hub opens none itself any more: %v", err)
+	}
+	_ = stream.Close()
 }
 
 func TestRefusals(t *testing.T) {
