@@ -33,7 +33,7 @@ func newOperatorCommand() *cobra.Command {
 	flags := operatorFlags{
 		Flags: frame.Flags{Lease: operatorLease, ListenAddress: secureserving.None},
 		install: clustermanager.Options{
-			Options: frame.Options{Image: os.Getenv(frame.EnvImage), PullSecret: fleet.SecretImagePullCredentials},
+			Options:    frame.Options{Image: os.Getenv(frame.EnvImage), PullSecret: fleet.SecretImagePullCredentials},
 			AgentImage: os.Getenv(envAgentImage)},
 		metricsAddress: defaultMetricsAddress, healthAddress: ":8081", logs: newLogging(),
 	}
