@@ -497,6 +497,23 @@ func TestRemovalInsists(t *testing.T) {
 	}
 }
 
+// CA-20: an object that goes by itself while its finalizers are taken off is no failure, whichever it is.
+func TestRemovalOfWhatEnds(t *testing.T) {
+	const manager, cluster = managersPath + "cluster-manager", "/apis/cluster.open-cluster-management.io/v1/managedclusters/c1"
+	for path, kind := range map[string]string{manager: "ClusterManager", cluster: "ManagedCluster"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			h := withManager(t)
+			h.put(t, map[string]string{path: kind}, map[string]string{path: `{"metadata":{"finalizers":["example.com/slow"]}}`})
+			h.End("PATCH " + path)
+			h.run(t, "", "clean", "--force").succeeds(t, "cleaned up successfully")
+			if len(h.Requests(http.MethodPatch)) == 0 {
+				t.Error("no finalizer was taken off")
+			}
+		})
+	}
+}
+
 // runKilled runs a command that is interrupted after a number of changes.
 func (h hub) runKilled(t *testing.T, steps int, args ...string) result {
 	t.Helper()

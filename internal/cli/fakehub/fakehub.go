@@ -48,6 +48,7 @@ type Hub struct {
 	connected map[string]http.Handler // the APIs of clusters
 	written   func()
 	conflicts map[string]int // to come, by request
+	ends      map[string]bool // requests before which their object goes
 }
 
 // kinds are what can be watched, by the last part of the path.
@@ -101,7 +102,7 @@ func New(t *testing.T) *Hub {
 	t.Helper()
 	h := &Hub{objects: map[string]*unstructured.Unstructured{}, answers: map[string]http.HandlerFunc{}, watches: map[string]int{},
 		created: map[string]func(*unstructured.Unstructured){}, connected: map[string]http.Handler{},
-		conflicts: map[string]int{}}
+		conflicts: map[string]int{}, ends: map[string]bool{}}
 	h.changed = sync.NewCond(&h.mu)
 	h.Server = httptest.NewTLSServer(h)
 	t.Cleanup(func() {
@@ -124,6 +125,13 @@ func (h *Hub) Conflict(request string, times int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.conflicts[request] = times
+}
+
+// End makes an object go just before a request ("PATCH /path") for it is answered, as if its controller had taken its last finalizer off.
+func (h *Hub) End(request string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ends[request] = true
 }
 
 // OnCreate has a test do what a controller would as soon as an object is created in a collection.
@@ -270,6 +278,9 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.conflicts[r.Method+" "+r.URL.Path]--
 		writeStatus(w, http.StatusConflict, metav1.StatusReasonConflict, "the object has been modified", path.Base(r.URL.Path))
 		return
+	}
+	if h.ends[r.Method+" "+r.URL.Path] {
+		h.remove(r.URL.Path)
 	}
 	if before := len(h.history); h.written != nil {
 		defer func() {

@@ -102,7 +102,11 @@ func (c *Cluster) removeFinalizers(ctx context.Context, of Reference, remove fun
 		return nil, nil
 	}
 	patch := marshal(map[string]any{"metadata": map[string]any{"finalizers": kept, "resourceVersion": object.GetResourceVersion()}})
-	return removed, c.Patch(ctx, of, patch)
+	err = c.Patch(ctx, of, patch)
+	if apierrors.IsNotFound(err) { // its controller was faster
+		return nil, nil
+	}
+	return removed, err
 }
 
 // AwaitNone waits until no object of a kind is left that counts. say is called with the names of those that are left whenever
