@@ -47,7 +47,7 @@ type Hub struct {
 
 	connected map[string]http.Handler // the APIs of clusters
 	written   func()
-	conflicts map[string]int // to come, by request
+	conflicts map[string]int  // to come, by request
 	ends      map[string]bool // requests before which their object goes
 }
 
