@@ -45,9 +45,10 @@ type credentialsFlags struct {
 func (a *app) credentialsCommand() *cobra.Command {
 	f := &credentialsFlags{}
 	command := &cobra.Command{
-		Use:   "credentials --managed-serviceaccount NAME",
-		Short: "Print the token of a managed service account, as a credential plugin",
-		Long:  credentialsLong,
+		Use:     "credentials --managed-serviceaccount NAME",
+		Aliases: []string{"credential"},
+		Short:   "Print the token of a managed service account, as a credential plugin",
+		Long:    credentialsLong,
 		Example: "  # In the file of access providers of a client\n" +
 			`  {"providers": [{"name": "open-cluster-management", "execConfig": {"apiVersion": "client.authentication.k8s.io/v1",` + "\n" +
 			`    "command": "capstan", "args": ["credentials", "--managed-serviceaccount", "reader"], "provideClusterInfo": true}}]}`,

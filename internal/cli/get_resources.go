@@ -24,8 +24,8 @@ import (
 
 const getLong = `Show clusters, cluster sets, placements, works, add-ons, what the hub runs, or a token to join with.
 
-Any other RESOURCE is read from clusters, through the hub: those of --clusters, those that --placement has selected, or the members of
---clusterset. RESOURCE is what kubectl takes, such as pods, deploy or certificates.cert-manager.io, and NAME one object. The objects of all
+Any other RESOURCE is read from clusters, through the hub: those of --clusters, those that --placement has selected, the members of
+--clusterset, or --all-clusters. RESOURCE is what kubectl takes, such as pods, deploy or certificates.cert-manager.io, and NAME one object. The objects of all
 clusters come as one table, or as one List in YAML and JSON, where the annotation capstan.io/cluster-name names the cluster of each.
 
 What can be read is printed, also if some clusters cannot. These are listed at the end, with the reasons, and the exit code is 1. A
@@ -36,6 +36,7 @@ type resourceFlags struct {
 	clusters   clusterFlags
 	placement  string
 	clusterSet string
+	all        bool
 
 	namespace     string
 	everywhere    bool
@@ -51,6 +52,7 @@ func (a *app) addResources(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&f.placement, "placement", "", "read from the clusters that this placement has selected, as NAMESPACE/NAME")
 	flags.StringVar(&f.clusterSet, "clusterset", "", "read from the members of this cluster set")
+	flags.BoolVar(&f.all, "all-clusters", false, "read from all clusters that the hub has accepted")
 	flags.StringVarP(&f.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of the clusters")
 	flags.BoolVarP(&f.everywhere, "all-namespaces", "A", false, "read all namespaces of the clusters")
 	flags.StringVarP(&f.labelSelector, "selector", "l", "", "only objects with these labels, such as app=web,tier!=cache")
@@ -59,7 +61,8 @@ func (a *app) addResources(command *cobra.Command) {
 	format := addOutputFlag(command, output.Table, output.Wide, output.YAML, output.JSON, output.Name)
 	command.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 	for _, chooser := range [][]string{{"placement", "clusterset"}, {"placement", "clusters"}, {"placement", "cluster"},
-		{"clusterset", "clusters"}, {"clusterset", "cluster"}} {
+		{"clusterset", "clusters"}, {"clusterset", "cluster"}, {"all-clusters", "placement"}, {"all-clusters", "clusterset"},
+		{"all-clusters", "clusters"}, {"all-clusters", "cluster"}} {
 		command.MarkFlagsMutuallyExclusive(chooser...)
 	}
 	complete(command, "placement", a.completePlacementRef)
@@ -73,6 +76,7 @@ func (a *app) addResources(command *cobra.Command) {
 		"  capstan get deployments --clusterset prod -A -l app=web\n" +
 		"  capstan get nodes --placement default/web -o wide\n" +
 		"  capstan get pods --clusterset prod -A --watch\n" +
+		"  capstan get nodes --all-clusters -o yaml\n" +
 		"  capstan get clusters"
 	command.Args = f.checkArgs
 	command.RunE = func(command *cobra.Command, args []string) error {
@@ -100,14 +104,14 @@ func (a *app) addResources(command *cobra.Command) {
 }
 
 func (f *resourceFlags) choosesClusters() bool {
-	return f.clusters.one != "" || len(f.clusters.many) > 0 || f.placement != "" || f.clusterSet != ""
+	return f.clusters.one != "" || len(f.clusters.many) > 0 || f.placement != "" || f.clusterSet != "" || f.all
 }
 
 // checkArgs takes a word for a misspelt subcommand, unless clusters are chosen.
 func (f *resourceFlags) checkArgs(command *cobra.Command, args []string) error {
 	if !f.choosesClusters() {
 		if err := knownCommand(command, args); err != nil {
-			return fmt.Errorf("%w\nTo read it from clusters, say from which, with --clusters, --placement or --clusterset:\n  capstan get %s --clusters CLUSTER,...",
+			return fmt.Errorf("%w\nTo read it from clusters, say from which, with --clusters, --placement, --clusterset or --all-clusters:\n  capstan get %s --clusters CLUSTER,...",
 				err, strings.Join(args, " "))
 		}
 		return nil
@@ -171,8 +175,28 @@ func (f *resourceFlags) choose(ctx context.Context, a *app, hub *hubapi.Hub) ([]
 		return clusters, err
 	case f.clusterSet != "":
 		return membersOf(ctx, hub, f.clusterSet)
+	case f.all:
+		return acceptedClusters(ctx, hub)
 	}
 	return f.clusters.required()
+}
+
+// acceptedClusters are the names of all clusters that the hub has accepted.
+func acceptedClusters(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+	list, err := hub.Clusters(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range list.Items {
+		if list.Items[i].Spec.HubAcceptsClient {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, errors.New("the hub has accepted no clusters: \"capstan get clusters\" shows those that wait, and \"capstan accept\" accepts them")
+	}
+	return names, nil
 }
 
 // membersOf are the names of the clusters of a set.

@@ -201,6 +201,23 @@ func TestGetResourcesOfPlacementAndSet(t *testing.T) {
 	h.run(t, "", "get", "pods", "--clusterset", "gone").fails(t, `"gone" not found`)
 }
 
+// CA-02: the clusters may be all that the hub has accepted, of which those that do not answer are listed.
+func TestGetResourcesOfAllClusters(t *testing.T) {
+	t.Parallel()
+	h := newHubWithPods(t)
+	waiting := acceptedCluster("waiting")
+	waiting.Spec.HubAcceptsClient = false
+	h.Put(t, clustersPath+"/waiting", waiting)
+	got := h.run(t, "", "get", "pods", "--all-clusters", "-o", "name")
+	got.fails(t, "1 of 3 clusters could not be read:", "idle: not connected")
+	if got.out != "cluster1 pod/a\ncluster1 pod/long-name\ncluster2 pod/c\n" || strings.Contains(got.errOut, "waiting") {
+		t.Errorf("%+v", got)
+	}
+	h.run(t, "", "get", "pods", "--all-clusters", "--clusterset", "prod").fails(t, "all-clusters", "clusterset")
+	none := newHub(t)
+	none.run(t, "", "get", "pods", "--all-clusters").fails(t, "the hub has accepted no clusters", "capstan accept")
+}
+
 // CA-02
 func TestGetResourcesBadCommandLine(t *testing.T) {
 	t.Parallel()

@@ -20,12 +20,12 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-const kubeconfigLong = `Write a kubeconfig that leads to a cluster through the hub.
+const kubeconfigLong = `Write a kubeconfig that leads to clusters through the hub, with a context for each.
 
-Its server is the hub, which passes requests on to the cluster, in your name; its credentials are yours for the hub. kubectl, helm, k9s,
+The server is the hub, which passes requests on to the cluster, in your name; the credentials are yours for the hub. kubectl, helm, k9s,
 Argo CD and every other client of Kubernetes work with it. What you may do there is what the cluster lets you do.
 
-The cluster needs the add-on cluster-proxy. --merge adds a context to a kubeconfig that has others.`
+Clusters need the add-on cluster-proxy. --merge adds a context to a kubeconfig that has others.`
 
 // stdout is the file name of standard output.
 const stdout = "-"
@@ -41,44 +41,56 @@ type kubeconfigFlags struct {
 func (a *app) kubeconfigCommand() *cobra.Command {
 	f := &kubeconfigFlags{}
 	command := &cobra.Command{
-		Use:   "kubeconfig CLUSTER",
-		Short: "Write a kubeconfig that leads to a cluster through the hub",
+		Use:   "kubeconfig CLUSTER...",
+		Short: "Write a kubeconfig that leads to clusters through the hub",
 		Long:  kubeconfigLong,
 		Example: "  capstan kubeconfig cluster1 -o cluster1.kubeconfig && helm --kubeconfig cluster1.kubeconfig list -A\n" +
+			"  capstan kubeconfig cluster1 cluster2 -o clusters.kubeconfig && kubectl --kubeconfig clusters.kubeconfig --context cluster2 get nodes\n" +
 			"  capstan kubeconfig cluster1 --merge --context-name prod-1 && kubectl --context prod-1 get nodes",
-		Args: oneCluster,
+		Args: f.checkArgs,
 	}
 	flags := command.Flags()
 	flags.StringVarP(&f.file, "output", "o", "", "file to write; - is standard output, which is the default without --merge")
-	flags.StringVar(&f.contextName, "context-name", "", "name of the context (default: that of the cluster)")
-	flags.BoolVar(&f.merge, "merge", false, "add the context to the file of --output, or to the kubeconfig that leads to the hub, and leave the rest as it is")
+	flags.StringVar(&f.contextName, "context-name", "", "name of the context of one cluster (default: that of the cluster)")
+	flags.BoolVar(&f.merge, "merge", false, "add the contexts to the file of --output, or to the kubeconfig that leads to the hub, and leave the rest as it is")
 	complete(command, "context-name", cobra.NoFileCompletions)
-	command.ValidArgsFunction = a.completeCluster
+	command.ValidArgsFunction = a.completeMoreClusters
 	command.RunE = func(command *cobra.Command, args []string) error {
 		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
-			if err := a.checkReachable(ctx, hub, args[0]); err != nil {
-				return err
+			for _, cluster := range args {
+				if err := a.checkReachable(ctx, hub, cluster); err != nil {
+					return err
+				}
 			}
-			return a.writeKubeconfig(ctx, f, hub, args[0])
+			return a.writeKubeconfig(ctx, f, hub, args)
 		})
 	}
 	return command
 }
 
-// oneCluster accepts the name of a cluster.
-func oneCluster(command *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("%d clusters given, want 1: %s. \"capstan get clusters\" lists those there are", len(args), command.UseLine())
+// checkArgs accepts the names of clusters.
+func (f *kubeconfigFlags) checkArgs(command *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("0 clusters given, want at least 1: %s. \"capstan get clusters\" lists those there are", command.UseLine())
 	}
-	return checkClusterName("CLUSTER", args[0])
+	for i, name := range args {
+		if err := checkClusterName("CLUSTER", name); err != nil {
+			return err
+		}
+		if slices.Contains(args[:i], name) {
+			return fmt.Errorf("CLUSTER: %q: given twice", name)
+		}
+	}
+	if f.contextName != "" && len(args) > 1 {
+		return errors.New("--context-name: names the context of one cluster; leave it out, and contexts have the names of their clusters")
+	}
+	return nil
 }
 
-// completeCluster completes the one name of a cluster that a command takes.
-func (a *app) completeCluster(command *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return a.completeClusters(command, args, typed)
+// completeMoreClusters completes the names of clusters that are not on the line yet.
+func (a *app) completeMoreClusters(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return slices.DeleteFunc(a.clusterNames(command.Context()), func(name string) bool { return slices.Contains(args, name) }),
+		cobra.ShellCompDirectiveNoFileComp
 }
 
 // checkReachable makes sure that there is such a cluster, and points out what it needs to be reached. Who may not look is told by the first
@@ -101,17 +113,20 @@ func (a *app) checkReachable(ctx context.Context, hub *hubapi.Hub, cluster strin
 }
 
 // writeKubeconfig writes a kubeconfig to where the flags say.
-func (a *app) writeKubeconfig(ctx context.Context, f *kubeconfigFlags, of *hubapi.Hub, cluster string) error {
+func (a *app) writeKubeconfig(ctx context.Context, f *kubeconfigFlags, of *hubapi.Hub, clusters []string) error {
 	hub, source, err := a.target().HubKubeconfig()
 	if err != nil {
 		return err
 	}
-	server, err := of.ClusterServer(ctx, cluster)
-	if err != nil {
-		return err
+	var config *clientcmdapi.Config
+	for _, cluster := range clusters {
+		server, err := of.ClusterServer(ctx, cluster)
+		if err != nil {
+			return err
+		}
+		name := cmp.Or(f.contextName, cluster)
+		config = mergeKubeconfig(config, clusterKubeconfig(hub, server, name), hub, name, false)
 	}
-	name := cmp.Or(f.contextName, cluster)
-	config := clusterKubeconfig(hub, server, name)
 	file := f.file
 	if f.merge && file == "" {
 		file = filepath.SplitList(source.File)[0]
@@ -129,15 +144,20 @@ func (a *app) writeKubeconfig(ctx context.Context, f *kubeconfigFlags, of *hubap
 	if err != nil {
 		return err
 	}
-	if err := checkReplaces(existing, config, name, file, f.merge); err != nil {
+	if err := checkReplaces(existing, config, file, f.merge); err != nil {
 		return err
 	}
 	if f.merge {
 		keepUser := slices.ContainsFunc(filepath.SplitList(source.File), func(other string) bool { return sameFile(other, file) })
-		config = mergeKubeconfig(existing, config, hub, name, keepUser)
+		for name := range config.Contexts {
+			existing = mergeKubeconfig(existing, config, hub, name, keepUser)
+		}
+		config = existing
 	}
 	if a.dryRun {
-		a.say("would write context %s to %s", name, file)
+		for _, cluster := range clusters {
+			a.say("would write context %s to %s", cmp.Or(f.contextName, cluster), file)
+		}
 		return nil
 	}
 	content, err := clientcmd.Write(*config)
@@ -147,7 +167,9 @@ func (a *app) writeKubeconfig(ctx context.Context, f *kubeconfigFlags, of *hubap
 	if err := playground.WriteSecretFile(file, content); err != nil {
 		return fmt.Errorf("--output: %w", err)
 	}
-	a.note("Context %s of %s leads to cluster %s.", name, file, cluster)
+	for _, cluster := range clusters {
+		a.note("Context %s of %s leads to cluster %s.", cmp.Or(f.contextName, cluster), file, cluster)
+	}
 	return nil
 }
 
@@ -197,17 +219,21 @@ func loadKubeconfig(file string) (*clientcmdapi.Config, error) {
 }
 
 // checkReplaces makes sure that nothing is lost that this command has not written.
-func checkReplaces(existing, config *clientcmdapi.Config, name, file string, merge bool) error {
+func checkReplaces(existing, config *clientcmdapi.Config, file string, merge bool) error {
 	if existing == nil {
 		return nil
 	}
-	there := existing.Clusters[name]
-	another := there != nil && there.Server != config.Clusters[name].Server
-	if another || there == nil && (existing.Contexts[name] != nil || existing.AuthInfos[name] != nil) {
-		return fmt.Errorf("%s has a context, cluster or user %q already, which leads elsewhere: choose another name with --context-name", file, name)
+	for name := range config.Contexts {
+		there := existing.Clusters[name]
+		another := there != nil && there.Server != config.Clusters[name].Server
+		if another || there == nil && (existing.Contexts[name] != nil || existing.AuthInfos[name] != nil) {
+			return fmt.Errorf("%s has a context, cluster or user %q already, which leads elsewhere: choose another name with --context-name", file, name)
+		}
 	}
-	if !merge && (len(existing.Contexts) > 1 || (len(existing.Contexts) == 1 && existing.Contexts[name] == nil)) {
-		return fmt.Errorf("--output: %s has other contexts: add to it with --merge, or choose another file", file)
+	for name := range existing.Contexts {
+		if !merge && config.Contexts[name] == nil {
+			return fmt.Errorf("--output: %s has other contexts: add to it with --merge, or choose another file", file)
+		}
 	}
 	return nil
 }

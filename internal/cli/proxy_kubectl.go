@@ -386,6 +386,9 @@ func separateKubectl(root *cobra.Command, args []string) []string {
 		}
 		return root.PersistentFlags().Lookup(name)
 	})
+	if at < len(args) && slices.ContainsFunc(podCommands, func(c podCommand) bool { return c.name == args[at] }) {
+		return separatePodCommand(args, at)
+	}
 	if at == len(args) || args[at] != kubectlProgram {
 		return args
 	}

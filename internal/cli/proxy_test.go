@@ -114,6 +114,35 @@ func TestKubeconfig(t *testing.T) {
 	h.run(t, "", "kubeconfig", "cluster2", "-o", filepath.Join(file, "x", "y")).fails(t, "--output")
 }
 
+// CA-02: one kubeconfig has a context for each of several clusters.
+func TestKubeconfigOfSeveral(t *testing.T) {
+	t.Parallel()
+	h := newHubWithClusters(t)
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	for range 2 {
+		got := h.run(t, "", "kubeconfig", "cluster2", "cluster1", "-o", file)
+		for _, name := range []string{"cluster1", "cluster2"} {
+			if got.code != 0 || !strings.Contains(got.errOut, "Context "+name+" of "+file+" leads to cluster "+name) {
+				t.Errorf("%+v", got)
+			}
+		}
+	}
+	config, err := clientcmd.LoadFromFile(file)
+	if err != nil || len(config.Contexts) != 2 || config.CurrentContext != "cluster2" || config.AuthInfos["cluster1"].Token != "admin" ||
+		config.Clusters["cluster1"].Server != h.URL+clustersPath+"/cluster1/proxy" ||
+		config.Clusters["cluster2"].Server != h.URL+clustersPath+"/cluster2/proxy" {
+		t.Errorf("%v: %+v", err, config)
+	}
+	h.run(t, "", "kubeconfig", "cluster1", "-o", file).fails(t, "has other contexts", "--merge")
+	h.run(t, "", "kubeconfig", "cluster1", "cluster2", "--merge").succeeds(t)
+	if config, err = clientcmd.LoadFromFile(h.kubeconfig); err != nil || len(config.Contexts) != 3 || config.CurrentContext != "hub" {
+		t.Errorf("%v: %+v", err, config)
+	}
+	h.run(t, "", "kubeconfig", "cluster1", "gone", "-o", file).fails(t, `"gone" not found`)
+	h.run(t, "", "kubeconfig", "cluster1", "cluster1").fails(t, `"cluster1": given twice`)
+	h.run(t, "", "kubeconfig", "cluster1", "cluster2", "--context-name", "x").fails(t, "--context-name: names the context of one cluster")
+}
+
 func exists(file string) bool {
 	_, err := os.Stat(file)
 	return err == nil
@@ -213,6 +242,41 @@ func TestKubectl(t *testing.T) {
 	}
 	h.run(t, "", "kubectl", "--help").succeeds(t, "Usage:", "--sa")
 	h.run(t, "", "-c", "cluster1", "--dry-run", "kubectl", "get", "pods").succeeds(t, "would run kubectl get pods\n")
+}
+
+// MS-07: clients run the credential plugin, and say for which cluster in the way of client-go.
+func TestCredentialPluginBadCommandLine(t *testing.T) {
+	h := newHub(t)
+	t.Setenv("KUBERNETES_EXEC_INFO", "")
+	for _, name := range []string{"credentials", "credential"} {
+		h.run(t, "", name).fails(t, "--managed-serviceaccount: name the ManagedServiceAccount")
+		h.run(t, "", name, "--managed-serviceaccount", "reader").fails(t, "KUBERNETES_EXEC_INFO")
+	}
+}
+
+// CA-43: what people do with pods most is a command of its own, in which --cluster may stand anywhere.
+func TestPodCommands(t *testing.T) {
+	fakeKubectl(t, `printf '<%s>' "$@"; echo; grep server: "$KUBECONFIG"`)
+	h := newHubWithClusters(t)
+	h.Connect("cluster1", podsOf())
+	for command, args := range map[string]string{
+		"logs -f web-0 -c app --cluster cluster1 -n web":              "<logs><-f><web-0><-c><app><-n><web>",
+		"-c cluster1 logs -c app web-0":                               "<logs><-c><app><web-0>",
+		"exec --cluster=cluster1 -it web-0 -- ls --cluster other":     "<exec><-it><web-0><--><ls><--cluster><other>",
+		"exec web-0 -it --sa= --cluster cluster1 -- sh -c --help":     "<exec><web-0><-it><--><sh><-c><--help>",
+		"port-forward --cluster cluster1 service/web 8080:80 -n web":  "<port-forward><service/web><8080:80><-n><web>",
+		"--timeout 9 cp web-0:/log ./log --cluster cluster1 -v 6":     "<cp><web-0:/log><./log><-v><6>",
+		"--cluster cluster1 kubectl logs --cluster other --context x": "<logs><--cluster><other><--context><x>",
+	} {
+		got := h.run(t, "", strings.Fields(command)...)
+		if got.code != 0 || got.out != args+"\n    server: "+h.URL+clustersPath+"/cluster1/proxy\n" || got.errOut != "" {
+			t.Errorf("%s: %+v, want %s", command, got, args)
+		}
+	}
+	h.run(t, "", "logs", "web-0").fails(t, "--cluster needs to be set")
+	h.run(t, "", "logs", "web-0", "--cluster").fails(t, `"--" is no name of a cluster`)
+	h.run(t, "", "exec", "web-0", "--cluster", "idle", "--", "sh").fails(t, "cluster idle: not connected")
+	h.run(t, "", "logs", "web-0", "--help").succeeds(t, "capstan logs --cluster CLUSTER [-f] POD", "--sa")
 }
 
 // CA-43: where there is no way to the cluster, that is said, and kubectl is left out of it. What the cluster says is for kubectl.

@@ -114,6 +114,7 @@ func (a *app) command() *cobra.Command {
 		a.addOnCommand(),
 		a.installCommand(), a.uninstallCommand())
 	add(reachGroup, a.kubeconfigCommand(), a.kubectlCommand(), a.proxyCommand(), a.credentialsCommand())
+	add(reachGroup, a.podCommands()...)
 	root.AddCommand(a.configCommand(), a.optionsCommand(), a.pluginCommand(), a.versionCommand(), reference.NewCommand())
 	return root
 }
