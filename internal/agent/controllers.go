@@ -184,7 +184,7 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 		return err
 	}
 	record := newWorkRecorder(hubEvents.NewRecorder(hub.GetScheme(), workRecorder))
-	return apply.Register(mgr, apply.Options{
+	return apply.Register(mgr, apply.Options{ //nolint:contextcheck // a logger is asked for without a context
 		Hub: hub, Objects: objects, Applied: managed, Observer: observed,
 		Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: agentID, Clusters: clusters, Workers: a.WorkloadAgentWorkers,
 		Executors: executors, Record: record, Clock: a.clock,

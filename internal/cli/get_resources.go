@@ -25,8 +25,9 @@ import (
 const getLong = `Show clusters, cluster sets, placements, works, add-ons, what the hub runs, or a token to join with.
 
 Any other RESOURCE is read from clusters, through the hub: those of --clusters, those that --placement has selected, the members of
---clusterset, or --all-clusters. RESOURCE is what kubectl takes, such as pods, deploy or certificates.cert-manager.io, and NAME one object. The objects of all
-clusters come as one table, or as one List in YAML and JSON, where the annotation capstan.io/cluster-name names the cluster of each.
+--clusterset, or --all-clusters. RESOURCE is what kubectl takes, such as pods, deploy or certificates.cert-manager.io, and NAME one
+object. The objects of all clusters come as one table, or as one List in YAML and JSON, where the annotation
+capstan.io/cluster-name names the cluster of each.
 
 What can be read is printed, also if some clusters cannot. These are listed at the end, with the reasons, and the exit code is 1. A
 cluster has 10 seconds for each answer, or those of --timeout. The clusters need the add-on cluster-proxy.`

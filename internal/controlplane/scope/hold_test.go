@@ -19,8 +19,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// Agents wait until it is known whether works are held, are told to come back as long as they are, and then get them. Nobody else waits, and
-// nothing else of agents.
+// Agents wait until it is known whether works are held, are told to come back as long as they are, and then get them. Nobody else waits,
+// and nothing else of agents.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()

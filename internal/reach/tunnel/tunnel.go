@@ -53,8 +53,8 @@ type stream struct {
 	closed sync.Once
 }
 
-// Close ends both directions. What the agent still sends is not kept: it would hold its room until closeTimeout, and the agent, who waits for
-// that room, would not notice before that nobody reads.
+// Close ends both directions. What the agent still sends is not kept: it would hold its room until closeTimeout, and the agent, who waits
+// for that room, would not notice before that nobody reads.
 func (s *stream) Close() (err error) {
 	s.closed.Do(func() { // a second time, yamux forgets the stream and leaves the agent waiting
 		err = s.Stream.Close()
