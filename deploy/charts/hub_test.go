@@ -42,7 +42,7 @@ func TestHubConfiguration(t *testing.T) {
 	}
 }
 
-// Who installs a hub is told what its storage loses, and how to go on without a StorageClass.
+// SC-24: who installs a hub is told what its storage loses, and how to go on without a StorageClass.
 func TestHubNotes(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ values, has, hasNot string }{

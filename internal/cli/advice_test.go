@@ -21,7 +21,10 @@ import (
 
 // notAdvice are texts that look like a command and are none.
 var notAdvice = map[string]bool{
-	"foo bar": true, // how a plugin is called
+	"foo bar":               true, // how a plugin is called
+	"upgrade 1 --wait":      true, // one of two commands
+	"join --hub-token-file": true, // a flag
+	"join --proxy-ca-file":  true,
 }
 
 // Every command that a message, a condition or a help text names is one that there is, with the flags that it has.
@@ -155,6 +158,10 @@ func parse(arguments string) error {
 	command, rest, err := cli.NewCommand(strings.NewReader(""), io.Discard, io.Discard).Find(strings.Fields(arguments))
 	if err != nil {
 		return err
+	}
+	switch command.Name() {
+	case "logs", "exec", "port-forward", "cp": // with the flags of kubectl
+		return nil
 	}
 	if err := command.ParseFlags(rest); err != nil && !errors.Is(err, pflag.ErrHelp) {
 		return fmt.Errorf("%s: %w", command.CommandPath(), err)

@@ -364,7 +364,7 @@ func TestCompletion(t *testing.T) {
 		"uninstall hub-addon --namespace=":         "team-a\n",
 		"diff work ":                               "web\n",
 		"kubeconfig ":                              "cluster1\ncluster2\nidle\n",
-		"kubeconfig cluster1 ":                     "",
+		"kubeconfig cluster1 ":                     "cluster2\nidle\n",
 		"kubectl --cluster=":                       "cluster1\ncluster2\nidle\n",
 		"proxy kubectl --cluster=":                 "cluster1\ncluster2\nidle\n",
 		"proxy health --clusters=idle,":            "idle,cluster1\nidle,cluster2\n",

@@ -504,7 +504,9 @@ func TestRemovalOfWhatEnds(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			h := withManager(t)
-			h.put(t, map[string]string{path: kind}, map[string]string{path: `{"metadata":{"finalizers":["example.com/slow"]}}`})
+			h.serve("/apis/cluster.open-cluster-management.io/v1", "managedclusters ManagedCluster")
+			h.put(t, map[string]string{path: kind}, map[string]string{
+				path: `{"metadata":{"finalizers":["operator.open-cluster-management.io/cluster-manager-cleanup"]}}`})
 			h.End("PATCH " + path)
 			h.run(t, "", "clean", "--force").succeeds(t, "cleaned up successfully")
 			if len(h.Requests(http.MethodPatch)) == 0 {

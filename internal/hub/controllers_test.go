@@ -172,7 +172,8 @@ func allControllers(t *testing.T) []reflect.Value {
 	all := controllers(register(t, Options{AutoApprovedUsers: []string{"user"}, PendingClusterExpiry: time.Hour,
 		GRPC: newGRPC(t), WorkTransport: delivery.NewMQTT(&mqtt.Config{}, "hub"), GatewayNamespace: "credentials",
 		BuiltInAddOns: []string{fleet.AddOnManagedServiceAccount}, Access: newAccess(),
-		Gates: set(t, "ClusterProfile=true,GitOpsCluster=true,ManagedServiceAccountEphemeralIdentity=true,SIGPlacementDecision=true")}))
+		Gates: set(t, "ClusterImporter=true,ClusterProfile=true,GitOpsCluster=true,ManagedServiceAccountEphemeralIdentity=true,"+
+			"SIGPlacementDecision=true")}))
 	want := 3 // in the group addon, one entry registers three controllers, two register two, and another one indexes only
 	for _, g := range groups {
 		want += len(g.controllers)

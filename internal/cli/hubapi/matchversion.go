@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"path"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/util/version"
@@ -23,9 +24,8 @@ func matchVersion(config *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &versionMatch{next: next, url: server.JoinPath("version")}
-	})
+	server.Path = path.Join("/", server.Path, "version")
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &versionMatch{next: next, url: server} })
 	return nil
 }
 
