@@ -115,8 +115,9 @@ func TestManagerOfServiceAccounts(t *testing.T) {
 // Without flags, feature gates are as in Open Cluster Management, whose operators pass what differs from that.
 func TestGatesOfDeployments(t *testing.T) {
 	t.Parallel()
-	want := []string{"AddonManagement=true", "CleanUpCompletedManifestWork=false", "ClientIdentityPenetration=false", "ClusterProfile=false",
-		"DefaultClusterSet=true", "GitOpsCluster=false", "ManagedClusterAutoApproval=false", "ManagedServiceAccountEphemeralIdentity=false",
+	want := []string{"AddonManagement=true", "CleanUpCompletedManifestWork=false", "ClientIdentityPenetration=false",
+		"ClusterImporter=false", "ClusterProfile=false", "DefaultClusterSet=true", "GitOpsCluster=false",
+		"ManagedClusterAutoApproval=false", "ManagedServiceAccountEphemeralIdentity=false",
 		"ManifestWorkReplicaSet=false", "NilExecutorValidating=false", "PlacementDebugServer=false",
 		"ResourceCleanup=true", "SIGPlacementDecision=false"}
 	for _, line := range []string{"/registration controller", "/work manager", "/placement controller", "/addon manager",

@@ -113,7 +113,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		c.backlog.requeue = func(work string, after time.Duration) { queue.AddAfter(workOf(work)[0], after) }
 		return nil
 	})
-	return ctrl.NewControllerManagedBy(mgr).Named(controllerName).WithLogConstructor(c.loggerFor(mgr.GetLogger())).
+	return ctrl.NewControllerManagedBy(mgr).Named("work-manifestwork-apply").WithLogConstructor(c.loggerFor(mgr.GetLogger())).
 		WatchesRawSource(source.Kind(o.Hub.GetCache(), &workv1.ManifestWork{}, &handler.TypedEnqueueRequestForObject[*workv1.ManifestWork]{})).
 		Watches(&workv1.AppliedManifestWork{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o2 client.Object) []reconcile.Request {
 			amw, ok := o2.(*workv1.AppliedManifestWork)

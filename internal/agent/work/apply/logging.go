@@ -14,6 +14,7 @@ import (
 )
 
 const (
+	// controllerName is what lines of the log have as the controller.
 	controllerName = "work-manifestwork-apply"
 	// loggedAnnotations is how many annotations of a work are in each line of the log about it, the first by name.
 	loggedAnnotations = 16
