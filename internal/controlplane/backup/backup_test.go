@@ -274,8 +274,15 @@ func TestRestore(t *testing.T) {
 		t.Errorf("contents %+v, want a Secret and a work of revision %d", contents, last.Header.Revision)
 	}
 
-	to := Target{DataDir: t.TempDir()}
-	to.EtcdDir = filepath.Join(to.DataDir, "etcd")
+	to := Target{DataDir: t.TempDir(), EtcdDir: t.TempDir()}
+	// The root of a disk, which cannot be replaced by another folder.
+	if err := os.Mkdir(filepath.Join(to.EtcdDir, "lost+found"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	disk, err := os.Stat(to.EtcdDir)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := Restore(bytes.NewReader(whole[:len(whole)/2]), to); err == nil {
 		t.Error("half a backup was restored")
 	}
@@ -290,8 +297,15 @@ func TestRestore(t *testing.T) {
 		t.Errorf("the key is %q, %v", key, err)
 	}
 	entries, err := os.ReadDir(to.DataDir)
-	if err != nil || len(entries) != 3 { // the lock is the third
+	if err != nil || len(entries) != 2 { // the lock is the other
 		t.Errorf("the folder has %v, %v", entries, err)
+	}
+	if now, err := os.Stat(to.EtcdDir); err != nil || !os.SameFile(disk, now) {
+		t.Errorf("the folder of the etcd is another: %v", err)
+	}
+	entries, err = os.ReadDir(to.EtcdDir)
+	if err != nil || len(entries) != 2 { // lost+found is the other
+		t.Errorf("the folder of the etcd has %v, %v", entries, err)
 	}
 	restored, err := etcd.Start(t.Context(), etcd.Options{Dir: to.EtcdDir, NoFsync: true})
 	if err != nil {

@@ -39,8 +39,8 @@ func Restore(r io.Reader, to Target) (_ *Description, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, lock.Release()) }()
-	keys := filepath.Join(to.DataDir, keysFolder)
-	for _, folder := range []string{keys, to.EtcdDir} {
+	keys, member := filepath.Join(to.DataDir, keysFolder), etcd.MemberDir(to.EtcdDir)
+	for _, folder := range []string{keys, member} {
 		if err := isEmpty(folder); err != nil {
 			return nil, err
 		}
@@ -54,23 +54,39 @@ func Restore(r io.Reader, to Target) (_ *Description, err error) {
 	if err != nil {
 		return nil, err
 	}
-	database, member := filepath.Join(staging, storageFile), filepath.Join(staging, "etcd")
-	if err := restoreEtcd(database, etcd.MemberDir(member)); err != nil {
-		return nil, err
-	}
 	if to.HoldWorks {
 		if err := os.WriteFile(HoldFile(to.DataDir), nil, 0o600); err != nil {
 			return nil, err
 		}
 	}
 	// The keys come last: a hub with its keys and without its objects would have all its agents remove their works.
-	if err := errors.Join(os.RemoveAll(to.EtcdDir), os.Rename(member, to.EtcdDir)); err != nil {
-		return nil, fmt.Errorf("put the storage in place: %w", err)
+	if err := placeEtcd(filepath.Join(staging, storageFile), to.EtcdDir); err != nil {
+		return nil, err
 	}
 	if err := errors.Join(os.RemoveAll(keys), os.Rename(filepath.Join(staging, keysFolder), keys)); err != nil {
-		return nil, errors.Join(fmt.Errorf("put the keys in place: %w", err), os.RemoveAll(to.EtcdDir))
+		return nil, errors.Join(fmt.Errorf("put the keys in place: %w", err), os.RemoveAll(member))
 	}
 	return description, nil
+}
+
+// placeEtcd makes the storage of a database, in a folder that may be a disk of its own.
+func placeEtcd(database, dir string) (err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	staging, err := os.MkdirTemp(dir, "restore-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(staging)) }()
+	made, member := etcd.MemberDir(staging), etcd.MemberDir(dir)
+	if err := restoreEtcd(database, made); err != nil {
+		return err
+	}
+	if err := errors.Join(os.RemoveAll(member), os.Rename(made, member)); err != nil { // it is empty
+		return fmt.Errorf("put the storage in place: %w", err)
+	}
+	return nil
 }
 
 // isEmpty fails if there is something in a folder.
