@@ -30,6 +30,9 @@ PROGRAMS := capstan capstan-agent capstan-charts capstan-hub capstan-sandbox
 # What `capstan up` runs.
 UP := capstan capstan-agent capstan-hub capstan-sandbox
 
+# How long `make fuzz` runs each target.
+FUZZTIME ?= 10m
+
 # Which measures: TestBench/works is those of works.
 BENCH ?= TestBench
 
@@ -38,6 +41,9 @@ PLACEMENTS ?= 100,1000,10000
 
 # The sizes of the fleets that `make bench-fleet` simulates.
 FLEET ?= 100,500,1000
+
+# The agents of these fleets: real ones, or light ones, which manage nothing and of which a machine holds thousands.
+AGENTS ?= real
 
 # Where `make charts` has index.yaml look for the archives; next to it, if it is empty.
 CHARTS_URL ?=
@@ -233,6 +239,15 @@ test-quick: ## Run the tests that start no server: those to run after each edit
 	$(GO) test -timeout 10m $(TESTFLAGS) $$($(LIGHT))
 	@echo "After a change of api/, of deploy/charts or of the help of a command, run: make generate"
 
+.PHONY: fuzz
+fuzz: ## Feed each parser of what agents and users send with random input, for FUZZTIME each
+	@grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u | while read -r folder; do \
+		for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9]*)\(.*/\1/p' $$folder/*_test.go); do \
+			echo "$$folder $$target"; \
+			(cd $$folder && $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) .) || exit 1; \
+		done; \
+	done
+
 .PHONY: race-shared
 race-shared: ## Run the tests of RACE, packages whose goroutines share state, under the race detector
 	CGO_ENABLED=1 $(GO) test -race -timeout 10m $(TESTFLAGS) $(RACE)
@@ -251,7 +266,8 @@ bench-placement: build ## Measure PLACEMENTS placements created at once; writes 
 
 .PHONY: bench-fleet
 bench-fleet: build ## Measure a hub with simulated fleets of FLEET clusters; writes bench-fleet.json
-	$(GO) test -tags bench -count=1 -timeout 60m -run 'TestFleet$$' -v ./test/bench -fleet '$(FLEET)' -out "$(CURDIR)/bench-fleet.json"
+	$(GO) test -tags bench -count=1 -timeout 60m -run 'TestFleet$$' -v ./test/bench -fleet '$(FLEET)' \
+		$(if $(filter light,$(AGENTS)),-light) -out "$(CURDIR)/bench-fleet.json"
 
 .PHONY: bench-addons
 bench-addons: build ## Measure add-ons on simulated fleets of FLEET clusters; writes bench-addons.json

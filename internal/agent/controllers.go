@@ -60,7 +60,7 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, unca
 		return err
 	}
 	if !a.access.Brokered { // a broker does not publish a CA; the bootstrap configuration tells of another one
-		authority, err := hubca.New(hub.GetConfig(), a.store, a.clock)
+		authority, err := hubca.New(hub.GetConfig(), a.store, a.bootstrap.Registered(), a.clock)
 		if err != nil {
 			return err
 		}

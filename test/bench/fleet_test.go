@@ -30,6 +30,7 @@ import (
 
 var (
 	sizes    = flag.String("fleet", "100,500,1000", "sizes of the fleets to simulate")
+	light    = flag.Bool("light", false, "simulate agents that manage nothing, for fleets of thousands")
 	profiles = flag.String("profiles", "", "folder for CPU and heap profiles of the hub; none if empty")
 )
 
@@ -43,8 +44,9 @@ const (
 	busyPeriod   = 30 * time.Second
 	// lostShare of the clusters is lost, one in so many.
 	lostShare = 10
-	// joinTimeout is how long a fleet may take to join.
+	// joinTimeout is how long a fleet may take to join, and joinEach what each of its clusters adds to that.
 	joinTimeout = 10 * time.Minute
+	joinEach    = 200 * time.Millisecond
 )
 
 // What a fleet of so many clusters has as targets.
@@ -83,7 +85,7 @@ func measureFleet(t *testing.T, r *report, size int) {
 	stopProfile := profile(t, hub, size, "join")
 	begin, self := time.Now(), usageOf(t, os.Getpid())
 	fleet.Start()
-	joined := seen.await(t, fleet.Names(), metav1.ConditionTrue, joinTimeout)
+	joined := seen.await(t, fleet.Names(), metav1.ConditionTrue, joinTimeout+time.Duration(size)*joinEach)
 	took := latest(joined).Sub(begin)
 	ready, selfReady, counted := usageOf(t, hub.Pid()), usageOf(t, os.Getpid()), metricsOf(t, hub)
 	stopProfile()
@@ -148,7 +150,7 @@ func hubConfig(t *testing.T, hub *env.Server) *rest.Config {
 }
 
 func newFleet(t *testing.T, hub *rest.Config, token string, size int) fleetsim.Fleet {
-	fleet, err := fleetsim.New(fleetsim.Options{Hub: hub, Token: token, Dir: t.TempDir(), Size: size})
+	fleet, err := fleetsim.New(fleetsim.Options{Hub: hub, Token: token, Dir: t.TempDir(), Size: size, Light: *light})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	"github.com/capstan-io/capstan/internal/controlplane/inmemory"
 )
@@ -62,16 +63,23 @@ func NewCluster(name string) *Cluster {
 	for i := range nodes {
 		c.put(schema.GroupVersion{Version: "v1"}.WithKind("Node"), "nodes", node(fmt.Sprintf("%s-%d", name, i)))
 	}
-	for claim, value := range map[string]string{
-		"id.k8s.io": name, "kubeversion.open-cluster-management.io": gitVersion.GitVersion,
-		"platform.open-cluster-management.io": "Simulated", "region.open-cluster-management.io": "here",
-	} {
+	for _, claim := range claims(name) {
 		c.put(clusterv1alpha1.GroupVersion.WithKind("ClusterClaim"), "clusterclaims", &clusterv1alpha1.ClusterClaim{
-			ObjectMeta: metav1.ObjectMeta{Name: claim}, Spec: clusterv1alpha1.ClusterClaimSpec{Value: value},
+			ObjectMeta: metav1.ObjectMeta{Name: claim.Name}, Spec: clusterv1alpha1.ClusterClaimSpec{Value: claim.Value},
 		})
 	}
 	utilruntime.Must(c.serve())
 	return c
+}
+
+// claims of a cluster, in the order in which an agent reports them.
+func claims(cluster string) []clusterv1.ManagedClusterClaim {
+	return []clusterv1.ManagedClusterClaim{
+		{Name: "id.k8s.io", Value: cluster},
+		{Name: "kubeversion.open-cluster-management.io", Value: gitVersion.GitVersion},
+		{Name: "platform.open-cluster-management.io", Value: "Simulated"},
+		{Name: "region.open-cluster-management.io", Value: "here"},
+	}
 }
 
 func node(name string) *corev1.Node {

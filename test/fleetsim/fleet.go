@@ -26,6 +26,8 @@ type Options struct {
 	Dir string
 	// Size is the number of clusters.
 	Size int
+	// Light has agents that manage nothing in place of the real ones, for fleets of thousands: to the hub they are the same.
+	Light bool
 	// Logger receives the agents' logs; none by default.
 	Logger logr.Logger
 }
@@ -80,13 +82,13 @@ func (f Fleet) Names() []string {
 type Member struct {
 	// Name of the cluster on the hub.
 	Name string
-	// Cluster is what is managed. It outlives its agent.
+	// Cluster is what is managed. It outlives its agent. A light agent has none.
 	Cluster *Cluster
 
-	options *agent.Options
-	logger  logr.Logger
-	stop    context.CancelFunc
-	done    chan error
+	run    func(context.Context) error
+	logger logr.Logger
+	stop   context.CancelFunc
+	done   chan error
 }
 
 func newMember(name string, o Options) (*Member, error) {
@@ -94,21 +96,34 @@ func newMember(name string, o Options) (*Member, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	m := &Member{Name: name, Cluster: NewCluster(name), options: agent.NewOptions(), logger: o.Logger.WithValues("cluster", name)}
-	m.options.BootstrapKubeconfig = filepath.Join(dir, "bootstrap.kubeconfig")
-	m.options.HubKubeconfigDir = filepath.Join(dir, "hub-kubeconfig")
-	m.options.ManagedCluster = m.Cluster.Config()
-	m.options.ClusterName = name
-	if err := clientcmd.WriteToFile(bootstrap(name, o), m.options.BootstrapKubeconfig); err != nil {
+	kubeconfig := filepath.Join(dir, "bootstrap.kubeconfig")
+	if err := clientcmd.WriteToFile(bootstrapConfig(name, o), kubeconfig); err != nil {
 		return nil, fmt.Errorf("write the bootstrap kubeconfig of %s: %w", name, err)
+	}
+	m := &Member{Name: name, logger: o.Logger.WithValues("cluster", name)}
+	hubKubeconfigDir := filepath.Join(dir, "hub-kubeconfig")
+	if o.Light {
+		l, err := newLight(name, hubKubeconfigDir, kubeconfig)
+		if err != nil {
+			return nil, err
+		}
+		m.run = l.run
+		return m, nil
+	}
+	m.Cluster = NewCluster(name)
+	options := agent.NewOptions()
+	options.BootstrapKubeconfig, options.HubKubeconfigDir = kubeconfig, hubKubeconfigDir
+	options.ManagedCluster, options.ClusterName = m.Cluster.Config(), name
+	m.run = func(ctx context.Context) error {
+		return agent.Run(ctx, options, agent.Parts{Registration: true, Work: true})
 	}
 	return m, nil
 }
 
-// bootstrap is the bootstrap kubeconfig of a cluster. Clients of equal configuration share connections, and agents on
+// bootstrapConfig is the bootstrap kubeconfig of a cluster. Clients of equal configuration share connections, and agents on
 // different clusters have no configuration in common: the explanation above the certificates, which everybody skips, makes
 // each one's different.
-func bootstrap(name string, o Options) clientcmdapi.Config {
+func bootstrapConfig(name string, o Options) clientcmdapi.Config {
 	ca := append([]byte("The hub's certificate authority, for "+name+"\n"), o.Hub.CAData...)
 	return clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{"hub": {Server: o.Hub.Host, CertificateAuthorityData: ca}},
@@ -123,7 +138,7 @@ func (m *Member) Start() {
 	ctx, stop := context.WithCancel(log.IntoContext(context.Background(), m.logger))
 	done := make(chan error, 1)
 	m.stop, m.done = stop, done
-	go func() { done <- agent.Run(ctx, m.options, agent.Parts{Registration: true, Work: true}) }()
+	go func() { done <- m.run(ctx) }()
 }
 
 // Stop stops the agent, if it runs, and returns how it ended. To the hub, the cluster is lost.

@@ -16,7 +16,7 @@ type Cluster struct{ cluster.Cluster }
 // NewCluster returns the hub with the kinds that an agent uses there.
 func NewCluster(config *rest.Config, opts ...cluster.Option) (*Cluster, error) {
 	hub, err := cluster.New(config, append([]cluster.Option{func(o *cluster.Options) {
-		o.Scheme, o.MapperProvider, o.NewClient = Scheme(), MapperProvider, consistentclient.NewClient
+		o.Scheme, o.MapperProvider, o.NewClient = known(), MapperProvider, consistentclient.NewClient
 	}}, opts...)...)
 	if err != nil {
 		return nil, err

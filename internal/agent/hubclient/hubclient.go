@@ -3,6 +3,7 @@ package hubclient
 
 import (
 	"net/http"
+	"sync"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -54,9 +55,12 @@ func Mapper() meta.RESTMapper {
 	return mapper
 }
 
+// known are the kinds of all clients. Nothing is added to them.
+var known = sync.OnceValue(Scheme)
+
 // New returns a client that reads and writes the hub directly.
 func New(config *rest.Config) (client.WithWatch, error) {
-	return client.NewWithWatch(config, client.Options{Scheme: Scheme(), Mapper: Mapper()})
+	return client.NewWithWatch(config, client.Options{Scheme: known(), Mapper: Mapper()})
 }
 
 // MapperProvider gives Mapper to a cluster.

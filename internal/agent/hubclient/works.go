@@ -19,30 +19,42 @@ import (
 // WorksByName has the cache of works go on with the works that it knows when the agent may not list any: it reads each by its name. That is
 // all that the agent of a denied cluster may do, and how it learns that one of them was deleted. The cache does so at intervals that grow
 // to half a minute, until it may list works again.
+//
+// No cache begins with a watch in place of a list: a list of what is in one namespace is short, and a hub may end it only within a second,
+// or refuse such a watch.
 func WorksByName(hub client.Reader) cluster.Option {
 	return func(o *cluster.Options) {
 		o.Cache.NewInformer = func(lw toolscache.ListerWatcher, kind runtime.Object, resync time.Duration,
 			indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+			ofHub := toolscache.ToListerWatcherWithContext(lw)
 			if _, works := kind.(*workv1.ManifestWork); !works {
-				return toolscache.NewSharedIndexInformer(lw, kind, resync, indexers)
+				return toolscache.NewSharedIndexInformer(listFirst(ofHub.ListWithContext, ofHub.WatchWithContext), kind, resync, indexers)
 			}
-			works := &worksByName{ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(lw), hub: hub}
-			informer := toolscache.NewSharedIndexInformer(works.listWatch(), kind, resync, indexers)
+			works := &worksByName{ListerWatcherWithContext: ofHub, hub: hub}
+			informer := toolscache.NewSharedIndexInformer(listFirst(works.list, works.watch), kind, resync, indexers)
 			works.known = informer.GetStore()
 			return informer
 		}
 	}
 }
 
+// listFirst returns what lists before it watches.
+func listFirst(list toolscache.ListWithContextFunc, watch toolscache.WatchFuncWithContext) toolscache.ListerWatcher {
+	return toolscache.ToListWatcherWithWatchListSemantics(
+		&toolscache.ListWatch{ListWithContextFunc: list, WatchFuncWithContext: watch}, withoutWatchList{})
+}
+
+// withoutWatchList is a client for [toolscache.ToListWatcherWithWatchListSemantics].
+type withoutWatchList struct{}
+
+// IsWatchListSemanticsUnSupported says that a list does not come as a watch.
+func (withoutWatchList) IsWatchListSemanticsUnSupported() bool { return true }
+
 // worksByName lists and watches works, or reads those of the store by name.
 type worksByName struct {
 	toolscache.ListerWatcherWithContext
 	hub   client.Reader
 	known toolscache.Store
-}
-
-func (w *worksByName) listWatch() *toolscache.ListWatch {
-	return &toolscache.ListWatch{ListWithContextFunc: w.list, WatchFuncWithContext: w.watch}
 }
 
 func (w *worksByName) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -69,11 +81,10 @@ func (w *worksByName) read(ctx context.Context) (*workv1.ManifestWorkList, error
 	return list, nil
 }
 
-// watch answers that the list is too old where nothing may be watched, so that the cache lists again after its interval. A watch that is to
-// begin with a list is refused as it is, and the cache then lists.
+// watch answers that the list is too old where nothing may be watched, so that the cache lists again after its interval.
 func (w *worksByName) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	watching, err := w.WatchWithContext(ctx, options)
-	if apierrors.IsForbidden(err) && options.SendInitialEvents == nil && len(w.known.ListKeys()) > 0 {
+	if apierrors.IsForbidden(err) && len(w.known.ListKeys()) > 0 {
 		return nil, apierrors.NewResourceExpired("works may not be watched: " + err.Error())
 	}
 	return watching, err

@@ -22,6 +22,9 @@ import (
 // formatVersion is that of the backups that this program writes, and the latest that it reads.
 const formatVersion = 1
 
+// longestDescription is how many bytes descriptionFile may have, which is read before anything has been checked.
+const longestDescription = 1 << 20
+
 // The files of a backup, in this order. It is a tar archive, compressed by gzip.
 const (
 	descriptionFile = "backup.json"
@@ -153,6 +156,9 @@ func (r *reading) readDescription() error {
 	}
 	if header.Name != descriptionFile {
 		return fmt.Errorf("this is no backup of a hub: it begins with %q, not %s", header.Name, descriptionFile)
+	}
+	if header.Size > longestDescription {
+		return fmt.Errorf("%s of the backup has %d bytes, and none has more than %d", descriptionFile, header.Size, longestDescription)
 	}
 	content, err := io.ReadAll(r.sum(descriptionFile, r.files))
 	if err != nil {

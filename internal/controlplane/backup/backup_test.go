@@ -22,6 +22,8 @@ import (
 
 var created = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
+var fixedClock = testingclock.NewFakePassiveClock(created)
+
 // database is a snapshot with this content.
 type database string
 
@@ -48,7 +50,7 @@ func keysFolderWith(t *testing.T, files map[string]string) string {
 func newSource(t *testing.T) *Source {
 	t.Helper()
 	return &Source{
-		Hub: "https://hub.example.com:9443", Version: "v1.2.3", Prefix: "/registry", Clock: testingclock.NewFakePassiveClock(created),
+		Hub: "https://hub.example.com:9443", Version: "v1.2.3", Prefix: "/registry", Clock: fixedClock,
 		KeysDir:  keysFolderWith(t, map[string]string{"root-ca.key": "a key", "ca-bundle/root-ca-bundle.crt": "a CA", "empty.crt": ""}),
 		Snapshot: func() Snapshot { return database(strings.Repeat("objects", 1000)) },
 	}

@@ -67,9 +67,10 @@ type Bootstrap struct {
 	Report *hubreport.Report
 	Clock  clock.Clock
 
-	left *departure
-	told string // the hub that was last logged as the one to register with
-	lack string // what was last reported to be wrong with the credential
+	left       *departure
+	registered bool
+	told       string // the hub that was last logged as the one to register with
+	lack       string // what was last reported to be wrong with the credential
 }
 
 // departure is from a hub that the agent could not work with any more.
@@ -97,6 +98,7 @@ func (b *Bootstrap) Leave(refused bool) {
 // Ensure returns once the store holds a credential to work with, registering for as long as that takes. Why an attempt
 // fails is logged each time. It fails only when the context ends.
 func (b *Bootstrap) Ensure(ctx context.Context) error {
+	b.registered = false
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	changes := b.watch(watching)
@@ -130,6 +132,9 @@ func (b *Bootstrap) Ensure(ctx context.Context) error {
 		timer.Stop()
 	}
 }
+
+// Registered tells whether the last Ensure has registered, so that the credential is as the bootstrap kubeconfig says of the hub.
+func (b *Bootstrap) Registered() bool { return b.registered }
 
 // reportFailure reports an attempt that failed, unless the hub has denied the request of a certificate, or takes no more: it is reached.
 func (b *Bootstrap) reportFailure(ctx context.Context, err error) {
@@ -250,7 +255,8 @@ func (b *Bootstrap) register(ctx context.Context, c *candidate) error {
 		return fmt.Errorf("use the bootstrap kubeconfig: %w", err)
 	}
 	// The ManagedCluster comes first: a hub that refuses it must not be left with a request at every attempt.
-	if err := b.ensureManagedCluster(ctx, hub); err != nil {
+	created, err := b.ensureManagedCluster(ctx, hub)
+	if err != nil {
 		return err
 	}
 	b.Report.Attempted(ctx, nil)
@@ -259,7 +265,7 @@ func (b *Bootstrap) register(ctx context.Context, c *candidate) error {
 		return b.registerByAWS(ctx, hub, c)
 	}
 	requester := &clientcert.Requester{Hub: hub, Keys: b.Store, Identity: b.Identity, Lifetime: b.CertificateLifetime,
-		Signer: b.access().Signer, Brokered: b.access().Brokered, Record: b.Record}
+		Signer: b.access().Signer, Brokered: b.access().Brokered, NewCluster: created, Record: b.Record}
 	certificate, key, err := requester.Request(ctx)
 	if err != nil {
 		return err
@@ -271,6 +277,7 @@ func (b *Bootstrap) register(ctx context.Context, c *candidate) error {
 	if err := b.Store.Save(ctx, credential); err != nil {
 		return err
 	}
+	b.registered = true
 	b.Record(corev1.EventTypeNormal, fleet.EventHubClientConfigReady, "Register", "The hub kubeconfig for %s is ready", config.Host)
 	return awaitAccepted(ctx, hub, b.Identity.Cluster)
 }
@@ -318,15 +325,15 @@ func (b *Bootstrap) access() *hubaccess.Access {
 }
 
 // ensureManagedCluster creates the ManagedCluster if it does not exist, never accepted: that is for an administrator.
-func (b *Bootstrap) ensureManagedCluster(ctx context.Context, hub client.Client) error {
+func (b *Bootstrap) ensureManagedCluster(ctx context.Context, hub client.Client) (created bool, err error) {
 	cluster := &clusterv1.ManagedCluster{}
-	err := hub.Get(ctx, client.ObjectKey{Name: b.Identity.Cluster}, cluster)
+	err = hub.Get(ctx, client.ObjectKey{Name: b.Identity.Cluster}, cluster)
 	if err == nil {
 		b.warnOfNameClash(ctx, cluster)
-		return b.checkAWSAnnotations(cluster)
+		return false, b.checkAWSAnnotations(cluster)
 	}
 	if !apierrors.IsNotFound(err) {
-		return fmt.Errorf("get ManagedCluster %s: %w", b.Identity.Cluster, err)
+		return false, fmt.Errorf("get ManagedCluster %s: %w", b.Identity.Cluster, err)
 	}
 	cluster.Name = b.Identity.Cluster
 	cluster.Annotations, cluster.Labels = b.annotations(), b.Labels
@@ -339,11 +346,11 @@ func (b *Bootstrap) ensureManagedCluster(ctx context.Context, hub client.Client)
 		err = hub.Create(ctx, cluster)
 	}
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("create ManagedCluster %s: %w", b.Identity.Cluster, err)
+		return false, fmt.Errorf("create ManagedCluster %s: %w", b.Identity.Cluster, err)
 	}
 	b.Record(corev1.EventTypeNormal, fleet.EventManagedClusterCreated, "Register", "ManagedCluster %s is created on the hub",
 		b.Identity.Cluster)
-	return nil
+	return err == nil, nil
 }
 
 // warnOfNameClash logs that two clusters may be about to share a name. It may also be the same cluster that has lost

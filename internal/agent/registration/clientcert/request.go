@@ -81,6 +81,9 @@ type Requester struct {
 	// Renews tells that Hub authenticates as Identity already. Requests that others made for the name of the cluster then do
 	// not count against the agent's.
 	Renews bool
+	// NewCluster tells that the hub did not know the cluster until now, so that it has no earlier requests to look for: of a hub with many
+	// clusters, each such search reads the requests of all.
+	NewCluster bool
 	// Signer is who is to sign the agent's own certificate; empty stands for the signer of clients of the API server.
 	Signer string
 	// Brokered says that Hub is a broker, which creates requests in its own name and says in an annotation who asked for them.
@@ -98,25 +101,37 @@ func (r *Requester) Request(ctx context.Context) (certificate, key []byte, err e
 	if err != nil {
 		return nil, nil, err
 	}
-	csr, err := r.pending(ctx, private)
-	var halted *HaltedError
-	if errors.As(err, &halted) {
-		r.event(corev1.EventTypeWarning, fleet.EventClientCertificateCreationHalted, "Request", "%s", halted)
-	}
+	name, version, err := r.request(ctx, private)
 	if err != nil {
 		return nil, nil, err
 	}
-	if csr == nil {
-		if csr, err = r.create(ctx, private); err != nil {
-			return nil, nil, err
-		}
-	}
-	if certificate, err = r.await(ctx, csr); err != nil {
+	if certificate, err = r.await(ctx, name, version); err != nil {
 		return nil, nil, err
 	}
-	r.event(corev1.EventTypeNormal, fleet.EventClientCertificateCreated, "Request", "The hub issued a client certificate on request %s",
-		csr.Name)
+	r.event(corev1.EventTypeNormal, fleet.EventClientCertificateCreated, "Request", "The hub issued a client certificate on request %s", name)
 	return certificate, key, nil
+}
+
+// request returns the name of the request with this key, and from which version on to watch it: from its creation, if it is new.
+func (r *Requester) request(ctx context.Context, private *ecdsa.PrivateKey) (name, version string, err error) {
+	if !r.NewCluster {
+		earlier, err := r.pending(ctx, private)
+		var halted *HaltedError
+		if errors.As(err, &halted) {
+			r.event(corev1.EventTypeWarning, fleet.EventClientCertificateCreationHalted, "Request", "%s", halted)
+		}
+		if err != nil {
+			return "", "", err
+		}
+		if earlier != nil {
+			return earlier.Name, "", nil
+		}
+	}
+	created, err := r.create(ctx, private)
+	if err != nil {
+		return "", "", err
+	}
+	return created.Name, created.ResourceVersion, nil
 }
 
 func (r *Requester) event(eventType, reason, action, note string, args ...any) {
@@ -201,29 +216,37 @@ func (r *Requester) pending(ctx context.Context, private *ecdsa.PrivateKey) (*ce
 }
 
 // await watches the one request until the hub has decided upon it. A watch that ends is taken up again.
-func (r *Requester) await(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (issued []byte, err error) {
+func (r *Requester) await(ctx context.Context, name, version string) (issued []byte, err error) {
 	err = retry.Until(ctx, func(ctx context.Context) (bool, error) {
-		issued, err = r.watch(ctx, csr.Name)
+		issued, err = r.watch(ctx, name, version)
+		version = ""
 		return issued != nil, err
 	})
 	return issued, err
 }
 
-// watch returns when there is a certificate or a denial. Nothing at all means that the watch ended.
-func (r *Requester) watch(ctx context.Context, name string) ([]byte, error) {
-	selector := fields.OneTermEqualSelector("metadata.name", name)
-	w, err := r.Hub.Watch(ctx, &certificatesv1.CertificateSigningRequestList{}, &client.ListOptions{FieldSelector: selector})
+// watch returns when there is a certificate or a denial. Nothing at all means that the watch ended. Without a version it begins with what
+// there is.
+func (r *Requester) watch(ctx context.Context, name, version string) ([]byte, error) {
+	w, err := r.Hub.Watch(ctx, &certificatesv1.CertificateSigningRequestList{}, &client.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", name), Raw: &metav1.ListOptions{ResourceVersion: version},
+	})
+	if version != "" && (apierrors.IsResourceExpired(err) || apierrors.IsGone(err)) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("watch CertificateSigningRequest %s: %w", name, err)
 	}
 	defer w.Stop()
-	// A watch is silent about what was deleted before it began.
 	now := &certificatesv1.CertificateSigningRequest{}
-	switch err := r.Hub.Get(ctx, client.ObjectKey{Name: name}, now); {
-	case apierrors.IsNotFound(err):
-		return nil, errGone
-	case err != nil:
-		return nil, fmt.Errorf("get CertificateSigningRequest %s: %w", name, err)
+	if version == "" {
+		// Such a watch is silent about what was deleted before it began.
+		switch err := r.Hub.Get(ctx, client.ObjectKey{Name: name}, now); {
+		case apierrors.IsNotFound(err):
+			return nil, errGone
+		case err != nil:
+			return nil, fmt.Errorf("get CertificateSigningRequest %s: %w", name, err)
+		}
 	}
 	for {
 		if issued, err := decision(now); issued != nil || err != nil {

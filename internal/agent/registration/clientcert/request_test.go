@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -71,6 +73,66 @@ func TestDecidedWithoutAWatch(t *testing.T) {
 				t.Errorf("%q, %v", certificate, err)
 			}
 		})
+	}
+}
+
+// RG-06: of a request that it has just made, an agent learns by the watch alone, from its creation on; that of a cluster which is new to
+// the hub looks for no earlier one.
+func TestRequestsOfARegistration(t *testing.T) {
+	t.Parallel()
+	for _, isNew := range []bool{false, true} {
+		var made []string
+		hub := interceptor.NewClient(newHub(), interceptor.Funcs{
+			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+				made = append(made, "list")
+				return nil
+			},
+			Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+				made = append(made, "get")
+				return nil
+			},
+			Watch: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
+				made = append(made, "watch from "+(&client.ListOptions{}).ApplyOptions(opts).AsListOptions().ResourceVersion)
+				w := watch.NewFake()
+				go w.Modify(&certificatesv1.CertificateSigningRequest{
+					Status: certificatesv1.CertificateSigningRequestStatus{Certificate: []byte("issued")}})
+				return w, nil
+			},
+		})
+		certificate, _, err := (&clientcert.Requester{Hub: hub, Identity: self, NewCluster: isNew}).Request(t.Context())
+		want := []string{"list", "watch from 1"}
+		if isNew {
+			want = want[1:]
+		}
+		if string(certificate) != "issued" || err != nil || !slices.Equal(made, want) {
+			t.Errorf("new %t: %q, %v after %q, want %q", isNew, certificate, err, made, want)
+		}
+	}
+}
+
+// RG-06: where the hub does not know any more what has happened since the creation of a request, the agent reads it.
+func TestExpiredWatchOfARequest(t *testing.T) {
+	t.Parallel()
+	watches := 0
+	hub := interceptor.NewClient(newHub(), interceptor.Funcs{
+		Watch: func(ctx context.Context, hub client.WithWatch, _ client.ObjectList, _ ...client.ListOption) (watch.Interface, error) {
+			if watches++; watches > 1 {
+				return watch.NewFake(), nil
+			}
+			list := &certificatesv1.CertificateSigningRequestList{}
+			if err := hub.List(ctx, list); err != nil || len(list.Items) != 1 {
+				return nil, fmt.Errorf("%d requests: %w", len(list.Items), err)
+			}
+			list.Items[0].Status.Certificate = []byte("issued")
+			if err := hub.Status().Update(ctx, &list.Items[0]); err != nil {
+				return nil, err
+			}
+			return nil, apierrors.NewResourceExpired("too old")
+		},
+	})
+	certificate, _, err := (&clientcert.Requester{Hub: hub, Identity: self}).Request(t.Context())
+	if string(certificate) != "issued" || err != nil {
+		t.Errorf("%q, %v", certificate, err)
 	}
 }
 

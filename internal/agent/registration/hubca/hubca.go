@@ -33,34 +33,48 @@ var clusterInfo = client.ObjectKey{Namespace: metav1.NamespacePublic, Name: "clu
 
 // Follower writes the bundle that the hub publishes into the hub kubeconfig in the store. It is a manager's Runnable.
 type Follower struct {
-	hub   client.Reader
-	store *hubkubeconfig.Store
-	clock clock.Clock
+	hub     client.Reader
+	store   *hubkubeconfig.Store
+	current bool
+	clock   clock.Clock
 }
 
 // New returns a Follower of the hub that config reaches. It asks without a credential: what a hub publishes is for
-// unauthenticated clients.
-func New(config *rest.Config, store *hubkubeconfig.Store, clk clock.Clock) (*Follower, error) {
+// unauthenticated clients. current says that the bundle in the store is that of a moment ago.
+func New(config *rest.Config, store *hubkubeconfig.Store, current bool, clk clock.Clock) (*Follower, error) {
 	hub, err := hubclient.New(rest.AnonymousClientConfig(config))
 	if err != nil {
 		return nil, fmt.Errorf("make a client for the hub's CA bundle: %w", err)
 	}
-	return &Follower{hub: hub, store: store, clock: clk}, nil
+	return &Follower{hub: hub, store: store, current: current, clock: clk}, nil
 }
 
-// Start checks at once and then every interval, until the context ends.
+// Start checks at once, unless the bundle is current, and then every interval, until the context ends.
 func (f *Follower) Start(ctx context.Context) error {
-	for {
-		if err := f.follow(ctx); err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "The hub's certificate authority could not be followed; that is tried again", "after", interval.String())
-		}
-		timer := f.clock.NewTimer(interval + rand.N(interval/10)) //nolint:gosec // it spreads requests and protects nothing
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C():
-		}
+	if !f.current {
+		f.check(ctx)
+	}
+	for f.wait(ctx) {
+		f.check(ctx)
+	}
+	return nil
+}
+
+func (f *Follower) check(ctx context.Context) {
+	if err := f.follow(ctx); err != nil && ctx.Err() == nil {
+		log.FromContext(ctx).Error(err, "The hub's certificate authority could not be followed; that is tried again", "after", interval.String())
+	}
+}
+
+// wait reports false if the context ended first.
+func (f *Follower) wait(ctx context.Context) bool {
+	timer := f.clock.NewTimer(interval + rand.N(interval/10)) //nolint:gosec // it spreads requests and protects nothing
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C():
+		return true
 	}
 }
 

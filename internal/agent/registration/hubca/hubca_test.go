@@ -1,6 +1,7 @@
 package hubca
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -9,9 +10,14 @@ import (
 	"math/big"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/cert"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 )
@@ -84,5 +90,40 @@ func TestJoinKeepsProxy(t *testing.T) {
 	want := slices.Concat(encode(t, []*x509.Certificate{old, next}), forProxy)
 	if got := join(trusted, encode(t, []*x509.Certificate{old, next}), now); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// unpublished is a hub that publishes nothing, and counts how often it is asked.
+type unpublished struct {
+	client.Reader
+	asked int
+}
+
+func (h *unpublished) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	h.asked++
+	return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, clusterInfo.Name)
+}
+
+// R4: an agent that has just registered has what the hub publishes, and asks as late as one that has asked at its start asks again.
+func TestFirstCheck(t *testing.T) {
+	t.Parallel()
+	for current, want := range map[bool]int{false: 1, true: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			hub := &unpublished{}
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- (&Follower{hub: hub, current: current, clock: clock.RealClock{}}).Start(ctx) }()
+			for _, want := range []int{want, want + 1} {
+				synctest.Wait()
+				if hub.asked != want {
+					t.Errorf("current %t: asked %d times, want %d", current, hub.asked, want)
+				}
+				<-time.After(interval + interval/10)
+			}
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

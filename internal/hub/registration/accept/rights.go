@@ -261,8 +261,14 @@ func (c *Controller) deleteClusterRole(ctx context.Context, cluster string) erro
 	return nil
 }
 
+// ensureNamespace returns when the cache has the namespace. The API server looks up the namespace of each new object, and does so in the
+// storage as long as its own cache lacks it.
 func (c *Controller) ensureNamespace(ctx context.Context, cluster string) error {
-	return ensure(ctx, c, client.ObjectKey{Name: cluster}, func(ns *corev1.Namespace) { c.label(ns, cluster) })
+	key := client.ObjectKey{Name: cluster}
+	if err := ensure(ctx, c, key, func(ns *corev1.Namespace) { c.label(ns, cluster) }); err != nil {
+		return err
+	}
+	return client.IgnoreNotFound(c.client.Get(ctx, key, &corev1.Namespace{}))
 }
 
 func (c *Controller) ensureClusterRole(ctx context.Context, cluster string, rules []rbacv1.PolicyRule) error {

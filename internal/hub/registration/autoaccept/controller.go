@@ -92,6 +92,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	before := cluster.DeepCopy()
 	cluster.Spec.HubAcceptsClient = true
+	// With an accepted cluster comes its finalizer, which would be another write.
+	controllerutil.AddFinalizer(cluster, fleet.FinalizerManagedCluster)
 	metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, fleet.AnnotationAutomaticallyAcceptedOn, c.Clock.Now().UTC().Format(time.RFC3339))
 	_, err = patch.Object(ctx, c.client, cluster, before)
 	return ctrl.Result{}, err

@@ -1,0 +1,127 @@
+package fleetsim
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/test/env"
+)
+
+const auditEverything = `{"apiVersion":"audit.k8s.io/v1","kind":"Policy","omitStages":["RequestReceived"],"rules":[{"level":"Metadata"}]}`
+
+// SC-28: what is measured with light agents is what real ones cost the hub: both make the same requests, from their registration on to the
+// status of a work.
+func TestLightAgentMakesTheSameRequests(t *testing.T) {
+	t.Parallel()
+	policy, audit := filepath.Join(t.TempDir(), "policy.yaml"), filepath.Join(t.TempDir(), "audit.log")
+	if err := os.WriteFile(policy, []byte(auditEverything), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hub := env.StartHub(t, "", append(HubFlags(), "--audit-log-path", audit, "--audit-policy-file", policy)...)
+	c := hub.Client(t)
+	members := mixedFleet(t, hub)
+	members.Start()
+	t.Cleanup(func() {
+		if err := members.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, m := range members {
+		env.AwaitAvailable(t, c, m.Name)
+		work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: m.Name, Name: "work"}}
+		work.Spec.Workload.Manifests = []workv1.Manifest{{RawExtension: runtime.RawExtension{
+			Raw: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default","name":"mine"}}`),
+		}}}
+		if err := c.Create(t.Context(), work); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all []auditv1.Event
+	defer func() {
+		for _, event := range all {
+			if t.Failed() && event.ResponseStatus.Code >= 300 && strings.HasPrefix(event.User.Username, "system:open-cluster-management:") {
+				t.Log(event.User.Username, event.Verb, event.RequestURI, event.ResponseStatus.Message)
+			}
+		}
+	}()
+	env.Eventually(t, func(context.Context) (err error) {
+		if all, err = requests(audit); err != nil {
+			return err
+		}
+		seen, light := made(all, members[0].Name), made(all, members[1].Name)
+		if difference := cmp.Diff(seen, light); difference != "" || !slices.Contains(seen, "update manifestworks/status") {
+			return fmt.Errorf("the real agent and the light one make other requests: %s", difference)
+		}
+		return nil
+	})
+}
+
+// mixedFleet has a real agent and a light one.
+func mixedFleet(t *testing.T, hub *env.Server) Fleet {
+	t.Helper()
+	token, err := NewToken(t.Context(), hub.Client(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := hub.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mixed Fleet
+	for i, light := range []bool{false, true} {
+		all, err := New(Options{Hub: config, Token: token, Dir: t.TempDir(), Size: i + 1, Light: light})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mixed = append(mixed, all[i])
+	}
+	return mixed
+}
+
+// requests are those of the audit log that are written whole.
+func requests(audit string) (all []auditv1.Event, err error) {
+	content, err := os.ReadFile(audit)
+	if err != nil {
+		return nil, err
+	}
+	lines := bufio.NewScanner(bytes.NewReader(content[:bytes.LastIndexByte(content, '\n')+1]))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		event := auditv1.Event{}
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			return nil, err
+		}
+		all = append(all, event)
+	}
+	return all, lines.Err()
+}
+
+// made are the requests of the agent of a cluster that the hub granted, each once.
+func made(all []auditv1.Event, cluster string) (kinds []string) {
+	for _, event := range all {
+		agent := strings.HasPrefix(event.User.Username, "system:open-cluster-management:"+cluster+":")
+		if !agent && !strings.HasPrefix(event.User.Username, "system:bootstrap:") || event.ObjectRef == nil || event.ResponseStatus.Code >= 300 {
+			continue
+		}
+		if !agent && !strings.Contains(event.RequestURI+event.ObjectRef.Name, cluster) {
+			continue
+		}
+		kinds = append(kinds, strings.TrimSuffix(event.Verb+" "+event.ObjectRef.Resource+"/"+event.ObjectRef.Subresource, "/"))
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
