@@ -163,9 +163,18 @@ func (p *clusterValidator) Validate(ctx context.Context, request admission.Attri
 		sender.Joining = true
 		sender.Name, sender.Credential = cluster.Annotations[fleet.AnnotationRequestedBy], ""
 	}
-	if err := rules.ValidateManagedCluster(ctx, cluster, old, sender, p.namespace); err != nil || old != nil || !sender.Joining ||
-		p.pending.client == nil {
-		return err
+	if old == nil && sender.Joining {
+		// This comes first: a fleet that joins asks again and again, and the rest reads the storage.
+		if err := p.validateCount(ctx, sender); err != nil {
+			return err
+		}
+	}
+	return rules.ValidateManagedCluster(ctx, cluster, old, sender, p.namespace)
+}
+
+func (p *clusterValidator) validateCount(ctx context.Context, sender rules.Sender) error {
+	if p.pending.client == nil {
+		return nil
 	}
 	pending, err := p.pending.count(ctx, sender)
 	if err != nil {
