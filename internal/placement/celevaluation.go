@@ -100,19 +100,15 @@ func (s *Scheduler) filterPredicatesCEL(class *equivalenceClass, cs *candidateSe
 	if class.evaluation == nil {
 		class.evaluation = &celEvaluation{class: class}
 	}
-	e, considered := class.evaluation, s.preFilter(cs, class.profile)
+	e := class.evaluation
 	e.retain(cs.inClusterSets)
-	for id := range considered.all() {
+	for id := range cs.inClusterSets.all() {
 		c := s.clusters.byID[id]
 		next = earliest(next, class.profile.nextExpiry(c, s.now))
 		if !e.upToDate.has(id) {
 			s.matchWithoutCEL(e, c)
 		}
 	}
-	others := difference(cs.inClusterSets, considered)
-	e.upToDate.union(others)
-	e.evaluated.union(others)
-	e.matched.subtract(others)
 	cs.matched = slices.Clone(e.matched)
 	e.complete = e.complete || (!e.overBudget && difference(cs.inClusterSets, e.evaluated).empty())
 	return next

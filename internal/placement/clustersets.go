@@ -79,14 +79,6 @@ func (s *Scheduler) fillMembers(set *clusterSet) {
 		selector = labels.Nothing()
 	}
 	set.selector = selector
-	if lists, _, ok := s.byLabel.lookup(selector); ok {
-		for _, ids := range lists {
-			for _, id := range ids {
-				set.updateMember(s.clusters.byID[id])
-			}
-		}
-		return
-	}
 	for _, id := range s.clusters.idByName {
 		set.updateMember(s.clusters.byID[id])
 	}

@@ -39,12 +39,6 @@ func (s *Scheduler) updateCluster(c *cluster, object *clusterv1.ManagedCluster) 
 		s.clusterCount--
 	}
 	change := diffCluster(former, c)
-	if change.labels {
-		s.byLabel.update(c.id, former.labels(), c.labels())
-	}
-	if change.claims {
-		s.byClaim.update(c.id, former.claims, c.claims)
-	}
 	affected := affected{}
 	if change.labels || change.selectable {
 		s.updateMembership(c, affected)

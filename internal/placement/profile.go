@@ -198,26 +198,6 @@ func (s *profile) nextExpiry(c *cluster, now time.Time) time.Time {
 	return deadline
 }
 
-// preFilter returns lists of clusters that include all that match a predicate. It reports false if the indexes cannot tell, or the lists
-// have more than limit clusters.
-func (s *profile) preFilter(byLabel, byClaim labelIndex, limit int) ([][]int32, bool) {
-	if len(s.predicates) == 0 {
-		return nil, false
-	}
-	var all [][]int32
-	for _, predicate := range s.predicates {
-		lists, size, ok := byLabel.lookup(predicate.labels)
-		if others, count, indexed := byClaim.lookup(predicate.claims); indexed && (!ok || count < size) {
-			lists, size, ok = others, count, true
-		}
-		if limit -= size; !ok || limit < 0 {
-			return nil, false
-		}
-		all = append(all, lists...)
-	}
-	return all, true
-}
-
 // earliest returns the earlier of two times, of which zero is never.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {

@@ -50,8 +50,6 @@ type Scheduler struct {
 	nextAdvance    time.Time // when the next toleration or score expires; zero is never
 	clusters       clusterCache
 	clusterCount   int // number of ManagedClusters
-	byLabel        labelIndex
-	byClaim        labelIndex
 	decisionCounts decisionCounts
 	sets           map[string]*clusterSet
 	namespaces     map[string]*namespace
@@ -113,8 +111,6 @@ func New(options Options) *Scheduler {
 		options:       options,
 		celBudget:     celBudget,
 		clusters:      clusterCache{idByName: map[string]int32{}},
-		byLabel:       labelIndex{},
-		byClaim:       labelIndex{},
 		sets:          map[string]*clusterSet{},
 		namespaces:    map[string]*namespace{},
 		placements:    map[Key]*placement{},
