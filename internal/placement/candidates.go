@@ -19,7 +19,6 @@ type candidateSet struct {
 	ranges      resourceRanges // of the candidates
 	clusterIDs  []int32
 	baseScores  []int64 // by index: the weighted sum of scorers, less preferNoSelectPenalty; Balance and Steady are not in it
-	ranking     ranking
 	firstByName []int32 // indexes of the first candidates by name, for firstCandidates; nil when unknown
 }
 
@@ -70,10 +69,10 @@ func (s *Scheduler) filterTaints(cs *candidateSet, profile *profile) {
 	}
 }
 
-// scoreCandidates computes the index, the base score and the rank of every candidate.
+// scoreCandidates computes the index and the base score of every candidate.
 func (s *Scheduler) scoreCandidates(cs *candidateSet, profile *profile) {
-	cs.clusterIDs = slices.AppendSeq(slices.Grow(cs.clusterIDs[:0], cs.tolerated.count()), cs.tolerated.all())
-	cs.baseScores = slices.Grow(cs.baseScores[:0], len(cs.clusterIDs))[:len(cs.clusterIDs)]
+	cs.clusterIDs = slices.AppendSeq(make([]int32, 0, cs.tolerated.count()), cs.tolerated.all())
+	cs.baseScores = make([]int64, len(cs.clusterIDs))
 	for index, id := range cs.clusterIDs {
 		cs.baseScores[index] = taintPenalty(cs.preferNoSelect.has(id))
 		cs.expired.clear(id)
@@ -82,7 +81,6 @@ func (s *Scheduler) scoreCandidates(cs *candidateSet, profile *profile) {
 		s.runScorer(cs, &profile.scorers[i])
 	}
 	cs.firstByName = nil
-	cs.ranking.reset(cs, s.clusters.nameRanks)
 }
 
 // runScorer adds the weighted scores of one scorer to the base scores.

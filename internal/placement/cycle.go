@@ -2,6 +2,8 @@ package placement
 
 import (
 	"cmp"
+	"container/heap"
+	"iter"
 	"slices"
 )
 
@@ -21,17 +23,6 @@ func compareCandidates(a, b candidate) int {
 	return cmp.Compare(a.tieBreak, b.tieBreak)
 }
 
-// cycleBuffers is memory that scheduling cycles use one after the other, so that they do not allocate.
-type cycleBuffers struct {
-	selected      []candidate
-	previous      []int32
-	noSelectIfNew []int32
-	cursors       []bucketCursor
-	candidates    []candidate
-	text          []byte
-	ends          []int
-}
-
 // cycle is a scheduling cycle: the selection of clusters for one placement out of the candidates of its class.
 type cycle struct {
 	*Scheduler
@@ -40,7 +31,6 @@ type cycle struct {
 	hash          uint64
 	decided       bitset
 	noSelectIfNew []int32         // selected clusters that are candidates of this placement only, because of a NoSelectIfNew taint
-	previous      []int32         // selected clusters that are still candidates, including those of noSelectIfNew
 	ranges        *resourceRanges // of all candidates of this placement
 	balance       balanceTerm
 
@@ -49,17 +39,11 @@ type cycle struct {
 
 func (s *Scheduler) newCycle(cs *candidateSet, p *placement) *cycle {
 	c := &cycle{Scheduler: s, candidates: cs, spec: p.spec, hash: p.hash, decided: p.decided, ranges: &cs.ranges}
-	c.previous, c.noSelectIfNew = s.buffers.previous[:0], s.buffers.noSelectIfNew[:0]
 	for _, id := range p.ids {
-		held := cs.noSelectIfNew.has(id)
-		if held {
+		if cs.noSelectIfNew.has(id) {
 			c.noSelectIfNew = append(c.noSelectIfNew, id)
 		}
-		if held || cs.tolerated.has(id) {
-			c.previous = append(c.previous, id)
-		}
 	}
-	s.buffers.previous, s.buffers.noSelectIfNew = c.previous, c.noSelectIfNew
 	c.balance = s.balanceTermOf(p)
 	if slices.ContainsFunc(c.noSelectIfNew, func(id int32) bool { return !c.covers(id) }) {
 		c.extendRanges()
@@ -103,23 +87,28 @@ func (c *cycle) selectClusters() []candidate {
 		return c.selectSpread(c.allCandidates(), n)
 	}
 	defer c.timed(PluginPrioritizer, pluginDecisions)()
-	if n >= len(c.candidates.clusterIDs) || c.hasOwnRanges() || c.options.TieBreak == TieBreakHash {
-		return topN(c.allCandidates(), n)
+	return topN(c.scored(), n)
+}
+
+// scored iterates over all candidates with their total scores, in no order.
+func (c *cycle) scored() iter.Seq[candidate] {
+	return func(yield func(candidate) bool) {
+		for index := range c.candidates.clusterIDs {
+			if !yield(c.candidateAt(index)) {
+				return
+			}
+		}
+		for _, id := range c.noSelectIfNew {
+			if !yield(c.newCandidate(id, c.baseScore(id))) {
+				return
+			}
+		}
 	}
-	return c.mergeBuckets(n)
 }
 
 // allCandidates returns all candidates with their total scores, in no order.
 func (c *cycle) allCandidates() []candidate {
-	candidates := c.buffers.candidates[:0]
-	for index := range c.candidates.clusterIDs {
-		candidates = append(candidates, c.candidateAt(index))
-	}
-	for _, id := range c.noSelectIfNew {
-		candidates = append(candidates, c.newCandidate(id, c.baseScore(id)))
-	}
-	c.buffers.candidates = candidates
-	return candidates
+	return slices.AppendSeq(make([]candidate, 0, c.candidateCount()), c.scored())
 }
 
 // candidateAt returns the candidate of an index.
@@ -183,103 +172,32 @@ func mix(x uint64) uint64 {
 	return x ^ x>>33
 }
 
-// bucketCursor iterates over the candidates of a bucket.
-type bucketCursor struct {
-	candidate
-	bucket, position int
+// worstFirst is a heap of candidates whose root is the worst of them.
+type worstFirst []candidate
+
+func (h worstFirst) Len() int           { return len(h) }
+func (h worstFirst) Less(i, j int) bool { return h[j].before(h[i]) }
+func (h worstFirst) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *worstFirst) Push(x any)        { *h = append(*h, x.(candidate)) }
+func (h *worstFirst) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
 }
 
-func cursorBefore(a, b bucketCursor) bool { return a.before(b.candidate) }
-
-// mergeBuckets selects the n best candidates: it merges the buckets of the ranking with the clusters that are selected already, whose
-// scores are computed one by one because of Steady.
-func (c *cycle) mergeBuckets(n int) []candidate {
-	c.candidates.ranking.syncBuckets(c.candidates, &c.decisionCounts, c.clusters.nameRanks)
-	previous := c.buffers.candidates[:0]
-	for _, id := range c.previous {
-		previous = append(previous, c.newCandidate(id, c.baseScore(id)))
-	}
-	slices.SortFunc(previous, compareCandidates)
-	cursors := c.buffers.cursors[:0]
-	for bucket := range c.candidates.ranking.buckets {
-		next := bucketCursor{bucket: bucket, position: -1}
-		if !c.advance(&next) || (len(previous) >= n && previous[n-1].before(next.candidate)) {
-			continue // the clusters selected already are better than all of the bucket
-		}
-		cursors = append(cursors, next)
-	}
-	heapify(cursors, cursorBefore)
-	selected := c.buffers.selected[:0]
-	for taken := 0; len(selected) < n; {
-		if taken < len(previous) && (len(cursors) == 0 || previous[taken].before(cursors[0].candidate)) {
-			selected = append(selected, previous[taken])
-			taken++
-			continue
-		}
-		if len(cursors) == 0 {
-			break
-		}
-		selected = append(selected, cursors[0].candidate)
-		if !c.advance(&cursors[0]) {
-			cursors[0] = cursors[len(cursors)-1]
-			cursors = cursors[:len(cursors)-1]
-		}
-		siftDown(cursors, 0, cursorBefore)
-	}
-	c.buffers.candidates, c.buffers.cursors, c.buffers.selected = previous, cursors, selected
-	return selected
-}
-
-// advance moves a cursor to the next cluster that is not selected yet. It reports false at the end of the bucket.
-func (c *cycle) advance(at *bucketCursor) bool {
-	bucket := &c.candidates.ranking.buckets[at.bucket]
-	for at.position++; at.position < len(bucket.candidates); at.position++ {
-		index := bucket.candidates[at.position]
-		if id := c.candidates.clusterIDs[index]; !c.decided.has(id) {
-			at.candidate = candidate{id: id, score: c.candidates.baseScores[index] + c.balance.score(bucket.count), tieBreak: c.nameTieBreak(id)}
-			return true
-		}
-	}
-	return false
-}
-
-// topN returns the n best candidates, in no order. It reorders its argument.
-func topN(candidates []candidate, n int) []candidate {
-	if n >= len(candidates) {
-		return candidates
-	}
-	after := func(a, b candidate) bool { return b.before(a) }
-	top := candidates[:n]
-	heapify(top, after) // the worst of them is the root
-	for _, candidate := range candidates[n:] {
-		if candidate.before(top[0]) {
+// topN returns the n best candidates, in no order. n is at least 1.
+func topN(candidates iter.Seq[candidate], n int) []candidate {
+	top := make(worstFirst, 0, n)
+	for candidate := range candidates {
+		switch {
+		case len(top) < n:
+			if top = append(top, candidate); len(top) == n {
+				heap.Init(&top)
+			}
+		case candidate.before(top[0]):
 			top[0] = candidate
-			siftDown(top, 0, after)
+			heap.Fix(&top, 0)
 		}
 	}
 	return top
-}
-
-// heapify makes a heap whose root is before all others. container/heap would allocate at each step.
-func heapify[T any](heap []T, before func(a, b T) bool) {
-	for i := len(heap)/2 - 1; i >= 0; i-- {
-		siftDown(heap, i, before)
-	}
-}
-
-func siftDown[T any](heap []T, i int, before func(a, b T) bool) {
-	for {
-		child := 2*i + 1
-		if child >= len(heap) {
-			return
-		}
-		if child+1 < len(heap) && before(heap[child+1], heap[child]) {
-			child++
-		}
-		if !before(heap[child], heap[i]) {
-			return
-		}
-		heap[i], heap[child] = heap[child], heap[i]
-		i = child
-	}
 }

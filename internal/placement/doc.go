@@ -21,11 +21,10 @@
 //
 //   - Placements with the same cluster sets, predicates, tolerations and prioritizers are one equivalenceClass. It filters and scores the
 //     clusters once for all its placements (candidateSet), and afterwards again only those that change.
-//   - Balance and Steady depend on decisions and are not cached. Instead, a class keeps its candidates in a sorted list for each number of
-//     decisions that name the cluster (ranking). Within a list Balance is the same, so the best candidates are found by merging the lists
-//     from their heads: a schedule costs as much as the clusters that it selects, not as those that exist.
+//   - Balance and Steady depend on decisions and are not cached: a schedule adds them to the scores of the class (cycle), and keeps the
+//     best in one pass over the candidates.
 //   - A cluster that ranks behind all that a placement can select, before and after an event, does not affect the placement (updateClass).
-//     This is one comparison for each placement.
+//     This is one comparison for each candidate, and one for each placement.
 //
 // # Concurrency
 //

@@ -138,7 +138,7 @@ func (s *Scheduler) explainUnscheduled(p *placement, result *Result, sets []*clu
 }
 
 func (e *Explanation) fill(c *cycle) {
-	candidates := slices.Clone(c.allCandidates())
+	candidates := c.allCandidates()
 	slices.SortFunc(candidates, compareCandidates)
 	var tolerated bitset
 	for _, candidate := range candidates {

@@ -52,26 +52,15 @@ func (c *cycle) appendGroups(groups []Group, name string, members []candidate, s
 	return groups
 }
 
-// decisions returns the decisions of a group. All their reasons are slices of one string, which costs less to allocate than a string
-// each.
+// decisions returns the decisions of a group.
 func (c *cycle) decisions(selected []candidate) []clusterv1beta1.ClusterDecision {
-	text := c.buffers.text[:0]
 	decisions := make([]clusterv1beta1.ClusterDecision, len(selected))
-	ends := c.buffers.ends[:0]
 	for i, candidate := range selected {
 		scored := c.clusterScore(candidate)
-		decisions[i].ClusterName = scored.ClusterName
+		decisions[i] = clusterv1beta1.ClusterDecision{ClusterName: scored.ClusterName, Reason: c.reason(candidate, scored.Score)}
 		if c.spec.sortByScore { // ApplicationSets of Argo CD 2 fail on a number
 			decisions[i].Score = scored.Score
 		}
-		text = c.appendReason(text, candidate, scored.Score)
-		ends = append(ends, len(text))
 	}
-	reasons, start := string(text), 0
-	for i, end := range ends {
-		decisions[i].Reason = reasons[start:end]
-		start = end
-	}
-	c.buffers.text, c.buffers.ends = text, ends
 	return decisions
 }

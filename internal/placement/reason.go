@@ -3,59 +3,57 @@ package placement
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 )
 
-// appendReason appends why a cluster was selected. It leaves out what changes often, such as the rank of the cluster: a decision with
-// another reason has to be written again.
-func (c *cycle) appendReason(text []byte, p candidate, score int64) []byte {
+// reason is why a cluster was selected. It leaves out what changes often, such as the rank of the cluster: a decision with another reason
+// has to be written again.
+func (c *cycle) reason(p candidate, score int64) string {
+	var text string
 	switch {
 	case c.spec.limit == unlimited && len(c.spec.constraints) == 0:
-		text = append(text, "matches, and all that match are selected"...)
+		text = "matches, and all that match are selected"
 	case len(c.spec.prioritizers) == 0:
-		text = append(text, "matches; nothing prioritizes one cluster over another"...)
+		text = "matches; nothing prioritizes one cluster over another"
 	default:
-		text = append(text, "score "...)
-		text = strconv.AppendInt(text, score, 10)
-		text = c.appendTerms(append(text, " = "...), p.id)
+		text = fmt.Sprintf("score %d = %s", score, c.terms(p.id))
 	}
 	if constraint := c.spreadReasons[p.id]; constraint != nil {
 		value, _ := constraint.topologyOf(c.clusters.byID[p.id])
-		text = fmt.Appendf(text, "; goes before clusters that rank higher, to spread over %s=%s (%s)", constraint, value, constraint.field())
+		text += fmt.Sprintf("; goes before clusters that rank higher, to spread over %s=%s (%s)", constraint, value, constraint.field())
 	}
 	if !c.candidates.noSelectIfNew.has(p.id) && !c.candidates.preferNoSelect.has(p.id) {
 		return text
 	}
 	untolerated := c.spec.profile.untoleratedTaints(c.clusters.byID[p.id], c.now)
 	if untolerated.noSelectIfNew != nil {
-		text = append(append(text, "; stays in spite of the taint "...), describeTaint(untolerated.noSelectIfNew)...)
+		text += "; stays in spite of the taint " + describeTaint(untolerated.noSelectIfNew)
 	}
 	if untolerated.preferNoSelect != nil {
-		text = append(append(text, "; none without a taint like "...), describeTaint(untolerated.preferNoSelect)...)
-		text = append(text, " was left"...)
+		text += "; none without a taint like " + describeTaint(untolerated.preferNoSelect) + " was left"
 	}
 	return text
 }
 
-// appendTerms appends the terms of a score: Balance 50 + 2×Steady 100.
-func (c *cycle) appendTerms(text []byte, id int32) []byte {
+// terms returns the terms of a score: Balance 50 + 2×Steady 100.
+func (c *cycle) terms(id int32) string {
+	var text strings.Builder
 	for i, prioritizer := range c.spec.prioritizers {
 		if i > 0 {
-			text = append(text, " + "...)
+			text.WriteString(" + ")
 		}
 		if prioritizer.Weight != 1 {
-			text = strconv.AppendInt(text, prioritizer.Weight, 10)
-			text = append(text, "×"...)
+			text.WriteString(strconv.FormatInt(prioritizer.Weight, 10) + "×")
 		}
-		text = append(append(text, prioritizer.Name...), ' ')
 		score, expired := c.scoreBy(prioritizer.Name, id)
-		text = strconv.AppendInt(text, score, 10)
+		text.WriteString(prioritizer.Name + " " + strconv.FormatInt(score, 10))
 		if expired {
-			text = append(text, " (expired)"...)
+			text.WriteString(" (expired)")
 		}
 	}
-	return text
+	return text.String()
 }
 
 // scoreBy is the score of a cluster by one prioritizer, without the weight. expired reports that it is 0 because an AddOnPlacementScore

@@ -21,7 +21,7 @@ type rejection struct {
 
 func (s *Scheduler) newRejection(p *placement, selectedIDs []int32) rejection {
 	r := rejection{cycle: s.newCycle(s.candidatesOf(p.class), p), class: p.class, ranks: map[int32]int{}, selected: len(selectedIDs)}
-	r.ranked = slices.Clone(r.allCandidates())
+	r.ranked = r.allCandidates()
 	slices.SortFunc(r.ranked, compareCandidates)
 	var selected bitset
 	for _, id := range selectedIDs {
@@ -85,7 +85,7 @@ func (r *rejection) reason(c *cluster) string {
 func (r *rejection) scoreText(p candidate) string {
 	text := fmt.Sprintf("score %d", r.clusterScore(p).Score)
 	if len(r.spec.prioritizers) > 0 {
-		text = string(r.appendTerms([]byte(text+" = "), p.id))
+		text += " = " + r.terms(p.id)
 	}
 	if untolerated := r.spec.profile.untoleratedTaints(r.clusters.byID[p.id], r.now); untolerated.preferNoSelect != nil {
 		text += " and the taint " + describeTaint(untolerated.preferNoSelect)

@@ -64,7 +64,6 @@ type Scheduler struct {
 	profiles         map[string]*profile
 	cachedCandidates int   // of all classes together
 	useCount         int64 // counts calls of candidatesOf, for evict
-	buffers          cycleBuffers
 }
 
 // placement is what the scheduler knows of a Placement.

@@ -248,7 +248,7 @@ func (s *spreadSelector) violatedConstraint(position int32) *spreadConstraint {
 // selectSpread selects n of the candidates.
 func (c *cycle) selectSpread(candidates []candidate, n int) []candidate {
 	s := c.newSpread(candidates)
-	selected := c.buffers.selected[:0]
+	var selected []candidate
 	for len(selected) < n {
 		position, constraint, ok := s.next()
 		if !ok {
@@ -260,7 +260,6 @@ func (c *cycle) selectSpread(candidates []candidate, n int) []candidate {
 			c.recordSpreadReason(s.candidates[position].id, constraint)
 		}
 	}
-	c.buffers.selected = selected
 	return selected
 }
 

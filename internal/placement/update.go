@@ -102,7 +102,7 @@ func (s *Scheduler) updateRanks(class *equivalenceClass, e *classChange, affecte
 	if e.rankChanged() || e.topologyChanged() {
 		e.ranks = s.newRanks(class)
 		s.lowerRanks(cs, c, e.before, e.ranks)
-		s.updateRanking(cs, c, e.before, e.after)
+		cs.setScore(c, e.before, e.after)
 		s.lowerRanks(cs, c, e.after, e.ranks)
 	}
 	for _, p := range class.placements {
@@ -137,30 +137,20 @@ func (s *Scheduler) rangesAfter(class *equivalenceClass, change clusterChange, b
 	return cs.ranges
 }
 
-// updateRanking gives a cluster that has changed its new rank, and adds or removes its index.
-func (s *Scheduler) updateRanking(cs *candidateSet, c *cluster, before, after clusterState) {
-	nameRanks := s.clusters.nameRanks
+// setScore sets the base score of a cluster that has changed, and adds or removes its index.
+func (cs *candidateSet) setScore(c *cluster, before, after clusterState) {
 	at, _ := cs.indexOf(c.id)
-	index := index32(at)
-	if before.tolerated {
-		cs.ranking.remove(cs, index, nameRanks)
-	}
-	if before.tolerated != after.tolerated {
-		cs.firstByName = nil
-	}
 	switch {
 	case before.tolerated && !after.tolerated:
 		cs.clusterIDs = slices.Delete(cs.clusterIDs, at, at+1)
 		cs.baseScores = slices.Delete(cs.baseScores, at, at+1)
-		cs.ranking.removeIndex(index)
+		cs.firstByName = nil
 	case after.tolerated && !before.tolerated:
 		cs.clusterIDs = slices.Insert(cs.clusterIDs, at, c.id)
 		cs.baseScores = slices.Insert(cs.baseScores, at, after.baseScore)
-		cs.ranking.insertIndex(index, s.decisionCounts.of(c.id))
-	}
-	if after.tolerated {
+		cs.firstByName = nil
+	case after.tolerated:
 		cs.baseScores[at] = after.baseScore
-		cs.ranking.insert(cs, index, nameRanks)
 	}
 }
 
@@ -210,10 +200,6 @@ func (s *Scheduler) mayAffect(p *placement, cs *candidateSet, e *classChange) bo
 	return e.ranks[s.balanceTermOf(p)] < p.spec.limit+len(p.ids)
 }
 
-func (s *Scheduler) balanceTermOf(p *placement) balanceTerm {
-	return balanceTerm{weight: p.spec.balanceWeight, maxCount: s.decisionCounts.maxWithout(p.ids)}
-}
-
 // newRanks has an entry for each balanceTerm of the placements of a class; most of them share a few.
 func (s *Scheduler) newRanks(class *equivalenceClass) map[balanceTerm]int {
 	ranks := map[balanceTerm]int{}
@@ -228,9 +214,21 @@ func (s *Scheduler) lowerRanks(cs *candidateSet, c *cluster, r clusterState, ran
 	if !r.tolerated {
 		return
 	}
-	cs.ranking.syncBuckets(cs, &s.decisionCounts, s.clusters.nameRanks)
-	byName := s.options.TieBreak != TieBreakHash
 	for term, rank := range ranks {
-		ranks[term] = min(rank, cs.ranking.countBefore(cs, s.clusters.nameRanks, c, r.baseScore, s.decisionCounts.of(c.id), term, byName))
+		ranks[term] = min(rank, s.countBefore(cs, c, r.baseScore, term))
 	}
+}
+
+// countBefore counts the candidates that rank before a cluster of a base score. With TieBreakHash, those of the same score do not count.
+func (s *Scheduler) countBefore(cs *candidateSet, c *cluster, baseScore int64, term balanceTerm) int {
+	score := baseScore + term.score(s.decisionCounts.of(c.id))
+	n := 0
+	for index, id := range cs.clusterIDs {
+		other := cs.baseScores[index] + term.score(s.decisionCounts.of(id))
+		byName := s.options.TieBreak != TieBreakHash && s.clusters.compareRanks(id, c.id) < 0
+		if other > score || (other == score && byName) {
+			n++
+		}
+	}
+	return n
 }
