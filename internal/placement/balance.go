@@ -4,10 +4,10 @@ package placement
 // decisions. maxCount is the highest number of decisions of any cluster, without those of the placement.
 type balanceTerm struct {
 	weight   int64
-	maxCount int32
+	maxCount int
 }
 
-func (b balanceTerm) score(count int32) int64 {
+func (b balanceTerm) score(count int) int64 {
 	if b.weight == 0 {
 		return 0
 	}
@@ -15,7 +15,7 @@ func (b balanceTerm) score(count int32) int64 {
 }
 
 // balanceScore is the score of Balance: 100 for a cluster without decisions, -100 for one with the highest count.
-func balanceScore(count, highest int32) int64 {
+func balanceScore(count, highest int) int64 {
 	if count == 0 || highest == 0 {
 		return 100
 	}
@@ -23,5 +23,5 @@ func balanceScore(count, highest int32) int64 {
 }
 
 func (s *Scheduler) balanceTermOf(p *placement) balanceTerm {
-	return balanceTerm{weight: p.spec.balanceWeight, maxCount: s.decisionCounts.maxWithout(p.ids)}
+	return balanceTerm{weight: p.spec.balanceWeight, maxCount: s.decisionCounts.maxWithout(p.selected)}
 }

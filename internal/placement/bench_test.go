@@ -257,7 +257,7 @@ func BenchmarkMemory(b *testing.B) {
 					s.Schedule(key)
 				}
 				with := heap()
-				for _, c := range s.clusters.byID {
+				for _, c := range s.clusters.sorted {
 					c.object, c.scores = nil, nil
 				}
 				for _, p := range s.placements {

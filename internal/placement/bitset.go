@@ -2,17 +2,16 @@ package placement
 
 import (
 	"cmp"
-	"iter"
 	"math/bits"
 	"slices"
 )
 
-// index32 converts an index of a cluster or candidate, of which there are far fewer than 2³¹.
+// index32 converts a position of a candidate, of which there are far fewer than 2³¹.
 func index32(i int) int32 {
 	return int32(i) //nolint:gosec // the number of clusters is far below the limit
 }
 
-// bitset is a set of clusters by id. The zero value is empty.
+// bitset is a set of positions. The zero value is empty.
 type bitset []uint64
 
 func (b bitset) has(id int32) bool {
@@ -34,15 +33,6 @@ func (b bitset) clear(id int32) {
 	}
 }
 
-// setTo sets or clears a bit.
-func (b *bitset) setTo(id int32, member bool) {
-	if member {
-		b.set(id)
-	} else {
-		b.clear(id)
-	}
-}
-
 func (b *bitset) union(others bitset) {
 	for word := len(*b); word < len(others); word++ {
 		*b = append(*b, 0)
@@ -50,14 +40,6 @@ func (b *bitset) union(others bitset) {
 	for word, members := range others {
 		(*b)[word] |= members
 	}
-}
-
-func (b bitset) count() int {
-	n := 0
-	for _, word := range b {
-		n += bits.OnesCount64(word)
-	}
-	return n
 }
 
 func (b bitset) empty() bool {
@@ -86,13 +68,6 @@ func (b bitset) intersect(others bitset) {
 		} else {
 			b[word] = 0
 		}
-	}
-}
-
-// subtract removes all members that are in others.
-func (b bitset) subtract(others bitset) {
-	for word := range min(len(b), len(others)) {
-		b[word] &^= others[word]
 	}
 }
 
@@ -146,24 +121,4 @@ func (b bitset) removeSparse(chunks []sparseWord) {
 	for _, c := range chunks {
 		b[c.word] &^= c.members
 	}
-}
-
-// all iterates over the members by id.
-func (b bitset) all() iter.Seq[int32] {
-	return func(yield func(int32) bool) {
-		for word, members := range b {
-			for ; members != 0; members &= members - 1 {
-				if !yield(index32(word<<6 + bits.TrailingZeros64(members))) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// difference returns the members that are not in others.
-func difference(members, others bitset) bitset {
-	left := slices.Clone(members)
-	left.subtract(others)
-	return left
 }

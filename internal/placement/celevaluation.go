@@ -3,7 +3,6 @@ package placement
 import (
 	"slices"
 	"sync/atomic"
-	"time"
 
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
@@ -25,13 +24,10 @@ const (
 // celEvaluation has the results of the CEL expressions of a class for the members of its cluster sets. They are kept when the candidates
 // of the class are discarded.
 type celEvaluation struct {
-	class     *equivalenceClass
-	upToDate  bitset // clusters whose result is of their present state
-	matched   bitset // clusters that matched when they were last evaluated
-	evaluated bitset // clusters that were evaluated at least once
-	inBatch   bitset // clusters of the running batch that have not changed since it began
-	lastID    int32  // the cluster that was evaluated last
-	queued    bool   // whether it is in a queue or in a batch
+	class   *equivalenceClass
+	results []celResult // by index of the cluster
+	waiting []*cluster  // clusters to evaluate, those that have waited longest first
+	queued  bool        // whether it is in a queue or in a batch
 
 	complete   bool  // whether all clusters were evaluated once; placements are pending until then
 	deferred   bool  // whether placements were scheduled to report that the namespace has no budget left
@@ -40,6 +36,22 @@ type celEvaluation struct {
 
 	// cancelled makes a running batch skip the clusters of this evaluation.
 	cancelled atomic.Bool
+}
+
+// celResult is the result for one cluster. The zero value is that of a cluster that was never evaluated.
+type celResult struct {
+	evaluated bool // at least once
+	matched   bool // when it was last evaluated
+	upToDate  bool // whether that was in its present state
+	waiting   bool // whether it is in celEvaluation.waiting, which it is not while it is in a batch
+}
+
+// result returns the result for a cluster, to read or to set.
+func (e *celEvaluation) result(c *cluster) *celResult {
+	if missing := c.index + 1 - len(e.results); missing > 0 {
+		e.results = append(e.results, make([]celResult, missing)...)
+	}
+	return &e.results[c.index]
 }
 
 // pending tells whether clusters are still to be evaluated before anything can be selected.
@@ -52,75 +64,88 @@ func (class *equivalenceClass) overBudget() bool {
 	return class.evaluation != nil && class.evaluation.overBudget
 }
 
-// members returns the union of the cluster sets of the class.
-func (class *equivalenceClass) members() bitset {
-	var members bitset
-	for _, set := range class.sets {
-		members.union(set.members)
-	}
-	return members
-}
-
 // setResult sets the result for the present state of a cluster.
-func (e *celEvaluation) setResult(id int32, matched bool) {
-	e.upToDate.set(id)
-	e.inBatch.clear(id)
-	e.setStaleResult(id, matched)
-}
-
-// setStaleResult sets a result for a state of a cluster that may have changed.
-func (e *celEvaluation) setStaleResult(id int32, matched bool) {
-	e.evaluated.set(id)
-	e.matched.setTo(id, matched)
+func (e *celEvaluation) setResult(c *cluster, matched bool) {
+	e.remove(c)
+	*e.result(c) = celResult{evaluated: true, matched: matched, upToDate: true}
 }
 
 // invalidate marks a cluster to be evaluated again. Its last result holds until then.
-func (e *celEvaluation) invalidate(id int32) {
-	e.upToDate.clear(id)
-	e.inBatch.clear(id)
-}
-
-// retain removes all clusters that are not in members.
-func (e *celEvaluation) retain(members bitset) {
-	for _, b := range []bitset{e.upToDate, e.matched, e.evaluated, e.inBatch} {
-		b.intersect(members)
+func (e *celEvaluation) invalidate(c *cluster) {
+	result := e.result(c)
+	result.upToDate = false
+	if !result.waiting {
+		result.waiting = true
+		e.waiting = append(e.waiting, c)
 	}
 }
 
-// remove removes a cluster.
-func (e *celEvaluation) remove(id int32) {
-	for _, b := range []bitset{e.upToDate, e.matched, e.evaluated, e.inBatch} {
-		b.clear(id)
+// take takes up to n clusters that wait.
+func (e *celEvaluation) take(n int) []*cluster {
+	n = min(n, len(e.waiting))
+	taken := e.waiting[:n]
+	e.waiting = e.waiting[n:]
+	for _, c := range taken {
+		e.result(c).waiting = false
 	}
+	return taken
 }
 
-// filterPredicatesCEL is filterPredicates for classes with CEL expressions. It uses the results that are known, and evaluates predicates
-// for which labels and claims are enough.
-func (s *Scheduler) filterPredicatesCEL(class *equivalenceClass, cs *candidateSet) (next time.Time) {
+// putBack lets clusters that were taken wait before all others again.
+func (e *celEvaluation) putBack(clusters []*cluster) {
+	clusters = slices.DeleteFunc(clusters, func(c *cluster) bool {
+		return !e.class.has(c) || e.result(c).waiting || e.result(c).upToDate
+	})
+	for _, c := range clusters {
+		e.result(c).waiting = true
+	}
+	e.waiting = slices.Concat(clusters, e.waiting)
+}
+
+// remove removes the result for a cluster.
+func (e *celEvaluation) remove(c *cluster) {
+	if e.result(c).waiting {
+		e.waiting = slices.DeleteFunc(e.waiting, func(other *cluster) bool { return other == c })
+	}
+	*e.result(c) = celResult{}
+}
+
+// retainMembers removes the results for clusters that are no members any more, and reports whether all members were evaluated.
+func (s *Scheduler) retainMembers(e *celEvaluation) (evaluated bool) {
+	evaluated = true
+	e.waiting = slices.DeleteFunc(e.waiting, func(c *cluster) bool { return !e.class.has(c) })
+	for _, c := range s.clusters.sorted {
+		if e.class.has(c) {
+			evaluated = evaluated && e.result(c).evaluated
+		} else {
+			*e.result(c) = celResult{}
+		}
+	}
+	return evaluated
+}
+
+// prepareEvaluation evaluates predicates for which labels and claims are enough, and marks the other clusters to be evaluated.
+func (s *Scheduler) prepareEvaluation(class *equivalenceClass) {
 	if class.evaluation == nil {
 		class.evaluation = &celEvaluation{class: class}
 	}
 	e := class.evaluation
-	e.retain(cs.inClusterSets)
-	for id := range cs.inClusterSets.all() {
-		c := s.clusters.byID[id]
-		next = earliest(next, class.profile.nextExpiry(c, s.now))
-		if !e.upToDate.has(id) {
-			s.matchWithoutCEL(e, c)
+	for c := range s.members(class) {
+		if !e.result(c).upToDate {
+			e.matchWithoutCEL(c)
 		}
 	}
-	cs.matched = slices.Clone(e.matched)
-	e.complete = e.complete || (!e.overBudget && difference(cs.inClusterSets, e.evaluated).empty())
-	return next
+	evaluated := s.retainMembers(e)
+	e.complete = e.complete || (!e.overBudget && evaluated)
 }
 
 // matchWithoutCEL sets the result for a cluster that is new or has changed if labels and claims are enough; otherwise it marks the
 // cluster to be evaluated.
-func (s *Scheduler) matchWithoutCEL(e *celEvaluation, c *cluster) {
+func (e *celEvaluation) matchWithoutCEL(c *cluster) {
 	if matched, certain := e.class.profile.matchWithoutCEL(c); certain {
-		e.setResult(c.id, matched)
+		e.setResult(c, matched)
 	} else {
-		e.invalidate(c.id)
+		e.invalidate(c)
 	}
 }
 
@@ -130,9 +155,9 @@ func (s *Scheduler) updateEvaluation(class *equivalenceClass, c *cluster) {
 	switch {
 	case e == nil:
 	case !class.has(c):
-		e.remove(c.id)
+		e.remove(c)
 	default:
-		s.matchWithoutCEL(e, c)
+		e.matchWithoutCEL(c)
 		class.nextChange = earliest(class.nextChange, class.profile.nextExpiry(c, s.now))
 		s.scheduleAdvance(class.nextChange)
 		s.enqueue(e)

@@ -96,7 +96,7 @@ func TestCELShareOfNamespace(t *testing.T) {
 }
 
 // A cluster that changes while it is evaluated is evaluated again, and the result for one that was deleted is dropped, even if
-// another one has its id.
+// another one has its index.
 func TestChangesDuringEvaluation(t *testing.T) {
 	t.Parallel()
 	s := newFleet(newMember("c1", "region=eu"), newMember("c2", "region=eu"), newMember("c3", "region=eu"))
@@ -126,6 +126,24 @@ func TestChangesDuringEvaluation(t *testing.T) {
 	}
 	result, _ = s.Schedule(keyOf(p))
 	wantClusters(t, result)
+}
+
+// A cluster whose labels change while its expressions are evaluated is decided by its labels.
+func TestLabelsDecideDuringEvaluation(t *testing.T) {
+	t.Parallel()
+	s := newFleet(newMember("c1", "region=eu"), newMember("c2", "region=eu"))
+	selector := byCEL("true")
+	selector.LabelSelector.MatchLabels = map[string]string{"region": "eu"}
+	p := newPlacement(withPredicates(selector))
+	s.SetPlacement(p)
+	s.Schedule(keyOf(p))
+	b, _ := s.nextBatch(s.now, affected{})
+	b.run(s.timed)
+	s.SetCluster(newMember("c1", "region=us"))
+	s.finish(b, affected{})
+	evaluateAll(s)
+	result, _ := s.Schedule(keyOf(p))
+	wantClusters(t, result, "c2")
 }
 
 // setTimedTaint is a cluster with a score that expires.

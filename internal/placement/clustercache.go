@@ -19,9 +19,12 @@ import (
 
 // cluster is what the scheduler knows of a cluster. object and scores belong to the caller and are not changed.
 type cluster struct {
-	id   int32
-	name string
-	hash uint64 // of the name, for TieBreakHash
+	name  string
+	hash  uint64 // of the name, for TieBreakHash
+	index int    // in the results of celEvaluations; another cluster may have it once this one is removed
+
+	sets      []*clusterSet // those that it is a member of; never changed in place, as a clusterChange has the former ones
+	decisions int           // number of decisions that name it, of all placements in all namespaces
 
 	object      *clusterv1.ManagedCluster // nil if there are only scores or decisions of the cluster
 	claims      labels.Set
@@ -144,75 +147,45 @@ func diffCluster(former cluster, present *cluster) clusterChange {
 // topologyChanged tells whether labels or claims have changed, by which clusters are divided into decision groups and topologies.
 func (c clusterChange) topologyChanged() bool { return c.labels || c.claims }
 
-// clusterCache has all clusters by id and by name. Ids are small numbers, which are used again, so that sets of clusters are bitsets.
+// clusterCache has all clusters, sorted by name.
 type clusterCache struct {
-	byID     []*cluster // nil where an id is free
-	idByName map[string]int32
-	freeIDs  []int32
+	sorted      []*cluster
+	freeIndexes []int
+}
 
-	sortedByName []int32 // ids, without those of unranked
-	nameRanks    []int32 // by id: the position in sortedByName
-	// unranked are ids that updateRanks has yet to add to sortedByName.
-	unranked []int32
+// get returns the cluster of a name; nil when there is none.
+func (cc *clusterCache) get(name string) *cluster {
+	if at, known := cc.search(name); known {
+		return cc.sorted[at]
+	}
+	return nil
+}
+
+func (cc *clusterCache) search(name string) (at int, known bool) {
+	return slices.BinarySearchFunc(cc.sorted, name, func(c *cluster, name string) int { return cmp.Compare(c.name, name) })
 }
 
 // getOrAdd returns the cluster of a name, which it adds if it is new.
 func (cc *clusterCache) getOrAdd(name string) *cluster {
-	if id, known := cc.idByName[name]; known {
-		return cc.byID[id]
+	at, known := cc.search(name)
+	if known {
+		return cc.sorted[at]
 	}
 	digest := fnv.New64a()
 	_, _ = digest.Write([]byte(name))
-	c := &cluster{name: name, hash: digest.Sum64()}
-	if last := len(cc.freeIDs) - 1; last >= 0 {
-		c.id, cc.freeIDs = cc.freeIDs[last], cc.freeIDs[:last]
-		cc.byID[c.id] = c
-	} else {
-		c.id = index32(len(cc.byID))
-		cc.byID = append(cc.byID, c)
+	c := &cluster{name: name, hash: digest.Sum64(), index: len(cc.sorted)}
+	if last := len(cc.freeIndexes) - 1; last >= 0 {
+		c.index, cc.freeIndexes = cc.freeIndexes[last], cc.freeIndexes[:last]
 	}
-	cc.idByName[name] = c.id
-	cc.unranked = append(cc.unranked, c.id)
+	cc.sorted = slices.Insert(cc.sorted, at, c)
 	return c
 }
 
-// remove frees the id of a cluster that nothing refers to.
+// remove removes a cluster that nothing refers to.
 func (cc *clusterCache) remove(c *cluster) {
-	cc.updateRanks()
-	at, _ := slices.BinarySearchFunc(cc.sortedByName, c.name, cc.compareName)
-	cc.sortedByName = slices.Delete(cc.sortedByName, at, at+1)
-	delete(cc.idByName, c.name)
-	cc.byID[c.id] = nil
-	cc.freeIDs = append(cc.freeIDs, c.id)
+	at, _ := cc.search(c.name)
+	cc.sorted = slices.Delete(cc.sorted, at, at+1)
+	cc.freeIndexes = append(cc.freeIndexes, c.index)
 }
 
-func (cc *clusterCache) compareName(id int32, name string) int {
-	return cmp.Compare(cc.byID[id].name, name)
-}
-
-// compareRanks orders clusters that have ranks by their names.
-func (cc *clusterCache) compareRanks(a, b int32) int {
-	return cmp.Compare(cc.nameRanks[a], cc.nameRanks[b])
-}
-
-// updateRanks gives new clusters their ranks. The order of the others does not change.
-func (cc *clusterCache) updateRanks() {
-	if len(cc.unranked) == 0 {
-		return
-	}
-	const few = 16
-	if len(cc.unranked) > few {
-		cc.sortedByName = append(cc.sortedByName, cc.unranked...)
-		slices.SortFunc(cc.sortedByName, func(a, b int32) int { return cc.compareName(a, cc.byID[b].name) })
-	} else {
-		for _, id := range cc.unranked {
-			at, _ := slices.BinarySearchFunc(cc.sortedByName, cc.byID[id].name, cc.compareName)
-			cc.sortedByName = slices.Insert(cc.sortedByName, at, id)
-		}
-	}
-	cc.unranked = cc.unranked[:0]
-	cc.nameRanks = slices.Grow(cc.nameRanks[:0], len(cc.byID))[:len(cc.byID)]
-	for rank, id := range cc.sortedByName {
-		cc.nameRanks[id] = index32(rank)
-	}
-}
+func compareNames(a, b *cluster) int { return cmp.Compare(a.name, b.name) }

@@ -16,7 +16,7 @@ type clusterSet struct {
 	name     string
 	object   *clusterv1beta2.ManagedClusterSet
 	selector labels.Selector
-	members  bitset // selectable ones only
+	size     int // number of members, which are selectable clusters
 }
 
 // namespace has the names of the ManagedClusterSetBindings and the placements of a namespace.
@@ -56,46 +56,60 @@ func (s *Scheduler) SetClusterSet(object *clusterv1beta2.ManagedClusterSet) []Ke
 		set = &clusterSet{name: object.Name}
 		s.sets[object.Name] = set
 	}
-	former := slices.Clone(set.members)
+	former := set.size
 	set.object = object
-	s.fillMembers(set)
+	changed := s.updateMembers(set)
 	if fresh {
 		s.reclassifyBound(object.Name, affected)
-	} else if !slices.Equal(former, set.members) {
+	} else if changed {
 		s.dropClassesOf(set, affected)
 		s.addUnmanagedBoundTo(set.name, affected)
-		if former.empty() == set.hasMembers() {
+		if (former == 0) != (set.size == 0) {
 			s.addMisconfigured(set, affected)
 		}
 	}
 	return affected.keys()
 }
 
-// fillMembers finds the members of a set.
-func (s *Scheduler) fillMembers(set *clusterSet) {
-	set.members = nil
+// updateMembers finds the members of a set, and reports whether they are others than before.
+func (s *Scheduler) updateMembers(set *clusterSet) (changed bool) {
 	selector, err := managedcluster.SetSelector(set.object)
 	if err != nil {
 		selector = labels.Nothing()
 	}
 	set.selector = selector
-	for _, id := range s.clusters.idByName {
-		set.updateMember(s.clusters.byID[id])
+	for _, c := range s.clusters.sorted {
+		changed = set.update(c) || changed
 	}
+	return changed
 }
 
-func (set *clusterSet) updateMember(c *cluster) {
-	set.members.setTo(c.id, c.selectable() && set.selector.Matches(c.labels()))
+// update makes a cluster a member of the set or not, and reports whether that has changed.
+func (set *clusterSet) update(c *cluster) (changed bool) {
+	return set.setMember(c, c.selectable() && set.selector.Matches(c.labels()))
 }
 
-func (set *clusterSet) hasMembers() bool { return !set.members.empty() }
+func (set *clusterSet) setMember(c *cluster, member bool) (changed bool) {
+	switch {
+	case member == slices.Contains(c.sets, set):
+		return false
+	case member:
+		c.sets = append(slices.Clone(c.sets), set)
+		set.size++
+	default:
+		c.sets = slices.DeleteFunc(slices.Clone(c.sets), func(other *clusterSet) bool { return other == set })
+		set.size--
+	}
+	return true
+}
+
+func (set *clusterSet) hasMembers() bool { return set.size > 0 }
 
 // updateMembership updates the members of all sets after one cluster has changed.
 func (s *Scheduler) updateMembership(c *cluster, affected affected) {
 	for _, set := range s.sets {
-		had, was := set.hasMembers(), set.members.has(c.id)
-		set.updateMember(c)
-		if was != set.members.has(c.id) {
+		had := set.hasMembers()
+		if set.update(c) {
 			s.addUnmanagedBoundTo(set.name, affected)
 		}
 		if had != set.hasMembers() {
@@ -122,11 +136,15 @@ func (s *Scheduler) addMisconfigured(set *clusterSet, affected affected) {
 func (s *Scheduler) DeleteClusterSet(name string) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sets[name] == nil {
+	set := s.sets[name]
+	if set == nil {
 		return nil
 	}
 	affected := affected{}
 	delete(s.sets, name)
+	for _, c := range s.clusters.sorted {
+		set.setMember(c, false)
+	}
 	s.reclassifyBound(name, affected)
 	return affected.keys()
 }

@@ -1,45 +1,34 @@
 package placement
 
-// decisionCounts counts the decisions for each cluster, of all placements in all namespaces.
+// decisionCounts tells how many decisions the cluster with the most decisions has.
 type decisionCounts struct {
-	counts       []int32 // by cluster id
-	clustersWith []int32 // by count, from 1: number of clusters with that count
-	max          int32
+	clusters []int // by number of decisions: number of clusters that have so many; 0 is not counted
+	max      int
 }
 
-func (counts *decisionCounts) add(id, by int32) {
-	for int(id) >= len(counts.counts) {
-		counts.counts = append(counts.counts, 0)
+// add adds decisions to a cluster, or removes them if by is negative.
+func (counts *decisionCounts) add(c *cluster, by int) {
+	from := c.decisions
+	c.decisions += by
+	for c.decisions >= len(counts.clusters) {
+		counts.clusters = append(counts.clusters, 0)
 	}
-	from := counts.counts[id]
-	to := from + by
-	counts.counts[id] = to
-	for int(to) >= len(counts.clustersWith) {
-		counts.clustersWith = append(counts.clustersWith, 0)
-	}
-	counts.clustersWith[to]++
-	counts.clustersWith[from]--
-	counts.max = max(counts.max, to)
-	for counts.max > 0 && counts.clustersWith[counts.max] == 0 {
+	counts.clusters[c.decisions]++
+	counts.clusters[from]--
+	counts.max = max(counts.max, c.decisions)
+	for counts.max > 0 && counts.clusters[counts.max] == 0 {
 		counts.max--
 	}
 }
 
-func (counts *decisionCounts) of(id int32) int32 {
-	if int(id) >= len(counts.counts) {
-		return 0
-	}
-	return counts.counts[id]
-}
-
-// maxWithout is the highest count without the decisions of one placement, which are for those clusters.
-func (counts *decisionCounts) maxWithout(decided []int32) int32 {
-	if counts.max == 0 || int(counts.clustersWith[counts.max]) > len(decided) {
+// maxWithout is the highest number without the decisions of one placement, which are for those clusters.
+func (counts *decisionCounts) maxWithout(selected []*cluster) int {
+	if counts.max == 0 || counts.clusters[counts.max] > len(selected) {
 		return counts.max
 	}
-	others := counts.clustersWith[counts.max]
-	for _, id := range decided {
-		if counts.of(id) == counts.max {
+	others := counts.clusters[counts.max]
+	for _, c := range selected {
+		if c.decisions == counts.max {
 			others--
 		}
 	}

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -89,7 +90,7 @@ func (s *Scheduler) dropClassesOf(set *clusterSet, affected affected) {
 	for _, class := range s.classes {
 		if slices.Contains(class.sets, set) {
 			s.dropCandidates(class)
-			class.evaluateNewMembers()
+			s.evaluateNewMembers(class)
 			class.addAll(affected)
 		}
 	}
@@ -97,14 +98,13 @@ func (s *Scheduler) dropClassesOf(set *clusterSet, affected affected) {
 
 // evaluateNewMembers lets the placements of a class wait until the CEL expressions were evaluated for clusters that are new to the
 // cluster sets. Expressions that exceeded the budget are evaluated again: there may be fewer clusters now.
-func (class *equivalenceClass) evaluateNewMembers() {
+func (s *Scheduler) evaluateNewMembers(class *equivalenceClass) {
 	switch e := class.evaluation; {
 	case e == nil:
 	case e.overBudget:
 		class.evaluation = nil
 	default:
-		e.retain(class.members())
-		e.complete = difference(class.members(), e.evaluated).empty()
+		e.complete = s.retainMembers(e)
 	}
 }
 
@@ -114,13 +114,20 @@ func (class *equivalenceClass) addAll(affected affected) {
 	}
 }
 
+// has tells whether a cluster is a member of one of the cluster sets.
 func (class *equivalenceClass) has(c *cluster) bool {
-	for _, set := range class.sets {
-		if set.members.has(c.id) {
-			return true
+	return slices.ContainsFunc(c.sets, func(set *clusterSet) bool { return slices.Contains(class.sets, set) })
+}
+
+// members iterates over the members of the cluster sets of a class, by name.
+func (s *Scheduler) members(class *equivalenceClass) iter.Seq[*cluster] {
+	return func(yield func(*cluster) bool) {
+		for _, c := range s.clusters.sorted {
+			if class.has(c) && !yield(c) {
+				return
+			}
 		}
 	}
-	return false
 }
 
 // candidatesOf returns the candidates of a class, which it computes if they are not cached.

@@ -21,7 +21,8 @@ type batch struct {
 // batchItem is one cluster of a batch, and its result.
 type batchItem struct {
 	evaluation *celEvaluation
-	cluster    cluster
+	of         *cluster
+	cluster    cluster // as it was when the batch was made
 	done       bool
 	matched    bool
 	cost       int64
@@ -74,7 +75,7 @@ func (s *Scheduler) newBatch(q *evaluationQueue, affected affected) *batch {
 			e.queued = false
 			continue
 		}
-		if before := len(b.items); s.addItems(e, b) == before {
+		if before := len(b.items); b.addItems(e) == before {
 			e.queued = false
 			s.completeIfEvaluated(e, affected)
 			continue
@@ -88,17 +89,10 @@ func (s *Scheduler) newBatch(q *evaluationQueue, affected affected) *batch {
 	return b
 }
 
-// addItems adds clusters of an evaluation to a batch, beginning behind the last evaluated one, and returns how many the batch has.
-func (s *Scheduler) addItems(e *celEvaluation, b *batch) int {
-	unknown := slices.Collect(difference(e.class.members(), e.upToDate).all())
-	first, _ := slices.BinarySearch(unknown, e.lastID+1)
-	for i := range unknown {
-		if len(b.items) == batchClusters {
-			break
-		}
-		id := unknown[(first+i)%len(unknown)]
-		b.items = append(b.items, batchItem{evaluation: e, cluster: *s.clusters.byID[id]})
-		e.inBatch.set(id)
+// addItems moves waiting clusters of an evaluation to a batch, and returns how many the batch has.
+func (b *batch) addItems(e *celEvaluation) int {
+	for _, c := range e.take(batchClusters - len(b.items)) {
+		b.items = append(b.items, batchItem{evaluation: e, of: c, cluster: *c})
 	}
 	return len(b.items)
 }
@@ -130,50 +124,58 @@ func (s *Scheduler) finish(b *batch, affected affected) {
 	b.queue.running = false
 	s.charge(b.queue.limiter, b.costs.Spent())
 	for i := range b.items {
-		if item := &b.items[i]; item.done && item.evaluation.current() {
+		if item := &b.items[i]; item.done && item.evaluation.current() && item.evaluation.class.has(item.of) {
 			s.applyResult(item, affected)
 		}
 	}
 	for _, e := range b.evaluations {
-		e.queued, e.inBatch = false, nil
+		e.queued = false
 		if !e.current() {
 			continue
 		}
+		e.putBack(b.undone(e))
 		if e.complete || !s.completeIfEvaluated(e, affected) {
 			s.enqueue(e) // there may be more clusters to evaluate
 		}
 	}
 }
 
-// applyResult sets one result, and updates the class if it has changed.
-func (s *Scheduler) applyResult(item *batchItem, affected affected) {
-	e, id := item.evaluation, item.cluster.id
-	c := s.clusters.byID[id]
-	if e.overBudget || c == nil || c.name != item.cluster.name || !e.class.has(c) {
-		return // the cluster is not a member any more
+// undone returns the clusters of an evaluation for which the batch was too costly.
+func (b *batch) undone(e *celEvaluation) []*cluster {
+	var clusters []*cluster
+	for i := range b.items {
+		if b.items[i].evaluation == e && !b.items[i].done {
+			clusters = append(clusters, b.items[i].of)
+		}
 	}
-	if !e.evaluated.has(id) {
+	return clusters
+}
+
+// applyResult sets the result of one member of the cluster sets, and updates the class if it has changed.
+func (s *Scheduler) applyResult(item *batchItem, affected affected) {
+	e, result := item.evaluation, item.evaluation.result(item.of)
+	switch {
+	case e.overBudget, result.upToDate: // labels and claims have turned out to be enough
+		return
+	case !result.evaluated:
 		if e.cost += item.cost; e.cost > s.celBudget && !e.complete {
 			e.overBudget = true
 			e.class.addAll(affected)
 			return
 		}
 	}
-	was := e.matched.has(id)
-	if e.inBatch.has(id) {
-		e.setResult(id, item.matched)
-	} else {
-		e.setStaleResult(id, item.matched) // the cluster has changed meanwhile, and is evaluated again
-	}
-	e.lastID = id
+	was := result.matched
+	// If the cluster has changed meanwhile, it waits to be evaluated again.
+	result.evaluated, result.matched, result.upToDate = true, item.matched, !result.waiting
 	if e.complete && was != item.matched {
-		s.updateClass(e.class, clusterChange{cluster: c, old: *c, celResult: true}, affected)
+		s.updateClass(e.class, clusterChange{cluster: item.of, old: *item.of, celResult: true}, affected)
 	}
 }
 
 // completeIfEvaluated ends the wait of the pending placements of a class once all members were evaluated.
 func (s *Scheduler) completeIfEvaluated(e *celEvaluation, affected affected) bool {
-	if !e.complete && !e.overBudget && difference(e.class.members(), e.evaluated).empty() {
+	waits := func(c *cluster) bool { return !e.result(c).evaluated }
+	if !e.complete && !e.overBudget && !slices.ContainsFunc(e.waiting, waits) {
 		e.complete, e.deferred = true, false
 		s.dropCandidates(e.class) // they were computed without CEL results
 		e.class.addAll(affected)

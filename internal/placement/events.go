@@ -19,11 +19,10 @@ func (s *Scheduler) SetCluster(object *clusterv1.ManagedCluster) []Key {
 func (s *Scheduler) DeleteCluster(name string) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	id, known := s.clusters.idByName[name]
-	if !known {
+	c := s.clusters.get(name)
+	if c == nil {
 		return nil
 	}
-	c := s.clusters.byID[id]
 	keys := s.updateCluster(c, nil)
 	s.removeIfUnused(c)
 	return keys
@@ -47,9 +46,9 @@ func (s *Scheduler) updateCluster(c *cluster, object *clusterv1.ManagedCluster) 
 	return affected.keys()
 }
 
-// removeIfUnused frees the id of a cluster without an object, scores and decisions.
+// removeIfUnused removes a cluster without an object, scores and decisions.
 func (s *Scheduler) removeIfUnused(c *cluster) {
-	if c.object == nil && len(c.scores) == 0 && s.decisionCounts.of(c.id) == 0 {
+	if c.object == nil && len(c.scores) == 0 && c.decisions == 0 {
 		s.clusters.remove(c)
 	}
 }
@@ -69,11 +68,10 @@ func (s *Scheduler) SetScore(object *clusterv1alpha1.AddOnPlacementScore) []Key 
 func (s *Scheduler) DeleteScore(key Key) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	id, known := s.clusters.idByName[key.Namespace]
-	if !known {
+	c := s.clusters.get(key.Namespace)
+	if c == nil {
 		return nil
 	}
-	c := s.clusters.byID[id]
 	former := *c
 	c.setScore(key.Name, nil)
 	keys := s.updateScore(former, c, key.Name)
@@ -145,8 +143,7 @@ func (s *Scheduler) expire(class *equivalenceClass, affected affected) {
 		class.addAll(affected)
 		return
 	}
-	for id := range class.candidates.inClusterSets.all() {
-		c := s.clusters.byID[id]
+	for c := range s.members(class) {
 		due := class.profile.nextExpiry(c, since)
 		if due.IsZero() {
 			continue
@@ -163,8 +160,7 @@ func (s *Scheduler) expireEvaluation(class *equivalenceClass, since time.Time) {
 	if class.evaluation == nil {
 		return
 	}
-	for id := range class.members().all() {
-		c := s.clusters.byID[id]
+	for c := range s.members(class) {
 		if due := class.profile.nextExpiry(c, since); !due.IsZero() && !due.After(s.now) {
 			s.updateEvaluation(class, c)
 		}

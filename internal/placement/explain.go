@@ -77,7 +77,7 @@ func (s *Scheduler) explain(object *clusterv1beta1.Placement, evaluated *celEval
 	p.hash = hashKey(p.key)
 	p.update(object)
 	if saved := s.placements[p.key]; saved != nil {
-		p.decided, p.ids = saved.decided, saved.ids
+		p.selected = saved.selected
 	}
 	none := &mismatches{costs: celselector.NewCosts(0)}
 	sets := filterSets(s.boundSets(s.namespaces[p.key.Namespace]), object.Spec.ClusterSets)
@@ -98,15 +98,15 @@ func (s *Scheduler) explain(object *clusterv1beta1.Placement, evaluated *celEval
 			return s.explainUnscheduled(p, s.pendingResult(p), sets, "its CEL expressions had to be evaluated"), none
 		}
 	}
-	result, selectedIDs := s.runCycle(p)
+	result, selected := s.runCycle(p)
 	result.Disabled = p.disabled
 	explanation := &Explanation{Result: result}
 	if p.class != nil {
 		cs := s.candidatesOf(p.class)
-		explanation.fill(s.newCycle(cs, p))
+		explanation.fill(s.newCycle(cs, p), p.class)
 	}
 	var mismatches *mismatches
-	explanation.Clusters, mismatches = s.clusterReasons(p, result, selectedIDs)
+	explanation.Clusters, mismatches = s.clusterReasons(p, result, selected)
 	if q := s.explainQueues[p.key.Namespace]; q != nil && q.limiter.TokensAt(s.budgetTime) <= 0 {
 		mismatches.costs = celselector.NewCosts(0)
 	}
@@ -116,19 +116,14 @@ func (s *Scheduler) explain(object *clusterv1beta1.Placement, evaluated *celEval
 // explainUnscheduled explains a placement that is misconfigured or pending, and so keeps the clusters that it has.
 func (s *Scheduler) explainUnscheduled(p *placement, result *Result, sets []*clusterSet, since string) *Explanation {
 	e := &Explanation{Result: result}
-	var inSets bitset
-	for _, set := range sets {
-		inSets.union(set.members)
-	}
-	e.Filters = []Filter{{Name: FilterClusterSets, Clusters: s.names(inSets)}}
-	e.Result.Funnel = Funnel{Fleet: s.clusterCount, InClusterSets: inSets.count()}
-	s.clusters.updateRanks()
-	for _, id := range s.clusters.sortedByName {
-		c := s.clusters.byID[id]
+	inSets := s.names(func(c *cluster) bool { return (&equivalenceClass{sets: sets}).has(c) })
+	e.Filters = []Filter{{Name: FilterClusterSets, Clusters: inSets}}
+	e.Result.Funnel = Funnel{Fleet: s.clusterCount, InClusterSets: len(inSets)}
+	for _, c := range s.clusters.sorted {
 		if c.object == nil {
 			continue
 		}
-		reason := ClusterReason{ClusterName: c.name, Selected: p.decided.has(id), Reason: "it was not selected before " + since}
+		reason := ClusterReason{ClusterName: c.name, Selected: p.has(c), Reason: "it was not selected before " + since}
 		if reason.Selected {
 			reason.Reason = "it was selected before " + since + ", and stays"
 		}
@@ -137,29 +132,33 @@ func (s *Scheduler) explainUnscheduled(p *placement, result *Result, sets []*clu
 	return e
 }
 
-func (e *Explanation) fill(c *cycle) {
+func (e *Explanation) fill(c *cycle, class *equivalenceClass) {
 	candidates := c.allCandidates()
-	slices.SortFunc(candidates, compareCandidates)
-	var tolerated bitset
-	for _, candidate := range candidates {
-		tolerated.set(candidate.id)
-		e.Scores = append(e.Scores, c.clusterScore(candidate))
-	}
 	e.Filters = []Filter{
-		{Name: FilterClusterSets, Clusters: c.names(c.candidates.inClusterSets)},
-		{Name: FilterPredicate, Clusters: c.names(c.candidates.matched)},
-		{Name: FilterTaintToleration, Clusters: c.names(tolerated)},
+		{Name: FilterClusterSets, Clusters: c.names(class.has)},
+		{Name: FilterPredicate, Clusters: []string{}},
+		{Name: FilterTaintToleration, Clusters: []string{}},
+	}
+	for _, m := range c.candidates.matched {
+		e.Filters[1].Clusters = append(e.Filters[1].Clusters, m.cluster.name)
+	}
+	for _, candidate := range candidates {
+		e.Filters[2].Clusters = append(e.Filters[2].Clusters, candidate.cluster.name)
+	}
+	slices.SortFunc(candidates, compareRanks)
+	for _, candidate := range candidates {
+		e.Scores = append(e.Scores, candidate.clusterScore())
 	}
 	for _, prioritizer := range c.spec.prioritizers {
 		e.Prioritizers = append(e.Prioritizers, c.scoresBy(prioritizer, candidates))
 	}
 }
 
-func (c *cycle) scoresBy(prioritizer Prioritizer, candidates []candidate) PrioritizerScores {
+func (c *cycle) scoresBy(prioritizer Prioritizer, candidates []scoredCluster) PrioritizerScores {
 	p := PrioritizerScores{Prioritizer: prioritizer, Scores: make(map[string]int64, len(candidates))}
 	for _, candidate := range candidates {
-		name := c.clusters.byID[candidate.id].name
-		score, expired := c.scoreBy(prioritizer.Name, candidate.id)
+		name := candidate.cluster.name
+		score, expired := c.scoreBy(prioritizer.Name, candidate.cluster)
 		if p.Scores[name] = score; expired {
 			p.Expired = append(p.Expired, name)
 		}
@@ -169,18 +168,18 @@ func (c *cycle) scoresBy(prioritizer Prioritizer, candidates []candidate) Priori
 }
 
 // names returns the names of clusters, sorted.
-func (s *Scheduler) names(ids bitset) []string {
+func (s *Scheduler) names(which func(*cluster) bool) []string {
 	names := []string{}
-	for id := range ids.all() {
-		names = append(names, s.clusters.byID[id].name)
+	for _, c := range s.clusters.sorted {
+		if which(c) {
+			names = append(names, c.name)
+		}
 	}
-	slices.Sort(names)
 	return names
 }
 
 // clusterReasons returns the reason for each cluster. Those of mismatches are still empty.
-func (s *Scheduler) clusterReasons(p *placement, result *Result, selectedIDs []int32) ([]ClusterReason, *mismatches) {
-	s.clusters.updateRanks()
+func (s *Scheduler) clusterReasons(p *placement, result *Result, chosen []*cluster) ([]ClusterReason, *mismatches) {
 	selected := map[string]string{}
 	for _, group := range result.Groups {
 		for _, decision := range group.Decisions {
@@ -191,10 +190,9 @@ func (s *Scheduler) clusterReasons(p *placement, result *Result, selectedIDs []i
 	var rejection rejection
 	mismatches := &mismatches{selection: p.spec.profile, now: s.now, costs: celselector.NewCosts(mismatchCost), clusters: map[int]cluster{}}
 	if p.class != nil {
-		rejection = s.newRejection(p, selectedIDs)
+		rejection = s.newRejection(p, chosen)
 	}
-	for _, id := range s.clusters.sortedByName {
-		c := s.clusters.byID[id]
+	for _, c := range s.clusters.sorted {
 		if c.object == nil {
 			continue
 		}

@@ -25,10 +25,9 @@ func (s *Scheduler) evaluateForExplain(object *clusterv1beta1.Placement) *celEva
 	b.queue.running = false
 	s.charge(b.queue.limiter, b.costs.Spent())
 	for i := range b.items {
-		// The result is good enough for a cluster that has changed in the meantime, but not for another one with its id.
-		item := &b.items[i]
-		if c := s.clusters.byID[item.cluster.id]; c != nil && c.name == item.cluster.name {
-			e.setResult(c.id, item.matched)
+		// The result is good enough for a cluster that has changed in the meantime.
+		if item := &b.items[i]; e.class.has(item.of) {
+			e.setResult(item.of, item.matched)
 		}
 	}
 	e.complete, e.overBudget = !b.costs.Exceeded(), b.costs.Exceeded()
@@ -56,8 +55,8 @@ func (s *Scheduler) newExplainBatch(object *clusterv1beta1.Placement) (*celEvalu
 	class := &equivalenceClass{namespace: object.Namespace, sets: sets, profile: spec.profile}
 	class.candidates, _ = s.buildCandidates(class)
 	b := &batch{queue: q, now: s.now}
-	for id := range difference(class.candidates.inClusterSets, class.evaluation.upToDate).all() {
-		b.items = append(b.items, batchItem{evaluation: class.evaluation, cluster: *s.clusters.byID[id]})
+	for _, c := range class.evaluation.take(len(class.evaluation.waiting)) {
+		b.items = append(b.items, batchItem{evaluation: class.evaluation, of: c, cluster: *c})
 	}
 	return class.evaluation, b
 }

@@ -9,11 +9,11 @@ import (
 // groups divides the selected clusters into decision groups: first the named ones, then the rest. A cluster is in the first group whose
 // selector matches it. Clusters are in the order of sortBy, and groups larger than clustersPerDecisionGroup are split. The argument is
 // reordered to be in the order of the groups.
-func (c *cycle) groups(selected []candidate) []Group {
+func (c *cycle) groups(selected []scoredCluster) []Group {
 	if c.spec.sortByScore {
-		slices.SortFunc(selected, compareCandidates)
+		slices.SortFunc(selected, compareRanks)
 	} else {
-		slices.SortFunc(selected, func(a, b candidate) int { return c.clusters.compareRanks(a.id, b.id) })
+		slices.SortFunc(selected, func(a, b scoredCluster) int { return compareNames(a.cluster, b.cluster) })
 	}
 	size := c.spec.clustersPerGroup.of(len(selected))
 	var groups []Group
@@ -31,11 +31,11 @@ func (c *cycle) groups(selected []candidate) []Group {
 
 // partition moves the clusters that a group selector matches to the front, and returns how many they are. The order among them, and among
 // the rest, stays.
-func (c *cycle) partition(selected []candidate, rule *groupSelector) int {
+func (c *cycle) partition(selected []scoredCluster, rule *groupSelector) int {
 	members := selected[:0]
-	var others []candidate
+	var others []scoredCluster
 	for _, candidate := range selected {
-		if rule.match(c.clusters.byID[candidate.id], c.now, nil) == nil {
+		if rule.match(candidate.cluster, c.now, nil) == nil {
 			members = append(members, candidate)
 		} else {
 			others = append(others, candidate)
@@ -45,7 +45,7 @@ func (c *cycle) partition(selected []candidate, rule *groupSelector) int {
 	return len(members)
 }
 
-func (c *cycle) appendGroups(groups []Group, name string, members []candidate, size int) []Group {
+func (c *cycle) appendGroups(groups []Group, name string, members []scoredCluster, size int) []Group {
 	for chunk := range slices.Chunk(members, size) {
 		groups = append(groups, Group{Name: name, Decisions: c.decisions(chunk)})
 	}
@@ -53,10 +53,10 @@ func (c *cycle) appendGroups(groups []Group, name string, members []candidate, s
 }
 
 // decisions returns the decisions of a group.
-func (c *cycle) decisions(selected []candidate) []clusterv1beta1.ClusterDecision {
+func (c *cycle) decisions(selected []scoredCluster) []clusterv1beta1.ClusterDecision {
 	decisions := make([]clusterv1beta1.ClusterDecision, len(selected))
 	for i, candidate := range selected {
-		scored := c.clusterScore(candidate)
+		scored := candidate.clusterScore()
 		decisions[i] = clusterv1beta1.ClusterDecision{ClusterName: scored.ClusterName, Reason: c.reason(candidate, scored.Score)}
 		if c.spec.sortByScore { // ApplicationSets of Argo CD 2 fail on a number
 			decisions[i].Score = scored.Score

@@ -10,7 +10,7 @@ import (
 
 // reason is why a cluster was selected. It leaves out what changes often, such as the rank of the cluster: a decision with another reason
 // has to be written again.
-func (c *cycle) reason(p candidate, score int64) string {
+func (c *cycle) reason(p scoredCluster, score int64) string {
 	var text string
 	switch {
 	case c.spec.limit == unlimited && len(c.spec.constraints) == 0:
@@ -18,16 +18,13 @@ func (c *cycle) reason(p candidate, score int64) string {
 	case len(c.spec.prioritizers) == 0:
 		text = "matches; nothing prioritizes one cluster over another"
 	default:
-		text = fmt.Sprintf("score %d = %s", score, c.terms(p.id))
+		text = fmt.Sprintf("score %d = %s", score, c.terms(p.cluster))
 	}
-	if constraint := c.spreadReasons[p.id]; constraint != nil {
-		value, _ := constraint.topologyOf(c.clusters.byID[p.id])
+	if constraint := c.spreadReasons[p.cluster]; constraint != nil {
+		value, _ := constraint.topologyOf(p.cluster)
 		text += fmt.Sprintf("; goes before clusters that rank higher, to spread over %s=%s (%s)", constraint, value, constraint.field())
 	}
-	if !c.candidates.noSelectIfNew.has(p.id) && !c.candidates.preferNoSelect.has(p.id) {
-		return text
-	}
-	untolerated := c.spec.profile.untoleratedTaints(c.clusters.byID[p.id], c.now)
+	untolerated := c.spec.profile.untoleratedTaints(p.cluster, c.now)
 	if untolerated.noSelectIfNew != nil {
 		text += "; stays in spite of the taint " + describeTaint(untolerated.noSelectIfNew)
 	}
@@ -38,7 +35,7 @@ func (c *cycle) reason(p candidate, score int64) string {
 }
 
 // terms returns the terms of a score: Balance 50 + 2×Steady 100.
-func (c *cycle) terms(id int32) string {
+func (c *cycle) terms(of *cluster) string {
 	var text strings.Builder
 	for i, prioritizer := range c.spec.prioritizers {
 		if i > 0 {
@@ -47,7 +44,7 @@ func (c *cycle) terms(id int32) string {
 		if prioritizer.Weight != 1 {
 			text.WriteString(strconv.FormatInt(prioritizer.Weight, 10) + "×")
 		}
-		score, expired := c.scoreBy(prioritizer.Name, id)
+		score, expired := c.scoreBy(prioritizer.Name, of)
 		text.WriteString(prioritizer.Name + " " + strconv.FormatInt(score, 10))
 		if expired {
 			text.WriteString(" (expired)")
@@ -58,19 +55,16 @@ func (c *cycle) terms(id int32) string {
 
 // scoreBy is the score of a cluster by one prioritizer, without the weight. expired reports that it is 0 because an AddOnPlacementScore
 // has expired.
-func (c *cycle) scoreBy(prioritizer string, id int32) (score int64, expired bool) {
+func (c *cycle) scoreBy(prioritizer string, of *cluster) (score int64, expired bool) {
 	switch prioritizer {
 	case clusterv1beta1.PrioritizerSteady:
-		if c.decided.has(id) {
-			return 100, false
-		}
-		return 0, false
+		return c.steadyScore(of), false
 	case clusterv1beta1.PrioritizerBalance:
-		return balanceScore(c.otherDecisions(id), c.balance.maxCount), false
+		return balanceScore(c.otherDecisions(of), c.balance.maxCount), false
 	}
 	for i := range c.spec.profile.scorers {
 		if scorer := &c.spec.profile.scorers[i]; scorer.name == prioritizer {
-			return scorer.score(c.clusters.byID[id], c.ranges, c.now)
+			return scorer.score(of, c.ranges, c.now)
 		}
 	}
 	return 0, false

@@ -11,58 +11,55 @@ import (
 type rejection struct {
 	*cycle
 	class           *equivalenceClass
-	ranked          []candidate   // all candidates, the best first
-	ranks           map[int32]int // by cluster id: position in ranked
-	last            candidate     // the worst selected one
+	ranked          []scoredCluster  // all candidates, the best first
+	ranks           map[*cluster]int // positions in ranked
+	last            scoredCluster    // the worst selected one
 	selected        int
-	spread          *spreadSelector // after the selection; nil without constraints
-	spreadPositions map[int32]int32 // by cluster id: position in spread
+	spread          *spreadSelector    // after the selection; nil without constraints
+	spreadPositions map[*cluster]int32 // positions in spread
 }
 
-func (s *Scheduler) newRejection(p *placement, selectedIDs []int32) rejection {
-	r := rejection{cycle: s.newCycle(s.candidatesOf(p.class), p), class: p.class, ranks: map[int32]int{}, selected: len(selectedIDs)}
+func (s *Scheduler) newRejection(p *placement, selected []*cluster) rejection {
+	r := rejection{cycle: s.newCycle(s.candidatesOf(p.class), p), class: p.class, ranks: map[*cluster]int{}, selected: len(selected)}
 	r.ranked = r.allCandidates()
-	slices.SortFunc(r.ranked, compareCandidates)
-	var selected bitset
-	for _, id := range selectedIDs {
-		selected.set(id)
-	}
+	slices.SortFunc(r.ranked, compareRanks)
+	chosen := setOf(selected)
 	for i, candidate := range r.ranked {
-		r.ranks[candidate.id] = i
-		if selected.has(candidate.id) {
+		r.ranks[candidate.cluster] = i
+		if chosen[candidate.cluster] {
 			r.last = candidate
 		}
 	}
 	if len(r.spec.constraints) > 0 {
-		r.replaySpread(selected)
+		r.replaySpread(chosen)
 	}
 	return r
 }
 
 // replaySpread brings a spreadSelector into the state after the selection.
-func (r *rejection) replaySpread(selected bitset) {
-	r.spread, r.spreadPositions = r.newSpread(slices.Clone(r.ranked)), map[int32]int32{}
+func (r *rejection) replaySpread(selected map[*cluster]bool) {
+	r.spread, r.spreadPositions = newSpread(r.spec.constraints, slices.Clone(r.ranked)), map[*cluster]int32{}
 	for position, candidate := range r.spread.candidates {
-		if selected.has(candidate.id) {
+		if selected[candidate.cluster] {
 			r.spread.selectCandidate(index32(position))
 		} else {
-			r.spreadPositions[candidate.id] = index32(position)
+			r.spreadPositions[candidate.cluster] = index32(position)
 		}
 	}
 }
 
 // reason is why a cluster is not selected; empty if it matches no predicate.
 func (r *rejection) reason(c *cluster) string {
-	position, candidate := r.ranks[c.id]
+	position, candidate := r.ranks[c]
 	switch {
 	case c.object.DeletionTimestamp != nil:
 		return "it is being deleted"
 	case managedcluster.Denied(c.object):
 		return "it is denied: spec.hubAcceptsClient of the ManagedCluster is false"
-	case !r.candidates.inClusterSets.has(c.id):
+	case !r.class.has(c):
 		return r.notInSetsReason()
-	case !r.candidates.matched.has(c.id):
-		if e := r.class.evaluation; e != nil && !e.upToDate.has(c.id) {
+	case r.candidates.get(c) == nil:
+		if e := r.class.evaluation; e != nil && !e.result(c).upToDate {
 			return "it has changed, and the CEL expressions of spec.predicates are about to be evaluated"
 		}
 		return "" // see mismatches
@@ -75,19 +72,19 @@ func (r *rejection) reason(c *cluster) string {
 	if r.spread != nil && (r.spread.missingTopology(c) != nil || r.selected < r.spec.maxSelected(len(r.ranked)) || own.before(r.last)) {
 		return r.spreadReason(c)
 	}
-	nameRanks := fmt.Sprintf("it ranks %d of %d with %s", position+1, len(r.ranked), r.scoreText(own))
+	rank := fmt.Sprintf("it ranks %d of %d with %s", position+1, len(r.ranked), r.scoreText(own))
 	if r.selected == 0 {
-		return nameRanks
+		return rank
 	}
-	return fmt.Sprintf("%s; the last one selected is %s with %s", nameRanks, r.clusters.byID[r.last.id].name, r.scoreText(r.last))
+	return fmt.Sprintf("%s; the last one selected is %s with %s", rank, r.last.cluster.name, r.scoreText(r.last))
 }
 
-func (r *rejection) scoreText(p candidate) string {
-	text := fmt.Sprintf("score %d", r.clusterScore(p).Score)
+func (r *rejection) scoreText(p scoredCluster) string {
+	text := fmt.Sprintf("score %d", p.score)
 	if len(r.spec.prioritizers) > 0 {
-		text += " = " + r.terms(p.id)
+		text += " = " + r.terms(p.cluster)
 	}
-	if untolerated := r.spec.profile.untoleratedTaints(r.clusters.byID[p.id], r.now); untolerated.preferNoSelect != nil {
+	if untolerated := r.spec.profile.untoleratedTaints(p.cluster, r.now); untolerated.preferNoSelect != nil {
 		text += " and the taint " + describeTaint(untolerated.preferNoSelect)
 	}
 	return text
@@ -114,7 +111,7 @@ func (r *rejection) spreadReason(c *cluster) string {
 	if missing := r.spread.missingTopology(c); missing != nil {
 		return fmt.Sprintf("it has no %s, which %s wants", missing, missing.field())
 	}
-	if full := r.spread.violatedConstraint(r.spreadPositions[c.id]); full != nil {
+	if full := r.spread.violatedConstraint(r.spreadPositions[c]); full != nil {
 		value, _ := full.topologyOf(c)
 		return fmt.Sprintf("it would exceed maxSkew of %s: enough clusters with %s=%s are selected", full.field(), full, value)
 	}

@@ -42,12 +42,12 @@ func (s *Scheduler) eligible(namespace string, groups []Group) []Group {
 		return groups
 	}
 	sets := s.boundSets(s.namespaces[namespace])
+	bound := func(set *clusterSet) bool { return slices.Contains(sets, set) }
 	left := make([]Group, len(groups))
 	for i, group := range groups {
 		left[i].Name = group.Name
 		for _, decision := range group.Decisions {
-			id, known := s.clusters.idByName[decision.ClusterName]
-			if known && slices.ContainsFunc(sets, func(set *clusterSet) bool { return set.members.has(id) }) {
+			if c := s.clusters.get(decision.ClusterName); c != nil && slices.ContainsFunc(c.sets, bound) {
 				left[i].Decisions = append(left[i].Decisions, decision)
 			}
 		}
@@ -88,30 +88,27 @@ func (s *Scheduler) restoreOrphan(key Key, groups []Group) {
 }
 
 func (s *Scheduler) restore(p *placement, groups []Group) {
-	var (
-		ids    []int32
-		listed bitset
-		parts  []groupRecord
-	)
+	var selected []*cluster
+	var parts []groupRecord
+	listed := map[*cluster]bool{}
 	for _, group := range groups {
-		before := len(ids)
+		before := len(selected)
 		for i := range group.Decisions {
-			id := s.clusters.getOrAdd(group.Decisions[i].ClusterName).id
-			if !listed.has(id) {
-				listed.set(id)
-				ids = append(ids, id)
+			if c := s.clusters.getOrAdd(group.Decisions[i].ClusterName); !listed[c] {
+				listed[c] = true
+				selected = append(selected, c)
 			}
 		}
-		parts = append(parts, groupRecord{name: group.Name, size: len(ids) - before})
+		parts = append(parts, groupRecord{name: group.Name, size: len(selected) - before})
 	}
-	s.setDecision(p, ids)
+	s.setDecision(p, selected)
 	p.groups = parts
 }
 
 // adoptOrphan gives a new placement the decisions that were restored before it existed.
 func (s *Scheduler) adoptOrphan(p *placement) {
 	if orphan := s.orphans[p.key]; orphan != nil {
-		p.ids, p.decided, p.groups = orphan.ids, orphan.decided, orphan.groups
+		p.selected, p.groups = orphan.selected, orphan.groups
 		delete(s.orphans, p.key)
 	}
 }
@@ -121,26 +118,20 @@ func (s *Scheduler) Selects(key Key, cluster string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.placements[key]
-	id, known := s.clusters.idByName[cluster]
-	return p != nil && known && p.decided.has(id)
+	c := s.clusters.get(cluster)
+	return p != nil && c != nil && p.has(c)
 }
 
 // setDecision records the clusters of a placement.
-func (s *Scheduler) setDecision(p *placement, ids []int32) {
-	var decided bitset
-	for _, id := range ids {
-		decided.set(id)
-		if !p.decided.has(id) {
-			s.decisionCounts.add(id, 1)
-		}
+func (s *Scheduler) setDecision(p *placement, selected []*cluster) {
+	former := p.selected
+	p.selected = selected
+	for _, c := range selected {
+		s.decisionCounts.add(c, 1)
 	}
-	former := p.ids
-	p.ids, p.decided = ids, decided
-	for _, id := range former {
-		if !decided.has(id) {
-			s.decisionCounts.add(id, -1)
-			s.removeIfUnused(s.clusters.byID[id])
-		}
+	for _, c := range former {
+		s.decisionCounts.add(c, -1)
+		s.removeIfUnused(c)
 	}
 }
 
@@ -160,13 +151,13 @@ func groupRecordsOf(groups []Group) []groupRecord {
 func (s *Scheduler) previousGroups(p *placement) []Group {
 	parts := p.groups
 	if len(parts) == 0 {
-		parts = []groupRecord{{size: len(p.ids)}}
+		parts = []groupRecord{{size: len(p.selected)}}
 	}
-	groups, rest := make([]Group, len(parts)), p.ids
+	groups, rest := make([]Group, len(parts)), p.selected
 	for i, part := range parts {
 		groups[i] = Group{Name: part.name, Decisions: make([]clusterv1beta1.ClusterDecision, part.size)}
-		for j, id := range rest[:part.size] {
-			groups[i].Decisions[j] = clusterv1beta1.ClusterDecision{ClusterName: s.clusters.byID[id].name, Reason: reasonKept}
+		for j, c := range rest[:part.size] {
+			groups[i].Decisions[j] = clusterv1beta1.ClusterDecision{ClusterName: c.name, Reason: reasonKept}
 		}
 		rest = rest[part.size:]
 	}

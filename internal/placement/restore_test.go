@@ -113,10 +113,10 @@ func TestIneligibleDecisionsDoNotCount(t *testing.T) {
 			even, full := map[string]int64{"a": 100, "b": 100}, map[string]int64{"a": 100, "b": -100}
 			expect("without a binding", []Key{keyOf(p)}, even)
 			expect("with a binding", s.SetBinding(binding("tenant", "default")), full)
-			if count := s.decisionCounts.of(s.clusters.idByName["elsewhere"]); count != 0 {
+			if count := s.clusters.get("elsewhere").decisions; count != 0 {
 				t.Errorf("a cluster of another set has %d decisions", count)
 			}
-			if _, known := s.clusters.idByName["invented"]; known {
+			if s.clusters.get("invented") != nil {
 				t.Error("decisions of clusters that do not exist add clusters")
 			}
 			expect("when the cluster leaves the set", s.SetCluster(newMember("b", "cluster.open-cluster-management.io/clusterset=another")),

@@ -78,12 +78,12 @@ func (r *Result) ConditionMisconfigured() metav1.Condition {
 // misconfiguredResult is the result of a misconfigured placement, which keeps its decisions. Missing cluster sets are a more important
 // reason, as without these no spec selects a cluster.
 func (s *Scheduler) misconfiguredResult(p *placement, invalid *Misconfiguration) *Result {
-	result := &Result{Key: p.key, Disabled: p.disabled, Misconfigured: invalid, Groups: s.previousGroups(p), Selected: len(p.ids),
+	result := &Result{Key: p.key, Disabled: p.disabled, Misconfigured: invalid, Groups: s.previousGroups(p), Selected: len(p.selected),
 		Satisfied: metav1.Condition{
 			Type:    fleet.ConditionPlacementSatisfied,
 			Status:  metav1.ConditionFalse,
 			Reason:  fleet.ReasonNotAllDecisionsScheduled,
-			Message: fmt.Sprintf("The placement is misconfigured; the %d clusters selected before stay", len(p.ids)),
+			Message: fmt.Sprintf("The placement is misconfigured; the %d clusters selected before stay", len(p.selected)),
 		}}
 	bound := s.boundSets(s.namespaces[p.key.Namespace])
 	switch sets := filterSets(bound, p.object.Spec.ClusterSets); {
@@ -101,12 +101,12 @@ const noMembers = "The bound ManagedClusterSets have no clusters"
 // pendingResult is the result of a placement whose CEL expressions are still to be evaluated, which keeps its decisions.
 func (s *Scheduler) pendingResult(p *placement) *Result {
 	return &Result{
-		Key: p.key, Disabled: p.disabled, Pending: true, Deferred: p.class.evaluation.deferred, Groups: s.previousGroups(p), Selected: len(p.ids),
+		Key: p.key, Disabled: p.disabled, Pending: true, Deferred: p.class.evaluation.deferred, Groups: s.previousGroups(p), Selected: len(p.selected),
 		Satisfied: metav1.Condition{
 			Type:    fleet.ConditionPlacementSatisfied,
 			Status:  metav1.ConditionFalse,
 			Reason:  fleet.ReasonNotAllDecisionsScheduled,
-			Message: fmt.Sprintf("The CEL expressions are still to be evaluated; the %d clusters selected before stay", len(p.ids)),
+			Message: fmt.Sprintf("The CEL expressions are still to be evaluated; the %d clusters selected before stay", len(p.selected)),
 		},
 	}
 }
@@ -128,7 +128,7 @@ func (s *Scheduler) satisfiedCondition(p *placement, cs *candidateSet, candidate
 	switch {
 	case cs == nil:
 		condition.Reason, condition.Message = unboundReason(p, s.boundSets(s.namespaces[p.key.Namespace]))
-	case cs.inClusterSets.empty():
+	case cs.inClusterSets == 0:
 		condition.Reason = fleet.ReasonAllManagedClusterSetsEmpty
 		condition.Message = noMembers
 	case candidates == 0:

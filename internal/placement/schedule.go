@@ -1,8 +1,7 @@
 package placement
 
 import (
-	"cmp"
-	"slices"
+	"maps"
 
 	"github.com/capstan-io/capstan/internal/placement/report"
 )
@@ -29,20 +28,18 @@ func (s *Scheduler) schedule(p *placement) *Result {
 	if p.spec == nil {
 		return s.misconfiguredResult(p, p.misconfiguration)
 	}
-	result, ids := s.runCycle(p)
+	result, selected := s.runCycle(p)
 	if result.Misconfigured != nil || result.Pending {
 		return result
 	}
-	result.Changed = s.decisionChanged(p, ids)
-	if result.Changed {
-		s.setDecision(p, ids)
-	}
-	p.ids, p.groups = ids, groupRecordsOf(result.Groups)
+	result.Changed = !maps.Equal(setOf(p.selected), setOf(selected))
+	s.setDecision(p, selected)
+	p.groups = groupRecordsOf(result.Groups)
 	return result
 }
 
 // runCycle selects clusters without recording the decision.
-func (s *Scheduler) runCycle(p *placement) (*Result, []int32) {
+func (s *Scheduler) runCycle(p *placement) (*Result, []*cluster) {
 	result := &Result{Key: p.key, Prioritizers: p.spec.prioritizers, ScoreRateLimit: p.spec.scoreRateLimit}
 	result.Funnel.Fleet = s.clusterCount
 	if p.class == nil {
@@ -50,57 +47,48 @@ func (s *Scheduler) runCycle(p *placement) (*Result, []int32) {
 		result.Satisfied = s.satisfiedCondition(p, nil, 0, 0)
 		return result, nil
 	}
-	s.clusters.updateRanks()
 	cs := s.candidatesOf(p.class)
 	if p.class.overBudget() {
-		return s.misconfiguredResult(p, s.overBudget()), p.ids
+		return s.misconfiguredResult(p, s.overBudget()), p.selected
 	}
 	if p.class.pending() {
-		return s.pendingResult(p), p.ids
+		return s.pendingResult(p), p.selected
 	}
 	cycle := s.newCycle(cs, p)
-	selected := cycle.selectClusters()
-	result.Selected = len(selected)
+	best := cycle.selectClusters()
+	result.Selected = len(best)
 	result.Scores = cycle.firstScores()
-	result.Groups = cycle.groups(selected)
-	result.Satisfied = s.satisfiedCondition(p, cs, cycle.candidateCount(), len(selected))
+	result.Groups = cycle.groups(best)
+	result.Satisfied = s.satisfiedCondition(p, cs, cycle.candidateCount(), len(best))
 	result.ExpiredScores = cycle.expiredScores()
-	cs.updateCounts()
-	result.Funnel.InClusterSets, result.Funnel.Matched = cs.counts.inClusterSets, cs.counts.matched
+	result.Funnel.InClusterSets, result.Funnel.Matched = cs.inClusterSets, len(cs.matched)
 	result.Funnel.Tolerated = cycle.candidateCount()
-	result.Funnel.Selected = len(selected)
-	ids := make([]int32, len(selected))
-	for i := range selected {
-		ids[i] = selected[i].id
+	result.Funnel.Selected = len(best)
+	selected := make([]*cluster, len(best))
+	for i := range best {
+		selected[i] = best[i].cluster
 	}
-	return result, ids
+	return result, selected
 }
 
 // expiredScores names the candidates with an expired AddOnPlacementScore.
 func (c *cycle) expiredScores() []string {
-	expired := c.candidates.expired
-	for _, id := range c.noSelectIfNew {
-		if _, stale := c.spec.profile.baseScore(c.clusters.byID[id], c.ranges, false, c.now); stale {
-			expired = slices.Clone(expired)
-			expired.set(id)
+	var names []string
+	for m := range c.own() {
+		if m.expired {
+			names = append(names, m.cluster.name)
 		}
 	}
-	if expired.empty() {
-		return nil
-	}
-	return c.names(expired)
+	return names
 }
 
-func (s *Scheduler) decisionChanged(p *placement, ids []int32) bool {
-	if len(ids) != len(p.ids) {
-		return true
+// setOf returns clusters as a set.
+func setOf(clusters []*cluster) map[*cluster]bool {
+	set := make(map[*cluster]bool, len(clusters))
+	for _, c := range clusters {
+		set[c] = true
 	}
-	for _, id := range ids {
-		if !p.decided.has(id) {
-			return true
-		}
-	}
-	return false
+	return set
 }
 
 // ClusterScore is the final score of a candidate.
@@ -109,46 +97,19 @@ type ClusterScore = report.ClusterScore
 // scoresTextLength is how many characters the event with the scores has.
 const scoresTextLength = 1000
 
-// firstScores returns the scores of the first candidates by name.
+// firstScores returns the scores of the first candidates by name, as many as fit the event with the scores.
 func (c *cycle) firstScores() []ClusterScore {
-	candidates := c.firstCandidates(c.candidates)
-	scores := make([]ClusterScore, 0, len(candidates)+len(c.noSelectIfNew))
-	for _, index := range candidates {
-		scores = append(scores, c.clusterScore(c.candidateAt(int(index))))
-	}
-	if len(c.noSelectIfNew) > 0 {
-		for _, id := range c.noSelectIfNew {
-			scores = append(scores, c.clusterScore(c.newCandidate(id, c.baseScore(id))))
+	scores, text := []ClusterScore{}, 0
+	for scored := range c.scored() {
+		if text >= scoresTextLength {
+			break
 		}
-		slices.SortFunc(scores, func(a, b ClusterScore) int { return cmp.Compare(a.ClusterName, b.ClusterName) })
+		scores = append(scores, scored.clusterScore())
+		text += len(scored.cluster.name) + len(":0 ")
 	}
 	return scores
 }
 
-// firstCandidates returns the indexes of the first candidates by name, as many as fit the event with the scores.
-func (s *Scheduler) firstCandidates(cs *candidateSet) []int32 {
-	if cs.firstByName != nil {
-		return cs.firstByName
-	}
-	sorted := s.clusters.sortedByName
-	if len(cs.clusterIDs) < len(sorted)/16 { // sorting them is cheaper than to look for them among all clusters
-		sorted = slices.SortedFunc(slices.Values(cs.clusterIDs), s.clusters.compareRanks)
-	}
-	cs.firstByName = []int32{}
-	for text, at := 0, 0; text < scoresTextLength && at < len(sorted); at++ {
-		if index, found := cs.indexOf(sorted[at]); found {
-			cs.firstByName = append(cs.firstByName, index32(index))
-			text += len(s.clusters.byID[sorted[at]].name) + len(":0 ")
-		}
-	}
-	return cs.firstByName
-}
-
-// clusterScore is the score of a candidate as users see it, without preferNoSelectPenalty.
-func (c *cycle) clusterScore(p candidate) ClusterScore {
-	total := p.score
-	if c.candidates.preferNoSelect.has(p.id) {
-		total += preferNoSelectPenalty
-	}
-	return ClusterScore{ClusterName: c.clusters.byID[p.id].name, Score: total}
+func (p scoredCluster) clusterScore() ClusterScore {
+	return ClusterScore{ClusterName: p.cluster.name, Score: p.score}
 }

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -77,9 +78,8 @@ type placement struct {
 	class            *equivalenceClass // nil when misconfigured or without a cluster set
 
 	scheduled bool          // at least once since it exists and is not disabled
-	ids       []int32       // of the selected clusters, group by group
-	decided   bitset        // the same as a set
-	groups    []groupRecord // how ids are divided into groups; nil for one group without a name
+	selected  []*cluster    // group by group
+	groups    []groupRecord // how they are divided into groups; nil for one group without a name
 }
 
 // groupRecord is the name and the size of a decision group.
@@ -96,6 +96,9 @@ func (p *placement) update(object *clusterv1beta1.Placement) {
 	}
 }
 
+// has tells whether the placement has selected a cluster.
+func (p *placement) has(c *cluster) bool { return slices.Contains(p.selected, c) }
+
 // isMisconfigured tells whether the spec is invalid, or its CEL expressions exceed the budget.
 func (p *placement) isMisconfigured() bool {
 	return p.spec == nil || p.class != nil && p.class.overBudget()
@@ -109,7 +112,6 @@ func New(options Options) *Scheduler {
 	return &Scheduler{
 		options:       options,
 		celBudget:     celBudget,
-		clusters:      clusterCache{idByName: map[string]int32{}},
 		sets:          map[string]*clusterSet{},
 		namespaces:    map[string]*namespace{},
 		placements:    map[Key]*placement{},

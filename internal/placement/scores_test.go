@@ -106,7 +106,7 @@ func TestRestore(t *testing.T) {
 func TestBalance(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		count, highest int32
+		count, highest int
 		wanted         int64
 	}{
 		{0, 0, 100}, {0, 4, 100}, {1, 4, 50}, {2, 4, 0}, {3, 4, -50}, {4, 4, -100}, {1, 3, 32}, {2, 3, -32}, {1, 1, -100},

@@ -7,7 +7,7 @@ import "slices"
 //
 // Selecting a cluster takes a few operations on bitsets of all candidates, however many topologies there are.
 type spreadSelector struct {
-	candidates  []candidate
+	candidates  []scoredCluster
 	unselected  bitset            // positions of candidates that are not selected yet
 	feasible    bitset            // memory of next, which it overwrites
 	constraints []constraintState // sorted: those with DoNotSchedule come first
@@ -18,7 +18,7 @@ type constraintState struct {
 	*spreadConstraint
 	topologies      []topology
 	indexes         map[string]int32 // of topologies
-	topologyByID    []int32          // by cluster id: index of the topology; noTopology without the label or claim
+	topologyAt      []int32          // by position: index of the topology; noTopology without the label or claim
 	minSelected     int              // number of selected clusters of the topologies with the fewest
 	topologiesAtMin int              // number of topologies with minSelected
 	withinSkew      bitset           // unselected candidates that can be selected without exceeding maxSkew
@@ -41,22 +41,17 @@ const noTopology = -1
 
 // newSpread prepares a selection from candidates, in any order. Candidates without the label or claim of a DoNotSchedule constraint
 // cannot be selected, are left out, and do not count as a topology.
-func (c *cycle) newSpread(candidates []candidate) *spreadSelector {
-	s := &spreadSelector{constraints: make([]constraintState, len(c.spec.constraints))}
-	for i := range s.constraints {
-		s.constraints[i] = constraintState{
-			spreadConstraint: &c.spec.constraints[i],
-			indexes:          map[string]int32{},
-			topologyByID:     make([]int32, len(c.clusters.byID)),
-		}
+func newSpread(constraints []spreadConstraint, candidates []scoredCluster) *spreadSelector {
+	s := &spreadSelector{constraints: make([]constraintState, len(constraints))}
+	for i := range constraints {
+		s.constraints[i] = constraintState{spreadConstraint: &constraints[i], indexes: map[string]int32{}}
 	}
-	// This is faster before they are sorted, as clusters are then read in the order of memory.
-	s.candidates = slices.DeleteFunc(candidates, func(p candidate) bool { return !s.assignTopologies(c.clusters.byID[p.id]) })
-	slices.SortFunc(s.candidates, compareCandidates)
+	s.candidates = slices.DeleteFunc(candidates, func(p scoredCluster) bool { return s.missingTopology(p.cluster) != nil })
+	slices.SortFunc(s.candidates, compareRanks)
 	for position, candidate := range s.candidates {
 		s.unselected.set(index32(position))
 		for i := range s.constraints {
-			s.constraints[i].addCandidate(index32(position), candidate.id)
+			s.constraints[i].addCandidate(index32(position), candidate.cluster)
 		}
 	}
 	s.feasible = slices.Clone(s.unselected)
@@ -84,25 +79,6 @@ func (s *spreadSelector) missingTopology(c *cluster) *spreadConstraint {
 	return nil
 }
 
-// assignTopologies adds a cluster to the topologies of all constraints. It reports false if the cluster lacks the label or claim of a
-// DoNotSchedule constraint.
-func (s *spreadSelector) assignTopologies(c *cluster) bool {
-	var values [maxConstraints]string
-	var known [maxConstraints]bool
-	for i := range s.constraints {
-		if values[i], known[i] = s.constraints[i].topologyOf(c); !known[i] && s.constraints[i].strict {
-			return false
-		}
-	}
-	for i := range s.constraints {
-		s.constraints[i].topologyByID[c.id] = noTopology
-		if known[i] {
-			s.constraints[i].topologyByID[c.id] = s.constraints[i].topologyIndex(values[i])
-		}
-	}
-	return true
-}
-
 func (s *constraintState) topologyIndex(value string) int32 {
 	index, seen := s.indexes[value]
 	if !seen {
@@ -113,11 +89,14 @@ func (s *constraintState) topologyIndex(value string) int32 {
 	return index
 }
 
-// addCandidate adds a candidate to its topology.
-func (s *constraintState) addCandidate(position, id int32) {
-	if of := s.topologyByID[id]; of != noTopology {
+// addCandidate adds the candidate of the next position to its topology.
+func (s *constraintState) addCandidate(position int32, c *cluster) {
+	of := int32(noTopology)
+	if value, known := s.topologyOf(c); known {
+		of = s.topologyIndex(value)
 		s.topologies[of].unselected = appendSparse(s.topologies[of].unselected, position)
 	}
+	s.topologyAt = append(s.topologyAt, of)
 }
 
 // init makes all candidates with a topology selectable: while none is selected, none exceeds maxSkew.
@@ -166,7 +145,7 @@ func (s *constraintState) keepFeasible(fit bitset) {
 func (s *spreadSelector) selectCandidate(position int32) {
 	s.unselected.clear(position)
 	for i := range s.constraints {
-		if of := s.constraints[i].topologyByID[s.candidates[position].id]; of != noTopology {
+		if of := s.constraints[i].topologyAt[position]; of != noTopology {
 			s.constraints[i].selectCandidate(&s.constraints[i].topologies[of], position)
 		}
 	}
@@ -246,9 +225,9 @@ func (s *spreadSelector) violatedConstraint(position int32) *spreadConstraint {
 }
 
 // selectSpread selects n of the candidates.
-func (c *cycle) selectSpread(candidates []candidate, n int) []candidate {
-	s := c.newSpread(candidates)
-	var selected []candidate
+func (c *cycle) selectSpread(candidates []scoredCluster, n int) []scoredCluster {
+	s := newSpread(c.spec.constraints, candidates)
+	var selected []scoredCluster
 	for len(selected) < n {
 		position, constraint, ok := s.next()
 		if !ok {
@@ -257,16 +236,16 @@ func (c *cycle) selectSpread(candidates []candidate, n int) []candidate {
 		s.selectCandidate(position)
 		selected = append(selected, s.candidates[position])
 		if int(position) >= n { // by its score alone, it would not be selected
-			c.recordSpreadReason(s.candidates[position].id, constraint)
+			c.recordSpreadReason(s.candidates[position].cluster, constraint)
 		}
 	}
 	return selected
 }
 
 // recordSpreadReason records the constraint because of which a cluster is selected before better ones.
-func (c *cycle) recordSpreadReason(id int32, constraint *spreadConstraint) {
+func (c *cycle) recordSpreadReason(of *cluster, constraint *spreadConstraint) {
 	if c.spreadReasons == nil {
-		c.spreadReasons = map[int32]*spreadConstraint{}
+		c.spreadReasons = map[*cluster]*spreadConstraint{}
 	}
-	c.spreadReasons[id] = constraint
+	c.spreadReasons[of] = constraint
 }

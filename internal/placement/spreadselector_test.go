@@ -67,8 +67,7 @@ func randomConstraints(r *rand.Rand, keys ...string) option {
 func referenceSpread(s *Scheduler, p *parsedSpec) []string {
 	counts := make([]map[string]int, len(p.constraints))
 	var waiting []*cluster
-	for _, id := range s.clusters.sortedByName {
-		c := s.clusters.byID[id]
+	for _, c := range s.clusters.sorted {
 		if !slices.ContainsFunc(p.constraints, func(k spreadConstraint) bool { _, known := k.topologyOf(c); return k.strict && !known }) {
 			waiting = append(waiting, c)
 		}
@@ -82,7 +81,7 @@ func referenceSpread(s *Scheduler, p *parsedSpec) []string {
 		}
 	}
 	names := []string{}
-	for n := p.maxSelected(len(s.clusters.sortedByName)); len(names) < n; {
+	for n := p.maxSelected(len(s.clusters.sorted)); len(names) < n; {
 		best, least := -1, []int(nil)
 		for at, c := range waiting {
 			if excess, ok := referenceExcess(p, counts, c); ok && (best < 0 || slices.Compare(excess, least) < 0) {

@@ -5,31 +5,6 @@ import (
 	"slices"
 )
 
-// clusterState is what a candidateSet says of one cluster.
-type clusterState struct {
-	filterStatus
-	inClusterSets bool
-	baseScore     int64
-	expired       bool
-}
-
-func (cs *candidateSet) stateOf(c *cluster) clusterState {
-	r := clusterState{
-		inClusterSets: cs.inClusterSets.has(c.id),
-		filterStatus: filterStatus{
-			matched:        cs.matched.has(c.id),
-			tolerated:      cs.tolerated.has(c.id),
-			noSelectIfNew:  cs.noSelectIfNew.has(c.id),
-			preferNoSelect: cs.preferNoSelect.has(c.id),
-		},
-		expired: cs.expired.has(c.id),
-	}
-	if index, found := cs.indexOf(c.id); found {
-		r.baseScore = cs.baseScores[index]
-	}
-	return r
-}
-
 // updateClass updates the candidates of a class after one cluster has changed, and adds the placements of the class whose selection may
 // change to affected. These are:
 //
@@ -49,61 +24,48 @@ func (s *Scheduler) updateClass(class *equivalenceClass, change clusterChange, a
 		}
 		return
 	}
-	size := cs.size()
-	defer func() { s.cachedCandidates += cs.size() - size }()
+	was, is := class.has(&change.old), class.has(c)
+	if !was && !is {
+		return
+	}
+	empty := cs.inClusterSets == 0
+	cs.inClusterSets += asInt(is) - asInt(was)
 	if class.overBudget() || class.pending() {
-		cs.inClusterSets.setTo(c.id, class.has(c))
 		return
 	}
-	s.updateCandidate(class, change, affected)
-}
-
-// updateCandidate is updateClass for a class whose candidates are cached.
-func (s *Scheduler) updateCandidate(class *equivalenceClass, change clusterChange, affected affected) {
-	c, cs := change.cluster, class.candidates
-	s.clusters.updateRanks()
-	before, after := cs.stateOf(c), s.filterCluster(class, c)
-	if !before.inClusterSets && !after.inClusterSets {
-		return
-	}
-	empty, noneTolerated := cs.inClusterSets.empty(), cs.tolerated.empty()
-	cs.setState(c, after)
-	ranges := s.rangesAfter(class, change, before, after)
-	if after.tolerated {
-		after.baseScore, after.expired = class.profile.baseScore(c, &ranges, after.preferNoSelect, s.now)
-	}
-	cs.expired.setTo(c.id, after.expired)
-	if empty != cs.inClusterSets.empty() || noneTolerated != cs.tolerated.empty() { // the condition PlacementSatisfied has another reason
+	if empty != (cs.inClusterSets == 0) { // the condition PlacementSatisfied has another reason
 		class.addAll(affected)
 	}
-	if ranges != cs.ranges {
+	size := cs.size()
+	s.updateCandidate(class, change, affected)
+	s.cachedCandidates += cs.size() - size
+}
+
+func asInt(one bool) int {
+	if one {
+		return 1
+	}
+	return 0
+}
+
+// updateCandidate filters and scores the cluster again.
+func (s *Scheduler) updateCandidate(class *equivalenceClass, change clusterChange, affected affected) {
+	cs := class.candidates
+	noneTolerated := cs.tolerated == 0
+	before, after := s.replace(class, change.cluster)
+	if noneTolerated != (cs.tolerated == 0) { // the condition PlacementSatisfied has another reason
+		class.addAll(affected)
+	}
+	if ranges := cs.rangesAfter(class.profile, change, before, after); ranges != cs.ranges {
 		cs.ranges = ranges
 		s.scoreCandidates(cs, class.profile)
 		class.addAll(affected)
 		return
 	}
-	s.updateRanks(class, &classChange{clusterChange: change, before: before, after: after}, affected)
-}
-
-// filterCluster runs the filters of a class on a cluster. The state that it returns has no scores.
-func (s *Scheduler) filterCluster(class *equivalenceClass, c *cluster) clusterState {
-	state := clusterState{inClusterSets: class.has(c)}
-	if state.inClusterSets {
-		state.filterStatus = class.filter(c, s.now)
-		class.nextChange = earliest(class.nextChange, class.profile.nextExpiry(c, s.now))
-		s.scheduleAdvance(class.nextChange)
-	}
-	return state
-}
-
-// updateRanks updates the rank of the cluster, and adds the placements for which that, or another change of the cluster, matters.
-func (s *Scheduler) updateRanks(class *equivalenceClass, e *classChange, affected affected) {
-	c, cs := e.cluster, class.candidates
+	e := &classChange{clusterChange: change, before: before, after: after}
 	if e.rankChanged() || e.topologyChanged() {
-		e.ranks = s.newRanks(class)
-		s.lowerRanks(cs, c, e.before, e.ranks)
-		cs.setScore(c, e.before, e.after)
-		s.lowerRanks(cs, c, e.after, e.ranks)
+		e.ranks = s.bestRanks(class, e)
+		e.held = slices.ContainsFunc(cs.matched, func(m candidate) bool { return m.noSelectIfNew })
 	}
 	for _, p := range class.placements {
 		if s.mayAffect(p, cs, e) {
@@ -112,17 +74,38 @@ func (s *Scheduler) updateRanks(class *equivalenceClass, e *classChange, affecte
 	}
 }
 
-// setState sets the results of the filters, but not the rank.
-func (cs *candidateSet) setState(c *cluster, after clusterState) {
-	cs.counts = nil
-	cs.inClusterSets.setTo(c.id, after.inClusterSets)
-	cs.setStatus(c, after.filterStatus)
+// replace filters and scores a cluster with the ranges as they are, and replaces its candidate. A cluster that does not match the
+// predicates has a candidate without a status.
+func (s *Scheduler) replace(class *equivalenceClass, c *cluster) (before, after candidate) {
+	cs, profile := class.candidates, class.profile
+	after = candidate{cluster: c}
+	matches := false
+	if class.has(c) {
+		class.nextChange = earliest(class.nextChange, profile.nextExpiry(c, s.now))
+		s.scheduleAdvance(class.nextChange)
+		matches = class.matches(c, s.now)
+	}
+	if matches {
+		after.taintStatus = profile.filterTaints(c, s.now)
+		after.score, after.expired = profile.score(c, &cs.ranges, s.now)
+	}
+	at, matched := cs.find(c)
+	switch {
+	case matched && matches:
+		before, cs.matched[at] = cs.matched[at], after
+	case matched:
+		before = cs.matched[at]
+		cs.matched = slices.Delete(cs.matched, at, at+1)
+	case matches:
+		cs.matched = slices.Insert(cs.matched, at, after)
+	}
+	cs.tolerated += asInt(after.tolerated) - asInt(before.tolerated)
+	return before, after
 }
 
 // rangesAfter returns the ranges of the candidates after one cluster has changed.
-func (s *Scheduler) rangesAfter(class *equivalenceClass, change clusterChange, before, after clusterState) resourceRanges {
-	cs := class.candidates
-	for i, used := range class.profile.usesResource {
+func (cs *candidateSet) rangesAfter(profile *profile, change clusterChange, before, after candidate) resourceRanges {
+	for i, used := range profile.usesResource {
 		if !used {
 			continue
 		}
@@ -131,41 +114,29 @@ func (s *Scheduler) rangesAfter(class *equivalenceClass, change clusterChange, b
 			continue
 		}
 		if (before.tolerated && cs.ranges[i].isBound(former)) || (after.tolerated && !cs.ranges[i].covers(present)) {
-			return s.computeRanges(cs, class.profile)
+			return cs.computeRanges(profile)
 		}
 	}
 	return cs.ranges
 }
 
-// setScore sets the base score of a cluster that has changed, and adds or removes its index.
-func (cs *candidateSet) setScore(c *cluster, before, after clusterState) {
-	at, _ := cs.indexOf(c.id)
-	switch {
-	case before.tolerated && !after.tolerated:
-		cs.clusterIDs = slices.Delete(cs.clusterIDs, at, at+1)
-		cs.baseScores = slices.Delete(cs.baseScores, at, at+1)
-		cs.firstByName = nil
-	case after.tolerated && !before.tolerated:
-		cs.clusterIDs = slices.Insert(cs.clusterIDs, at, c.id)
-		cs.baseScores = slices.Insert(cs.baseScores, at, after.baseScore)
-		cs.firstByName = nil
-	case after.tolerated:
-		cs.baseScores[at] = after.baseScore
-	}
-}
-
 // classChange is the effect of a change of a cluster on a class.
 type classChange struct {
 	clusterChange
-	before, after clusterState
-	ranks         map[balanceTerm]int
+	before, after candidate
+	ranks         map[balanceTerm]int // the best rank that the cluster has or had, from 0
+	held          bool                // whether some clusters are candidates of placements that have selected them only
 }
 
 // rankChanged tells whether the rank of the cluster, or the reason for it, may have changed.
 func (e *classChange) rankChanged() bool {
+	if !e.before.tolerated && !e.after.tolerated {
+		return false
+	}
 	// An expired score counts as 0, which it may have been before.
 	reexpired := (e.before.expired || e.after.expired) && e.scoresMayChange()
-	return e.before.tolerated != e.after.tolerated || e.before.baseScore != e.after.baseScore || reexpired
+	return e.before.tolerated != e.after.tolerated || e.before.preferNoSelect != e.after.preferNoSelect ||
+		e.before.score != e.after.score || reexpired
 }
 
 // scoresMayChange tells whether the scores of the cluster may have changed.
@@ -177,16 +148,16 @@ func (e *classChange) scoresMayChange() bool {
 func (e *classChange) affectsSelected() bool {
 	tainted := e.after.noSelectIfNew || e.after.preferNoSelect
 	return e.rankChanged() || e.before.noSelectIfNew != e.after.noSelectIfNew || (tainted && (e.taints || e.expiry)) ||
-		(e.after.noSelectIfNew && e.scoresMayChange()) // its score is not in the candidateSet
+		(e.after.noSelectIfNew && e.scoresMayChange())
 }
 
 // mayAffect tells whether a change may affect what a placement selects.
 func (s *Scheduler) mayAffect(p *placement, cs *candidateSet, e *classChange) bool {
-	candidate := e.before.tolerated || e.after.tolerated
+	isCandidate := e.before.tolerated || e.after.tolerated
 	switch {
-	case p.decided.has(e.cluster.id):
+	case p.has(e.cluster):
 		return e.affectsSelected() || (e.topologyChanged() && (len(p.spec.groups) > 0 || len(p.spec.constraints) > 0))
-	case !candidate:
+	case !isCandidate:
 		return false
 	case len(p.spec.constraints) > 0:
 		return e.rankChanged() || e.topologyChanged()
@@ -194,39 +165,51 @@ func (s *Scheduler) mayAffect(p *placement, cs *candidateSet, e *classChange) bo
 		return false
 	case p.spec.limit == unlimited:
 		return true
-	case p.decided.intersects(cs.noSelectIfNew) && slices.Contains(p.spec.profile.usesResource[:], true):
+	case e.held && slices.Contains(p.spec.profile.usesResource[:], true) && cs.holds(p):
 		return true // the placement may have other resource ranges than its class
 	}
-	return e.ranks[s.balanceTermOf(p)] < p.spec.limit+len(p.ids)
+	return e.ranks[s.balanceTermOf(p)] < p.spec.limit+len(p.selected)
 }
 
-// newRanks has an entry for each balanceTerm of the placements of a class; most of them share a few.
-func (s *Scheduler) newRanks(class *equivalenceClass) map[balanceTerm]int {
+// holds tells whether a placement keeps a cluster in spite of a NoSelectIfNew taint.
+func (cs *candidateSet) holds(p *placement) bool {
+	return slices.ContainsFunc(p.selected, func(c *cluster) bool {
+		m := cs.get(c)
+		return m != nil && m.noSelectIfNew
+	})
+}
+
+// bestRanks returns the rank of the cluster before or after the change, whichever is better, for each balanceTerm of the placements of a
+// class; most of them share a few.
+func (s *Scheduler) bestRanks(class *equivalenceClass, e *classChange) map[balanceTerm]int {
 	ranks := map[balanceTerm]int{}
 	for _, p := range class.placements {
-		ranks[s.balanceTermOf(p)] = math.MaxInt
+		term := s.balanceTermOf(p)
+		if _, known := ranks[term]; known {
+			continue
+		}
+		ranks[term] = math.MaxInt
+		for _, m := range []candidate{e.before, e.after} {
+			if m.tolerated {
+				ranks[term] = min(ranks[term], s.countBefore(class.candidates, m, term))
+			}
+		}
 	}
 	return ranks
 }
 
-// lowerRanks sets each entry to the number of candidates that rank before the cluster, if that is lower.
-func (s *Scheduler) lowerRanks(cs *candidateSet, c *cluster, r clusterState, ranks map[balanceTerm]int) {
-	if !r.tolerated {
-		return
-	}
-	for term, rank := range ranks {
-		ranks[term] = min(rank, s.countBefore(cs, c, r.baseScore, term))
-	}
-}
-
-// countBefore counts the candidates that rank before a cluster of a base score. With TieBreakHash, those of the same score do not count.
-func (s *Scheduler) countBefore(cs *candidateSet, c *cluster, baseScore int64, term balanceTerm) int {
-	score := baseScore + term.score(s.decisionCounts.of(c.id))
+// countBefore counts the other candidates that rank before one. With TieBreakHash, those of the same score do not count.
+func (s *Scheduler) countBefore(cs *candidateSet, of candidate, term balanceTerm) int {
+	rank := scoredCluster{cluster: of.cluster, preferNoSelect: of.preferNoSelect, score: of.score + term.score(of.cluster.decisions)}
 	n := 0
-	for index, id := range cs.clusterIDs {
-		other := cs.baseScores[index] + term.score(s.decisionCounts.of(id))
-		byName := s.options.TieBreak != TieBreakHash && s.clusters.compareRanks(id, c.id) < 0
-		if other > score || (other == score && byName) {
+	for i := range cs.matched {
+		m := &cs.matched[i]
+		if !m.tolerated || m.cluster == of.cluster {
+			continue
+		}
+		other := scoredCluster{cluster: m.cluster, preferNoSelect: m.preferNoSelect, score: m.score + term.score(m.cluster.decisions)}
+		order := compareScores(other, rank)
+		if order < 0 || (order == 0 && s.options.TieBreak != TieBreakHash && m.cluster.name < of.cluster.name) {
 			n++
 		}
 	}
