@@ -95,15 +95,6 @@ func (s *Scheduler) filterTaints(cs *candidateSet, profile *profile) {
 	}
 }
 
-func (s *profile) filterTaints(c *cluster, now time.Time) taintStatus {
-	t := s.untoleratedTaints(c, now)
-	return taintStatus{
-		tolerated:      t.noSelect == nil && t.noSelectIfNew == nil,
-		noSelectIfNew:  t.noSelect == nil && t.noSelectIfNew != nil,
-		preferNoSelect: t.preferNoSelect != nil,
-	}
-}
-
 // scoreCandidates computes the scores of all candidates.
 func (s *Scheduler) scoreCandidates(cs *candidateSet, profile *profile) {
 	for i := range cs.matched {
@@ -116,41 +107,22 @@ func (s *Scheduler) scoreCandidates(cs *candidateSet, profile *profile) {
 
 // runScorer adds the weighted scores of one scorer.
 func (s *Scheduler) runScorer(cs *candidateSet, by *scorer) {
-	defer s.timed(PluginPrioritizer, by.pluginName())()
+	defer s.timed(PluginPrioritizer, by.metricName())()
+	in := &scoreInput{now: s.now, ranges: cs.ranges}
 	for i := range cs.matched {
 		m := &cs.matched[i]
-		score, expired := by.score(m.cluster, &cs.ranges, s.now)
-		m.score += by.weight * score
+		score, expired := by.plugin.score(m.cluster, in)
+		m.score += by.Weight * score
 		m.expired = m.expired || expired
 	}
 }
 
 // score is the weighted sum of the scores of a cluster, without Balance and Steady. expired tells whether one of them has expired.
-func (s *profile) score(c *cluster, ranges *resourceRanges, now time.Time) (score int64, expired bool) {
+func (s *profile) score(c *cluster, in *scoreInput) (score int64, expired bool) {
 	for i := range s.scorers {
-		own, stale := s.scorers[i].score(c, ranges, now)
-		score += s.scorers[i].weight * own
+		own, stale := s.scorers[i].plugin.score(c, in)
+		score += s.scorers[i].Weight * own
 		expired = expired || stale
 	}
 	return score, expired
-}
-
-// include extends the ranges of the resources that are used.
-func (s *resourceRanges) include(c *cluster, usesResource *[len(resourceNames)]bool) {
-	for i, used := range usesResource {
-		if used {
-			s[i].include(c.allocatable[i])
-		}
-	}
-}
-
-// computeRanges computes the ranges over all candidates.
-func (cs *candidateSet) computeRanges(profile *profile) resourceRanges {
-	var ranges resourceRanges
-	for i := range cs.matched {
-		if cs.matched[i].tolerated {
-			ranges.include(cs.matched[i].cluster, &profile.usesResource)
-		}
-	}
-	return ranges
 }

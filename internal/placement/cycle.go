@@ -2,7 +2,6 @@ package placement
 
 import (
 	"cmp"
-	"container/heap"
 	"iter"
 	"slices"
 )
@@ -41,33 +40,25 @@ type cycle struct {
 	candidates *candidateSet
 	spec       *parsedSpec
 	hash       uint64
-	decided    map[*cluster]bool // the clusters that the placement has selected
-	held       int               // number of candidates of this placement only, because of a NoSelectIfNew taint
-	ranges     *resourceRanges   // of all candidates of this placement
-	balance    balanceTerm
+	held       int        // number of candidates of this placement only, because of a NoSelectIfNew taint
+	input      scoreInput // of this placement
+	ownRanges  bool       // whether the placement has other ranges, and so other scores, than its class
 
 	spreadReasons map[*cluster]*spreadConstraint // the constraint because of which a cluster was selected before higher ones
 }
 
 func (s *Scheduler) newCycle(cs *candidateSet, p *placement) *cycle {
-	c := &cycle{Scheduler: s, candidates: cs, spec: p.spec, hash: p.hash, ranges: &cs.ranges, balance: s.balanceTermOf(p)}
-	c.decided = make(map[*cluster]bool, len(p.selected))
-	ranges := cs.ranges
+	c := &cycle{Scheduler: s, candidates: cs, spec: p.spec, hash: p.hash}
+	c.input = scoreInput{now: s.now, ranges: cs.ranges, selected: setOf(p.selected), maxDecisions: s.decisionCounts.maxWithout(p.selected)}
 	for _, selected := range p.selected {
-		c.decided[selected] = true
 		if m := cs.get(selected); m != nil && m.noSelectIfNew {
 			c.held++
-			ranges.include(selected, &c.spec.profile.usesResource)
+			c.input.ranges.include(selected, p.spec.profile)
 		}
 	}
-	if ranges != cs.ranges {
-		c.ranges = &ranges
-	}
+	c.ownRanges = c.input.ranges != cs.ranges
 	return c
 }
-
-// hasOwnRanges tells whether the placement has other ranges, and so other scores, than its class.
-func (c *cycle) hasOwnRanges() bool { return c.ranges != &c.candidates.ranges }
 
 // candidateCount is the number of candidates.
 func (c *cycle) candidateCount() int { return c.candidates.tolerated + c.held }
@@ -77,7 +68,7 @@ func (c *cycle) own() iter.Seq[*candidate] {
 	return func(yield func(*candidate) bool) {
 		for i := range c.candidates.matched {
 			m := &c.candidates.matched[i]
-			if (m.tolerated || (m.noSelectIfNew && c.decided[m.cluster])) && !yield(m) {
+			if (m.tolerated || (m.noSelectIfNew && c.input.selected[m.cluster])) && !yield(m) {
 				return
 			}
 		}
@@ -103,31 +94,18 @@ func (c *cycle) allCandidates() []scoredCluster {
 // score adds Balance and Steady to the score of a candidate.
 func (c *cycle) score(m *candidate) scoredCluster {
 	score := m.score
-	if c.hasOwnRanges() {
-		score, _ = c.spec.profile.score(m.cluster, c.ranges, c.now)
+	if c.ownRanges {
+		score, _ = c.spec.profile.score(m.cluster, &c.input)
 	}
-	score += c.balance.score(c.otherDecisions(m.cluster)) + c.spec.steadyWeight*c.steadyScore(m.cluster)
+	for _, scorer := range c.spec.ownScorers {
+		own, _ := scorer.plugin.score(m.cluster, &c.input)
+		score += scorer.Weight * own
+	}
 	scored := scoredCluster{cluster: m.cluster, preferNoSelect: m.preferNoSelect, score: score}
 	if c.options.TieBreak == TieBreakHash {
 		scored.hash = mix(c.hash ^ m.cluster.hash)
 	}
 	return scored
-}
-
-// otherDecisions counts the decisions of other placements for a cluster.
-func (c *cycle) otherDecisions(of *cluster) int {
-	if c.decided[of] {
-		return of.decisions - 1
-	}
-	return of.decisions
-}
-
-// steadyScore is the score of Steady.
-func (c *cycle) steadyScore(of *cluster) int64 {
-	if c.decided[of] {
-		return 100
-	}
-	return 0
 }
 
 // mix is the finalizer of MurmurHash3: it spreads the bits of a hash over all of it.
@@ -151,36 +129,4 @@ func (c *cycle) selectClusters() []scoredCluster {
 	}
 	defer c.timed(PluginPrioritizer, pluginDecisions)()
 	return topN(c.scored(), n)
-}
-
-// worstFirst is a heap of clusters whose root is the worst of them.
-type worstFirst []scoredCluster
-
-func (h worstFirst) Len() int           { return len(h) }
-func (h worstFirst) Less(i, j int) bool { return h[j].before(h[i]) }
-func (h worstFirst) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-
-func (h *worstFirst) Push(x any) { *h = append(*h, x.(scoredCluster)) }
-
-func (h *worstFirst) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return last
-}
-
-// topN returns the n best clusters, in no order. n is at least 1.
-func topN(clusters iter.Seq[scoredCluster], n int) []scoredCluster {
-	top := make(worstFirst, 0, n)
-	for c := range clusters {
-		switch {
-		case len(top) < n:
-			if top = append(top, c); len(top) == n {
-				heap.Init(&top)
-			}
-		case c.before(top[0]):
-			top[0] = c
-			heap.Fix(&top, 0)
-		}
-	}
-	return top
 }

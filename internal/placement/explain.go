@@ -149,16 +149,16 @@ func (e *Explanation) fill(c *cycle, class *equivalenceClass) {
 	for _, candidate := range candidates {
 		e.Scores = append(e.Scores, candidate.clusterScore())
 	}
-	for _, prioritizer := range c.spec.prioritizers {
-		e.Prioritizers = append(e.Prioritizers, c.scoresBy(prioritizer, candidates))
+	for _, scorer := range c.spec.scorers {
+		e.Prioritizers = append(e.Prioritizers, c.scoresBy(scorer, candidates))
 	}
 }
 
-func (c *cycle) scoresBy(prioritizer Prioritizer, candidates []scoredCluster) PrioritizerScores {
-	p := PrioritizerScores{Prioritizer: prioritizer, Scores: make(map[string]int64, len(candidates))}
+func (c *cycle) scoresBy(by scorer, candidates []scoredCluster) PrioritizerScores {
+	p := PrioritizerScores{Prioritizer: by.Prioritizer, Scores: make(map[string]int64, len(candidates))}
 	for _, candidate := range candidates {
 		name := candidate.cluster.name
-		score, expired := c.scoreBy(prioritizer.Name, candidate.cluster)
+		score, expired := by.plugin.score(candidate.cluster, &c.input)
 		if p.Scores[name] = score; expired {
 			p.Expired = append(p.Expired, name)
 		}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 )
 
 // reason is why a cluster was selected. It leaves out what changes often, such as the rank of the cluster: a decision with another reason
@@ -37,35 +35,18 @@ func (c *cycle) reason(p scoredCluster, score int64) string {
 // terms returns the terms of a score: Balance 50 + 2×Steady 100.
 func (c *cycle) terms(of *cluster) string {
 	var text strings.Builder
-	for i, prioritizer := range c.spec.prioritizers {
+	for i, scorer := range c.spec.scorers {
 		if i > 0 {
 			text.WriteString(" + ")
 		}
-		if prioritizer.Weight != 1 {
-			text.WriteString(strconv.FormatInt(prioritizer.Weight, 10) + "×")
+		if scorer.Weight != 1 {
+			text.WriteString(strconv.FormatInt(scorer.Weight, 10) + "×")
 		}
-		score, expired := c.scoreBy(prioritizer.Name, of)
-		text.WriteString(prioritizer.Name + " " + strconv.FormatInt(score, 10))
+		score, expired := scorer.plugin.score(of, &c.input)
+		text.WriteString(scorer.Name + " " + strconv.FormatInt(score, 10))
 		if expired {
 			text.WriteString(" (expired)")
 		}
 	}
 	return text.String()
-}
-
-// scoreBy is the score of a cluster by one prioritizer, without the weight. expired reports that it is 0 because an AddOnPlacementScore
-// has expired.
-func (c *cycle) scoreBy(prioritizer string, of *cluster) (score int64, expired bool) {
-	switch prioritizer {
-	case clusterv1beta1.PrioritizerSteady:
-		return c.steadyScore(of), false
-	case clusterv1beta1.PrioritizerBalance:
-		return balanceScore(c.otherDecisions(of), c.balance.maxCount), false
-	}
-	for i := range c.spec.profile.scorers {
-		if scorer := &c.spec.profile.scorers[i]; scorer.name == prioritizer {
-			return scorer.score(of, c.ranges, c.now)
-		}
-	}
-	return 0, false
 }

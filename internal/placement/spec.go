@@ -14,9 +14,10 @@ import (
 // parsedSpec is the spec of a Placement, parsed and checked once for each generation.
 type parsedSpec struct {
 	profile          *profile
-	prioritizers     []Prioritizer
+	scorers          []scorer
+	ownScorers       []scorer      // those of scorers that depend on the placement
+	prioritizers     []Prioritizer // those of scorers
 	balanceWeight    int64
-	steadyWeight     int64
 	limit            int // numberOfClusters, or unlimited
 	constraints      []spreadConstraint
 	groups           []groupSelector
@@ -57,17 +58,20 @@ func parseSpec(placement *clusterv1beta1.Placement, known func(signature string)
 			return nil, misconfigured(partPlacement, "spec.numberOfClusters: %d must not be negative", p.limit)
 		}
 	}
-	var scorers []scorer
 	var invalid *Misconfiguration
-	if p.prioritizers, scorers, invalid = parsePrioritizerPolicy(&spec.PrioritizerPolicy); invalid != nil {
+	if p.scorers, invalid = parsePrioritizerPolicy(&spec.PrioritizerPolicy); invalid != nil {
 		return nil, invalid
 	}
-	for _, prioritizer := range p.prioritizers {
-		switch prioritizer.Name {
-		case clusterv1beta1.PrioritizerBalance:
-			p.balanceWeight = prioritizer.Weight
-		case clusterv1beta1.PrioritizerSteady:
-			p.steadyWeight = prioritizer.Weight
+	var scorers []scorer // of the profile
+	for _, scorer := range p.scorers {
+		p.prioritizers = append(p.prioritizers, scorer.Prioritizer)
+		if scorer.ofClass() {
+			scorers = append(scorers, scorer)
+		} else {
+			p.ownScorers = append(p.ownScorers, scorer)
+		}
+		if scorer.Name == clusterv1beta1.PrioritizerBalance {
+			p.balanceWeight = scorer.Weight
 		}
 	}
 	signature, err := profileSignature(spec, scorers)

@@ -114,3 +114,13 @@ func describeTaint(taint *clusterv1.Taint) string {
 	}
 	return fmt.Sprintf("%s%s:%s", taint.Key, value, taint.Effect)
 }
+
+// filterTaints tells what the taints of a cluster mean.
+func (s *profile) filterTaints(c *cluster, now time.Time) taintStatus {
+	t := s.untoleratedTaints(c, now)
+	return taintStatus{
+		tolerated:      t.noSelect == nil && t.noSelectIfNew == nil,
+		noSelectIfNew:  t.noSelect == nil && t.noSelectIfNew != nil,
+		preferNoSelect: t.preferNoSelect != nil,
+	}
+}

@@ -87,7 +87,7 @@ func (s *Scheduler) replace(class *equivalenceClass, c *cluster) (before, after 
 	}
 	if matches {
 		after.taintStatus = profile.filterTaints(c, s.now)
-		after.score, after.expired = profile.score(c, &cs.ranges, s.now)
+		after.score, after.expired = profile.score(c, &scoreInput{now: s.now, ranges: cs.ranges})
 	}
 	at, matched := cs.find(c)
 	switch {
@@ -101,23 +101,6 @@ func (s *Scheduler) replace(class *equivalenceClass, c *cluster) (before, after 
 	}
 	cs.tolerated += asInt(after.tolerated) - asInt(before.tolerated)
 	return before, after
-}
-
-// rangesAfter returns the ranges of the candidates after one cluster has changed.
-func (cs *candidateSet) rangesAfter(profile *profile, change clusterChange, before, after candidate) resourceRanges {
-	for i, used := range profile.usesResource {
-		if !used {
-			continue
-		}
-		former, present := change.old.allocatable[i], change.cluster.allocatable[i]
-		if before.tolerated && after.tolerated && former == present {
-			continue
-		}
-		if (before.tolerated && cs.ranges[i].isBound(former)) || (after.tolerated && !cs.ranges[i].covers(present)) {
-			return cs.computeRanges(profile)
-		}
-	}
-	return cs.ranges
 }
 
 // classChange is the effect of a change of a cluster on a class.
@@ -200,14 +183,14 @@ func (s *Scheduler) bestRanks(class *equivalenceClass, e *classChange) map[balan
 
 // countBefore counts the other candidates that rank before one. With TieBreakHash, those of the same score do not count.
 func (s *Scheduler) countBefore(cs *candidateSet, of candidate, term balanceTerm) int {
-	rank := scoredCluster{cluster: of.cluster, preferNoSelect: of.preferNoSelect, score: of.score + term.score(of.cluster.decisions)}
+	rank := scoredCluster{cluster: of.cluster, preferNoSelect: of.preferNoSelect, score: of.score + term.score(of.cluster)}
 	n := 0
 	for i := range cs.matched {
 		m := &cs.matched[i]
 		if !m.tolerated || m.cluster == of.cluster {
 			continue
 		}
-		other := scoredCluster{cluster: m.cluster, preferNoSelect: m.preferNoSelect, score: m.score + term.score(m.cluster.decisions)}
+		other := scoredCluster{cluster: m.cluster, preferNoSelect: m.preferNoSelect, score: m.score + term.score(m.cluster)}
 		order := compareScores(other, rank)
 		if order < 0 || (order == 0 && s.options.TieBreak != TieBreakHash && m.cluster.name < of.cluster.name) {
 			n++

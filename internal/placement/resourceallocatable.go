@@ -1,0 +1,83 @@
+package placement
+
+// resourceAllocatable prefers clusters with much of a resource: 100 for the candidate with the most, -100 for the one with the least.
+type resourceAllocatable struct {
+	resource int // index of resourceNames
+}
+
+func (r resourceAllocatable) score(c *cluster, in *scoreInput) (score int64, expired bool) {
+	amount, of := c.allocatable[r.resource], in.ranges[r.resource]
+	switch {
+	case !amount.known:
+		return 0, false
+	case of.max == of.min:
+		return 100, false
+	}
+	return int64(((amount.value-of.min)/(of.max-of.min) - 0.5) * 200), false
+}
+
+// resourceRange is the least and the most of a resource that candidates have.
+type resourceRange struct {
+	min, max float64
+	known    bool // whether any candidate reports the resource
+}
+
+func (s *resourceRange) include(m resourceAmount) {
+	switch {
+	case !m.known:
+	case !s.known:
+		*s = resourceRange{min: m.value, max: m.value, known: true}
+	default:
+		s.min, s.max = min(s.min, m.value), max(s.max, m.value)
+	}
+}
+
+// isBound tells whether the range may change when an amount is removed.
+func (s *resourceRange) isBound(m resourceAmount) bool {
+	return m.known && (m.value <= s.min || m.value >= s.max)
+}
+
+// covers tells whether the range stays as it is when an amount is added.
+func (s *resourceRange) covers(m resourceAmount) bool {
+	return !m.known || (s.known && m.value >= s.min && m.value <= s.max)
+}
+
+// resourceRanges is the range of each resource of resourceNames. Those that no prioritizer uses are left empty.
+type resourceRanges [len(resourceNames)]resourceRange
+
+// include extends the ranges of the resources that the profile uses.
+func (s *resourceRanges) include(c *cluster, profile *profile) {
+	for i, used := range profile.usesResource {
+		if used {
+			s[i].include(c.allocatable[i])
+		}
+	}
+}
+
+// computeRanges computes the ranges over all candidates.
+func (cs *candidateSet) computeRanges(profile *profile) resourceRanges {
+	var ranges resourceRanges
+	for i := range cs.matched {
+		if cs.matched[i].tolerated {
+			ranges.include(cs.matched[i].cluster, profile)
+		}
+	}
+	return ranges
+}
+
+// rangesAfter returns the ranges of the candidates after one cluster has changed.
+func (cs *candidateSet) rangesAfter(profile *profile, change clusterChange, before, after candidate) resourceRanges {
+	for i, used := range profile.usesResource {
+		if !used {
+			continue
+		}
+		former, present := change.old.allocatable[i], change.cluster.allocatable[i]
+		if before.tolerated && after.tolerated && former == present {
+			continue
+		}
+		if (before.tolerated && cs.ranges[i].isBound(former)) || (after.tolerated && !cs.ranges[i].covers(present)) {
+			return cs.computeRanges(profile)
+		}
+	}
+	return cs.ranges
+}
