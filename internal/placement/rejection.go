@@ -10,13 +10,12 @@ import (
 // rejection finds the reasons why clusters are not selected.
 type rejection struct {
 	*cycle
-	class           *equivalenceClass
-	ranked          []scoredCluster  // all candidates, the best first
-	ranks           map[*cluster]int // positions in ranked
-	last            scoredCluster    // the worst selected one
-	selected        int
-	spread          *spreadSelector    // after the selection; nil without constraints
-	spreadPositions map[*cluster]int32 // positions in spread
+	class    *equivalenceClass
+	ranked   []scoredCluster  // all candidates, the best first
+	ranks    map[*cluster]int // positions in ranked
+	last     scoredCluster    // the worst selected one
+	selected int
+	spread   *spreadSelector // after the selection; nil without constraints
 }
 
 func (s *Scheduler) newRejection(p *placement, selected []*cluster) rejection {
@@ -38,12 +37,12 @@ func (s *Scheduler) newRejection(p *placement, selected []*cluster) rejection {
 
 // replaySpread brings a spreadSelector into the state after the selection.
 func (r *rejection) replaySpread(selected map[*cluster]bool) {
-	r.spread, r.spreadPositions = newSpread(r.spec.constraints, slices.Clone(r.ranked)), map[*cluster]int32{}
-	for position, candidate := range r.spread.candidates {
-		if selected[candidate.cluster] {
-			r.spread.selectCandidate(index32(position))
+	r.spread = newSpread(r.spec.constraints, slices.Clone(r.ranked))
+	for position := 0; position < len(r.spread.waiting); {
+		if selected[r.spread.waiting[position].cluster] {
+			r.spread.take(position)
 		} else {
-			r.spreadPositions[candidate.cluster] = index32(position)
+			position++
 		}
 	}
 }
@@ -111,7 +110,7 @@ func (r *rejection) spreadReason(c *cluster) string {
 	if missing := r.spread.missingTopology(c); missing != nil {
 		return fmt.Sprintf("it has no %s, which %s wants", missing, missing.field())
 	}
-	if full := r.spread.violatedConstraint(r.spreadPositions[c]); full != nil {
+	if full := r.spread.violatedConstraint(c); full != nil {
 		value, _ := full.topologyOf(c)
 		return fmt.Sprintf("it would exceed maxSkew of %s: enough clusters with %s=%s are selected", full.field(), full, value)
 	}

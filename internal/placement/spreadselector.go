@@ -1,72 +1,93 @@
 package placement
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
-// spreadSelector selects clusters one by one so that they keep to spread constraints. A candidate is known by its position in the list of
-// candidates, the best of which is at 0.
-//
-// Selecting a cluster takes a few operations on bitsets of all candidates, however many topologies there are.
+// spreadSelector selects clusters one by one so that they keep to spread constraints.
 type spreadSelector struct {
-	candidates  []scoredCluster
-	unselected  bitset            // positions of candidates that are not selected yet
-	feasible    bitset            // memory of next, which it overwrites
-	constraints []constraintState // sorted: those with DoNotSchedule come first
+	constraints []constraintState  // those with DoNotSchedule come first
+	waiting     []*spreadCandidate // those that are not selected yet, the best first
+}
+
+// spreadCandidate is a candidate with its topology of each constraint; nil without the label or claim.
+type spreadCandidate struct {
+	scoredCluster
+	rank       int // from 0, by score
+	topologies [maxConstraints]*topology
+}
+
+// topology counts the clusters with one value of the label or claim.
+type topology struct {
+	selected, waiting int
 }
 
 // constraintState is how the selected clusters are spread over the topologies of one constraint.
 type constraintState struct {
 	*spreadConstraint
-	topologies      []topology
-	indexes         map[string]int32 // of topologies
-	topologyAt      []int32          // by position: index of the topology; noTopology without the label or claim
-	minSelected     int              // number of selected clusters of the topologies with the fewest
-	topologiesAtMin int              // number of topologies with minSelected
-	withinSkew      bitset           // unselected candidates that can be selected without exceeding maxSkew
-	overSkew        []skewLevel      // unselected candidates that would exceed maxSkew, sorted by by how much
+	topologies map[string]*topology
+	all        levels // of all topologies
+	open       levels // of those that have candidates left
 }
 
-// topology has the candidates with one value of the label or claim.
-type topology struct {
-	selected   int
-	unselected []sparseWord
+// levels counts topologies by their number of selected clusters, which only grows.
+type levels struct {
+	counts []int
+	least  int // the lowest number that a topology has; len(counts) if there is none
 }
 
-// skewLevel has the unselected candidates of all topologies with the same number of selected clusters.
-type skewLevel struct {
-	selected   int
-	unselected bitset
+func (l *levels) add(selected, by int) {
+	for selected >= len(l.counts) {
+		l.counts = append(l.counts, 0)
+	}
+	l.counts[selected] += by
 }
 
-const noTopology = -1
+func (l *levels) update() {
+	for l.least < len(l.counts) && l.counts[l.least] == 0 {
+		l.least++
+	}
+}
 
 // newSpread prepares a selection from candidates, in any order. Candidates without the label or claim of a DoNotSchedule constraint
 // cannot be selected, are left out, and do not count as a topology.
 func newSpread(constraints []spreadConstraint, candidates []scoredCluster) *spreadSelector {
-	s := &spreadSelector{constraints: make([]constraintState, len(constraints))}
-	for i := range constraints {
-		s.constraints[i] = constraintState{spreadConstraint: &constraints[i], indexes: map[string]int32{}}
-	}
-	s.candidates = slices.DeleteFunc(candidates, func(p scoredCluster) bool { return s.missingTopology(p.cluster) != nil })
-	slices.SortFunc(s.candidates, compareRanks)
-	for position, candidate := range s.candidates {
-		s.unselected.set(index32(position))
-		for i := range s.constraints {
-			s.constraints[i].addCandidate(index32(position), candidate.cluster)
+	s := &spreadSelector{}
+	for _, strict := range []bool{true, false} {
+		for i := range constraints {
+			if constraints[i].strict == strict {
+				s.constraints = append(s.constraints, constraintState{spreadConstraint: &constraints[i], topologies: map[string]*topology{}})
+			}
 		}
 	}
-	s.feasible = slices.Clone(s.unselected)
-	for i := range s.constraints {
-		s.constraints[i].init(s.unselected)
+	candidates = slices.DeleteFunc(candidates, func(p scoredCluster) bool { return s.missingTopology(p.cluster) != nil })
+	slices.SortFunc(candidates, compareRanks)
+	for rank, candidate := range candidates {
+		waiting := &spreadCandidate{scoredCluster: candidate, rank: rank}
+		for i := range s.constraints {
+			waiting.topologies[i] = s.constraints[i].addCandidate(candidate.cluster)
+		}
+		s.waiting = append(s.waiting, waiting)
 	}
-	slices.SortStableFunc(s.constraints, func(a, b constraintState) int { return strictOrder(a.strict) - strictOrder(b.strict) })
 	return s
 }
 
-func strictOrder(strict bool) int {
-	if strict {
-		return 0
+// addCandidate adds a candidate to its topology.
+func (s *constraintState) addCandidate(c *cluster) *topology {
+	value, known := s.topologyOf(c)
+	if !known {
+		return nil
 	}
-	return 1
+	t := s.topologies[value]
+	if t == nil {
+		t = &topology{}
+		s.topologies[value] = t
+		s.all.add(0, 1)
+		s.open.add(0, 1)
+	}
+	t.waiting++
+	return t
 }
 
 // missingTopology returns the first DoNotSchedule constraint whose label or claim the cluster does not have; nil if there is none.
@@ -79,146 +100,96 @@ func (s *spreadSelector) missingTopology(c *cluster) *spreadConstraint {
 	return nil
 }
 
-func (s *constraintState) topologyIndex(value string) int32 {
-	index, seen := s.indexes[value]
-	if !seen {
-		index = index32(len(s.topologies))
-		s.indexes[value] = index
-		s.topologies = append(s.topologies, topology{})
-	}
-	return index
+// excess is by how much one cluster more of a topology would exceed maxSkew of each constraint. Candidates without a topology come last.
+type excess [maxConstraints]int
+
+// excessWith is the excess of a topology with that many selected clusters.
+func (s *constraintState) excessWith(selected int) int {
+	return max(selected+1-s.all.least-s.maxSkew, 0)
 }
 
-// addCandidate adds the candidate of the next position to its topology.
-func (s *constraintState) addCandidate(position int32, c *cluster) {
-	of := int32(noTopology)
-	if value, known := s.topologyOf(c); known {
-		of = s.topologyIndex(value)
-		s.topologies[of].unselected = appendSparse(s.topologies[of].unselected, position)
-	}
-	s.topologyAt = append(s.topologyAt, of)
-}
-
-// init makes all candidates with a topology selectable: while none is selected, none exceeds maxSkew.
-func (s *constraintState) init(all bitset) {
-	s.withinSkew = make(bitset, len(all))
-	for i := range s.topologies {
-		s.withinSkew.addSparse(s.topologies[i].unselected)
-	}
-	s.topologiesAtMin = len(s.topologies)
-}
-
-// next returns the position of the best candidate among those that keep to all DoNotSchedule constraints and, of these, exceed maxSkew of
-// the first ScheduleAnyway constraint least, then of the second one, and so on. Candidates without the label or claim of a ScheduleAnyway
-// constraint come last. constraint is the first one that excludes a better candidate, if one does. ok is false when no candidate can be
-// selected.
-func (s *spreadSelector) next() (position int32, constraint *spreadConstraint, ok bool) {
-	copy(s.feasible, s.unselected)
-	best, ok := s.feasible.first()
+// excessOf returns the excess of a candidate. ok is false if a DoNotSchedule constraint forbids it.
+func (s *spreadSelector) excessOf(c *spreadCandidate) (e excess, ok bool) {
+	ok = true
 	for i := range s.constraints {
-		s.constraints[i].keepFeasible(s.feasible)
-		if position, ok = s.feasible.first(); !ok {
-			return 0, nil, false
+		if e[i] = math.MaxInt; c.topologies[i] != nil {
+			e[i] = s.constraints[i].excessWith(c.topologies[i].selected)
 		}
-		if position != best && constraint == nil {
-			constraint = s.constraints[i].spreadConstraint
-		}
+		ok = ok && (e[i] == 0 || !s.constraints[i].strict)
 	}
-	return position, constraint, ok
+	return e, ok
 }
 
-// keepFeasible removes the candidates from fit that are not the best ones for the constraint.
-func (s *constraintState) keepFeasible(fit bitset) {
-	if s.strict || fit.intersects(s.withinSkew) {
-		fit.intersect(s.withinSkew)
-		return
-	}
-	for i := range s.overSkew {
-		if fit.intersects(s.overSkew[i].unselected) {
-			fit.intersect(s.overSkew[i].unselected)
-			return
-		}
-	}
-}
-
-// selectCandidate marks a candidate as selected.
-func (s *spreadSelector) selectCandidate(position int32) {
-	s.unselected.clear(position)
+// leastExcess is the least that any candidate can have of each constraint. There may be none that has all of them.
+func (s *spreadSelector) leastExcess() (e excess) {
 	for i := range s.constraints {
-		if of := s.constraints[i].topologyAt[position]; of != noTopology {
-			s.constraints[i].selectCandidate(&s.constraints[i].topologies[of], position)
+		if e[i] = math.MaxInt; s.constraints[i].open.least < len(s.constraints[i].open.counts) {
+			e[i] = s.constraints[i].excessWith(s.constraints[i].open.least)
 		}
 	}
+	return e
 }
 
-func (s *constraintState) selectCandidate(t *topology, position int32) {
-	s.removeTopology(t)
-	t.unselected = deleteSparse(t.unselected, position)
+// next returns the position in waiting of the best candidate among those that keep to all DoNotSchedule constraints and, of these, exceed
+// maxSkew of the first ScheduleAnyway constraint least, then of the second one, and so on. constraint is the first one that excludes a
+// better candidate, if one does. ok is false when no candidate can be selected.
+func (s *spreadSelector) next() (position int, constraint *spreadConstraint, ok bool) {
+	var best excess
+	least := s.leastExcess()
+	for at, candidate := range s.waiting {
+		e, allowed := s.excessOf(candidate)
+		if !allowed || (ok && slices.Compare(e[:], best[:]) >= 0) {
+			continue
+		}
+		position, best, ok = at, e, true
+		if e == least {
+			break
+		}
+	}
+	if !ok {
+		return 0, nil, false
+	}
+	first, _ := s.excessOf(s.waiting[0])
+	for i := range s.constraints {
+		if first[i] != best[i] {
+			return position, s.constraints[i].spreadConstraint, true
+		}
+	}
+	return position, nil, true
+}
+
+// take selects the candidate at a position in waiting.
+func (s *spreadSelector) take(position int) *spreadCandidate {
+	candidate := s.waiting[position]
+	s.waiting = slices.Delete(s.waiting, position, position+1)
+	for i := range s.constraints {
+		if t := candidate.topologies[i]; t != nil {
+			s.constraints[i].take(t)
+		}
+	}
+	return candidate
+}
+
+func (s *constraintState) take(t *topology) {
+	s.all.add(t.selected, -1)
+	s.open.add(t.selected, -1)
 	t.selected++
-	s.addTopology(t)
-	if t.selected-1 > s.minSelected {
-		return
+	t.waiting--
+	s.all.add(t.selected, 1)
+	if t.waiting > 0 {
+		s.open.add(t.selected, 1)
 	}
-	if s.topologiesAtMin--; s.topologiesAtMin == 0 {
-		s.raiseMin()
-	}
+	s.all.update()
+	s.open.update()
 }
 
-// allows tells whether another cluster can be selected of a topology with that many selected ones without exceeding maxSkew.
-func (s *constraintState) allows(selected int) bool { return selected+1-s.minSelected <= s.maxSkew }
-
-// removeTopology removes the candidates of a topology from withinSkew or overSkew.
-func (s *constraintState) removeTopology(t *topology) {
-	if s.allows(t.selected) {
-		s.withinSkew.removeSparse(t.unselected)
-		return
-	}
-	at, _ := s.level(t.selected)
-	s.overSkew[at].unselected.removeSparse(t.unselected)
-	if s.overSkew[at].unselected.empty() {
-		s.overSkew = slices.Delete(s.overSkew, at, at+1)
-	}
-}
-
-// addTopology adds the candidates of a topology to withinSkew or overSkew.
-func (s *constraintState) addTopology(t *topology) {
-	if s.allows(t.selected) {
-		s.withinSkew.addSparse(t.unselected)
-		return
-	}
-	if len(t.unselected) == 0 {
-		return
-	}
-	at, found := s.level(t.selected)
-	if !found {
-		s.overSkew = slices.Insert(s.overSkew, at, skewLevel{selected: t.selected, unselected: make(bitset, len(s.withinSkew))})
-	}
-	s.overSkew[at].unselected.addSparse(t.unselected)
-}
-
-func (s *constraintState) level(selected int) (at int, found bool) {
-	return slices.BinarySearchFunc(s.overSkew, selected, func(l skewLevel, selected int) int { return l.selected - selected })
-}
-
-// raiseMin increases minSelected by one, as all topologies have more.
-func (s *constraintState) raiseMin() {
-	s.minSelected++
-	for i := range s.topologies {
-		if s.topologies[i].selected == s.minSelected {
-			s.topologiesAtMin++
-		}
-	}
-	if len(s.overSkew) > 0 && s.allows(s.overSkew[0].selected) {
-		s.withinSkew.union(s.overSkew[0].unselected)
-		s.overSkew = slices.Delete(s.overSkew, 0, 1)
-	}
-}
-
-// violatedConstraint returns the first DoNotSchedule constraint that forbids to select a candidate; nil if none does.
-func (s *spreadSelector) violatedConstraint(position int32) *spreadConstraint {
+// violatedConstraint returns the first DoNotSchedule constraint that forbids to select one cluster more like this; nil if none does.
+func (s *spreadSelector) violatedConstraint(c *cluster) *spreadConstraint {
 	for i := range s.constraints {
-		if s.constraints[i].strict && !s.constraints[i].withinSkew.has(position) {
-			return s.constraints[i].spreadConstraint
+		k := &s.constraints[i]
+		value, _ := k.topologyOf(c)
+		if t := k.topologies[value]; k.strict && t != nil && k.excessWith(t.selected) > 0 {
+			return k.spreadConstraint
 		}
 	}
 	return nil
@@ -227,25 +198,18 @@ func (s *spreadSelector) violatedConstraint(position int32) *spreadConstraint {
 // selectSpread selects n of the candidates.
 func (c *cycle) selectSpread(candidates []scoredCluster, n int) []scoredCluster {
 	s := newSpread(c.spec.constraints, candidates)
+	c.spreadReasons = map[*cluster]*spreadConstraint{}
 	var selected []scoredCluster
 	for len(selected) < n {
 		position, constraint, ok := s.next()
 		if !ok {
 			break
 		}
-		s.selectCandidate(position)
-		selected = append(selected, s.candidates[position])
-		if int(position) >= n { // by its score alone, it would not be selected
-			c.recordSpreadReason(s.candidates[position].cluster, constraint)
+		candidate := s.take(position)
+		selected = append(selected, candidate.scoredCluster)
+		if candidate.rank >= n { // by its score alone, it would not be selected
+			c.spreadReasons[candidate.cluster] = constraint
 		}
 	}
 	return selected
-}
-
-// recordSpreadReason records the constraint because of which a cluster is selected before better ones.
-func (c *cycle) recordSpreadReason(of *cluster, constraint *spreadConstraint) {
-	if c.spreadReasons == nil {
-		c.spreadReasons = map[*cluster]*spreadConstraint{}
-	}
-	c.spreadReasons[of] = constraint
 }
