@@ -26,6 +26,6 @@ func (b balanceTerm) score(c *cluster) int64 {
 	return b.weight * balanceScore(c.decisions, b.maxDecisions)
 }
 
-func (s *Scheduler) balanceTermOf(p *placement) balanceTerm {
+func (s *snapshot) balanceTermOf(p *placement) balanceTerm {
 	return balanceTerm{weight: p.spec.balanceWeight, maxDecisions: s.decisionCounts.maxWithout(p.selected)}
 }

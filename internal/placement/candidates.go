@@ -48,7 +48,7 @@ func (cs *candidateSet) get(c *cluster) *candidate {
 
 // buildCandidates filters and scores all clusters for a class as of now. next is when a toleration or a score expires at the earliest.
 // There are no candidates while the class is pending.
-func (s *Scheduler) buildCandidates(class *equivalenceClass) (cs *candidateSet, next time.Time) {
+func (s *framework) buildCandidates(class *equivalenceClass) (cs *candidateSet, next time.Time) {
 	if class.profile.cel {
 		s.prepareEvaluation(class)
 	}
@@ -63,7 +63,7 @@ func (s *Scheduler) buildCandidates(class *equivalenceClass) (cs *candidateSet, 
 }
 
 // filterPredicates finds the members of the cluster sets that match the predicates.
-func (s *Scheduler) filterPredicates(class *equivalenceClass) (cs *candidateSet, next time.Time) {
+func (s *framework) filterPredicates(class *equivalenceClass) (cs *candidateSet, next time.Time) {
 	defer s.timed(PluginFilter, FilterPredicate)()
 	cs = &candidateSet{}
 	for c := range s.members(class) {
@@ -85,7 +85,7 @@ func (class *equivalenceClass) matches(c *cluster, now time.Time) bool {
 }
 
 // filterTaints classifies the clusters that match the predicates by their taints.
-func (s *Scheduler) filterTaints(cs *candidateSet, profile *profile) {
+func (s *framework) filterTaints(cs *candidateSet, profile *profile) {
 	defer s.timed(PluginFilter, FilterTaintToleration)()
 	for i := range cs.matched {
 		m := &cs.matched[i]
@@ -96,7 +96,7 @@ func (s *Scheduler) filterTaints(cs *candidateSet, profile *profile) {
 }
 
 // scoreCandidates computes the scores of all candidates.
-func (s *Scheduler) scoreCandidates(cs *candidateSet, profile *profile) {
+func (s *framework) scoreCandidates(cs *candidateSet, profile *profile) {
 	for i := range cs.matched {
 		cs.matched[i].score, cs.matched[i].expired = 0, false
 	}
@@ -106,7 +106,7 @@ func (s *Scheduler) scoreCandidates(cs *candidateSet, profile *profile) {
 }
 
 // runScorer adds the weighted scores of one scorer.
-func (s *Scheduler) runScorer(cs *candidateSet, by *scorer) {
+func (s *framework) runScorer(cs *candidateSet, by *scorer) {
 	defer s.timed(PluginPrioritizer, by.metricName())()
 	in := &scoreInput{now: s.now, ranges: cs.ranges}
 	for i := range cs.matched {

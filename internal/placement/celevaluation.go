@@ -111,7 +111,7 @@ func (e *celEvaluation) remove(c *cluster) {
 }
 
 // retainMembers removes the results for clusters that are no members any more, and reports whether all members were evaluated.
-func (s *Scheduler) retainMembers(e *celEvaluation) (evaluated bool) {
+func (s *snapshot) retainMembers(e *celEvaluation) (evaluated bool) {
 	evaluated = true
 	e.waiting = slices.DeleteFunc(e.waiting, func(c *cluster) bool { return !e.class.has(c) })
 	for _, c := range s.clusters.sorted {
@@ -125,7 +125,7 @@ func (s *Scheduler) retainMembers(e *celEvaluation) (evaluated bool) {
 }
 
 // prepareEvaluation evaluates predicates for which labels and claims are enough, and marks the other clusters to be evaluated.
-func (s *Scheduler) prepareEvaluation(class *equivalenceClass) {
+func (s *snapshot) prepareEvaluation(class *equivalenceClass) {
 	if class.evaluation == nil {
 		class.evaluation = &celEvaluation{class: class}
 	}
@@ -165,7 +165,7 @@ func (s *Scheduler) updateEvaluation(class *equivalenceClass, c *cluster) {
 }
 
 // cancelEvaluation discards the evaluation of a class, also while it is queued or in a batch.
-func (s *Scheduler) cancelEvaluation(class *equivalenceClass) {
+func (s *evaluations) cancelEvaluation(class *equivalenceClass) {
 	e := class.evaluation
 	if e == nil {
 		return

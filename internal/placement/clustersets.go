@@ -25,7 +25,7 @@ type namespace struct {
 	placements map[Key]*placement
 }
 
-func (s *Scheduler) namespace(name string) *namespace {
+func (s *snapshot) namespace(name string) *namespace {
 	n := s.namespaces[name]
 	if n == nil {
 		n = &namespace{bindings: map[string]struct{}{}, placements: map[Key]*placement{}}
@@ -34,7 +34,7 @@ func (s *Scheduler) namespace(name string) *namespace {
 	return n
 }
 
-func (s *Scheduler) forgetNamespace(name string) {
+func (s *snapshot) forgetNamespace(name string) {
 	if n := s.namespaces[name]; n != nil && len(n.bindings) == 0 && len(n.placements) == 0 {
 		delete(s.namespaces, name)
 	}
@@ -72,7 +72,7 @@ func (s *Scheduler) SetClusterSet(object *clusterv1beta2.ManagedClusterSet) []Ke
 }
 
 // updateMembers finds the members of a set, and reports whether they are others than before.
-func (s *Scheduler) updateMembers(set *clusterSet) (changed bool) {
+func (s *snapshot) updateMembers(set *clusterSet) (changed bool) {
 	selector, err := managedcluster.SetSelector(set.object)
 	if err != nil {
 		selector = labels.Nothing()
@@ -106,7 +106,7 @@ func (set *clusterSet) setMember(c *cluster, member bool) (changed bool) {
 func (set *clusterSet) hasMembers() bool { return set.size > 0 }
 
 // updateMembership updates the members of all sets after one cluster has changed.
-func (s *Scheduler) updateMembership(c *cluster, affected affected) {
+func (s *framework) updateMembership(c *cluster, affected affected) {
 	for _, set := range s.sets {
 		had := set.hasMembers()
 		if set.update(c) {
@@ -119,7 +119,7 @@ func (s *Scheduler) updateMembership(c *cluster, affected affected) {
 }
 
 // addMisconfigured adds the misconfigured placements of a set that has become empty or is not empty any more: their conditions say so.
-func (s *Scheduler) addMisconfigured(set *clusterSet, affected affected) {
+func (s *snapshot) addMisconfigured(set *clusterSet, affected affected) {
 	for _, n := range s.namespaces {
 		if _, bound := n.bindings[set.name]; !bound {
 			continue
@@ -160,7 +160,7 @@ func (s *Scheduler) reclassifyBound(binding string, affected affected) {
 }
 
 // addUnmanagedBoundTo calls addUnmanaged for all namespaces with a binding of a name.
-func (s *Scheduler) addUnmanagedBoundTo(binding string, affected affected) {
+func (s *framework) addUnmanagedBoundTo(binding string, affected affected) {
 	for name, n := range s.namespaces {
 		if _, bound := n.bindings[binding]; bound {
 			s.addUnmanaged(name, affected)
@@ -217,7 +217,7 @@ func (s *Scheduler) reclassify(n *namespace, affected affected) {
 }
 
 // boundSets returns the existing sets that the namespace has bindings for, by name.
-func (s *Scheduler) boundSets(n *namespace) []*clusterSet {
+func (s *snapshot) boundSets(n *namespace) []*clusterSet {
 	if n == nil {
 		return nil
 	}

@@ -36,7 +36,7 @@ func compareScores(a, b scoredCluster) int {
 
 // cycle is a scheduling cycle: the selection of clusters for one placement out of the candidates of its class.
 type cycle struct {
-	*Scheduler
+	*framework
 	candidates *candidateSet
 	spec       *parsedSpec
 	hash       uint64
@@ -47,8 +47,8 @@ type cycle struct {
 	spreadReasons map[*cluster]*spreadConstraint // the constraint because of which a cluster was selected before higher ones
 }
 
-func (s *Scheduler) newCycle(cs *candidateSet, p *placement) *cycle {
-	c := &cycle{Scheduler: s, candidates: cs, spec: p.spec, hash: p.hash}
+func (s *framework) newCycle(cs *candidateSet, p *placement) *cycle {
+	c := &cycle{framework: s, candidates: cs, spec: p.spec, hash: p.hash}
 	c.input = scoreInput{now: s.now, ranges: cs.ranges, selected: setOf(p.selected), maxDecisions: s.decisionCounts.maxWithout(p.selected)}
 	for _, selected := range p.selected {
 		if m := cs.get(selected); m != nil && m.noSelectIfNew {

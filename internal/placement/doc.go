@@ -28,10 +28,10 @@
 //
 // # Concurrency
 //
-// All methods of Scheduler may be called concurrently. One mutex guards the snapshot. Schedule and most events hold it for microseconds;
-// filtering or explaining a class of thousands of clusters, and spread constraints, for milliseconds. So workers select clusters one after
-// the other, each with the decisions of those before, and write them at the same time. Objects that are passed in are kept and must not
-// be changed; results belong to the caller.
+// All methods of Scheduler may be called concurrently. One mutex guards the snapshot. Schedule and most events hold it for a fraction of a
+// millisecond; filtering or explaining a class of thousands of clusters, and spread constraints, for milliseconds. So workers select
+// clusters one after the other, each with the decisions of those before, and write them at the same time. Objects that are passed in are
+// kept and must not be changed; results belong to the caller.
 //
 // Evaluate runs CEL expressions, which may take seconds, without holding the mutex. Until it has evaluated all clusters for a placement,
 // Schedule returns that the placement is pending; until it has evaluated a cluster that has changed, the cluster matches as it did before.

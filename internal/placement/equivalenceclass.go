@@ -25,6 +25,14 @@ type equivalenceClass struct {
 	lastUse    int64          // the useCount at which a placement was last scheduled, for evict
 }
 
+// classCache has the equivalence classes, and bounds how many candidates they have.
+type classCache struct {
+	classes          map[string]*equivalenceClass
+	limit            int   // of cachedCandidates
+	cachedCandidates int   // of all classes together
+	useCount         int64 // counts calls of candidatesOf, for evict
+}
+
 // classify moves a placement to the class of its cluster sets and profile.
 func (s *Scheduler) classify(p *placement, n *namespace) {
 	sets := filterSets(s.boundSets(n), p.object.Spec.ClusterSets)
@@ -78,7 +86,7 @@ func (s *Scheduler) leaveClass(p *placement) {
 }
 
 // dropCandidates discards the candidates of a class. They are computed again when a placement is scheduled.
-func (s *Scheduler) dropCandidates(class *equivalenceClass) {
+func (s *classCache) dropCandidates(class *equivalenceClass) {
 	if class.candidates != nil {
 		s.cachedCandidates -= class.candidates.size()
 		class.candidates = nil
@@ -120,7 +128,7 @@ func (class *equivalenceClass) has(c *cluster) bool {
 }
 
 // members iterates over the members of the cluster sets of a class, by name.
-func (s *Scheduler) members(class *equivalenceClass) iter.Seq[*cluster] {
+func (s *snapshot) members(class *equivalenceClass) iter.Seq[*cluster] {
 	return func(yield func(*cluster) bool) {
 		for _, c := range s.clusters.sorted {
 			if class.has(c) && !yield(c) {
@@ -147,8 +155,8 @@ func (s *Scheduler) candidatesOf(class *equivalenceClass) *candidateSet {
 }
 
 // evict discards the candidates of the least recently used classes, down to three quarters of the limit so that it rarely runs.
-func (s *Scheduler) evict(but *equivalenceClass) {
-	if s.cachedCandidates <= s.options.CachedCandidates {
+func (s *classCache) evict(but *equivalenceClass) {
+	if s.cachedCandidates <= s.limit {
 		return
 	}
 	var others []*equivalenceClass
@@ -159,7 +167,7 @@ func (s *Scheduler) evict(but *equivalenceClass) {
 	}
 	slices.SortFunc(others, func(a, b *equivalenceClass) int { return cmp.Compare(a.lastUse, b.lastUse) })
 	for _, class := range others {
-		if s.cachedCandidates <= s.options.CachedCandidates/4*3 {
+		if s.cachedCandidates <= s.limit/4*3 {
 			return
 		}
 		s.dropCandidates(class)
@@ -167,4 +175,4 @@ func (s *Scheduler) evict(but *equivalenceClass) {
 }
 
 // scheduleAdvance makes Advance look at the classes at a time.
-func (s *Scheduler) scheduleAdvance(at time.Time) { s.nextAdvance = earliest(s.nextAdvance, at) }
+func (s *snapshot) scheduleAdvance(at time.Time) { s.nextAdvance = earliest(s.nextAdvance, at) }

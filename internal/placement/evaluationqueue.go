@@ -7,6 +7,14 @@ import (
 	"golang.org/x/time/rate"
 )
 
+// evaluations are the CEL evaluations of all namespaces.
+type evaluations struct {
+	celBudget     int64
+	queues        map[string]*evaluationQueue
+	explainQueues map[string]*evaluationQueue // of explanations, which have a budget of their own
+	budgetTime    time.Time                   // up to which budgets were refilled
+}
+
 // evaluationQueue has the evaluations of the placements of one namespace that have clusters to evaluate, and the budget of the namespace.
 type evaluationQueue struct {
 	limiter *rate.Limiter
@@ -24,7 +32,7 @@ func (q *evaluationQueue) idle(now time.Time) bool {
 }
 
 // enqueue adds an evaluation to the queue of its namespace.
-func (s *Scheduler) enqueue(e *celEvaluation) {
+func (s *evaluations) enqueue(e *celEvaluation) {
 	if e == nil || e.queued || e.overBudget {
 		return
 	}
@@ -39,7 +47,7 @@ func (s *Scheduler) enqueue(e *celEvaluation) {
 
 // nextQueue returns the queue with the most budget left, and how much that is. Placements of queues without budget are marked as
 // deferred.
-func (s *Scheduler) nextQueue(affected affected) (next *evaluationQueue, most float64) {
+func (s *evaluations) nextQueue(affected affected) (next *evaluationQueue, most float64) {
 	most = math.Inf(-1)
 	for _, q := range s.queues {
 		if q.running || len(q.waiting) == 0 {
@@ -74,14 +82,14 @@ func (s *Scheduler) AdvanceBudget(now time.Time) {
 	s.advanceBudget(now)
 }
 
-func (s *Scheduler) advanceBudget(now time.Time) {
+func (s *evaluations) advanceBudget(now time.Time) {
 	if now.After(s.budgetTime) {
 		s.budgetTime = now
 	}
 }
 
 // charge subtracts units from a budget, which may become negative.
-func (s *Scheduler) charge(costs *rate.Limiter, units int64) {
+func (s *evaluations) charge(costs *rate.Limiter, units int64) {
 	for ; units > 0; units -= celBurst {
 		costs.ReserveN(s.budgetTime, int(min(units, celBurst)))
 	}

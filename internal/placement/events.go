@@ -47,7 +47,7 @@ func (s *Scheduler) updateCluster(c *cluster, object *clusterv1.ManagedCluster) 
 }
 
 // removeIfUnused removes a cluster without an object, scores and decisions.
-func (s *Scheduler) removeIfUnused(c *cluster) {
+func (s *snapshot) removeIfUnused(c *cluster) {
 	if c.object == nil && len(c.scores) == 0 && c.decisions == 0 {
 		s.clusters.remove(c)
 	}

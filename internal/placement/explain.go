@@ -95,18 +95,20 @@ func (s *Scheduler) explain(object *clusterv1beta1.Placement, evaluated *celEval
 		case p.class.overBudget():
 			return s.explainUnscheduled(p, s.misconfiguredResult(p, s.overBudget()), sets, "the placement was misconfigured"), none
 		case p.class.pending():
-			return s.explainUnscheduled(p, s.pendingResult(p), sets, "its CEL expressions had to be evaluated"), none
+			return s.explainUnscheduled(p, p.pendingResult(), sets, "its CEL expressions had to be evaluated"), none
 		}
 	}
 	result, selected := s.runCycle(p)
 	result.Disabled = p.disabled
 	explanation := &Explanation{Result: result}
+	var rejection *rejection
 	if p.class != nil {
-		cs := s.candidatesOf(p.class)
-		explanation.fill(s.newCycle(cs, p), p.class)
+		cycle := s.newCycle(s.candidatesOf(p.class), p)
+		explanation.fill(cycle, p.class)
+		rejection = newRejection(cycle, p.class, selected)
 	}
 	var mismatches *mismatches
-	explanation.Clusters, mismatches = s.clusterReasons(p, result, selected)
+	explanation.Clusters, mismatches = s.clusterReasons(p, result, rejection)
 	if q := s.explainQueues[p.key.Namespace]; q != nil && q.limiter.TokensAt(s.budgetTime) <= 0 {
 		mismatches.costs = celselector.NewCosts(0)
 	}
@@ -114,7 +116,7 @@ func (s *Scheduler) explain(object *clusterv1beta1.Placement, evaluated *celEval
 }
 
 // explainUnscheduled explains a placement that is misconfigured or pending, and so keeps the clusters that it has.
-func (s *Scheduler) explainUnscheduled(p *placement, result *Result, sets []*clusterSet, since string) *Explanation {
+func (s *snapshot) explainUnscheduled(p *placement, result *Result, sets []*clusterSet, since string) *Explanation {
 	e := &Explanation{Result: result}
 	inSets := s.names(func(c *cluster) bool { return (&equivalenceClass{sets: sets}).has(c) })
 	e.Filters = []Filter{{Name: FilterClusterSets, Clusters: inSets}}
@@ -168,7 +170,7 @@ func (c *cycle) scoresBy(by scorer, candidates []scoredCluster) PrioritizerScore
 }
 
 // names returns the names of clusters, sorted.
-func (s *Scheduler) names(which func(*cluster) bool) []string {
+func (s *snapshot) names(which func(*cluster) bool) []string {
 	names := []string{}
 	for _, c := range s.clusters.sorted {
 		if which(c) {
@@ -178,8 +180,8 @@ func (s *Scheduler) names(which func(*cluster) bool) []string {
 	return names
 }
 
-// clusterReasons returns the reason for each cluster. Those of mismatches are still empty.
-func (s *Scheduler) clusterReasons(p *placement, result *Result, chosen []*cluster) ([]ClusterReason, *mismatches) {
+// clusterReasons returns the reason for each cluster. Those of mismatches are still empty. rejection is nil without a cluster set.
+func (s *snapshot) clusterReasons(p *placement, result *Result, rejection *rejection) ([]ClusterReason, *mismatches) {
 	selected := map[string]string{}
 	for _, group := range result.Groups {
 		for _, decision := range group.Decisions {
@@ -187,11 +189,7 @@ func (s *Scheduler) clusterReasons(p *placement, result *Result, chosen []*clust
 		}
 	}
 	var reasons []ClusterReason
-	var rejection rejection
 	mismatches := &mismatches{selection: p.spec.profile, now: s.now, costs: celselector.NewCosts(mismatchCost), clusters: map[int]cluster{}}
-	if p.class != nil {
-		rejection = s.newRejection(p, chosen)
-	}
 	for _, c := range s.clusters.sorted {
 		if c.object == nil {
 			continue
@@ -199,7 +197,7 @@ func (s *Scheduler) clusterReasons(p *placement, result *Result, chosen []*clust
 		reason, yes := selected[c.name]
 		if !yes {
 			reason = result.Satisfied.Message
-			if p.class != nil {
+			if rejection != nil {
 				if reason = rejection.reason(c); reason == "" {
 					mismatches.clusters[len(reasons)] = *c
 				}

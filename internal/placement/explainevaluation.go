@@ -61,7 +61,7 @@ func (s *Scheduler) newExplainBatch(object *clusterv1beta1.Placement) (*celEvalu
 	return class.evaluation, b
 }
 
-func (s *Scheduler) explainQueue(namespace string) *evaluationQueue {
+func (s *evaluations) explainQueue(namespace string) *evaluationQueue {
 	q := s.explainQueues[namespace]
 	if q == nil {
 		q = newEvaluationQueue()

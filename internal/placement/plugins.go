@@ -22,7 +22,13 @@ const (
 // Timer is called when a plugin begins, and done when it ends.
 type Timer func(kind PluginType, name string) (done func())
 
-func (s *Scheduler) timed(kind PluginType, name string) (done func()) {
+// framework runs plugins on a snapshot.
+type framework struct {
+	snapshot
+	options Options
+}
+
+func (s *framework) timed(kind PluginType, name string) (done func()) {
 	if s.options.Timer == nil {
 		return func() {}
 	}

@@ -18,8 +18,8 @@ type rejection struct {
 	spread   *spreadSelector // after the selection; nil without constraints
 }
 
-func (s *Scheduler) newRejection(p *placement, selected []*cluster) rejection {
-	r := rejection{cycle: s.newCycle(s.candidatesOf(p.class), p), class: p.class, ranks: map[*cluster]int{}, selected: len(selected)}
+func newRejection(c *cycle, class *equivalenceClass, selected []*cluster) *rejection {
+	r := &rejection{cycle: c, class: class, ranks: map[*cluster]int{}, selected: len(selected)}
 	r.ranked = r.allCandidates()
 	slices.SortFunc(r.ranked, compareRanks)
 	chosen := setOf(selected)

@@ -37,7 +37,7 @@ func (s *Scheduler) Restore(key Key, groups []Group) {
 
 // eligible returns the decisions that a placement of the namespace could have made. With the right to write PlacementDecisions in a
 // namespace, a user can name any clusters; if these counted for Balance, they would keep the placements of others away from them.
-func (s *Scheduler) eligible(namespace string, groups []Group) []Group {
+func (s *framework) eligible(namespace string, groups []Group) []Group {
 	if s.options.TrustDecisions {
 		return groups
 	}
@@ -56,7 +56,7 @@ func (s *Scheduler) eligible(namespace string, groups []Group) []Group {
 }
 
 // addUnmanaged adds the placements of a namespace that the scheduler does not manage: other decisions may be eligible now.
-func (s *Scheduler) addUnmanaged(namespace string, affected affected) {
+func (s *framework) addUnmanaged(namespace string, affected affected) {
 	if s.options.TrustDecisions {
 		return
 	}
@@ -74,7 +74,7 @@ func (s *Scheduler) addUnmanaged(namespace string, affected affected) {
 	}
 }
 
-func (s *Scheduler) restoreOrphan(key Key, groups []Group) {
+func (s *framework) restoreOrphan(key Key, groups []Group) {
 	p := s.orphans[key]
 	if p == nil {
 		p = &placement{key: key}
@@ -87,7 +87,7 @@ func (s *Scheduler) restoreOrphan(key Key, groups []Group) {
 	}
 }
 
-func (s *Scheduler) restore(p *placement, groups []Group) {
+func (s *snapshot) restore(p *placement, groups []Group) {
 	var selected []*cluster
 	var parts []groupRecord
 	listed := map[*cluster]bool{}
@@ -106,7 +106,7 @@ func (s *Scheduler) restore(p *placement, groups []Group) {
 }
 
 // adoptOrphan gives a new placement the decisions that were restored before it existed.
-func (s *Scheduler) adoptOrphan(p *placement) {
+func (s *snapshot) adoptOrphan(p *placement) {
 	if orphan := s.orphans[p.key]; orphan != nil {
 		p.selected, p.groups = orphan.selected, orphan.groups
 		delete(s.orphans, p.key)
@@ -123,7 +123,7 @@ func (s *Scheduler) Selects(key Key, cluster string) bool {
 }
 
 // setDecision records the clusters of a placement.
-func (s *Scheduler) setDecision(p *placement, selected []*cluster) {
+func (s *snapshot) setDecision(p *placement, selected []*cluster) {
 	former := p.selected
 	p.selected = selected
 	for _, c := range selected {
@@ -148,7 +148,7 @@ func groupRecordsOf(groups []Group) []groupRecord {
 }
 
 // previousGroups returns the groups of the last decision.
-func (s *Scheduler) previousGroups(p *placement) []Group {
+func (p *placement) previousGroups() []Group {
 	parts := p.groups
 	if len(parts) == 0 {
 		parts = []groupRecord{{size: len(p.selected)}}

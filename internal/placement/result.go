@@ -77,8 +77,8 @@ func (r *Result) ConditionMisconfigured() metav1.Condition {
 
 // misconfiguredResult is the result of a misconfigured placement, which keeps its decisions. Missing cluster sets are a more important
 // reason, as without these no spec selects a cluster.
-func (s *Scheduler) misconfiguredResult(p *placement, invalid *Misconfiguration) *Result {
-	result := &Result{Key: p.key, Disabled: p.disabled, Misconfigured: invalid, Groups: s.previousGroups(p), Selected: len(p.selected),
+func (s *snapshot) misconfiguredResult(p *placement, invalid *Misconfiguration) *Result {
+	result := &Result{Key: p.key, Disabled: p.disabled, Misconfigured: invalid, Groups: p.previousGroups(), Selected: len(p.selected),
 		Satisfied: metav1.Condition{
 			Type:    fleet.ConditionPlacementSatisfied,
 			Status:  metav1.ConditionFalse,
@@ -99,9 +99,9 @@ func (s *Scheduler) misconfiguredResult(p *placement, invalid *Misconfiguration)
 const noMembers = "The bound ManagedClusterSets have no clusters"
 
 // pendingResult is the result of a placement whose CEL expressions are still to be evaluated, which keeps its decisions.
-func (s *Scheduler) pendingResult(p *placement) *Result {
+func (p *placement) pendingResult() *Result {
 	return &Result{
-		Key: p.key, Disabled: p.disabled, Pending: true, Deferred: p.class.evaluation.deferred, Groups: s.previousGroups(p), Selected: len(p.selected),
+		Key: p.key, Disabled: p.disabled, Pending: true, Deferred: p.class.evaluation.deferred, Groups: p.previousGroups(), Selected: len(p.selected),
 		Satisfied: metav1.Condition{
 			Type:    fleet.ConditionPlacementSatisfied,
 			Status:  metav1.ConditionFalse,
@@ -123,7 +123,7 @@ func unboundReason(p *placement, bound []*clusterSet) (reason, message string) {
 
 // satisfiedCondition is the condition PlacementSatisfied. The first reason that applies wins. The message depends on nothing but what
 // makes the placement affected by events.
-func (s *Scheduler) satisfiedCondition(p *placement, cs *candidateSet, candidates, selected int) metav1.Condition {
+func (s *snapshot) satisfiedCondition(p *placement, cs *candidateSet, candidates, selected int) metav1.Condition {
 	condition := metav1.Condition{Type: fleet.ConditionPlacementSatisfied, Status: metav1.ConditionFalse}
 	switch {
 	case cs == nil:

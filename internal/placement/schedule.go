@@ -52,7 +52,7 @@ func (s *Scheduler) runCycle(p *placement) (*Result, []*cluster) {
 		return s.misconfiguredResult(p, s.overBudget()), p.selected
 	}
 	if p.class.pending() {
-		return s.pendingResult(p), p.selected
+		return p.pendingResult(), p.selected
 	}
 	cycle := s.newCycle(cs, p)
 	best := cycle.selectClusters()

@@ -3,7 +3,6 @@ package placement
 import (
 	"slices"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -43,28 +42,11 @@ const defaultCachedCandidates = 4_000_000
 
 // Scheduler keeps a snapshot of the fleet, and selects clusters for placements. See the package comment.
 type Scheduler struct {
-	options   Options
-	celBudget int64
-
-	mu             sync.Mutex
-	now            time.Time
-	nextAdvance    time.Time // when the next toleration or score expires; zero is never
-	clusters       clusterCache
-	clusterCount   int // number of ManagedClusters
-	decisionCounts decisionCounts
-	sets           map[string]*clusterSet
-	namespaces     map[string]*namespace
-	placements     map[Key]*placement
-	orphans        map[Key]*placement // decisions whose placement does not exist; they count for Balance
-	classes        map[string]*equivalenceClass
-	// queues has the CEL evaluations of each namespace, explainQueues those of explanations, which have a budget of their own.
-	// budgetTime is the time up to which budgets were refilled.
-	queues           map[string]*evaluationQueue
-	explainQueues    map[string]*evaluationQueue
-	budgetTime       time.Time
-	profiles         map[string]*profile
-	cachedCandidates int   // of all classes together
-	useCount         int64 // counts calls of candidatesOf, for evict
+	mu sync.Mutex // guards all that follows
+	framework
+	evaluations
+	classCache
+	profiles map[string]*profile // by signature
 }
 
 // placement is what the scheduler knows of a Placement.
@@ -110,16 +92,14 @@ func New(options Options) *Scheduler {
 		options.CachedCandidates = defaultCachedCandidates
 	}
 	return &Scheduler{
-		options:       options,
-		celBudget:     celBudget,
-		sets:          map[string]*clusterSet{},
-		namespaces:    map[string]*namespace{},
-		placements:    map[Key]*placement{},
-		orphans:       map[Key]*placement{},
-		classes:       map[string]*equivalenceClass{},
-		queues:        map[string]*evaluationQueue{},
-		explainQueues: map[string]*evaluationQueue{},
-		profiles:      map[string]*profile{},
+		framework: framework{snapshot: newSnapshot(), options: options},
+		evaluations: evaluations{
+			celBudget:     celBudget,
+			queues:        map[string]*evaluationQueue{},
+			explainQueues: map[string]*evaluationQueue{},
+		},
+		classCache: classCache{limit: options.CachedCandidates, classes: map[string]*equivalenceClass{}},
+		profiles:   map[string]*profile{},
 	}
 }
 

@@ -76,7 +76,7 @@ func (s *Scheduler) updateCandidate(class *equivalenceClass, change clusterChang
 
 // replace filters and scores a cluster with the ranges as they are, and replaces its candidate. A cluster that does not match the
 // predicates has a candidate without a status.
-func (s *Scheduler) replace(class *equivalenceClass, c *cluster) (before, after candidate) {
+func (s *framework) replace(class *equivalenceClass, c *cluster) (before, after candidate) {
 	cs, profile := class.candidates, class.profile
 	after = candidate{cluster: c}
 	matches := false
@@ -135,7 +135,7 @@ func (e *classChange) affectsSelected() bool {
 }
 
 // mayAffect tells whether a change may affect what a placement selects.
-func (s *Scheduler) mayAffect(p *placement, cs *candidateSet, e *classChange) bool {
+func (s *framework) mayAffect(p *placement, cs *candidateSet, e *classChange) bool {
 	isCandidate := e.before.tolerated || e.after.tolerated
 	switch {
 	case p.has(e.cluster):
@@ -164,7 +164,7 @@ func (cs *candidateSet) holds(p *placement) bool {
 
 // bestRanks returns the rank of the cluster before or after the change, whichever is better, for each balanceTerm of the placements of a
 // class; most of them share a few.
-func (s *Scheduler) bestRanks(class *equivalenceClass, e *classChange) map[balanceTerm]int {
+func (s *framework) bestRanks(class *equivalenceClass, e *classChange) map[balanceTerm]int {
 	ranks := map[balanceTerm]int{}
 	for _, p := range class.placements {
 		term := s.balanceTermOf(p)
@@ -182,7 +182,7 @@ func (s *Scheduler) bestRanks(class *equivalenceClass, e *classChange) map[balan
 }
 
 // countBefore counts the other candidates that rank before one. With TieBreakHash, those of the same score do not count.
-func (s *Scheduler) countBefore(cs *candidateSet, of candidate, term balanceTerm) int {
+func (s *framework) countBefore(cs *candidateSet, of candidate, term balanceTerm) int {
 	rank := scoredCluster{cluster: of.cluster, preferNoSelect: of.preferNoSelect, score: of.score + term.score(of.cluster)}
 	n := 0
 	for i := range cs.matched {

@@ -1,0 +1,25 @@
+package placement
+
+import "time"
+
+// snapshot is the fleet as the events so far have described it, and what placements have selected of it.
+type snapshot struct {
+	now            time.Time
+	clusters       clusterCache
+	clusterCount   int // number of ManagedClusters
+	sets           map[string]*clusterSet
+	namespaces     map[string]*namespace
+	placements     map[Key]*placement
+	orphans        map[Key]*placement // decisions whose placement does not exist; they count for Balance
+	decisionCounts decisionCounts
+	nextAdvance    time.Time // when the next toleration or score expires; zero is never
+}
+
+func newSnapshot() snapshot {
+	return snapshot{
+		sets:       map[string]*clusterSet{},
+		namespaces: map[string]*namespace{},
+		placements: map[Key]*placement{},
+		orphans:    map[Key]*placement{},
+	}
+}
