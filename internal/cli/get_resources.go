@@ -29,7 +29,8 @@ Any other RESOURCE is read from clusters, through the hub: those of --clusters, 
 object. The objects of all clusters come as one table, or as one List in YAML and JSON, where the annotation
 capstan.io/cluster-name names the cluster of each.
 
-What can be read is printed, also if some clusters cannot. These are listed at the end, with the reasons, and the exit code is 1. A
+Clusters are printed as they answer; those that do so at once are in the order in which you name them. What can be read is printed, also
+if some clusters cannot. These are listed at the end, with the reasons, and the exit code is 1. A
 cluster has 10 seconds for each answer, or those of --timeout. The clusters need the add-on cluster-proxy.`
 
 // resourceFlags say what to read, and of which clusters.

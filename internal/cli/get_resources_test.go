@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -161,6 +162,42 @@ func TestGetResourcesAlignsColumns(t *testing.T) {
 		"cluster2   b [31m      true    -          1d\n", "idle       d           -       -          ")
 }
 
+// CA-02: a cluster that does not answer keeps nobody waiting for what the others have answered, whichever was named first.
+func TestGetResourcesAsTheyAnswer(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"table", "name", "json"} {
+		h := newHubWithPods(t)
+		slow, release := podsOf("late"), make(chan struct{})
+		answer := *slow
+		slow.Answers["/api/v1/namespaces/default/pods"] = func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case <-release:
+				answer.Answers = nil
+				answer.ServeHTTP(w, r)
+			case <-r.Context().Done():
+			}
+		}
+		h.Connect("cluster1", slow)
+		r := h.start(t, "get", "pods", "--clusters", "cluster1,cluster2", "--timeout", "60", "-o", format)
+		lines := []string{r.line()}
+		for !strings.Contains(lines[len(lines)-1], "cluster2") {
+			lines = append(lines, r.line())
+		}
+		close(release)
+		for !strings.Contains(lines[len(lines)-1], "cluster1") {
+			lines = append(lines, r.line())
+		}
+		if early := strings.Join(lines[:len(lines)-1], ""); strings.Contains(early, "cluster1") {
+			t.Errorf("-o %s has cluster1 before it answers: %s", format, early)
+		}
+		for r.output.Scan() { // up to the end
+		}
+		if code := <-r.code; code != 0 {
+			t.Errorf("-o %s: exit code %d: %s", format, code, r.errOut)
+		}
+	}
+}
+
 // CA-02: however many objects there are, they come in pages.
 func TestGetResourcesInPages(t *testing.T) {
 	t.Parallel()
@@ -266,8 +303,10 @@ func TestGetResourcesWatch(t *testing.T) {
 		}
 	}
 	expect("CLUSTER", "NAME", "RESTARTS", "AGE")
-	expect("cluster1", "a", "1234567", "5d")
-	expect("cluster2", "c", "1234567", "5d")
+	first := []string{strings.Fields(r.line())[0], strings.Fields(r.line())[0]} // as they answer
+	if slices.Sort(first); !slices.Equal(first, []string{"cluster1", "cluster2"}) {
+		t.Fatalf("the first rows are those of %v", first)
+	}
 	row := func(event, name string) string {
 		return fmt.Sprintf(`{"type":%q,"object":{"kind":"Table","metadata":{"resourceVersion":"7"},"rows":[{"cells":[%q,1,"0s","n"]}]}}`, event, name)
 	}

@@ -15,7 +15,7 @@ import (
 
 const (
 	pageSize = 500
-	// heldBytes bounds the answers that wait for their turn.
+	// heldBytes bounds the answers that wait to be written.
 	heldBytes = 64 << 20
 	// patience is how long answers wait for others, so that columns are as wide as they have to be from the first line on.
 	patience = 300 * time.Millisecond
@@ -83,12 +83,12 @@ type Failure struct {
 	hubapi.Trouble
 }
 
-// Read reads of all clusters at once. The pages are handed over in the order of the clusters; several that are there at the same time
-// come together. Of a cluster that fails, the pages before that count.
+// Read reads of all clusters at once. The pages are handed over as clusters answer; several that are there at the same time come together,
+// in the order of the clusters. Of a cluster that fails, the pages before that count.
 func Read(ctx context.Context, clusters []*hubapi.ClusterAPI, q Query, write func([]Page) error) ([]Failure, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	pages := newSequence(len(clusters), heldBytes)
+	pages := newArrivals(len(clusters), heldBytes)
 	defer pages.wait(q.Clock, patience)()
 	failures := make([]*Failure, len(clusters))
 	var readers errgroup.Group
@@ -96,7 +96,7 @@ func Read(ctx context.Context, clusters []*hubapi.ClusterAPI, q Query, write fun
 	readers.Go(func() error {
 		for i, cluster := range clusters {
 			readers.Go(func() error {
-				defer pages.end(i)
+				defer pages.end()
 				r := reader{cluster: cluster, query: q, put: func(page Page) error { return pages.put(ctx, i, page) }}
 				if trouble := r.read(ctx); trouble != nil {
 					failures[i] = &Failure{Cluster: cluster.Name, Trouble: *trouble}
