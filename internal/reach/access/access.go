@@ -130,10 +130,47 @@ func (r Rules) Allow(user User, request Request) bool {
 	return slices.ContainsFunc(r, func(rule Rule) bool { return rule.allows(user, request) })
 }
 
-func (r Rule) allows(user User, request Request) bool {
-	isUser := len(r.Users)+len(r.Groups) == 0 || slices.Contains(r.Users, user.Name) ||
+// For returns the rules that are about the user.
+func (r Rules) For(user User) Rules {
+	var found Rules
+	for _, rule := range r {
+		if rule.isFor(user) {
+			found = append(found, rule)
+		}
+	}
+	return found
+}
+
+// Narrows tells whether there is a request that the rules do not allow to those whom they are about.
+func (r Rules) Narrows() bool {
+	return !slices.ContainsFunc(r, func(rule Rule) bool {
+		return len(rule.Namespaces) == 0 && (len(rule.Verbs) == 0 || slices.Contains(rule.Verbs, "*"))
+	})
+}
+
+// String says what the rules allow, but not whom.
+func (r Rules) String() string {
+	var parts []string
+	for _, rule := range r {
+		part := "any verb"
+		if len(rule.Verbs) > 0 {
+			part = strings.Join(rule.Verbs, ", ")
+		}
+		if len(rule.Namespaces) > 0 {
+			part += " in " + strings.Join(rule.Namespaces, ", ")
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (r Rule) isFor(user User) bool {
+	return len(r.Users)+len(r.Groups) == 0 || slices.Contains(r.Users, user.Name) ||
 		slices.ContainsFunc(user.Groups, func(group string) bool { return slices.Contains(r.Groups, group) })
+}
+
+func (r Rule) allows(user User, request Request) bool {
 	isVerb := len(r.Verbs) == 0 || slices.Contains(r.Verbs, "*") || slices.Contains(r.Verbs, request.Verb)
 	inNamespace := len(r.Namespaces) == 0 || slices.Contains(r.Namespaces, request.Namespace)
-	return isUser && isVerb && inNamespace
+	return r.isFor(user) && isVerb && inNamespace
 }

@@ -81,6 +81,30 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// CP-09
+func TestRulesFor(t *testing.T) {
+	t.Parallel()
+	alice := access.User{Name: "alice", Groups: []string{"ops"}}
+	for want, rules := range map[string]access.Rules{
+		"": {{Users: []string{"bob"}}},
+		"narrows get, list in web; any verb in a, b": {
+			{Users: []string{"alice"}, Verbs: []string{"get", "list"}, Namespaces: []string{"web"}}, {Groups: []string{"dev"}},
+			{Groups: []string{"ops"}, Namespaces: []string{"a", "b"}}},
+		"get; any verb": {{Verbs: []string{"get"}}, {Groups: []string{"ops"}}},
+		"narrows get":   {{Verbs: []string{"get"}}},
+		"*":             {{Verbs: []string{"*"}}},
+	} {
+		found := rules.For(alice)
+		got := found.String()
+		if len(found) > 0 && found.Narrows() {
+			got = "narrows " + got
+		}
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func TestCheckPath(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]bool{

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -94,8 +95,12 @@ func (h *apiHandler) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return apierrors.NewUnauthorized(err.Error())
 	}
-	if err := h.allow(user, r); err != nil {
+	refused, err := h.allow(w, r, user)
+	switch {
+	case err != nil:
 		return err
+	case refused != nil:
+		return writeReview(w, refused)
 	}
 	service, path, err := access.MarkedService(r)
 	if err != nil {
@@ -126,16 +131,19 @@ func (h *apiHandler) serve(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// allow asks the rules of the cluster about the request.
-func (h *apiHandler) allow(user access.User, r *http.Request) error {
+// allow asks the rules of the cluster about the request. A review that is not nil is the answer to who asks about what they do not allow.
+func (h *apiHandler) allow(w http.ResponseWriter, r *http.Request, user access.User) (*authorizationv1.SelfSubjectAccessReview, error) {
+	if asksAboutItself(r) || r.Method == http.MethodGet && isDiscovery(r.URL.Path) {
+		return h.answerAboutItself(w, r, user)
+	}
 	info, err := h.requests.NewRequestInfo(r)
 	if err != nil {
-		return apierrors.NewBadRequest(err.Error())
+		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	if err := h.rules.check(user, access.Request{Verb: info.Verb, Namespace: info.Namespace}); err != nil {
-		return apierrors.NewForbidden(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}, info.Name, err)
+		return nil, apierrors.NewForbidden(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}, info.Name, err)
 	}
-	return nil
+	return nil, nil
 }
 
 // proxy sends a request on. identify says whose it is at the end, so that no header of the request that names others to be left out on the

@@ -133,8 +133,28 @@ func (r *rules) check(user access.User, request access.Request) error {
 	case current.err != nil:
 		return current.err
 	case !current.all && !current.allowed.Allow(user, request):
-		return fmt.Errorf("the managed cluster does not let user %q of the hub do that; its ConfigMap %s says what it lets whom do", user.Name,
-			fleet.ConfigMapHubAccess)
+		return notLet(user)
 	}
 	return nil
+}
+
+func notLet(user access.User) error {
+	return fmt.Errorf("the managed cluster does not let user %q of the hub do that; its ConfigMap %s says what it lets whom do", user.Name,
+		fleet.ConfigMapHubAccess)
+}
+
+// admit says why a user may not even ask what there is and what it may do, and otherwise what narrows what it may do, if anything does.
+func (r *rules) admit(user access.User) (narrowed string, err error) {
+	current := r.current.Load()
+	if current == nil || current.err != nil || current.all {
+		return "", r.check(user, access.Request{})
+	}
+	about := current.allowed.For(user)
+	switch {
+	case len(about) == 0:
+		return "", notLet(user)
+	case about.Narrows():
+		return about.String(), nil
+	}
+	return "", nil
 }
