@@ -181,7 +181,8 @@ func narrowToOwn(config *genericapiserver.Config, shared informers.SharedInforme
 	stock := config.BuildHandlerChainFunc
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
 		handler = refusals.works.Handler(watches.Handler(handler), c.Serializer)
-		return stock(scope.Handler(handler, client.CertificatesV1().CertificateSigningRequests(), client.CoreV1(), c.Serializer), c)
+		handler = scope.Handler(handler, client.CertificatesV1().CertificateSigningRequests(), client.CoreV1(), c.Serializer)
+		return scope.KeepToken(stock(handler, c))
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ var epoch = time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC)
 // shown is a request with a certificate that is valid from some time on.
 func shown(notBefore time.Time) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{NotBefore: notBefore}}}
+	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{NotBefore: notBefore, NotAfter: notBefore.AddDate(1, 0, 0)}}}
 	return r
 }
 
@@ -77,7 +77,7 @@ func TestOldCertificatesAreRefused(t *testing.T) {
 		"by the user alone, before":         {userAlone, true, epoch.Add(-time.Second), true},
 		"an add-on, before":                 {addOn, true, epoch.Add(-time.Second), true},
 		"an add-on, after":                  {addOn, true, epoch, false},
-		"a token next to a certificate":     {token, false, epoch.Add(-time.Hour), false},
+		"a token next to a certificate":     {account, false, epoch.Add(-time.Hour), false},
 		"the agent, by the word of a proxy": {agent, false, epoch.Add(-time.Hour), false},
 		"an administrator":                  {admin, true, epoch.Add(-time.Hour), false},
 		"who joins":                         {joiner, true, epoch.Add(-time.Hour), false},

@@ -47,7 +47,7 @@ func TestCutOffAfterARestart(t *testing.T) {
 		}
 		other := &user.DefaultInfo{Name: fleet.AddOnUser("c2", "a", "a-agent"), Groups: fleet.AddOnGroups("c2", "a")}
 		waiting := map[user.Info]<-chan authorizer.Decision{}
-		for _, who := range []user.Info{agent, aws, addOn, token, other} {
+		for _, who := range []user.Info{agent, aws, addOn, account, other} {
 			if waiting[who] = ask(who); len(waiting[who]) != 0 {
 				t.Errorf("%s is answered before it is known whether its cluster is cut off", who.GetName())
 			}

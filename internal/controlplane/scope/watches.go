@@ -11,6 +11,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -22,12 +23,14 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/reach/token"
 )
 
 // Watches are those that are open. A watch is authorized when it begins, and may then go on for an hour; these end as soon as the user
 // who has them open has lost the right to them. So a denied cluster learns of no work that is made after that, and what an add-on of it
 // may see ends with the rights of the add-on. The identities of add-ons have whatever rights are given to them, through roles of any name
-// or label: what ends a watch is that one of its subjects is bound to what has changed, for everybody alike.
+// or label: what ends a watch is that one of its subjects is bound to what has changed, for everybody alike. They also end with the token
+// or certificate that they were opened with, and with the service account.
 type Watches struct {
 	authorizer  authorizer.UnconditionalAuthorizer
 	credentials *Credentials
@@ -72,11 +75,38 @@ func (w *Watches) Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(rw, r)
 			return
 		}
-		ctx, end := context.WithCancel(r.Context())
+		certificate := certificateOf(r, who)
+		ctx, end := withinCredential(r.Context(), who, certificate)
 		defer end()
-		defer w.add(subjectsOf(who), &watch{ctx: ctx, attributes: attributes, certificate: certificateOf(r, who), end: end})()
+		defer w.add(subjectsOf(who), &watch{ctx: ctx, attributes: attributes, certificate: certificate, end: end})()
 		next.ServeHTTP(rw, r.WithContext(ctx))
 	})
+}
+
+type tokenKey struct{}
+
+// KeepToken keeps with a request the token that it is sent with, which those who authenticate it take out.
+func KeepToken(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if sent := token.Of(r.Header); sent != "" {
+			r = r.WithContext(context.WithValue(r.Context(), tokenKey{}, sent))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// withinCredential ends with the token or certificate that a request was sent with. The token of somebody whom the hub does not know is not
+// for the hub.
+func withinCredential(ctx context.Context, who user.Info, certificate *x509.Certificate) (context.Context, context.CancelFunc) {
+	sent, _ := ctx.Value(tokenKey{}).(string)
+	ends := token.Expiry(sent)
+	switch {
+	case certificate != nil:
+		ends = certificate.NotAfter
+	case ends.IsZero(), who.GetName() == user.Anonymous:
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, ends)
 }
 
 // subjectsOf are those by which a user may have rights.
@@ -134,6 +164,15 @@ func (w *Watches) checkFor(cluster string) {
 	w.checkAll(subjects)
 }
 
+// endAll ends the watches of a subject.
+func (w *Watches) endAll(of subject) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for one := range w.open[of] {
+		one.end()
+	}
+}
+
 // checkAll looks at the watches of these subjects.
 func (w *Watches) checkAll(subjects []subject) {
 	affected := map[*watch]struct{}{}
@@ -174,7 +213,36 @@ func (w *Watches) Follow(shared informers.SharedInformerFactory) error {
 			return err
 		}
 	}
-	return nil
+	return w.followAccounts(shared.Core().V1().ServiceAccounts().Informer())
+}
+
+// followAccounts ends the watches of service accounts that go: their tokens are void, also where there is another one of the name by now.
+func (w *Watches) followAccounts(informer cache.SharedIndexInformer) error {
+	gone := func(object any) {
+		if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			object = unknown.Obj
+		}
+		if account, err := meta.Accessor(object); err == nil {
+			w.endAll(subject{rbacv1.UserKind, serviceaccount.MakeUsername(account.GetNamespace(), account.GetName())})
+		}
+	}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(before, after any) {
+			if uidOf(before) != uidOf(after) {
+				gone(before)
+			}
+		},
+		DeleteFunc: gone,
+	})
+	return err
+}
+
+func uidOf(object any) types.UID {
+	m, err := meta.Accessor(object)
+	if err != nil {
+		return ""
+	}
+	return m.GetUID()
 }
 
 func versionOf(object any) string {

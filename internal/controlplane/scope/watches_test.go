@@ -60,8 +60,8 @@ func isOver(ended <-chan struct{}) bool {
 }
 
 var (
-	addOn = &user.DefaultInfo{Name: fleet.AddOnUser("c1", "a", "a-agent"), Groups: fleet.AddOnGroups("c1", "a")}
-	token = &user.DefaultInfo{Name: "system:serviceaccount:c1:a-agent",
+	addOn   = &user.DefaultInfo{Name: fleet.AddOnUser("c1", "a", "a-agent"), Groups: fleet.AddOnGroups("c1", "a")}
+	account = &user.DefaultInfo{Name: "system:serviceaccount:c1:a-agent",
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:c1"}}
 )
 
@@ -87,9 +87,9 @@ func TestWatchesEndWithTheirRights(t *testing.T) {
 				RoleRef: clusterRole}}},
 		"an add-on, by its user": {addOn,
 			[]runtime.Object{&rbacv1.ClusterRoleBinding{ObjectMeta: global, Subjects: to("User", addOn.Name), RoleRef: clusterRole}}},
-		"an add-on with a token": {token,
+		"an add-on with a token": {account,
 			[]runtime.Object{&rbacv1.RoleBinding{ObjectMeta: inC1, Subjects: to("ServiceAccount", "a-agent"), RoleRef: role}}},
-		"an add-on with a token, by its groups": {token,
+		"an add-on with a token, by its groups": {account,
 			[]runtime.Object{&rbacv1.RoleBinding{ObjectMeta: inC1, Subjects: to("Group", "system:serviceaccounts:c1"), RoleRef: role}}},
 		"an add-on, by its Role": {addOn, []runtime.Object{&rbacv1.Role{ObjectMeta: inC1},
 			&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "y"}, Subjects: group, RoleRef: role}}},
@@ -185,7 +185,7 @@ func TestCutOff(t *testing.T) {
 			"spec": map[string]any{"hubAcceptsClient": accepted}}}
 	}
 	for name, who := range map[string]user.Info{"the agent": agent, "the agent through AWS": aws, "an add-on": addOn,
-		"an add-on with a token": token} {
+		"an add-on with a token": account} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/reach/token"
 )
 
 // ClusterTokens lets tokens of clusters in at the subresource proxy of the API of a hub itself, where there is no port for them. What holds
@@ -31,15 +32,15 @@ type bearer struct{ user.DefaultInfo }
 // Authenticator asks the one of the hub first.
 func (c ClusterTokens) Authenticator(hub authenticator.Request) authenticator.Request {
 	return authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
-		token := bearerToken(r.Header)
-		if !c.isForCluster(r.Context()) || !isOfServiceAccount(token) {
+		sent := token.Bearer(r.Header.Get("Authorization"))
+		if !c.isForCluster(r.Context()) || !isOfServiceAccount(sent) {
 			return hub.AuthenticateRequest(r)
 		}
 		answer, known, err := hub.AuthenticateRequest(r)
 		if known || isUnsure(err) {
 			return answer, known, err
 		}
-		r.Header.Set(fleet.HeaderClusterAuthorization, "Bearer "+token)
+		r.Header.Set(fleet.HeaderClusterAuthorization, "Bearer "+sent)
 		nobody := user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
 		return &authenticator.Response{User: &bearer{nobody}}, true, nil
 	})

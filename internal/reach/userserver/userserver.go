@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,6 +29,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/reach/api"
 	"github.com/capstan-io/capstan/internal/reach/server"
+	"github.com/capstan-io/capstan/internal/reach/token"
 )
 
 // Options are what a Handler hands requests on to.
@@ -71,12 +71,12 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	token := bearerToken(r.Header)
-	if !h.maybeOfCluster(token) {
+	sent := token.Bearer(r.Header.Get("Authorization"))
+	if !h.maybeOfCluster(sent) {
 		h.API.ServeHTTP(w, proxied)
 		return nil
 	}
-	_, ofHub, err := h.Tokens.AuthenticateToken(r.Context(), token)
+	_, ofHub, err := h.Tokens.AuthenticateToken(r.Context(), sent)
 	if err != nil {
 		return apierrors.NewServiceUnavailable(fmt.Sprintf("the hub cannot say whose token this is: %v", err))
 	}
@@ -84,7 +84,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 		h.API.ServeHTTP(w, proxied)
 		return nil
 	}
-	return h.leaveToCluster(w, proxied, token)
+	return h.leaveToCluster(w, proxied, sent)
 }
 
 // asProxy writes a request as one for the subresource proxy of a cluster.
@@ -104,53 +104,31 @@ func (h *Handler) asProxy(r *http.Request) (*http.Request, error) {
 }
 
 // leaveToCluster sends a request to the API server of the cluster as one of whom the token is of there.
-func (h *Handler) leaveToCluster(w http.ResponseWriter, r *http.Request, token string) error {
+func (h *Handler) leaveToCluster(w http.ResponseWriter, r *http.Request, sent string) error {
 	info, err := h.infos.NewRequestInfo(r)
 	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
 	nobody := &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
 	r = r.WithContext(request.WithUser(request.WithRequestInfo(r.Context(), info), nobody))
-	r.Header.Set(fleet.HeaderClusterAuthorization, "Bearer "+token)
+	r.Header.Set(fleet.HeaderClusterAuthorization, "Bearer "+sent)
 	h.Clusters.ServeHTTP(w, r)
 	return nil
 }
 
-// tokenAlgorithms are those with which API servers sign tokens of service accounts, and issuers theirs.
-var tokenAlgorithms = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
-	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA}
-
 // maybeOfCluster tells what a token says of itself. Whether that is true its cluster knows.
-func (h *Handler) maybeOfCluster(token string) bool {
-	said, ok := claims(token)
+func (h *Handler) maybeOfCluster(sent string) bool {
+	said, ok := token.Claims(sent)
 	return ok && (isServiceAccount(said) || slices.Contains(h.Issuers, said.Issuer))
 }
 
-func isOfServiceAccount(token string) bool {
-	said, ok := claims(token)
+func isOfServiceAccount(sent string) bool {
+	said, ok := token.Claims(sent)
 	return ok && isServiceAccount(said)
 }
 
 func isServiceAccount(said jwt.Claims) bool {
 	return strings.HasPrefix(said.Subject, serviceaccount.ServiceAccountUsernamePrefix)
-}
-
-// claims are what a token says of itself, unverified.
-func claims(token string) (said jwt.Claims, ok bool) {
-	parsed, err := jwt.ParseSigned(token, tokenAlgorithms)
-	if err != nil {
-		return said, false
-	}
-	return said, parsed.UnsafeClaimsWithoutVerification(&said) == nil
-}
-
-// bearerToken is the credential of a request, or empty if it has another one or none.
-func bearerToken(header http.Header) string {
-	scheme, token, _ := strings.Cut(strings.TrimSpace(header.Get("Authorization")), " ")
-	if !strings.EqualFold(scheme, "bearer") {
-		return ""
-	}
-	return strings.TrimSpace(token)
 }
 
 func notFound(format string, args ...any) error {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/reach/access"
+	"github.com/capstan-io/capstan/internal/reach/token"
 )
 
 // apiServer is the address of the API server of the managed cluster, wherever the agent finds it.
@@ -86,7 +87,8 @@ func (h *apiHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve sends a request on. To the API server, with a credential of the cluster it is one of whom that is of, with a token of the OIDC
-// issuer that the owner of the cluster trusts it is one of whom that names, and otherwise one of the user of the hub.
+// issuer that the owner of the cluster trusts it is one of whom that names, and otherwise one of the user of the hub. What is open with a
+// token ends with it: API servers ask whose a token is when a request begins, and a stream may go on for days.
 func (h *apiHandler) serve(w http.ResponseWriter, r *http.Request) error {
 	if err := access.CheckPath(r.URL.Path); err != nil {
 		return apierrors.NewBadRequest(err.Error())
@@ -114,6 +116,11 @@ func (h *apiHandler) serve(w http.ResponseWriter, r *http.Request) error {
 	r.Header.Del(fleet.HeaderClusterAuthorization)
 	if service != nil {
 		return h.services.serve(w, r, service, path, credential)
+	}
+	if ends := token.Expiry(token.Bearer(credential)); ends.After(time.Now()) { // the API server refuses others, as it should say itself
+		ctx, cancel := context.WithDeadlineCause(r.Context(), ends, errors.New("the token has expired"))
+		defer cancel()
+		r = r.WithContext(ctx)
 	}
 	if credential == "" {
 		h.proxy(h.own, r, user.OnCluster().Impersonate).ServeHTTP(w, r)

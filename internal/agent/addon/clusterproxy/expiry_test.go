@@ -1,0 +1,76 @@
+package clusterproxy
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/reach/access"
+)
+
+// waiting is an API server that answers when nobody waits any more.
+type waiting struct{ begun, ended chan struct{} }
+
+func (w waiting) RoundTrip(r *http.Request) (*http.Response, error) {
+	close(w.begun)
+	<-r.Context().Done()
+	close(w.ended)
+	return nil, r.Context().Err()
+}
+
+// CP-09, MS-02: what is open with the token of a service account of the cluster ends with that token. One that has ended is for the API
+// server to refuse.
+func TestStreamsEndWithTheirToken(t *testing.T) {
+	t.Parallel()
+	encode := base64.RawURLEncoding.EncodeToString
+	for _, lifetime := range []time.Duration{time.Minute, -time.Minute, 0} {
+		synctest.Test(t, func(t *testing.T) {
+			allowed := &rules{clock: clock.RealClock{}}
+			allowed.set(nil)
+			h, err := newHandler(&rest.Config{Host: "https://cluster.invalid"}, allowed, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := waiting{make(chan struct{}), make(chan struct{})}
+			h.none.ordinary = server
+			claims := fmt.Sprintf(`{"exp":%d}`, time.Now().Add(lifetime).Unix())
+			if lifetime == 0 {
+				claims = `{"sub":"never"}`
+			}
+			ctx, leave := context.WithCancel(t.Context())
+			r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/pods?watch=1", http.NoBody)
+			r.Header.Set(access.HeaderUser, "alice")
+			r.Header.Set(fleet.HeaderClusterAuthorization, "Bearer "+encode([]byte(`{"alg":"RS256"}`))+"."+encode([]byte(claims))+".c2ln")
+			answered := make(chan int)
+			go func() {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				answered <- w.Code
+			}()
+			<-server.begun
+			begun := time.Now()
+			select {
+			case code := <-answered:
+				if open := time.Since(begun); lifetime <= 0 || open > lifetime || open < lifetime-time.Second || code != http.StatusServiceUnavailable {
+					t.Errorf("with a token for %s: %d after %s", lifetime, code, open)
+				}
+			case <-time.After(time.Hour):
+				if lifetime > 0 {
+					t.Errorf("with a token for %s, it goes on", lifetime)
+				}
+				leave()
+				<-answered
+			}
+			leave()
+		})
+	}
+}

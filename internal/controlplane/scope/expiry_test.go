@@ -1,0 +1,148 @@
+package scope
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+)
+
+// tokenUntil is a token that ends then; never, if the time is zero.
+func tokenUntil(ends time.Time) string {
+	encode, claims := base64.RawURLEncoding.EncodeToString, `{"sub":"a"}`
+	if !ends.IsZero() {
+		claims = fmt.Sprintf(`{"sub":"a","exp":%d}`, ends.Unix())
+	}
+	return encode([]byte(`{"alg":"RS256"}`)) + "." + encode([]byte(claims)) + ".c2ln"
+}
+
+// begin sends a request as an API server would hand it on, and tells when it ends.
+func begin(t *testing.T, w *Watches, who user.Info, path, sent string, certificate *x509.Certificate) (ended <-chan struct{}) {
+	t.Helper()
+	done := make(chan struct{})
+	handler := w.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	chain := KeepToken(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		r.Header.Del("Authorization") // as authentication does
+		handler.ServeHTTP(rw, r)
+	}))
+	r := authorized(t, who, http.MethodGet, path, map[string][]string{"watch": {"1"}})
+	r.Header.Set("Authorization", "Bearer "+sent)
+	if certificate != nil {
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{certificate}}
+	}
+	go func() {
+		chain.ServeHTTP(httptest.NewRecorder(), r)
+		close(done)
+	}()
+	synctest.Wait()
+	return done
+}
+
+// CP-09: what is open ends with the token or certificate that it was opened with, a stream into a cluster as well as a watch of the hub.
+func TestWatchesEndWithTheirTokens(t *testing.T) {
+	t.Parallel()
+	const watch, stream = "/api/v1/namespaces/c1/configmaps", "/apis/cluster.open-cluster-management.io/v1/managedclusters/c1/proxy/api/v1/pods"
+	shown := &user.DefaultInfo{Name: "alice", Extra: map[string][]string{user.CredentialIDKey: {"X509SHA256=00"}}}
+	for _, path := range []string{watch, stream} {
+		synctest.Test(t, func(t *testing.T) {
+			w := NewWatches(&allowing{}, NewCutOff(), NewCredentials())
+			close(w.credentials.known)
+			soon, later := time.Now().Add(time.Minute), time.Now().Add(time.Hour)
+			ends := map[string]<-chan struct{}{
+				"a token":                             begin(t, w, account, path, tokenUntil(soon), nil),
+				"a certificate":                       begin(t, w, shown, path, "", &x509.Certificate{NotAfter: soon}),
+				"a certificate, with another's token": begin(t, w, shown, path, tokenUntil(later), &x509.Certificate{NotAfter: soon}),
+			}
+			goOn := map[string]<-chan struct{}{
+				"a later token":           begin(t, w, account, path, tokenUntil(later), nil),
+				"a token without an end":  begin(t, w, account, path, tokenUntil(time.Time{}), nil),
+				"a token that is no JWT":  begin(t, w, admin, path, "abcdef.0123456789abcdef", nil),
+				"a token for the cluster": begin(t, w, &user.DefaultInfo{Name: user.Anonymous}, path, tokenUntil(soon), nil),
+			}
+			<-time.After(time.Minute - time.Second)
+			for name, ended := range ends {
+				if isOver(ended) {
+					t.Errorf("%s: it ends before", name)
+				}
+			}
+			<-time.After(time.Second)
+			for name, ended := range ends {
+				if !isOver(ended) {
+					t.Errorf("%s: it goes on", name)
+				}
+			}
+			for name, ended := range goOn {
+				if isOver(ended) {
+					t.Errorf("%s: it ends", name)
+				}
+			}
+			if !isOver(begin(t, w, account, path, tokenUntil(soon), nil)) {
+				t.Error("what begins with a token that has ended goes on")
+			}
+			w.mu.Lock()
+			for s := range w.open {
+				for one := range w.open[s] {
+					one.end()
+				}
+			}
+			w.mu.Unlock()
+		})
+	}
+}
+
+// CP-09: what a service account has open ends with the account, also if there is another one of that name at once.
+func TestWatchesEndWithTheirAccount(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"deleted", "replaced"} {
+		synctest.Test(t, func(t *testing.T) {
+			object := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "a-agent", UID: "1"}}
+			api := fake.NewClientset(object)
+			w, shared := NewWatches(&allowing{}, NewCutOff(), NewCredentials()), informers.NewSharedInformerFactory(api, 0)
+			if err := w.Follow(shared); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			shared.Start(ctx.Done())
+			shared.WaitForCacheSync(ctx.Done())
+			ended, other := open(t, w, account), open(t, w, admin)
+			object = object.DeepCopy()
+			object.Labels = map[string]string{"a": "b"}
+			accounts := api.CoreV1().ServiceAccounts("c1")
+			if _, err := accounts.Update(ctx, object, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if isOver(ended) {
+				t.Fatal("it ends with a change of the account")
+			}
+			var err error
+			if how == "deleted" {
+				err = accounts.Delete(ctx, object.Name, metav1.DeleteOptions{})
+			} else {
+				object = object.DeepCopy()
+				object.UID = "2"
+				_, err = accounts.Update(ctx, object, metav1.UpdateOptions{})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !isOver(ended) || isOver(other) {
+				t.Errorf("%s: it is over: %t, and that of another: %t", how, isOver(ended), isOver(other))
+			}
+			w.endAll(subject{"User", admin.Name})
+			cancel()
+			shared.Shutdown()
+		})
+	}
+}

@@ -1,0 +1,60 @@
+// Package token reads what tokens say of themselves. Nothing of it is verified: that is for whoever they are sent to.
+package token
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+// algorithms are those with which API servers sign tokens of service accounts, and issuers theirs.
+var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
+	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA}
+
+// Claims are those of a JSON Web Token; others have none.
+func Claims(token string) (said jwt.Claims, ok bool) {
+	parsed, err := jwt.ParseSigned(token, algorithms)
+	if err != nil {
+		return said, false
+	}
+	return said, parsed.UnsafeClaimsWithoutVerification(&said) == nil
+}
+
+// Expiry is when a token ends. It is zero where the token does not say.
+func Expiry(token string) time.Time {
+	said, ok := Claims(token)
+	if !ok || said.Expiry == nil {
+		return time.Time{}
+	}
+	return said.Expiry.Time()
+}
+
+// Bearer is the token in the value of a header Authorization, empty if it has another credential or none.
+func Bearer(authorization string) string {
+	scheme, token, _ := strings.Cut(strings.TrimSpace(authorization), " ")
+	if !strings.EqualFold(scheme, "bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// bearerProtocol begins a WebSocket protocol that is a token, for clients that can set no other header.
+const bearerProtocol = "base64url.bearer.authorization.k8s.io."
+
+// Of is the token by which an API server knows the sender of a request, empty if there is none.
+func Of(header http.Header) string {
+	if token := Bearer(header.Get("Authorization")); token != "" {
+		return token
+	}
+	for protocol := range strings.SplitSeq(strings.Join(header.Values("Sec-Websocket-Protocol"), ","), ",") {
+		if encoded, is := strings.CutPrefix(strings.TrimSpace(protocol), bearerProtocol); is {
+			token, _ := base64.RawURLEncoding.DecodeString(encoded)
+			return string(token)
+		}
+	}
+	return ""
+}
