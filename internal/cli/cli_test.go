@@ -370,6 +370,11 @@ func TestCompletion(t *testing.T) {
 		"proxy health --clusters=idle,":            "idle,cluster1\nidle,cluster2\n",
 		"get pods --clusters=cluster1,":            "cluster1,cluster2\ncluster1,idle\n",
 		"get pods --clusterset=":                   "default\nprod\n",
+		"access --cluster=":                        "cluster1\ncluster2\nidle\n",
+		"access --clusterset=":                     "default\nprod\n",
+		"access ":                                  "get\nlist\nwatch\ncreate\nupdate\npatch\ndelete\ndeletecollection\n",
+		"access list ":                             "",
+		"access --as=":                             "",
 		"get pods --placement=":                    "team-a/web\nteam-b/db\n",
 		"get pods -o ":                             "table\nwide\nyaml\njson\nname\n",
 	} {

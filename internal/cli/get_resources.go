@@ -18,7 +18,6 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/manyclusters"
 	"github.com/capstan-io/capstan/internal/cli/output"
-	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
@@ -35,10 +34,7 @@ cluster has 10 seconds for each answer, or those of --timeout. The clusters need
 
 // resourceFlags say what to read, and of which clusters.
 type resourceFlags struct {
-	clusters   clusterFlags
-	placement  string
-	clusterSet string
-	all        bool
+	clusterChoice
 
 	namespace     string
 	everywhere    bool
@@ -50,11 +46,8 @@ type resourceFlags struct {
 // addResources makes "capstan get" read of clusters what is no subcommand.
 func (a *app) addResources(command *cobra.Command) {
 	f := &resourceFlags{}
-	f.clusters.add(a, command)
+	f.clusterChoice.add(a, command)
 	flags := command.Flags()
-	flags.StringVar(&f.placement, "placement", "", "read from the clusters that this placement has selected, as NAMESPACE/NAME")
-	flags.StringVar(&f.clusterSet, "clusterset", "", "read from the members of this cluster set")
-	flags.BoolVar(&f.all, "all-clusters", false, "read from all clusters that the hub has accepted")
 	flags.StringVarP(&f.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of the clusters")
 	flags.BoolVarP(&f.everywhere, "all-namespaces", "A", false, "read all namespaces of the clusters")
 	flags.StringVarP(&f.labelSelector, "selector", "l", "", "only objects with these labels, such as app=web,tier!=cache")
@@ -62,13 +55,6 @@ func (a *app) addResources(command *cobra.Command) {
 	flags.BoolVarP(&f.watch, "watch", "w", false, "go on with the rows of what changes, until you end it")
 	format := addOutputFlag(command, output.Table, output.Wide, output.YAML, output.JSON, output.Name)
 	command.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
-	for _, chooser := range [][]string{{"placement", "clusterset"}, {"placement", "clusters"}, {"placement", "cluster"},
-		{"clusterset", "clusters"}, {"clusterset", "cluster"}, {"all-clusters", "placement"}, {"all-clusters", "clusterset"},
-		{"all-clusters", "clusters"}, {"all-clusters", "cluster"}} {
-		command.MarkFlagsMutuallyExclusive(chooser...)
-	}
-	complete(command, "placement", a.completePlacementRef)
-	complete(command, "clusterset", a.completeClusterSets)
 	for _, flag := range []string{"namespace", "selector", "field-selector"} {
 		complete(command, flag, cobra.NoFileCompletions)
 	}
@@ -82,7 +68,7 @@ func (a *app) addResources(command *cobra.Command) {
 		"  capstan get clusters"
 	command.Args = f.checkArgs
 	command.RunE = func(command *cobra.Command, args []string) error {
-		if len(args) == 0 && !f.choosesClusters() {
+		if len(args) == 0 && !f.chosen() {
 			return command.Help()
 		}
 		query, err := f.query(args)
@@ -105,13 +91,9 @@ func (a *app) addResources(command *cobra.Command) {
 	}
 }
 
-func (f *resourceFlags) choosesClusters() bool {
-	return f.clusters.one != "" || len(f.clusters.many) > 0 || f.placement != "" || f.clusterSet != "" || f.all
-}
-
 // checkArgs takes a word for a misspelt subcommand, unless clusters are chosen.
 func (f *resourceFlags) checkArgs(command *cobra.Command, args []string) error {
-	if !f.choosesClusters() {
+	if !f.chosen() {
 		if err := knownCommand(command, args); err != nil {
 			return fmt.Errorf("%w\nTo read it from clusters, say from which, with --clusters, --placement, --clusterset or --all-clusters:\n  capstan get %s --clusters CLUSTER,...",
 				err, strings.Join(args, " "))
@@ -158,71 +140,6 @@ func (f *resourceFlags) query(args []string) (manyclusters.Query, error) {
 		return q, errors.New("--selector, --field-selector: choose among objects; leave them out, or NAME")
 	}
 	return q, nil
-}
-
-// choose returns the clusters to read from.
-func (f *resourceFlags) choose(ctx context.Context, a *app, hub *hubapi.Hub) ([]string, error) {
-	ctx, cancel := a.limited(ctx)
-	defer cancel()
-	switch {
-	case f.placement != "":
-		ref, err := parsePlacementRef("--placement", f.placement)
-		if err != nil {
-			return nil, err
-		}
-		clusters, err := decidedClusters(ctx, hub, *ref)
-		if err == nil && len(clusters) == 0 {
-			err = fmt.Errorf("placement %s selects no clusters: \"capstan explain placement %s --namespace %s\" shows why", ref, ref.Name, ref.Namespace)
-		}
-		return clusters, err
-	case f.clusterSet != "":
-		return membersOf(ctx, hub, f.clusterSet)
-	case f.all:
-		return acceptedClusters(ctx, hub)
-	}
-	return f.clusters.required()
-}
-
-// acceptedClusters are the names of all clusters that the hub has accepted.
-func acceptedClusters(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
-	list, err := hub.Clusters(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for i := range list.Items {
-		if list.Items[i].Spec.HubAcceptsClient {
-			names = append(names, list.Items[i].Name)
-		}
-	}
-	if len(names) == 0 {
-		return nil, errors.New("the hub has accepted no clusters: \"capstan get clusters\" shows those that wait, and \"capstan accept\" accepts them")
-	}
-	return names, nil
-}
-
-// membersOf are the names of the clusters of a set.
-func membersOf(ctx context.Context, hub *hubapi.Hub, name string) ([]string, error) {
-	set, err := hub.ClusterSet(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	selector, err := managedcluster.SetSelector(set)
-	if err != nil {
-		return nil, fmt.Errorf("cluster set %s: %w", name, err)
-	}
-	list, err := hub.Clusters(ctx, selector.String())
-	if err != nil {
-		return nil, err
-	}
-	var members []string
-	for i := range list.Items {
-		members = append(members, list.Items[i].Name)
-	}
-	if len(members) == 0 {
-		return nil, fmt.Errorf("cluster set %s has no clusters: \"capstan clusterset set %s --clusters CLUSTER,...\" puts some into it", name, name)
-	}
-	return members, nil
 }
 
 // getResources reads of all clusters, prints what there is, and says which of them did not answer.

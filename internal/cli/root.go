@@ -113,7 +113,7 @@ func (a *app) command() *cobra.Command {
 	add(hubGroup, a.getCommand(), a.explainCommand(), a.createCommand(), a.diffCommand(), a.deleteCommand(), a.clusterSetCommand(),
 		a.addOnCommand(),
 		a.installCommand(), a.uninstallCommand())
-	add(reachGroup, a.kubeconfigCommand(), a.kubectlCommand(), a.proxyCommand(), a.credentialsCommand())
+	add(reachGroup, a.accessCommand(), a.kubeconfigCommand(), a.kubectlCommand(), a.proxyCommand(), a.credentialsCommand())
 	add(reachGroup, a.podCommands()...)
 	root.AddCommand(a.configCommand(), a.optionsCommand(), a.pluginCommand(), a.versionCommand(), reference.NewCommand())
 	return root

@@ -3,6 +3,7 @@
 package fakehub
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -262,6 +263,7 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))                     // for an answer of the test's own
 	if r.Method == http.MethodPatch && r.URL.Query().Has("dryRun") { // changes nothing, so tests that count changes need not know
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(body)

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +55,9 @@ func Connect(target Target) (*Hub, error) {
 	config, source, err := target.Resolve()
 	if err != nil {
 		return nil, err
+	}
+	if target.As.UserName != "" {
+		config.Impersonate = target.As
 	}
 	hub, err := New(config)
 	if err != nil {
@@ -134,7 +138,8 @@ func newScheme() *runtime.Scheme {
 	kinds := map[schema.GroupVersion][]runtime.Object{
 		corev1.SchemeGroupVersion: {&corev1.ConfigMap{}, &corev1.Namespace{}, &corev1.NamespaceList{}, &corev1.Secret{},
 			&corev1.SecretList{}, &corev1.ServiceAccount{}},
-		authenticationv1.SchemeGroupVersion: {&authenticationv1.TokenRequest{}},
+		authenticationv1.SchemeGroupVersion: {&authenticationv1.SelfSubjectReview{}, &authenticationv1.TokenRequest{}},
+		authorizationv1.SchemeGroupVersion:  {&authorizationv1.SelfSubjectAccessReview{}},
 		certificatesv1.SchemeGroupVersion:   {&certificatesv1.CertificateSigningRequest{}, &certificatesv1.CertificateSigningRequestList{}},
 		coordinationv1.SchemeGroupVersion:   {&coordinationv1.Lease{}, &coordinationv1.LeaseList{}},
 		rbacv1.SchemeGroupVersion:           {&rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}},

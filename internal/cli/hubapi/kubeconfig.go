@@ -32,6 +32,8 @@ type Target struct {
 	Cluster bool
 	// MatchServerVersion says that requests fail unless the server is of the minor version of Kubernetes that this program is built with.
 	MatchServerVersion bool
+	// As is whom to impersonate; without a name of a user, nobody.
+	As rest.ImpersonationConfig
 }
 
 // Source is where the access to a hub was found, for messages.

@@ -29,20 +29,15 @@ type reached struct {
 
 // ClusterServer is the URL at which the hub serves the API of a cluster. It asks the hub, once.
 func (h *Hub) ClusterServer(ctx context.Context, cluster string) (string, error) {
-	h.reached.mu.Lock()
-	defer h.reached.mu.Unlock()
-	if h.reached.version.Empty() {
-		version, err := api.Served(ctx, h.config, h.transport)
-		if err != nil {
-			return "", h.explain("find out how clusters are reached", err)
-		}
-		h.reached.version = version
+	version, err := h.reachVersion(ctx)
+	if err != nil {
+		return "", err
 	}
 	hub := h.Server
 	if !strings.Contains(hub, "://") { // as clients take it, which want one in front of a path
 		hub = "https://" + hub
 	}
-	return strings.TrimRight(hub, "/") + api.Path(h.reached.version, cluster, fleet.SubresourceProxy), nil
+	return strings.TrimRight(hub, "/") + api.Path(version, cluster, fleet.SubresourceProxy), nil
 }
 
 // ClusterAPI is the API of a cluster, as the hub serves it.

@@ -158,27 +158,34 @@ func (r *reader) trouble(err error) *hubapi.Trouble {
 	return &trouble
 }
 
-// resolve finds what the word means to the cluster. Most of what is read is in the core group, which is one small answer.
+// resolve finds what can be listed.
 func (r *reader) resolve(ctx context.Context) (Resource, *hubapi.Trouble) {
+	return Resolve(ctx, r.cluster, r.query.Resource, "list", r.query.Timeout)
+}
+
+// Resolve finds what a word means to a cluster, among the resources that have a verb, if one is given. Most of what people ask for is in the
+// core group, which is one small answer. The cluster has the time for each answer.
+func Resolve(ctx context.Context, cluster *hubapi.ClusterAPI, word, verb string, timeout time.Duration) (Resource, *hubapi.Trouble) {
 	for _, coreOnly := range []bool{true, false} {
-		limited, cancel := context.WithTimeout(ctx, r.query.Timeout)
-		lists, err := r.cluster.Resources(limited, coreOnly)
+		limited, cancel := context.WithTimeout(ctx, timeout)
+		lists, err := cluster.Resources(limited, coreOnly)
 		cancel()
 		if err != nil {
-			return Resource{}, r.trouble(err)
+			trouble := cluster.Trouble(err, timeout)
+			return Resource{}, &trouble
 		}
-		if resource, found := find(lists, r.query.Resource); found {
+		if resource, found := find(lists, word, verb); found {
 			return resource, nil
 		}
 	}
-	return Resource{}, &hubapi.Trouble{What: fmt.Sprintf("no such resource: it serves no %q", r.query.Resource), Connected: true}
+	return Resource{}, &hubapi.Trouble{What: fmt.Sprintf("no such resource: it serves no %q", word), Connected: true}
 }
 
 // page reads a page, and says where the next one begins; an empty token is the beginning and the end.
 func (r *reader) page(ctx context.Context, resource Resource, token string) (page Page, next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.query.Timeout)
 	defer cancel()
-	request := r.cluster.Get(resource.path(r.query.Namespace, r.query.Name)...).SetHeader("Accept", r.query.accept())
+	request := r.cluster.Get(resource.Path(r.query.Namespace, r.query.Name)...).SetHeader("Accept", r.query.accept())
 	if r.query.Form == Tables && !r.query.showsNamespace(resource) {
 		request = request.Param("includeObject", string(metav1.IncludeNone)) // nothing but the cells is shown
 	}

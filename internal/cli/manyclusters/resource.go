@@ -17,8 +17,8 @@ type Resource struct {
 	Singular string
 }
 
-// path is where a cluster serves the objects of a namespace, all of them if it is empty.
-func (r Resource) path(namespace, name string) []string {
+// Path is where a cluster serves the objects of a namespace, all of them if it is empty.
+func (r Resource) Path(namespace, name string) []string {
 	segments := []string{"/apis", r.Group, r.Version}
 	if r.Group == "" {
 		segments = []string{"/api", r.Version}
@@ -42,8 +42,8 @@ func (r Resource) String() string {
 }
 
 // find looks up a word as users write it: the plural or singular name, the kind or a short name, with the group behind it or
-// without. What is listed first counts, and names count before short ones.
-func find(lists []*metav1.APIResourceList, word string) (Resource, bool) {
+// without. What is listed first counts, and names count before short ones. Resources without the verb are none of them; empty is any.
+func find(lists []*metav1.APIResourceList, word, verb string) (Resource, bool) {
 	name, group, qualified := strings.Cut(strings.ToLower(word), ".")
 	for _, matches := range []func(*metav1.APIResource) bool{
 		func(r *metav1.APIResource) bool {
@@ -58,7 +58,7 @@ func find(lists []*metav1.APIResourceList, word string) (Resource, bool) {
 			}
 			for i := range list.APIResources {
 				r := &list.APIResources[i]
-				if !strings.Contains(r.Name, "/") && slices.Contains(r.Verbs, "list") && matches(r) {
+				if !strings.Contains(r.Name, "/") && (verb == "" || slices.Contains(r.Verbs, verb)) && matches(r) {
 					return resourceOf(gv, r), true
 				}
 			}

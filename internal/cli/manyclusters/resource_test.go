@@ -28,7 +28,7 @@ func TestFind(t *testing.T) {
 		"th": "example.com/v2 things", "thing": "example.com/v2 things", "things.v1.example.com": "example.com/v1 things",
 		"bindings": "", "pods/status": "", "pods.apps": "", "thin": "", "": "", "things.exam": "",
 	} {
-		found, ok := find(lists, word)
+		found, ok := find(lists, word, "list")
 		got := found.Group + "/" + found.Version + " " + found.GroupVersionResource.Resource
 		if !ok {
 			got = ""
@@ -37,6 +37,9 @@ func TestFind(t *testing.T) {
 			t.Errorf("%q is %q, want %q", word, got, want)
 		}
 	}
+	if found, ok := find(lists, "bindings", ""); !ok || found.Kind != "Binding" {
+		t.Errorf("without a verb, bindings are %v", found)
+	}
 }
 
 // CA-02
@@ -44,12 +47,12 @@ func TestPath(t *testing.T) {
 	t.Parallel()
 	pods, _ := find([]*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
 		{Name: "pods", Kind: "Pod", Namespaced: true, Verbs: metav1.Verbs{"list"}},
-	}}}, "pod")
+	}}}, "pod", "list")
 	nodes := pods
 	nodes.GroupVersionResource.Resource, nodes.Group, nodes.Namespaced = "nodes", "x.io", false
 	for want, got := range map[string][]string{
-		"/api/v1/namespaces/n/pods": pods.path("n", ""), "/api/v1/pods": pods.path("", ""),
-		"/api/v1/namespaces/n/pods/p": pods.path("n", "p"), "/apis/x.io/v1/nodes/p": nodes.path("n", "p"),
+		"/api/v1/namespaces/n/pods": pods.Path("n", ""), "/api/v1/pods": pods.Path("", ""),
+		"/api/v1/namespaces/n/pods/p": pods.Path("n", "p"), "/apis/x.io/v1/nodes/p": nodes.Path("n", "p"),
 	} {
 		if strings.Join(got, "/") != want {
 			t.Errorf("%v, want %s", got, want)

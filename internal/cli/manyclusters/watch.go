@@ -80,7 +80,7 @@ func (f *follower) watch(ctx context.Context) (events int, err error) {
 	if f.query.Name != "" {
 		options.FieldSelector = "metadata.name=" + f.query.Name
 	}
-	stream, err := f.cluster.Get(f.page.Resource.path(f.query.Namespace, "")...).SetHeader("Accept", acceptTables).
+	stream, err := f.cluster.Get(f.page.Resource.Path(f.query.Namespace, "")...).SetHeader("Accept", acceptTables).
 		VersionedParams(options, metav1.ParameterCodec).Stream(ctx)
 	if err != nil {
 		return 0, err

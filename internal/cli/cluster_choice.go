@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
+)
+
+// clusterChoice chooses clusters by their names, a placement, a cluster set, or all.
+type clusterChoice struct {
+	clusters   clusterFlags
+	placement  string
+	clusterSet string
+	all        bool
+}
+
+func (f *clusterChoice) add(a *app, command *cobra.Command) {
+	f.clusters.add(a, command)
+	flags := command.Flags()
+	flags.StringVar(&f.placement, "placement", "", "the clusters that this placement has selected, as NAMESPACE/NAME")
+	flags.StringVar(&f.clusterSet, "clusterset", "", "the members of this cluster set")
+	flags.BoolVar(&f.all, "all-clusters", false, "all clusters that the hub has accepted")
+	for _, exclusive := range [][]string{{"placement", "clusterset"}, {"placement", "clusters"}, {"placement", "cluster"},
+		{"clusterset", "clusters"}, {"clusterset", "cluster"}, {"all-clusters", "placement"}, {"all-clusters", "clusterset"},
+		{"all-clusters", "clusters"}, {"all-clusters", "cluster"}} {
+		command.MarkFlagsMutuallyExclusive(exclusive...)
+	}
+	complete(command, "placement", a.completePlacementRef)
+	complete(command, "clusterset", a.completeClusterSets)
+}
+
+// chosen tells whether one of the flags is there.
+func (f *clusterChoice) chosen() bool {
+	return f.clusters.one != "" || len(f.clusters.many) > 0 || f.placement != "" || f.clusterSet != "" || f.all
+}
+
+// choose returns the clusters. Without one of the flags it is an error.
+func (f *clusterChoice) choose(ctx context.Context, a *app, hub *hubapi.Hub) ([]string, error) {
+	ctx, cancel := a.limited(ctx)
+	defer cancel()
+	switch {
+	case f.placement != "":
+		ref, err := parsePlacementRef("--placement", f.placement)
+		if err != nil {
+			return nil, err
+		}
+		clusters, err := decidedClusters(ctx, hub, *ref)
+		if err == nil && len(clusters) == 0 {
+			err = fmt.Errorf("placement %s selects no clusters: \"capstan explain placement %s --namespace %s\" shows why", ref, ref.Name, ref.Namespace)
+		}
+		return clusters, err
+	case f.clusterSet != "":
+		return membersOf(ctx, hub, f.clusterSet)
+	case f.all:
+		return acceptedClusters(ctx, hub)
+	}
+	return f.clusters.required()
+}
+
+// acceptedClusters are the names of all clusters that the hub has accepted.
+func acceptedClusters(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+	list, err := hub.Clusters(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range list.Items {
+		if list.Items[i].Spec.HubAcceptsClient {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, errors.New("the hub has accepted no clusters: \"capstan get clusters\" shows those that wait, and \"capstan accept\" accepts them")
+	}
+	return names, nil
+}
+
+// membersOf are the names of the clusters of a set.
+func membersOf(ctx context.Context, hub *hubapi.Hub, name string) ([]string, error) {
+	set, err := hub.ClusterSet(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	selector, err := managedcluster.SetSelector(set)
+	if err != nil {
+		return nil, fmt.Errorf("cluster set %s: %w", name, err)
+	}
+	list, err := hub.Clusters(ctx, selector.String())
+	if err != nil {
+		return nil, err
+	}
+	var members []string
+	for i := range list.Items {
+		members = append(members, list.Items[i].Name)
+	}
+	if len(members) == 0 {
+		return nil, fmt.Errorf("cluster set %s has no clusters: \"capstan clusterset set %s --clusters CLUSTER,...\" puts some into it", name, name)
+	}
+	return members, nil
+}
