@@ -16,6 +16,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -120,7 +121,7 @@ func (c *cleaning) connect(ctx context.Context) (*unstructured.Unstructured, err
 	if c.in, err = install.Connect(c.installTarget()); err != nil {
 		return nil, err
 	}
-	manager, err := c.in.Get(ctx, install.Reference{GroupVersionKind: install.KindClusterManager, Name: c.name})
+	manager, err := c.in.Get(ctx, installation.Reference{GroupVersionKind: installation.KindClusterManager, Name: c.name})
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +143,7 @@ func (c *cleaning) connect(ctx context.Context) (*unstructured.Unstructured, err
 
 // checkName refuses the name of no ClusterManager where there is another one whose API is this cluster's: what there is of a hub is its.
 func (c *cleaning) checkName(ctx context.Context) error {
-	managers, err := c.in.List(ctx, install.KindClusterManager, "", "")
+	managers, err := c.in.List(ctx, installation.KindClusterManager, "", "")
 	if err != nil {
 		return err
 	}
@@ -173,7 +174,7 @@ var kindManagedCluster = clusterv1.GroupVersion.WithKind("ManagedCluster")
 
 // isAvailable tells whether the agent of a cluster works.
 func isAvailable(cluster *unstructured.Unstructured) bool {
-	return slices.ContainsFunc(install.Conditions(cluster), func(condition metav1.Condition) bool {
+	return slices.ContainsFunc(installation.Conditions(cluster), func(condition metav1.Condition) bool {
 		return condition.Type == fleet.ConditionClusterAvailable && condition.Status == metav1.ConditionTrue
 	})
 }
@@ -224,19 +225,19 @@ func (c *cleaning) awaitUnjoined(ctx context.Context) error {
 
 // removeBootstrap deletes what clusters join with.
 func (c *cleaning) removeBootstrap(ctx context.Context, removal *removal) error {
-	refs := []install.Reference{
-		{GroupVersionKind: install.KindClusterRoleBinding, Name: fleet.ClusterRoleBindingBootstrapServiceAccount},
-		{GroupVersionKind: install.KindClusterRoleBinding, Name: "open-cluster-management:bootstrap:managedcluster"},
-		{GroupVersionKind: install.KindClusterRoleBinding, Name: "agent-registration-bootstrap"},
-		{GroupVersionKind: install.KindClusterRole, Name: fleet.ClusterRoleBootstrap},
-		{GroupVersionKind: install.KindServiceAccount, Namespace: fleet.NamespaceOperators, Name: fleet.ServiceAccountBootstrap},
+	refs := []installation.Reference{
+		{GroupVersionKind: installation.KindClusterRoleBinding, Name: fleet.ClusterRoleBindingBootstrapServiceAccount},
+		{GroupVersionKind: installation.KindClusterRoleBinding, Name: "open-cluster-management:bootstrap:managedcluster"},
+		{GroupVersionKind: installation.KindClusterRoleBinding, Name: "agent-registration-bootstrap"},
+		{GroupVersionKind: installation.KindClusterRole, Name: fleet.ClusterRoleBootstrap},
+		{GroupVersionKind: installation.KindServiceAccount, Namespace: fleet.NamespaceOperators, Name: fleet.ServiceAccountBootstrap},
 	}
-	tokens, err := c.hub.List(ctx, install.KindSecret, metav1.NamespaceSystem, fleet.LabelApp+"="+fleet.AppClusterManager)
+	tokens, err := c.hub.List(ctx, installation.KindSecret, metav1.NamespaceSystem, fleet.LabelApp+"="+fleet.AppClusterManager)
 	if err != nil {
 		return err
 	}
 	for i := range tokens {
-		refs = append(refs, install.Reference{GroupVersionKind: install.KindSecret, Namespace: metav1.NamespaceSystem, Name: tokens[i].GetName()})
+		refs = append(refs, installation.Reference{GroupVersionKind: installation.KindSecret, Namespace: metav1.NamespaceSystem, Name: tokens[i].GetName()})
 	}
 	return removal.all(ctx, refs)
 }
@@ -251,7 +252,7 @@ func (c *cleaning) removeHub(ctx context.Context, manager *unstructured.Unstruct
 			return err
 		}
 	}
-	err := removal.custom(ctx, install.ReferenceTo(manager), clusterManagerOperator, func(ctx context.Context) error {
+	err := removal.custom(ctx, installation.ReferenceTo(manager), clusterManagerOperator, func(ctx context.Context) error {
 		return c.dismantle(ctx, manager, removal)
 	})
 	if err != nil && !c.force {
@@ -280,7 +281,7 @@ func (c *cleaning) blockers(ctx context.Context) error {
 			object := &objects[i]
 			object.SetGroupVersionKind(kind)
 			if object.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) > 0 {
-				lines = append(lines, fmt.Sprintf("  %s: finalizer %s", install.ReferenceTo(object), strings.Join(object.GetFinalizers(), ", ")))
+				lines = append(lines, fmt.Sprintf("  %s: finalizer %s", installation.ReferenceTo(object), strings.Join(object.GetFinalizers(), ", ")))
 			}
 		}
 	}
@@ -301,7 +302,7 @@ func (c *cleaning) releaseObjects(ctx context.Context) error {
 			return err
 		}
 		for i := range objects {
-			of := install.Reference{GroupVersionKind: kind, Namespace: objects[i].GetNamespace(), Name: objects[i].GetName()}
+			of := installation.Reference{GroupVersionKind: kind, Namespace: objects[i].GetNamespace(), Name: objects[i].GetName()}
 			if _, err := c.hub.Delete(ctx, of); err != nil {
 				return err
 			}
@@ -338,7 +339,7 @@ func (c *cleaning) dismantle(ctx context.Context, manager *unstructured.Unstruct
 // removeRolesOfAgents deletes what the controllers of the hub have made for the agents of all clusters.
 func removeRolesOfAgents(ctx context.Context, there *removal) error {
 	for _, name := range []string{fleet.ClusterRoleRegistration, fleet.ClusterRoleWork} {
-		if err := there.one(ctx, install.Reference{GroupVersionKind: install.KindClusterRole, Name: name}); err != nil {
+		if err := there.one(ctx, installation.Reference{GroupVersionKind: installation.KindClusterRole, Name: name}); err != nil {
 			return err
 		}
 	}
@@ -361,16 +362,16 @@ func (c *cleaning) removeOfClusters(ctx context.Context, there *removal) error {
 			strings.Join(names, ", "))
 		return nil
 	}
-	requests, err := there.in.List(ctx, install.KindCSR, "", fleet.LabelClusterName)
+	requests, err := there.in.List(ctx, installation.KindCSR, "", fleet.LabelClusterName)
 	if err != nil {
 		return err
 	}
 	for i := range requests {
-		if err := there.one(ctx, install.Reference{GroupVersionKind: install.KindCSR, Name: requests[i].GetName()}); err != nil {
+		if err := there.one(ctx, installation.Reference{GroupVersionKind: installation.KindCSR, Name: requests[i].GetName()}); err != nil {
 			return err
 		}
 	}
-	namespaces, err := there.in.List(ctx, install.KindNamespace, "", fleet.LabelClusterName)
+	namespaces, err := there.in.List(ctx, installation.KindNamespace, "", fleet.LabelClusterName)
 	if err != nil {
 		return err
 	}
@@ -387,12 +388,12 @@ func (c *cleaning) removeOfClusters(ctx context.Context, there *removal) error {
 }
 
 // operatorObjects are the operator, unless it is to stay or another hub needs it.
-func (c *cleaning) operatorObjects(ctx context.Context) ([]install.Reference, error) {
+func (c *cleaning) operatorObjects(ctx context.Context) ([]installation.Reference, error) {
 	if !c.purgeOperator {
 		c.note("The operator stays, with its kinds: --purge-operator is false.")
 		return nil, nil
 	}
-	managers, err := c.in.List(ctx, install.KindClusterManager, "", "")
+	managers, err := c.in.List(ctx, installation.KindClusterManager, "", "")
 	if err != nil {
 		return nil, err
 	}

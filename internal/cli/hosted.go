@@ -13,6 +13,7 @@ import (
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/kubeconfigsecret"
 )
@@ -27,7 +28,7 @@ func isHosted(custom *unstructured.Unstructured) bool {
 // hostedManager is the ClusterManager among the objects if it is hosted, or else nil.
 func hostedManager(objects []*unstructured.Unstructured) *unstructured.Unstructured {
 	at := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool {
-		return o.GroupVersionKind() == install.KindClusterManager && isHosted(o)
+		return o.GroupVersionKind() == installation.KindClusterManager && isHosted(o)
 	})
 	if at < 0 {
 		return nil
@@ -40,7 +41,7 @@ func hubOf(ctx context.Context, in *install.Cluster, manager *unstructured.Unstr
 	if manager == nil || !isHosted(manager) {
 		return in, nil
 	}
-	of := install.Reference{GroupVersionKind: install.KindSecret, Namespace: manager.GetName(), Name: fleet.SecretExternalHubKubeconfig}
+	of := installation.Reference{GroupVersionKind: installation.KindSecret, Namespace: manager.GetName(), Name: fleet.SecretExternalHubKubeconfig}
 	hub, err := clusterOfSecret(ctx, in, of)
 	if err != nil {
 		return nil, err
@@ -49,7 +50,7 @@ func hubOf(ctx context.Context, in *install.Cluster, manager *unstructured.Unstr
 }
 
 // clusterOfSecret is the cluster that the kubeconfig in a Secret leads to, if it answers.
-func clusterOfSecret(ctx context.Context, in *install.Cluster, of install.Reference) (*hubapi.Hub, error) {
+func clusterOfSecret(ctx context.Context, in *install.Cluster, of installation.Reference) (*hubapi.Hub, error) {
 	object, err := in.Get(ctx, of)
 	if err != nil {
 		return nil, err
@@ -76,7 +77,7 @@ func clusterOfSecret(ctx context.Context, in *install.Cluster, of install.Refere
 func forHostedHub(objects []*unstructured.Unstructured) (onHub, here []*unstructured.Unstructured) {
 	for _, object := range objects {
 		switch {
-		case object.GroupVersionKind() == install.KindNamespace && object.GetName() == fleet.NamespaceOperators:
+		case object.GroupVersionKind() == installation.KindNamespace && object.GetName() == fleet.NamespaceOperators:
 			onHub, here = append(onHub, object.DeepCopy()), append(here, object)
 		case isForJoining(object):
 			onHub = append(onHub, object)
@@ -91,5 +92,5 @@ func forHostedHub(objects []*unstructured.Unstructured) (onHub, here []*unstruct
 func isForJoining(object *unstructured.Unstructured) bool {
 	return strings.HasPrefix(object.GetName(), fleet.ClusterRoleBootstrap) ||
 		object.GetNamespace() == fleet.NamespaceOperators && object.GetName() == fleet.ServiceAccountBootstrap ||
-		object.GroupVersionKind() == install.KindSecret && strings.HasPrefix(object.GetName(), "bootstrap-token-")
+		object.GroupVersionKind() == installation.KindSecret && strings.HasPrefix(object.GetName(), "bootstrap-token-")
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/cli/output"
+	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/installer"
 )
@@ -243,10 +244,10 @@ func (i *initialization) preflight(ctx context.Context, cluster *install.Cluster
 // checkManagerStays refuses to install a hub while its ClusterManager is being deleted.
 func checkManagerStays(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
-		if object.GroupVersionKind() != install.KindClusterManager {
+		if object.GroupVersionKind() != installation.KindClusterManager {
 			continue
 		}
-		of := install.ReferenceTo(object)
+		of := installation.ReferenceTo(object)
 		existing, err := cluster.Get(ctx, of)
 		if err != nil {
 			return err
@@ -259,7 +260,7 @@ func checkManagerStays(ctx context.Context, cluster *install.Cluster, objects []
 }
 
 // checkVersion refuses to replace an operator by one that would refuse what it has installed.
-func (i *initialization) checkVersion(ctx context.Context, cluster *install.Cluster, running install.Running,
+func (i *initialization) checkVersion(ctx context.Context, cluster *install.Cluster, running installation.Running,
 	objects []*unstructured.Unstructured) error {
 	if !running.Exists {
 		return nil
@@ -268,11 +269,11 @@ func (i *initialization) checkVersion(ctx context.Context, cluster *install.Clus
 	if err != nil {
 		return err
 	}
-	managers, err := cluster.List(ctx, install.KindClusterManager, "", "")
+	managers, err := cluster.List(ctx, installation.KindClusterManager, "", "")
 	if err != nil {
 		return err
 	}
-	if err := checkSkew(running.Image, image, install.KindClusterManager.Kind, managers); err != nil {
+	if err := checkSkew(running.Image, image, installation.KindClusterManager.Kind, managers); err != nil {
 		return fmt.Errorf("%w; use the capstan of that version, or insist with "+
 			"\"capstan upgrade clustermanager --force\"", err)
 	}
@@ -319,13 +320,13 @@ func (i *initialization) letRead(ctx context.Context, cluster *install.Cluster) 
 	role := published(clusterInfoReaders[0], map[string]any{"rules": []any{map[string]any{
 		"apiGroups": []any{""}, "resources": []any{"configmaps"}, "resourceNames": []any{clusterInfo.Name}, "verbs": []any{"get"}}}})
 	group := func(name string) any {
-		return map[string]any{"apiGroup": install.KindRole.Group, "kind": "Group", "name": name}
+		return map[string]any{"apiGroup": installation.KindRole.Group, "kind": "Group", "name": name}
 	}
 	binding := published(clusterInfoReaders[1], map[string]any{
-		"roleRef":  map[string]any{"apiGroup": install.KindRole.Group, "kind": "Role", "name": clusterInfoReaders[0].Name},
+		"roleRef":  map[string]any{"apiGroup": installation.KindRole.Group, "kind": "Role", "name": clusterInfoReaders[0].Name},
 		"subjects": []any{group("system:unauthenticated"), group("system:authenticated")},
 	})
-	if err := cluster.Apply(ctx, []*unstructured.Unstructured{role, binding}, func(install.Reference, install.Change) {}); err != nil {
+	if err := cluster.Apply(ctx, []*unstructured.Unstructured{role, binding}, func(installation.Reference, installation.Change) {}); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)
@@ -353,15 +354,15 @@ func (i *initialization) warnOfHost(server string) {
 }
 
 // clusterInfo is the ConfigMap in which clusters publish how they are reached.
-var clusterInfo = install.Reference{
-	GroupVersionKind: install.KindConfigMap, Namespace: metav1.NamespacePublic, Name: bootstrapapi.ConfigMapClusterInfo,
+var clusterInfo = installation.Reference{
+	GroupVersionKind: installation.KindConfigMap, Namespace: metav1.NamespacePublic, Name: bootstrapapi.ConfigMapClusterInfo,
 }
 
 // clusterInfoReaders let everybody read that ConfigMap, as installers of Kubernetes do: who joins compares the hash of the certificate
 // authority in it with the one of the join command, before sending a token.
-var clusterInfoReaders = []install.Reference{
-	{GroupVersionKind: install.KindRole, Namespace: clusterInfo.Namespace, Name: "open-cluster-management:cluster-info"},
-	{GroupVersionKind: install.KindRoleBinding, Namespace: clusterInfo.Namespace, Name: "open-cluster-management:cluster-info"},
+var clusterInfoReaders = []installation.Reference{
+	{GroupVersionKind: installation.KindRole, Namespace: clusterInfo.Namespace, Name: "open-cluster-management:cluster-info"},
+	{GroupVersionKind: installation.KindRoleBinding, Namespace: clusterInfo.Namespace, Name: "open-cluster-management:cluster-info"},
 }
 
 // annotationCreatedBy marks what init has created outside of the namespaces of the hub, for clean.
@@ -378,11 +379,11 @@ func createClusterInfo(ctx context.Context, cluster *install.Cluster) error {
 		"immutable": true,
 		"data":      map[string]any{bootstrapapi.KubeConfigKey: string(kubeconfig)},
 	})
-	return cluster.Apply(ctx, []*unstructured.Unstructured{info}, func(install.Reference, install.Change) {})
+	return cluster.Apply(ctx, []*unstructured.Unstructured{info}, func(installation.Reference, installation.Change) {})
 }
 
 // published is an object by which init publishes how the cluster is reached.
-func published(name install.Reference, content map[string]any) *unstructured.Unstructured {
+func published(name installation.Reference, content map[string]any) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: content}
 	object.SetGroupVersionKind(name.GroupVersionKind)
 	object.SetNamespace(name.Namespace)
@@ -406,7 +407,7 @@ func publishedServer(info *unstructured.Unstructured) (string, error) {
 }
 
 // What a ClusterManager says of a hub that works.
-var hubWorks = []install.Wanted{
+var hubWorks = []installation.Wanted{
 	{Type: "Applied", Status: metav1.ConditionTrue}, {Type: "Progressing", Status: metav1.ConditionFalse},
 	{Type: "HubRegistrationDegraded", Status: metav1.ConditionFalse}, {Type: "HubPlacementDegraded", Status: metav1.ConditionFalse},
 }
@@ -417,10 +418,10 @@ func (i *initialization) awaitHub(ctx context.Context, cluster *install.Cluster,
 		return err
 	}
 	for _, object := range objects {
-		if object.GroupVersionKind() != install.KindClusterManager {
+		if object.GroupVersionKind() != installation.KindClusterManager {
 			continue
 		}
-		return i.awaitConditions(ctx, cluster, install.ReferenceTo(object), hubWorks, fleet.NamespaceHub, object.GetName())
+		return i.awaitConditions(ctx, cluster, installation.ReferenceTo(object), hubWorks, fleet.NamespaceHub, object.GetName())
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/cli/playground"
+	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/program"
 )
 
@@ -103,7 +104,7 @@ func (i *initialization) installSingleton(ctx context.Context) error {
 
 // fetchKubeconfig writes the kubeconfig of the standalone hub to a file here.
 func (i *initialization) fetchKubeconfig(ctx context.Context, cluster *install.Cluster) error {
-	secret := install.Reference{GroupVersionKind: install.KindSecret, Namespace: i.singleton.name, Name: singletonRelease + "-kubeconfig"}
+	secret := installation.Reference{GroupVersionKind: installation.KindSecret, Namespace: i.singleton.name, Name: singletonRelease + "-kubeconfig"}
 	var content []byte
 	progress := i.progress()
 	defer progress.Close()

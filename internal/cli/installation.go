@@ -19,6 +19,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/installer"
 	"github.com/capstan-io/capstan/internal/program"
@@ -194,7 +195,7 @@ func checkKubernetes(ctx context.Context, cluster *install.Cluster, oldest *vers
 	if parsed.LessThan(oldest) {
 		return fmt.Errorf("the cluster at %s runs Kubernetes %s: %s or newer is needed", cluster.Server(), text, oldest)
 	}
-	if _, err := cluster.Hub().ResourceOf(ctx, install.KindDeployment); err != nil {
+	if _, err := cluster.Hub().ResourceOf(ctx, installation.KindDeployment); err != nil {
 		return fmt.Errorf("the cluster at %s, where %s leads, runs no pods, as a standalone hub does not: choose another with --kubeconfig or "+
 			"--context; \"capstan join --local\" runs an agent as a process of this machine: %w", cluster.Server(), cluster.Source(), err)
 	}
@@ -214,13 +215,13 @@ func checkRights(ctx context.Context, cluster *install.Cluster, objects []*unstr
 
 // beingDeleted is why nothing is installed by a custom resource that is being deleted: it would be gone once an operator takes its
 // finalizers off. remove is the command that does without that operator.
-func beingDeleted(of install.Reference, finalizers []string, remove string) error {
+func beingDeleted(of installation.Reference, finalizers []string, remove string) error {
 	return fmt.Errorf("%s is being deleted, and waits until its operator takes these finalizers off: %s\nRun this command again when it is gone. "+
 		"If that operator does not run any more, this takes it away:\n  %s", of, strings.Join(finalizers, ", "), remove)
 }
 
 // checkInstaller refuses to change what another tool keeps: it would change it back, or lose track of it.
-func checkInstaller(running install.Running, deployment, how string) error {
+func checkInstaller(running installation.Running, deployment, how string) error {
 	by := running.Installer()
 	if by == "" {
 		return nil
@@ -233,7 +234,7 @@ func (f *installFlags) checkNamespace(ctx context.Context, cluster *install.Clus
 	if f.createNamespace {
 		return nil
 	}
-	found, err := cluster.Get(ctx, install.Reference{GroupVersionKind: install.KindNamespace, Name: fleet.NamespaceOperators})
+	found, err := cluster.Get(ctx, installation.Reference{GroupVersionKind: installation.KindNamespace, Name: fleet.NamespaceOperators})
 	if err == nil && found == nil {
 		err = fmt.Errorf("the cluster has no namespace %s: create it, or leave out --create-namespace=false", fleet.NamespaceOperators)
 	}
@@ -244,17 +245,17 @@ func (f *installFlags) checkNamespace(ctx context.Context, cluster *install.Clus
 func (a *app) applyAll(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured, outputFile string) error {
 	progress := a.progress()
 	defer progress.Close()
-	changes := map[install.Change]int{}
+	changes := map[installation.Change]int{}
 	progress.Wait(cluster.Server(), "applying")
-	err := cluster.Apply(ctx, objects, func(of install.Reference, change install.Change) {
+	err := cluster.Apply(ctx, objects, func(of installation.Reference, change installation.Change) {
 		changes[change]++
 		progress.Wait(cluster.Server(), fmt.Sprintf("%s %s", of, change))
 	})
 	if err != nil {
 		return err
 	}
-	progress.Done(cluster.Server(), fmt.Sprintf("%d objects created, %d changed, %d as they should be", changes[install.Created],
-		changes[install.Changed], changes[install.Unchanged]))
+	progress.Done(cluster.Server(), fmt.Sprintf("%d objects created, %d changed, %d as they should be", changes[installation.Created],
+		changes[installation.Changed], changes[installation.Unchanged]))
 	progress.Close()
 	return a.writeObjects(outputFile, objects)
 }
@@ -270,7 +271,7 @@ func (a *app) writeObjects(file string, objects []*unstructured.Unstructured) er
 
 // printObjects shows what would be applied.
 func (a *app) printObjects(objects []*unstructured.Unstructured) error {
-	text, err := install.Format(objects)
+	text, err := installation.Format(objects)
 	if err != nil {
 		return err
 	}
@@ -283,7 +284,7 @@ func (a *app) awaitRollout(ctx context.Context, cluster *install.Cluster, namesp
 	progress := a.progress()
 	defer progress.Close()
 	tell := func(trouble string) { progress.Trouble(name, trouble) }
-	err := cluster.Attend(ctx, []install.Attended{{Namespace: namespace, Deployment: name}}, tell, func(ctx context.Context) error {
+	err := cluster.Attend(ctx, []installation.Attended{{Namespace: namespace, Deployment: name}}, tell, func(ctx context.Context) error {
 		return cluster.AwaitRollout(ctx, namespace, name, func(state string) { progress.Wait(name, state) })
 	})
 	if err == nil {
@@ -294,15 +295,15 @@ func (a *app) awaitRollout(ctx context.Context, cluster *install.Cluster, namesp
 
 // awaitConditions waits with progress until a custom resource has the conditions that are wanted, and what they are about is there: they
 // may be from before. Meanwhile, and on a time-out, it says what the Deployments in the namespaces lack.
-func (a *app) awaitConditions(ctx context.Context, cluster *install.Cluster, of install.Reference, wanted []install.Wanted,
+func (a *app) awaitConditions(ctx context.Context, cluster *install.Cluster, of installation.Reference, wanted []installation.Wanted,
 	namespaces ...string) error {
 	progress := a.progress()
 	defer progress.Close()
 	tell := func(trouble string) { progress.Trouble(of.Name, trouble) }
 	say := func(missing string) { progress.Wait(of.Name, missing) }
-	var pods []install.Attended
+	var pods []installation.Attended
 	for _, namespace := range namespaces {
-		pods = append(pods, install.Attended{Namespace: namespace, About: of})
+		pods = append(pods, installation.Attended{Namespace: namespace, About: of})
 	}
 	err := cluster.Attend(ctx, pods, tell, func(ctx context.Context) error {
 		if err := cluster.AwaitConditions(ctx, of, wanted, say); err != nil {
@@ -321,7 +322,7 @@ func (a *app) awaitConditions(ctx context.Context, cluster *install.Cluster, of 
 }
 
 // awaitRelated waits until the Deployments that an operator has made for a custom resource run, in namespaces that stay.
-func awaitRelated(ctx context.Context, cluster *install.Cluster, of install.Reference, say func(string)) error {
+func awaitRelated(ctx context.Context, cluster *install.Cluster, of installation.Reference, say func(string)) error {
 	custom, err := cluster.Get(ctx, of)
 	if err != nil || custom == nil {
 		return err
@@ -331,11 +332,11 @@ func awaitRelated(ctx context.Context, cluster *install.Cluster, of install.Refe
 		return err
 	}
 	for _, ref := range refs {
-		if ref.GroupVersionKind != install.KindDeployment {
+		if ref.GroupVersionKind != installation.KindDeployment {
 			continue
 		}
 		say("waiting for " + ref.String())
-		namespace := install.Reference{GroupVersionKind: install.KindNamespace, Name: ref.Namespace}
+		namespace := installation.Reference{GroupVersionKind: installation.KindNamespace, Name: ref.Namespace}
 		stays := func(found *unstructured.Unstructured) bool { return found.GetDeletionTimestamp() == nil }
 		if err := cluster.AwaitObject(ctx, namespace, stays); err != nil {
 			return fmt.Errorf("%s: %w: it does not exist, or is being deleted", namespace, err)
@@ -353,7 +354,7 @@ func deploymentReasons(ctx context.Context, cluster *install.Cluster, namespaces
 	defer cancel()
 	var text strings.Builder
 	for _, namespace := range namespaces {
-		deployments, err := cluster.List(ctx, install.KindDeployment, namespace, "")
+		deployments, err := cluster.List(ctx, installation.KindDeployment, namespace, "")
 		if err != nil {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/kubeconfigsecret"
 )
@@ -69,7 +70,7 @@ func (j *joining) clusterToJoin(ctx context.Context) (*install.Cluster, error) {
 	if f.name != "" {
 		namespace, name, _ = strings.Cut(f.name, "/")
 	}
-	of := install.Reference{GroupVersionKind: install.KindSecret, Namespace: namespace, Name: name + fleet.SuffixCAPIKubeconfig}
+	of := installation.Reference{GroupVersionKind: installation.KindSecret, Namespace: namespace, Name: name + fleet.SuffixCAPIKubeconfig}
 	found, err := management.Get(ctx, of)
 	if err != nil {
 		return nil, fmt.Errorf("--capi-import: %w", err)

@@ -17,6 +17,7 @@ import (
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/installer"
 )
@@ -43,7 +44,7 @@ type clusterJoin struct {
 	driver            agentDriverFlags
 	capi              capiFlags
 
-	operator install.Running
+	operator installation.Running
 }
 
 // clusterJoinFlags are the names of the flags that are for agents in clusters alone.
@@ -162,10 +163,10 @@ func (j *joining) joinInCluster(ctx context.Context) error {
 // sayAgent says who the agent is on the hub, for an administrator who sees several ask.
 func (j *joining) sayAgent(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
-		if object.GroupVersionKind() != install.KindKlusterlet {
+		if object.GroupVersionKind() != installation.KindKlusterlet {
 			continue
 		}
-		klusterlet, err := cluster.Get(ctx, install.ReferenceTo(object))
+		klusterlet, err := cluster.Get(ctx, installation.ReferenceTo(object))
 		if err != nil || klusterlet == nil {
 			return err
 		}
@@ -211,12 +212,12 @@ func (j *joining) renderOperator() ([]*unstructured.Unstructured, error) {
 
 // merged are objects and others that are not among them.
 func merged(objects, others []*unstructured.Unstructured) []*unstructured.Unstructured {
-	known := map[install.Reference]bool{}
+	known := map[installation.Reference]bool{}
 	for _, object := range objects {
-		known[install.ReferenceTo(object)] = true
+		known[installation.ReferenceTo(object)] = true
 	}
 	for _, object := range others {
-		if !known[install.ReferenceTo(object)] {
+		if !known[installation.ReferenceTo(object)] {
 			objects = append(objects, object)
 		}
 	}
@@ -416,12 +417,12 @@ func (j *joining) checkJoined(ctx context.Context, cluster *install.Cluster, obj
 		return err
 	}
 	for i := range existing {
-		if install.Find(objects, install.KindKlusterlet.Kind, existing[i].Name) == nil {
+		if installation.Find(objects, installation.KindKlusterlet.Kind, existing[i].Name) == nil {
 			continue
 		}
 		other := existing[i].Spec.ClusterName
 		if existing[i].DeletionTimestamp != nil {
-			of := install.Reference{GroupVersionKind: install.KindKlusterlet, Name: existing[i].Name}
+			of := installation.Reference{GroupVersionKind: installation.KindKlusterlet, Name: existing[i].Name}
 			return beingDeleted(of, existing[i].Finalizers, "capstan unjoin --force --cluster-name "+cmp.Or(other, j.cluster))
 		}
 		if other != "" && other != j.cluster {

@@ -14,11 +14,12 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // What a Klusterlet says of an agent that runs.
-var agentRuns = []install.Wanted{
+var agentRuns = []installation.Wanted{
 	{Type: "Applied", Status: metav1.ConditionTrue},
 	{Type: "RegistrationDesiredDegraded", Status: metav1.ConditionFalse}, {Type: "WorkDesiredDegraded", Status: metav1.ConditionFalse},
 }
@@ -29,10 +30,10 @@ func (j *joining) awaitAgent(ctx context.Context, cluster *install.Cluster, hub 
 		return err
 	}
 	for _, object := range objects {
-		if object.GroupVersionKind() != install.KindKlusterlet {
+		if object.GroupVersionKind() != installation.KindKlusterlet {
 			continue
 		}
-		of := install.ReferenceTo(object)
+		of := installation.ReferenceTo(object)
 		namespace := agentNamespace(object)
 		if err := j.awaitConditions(ctx, cluster, of, agentRuns, namespace); err != nil {
 			return err
@@ -57,13 +58,13 @@ type joinedAgent struct {
 }
 
 // agentOf finds who the agent of a Klusterlet is.
-func (j *joining) agentOf(ctx context.Context, cluster *install.Cluster, of install.Reference, namespace string) (joinedAgent, error) {
+func (j *joining) agentOf(ctx context.Context, cluster *install.Cluster, of installation.Reference, namespace string) (joinedAgent, error) {
 	klusterlet, err := cluster.Get(ctx, of)
 	if err != nil || klusterlet == nil {
 		return joinedAgent{}, err
 	}
 	agent := joinedAgent{user: fleet.ClusterUser(j.cluster, string(klusterlet.GetUID()))}
-	credential := install.Reference{GroupVersionKind: install.KindSecret, Namespace: namespace, Name: fleet.SecretHubKubeconfig}
+	credential := installation.Reference{GroupVersionKind: installation.KindSecret, Namespace: namespace, Name: fleet.SecretHubKubeconfig}
 	object, err := cluster.Get(ctx, credential)
 	if err != nil || object == nil {
 		return agent, err
@@ -128,14 +129,14 @@ func (j *joining) awaitAgentOnHub(ctx context.Context, hub *hubapi.Hub, agent jo
 }
 
 // connectionState is what a Klusterlet says of the connection of its agent to the hub, as a line to append.
-func connectionState(ctx context.Context, cluster *install.Cluster, of install.Reference) string {
+func connectionState(ctx context.Context, cluster *install.Cluster, of installation.Reference) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), diagnosisTimeout)
 	defer cancel()
 	object, err := cluster.Get(ctx, of)
 	if err != nil || object == nil {
 		return ""
 	}
-	for _, condition := range install.Conditions(object) {
+	for _, condition := range installation.Conditions(object) {
 		if condition.Type == "HubConnectionDegraded" && condition.Status == metav1.ConditionTrue {
 			return fmt.Sprintf("\n  the agent has no connection to the hub (%s): %s", condition.Reason, condition.Message)
 		}

@@ -10,11 +10,12 @@ import (
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/installation"
 )
 
 // klusterlets are those of a cluster; one without the kind has none.
 func klusterlets(ctx context.Context, cluster *install.Cluster) ([]operatorv1.Klusterlet, error) {
-	objects, err := cluster.List(ctx, install.KindKlusterlet, "", "")
+	objects, err := cluster.List(ctx, installation.KindKlusterlet, "", "")
 	if err != nil {
 		return nil, err
 	}

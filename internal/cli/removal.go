@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/installer"
 )
@@ -24,7 +25,7 @@ type removal struct {
 }
 
 // one deletes an object if it exists, and waits until it is gone.
-func (r *removal) one(ctx context.Context, of install.Reference) error {
+func (r *removal) one(ctx context.Context, of installation.Reference) error {
 	object, err := r.in.Get(ctx, of)
 	if err != nil || object == nil {
 		return err
@@ -40,7 +41,7 @@ func (r *removal) one(ctx context.Context, of install.Reference) error {
 	return r.awaitGone(ctx, of, object.GetUID())
 }
 
-func (r *removal) awaitGone(ctx context.Context, of install.Reference, uid types.UID) error {
+func (r *removal) awaitGone(ctx context.Context, of installation.Reference, uid types.UID) error {
 	progress := r.progress()
 	defer progress.Close()
 	progress.Wait(of.String(), "waiting until it is gone")
@@ -53,15 +54,15 @@ func (r *removal) awaitGone(ctx context.Context, of install.Reference, uid types
 
 // all deletes objects in their order. CustomResourceDefinitions of which there are objects, and namespaces in which there is something of
 // others, stay.
-func (r *removal) all(ctx context.Context, refs []install.Reference) error {
+func (r *removal) all(ctx context.Context, refs []installation.Reference) error {
 	for _, of := range refs {
 		switch of.GroupVersionKind {
-		case install.KindNamespace:
+		case installation.KindNamespace:
 			if err := r.namespaceIfEmpty(ctx, of.Name); err != nil {
 				return err
 			}
 			continue
-		case install.KindCRD:
+		case installation.KindCRD:
 			if used, err := r.isUsed(ctx, of); err != nil || used {
 				if err != nil {
 					return err
@@ -78,13 +79,13 @@ func (r *removal) all(ctx context.Context, refs []install.Reference) error {
 }
 
 // isUsed tells whether there are objects of a CustomResourceDefinition.
-func (r *removal) isUsed(ctx context.Context, of install.Reference) (bool, error) {
+func (r *removal) isUsed(ctx context.Context, of installation.Reference) (bool, error) {
 	definition, err := r.in.Get(ctx, of)
 	if err != nil || definition == nil {
 		return false, err
 	}
-	for _, kind := range install.KindsOf(definition) {
-		if r.dryRun && (kind == install.KindKlusterlet || kind == install.KindClusterManager) {
+	for _, kind := range installation.KindsOf(definition) {
+		if r.dryRun && (kind == installation.KindKlusterlet || kind == installation.KindClusterManager) {
 			continue // what there is would be deleted before
 		}
 		found, err := r.in.List(ctx, kind, "", "")
@@ -97,7 +98,7 @@ func (r *removal) isUsed(ctx context.Context, of install.Reference) (bool, error
 
 // namespace deletes a namespace with all that is in it.
 func (r *removal) namespace(ctx context.Context, name string) error {
-	return r.one(ctx, install.Reference{GroupVersionKind: install.KindNamespace, Name: name})
+	return r.one(ctx, installation.Reference{GroupVersionKind: installation.KindNamespace, Name: name})
 }
 
 // namespaceIfEmpty deletes a namespace unless something of others is in it: it may have been there before.
@@ -126,7 +127,7 @@ func (r *removal) namespaceWithout(ctx context.Context, name string, others []st
 
 // custom deletes a custom resource, which its operator takes apart. With --force, where the operator does not run, or does not get there,
 // its finalizers are taken off; release does before what the operator would have done.
-func (r *removal) custom(ctx context.Context, of install.Reference, operator string, release func(context.Context) error) error {
+func (r *removal) custom(ctx context.Context, of installation.Reference, operator string, release func(context.Context) error) error {
 	object, err := r.in.Get(ctx, of)
 	if err != nil || object == nil {
 		return err
@@ -152,7 +153,7 @@ func (r *removal) custom(ctx context.Context, of install.Reference, operator str
 	return nil
 }
 
-func operatorHint(running install.Running, operator string) string {
+func operatorHint(running installation.Running, operator string) string {
 	if running.Available {
 		return fmt.Sprintf("Its operator runs; its log says more: kubectl --namespace %s logs deployment/%s", fleet.NamespaceOperators, operator)
 	}
@@ -161,7 +162,7 @@ func operatorHint(running install.Running, operator string) string {
 }
 
 // forceCustom gives an operator that runs a while, and takes the finalizers off then.
-func (r *removal) forceCustom(ctx context.Context, of install.Reference, uid types.UID, running install.Running,
+func (r *removal) forceCustom(ctx context.Context, of installation.Reference, uid types.UID, running installation.Running,
 	release func(context.Context) error) error {
 	if running.Available {
 		patient, cancel := context.WithTimeout(ctx, forceAfter)
@@ -187,9 +188,9 @@ func (r *removal) forceCustom(ctx context.Context, of install.Reference, uid typ
 }
 
 // related are the objects that an operator has applied for a custom resource, as its status lists them.
-func related(ctx context.Context, in *install.Cluster, custom *unstructured.Unstructured) ([]install.Reference, error) {
+func related(ctx context.Context, in *install.Cluster, custom *unstructured.Unstructured) ([]installation.Reference, error) {
 	entries, _, _ := unstructured.NestedSlice(custom.Object, "status", "relatedResources")
-	var refs []install.Reference
+	var refs []installation.Reference
 	for _, entry := range entries {
 		fields, ok := entry.(map[string]any)
 		if !ok {
@@ -211,7 +212,7 @@ func related(ctx context.Context, in *install.Cluster, custom *unstructured.Unst
 
 // chartReferences are the objects of a chart in the order to delete them in, and its namespace last, unless the other operator is in it.
 func chartReferences(ctx context.Context, in *install.Cluster, chart string, values map[string]any,
-	otherOperator string) ([]install.Reference, error) {
+	otherOperator string) ([]installation.Reference, error) {
 	objects, err := installer.Objects(chart, values)
 	if err != nil {
 		return nil, err
@@ -220,16 +221,16 @@ func chartReferences(ctx context.Context, in *install.Cluster, chart string, val
 	if err != nil {
 		return nil, err
 	}
-	var refs []install.Reference
+	var refs []installation.Reference
 	for _, object := range slices.Backward(objects) {
-		of := install.ReferenceTo(object)
-		shared := other.Exists && of.GroupVersionKind == install.KindSecret // the password of the registry
-		if of.GroupVersionKind != install.KindNamespace && !shared {
+		of := installation.ReferenceTo(object)
+		shared := other.Exists && of.GroupVersionKind == installation.KindSecret // the password of the registry
+		if of.GroupVersionKind != installation.KindNamespace && !shared {
 			refs = append(refs, of)
 		}
 	}
 	if other.Exists {
 		return refs, nil
 	}
-	return append(refs, install.Reference{GroupVersionKind: install.KindNamespace, Name: fleet.NamespaceOperators}), nil
+	return append(refs, installation.Reference{GroupVersionKind: installation.KindNamespace, Name: fleet.NamespaceOperators}), nil
 }

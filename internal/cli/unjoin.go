@@ -17,6 +17,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -161,7 +162,7 @@ const annotationUnjoining = "capstan.io/unjoining"
 // resume finds what an interrupted run has left, and what it was of. A namespace speaks for itself alone, and not if the agent of a
 // Klusterlet that there is runs in it.
 func (u *unjoining) resume(ctx context.Context, others []operatorv1.Klusterlet) (left bool, err error) {
-	namespaces, err := u.in.List(ctx, install.KindNamespace, "", "")
+	namespaces, err := u.in.List(ctx, installation.KindNamespace, "", "")
 	if err != nil {
 		return false, err
 	}
@@ -193,7 +194,7 @@ func (u *unjoining) operatorLeft(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	for _, of := range refs {
-		if of.GroupVersionKind == install.KindNamespace {
+		if of.GroupVersionKind == installation.KindNamespace {
 			continue
 		}
 		if object, err := u.in.Get(ctx, of); err != nil || object != nil {
@@ -205,7 +206,7 @@ func (u *unjoining) operatorLeft(ctx context.Context) (bool, error) {
 
 // mark makes the namespace of the agent tell a later run what it is of.
 func (u *unjoining) mark(ctx context.Context) error {
-	namespace := install.Reference{GroupVersionKind: install.KindNamespace, Name: u.agentNamespace()}
+	namespace := installation.Reference{GroupVersionKind: installation.KindNamespace, Name: u.agentNamespace()}
 	object, err := u.in.Get(ctx, namespace)
 	if err != nil || object == nil || u.dryRun {
 		return err
@@ -260,8 +261,8 @@ func (u *unjoining) findManaged(ctx context.Context) error {
 		u.managed = u.in.Hub()
 		return nil
 	}
-	managed, err := clusterOfSecret(ctx, u.in, install.Reference{
-		GroupVersionKind: install.KindSecret, Namespace: u.klusterlet.Name, Name: fleet.SecretExternalManagedKubeconfig,
+	managed, err := clusterOfSecret(ctx, u.in, installation.Reference{
+		GroupVersionKind: installation.KindSecret, Namespace: u.klusterlet.Name, Name: fleet.SecretExternalManagedKubeconfig,
 	})
 	if err == nil {
 		u.managed = managed
@@ -325,7 +326,7 @@ func (u *unjoining) removeAgent(ctx context.Context, removal *removal) error {
 }
 
 func (u *unjoining) removeKlusterlet(ctx context.Context, removal *removal) error {
-	of := install.Reference{GroupVersionKind: install.KindKlusterlet, Name: u.klusterlet.Name}
+	of := installation.Reference{GroupVersionKind: installation.KindKlusterlet, Name: u.klusterlet.Name}
 	klusterlet, err := u.in.Get(ctx, of)
 	if err != nil || klusterlet == nil {
 		return err
@@ -357,8 +358,8 @@ func (u *unjoining) dismantle(ctx context.Context, klusterlet *unstructured.Unst
 	}
 	shares := isHosted(klusterlet) || len(others) > 1
 	for _, of := range slices.Backward(refs) {
-		forAddOns := of.GroupVersionKind == install.KindNamespace && of.Name == fleet.NamespaceAgentAddOn
-		if of.GroupVersionKind == install.KindCRD || forAddOns && shares {
+		forAddOns := of.GroupVersionKind == installation.KindNamespace && of.Name == fleet.NamespaceAgentAddOn
+		if of.GroupVersionKind == installation.KindCRD || forAddOns && shares {
 			continue
 		}
 		if err := here.one(ctx, of); err != nil {
@@ -385,7 +386,7 @@ func (u *unjoining) releaseWorks(ctx context.Context) error {
 	}
 	managed := install.In(u.managed)
 	for i := range applied {
-		of := install.Reference{GroupVersionKind: install.KindAppliedManifestWork, Name: applied[i].Name}
+		of := installation.Reference{GroupVersionKind: installation.KindAppliedManifestWork, Name: applied[i].Name}
 		_, err := managed.RemoveFinalizers(ctx, of, func(string) bool { return true })
 		if err != nil {
 			return err
@@ -395,7 +396,7 @@ func (u *unjoining) releaseWorks(ctx context.Context) error {
 }
 
 // operatorObjects are the operator and what it has installed for agents, as far as they may be removed.
-func (u *unjoining) operatorObjects(ctx context.Context) ([]install.Reference, error) {
+func (u *unjoining) operatorObjects(ctx context.Context) ([]installation.Reference, error) {
 	const stays = "The operator stays in %s, with its kinds and those of agents: %s."
 	if !u.purgeOperator {
 		u.note(stays, u.in.Server(), "--purge-operator is false")
@@ -421,10 +422,10 @@ func (u *unjoining) operatorObjects(ctx context.Context) ([]install.Reference, e
 }
 
 // agentKinds are the kinds that the operator has installed on the managed cluster, which it leaves there for what users have stored.
-var agentKinds = []install.Reference{
-	{GroupVersionKind: install.KindCRD, Name: install.CRDAppliedManifestWorks},
-	{GroupVersionKind: install.KindCRD, Name: install.CRDClusterClaims},
-	{GroupVersionKind: install.KindCRD, Name: install.CRDClusterProperties},
+var agentKinds = []installation.Reference{
+	{GroupVersionKind: installation.KindCRD, Name: installation.CRDAppliedManifestWorks},
+	{GroupVersionKind: installation.KindCRD, Name: installation.CRDClusterClaims},
+	{GroupVersionKind: installation.KindCRD, Name: installation.CRDClusterProperties},
 }
 
 // removeKinds removes them from the managed cluster of a hosted agent, unless another agent needs them.
@@ -433,7 +434,7 @@ func (u *unjoining) removeKinds(ctx context.Context, here *removal) error {
 		return nil
 	}
 	managed := install.In(u.managed)
-	agents, err := managed.List(ctx, install.KindNamespace, "", fleet.LabelKlusterlet)
+	agents, err := managed.List(ctx, installation.KindNamespace, "", fleet.LabelKlusterlet)
 	if err != nil {
 		return err
 	}
@@ -463,7 +464,7 @@ func (u *unjoining) sayUnjoined(ctx context.Context) error {
 		u.say("The agent of cluster %[1]s is removed, and applied resources stay there. The status of mcl %[1]s will be unknown in the hub cluster.",
 			u.cluster)
 		u.note("What works have applied is still on cluster %s. This deletes it, as its owner goes:\n  kubectl delete appliedmanifestworks %s\n"+
-			"and, when it is gone:\n  kubectl delete crd %s", u.cluster, strings.Join(left, " "), install.CRDAppliedManifestWorks)
+			"and, when it is gone:\n  kubectl delete crd %s", u.cluster, strings.Join(left, " "), installation.CRDAppliedManifestWorks)
 	}
 	u.note("An administrator of the hub forgets the cluster with:\n  kubectl delete managedcluster %s", u.cluster)
 	return nil
@@ -478,7 +479,7 @@ func (u *unjoining) worksLeft(ctx context.Context) ([]string, error) {
 	case u.klusterlet != nil: // it cannot be reached
 		return nil, nil
 	}
-	works, err := cluster.List(ctx, install.KindAppliedManifestWork, "", "")
+	works, err := cluster.List(ctx, installation.KindAppliedManifestWork, "", "")
 	var names []string
 	for i := range works {
 		agent, _, _ := unstructured.NestedString(works[i].Object, "spec", "agentID")

@@ -15,6 +15,7 @@ import (
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/installer"
 	"github.com/capstan-io/capstan/internal/operator/upgrade"
@@ -37,14 +38,14 @@ type upgradable struct {
 	kind              schema.GroupVersionKind
 	custom            string // the values of the custom resource, in those of the chart
 	images            []string
-	wanted            []install.Wanted
+	wanted            []installation.Wanted
 	namespaces        func(*unstructured.Unstructured) []string
 }
 
 var upgradables = []upgradable{
 	{
 		command: "clustermanager", operator: clusterManagerOperator, oldest: oldestForHubs,
-		kind: install.KindClusterManager, custom: "clusterManager",
+		kind: installation.KindClusterManager, custom: "clusterManager",
 		images: []string{"registrationImagePullSpec", "workImagePullSpec", "placementImagePullSpec", "addOnManagerImagePullSpec"},
 		wanted: hubWorks,
 		namespaces: func(manager *unstructured.Unstructured) []string {
@@ -53,7 +54,7 @@ var upgradables = []upgradable{
 	},
 	{
 		command: "klusterlet", operator: klusterletOperator, oldest: oldestForAgents,
-		kind: install.KindKlusterlet, custom: "klusterlet",
+		kind: installation.KindKlusterlet, custom: "klusterlet",
 		images:     []string{"registrationImagePullSpec", "workImagePullSpec", "imagePullSpec"},
 		wanted:     agentRuns,
 		namespaces: func(klusterlet *unstructured.Unstructured) []string { return []string{agentNamespace(klusterlet)} },
@@ -143,7 +144,7 @@ func (u *upgrading) upgrade(ctx context.Context) error {
 }
 
 // render returns the chart with the settings that the operator has.
-func (u *upgrading) render(running install.Running) ([]*unstructured.Unstructured, error) {
+func (u *upgrading) render(running installation.Running) ([]*unstructured.Unstructured, error) {
 	images, err := u.images.values()
 	if err != nil {
 		return nil, err
@@ -186,7 +187,7 @@ func (u *upgrading) divide(objects []*unstructured.Unstructured) (operator []*un
 }
 
 // preflight refuses upgrades that could do harm, before anything is changed.
-func (u *upgrading) preflight(ctx context.Context, running install.Running, operator []*unstructured.Unstructured,
+func (u *upgrading) preflight(ctx context.Context, running installation.Running, operator []*unstructured.Unstructured,
 	custom []unstructured.Unstructured) error {
 	if err := checkInstaller(running, u.what.operator, "upgrade with that"); err != nil {
 		return err
@@ -203,7 +204,7 @@ func (u *upgrading) preflight(ctx context.Context, running install.Running, oper
 
 // operatorImage is the image of an operator among the objects of its chart.
 func operatorImage(objects []*unstructured.Unstructured, operator string) (string, error) {
-	deployment := install.Find(objects, install.KindDeployment.Kind, operator)
+	deployment := installation.Find(objects, installation.KindDeployment.Kind, operator)
 	if deployment == nil {
 		return "", fmt.Errorf("the chart has no Deployment %s", operator)
 	}
@@ -274,7 +275,7 @@ func (u *upgrading) apply(ctx context.Context, operator []*unstructured.Unstruct
 		return err
 	}
 	for i := range custom {
-		if err := u.in.Patch(ctx, install.Reference{GroupVersionKind: u.what.kind, Name: custom[i].GetName()}, patch); err != nil {
+		if err := u.in.Patch(ctx, installation.Reference{GroupVersionKind: u.what.kind, Name: custom[i].GetName()}, patch); err != nil {
 			return err
 		}
 	}
@@ -290,7 +291,7 @@ func (u *upgrading) apply(ctx context.Context, operator []*unstructured.Unstruct
 // change is the patch of a custom resource. With --force it lets the new operator skip a minor version, too.
 func (u *upgrading) change(operator []*unstructured.Unstructured, images map[string]any) ([]byte, error) {
 	change := map[string]any{"spec": images}
-	if deployment := install.Find(operator, install.KindDeployment.Kind, u.what.operator); u.force && deployment != nil {
+	if deployment := installation.Find(operator, installation.KindDeployment.Kind, u.what.operator); u.force && deployment != nil {
 		image, err := firstImage(deployment)
 		if err != nil {
 			return nil, err
@@ -306,7 +307,7 @@ func (u *upgrading) await(ctx context.Context, custom []unstructured.Unstructure
 		return err
 	}
 	for i := range custom {
-		of := install.Reference{GroupVersionKind: u.what.kind, Name: custom[i].GetName()}
+		of := installation.Reference{GroupVersionKind: u.what.kind, Name: custom[i].GetName()}
 		namespaces := u.what.namespaces(&custom[i])
 		if err := u.awaitConditions(ctx, u.in, of, u.what.wanted, namespaces...); err != nil {
 			return err
@@ -322,7 +323,7 @@ func (u *upgrading) await(ctx context.Context, custom []unstructured.Unstructure
 
 // awaitRollouts waits until no pod of the version before is left: the conditions are good as long as one works.
 func (u *upgrading) awaitRollouts(ctx context.Context, namespace string) error {
-	deployments, err := u.in.List(ctx, install.KindDeployment, namespace, "")
+	deployments, err := u.in.List(ctx, installation.KindDeployment, namespace, "")
 	if err != nil {
 		return err
 	}

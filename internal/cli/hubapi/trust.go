@@ -27,6 +27,7 @@ import (
 	bootstraputil "k8s.io/cluster-bootstrap/token/util"
 
 	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
+	"github.com/capstan-io/capstan/internal/operator/installer"
 )
 
 // Invitation is what a cluster is given to join a hub: the words of the join command.
@@ -397,14 +398,9 @@ func (i Invitation) useProxy(config *rest.Config) error {
 	return nil
 }
 
-// Kubeconfig is what an agent joins with: cluster hub, user and context bootstrap.
+// Kubeconfig is what an agent joins with.
 func (i Invitation) Kubeconfig(trust Trust) *clientcmdapi.Config {
-	config := clientcmdapi.NewConfig()
-	config.Clusters["hub"] = &clientcmdapi.Cluster{Server: i.Server, CertificateAuthorityData: trust.CA, ProxyURL: i.ProxyURL}
-	config.AuthInfos["bootstrap"] = &clientcmdapi.AuthInfo{Token: i.Token}
-	config.Contexts["bootstrap"] = &clientcmdapi.Context{Cluster: "hub", AuthInfo: "bootstrap", Namespace: metav1.NamespaceDefault}
-	config.CurrentContext = "bootstrap"
-	return config
+	return installer.BootstrapKubeconfig(i.Server, trust.CA, i.Token, i.ProxyURL)
 }
 
 func readCertificates(flag, file string) ([]byte, error) {

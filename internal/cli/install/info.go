@@ -11,6 +11,7 @@ import (
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -46,7 +47,7 @@ func (c *Cluster) KlusterletInfo(ctx context.Context) (*KlusterletInfo, error) {
 			info.Operator = &operators[i]
 		}
 	}
-	objects, err := c.List(ctx, KindKlusterlet, "", "")
+	objects, err := c.List(ctx, installation.KindKlusterlet, "", "")
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +62,7 @@ func (c *Cluster) KlusterletInfo(ctx context.Context) (*KlusterletInfo, error) {
 		}
 		info.Klusterlets = append(info.Klusterlets, agent)
 	}
-	for _, name := range []string{CRDKlusterlets, CRDAppliedManifestWorks, CRDClusterClaims} {
+	for _, name := range []string{installation.CRDKlusterlets, installation.CRDAppliedManifestWorks, installation.CRDClusterClaims} {
 		crd, err := c.hub.ReadCRD(ctx, name)
 		if err != nil {
 			return nil, err
@@ -87,7 +88,7 @@ func (c *Cluster) agent(ctx context.Context, klusterlet *operatorv1.Klusterlet) 
 
 // running are the Deployments in a namespace.
 func (c *Cluster) running(ctx context.Context, namespace string) ([]hubapi.Running, error) {
-	objects, err := c.List(ctx, KindDeployment, namespace, "")
+	objects, err := c.List(ctx, installation.KindDeployment, namespace, "")
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/installation"
 )
 
 // verbsToApply are what server-side apply takes.
@@ -73,7 +74,7 @@ func (c *Cluster) MissingRights(ctx context.Context, objects []*unstructured.Uns
 func (c *Cluster) neededRights(ctx context.Context, objects []*unstructured.Unstructured) ([]right, error) {
 	defined := map[schema.GroupKind]string{}
 	for _, object := range objects {
-		if object.GroupVersionKind() == KindCRD {
+		if object.GroupVersionKind() == installation.KindCRD {
 			group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
 			kind, _, _ := unstructured.NestedString(object.Object, "spec", "names", "kind")
 			defined[schema.GroupKind{Group: group, Kind: kind}], _, _ = unstructured.NestedString(object.Object, "spec", "names", "plural")
@@ -84,9 +85,9 @@ func (c *Cluster) neededRights(ctx context.Context, objects []*unstructured.Unst
 		kind := object.GroupVersionKind()
 		resource := defined[kind.GroupKind()]
 		if resource == "" {
-			served, err := c.resourceOf(ctx, kind)
+			served, err := c.ResourceOf(ctx, kind)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", ReferenceTo(object), err)
+				return nil, fmt.Errorf("%s: %w", installation.ReferenceTo(object), err)
 			}
 			resource = served.Resource
 		}
@@ -106,8 +107,12 @@ func (c *Cluster) may(ctx context.Context, what right) (bool, error) {
 			Verb: what.verb, Group: what.group, Resource: what.resource, Namespace: what.namespace,
 		}},
 	}
+	content, err := json.Marshal(review)
+	if err != nil {
+		return false, err
+	}
 	answer, err := c.hub.Raw().Post().AbsPath("/apis", authorizationv1.GroupName, "v1", "selfsubjectaccessreviews").
-		SetHeader("Content-Type", "application/json").Body(marshal(review)).DoRaw(ctx)
+		SetHeader("Content-Type", "application/json").Body(content).DoRaw(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -119,20 +124,15 @@ func (c *Cluster) may(ctx context.Context, what right) (bool, error) {
 func (c *Cluster) missingToGrant(ctx context.Context, objects []*unstructured.Unstructured) ([]string, error) {
 	var missing []string
 	for _, object := range objects {
-		if kind := object.GroupVersionKind(); kind != KindClusterRole && kind != KindClusterRoleBinding {
+		if kind := object.GroupVersionKind(); kind != installation.KindClusterRole && kind != installation.KindClusterRoleBinding {
 			continue
 		}
-		client, err := c.client(ctx, object.GroupVersionKind(), "")
-		if err != nil {
-			return nil, err
-		}
-		_, err = client.Apply(ctx, object.GetName(), object,
-			metav1.ApplyOptions{FieldManager: FieldManager, Force: true, DryRun: []string{metav1.DryRunAll}})
+		err := c.TryApply(ctx, object)
 		switch {
 		case hubapi.MayLackRight(err):
-			missing = append(missing, fmt.Sprintf("escalate for %s: %v", ReferenceTo(object), err))
+			missing = append(missing, fmt.Sprintf("escalate for %s: %v", installation.ReferenceTo(object), err))
 		case err != nil && !apierrors.IsNotFound(err): // a binding of a role that is applied with it
-			return nil, c.hub.Explain("try to apply "+ReferenceTo(object).String(), err)
+			return nil, c.hub.Explain("try to apply "+installation.ReferenceTo(object).String(), err)
 		}
 	}
 	return missing, nil

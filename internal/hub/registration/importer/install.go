@@ -7,8 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
-	"github.com/capstan-io/capstan/internal/cli/hubapi"
-	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/installer"
 )
@@ -18,12 +17,10 @@ const chart = "klusterlet"
 
 // installAgent does in a cluster what "capstan join" does there.
 func installAgent(ctx context.Context, access *rest.Config, cluster string, values map[string]any) error {
-	hub, err := hubapi.New(access)
+	target, err := installation.New(access)
 	if err != nil {
 		return fmt.Errorf("the kubeconfig cannot be used: %w", err)
 	}
-	hub.Source = hubapi.Source{File: "its kubeconfig", Cluster: true}
-	target := install.In(hub)
 	operator, err := target.Deployed(ctx, fleet.NamespaceOperators, chart)
 	if err != nil {
 		return err
@@ -38,16 +35,16 @@ func installAgent(ctx context.Context, access *rest.Config, cluster string, valu
 	if err := checkUnused(ctx, target, cluster, objects); err != nil {
 		return err
 	}
-	return target.Apply(ctx, objects, func(install.Reference, install.Change) {})
+	return target.Apply(ctx, objects, func(installation.Reference, installation.Change) {})
 }
 
 // checkUnused refuses to make a Klusterlet that is for one cluster into one for another.
-func checkUnused(ctx context.Context, target *install.Cluster, cluster string, objects []*unstructured.Unstructured) error {
+func checkUnused(ctx context.Context, target *installation.Cluster, cluster string, objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
-		if object.GroupVersionKind() != install.KindKlusterlet {
+		if object.GroupVersionKind() != installation.KindKlusterlet {
 			continue
 		}
-		existing, err := target.Get(ctx, install.ReferenceTo(object))
+		existing, err := target.Get(ctx, installation.ReferenceTo(object))
 		if err != nil || existing == nil {
 			return err
 		}

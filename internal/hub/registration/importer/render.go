@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/installer"
 )
@@ -84,8 +83,7 @@ func (c *Controller) bootstrapKubeconfig(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		invitation := hubapi.Invitation{Server: hub.Server, Token: token}
-		content, err := clientcmd.Write(*invitation.Kubeconfig(hubapi.Trust{CA: hub.CertificateAuthorityData}))
+		content, err := clientcmd.Write(*installer.BootstrapKubeconfig(hub.Server, hub.CertificateAuthorityData, token, ""))
 		return string(content), err
 	}
 	return "", fmt.Errorf("find out where agents reach the hub: ConfigMap %s: its %s names no server", published, bootstrapapi.KubeConfigKey)

@@ -1,4 +1,4 @@
-package install
+package installation
 
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"

@@ -1,4 +1,4 @@
-package install
+package installation
 
 import (
 	"context"
@@ -91,24 +91,35 @@ func (c *Cluster) apply(ctx context.Context, object *unstructured.Unstructured) 
 	case apierrors.IsNotFound(err):
 		before = nil
 	case err != nil:
-		return "", c.hub.Explain(doing, err)
+		return "", c.Explain(doing, err)
 	case isBootstrapToken(object):
 		return Unchanged, nil // a new secret would end the token that users have
 	default:
 		if before, err = adopt(ctx, client, before); err != nil {
-			return "", c.hub.Explain(doing, err)
+			return "", c.Explain(doing, err)
 		}
 	}
 	after, err := client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
 	switch {
 	case err != nil:
-		return "", c.hub.Explain(doing, err)
+		return "", c.Explain(doing, err)
 	case before == nil:
 		return Created, nil
 	case hasChanged(before, after, object):
 		return Changed, nil
 	}
 	return Unchanged, nil
+}
+
+// TryApply has the cluster check what applying an object would do, and changes nothing.
+func (c *Cluster) TryApply(ctx context.Context, object *unstructured.Unstructured) error {
+	client, err := c.client(ctx, object.GroupVersionKind(), object.GetNamespace())
+	if err != nil {
+		return err
+	}
+	_, err = client.Apply(ctx, object.GetName(), object,
+		metav1.ApplyOptions{FieldManager: FieldManager, Force: true, DryRun: []string{metav1.DryRunAll}})
+	return err
 }
 
 // hasChanged tells whether applying an object made a difference. The version of an object does not tell: controllers write the status in
@@ -181,7 +192,7 @@ func (c *Cluster) Patch(ctx context.Context, of Reference, patch []byte) error {
 		return fmt.Errorf("change %s: %w", of, err)
 	}
 	_, err = client.Patch(ctx, of.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
-	return c.hub.Explain("change "+of.String(), err)
+	return c.Explain("change "+of.String(), err)
 }
 
 // awaitEstablished waits until CustomResourceDefinitions are served.

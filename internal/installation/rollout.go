@@ -1,4 +1,4 @@
-package install
+package installation
 
 import (
 	"context"
@@ -182,7 +182,7 @@ func (c *Cluster) lastWarning(ctx context.Context, pod *corev1.Pod) string {
 
 // logOf is the end of the log of a container, of its previous run if asked for, as lines to append.
 func (c *Cluster) logOf(ctx context.Context, pod *corev1.Pod, container string, previous bool) string {
-	request := c.hub.Raw().Get().AbsPath("/api/v1/namespaces", pod.Namespace, "pods", pod.Name, "log").
+	request := c.Raw().Get().AbsPath("/api/v1/namespaces", pod.Namespace, "pods", pod.Name, "log").
 		Param("tailLines", fmt.Sprint(logLines))
 	if container != "" {
 		request.Param("container", container)

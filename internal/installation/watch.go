@@ -1,4 +1,4 @@
-package install
+package installation
 
 import (
 	"context"
@@ -55,7 +55,7 @@ func (c *Cluster) await(ctx context.Context, w watched, done func([]unstructured
 		return nil
 	}
 	if err != nil {
-		return ended(ctx, c.hub.Explain("watch objects of kind "+w.kind.Kind, err))
+		return ended(ctx, c.Explain("watch objects of kind "+w.kind.Kind, err))
 	}
 	if done(list.Items) {
 		return nil

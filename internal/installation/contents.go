@@ -1,4 +1,4 @@
-package install
+package installation
 
 import (
 	"context"
@@ -56,9 +56,9 @@ func isContents(object *unstructured.Unstructured) bool {
 // namespacedKinds are those of which objects in namespaces can be listed, each in the version that the cluster prefers, but for those of
 // which there are objects by the way, and those of the hub.
 func (c *Cluster) namespacedKinds(ctx context.Context) ([]schema.GroupVersionKind, error) {
-	body, err := c.hub.Raw().Get().AbsPath("/apis").DoRaw(ctx)
+	body, err := c.Raw().Get().AbsPath("/apis").DoRaw(ctx)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, c.hub.Explain("ask which APIs the cluster serves", err)
+		return nil, c.Explain("ask which APIs the cluster serves", err)
 	}
 	groups := metav1.APIGroupList{}
 	if err == nil {

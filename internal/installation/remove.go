@@ -1,4 +1,4 @@
-package install
+package installation
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func (c *Cluster) Delete(ctx context.Context, of Reference) (bool, error) {
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
-	return err == nil, c.hub.Explain("delete "+of.String(), err)
+	return err == nil, c.Explain("delete "+of.String(), err)
 }
 
 // AwaitGone waits until an object with that UID is gone; others may make another one with its name at once. On a time-out the error says
