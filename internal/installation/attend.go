@@ -3,7 +3,6 @@ package installation
 import (
 	"context"
 	"errors"
-	"regexp"
 	"slices"
 	"sync"
 
@@ -13,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/capstan-io/capstan/internal/apply/problem"
 )
 
 // errHopeless is why a wait ended that could have gone on for ever.
@@ -52,47 +53,25 @@ func (c *Cluster) attend(ctx context.Context, attended Attended, tell func(strin
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found[i].Object, pod); err != nil || pod.DeletionTimestamp != nil {
 				continue
 			}
-			trouble, final := troubleOf(pod)
-			key := pod.Name + " " + trouble
-			if trouble == "" || told[key] && !final || !c.isWanted(ctx, attended, pod) {
+			trouble := problem.Of(pod)
+			key := pod.Name + " " + string(trouble.Kind)
+			if !isTrouble(trouble) || told[key] && !trouble.Final || !c.isWanted(ctx, attended, pod) {
 				continue
 			}
 			if !told[key] {
 				told[key] = true
 				tell(c.whyNotReady(ctx, pod))
 			}
-			hopeless = hopeless || final
+			hopeless = hopeless || trouble.Final
 		}
 		return hopeless
 	})
 	return hopeless
 }
 
-// missingImage is what registries and container runtimes say of images that there are not, or that may not be pulled.
-var missingImage = regexp.MustCompile(`(?i)not found|manifest unknown|does not exist|denied|unauthorized|invalid reference`)
-
-// troubleOf is what a pod suffers from, in a word; empty if it is on its way. What is final does not end by itself.
-func troubleOf(pod *corev1.Pod) (trouble string, final bool) {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-			return "node", false
-		}
-	}
-	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		waiting := status.State.Waiting
-		if waiting == nil {
-			continue
-		}
-		switch waiting.Reason {
-		case "InvalidImageName", "ErrImageNeverPull":
-			return "image", true
-		case "ErrImagePull", "ImagePullBackOff":
-			return "image", missingImage.MatchString(waiting.Message)
-		case "CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
-			return waiting.Reason, false
-		}
-	}
-	return "", false
+// isTrouble tells whether a pod is not just on its way.
+func isTrouble(found problem.Problem) bool {
+	return found.Kind != problem.None && found.Kind != problem.Starting && found.Kind != problem.Waiting
 }
 
 // isWanted tells whether a pod is one that a Deployment wants now: one of an earlier image says nothing about what was just applied.

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/capstan-io/capstan/internal/apply/problem"
 )
 
 // AwaitRollout waits until all pods of a Deployment are the wanted ones and ready. say is called with how far it is whenever that
@@ -84,10 +86,8 @@ func (c *Cluster) Reasons(ctx context.Context, namespace, name string) []string 
 		return []string{err.Error()}
 	}
 	var reasons []string
-	for _, condition := range deployment.Status.Conditions {
-		if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
-			reasons = append(reasons, "its pods cannot be created: "+condition.Message)
-		}
+	if why := problem.Uncreated(deployment); why != "" {
+		reasons = append(reasons, "its pods cannot be created: "+why)
 	}
 	pods, err := c.List(ctx, KindPod, namespace, metav1.FormatLabelSelector(deployment.Spec.Selector))
 	if err != nil {
@@ -107,56 +107,33 @@ func (c *Cluster) Reasons(ctx context.Context, namespace, name string) []string 
 
 // whyNotReady says what a pod lacks; nothing if it is ready.
 func (c *Cluster) whyNotReady(ctx context.Context, pod *corev1.Pod) string {
-	for _, condition := range pod.Status.Conditions {
-		switch {
-		case condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue:
-			return ""
-		case condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse:
-			return fmt.Sprintf("pod %s has no node: %s: %s", pod.Name, condition.Reason, condition.Message)
-		}
+	if problem.Ready(pod) {
+		return ""
 	}
-	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if reason := c.whyContainer(ctx, pod, &status); reason != "" {
-			return reason
-		}
+	found := problem.Of(pod)
+	container := found.Container
+	switch found.Kind {
+	case problem.Unscheduled:
+		return fmt.Sprintf("pod %s has no node: %s: %s", pod.Name, found.Reason, found.Message)
+	case problem.Image:
+		return fmt.Sprintf("pod %s: its image %s cannot be pulled: %s: %s\nCheck --image-registry and --bundle-version; "+
+			"--image-pull-credential-file names the password of a registry.", pod.Name, container.Image, found.Reason, found.Message)
+	case problem.Crash:
+		return fmt.Sprintf("pod %s: its program ended %d times, the last time with exit code %d%s", pod.Name, container.RestartCount,
+			found.ExitCode, c.logOf(ctx, pod, container.Name, true))
+	case problem.Ended:
+		return fmt.Sprintf("pod %s: its program ended with exit code %d%s", pod.Name, found.ExitCode, c.logOf(ctx, pod, container.Name, false))
+	case problem.Creation:
+		return fmt.Sprintf("pod %s: its container cannot be created: %s", pod.Name, found.Message)
+	case problem.None, problem.Starting, problem.Waiting:
 	}
 	if warning := c.lastWarning(ctx, pod); warning != "" {
 		return fmt.Sprintf("pod %s: %s", pod.Name, warning)
+	}
+	if container != nil {
+		return fmt.Sprintf("pod %s: its container waits: %s %s", pod.Name, found.Reason, found.Message)
 	}
 	return fmt.Sprintf("pod %s is %s and not ready%s", pod.Name, strings.ToLower(string(pod.Status.Phase)), c.logOf(ctx, pod, "", false))
-}
-
-// whyContainer says why a container does not run.
-func (c *Cluster) whyContainer(ctx context.Context, pod *corev1.Pod, status *corev1.ContainerStatus) string {
-	waiting := status.State.Waiting
-	switch {
-	case waiting == nil && status.State.Terminated == nil:
-		return ""
-	case waiting == nil:
-		return fmt.Sprintf("pod %s: its program ended with exit code %d%s", pod.Name, status.State.Terminated.ExitCode,
-			c.logOf(ctx, pod, status.Name, false))
-	}
-	switch waiting.Reason {
-	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull":
-		return fmt.Sprintf("pod %s: its image %s cannot be pulled: %s: %s\nCheck --image-registry and --bundle-version; "+
-			"--image-pull-credential-file names the password of a registry.", pod.Name, status.Image, waiting.Reason, waiting.Message)
-	case "CrashLoopBackOff":
-		return fmt.Sprintf("pod %s: its program ended %d times, the last time with exit code %d%s", pod.Name, status.RestartCount,
-			exitCode(status), c.logOf(ctx, pod, status.Name, true))
-	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
-		return fmt.Sprintf("pod %s: its container cannot be created: %s", pod.Name, waiting.Message)
-	}
-	if warning := c.lastWarning(ctx, pod); warning != "" {
-		return fmt.Sprintf("pod %s: %s", pod.Name, warning)
-	}
-	return fmt.Sprintf("pod %s: its container waits: %s %s", pod.Name, waiting.Reason, waiting.Message)
-}
-
-func exitCode(status *corev1.ContainerStatus) int32 {
-	if status.LastTerminationState.Terminated == nil {
-		return 0
-	}
-	return status.LastTerminationState.Terminated.ExitCode
 }
 
 // lastWarning is the newest event of a pod that is bad news, such as a Secret that is missing.

@@ -3,13 +3,14 @@ package frame
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capstan-io/capstan/internal/apply/problem"
 )
 
 // Problem says how many pods of the Deployment are unavailable, and why the first of them is, as far as its status tells; empty if all are
@@ -39,51 +40,9 @@ func Waiting(ctx context.Context, reader client.Reader, d *appsv1.Deployment) st
 		return ""
 	}
 	for i := range pods.Items {
-		if reason := Reason(&pods.Items[i]); reason != "" {
+		if reason := problem.Of(&pods.Items[i]).String(); reason != "" {
 			return fmt.Sprintf("pod %s: %s", pods.Items[i].Name, reason)
 		}
 	}
-	// Without a pod, the condition of the Deployment says why none could be created: a quota, a missing service account.
-	for _, condition := range d.Status.Conditions {
-		if condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
-			return condition.Message
-		}
-	}
-	return ""
-}
-
-// Reason says why a pod does not run or is not ready; empty if nothing is wrong, or nothing is known yet.
-func Reason(pod *corev1.Pod) string {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
-			return "it cannot be scheduled: " + condition.Message
-		}
-	}
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for i := range statuses {
-			if reason := containerReason(&statuses[i]); reason != "" {
-				return reason
-			}
-		}
-	}
-	return ""
-}
-
-func containerReason(status *corev1.ContainerStatus) string {
-	if last := status.LastTerminationState.Terminated; last != nil && !status.Ready {
-		text := fmt.Sprintf("container %s ended with exit code %d (%s) and has restarted %d times", status.Name, last.ExitCode, last.Reason, status.RestartCount)
-		if message := strings.TrimSpace(last.Message); message != "" {
-			text += ": " + message
-		}
-		return text
-	}
-	waiting := status.State.Waiting
-	if waiting == nil || waiting.Reason == "ContainerCreating" || waiting.Reason == "PodInitializing" {
-		return ""
-	}
-	text := fmt.Sprintf("container %s waits: %s", status.Name, waiting.Reason)
-	if waiting.Message != "" {
-		text += ": " + waiting.Message
-	}
-	return text
+	return problem.Uncreated(d)
 }
