@@ -1,11 +1,10 @@
-// Command capstan-charts renders, installs and uninstalls Helm charts, for "capstan init --singleton" and "capstan install hub-addon". It
-// is a program of its own because Helm's library would make every command of capstan several times slower to start.
+// Command capstan-charts renders, installs and uninstalls Helm charts, for "capstan install hub-addon". It is a program of its own because
+// Helm's library would make every command of capstan several times slower to start.
 package main
 
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/signal"
 	"syscall"
@@ -14,11 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
-	"helm.sh/helm/v4/pkg/cli"
-	"helm.sh/helm/v4/pkg/cli/values"
-	"helm.sh/helm/v4/pkg/getter"
 
-	deploycharts "github.com/capstan-io/capstan/deploy/charts"
 	"github.com/capstan-io/capstan/internal/charts"
 	"github.com/capstan-io/capstan/internal/program"
 	"github.com/capstan-io/capstan/internal/reference"
@@ -40,8 +35,8 @@ func newCommand() *cobra.Command {
 		Short: "Render and install Helm charts",
 		Long: `Render Helm charts, and install them in the cluster of a context in the kubeconfig of KUBECONFIG.
 
-"capstan init --singleton", "capstan install hub-addon" and "capstan uninstall hub-addon" install and uninstall charts with this
-program; it contains those of Capstan. Releases are kept as Helm keeps them, so that "helm list" shows them.`,
+"capstan install hub-addon" and "capstan uninstall hub-addon" install and uninstall charts with this program. Releases are kept as Helm
+keeps them, so that "helm list" shows them.`,
 		Version:       program.Version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -73,42 +68,19 @@ func (t *target) do(ctx context.Context, what func(context.Context, *charts.Rele
 	return what(ctx, releases)
 }
 
-// source is where a chart and its values come from.
-type source struct {
-	repository, version string
-	values              values.Options
+// source is where a chart comes from.
+type source struct{ repository, version string }
+
+func (s *source) add(command *cobra.Command) {
+	command.Flags().StringVar(&s.repository, "repository", "", "URL of the Helm repository (required)")
+	command.Flags().StringVar(&s.version, "version", "", "version of the chart in the repository (default: the newest)")
+	if err := command.MarkFlagRequired("repository"); err != nil {
+		panic(err) // there is no such flag
+	}
 }
 
-func (s *source) add(flags *pflag.FlagSet) {
-	flags.StringVar(&s.repository, "repository", "", "URL of the Helm repository (default: the charts in this program)")
-	flags.StringVar(&s.version, "version", "", "version of the chart in the repository (default: the newest)")
-	flags.StringSliceVarP(&s.values.ValueFiles, "values", "f", nil, "files or URLs with values in YAML; - is standard input")
-	flags.StringArrayVar(&s.values.Values, "set", nil, "values as key=value")
-	flags.StringArrayVar(&s.values.StringValues, "set-string", nil, "values as key=value, which stay text")
-	flags.StringArrayVar(&s.values.FileValues, "set-file", nil, "values as key=file, which holds the value")
-	flags.StringArrayVar(&s.values.JSONValues, "set-json", nil, "values as key=JSON")
-	flags.StringArrayVar(&s.values.LiteralValues, "set-literal", nil, "values as key=value, in which no character means anything else")
-}
-
-func (s *source) load(name string) (*chart.Chart, charts.Values, error) {
-	given, err := s.values.MergeValues(getter.All(&cli.EnvSettings{}))
-	if err != nil {
-		return nil, nil, fmt.Errorf("values of chart %s: %w", name, err)
-	}
-	if s.repository == "" {
-		loaded, err := embedded(name)
-		return loaded, given, err
-	}
-	loaded, err := charts.Load(charts.Reference{Repository: s.repository, Name: name, Version: s.version})
-	return loaded, given, err
-}
-
-// embedded is a chart that this program contains.
-func embedded(name string) (*chart.Chart, error) {
-	if _, err := fs.Stat(deploycharts.Files, name); err != nil {
-		return nil, fmt.Errorf("this program contains no chart %s: --repository names the Helm repository that has it", name)
-	}
-	return charts.LoadFrom(deploycharts.Files, name)
+func (s *source) load(name string) (*chart.Chart, error) {
+	return charts.Load(charts.Reference{Repository: s.repository, Name: name, Version: s.version})
 }
 
 func templateCommand() *cobra.Command {
@@ -117,12 +89,12 @@ func templateCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "template RELEASE CHART", Short: "Show what install would apply", Args: cobra.ExactArgs(2),
 		RunE: func(command *cobra.Command, args []string) error {
-			loaded, given, err := from.load(args[1])
+			loaded, err := from.load(args[1])
 			if err != nil {
 				return err
 			}
 			return to.do(command.Context(), func(ctx context.Context, releases *charts.Releases) error {
-				manifests, err := releases.Render(ctx, args[0], loaded, given)
+				manifests, err := releases.Render(ctx, args[0], loaded)
 				if err != nil {
 					return err
 				}
@@ -132,7 +104,7 @@ func templateCommand() *cobra.Command {
 		},
 	}
 	to.add(command.Flags())
-	from.add(command.Flags())
+	from.add(command)
 	return command
 }
 
@@ -143,17 +115,17 @@ func installCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use: "install RELEASE CHART", Short: "Install a chart, or upgrade the release there is with its values", Args: cobra.ExactArgs(2),
 		RunE: func(command *cobra.Command, args []string) error {
-			loaded, given, err := from.load(args[1])
+			loaded, err := from.load(args[1])
 			if err != nil {
 				return err
 			}
 			return to.do(command.Context(), func(ctx context.Context, releases *charts.Releases) error {
-				return releases.Install(ctx, args[0], loaded, given, createNamespace)
+				return releases.Install(ctx, args[0], loaded, createNamespace)
 			})
 		},
 	}
 	to.add(command.Flags())
-	from.add(command.Flags())
+	from.add(command)
 	command.Flags().BoolVar(&createNamespace, "create-namespace", false, "create the namespace if it is missing")
 	return command
 }

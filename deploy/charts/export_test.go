@@ -10,6 +10,9 @@ import (
 func Rendered(t *testing.T, chart, values string) ([]unstructured.Unstructured, error) {
 	t.Helper()
 	release := install(chart, values)
+	if chart == "capstan-hub" {
+		release.release = "multicluster-controlplane" // as the command line calls what it installs
+	}
 	if _, err := release.files(t); err != nil {
 		return nil, err
 	}

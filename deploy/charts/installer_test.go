@@ -1,6 +1,9 @@
 package charts_test
 
 import (
+	"bytes"
+	"crypto/tls"
+	"encoding/base64"
 	"encoding/json"
 	"maps"
 	"path"
@@ -8,18 +11,23 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-io/capstan/deploy/charts"
 	"github.com/capstan-io/capstan/internal/operator/installer"
 )
 
-// The charts of the operators, each with the file of its CustomResourceDefinition.
-var operators = map[string]string{"cluster-manager": "crds/clustermanagers.yaml", "klusterlet": "crds/klusterlets.yaml"}
+// The charts that the command line installs without Helm, each with the files of its CustomResourceDefinitions.
+var installed = map[string][]string{
+	"cluster-manager": {"crds/clustermanagers.yaml"}, "klusterlet": {"crds/klusterlets.yaml"}, "capstan-hub": nil,
+}
 
-// CA-10 CA-16 HC-01 HC-05: what the command line installs is what Helm makes of the chart, whatever the values are.
+// CA-10 CA-14 CA-16 HC-01 HC-05 SC-24: what the command line installs is what Helm makes of the chart, whatever the values are.
 func TestInstaller(t *testing.T) {
 	t.Parallel()
 	more := map[string][]string{
@@ -59,8 +67,18 @@ func TestInstaller(t *testing.T) {
 			"{klusterlet: {registrationConfiguration: {clientCertExpirationSeconds: 31536000}}}",
 			"{klusterlet: {hubApiServerHostAlias: {hostname: h, ip: 10.0.0.1}, externalServerURLs: [{url: 'https://a'}]}}",
 		},
+		"capstan-hub": {
+			"{}",
+			"{enableSelfManagement: true, enableDelegatingAuthentication: true}",
+			"{replicas: 3, affinity: {nodeAffinity: {}}, etcd: {mode: external, servers: ['http://a:2379']}, storage: {type: emptyDir}}",
+			"{replicas: 2, podDisruptionBudget: {enabled: true}, etcd: {mode: external, servers: ['http://a:2379'], ca: A}}",
+			"{etcd: {mode: external, servers: ['http://a:2379']}, metrics: {serviceMonitor: {enabled: true, labels: {app: other}}}}",
+			"{podAnnotations: {checksum/config: mine}, podLabels: {app.kubernetes.io/instance: mine}}",
+			"{securityContext: {capabilities: null}, resources: {requests: null}, tolerations: null, imagePullSecrets: null}",
+			"{pvc: {selector: null, storageClassName: null}, apiserver: {ca: 'a<b', cakey: 'c&d'}, global: {some: value}}",
+		},
 	}
-	for chart := range operators {
+	for chart := range installed {
 		t.Run(chart, func(t *testing.T) {
 			t.Parallel()
 			for _, values := range charts.TriedValues(t, chart) {
@@ -83,7 +101,7 @@ func compare(t *testing.T, chart, values string) {
 	if err != nil {
 		t.Fatalf("%s: %v", values, err)
 	}
-	want := byName(t, append(rendered, definition(t, chart)))
+	want := byName(t, append(rendered, definitions(t, chart)...))
 	built, err := build(t, chart, values)
 	if err != nil {
 		t.Errorf("%s: %v", values, err)
@@ -108,6 +126,9 @@ func build(t *testing.T, chart, values string) ([]unstructured.Unstructured, err
 		t.Fatal(err)
 	}
 	built, err := installer.Objects(chart, given)
+	if chart == "capstan-hub" {
+		built, err = installer.StandaloneHub{Namespace: "multicluster-controlplane", Values: given, KnowsSleep: true}.Objects()
+	}
 	var objects []unstructured.Unstructured
 	for _, object := range built {
 		objects = append(objects, *object)
@@ -115,18 +136,21 @@ func build(t *testing.T, chart, values string) ([]unstructured.Unstructured, err
 	return objects, err
 }
 
-// definition is the CustomResourceDefinition of a chart, which Helm installs before all else.
-func definition(t *testing.T, chart string) unstructured.Unstructured {
+// definitions are the CustomResourceDefinitions of a chart, which Helm installs before all else.
+func definitions(t *testing.T, chart string) (crds []unstructured.Unstructured) {
 	t.Helper()
-	content, err := charts.Files.ReadFile(chart + "/" + operators[chart])
-	if err != nil {
-		t.Fatal(err)
+	for _, file := range installed[chart] {
+		content, err := charts.Files.ReadFile(chart + "/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		crd := unstructured.Unstructured{}
+		if err := yaml.Unmarshal(content, &crd.Object); err != nil {
+			t.Fatal(err)
+		}
+		crds = append(crds, crd)
 	}
-	crd := unstructured.Unstructured{}
-	if err := yaml.Unmarshal(content, &crd.Object); err != nil {
-		t.Fatal(err)
-	}
-	return crd
+	return crds
 }
 
 // byName returns objects without what is for Helm alone, and without what differs each time.
@@ -153,6 +177,9 @@ func byName(t *testing.T, objects []unstructured.Unstructured) map[string]any {
 			}
 			unstructured.RemoveNestedField(object.Object, "data", "token-secret")
 		}
+		if object.GetName() == installer.StandaloneHubConfig {
+			removeGenerated(t, object)
+		}
 		var plain any
 		if err := json.Unmarshal([]byte(text(object.Object)), &plain); err != nil {
 			t.Fatal(err)
@@ -160,6 +187,77 @@ func byName(t *testing.T, objects []unstructured.Unstructured) map[string]any {
 		named[path.Join(object.GetKind(), object.GetNamespace(), object.GetName())] = plain
 	}
 	return named
+}
+
+// removeGenerated takes a CA that was made for a hub, and not given, out of its configuration.
+func removeGenerated(t *testing.T, config unstructured.Unstructured) {
+	t.Helper()
+	for _, key := range []string{installer.KeyStandaloneCA, installer.KeyStandaloneCAKey} {
+		encoded, _, _ := unstructured.NestedString(config.Object, "data", key)
+		if content, err := base64.StdEncoding.DecodeString(encoded); err == nil && strings.HasPrefix(string(content), "-----BEGIN ") {
+			if err := unstructured.SetNestedField(config.Object, "generated", "data", key); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// CA-14 SC-24: a hub without a CA of the user's has one made, if that is asked for, and keeps it.
+func TestInstallerGeneratesCA(t *testing.T) {
+	t.Parallel()
+	hub := installer.StandaloneHub{Namespace: "hub", Values: map[string]any{"apiserver": map[string]any{"generateCA": true}}}
+	files := func() (ca, key []byte) {
+		objects, err := hub.Objects()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range objects {
+			if object.GetName() != installer.StandaloneHubConfig {
+				continue
+			}
+			secret := &corev1.Secret{}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, secret); err != nil {
+				t.Fatal(err)
+			}
+			ca, key = secret.Data[installer.KeyStandaloneCA], secret.Data[installer.KeyStandaloneCAKey]
+		}
+		return ca, key
+	}
+	ca, key := files()
+	pair, err := tls.X509KeyPair(ca, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !pair.Leaf.IsCA || pair.Leaf.Subject.CommonName != "multicluster-controlplane" || time.Until(pair.Leaf.NotAfter) < 9*365*24*time.Hour {
+		t.Errorf("the CA is %+v", pair.Leaf)
+	}
+	if other, _ := files(); bytes.Equal(other, ca) {
+		t.Error("two hubs have the same CA")
+	}
+	hub.CA, hub.CAKey = ca, key
+	if again, keyAgain := files(); !bytes.Equal(again, ca) || !bytes.Equal(keyAgain, key) {
+		t.Error("the CA does not stay")
+	}
+}
+
+// CA-14: a pod of a hub takes no user where the cluster gives it one, and does not sleep where that is not known.
+func TestInstallerOlderClusters(t *testing.T) {
+	t.Parallel()
+	hub := installer.StandaloneHub{Namespace: "hub", AssignsUsers: true, Values: map[string]any{
+		"replicas": 2, "etcd": map[string]any{"mode": "external", "servers": []any{"http://etcd:2379"}}}}
+	objects, err := hub.Objects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		if object.GetKind() != "Deployment" {
+			continue
+		}
+		pod := text(object.Object)
+		if strings.Contains(pod, "fsGroup") || strings.Contains(pod, "preStop") || !strings.Contains(pod, `"runAsNonRoot":true`) {
+			t.Errorf("the Deployment is %s", pod)
+		}
+	}
 }
 
 func text(object any) string {
@@ -187,6 +285,17 @@ func TestInstallerRefuses(t *testing.T) {
 		{"klusterlet", "multiHubBootstrapHubKubeConfigs: [{name: hub1}]", "missing property 'kubeConfig'"},
 		{"klusterlet", "klusterlet: {mode: Hosted}", "klusterlet.clusterName is required in the hosted modes"},
 		{"klusterlet", "klusterlet: {mode: Hosted, name: one}", "klusterlet.clusterName is required in the hosted modes"},
+		{"capstan-hub", "replica: 1", "additional properties 'replica' not allowed"},
+		{"capstan-hub", "replicas: 2", "replicas: 2 replicas need an etcd that they share: set etcd.mode external"},
+		{"capstan-hub", "selfManagementClusterName: kube-system", "selfManagementClusterName: kube-system is a namespace that the hub has for itself"},
+		{"capstan-hub", "storage: {type: hostPath}", "storage.hostPath is required with storage.type hostPath"},
+		{"capstan-hub", "storage: {hostPath: /hub}", "storage.hostPath has no effect with storage.type persistentVolumeClaim"},
+		{"capstan-hub", "{route: {enabled: true}, nodeport: {enabled: true}}", "route, nodeport: enable at most one of them"},
+		{"capstan-hub", "nodeport: {enabled: true}", "apiserver.externalHostname is required with nodeport.enabled"},
+		{"capstan-hub", "apiserver: {ca: A}", "apiserver.cakey is required with apiserver.ca"},
+		{"capstan-hub", "apiserver: {cakey: A}", "apiserver.ca is required with apiserver.cakey"},
+		{"capstan-hub", "etcd: {mode: external}", "etcd.servers is required with etcd.mode external"},
+		{"capstan-hub", "etcd: {mode: external, servers: ['https://e'], ca: A, cert: B}", "etcd.certkey is required with https:// in etcd.servers"},
 	} {
 		_, helm := charts.Rendered(t, test.chart, test.values)
 		if helm == nil || !strings.Contains(helm.Error(), test.want) {
@@ -197,7 +306,8 @@ func TestInstallerRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %s", test.values, err, test.want)
 		}
 	}
-	for chart, sections := range map[string][]string{"cluster-manager": {"images", "clusterManager"}, "klusterlet": {"images", "klusterlet"}} {
+	for chart, sections := range map[string][]string{"cluster-manager": {"images", "clusterManager"}, "klusterlet": {"images", "klusterlet"},
+		"capstan-hub": {"apiserver", "etcd", "storage", "tls"}} {
 		for _, section := range sections {
 			values := section + ": # with nothing below"
 			if _, err := charts.Rendered(t, chart, values); err == nil {
@@ -208,7 +318,7 @@ func TestInstallerRefuses(t *testing.T) {
 			}
 		}
 	}
-	if _, err := build(t, "capstan-hub", "{}"); err == nil {
-		t.Error("the installer makes something of the chart of a standalone hub")
+	if _, err := installer.Objects("capstan-hub", nil); err == nil {
+		t.Error("a standalone hub has an operator")
 	}
 }

@@ -86,16 +86,16 @@ func (r *Releases) exists(name string) (bool, error) {
 }
 
 // Render returns what Install would apply.
-func (r *Releases) Render(ctx context.Context, name string, of *chart.Chart, values Values) (string, error) {
+func (r *Releases) Render(ctx context.Context, name string, of *chart.Chart) (string, error) {
 	exists, err := r.exists(name)
 	if err != nil {
 		return "", err
 	}
 	var rendered release.Releaser
 	if exists {
-		rendered, err = r.upgrade(ctx, name, of, values, action.DryRunServer)
+		rendered, err = r.upgrade(ctx, name, of, action.DryRunServer)
 	} else {
-		rendered, err = r.install(ctx, name, of, values, false, action.DryRunServer)
+		rendered, err = r.install(ctx, name, of, false, action.DryRunServer)
 	}
 	return manifestsOf(of, rendered, err)
 }
@@ -131,16 +131,16 @@ func writeDocument(to *strings.Builder, text string) {
 	to.WriteString(text + "\n")
 }
 
-// Install makes a release of a chart, or upgrades the one there is and keeps the values that are not given now.
-func (r *Releases) Install(ctx context.Context, name string, of *chart.Chart, values Values, createNamespace bool) error {
+// Install makes a release of a chart, or upgrades the one there is and keeps the values that it was made with.
+func (r *Releases) Install(ctx context.Context, name string, of *chart.Chart, createNamespace bool) error {
 	exists, err := r.exists(name)
 	if err != nil {
 		return err
 	}
 	if exists {
-		_, err = r.upgrade(ctx, name, of, values, action.DryRunNone)
+		_, err = r.upgrade(ctx, name, of, action.DryRunNone)
 	} else {
-		_, err = r.install(ctx, name, of, values, createNamespace, action.DryRunNone)
+		_, err = r.install(ctx, name, of, createNamespace, action.DryRunNone)
 	}
 	if err != nil {
 		return fmt.Errorf("install chart %s as release %s in namespace %s: %w", of.Name(), name, r.namespace, err)
@@ -148,21 +148,21 @@ func (r *Releases) Install(ctx context.Context, name string, of *chart.Chart, va
 	return nil
 }
 
-func (r *Releases) install(ctx context.Context, name string, of *chart.Chart, values Values, createNamespace bool,
+func (r *Releases) install(ctx context.Context, name string, of *chart.Chart, createNamespace bool,
 	dryRun action.DryRunStrategy) (release.Releaser, error) {
 	install := action.NewInstall(r.config)
 	install.ReleaseName, install.Namespace, install.CreateNamespace = name, r.namespace, createNamespace
 	install.DryRunStrategy, install.WaitStrategy, install.Timeout = dryRun, kube.HookOnlyStrategy, remaining(ctx)
-	return install.RunWithContext(ctx, of, values)
+	return install.RunWithContext(ctx, of, map[string]any{})
 }
 
-func (r *Releases) upgrade(ctx context.Context, name string, of *chart.Chart, values Values,
+func (r *Releases) upgrade(ctx context.Context, name string, of *chart.Chart,
 	dryRun action.DryRunStrategy) (release.Releaser, error) {
 	upgrade := action.NewUpgrade(r.config)
 	upgrade.ResetThenReuseValues = true
 	upgrade.Namespace = r.namespace
 	upgrade.DryRunStrategy, upgrade.WaitStrategy, upgrade.Timeout = dryRun, kube.HookOnlyStrategy, remaining(ctx)
-	return upgrade.RunWithContext(ctx, name, of, values)
+	return upgrade.RunWithContext(ctx, name, of, map[string]any{})
 }
 
 // Uninstall deletes a release and what it consists of. It fails with ErrNotInstalled if there is none.

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,15 +15,12 @@ import (
 // chartRepository is where the charts of the hub's side of add-ons are.
 const chartRepository = "https://open-cluster-management.io/helm-charts"
 
-// chartProgram installs Helm charts, for "capstan init --singleton" and the hub's side of add-ons. Helm's library would make every command
+// chartProgram installs Helm charts, for the hub's side of add-ons. Helm's library would make every command
 // slower to start, and this program three times as large.
 const chartProgram = "capstan-charts"
 
 // charts runs the program for charts against a hub.
-type charts struct {
-	source hubapi.Source
-	values map[string]any // for --values -
-}
+type charts struct{ source hubapi.Source }
 
 // run runs it and returns what it printed.
 func (c charts) run(ctx context.Context, args ...string) (string, error) {
@@ -34,11 +30,6 @@ func (c charts) run(ctx context.Context, args ...string) (string, error) {
 	}
 	command := exec.CommandContext(ctx, path, append(args, "--kube-context", c.source.Context)...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+c.source.File) // which may be several files
-	content, err := json.Marshal(c.values)
-	if err != nil {
-		return "", err
-	}
-	command.Stdin = bytes.NewReader(content)
 	return runCharts(ctx, command)
 }
 

@@ -67,7 +67,8 @@ A values file with clusterManager.mode Hosted, and addresses of the webhooks in 
 cluster of the kubeconfig for the API of another one, to which the kubeconfig in the Secret cluster-manager/external-hub-kubeconfig leads.
 Store that first. Clusters join there.
 
-With --singleton it installs a standalone hub instead, which keeps everything in one pod: the chart capstan-hub, as a Helm release.`
+With --singleton it installs a standalone hub instead, which keeps everything in one pod: what the chart capstan-hub consists of, with values
+of the flags -f, --set and their like. Run again, it keeps the values that were given before and are not given now.`
 
 // initCommand is "capstan init".
 func (a *app) initCommand() *cobra.Command {
@@ -124,7 +125,7 @@ func (i *initialization) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := checkKubernetes(ctx, cluster, oldestForHubs); err != nil {
+	if _, err := checkKubernetes(ctx, cluster, oldestForHubs); err != nil {
 		return err
 	}
 	objects, err := i.render()
@@ -222,7 +223,7 @@ func (i *initialization) values() (map[string]any, error) {
 
 // preflight makes sure that applying can succeed, before anything is changed.
 func (i *initialization) preflight(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
-	if err := i.checkNamespace(ctx, cluster); err != nil {
+	if err := i.checkNamespace(ctx, cluster, fleet.NamespaceOperators); err != nil {
 		return err
 	}
 	if err := checkManagerStays(ctx, cluster, objects); err != nil {
@@ -232,7 +233,7 @@ func (i *initialization) preflight(ctx context.Context, cluster *install.Cluster
 	if err != nil {
 		return err
 	}
-	if err := checkInstaller(running, clusterManagerOperator, "upgrade the hub with that"); err != nil {
+	if err := checkInstaller(running, fleet.NamespaceOperators, clusterManagerOperator, "upgrade the hub with that"); err != nil {
 		return err
 	}
 	if err := i.checkVersion(ctx, cluster, running, objects); err != nil {

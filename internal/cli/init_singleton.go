@@ -4,39 +4,71 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"helm.sh/helm/v4/pkg/strvals"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/cli/playground"
 	"github.com/capstan-io/capstan/internal/installation"
+	"github.com/capstan-io/capstan/internal/operator/installer"
 	"github.com/capstan-io/capstan/internal/program"
 )
-
-// singletonRelease is the name of the release, the Deployment and the Service of a standalone hub, and the beginning of the name of the
-// Secret with its kubeconfig.
-const singletonRelease = "multicluster-controlplane"
 
 // singletonFlags are those of "capstan init --singleton".
 type singletonFlags struct {
 	enabled bool
 	name    string
-	helm    map[string]*[]string // flags of Helm, passed on
+
+	files []string             // with values
+	set   map[string]*[]string // values, by the flags of Helm that give them
+}
+
+// setters are the flags of Helm that give values, in the order in which they are read, each over those before it.
+var setters = []struct {
+	flag, what string
+	into       func(value string, values map[string]any) error
+}{
+	{"set-json", "key=JSON", setJSON},
+	{"set", "key=value", strvals.ParseInto},
+	{"set-string", "key=value, which stay text", strvals.ParseIntoString},
+	{"set-file", "key=file, which holds the value", func(value string, values map[string]any) error {
+		return strvals.ParseIntoFile(value, values, func(file []rune) (any, error) {
+			content, err := os.ReadFile(string(file))
+			return string(content), err
+		})
+	}},
+	{"set-literal", "key=value, in which no character means anything else", strvals.ParseLiteralInto},
+}
+
+// setJSON sets the value of a key, or those of an object.
+func setJSON(value string, values map[string]any) error {
+	if !strings.HasPrefix(strings.TrimSpace(value), "{") {
+		return strvals.ParseJSON(value, values)
+	}
+	given := map[string]any{}
+	if err := yaml.Unmarshal([]byte(value), &given); err != nil {
+		return err
+	}
+	installer.MergeValues(values, given)
+	return nil
 }
 
 func (f *singletonFlags) add(command *cobra.Command) {
 	flags := command.Flags()
 	flags.BoolVar(&f.enabled, "singleton", false, "install a standalone hub, in one pod, instead of an operator")
 	flags.StringVar(&f.name, "singleton-name", "singleton-controlplane", "name of the standalone hub: its namespace, and the file with its kubeconfig")
-	f.helm = map[string]*[]string{"values": flags.StringSliceP("values", "f", nil, "with --singleton: files with values of the chart capstan-hub")}
-	for flag, what := range map[string]string{
-		"set": "key=value", "set-string": "key=value, which stay text", "set-file": "key=file, which holds the value", "set-json": "key=JSON",
-		"set-literal": "key=value, in which no character means anything else",
-	} {
-		f.helm[flag] = flags.StringArray(flag, nil, "with --singleton: values of the chart capstan-hub as "+what)
-		complete(command, flag, cobra.NoFileCompletions)
+	flags.StringSliceVarP(&f.files, "values", "f", nil, "with --singleton: files with values of the chart capstan-hub")
+	f.set = map[string]*[]string{}
+	for _, setter := range setters {
+		f.set[setter.flag] = flags.StringArray(setter.flag, nil, "with --singleton: values of the chart capstan-hub as "+setter.what)
+		complete(command, setter.flag, cobra.NoFileCompletions)
 	}
 	complete(command, "singleton-name", cobra.NoFileCompletions)
 }
@@ -45,75 +77,202 @@ func (f *singletonFlags) check() error {
 	if f.enabled {
 		return checkNamespaceName("--singleton-name", f.name)
 	}
-	for flag, given := range f.helm {
-		if len(*given) > 0 {
+	given := map[string]bool{"values": len(f.files) > 0}
+	for flag, values := range f.set {
+		given[flag] = len(*values) > 0
+	}
+	for flag, isGiven := range given {
+		if isGiven {
 			return fmt.Errorf("--%s: useless without --singleton; --cluster-manager-values-file has the values of a hub with an operator", flag)
 		}
 	}
 	return nil
 }
 
-// args are the flags of Helm for the program for charts.
-func (f *singletonFlags) args() []string {
-	var args []string
-	for _, flag := range []string{"values", "set", "set-string", "set-file", "set-json", "set-literal"} {
-		for _, value := range *f.helm[flag] {
-			args = append(args, "--"+flag, value)
+// values puts those of the flags over others.
+func (f *singletonFlags) values(values map[string]any) error {
+	for _, file := range f.files {
+		content, err := os.ReadFile(file)
+		over := map[string]any{}
+		if err == nil {
+			err = yaml.Unmarshal(content, &over)
+		}
+		if err != nil {
+			return fmt.Errorf("--values: %s: %w", file, err)
+		}
+		installer.MergeValues(values, over)
+	}
+	for _, setter := range setters {
+		for _, value := range *f.set[setter.flag] {
+			if err := setter.into(value, values); err != nil {
+				return fmt.Errorf("--%s: %q: %w", setter.flag, value, err)
+			}
 		}
 	}
-	return args
+	return nil
 }
 
-// installSingleton installs a standalone hub as a release of Helm, or upgrades it.
+// installSingleton installs a standalone hub, or upgrades it.
 func (i *initialization) installSingleton(ctx context.Context) error {
 	cluster, err := install.Connect(i.installTarget())
 	if err != nil {
 		return err
 	}
-	if err := checkKubernetes(ctx, cluster, oldestForAgents); err != nil {
-		return err
-	}
-	tag, err := i.images.versions.imageTag(program.Version())
+	kubernetes, err := checkKubernetes(ctx, cluster, oldestForAgents)
 	if err != nil {
 		return err
 	}
-	helm := charts{cluster.Source(), map[string]any{"image": strings.TrimSuffix(i.images.registry, "/") + "/capstan-hub:" + tag}}
-	args := append([]string{singletonRelease, "capstan-hub", "--namespace", i.singleton.name, "--values", "-"}, i.singleton.args()...)
-	if i.dryRun {
-		manifests, err := helm.run(ctx, append([]string{"template"}, args...)...)
-		if err == nil {
-			i.say("%s", strings.TrimSpace(manifests))
-		}
+	hub, err := i.standaloneHub(ctx, cluster)
+	if err != nil {
 		return err
 	}
-	if i.createNamespace {
-		args = append(args, "--create-namespace")
+	hub.KnowsSleep = kubernetes.AtLeast(oldestWithSleep)
+	objects, err := i.standaloneObjects(hub)
+	if err != nil {
+		return err
 	}
-	if _, err := helm.run(ctx, append([]string{"install"}, args...)...); err != nil {
+	if i.dryRun {
+		return i.printObjects(objects)
+	}
+	if !i.force {
+		if err := i.checkSingleton(ctx, cluster, objects); err != nil {
+			return err
+		}
+	}
+	if err := i.applyAll(ctx, cluster, objects, i.outputFile); err != nil {
+		return err
+	}
+	if err := deleteLeftOut(ctx, cluster, hub, objects); err != nil {
 		return err
 	}
 	if !i.wait {
-		i.say("The standalone hub %s is installed. Its kubeconfig will be in the Secret %s/%s-kubeconfig.", i.singleton.name, i.singleton.name, singletonRelease)
+		secret := i.kubeconfigSecret()
+		i.say("The standalone hub %s is installed. Its kubeconfig will be in the Secret %s.", i.singleton.name, secret.Namespace+"/"+secret.Name)
 		return nil
 	}
-	if err := i.awaitRollout(ctx, cluster, i.singleton.name, singletonRelease); err != nil {
+	if err := i.awaitRollout(ctx, cluster, i.singleton.name, installer.StandaloneHubName); err != nil {
 		return err
 	}
 	return i.fetchKubeconfig(ctx, cluster)
 }
 
+// openShiftSecurity is what OpenShift serves, which gives pods users and groups.
+var openShiftSecurity = schema.GroupVersion{Group: "security.openshift.io", Version: "v1"}
+
+// keySingletonValues is where the Secret with the configuration of the hub has the values of the flags, for the next run.
+const keySingletonValues = "values.yaml"
+
+// standaloneHub is the hub that the flags describe. Values that were given before, and are not given now, stay, as they do in Helm.
+func (i *initialization) standaloneHub(ctx context.Context, cluster *install.Cluster) (hub installer.StandaloneHub, err error) {
+	hub = installer.StandaloneHub{Namespace: i.singleton.name}
+	config, err := cluster.Get(ctx, installation.Reference{
+		GroupVersionKind: installation.KindSecret, Namespace: hub.Namespace, Name: installer.StandaloneHubConfig})
+	if err != nil {
+		return hub, err
+	}
+	if config != nil {
+		hub.CA, hub.CAKey = dataOf(config, installer.KeyStandaloneCA), dataOf(config, installer.KeyStandaloneCAKey)
+		if err := yaml.Unmarshal(dataOf(config, keySingletonValues), &hub.Values); err != nil {
+			return hub, fmt.Errorf("read the values of the last run in %s: %w", installation.ReferenceTo(config), err)
+		}
+	}
+	if hub.Values == nil { // of a hub that Helm has installed
+		hub.Values = map[string]any{}
+	}
+	tag, err := i.images.versions.imageTag(program.Version())
+	if err != nil {
+		return hub, err
+	}
+	hub.Values["image"] = strings.TrimSuffix(i.images.registry, "/") + "/capstan-hub:" + tag
+	if err := i.singleton.values(hub.Values); err != nil {
+		return hub, err
+	}
+	hub.AssignsUsers, err = cluster.Serves(ctx, openShiftSecurity)
+	return hub, err
+}
+
+// dataOf is what a Secret has under a key; empty if it has nothing there.
+func dataOf(secret *unstructured.Unstructured, key string) []byte {
+	encoded, _, _ := unstructured.NestedString(secret.Object, "data", key)
+	content, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return nil
+	}
+	return content
+}
+
+// standaloneObjects are what installs the hub, with its namespace if that is to be created, and with the values for the next run.
+func (i *initialization) standaloneObjects(hub installer.StandaloneHub) ([]*unstructured.Unstructured, error) {
+	objects, err := hub.Objects()
+	if err != nil {
+		return nil, err
+	}
+	values, err := yaml.Marshal(hub.Values)
+	if err != nil {
+		return nil, err
+	}
+	config := installation.Find(objects, installation.KindSecret.Kind, installer.StandaloneHubConfig)
+	if err := unstructured.SetNestedField(config.Object, base64.StdEncoding.EncodeToString(values), "data", keySingletonValues); err != nil {
+		return nil, err
+	}
+	if !i.createNamespace {
+		return objects, nil
+	}
+	namespace := &unstructured.Unstructured{}
+	namespace.SetGroupVersionKind(installation.KindNamespace)
+	namespace.SetName(hub.Namespace)
+	return append([]*unstructured.Unstructured{namespace}, objects...), nil
+}
+
+// checkSingleton makes sure that applying can succeed, before anything is changed.
+func (i *initialization) checkSingleton(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
+	if err := i.checkNamespace(ctx, cluster, i.singleton.name); err != nil {
+		return err
+	}
+	running, err := cluster.Deployed(ctx, i.singleton.name, installer.StandaloneHubName)
+	if err != nil {
+		return err
+	}
+	if err := checkInstaller(running, i.singleton.name, installer.StandaloneHubName, "upgrade the hub with that"); err != nil {
+		return err
+	}
+	return checkRights(ctx, cluster, objects)
+}
+
+// deleteLeftOut deletes what the hub had with other values. Its volume stays, with all that the hub knows.
+func deleteLeftOut(ctx context.Context, cluster *install.Cluster, hub installer.StandaloneHub, objects []*unstructured.Unstructured) error {
+	for _, optional := range hub.Optional() {
+		of := installation.ReferenceTo(optional)
+		if slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return installation.ReferenceTo(o) == of }) {
+			continue
+		}
+		there, err := cluster.Get(ctx, of)
+		if err == nil && there != nil {
+			_, err = cluster.Delete(ctx, of)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kubeconfigSecret is where the standalone hub writes the kubeconfig of its administrator.
+func (i *initialization) kubeconfigSecret() installation.Reference {
+	return installation.Reference{
+		GroupVersionKind: installation.KindSecret, Namespace: i.singleton.name, Name: installer.StandaloneHubName + "-kubeconfig"}
+}
+
 // fetchKubeconfig writes the kubeconfig of the standalone hub to a file here.
 func (i *initialization) fetchKubeconfig(ctx context.Context, cluster *install.Cluster) error {
-	secret := installation.Reference{GroupVersionKind: installation.KindSecret, Namespace: i.singleton.name, Name: singletonRelease + "-kubeconfig"}
+	secret := i.kubeconfigSecret()
 	var content []byte
 	progress := i.progress()
 	defer progress.Close()
 	progress.Wait(i.singleton.name, "waiting for its kubeconfig")
 	err := cluster.AwaitObject(ctx, secret, func(object *unstructured.Unstructured) bool {
-		encoded, _, _ := unstructured.NestedString(object.Object, "data", "kubeconfig")
-		var err error
-		content, err = base64.StdEncoding.DecodeString(encoded)
-		return err == nil && len(content) > 0
+		content = dataOf(object, "kubeconfig")
+		return len(content) > 0
 	})
 	if err != nil {
 		return fmt.Errorf("the hub runs and has not written its kubeconfig, %s: %w", secret, err)

@@ -24,26 +24,14 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
 
-// withCharts puts a program for charts into PATH that prints a Deployment, and returns the file that it writes the values to.
-func withCharts(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	values := filepath.Join(dir, "values.json")
-	script := "#!/bin/sh\ncat > " + values + "\necho \"{kind: Deployment, metadata: {name: $2}}\"\n"
-	if err := os.WriteFile(filepath.Join(dir, "capstan-charts"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	return values
-}
-
 // newCluster is a cluster that runs pods.
 func newCluster(t *testing.T) hub {
 	t.Helper()
 	h := newHub(t)
 	h.Answer("GET /version", fakehub.JSON(`{"gitVersion":"v1.30.0"}`))
 	h.Answer("GET /apis", fakehub.JSON(`{}`))
-	h.serve("/api/v1", "namespaces Namespace", "pods Pod", "secrets Secret", "configmaps ConfigMap", "events Event", "serviceaccounts ServiceAccount")
+	h.serve("/api/v1", "namespaces Namespace", "pods Pod", "secrets Secret", "configmaps ConfigMap", "events Event", "serviceaccounts ServiceAccount",
+		"services Service", "persistentvolumeclaims PersistentVolumeClaim")
 	h.serve("/apis/apps/v1", "deployments Deployment", "statefulsets StatefulSet", "daemonsets DaemonSet")
 	h.serve("/apis/rbac.authorization.k8s.io/v1", "roles Role", "rolebindings RoleBinding", "clusterroles ClusterRole",
 		"clusterrolebindings ClusterRoleBinding")
@@ -56,6 +44,11 @@ func newCluster(t *testing.T) hub {
 	h.serve("/apis/operator.open-cluster-management.io/v1", "clustermanagers ClusterManager", "klusterlets Klusterlet")
 	h.Answer("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", fakehub.JSON(`{"status":{"allowed":true}}`))
 	return h
+}
+
+// changes is how many requests have changed something.
+func changes(h hub) int {
+	return len(h.Requests("PATCH")) + len(h.Requests("PUT")) + len(h.Requests("DELETE"))
 }
 
 // clusterScoped are the kinds without namespaces.
@@ -267,9 +260,6 @@ func TestInitBadInput(t *testing.T) {
 // CA-11: a cluster that is too old, that runs no pods, or whose user may not do all that it takes, is left as it is.
 func TestInitPreflight(t *testing.T) {
 	t.Parallel()
-	changes := func(h hub) int {
-		return len(h.Requests("PATCH")) + len(h.Requests("PUT")) + len(h.Requests("DELETE"))
-	}
 	old := newCluster(t)
 	old.Answer("GET /version", fakehub.JSON(`{"gitVersion":"v1.29.3"}`))
 	old.run(t, "", "init").fails(t, "v1.29.3", "1.30.0 or newer")
@@ -480,18 +470,106 @@ func TestUpgradeOperator(t *testing.T) {
 	})
 }
 
-// CA-14: a standalone hub is a release of Helm, and its kubeconfig ends up in a file.
+// CA-14: a standalone hub is what its chart consists of, with values of the flags of Helm, and needs no other program.
+func TestInitSingletonValues(t *testing.T) {
+	t.Setenv("PATH", "")
+	h := newCluster(t)
+	in := inDir(t)
+	got := h.run(t, "", "init", "--singleton", "--dry-run", "--image-registry", "r.example.com/x", "--bundle-version", "latest",
+		"--values", in("a.yaml", "{features: a, priorityClassName: a}"), "-f", in("b.yaml", "{features: b, replicas: 0}"),
+		"--set", "features=c,tls.cipherSuites={a,b}", "--set-string", "podLabels.number=1", "--set-file", "apiserver.ca="+in("ca", "A=B"),
+		"--set-literal", "apiserver.cakey=K,=", "--set-json", `tolerations=[{"key":"k"}]`, "--set-json", `{"nodeSelector":{"n":"1"}}`)
+	got.succeeds(t, "name: multicluster-controlplane")
+	objects := objectsOf(t, got)
+	const deployment, config = "Deployment/multicluster-controlplane.spec.", "Secret/controlplane-config.data."
+	wantValues(t, objects, map[string]string{
+		"Namespace/singleton-controlplane.metadata.name":          "singleton-controlplane",
+		"Deployment/multicluster-controlplane.metadata.namespace": "singleton-controlplane",
+		deployment + "replicas":                                   "0",
+		deployment + "template.metadata.labels.number":            "1",
+		deployment + "template.spec.priorityClassName":            "a",
+		deployment + "template.spec.nodeSelector":                 `{"n":"1"}`,
+		deployment + "template.spec.tolerations":                  `[{"key":"k"}]`,
+		deployment + "template.spec.containers.0.image":           "r.example.com/x/capstan-hub:latest",
+		deployment + "template.spec.containers.0.args.2":          "--feature-gates=c",
+		deployment + "template.spec.containers.0.args.3":          "--tls-cipher-suites=a,b",
+	})
+	for key, want := range map[string]string{"ca.crt": "A=B", "ca.key": "K,="} {
+		secret := objects["Secret/controlplane-config"].(map[string]any)["data"].(map[string]any)
+		if content, err := base64.StdEncoding.DecodeString(secret[key].(string)); err != nil || string(content) != want {
+			t.Errorf("%s%s is %q, want %q: %v", config, key, content, want, err)
+		}
+	}
+	for flags, says := range map[string][]string{
+		"--set a=b":               {"values of chart capstan-hub", "additional properties 'a' not allowed"},
+		"--set replicas=2":        {"replicas: 2 replicas need an etcd that they share"},
+		"--set-json replicas={":   {"--set-json", "replicas={"},
+		"--set-file image=/none/": {"--set-file", "/none/"},
+		"--values /none":          {"--values: ", "/none"},
+	} {
+		h.run(t, "", append([]string{"init", "--singleton"}, strings.Fields(flags)...)...).fails(t, says...)
+	}
+	if n := changes(h); n != 0 {
+		t.Errorf("%d changes were made", n)
+	}
+}
+
+// CA-14: a standalone hub that is installed again keeps the values that are not given now, and its CA; what they do without is deleted.
+func TestInitSingletonAgain(t *testing.T) {
+	t.Parallel()
+	h := newCluster(t)
+	const volume = "/api/v1/namespaces/one/persistentvolumeclaims/multicluster-controlplane-pvc-volume"
+	const budget = "/apis/policy/v1/namespaces/one/poddisruptionbudgets/multicluster-controlplane"
+	const config = "/api/v1/namespaces/one/secrets/controlplane-config"
+	initialize := func(flags ...string) (ca string) {
+		t.Helper()
+		h.run(t, "", append([]string{"init", "--singleton", "--singleton-name", "one"}, flags...)...).
+			succeeds(t, "The standalone hub one is installed", "one/multicluster-controlplane-kubeconfig")
+		secret := corev1.Secret{}
+		h.Get(t, config, &secret)
+		return string(secret.Data["ca.crt"])
+	}
+	ca := initialize("--set", "pvc.storageCapacity=5Gi,podDisruptionBudget.enabled=true,apiserver.generateCA=true")
+	if !h.Has(budget) || !strings.HasPrefix(ca, "-----BEGIN CERTIFICATE") {
+		t.Errorf("the CA is %q; there is a PodDisruptionBudget: %t", ca, h.Has(budget))
+	}
+	if again := initialize("--set", "podDisruptionBudget.enabled=false"); again != ca || h.Has(budget) {
+		t.Errorf("the CA stays: %t; there is a PodDisruptionBudget: %t", again == ca, h.Has(budget))
+	}
+	claim := corev1.PersistentVolumeClaim{}
+	h.Get(t, volume, &claim)
+	if got := claim.Spec.Resources.Requests.Storage().String(); got != "5Gi" {
+		t.Errorf("the volume has %s", got)
+	}
+	initialize("--set", "storage.type=emptyDir")
+	if !h.Has(volume) {
+		t.Error("the volume is deleted")
+	}
+}
+
+// CA-14: what Helm has installed is left alone, unless it is taken over; and so is a cluster without the namespace, if that is not to be
+// created.
+func TestInitSingletonPreflight(t *testing.T) {
+	t.Parallel()
+	h := newCluster(t)
+	h.Put(t, "/apis/apps/v1/namespaces/one/deployments/multicluster-controlplane", &appsv1.Deployment{
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+		ObjectMeta: metav1.ObjectMeta{Name: "multicluster-controlplane", Namespace: "one",
+			Annotations: map[string]string{"meta.helm.sh/release-name": "hub"}},
+	})
+	h.run(t, "", "init", "--singleton", "--singleton-name", "one").
+		fails(t, "Deployment one/multicluster-controlplane is kept by Helm (release hub", "--force")
+	h.run(t, "", "init", "--singleton", "--create-namespace=false").fails(t, "the cluster has no namespace singleton-controlplane")
+	if n := changes(h); n != 0 {
+		t.Errorf("%d changes were made", n)
+	}
+	h.run(t, "", "init", "--singleton", "--singleton-name", "one", "--force").succeeds(t, "is installed")
+}
+
+// CA-14: the kubeconfig of a standalone hub ends up in a file.
 func TestInitSingleton(t *testing.T) {
-	values := withCharts(t)
 	t.Chdir(t.TempDir())
 	h := newCluster(t)
-	h.run(t, "", "init", "--singleton", "--dry-run", "--set", "a=b", "--image-registry", "r.example.com/x", "--bundle-version", "latest").
-		succeeds(t, "name: multicluster-controlplane")
-	content, err := os.ReadFile(values)
-	if err != nil || string(content) != `{"image":"r.example.com/x/capstan-hub:latest"}` {
-		t.Errorf("the values are %s: %v", content, err)
-	}
-	h.run(t, "", "init", "--singleton").succeeds(t, "singleton-controlplane is installed", "multicluster-controlplane-kubeconfig")
 	h.Put(t, "/apis/apps/v1/namespaces/one/deployments/multicluster-controlplane", &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: metav1.ObjectMeta{Name: "multicluster-controlplane", Namespace: "one"},
@@ -503,7 +581,7 @@ func TestInitSingleton(t *testing.T) {
 		Data:       map[string][]byte{"kubeconfig": []byte("of the hub")},
 	})
 	h.run(t, "", "init", "--singleton", "--singleton-name", "one", "--wait").succeeds(t, "capstan --kubeconfig one.kubeconfig get token")
-	content, err = os.ReadFile("one.kubeconfig")
+	content, err := os.ReadFile("one.kubeconfig")
 	if info, statErr := os.Stat("one.kubeconfig"); err != nil || statErr != nil || string(content) != "of the hub" || info.Mode().Perm() != 0o600 {
 		t.Errorf("%q: %v, %v", content, err, statErr)
 	}

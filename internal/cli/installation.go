@@ -28,12 +28,14 @@ import (
 // defaultRegistry is where the images of releases are.
 const defaultRegistry = "ghcr.io/capstan-io"
 
-// The oldest versions of Kubernetes that can be installed in, which the charts require, too.
+// The oldest versions of Kubernetes that can be installed in, which the charts require, too, or that know something of use.
 var (
 	// oldestForHubs has ValidatingAdmissionPolicies, which bound what the controllers of a hub may do with their rights.
 	oldestForHubs = version.MustParseGeneric("1.30.0")
 	// oldestForAgents has server-side apply and version 1 of all APIs. A standalone hub, which brings its own API, needs no more.
 	oldestForAgents = version.MustParseGeneric("1.22.0")
+	// oldestWithSleep has containers sleep before they stop.
+	oldestWithSleep = version.MustParseGeneric("1.30.0")
 )
 
 // The Deployments of the operators, in the namespace fleet.NamespaceOperators. Their charts have the same names.
@@ -182,24 +184,24 @@ func (a *app) sayFlags(command *cobra.Command) {
 	command.Flags().Visit(func(flag *pflag.Flag) { a.note("flag %s has been set", flag.Name) })
 }
 
-// checkKubernetes makes sure that the cluster can be installed in.
-func checkKubernetes(ctx context.Context, cluster *install.Cluster, oldest *version.Version) error {
+// checkKubernetes makes sure that the cluster can be installed in, and returns its version of Kubernetes.
+func checkKubernetes(ctx context.Context, cluster *install.Cluster, oldest *version.Version) (*version.Version, error) {
 	text, err := cluster.Version(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	parsed, err := version.ParseGeneric(text)
 	if err != nil {
-		return fmt.Errorf("the cluster at %s says that its version is %q, which is none", cluster.Server(), text)
+		return nil, fmt.Errorf("the cluster at %s says that its version is %q, which is none", cluster.Server(), text)
 	}
 	if parsed.LessThan(oldest) {
-		return fmt.Errorf("the cluster at %s runs Kubernetes %s: %s or newer is needed", cluster.Server(), text, oldest)
+		return nil, fmt.Errorf("the cluster at %s runs Kubernetes %s: %s or newer is needed", cluster.Server(), text, oldest)
 	}
 	if _, err := cluster.Hub().ResourceOf(ctx, installation.KindDeployment); err != nil {
-		return fmt.Errorf("the cluster at %s, where %s leads, runs no pods, as a standalone hub does not: choose another with --kubeconfig or "+
+		return nil, fmt.Errorf("the cluster at %s, where %s leads, runs no pods, as a standalone hub does not: choose another with --kubeconfig or "+
 			"--context; \"capstan join --local\" runs an agent as a process of this machine: %w", cluster.Server(), cluster.Source(), err)
 	}
-	return nil
+	return parsed, nil
 }
 
 // checkRights fails if the user may not do what applying takes, with a list of what is missing.
@@ -221,22 +223,22 @@ func beingDeleted(of installation.Reference, finalizers []string, remove string)
 }
 
 // checkInstaller refuses to change what another tool keeps: it would change it back, or lose track of it.
-func checkInstaller(running installation.Running, deployment, how string) error {
+func checkInstaller(running installation.Running, namespace, deployment, how string) error {
 	by := running.Installer()
 	if by == "" {
 		return nil
 	}
-	return fmt.Errorf("Deployment %s/%s is kept by %s: %s, or take it over with --force", fleet.NamespaceOperators, deployment, by, how)
+	return fmt.Errorf("Deployment %s/%s is kept by %s: %s, or take it over with --force", namespace, deployment, by, how)
 }
 
-// checkNamespace fails if the namespace of the operators is missing and is not to be created.
-func (f *installFlags) checkNamespace(ctx context.Context, cluster *install.Cluster) error {
+// checkNamespace fails if a namespace is missing and is not to be created.
+func (f *installFlags) checkNamespace(ctx context.Context, cluster *install.Cluster, name string) error {
 	if f.createNamespace {
 		return nil
 	}
-	found, err := cluster.Get(ctx, installation.Reference{GroupVersionKind: installation.KindNamespace, Name: fleet.NamespaceOperators})
+	found, err := cluster.Get(ctx, installation.Reference{GroupVersionKind: installation.KindNamespace, Name: name})
 	if err == nil && found == nil {
-		err = fmt.Errorf("the cluster has no namespace %s: create it, or leave out --create-namespace=false", fleet.NamespaceOperators)
+		err = fmt.Errorf("the cluster has no namespace %s: create it, or leave out --create-namespace=false", name)
 	}
 	return err
 }

@@ -130,7 +130,7 @@ func (j *joining) joinInCluster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := checkKubernetes(ctx, cluster, oldestForAgents); err != nil {
+	if _, err := checkKubernetes(ctx, cluster, oldestForAgents); err != nil {
 		return err
 	}
 	objects, err := j.render(ctx, cluster, hub, trust)
@@ -396,11 +396,11 @@ func externalURLs(ctx context.Context, managed *hubapi.Hub) []any {
 
 // preflight makes sure that applying can succeed, before anything is changed.
 func (j *joining) preflight(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
-	if err := j.inCluster.checkNamespace(ctx, cluster); err != nil {
+	if err := j.inCluster.checkNamespace(ctx, cluster, fleet.NamespaceOperators); err != nil {
 		return err
 	}
 	if !j.keepsOperator() {
-		if err := checkInstaller(j.inCluster.operator, klusterletOperator, "upgrade the agent with that"); err != nil {
+		if err := checkInstaller(j.inCluster.operator, fleet.NamespaceOperators, klusterletOperator, "upgrade the agent with that"); err != nil {
 			return err
 		}
 	}

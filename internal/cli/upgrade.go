@@ -112,7 +112,7 @@ func (u *upgrading) upgrade(ctx context.Context) error {
 	if u.in, err = install.Connect(u.installTarget()); err != nil {
 		return err
 	}
-	if err = checkKubernetes(ctx, u.in, u.what.oldest); err != nil {
+	if _, err = checkKubernetes(ctx, u.in, u.what.oldest); err != nil {
 		return err
 	}
 	running, err := u.in.Deployed(ctx, fleet.NamespaceOperators, u.what.operator)
@@ -189,7 +189,7 @@ func (u *upgrading) divide(objects []*unstructured.Unstructured) (operator []*un
 // preflight refuses upgrades that could do harm, before anything is changed.
 func (u *upgrading) preflight(ctx context.Context, running installation.Running, operator []*unstructured.Unstructured,
 	custom []unstructured.Unstructured) error {
-	if err := checkInstaller(running, u.what.operator, "upgrade with that"); err != nil {
+	if err := checkInstaller(running, fleet.NamespaceOperators, u.what.operator, "upgrade with that"); err != nil {
 		return err
 	}
 	image, err := operatorImage(operator, u.what.operator)

@@ -161,6 +161,12 @@ func (c *Cluster) resources(ctx context.Context, version schema.GroupVersion) ([
 	return list.APIResources, nil
 }
 
+// Serves tells whether the cluster serves a version of a group.
+func (c *Cluster) Serves(ctx context.Context, version schema.GroupVersion) (bool, error) {
+	resources, err := c.resources(ctx, version)
+	return len(resources) > 0, err
+}
+
 // forget makes the next question about a group and version go to the cluster again.
 func (c *Cluster) forget(version schema.GroupVersion) {
 	c.mu.Lock()

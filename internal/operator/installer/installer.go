@@ -1,5 +1,5 @@
-// Package installer builds the objects that install an operator and what tells it what to run, from the values of the operator's chart.
-// They are those that Helm makes of the chart. Files of the chart are the source of the defaults and the schema of the values, of the
+// Package installer builds the objects that install an operator and what tells it what to run, or a standalone hub, from the values of its
+// chart. They are those that Helm makes of the chart. Files of the chart are the source of the defaults and the schema of the values, of an
 // operator's rules, and of its CustomResourceDefinition.
 package installer
 

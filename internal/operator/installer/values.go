@@ -64,7 +64,9 @@ func MergeValues(values, over map[string]any) {
 }
 
 // sections are the values that have others in them without which there is no installation.
-var sections = []string{"images", "clusterManager", "klusterlet"}
+var sections = []string{
+	"images", "clusterManager", "klusterlet", "apiserver", "etcd", "storage", "pvc", "route", "loadbalancer", "nodeport", "tls", "metrics",
+}
 
 // decodeValues reads the values of a chart, with those that are given over its own, as a null one takes away. What the chart's schema
 // refuses is refused.
