@@ -5,6 +5,8 @@
 //
 //	MutateManagedCluster                         taint times, default set label
 //	ValidateManagedCluster                       name, addresses, acceptance, set membership
+//	ManagedClusterSetWarnings                    selectors that select nothing; nothing is refused
+//	ManagedClusterSetDeletionWarnings            bindings and members of a set that is deleted; nothing is refused
 //	ValidateManagedClusterSetBinding             name, permission to bind
 //	ValidateManifestWork                         manifests, executor
 //	ValidateManifestWorkReplicaSet               manifests of the template, rollout strategies

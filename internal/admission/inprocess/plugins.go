@@ -15,6 +15,7 @@ const (
 	ManagedClusterMutating             = "ManagedClusterMutating"
 	HubTypeValidating                  = "HubTypeValidating"
 	ManagedClusterValidating           = "ManagedClusterValidating"
+	ManagedClusterSetValidating        = "ManagedClusterSetValidating"
 	ManagedClusterSetBindingValidating = "ManagedClusterSetBindingValidating"
 	PlacementValidating                = "PlacementValidating"
 	ManifestWorkValidating             = "ManifestWorkValidating"
@@ -68,6 +69,7 @@ func Plugins(opts Options) []Plugin {
 		{ManagedClusterMutating, newClusterMutator(opts)},
 		{HubTypeValidating, newTypeValidator()},
 		{ManagedClusterValidating, newClusterValidator(opts.JoinLimit)},
+		{ManagedClusterSetValidating, newSetValidator()},
 		{ManagedClusterSetBindingValidating, newBindingValidator()},
 		{PlacementValidating, newPlacementValidator()},
 		{ManifestWorkValidating, newWorkValidator(opts.ManifestWork)},

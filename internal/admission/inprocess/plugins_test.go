@@ -91,7 +91,9 @@ type server struct {
 	cluster string
 	// cachedCluster is what the API server's cache still has of it, if it is behind.
 	cachedCluster string
-	options       inprocess.Options
+	// bindings are ManagedClusterSetBindings, as JSON.
+	bindings string
+	options  inprocess.Options
 	// who sends the requests; sender, if nil.
 	who *user.DefaultInfo
 }
@@ -212,8 +214,8 @@ func TestPluginNames(t *testing.T) {
 	for _, plugin := range inprocess.Plugins(inprocess.DefaultOptions()) {
 		names = append(names, plugin.Name)
 	}
-	want := []string{"ManagedClusterMutating", "HubTypeValidating", "ManagedClusterValidating", "ManagedClusterSetBindingValidating",
-		"PlacementValidating", "ManifestWorkValidating",
+	want := []string{"ManagedClusterMutating", "HubTypeValidating", "ManagedClusterValidating", "ManagedClusterSetValidating",
+		"ManagedClusterSetBindingValidating", "PlacementValidating", "ManifestWorkValidating",
 		"ManifestWorkReplicaSetValidating", "ClusterManagementAddOnValidating", "ManagedClusterAddOnValidating", "AddOnTemplateValidating",
 		"AgentRequestValidating", "AgentLeaseValidating", "AgentSecretValidating", "AgentEventLimiting", "AgentMetadataLimiting"}
 	if !slices.Equal(names, want) {
@@ -407,7 +409,8 @@ func TestOtherRequestsPass(t *testing.T) {
 		})
 	}
 	for _, plugin := range inprocess.Plugins(inprocess.DefaultOptions()) {
-		if plugin.Plugin.Handles(admission.Delete) || plugin.Plugin.Handles(admission.Connect) {
+		deletions := plugin.Name == inprocess.ManagedClusterSetValidating
+		if plugin.Plugin.Handles(admission.Delete) != deletions || plugin.Plugin.Handles(admission.Connect) {
 			t.Errorf("%s handles more than writes", plugin.Name)
 		}
 	}

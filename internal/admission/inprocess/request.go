@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// writes returns a handler of the operations that all rules check. Deletions are always allowed.
+// writes returns a handler of the operations that rules check. Deletions are always allowed.
 func writes() *admission.Handler {
 	return admission.NewHandler(admission.Create, admission.Update)
 }

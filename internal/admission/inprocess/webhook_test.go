@@ -31,6 +31,7 @@ var webhookPaths = map[string][]string{
 	"ManagedCluster": {
 		"/mutate-cluster-open-cluster-management-io-v1-managedcluster", "/validate-cluster-open-cluster-management-io-v1-managedcluster",
 	},
+	"ManagedClusterSet":         {"/validate-cluster-open-cluster-management-io-v1beta2-managedclusterset"},
 	"ManagedClusterSetBinding":  {"/validate-cluster-open-cluster-management-io-v1beta2-managedclustersetbinding"},
 	"Placement":                 {"/validate-cluster-open-cluster-management-io-v1beta1-placement"},
 	"ManifestWork":              {"/validate-work-open-cluster-management-io-v1-manifestwork"},
@@ -98,21 +99,11 @@ func review(t *testing.T, handler http.Handler, object, old *unstructured.Unstru
 	if old != nil {
 		request.Operation, request.OldObject = admissionv1.Update, runtime.RawExtension{Raw: marshal(t, old)}
 	}
-	body := marshal(t, admissionv1.AdmissionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: request,
-	})
-	sent := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(body))
-	sent.Header.Set("Content-Type", "application/json")
-	received := httptest.NewRecorder()
-	handler.ServeHTTP(received, sent)
-	answer := &admissionv1.AdmissionReview{}
-	if err := json.Unmarshal(received.Body.Bytes(), answer); err != nil || answer.Response == nil || answer.Response.UID != "1" {
-		t.Fatalf("%v: %s", err, received.Body)
+	response := post(t, handler, request)
+	if len(response.Patch) == 0 {
+		return object, response
 	}
-	if len(answer.Response.Patch) == 0 {
-		return object, answer.Response
-	}
-	patch, err := jsonpatch.DecodePatch(answer.Response.Patch)
+	patch, err := jsonpatch.DecodePatch(response.Patch)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +115,36 @@ func review(t *testing.T, handler http.Handler, object, old *unstructured.Unstru
 	if err := changed.UnmarshalJSON(patched); err != nil {
 		t.Fatal(err)
 	}
-	return changed, answer.Response
+	return changed, response
+}
+
+// reviewDeletion is what an API server does with a webhook before it deletes an object.
+func reviewDeletion(t *testing.T, handler http.Handler, old *unstructured.Unstructured, sender *user.DefaultInfo,
+) *admissionv1.AdmissionResponse {
+	t.Helper()
+	kind := old.GroupVersionKind()
+	return post(t, handler, &admissionv1.AdmissionRequest{
+		UID: "1", Kind: metav1.GroupVersionKind(kind), Name: old.GetName(), Namespace: old.GetNamespace(), Operation: admissionv1.Delete,
+		Resource: metav1.GroupVersionResource(resourceOf(kind)), OldObject: runtime.RawExtension{Raw: marshal(t, old)},
+		UserInfo: authenticationv1.UserInfo{Username: sender.Name, UID: sender.UID, Groups: sender.Groups},
+	})
+}
+
+// post sends a review to a webhook.
+func post(t *testing.T, handler http.Handler, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	t.Helper()
+	body := marshal(t, admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: request,
+	})
+	sent := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(body))
+	sent.Header.Set("Content-Type", "application/json")
+	received := httptest.NewRecorder()
+	handler.ServeHTTP(received, sent)
+	answer := &admissionv1.AdmissionReview{}
+	if err := json.Unmarshal(received.Body.Bytes(), answer); err != nil || answer.Response == nil || answer.Response.UID != "1" {
+		t.Fatalf("%v: %s", err, received.Body)
+	}
+	return answer.Response
 }
 
 func marshal(t *testing.T, value any) []byte {
@@ -168,6 +188,20 @@ func (s *server) api(t *testing.T) kubernetes.Interface {
 			return
 		}
 		respond(w, json.RawMessage(s.cluster))
+	})
+	const bindings = "GET /apis/cluster.open-cluster-management.io/v1beta2/managedclustersetbindings"
+	mux.HandleFunc(bindings, func(w http.ResponseWriter, r *http.Request) {
+		var all, named []metav1.PartialObjectMetadata
+		if err := json.Unmarshal([]byte("["+s.bindings+"]"), &all); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		for i := range all {
+			if r.URL.Query().Get("fieldSelector") == "metadata.name="+all[i].Name {
+				named = append(named, all[i])
+			}
+		}
+		respond(w, metav1.PartialObjectMetadataList{Items: named})
 	})
 	listening := httptest.NewServer(mux)
 	t.Cleanup(listening.Close)

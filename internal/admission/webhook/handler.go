@@ -36,6 +36,7 @@ import (
 var paths = map[string]string{
 	inprocess.ManagedClusterMutating:             "/mutate-cluster-open-cluster-management-io-v1-managedcluster",
 	inprocess.ManagedClusterValidating:           "/validate-cluster-open-cluster-management-io-v1-managedcluster",
+	inprocess.ManagedClusterSetValidating:        "/validate-cluster-open-cluster-management-io-v1beta2-managedclusterset",
 	inprocess.ManagedClusterSetBindingValidating: "/validate-cluster-open-cluster-management-io-v1beta2-managedclustersetbinding",
 	inprocess.PlacementValidating:                "/validate-cluster-open-cluster-management-io-v1beta1-placement",
 	inprocess.ManifestWorkValidating:             "/validate-work-open-cluster-management-io-v1-manifestwork",

@@ -42,6 +42,7 @@ func TestHubInExistingCluster(t *testing.T) {
 		t.Run("bootstrap", func(t *testing.T) { t.Parallel(); testBootstrapRights(t, existing) })
 		t.Run("join", func(t *testing.T) { t.Parallel(); testJoinExisting(t, existing) })
 		t.Run("sets", func(t *testing.T) { t.Parallel(); testSetsExisting(t, existing) })
+		t.Run("warnings of sets", func(t *testing.T) { t.Parallel(); framework.CheckSetWarnings(t, existing, "set-warned") })
 		t.Run("rollback", func(t *testing.T) {
 			t.Parallel()
 			framework.CheckRollback(t, existing, "set-rollback", allowRollback("set-rollback"))
