@@ -45,7 +45,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// HC-01 HC-05 HC-08 HC-09 HC-10 SC-24: Helm has nothing to say against the charts.
+// HC-01 HC-05 HC-08 HC-09 HC-10 HC-11 SC-24: Helm has nothing to say against the charts.
 func TestLint(t *testing.T) {
 	t.Parallel()
 	for _, chart := range all {
@@ -57,7 +57,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// CP-03 HC-02 HC-06 HC-08 HC-09 MS-08 SC-25: what a chart installs by default. `go test ./deploy/charts -update` writes the golden files.
+// CP-03 HC-02 HC-06 HC-08 HC-09 HC-11 MS-08 SC-25: what a chart installs by default. `go test ./deploy/charts -update` writes the golden
+// files.
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	for _, chart := range all {
@@ -91,8 +92,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// HC-01 HC-05 HC-08 HC-09 HC-10 CG-08 MS-08 SC-24: what is misspelled, is not there, or has the wrong type, is refused, with the name of
-// the value.
+// HC-01 HC-05 HC-08 HC-09 HC-10 HC-11 CG-08 MS-08 SC-24: what is misspelled, is not there, or has the wrong type, is refused, with the
+// name of the value.
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ chart, values, want string }{
@@ -145,6 +146,11 @@ func TestSchema(t *testing.T) {
 		{"managed-serviceaccount", "hubDeployMode: Helm", "at '/hubDeployMode': value must be one of 'Deployment', 'AddOnTemplate'"},
 		{"managed-serviceaccount", "hubDeployMode: AddOnTemplate",
 			"the agent is part of capstan-agent, and gets its rights from the manager: use Deployment"},
+		{"resource-usage-collect-addon", "scores: {maxGPU: 0}", "at '/scores/maxGPU': minimum: got 0, want 1"},
+		{"resource-usage-collect-addon", "addon: {nmae: x}", "additional properties 'nmae' not allowed"},
+		{"resource-usage-collect-addon", "global: {image: {pullpolicy: Always}}", "additional properties 'pullpolicy' not allowed"},
+		{"resource-usage-collect-addon", "addon: {name: Usage}", "at '/addon/name': 'Usage' does not match pattern"},
+		{"resource-usage-collect-addon", "scores: {maxMemory: 32}", "at '/scores/maxMemory': got number, want string"},
 		{"managed-serviceaccount", "targetCluster: c1", "targetCluster: c1 is one of all clusters, on which agentInstallAll enables the add-on"},
 	} {
 		if got := install(test.chart, test.values).fails(t); !strings.Contains(got, test.want) {
@@ -220,6 +226,43 @@ func TestRightsForManagedServiceAccounts(t *testing.T) {
 		if slices.Contains(rule.Resources, "secrets") || slices.Contains(rule.Verbs, "escalate") || slices.Contains(rule.Verbs, "*") ||
 			slices.Contains(rule.Verbs, "bind") && !slices.Equal(rule.ResourceNames, []string{role.Name}) {
 			t.Errorf("%v is more than the manager needs", rule)
+		}
+	}
+}
+
+// HC-11: the chart installs the add-on of deploy/examples/resource-usage-collect, with the image of a release and other resources.
+func TestResourceUsageCollectIsTheExample(t *testing.T) {
+	t.Parallel()
+	const folder, name = "../examples/resource-usage-collect/", "resource-usage-collect"
+	chart := install("resource-usage-collect-addon", "").objects(t)
+	example := func(file string) objects {
+		content, err := os.ReadFile(folder + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parse(t, file, string(content))
+	}
+	const container = "/spec/agentSpec/workload/manifests/3/spec/template/spec/containers/0"
+	for file, parts := range map[string][]string{
+		"addontemplate.yaml": {"AddOnTemplate/" + name + " /spec/addonName", "AddOnTemplate/" + name + " /spec/registration",
+			"AddOnTemplate/" + name + " /spec/agentSpec/workload/manifests/0", "AddOnTemplate/" + name + " /spec/agentSpec/workload/manifests/1",
+			"AddOnTemplate/" + name + " /spec/agentSpec/workload/manifests/2", "AddOnTemplate/" + name + " " + container + "/args",
+			"AddOnTemplate/" + name + " " + container + "/securityContext",
+			"AddOnTemplate/" + name + " /spec/agentSpec/workload/manifests/3/spec/template/spec/serviceAccountName"},
+		"addondeploymentconfig.yaml": {"AddOnDeploymentConfig/open-cluster-management-addon/" + name + " /spec"},
+		"clustermanagementaddon.yaml": {"ClusterManagementAddOn/" + name + " /spec/addOnMeta",
+			"ClusterManagementAddOn/" + name + " /spec/supportedConfigs"},
+		"hub.yaml": {"ClusterRole/open-cluster-management:" + name + ":agent /rules", "ClusterRole/open-cluster-management:" + name + ":hub /rules",
+			"ClusterRoleBinding/open-cluster-management:" + name + ":hub /roleRef",
+			"ClusterRoleBinding/open-cluster-management:" + name + ":hub /subjects"},
+	} {
+		from := example(file)
+		for _, part := range parts {
+			object, pointer, _ := strings.Cut(part, " ")
+			got, want := at(chart, object, pointer), at(from, object, pointer)
+			if want == nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("%s is %s, in %s %s", part, show(got), file, show(want))
+			}
 		}
 	}
 }

@@ -17,12 +17,13 @@ func TestStartupProbes(t *testing.T) {
 	t.Parallel()
 	for _, chart := range all {
 		tried := append([]effect{{}}, effects(t, chart)...)
-		probed := 0
+		probed, deployed := 0, false
 		for _, e := range tried {
 			for _, object := range install(chart, show(e.Values)).objects(t) {
 				if object.GetKind() != "Deployment" {
 					continue
 				}
+				deployed = true
 				deployment := &appsv1.Deployment{}
 				if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment); err != nil {
 					t.Fatal(err)
@@ -35,7 +36,7 @@ func TestStartupProbes(t *testing.T) {
 				}
 			}
 		}
-		if probed == 0 {
+		if deployed && probed == 0 {
 			t.Errorf("chart %s: nothing is probed", chart)
 		}
 	}

@@ -64,6 +64,7 @@ var namespaces = map[string]string{
 	"cluster-gateway-addon-manager": "open-cluster-management-addon",
 	"cluster-proxy":                 "open-cluster-management-addon",
 	"managed-serviceaccount":        "open-cluster-management-addon",
+	"resource-usage-collect-addon":  "open-cluster-management-addon",
 }
 
 // files returns the rendered templates by their paths in the chart.
@@ -104,14 +105,21 @@ func (i installation) objects(t *testing.T) objects {
 		if path.Ext(name) != ".yaml" {
 			continue
 		}
-		for document := range strings.SplitSeq("\n"+files[name], "\n---") {
-			object := map[string]any{}
-			if err := yaml.UnmarshalStrict([]byte(document), &object); err != nil {
-				t.Fatalf("%s: %v\n%s", name, err, document)
-			}
-			if len(object) > 0 {
-				all = append(all, unstructured.Unstructured{Object: object})
-			}
+		all = append(all, parse(t, name, files[name])...)
+	}
+	return all
+}
+
+// parse returns the objects in a file.
+func parse(t *testing.T, name, content string) (all objects) {
+	t.Helper()
+	for document := range strings.SplitSeq("\n"+content, "\n---") {
+		object := map[string]any{}
+		if err := yaml.UnmarshalStrict([]byte(document), &object); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, document)
+		}
+		if len(object) > 0 {
+			all = append(all, unstructured.Unstructured{Object: object})
 		}
 	}
 	return all

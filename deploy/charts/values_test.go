@@ -15,7 +15,8 @@ import (
 )
 
 // all are the charts.
-var all = []string{"capstan-hub", "cluster-gateway-addon-manager", "cluster-manager", "cluster-proxy", "klusterlet", "managed-serviceaccount"}
+var all = []string{"capstan-hub", "cluster-gateway-addon-manager", "cluster-manager", "cluster-proxy", "klusterlet",
+	"managed-serviceaccount", "resource-usage-collect-addon"}
 
 // effect is what a values file changes of what is installed by default.
 type effect struct {
@@ -38,8 +39,8 @@ func effects(t *testing.T, chart string) []effect {
 	return effects
 }
 
-// HC-01 HC-02 HC-03 HC-04 HC-05 HC-06 HC-08 HC-09 HC-10 CG-08 CP-11 CP-12 MS-07 MS-08 SC-24: each value does what its documentation says,
-// and no value is without a test.
+// HC-01 HC-02 HC-03 HC-04 HC-05 HC-06 HC-08 HC-09 HC-10 HC-11 CG-08 CP-11 CP-12 MS-07 MS-08 SC-24: each value does what its
+// documentation says, and no value is without a test.
 func TestValues(t *testing.T) {
 	t.Parallel()
 	for _, chart := range all {

@@ -16,7 +16,7 @@ import (
 
 // charts are all charts, each with the plural of the CRD of which values are a part, or none.
 var charts = map[string]string{"capstan-hub": "", "cluster-manager": "clustermanagers", "klusterlet": "klusterlets",
-	"cluster-proxy": "", "managed-serviceaccount": ""}
+	"cluster-proxy": "", "managed-serviceaccount": "", "resource-usage-collect-addon": ""}
 
 // copied are CRDs that a chart brings as they are, where a cluster does not have them. They outlive its releases.
 var copied = map[string][]string{

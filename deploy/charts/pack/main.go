@@ -17,7 +17,8 @@ import (
 )
 
 // names are the charts, each in a folder of its name.
-var names = []string{"capstan-hub", "cluster-gateway-addon-manager", "cluster-manager", "cluster-proxy", "klusterlet", "managed-serviceaccount"}
+var names = []string{"capstan-hub", "cluster-gateway-addon-manager", "cluster-manager", "cluster-proxy", "klusterlet",
+	"managed-serviceaccount", "resource-usage-collect-addon"}
 
 // changed is when everything was changed last, as far as the archives and the index tell.
 var changed = time.Unix(0, 0).UTC()
