@@ -69,10 +69,12 @@ func (t *target) do(ctx context.Context, what func(context.Context, *charts.Rele
 }
 
 // source is where a chart comes from.
-type source struct{ repository, version string }
+type source struct{ repository, caFile, version string }
 
 func (s *source) add(command *cobra.Command) {
 	command.Flags().StringVar(&s.repository, "repository", "", "URL of the Helm repository (required)")
+	command.Flags().StringVar(&s.caFile, "repository-ca-file", "",
+		"PEM certificates to verify the Helm repository with (default: those of this machine)")
 	command.Flags().StringVar(&s.version, "version", "", "version of the chart in the repository (default: the newest)")
 	if err := command.MarkFlagRequired("repository"); err != nil {
 		panic(err) // there is no such flag
@@ -80,7 +82,7 @@ func (s *source) add(command *cobra.Command) {
 }
 
 func (s *source) load(name string) (*chart.Chart, error) {
-	return charts.Load(charts.Reference{Repository: s.repository, Name: name, Version: s.version})
+	return charts.Load(charts.Reference{Repository: s.repository, Name: name, Version: s.version, CAFile: s.caFile})
 }
 
 func templateCommand() *cobra.Command {

@@ -7,15 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"helm.sh/helm/v4/pkg/action"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
-	"helm.sh/helm/v4/pkg/cli"
 	"helm.sh/helm/v4/pkg/kube"
 	"helm.sh/helm/v4/pkg/release"
 	releasev1 "helm.sh/helm/v4/pkg/release/v1"
@@ -24,38 +20,6 @@ import (
 
 // ErrNotInstalled says that there is no such release.
 var ErrNotInstalled = errors.New("is not installed")
-
-// Reference is a chart of a repository. An empty version is the newest.
-type Reference struct{ Repository, Name, Version string }
-
-// Load downloads a chart. Nothing of it stays on the disk.
-func Load(of Reference) (*chart.Chart, error) {
-	dir, err := os.MkdirTemp("", "capstan-chart-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	settings := &cli.EnvSettings{
-		RepositoryConfig: filepath.Join(dir, "repositories.yaml"), RepositoryCache: filepath.Join(dir, "repository"),
-		ContentCache: filepath.Join(dir, "content"), PluginsDirectory: filepath.Join(dir, "plugins"),
-	}
-	options := action.ChartPathOptions{RepoURL: of.Repository, Version: of.Version}
-	path, err := options.LocateChart(of.Name, settings)
-	if err != nil {
-		version := "the newest version"
-		if of.Version != "" {
-			version = "version " + of.Version
-		}
-		return nil, fmt.Errorf("get %s of chart %s from the Helm repository %s: %w; check that this machine reaches it (HTTPS_PROXY names a proxy), or name "+
-			"a copy that it reaches with --repository",
-			version, of.Name, of.Repository, err)
-	}
-	loaded, err := loader.Load(path)
-	if err != nil {
-		return nil, fmt.Errorf("read chart %s of %s: %w", of.Name, of.Repository, err)
-	}
-	return loaded, nil
-}
 
 // Releases are those in a namespace of a cluster.
 type Releases struct {

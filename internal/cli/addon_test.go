@@ -347,7 +347,7 @@ func TestHubAddOn(t *testing.T) { //nolint:paralleltest // it changes PATH
 	}
 	file := filepath.Join(t.TempDir(), "applied.yaml")
 	h.run(t, "", append(install, "--bundle-version", "v1.2.0", "--bundle-version-overrides", overrides, "--repository",
-		"https://mirror.example.com", "--create-namespace", "--output-file", file)...).succeeds(t,
+		"https://mirror.example.com", "--repository-ca-file", "ca.crt", "--create-namespace", "--output-file", file)...).succeeds(t,
 		"Installing built-in governance-policy-framework add-on to the Hub cluster...\nInstalling built-in argocd add-on to the Hub cluster...\n")
 	if content, err := os.ReadFile(file); err != nil || strings.Count(string(content), "FromChart") != 2 {
 		t.Errorf("written: %s, %v", content, err)
@@ -370,11 +370,12 @@ func TestHubAddOn(t *testing.T) { //nolint:paralleltest // it changes PATH
 			"open-cluster-management --version v0.18.0 --kube-context hub",
 		"template argocd-pull-integration argocd-pull-integration" + repo + "argocd --kube-context hub",
 		"template governance-policy-framework governance-policy-framework" + mirror +
-			"open-cluster-management --version v0.17.3 --kube-context hub",
-		"template argocd-pull-integration argocd-pull-integration" + mirror + "argocd --kube-context hub",
+			"open-cluster-management --repository-ca-file ca.crt --version v0.17.3 --kube-context hub",
+		"template argocd-pull-integration argocd-pull-integration" + mirror + "argocd --repository-ca-file ca.crt --kube-context hub",
 		"install governance-policy-framework governance-policy-framework" + mirror +
-			"open-cluster-management --version v0.17.3 --create-namespace --kube-context hub",
-		"install argocd-pull-integration argocd-pull-integration" + mirror + "argocd --create-namespace --kube-context hub",
+			"open-cluster-management --repository-ca-file ca.crt --version v0.17.3 --create-namespace --kube-context hub",
+		"install argocd-pull-integration argocd-pull-integration" + mirror +
+			"argocd --repository-ca-file ca.crt --create-namespace --kube-context hub",
 		"uninstall argocd-pull-integration --namespace argocd --kube-context hub",
 	}
 	if strings.Join(lines, "\n") != strings.Join(want, "\n") {

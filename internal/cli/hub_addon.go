@@ -102,6 +102,8 @@ const installHubAddOnLong = `Install the hub's side of add-ons of the Open Clust
   argocd-agent                  manages Argo CD on clusters (chart argocd-agent-addon)
   governance-policy-framework   brings policies to clusters
 
+A chart that does not have the digest in the index of the repository is not installed.
+
 It needs a hub that runs pods: one in a Kubernetes cluster, not a standalone one. What is installed already is upgraded, and
 keeps its values; "helm list" shows it. "capstan addon enable" then deploys the add-ons on clusters.`
 
@@ -109,7 +111,8 @@ keeps its values; "helm list" shows it. "capstan addon enable" then deploys the 
 func (a *app) installHubAddOnCommand() *cobra.Command {
 	f, versions := &hubAddOnFlags{}, &bundleFlags{}
 	var createNamespace bool
-	var outputFile, repository string
+	var outputFile string
+	var from hubAddOnSource
 	command := &cobra.Command{
 		Use:   "hub-addon --names ADD-ON,...",
 		Short: "Install the hub's side of add-ons",
@@ -122,16 +125,17 @@ func (a *app) installHubAddOnCommand() *cobra.Command {
 	f.add(a, command)
 	versions.add(command)
 	command.Flags().BoolVar(&createNamespace, "create-namespace", false, "create the namespace if it is missing")
-	command.Flags().StringVar(&repository, "repository", chartRepository,
+	command.Flags().StringVar(&from.repository, "repository", chartRepository,
 		"Helm repository with the charts, such as a copy that this machine reaches")
+	command.Flags().StringVar(&from.caFile, "repository-ca-file", "",
+		"PEM certificates to verify the Helm repository with (default: those of this machine)")
 	command.Flags().StringVar(&outputFile, "output-file", "", "write what was applied to this file")
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		chosen, err := f.chosen()
 		if err != nil {
 			return err
 		}
-		bundle, err := versions.bundle()
-		if err != nil {
+		if from.versions, err = versions.bundle(); err != nil {
 			return err
 		}
 		if err := checkOutputFile(outputFile); err != nil {
@@ -143,7 +147,7 @@ func (a *app) installHubAddOnCommand() *cobra.Command {
 					return err
 				}
 			}
-			return a.installHubAddOns(ctx, hub, chosen, hubAddOnSource{repository, bundle}, createNamespace, outputFile)
+			return a.installHubAddOns(ctx, hub, chosen, from, createNamespace, outputFile)
 		})
 	}
 	return command
@@ -201,12 +205,17 @@ func (a *app) installHubAddOns(ctx context.Context, hub *hubapi.Hub, addOns []hu
 // hubAddOnSource is where the charts come from, and in which versions.
 type hubAddOnSource struct {
 	repository string
-	versions   bundle
+	// caFile verifies the repository; this machine's certificates do if it is empty.
+	caFile   string
+	versions bundle
 }
 
 // chartArgs are the arguments of the program for charts.
 func (h hubAddOn) chartArgs(verb string, from hubAddOnSource) []string {
 	args := []string{verb, h.chart, h.chart, "--repository", from.repository, "--namespace", h.namespace}
+	if from.caFile != "" {
+		args = append(args, "--repository-ca-file", from.caFile)
+	}
 	if version := h.version(from.versions); version != "" {
 		args = append(args, "--version", version)
 	}
