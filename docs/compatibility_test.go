@@ -50,7 +50,7 @@ func TestOldestKubernetes(t *testing.T) {
 			"existing-cluster.md":    "(Kubernetes %s or later)",
 		},
 		"klusterlet":  {"compatibility.md": "| | %s and later | untested |", "install-in-clusters.md": "%s or newer for agents"},
-		"capstan-hub": {"compatibility.md": "| | %s and later | untested |", "install-in-clusters.md": "%s or newer for agents and\nstandalone hubs"},
+		"capstan-hub": {"compatibility.md": "| | %s and later | untested |", "install-in-clusters.md": "%s or newer for agents and standalone hubs"},
 	} {
 		metadata, err := os.ReadFile("../deploy/charts/" + chart + "/Chart.yaml")
 		if err != nil {
