@@ -256,14 +256,14 @@ func BenchmarkMemory(b *testing.B) {
 				for _, key := range everyKey(s) {
 					s.Schedule(key)
 				}
-				with := heap()
+				with := heapBytes()
 				for _, c := range s.clusters.sorted {
 					c.object, c.scores = nil, nil
 				}
 				for _, p := range s.placements {
 					p.object = nil
 				}
-				b.ReportMetric(float64(heap())/(1<<20), "MB")
+				b.ReportMetric(float64(heapBytes())/(1<<20), "MB")
 				b.ReportMetric(float64(with)/(1<<20), "MB-with-objects")
 				runtime.KeepAlive(s)
 			}
@@ -271,7 +271,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-func heap() uint64 {
+func heapBytes() uint64 {
 	runtime.GC()
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
