@@ -30,8 +30,7 @@ func newCluster(t *testing.T) hub {
 	h := newHub(t)
 	h.Answer("GET /version", fakehub.JSON(`{"gitVersion":"v1.30.0"}`))
 	h.Answer("GET /apis", fakehub.JSON(`{}`))
-	h.serve("/api/v1", "namespaces Namespace", "pods Pod", "secrets Secret", "configmaps ConfigMap", "events Event", "serviceaccounts ServiceAccount",
-		"services Service", "persistentvolumeclaims PersistentVolumeClaim")
+	h.serve("/api/v1", "namespaces Namespace", "pods Pod", "secrets Secret", "configmaps ConfigMap", "events Event", "serviceaccounts ServiceAccount")
 	h.serve("/apis/apps/v1", "deployments Deployment", "statefulsets StatefulSet", "daemonsets DaemonSet")
 	h.serve("/apis/rbac.authorization.k8s.io/v1", "roles Role", "rolebindings RoleBinding", "clusterroles ClusterRole",
 		"clusterrolebindings ClusterRoleBinding")
@@ -470,10 +469,19 @@ func TestUpgradeOperator(t *testing.T) {
 	})
 }
 
+// newClusterWithVolumes is a cluster that serves what a standalone hub takes besides.
+func newClusterWithVolumes(t *testing.T) hub {
+	t.Helper()
+	h := newCluster(t)
+	h.serve("/api/v1", "namespaces Namespace", "pods Pod", "secrets Secret", "configmaps ConfigMap", "events Event", "serviceaccounts ServiceAccount",
+		"services Service", "persistentvolumeclaims PersistentVolumeClaim")
+	return h
+}
+
 // CA-14: a standalone hub is what its chart consists of, with values of the flags of Helm, and needs no other program.
 func TestInitSingletonValues(t *testing.T) {
 	t.Setenv("PATH", "")
-	h := newCluster(t)
+	h := newClusterWithVolumes(t)
 	in := inDir(t)
 	got := h.run(t, "", "init", "--singleton", "--dry-run", "--image-registry", "r.example.com/x", "--bundle-version", "latest",
 		"--values", in("a.yaml", "{features: a, priorityClassName: a}"), "-f", in("b.yaml", "{features: b, replicas: 0}"),
@@ -517,7 +525,7 @@ func TestInitSingletonValues(t *testing.T) {
 // CA-14: a standalone hub that is installed again keeps the values that are not given now, and its CA; what they do without is deleted.
 func TestInitSingletonAgain(t *testing.T) {
 	t.Parallel()
-	h := newCluster(t)
+	h := newClusterWithVolumes(t)
 	const volume = "/api/v1/namespaces/one/persistentvolumeclaims/multicluster-controlplane-pvc-volume"
 	const budget = "/apis/policy/v1/namespaces/one/poddisruptionbudgets/multicluster-controlplane"
 	const config = "/api/v1/namespaces/one/secrets/controlplane-config"
@@ -551,7 +559,7 @@ func TestInitSingletonAgain(t *testing.T) {
 // created.
 func TestInitSingletonPreflight(t *testing.T) {
 	t.Parallel()
-	h := newCluster(t)
+	h := newClusterWithVolumes(t)
 	h.Put(t, "/apis/apps/v1/namespaces/one/deployments/multicluster-controlplane", &appsv1.Deployment{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: metav1.ObjectMeta{Name: "multicluster-controlplane", Namespace: "one",
@@ -569,7 +577,7 @@ func TestInitSingletonPreflight(t *testing.T) {
 // CA-14: the kubeconfig of a standalone hub ends up in a file.
 func TestInitSingleton(t *testing.T) {
 	t.Chdir(t.TempDir())
-	h := newCluster(t)
+	h := newClusterWithVolumes(t)
 	h.Put(t, "/apis/apps/v1/namespaces/one/deployments/multicluster-controlplane", &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: metav1.ObjectMeta{Name: "multicluster-controlplane", Namespace: "one"},

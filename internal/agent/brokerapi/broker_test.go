@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -295,13 +296,18 @@ func TestRegistrationWithBroker(t *testing.T) {
 		return err == nil && csr.Annotations[fleet.AnnotationCSRUser] == agentUser
 	})
 	for _, version := range []string{"v1", "v2", "v3"} {
-		now := newCluster()
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil {
-			t.Fatal(err)
-		}
-		before := now.DeepCopy()
-		now.Status.Version.Kubernetes = version
-		if _, err := patch.Status(t.Context(), c, now, before); err != nil {
+		// The cluster as the hub made it may come at any time.
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			now := newCluster()
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(now), now); err != nil {
+				return err
+			}
+			before := now.DeepCopy()
+			now.Status.Version.Kubernetes = version
+			_, err := patch.Status(t.Context(), c, now, before)
+			return err
+		})
+		if err != nil {
 			t.Errorf("%s: %v", version, err)
 		}
 		on := newCluster()

@@ -2,12 +2,14 @@ package hubapi
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	permissionv1alpha1 "github.com/capstan-io/capstan/api/rbac/v1alpha1"
@@ -71,16 +73,36 @@ func (h *Hub) ClusterPermissions(ctx context.Context, cluster string) (items []p
 // May asks the cluster whether the user may do something there.
 func (c *ClusterAPI) May(ctx context.Context, what *authorizationv1.ResourceAttributes) (authorizationv1.SubjectAccessReviewStatus, error) {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: what}}
-	err := c.client.Post().AbsPath(pathAccessReviews).MaxRetries(0).Body(review).Do(ctx).Into(review)
+	review.SetGroupVersionKind(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"))
+	_, err := c.review(ctx, pathAccessReviews, review)
 	return review.Status, err
 }
 
 // Rights asks the cluster what the user may do there, outside of namespaces and in one of them. The warnings say what narrows it.
 func (c *ClusterAPI) Rights(ctx context.Context, namespace string) (authorizationv1.SubjectRulesReviewStatus, []string, error) {
 	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
+	review.SetGroupVersionKind(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectRulesReview"))
+	told, err := c.review(ctx, pathRulesReviews, review)
+	return review.Status, told, err
+}
+
+// review sends a review and reads the answer into it. The client encodes nothing itself.
+func (c *ClusterAPI) review(ctx context.Context, path string, review any) ([]string, error) {
+	content, err := json.Marshal(review)
+	if err != nil {
+		return nil, err
+	}
 	told := &warnings{}
-	err := c.client.Post().AbsPath(pathRulesReviews).MaxRetries(0).WarningHandler(told).Body(review).Do(ctx).Into(review)
-	return review.Status, told.texts, err
+	result := c.client.Post().AbsPath(path).MaxRetries(0).WarningHandler(told).
+		SetHeader("Content-Type", runtime.ContentTypeJSON).Body(content).Do(ctx)
+	if err := result.Error(); err != nil {
+		return nil, err
+	}
+	body, err := result.Raw()
+	if err != nil {
+		return nil, err
+	}
+	return told.texts, json.Unmarshal(body, review)
 }
 
 // warnings keeps what a server warns of.
