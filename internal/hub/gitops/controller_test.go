@@ -199,6 +199,16 @@ func (f *fixture) secret(name string) *corev1.Secret {
 	return secret
 }
 
+// sourceOf is the Secret that is copied for a cluster.
+func (f *fixture) sourceOf(cluster string) *corev1.Secret {
+	f.Helper()
+	source := &corev1.Secret{}
+	if err := f.Get(f.Context(), client.ObjectKey{Namespace: cluster, Name: sourceOf(cluster)}, source); err != nil {
+		f.Fatal(err)
+	}
+	return source
+}
+
 func (f *fixture) apply(err error) {
 	f.Helper()
 	if err != nil {
@@ -326,6 +336,63 @@ func TestSources(t *testing.T) {
 	}
 }
 
+// AR-03: who writes Secrets in the namespace of a cluster gives Argo CD a way to that cluster and nothing else.
+func TestCopies(t *testing.T) {
+	t.Parallel()
+	const good = `{"username":"u","password":"p","bearerToken":"t","tlsClientConfig":{"insecure":false,"serverName":"s","certData":"Yw==",` +
+		`"keyData":"aw==","caData":"Y2E="},"disableCompression":true,"proxyUrl":"http://proxy"}`
+	for name, test := range map[string]struct {
+		server, config string
+		refused        []string
+	}{
+		"all that connects":          {"https://c1", good, nil},
+		"the server with a slash":    {"https://c1/", good, nil},
+		"what Argo CD does not know": {"https://c1", strings.Replace(good, "{", `{"more":1,"execProviderConfig":null,`, 1), nil},
+		"a program":                  {"https://c1", `{"execProviderConfig":{"command":"sh"}}`, []string{"execProviderConfig"}},
+		"a program in another case":  {"https://c1", `{"EXECproviderconfig":{"command":"sh"}}`, []string{"execProviderConfig"}},
+		"the identity of Argo CD":    {"https://c1", `{"awsAuthConfig":{"clusterName":"c2"}}`, []string{"awsAuthConfig"}},
+		"no JSON":                    {"https://c1", `bearerToken: hidden`, []string{"config", "bearerToken and tlsClientConfig"}},
+		"other JSON":                 {"https://c1", `{"bearerToken":["hidden"]}`, []string{"config", "bearerToken and tlsClientConfig"}},
+		"the cluster of Argo CD":     {"https://kubernetes.default.svc", good, []string{"server", "https://cluster.example.com:6443"}},
+		"that, with a slash":         {"https://kubernetes.default.svc/", good, []string{"server"}},
+		"no URL":                     {"c1", good, []string{"server"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "c1-cluster-secret"},
+				Data: map[string][]byte{"server": []byte("https://c1"), "config": []byte("{}")}}
+			f := setUp(t, append(member("c1", nil), source, decided(argo, "c1"), gitOps(argo, func(g *appsv1beta1.GitOpsCluster) {
+				g.Spec.ManagedServiceAccountRef = ""
+			}))...)
+			f.reconcile(argo)
+			f.expectSecrets(source.Name)
+			source = f.sourceOf("c1")
+			source.Data["server"], source.Data["config"] = []byte(test.server), []byte(test.config)
+			f.apply(f.Update(t.Context(), source))
+			g := f.reconcile(argo)
+			if test.refused == nil {
+				if made := f.secret(source.Name); string(made.Data["server"]) != "https://c1" || string(made.Data["config"]) != good {
+					t.Errorf("the Secret says %s", made.Data)
+				}
+				return
+			}
+			f.expectSecrets() // not even that of before
+			expectFailure(t, g, append(test.refused, "CredentialRefused", "c1/c1-cluster-secret")...)
+			if said := f.said() + fmt.Sprint(g.Status); strings.Contains(said, "hidden") {
+				t.Errorf("a credential is told: %s", said)
+			}
+		})
+	}
+}
+
+// AR-03: the name by which Argo CD knows its own cluster is not given to another one.
+func TestNameOfHub(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, append(member("in-cluster", nil), decided(argo, "in-cluster"), gitOps(argo), token("in-cluster", "argo"))...)
+	expectFailure(t, f.reconcile(argo), "SecretOfAnother", "in-cluster")
+	f.expectSecrets()
+}
+
 // expectFailure looks for texts in the conditions of a GitOpsCluster that is not ready.
 func expectFailure(t *testing.T, g *appsv1beta1.GitOpsCluster, texts ...string) {
 	t.Helper()
@@ -352,6 +419,7 @@ func TestSecretsOfOthers(t *testing.T) {
 		"that, for another managed cluster": forOther,
 		"the name of the cluster":           clusterSecret("mine", "c1", "https://x"),
 		"the server":                        clusterSecret("mine", "x", "https://hub.example.com/c1"),
+		"the server, as Argo CD compares":   clusterSecret("mine", "x", "https://hub.example.com/c1/"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

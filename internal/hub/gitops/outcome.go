@@ -33,6 +33,7 @@ const (
 
 	// Of a single cluster, in the condition only if it is that of all that are not registered.
 	reasonNoCredential = "CredentialNotFound"
+	reasonRefused      = "CredentialRefused"
 	reasonNotReached   = "ClusterNotReached"
 	reasonTaken        = "SecretOfAnother"
 )

@@ -50,7 +50,9 @@ func (c *Controller) provide(ctx context.Context, g *appsv1beta1.GitOpsCluster, 
 		return names(g, name), fmt.Errorf("get ManagedCluster %s: %w", name, err)
 	}
 	found, err := c.entry(ctx, g, cluster)
-	if err != nil {
+	if known := (*obstacleError)(nil); errors.As(err, &known) && known.reason == reasonRefused {
+		return nil, err
+	} else if err != nil {
 		return names(g, name), err
 	}
 	want := wanted(g, cluster, found)
@@ -123,7 +125,8 @@ func (c *Controller) neighbours(ctx context.Context, namespace string) (neighbou
 
 // keysOf are the name and the server that an Argo CD knows a cluster by, and the ManagedCluster that the hub made the Secret for.
 func keysOf(secret *corev1.Secret) []string {
-	return []string{"name " + string(secret.Data[keyName]), "server " + string(secret.Data[keyServer]), "cluster " + clusterOf(secret)}
+	server := strings.TrimRight(string(secret.Data[keyServer]), "/") // as an Argo CD compares them
+	return []string{"name " + string(secret.Data[keyName]), "server " + server, "cluster " + clusterOf(secret)}
 }
 
 // check looks for Secrets by which the Argo CD knows a cluster already, or something else by the same server. A Secret for the cluster

@@ -3,8 +3,10 @@ package gitops
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,8 +25,11 @@ const (
 	keyConfig = "config"
 )
 
-// hostOfHub is the host by which an Argo CD knows the cluster that it is on.
-const hostOfHub = "kubernetes.default.svc"
+// hostOfHub and nameOfHub are those by which an Argo CD knows the cluster that it is on.
+const (
+	hostOfHub = "kubernetes.default.svc"
+	nameOfHub = "in-cluster"
+)
 
 // entry is what a Secret says about a cluster.
 type entry struct {
@@ -34,15 +39,29 @@ type entry struct {
 	config []byte
 }
 
-// clusterConfig is what an Argo CD connects with.
+// clusterConfig is what an Argo CD connects with: ClusterConfig of its API, without programs that it starts to get a credential.
 type clusterConfig struct {
-	BearerToken string    `json:"bearerToken"`
-	TLS         tlsConfig `json:"tlsClientConfig"`
+	Username           string    `json:"username,omitempty"`
+	Password           string    `json:"password,omitempty"`
+	BearerToken        string    `json:"bearerToken,omitempty"`
+	TLS                tlsConfig `json:"tlsClientConfig"`
+	DisableCompression bool      `json:"disableCompression,omitempty"`
+	ProxyURL           string    `json:"proxyUrl,omitempty"`
 }
 
 type tlsConfig struct {
-	Insecure bool   `json:"insecure"`
-	CAData   []byte `json:"caData,omitempty"`
+	Insecure   bool   `json:"insecure"`
+	ServerName string `json:"serverName,omitempty"`
+	CertData   []byte `json:"certData,omitempty"`
+	KeyData    []byte `json:"keyData,omitempty"`
+	CAData     []byte `json:"caData,omitempty"`
+}
+
+// copiedConfig is a clusterConfig of somebody else, and what that must not have.
+type copiedConfig struct {
+	clusterConfig
+	Exec *struct{} `json:"execProviderConfig"`
+	AWS  *struct{} `json:"awsAuthConfig"`
 }
 
 // accountOf is the name of the ManagedServiceAccounts whose tokens a GitOpsCluster presents.
@@ -74,6 +93,9 @@ func names(g *appsv1beta1.GitOpsCluster, cluster string) []string {
 
 // entry returns what the Secret of a cluster has to say.
 func (c *Controller) entry(ctx context.Context, g *appsv1beta1.GitOpsCluster, cluster *clusterv1.ManagedCluster) (*entry, error) {
+	if cluster.Name == nameOfHub {
+		return nil, obstacle(reasonTaken, "an Argo CD knows the cluster that it is on by the name %s", nameOfHub)
+	}
 	if isBlank(g) {
 		return &entry{secret: secretOf(cluster.Name, accountOf(g)), server: "https://" + cluster.Name + "-control-plane"}, nil
 	}
@@ -125,13 +147,14 @@ func (c *Controller) wayTo(ctx context.Context, cluster *clusterv1.ManagedCluste
 		if len(direct.CABundle) > 0 {
 			ca = direct.CABundle
 		}
-		return direct.URL, ca, nil
+		return strings.TrimRight(direct.URL, "/"), ca, nil
 	}
 	return "", nil, obstacle(reasonNotReached, "no way to the cluster is known; enable the add-on %s on it, or set an https:// URL in "+
 		"spec.managedClusterClientConfigs of the ManagedCluster", fleet.AddOnClusterProxy)
 }
 
-// fromCopy has the content of a Secret that somebody else keeps for the cluster.
+// fromCopy has the content of a Secret that somebody else keeps for the cluster. Who writes Secrets in the namespace of a cluster may have
+// an Argo CD connect to that cluster, and no more.
 func (c *Controller) fromCopy(ctx context.Context, cluster string) (*entry, error) {
 	key := client.ObjectKey{Namespace: cluster, Name: sourceOf(cluster)}
 	source := &corev1.Secret{}
@@ -147,5 +170,28 @@ func (c *Controller) fromCopy(ctx context.Context, cluster string) (*entry, erro
 				keyConfig)
 		}
 	}
-	return &entry{secret: source.Name, server: string(source.Data[keyServer]), config: source.Data[keyConfig]}, nil
+	server := strings.TrimRight(string(source.Data[keyServer]), "/") // an Argo CD takes both for the same
+	if at, err := url.Parse(server); err != nil || at.Hostname() == "" || at.Hostname() == hostOfHub {
+		return nil, obstacle(reasonRefused, "%s of Secret %s is not the URL of a cluster, such as https://cluster.example.com:6443",
+			keyServer, key)
+	}
+	config, err := copyOf(source.Data[keyConfig])
+	if err != nil {
+		return nil, obstacle(reasonRefused, "%s of Secret %s %v", keyConfig, key, err)
+	}
+	return &entry{secret: source.Name, server: server, config: config}, nil
+}
+
+// copyOf is a config as it was understood: an Argo CD that cannot read one makes no Applications for any cluster, and one that is to get a
+// credential by a program runs that next to its own.
+func copyOf(config []byte) ([]byte, error) {
+	read := copiedConfig{}
+	if err := json.Unmarshal(config, &read); err != nil {
+		return nil, errors.New("is not JSON as Argo CD has it, with bearerToken and tlsClientConfig") // err may quote a credential
+	}
+	if read.Exec != nil || read.AWS != nil {
+		return nil, errors.New("has execProviderConfig or awsAuthConfig, which are not copied: Argo CD would run a program for it; put a " +
+			"token or a certificate there, or make the Secret in the namespace of Argo CD yourself")
+	}
+	return json.Marshal(read.clusterConfig)
 }
