@@ -12,6 +12,7 @@ import (
 // Object writes the changes of o against before, except those of its status, and tells whether there were any. It fails
 // with a conflict if another writer has changed the object meanwhile.
 func Object(ctx context.Context, c client.Client, o, before client.Object) (changed bool, err error) {
+	keepKind(o, before)
 	if equality.Semantic.DeepEqual(o, before) {
 		return false, nil
 	}
@@ -24,6 +25,7 @@ func Object(ctx context.Context, c client.Client, o, before client.Object) (chan
 // Status writes the changes of o's status against before's, and tells whether there were any. It fails with a conflict if
 // another writer has changed the object meanwhile.
 func Status(ctx context.Context, c client.Client, o, before client.Object) (changed bool, err error) {
+	keepKind(o, before)
 	if equality.Semantic.DeepEqual(o, before) {
 		return false, nil
 	}
@@ -36,4 +38,10 @@ func Status(ctx context.Context, c client.Client, o, before client.Object) (chan
 // against has the optimistic lock: lists are replaced whole, and conditions are a list.
 func against(before client.Object) client.Patch {
 	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+}
+
+// keepKind gives o the kind of before, which is no change: a cache has kinds in the objects of its first list, and none in what its watch
+// brings. A patch that took the kind away would be refused.
+func keepKind(o, before client.Object) {
+	o.GetObjectKind().SetGroupVersionKind(before.GetObjectKind().GroupVersionKind())
 }
