@@ -17,8 +17,8 @@ MODULES := api internal/machinery addon addon/chart
 PACKAGES := ./... $(foreach module,$(filter-out addon/chart,$(MODULES)),github.com/capstan-io/capstan/$(module)/...)
 
 # The packages with tests that start programs, and all others.
-STARTS_PROGRAMS := ./test/integration/... ./test/e2e/...
-OTHERS           = $$($(GO) list $(PACKAGES) | grep -vE '/test/(integration|e2e|realcluster|walkthrough)(/|$$)')
+STARTS_PROGRAMS := ./test/integration/... ./test/e2e/... ./test/campaign
+OTHERS           = $$($(GO) list $(PACKAGES) | grep -vE '/test/(integration|e2e|campaign|realcluster|walkthrough)(/|$$)')
 
 # The packages whose goroutines share state: agents that apply works, brokers and tunnels, the queues of the hub, the scheduler.
 RACE ?= ./internal/agent/work/... ./internal/broker/... ./internal/hub/placement/... ./internal/hub/work/... ./internal/placement/... \
@@ -44,6 +44,12 @@ FLEET ?= 100,500,1000
 
 # The agents of these fleets: real ones, or light ones, which manage nothing and of which a machine holds thousands.
 AGENTS ?= real
+
+# What `make campaign` runs: how many writes of each step get each fault, or 0 for all, and which ones.
+CAMPAIGN ?= TestFaults
+POINTS   ?= 0
+FAULTS   ?= crash,away,lost,failed,conflict
+SEED     ?= 1
 
 # Where `make charts` has index.yaml look for the archives; next to it, if it is empty.
 CHARTS_URL ?=
@@ -255,6 +261,10 @@ race-shared: ## Run the tests of RACE, packages whose goroutines share state, un
 .PHONY: race
 race: build ## Run all tests but those that link an API server under the race detector, which takes a C compiler
 	CGO_ENABLED=1 $(GO) test -race -timeout 30m $(TESTFLAGS) $$($(LIGHT)) ./test/fleetsim
+
+.PHONY: campaign
+campaign: build ## Put faults at POINTS writes of the hub's controllers in each step of a fleet's life, 0 for all, which takes an hour
+	$(GO) test -count=1 -timeout 6h -run '$(CAMPAIGN)' -v ./test/campaign -faults '$(FAULTS)' -points $(POINTS) -seed $(SEED)
 
 .PHONY: bench
 bench: build ## Measure start, memory, CPU and latencies; writes bench.json

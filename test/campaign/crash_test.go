@@ -1,0 +1,297 @@
+package campaign
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/capstan-io/capstan/internal/hub"
+	"github.com/capstan-io/capstan/test/env"
+)
+
+var (
+	with   = flag.String("faults", string(lost), "the faults, with commas, out of crash, away, lost, failed and conflict")
+	points = flag.Int("points", 1, "how many writes of each step of the scenario get each fault; 0 is all of them")
+	seed   = flag.Int("seed", 1, "which writes these are; the same ones for the same number")
+)
+
+const (
+	// pause is how long nothing happens before the next step, when all is as it should be.
+	pause = 150 * time.Millisecond
+	// longPause is that when it is not known what should be. It is longer than controllers wait for more events: debounce.Settle.
+	longPause = 1500 * time.Millisecond
+	// patience is how long nothing happens before what is stored is taken for the end.
+	patience = 15 * time.Second
+	// poll is how often the test looks.
+	poll = 25 * time.Millisecond
+)
+
+// Whichever write of the hub's controllers is the last one before they crash, is lost, or is refused: the hub that starts or goes on
+// afterwards stores in the end what one stores to which nothing has happened, in each step of the life of a fleet; and of a fleet that has
+// left, nothing.
+func TestFaults(t *testing.T) {
+	c := newCampaign(t)
+	undisturbed := c.run(t, plan{}, nil)
+	if t.Failed() {
+		return
+	}
+	first, last := undisturbed.stores[0], undisturbed.stores[len(scenario)-1]
+	for key := range last {
+		if _, before := first[key]; !before && keeps.MatchString(key) {
+			c.kept[key] = true
+		}
+	}
+	if left := difference(first, last, c.kept); left != "" {
+		t.Fatalf("a fleet that has left leaves something behind:\n%s", left)
+	}
+	for name, writes := range undisturbed.history.writes {
+		t.Logf("step %q has %d writes", name, len(writes))
+	}
+	t.Logf("seed %d", *seed)
+	for name := range strings.SplitSeq(*with, ",") {
+		f := fault(name)
+		if !slices.Contains(faults, f) {
+			t.Fatalf("-faults: %q is no fault; use some of %v", name, faults)
+		}
+		for i, at := range choose(f, undisturbed.history.writes) {
+			t.Run(fmt.Sprintf("%s/%d", f, i+1), func(t *testing.T) {
+				r := c.run(t, plan{fault: f, at: at}, undisturbed.stores)
+				for step, write := range at {
+					if !r.history.met[step] && !t.Failed() {
+						t.Logf("step %q has no %s this time", step, write)
+					}
+				}
+			})
+		}
+	}
+}
+
+// campaign is a hub that runs after one another share. None of them leaves anything behind, or there is another hub for the next.
+type campaign struct {
+	// whole is the test that the hub is there for, over those of single runs.
+	whole  *testing.T
+	config *rest.Config
+	reader *reader
+	fleet  *fleetOfTest
+	hub    hub.Options
+	// spoilt is set when a run has left something behind.
+	spoilt bool
+	server *env.Server
+	// kept are objects that the first run has left there for all others.
+	kept map[string]bool
+}
+
+// keeps matches what all clusters share, which the last one leaves behind.
+var keeps = regexp.MustCompile(`^clusterroles.*/open-cluster-management:`)
+
+func newCampaign(t *testing.T) *campaign {
+	t.Helper()
+	c := &campaign{whole: t, kept: map[string]bool{}}
+	var err error
+	if c.hub, err = hubOptions(); err != nil {
+		t.Fatal(err)
+	}
+	c.start(t)
+	return c
+}
+
+// start starts an API server with nothing in it, and none of our controllers.
+func (c *campaign) start(t *testing.T) {
+	t.Helper()
+	if c.server != nil {
+		_ = c.server.Stop()
+	}
+	c.server = env.StartHub(c.whole, "none")
+	var err error
+	if c.config, err = c.server.Config(); err != nil {
+		t.Fatal(err)
+	}
+	if c.reader, err = newReader(c.config); err != nil {
+		t.Fatal(err)
+	}
+	if c.fleet, err = newFleet(c.config); err != nil {
+		t.Fatal(err)
+	}
+	c.spoilt = false
+}
+
+// choose spreads faults over the writes of each step. A run has one in each step, or in every other one where users take the steps between
+// them while the controllers are away.
+func choose(f fault, writes map[string][]string) (plans []map[string]string) {
+	for i := 0; ; i++ {
+		even, odd := map[string]string{}, map[string]string{}
+		for k, s := range scenario {
+			all := slices.DeleteFunc(slices.Clone(writes[s.name]), func(write string) bool { return !f.may(write) })
+			n := len(all)
+			if *points > 0 {
+				n = min(n, *points)
+			}
+			if i >= n {
+				continue
+			}
+			at := even
+			if f == away && k%2 == 1 {
+				at = odd
+			}
+			at[s.name] = all[(*seed+i*len(all)/n)%len(all)]
+		}
+		if len(even)+len(odd) == 0 {
+			return plans
+		}
+		plans = append(plans, slices.DeleteFunc([]map[string]string{even, odd}, func(at map[string]string) bool { return len(at) == 0 })...)
+	}
+}
+
+// run is one life of the fleet, on a hub with as many lives as its crashes give it.
+type run struct {
+	*campaign
+	history *history
+	life    *life
+	// stores are what the hub stored at the end of each step.
+	stores []store
+
+	// seen is the activity that was observed last, and since is when.
+	seen  activity
+	since time.Time
+	// pause is how long that has to be.
+	pause time.Duration
+}
+
+// run runs the scenario. Each step has to end with what is wanted; nil wants nothing in particular.
+func (c *campaign) run(t *testing.T, p plan, want []store) *run {
+	t.Helper()
+	if c.spoilt {
+		c.start(t)
+	}
+	c.spoilt = true // unless it comes to its end
+	r := &run{campaign: c, history: newHistory(p), pause: pause}
+	if want == nil {
+		r.pause = longPause
+	}
+	clear(c.fleet.alive)
+	journal.begin()
+	defer func() {
+		if t.Failed() {
+			t.Logf("The controllers wrote last:\n%s", journal.tail())
+		}
+	}()
+	r.revive(t)
+	defer func() {
+		if err := r.life.close(); err != nil {
+			t.Errorf("the controllers ended with: %v", err)
+		}
+	}()
+	for i, s := range scenario {
+		r.history.enter(s.name)
+		err := s.act(t.Context(), c.fleet)
+		if r.life.ctx.Err() != nil { // the controllers have been away
+			r.revive(t)
+			if err != nil { // what users do next takes what the controllers do first
+				r.settle(t, i-1, want[i-1])
+				err = s.act(t.Context(), c.fleet)
+			}
+		}
+		if err != nil {
+			t.Fatalf("step %q: %v", s.name, err)
+		}
+		if want == nil {
+			r.stores = append(r.stores, r.settle(t, i, nil))
+		} else {
+			r.settle(t, i, want[i])
+		}
+	}
+	c.spoilt = false
+	return r
+}
+
+// revive starts the controllers, after the end of those before them, if there were any.
+func (r *run) revive(t *testing.T) {
+	t.Helper()
+	if r.life != nil {
+		_ = r.life.close() // it may end with an error, as a process that crashes does
+	}
+	var err error
+	if r.life, err = begin(r.config, r.hub, r.history); err != nil {
+		t.Fatal(err)
+	}
+	r.since = time.Now()
+}
+
+// settle returns when a step has ended, and what is stored then.
+func (r *run) settle(t *testing.T, i int, want store) store {
+	t.Helper()
+	s := scenario[i]
+	mayWait := r.history.plan.fault == away && i+1 < len(scenario) && !scenario[i+1].needsLast
+	r.since = time.Now()
+	ticks := time.NewTicker(poll)
+	defer ticks.Stop()
+	var before store
+	for range ticks.C {
+		if r.life.ctx.Err() != nil && mayWait {
+			_ = r.life.close()
+			return nil // the next step comes first
+		}
+		if r.life.ctx.Err() != nil {
+			r.revive(t)
+		}
+		if !r.rests(t, s) {
+			continue
+		}
+		have, going, err := r.reader.read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case want == nil && !going && maps.Equal(before, have):
+			return have
+		case want == nil: // the API server itself may have something to do, which is not observed
+			before, r.since = have, time.Now().Add(pause-longPause)
+		case difference(want, have, r.kept) == "":
+			return have
+		case time.Since(r.since) > patience:
+			t.Fatalf("%s of %q in step %q: the hub stores something else than without it:\n%s", r.history.plan.fault,
+				r.history.plan.at[s.name], s.name, difference(want, have, r.kept))
+		}
+	}
+	return nil
+}
+
+// rests has the agents do what there is to do, and tells whether neither they nor the controllers have had anything to do for a while.
+func (r *run) rests(t *testing.T, s step) bool {
+	t.Helper()
+	select {
+	case err := <-r.life.ended:
+		r.life.ended <- err
+		if r.life.ctx.Err() == nil {
+			t.Fatalf("step %q: the controllers have ended: %v", s.name, err)
+		}
+	default:
+	}
+	if err := r.history.failure(); err != nil {
+		t.Fatalf("step %q: %v", s.name, err)
+	}
+	acted, err := r.fleet.act(t.Context())
+	if err == nil && s.until != nil {
+		var done bool
+		done, err = s.until(t.Context(), r.fleet)
+		acted = acted || !done
+	}
+	if err != nil {
+		t.Fatalf("step %q: %v", s.name, err)
+	}
+	now, err := r.life.observe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if acted || now != r.seen || now.working > 0 {
+		r.seen, r.since = now, time.Now()
+	}
+	return time.Since(r.since) > r.pause
+}

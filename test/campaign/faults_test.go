@@ -1,0 +1,218 @@
+package campaign
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+)
+
+// fault is what happens to a write of the controllers.
+type fault string
+
+const (
+	// none lets it happen.
+	none fault = ""
+	// crash ends the controllers right after it: it is stored, and they never learn of that.
+	crash fault = "crash"
+	// away does, too, and they are away while users take the next step.
+	away fault = "away"
+	// lost loses the answer: it is stored, and the controllers, which go on, see a broken connection.
+	lost fault = "lost"
+	// failed loses the request: the controllers, which go on, see a broken connection.
+	failed fault = "failed"
+	// conflict refuses it, as if another writer had been faster.
+	conflict fault = "conflict"
+)
+
+var faults = []fault{crash, away, lost, failed, conflict}
+
+// may tells whether a fault can happen to a write: who creates an object meets no other writer's version of it.
+func (f fault) may(write string) bool {
+	return f != conflict || !strings.HasPrefix(write, http.MethodPost)
+}
+
+var errBroken = errors.New("the connection is broken, says the test")
+
+// plan is one fault at one write of each step, by the name of the step.
+type plan struct {
+	fault fault
+	at    map[string]string
+}
+
+// history is what the controllers have written in a run, over all of their lives.
+type history struct {
+	plan plan
+
+	mu    sync.Mutex
+	step  string
+	count int
+	// times is how often each write was made in the step.
+	times map[string]int
+	// writes are those of each step, in their order.
+	writes map[string][]string
+	// met are the steps whose fault has happened.
+	met map[string]bool
+	// broken is why a write that was to be stored was not.
+	broken error
+}
+
+func newHistory(p plan) *history {
+	return &history{plan: p, writes: map[string][]string{}, met: map[string]bool{}}
+}
+
+// enter begins a step.
+func (h *history) enter(step string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.step, h.times = step, map[string]int{}
+}
+
+// note remembers a write and says what happens to it.
+func (h *history) note(write string) fault {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.times[write]++
+	h.count++
+	write = fmt.Sprintf("%s #%d", write, h.times[write])
+	h.writes[h.step] = append(h.writes[h.step], write)
+	if h.plan.at[h.step] != write || h.met[h.step] {
+		return none
+	}
+	h.met[h.step] = true
+	return h.plan.fault
+}
+
+func (h *history) written() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.count
+}
+
+func (h *history) fail(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.broken = errors.Join(h.broken, err)
+}
+
+// failure is why a write was not stored that should have been.
+func (h *history) failure() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.broken
+}
+
+// transport is how the controllers of one life reach the hub.
+type transport struct {
+	*life
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper. Nothing of a life that has ended reaches the hub.
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if t.ctx.Err() != nil {
+		return nil, errBroken
+	}
+	if !isWrite(r) {
+		return t.next.RoundTrip(r)
+	}
+	t.inFlight.Add(1)
+	defer t.inFlight.Add(-1)
+	switch t.history.note(nameOf(r)) {
+	case crash, away:
+		t.end()
+		return nil, t.store(r)
+	case lost:
+		return nil, t.store(r)
+	case failed:
+		return nil, errBroken
+	case conflict:
+		return refused(r)
+	default:
+		return t.next.RoundTrip(r)
+	}
+}
+
+// store has the hub answer a request, whose answer nobody gets.
+func (t transport) store(r *http.Request) error {
+	response, err := t.next.RoundTrip(r.Clone(context.WithoutCancel(r.Context())))
+	if err == nil {
+		_, err = io.Copy(io.Discard, response.Body)
+		err = errors.Join(err, response.Body.Close())
+	}
+	if err != nil {
+		t.history.fail(err)
+	}
+	return errBroken
+}
+
+func refused(r *http.Request) (*http.Response, error) {
+	refusal := apierrors.NewConflict(schema.GroupResource{}, path.Base(r.URL.Path), errors.New("the test says that it has changed")).Status()
+	refusal.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	body, err := json.Marshal(refusal)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		Status: http.StatusText(http.StatusConflict), StatusCode: http.StatusConflict, Proto: r.Proto, ProtoMajor: r.ProtoMajor, Request: r,
+		Header: http.Header{"Content-Type": {"application/json"}}, ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body)),
+	}, nil
+}
+
+// isWrite tells requests that change what is stored from those that ask, and from events, which nobody may rely on.
+func isWrite(r *http.Request) bool {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return false
+	}
+	for _, part := range strings.Split(r.URL.Path, "/") {
+		switch part {
+		case "events", "authorization.k8s.io", "authentication.k8s.io":
+			return false
+		}
+	}
+	return true
+}
+
+// nameOf says what is written. It is the same in each run.
+func nameOf(r *http.Request) string {
+	name := r.Method + " " + r.URL.Path
+	if r.Method != http.MethodPost || r.GetBody == nil {
+		return name
+	}
+	body, err := r.GetBody()
+	if err != nil {
+		return name
+	}
+	defer body.Close()
+	content, err := io.ReadAll(body)
+	if err != nil {
+		return name
+	}
+	return name + "/" + nameIn(content)
+}
+
+// nameIn is the name of an object, in JSON or, for those of Kubernetes, in protobuf.
+func nameIn(content []byte) string {
+	if o, _, err := clientscheme.Codecs.UniversalDeserializer().Decode(content, nil, nil); err == nil {
+		if about, err := meta.Accessor(o); err == nil {
+			return about.GetName() + about.GetGenerateName()
+		}
+	}
+	o := metav1.PartialObjectMetadata{}
+	if json.Unmarshal(content, &o) != nil {
+		return "?"
+	}
+	return o.Name + o.GenerateName
+}

@@ -1,0 +1,263 @@
+package campaign
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509/pkix"
+	"slices"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/yaml"
+
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/test/env"
+)
+
+// fleetOfTest are the users and the agents of a hub, which the test plays.
+type fleetOfTest struct {
+	config *rest.Config
+	hub    client.Client
+	// request is for a certificate of the agent of c1.
+	request []byte
+	// alive are the clusters whose agents run.
+	alive map[string]bool
+}
+
+const agentOfTest = "agent1"
+
+func newFleet(config *rest.Config) (*fleetOfTest, error) {
+	hub, err := client.New(config, client.Options{Scheme: env.Scheme()})
+	if err != nil {
+		return nil, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	subject := pkix.Name{CommonName: fleet.ClusterUser("c1", agentOfTest), Organization: fleet.ClusterGroups("c1")}
+	request, err := cert.MakeCSR(key, &subject, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &fleetOfTest{config: config, hub: hub, request: request, alive: map[string]bool{}}, nil
+}
+
+func objectOf(version, kind, namespace, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion(version)
+	o.SetKind(kind)
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o
+}
+
+func parse(documents string) (objects []*unstructured.Unstructured, err error) {
+	for document := range strings.SplitSeq(documents, "\n---\n") {
+		o := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict([]byte(document), &o.Object); err != nil {
+			return nil, err
+		}
+		objects = append(objects, o)
+	}
+	return objects, nil
+}
+
+func (f *fleetOfTest) create(ctx context.Context, documents string) error {
+	objects, err := parse(documents)
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		if err := f.hub.Create(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove deletes what create has made, the last first.
+func (f *fleetOfTest) remove(ctx context.Context, documents string) error {
+	objects, err := parse(documents)
+	if err != nil {
+		return err
+	}
+	for _, o := range slices.Backward(objects) {
+		if err := f.hub.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fleetOfTest) editCluster(ctx context.Context, name string, change func(*clusterv1.ManagedCluster)) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		c := &clusterv1.ManagedCluster{}
+		if err := f.hub.Get(ctx, client.ObjectKey{Name: name}, c); err != nil {
+			return err
+		}
+		change(c)
+		return f.hub.Update(ctx, c)
+	})
+}
+
+// ask is how the agent of a cluster asks for its first certificate, with the credential of a user who is trusted.
+func (f *fleetOfTest) ask(ctx context.Context, cluster string) error {
+	return f.requestAs(ctx, cluster, cluster+"-first", joiner, "system:masters")
+}
+
+// renew is how it asks for the next one.
+func (f *fleetOfTest) renew(ctx context.Context, cluster string) error {
+	return f.requestAs(ctx, cluster, cluster+"-next", fleet.ClusterUser(cluster, agentOfTest), fleet.ClusterGroups(cluster)...)
+}
+
+func (f *fleetOfTest) requestAs(ctx context.Context, cluster, name, user string, groups ...string) error {
+	config := rest.CopyConfig(f.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, fleet.GroupAuthenticated)}
+	c, err := client.New(config, client.Options{Scheme: f.hub.Scheme(), Mapper: f.hub.RESTMapper()})
+	if err != nil {
+		return err
+	}
+	return c.Create(ctx, &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{fleet.LabelClusterName: cluster}},
+		Spec: certificatesv1.CertificateSigningRequestSpec{Request: f.request, SignerName: fleet.SignerKubeAPIServerClient,
+			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment,
+				certificatesv1.UsageClientAuth}},
+	})
+}
+
+func (f *fleetOfTest) removeRequests(ctx context.Context) error {
+	return f.hub.DeleteAllOf(ctx, &certificatesv1.CertificateSigningRequest{})
+}
+
+// setLease says how often the agent of a cluster renews its lease.
+func (f *fleetOfTest) setLease(ctx context.Context, cluster string, seconds int32) error {
+	return f.editCluster(ctx, cluster, func(c *clusterv1.ManagedCluster) { c.Spec.LeaseDurationSeconds = seconds })
+}
+
+// isLost tells whether the hub has noticed that a cluster is silent.
+func (f *fleetOfTest) isLost(ctx context.Context, cluster string) (bool, error) {
+	c := &clusterv1.ManagedCluster{}
+	err := f.hub.Get(ctx, client.ObjectKey{Name: cluster}, c)
+	available := meta.FindStatusCondition(c.Status.Conditions, fleet.ConditionClusterAvailable)
+	return available != nil && available.Status == metav1.ConditionUnknown, err
+}
+
+// act does what the agents that are alive would do next, and tells whether there was anything. What fails is done the next time.
+func (f *fleetOfTest) act(ctx context.Context) (acted bool, err error) {
+	clusters := &clusterv1.ManagedClusterList{}
+	if err := f.hub.List(ctx, clusters); err != nil {
+		return false, err
+	}
+	for i := range clusters.Items {
+		c := &clusters.Items[i]
+		if !f.alive[c.Name] {
+			continue
+		}
+		for _, act := range []func(context.Context, *clusterv1.ManagedCluster) (bool, error){f.report, f.beat, f.work, f.serve} {
+			did, err := act(ctx, c)
+			if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+				did, err = true, nil
+			}
+			if acted = acted || did; err != nil {
+				return acted, err
+			}
+		}
+	}
+	return acted, nil
+}
+
+func accepted(c *clusterv1.ManagedCluster) bool {
+	return c.Spec.HubAcceptsClient && meta.IsStatusConditionTrue(c.Status.Conditions, fleet.ConditionHubAccepted)
+}
+
+// report says how the cluster is.
+func (f *fleetOfTest) report(ctx context.Context, c *clusterv1.ManagedCluster) (bool, error) {
+	if !accepted(c) || meta.IsStatusConditionTrue(c.Status.Conditions, fleet.ConditionClusterAvailable) {
+		return false, nil
+	}
+	before := c.DeepCopy()
+	for _, kind := range []string{fleet.ConditionJoined, fleet.ConditionClusterAvailable} {
+		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Test"})
+	}
+	c.Status.Version.Kubernetes = "v1.35.0"
+	c.Status.ClusterClaims = []clusterv1.ManagedClusterClaim{{Name: "id.k8s.io", Value: c.Name}}
+	return true, f.hub.Status().Patch(ctx, c, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// beat renews the lease of the cluster.
+func (f *fleetOfTest) beat(ctx context.Context, c *clusterv1.ManagedCluster) (bool, error) {
+	lease := &coordinationv1.Lease{}
+	err := f.hub.Get(ctx, client.ObjectKey{Namespace: c.Name, Name: fleet.ClusterNamespaceLease}, lease)
+	if err != nil || !accepted(c) {
+		return false, client.IgnoreNotFound(err)
+	}
+	now := metav1.NowMicro()
+	if lease.Spec.RenewTime != nil && now.Sub(lease.Spec.RenewTime.Time) < 20*time.Second {
+		return false, nil
+	}
+	lease.Spec.RenewTime = &now
+	return false, f.hub.Update(ctx, lease)
+}
+
+// work reports of works that they are applied, and lets go of those that are deleted.
+func (f *fleetOfTest) work(ctx context.Context, c *clusterv1.ManagedCluster) (acted bool, err error) {
+	works := &workv1.ManifestWorkList{}
+	if err := f.hub.List(ctx, works, client.InNamespace(c.Name)); err != nil {
+		return false, err
+	}
+	for i := range works.Items {
+		w := &works.Items[i]
+		before := w.DeepCopy()
+		if w.DeletionTimestamp != nil {
+			if controllerutil.RemoveFinalizer(w, fleet.FinalizerManifestWorkCleanup) {
+				return true, f.hub.Patch(ctx, w, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+			}
+			continue
+		}
+		if !accepted(c) {
+			continue
+		}
+		if controllerutil.AddFinalizer(w, fleet.FinalizerManifestWorkCleanup) {
+			return true, f.hub.Patch(ctx, w, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		}
+		for _, kind := range []string{fleet.ConditionApplied, fleet.ConditionAvailable} {
+			meta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Test",
+				ObservedGeneration: w.Generation})
+		}
+		now := meta.FindStatusCondition(before.Status.Conditions, fleet.ConditionAvailable)
+		if now == nil || now.ObservedGeneration != w.Generation {
+			return true, f.hub.Status().Patch(ctx, w, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		}
+	}
+	return false, nil
+}
+
+// serve says of add-ons that nobody else knows that they are available.
+func (f *fleetOfTest) serve(ctx context.Context, c *clusterv1.ManagedCluster) (bool, error) {
+	addOn := &addonv1beta1.ManagedClusterAddOn{}
+	err := f.hub.Get(ctx, client.ObjectKey{Namespace: c.Name, Name: "plain"}, addOn)
+	if err != nil || !accepted(c) || meta.IsStatusConditionTrue(addOn.Status.Conditions, fleet.ConditionAvailable) {
+		return false, client.IgnoreNotFound(err)
+	}
+	before := addOn.DeepCopy()
+	meta.SetStatusCondition(&addOn.Status.Conditions, metav1.Condition{Type: fleet.ConditionAvailable, Status: metav1.ConditionTrue,
+		Reason: "Test"})
+	return true, f.hub.Status().Patch(ctx, addOn, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}

@@ -1,0 +1,269 @@
+package campaign
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// step is something that users and agents do. The next one comes when the controllers have nothing more to do.
+type step struct {
+	name string
+	act  func(context.Context, *fleetOfTest) error
+	// needsLast says that what the controllers do depends on whether they had done with the step before.
+	needsLast bool
+	// until is what the controllers do when time has passed, and not at once; nil is nothing.
+	until func(context.Context, *fleetOfTest) (bool, error)
+}
+
+// scenario is the life of a small fleet, which leaves nothing behind.
+var scenario = []step{
+	{name: "start", act: func(context.Context, *fleetOfTest) error { return nil }},
+	{name: "sets", act: creates(setsAndNamespace)},
+	{name: "join", act: func(ctx context.Context, f *fleetOfTest) error {
+		if err := f.ask(ctx, "c1"); err != nil {
+			return err
+		}
+		return f.create(ctx, clusters)
+	}},
+	{name: "accept", act: func(ctx context.Context, f *fleetOfTest) error {
+		for _, name := range []string{"c1", "c2", "c3"} {
+			err := f.editCluster(ctx, name, func(c *clusterv1.ManagedCluster) {
+				c.Spec.HubAcceptsClient = true
+				c.Labels[fleet.LabelClusterSet] = "red"
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}},
+	{name: "report", act: live("c1", "c2", "c3")},
+	{name: "renew", act: func(ctx context.Context, f *fleetOfTest) error { return f.renew(ctx, "c1") }},
+	{name: "place", act: creates(placements)},
+	{name: "replicate", act: creates(replicaSet)},
+	{name: "roll out", needsLast: true, act: patches("work.open-cluster-management.io/v1alpha1", "ManifestWorkReplicaSet", "apps", "web",
+		`{"spec":{"manifestWorkTemplate":{"workload":{"manifests":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default",`+
+			`"name":"web"},"data":{"version":"2"}}]}}}}`)},
+	{name: "add-ons", act: creates(addOns)},
+	{name: "reconfigure", needsLast: true, act: patches(
+		"addon.open-cluster-management.io/v1alpha1", "AddOnDeploymentConfig", "apps", "settings",
+		`{"spec":{"customizedVariables":[{"name":"GREETING","value":"Good day"}]}}`)},
+	{name: "accounts", act: creates(accounts)},
+	{name: "silence", act: func(ctx context.Context, f *fleetOfTest) error {
+		delete(f.alive, "c2")
+		return f.setLease(ctx, "c2", 1)
+	}, until: func(ctx context.Context, f *fleetOfTest) (bool, error) { return f.isLost(ctx, "c2") }},
+	{name: "back", act: func(ctx context.Context, f *fleetOfTest) error {
+		f.alive["c2"] = true
+		return f.setLease(ctx, "c2", endless)
+	}},
+	{name: "deny", act: func(ctx context.Context, f *fleetOfTest) error {
+		return f.editCluster(ctx, "c3", func(c *clusterv1.ManagedCluster) { c.Spec.HubAcceptsClient = false })
+	}},
+	{name: "accept again", act: func(ctx context.Context, f *fleetOfTest) error {
+		return f.editCluster(ctx, "c3", func(c *clusterv1.ManagedCluster) { c.Spec.HubAcceptsClient = true })
+	}},
+	{name: "narrow", act: patches("cluster.open-cluster-management.io/v1beta1", "Placement", "apps", "all",
+		`{"spec":{"predicates":[{"requiredClusterSelector":{"labelSelector":{"matchLabels":{"size":"large"}}}}]}}`)},
+	{name: "leave", act: deletes("cluster.open-cluster-management.io/v1", "ManagedCluster", "", "c2")},
+	{name: "remove accounts", act: func(ctx context.Context, f *fleetOfTest) error { return f.remove(ctx, accounts) }},
+	{name: "remove add-ons", act: func(ctx context.Context, f *fleetOfTest) error { return f.remove(ctx, addOns) }},
+	{name: "remove works", act: func(ctx context.Context, f *fleetOfTest) error { return f.remove(ctx, replicaSet) }},
+	{name: "remove placements", act: func(ctx context.Context, f *fleetOfTest) error { return f.remove(ctx, placements) }},
+	{name: "all leave", act: func(ctx context.Context, f *fleetOfTest) error {
+		for _, name := range []string{"c1", "c3"} {
+			if err := deletes("cluster.open-cluster-management.io/v1", "ManagedCluster", "", name)(ctx, f); err != nil {
+				return err
+			}
+		}
+		return f.removeRequests(ctx)
+	}},
+	{name: "remove sets", act: func(ctx context.Context, f *fleetOfTest) error { return f.remove(ctx, setsAndNamespace) }},
+	// Those of clusters stay for administrators to remove.
+	{name: "remove namespaces", act: func(ctx context.Context, f *fleetOfTest) error {
+		for _, name := range []string{"c1", "c2", "c3"} {
+			if err := client.IgnoreNotFound(deletes("v1", "Namespace", "", name)(ctx, f)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}},
+}
+
+const setsAndNamespace = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: apps}
+---
+apiVersion: cluster.open-cluster-management.io/v1beta2
+kind: ManagedClusterSetBinding
+metadata: {namespace: apps, name: red}
+spec: {clusterSet: red}
+---
+apiVersion: cluster.open-cluster-management.io/v1beta2
+kind: ManagedClusterSet
+metadata: {name: red}
+spec:
+  clusterSelector: {selectorType: ExclusiveClusterSetLabel}
+  managedNamespaces: [{name: red-apps}]
+`
+
+// endless is how many seconds the hub waits for an agent that nobody is to take for lost: more than a test takes.
+const endless = 10000000
+
+const clusters = `
+apiVersion: cluster.open-cluster-management.io/v1
+kind: ManagedCluster
+metadata: {name: c1, labels: {size: large}}
+spec: {leaseDurationSeconds: 10000000}
+---
+apiVersion: cluster.open-cluster-management.io/v1
+kind: ManagedCluster
+metadata: {name: c2, labels: {size: small}}
+spec: {leaseDurationSeconds: 10000000}
+---
+apiVersion: cluster.open-cluster-management.io/v1
+kind: ManagedCluster
+metadata: {name: c3, labels: {size: large}}
+spec: {leaseDurationSeconds: 10000000}
+`
+
+// all keeps clusters that are silent, reachable does not.
+const placements = `
+apiVersion: cluster.open-cluster-management.io/v1beta1
+kind: Placement
+metadata: {namespace: apps, name: all}
+spec:
+  tolerations:
+  - {key: cluster.open-cluster-management.io/unreachable, operator: Exists}
+  - {key: cluster.open-cluster-management.io/unavailable, operator: Exists}
+---
+apiVersion: cluster.open-cluster-management.io/v1beta1
+kind: Placement
+metadata: {namespace: apps, name: reachable}
+spec:
+  numberOfClusters: 2
+  decisionStrategy:
+    groupStrategy: {clustersPerDecisionGroup: 1}
+`
+
+const replicaSet = `
+apiVersion: work.open-cluster-management.io/v1alpha1
+kind: ManifestWorkReplicaSet
+metadata: {namespace: apps, name: web, annotations: {capstan.io/rollback: "true"}}
+spec:
+  placementRefs:
+  - name: all
+    rolloutStrategy: {type: Progressive, progressive: {maxConcurrency: 1}}
+  manifestWorkTemplate:
+    workload:
+      manifests:
+      - {apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: web}, data: {version: "1"}}
+`
+
+const addOns = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: greeter-reader}
+rules:
+- {apiGroups: [""], resources: [configmaps], verbs: [get]}
+---
+apiVersion: addon.open-cluster-management.io/v1alpha1
+kind: AddOnDeploymentConfig
+metadata: {namespace: apps, name: settings}
+spec:
+  customizedVariables:
+  - {name: GREETING, value: Hello}
+---
+apiVersion: addon.open-cluster-management.io/v1alpha1
+kind: AddOnTemplate
+metadata: {name: greeter-v1}
+spec:
+  addonName: greeter
+  agentSpec:
+    workload:
+      manifests:
+      - {apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: greeting}, data: {greeting: "{{GREETING}}"}}
+  registration:
+  - type: KubeClient
+    kubeClient:
+      hubPermissions:
+      - {type: CurrentCluster, currentCluster: {clusterRoleName: greeter-reader}}
+---
+apiVersion: addon.open-cluster-management.io/v1alpha1
+kind: ClusterManagementAddOn
+metadata: {name: greeter}
+spec:
+  supportedConfigs:
+  - {group: addon.open-cluster-management.io, resource: addontemplates, defaultConfig: {name: greeter-v1}}
+  - {group: addon.open-cluster-management.io, resource: addondeploymentconfigs, defaultConfig: {namespace: apps, name: settings}}
+  installStrategy:
+    type: Placements
+    placements:
+    - {namespace: apps, name: all, rolloutStrategy: {type: Progressive, progressive: {maxConcurrency: 1}}}
+---
+apiVersion: addon.open-cluster-management.io/v1alpha1
+kind: ClusterManagementAddOn
+metadata:
+  name: plain
+spec:
+  supportedConfigs:
+  - {group: addon.open-cluster-management.io, resource: addondeploymentconfigs, defaultConfig: {namespace: apps, name: settings}}
+  installStrategy:
+    type: Placements
+    placements:
+    - {namespace: apps, name: all}
+`
+
+const accounts = `
+apiVersion: addon.open-cluster-management.io/v1alpha1
+kind: ManagedClusterAddOn
+metadata: {namespace: c1, name: managed-serviceaccount}
+spec: {}
+---
+apiVersion: authentication.open-cluster-management.io/v1beta1
+kind: ManagedServiceAccount
+metadata: {namespace: c1, name: robot}
+spec: {rotation: {validity: 8640h}}
+---
+apiVersion: rbac.open-cluster-management.io/v1alpha1
+kind: ClusterPermission
+metadata: {namespace: c1, name: robot}
+spec:
+  clusterRole:
+    rules:
+    - {apiGroups: [""], resources: [nodes], verbs: [get]}
+  clusterRoleBinding:
+    subject: {apiGroup: authentication.open-cluster-management.io, kind: ManagedServiceAccount, name: robot}
+`
+
+func creates(documents string) func(context.Context, *fleetOfTest) error {
+	return func(ctx context.Context, f *fleetOfTest) error { return f.create(ctx, documents) }
+}
+
+func patches(version, kind, namespace, name, patch string) func(context.Context, *fleetOfTest) error {
+	return func(ctx context.Context, f *fleetOfTest) error {
+		return f.hub.Patch(ctx, objectOf(version, kind, namespace, name), client.RawPatch(types.MergePatchType, []byte(patch)))
+	}
+}
+
+func deletes(version, kind, namespace, name string) func(context.Context, *fleetOfTest) error {
+	return func(ctx context.Context, f *fleetOfTest) error {
+		return f.hub.Delete(ctx, objectOf(version, kind, namespace, name))
+	}
+}
+
+// live has these clusters have agents.
+func live(names ...string) func(context.Context, *fleetOfTest) error {
+	return func(_ context.Context, f *fleetOfTest) error {
+		for _, name := range names {
+			f.alive[name] = true
+		}
+		return nil
+	}
+}
