@@ -39,9 +39,10 @@ const (
 
 var faults = []fault{crash, away, lost, failed, conflict}
 
-// may tells whether a fault can happen to a write: who creates an object meets no other writer's version of it.
+// may tells whether a fault can happen to a write. Who creates an object meets no other writer's version of it, and a deletion is a
+// conflict only if the object is another one of the same name.
 func (f fault) may(write string) bool {
-	return f != conflict || !strings.HasPrefix(write, http.MethodPost)
+	return f != conflict || !strings.HasPrefix(write, http.MethodPost) && !strings.HasPrefix(write, http.MethodDelete)
 }
 
 var errBroken = errors.New("the connection is broken, says the test")

@@ -58,14 +58,14 @@ var scenario = []step{
 		delete(f.alive, "c2")
 		return f.setLease(ctx, "c2", 1)
 	}, until: func(ctx context.Context, f *fleetOfTest) (bool, error) { return f.isLost(ctx, "c2") }},
-	{name: "back", act: func(ctx context.Context, f *fleetOfTest) error {
+	{name: "back", needsLast: true, act: func(ctx context.Context, f *fleetOfTest) error {
 		f.alive["c2"] = true
 		return f.setLease(ctx, "c2", endless)
 	}},
 	{name: "deny", act: func(ctx context.Context, f *fleetOfTest) error {
 		return f.editCluster(ctx, "c3", func(c *clusterv1.ManagedCluster) { c.Spec.HubAcceptsClient = false })
 	}},
-	{name: "accept again", act: func(ctx context.Context, f *fleetOfTest) error {
+	{name: "accept again", needsLast: true, act: func(ctx context.Context, f *fleetOfTest) error {
 		return f.editCluster(ctx, "c3", func(c *clusterv1.ManagedCluster) { c.Spec.HubAcceptsClient = true })
 	}},
 	{name: "narrow", act: patches("cluster.open-cluster-management.io/v1beta1", "Placement", "apps", "all",
@@ -148,6 +148,10 @@ kind: Placement
 metadata: {namespace: apps, name: reachable}
 spec:
   numberOfClusters: 2
+  prioritizerPolicy: # Balance would depend on which placement is decided first
+    mode: Exact
+    configurations:
+    - {scoreCoordinate: {type: BuiltIn, builtIn: Steady}, weight: 1}
   decisionStrategy:
     groupStrategy: {clustersPerDecisionGroup: 1}
 `
