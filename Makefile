@@ -17,7 +17,7 @@ MODULES := api internal/machinery addon addon/chart
 PACKAGES := ./... $(foreach module,$(filter-out addon/chart,$(MODULES)),github.com/capstan-io/capstan/$(module)/...)
 
 # The packages with tests that start programs, and all others.
-STARTS_PROGRAMS := ./test/integration/... ./test/e2e/... ./test/campaign
+STARTS_PROGRAMS := ./test/integration/... ./test/e2e/...
 OTHERS           = $$($(GO) list $(PACKAGES) | grep -vE '/test/(integration|e2e|campaign|realcluster|walkthrough)(/|$$)')
 
 # The packages whose goroutines share state: agents that apply works, brokers and tunnels, the queues of the hub, the scheduler.
@@ -263,7 +263,7 @@ race: build ## Run all tests but those that link an API server under the race de
 	CGO_ENABLED=1 $(GO) test -race -timeout 30m $(TESTFLAGS) $$($(LIGHT)) ./test/fleetsim
 
 .PHONY: campaign
-campaign: build ## Put faults at POINTS writes of the hub's controllers in each step of a fleet's life, 0 for all, which takes an hour
+campaign: build ## Put faults at POINTS writes of the hub's controllers in each step of a fleet's life, 0 for all, which takes hours
 	$(GO) test -count=1 -timeout 6h -run '$(CAMPAIGN)' -v ./test/campaign -faults '$(FAULTS)' -points $(POINTS) -seed $(SEED)
 
 .PHONY: bench

@@ -237,7 +237,9 @@ func (c *cleaning) removeBootstrap(ctx context.Context, removal *removal) error 
 		return err
 	}
 	for i := range tokens {
-		refs = append(refs, installation.Reference{GroupVersionKind: installation.KindSecret, Namespace: metav1.NamespaceSystem, Name: tokens[i].GetName()})
+		refs = append(refs, installation.Reference{
+			GroupVersionKind: installation.KindSecret, Namespace: metav1.NamespaceSystem, Name: tokens[i].GetName(),
+		})
 	}
 	return removal.all(ctx, refs)
 }

@@ -41,7 +41,9 @@ func hubOf(ctx context.Context, in *install.Cluster, manager *unstructured.Unstr
 	if manager == nil || !isHosted(manager) {
 		return in, nil
 	}
-	of := installation.Reference{GroupVersionKind: installation.KindSecret, Namespace: manager.GetName(), Name: fleet.SecretExternalHubKubeconfig}
+	of := installation.Reference{
+		GroupVersionKind: installation.KindSecret, Namespace: manager.GetName(), Name: fleet.SecretExternalHubKubeconfig,
+	}
 	hub, err := clusterOfSecret(ctx, in, of)
 	if err != nil {
 		return nil, err

@@ -67,8 +67,8 @@ A values file with clusterManager.mode Hosted, and addresses of the webhooks in 
 cluster of the kubeconfig for the API of another one, to which the kubeconfig in the Secret cluster-manager/external-hub-kubeconfig leads.
 Store that first. Clusters join there.
 
-With --singleton it installs a standalone hub instead, which keeps everything in one pod: what the chart capstan-hub consists of, with values
-of the flags -f, --set and their like. Run again, it keeps the values that were given before and are not given now.`
+With --singleton it installs a standalone hub instead, which keeps everything in one pod: what the chart capstan-hub consists of, with
+values of the flags -f, --set and their like. Run again, it keeps the values that were given before and are not given now.`
 
 // initCommand is "capstan init".
 func (a *app) initCommand() *cobra.Command {
@@ -327,7 +327,8 @@ func (i *initialization) letRead(ctx context.Context, cluster *install.Cluster) 
 		"roleRef":  map[string]any{"apiGroup": installation.KindRole.Group, "kind": "Role", "name": clusterInfoReaders[0].Name},
 		"subjects": []any{group("system:unauthenticated"), group("system:authenticated")},
 	})
-	if err := cluster.Apply(ctx, []*unstructured.Unstructured{role, binding}, func(installation.Reference, installation.Change) {}); err != nil {
+	silently := func(installation.Reference, installation.Change) {}
+	if err := cluster.Apply(ctx, []*unstructured.Unstructured{role, binding}, silently); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)

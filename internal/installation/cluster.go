@@ -27,7 +27,8 @@ type Connection interface {
 	Objects() dynamic.Interface
 	// Raw is a client for any path of the server.
 	Raw() rest.Interface
-	// Explain says of a failed request what was being done, and what can be done about it. A nil error stays nil, any other stays in the chain.
+	// Explain says of a failed request what was being done, and what can be done about it. A nil error stays nil, any other stays
+	// in the chain.
 	Explain(doing string, err error) error
 }
 

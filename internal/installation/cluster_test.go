@@ -18,18 +18,21 @@ import (
 func TestNew(t *testing.T) {
 	t.Parallel()
 	const refused = "exceeded quota: small"
+	status := metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	var applied []string
 	api := http.NewServeMux()
 	api.HandleFunc("GET /api/v1", func(w http.ResponseWriter, _ *http.Request) {
-		answer(t, w, http.StatusOK, metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "configmaps", Kind: "ConfigMap", Namespaced: true}}})
+		answer(t, w, http.StatusOK, metav1.APIResourceList{
+			APIResources: []metav1.APIResource{{Name: "configmaps", Kind: "ConfigMap", Namespaced: true}},
+		})
 	})
 	api.HandleFunc("GET /api/v1/namespaces/one/configmaps/{name}", func(w http.ResponseWriter, _ *http.Request) {
-		answer(t, w, http.StatusNotFound, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+		answer(t, w, http.StatusNotFound, metav1.Status{TypeMeta: status, Status: metav1.StatusFailure,
 			Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound})
 	})
 	api.HandleFunc("PATCH /api/v1/namespaces/one/configmaps/{name}", func(w http.ResponseWriter, r *http.Request) {
 		if r.PathValue("name") == "many" {
-			answer(t, w, http.StatusForbidden, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+			answer(t, w, http.StatusForbidden, metav1.Status{TypeMeta: status, Status: metav1.StatusFailure,
 				Reason: metav1.StatusReasonForbidden, Message: refused, Code: http.StatusForbidden})
 			return
 		}

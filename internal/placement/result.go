@@ -101,7 +101,8 @@ const noMembers = "The bound ManagedClusterSets have no clusters"
 // pendingResult is the result of a placement whose CEL expressions are still to be evaluated, which keeps its decisions.
 func (p *placement) pendingResult() *Result {
 	return &Result{
-		Key: p.key, Disabled: p.disabled, Pending: true, Deferred: p.class.evaluation.deferred, Groups: p.previousGroups(), Selected: len(p.selected),
+		Key: p.key, Disabled: p.disabled, Pending: true, Deferred: p.class.evaluation.deferred,
+		Groups: p.previousGroups(), Selected: len(p.selected),
 		Satisfied: metav1.Condition{
 			Type:    fleet.ConditionPlacementSatisfied,
 			Status:  metav1.ConditionFalse,

@@ -77,7 +77,7 @@ func (l *light) run(ctx context.Context) error {
 			err = l.serve(ctx)
 		}
 		if !sleep(ctx, pause) {
-			return nil //nolint:nilerr // an agent ends with its context
+			return nil
 		}
 		log.FromContext(ctx).Info("The agent connects to the hub again", "reason", err.Error())
 	}
@@ -181,7 +181,7 @@ func (s *session) watch(ctx context.Context, list client.ObjectList, o client.Li
 	}
 	o.Raw = &metav1.ListOptions{
 		AllowWatchBookmarks: true, ResourceVersion: version,
-		TimeoutSeconds: ptr.To(int64((shortestWatch + rand.N(shortestWatch)).Seconds())), //nolint:gosec // it spreads requests and protects nothing
+		TimeoutSeconds: ptr.To(int64((shortestWatch + rand.N(shortestWatch)).Seconds())),
 	}
 	w, err := s.hub.Watch(ctx, list, &o)
 	if err != nil {
@@ -316,7 +316,7 @@ func results(work *workv1.ManifestWork) (all []conditions.Result) {
 		gvk := manifest.GroupVersionKind()
 		plural, _ := meta.UnsafeGuessKindToResource(gvk)
 		all = append(all, conditions.Result{Presence: conditions.Present, Manifest: workv1.ManifestResourceMeta{
-			Ordinal: int32(i), Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Resource: plural.Resource, //nolint:gosec // few
+			Ordinal: int32(i), Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Resource: plural.Resource,
 			Namespace: manifest.Namespace, Name: manifest.Name,
 		}})
 	}
@@ -340,7 +340,7 @@ func (s *session) beat(ctx context.Context) error {
 			due = time.After(firstPause)
 			continue
 		}
-		due = time.After(period + rand.N(period/4)) //nolint:gosec // it spreads heartbeats and protects nothing
+		due = time.After(period + rand.N(period/4))
 	}
 }
 

@@ -73,8 +73,10 @@ func TestUncreated(t *testing.T) {
 	if got := Uncreated(deployment); got != "" {
 		t.Errorf("%q", got)
 	}
-	deployment.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Message: "well"},
-		{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota: small"}}
+	deployment.Status.Conditions = []appsv1.DeploymentCondition{
+		{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Message: "well"},
+		{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota: small"},
+	}
 	if got := Uncreated(deployment); got != "exceeded quota: small" {
 		t.Errorf("%q", got)
 	}

@@ -163,8 +163,8 @@ func (r *reader) resolve(ctx context.Context) (Resource, *hubapi.Trouble) {
 	return Resolve(ctx, r.cluster, r.query.Resource, "list", r.query.Timeout)
 }
 
-// Resolve finds what a word means to a cluster, among the resources that have a verb, if one is given. Most of what people ask for is in the
-// core group, which is one small answer. The cluster has the time for each answer.
+// Resolve finds what a word means to a cluster, among the resources that have a verb, if one is given. Most of what people ask for is in
+// the core group, which is one small answer. The cluster has the time for each answer.
 func Resolve(ctx context.Context, cluster *hubapi.ClusterAPI, word, verb string, timeout time.Duration) (Resource, *hubapi.Trouble) {
 	for _, coreOnly := range []bool{true, false} {
 		limited, cancel := context.WithTimeout(ctx, timeout)

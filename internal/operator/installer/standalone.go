@@ -75,7 +75,7 @@ func (h StandaloneHub) Objects() ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects := slices.Concat(s.rights(), []object{config, s.volume(), s.service(), s.route(), s.disruptionBudget(), s.serviceMonitor(), deployment})
+	objects := append(s.rights(), config, s.volume(), s.service(), s.route(), s.disruptionBudget(), s.serviceMonitor(), deployment)
 	return toUnstructured(objects), nil
 }
 
