@@ -49,6 +49,11 @@ type clusterConfig struct {
 	ProxyURL           string    `json:"proxyUrl,omitempty"`
 }
 
+// encode returns what a Secret has.
+func (c clusterConfig) encode() ([]byte, error) {
+	return json.Marshal(c) //nolint:gosec // it goes into a Secret
+}
+
 type tlsConfig struct {
 	Insecure   bool   `json:"insecure"`
 	ServerName string `json:"serverName,omitempty"`
@@ -120,9 +125,7 @@ func (c *Controller) fromToken(ctx context.Context, cluster *clusterv1.ManagedCl
 	if err != nil {
 		return nil, err
 	}
-	config, err := json.Marshal(clusterConfig{
-		BearerToken: string(token.Data[corev1.ServiceAccountTokenKey]), TLS: tlsConfig{CAData: ca},
-	})
+	config, err := clusterConfig{BearerToken: string(token.Data[corev1.ServiceAccountTokenKey]), TLS: tlsConfig{CAData: ca}}.encode()
 	return &entry{secret: secretOf(cluster.Name, token.Name), server: server, config: config}, err
 }
 
@@ -193,5 +196,5 @@ func copyOf(config []byte) ([]byte, error) {
 		return nil, errors.New("has execProviderConfig or awsAuthConfig, which are not copied: Argo CD would run a program for it; put a " +
 			"token or a certificate there, or make the Secret in the namespace of Argo CD yourself")
 	}
-	return json.Marshal(read.clusterConfig)
+	return read.encode()
 }

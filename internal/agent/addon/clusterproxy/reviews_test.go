@@ -14,7 +14,6 @@ import (
 	"github.com/capstan-io/capstan/internal/reach/access"
 )
 
-// post asks the agent as alice.
 // reviewed is an answer to a review, whose body has been read.
 type reviewed struct {
 	code   int
@@ -22,6 +21,7 @@ type reviewed struct {
 	body   []byte
 }
 
+// post asks the agent as alice.
 func post(t *testing.T, server *httptest.Server, path, body string) reviewed {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, strings.NewReader(body))
