@@ -14,9 +14,10 @@ import (
 
 const tokenID = "fleet1"
 
-// HubFlags make a hub approve and accept the fleet that comes with a token of NewToken.
+// HubFlags make a hub approve and accept the fleet that comes with a token of NewToken, all at once.
 func HubFlags() []string {
-	return []string{"--feature-gates", "ManagedClusterAutoApproval=true", "--auto-approved-csr-users", "system:bootstrap:" + tokenID}
+	return []string{"--feature-gates", "ManagedClusterAutoApproval=true", "--auto-approved-csr-users", "system:bootstrap:" + tokenID,
+		"--join-limit", "100000"}
 }
 
 // NewToken makes a bootstrap token on the hub.

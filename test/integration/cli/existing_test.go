@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -184,7 +185,7 @@ func testHubAddOnsByHTTPS(t *testing.T, existing *env.Server) {
 		t.Fatal(err)
 	}
 	names := []string{"hub-addon", "--names", "argocd,argocd-agent,governance-policy-framework", "-n", namespace}
-	install := append([]string{"install", "--create-namespace", "--repository", server.URL}, names...)
+	install := slices.Concat([]string{"install"}, names, []string{"--create-namespace", "--repository", server.URL})
 	existing.Capstan(t, "", install...).Ends(t, 1, "add-on argocd", "unknown authority", "--repository-ca-file")
 	install = append(install, "--repository-ca-file", ca)
 	existing.Capstan(t, "", install...).Ends(t, 1, "add-on argocd-agent", server.URL+" has no chart argocd-agent-addon")

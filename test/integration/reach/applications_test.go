@@ -1,8 +1,8 @@
 package reach
 
 import (
+	"context"
 	"fmt"
-	"strings"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -31,13 +31,8 @@ func TestApplicationsThatClustersPull(t *testing.T) {
 	}
 	framework.Create(t, h, applicationKind())
 	app := pulledBy("paris", argo)
-	framework.AwaitObject(t, h, applicationKind(), func(crd *unstructured.Unstructured) error {
-		if !strings.Contains(fmt.Sprint(crd.Object["status"]), "status:True type:Established") {
-			return fmt.Errorf("the status is %v", crd.Object["status"])
-		}
-		return nil
-	})
-	framework.Create(t, h, app)
+	// The API server serves a kind a moment before it tells clients of it.
+	env.Eventually(t, func(ctx context.Context) error { return h.Create(ctx, app) })
 	name := app.GetName() + "-" + string(app.GetUID())[:5]
 	work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "paris", Name: name}}
 	framework.AwaitObject(t, h, work, func(*workv1.ManifestWork) error { return nil })

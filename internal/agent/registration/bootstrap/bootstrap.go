@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -30,7 +31,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// The wait between attempts to register doubles from the first to the last.
+// The wait between attempts to register doubles from the first to the last, and each takes up to half as long again: a fleet that a hub
+// could not take at once does not come back at once.
 const (
 	firstRetry = time.Second
 	lastRetry  = 30 * time.Second
@@ -119,9 +121,10 @@ func (b *Bootstrap) Ensure(ctx context.Context) error {
 			continue
 		}
 		b.reportFailure(ctx, err)
+		pause := retry + rand.N(retry/2) //nolint:gosec // it spreads requests and protects nothing
 		log.FromContext(ctx).Error(explain(err, strings.Join(b.Kubeconfigs, ", ")), "Registration failed and is tried again", "after",
-			retry.String())
-		timer := b.Clock.NewTimer(retry)
+			pause.Round(time.Millisecond).String())
+		timer := b.Clock.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 		case <-changes:
