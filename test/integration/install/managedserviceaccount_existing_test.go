@@ -68,13 +68,14 @@ func TestManagedServiceAccountChart(t *testing.T) {
 	permission.Spec.ClusterRoleBinding = &permissionv1alpha1.ClusterRoleBinding{Subject: &rbacv1.Subject{
 		APIGroup: authenticationv1beta1.GroupVersion.Group, Kind: "ManagedServiceAccount", Name: "ci"}}
 	framework.Create(t, h, owner, permission)
+	// The agent may learn of the account before it learns of the namespace for it.
 	secret := framework.AwaitObject(t, h, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "ci"}},
-		func(*corev1.Secret) error {
+		func(s *corev1.Secret) error {
+			if who, err := framework.WhoOn(t, s); err != nil || who != "system:serviceaccount:"+place+":ci" {
+				return fmt.Errorf("the token is of %q, %w", who, err)
+			}
 			return nil
 		})
-	if who, err := framework.WhoOn(t, secret); err != nil || who != "system:serviceaccount:"+place+":ci" {
-		t.Errorf("the token is of %q, %v", who, err)
-	}
 	env.Eventually(t, func(ctx context.Context) error {
 		return env.ClientFor(t, framework.AccountConfig(t, secret)).List(ctx, &corev1.NamespaceList{})
 	})
