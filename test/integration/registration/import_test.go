@@ -74,7 +74,7 @@ func TestImport(t *testing.T) {
 	framework.Create(t, h, given)
 	framework.MergePatch(t, h, framework.AcceptedCluster("milan"),
 		`{"metadata":{"annotations":{"capstan.io/import-kubeconfig-secret":"access"}}}`)
-	awaitImport(t, h, "milan", "ImportFailed", "nothing answers at https://127.0.0.1:")
+	awaitImport(t, h, "milan", "ImportFailed", "connection refused")
 	setData(t, h, given, "kubeconfig", access)
 	awaitImport(t, h, "milan", "ImportFailed", "the cluster has joined a hub as rome already")
 	config := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "milan", Name: "cluster-import-config"}}
