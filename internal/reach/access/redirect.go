@@ -18,14 +18,24 @@ func Redirect(location string, endpoint *url.URL, prefix string) (string, error)
 	if err != nil || target.Host != "" && target.Host != endpoint.Host || target.Host == "" && target.Scheme != "" || target.Opaque != "" {
 		return "", ErrRedirect
 	}
-	// Browsers take a backslash for a slash.
-	if strings.Contains(target.Path, `\`) || slices.Contains(strings.Split(target.Path, "/"), "..") {
+	// Browsers leave out spaces around a location, and take a backslash for a slash.
+	if strings.TrimSpace(location) != location || strings.Contains(target.Path, `\`) || slices.Contains(strings.Split(target.Path, "/"), "..") {
 		return "", ErrRedirect
 	}
-	if !strings.HasPrefix(target.EscapedPath(), "/") {
+	path := target.EscapedPath()
+	switch {
+	case target.Host != "" && path == "":
+		path = "/"
+	case strings.HasPrefix(path, "/"):
+	case strings.HasPrefix(location, "/"): // with a host that is empty
+		return "", ErrRedirect
+	default:
 		return location, nil // it is below the path of the request
 	}
-	to := prefix + strings.TrimPrefix(target.EscapedPath(), endpoint.EscapedPath())
+	if rest, below := strings.CutPrefix(path, strings.TrimSuffix(endpoint.EscapedPath(), "/")); below && (rest == "" || rest[0] == '/') {
+		path = rest
+	}
+	to := prefix + path
 	if target.RawQuery != "" {
 		to += "?" + target.RawQuery
 	}
