@@ -19,7 +19,8 @@ func Redirect(location string, endpoint *url.URL, prefix string) (string, error)
 		return "", ErrRedirect
 	}
 	// Browsers leave out spaces around a location, and take a backslash for a slash.
-	if strings.TrimSpace(location) != location || strings.Contains(target.Path, `\`) || slices.Contains(strings.Split(target.Path, "/"), "..") {
+	if strings.TrimSpace(location) != location || strings.Contains(target.Path, `\`) ||
+		slices.Contains(strings.Split(target.Path, "/"), "..") {
 		return "", ErrRedirect
 	}
 	path := target.EscapedPath()
