@@ -77,6 +77,19 @@ func TestFleet(t *testing.T) {
 
 func startFleet(t *testing.T, hub *env.Server, size int) Fleet {
 	t.Helper()
+	o := optionsFor(t, hub)
+	o.Size = size
+	members, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, members)
+	return members
+}
+
+// optionsFor are those of fleets that join the hub.
+func optionsFor(t *testing.T, hub *env.Server) Options {
+	t.Helper()
 	token, err := NewToken(t.Context(), hub.Client(t))
 	if err != nil {
 		t.Fatal(err)
@@ -85,17 +98,18 @@ func startFleet(t *testing.T, hub *env.Server, size int) Fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	members, err := New(Options{Hub: config, Token: token, Dir: t.TempDir(), Size: size})
-	if err != nil {
-		t.Fatal(err)
-	}
+	return Options{Hub: config, Token: token, Dir: t.TempDir()}
+}
+
+// start runs a fleet until the end of the test.
+func start(t *testing.T, members Fleet) {
+	t.Helper()
 	members.Start()
 	t.Cleanup(func() {
 		if err := members.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	return members
 }
 
 // beatFast makes the loss of a cluster be seen after five seconds.

@@ -34,12 +34,7 @@ func TestLightAgentMakesTheSameRequests(t *testing.T) {
 	hub := env.StartHub(t, "", append(HubFlags(), "--audit-log-path", audit, "--audit-policy-file", policy)...)
 	c := hub.Client(t)
 	members := mixedFleet(t, hub)
-	members.Start()
-	t.Cleanup(func() {
-		if err := members.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	start(t, members)
 	for _, m := range members {
 		env.AwaitAvailable(t, c, m.Name)
 		work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: m.Name, Name: "work"}}
@@ -73,17 +68,11 @@ func TestLightAgentMakesTheSameRequests(t *testing.T) {
 // mixedFleet has a real agent and a light one.
 func mixedFleet(t *testing.T, hub *env.Server) Fleet {
 	t.Helper()
-	token, err := NewToken(t.Context(), hub.Client(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := hub.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := optionsFor(t, hub)
 	var mixed Fleet
 	for i, light := range []bool{false, true} {
-		all, err := New(Options{Hub: config, Token: token, Dir: t.TempDir(), Size: i + 1, Light: light})
+		o.Dir, o.Size, o.Light = t.TempDir(), i+1, light
+		all, err := New(o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,9 @@ import (
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 )
 
@@ -44,4 +46,40 @@ func TestEndsAtOnce(t *testing.T) {
 		}
 		<-time.After(5 * time.Minute) // until the cache has looked up
 	})
+}
+
+// asked is a hub that is not there, and tells of each request whether it is a watch.
+type asked chan bool
+
+func (a asked) RoundTrip(r *http.Request) (*http.Response, error) {
+	select {
+	case a <- r.URL.Query().Get("watch") != "":
+	case <-r.Context().Done():
+	}
+	return nil, syscall.ECONNREFUSED
+}
+
+// RG-20: a cache of an agent lists before it watches, also where client-go would watch at once.
+func TestListsFirst(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []client.Object{&workv1.ManifestWork{}, &clusterv1.ManagedCluster{}} {
+		requests := make(asked)
+		hub, err := NewCluster(&rest.Config{Host: "https://hub.invalid", Transport: requests}, WorksByName(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- hub.Start(ctx) }()
+		if _, err := hub.GetCache().GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
+			t.Fatal(err)
+		}
+		if watch := <-requests; watch {
+			t.Errorf("the first request for a %T is a watch", kind)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
 }

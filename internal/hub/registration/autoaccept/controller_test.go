@@ -16,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/hub/registration/autoaccept"
@@ -53,6 +54,9 @@ func TestAcceptedOnce(t *testing.T) {
 			}
 			if cluster.Spec.HubAcceptsClient != test.want {
 				t.Errorf("accepted: %v, want %v", cluster.Spec.HubAcceptsClient, test.want)
+			}
+			if !controllerutil.ContainsFinalizer(cluster, fleet.FinalizerManagedCluster) {
+				t.Error("there is no finalizer")
 			}
 		})
 	}
