@@ -25,6 +25,7 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
+	multiclusterv1alpha2 "github.com/capstan-io/capstan/api/multicluster/v1alpha2"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 )
@@ -36,7 +37,8 @@ var hubTypes = sync.OnceValue(func() *runtime.Scheme {
 		addonv1alpha1.AddToScheme, addonv1beta1.AddToScheme,
 		clusterv1.AddToScheme, clusterv1alpha1.AddToScheme, clusterv1beta1.AddToScheme, clusterv1beta2.AddToScheme,
 		workv1.AddToScheme, workv1alpha1.AddToScheme,
-		authenticationv1alpha1.AddToScheme, authenticationv1beta1.AddToScheme, multiclusterv1alpha1.AddToScheme,
+		authenticationv1alpha1.AddToScheme, authenticationv1beta1.AddToScheme,
+		multiclusterv1alpha1.AddToScheme, multiclusterv1alpha2.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))
 	}

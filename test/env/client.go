@@ -21,6 +21,7 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
+	multiclusterv1alpha2 "github.com/capstan-io/capstan/api/multicluster/v1alpha2"
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	permissionv1alpha1 "github.com/capstan-io/capstan/api/rbac/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -42,6 +43,7 @@ func Scheme() *runtime.Scheme {
 	utilruntime.Must(clusterv1beta1.AddToScheme(s))
 	utilruntime.Must(clusterv1beta2.AddToScheme(s))
 	utilruntime.Must(multiclusterv1alpha1.AddToScheme(s))
+	utilruntime.Must(multiclusterv1alpha2.AddToScheme(s))
 	utilruntime.Must(apiextensionsv1.AddToScheme(s))
 	utilruntime.Must(operatorv1.AddToScheme(s))
 	utilruntime.Must(permissionv1alpha1.AddToScheme(s))

@@ -9,6 +9,7 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=clusterprofiles,scope=Namespaced
+// +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 type ClusterProfile struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -15,11 +15,12 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
+	"sigs.k8s.io/cluster-inventory-api/client/clientset/versioned"
+	"sigs.k8s.io/cluster-inventory-api/pkg/access"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
@@ -40,8 +41,8 @@ type profiled struct {
 	ManagedServiceAccount *authenticationv1beta1.ManagedServiceAccount
 }
 
-// CP-12, MS-07: a client finds in the ClusterProfile where the cluster is, its credential plugin prints the token that the hub has copied
-// there, and with both it lists what the cluster lets the service account list.
+// CP-12, MS-07, NX-03: a client finds in the ClusterProfile where the cluster is, its credential plugin prints the token that the hub has
+// copied there, and with both the library of the SIG lists what the cluster lets the service account list.
 func TestClusterProfileAccess(t *testing.T) {
 	t.Parallel()
 	on := env.StartHub(t, "", "--feature-gates", "ClusterProfile=true")
@@ -56,7 +57,7 @@ func TestClusterProfileAccess(t *testing.T) {
 		secret.OwnerReferences[0].Kind != "ClusterProfile" || secret.OwnerReferences[0].Name != p.Name {
 		t.Errorf("the copy: %+v", secret.ObjectMeta)
 	}
-	testCredentialPlugin(t, p, provider)
+	testCredentialPlugin(t, p)
 	testTokensAtTheHub(t, p, provider, string(secret.Data["token"]))
 	testOtherProviders(t, p)
 	testCopiesFollow(t, p)
@@ -121,29 +122,35 @@ func (p *profiled) awaitCopy(t *testing.T) *corev1.Secret {
 	})
 }
 
-// configOf is what the library of the SIG makes of an access provider and the configuration of its credential plugin.
-func (p *profiled) configOf(t *testing.T, provider *clientcmdv1.Cluster, args ...string) *rest.Config {
+// configOf is what the SIG's own library makes of the profile and the credential plugin of the client.
+func (p *profiled) configOf(t *testing.T, args ...string) *rest.Config {
 	t.Helper()
 	plugin, err := env.Binary("capstan")
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := &rest.Config{Host: provider.Server, TLSClientConfig: rest.TLSClientConfig{CAData: provider.CertificateAuthorityData}}
-	config.ExecProvider = &clientcmdapi.ExecConfig{APIVersion: "client.authentication.k8s.io/v1", Command: plugin,
-		Args:            append([]string{"credentials", "--kubeconfig", p.On.Kubeconfig, "--namespace", p.namespace}, args...),
-		InteractiveMode: clientcmdapi.NeverExecInteractiveMode, ProvideClusterInfo: true}
-	for _, extension := range provider.Extensions {
-		if extension.Name == "client.authentication.k8s.io/exec" {
-			config.ExecProvider.Config = &runtime.Unknown{Raw: extension.Extension.Raw, ContentType: runtime.ContentTypeJSON}
-		}
+	inventory, err := versioned.NewForConfig(framework.AsAdmin(t, p.On))
+	if err != nil {
+		t.Fatal(err)
+	}
+	profile, err := inventory.ApisV1alpha1().ClusterProfiles(p.namespace).Get(t.Context(), p.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := access.New([]access.Provider{{Name: "open-cluster-management", ExecConfig: &clientcmdapi.ExecConfig{
+		APIVersion: "client.authentication.k8s.io/v1", Command: plugin, ProvideClusterInfo: true,
+		Args: append([]string{"credentials", "--kubeconfig", p.On.Kubeconfig, "--namespace", p.namespace}, args...),
+	}}}).BuildConfigFromCP(profile)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return config
 }
 
 // testCredentialPlugin: client-go runs the plugin, and is the service account on the cluster.
-func testCredentialPlugin(t *testing.T, p *profiled, provider *clientcmdv1.Cluster) {
+func testCredentialPlugin(t *testing.T, p *profiled) {
 	t.Helper()
-	c := kubernetes.NewForConfigOrDie(p.configOf(t, provider, "--managed-serviceaccount", "reader"))
+	c := kubernetes.NewForConfigOrDie(p.configOf(t, "--managed-serviceaccount", "reader"))
 	if _, err := c.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("list the pods of the cluster: %v", err)
 	}
@@ -151,7 +158,7 @@ func testCredentialPlugin(t *testing.T, p *profiled, provider *clientcmdv1.Clust
 	if err != nil || review.Status.UserInfo.Username != "system:serviceaccount:"+p.Name+"-accounts:reader" {
 		t.Errorf("on the cluster it is %q, %v", review.Status.UserInfo.Username, err)
 	}
-	other := kubernetes.NewForConfigOrDie(p.configOf(t, provider, "--managed-serviceaccount", "other"))
+	other := kubernetes.NewForConfigOrDie(p.configOf(t, "--managed-serviceaccount", "other"))
 	if _, err := other.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}); err == nil {
 		t.Error("without a token, there are pods")
 	}

@@ -3,8 +3,10 @@ package registration
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -12,6 +14,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
+	multiclusterv1alpha2 "github.com/capstan-io/capstan/api/multicluster/v1alpha2"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/test/env"
 	"github.com/capstan-io/capstan/test/integration/framework"
@@ -42,7 +45,7 @@ func TestClusterProfiles(t *testing.T) {
 			}
 			want := map[string]string{
 				"x-k8s.io/cluster-manager": "open-cluster-management", "open-cluster-management.io/cluster-name": name,
-				"multicluster.x-k8s.io/clusterset": "profiles",
+				"multicluster.x-k8s.io/clusterset": "profiles", "multicluster.x-k8s.io/inventory-member-id": name,
 			}
 			if fmt.Sprint(got.Labels) != fmt.Sprint(want) || got.Spec.ClusterManager.Name != "open-cluster-management" ||
 				got.Spec.DisplayName != name {
@@ -58,6 +61,7 @@ func TestClusterProfiles(t *testing.T) {
 	}
 	move("profiles")
 	await()
+	testNewerProfile(t, c, profile)
 	if err := c.Delete(t.Context(), profile.DeepCopy()); err != nil {
 		t.Fatal(err)
 	}
@@ -70,4 +74,32 @@ func TestClusterProfiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	framework.AwaitGone(t, c, profile.DeepCopy())
+}
+
+// NX-02: v1alpha2 has the same objects, without the former name of the access providers, and who manages a cluster never changes.
+func testNewerProfile(t *testing.T, c client.Client, older *multiclusterv1alpha1.ClusterProfile) {
+	t.Helper()
+	older = older.DeepCopy()
+	framework.Get(t, c, client.ObjectKeyFromObject(older), older)
+	providers := framework.Merge(`{"status":{"accessProviders":[{"name":"example.com","cluster":{"server":"https://192.0.2.1"}}],` +
+		`"credentialProviders":[{"name":"former.example.com"}]}}`)
+	if err := c.Status().Patch(t.Context(), older, providers); err != nil || len(older.Status.CredentialProviders) != 1 {
+		t.Fatalf("write access providers as v1alpha1: %+v, %v", older.Status, err)
+	}
+	newer := &multiclusterv1alpha2.ClusterProfile{}
+	framework.Get(t, c, client.ObjectKeyFromObject(older), newer)
+	if newer.Spec != older.Spec || newer.Status.Version != older.Status.Version || len(newer.Status.AccessProviders) != 1 ||
+		newer.Status.AccessProviders[0].Name != "example.com" || len(newer.Status.Conditions) != len(older.Status.Conditions) {
+		t.Errorf("v1alpha2 has %+v, v1alpha1 %+v", newer, older)
+	}
+	for what, object := range map[string]client.Object{"v1alpha1": older, "v1alpha2": newer} {
+		err := c.Patch(t.Context(), object, framework.Merge(`{"spec":{"clusterManager":{"name":"another"}}}`))
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "clusterManager is immutable") {
+			t.Errorf("%s: another cluster manager: %v", what, err)
+		}
+	}
+	twice := framework.Merge(`{"status":{"accessProviders":[{"name":"a"},{"name":"a"}]}}`)
+	if err := c.Status().Patch(t.Context(), newer, twice); !apierrors.IsInvalid(err) {
+		t.Errorf("two access providers of one name: %v", err)
+	}
 }

@@ -19,6 +19,7 @@ const (
 	clusterManager               = fleet.ClusterManagerOfProfiles
 	labelClusterManager          = "x-k8s.io/cluster-manager"
 	labelClusterSet              = "multicluster.x-k8s.io/clusterset"
+	labelInventoryMemberID       = "multicluster.x-k8s.io/inventory-member-id"
 	conditionControlPlaneHealthy = "ControlPlaneHealthy"
 	conditionJoined              = "Joined"
 )
@@ -27,6 +28,7 @@ const (
 func present(profile *multiclusterv1alpha1.ClusterProfile, cluster *clusterv1.ManagedCluster) {
 	metav1.SetMetaDataLabel(&profile.ObjectMeta, labelClusterManager, clusterManager)
 	metav1.SetMetaDataLabel(&profile.ObjectMeta, fleet.LabelClusterName, cluster.Name)
+	metav1.SetMetaDataLabel(&profile.ObjectMeta, labelInventoryMemberID, cluster.Name)
 	if set := cluster.Labels[fleet.LabelClusterSet]; set != "" {
 		metav1.SetMetaDataLabel(&profile.ObjectMeta, labelClusterSet, set)
 	} else {
