@@ -23,8 +23,9 @@ import (
 // acceptance is one run of "capstan accept".
 type acceptance struct {
 	*app
-	hub    *hubapi.Hub
-	format *output.Choice
+	hub      *hubapi.Hub
+	clusters clusterFlags
+	format   *output.Choice
 
 	wait             bool
 	skipApproveCheck bool
@@ -40,10 +41,9 @@ accepted is shown before: who asked, the addresses, labels and annotations of th
 When several agents ask to be the same cluster, or one asks to be a cluster whose agent has a certificate already, none is
 approved until you say which: --requesters names them, --skip-approve-check approves all of them. -o json shows them to a script.`
 
-// acceptCommand is "capstan accept".
-func (a *app) acceptCommand() *cobra.Command {
-	clusters := &clusterFlags{}
-	run := &acceptance{app: a}
+// newAcceptCommand is "capstan accept".
+func newAcceptCommand(global *app) *cobra.Command {
+	run := &acceptance{app: global}
 	command := &cobra.Command{
 		Use:               "accept --clusters CLUSTER,...",
 		Short:             "Let clusters work with the hub",
@@ -52,25 +52,45 @@ func (a *app) acceptCommand() *cobra.Command {
 		Args:              flagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	clusters.add(a, command)
+	run.clusters.add(global, command)
 	command.Flags().BoolVar(&run.wait, "wait", false, "wait for the clusters to ask, for --timeout seconds at most")
 	command.Flags().BoolVar(&run.skipApproveCheck, "skip-approve-check", false,
 		"approve requests of several agents for the same cluster, and for a cluster that has joined, too")
 	command.Flags().StringSliceVar(&run.requesters, "requesters", nil,
 		"common names of the agents to approve, separated by commas; each has to match exactly")
 	run.format = addOutputFlag(command, output.Tree, output.YAML, output.JSON)
-	complete(command, "requesters", a.completeRequesters(clusters))
+	complete(command, "requesters", run.completeRequesters)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		names, err := clusters.required()
+		names, err := run.clusters.required()
 		if err != nil {
 			return err
 		}
-		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return run.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			run.hub = hub
 			return run.acceptAll(ctx, names)
 		})
 	}
 	return command
+}
+
+// completeRequesters completes the common names of agents that ask to be one of the chosen clusters.
+func (r *acceptance) completeRequesters(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return r.offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+		chosen, err := r.clusters.names()
+		var names []string
+		for _, cluster := range chosen {
+			requests, _, err := hub.JoinRequests(ctx, cluster, time.Time{})
+			if err != nil {
+				return nil, err
+			}
+			for _, request := range requests {
+				if request.Pending {
+					names = append(names, request.CommonName)
+				}
+			}
+		}
+		return names, err
+	}), cobra.ShellCompDirectiveNoFileComp
 }
 
 func (r *acceptance) acceptAll(ctx context.Context, clusters []string) error {

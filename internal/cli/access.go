@@ -34,19 +34,21 @@ the hub, the connection, the owner of the cluster, or the rights on the cluster.
 
 --as asks for somebody else, if the hub lets you impersonate. A cluster has 10 seconds to answer, or those of --timeout.`
 
-// accessFlags say whose access to which clusters is asked for.
-type accessFlags struct {
+// accessQuery is one run of "capstan access": whose access to which clusters is asked for.
+type accessQuery struct {
+	*app
 	clusterChoice
 
 	namespace   string
 	subresource string
 	user        string
 	groups      []string
+	format      *output.Choice
 }
 
-// accessCommand is "capstan access".
-func (a *app) accessCommand() *cobra.Command {
-	f := &accessFlags{}
+// newAccessCommand is "capstan access".
+func newAccessCommand(global *app) *cobra.Command {
+	f := &accessQuery{app: global}
 	command := &cobra.Command{
 		Use:   "access [VERB RESOURCE[/NAME]]",
 		Short: "Show what you may do on clusters through the hub, and why not",
@@ -58,30 +60,30 @@ func (a *app) accessCommand() *cobra.Command {
 		Args:              f.checkArgs,
 		ValidArgsFunction: completeAccess,
 	}
-	f.clusterChoice.add(a, command)
+	f.clusterChoice.add(global, command)
 	flags := command.Flags()
 	flags.StringVarP(&f.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of the clusters")
 	flags.StringVar(&f.subresource, "subresource", "", "subresource that VERB is about, such as exec or log")
 	flags.StringVar(&f.user, "as", "", "user of the hub to ask for (default: you)")
 	flags.StringArrayVar(&f.groups, "as-group", nil, "group of that user; can be repeated")
-	format := addOutputFlag(command, output.Table, output.JSON, output.YAML)
+	f.format = addOutputFlag(command, output.Table, output.JSON, output.YAML)
 	for _, flag := range []string{"namespace", "subresource", "as", "as-group"} {
 		complete(command, flag, cobra.NoFileCompletions)
 	}
 	command.RunE = func(command *cobra.Command, args []string) error {
-		asker, names, err := a.asker(command, f, len(args) > 0)
+		asker, names, err := f.asker(command, len(args) > 0)
 		if err != nil {
 			return err
 		}
 		if len(args) == 0 {
-			return a.showAccess(command.Context(), asker, names, format.Format())
+			return f.show(command.Context(), asker, names)
 		}
-		return a.answer(command.Context(), asker, names, f.question(args), format.Format())
+		return f.answer(command.Context(), asker, names, f.question(args))
 	}
 	return command
 }
 
-func (f *accessFlags) checkArgs(command *cobra.Command, args []string) error {
+func (f *accessQuery) checkArgs(command *cobra.Command, args []string) error {
 	if err := checkNamespaceName("--namespace", f.namespace); err != nil {
 		return err
 	}
@@ -114,8 +116,8 @@ func completeAccess(_ *cobra.Command, args []string, _ string) ([]string, cobra.
 
 // asker asks the hub and clusters about the rights of a user.
 type asker struct {
-	app *app
-	hub *hubapi.Hub // as that user
+	global *app
+	hub    *hubapi.Hub // as that user
 	// own is the hub as whoever runs the program.
 	own       *hubapi.Hub
 	user      access.User
@@ -128,18 +130,18 @@ func (q *asker) person() output.Person {
 }
 
 // asker prepares to ask, and returns the clusters to ask about.
-func (a *app) asker(command *cobra.Command, f *accessFlags, one bool) (*asker, []string, error) {
-	q := &asker{app: a, namespace: f.namespace, limit: a.clusterLimit(command)}
+func (f *accessQuery) asker(command *cobra.Command, one bool) (*asker, []string, error) {
+	q := &asker{global: f.app, namespace: f.namespace, limit: clusterLimit(f.app, command)}
 	var err error
-	if q.own, err = a.hub(); err != nil {
+	if q.own, err = f.hub(); err != nil {
 		return nil, nil, err
 	}
-	target := a.target()
+	target := f.target()
 	target.As = rest.ImpersonationConfig{UserName: f.user, Groups: f.groups}
 	if q.hub, err = hubapi.Connect(target); err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := a.limited(command.Context())
+	ctx, cancel := f.limited(command.Context())
 	defer cancel()
 	who, err := q.hub.Who(ctx)
 	if err != nil {
@@ -149,7 +151,7 @@ func (a *app) asker(command *cobra.Command, f *accessFlags, one bool) (*asker, [
 	if !f.chosen() && !one {
 		f.all = true
 	}
-	names, err := f.choose(ctx, a, q.own)
+	names, err := f.choose(ctx, q.own)
 	return q, names, err
 }
 
@@ -160,7 +162,7 @@ func ofAll[T any](ctx context.Context, q *asker, names []string, ask func(ctx co
 	asking.SetLimit(parallelClusters)
 	for i, name := range names {
 		asking.Go(func() (err error) {
-			ctx, cancel := q.app.withTimeout(ctx, q.limit, timeoutError{q.limit})
+			ctx, cancel := q.global.limitedTo(ctx, q.limit)
 			defer cancel()
 			answers[i], err = ask(ctx, name)
 			return err
@@ -193,41 +195,42 @@ func (q *asker) enter(ctx context.Context, cluster string) ([]string, error) {
 	return verbs, nil
 }
 
-// showAccess lists what the user may do on each of the clusters.
-func (a *app) showAccess(ctx context.Context, q *asker, names []string, format output.Format) error {
+// show lists what the user may do on each of the clusters.
+func (f *accessQuery) show(ctx context.Context, q *asker, names []string) error {
+	format := f.format.Format()
 	clusters, err := ofAll(ctx, q, names, q.accessTo)
 	if err != nil {
 		return err
 	}
-	if err := a.print(format, output.Accesses(&output.Access{Person: q.person(), Namespace: q.namespace, Clusters: clusters})); err != nil {
+	if err := f.print(format, output.Accesses(&output.Access{Person: q.person(), Namespace: q.namespace, Clusters: clusters})); err != nil {
 		return err
 	}
 	if format != output.Table {
 		return nil
 	}
-	a.note("The hub knows the user as %s, and clusters as %s. The rights are those outside of namespaces and in namespace %s.", q.user.Name,
+	f.note("The hub knows the user as %s, and clusters as %s. The rights are those outside of namespaces and in namespace %s.", q.user.Name,
 		q.user.OnCluster().Name, q.namespace)
 	for i := range clusters {
 		for _, narrowed := range clusters[i].Narrowed {
-			a.note("%s: %s", clusters[i].Cluster, narrowed)
+			f.note("%s: %s", clusters[i].Cluster, narrowed)
 		}
-		a.noteReason(clusters[i].Cluster, clusters[i].Reason)
+		f.noteReason(clusters[i].Cluster, clusters[i].Reason)
 	}
 	for i := range clusters {
-		a.noteNext(clusters[i].Next)
+		f.noteNext(clusters[i].Next)
 	}
 	return nil
 }
 
-func (a *app) noteReason(cluster, reason string) {
+func (f *accessQuery) noteReason(cluster, reason string) {
 	if reason != "" {
-		a.note("%s: %s", cluster, reason)
+		f.note("%s: %s", cluster, reason)
 	}
 }
 
-func (a *app) noteNext(next string) {
+func (f *accessQuery) noteNext(next string) {
 	if next != "" {
-		a.note("%s", next)
+		f.note("%s", next)
 	}
 }
 

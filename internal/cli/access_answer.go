@@ -22,7 +22,7 @@ type question struct {
 	verb, resource, name, subresource string
 }
 
-func (f *accessFlags) question(args []string) question {
+func (f *accessQuery) question(args []string) question {
 	q := question{verb: strings.ToLower(args[0]), subresource: f.subresource}
 	q.resource, q.name, _ = strings.Cut(args[1], "/")
 	return q
@@ -45,7 +45,7 @@ func (q question) enterVerbs() []string {
 }
 
 // answer says for each cluster whether the user may do something there, and fails if it may not.
-func (a *app) answer(ctx context.Context, q *asker, names []string, asked question, format output.Format) error {
+func (f *accessQuery) answer(ctx context.Context, q *asker, names []string, asked question) error {
 	clusters, err := ofAll(ctx, q, names, func(ctx context.Context, name string) (output.Answer, error) {
 		return q.answer(ctx, name, asked)
 	})
@@ -54,19 +54,19 @@ func (a *app) answer(ctx context.Context, q *asker, names []string, asked questi
 	}
 	answers := &output.Answers{Person: q.person(), Verb: asked.verb, Resource: asked.resource, Subresource: asked.subresource,
 		Name: asked.name, Namespace: q.namespace, Clusters: clusters}
-	if err := a.print(format, output.AnswerTable(answers)); err != nil {
+	if err := f.print(f.format.Format(), output.AnswerTable(answers)); err != nil {
 		return err
 	}
 	refused := slices.ContainsFunc(clusters, func(answer output.Answer) bool { return !answer.Allowed })
 	if !refused {
 		return nil
 	}
-	if format == output.Table {
+	if f.format.Format() == output.Table {
 		for i := range clusters {
-			a.noteNext(clusters[i].Next)
+			f.noteNext(clusters[i].Next)
 		}
 	}
-	return exitError{1}
+	return exitError{code: 1}
 }
 
 // answer goes the way of the request, up to what stands in the way first.

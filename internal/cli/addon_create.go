@@ -28,8 +28,9 @@ select. A new --version with --overwrite makes a template next to the old one, a
 With --hub-registration, its agent gets a kubeconfig for the hub, in the Secret NAME-hub-kubeconfig of its namespace.
 --cluster-role-bind says what it may do there, in the namespace of its cluster.`
 
-// addOnCreation is what "addon create" is to make.
+// addOnCreation is one run of "capstan addon create".
 type addOnCreation struct {
+	*app
 	files           manifestFiles
 	version         string
 	overwrite       bool
@@ -39,9 +40,9 @@ type addOnCreation struct {
 	placements      []string
 }
 
-// addOnCreateCommand is "capstan addon create".
-func (a *app) addOnCreateCommand() *cobra.Command {
-	f := &addOnCreation{}
+// newAddOnCreateCommand is "capstan addon create".
+func newAddOnCreateCommand(global *app) *cobra.Command {
+	f := &addOnCreation{app: global}
 	command := &cobra.Command{
 		Use:   "create NAME -f FILE",
 		Short: "Make an add-on of manifests",
@@ -52,7 +53,7 @@ func (a *app) addOnCreateCommand() *cobra.Command {
 		Args:              exactName,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	f.files.add(a, command)
+	f.files.add(global, command)
 	flags := command.Flags()
 	flags.StringVar(&f.version, "version", "0.0.1", "version of the template")
 	flags.BoolVar(&f.overwrite, "overwrite", false, "change an add-on that is there already")
@@ -62,23 +63,23 @@ func (a *app) addOnCreateCommand() *cobra.Command {
 	flags.StringToStringVar(&f.labels, "labels", nil, "labels of the add-on, as key=value,...")
 	flags.StringSliceVar(&f.placements, "placement-ref", nil,
 		"placement that says on which clusters the hub deploys it, as NAMESPACE/NAME; may be repeated")
-	complete(command, "placement-ref", a.completePlacementRef)
+	complete(command, "placement-ref", f.completePlacementRef)
 	command.RunE = func(command *cobra.Command, args []string) error {
-		ctx, cancel := a.limited(command.Context())
+		ctx, cancel := f.limited(command.Context())
 		defer cancel()
 		template, addOn, err := f.objects(ctx, args[0])
 		if err != nil {
 			return err
 		}
-		if a.dryRun {
-			a.announceDryRun(command)
-			return errors.Join(a.render(template), a.render(addOn))
+		if f.dryRun {
+			f.announceDryRun(command)
+			return errors.Join(f.render(template), f.render(addOn))
 		}
-		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
-			if err := a.createAddOn(ctx, hub, template, addOn, f.overwrite); err != nil {
+		return f.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			if err := f.create(ctx, hub, template, addOn); err != nil {
 				return err
 			}
-			a.noteNoRole(ctx, hub, f.clusterRole)
+			f.noteNoRole(ctx, hub)
 			return nil
 		})
 	}
@@ -173,36 +174,37 @@ func (f *addOnCreation) installStrategy() (addonv1beta1.InstallStrategy, error) 
 	return strategy, nil
 }
 
-// createAddOn looks at everything before it writes anything. The template comes first: an add-on never offers one that is not
+// create looks at everything before it writes anything. The template comes first: an add-on never offers one that is not
 // there.
-func (a *app) createAddOn(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.AddOnTemplate,
-	addOn *addonv1alpha1.ClusterManagementAddOn, overwrite bool) error {
+func (f *addOnCreation) create(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.AddOnTemplate,
+	addOn *addonv1alpha1.ClusterManagementAddOn) error {
 	for _, p := range addOn.Spec.InstallStrategy.Placements {
 		if _, err := hub.Placement(ctx, p.Namespace, p.Name); err != nil {
 			return err
 		}
 	}
-	forTemplate, err := planTemplate(ctx, hub, template, overwrite)
+	forTemplate, err := planTemplate(ctx, hub, template, f.overwrite)
 	if err != nil {
 		return err
 	}
-	forAddOn, err := planCatalogueAddOn(ctx, hub, addOn, overwrite)
+	forAddOn, err := planCatalogueAddOn(ctx, hub, addOn, f.overwrite)
 	if err != nil {
 		return err
 	}
-	if err := a.writeTemplate(ctx, hub, template, forTemplate); err != nil {
+	if err := f.writeTemplate(ctx, hub, template, forTemplate); err != nil {
 		return err
 	}
-	return a.writeCatalogueAddOn(ctx, hub, addOn, forAddOn)
+	return f.writeCatalogueAddOn(ctx, hub, addOn, forAddOn)
 }
 
 // noteNoRole points out that the agent can do nothing yet. Who may not look for the role is not told.
-func (a *app) noteNoRole(ctx context.Context, hub *hubapi.Hub, role string) {
+func (f *addOnCreation) noteNoRole(ctx context.Context, hub *hubapi.Hub) {
+	role := f.clusterRole
 	if role == "" {
 		return
 	}
 	if found, err := hub.HasClusterRole(ctx, role); err == nil && !found {
-		a.note("Warning: the hub has no ClusterRole %s. The agent of the add-on has no rights there until a user creates it.", role)
+		f.note("Warning: the hub has no ClusterRole %s. The agent of the add-on has no rights there until a user creates it.", role)
 	}
 }
 
@@ -226,18 +228,18 @@ func planTemplate(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.
 	return actionUpdate, nil
 }
 
-func (a *app) writeTemplate(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.AddOnTemplate, what action) error {
+func (f *addOnCreation) writeTemplate(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.AddOnTemplate, what action) error {
 	switch what {
 	case actionCreate:
-		return a.saying(hub.CreateAddOnTemplate(ctx, template), "AddonTemplate %s is created", template.Name)
+		return f.saying(hub.CreateAddOnTemplate(ctx, template), "AddonTemplate %s is created", template.Name)
 	case actionUpdate:
-		return a.saying(hub.UpdateAddOnTemplate(ctx, template.Name, func(live *addonv1alpha1.AddOnTemplate) {
+		return f.saying(hub.UpdateAddOnTemplate(ctx, template.Name, func(live *addonv1alpha1.AddOnTemplate) {
 			live.Spec.AgentSpec.Workload = template.Spec.AgentSpec.Workload
 			live.Spec.Registration = template.Spec.Registration
 			setLabels(&live.ObjectMeta, template.Labels)
 		}), "AddonTemplate %s is updated", template.Name)
 	default:
-		return a.saying(nil, "AddonTemplate %s is already created", template.Name)
+		return f.saying(nil, "AddonTemplate %s is already created", template.Name)
 	}
 }
 
@@ -261,22 +263,22 @@ func planCatalogueAddOn(ctx context.Context, hub *hubapi.Hub, addOn *addonv1alph
 	return actionUpdate, nil
 }
 
-func (a *app) writeCatalogueAddOn(ctx context.Context, hub *hubapi.Hub, addOn *addonv1alpha1.ClusterManagementAddOn, what action) error {
+func (f *addOnCreation) writeCatalogueAddOn(ctx context.Context, hub *hubapi.Hub, addOn *addonv1alpha1.ClusterManagementAddOn, what action) error {
 	switch what {
 	case actionCreate:
-		return a.saying(hub.CreateCatalogueAddOn(ctx, addOn), "ClusterManagementAddon %s is created", addOn.Name)
+		return f.saying(hub.CreateCatalogueAddOn(ctx, addOn), "ClusterManagementAddon %s is created", addOn.Name)
 	case actionUpdate:
-		return a.saying(hub.UpdateCatalogueAddOn(ctx, addOn.Name, func(live *addonv1alpha1.ClusterManagementAddOn) { become(live, addOn) }),
+		return f.saying(hub.UpdateCatalogueAddOn(ctx, addOn.Name, func(live *addonv1alpha1.ClusterManagementAddOn) { become(live, addOn) }),
 			"ClusterManagementAddon %s is updated", addOn.Name)
 	default:
-		return a.saying(nil, "ClusterManagementAddon %s is already created", addOn.Name)
+		return f.saying(nil, "ClusterManagementAddon %s is already created", addOn.Name)
 	}
 }
 
 // saying says that something is done, unless it failed.
-func (a *app) saying(err error, format string, args ...any) error {
+func (f *addOnCreation) saying(err error, format string, args ...any) error {
 	if err == nil {
-		a.say(format, args...)
+		f.say(format, args...)
 	}
 	return err
 }

@@ -17,9 +17,12 @@ const addOnDisableLong = `Take add-ons off clusters.
 An add-on is gone once its agent has been taken off the cluster; "capstan get addon" shows that. An add-on that a placement
 deploys comes back as long as the placement selects the cluster.`
 
-// addOnDisableCommand is "capstan addon disable".
-func (a *app) addOnDisableCommand() *cobra.Command {
-	f := &addOnFlags{}
+// addOnRemoval is one run of "capstan addon disable".
+type addOnRemoval struct{ addOnFlags }
+
+// newAddOnDisableCommand is "capstan addon disable".
+func newAddOnDisableCommand(global *app) *cobra.Command {
+	f := &addOnRemoval{addOnFlags{app: global}}
 	command := &cobra.Command{
 		Use:               "disable --names ADD-ON,... --clusters CLUSTER,...",
 		Short:             "Take add-ons off clusters",
@@ -28,20 +31,20 @@ func (a *app) addOnDisableCommand() *cobra.Command {
 		Args:              flagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	f.add(a, command)
+	f.add(command)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		names, clusters, err := f.chosen()
 		if err != nil {
 			return err
 		}
-		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
-			return a.disableAddOns(ctx, hub, names, clusters)
+		return f.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			return f.disableAll(ctx, hub, names, clusters)
 		})
 	}
 	return command
 }
 
-func (a *app) disableAddOns(ctx context.Context, hub *hubapi.Hub, names, clusters []string) error {
+func (f *addOnRemoval) disableAll(ctx context.Context, hub *hubapi.Hub, names, clusters []string) error {
 	installed, err := listAddOns(ctx, hub, clusters)
 	if err != nil {
 		return err
@@ -52,20 +55,20 @@ func (a *app) disableAddOns(ctx context.Context, hub *hubapi.Hub, names, cluster
 	}
 	var errs []error
 	for _, name := range names {
-		if err := a.noteComesBack(ctx, hub, name); err != nil {
+		if err := f.noteComesBack(ctx, hub, name); err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		for _, cluster := range clusters {
-			errs = append(errs, a.disableAddOn(ctx, hub, name, cluster, there[[2]string{name, cluster}]))
+			errs = append(errs, f.disable(ctx, hub, name, cluster, there[[2]string{name, cluster}]))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (a *app) disableAddOn(ctx context.Context, hub *hubapi.Hub, name, cluster string, found bool) error {
-	if found && a.dryRun {
-		a.say("would undeploy %s add-on in managed cluster: %s.", name, cluster)
+func (f *addOnRemoval) disable(ctx context.Context, hub *hubapi.Hub, name, cluster string, found bool) error {
+	if found && f.dryRun {
+		f.say("would undeploy %s add-on in managed cluster: %s.", name, cluster)
 		return nil
 	}
 	var err error
@@ -76,15 +79,15 @@ func (a *app) disableAddOn(ctx context.Context, hub *hubapi.Hub, name, cluster s
 	case err != nil:
 		return err
 	case found:
-		a.say("Undeploying %s add-on in managed cluster: %s.", name, cluster)
+		f.say("Undeploying %s add-on in managed cluster: %s.", name, cluster)
 	default:
-		a.say("%s add-on not found in managed cluster: %s.", name, cluster)
+		f.say("%s add-on not found in managed cluster: %s.", name, cluster)
 	}
 	return nil
 }
 
 // noteComesBack points out that a placement deploys the add-on. One that the hub does not offer and no cluster has is misspelt.
-func (a *app) noteComesBack(ctx context.Context, hub *hubapi.Hub, name string) error {
+func (f *addOnRemoval) noteComesBack(ctx context.Context, hub *hubapi.Hub, name string) error {
 	offered, err := hub.CatalogueAddOn(ctx, name)
 	if apierrors.IsNotFound(err) {
 		everywhere, listErr := hub.InstalledAddOns(ctx, "")
@@ -102,7 +105,7 @@ func (a *app) noteComesBack(ctx context.Context, hub *hubapi.Hub, name string) e
 		return err
 	}
 	if offered.Spec.InstallStrategy.Type == addonv1beta1.InstallStrategyPlacements {
-		a.note("Warning: placements deploy add-on %s: it comes back where they select the cluster. \"capstan get placements\" shows where they do.", name)
+		f.note("Warning: placements deploy add-on %s: it comes back where they select the cluster. \"capstan get placements\" shows where they do.", name)
 	}
 	return nil
 }

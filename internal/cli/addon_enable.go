@@ -31,7 +31,7 @@ not, such as its --config-file, --annotate or --labels, is taken back.
 
 "capstan get addon NAME" shows when it is available.`
 
-// addOnEnabling is how "addon enable" deploys.
+// addOnEnabling is one run of "capstan addon enable".
 type addOnEnabling struct {
 	addOnFlags
 	namespace   string
@@ -42,9 +42,9 @@ type addOnEnabling struct {
 	outputFile  string
 }
 
-// addOnEnableCommand is "capstan addon enable".
-func (a *app) addOnEnableCommand() *cobra.Command {
-	f := &addOnEnabling{}
+// newAddOnEnableCommand is "capstan addon enable".
+func newAddOnEnableCommand(global *app) *cobra.Command {
+	f := &addOnEnabling{addOnFlags: addOnFlags{app: global}}
 	command := &cobra.Command{
 		Use:   "enable --names ADD-ON,... --clusters CLUSTER,...",
 		Short: "Deploy add-ons on clusters",
@@ -54,7 +54,7 @@ func (a *app) addOnEnableCommand() *cobra.Command {
 		Args:              flagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	f.add(a, command)
+	f.add(command)
 	flags := command.Flags()
 	flags.StringVarP(&f.namespace, "namespace", "n", fleet.NamespaceAgentAddOn, "namespace of the clusters that the agents run in")
 	flags.StringToStringVar(&f.annotations, "annotate", nil, "annotations of the deployments, as key=value,...")
@@ -71,14 +71,14 @@ func (a *app) addOnEnableCommand() *cobra.Command {
 			return err
 		}
 		f.inNamespace = flags.Changed("namespace")
-		ctx, cancel := a.limited(command.Context())
+		ctx, cancel := f.limited(command.Context())
 		defer cancel()
-		configs, err := a.readConfigs(ctx, f.configFile)
+		configs, err := f.readConfigs(ctx)
 		if err != nil {
 			return err
 		}
-		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
-			return a.enableAddOns(ctx, hub, f, names, clusters, configs)
+		return f.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			return f.enable(ctx, hub, names, clusters, configs)
 		})
 	}
 	return command
@@ -100,11 +100,11 @@ func (f *addOnEnabling) check() error {
 }
 
 // readConfigs reads the objects of --config-file; none without one.
-func (a *app) readConfigs(ctx context.Context, file string) ([]*unstructured.Unstructured, error) {
-	if file == "" {
+func (f *addOnEnabling) readConfigs(ctx context.Context) ([]*unstructured.Unstructured, error) {
+	if f.configFile == "" {
 		return nil, nil
 	}
-	manifests, err := manifestFiles{flag: "--config-file", paths: []string{file}, stdin: a.in, note: a.note}.read(ctx)
+	manifests, err := manifestFiles{flag: "--config-file", paths: []string{f.configFile}, stdin: f.in, note: f.note}.read(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -128,9 +128,8 @@ func (c addOnConfig) reference() addonv1beta1.AddOnConfig {
 	}
 }
 
-// enableAddOns looks at everything before it writes anything.
-func (a *app) enableAddOns(ctx context.Context, hub *hubapi.Hub, f *addOnEnabling, names, clusters []string,
-	objects []*unstructured.Unstructured) error {
+// enable looks at everything before it writes anything.
+func (f *addOnEnabling) enable(ctx context.Context, hub *hubapi.Hub, names, clusters []string, objects []*unstructured.Unstructured) error {
 	configs, err := resolveConfigs(ctx, hub, objects)
 	if err != nil {
 		return err
@@ -147,7 +146,7 @@ func (a *app) enableAddOns(ctx context.Context, hub *hubapi.Hub, f *addOnEnablin
 	}
 	for _, c := range configs {
 		if elsewhere := f.elsewhere(c); elsewhere != "" {
-			a.note("%s", elsewhere)
+			f.note("%s", elsewhere)
 		}
 	}
 	var deployments []*addonv1alpha1.ManagedClusterAddOn
@@ -163,16 +162,16 @@ func (a *app) enableAddOns(ctx context.Context, hub *hubapi.Hub, f *addOnEnablin
 	for _, d := range deployments {
 		applied = append(applied, d)
 	}
-	if a.dryRun {
+	if f.dryRun {
 		for _, object := range applied {
-			errs = append(errs, a.render(object))
+			errs = append(errs, f.render(object))
 		}
 		return errors.Join(errs...)
 	}
-	if err := a.deployAddOns(ctx, hub, f.namespace, configs, deployments); err != nil {
+	if err := f.deploy(ctx, hub, configs, deployments); err != nil {
 		return err
 	}
-	return a.writeApplied(f.outputFile, applied)
+	return f.writeApplied(f.outputFile, applied)
 }
 
 // resolveConfigs finds out how the hub serves the objects that configure add-ons.
@@ -244,9 +243,8 @@ func (f *addOnEnabling) deployment(name, cluster string, configs []addOnConfig) 
 	return d
 }
 
-// deployAddOns deploys on each cluster it can, once the configurations are there.
-func (a *app) deployAddOns(ctx context.Context, hub *hubapi.Hub, namespace string, configs []addOnConfig,
-	deployments []*addonv1alpha1.ManagedClusterAddOn) error {
+// deploy deploys on each cluster it can, once the configurations are there.
+func (f *addOnEnabling) deploy(ctx context.Context, hub *hubapi.Hub, configs []addOnConfig, deployments []*addonv1alpha1.ManagedClusterAddOn) error {
 	for _, c := range configs {
 		err := hub.Apply(ctx, c.resource, c.object)
 		if apierrors.IsNotFound(err) {
@@ -263,7 +261,7 @@ func (a *app) deployAddOns(ctx context.Context, hub *hubapi.Hub, namespace strin
 			errs = append(errs, err)
 			continue
 		}
-		a.say("Deploying %s add-on to namespaces %s of managed cluster: %s.", d.Name, namespace, d.Namespace)
+		f.say("Deploying %s add-on to namespaces %s of managed cluster: %s.", d.Name, f.namespace, d.Namespace)
 	}
 	return errors.Join(errs...)
 }

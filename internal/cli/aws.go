@@ -107,14 +107,14 @@ func (f *agentDriverFlags) values() map[string]any {
 }
 
 // currentCluster is the name of the cluster in the kubeconfig; empty if there is none.
-func (a *app) currentCluster() string {
-	config, err := a.access().GetStartingConfig()
+func currentCluster(global *app) string {
+	config, err := global.configAccess().GetStartingConfig()
 	if err != nil {
 		return ""
 	}
 	name := config.CurrentContext
-	if a.context != "" {
-		name = a.context
+	if global.context != "" {
+		name = global.context
 	}
 	if config.Contexts[name] == nil {
 		return ""

@@ -44,9 +44,9 @@ for agents.
 A hosted hub is removed from the cluster where it runs, and from that with its API. The namespace of the ClusterManager stays, with the
 kubeconfig that you have stored there.`
 
-// cleanCommand is "capstan clean".
-func (a *app) cleanCommand() *cobra.Command {
-	run := &cleaning{app: a}
+// newCleanCommand is "capstan clean".
+func newCleanCommand(global *app) *cobra.Command {
+	run := &cleaning{app: global}
 	command := &cobra.Command{
 		Use:   "clean",
 		Short: "Take a hub out of a cluster",
@@ -68,8 +68,8 @@ func (a *app) cleanCommand() *cobra.Command {
 		if err := checkOutputFile(run.outputFile); err != nil {
 			return err
 		}
-		a.announceDryRun(command)
-		ctx, cancel := a.limited(command.Context())
+		run.announceDryRun(command)
+		ctx, cancel := run.limited(command.Context())
 		defer cancel()
 		return run.clean(ctx)
 	}
@@ -104,7 +104,7 @@ func (c *cleaning) clean(ctx context.Context) error {
 	if err := c.onHub(ctx, removal, c.unpublish); err != nil || c.dryRun {
 		return err
 	}
-	if err := c.writeObjects(c.outputFile, removal.deleted); err != nil {
+	if err := writeObjects(c.app, c.outputFile, removal.deleted); err != nil {
 		return err
 	}
 	if len(removal.deleted) == 0 {

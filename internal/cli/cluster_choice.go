@@ -4,23 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
 
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 )
 
 // clusterChoice chooses clusters by their names, a placement, a cluster set, or all.
 type clusterChoice struct {
+	global     *app
 	clusters   clusterFlags
 	placement  string
 	clusterSet string
 	all        bool
 }
 
-func (f *clusterChoice) add(a *app, command *cobra.Command) {
-	f.clusters.add(a, command)
+func (f *clusterChoice) add(global *app, command *cobra.Command) {
+	f.global = global
+	f.clusters.add(global, command)
 	flags := command.Flags()
 	flags.StringVar(&f.placement, "placement", "", "the clusters that this placement has selected, as NAMESPACE/NAME")
 	flags.StringVar(&f.clusterSet, "clusterset", "", "the members of this cluster set")
@@ -30,8 +36,8 @@ func (f *clusterChoice) add(a *app, command *cobra.Command) {
 		{"all-clusters", "clusters"}, {"all-clusters", "cluster"}} {
 		command.MarkFlagsMutuallyExclusive(exclusive...)
 	}
-	complete(command, "placement", a.completePlacementRef)
-	complete(command, "clusterset", a.completeClusterSets)
+	complete(command, "placement", global.completePlacementRef)
+	complete(command, "clusterset", global.completeClusterSets)
 }
 
 // chosen tells whether one of the flags is there.
@@ -40,8 +46,8 @@ func (f *clusterChoice) chosen() bool {
 }
 
 // choose returns the clusters. Without one of the flags it is an error.
-func (f *clusterChoice) choose(ctx context.Context, a *app, hub *hubapi.Hub) ([]string, error) {
-	ctx, cancel := a.limited(ctx)
+func (f *clusterChoice) choose(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+	ctx, cancel := f.global.limited(ctx)
 	defer cancel()
 	switch {
 	case f.placement != "":
@@ -102,4 +108,31 @@ func membersOf(ctx context.Context, hub *hubapi.Hub, name string) ([]string, err
 		return nil, fmt.Errorf("cluster set %s has no clusters: \"capstan clusterset set %s --clusters CLUSTER,...\" puts some into it", name, name)
 	}
 	return members, nil
+}
+
+// decidedClusters are what a placement has selected. One that has never been decided on is an error: it says
+// nothing of where works should be.
+func decidedClusters(ctx context.Context, hub *hubapi.Hub, ref types.NamespacedName) ([]string, error) {
+	if _, err := hub.Placement(ctx, ref.Namespace, ref.Name); err != nil {
+		return nil, err
+	}
+	list, err := hub.PlacementDecisions(ctx, ref.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	decisions := slices.DeleteFunc(list.Items,
+		func(d clusterv1beta1.PlacementDecision) bool { return d.Labels[fleet.LabelPlacement] != ref.Name })
+	if len(decisions) == 0 {
+		return nil, fmt.Errorf("placement %s has not been decided on yet: \"capstan explain placement %s --namespace %s\" shows why", ref,
+			ref.Name, ref.Namespace)
+	}
+	var clusters []string
+	for _, d := range decisions {
+		for _, one := range d.Status.Decisions {
+			if !slices.Contains(clusters, one.ClusterName) {
+				clusters = append(clusters, one.ClusterName)
+			}
+		}
+	}
+	return clusters, nil
 }

@@ -8,18 +8,11 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
-
-// clusterSetCommand is "capstan clusterset".
-func (a *app) clusterSetCommand() *cobra.Command {
-	return parent("clusterset", "Put clusters into cluster sets, and bind the sets to namespaces",
-		a.clusterSetBindCommand(), a.clusterSetSetCommand(), a.clusterSetUnbindCommand())
-}
 
 // permanentClusterSet tells whether every hub has the set.
 func permanentClusterSet(name string) bool {
@@ -34,98 +27,97 @@ func oneClusterSet(command *cobra.Command, args []string) error {
 	return checkClusterSetName(args[0])
 }
 
-// checkNamespaceName says what is wrong with the name of a namespace.
-func checkNamespaceName(flag, name string) error {
-	if len(validation.IsDNS1123Label(name)) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%s: %q is no name of a namespace: small letters, digits and dashes, a letter or digit at both ends, and at most %d characters",
-		flag, name, validation.DNS1123LabelMaxLength)
-}
-
 const clusterSetBindLong = `Let the placements of a namespace of the hub select clusters of a set.
 
 You need the permission to create managedclustersets/bind for the set.`
 
-func (a *app) clusterSetBindCommand() *cobra.Command {
-	return a.bindingCommand(&cobra.Command{
+// binding is one run of "capstan clusterset bind" or "capstan clusterset unbind".
+type binding struct {
+	*app
+	namespace string
+}
+
+// newClusterSetBindCommand is "capstan clusterset bind".
+func newClusterSetBindCommand(global *app) *cobra.Command {
+	b := &binding{app: global}
+	return b.command(&cobra.Command{
 		Use:     "bind NAME --namespace NAMESPACE",
 		Short:   "Let a namespace place on the clusters of a set",
 		Long:    clusterSetBindLong,
 		Example: "  capstan clusterset bind prod --namespace team-a",
-	}, a.bindClusterSet)
+	}, b.bind)
 }
 
-func (a *app) clusterSetUnbindCommand() *cobra.Command {
-	return a.bindingCommand(&cobra.Command{
+// newClusterSetUnbindCommand is "capstan clusterset unbind".
+func newClusterSetUnbindCommand(global *app) *cobra.Command {
+	b := &binding{app: global}
+	return b.command(&cobra.Command{
 		Use:     "unbind NAME --namespace NAMESPACE",
 		Short:   "No longer let a namespace place on the clusters of a set",
 		Long:    "Take back what \"capstan clusterset bind\" did: the placements of the namespace lose the clusters of the set.",
 		Example: "  capstan clusterset unbind prod --namespace team-a",
-	}, a.unbindClusterSet)
+	}, b.unbind)
 }
 
-// bindingCommand gives a command what those have in common that are about a set and a namespace.
-func (a *app) bindingCommand(command *cobra.Command,
-	run func(ctx context.Context, hub *hubapi.Hub, set, namespace string) error) *cobra.Command {
-	var namespace string
+// command gives a command what those have in common that are about a set and a namespace.
+func (b *binding) command(command *cobra.Command, run func(ctx context.Context, hub *hubapi.Hub, set string) error) *cobra.Command {
 	command.Args = oneClusterSet
-	command.ValidArgsFunction = a.completeClusterSet
-	command.Flags().StringVarP(&namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of the hub")
-	complete(command, "namespace", a.completeNamespaces)
+	command.ValidArgsFunction = b.completeClusterSet
+	command.Flags().StringVarP(&b.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of the hub")
+	complete(command, "namespace", b.completeNamespaces)
 	command.RunE = func(command *cobra.Command, args []string) error {
-		if err := checkNamespaceName("--namespace", namespace); err != nil {
+		if err := checkNamespaceName("--namespace", b.namespace); err != nil {
 			return err
 		}
-		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
-			return run(ctx, hub, args[0], namespace)
+		return b.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			return run(ctx, hub, args[0])
 		})
 	}
 	return command
 }
 
-func (a *app) bindClusterSet(ctx context.Context, hub *hubapi.Hub, set, namespace string) error {
+func (b *binding) bind(ctx context.Context, hub *hubapi.Hub, set string) error {
 	if _, err := hub.ClusterSet(ctx, set); err != nil { // the API would let us bind one that is misspelt
 		return err
 	}
 	binding := &clusterv1beta2.ManagedClusterSetBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1beta2.GroupVersion.String(), Kind: "ManagedClusterSetBinding"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: set},
+		ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: set},
 		Spec:       clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: set},
 	}
-	if a.dryRun {
-		return a.render(binding)
+	if b.dryRun {
+		return b.render(binding)
 	}
 	err := hub.BindClusterSet(ctx, binding)
 	switch {
 	case err == nil:
-		a.say("Clusterset %s is bound to Namespace %s", set, namespace)
+		b.say("Clusterset %s is bound to Namespace %s", set, b.namespace)
 		return nil
 	case apierrors.IsAlreadyExists(err):
-		a.say("Clusterset %s is already bound to Namespace %s", set, namespace)
+		b.say("Clusterset %s is already bound to Namespace %s", set, b.namespace)
 		return nil
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("--namespace: the hub has no namespace %q: \"kubectl create namespace %s\" makes it: %w", namespace, namespace, err)
+		return fmt.Errorf("--namespace: the hub has no namespace %q: \"kubectl create namespace %s\" makes it: %w", b.namespace, b.namespace, err)
 	default:
 		return err
 	}
 }
 
-func (a *app) unbindClusterSet(ctx context.Context, hub *hubapi.Hub, set, namespace string) error {
-	if a.dryRun {
-		a.say("would unbind Clusterset %s from Namespace %s", set, namespace)
+func (b *binding) unbind(ctx context.Context, hub *hubapi.Hub, set string) error {
+	if b.dryRun {
+		b.say("would unbind Clusterset %s from Namespace %s", set, b.namespace)
 		return nil
 	}
-	err := hub.UnbindClusterSet(ctx, set, namespace)
+	err := hub.UnbindClusterSet(ctx, set, b.namespace)
 	switch {
 	case err == nil:
-		a.say("Clusterset %s is unbound from Namespace %s", set, namespace)
+		b.say("Clusterset %s is unbound from Namespace %s", set, b.namespace)
 		return nil
 	case apierrors.IsNotFound(err):
 		if _, missing := hub.ClusterSet(ctx, set); missing != nil { // misspelt, or no hub
 			return missing
 		}
-		a.say("Clusterset %s is already unbound from Namespace %s", set, namespace)
+		b.say("Clusterset %s is already unbound from Namespace %s", set, b.namespace)
 		return nil
 	default:
 		return err
@@ -139,58 +131,65 @@ there when the cluster leaves the set.
 
 You need the permission to create managedclustersets/join for the set, and for the one that a cluster leaves.`
 
-func (a *app) clusterSetSetCommand() *cobra.Command {
-	clusters := &clusterFlags{}
-	var namespaces []string
+// membership is one run of "capstan clusterset set".
+type membership struct {
+	*app
+	clusters   clusterFlags
+	namespaces []string
+}
+
+// newClusterSetSetCommand is "capstan clusterset set".
+func newClusterSetSetCommand(global *app) *cobra.Command {
+	m := &membership{app: global}
 	command := &cobra.Command{
 		Use:               "set NAME --clusters CLUSTER,...",
 		Short:             "Put clusters into a set",
 		Long:              clusterSetSetLong,
 		Example:           "  capstan clusterset set prod --clusters cluster1,cluster2\n  capstan clusterset set prod --namespaces team-a,team-b",
 		Args:              oneClusterSet,
-		ValidArgsFunction: a.completeClusterSet,
+		ValidArgsFunction: m.completeClusterSet,
 	}
-	clusters.add(a, command)
-	command.Flags().StringSliceVar(&namespaces, "namespaces", nil, "namespaces that all clusters of the set should have, separated by commas")
+	m.clusters.add(global, command)
+	command.Flags().StringSliceVar(&m.namespaces, "namespaces", nil, "namespaces that all clusters of the set should have, separated by commas")
 	complete(command, "namespaces", cobra.NoFileCompletions)
 	command.RunE = func(command *cobra.Command, args []string) error {
-		names, err := clusters.names()
+		names, err := m.clusters.names()
 		if err != nil {
 			return err
 		}
-		if len(names) == 0 && len(namespaces) == 0 {
+		if len(names) == 0 && len(m.namespaces) == 0 {
 			return errors.New("--clusters or --namespaces needs to be set: which clusters to put into the set, or which namespaces its clusters should have")
 		}
-		for _, namespace := range namespaces {
+		for _, namespace := range m.namespaces {
 			if err := checkNamespaceName("--namespaces", namespace); err != nil {
 				return err
 			}
 		}
-		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return m.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			set, err := hub.ClusterSet(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			return errors.Join(a.setClusters(ctx, hub, set, names), a.setNamespaces(ctx, hub, set, namespaces))
+			return errors.Join(m.setClusters(ctx, hub, set, names), m.setNamespaces(ctx, hub, set))
 		})
 	}
 	return command
 }
 
 // setClusters puts into the set what it can, and fails if that was not all of the clusters.
-func (a *app) setClusters(ctx context.Context, hub *hubapi.Hub, set *clusterv1beta2.ManagedClusterSet, clusters []string) error {
+func (m *membership) setClusters(ctx context.Context, hub *hubapi.Hub, set *clusterv1beta2.ManagedClusterSet, clusters []string) error {
 	if len(clusters) > 0 && set.Spec.ClusterSelector.SelectorType == clusterv1beta2.LabelSelector {
 		return fmt.Errorf("--clusters: Clusterset %s takes the clusters that its selector matches (\"capstan get clustersets %s -o yaml\" shows it): "+
 			"change the labels of the clusters, or choose another set", set.Name, set.Name)
 	}
 	var errs []error
 	for _, cluster := range clusters {
-		errs = append(errs, a.setCluster(ctx, hub, set.Name, cluster))
+		errs = append(errs, m.setCluster(ctx, hub, set.Name, cluster))
 	}
 	return errors.Join(errs...)
 }
 
-func (a *app) setCluster(ctx context.Context, hub *hubapi.Hub, set, name string) error {
+func (m *membership) setCluster(ctx context.Context, hub *hubapi.Hub, set, name string) error {
 	cluster, err := hub.Cluster(ctx, name)
 	if err != nil {
 		return err
@@ -198,45 +197,45 @@ func (a *app) setCluster(ctx context.Context, hub *hubapi.Hub, set, name string)
 	before := cluster.Labels[fleet.LabelClusterSet]
 	switch {
 	case before == set:
-		a.say("Cluster %s is already in Clusterset %s", name, set)
+		m.say("Cluster %s is already in Clusterset %s", name, set)
 		return nil
-	case a.dryRun && before == "":
-		a.say("would set Cluster %s to Clusterset %s", name, set)
+	case m.dryRun && before == "":
+		m.say("would set Cluster %s to Clusterset %s", name, set)
 		return nil
-	case a.dryRun:
-		a.say("would set Cluster %s, from ClusterSet %s to Clusterset %s", name, before, set)
+	case m.dryRun:
+		m.say("would set Cluster %s, from ClusterSet %s to Clusterset %s", name, before, set)
 		return nil
 	}
 	if err := hub.PutClusterIntoSet(ctx, name, set); err != nil {
 		return err
 	}
 	if before == "" {
-		a.say("Cluster %s is set to Clusterset %s", name, set)
+		m.say("Cluster %s is set to Clusterset %s", name, set)
 	} else {
-		a.say("Cluster %s is set, from ClusterSet %s to Clusterset %s", name, before, set)
+		m.say("Cluster %s is set, from ClusterSet %s to Clusterset %s", name, before, set)
 	}
 	return nil
 }
 
-func (a *app) setNamespaces(ctx context.Context, hub *hubapi.Hub, set *clusterv1beta2.ManagedClusterSet, namespaces []string) error {
-	if a.dryRun {
-		for _, namespace := range namespaces {
-			a.say("would have Namespace %s on all clusters of Clusterset %s", namespace, set.Name)
+func (m *membership) setNamespaces(ctx context.Context, hub *hubapi.Hub, set *clusterv1beta2.ManagedClusterSet) error {
+	if m.dryRun {
+		for _, namespace := range m.namespaces {
+			m.say("would have Namespace %s on all clusters of Clusterset %s", namespace, set.Name)
 		}
 		return nil
 	}
-	if len(namespaces) == 0 {
+	if len(m.namespaces) == 0 {
 		return nil
 	}
-	added, err := hub.AddManagedNamespaces(ctx, set.Name, namespaces)
+	added, err := hub.AddManagedNamespaces(ctx, set.Name, m.namespaces)
 	if err != nil {
 		return err
 	}
 	for _, namespace := range added {
-		a.say("Namespace %s is managed on all clusters of Clusterset %s", namespace, set.Name)
+		m.say("Namespace %s is managed on all clusters of Clusterset %s", namespace, set.Name)
 	}
 	if len(added) == 0 {
-		a.say("Clusterset %s manages these namespaces already", set.Name)
+		m.say("Clusterset %s manages these namespaces already", set.Name)
 	}
 	return nil
 }

@@ -3,15 +3,12 @@ package cli
 import (
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/client-go/util/homedir"
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-io/capstan/internal/cli/output"
@@ -21,32 +18,26 @@ const configLong = `Show and change the kubeconfig that leads to hubs and cluste
 
 These are the subcommands of "kubectl config" that choose among clusters. "kubectl config" has those that write clusters and users.`
 
-// configCommand is "capstan config". The code of "kubectl config" would make this program twice as large, and slower to start.
-func (a *app) configCommand() *cobra.Command {
-	command := parent("config", "Show and change the kubeconfig", a.configViewCommand(), a.currentContextCommand(), a.useContextCommand(),
-		a.renameContextCommand(), a.deleteContextCommand(), a.setContextCommand(),
-		a.listConfigCommand("get-contexts", "Show the contexts", listContexts),
-		a.listConfigCommand("get-clusters", "Show the names of the clusters", func(config *clientcmdapi.Config) output.Grid {
+// kubeconfig is what the commands below "capstan config" show and change.
+type kubeconfig struct{ *app }
+
+// newConfigCommand is "capstan config". The code of "kubectl config" would make this program twice as large, and slower to start.
+func newConfigCommand(global *app) *cobra.Command {
+	k := &kubeconfig{app: global}
+	command := parent("config", "Show and change the kubeconfig", k.viewCommand(), k.currentContextCommand(), k.useContextCommand(),
+		k.renameContextCommand(), k.deleteContextCommand(), k.setContextCommand(),
+		k.listCommand("get-contexts", "Show the contexts", listContexts),
+		k.listCommand("get-clusters", "Show the names of the clusters", func(config *clientcmdapi.Config) output.Grid {
 			return names(slices.Sorted(maps.Keys(config.Clusters)))
 		}),
-		a.listConfigCommand("get-users", "Show the names of the users", func(config *clientcmdapi.Config) output.Grid {
+		k.listCommand("get-users", "Show the names of the users", func(config *clientcmdapi.Config) output.Grid {
 			return names(slices.Sorted(maps.Keys(config.AuthInfos)))
 		}))
 	command.Long = configLong
 	return command
 }
 
-// access is the kubeconfig as client-go reads and writes it.
-func (a *app) access() clientcmd.ConfigAccess {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = a.kubeconfig
-	if a.kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
-		rules.Precedence = []string{filepath.Join(homedir.HomeDir(), clientcmd.RecommendedHomeDir, clientcmd.RecommendedFileName)}
-	}
-	return rules
-}
-
-func (a *app) configViewCommand() *cobra.Command {
+func (k *kubeconfig) viewCommand() *cobra.Command {
 	var minify, raw, flatten bool
 	command := &cobra.Command{
 		Use: "view", Short: "Show the kubeconfig, without its secrets", Args: flagsOnly, ValidArgsFunction: cobra.NoFileCompletions,
@@ -56,12 +47,12 @@ func (a *app) configViewCommand() *cobra.Command {
 	command.Flags().BoolVar(&flatten, "flatten", false, "show the content of files that the kubeconfig names")
 	format := addOutputFlag(command, output.YAML, output.JSON)
 	command.RunE = func(*cobra.Command, []string) error {
-		config, err := a.access().GetStartingConfig()
+		config, err := k.configAccess().GetStartingConfig()
 		if err != nil {
 			return err
 		}
-		if a.context != "" {
-			config.CurrentContext = a.context
+		if k.context != "" {
+			config.CurrentContext = k.context
 		}
 		if minify {
 			err = clientcmdapi.MinifyConfig(config)
@@ -85,32 +76,32 @@ func (a *app) configViewCommand() *cobra.Command {
 				return err
 			}
 		}
-		a.say("%s", strings.TrimSpace(string(content)))
+		k.say("%s", strings.TrimSpace(string(content)))
 		return nil
 	}
 	return command
 }
 
-func (a *app) currentContextCommand() *cobra.Command {
+func (k *kubeconfig) currentContextCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "current-context", Short: "Show the name of the current context", Args: flagsOnly, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
-			config, err := a.access().GetStartingConfig()
+			config, err := k.configAccess().GetStartingConfig()
 			if err != nil {
 				return err
 			}
 			if config.CurrentContext == "" {
 				return fmt.Errorf("the kubeconfig has no current context: choose one of %s with \"capstan config use-context\"", contextList(config))
 			}
-			a.say("%s", config.CurrentContext)
+			k.say("%s", config.CurrentContext)
 			return nil
 		},
 	}
 }
 
-// changeConfig changes the kubeconfig and says what was done.
-func (a *app) changeConfig(change func(config *clientcmdapi.Config) (said string, err error)) error {
-	access := a.access()
+// change changes the kubeconfig and says what was done.
+func (k *kubeconfig) change(change func(config *clientcmdapi.Config) (said string, err error)) error {
+	access := k.configAccess()
 	config, err := access.GetStartingConfig()
 	if err != nil {
 		return err
@@ -119,28 +110,28 @@ func (a *app) changeConfig(change func(config *clientcmdapi.Config) (said string
 	if err != nil {
 		return err
 	}
-	if a.dryRun {
-		a.say("would do this: %s", said)
+	if k.dryRun {
+		k.say("would do this: %s", said)
 		return nil
 	}
 	const relative = true
 	if err := clientcmd.ModifyConfig(access, *config, relative); err != nil {
 		return err
 	}
-	a.say("%s", said)
+	k.say("%s", said)
 	return nil
 }
 
-func (a *app) useContextCommand() *cobra.Command {
-	return a.onContext(&cobra.Command{Use: "use-context CONTEXT", Aliases: []string{"use"}, Short: "Choose the current context", Args: cobra.ExactArgs(1)},
+func (k *kubeconfig) useContextCommand() *cobra.Command {
+	return k.onContext(&cobra.Command{Use: "use-context CONTEXT", Aliases: []string{"use"}, Short: "Choose the current context", Args: cobra.ExactArgs(1)},
 		func(config *clientcmdapi.Config, args []string) (string, error) {
 			config.CurrentContext = args[0]
 			return fmt.Sprintf("Switched to context %q.", args[0]), nil
 		})
 }
 
-func (a *app) renameContextCommand() *cobra.Command {
-	return a.onContext(&cobra.Command{Use: "rename-context CONTEXT NAME", Short: "Give a context another name", Args: cobra.ExactArgs(2)}, //nolint:mnd // one name and another
+func (k *kubeconfig) renameContextCommand() *cobra.Command {
+	return k.onContext(&cobra.Command{Use: "rename-context CONTEXT NAME", Short: "Give a context another name", Args: cobra.ExactArgs(2)}, //nolint:mnd // one name and another
 		func(config *clientcmdapi.Config, args []string) (string, error) {
 			if config.Contexts[args[1]] != nil {
 				return "", fmt.Errorf("there is a context %q already", args[1])
@@ -154,20 +145,20 @@ func (a *app) renameContextCommand() *cobra.Command {
 		})
 }
 
-func (a *app) deleteContextCommand() *cobra.Command {
-	return a.onContext(&cobra.Command{Use: "delete-context CONTEXT", Short: "Delete a context; its cluster and user stay", Args: cobra.ExactArgs(1)},
+func (k *kubeconfig) deleteContextCommand() *cobra.Command {
+	return k.onContext(&cobra.Command{Use: "delete-context CONTEXT", Short: "Delete a context; its cluster and user stay", Args: cobra.ExactArgs(1)},
 		func(config *clientcmdapi.Config, args []string) (string, error) {
 			delete(config.Contexts, args[0])
 			return fmt.Sprintf("deleted context %s", args[0]), nil
 		})
 }
 
-func (a *app) setContextCommand() *cobra.Command {
+func (k *kubeconfig) setContextCommand() *cobra.Command {
 	var cluster, user, namespace string
 	var current bool
 	command := &cobra.Command{
 		Use: "set-context CONTEXT | --current", Short: "Set the cluster, user or namespace of a context", Args: cobra.MaximumNArgs(1),
-		ValidArgsFunction: a.completeContexts,
+		ValidArgsFunction: k.completeContexts,
 	}
 	flags := command.Flags()
 	flags.StringVar(&cluster, "cluster", "", "cluster of the context")
@@ -175,7 +166,7 @@ func (a *app) setContextCommand() *cobra.Command {
 	flags.StringVar(&namespace, "namespace", "", "namespace of the context")
 	flags.BoolVar(&current, "current", false, "change the current context")
 	command.RunE = func(_ *cobra.Command, args []string) error {
-		return a.changeConfig(func(config *clientcmdapi.Config) (string, error) {
+		return k.change(func(config *clientcmdapi.Config) (string, error) {
 			name := config.CurrentContext
 			if current == (len(args) == 1) || current && name == "" {
 				return "", fmt.Errorf("name a context, or the current one with --current; there are %s", contextList(config))
@@ -201,15 +192,15 @@ func (a *app) setContextCommand() *cobra.Command {
 }
 
 // onContext is a command that changes the context that is its first argument.
-func (a *app) onContext(command *cobra.Command, change func(*clientcmdapi.Config, []string) (string, error)) *cobra.Command {
+func (k *kubeconfig) onContext(command *cobra.Command, change func(*clientcmdapi.Config, []string) (string, error)) *cobra.Command {
 	command.ValidArgsFunction = func(command *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return a.completeContexts(command, args, typed)
+		return k.completeContexts(command, args, typed)
 	}
 	command.RunE = func(_ *cobra.Command, args []string) error {
-		return a.changeConfig(func(config *clientcmdapi.Config) (string, error) {
+		return k.change(func(config *clientcmdapi.Config) (string, error) {
 			if config.Contexts[args[0]] == nil {
 				return "", fmt.Errorf("no context %q in the kubeconfig; there are %s", args[0], contextList(config))
 			}
@@ -226,16 +217,16 @@ func contextList(config *clientcmdapi.Config) string {
 	return strings.Join(slices.Sorted(maps.Keys(config.Contexts)), ", ")
 }
 
-// listConfigCommand is a command that shows a table of something in the kubeconfig.
-func (a *app) listConfigCommand(use, short string, list func(*clientcmdapi.Config) output.Grid) *cobra.Command {
+// listCommand is a command that shows a table of something in the kubeconfig.
+func (k *kubeconfig) listCommand(use, short string, list func(*clientcmdapi.Config) output.Grid) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: flagsOnly, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
-			config, err := a.access().GetStartingConfig()
+			config, err := k.configAccess().GetStartingConfig()
 			if err != nil {
 				return err
 			}
-			return output.StyleOf(a.out).WriteGrid(a.out, list(config))
+			return output.StyleOf(k.out).WriteGrid(k.out, list(config))
 		},
 	}
 }

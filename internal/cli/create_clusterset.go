@@ -19,8 +19,12 @@ const createClusterSetLong = `Create cluster sets without any clusters.
 
 "capstan clusterset set" puts clusters into one, "capstan clusterset bind" lets a namespace place on them.`
 
-// createClusterSetCommand is "capstan create clusterset".
-func (a *app) createClusterSetCommand() *cobra.Command {
+// clusterSetCreation is one run of "capstan create clusterset".
+type clusterSetCreation struct{ *app }
+
+// newCreateClusterSetCommand is "capstan create clusterset".
+func newCreateClusterSetCommand(global *app) *cobra.Command {
+	c := &clusterSetCreation{app: global}
 	return &cobra.Command{
 		Use:               "clusterset NAME...",
 		Short:             "Create cluster sets",
@@ -29,12 +33,12 @@ func (a *app) createClusterSetCommand() *cobra.Command {
 		Args:              clusterSetNames,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, names []string) error {
-			if a.dryRun {
-				a.announceDryRun(command)
-				return a.renderClusterSets(names)
+			if c.dryRun {
+				c.announceDryRun(command)
+				return c.showPlan(names)
 			}
-			return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
-				return a.createClusterSets(ctx, hub, names)
+			return c.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+				return c.createAll(ctx, hub, names)
 			})
 		},
 	}
@@ -64,31 +68,31 @@ func checkClusterSetName(name string) error {
 		name, validation.LabelValueMaxLength)
 }
 
-func (a *app) renderClusterSets(names []string) error {
+func (c *clusterSetCreation) showPlan(names []string) error {
 	for _, name := range names {
-		if err := a.render(newClusterSet(name)); err != nil {
+		if err := c.render(newClusterSet(name)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *app) createClusterSets(ctx context.Context, hub *hubapi.Hub, names []string) error {
+func (c *clusterSetCreation) createAll(ctx context.Context, hub *hubapi.Hub, names []string) error {
 	var errs []error
 	for _, name := range names {
-		errs = append(errs, a.createClusterSet(ctx, hub, name))
+		errs = append(errs, c.create(ctx, hub, name))
 	}
 	return errors.Join(errs...)
 }
 
-func (a *app) createClusterSet(ctx context.Context, hub *hubapi.Hub, name string) error {
+func (c *clusterSetCreation) create(ctx context.Context, hub *hubapi.Hub, name string) error {
 	err := hub.CreateClusterSet(ctx, newClusterSet(name))
 	switch {
 	case err == nil:
-		a.say("Clusterset %s is created", name)
+		c.say("Clusterset %s is created", name)
 		return nil
 	case apierrors.IsAlreadyExists(err):
-		a.say("Clusterset %s is already created", name)
+		c.say("Clusterset %s is already created", name)
 		return nil
 	default:
 		return err
@@ -110,30 +114,34 @@ const deleteClusterSetLong = `Delete cluster sets, and wait until they are gone.
 A set that is bound to a namespace is not deleted: "capstan clusterset unbind" takes the binding away. The clusters of a
 deleted set keep its label, and are in no such set until "capstan clusterset set" puts them into another.`
 
-// deleteClusterSetCommand is "capstan delete clusterset".
-func (a *app) deleteClusterSetCommand() *cobra.Command {
+// clusterSetDeletion is one run of "capstan delete clusterset".
+type clusterSetDeletion struct{ *app }
+
+// newDeleteClusterSetCommand is "capstan delete clusterset".
+func newDeleteClusterSetCommand(global *app) *cobra.Command {
+	d := &clusterSetDeletion{app: global}
 	return &cobra.Command{
 		Use:               "clusterset NAME...",
 		Short:             "Delete cluster sets",
 		Long:              deleteClusterSetLong,
 		Example:           "  capstan delete clusterset prod",
 		Args:              clusterSetNames,
-		ValidArgsFunction: a.completeClusterSets,
+		ValidArgsFunction: d.completeClusterSets,
 		RunE: func(command *cobra.Command, names []string) error {
 			for _, name := range names {
 				if permanentClusterSet(name) {
 					return fmt.Errorf("cluster set %s is one that every hub has, and cannot be deleted: the hub would create it again", name)
 				}
 			}
-			return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
-				return a.deleteClusterSets(ctx, hub, names)
+			return d.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+				return d.deleteAll(ctx, hub, names)
 			})
 		},
 	}
 }
 
-// deleteClusterSets deletes those that can be deleted, and fails if that was not all of them.
-func (a *app) deleteClusterSets(ctx context.Context, hub *hubapi.Hub, names []string) error {
+// deleteAll deletes those that can be deleted, and fails if that was not all of them.
+func (d *clusterSetDeletion) deleteAll(ctx context.Context, hub *hubapi.Hub, names []string) error {
 	of, err := clusterSetContext(ctx, hub)
 	if err != nil {
 		return err
@@ -149,7 +157,7 @@ func (a *app) deleteClusterSets(ctx context.Context, hub *hubapi.Hub, names []st
 			errs = append(errs, stillBound(name, bound))
 			continue
 		}
-		errs = append(errs, a.deleteClusterSet(ctx, hub, set, of.Members(set)))
+		errs = append(errs, d.delete(ctx, hub, set, of.Members(set)))
 	}
 	return errors.Join(errs...)
 }
@@ -163,17 +171,17 @@ func stillBound(set string, namespaces []string) error {
 		strings.Join(unbind, ""))
 }
 
-func (a *app) deleteClusterSet(ctx context.Context, hub *hubapi.Hub, set *clusterv1beta2.ManagedClusterSet, members []string) error {
-	if a.dryRun {
-		a.say("would delete Clusterset %s", set.Name)
+func (d *clusterSetDeletion) delete(ctx context.Context, hub *hubapi.Hub, set *clusterv1beta2.ManagedClusterSet, members []string) error {
+	if d.dryRun {
+		d.say("would delete Clusterset %s", set.Name)
 		return nil
 	}
 	if err := hub.DeleteClusterSet(ctx, set.Name); err != nil {
 		return err
 	}
-	a.say("Clusterset %s is deleted", set.Name)
+	d.say("Clusterset %s is deleted", set.Name)
 	if len(members) > 0 && set.Spec.ClusterSelector.SelectorType != clusterv1beta2.LabelSelector {
-		a.note("Its clusters keep its label, and are in no such set now. This puts them into the default one:\n  capstan clusterset set default --clusters %s",
+		d.note("Its clusters keep its label, and are in no such set now. This puts them into the default one:\n  capstan clusterset set default --clusters %s",
 			strings.Join(members, ","))
 	}
 	return nil

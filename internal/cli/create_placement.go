@@ -31,7 +31,9 @@ Without flags it selects all of them. --label-selectors may be repeated: a clust
 
 WEIGHT is between -10 and 10. "capstan explain placement NAME" shows what comes of it.`
 
-type placementFlags struct {
+// placementCreation is one run of "capstan create placement".
+type placementCreation struct {
+	*app
 	namespace      string
 	labelSelectors []string
 	clusterSets    []string
@@ -40,9 +42,9 @@ type placementFlags struct {
 	overwrite      bool
 }
 
-// createPlacementCommand is "capstan create placement".
-func (a *app) createPlacementCommand() *cobra.Command {
-	f := &placementFlags{}
+// newCreatePlacementCommand is "capstan create placement".
+func newCreatePlacementCommand(global *app) *cobra.Command {
+	f := &placementCreation{app: global}
 	command := &cobra.Command{
 		Use:   "placement NAME",
 		Short: "Select clusters for what is to run on them",
@@ -61,29 +63,29 @@ func (a *app) createPlacementCommand() *cobra.Command {
 		"which clusters come first, as BuiltIn:NAME:WEIGHT or AddOn:RESOURCE:SCORE:WEIGHT")
 	flags.Int32Var(&f.count, "count", 0, "number of clusters to select (default: all)")
 	flags.BoolVar(&f.overwrite, "overwrite", false, "replace the spec of a placement that is there already")
-	complete(command, "namespace", a.completeNamespaces)
-	complete(command, "clustersets", a.completeClusterSetList)
+	complete(command, "namespace", f.completeNamespaces)
+	complete(command, "clustersets", f.completeClusterSetList)
 	command.RunE = func(command *cobra.Command, args []string) error {
 		placement, err := f.placement(args[0], command.Flags().Changed("count"))
 		if err != nil {
 			return err
 		}
-		if a.dryRun {
-			a.announceDryRun(command)
-			return a.render(placement)
+		if f.dryRun {
+			f.announceDryRun(command)
+			return f.render(placement)
 		}
-		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return f.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			if err := checkBound(ctx, hub, f.namespace, f.clusterSets); err != nil {
 				return err
 			}
-			return a.createPlacement(ctx, hub, placement, f.overwrite)
+			return f.create(ctx, hub, placement)
 		})
 	}
 	return command
 }
 
 // placement is what the flags describe.
-func (f *placementFlags) placement(name string, limited bool) (*clusterv1beta1.Placement, error) {
+func (f *placementCreation) placement(name string, limited bool) (*clusterv1beta1.Placement, error) {
 	if err := checkNamespaceName("--namespace", f.namespace); err != nil {
 		return nil, err
 	}
@@ -194,17 +196,17 @@ func checkBound(ctx context.Context, hub *hubapi.Hub, namespace string, sets []s
 	return errors.Join(errs...)
 }
 
-func (a *app) createPlacement(ctx context.Context, hub *hubapi.Hub, placement *clusterv1beta1.Placement, overwrite bool) error {
+func (f *placementCreation) create(ctx context.Context, hub *hubapi.Hub, placement *clusterv1beta1.Placement) error {
 	err := hub.CreatePlacement(ctx, placement)
 	switch {
 	case err == nil:
-		a.say("Placement '%s' has been created in '%s' namespace", placement.Name, placement.Namespace)
+		f.say("Placement '%s' has been created in '%s' namespace", placement.Name, placement.Namespace)
 		return nil
-	case apierrors.IsAlreadyExists(err) && overwrite:
+	case apierrors.IsAlreadyExists(err) && f.overwrite:
 		if err := hub.UpdatePlacement(ctx, placement.Namespace, placement.Name, placement.Spec); err != nil {
 			return err
 		}
-		a.say("Placement '%s' has been updated in '%s' namespace", placement.Name, placement.Namespace)
+		f.say("Placement '%s' has been updated in '%s' namespace", placement.Name, placement.Namespace)
 		return nil
 	case apierrors.IsAlreadyExists(err):
 		return fmt.Errorf("placement %s in namespace %s already exists: replace it with --overwrite, or choose another name", placement.Name,

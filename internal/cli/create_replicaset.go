@@ -27,7 +27,7 @@ func (d *delivery) replicaSet() *workv1alpha1.ManifestWorkReplicaSet {
 }
 
 // createReplicaSet creates the set, or changes the manifests and the placement of the one that is there.
-func (a *app) createReplicaSet(ctx context.Context, hub *hubapi.Hub, d *delivery) error {
+func (d *delivery) createReplicaSet(ctx context.Context, hub *hubapi.Hub) error {
 	if _, err := hub.Placement(ctx, d.placement.Namespace, d.placement.Name); err != nil { // the API would take one that is misspelt
 		return err
 	}
@@ -38,12 +38,12 @@ func (a *app) createReplicaSet(ctx context.Context, hub *hubapi.Hub, d *delivery
 		if err := hub.CreateReplicaSet(ctx, wanted); err != nil {
 			return err
 		}
-		a.say("create manifestworkreplicaset %s in namespace %s", wanted.Name, wanted.Namespace)
+		d.say("create manifestworkreplicaset %s in namespace %s", wanted.Name, wanted.Namespace)
 		return nil
 	case err != nil:
 		return err
 	case sameWorkload(live.Spec.ManifestWorkTemplate.Workload, d.workload) && refersTo(live, d.placement.Name):
-		a.say("manifestworkreplicaset %s in namespace %s already exists, with these manifests", live.Name, live.Namespace)
+		d.say("manifestworkreplicaset %s in namespace %s already exists, with these manifests", live.Name, live.Namespace)
 		return nil
 	case !d.overwrite:
 		return fmt.Errorf("ManifestWorkReplicaSet %s in namespace %s already exists, with other manifests or placements: replace them with --overwrite, or "+
@@ -59,7 +59,7 @@ func (a *app) createReplicaSet(ctx context.Context, hub *hubapi.Hub, d *delivery
 	if err != nil {
 		return err
 	}
-	a.say("update manifestworkreplicaset %s in namespace %s", live.Name, live.Namespace)
+	d.say("update manifestworkreplicaset %s in namespace %s", live.Name, live.Namespace)
 	return nil
 }
 

@@ -26,9 +26,15 @@ It is NAME-appset in namespace argocd, and NAME is sampleapp if it is left out. 
 means of ConfigMap ocm-placement-generator. Each cluster pulls its Application, which needs Argo CD on the hub and on the cluster.
 "capstan create placement app-placement --namespace argocd" makes the placement.`
 
-// createSampleAppCommand is "capstan create sampleapp".
-func (a *app) createSampleAppCommand() *cobra.Command {
-	var outputFile string
+// sampleAppCreation is one run of "capstan create sampleapp".
+type sampleAppCreation struct {
+	*app
+	outputFile string
+}
+
+// newCreateSampleAppCommand is "capstan create sampleapp".
+func newCreateSampleAppCommand(global *app) *cobra.Command {
+	c := &sampleAppCreation{app: global}
 	command := &cobra.Command{
 		Use:               "sampleapp [NAME]",
 		Short:             "Create an example of an application that Argo CD brings to clusters",
@@ -37,7 +43,7 @@ func (a *app) createSampleAppCommand() *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	command.Flags().StringVar(&outputFile, "output-file", "", "write what was applied to this file")
+	command.Flags().StringVar(&c.outputFile, "output-file", "", "write what was applied to this file")
 	command.RunE = func(command *cobra.Command, args []string) error {
 		name := sampleAppName
 		if len(args) > 0 {
@@ -46,25 +52,25 @@ func (a *app) createSampleAppCommand() *cobra.Command {
 		if why := validation.IsDNS1123Label(name); len(why) > 0 {
 			return fmt.Errorf("NAME: %q: %s", name, strings.Join(why, "; "))
 		}
-		if err := checkOutputFile(outputFile); err != nil {
+		if err := checkOutputFile(c.outputFile); err != nil {
 			return err
 		}
 		set := newSampleApp(name)
-		if a.dryRun {
-			a.announceDryRun(command)
-			return a.render(set.Object)
+		if c.dryRun {
+			c.announceDryRun(command)
+			return c.render(set.Object)
 		}
-		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
-			if err := a.createSampleApp(ctx, hub, set); err != nil {
+		return c.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			if err := c.create(ctx, hub, set); err != nil {
 				return err
 			}
-			return a.writeApplied(outputFile, []any{set.Object})
+			return c.writeApplied(c.outputFile, []any{set.Object})
 		})
 	}
 	return command
 }
 
-func (a *app) createSampleApp(ctx context.Context, hub *hubapi.Hub, set *unstructured.Unstructured) error {
+func (c *sampleAppCreation) create(ctx context.Context, hub *hubapi.Hub, set *unstructured.Unstructured) error {
 	resource, err := hub.ResourceOf(ctx, set.GroupVersionKind())
 	if err != nil {
 		return fmt.Errorf("the hub needs Argo CD: %w", err)
@@ -74,7 +80,7 @@ func (a *app) createSampleApp(ctx context.Context, hub *hubapi.Hub, set *unstruc
 		return fmt.Errorf("the hub has no namespace %s: install Argo CD there: %w", argoNamespace, err)
 	}
 	if err == nil {
-		a.say("ApplicationSet %s is created in namespace %s", set.GetName(), argoNamespace)
+		c.say("ApplicationSet %s is created in namespace %s", set.GetName(), argoNamespace)
 	}
 	return err
 }

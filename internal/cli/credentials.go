@@ -35,15 +35,16 @@ it for ManagedServiceAccounts with the label authentication.open-cluster-managem
 is read from the cluster of the pod and its namespace; otherwise, and with --kubeconfig, from the hub of the kubeconfig and the
 namespace of its context.`
 
-// credentialsFlags say where the token is.
-type credentialsFlags struct {
+// credentials is one run of "capstan credentials": it says where the token is.
+type credentials struct {
+	*app
 	account   string
 	namespace string
 }
 
-// credentialsCommand is "capstan credentials".
-func (a *app) credentialsCommand() *cobra.Command {
-	f := &credentialsFlags{}
+// newCredentialsCommand is "capstan credentials".
+func newCredentialsCommand(global *app) *cobra.Command {
+	f := &credentials{app: global}
 	command := &cobra.Command{
 		Use:     "credentials --managed-serviceaccount NAME",
 		Aliases: []string{"credential"},
@@ -68,9 +69,9 @@ func (a *app) credentialsCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		ctx, cancel := a.limited(command.Context())
+		ctx, cancel := f.limited(command.Context())
 		defer cancel()
-		return a.printCredential(ctx, f, version, cluster)
+		return f.printCredential(ctx, version, cluster)
 	}
 	return command
 }
@@ -107,8 +108,8 @@ func askedCluster() (version, cluster string, err error) {
 }
 
 // printCredential prints the token of an account on a cluster.
-func (a *app) printCredential(ctx context.Context, f *credentialsFlags, version, cluster string) error {
-	hub, namespace, err := a.hubOfPod()
+func (f *credentials) printCredential(ctx context.Context, version, cluster string) error {
+	hub, namespace, err := f.hubOfPod()
 	if err != nil {
 		return err
 	}
@@ -126,28 +127,28 @@ func (a *app) printCredential(ctx context.Context, f *credentialsFlags, version,
 		return fmt.Errorf("Secret %s/%s has no key %s: it is not the copy of a token", namespace, secret.Name, corev1.ServiceAccountTokenKey)
 	}
 	status := clientauthenticationv1.ExecCredentialStatus{Token: string(token), ExpirationTimestamp: expiryOf(string(token))}
-	if end := status.ExpirationTimestamp; end != nil && !a.clock.Now().Before(end.Time) {
+	if end := status.ExpirationTimestamp; end != nil && !f.clock.Now().Before(end.Time) {
 		return fmt.Errorf("the token in Secret %s/%s has expired at %s: its agent renews it when cluster %s reaches the hub again",
 			namespace, secret.Name, end.UTC().Format(time.RFC3339), cluster)
 	}
-	return json.NewEncoder(a.out).Encode(clientauthenticationv1.ExecCredential{
+	return json.NewEncoder(f.out).Encode(clientauthenticationv1.ExecCredential{
 		TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "ExecCredential"}, Status: &status,
 	})
 }
 
 // hubOfPod is the hub that the flags are about, or else that of the pod that this runs in, and the namespace there.
-func (a *app) hubOfPod() (hub *hubapi.Hub, namespace string, err error) {
-	if a.kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
+func (f *credentials) hubOfPod() (hub *hubapi.Hub, namespace string, err error) {
+	if f.kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
 		if config, err := rest.InClusterConfig(); err == nil {
 			hub, err := hubapi.New(config)
 			return hub, program.Namespace(metav1.NamespaceDefault), err
 		}
 	}
-	config, _, err := a.target().HubKubeconfig()
+	config, _, err := f.target().HubKubeconfig()
 	if err != nil {
 		return nil, "", err
 	}
-	hub, err = a.hub()
+	hub, err = f.hub()
 	return hub, cmp.Or(config.Contexts[config.CurrentContext].Namespace, metav1.NamespaceDefault), err
 }
 

@@ -17,8 +17,12 @@ Clusters that have joined do not notice.
 
 "capstan get token" makes new ones. A hub of Capstan makes a new bootstrap token by itself, which nobody has been told.`
 
-// deleteTokenCommand is "capstan delete token".
-func (a *app) deleteTokenCommand() *cobra.Command {
+// tokenDeletion is one run of "capstan delete token".
+type tokenDeletion struct{ *app }
+
+// newDeleteTokenCommand is "capstan delete token".
+func newDeleteTokenCommand(global *app) *cobra.Command {
+	d := &tokenDeletion{app: global}
 	command := &cobra.Command{
 		Use:               "token",
 		Short:             "End every token that clusters can join with",
@@ -28,37 +32,37 @@ func (a *app) deleteTokenCommand() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return d.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			found, err := hub.BootstrapObjects(ctx)
 			if err != nil {
 				return err
 			}
-			return a.deleteBootstrapObjects(ctx, hub, found)
+			return d.delete(ctx, hub, found)
 		})
 	}
 	return command
 }
 
-// deleteBootstrapObjects deletes what it can: each object that is gone is one less to join with.
-func (a *app) deleteBootstrapObjects(ctx context.Context, hub *hubapi.Hub, objects []hubapi.BootstrapObject) error {
+// delete deletes what it can: each object that is gone is one less to join with.
+func (d *tokenDeletion) delete(ctx context.Context, hub *hubapi.Hub, objects []hubapi.BootstrapObject) error {
 	if len(objects) == 0 {
-		a.say("There is no token to join %s with. \"capstan get token\" makes one.", hub.Server)
+		d.say("There is no token to join %s with. \"capstan get token\" makes one.", hub.Server)
 		return nil
 	}
 	var errs []error
 	for _, object := range objects {
-		if a.dryRun {
-			a.say("would delete %s", object)
+		if d.dryRun {
+			d.say("would delete %s", object)
 			continue
 		}
 		if err := hub.DeleteBootstrapObject(ctx, object); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		a.say("%s is deleted", object)
+		d.say("%s is deleted", object)
 	}
-	if len(errs) == 0 && !a.dryRun {
-		a.note("No token that was given out so far can be used to join %s any more. \"capstan get token\" makes a new one.", hub.Server)
+	if len(errs) == 0 && !d.dryRun {
+		d.note("No token that was given out so far can be used to join %s any more. \"capstan get token\" makes a new one.", hub.Server)
 	}
 	return errors.Join(errs...)
 }

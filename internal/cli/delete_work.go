@@ -24,10 +24,17 @@ seconds for that, or as long as --timeout says.
 With --force, the work goes at once, whether an agent is there or not. Its objects stay on the cluster until an agent finds
 that their work is gone; if there will be none, they stay.`
 
-// deleteWorkCommand is "capstan delete work".
-func (a *app) deleteWorkCommand() *cobra.Command {
-	clusters := &clusterFlags{}
-	var force bool
+// workDeletion is one run of "capstan delete work".
+type workDeletion struct {
+	*app
+	clusters clusterFlags
+	force    bool
+	patience time.Duration
+}
+
+// newDeleteCommand is "capstan delete work".
+func newDeleteCommand(global *app) *cobra.Command {
+	d := &workDeletion{app: global}
 	command := &cobra.Command{
 		Use:     "work NAME --clusters CLUSTER,...",
 		Aliases: []string{"works", "manifestwork", "manifestworks"},
@@ -36,24 +43,21 @@ func (a *app) deleteWorkCommand() *cobra.Command {
 		Example: "  capstan delete work web --clusters cluster1,cluster2\n  capstan delete work web --cluster gone --force",
 		Args:    exactName,
 	}
-	clusters.add(a, command)
-	command.Flags().BoolVar(&force, "force", false, "remove its finalizers: do not wait for the agent")
-	command.ValidArgsFunction = a.completeWork(clusters)
+	d.clusters.add(global, command)
+	command.Flags().BoolVar(&d.force, "force", false, "remove its finalizers: do not wait for the agent")
+	command.ValidArgsFunction = completeWork(global, &d.clusters)
 	command.RunE = func(command *cobra.Command, args []string) error {
-		names, err := clusters.required()
+		names, err := d.clusters.required()
 		if err != nil {
 			return err
 		}
-		timeout := deletionTimeout
-		if command.Flags().Changed("timeout") {
-			timeout = time.Duration(a.timeout) * time.Second
-		}
-		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		d.patience = d.timeoutOr(command, deletionTimeout)
+		return d.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			found, err := findWorks(ctx, hub, args[0], names)
 			if err != nil {
 				return err
 			}
-			return a.deleteWorks(ctx, hub, args[0], found, workDeletion{force, timeout})
+			return d.deleteAll(ctx, hub, args[0], found)
 		})
 	}
 	return command
@@ -98,33 +102,27 @@ func findWorks(ctx context.Context, hub *hubapi.Hub, name string, clusters []str
 	return nil, missing
 }
 
-// workDeletion is how works are deleted.
-type workDeletion struct {
-	force   bool
-	timeout time.Duration
-}
-
-// deleteWorks deletes all of them before it waits for any.
-func (a *app) deleteWorks(ctx context.Context, hub *hubapi.Hub, name string, places []placeOf, how workDeletion) error {
+// deleteAll deletes all of them before it waits for any.
+func (d *workDeletion) deleteAll(ctx context.Context, hub *hubapi.Hub, name string, places []placeOf) error {
 	var errs []error
 	var going []string
 	for _, p := range places {
 		switch {
 		case !p.found:
-			a.say("work %s in cluster %s is already deleted", name, p.cluster)
-		case a.dryRun:
-			a.say("would delete work %s in cluster %s", name, p.cluster)
+			d.say("work %s in cluster %s is already deleted", name, p.cluster)
+		case d.dryRun:
+			d.say("would delete work %s in cluster %s", name, p.cluster)
 		default:
-			if err := a.deleteWork(ctx, hub, p.cluster, name, how.force); err != nil {
+			if err := d.delete(ctx, hub, p.cluster, name); err != nil {
 				errs = append(errs, err)
 				continue
 			}
 			going = append(going, p.cluster)
 		}
 	}
-	ctx, cancel := a.withTimeout(ctx, how.timeout, timeoutError{how.timeout})
+	ctx, cancel := d.limitedTo(ctx, d.patience)
 	defer cancel()
-	progress := a.progress()
+	progress := d.progress()
 	defer progress.Close()
 	for _, cluster := range going {
 		progress.Wait(cluster, "waiting for its agent")
@@ -138,13 +136,13 @@ func (a *app) deleteWorks(ctx context.Context, hub *hubapi.Hub, name string, pla
 			errs = append(errs, err)
 			continue
 		}
-		a.say("work %s in cluster %s is deleted", name, cluster)
+		d.say("work %s in cluster %s is deleted", name, cluster)
 	}
 	return errors.Join(errs...)
 }
 
-func (a *app) deleteWork(ctx context.Context, hub *hubapi.Hub, cluster, name string, force bool) error {
-	if err := hub.DeleteWork(ctx, cluster, name); err != nil || !force {
+func (d *workDeletion) delete(ctx context.Context, hub *hubapi.Hub, cluster, name string) error {
+	if err := hub.DeleteWork(ctx, cluster, name); err != nil || !d.force {
 		return err
 	}
 	return hub.ReleaseWork(ctx, cluster, name)

@@ -14,8 +14,9 @@ import (
 // denial is one run of "capstan deny".
 type denial struct {
 	*app
-	hub *hubapi.Hub
-	now bool
+	hub      *hubapi.Hub
+	clusters clusterFlags
+	now      bool
 }
 
 const denyLong = `Take the rights of clusters back.
@@ -29,10 +30,9 @@ the cluster back.
 certificate requests and those of its add-ons are denied, and a standalone hub refuses everything to any credential of the cluster and its
 add-ons from then on. The command returns when the rights are gone, and says so when they are not.`
 
-// denyCommand takes back what "capstan accept" gives.
-func (a *app) denyCommand() *cobra.Command {
-	clusters := &clusterFlags{}
-	run := &denial{app: a}
+// newDenyCommand takes back what "capstan accept" gives.
+func newDenyCommand(global *app) *cobra.Command {
+	run := &denial{app: global}
 	command := &cobra.Command{
 		Use:               "deny --clusters CLUSTER,...",
 		Short:             "Take the rights of clusters back",
@@ -41,15 +41,15 @@ func (a *app) denyCommand() *cobra.Command {
 		Args:              flagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	clusters.add(a, command)
+	run.clusters.add(global, command)
 	command.Flags().BoolVar(&run.now, "now", false,
 		"cut compromised clusters off: leave no right to their agents and add-ons, and deny what they ask for")
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		names, err := clusters.required()
+		names, err := run.clusters.required()
 		if err != nil {
 			return err
 		}
-		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return run.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			run.hub = hub
 			return run.denyAll(ctx, names)
 		})

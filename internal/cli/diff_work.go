@@ -10,16 +10,6 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
 
-// errDiffers is how a command ends that compared and found a difference. There is nothing to say of it that was not said.
-var errDiffers = errors.New("there are differences")
-
-// comparesAnnotation marks commands whose exit code 1 is a difference, so that what goes wrong has another: 2.
-const comparesAnnotation = "compares"
-
-func (a *app) diffCommand() *cobra.Command {
-	return parent("diff", "Show what would change on clusters", a.diffWorkCommand())
-}
-
 const diffWorkLong = `Show what would change on each cluster if the work had these manifests.
 
 The API server of each cluster goes through everything but the writing: validation, defaults, admission, the rights of the
@@ -30,8 +20,15 @@ The clusters have to be available, and to have an agent of Capstan.
 
 The exit code is that of "kubectl diff": 0 without a difference, 1 with one, 2 if something went wrong or would fail.`
 
-func (a *app) diffWorkCommand() *cobra.Command {
-	f := &workFlags{}
+// workDiff is one run of "capstan diff work".
+type workDiff struct {
+	workFlags
+	format *output.Choice
+}
+
+// newDiffCommand is "capstan diff work".
+func newDiffCommand(global *app) *cobra.Command {
+	f := &workDiff{workFlags: workFlags{app: global}}
 	command := &cobra.Command{
 		Use:     "work NAME -f FILE --clusters CLUSTER,...",
 		Aliases: []string{"works", "manifestwork"},
@@ -42,28 +39,28 @@ func (a *app) diffWorkCommand() *cobra.Command {
 		Args:        exactName,
 		Annotations: map[string]string{comparesAnnotation: ""},
 	}
-	f.add(a, command)
-	command.ValidArgsFunction = a.completeWork(&f.clusters)
-	format := addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON)
+	f.add(command)
+	command.ValidArgsFunction = completeWork(global, &f.clusters)
+	f.format = addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON)
 	command.RunE = func(command *cobra.Command, args []string) error {
-		ctx, cancel := a.limited(command.Context())
+		ctx, cancel := f.limited(command.Context())
 		defer cancel()
-		d, err := f.delivery(ctx, a, args[0])
+		d, err := f.delivery(ctx, args[0])
 		if err != nil {
 			return err
 		}
 		d.overwrite = true
-		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
-			return a.diff(ctx, hub, d, format.Format())
+		return f.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			return f.diff(ctx, hub, d)
 		})
 	}
 	return command
 }
 
-func (a *app) diff(ctx context.Context, hub *hubapi.Hub, d *delivery, format output.Format) error {
-	trials, err := a.try(ctx, hub, d)
+func (f *workDiff) diff(ctx context.Context, hub *hubapi.Hub, d *delivery) error {
+	trials, err := d.try(ctx, hub)
 	if len(trials) > 0 || err == nil {
-		err = errors.Join(a.print(format, output.Trials(trials)), err, wouldFail(trials))
+		err = errors.Join(f.print(f.format.Format(), output.Trials(trials)), err, wouldFail(trials))
 	}
 	if err != nil {
 		return err

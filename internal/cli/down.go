@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 )
 
@@ -9,45 +11,60 @@ const downLong = `Stop every process that "capstan up" and "capstan join --local
 What they keep stays in $CAPSTAN_HOME (default ~/.capstan), so that "capstan up" goes on where they stopped. --purge removes
 it: the hub, the clusters and everything in them are gone then.`
 
-func (a *app) downCommand() *cobra.Command {
-	var purge bool
+// downCommand is one run of "capstan down".
+type downCommand struct {
+	*app
+	purge bool
+}
+
+// newDownCommand is "capstan down".
+func newDownCommand(global *app) *cobra.Command {
+	c := &downCommand{app: global}
 	command := &cobra.Command{
 		Use:   "down",
 		Short: "Stop what runs on this machine",
 		Long:  downLong,
 		Args:  flagsOnly,
 	}
-	command.Flags().BoolVar(&purge, "purge", false, "remove the data, too")
+	command.Flags().BoolVar(&c.purge, "purge", false, "remove the data, too")
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		if a.dryRun {
-			a.announceDryRun(command)
-			status, err := a.home.Status(command.Context())
-			for _, process := range status.Processes {
-				if process.Running {
-					a.say("would stop %s, process %d", process.Name, process.PID)
-				}
-			}
-			if purge {
-				a.say("would remove the data in %s", a.home.Dir)
-			}
-			return err
+		if c.dryRun {
+			c.announceDryRun(command)
+			return c.showPlan(command.Context())
 		}
-		ctx, cancel := a.limited(command.Context())
-		defer cancel()
-		progress := a.progress()
-		stopped, err := a.home.Down(ctx, purge, progress)
-		progress.Close()
-		switch {
-		case err != nil:
-			return err
-		case purge:
-			a.say("The playground in %s is gone.", a.home.Dir)
-		case stopped == 0:
-			a.say("Nothing runs in %s.", a.home.Dir)
-		default:
-			a.say("Stopped. The data is kept in %s: \"capstan up\" goes on with it, \"capstan down --purge\" removes it.", a.home.Dir)
-		}
-		return nil
+		return c.down(command.Context())
 	}
 	return command
+}
+
+func (c *downCommand) showPlan(ctx context.Context) error {
+	status, err := c.home.Status(ctx)
+	for _, process := range status.Processes {
+		if process.Running {
+			c.say("would stop %s, process %d", process.Name, process.PID)
+		}
+	}
+	if c.purge {
+		c.say("would remove the data in %s", c.home.Dir)
+	}
+	return err
+}
+
+func (c *downCommand) down(ctx context.Context) error {
+	ctx, cancel := c.limited(ctx)
+	defer cancel()
+	progress := c.progress()
+	stopped, err := c.home.Down(ctx, c.purge, progress)
+	progress.Close()
+	switch {
+	case err != nil:
+		return err
+	case c.purge:
+		c.say("The playground in %s is gone.", c.home.Dir)
+	case stopped == 0:
+		c.say("Nothing runs in %s.", c.home.Dir)
+	default:
+		c.say("Stopped. The data is kept in %s: \"capstan up\" goes on with it, \"capstan down --purge\" removes it.", c.home.Dir)
+	}
+	return nil
 }

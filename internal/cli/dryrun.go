@@ -21,8 +21,8 @@ type dryRunFlag struct {
 }
 
 // addDryRunFlag adds --dry-run to a command.
-func (a *app) addDryRunFlag(command *cobra.Command) *dryRunFlag {
-	f := &dryRunFlag{value: dryRunNone, any: &a.dryRun}
+func addDryRunFlag(global *app, command *cobra.Command) *dryRunFlag {
+	f := &dryRunFlag{value: dryRunNone, any: &global.dryRun}
 	command.Flags().Var(f, "dry-run", "do nothing but show what would be created (client), or what would change on the clusters (server)")
 	command.Flags().Lookup("dry-run").NoOptDefVal = dryRunClient
 	complete(command, "dry-run", cobra.FixedCompletions([]string{dryRunClient, dryRunServer}, cobra.ShellCompDirectiveNoFileComp))

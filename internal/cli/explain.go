@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -21,10 +20,6 @@ import (
 	"github.com/capstan-io/capstan/internal/placement/report"
 )
 
-func (a *app) explainCommand() *cobra.Command {
-	return parent("explain", "Show why a placement selects the clusters it does", a.explainPlacementCommand())
-}
-
 const explainPlacementLong = `Show why a placement selects the clusters it does: how many are left after each step, the scores of the candidates, and the
 first reason why another cluster is not selected.
 
@@ -34,16 +29,19 @@ hub goes on from the decisions of that.
 The placement controllers of a hub in an existing cluster answer at a port of their own. --debug-server leads there, for instance
 through "kubectl port-forward"; it gets the credentials of the kubeconfig.`
 
-type explainFlags struct {
+// explanation is one run of "capstan explain placement".
+type explanation struct {
+	*app
 	namespace string
 	cluster   string
 	whatIf    string
 	server    hubapi.DebugServer
+	format    *output.Choice
 }
 
-// explainPlacementCommand is "capstan explain placement".
-func (a *app) explainPlacementCommand() *cobra.Command {
-	f := &explainFlags{}
+// newExplainPlacementCommand is "capstan explain placement".
+func newExplainPlacementCommand(global *app) *cobra.Command {
+	f := &explanation{app: global}
 	command := &cobra.Command{
 		Use:     "placement NAME",
 		Aliases: []string{"placements"},
@@ -72,27 +70,27 @@ func (a *app) explainPlacementCommand() *cobra.Command {
 	flags.StringVar(&f.server.Name, "debug-server-name", "",
 		"host name that the certificate of the server of --debug-server is for (default: that of the URL)")
 	complete(command, "debug-server-name", cobra.NoFileCompletions)
-	complete(command, "namespace", a.completeNamespaces)
-	complete(command, "cluster", a.completeClusters)
-	command.ValidArgsFunction = a.completePlacement(&f.namespace)
-	format := addOutputFlag(command, output.Text, output.YAML, output.JSON)
+	complete(command, "namespace", f.completeNamespaces)
+	complete(command, "cluster", f.completeClusters)
+	command.ValidArgsFunction = completePlacement(global, &f.namespace)
+	f.format = addOutputFlag(command, output.Text, output.YAML, output.JSON)
 	command.RunE = func(command *cobra.Command, args []string) error {
-		ctx, cancel := a.limited(command.Context())
+		ctx, cancel := f.limited(command.Context())
 		defer cancel()
-		r, err := a.report(ctx, f, args)
+		r, err := f.report(ctx, args)
 		if err != nil {
 			return err
 		}
 		if f.cluster != "" {
-			return a.printWhy(format.Format(), r, f.cluster)
+			return f.printWhy(r)
 		}
-		return a.printReport(format.Format(), r)
+		return f.printReport(r)
 	}
 	return command
 }
 
 // report asks the hub about the placement on it, or the one in the file.
-func (a *app) report(ctx context.Context, f *explainFlags, args []string) (*report.Report, error) {
+func (f *explanation) report(ctx context.Context, args []string) (*report.Report, error) {
 	if f.namespace != "" {
 		if err := checkNamespaceName("--namespace", f.namespace); err != nil {
 			return nil, err
@@ -107,17 +105,17 @@ func (a *app) report(ctx context.Context, f *explainFlags, args []string) (*repo
 		return nil, errors.New("--debug-server-ca, --debug-server-name: need the URL of the server, too: --debug-server https://localhost:9443")
 	}
 	if f.whatIf == "" {
-		hub, err := a.explaining(f)
+		hub, err := f.explaining()
 		if err != nil {
 			return nil, err
 		}
 		return hub.ExplainPlacement(ctx, defaultNamespace(f.namespace), args[0])
 	}
-	placement, err := a.readPlacement(f, args)
+	placement, err := f.readPlacement(args)
 	if err != nil {
 		return nil, err
 	}
-	hub, err := a.explaining(f)
+	hub, err := f.explaining()
 	if err != nil {
 		return nil, err
 	}
@@ -125,11 +123,11 @@ func (a *app) report(ctx context.Context, f *explainFlags, args []string) (*repo
 }
 
 // explaining is the hub, or what it has for explaining placements.
-func (a *app) explaining(f *explainFlags) (*hubapi.Hub, error) {
+func (f *explanation) explaining() (*hubapi.Hub, error) {
 	if f.server.URL != "" {
-		return f.server.Connect(a.target())
+		return f.server.Connect(f.target())
 	}
-	return a.hub()
+	return f.hub()
 }
 
 func defaultNamespace(namespace string) string {
@@ -141,8 +139,8 @@ func defaultNamespace(namespace string) string {
 
 // readPlacement reads the file of --what-if. The flags complete it, and may not contradict it. The result has what is in the
 // file and no zeros for what is not: the hub has defaults for that.
-func (a *app) readPlacement(f *explainFlags, args []string) (*unstructured.Unstructured, error) {
-	documents, err := a.readWhatIf(f.whatIf)
+func (f *explanation) readPlacement(args []string) (*unstructured.Unstructured, error) {
+	documents, err := readDocuments(f.whatIf, f.in)
 	if err != nil {
 		return nil, fmt.Errorf("--what-if: %w", err)
 	}
@@ -174,33 +172,21 @@ func (a *app) readPlacement(f *explainFlags, args []string) (*unstructured.Unstr
 	return written, nil
 }
 
-func (a *app) readWhatIf(path string) ([]document, error) {
-	if path == "-" {
-		return splitDocuments(standardInput, a.in)
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	return splitDocuments(path, file)
-}
-
 // printWhy says why one cluster is selected or not.
-func (a *app) printWhy(format output.Format, r *report.Report, cluster string) error {
-	at := slices.IndexFunc(r.Clusters, func(c report.ClusterReason) bool { return c.ClusterName == cluster })
+func (f *explanation) printWhy(r *report.Report) error {
+	at := slices.IndexFunc(r.Clusters, func(c report.ClusterReason) bool { return c.ClusterName == f.cluster })
 	if at < 0 {
 		return fmt.Errorf("cluster %q does not exist, or is in none of the cluster sets of this placement and you may not list all clusters: "+
-			"\"capstan get clusters\" lists the clusters", cluster)
+			"\"capstan get clusters\" lists the clusters", f.cluster)
 	}
 	why := r.Clusters[at]
-	if format != output.Text {
-		return a.print(format, output.View{Object: why})
+	if f.format.Format() != output.Text {
+		return f.print(f.format.Format(), output.View{Object: why})
 	}
-	a.say("%s", whyOf(r, why))
+	f.say("%s", whyOf(r, why))
 	if scores := output.ScoreGrid(r, []report.ClusterReason{why}); len(scores.Rows) > 0 {
-		a.say("")
-		return output.StyleOf(a.out).WriteGrid(a.out, scores)
+		f.say("")
+		return output.StyleOf(f.out).WriteGrid(f.out, scores)
 	}
 	return nil
 }
@@ -219,26 +205,26 @@ func whyOf(r *report.Report, why report.ClusterReason) string {
 	return fmt.Sprintf("Cluster %s is %sselected by placement %s: %s", why.ClusterName, not, title(r.Placement), why.Reason)
 }
 
-func (a *app) printReport(format output.Format, r *report.Report) error {
-	if format != output.Text {
-		return a.print(format, output.View{Object: r})
+func (f *explanation) printReport(r *report.Report) error {
+	if f.format.Format() != output.Text {
+		return f.print(f.format.Format(), output.View{Object: r})
 	}
-	a.say("%s", verdictOf(r))
+	f.say("%s", verdictOf(r))
 	if r.Error != "" {
 		return nil
 	}
 	if r.Disabled {
-		a.say("Its annotation %s keeps the decisions as they are, whatever is below.", fleet.AnnotationSchedulingDisable)
+		f.say("Its annotation %s keeps the decisions as they are, whatever is below.", fleet.AnnotationSchedulingDisable)
 	}
 	grids, more := output.Explanation(r)
 	for _, grid := range grids {
-		a.say("")
-		if err := output.StyleOf(a.out).WriteGrid(a.out, grid); err != nil {
+		f.say("")
+		if err := output.StyleOf(f.out).WriteGrid(f.out, grid); err != nil {
 			return err
 		}
 	}
 	if more > 0 {
-		a.say("\n%s more not selected: --cluster NAME says why one of them is not, -o json why each of them is not.", clusterCount(more))
+		f.say("\n%s more not selected: --cluster NAME says why one of them is not, -o json why each of them is not.", clusterCount(more))
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ func MainAt(ctx context.Context, clk clock.WithTickerAndDelayedExecution, over <
 	if over != nil {
 		a.withTimeout = withTimeout(over)
 	}
-	return a.main(ctx, args)
+	return run(ctx, a, args)
 }
 
 // withTimeout makes contexts whose deadline has come when the channel is closed.

@@ -14,31 +14,38 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// getAddOnCommand is "capstan get addon".
-func (a *app) getAddOnCommand() *cobra.Command {
-	clusters := &clusterFlags{}
+// addOnList is one run of "capstan get addon".
+type addOnList struct {
+	*app
+	clusters clusterFlags
+	format   *output.Choice
+}
+
+// newGetCommand is "capstan get addon".
+func newGetCommand(global *app) *cobra.Command {
+	l := &addOnList{app: global}
 	command := &cobra.Command{
 		Use:     "addon [NAME...]",
 		Aliases: []string{"addons", "managedclusteraddons", "managedclusteraddon", "mca"},
 		Short:   "Show the add-ons of the hub, the clusters they are on, and how they are there",
 		Example: "  capstan get addon\n  capstan get addon -o table\n  capstan get addon hello --clusters cluster1,cluster2",
 	}
-	clusters.add(a, command)
-	format := addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON, output.Name)
-	command.ValidArgsFunction = a.completeAddOns
+	l.clusters.add(global, command)
+	l.format = addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON, output.Name)
+	command.ValidArgsFunction = l.completeAddOns
 	command.RunE = func(command *cobra.Command, names []string) error {
-		chosen, err := clusters.names()
+		chosen, err := l.clusters.names()
 		if err != nil {
 			return err
 		}
-		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
-			return a.printAddOns(ctx, hub, format.Format(), names, chosen)
+		return l.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			return l.show(ctx, hub, names, chosen)
 		})
 	}
 	return command
 }
 
-func (a *app) printAddOns(ctx context.Context, hub *hubapi.Hub, format output.Format, names, clusters []string) error {
+func (l *addOnList) show(ctx context.Context, hub *hubapi.Hub, names, clusters []string) error {
 	list, err := listAddOns(ctx, hub, clusters)
 	if err != nil {
 		return err
@@ -57,15 +64,15 @@ func (a *app) printAddOns(ctx context.Context, hub *hubapi.Hub, format output.Fo
 	}
 	list.Items = slices.DeleteFunc(list.Items, func(i addonv1alpha1.ManagedClusterAddOn) bool { return !slices.Contains(names, i.Name) })
 	if len(known) == 0 {
-		a.note("No add-ons. \"capstan addon create NAME -f FILE\" makes one of manifests.")
+		l.note("No add-ons. \"capstan addon create NAME -f FILE\" makes one of manifests.")
 	}
 	shown := output.AddOns{Names: names, Installed: list.Items}
-	if format == output.Tree && len(list.Items) > 0 {
+	if l.format.Format() == output.Tree && len(list.Items) > 0 {
 		if shown.Works, err = addOnWorks(ctx, hub); err != nil {
 			return err
 		}
 	}
-	return a.print(format, shown.View(list))
+	return l.print(l.format.Format(), shown.View(list))
 }
 
 // listAddOns lists the installations on some clusters, on all of them if none is named.
@@ -113,18 +120,13 @@ func addOnWorks(ctx context.Context, hub *hubapi.Hub) ([]workv1.ManifestWork, er
 }
 
 // completeAddOns completes the names of add-ons that are not on the line yet.
-func (a *app) completeAddOns(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return slices.DeleteFunc(a.addOnNames(command.Context()), func(name string) bool { return slices.Contains(args, name) }),
+func (l *addOnList) completeAddOns(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return slices.DeleteFunc(addOnNames(command.Context(), l.app), func(name string) bool { return slices.Contains(args, name) }),
 		cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeAddOnList completes the last name of a list of add-ons.
-func (a *app) completeAddOnList(command *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return completeList(typed, a.addOnNames(command.Context()))
-}
-
-func (a *app) addOnNames(ctx context.Context) []string {
-	return a.offer(ctx, func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+func addOnNames(ctx context.Context, global *app) []string {
+	return global.offer(ctx, func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
 		installed, err := hub.InstalledAddOns(ctx, "")
 		if err != nil {
 			return nil, err

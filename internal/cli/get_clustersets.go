@@ -11,52 +11,61 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
 
-// getClusterSetsCommand is "capstan get clustersets".
-func (a *app) getClusterSetsCommand() *cobra.Command {
+// clusterSetList is one run of "capstan get clustersets".
+type clusterSetList struct {
+	*app
+	format *output.Choice
+}
+
+// newGetClusterSetsCommand is "capstan get clustersets".
+func newGetClusterSetsCommand(global *app) *cobra.Command {
+	l := &clusterSetList{app: global}
 	command := &cobra.Command{
 		Use:               "clustersets [NAME...]",
 		Aliases:           []string{"clusterset", "managedclustersets", "managedclusterset", "mclsets", "mclset"},
 		Short:             "Show the cluster sets of the hub, their clusters and the namespaces they are bound to",
 		Example:           "  capstan get clustersets\n  capstan get clustersets -o table\n  capstan get clustersets prod -o yaml",
-		ValidArgsFunction: a.completeClusterSets,
+		ValidArgsFunction: l.completeClusterSets,
 	}
-	format := addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON, output.Name)
+	l.format = addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON, output.Name)
 	command.RunE = func(command *cobra.Command, names []string) error {
-		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
-			if len(names) == 1 {
-				set, err := hub.ClusterSet(ctx, names[0])
-				if err != nil {
-					return err
-				}
-				return a.printClusterSets(ctx, hub, format.Format(), set, []clusterv1beta2.ManagedClusterSet{*set})
-			}
-			list, err := hub.ClusterSets(ctx)
-			if err != nil {
-				return err
-			}
-			if list.Items, err = keepNamed(list.Items, names, "cluster set", "capstan get clustersets"); err != nil {
-				return err
-			}
-			if len(list.Items) == 0 {
-				a.note("No cluster sets. \"capstan create clusterset NAME\" makes one.")
-			}
-			return a.printClusterSets(ctx, hub, format.Format(), list, list.Items)
-		})
+		return l.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error { return l.show(ctx, hub, names) })
 	}
 	return command
 }
 
-// printClusterSets reads what belongs to the sets only for the formats that show it.
-func (a *app) printClusterSets(ctx context.Context, hub *hubapi.Hub, format output.Format, object any,
-	sets []clusterv1beta2.ManagedClusterSet) error {
+func (l *clusterSetList) show(ctx context.Context, hub *hubapi.Hub, names []string) error {
+	if len(names) == 1 {
+		set, err := hub.ClusterSet(ctx, names[0])
+		if err != nil {
+			return err
+		}
+		return l.printSets(ctx, hub, set, []clusterv1beta2.ManagedClusterSet{*set})
+	}
+	list, err := hub.ClusterSets(ctx)
+	if err != nil {
+		return err
+	}
+	if list.Items, err = keepNamed(list.Items, names, "cluster set", "capstan get clustersets"); err != nil {
+		return err
+	}
+	if len(list.Items) == 0 {
+		l.note("No cluster sets. \"capstan create clusterset NAME\" makes one.")
+	}
+	return l.printSets(ctx, hub, list, list.Items)
+}
+
+// printSets reads what belongs to the sets only for the formats that show it.
+func (l *clusterSetList) printSets(ctx context.Context, hub *hubapi.Hub, object any, sets []clusterv1beta2.ManagedClusterSet) error {
 	var of output.ClusterSetContext
+	format := l.format.Format()
 	if len(sets) > 0 && (format == output.Tree || format == output.Table) {
 		var err error
 		if of, err = clusterSetContext(ctx, hub); err != nil {
 			return err
 		}
 	}
-	return a.print(format, output.ClusterSets(object, sets, of))
+	return l.print(format, output.ClusterSets(object, sets, of))
 }
 
 // clusterSetContext reads the clusters and the bindings of the hub.

@@ -15,7 +15,8 @@ versions that are served (a star marks the one that is stored), and feature gate
 In a Kubernetes cluster a controller is shown as its Deployment, with the replicas that are available out of those wanted, or
 as the process that holds its Lease. A standalone hub runs everything in one process.`
 
-func (a *app) getHubInfoCommand() *cobra.Command {
+// newGetHubInfoCommand is "capstan get hub-info".
+func newGetHubInfoCommand(global *app) *cobra.Command {
 	command := &cobra.Command{
 		Use:               "hub-info",
 		Short:             "Show what the hub consists of",
@@ -26,15 +27,15 @@ func (a *app) getHubInfoCommand() *cobra.Command {
 	}
 	format := addOutputFlag(command, output.Tree, output.YAML, output.JSON)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return global.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			if err := hub.CheckIsHub(ctx); err != nil {
 				return err
 			}
-			info, err := hub.HubInfo(ctx, a.clock.Now())
+			info, err := hub.HubInfo(ctx, global.clock.Now())
 			if err != nil {
 				return err
 			}
-			return a.print(format.Format(), output.HubInfo(info))
+			return global.print(format.Format(), output.HubInfo(info))
 		})
 	}
 	return command

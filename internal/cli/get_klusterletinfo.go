@@ -12,8 +12,8 @@ import (
 const getKlusterletInfoLong = `Show what the agents in the cluster of the kubeconfig consist of: the operator, the Klusterlets with their conditions and the
 Deployments that they run, with the replicas that are available out of those wanted, and the kinds that they need.`
 
-// getKlusterletInfoCommand is "capstan get klusterlet-info".
-func (a *app) getKlusterletInfoCommand() *cobra.Command {
+// newGetKlusterletInfoCommand is "capstan get klusterlet-info".
+func newGetKlusterletInfoCommand(global *app) *cobra.Command {
 	command := &cobra.Command{
 		Use:               "klusterlet-info",
 		Short:             "Show what the agents in a cluster consist of",
@@ -24,17 +24,17 @@ func (a *app) getKlusterletInfoCommand() *cobra.Command {
 	}
 	format := addOutputFlag(command, output.Tree, output.YAML, output.JSON)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		cluster, err := install.Connect(a.installTarget())
+		cluster, err := install.Connect(global.installTarget())
 		if err != nil {
 			return err
 		}
-		ctx, cancel := a.limited(command.Context())
+		ctx, cancel := global.limited(command.Context())
 		defer cancel()
 		info, err := klusterletInfo(ctx, cluster)
 		if err != nil {
 			return err
 		}
-		return a.print(format.Format(), output.KlusterletInfo(info))
+		return global.print(format.Format(), output.KlusterletInfo(info))
 	}
 	return command
 }

@@ -12,9 +12,16 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
 
-// getPlacementsCommand is "capstan get placements".
-func (a *app) getPlacementsCommand() *cobra.Command {
-	var namespace string
+// placementList is one run of "capstan get placements".
+type placementList struct {
+	*app
+	namespace string
+	format    *output.Choice
+}
+
+// newGetPlacementsCommand is "capstan get placements".
+func newGetPlacementsCommand(global *app) *cobra.Command {
+	l := &placementList{app: global}
 	command := &cobra.Command{
 		Use:     "placements [NAME]",
 		Aliases: []string{"placement"},
@@ -22,64 +29,66 @@ func (a *app) getPlacementsCommand() *cobra.Command {
 		Example: "  capstan get placements\n  capstan get placements web --namespace team-a -o yaml",
 		Args:    cobra.MaximumNArgs(1),
 	}
-	command.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of the hub (default: all)")
-	complete(command, "namespace", a.completeNamespaces)
-	command.ValidArgsFunction = a.completePlacement(&namespace)
-	format := addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON, output.Name)
+	command.Flags().StringVarP(&l.namespace, "namespace", "n", "", "namespace of the hub (default: all)")
+	complete(command, "namespace", l.completeNamespaces)
+	command.ValidArgsFunction = completePlacement(global, &l.namespace)
+	l.format = addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON, output.Name)
 	command.RunE = func(command *cobra.Command, args []string) error {
-		if namespace != "" {
-			if err := checkNamespaceName("--namespace", namespace); err != nil {
+		if l.namespace != "" {
+			if err := checkNamespaceName("--namespace", l.namespace); err != nil {
 				return err
 			}
 		}
-		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
-			if len(args) == 1 && namespace != "" {
-				placement, err := hub.Placement(ctx, namespace, args[0])
-				if err != nil {
-					return err
-				}
-				return a.printPlacements(ctx, hub, format.Format(), placement, []clusterv1beta1.Placement{*placement}, namespace)
-			}
-			list, err := hub.Placements(ctx, namespace)
-			if err != nil {
-				return err
-			}
-			if len(args) == 1 {
-				list.Items = slices.DeleteFunc(list.Items, func(p clusterv1beta1.Placement) bool { return p.Name != args[0] })
-				if len(list.Items) == 0 {
-					return fmt.Errorf("no namespace has a placement %q: \"capstan get placements\" lists those there are", args[0])
-				}
-			}
-			if len(list.Items) == 0 {
-				a.note("No placements. \"capstan create placement NAME --namespace NAMESPACE\" makes one.")
-			}
-			return a.printPlacements(ctx, hub, format.Format(), list, list.Items, namespace)
-		})
+		return l.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error { return l.show(ctx, hub, args) })
 	}
 	return command
 }
 
+func (l *placementList) show(ctx context.Context, hub *hubapi.Hub, names []string) error {
+	if len(names) == 1 && l.namespace != "" {
+		placement, err := hub.Placement(ctx, l.namespace, names[0])
+		if err != nil {
+			return err
+		}
+		return l.printPlacements(ctx, hub, placement, []clusterv1beta1.Placement{*placement})
+	}
+	list, err := hub.Placements(ctx, l.namespace)
+	if err != nil {
+		return err
+	}
+	if len(names) == 1 {
+		list.Items = slices.DeleteFunc(list.Items, func(p clusterv1beta1.Placement) bool { return p.Name != names[0] })
+		if len(list.Items) == 0 {
+			return fmt.Errorf("no namespace has a placement %q: \"capstan get placements\" lists those there are", names[0])
+		}
+	}
+	if len(list.Items) == 0 {
+		l.note("No placements. \"capstan create placement NAME --namespace NAMESPACE\" makes one.")
+	}
+	return l.printPlacements(ctx, hub, list, list.Items)
+}
+
 // printPlacements reads the decisions only for the formats that show them.
-func (a *app) printPlacements(ctx context.Context, hub *hubapi.Hub, format output.Format, object any, placements []clusterv1beta1.Placement,
-	namespace string) error {
+func (l *placementList) printPlacements(ctx context.Context, hub *hubapi.Hub, object any, placements []clusterv1beta1.Placement) error {
+	format := l.format.Format()
 	var decisions []clusterv1beta1.PlacementDecision
 	if len(placements) > 0 && (format == output.Tree || format == output.Table) {
-		list, err := hub.PlacementDecisions(ctx, namespace)
+		list, err := hub.PlacementDecisions(ctx, l.namespace)
 		if err != nil {
 			return err
 		}
 		decisions = list.Items
 	}
-	return a.print(format, output.Placements(object, placements, decisions))
+	return l.print(format, output.Placements(object, placements, decisions))
 }
 
 // completePlacement completes the name of a placement of a namespace, of any if that is empty.
-func (a *app) completePlacement(namespace *string) cobra.CompletionFunc {
+func completePlacement(global *app, namespace *string) cobra.CompletionFunc {
 	return func(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return a.offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+		return global.offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
 			list, err := hub.Placements(ctx, *namespace)
 			var names []string
 			for i := range list.Items {
@@ -89,16 +98,4 @@ func (a *app) completePlacement(namespace *string) cobra.CompletionFunc {
 			return slices.Compact(names), err
 		}), cobra.ShellCompDirectiveNoFileComp
 	}
-}
-
-// completePlacementRef completes NAMESPACE/NAME of a placement.
-func (a *app) completePlacementRef(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return a.offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
-		list, err := hub.Placements(ctx, "")
-		var refs []string
-		for i := range list.Items {
-			refs = append(refs, list.Items[i].Namespace+"/"+list.Items[i].Name)
-		}
-		return refs, err
-	}), cobra.ShellCompDirectiveNoFileComp
 }

@@ -32,8 +32,9 @@ Clusters are printed as they answer; those that do so at once are in the order i
 if some clusters cannot. These are listed at the end, with the reasons, and the exit code is 1. A
 cluster has 10 seconds for each answer, or those of --timeout. The clusters need the add-on cluster-proxy.`
 
-// resourceFlags say what to read, and of which clusters.
-type resourceFlags struct {
+// resourceList is one run of "capstan get RESOURCE": what to read, and of which clusters.
+type resourceList struct {
+	*app
 	clusterChoice
 
 	namespace     string
@@ -41,19 +42,22 @@ type resourceFlags struct {
 	labelSelector string
 	fieldSelector string
 	watch         bool
+	format        *output.Choice
 }
 
-// addResources makes "capstan get" read of clusters what is no subcommand.
-func (a *app) addResources(command *cobra.Command) {
-	f := &resourceFlags{}
-	f.clusterChoice.add(a, command)
+// newGetResourcesCommand is "capstan get", which reads of clusters what is none of its subcommands.
+func newGetResourcesCommand(global *app, subcommands ...*cobra.Command) *cobra.Command {
+	f := &resourceList{app: global}
+	command := parent("get", "Show clusters, cluster sets, placements, works, add-ons, what the hub runs, a token to join with, or any resource of clusters",
+		subcommands...)
+	f.clusterChoice.add(global, command)
 	flags := command.Flags()
 	flags.StringVarP(&f.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of the clusters")
 	flags.BoolVarP(&f.everywhere, "all-namespaces", "A", false, "read all namespaces of the clusters")
 	flags.StringVarP(&f.labelSelector, "selector", "l", "", "only objects with these labels, such as app=web,tier!=cache")
 	flags.StringVar(&f.fieldSelector, "field-selector", "", "only objects with these fields, such as status.phase=Running")
 	flags.BoolVarP(&f.watch, "watch", "w", false, "go on with the rows of what changes, until you end it")
-	format := addOutputFlag(command, output.Table, output.Wide, output.YAML, output.JSON, output.Name)
+	f.format = addOutputFlag(command, output.Table, output.Wide, output.YAML, output.JSON, output.Name)
 	command.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 	for _, flag := range []string{"namespace", "selector", "field-selector"} {
 		complete(command, flag, cobra.NoFileCompletions)
@@ -75,24 +79,25 @@ func (a *app) addResources(command *cobra.Command) {
 		if err != nil {
 			return err
 		}
-		query.Timeout, query.Clock = a.clusterLimit(command), a.clock
-		if f.watch && format.Format() != output.Table && format.Format() != output.Wide {
+		query.Timeout, query.Clock = clusterLimit(global, command), f.clock
+		if f.watch && f.format.Format() != output.Table && f.format.Format() != output.Wide {
 			return errors.New("--watch: shows rows of tables: leave out --output, or use wide")
 		}
-		hub, err := a.hub()
+		hub, err := f.hub()
 		if err != nil {
 			return err
 		}
-		clusters, err := f.choose(command.Context(), a, hub)
+		clusters, err := f.choose(command.Context(), hub)
 		if err != nil {
 			return err
 		}
-		return a.getResources(command.Context(), hub, clusters, query, format.Format(), f.watch)
+		return f.show(command.Context(), hub, clusters, query)
 	}
+	return command
 }
 
 // checkArgs takes a word for a misspelt subcommand, unless clusters are chosen.
-func (f *resourceFlags) checkArgs(command *cobra.Command, args []string) error {
+func (f *resourceList) checkArgs(command *cobra.Command, args []string) error {
 	if !f.chosen() {
 		if err := knownCommand(command, args); err != nil {
 			return fmt.Errorf("%w\nTo read it from clusters, say from which, with --clusters, --placement, --clusterset or --all-clusters:\n  capstan get %s --clusters CLUSTER,...",
@@ -112,7 +117,7 @@ func (f *resourceFlags) checkArgs(command *cobra.Command, args []string) error {
 }
 
 // query is what the arguments ask for.
-func (f *resourceFlags) query(args []string) (manyclusters.Query, error) {
+func (f *resourceList) query(args []string) (manyclusters.Query, error) {
 	q := manyclusters.Query{Resource: args[0], Namespace: f.namespace, LabelSelector: f.labelSelector, FieldSelector: f.fieldSelector}
 	if resource, name, found := strings.Cut(args[0], "/"); found && len(args) == 1 { // as in pod/web-0
 		q.Resource, args = resource, []string{resource, name}
@@ -142,9 +147,8 @@ func (f *resourceFlags) query(args []string) (manyclusters.Query, error) {
 	return q, nil
 }
 
-// getResources reads of all clusters, prints what there is, and says which of them did not answer.
-func (a *app) getResources(ctx context.Context, hub *hubapi.Hub, names []string, q manyclusters.Query, format output.Format,
-	watch bool) error {
+// show reads of all clusters, prints what there is, and says which of them did not answer.
+func (f *resourceList) show(ctx context.Context, hub *hubapi.Hub, names []string, q manyclusters.Query) error {
 	clusters := make([]*hubapi.ClusterAPI, len(names))
 	for i, name := range names {
 		cluster, err := hub.ClusterAPI(ctx, name)
@@ -154,13 +158,13 @@ func (a *app) getResources(ctx context.Context, hub *hubapi.Hub, names []string,
 		clusters[i] = cluster
 	}
 	var printer resourcePrinter
-	switch format {
+	switch format := f.format.Format(); format {
 	case output.JSON, output.YAML:
-		q.Form, printer = manyclusters.Objects, &listPrinter{out: a.out, yaml: format == output.YAML}
+		q.Form, printer = manyclusters.Objects, &listPrinter{out: f.out, yaml: format == output.YAML}
 	case output.Name:
-		q.Form, printer = manyclusters.Names, &namePrinter{out: a.out}
+		q.Form, printer = manyclusters.Names, &namePrinter{out: f.out}
 	default:
-		printer = &tablePrinter{table: output.NewMerged(a.out), wide: format == output.Wide}
+		printer = &tablePrinter{table: output.NewMerged(f.out), wide: format == output.Wide}
 	}
 	last := map[string]manyclusters.Page{} // by cluster
 	namespaced := false
@@ -181,30 +185,30 @@ func (a *app) getResources(ctx context.Context, hub *hubapi.Hub, names []string,
 		return err
 	}
 	if printer.empty() && len(failed) < len(names) {
-		a.note("No %s%s.", q.Resource, ofWhat(q, namespaced))
+		f.note("No %s%s.", q.Resource, ofWhat(q, namespaced))
 	}
 	err = failureError(failed, len(names))
-	if !watch || len(failed) == len(names) {
+	if !f.watch || len(failed) == len(names) {
 		return err
 	}
 	if err != nil {
-		a.note("%s", err)
+		f.note("%s", err)
 	}
-	return a.watchResources(ctx, clusters, last, q, printer)
+	return f.watchResources(ctx, clusters, last, q, printer)
 }
 
 var errInterrupted = errors.New("interrupted")
 
 // watchResources prints what changes, until it is interrupted, which is how it is meant to end.
-func (a *app) watchResources(ctx context.Context, clusters []*hubapi.ClusterAPI, last map[string]manyclusters.Page, q manyclusters.Query,
+func (f *resourceList) watchResources(ctx context.Context, clusters []*hubapi.ClusterAPI, last map[string]manyclusters.Page, q manyclusters.Query,
 	printer resourcePrinter) error {
 	write := func(page manyclusters.Page) error { return printer.print([]manyclusters.Page{page}) }
-	err := manyclusters.Watch(ctx, clusters, last, q, write, func(f manyclusters.Failure) {
-		a.note("%s: no longer watched: %s", f.Cluster, f.What)
+	err := manyclusters.Watch(ctx, clusters, last, q, write, func(failed manyclusters.Failure) {
+		f.note("%s: no longer watched: %s", failed.Cluster, failed.What)
 	})
 	switch {
 	case ctx.Err() != nil:
-		return exitError{interruptedCode}
+		return exitError{code: interruptedCode}
 	case err != nil:
 		return err
 	}

@@ -12,9 +12,16 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
 
-// getWorksCommand is "capstan get works".
-func (a *app) getWorksCommand() *cobra.Command {
-	clusters := &clusterFlags{}
+// workList is one run of "capstan get works".
+type workList struct {
+	*app
+	clusters clusterFlags
+	format   *output.Choice
+}
+
+// newGetWorksCommand is "capstan get works".
+func newGetWorksCommand(global *app) *cobra.Command {
+	l := &workList{app: global}
 	command := &cobra.Command{
 		Use:     "works [NAME]",
 		Aliases: []string{"work", "manifestworks", "manifestwork"},
@@ -22,39 +29,41 @@ func (a *app) getWorksCommand() *cobra.Command {
 		Example: "  capstan get works\n  capstan get works nginx --clusters cluster1,cluster2 -o table",
 		Args:    cobra.MaximumNArgs(1),
 	}
-	clusters.add(a, command)
-	format := addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON, output.Name)
-	command.ValidArgsFunction = a.completeWork(clusters)
+	l.clusters.add(global, command)
+	l.format = addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON, output.Name)
+	command.ValidArgsFunction = completeWork(global, &l.clusters)
 	command.RunE = func(command *cobra.Command, args []string) error {
-		chosen, err := clusters.names()
+		chosen, err := l.clusters.names()
 		if err != nil {
 			return err
 		}
-		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
-			if len(args) == 1 && len(chosen) == 1 {
-				work, err := hub.Work(ctx, chosen[0], args[0])
-				if err != nil {
-					return err
-				}
-				return a.print(format.Format(), output.Works(work, []workv1.ManifestWork{*work}))
-			}
-			list, err := listWorks(ctx, hub, chosen)
-			if err != nil {
-				return err
-			}
-			if len(args) == 1 {
-				list.Items = slices.DeleteFunc(list.Items, func(w workv1.ManifestWork) bool { return w.Name != args[0] })
-				if len(list.Items) == 0 {
-					return fmt.Errorf("work %q is on none of these clusters: \"capstan get works\" lists the works there are", args[0])
-				}
-			}
-			if len(list.Items) == 0 {
-				a.note("No works. \"capstan create work NAME -f FILE --clusters CLUSTER\" makes one.")
-			}
-			return a.print(format.Format(), output.Works(list, list.Items))
-		})
+		return l.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error { return l.show(ctx, hub, args, chosen) })
 	}
 	return command
+}
+
+func (l *workList) show(ctx context.Context, hub *hubapi.Hub, names, clusters []string) error {
+	if len(names) == 1 && len(clusters) == 1 {
+		work, err := hub.Work(ctx, clusters[0], names[0])
+		if err != nil {
+			return err
+		}
+		return l.print(l.format.Format(), output.Works(work, []workv1.ManifestWork{*work}))
+	}
+	list, err := listWorks(ctx, hub, clusters)
+	if err != nil {
+		return err
+	}
+	if len(names) == 1 {
+		list.Items = slices.DeleteFunc(list.Items, func(w workv1.ManifestWork) bool { return w.Name != names[0] })
+		if len(list.Items) == 0 {
+			return fmt.Errorf("work %q is on none of these clusters: \"capstan get works\" lists the works there are", names[0])
+		}
+	}
+	if len(list.Items) == 0 {
+		l.note("No works. \"capstan create work NAME -f FILE --clusters CLUSTER\" makes one.")
+	}
+	return l.print(l.format.Format(), output.Works(list, list.Items))
 }
 
 // listWorks lists the works of some clusters, of all of them if none is named.
@@ -80,4 +89,29 @@ func listWorks(ctx context.Context, hub *hubapi.Hub, clusters []string) (*workv1
 		}
 	}
 	return all, nil
+}
+
+// completeWork completes the name of a work of the chosen clusters.
+func completeWork(global *app, clusters *clusterFlags) cobra.CompletionFunc {
+	return func(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return global.offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+			chosen, err := clusters.names()
+			if err != nil {
+				return nil, err
+			}
+			list, err := listWorks(ctx, hub, chosen)
+			if err != nil {
+				return nil, err
+			}
+			var names []string
+			for i := range list.Items {
+				names = append(names, list.Items[i].Name)
+			}
+			slices.Sort(names)
+			return slices.Compact(names), nil
+		}), cobra.ShellCompDirectiveNoFileComp
+	}
 }

@@ -48,11 +48,12 @@ func hubAddOnNames() []string {
 
 // hubAddOnFlags choose hub-side add-ons and where they are.
 type hubAddOnFlags struct {
+	*app
 	names     []string
 	namespace string
 }
 
-func (f *hubAddOnFlags) add(a *app, command *cobra.Command) {
+func (f *hubAddOnFlags) add(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringSliceVar(&f.names, "names", nil, "which of "+strings.Join(hubAddOnNames(), ", ")+", separated by commas")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the hub that they run in (default argocd, or "+fleet.NamespaceOperators+
@@ -60,7 +61,7 @@ func (f *hubAddOnFlags) add(a *app, command *cobra.Command) {
 	complete(command, "names", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return completeList(typed, hubAddOnNames())
 	})
-	complete(command, "namespace", a.completeNamespaces)
+	complete(command, "namespace", f.completeNamespaces)
 }
 
 // chosen are the add-ons, each in its namespace.
@@ -92,10 +93,6 @@ func (f *hubAddOnFlags) chosen() ([]hubAddOn, error) {
 	return chosen, nil
 }
 
-func (a *app) installCommand() *cobra.Command {
-	return parent("install", "Install the hub's side of add-ons", a.installHubAddOnCommand())
-}
-
 const installHubAddOnLong = `Install the hub's side of add-ons of the Open Cluster Management project, from its Helm repository:
 
   argocd                        pulls Argo CD applications from the hub (chart argocd-pull-integration)
@@ -107,12 +104,18 @@ A chart that does not have the digest in the index of the repository is not inst
 It needs a hub that runs pods: one in a Kubernetes cluster, not a standalone one. What is installed already is upgraded, and
 keeps its values; "helm list" shows it. "capstan addon enable" then deploys the add-ons on clusters.`
 
-// installHubAddOnCommand is "capstan install hub-addon".
-func (a *app) installHubAddOnCommand() *cobra.Command {
-	f, versions := &hubAddOnFlags{}, &bundleFlags{}
-	var createNamespace bool
-	var outputFile string
-	var from hubAddOnSource
+// hubAddOnInstallation is one run of "capstan install hub-addon".
+type hubAddOnInstallation struct {
+	hubAddOnFlags
+	versions        bundleFlags
+	createNamespace bool
+	outputFile      string
+	from            hubAddOnSource
+}
+
+// newInstallHubAddOnCommand is "capstan install hub-addon".
+func newInstallHubAddOnCommand(global *app) *cobra.Command {
+	f := &hubAddOnInstallation{hubAddOnFlags: hubAddOnFlags{app: global}}
 	command := &cobra.Command{
 		Use:   "hub-addon --names ADD-ON,...",
 		Short: "Install the hub's side of add-ons",
@@ -122,32 +125,32 @@ func (a *app) installHubAddOnCommand() *cobra.Command {
 		Args:              flagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	f.add(a, command)
-	versions.add(command)
-	command.Flags().BoolVar(&createNamespace, "create-namespace", false, "create the namespace if it is missing")
-	command.Flags().StringVar(&from.repository, "repository", chartRepository,
+	f.add(command)
+	f.versions.add(command)
+	command.Flags().BoolVar(&f.createNamespace, "create-namespace", false, "create the namespace if it is missing")
+	command.Flags().StringVar(&f.from.repository, "repository", chartRepository,
 		"Helm repository with the charts, such as a copy that this machine reaches")
-	command.Flags().StringVar(&from.caFile, "repository-ca-file", "",
+	command.Flags().StringVar(&f.from.caFile, "repository-ca-file", "",
 		"PEM certificates to verify the Helm repository with (default: those of this machine)")
-	command.Flags().StringVar(&outputFile, "output-file", "", "write what was applied to this file")
+	command.Flags().StringVar(&f.outputFile, "output-file", "", "write what was applied to this file")
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		chosen, err := f.chosen()
 		if err != nil {
 			return err
 		}
-		if from.versions, err = versions.bundle(); err != nil {
+		if f.from.versions, err = f.versions.bundle(); err != nil {
 			return err
 		}
-		if err := checkOutputFile(outputFile); err != nil {
+		if err := checkOutputFile(f.outputFile); err != nil {
 			return err
 		}
-		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
-			if !createNamespace {
+		return f.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			if !f.createNamespace {
 				if err := checkNamespaces(ctx, hub, chosen); err != nil {
 					return err
 				}
 			}
-			return a.installHubAddOns(ctx, hub, chosen, from, createNamespace, outputFile)
+			return f.install(ctx, hub, chosen)
 		})
 	}
 	return command
@@ -167,39 +170,38 @@ func checkNamespaces(ctx context.Context, hub *hubapi.Hub, addOns []hubAddOn) er
 	return nil
 }
 
-// installHubAddOns renders all of them before it installs any.
-func (a *app) installHubAddOns(ctx context.Context, hub *hubapi.Hub, addOns []hubAddOn, from hubAddOnSource, createNamespace bool,
-	outputFile string) error {
+// install renders all of them before it installs any.
+func (f *hubAddOnInstallation) install(ctx context.Context, hub *hubapi.Hub, addOns []hubAddOn) error {
 	if err := checkRunsPods(ctx, hub); err != nil {
 		return err
 	}
 	program := charts{source: hub.Source}
 	var rendered strings.Builder
 	for _, addOn := range addOns {
-		manifests, err := program.run(ctx, addOn.chartArgs("template", from)...)
+		manifests, err := program.run(ctx, addOn.chartArgs("template", f.from)...)
 		if err != nil {
 			return fmt.Errorf("add-on %s: %w", addOn.name, err)
 		}
 		rendered.WriteString(manifests)
 	}
-	if a.dryRun {
-		a.say("%s", strings.TrimSpace(rendered.String()))
+	if f.dryRun {
+		f.say("%s", strings.TrimSpace(rendered.String()))
 		return nil
 	}
 	for _, addOn := range addOns {
-		a.say("Installing built-in %s add-on to the Hub cluster...", addOn.name)
-		args := addOn.chartArgs("install", from)
-		if createNamespace {
+		f.say("Installing built-in %s add-on to the Hub cluster...", addOn.name)
+		args := addOn.chartArgs("install", f.from)
+		if f.createNamespace {
 			args = append(args, "--create-namespace")
 		}
 		if _, err := program.run(ctx, args...); err != nil {
 			return fmt.Errorf("add-on %s: %w", addOn.name, err)
 		}
 	}
-	if outputFile == "" {
+	if f.outputFile == "" {
 		return nil
 	}
-	return writeOutputFile(outputFile, []byte(rendered.String()))
+	return writeOutputFile(f.outputFile, []byte(rendered.String()))
 }
 
 // hubAddOnSource is where the charts come from, and in which versions.
@@ -231,17 +233,16 @@ func checkRunsPods(ctx context.Context, hub *hubapi.Hub) error {
 	return nil
 }
 
-func (a *app) uninstallCommand() *cobra.Command {
-	return parent("uninstall", "Uninstall the hub's side of add-ons", a.uninstallHubAddOnCommand())
-}
-
 const uninstallHubAddOnLong = `Uninstall the hub's side of add-ons that "capstan install hub-addon" installed.
 
 An add-on that is on clusters is not uninstalled: nobody would take it off them. "capstan addon disable" does.`
 
-// uninstallHubAddOnCommand is "capstan uninstall hub-addon".
-func (a *app) uninstallHubAddOnCommand() *cobra.Command {
-	f := &hubAddOnFlags{}
+// hubAddOnRemoval is one run of "capstan uninstall hub-addon".
+type hubAddOnRemoval struct{ hubAddOnFlags }
+
+// newUninstallHubAddOnCommand is "capstan uninstall hub-addon".
+func newUninstallHubAddOnCommand(global *app) *cobra.Command {
+	f := &hubAddOnRemoval{hubAddOnFlags{app: global}}
 	command := &cobra.Command{
 		Use:               "hub-addon --names ADD-ON,...",
 		Short:             "Uninstall the hub's side of add-ons",
@@ -250,21 +251,21 @@ func (a *app) uninstallHubAddOnCommand() *cobra.Command {
 		Args:              flagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	f.add(a, command)
+	f.add(command)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		chosen, err := f.chosen()
 		if err != nil {
 			return err
 		}
-		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
-			return a.uninstallHubAddOns(ctx, hub, chosen)
+		return f.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			return f.uninstall(ctx, hub, chosen)
 		})
 	}
 	return command
 }
 
-// uninstallHubAddOns makes sure that no cluster has any of them before it uninstalls one.
-func (a *app) uninstallHubAddOns(ctx context.Context, hub *hubapi.Hub, addOns []hubAddOn) error {
+// uninstall makes sure that no cluster has any of them before it uninstalls one.
+func (f *hubAddOnRemoval) uninstall(ctx context.Context, hub *hubapi.Hub, addOns []hubAddOn) error {
 	installed, err := hub.InstalledAddOns(ctx, "")
 	if err != nil {
 		return err
@@ -283,11 +284,11 @@ func (a *app) uninstallHubAddOns(ctx context.Context, hub *hubapi.Hub, addOns []
 		return err
 	}
 	for _, addOn := range addOns {
-		if a.dryRun {
-			a.say("would uninstall %s from namespace %s", addOn.name, addOn.namespace)
+		if f.dryRun {
+			f.say("would uninstall %s from namespace %s", addOn.name, addOn.namespace)
 			continue
 		}
-		a.say("Uninstalling built-in %s add-on from the Hub cluster...", addOn.name)
+		f.say("Uninstalling built-in %s add-on from the Hub cluster...", addOn.name)
 		if _, err := (charts{source: hub.Source}).run(ctx, "uninstall", addOn.chart, "--namespace", addOn.namespace); err != nil {
 			return fmt.Errorf("add-on %s: %w", addOn.name, err)
 		}

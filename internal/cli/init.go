@@ -70,9 +70,9 @@ Store that first. Clusters join there.
 With --singleton it installs a standalone hub instead, which keeps everything in one pod: what the chart capstan-hub consists of, with
 values of the flags -f, --set and their like. Run again, it keeps the values that were given before and are not given now.`
 
-// initCommand is "capstan init".
-func (a *app) initCommand() *cobra.Command {
-	run := &initialization{app: a}
+// newInitCommand is "capstan init".
+func newInitCommand(global *app) *cobra.Command {
+	run := &initialization{app: global}
 	command := &cobra.Command{
 		Use:   "init",
 		Short: "Install a hub in a cluster",
@@ -96,9 +96,9 @@ func (a *app) initCommand() *cobra.Command {
 		if err := run.check(); err != nil && !run.force {
 			return err
 		}
-		a.sayFlags(command)
-		a.announceDryRun(command)
-		ctx, cancel := a.limited(command.Context())
+		sayFlags(global, command)
+		run.announceDryRun(command)
+		ctx, cancel := run.limited(command.Context())
 		defer cancel()
 		if run.singleton.enabled {
 			return run.installSingleton(ctx)
@@ -111,7 +111,7 @@ func (a *app) initCommand() *cobra.Command {
 // check finds what is wrong with the flags before the cluster is asked.
 func (i *initialization) check() error {
 	if i.drivers.aws.hubARN == "" && i.drivers.has(driverAWS) {
-		i.drivers.aws.hubARN = i.currentCluster()
+		i.drivers.aws.hubARN = currentCluster(i.app)
 	}
 	err := errors.Join(i.installFlags.check(), i.drivers.check(i.gates, i.singleton.enabled), i.singleton.check())
 	if err == nil && i.singleton.enabled && i.drivers.has(driverGRPC) {
@@ -133,7 +133,7 @@ func (i *initialization) install(ctx context.Context) error {
 		return err
 	}
 	if i.dryRun {
-		return i.printObjects(objects)
+		return printObjects(i.app, objects)
 	}
 	if !i.force {
 		if err := i.preflight(ctx, cluster, objects); err != nil {
@@ -165,7 +165,7 @@ func (i *initialization) installHosted(ctx context.Context, cluster *install.Clu
 		return err
 	}
 	joining, components := forHostedHub(objects)
-	if err := i.applyAll(ctx, hub, joining, ""); err != nil {
+	if err := applyAll(ctx, i.app, hub, joining, ""); err != nil {
 		return err
 	}
 	if err := i.apply(ctx, cluster, components); err != nil {
@@ -176,7 +176,7 @@ func (i *initialization) installHosted(ctx context.Context, cluster *install.Clu
 
 // apply applies the operator and the ClusterManager, and waits until they are in effect if it is asked to.
 func (i *initialization) apply(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
-	if err := i.applyAll(ctx, cluster, objects, i.outputFile); err != nil || !i.wait {
+	if err := applyAll(ctx, i.app, cluster, objects, i.outputFile); err != nil || !i.wait {
 		return err
 	}
 	return i.awaitHub(ctx, cluster, objects)
@@ -416,21 +416,21 @@ var hubWorks = []installation.Wanted{
 
 // awaitHub waits until the operator runs, and what it runs.
 func (i *initialization) awaitHub(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
-	if err := i.awaitRollout(ctx, cluster, fleet.NamespaceOperators, clusterManagerOperator); err != nil {
+	if err := awaitRollout(ctx, i.app, cluster, fleet.NamespaceOperators, clusterManagerOperator); err != nil {
 		return err
 	}
 	for _, object := range objects {
 		if object.GroupVersionKind() != installation.KindClusterManager {
 			continue
 		}
-		return i.awaitConditions(ctx, cluster, installation.ReferenceTo(object), hubWorks, fleet.NamespaceHub, object.GetName())
+		return awaitConditions(ctx, i.app, cluster, installation.ReferenceTo(object), hubWorks, fleet.NamespaceHub, object.GetName())
 	}
 	return nil
 }
 
 // sayJoin prints what a cluster joins with.
 func (i *initialization) sayJoin(ctx context.Context, cluster *install.Cluster) error {
-	info, err := i.joinInfoOf(ctx, cluster.Hub(), i.useBootstrapToken)
+	info, err := joinInfoOf(ctx, cluster.Hub(), i.useBootstrapToken, i.clock.Now())
 	if err != nil {
 		return fmt.Errorf("the hub is installed; what clusters join with is not to be had: %w", err)
 	}

@@ -132,14 +132,14 @@ func (i *initialization) installSingleton(ctx context.Context) error {
 		return err
 	}
 	if i.dryRun {
-		return i.printObjects(objects)
+		return printObjects(i.app, objects)
 	}
 	if !i.force {
 		if err := i.checkSingleton(ctx, cluster, objects); err != nil {
 			return err
 		}
 	}
-	if err := i.applyAll(ctx, cluster, objects, i.outputFile); err != nil {
+	if err := applyAll(ctx, i.app, cluster, objects, i.outputFile); err != nil {
 		return err
 	}
 	if err := deleteLeftOut(ctx, cluster, hub, objects); err != nil {
@@ -150,7 +150,7 @@ func (i *initialization) installSingleton(ctx context.Context) error {
 		i.say("The standalone hub %s is installed. Its kubeconfig will be in the Secret %s.", i.singleton.name, secret.Namespace+"/"+secret.Name)
 		return nil
 	}
-	if err := i.awaitRollout(ctx, cluster, i.singleton.name, installer.StandaloneHubName); err != nil {
+	if err := awaitRollout(ctx, i.app, cluster, i.singleton.name, installer.StandaloneHubName); err != nil {
 		return err
 	}
 	return i.fetchKubeconfig(ctx, cluster)

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -174,14 +173,9 @@ func (f *imageFlags) values() (map[string]any, error) {
 	return images, nil
 }
 
-// installTarget is the cluster that the flags are about. The hub of a playground runs no pods, so it is none by default.
-func (a *app) installTarget() hubapi.Target {
-	return hubapi.Target{Kubeconfig: a.kubeconfig, Context: a.context, Cluster: true, MatchServerVersion: a.matchServerVersion}
-}
-
 // sayFlags names the flags that were set, as clusteradm does.
-func (a *app) sayFlags(command *cobra.Command) {
-	command.Flags().Visit(func(flag *pflag.Flag) { a.note("flag %s has been set", flag.Name) })
+func sayFlags(global *app, command *cobra.Command) {
+	command.Flags().Visit(func(flag *pflag.Flag) { global.note("flag %s has been set", flag.Name) })
 }
 
 // checkKubernetes makes sure that the cluster can be installed in, and returns its version of Kubernetes.
@@ -244,8 +238,8 @@ func (f *installFlags) checkNamespace(ctx context.Context, cluster *install.Clus
 }
 
 // applyAll applies objects and says what became of each; those that are applied go to the file of --output-file.
-func (a *app) applyAll(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured, outputFile string) error {
-	progress := a.progress()
+func applyAll(ctx context.Context, global *app, cluster *install.Cluster, objects []*unstructured.Unstructured, outputFile string) error {
+	progress := global.progress()
 	defer progress.Close()
 	changes := map[installation.Change]int{}
 	progress.Wait(cluster.Server(), "applying")
@@ -259,31 +253,31 @@ func (a *app) applyAll(ctx context.Context, cluster *install.Cluster, objects []
 	progress.Done(cluster.Server(), fmt.Sprintf("%d objects created, %d changed, %d as they should be", changes[installation.Created],
 		changes[installation.Changed], changes[installation.Unchanged]))
 	progress.Close()
-	return a.writeObjects(outputFile, objects)
+	return writeObjects(global, outputFile, objects)
 }
 
 // writeObjects writes objects to the file of --output-file, if there is one.
-func (a *app) writeObjects(file string, objects []*unstructured.Unstructured) error {
+func writeObjects(global *app, file string, objects []*unstructured.Unstructured) error {
 	plain := make([]any, len(objects))
 	for i := range objects {
 		plain[i] = objects[i].Object
 	}
-	return a.writeApplied(file, plain)
+	return global.writeApplied(file, plain)
 }
 
 // printObjects shows what would be applied.
-func (a *app) printObjects(objects []*unstructured.Unstructured) error {
+func printObjects(global *app, objects []*unstructured.Unstructured) error {
 	text, err := installation.Format(objects)
 	if err != nil {
 		return err
 	}
-	a.say("%s", strings.TrimSpace(text))
+	global.say("%s", strings.TrimSpace(text))
 	return nil
 }
 
 // awaitRollout waits for a Deployment with progress, and says meanwhile what its pods lack.
-func (a *app) awaitRollout(ctx context.Context, cluster *install.Cluster, namespace, name string) error {
-	progress := a.progress()
+func awaitRollout(ctx context.Context, global *app, cluster *install.Cluster, namespace, name string) error {
+	progress := global.progress()
 	defer progress.Close()
 	tell := func(trouble string) { progress.Trouble(name, trouble) }
 	err := cluster.Attend(ctx, []installation.Attended{{Namespace: namespace, Deployment: name}}, tell, func(ctx context.Context) error {
@@ -297,9 +291,9 @@ func (a *app) awaitRollout(ctx context.Context, cluster *install.Cluster, namesp
 
 // awaitConditions waits with progress until a custom resource has the conditions that are wanted, and what they are about is there: they
 // may be from before. Meanwhile, and on a time-out, it says what the Deployments in the namespaces lack.
-func (a *app) awaitConditions(ctx context.Context, cluster *install.Cluster, of installation.Reference, wanted []installation.Wanted,
+func awaitConditions(ctx context.Context, global *app, cluster *install.Cluster, of installation.Reference, wanted []installation.Wanted,
 	namespaces ...string) error {
-	progress := a.progress()
+	progress := global.progress()
 	defer progress.Close()
 	tell := func(trouble string) { progress.Trouble(of.Name, trouble) }
 	say := func(missing string) { progress.Wait(of.Name, missing) }

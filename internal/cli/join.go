@@ -55,9 +55,9 @@ All users of a machine see the arguments of its processes. --hub-token-file keep
   capstan get token -o json --output-file hub.json
   jq -r '."hub-token"' hub.json | capstan join --hub-token-file - --hub-apiserver URL …`
 
-// joinCommand is "capstan join".
-func (a *app) joinCommand() *cobra.Command {
-	run := &joining{app: a}
+// newJoinCommand is "capstan join".
+func newJoinCommand(global *app) *cobra.Command {
+	run := &joining{app: global}
 	command := &cobra.Command{
 		Use:   "join --hub-token TOKEN --hub-apiserver URL --cluster-name NAME",
 		Short: "Join a cluster to a hub",
@@ -96,11 +96,11 @@ func (a *app) joinCommand() *cobra.Command {
 		if err := run.check(); err != nil {
 			return err
 		}
-		a.announceDryRun(command)
+		run.announceDryRun(command)
 		if run.local {
 			return run.joinLocal(command.Context())
 		}
-		ctx, cancel := a.limited(command.Context())
+		ctx, cancel := run.limited(command.Context())
 		defer cancel()
 		return run.joinInCluster(ctx)
 	}

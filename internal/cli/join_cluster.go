@@ -112,7 +112,7 @@ func (j *joining) checkInCluster() error {
 		return err
 	}
 	if c.driver.registration == driverAWS && c.driver.aws.managedARN == "" && c.mode == modeDefault {
-		c.driver.aws.managedARN = j.currentCluster()
+		c.driver.aws.managedARN = currentCluster(j.app)
 	}
 	if err := c.driver.check(); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (j *joining) joinInCluster(ctx context.Context) error {
 		return err
 	}
 	if j.dryRun {
-		return j.printObjects(objects)
+		return printObjects(j.app, objects)
 	}
 	if !j.inCluster.force {
 		if err := j.preflight(ctx, cluster, objects); err != nil {
@@ -148,7 +148,7 @@ func (j *joining) joinInCluster(ctx context.Context) error {
 	if j.wait { // who may not look has none
 		j.earlier, _ = hub.RequestNames(ctx, j.cluster)
 	}
-	if err := j.applyAll(ctx, cluster, objects, j.inCluster.outputFile); err != nil {
+	if err := applyAll(ctx, j.app, cluster, objects, j.inCluster.outputFile); err != nil {
 		return err
 	}
 	if j.wait {

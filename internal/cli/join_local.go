@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/cli/playground"
 )
 
@@ -66,7 +67,7 @@ func (j *joining) joinLocal(ctx context.Context) error {
 	if j.dryRun {
 		program, err := j.home.AgentProgram(member)
 		if err == nil {
-			j.say("would run %s", shellCommand(append([]string{program.Path}, program.Args...)...))
+			j.say("would run %s", output.ShellCommand(append([]string{program.Path}, program.Args...)...))
 		}
 		return err
 	}

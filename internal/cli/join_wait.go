@@ -26,7 +26,7 @@ var agentRuns = []installation.Wanted{
 
 // awaitAgent waits until the operator and the agent run, and the hub knows the cluster.
 func (j *joining) awaitAgent(ctx context.Context, cluster *install.Cluster, hub *hubapi.Hub, objects []*unstructured.Unstructured) error {
-	if err := j.awaitRollout(ctx, cluster, fleet.NamespaceOperators, klusterletOperator); err != nil {
+	if err := awaitRollout(ctx, j.app, cluster, fleet.NamespaceOperators, klusterletOperator); err != nil {
 		return err
 	}
 	for _, object := range objects {
@@ -35,7 +35,7 @@ func (j *joining) awaitAgent(ctx context.Context, cluster *install.Cluster, hub 
 		}
 		of := installation.ReferenceTo(object)
 		namespace := agentNamespace(object)
-		if err := j.awaitConditions(ctx, cluster, of, agentRuns, namespace); err != nil {
+		if err := awaitConditions(ctx, j.app, cluster, of, agentRuns, namespace); err != nil {
 			return err
 		}
 		agent, err := j.agentOf(ctx, cluster, of, namespace)

@@ -30,16 +30,17 @@ Clusters need the add-on cluster-proxy. --merge adds a context to a kubeconfig t
 // stdout is the file name of standard output.
 const stdout = "-"
 
-// kubeconfigFlags say where a kubeconfig is written.
-type kubeconfigFlags struct {
+// kubeconfigWriting is one run of "capstan kubeconfig".
+type kubeconfigWriting struct {
+	*app
 	file        string
 	contextName string
 	merge       bool
 }
 
-// kubeconfigCommand is "capstan kubeconfig".
-func (a *app) kubeconfigCommand() *cobra.Command {
-	f := &kubeconfigFlags{}
+// newKubeconfigCommand is "capstan kubeconfig".
+func newKubeconfigCommand(global *app) *cobra.Command {
+	f := &kubeconfigWriting{app: global}
 	command := &cobra.Command{
 		Use:   "kubeconfig CLUSTER...",
 		Short: "Write a kubeconfig that leads to clusters through the hub",
@@ -54,22 +55,22 @@ func (a *app) kubeconfigCommand() *cobra.Command {
 	flags.StringVar(&f.contextName, "context-name", "", "name of the context of one cluster (default: that of the cluster)")
 	flags.BoolVar(&f.merge, "merge", false, "add the contexts to the file of --output, or to the kubeconfig that leads to the hub, and leave the rest as it is")
 	complete(command, "context-name", cobra.NoFileCompletions)
-	command.ValidArgsFunction = a.completeMoreClusters
+	command.ValidArgsFunction = f.completeMoreClusters
 	command.RunE = func(command *cobra.Command, args []string) error {
-		return a.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return f.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			for _, cluster := range args {
-				if err := a.checkReachable(ctx, hub, cluster); err != nil {
+				if err := f.checkReachable(ctx, hub, cluster); err != nil {
 					return err
 				}
 			}
-			return a.writeKubeconfig(ctx, f, hub, args)
+			return f.write(ctx, hub, args)
 		})
 	}
 	return command
 }
 
 // checkArgs accepts the names of clusters.
-func (f *kubeconfigFlags) checkArgs(command *cobra.Command, args []string) error {
+func (f *kubeconfigWriting) checkArgs(command *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return fmt.Errorf("0 clusters given, want at least 1: %s. \"capstan get clusters\" lists those there are", command.UseLine())
 	}
@@ -88,14 +89,14 @@ func (f *kubeconfigFlags) checkArgs(command *cobra.Command, args []string) error
 }
 
 // completeMoreClusters completes the names of clusters that are not on the line yet.
-func (a *app) completeMoreClusters(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return slices.DeleteFunc(a.clusterNames(command.Context()), func(name string) bool { return slices.Contains(args, name) }),
+func (f *kubeconfigWriting) completeMoreClusters(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return slices.DeleteFunc(f.clusterNames(command.Context()), func(name string) bool { return slices.Contains(args, name) }),
 		cobra.ShellCompDirectiveNoFileComp
 }
 
 // checkReachable makes sure that there is such a cluster, and points out what it needs to be reached. Who may not look is told by the first
 // request to the cluster.
-func (a *app) checkReachable(ctx context.Context, hub *hubapi.Hub, cluster string) error {
+func (f *kubeconfigWriting) checkReachable(ctx context.Context, hub *hubapi.Hub, cluster string) error {
 	if _, err := hub.Cluster(ctx, cluster); err != nil && !apierrors.IsForbidden(err) {
 		return err
 	}
@@ -108,13 +109,13 @@ func (a *app) checkReachable(ctx context.Context, hub *hubapi.Hub, cluster strin
 			return nil
 		}
 	}
-	a.note("Cluster %s is not connected yet: \"capstan addon enable --names %s --clusters %s\" does it.", cluster, fleet.AddOnClusterProxy, cluster)
+	f.note("Cluster %s is not connected yet: \"capstan addon enable --names %s --clusters %s\" does it.", cluster, fleet.AddOnClusterProxy, cluster)
 	return nil
 }
 
-// writeKubeconfig writes a kubeconfig to where the flags say.
-func (a *app) writeKubeconfig(ctx context.Context, f *kubeconfigFlags, of *hubapi.Hub, clusters []string) error {
-	hub, source, err := a.target().HubKubeconfig()
+// write writes a kubeconfig to where the flags say.
+func (f *kubeconfigWriting) write(ctx context.Context, of *hubapi.Hub, clusters []string) error {
+	hub, source, err := f.target().HubKubeconfig()
 	if err != nil {
 		return err
 	}
@@ -135,7 +136,7 @@ func (a *app) writeKubeconfig(ctx context.Context, f *kubeconfigFlags, of *hubap
 	case f.merge && file == stdout:
 		return errors.New("--merge: needs a file to add the context to: name it with --output, or leave --output out")
 	case file == "" || file == stdout:
-		return a.printKubeconfig(config)
+		return f.printKubeconfig(config)
 	}
 	if target, err := filepath.EvalSymlinks(file); err == nil {
 		file = target // which is replaced, and not the link to it
@@ -154,9 +155,9 @@ func (a *app) writeKubeconfig(ctx context.Context, f *kubeconfigFlags, of *hubap
 		}
 		config = existing
 	}
-	if a.dryRun {
+	if f.dryRun {
 		for _, cluster := range clusters {
-			a.say("would write context %s to %s", cmp.Or(f.contextName, cluster), file)
+			f.say("would write context %s to %s", cmp.Or(f.contextName, cluster), file)
 		}
 		return nil
 	}
@@ -168,7 +169,7 @@ func (a *app) writeKubeconfig(ctx context.Context, f *kubeconfigFlags, of *hubap
 		return fmt.Errorf("--output: %w", err)
 	}
 	for _, cluster := range clusters {
-		a.note("Context %s of %s leads to cluster %s.", cmp.Or(f.contextName, cluster), file, cluster)
+		f.note("Context %s of %s leads to cluster %s.", cmp.Or(f.contextName, cluster), file, cluster)
 	}
 	return nil
 }
@@ -179,12 +180,12 @@ func sameFile(a, b string) bool {
 	return errFirst == nil && errSecond == nil && os.SameFile(first, second)
 }
 
-func (a *app) printKubeconfig(config *clientcmdapi.Config) error {
+func (f *kubeconfigWriting) printKubeconfig(config *clientcmdapi.Config) error {
 	content, err := clientcmd.Write(*config)
 	if err != nil {
 		return err
 	}
-	_, err = a.out.Write(content)
+	_, err = f.out.Write(content)
 	return err
 }
 

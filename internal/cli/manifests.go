@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -45,8 +46,8 @@ type manifestFiles struct {
 }
 
 // add adds the flags to a command.
-func (m *manifestFiles) add(a *app, command *cobra.Command) {
-	m.flag, m.stdin, m.note = "-f", a.in, a.note
+func (m *manifestFiles) add(global *app, command *cobra.Command) {
+	m.flag, m.stdin, m.note = "-f", global.in, global.note
 	flags := command.Flags()
 	flags.StringSliceVarP(&m.paths, "filename", "f", nil, "files, folders or URLs with the objects, in YAML or JSON; - is standard input")
 	flags.BoolVarP(&m.recursive, "recursive", "R", true, "read the folders in folders, too")
@@ -75,14 +76,6 @@ func (m manifestFiles) read(ctx context.Context) ([]workv1.Manifest, error) {
 	}
 	manifests, err := m.readPaths(ctx)
 	return manifests, flagError(m.flag, err)
-}
-
-// flagError says which flag led to an error.
-func flagError(flag string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", flag, err)
 }
 
 func (m manifestFiles) readPaths(ctx context.Context) ([]workv1.Manifest, error) {
@@ -140,6 +133,14 @@ func (m manifestFiles) readPath(ctx context.Context, path string) ([]document, e
 		return err
 	})
 	return documents, err
+}
+
+// readDocuments reads a file, or standard input if its name is -.
+func readDocuments(path string, stdin io.Reader) ([]document, error) {
+	if path == "-" {
+		return splitDocuments(standardInput, stdin)
+	}
+	return readFile(path)
 }
 
 func readFile(path string) ([]document, error) {
@@ -258,4 +259,9 @@ func droppedFrom(raw []byte) []string {
 		return nil
 	}
 	return manifest.DropExported(object)
+}
+
+// sameWorkload compares what the manifests say, not how they are written.
+func sameWorkload(one, other workv1.ManifestsTemplate) bool {
+	return equality.Semantic.DeepEqual(manifest.Decode(one.Manifests), manifest.Decode(other.Manifests))
 }

@@ -8,15 +8,11 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 
-	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
 // requestsAtOnce bounds how many clusters are looked at, or try something, at the same time.
@@ -112,52 +108,6 @@ func (d *delivery) planCluster(ctx context.Context, hub *hubapi.Hub, cluster str
 	return s, nil
 }
 
-// checkCluster fails if nothing can be delivered to a cluster. Who may not read clusters learns it from the API.
-func checkCluster(ctx context.Context, hub *hubapi.Hub, name string) error {
-	cluster, err := hub.Cluster(ctx, name)
-	switch {
-	case apierrors.IsForbidden(err):
-		return nil
-	case err != nil:
-		return err
-	case cluster.Spec.HubAcceptsClient:
-		return nil
-	}
-	exists, err := hub.HasNamespace(ctx, name)
-	if err == nil && !exists {
-		return fmt.Errorf("cluster %s has no namespace on the hub, because it is not accepted yet: \"capstan accept --clusters %s\" accepts it",
-			name, name)
-	}
-	return err
-}
-
-// decidedClusters are what a placement has selected. One that has never been decided on is an error: it says
-// nothing of where works should be.
-func decidedClusters(ctx context.Context, hub *hubapi.Hub, ref types.NamespacedName) ([]string, error) {
-	if _, err := hub.Placement(ctx, ref.Namespace, ref.Name); err != nil {
-		return nil, err
-	}
-	list, err := hub.PlacementDecisions(ctx, ref.Namespace)
-	if err != nil {
-		return nil, err
-	}
-	decisions := slices.DeleteFunc(list.Items,
-		func(d clusterv1beta1.PlacementDecision) bool { return d.Labels[fleet.LabelPlacement] != ref.Name })
-	if len(decisions) == 0 {
-		return nil, fmt.Errorf("placement %s has not been decided on yet: \"capstan explain placement %s --namespace %s\" shows why", ref,
-			ref.Name, ref.Namespace)
-	}
-	var clusters []string
-	for _, d := range decisions {
-		for _, one := range d.Status.Decisions {
-			if !slices.Contains(clusters, one.ClusterName) {
-				clusters = append(clusters, one.ClusterName)
-			}
-		}
-	}
-	return clusters, nil
-}
-
 // planDeletions finds the works of this name that a placement has brought to clusters where none selects them any more. Works
 // that a user created by name of the cluster stay.
 func (d *delivery) planDeletions(ctx context.Context, hub *hubapi.Hub, decided []string) ([]step, error) {
@@ -174,9 +124,4 @@ func (d *delivery) planDeletions(ctx context.Context, hub *hubapi.Hub, decided [
 	}
 	slices.SortFunc(steps, func(a, b step) int { return strings.Compare(a.work.Namespace, b.work.Namespace) })
 	return steps, nil
-}
-
-// sameWorkload compares what the manifests say, not how they are written.
-func sameWorkload(one, other workv1.ManifestsTemplate) bool {
-	return equality.Semantic.DeepEqual(manifest.Decode(one.Manifests), manifest.Decode(other.Manifests))
 }

@@ -25,33 +25,34 @@ const pluginLong = `Programs in PATH whose names begin with capstan- or clustera
 capstan-foo with the argument bar, if there is no command of that name. A dash in the name of a command is an underscore in that of
 the program. What is found first counts.`
 
-func (a *app) pluginCommand() *cobra.Command {
+// newPluginCommand is "capstan plugin".
+func newPluginCommand(global *app) *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "Show the programs in PATH that are commands", Args: flagsOnly, ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(command *cobra.Command, _ []string) error { return a.listPlugins(command.Root()) },
+		RunE: func(command *cobra.Command, _ []string) error { return listPlugins(global, command.Root()) },
 	}
 	command := parent("plugin", "Programs that are commands, too", list)
 	command.Long = pluginLong
 	return command
 }
 
-func (a *app) listPlugins(root *cobra.Command) error {
+func listPlugins(global *app, root *cobra.Command) error {
 	programs := plugins()
 	if len(programs) == 0 {
 		return fmt.Errorf("no program in PATH has a name that begins with %s", strings.Join(pluginPrefixes, " or "))
 	}
 	seen := map[string]string{}
 	for _, program := range programs {
-		a.say("%s", program)
+		global.say("%s", program)
 		words := commandWords(filepath.Base(program))
 		name := strings.Join(words, " ")
 		if first, twice := seen[name]; twice {
-			a.note("  Warning: %s comes first in PATH", first)
+			global.note("  Warning: %s comes first in PATH", first)
 			continue
 		}
 		seen[name] = program
 		if found, _, err := root.Find(words); err == nil && found != root {
-			a.note("  Warning: %q is a command of this program, which comes first", found.CommandPath())
+			global.note("  Warning: %q is a command of this program, which comes first", found.CommandPath())
 		}
 	}
 	return nil
@@ -150,15 +151,4 @@ func isCommand(root *cobra.Command, word string) bool {
 		return true
 	}
 	return slices.ContainsFunc(root.Commands(), func(command *cobra.Command) bool { return command.Name() == word || command.HasAlias(word) })
-}
-
-// optionsCommand is "capstan options".
-func (a *app) optionsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "options", Short: "Show the flags that all commands have", Args: flagsOnly, ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(command *cobra.Command, _ []string) error {
-			a.say("All commands have these flags:\n\n%s", strings.TrimRight(command.Root().PersistentFlags().FlagUsages(), "\n"))
-			return nil
-		},
-	}
 }

@@ -27,11 +27,11 @@ The kubectl in PATH does it, as "capstan --cluster CLUSTER kubectl NAME ..." has
 container and -n for a namespace, but for --cluster and --sa, which may stand anywhere before "--". The cluster needs the add-on
 cluster-proxy.`
 
-// podCommands are "capstan logs" and others.
-func (a *app) podCommands() []*cobra.Command {
+// newPodCommands are "capstan logs", "exec", "port-forward" and "cp".
+func newPodCommands(global *app) []*cobra.Command {
 	commands := make([]*cobra.Command, len(podCommands))
 	for i, c := range podCommands {
-		run := &kubectlRun{app: a}
+		run := &kubectlRun{app: global}
 		commands[i] = &cobra.Command{
 			Use:     c.name + " --cluster CLUSTER " + c.arguments,
 			Short:   c.short,

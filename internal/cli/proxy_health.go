@@ -29,10 +29,17 @@ INSTALLED and AVAILABLE are about the add-on cluster-proxy of the cluster, which
 cluster answers now, through the hub, and LATENCY how long that took. Clusters without the add-on are not asked. Why a cluster does not
 answer goes to standard error. A cluster has 10 seconds to answer, or those of --timeout.`
 
-// proxyHealthCommand is "capstan proxy health".
-func (a *app) proxyHealthCommand() *cobra.Command {
-	clusters := &clusterFlags{}
-	ignored := &ignoredflags.Flags{}
+// healthCheck is one run of "capstan proxy health".
+type healthCheck struct {
+	*app
+	clusters clusterFlags
+	ignored  ignoredflags.Flags
+	format   *output.Choice
+}
+
+// newProxyHealthCommand is "capstan proxy health".
+func newProxyHealthCommand(global *app) *cobra.Command {
+	h := &healthCheck{app: global}
 	command := &cobra.Command{
 		Use:               "health",
 		Short:             "Show which clusters can be reached through the hub",
@@ -41,29 +48,29 @@ func (a *app) proxyHealthCommand() *cobra.Command {
 		Args:              flagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	clusters.add(a, command)
-	format := addOutputFlag(command, output.Table, output.JSON, output.YAML)
-	addIgnoredProxyFlags(ignored, command)
+	h.clusters.add(global, command)
+	h.format = addOutputFlag(command, output.Table, output.JSON, output.YAML)
+	addIgnoredProxyFlags(&h.ignored, command)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		chosen, err := clusters.names()
+		chosen, err := h.clusters.names()
 		if err != nil {
 			return err
 		}
-		for _, name := range ignored.Used() {
-			a.note("--%s changes nothing: %s", name, whyNoProxyFlags)
+		for _, name := range h.ignored.Used() {
+			h.note("--%s changes nothing: %s", name, whyNoProxyFlags)
 		}
-		hub, err := a.hub()
+		hub, err := h.hub()
 		if err != nil {
 			return err
 		}
-		health, err := a.probe(command.Context(), hub, chosen, a.clusterLimit(command))
+		health, err := h.probe(command.Context(), hub, chosen, clusterLimit(global, command))
 		if err != nil {
 			return err
 		}
-		if err := a.print(format.Format(), output.ClusterHealths(health)); err != nil {
+		if err := h.print(h.format.Format(), output.ClusterHealths(health)); err != nil {
 			return err
 		}
-		a.noteUnhealthy(health)
+		h.noteUnhealthy(health)
 		return nil
 	}
 	return command
@@ -81,18 +88,15 @@ func addIgnoredProxyFlags(ignored *ignoredflags.Flags, command *cobra.Command) {
 }
 
 // clusterLimit is how long a cluster has to answer.
-func (a *app) clusterLimit(command *cobra.Command) time.Duration {
-	if command.Flags().Changed("timeout") {
-		return time.Duration(a.timeout) * time.Second
-	}
-	return clusterTimeout
+func clusterLimit(global *app, command *cobra.Command) time.Duration {
+	return global.timeoutOr(command, clusterTimeout)
 }
 
 // probe asks the chosen clusters how they are, all of them if none is chosen.
-func (a *app) probe(ctx context.Context, hub *hubapi.Hub, chosen []string, limit time.Duration) ([]output.ClusterHealth, error) {
+func (h *healthCheck) probe(ctx context.Context, hub *hubapi.Hub, chosen []string, limit time.Duration) ([]output.ClusterHealth, error) {
 	var clusters *clusterv1.ManagedClusterList
 	var addOns map[string]*addonv1alpha1.ManagedClusterAddOn
-	limited, cancel := a.limited(ctx)
+	limited, cancel := h.limited(ctx)
 	defer cancel()
 	reading, readCtx := errgroup.WithContext(limited)
 	reading.Go(func() (err error) {
@@ -111,14 +115,14 @@ func (a *app) probe(ctx context.Context, hub *hubapi.Hub, chosen []string, limit
 		return nil, err
 	}
 	if len(items) == 0 {
-		a.note("No clusters. \"capstan get token\" prints the command with which one joins this hub, %s.", hub.Server)
+		h.note("No clusters. \"capstan get token\" prints the command with which one joins this hub, %s.", hub.Server)
 	}
 	health := make([]output.ClusterHealth, len(items))
 	var probes errgroup.Group
 	probes.SetLimit(parallelClusters)
 	for i := range items {
 		probes.Go(func() error {
-			health[i] = a.probeOne(ctx, hub, items[i].Name, addOns[items[i].Name], limit)
+			health[i] = h.probeOne(ctx, hub, items[i].Name, addOns[items[i].Name], limit)
 			return nil
 		})
 	}
@@ -126,7 +130,7 @@ func (a *app) probe(ctx context.Context, hub *hubapi.Hub, chosen []string, limit
 }
 
 // probeOne asks a cluster how it is, if it has the add-on.
-func (a *app) probeOne(ctx context.Context, hub *hubapi.Hub, name string, addOn *addonv1alpha1.ManagedClusterAddOn,
+func (h *healthCheck) probeOne(ctx context.Context, hub *hubapi.Hub, name string, addOn *addonv1alpha1.ManagedClusterAddOn,
 	limit time.Duration) output.ClusterHealth {
 	health := output.ClusterHealth{Cluster: name}
 	if addOn == nil {
@@ -136,19 +140,19 @@ func (a *app) probeOne(ctx context.Context, hub *hubapi.Hub, name string, addOn 
 	if condition := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionAvailable); condition != nil {
 		health.Available = string(condition.Status)
 	}
-	ctx, cancel := a.withTimeout(ctx, limit, timeoutError{limit})
+	ctx, cancel := h.limitedTo(ctx, limit)
 	defer cancel()
 	cluster, err := hub.ClusterAPI(ctx, name)
 	if err != nil {
 		health.Healthy, health.Reason = "False", err.Error()
 		return health
 	}
-	start := a.clock.Now()
+	start := h.clock.Now()
 	if err := cluster.Health(ctx); err != nil {
 		health.Healthy, health.Reason = "False", cluster.Trouble(err, limit).What
 		return health
 	}
-	health.Healthy, health.Latency = "True", a.clock.Since(start).Round(latencyUnit).String()
+	health.Healthy, health.Latency = "True", h.clock.Since(start).Round(latencyUnit).String()
 	return health
 }
 
@@ -156,17 +160,17 @@ func (a *app) probeOne(ctx context.Context, hub *hubapi.Hub, name string, addOn 
 const latencyUnit = 10 * time.Microsecond
 
 // noteUnhealthy says why clusters do not answer, and how they would.
-func (a *app) noteUnhealthy(clusters []output.ClusterHealth) {
+func (h *healthCheck) noteUnhealthy(clusters []output.ClusterHealth) {
 	missing := ""
 	for i := range clusters {
 		if reason := clusters[i].Reason; reason != "" {
-			a.note("%s: %s", clusters[i].Cluster, reason)
+			h.note("%s: %s", clusters[i].Cluster, reason)
 		}
 		if !clusters[i].Installed {
 			missing = clusters[i].Cluster
 		}
 	}
 	if missing != "" {
-		a.note("\"capstan addon enable --names %s --clusters %s\" connects a cluster.", fleet.AddOnClusterProxy, missing)
+		h.note("\"capstan addon enable --names %s --clusters %s\" connects a cluster.", fleet.AddOnClusterProxy, missing)
 	}
 }

@@ -56,11 +56,6 @@ type kubectlRun struct {
 	env    []string
 }
 
-// exitError is how a program ended that a command has run, and that has said why itself.
-type exitError struct{ code int }
-
-func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
-
 func (r *kubectlRun) addFlags(command *cobra.Command) {
 	flags := command.Flags()
 	flags.SetInterspersed(false) // what follows the first word for kubectl is for kubectl
@@ -70,9 +65,9 @@ func (r *kubectlRun) addFlags(command *cobra.Command) {
 	complete(command, "sa", cobra.NoFileCompletions)
 }
 
-// kubectlCommand is "capstan kubectl".
-func (a *app) kubectlCommand() *cobra.Command {
-	run := &kubectlRun{app: a}
+// newKubectlCommand is "capstan kubectl".
+func newKubectlCommand(global *app) *cobra.Command {
+	run := &kubectlRun{app: global}
 	command := &cobra.Command{
 		Use:   kubectlProgram + " --cluster CLUSTER ARGUMENT...",
 		Short: "Run kubectl against a cluster, through the hub",
@@ -86,9 +81,9 @@ func (a *app) kubectlCommand() *cobra.Command {
 	return command
 }
 
-// proxyKubectlCommand is "capstan proxy kubectl".
-func (a *app) proxyKubectlCommand() *cobra.Command {
-	run := &kubectlRun{app: a}
+// newProxyKubectlCommand is "capstan proxy kubectl".
+func newProxyKubectlCommand(global *app) *cobra.Command {
+	run := &kubectlRun{app: global}
 	var text string
 	var interactive bool
 	command := &cobra.Command{
@@ -143,7 +138,7 @@ func (r *kubectlRun) prepared(command *cobra.Command, do func(ctx context.Contex
 	if err != nil {
 		return err
 	}
-	r.hub, r.limit = hub, r.clusterLimit(command)
+	r.hub, r.limit = hub, clusterLimit(r.app, command)
 	ctx := command.Context()
 	if err := r.checkConnected(ctx); err != nil {
 		return err
@@ -224,9 +219,9 @@ func (r *kubectlRun) kubectl(args []string, in io.Reader) error {
 	}
 	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		const signalled = 128 // what shells add
-		return exitError{signalled + int(status.Signal())}
+		return exitError{code: signalled + int(status.Signal())}
 	}
-	return exitError{exit.ExitCode()}
+	return exitError{code: exit.ExitCode()}
 }
 
 // checkConnected makes sure that there is a way to the cluster: kubectl has many words for it if there is none, and no clear one. What the

@@ -1,50 +1,21 @@
-// Package cli is the command line: one file a command. Commands read their flags, call hubapi or playground, and hand what
-// they found to output.
+// Package cli is the command line: the tree of its commands, and how it ends. What the commands do is in a package for each thing that users
+// do; what they share is in package options.
 package cli
 
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
-	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
-	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/output"
-	"github.com/capstan-io/capstan/internal/cli/playground"
 	"github.com/capstan-io/capstan/internal/program"
 	"github.com/capstan-io/capstan/internal/reference"
 )
-
-// defaultTimeout is the default of --timeout, in seconds.
-const defaultTimeout = 300
-
-// app is what the commands share: where they read and write, and the global flags.
-type app struct {
-	in          io.Reader
-	out, errOut io.Writer
-	clock       clock.WithTickerAndDelayedExecution
-	withTimeout timeoutFunc
-	home        playground.Home
-
-	kubeconfig string
-	context    string
-	dryRun     bool
-	timeout    int
-	verbosity  int
-
-	matchServerVersion bool
-}
 
 const rootLong = `Capstan manages many Kubernetes clusters from one hub, with the Open Cluster Management API.
 
@@ -61,14 +32,80 @@ context, and the context "hub" of the third. Commands that install something in 
 
 // NewCommand returns the command line.
 func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
-	return newApp(in, out, errOut).command()
+	return tree(newApp(in, out, errOut))
 }
 
-func newApp(in io.Reader, out, errOut io.Writer) *app {
-	return &app{in: in, out: out, errOut: errOut, clock: clock.RealClock{}, withTimeout: context.WithTimeoutCause}
+// tree is all commands.
+func tree(global *app) *cobra.Command {
+	root := newRoot(global)
+	add(root, "playground", "A playground on this machine:",
+		newUpCommand(global),
+		newStatusCommand(global),
+		newDownCommand(global))
+	add(root, "registration", "Install a hub, and bring clusters to it:",
+		newInitCommand(global),
+		newJoinCommand(global),
+		newAcceptCommand(global),
+		newDenyCommand(global),
+		newUnjoinCommand(global),
+		newCleanCommand(global),
+		parent("upgrade", "Upgrade a hub or an agent in a cluster",
+			newUpgradeCommands(global)...)) // clustermanager, klusterlet
+	add(root, "hub", "Work with a hub:",
+		newGetResourcesCommand(global, // RESOURCE of clusters
+			newGetCommand(global),
+			newGetClustersCommand(global),
+			newGetClusterSetsCommand(global),
+			newGetHubInfoCommand(global),
+			newGetKlusterletInfoCommand(global),
+			newGetPlacementsCommand(global),
+			newGetWorksCommand(global),
+			newGetTokenCommand(global)),
+		parent("explain", "Show why a placement selects the clusters it does",
+			newExplainPlacementCommand(global)),
+		parent("create", "Create cluster sets, a placement, a work on clusters, or an example",
+			newCreateClusterSetCommand(global),
+			newCreatePlacementCommand(global),
+			newCreateSampleAppCommand(global),
+			newCreateWorkCommand(global)),
+		parent("diff", "Show what would change on clusters",
+			newDiffCommand(global)),
+		parent("delete", "Delete cluster sets, works, or what clusters can join with",
+			newDeleteClusterSetCommand(global),
+			newDeleteTokenCommand(global),
+			newDeleteCommand(global)),
+		parent("clusterset", "Put clusters into cluster sets, and bind the sets to namespaces",
+			newClusterSetBindCommand(global),
+			newClusterSetSetCommand(global),
+			newClusterSetUnbindCommand(global)),
+		aliased("addons", parent("addon", "Make add-ons of manifests, and deploy add-ons on clusters",
+			newAddOnCreateCommand(global),
+			newAddOnDisableCommand(global),
+			newAddOnEnableCommand(global))),
+		parent("install", "Install the hub's side of add-ons",
+			newInstallHubAddOnCommand(global)),
+		parent("uninstall", "Uninstall the hub's side of add-ons",
+			newUninstallHubAddOnCommand(global)))
+	add(root, "reach", "Reach into clusters through the hub:",
+		newAccessCommand(global),
+		newKubeconfigCommand(global),
+		newKubectlCommand(global),
+		parent("proxy", "See which clusters can be reached through the hub, and run kubectl there",
+			newProxyHealthCommand(global),
+			newProxyKubectlCommand(global)),
+		newCredentialsCommand(global))
+	add(root, "reach", "", newPodCommands(global)...) // logs, exec, port-forward, cp
+	root.AddCommand(
+		newConfigCommand(global),
+		newOptionsCommand(global),
+		newPluginCommand(global),
+		newVersionCommand(global),
+		reference.NewCommand())
+	return root
 }
 
-func (a *app) command() *cobra.Command {
+// newRoot is "capstan".
+func newRoot(global *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:               "capstan",
 		Short:             "Manage many Kubernetes clusters from one hub",
@@ -78,140 +115,56 @@ func (a *app) command() *cobra.Command {
 		Version:           program.Version(),
 		Args:              knownCommand,
 		RunE:              func(command *cobra.Command, _ []string) error { return command.Help() },
-		PersistentPreRunE: func(*cobra.Command, []string) error { return a.start() },
+		PersistentPreRunE: func(*cobra.Command, []string) error { return global.start() },
 	}
-	root.SetIn(a.in)
-	root.SetOut(a.out)
-	root.SetErr(a.errOut)
+	root.SetIn(global.in)
+	root.SetOut(global.out)
+	root.SetErr(global.errOut)
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
 		return fmt.Errorf("%w: \"%s --help\" lists the flags", err, command.CommandPath())
 	})
-	flags := root.PersistentFlags()
-	flags.StringVar(&a.kubeconfig, "kubeconfig", "", "kubeconfig that leads to the hub or cluster")
-	flags.StringVar(&a.context, "context", "", "context of the kubeconfig to use")
-	flags.BoolVar(&a.matchServerVersion, "match-server-version", false, "fail if the server has another minor version of Kubernetes")
-	flags.BoolVar(&a.dryRun, "dry-run", false, "show what would be done and do nothing")
-	flags.IntVar(&a.timeout, "timeout", defaultTimeout, "seconds to wait at most")
-	flags.IntVarP(&a.verbosity, "v", "v", 0, "show what is sent and received, from 6 (requests) to 9 (everything, with secrets)")
-	complete(root, "context", a.completeContexts)
-
-	playgroundGroup := &cobra.Group{ID: "playground", Title: "A playground on this machine:"}
-	hubGroup := &cobra.Group{ID: "hub", Title: "Work with a hub:"}
-	clusterGroup := &cobra.Group{ID: "registration", Title: "Install a hub, and bring clusters to it:"}
-	reachGroup := &cobra.Group{ID: "reach", Title: "Reach into clusters through the hub:"}
-	root.AddGroup(playgroundGroup, clusterGroup, hubGroup, reachGroup)
-	add := func(group *cobra.Group, commands ...*cobra.Command) {
-		for _, command := range commands {
-			command.GroupID = group.ID
-			root.AddCommand(command)
-		}
-	}
-	add(playgroundGroup, a.upCommand(), a.statusCommand(), a.downCommand())
-	add(clusterGroup, a.initCommand(), a.joinCommand(), a.acceptCommand(), a.denyCommand(), a.unjoinCommand(), a.cleanCommand(),
-		a.upgradeCommand())
-	add(hubGroup, a.getCommand(), a.explainCommand(), a.createCommand(), a.diffCommand(), a.deleteCommand(), a.clusterSetCommand(),
-		a.addOnCommand(),
-		a.installCommand(), a.uninstallCommand())
-	add(reachGroup, a.accessCommand(), a.kubeconfigCommand(), a.kubectlCommand(), a.proxyCommand(), a.credentialsCommand())
-	add(reachGroup, a.podCommands()...)
-	root.AddCommand(a.configCommand(), a.optionsCommand(), a.pluginCommand(), a.versionCommand(), reference.NewCommand())
+	global.addFlags(root)
 	return root
 }
 
-// start is what every command does first.
-func (a *app) start() error {
-	if a.timeout <= 0 {
-		return fmt.Errorf("--timeout: %d: must be a number of seconds above 0", a.timeout)
+// add puts commands into a group of the root. The help lists groups in the order in which they are added.
+func add(root *cobra.Command, group, title string, commands ...*cobra.Command) {
+	if !root.ContainsGroup(group) {
+		root.AddGroup(&cobra.Group{ID: group, Title: title})
 	}
-	if err := a.setHome(); err != nil {
-		return err
+	for _, command := range commands {
+		command.GroupID = group
 	}
-	if a.verbosity == 0 {
-		silenceLibraries()
-		return nil
-	}
-	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(flags)
-	return flags.Set("v", strconv.Itoa(a.verbosity))
+	root.AddCommand(commands...)
 }
 
-// silenceLibraries keeps off the terminal what libraries log: they try again anyway, or return the error.
-var silenceLibraries = sync.OnceFunc(func() { klog.SetLogger(logr.Discard()) })
-
-func (a *app) setHome() error {
-	home, err := playground.DefaultHome()
-	a.home = home
-	return err
+// aliased gives a command another name.
+func aliased(alias string, command *cobra.Command) *cobra.Command {
+	command.Aliases = append(command.Aliases, alias)
+	return command
 }
 
-// target is the hub that the flags are about.
-func (a *app) target() hubapi.Target {
-	return hubapi.Target{Kubeconfig: a.kubeconfig, Context: a.context, Playground: a.home.Kubeconfig(),
-		MatchServerVersion: a.matchServerVersion}
-}
-
-func (a *app) hub() (*hubapi.Hub, error) { return hubapi.Connect(a.target()) }
-
-// withHub does something with the hub that the flags are about, for --timeout at most.
-func (a *app) withHub(command *cobra.Command, do func(ctx context.Context, hub *hubapi.Hub) error) error {
-	hub, err := a.hub()
-	if err != nil {
-		return err
-	}
-	a.announceDryRun(command)
-	ctx, cancel := a.limited(command.Context())
-	defer cancel()
-	return do(ctx, hub)
-}
-
-// limited returns a context that ends when --timeout is over.
-func (a *app) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	limit := time.Duration(a.timeout) * time.Second
-	return a.withTimeout(ctx, limit, timeoutError{limit})
-}
-
-// timeoutFunc is context.WithTimeoutCause, or what a test has in its place.
-type timeoutFunc func(ctx context.Context, limit time.Duration, cause error) (context.Context, context.CancelFunc)
-
-// timeoutError is context.DeadlineExceeded in words for a person.
-type timeoutError struct{ limit time.Duration }
-
-func (e timeoutError) Error() string        { return fmt.Sprintf("not done after %s (--timeout)", e.limit) }
-func (e timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
-
-// print shows a view on standard output.
-func (a *app) print(format output.Format, view output.View) error {
-	return output.StyleOf(a.out).Write(a.out, format, view)
-}
-
-// say writes a line to standard output.
-func (a *app) say(format string, args ...any) { fmt.Fprintf(a.out, format+"\n", args...) }
-
-// note writes a line that is not the result to standard error.
-func (a *app) note(format string, args ...any) { fmt.Fprintf(a.errOut, format+"\n", args...) }
-
-func (a *app) progress() *output.Progress { return output.NewProgress(a.errOut, a.clock) }
-
-// announceDryRun says that nothing is done.
-func (a *app) announceDryRun(command *cobra.Command) {
-	if a.dryRun {
-		a.note("%s is running in dry-run mode", command.CommandPath())
+// newOptionsCommand is "capstan options".
+func newOptionsCommand(global *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "options", Short: "Show the flags that all commands have", Args: flagsOnly, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(command *cobra.Command, _ []string) error {
+			global.say("All commands have these flags:\n\n%s", strings.TrimRight(command.Root().PersistentFlags().FlagUsages(), "\n"))
+			return nil
+		},
 	}
 }
-
-// interruptedCode is the exit code of a command that was interrupted.
-const interruptedCode = 130
 
 // Main runs the command line and returns the exit code: 0, 1 on failure, 130 when interrupted. Commands that compare return 1
 // for a difference and 2 on failure.
 func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	return newApp(in, out, errOut).main(ctx, args)
+	return run(ctx, newApp(in, out, errOut), args)
 }
 
-func (a *app) main(ctx context.Context, args []string) int {
-	root := a.command() //nolint:contextcheck // commands get the context when they run
-	if code, ran := runPlugin(ctx, root, args, a.in, a.out, a.errOut); ran {
+func run(ctx context.Context, global *app, args []string) int {
+	root := tree(global) //nolint:contextcheck // commands get the context when they run
+	if code, ran := runPlugin(ctx, root, args, global.in, global.out, global.errOut); ran {
 		return code
 	}
 	root.SetArgs(separateKubectl(root, args))
@@ -225,7 +178,7 @@ func (a *app) main(ctx context.Context, args []string) int {
 	case errors.As(err, &ended):
 		return ended.code
 	}
-	fmt.Fprintln(a.errOut, output.StyleOf(a.errOut).Error("Error:"), lastOfEach(err.Error()))
+	fmt.Fprintln(global.errOut, output.StyleOf(global.errOut).Error("Error:"), lastOfEach(err.Error()))
 	if ctx.Err() != nil {
 		return interruptedCode
 	}

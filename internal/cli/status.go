@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -10,7 +11,15 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/playground"
 )
 
-func (a *app) statusCommand() *cobra.Command {
+// statusCommand is one run of "capstan status".
+type statusCommand struct {
+	*app
+	format *output.Choice
+}
+
+// newStatusCommand is "capstan status".
+func newStatusCommand(global *app) *cobra.Command {
+	c := &statusCommand{app: global}
 	command := &cobra.Command{
 		Use:   "status",
 		Short: "Show what runs on this machine",
@@ -18,31 +27,35 @@ func (a *app) statusCommand() *cobra.Command {
 			"The exit code is 0 if everything runs, else 1.",
 		Args: flagsOnly,
 	}
-	format := addOutputFlag(command, output.Table, output.YAML, output.JSON)
+	c.format = addOutputFlag(command, output.Table, output.YAML, output.JSON)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		ctx, cancel := a.limited(command.Context())
+		ctx, cancel := c.limited(command.Context())
 		defer cancel()
-		status, err := a.home.Status(ctx)
-		if err != nil {
-			return err
-		}
-		if format.Format() != output.Table {
-			if err := a.print(format.Format(), output.View{Object: status}); err != nil {
-				return err
-			}
-		} else if err := a.printStatus(status); err != nil {
-			return err
-		}
-		return verdict(status)
+		return c.show(ctx)
 	}
 	return command
 }
 
-func (a *app) printStatus(status playground.Status) error {
+func (c *statusCommand) show(ctx context.Context) error {
+	status, err := c.home.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if c.format.Format() != output.Table {
+		if err := c.print(c.format.Format(), output.View{Object: status}); err != nil {
+			return err
+		}
+	} else if err := c.printStatus(status); err != nil {
+		return err
+	}
+	return verdict(status)
+}
+
+func (c *statusCommand) printStatus(status playground.Status) error {
 	if !status.Exists() {
 		return nil
 	}
-	grids := []output.Grid{output.PlaygroundProcesses(status, a.clock.Now())}
+	grids := []output.Grid{output.PlaygroundProcesses(status, c.clock.Now())}
 	if len(status.Clusters) > 0 {
 		grids = append(grids, output.PlaygroundClusters(status))
 	}
@@ -51,9 +64,9 @@ func (a *app) printStatus(status playground.Status) error {
 	}
 	for i, grid := range grids {
 		if i > 0 {
-			a.say("")
+			c.say("")
 		}
-		if err := output.StyleOf(a.out).WriteGrid(a.out, grid); err != nil {
+		if err := output.StyleOf(c.out).WriteGrid(c.out, grid); err != nil {
 			return err
 		}
 	}

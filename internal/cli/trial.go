@@ -29,9 +29,9 @@ const (
 )
 
 // tryOut is "create work --dry-run=server": it shows what would change, and fails if that cannot be done.
-func (a *app) tryOut(ctx context.Context, hub *hubapi.Hub, d *delivery) error {
-	trials, err := a.try(ctx, hub, d)
-	return errors.Join(a.print(output.Tree, output.Trials(trials)), err, wouldFail(trials))
+func (d *delivery) tryOut(ctx context.Context, hub *hubapi.Hub) error {
+	trials, err := d.try(ctx, hub)
+	return errors.Join(d.print(output.Tree, output.Trials(trials)), err, wouldFail(trials))
 }
 
 // wouldFail is an error if a cluster would not take all of its manifests.
@@ -47,12 +47,12 @@ func wouldFail(trials []output.Trial) error {
 
 // try has the clusters try what is to be done, all at once, and returns what they say. The error is about those that could not
 // be asked.
-func (a *app) try(ctx context.Context, hub *hubapi.Hub, d *delivery) ([]output.Trial, error) {
+func (d *delivery) try(ctx context.Context, hub *hubapi.Hub) ([]output.Trial, error) {
 	steps, err := d.plan(ctx, hub)
 	if err != nil {
 		return nil, err
 	}
-	progress := a.progress()
+	progress := d.progress()
 	defer progress.Close()
 	found := make([]*output.Trial, len(steps))
 	errs := make([]error, len(steps))
@@ -65,7 +65,7 @@ func (a *app) try(ctx context.Context, hub *hubapi.Hub, d *delivery) ([]output.T
 				return nil
 			}
 			progress.Wait(s.work.Namespace, "trying")
-			found[i], errs[i] = a.tryStep(ctx, hub, s)
+			found[i], errs[i] = d.tryStep(ctx, hub, s)
 			progress.Wait(s.work.Namespace, "")
 			return nil
 		})
@@ -82,7 +82,7 @@ func (a *app) try(ctx context.Context, hub *hubapi.Hub, d *delivery) ([]output.T
 
 // tryStep has the cluster try the work under another name, which nobody depends on: whatever happens to this command, the work
 // itself is as it was.
-func (a *app) tryStep(ctx context.Context, hub *hubapi.Hub, s step) (*output.Trial, error) {
+func (d *delivery) tryStep(ctx context.Context, hub *hubapi.Hub, s step) (*output.Trial, error) {
 	cluster, err := hub.ClusterWithManagers(ctx, s.work.Namespace)
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (a *app) tryStep(ctx context.Context, hub *hubapi.Hub, s step) (*output.Tri
 	if err != nil {
 		return nil, err
 	}
-	defer a.removeTrial(ctx, hub, tried)
+	defer d.removeTrial(ctx, hub, tried)
 	err = hub.WaitForWork(ctx, tried.Namespace, tried.Name, func(work *workv1.ManifestWork) bool {
 		tried = work
 		done := meta.FindStatusCondition(work.Status.Conditions, fleet.ConditionDryRun)
@@ -136,11 +136,11 @@ func trialOf(s step) *workv1.ManifestWork {
 }
 
 // removeTrial removes a trial also when the command was interrupted. One that stays does no harm.
-func (a *app) removeTrial(ctx context.Context, hub *hubapi.Hub, trial *workv1.ManifestWork) {
+func (d *delivery) removeTrial(ctx context.Context, hub *hubapi.Hub, trial *workv1.ManifestWork) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	if err := hub.DeleteWork(ctx, trial.Namespace, trial.Name); err != nil {
-		a.note("Warning: the work %s, with which cluster %s tried this, is still there: %v", trial.Name, trial.Namespace, err)
+		d.note("Warning: the work %s, with which cluster %s tried this, is still there: %v", trial.Name, trial.Namespace, err)
 	}
 }
 

@@ -49,9 +49,9 @@ On the hub nothing is deleted: an administrator does that with "kubectl delete m
 
 A run that was interrupted is run again: it goes on with what is left.`
 
-// unjoinCommand is "capstan unjoin".
-func (a *app) unjoinCommand() *cobra.Command {
-	run := &unjoining{app: a}
+// newUnjoinCommand is "capstan unjoin".
+func newUnjoinCommand(global *app) *cobra.Command {
+	run := &unjoining{app: global}
 	var local bool
 	command := &cobra.Command{
 		Use:   "unjoin --cluster-name NAME",
@@ -74,7 +74,7 @@ func (a *app) unjoinCommand() *cobra.Command {
 	flags.StringVar(&run.outputFile, "output-file", "", "write what was deleted to this file, which only you can read")
 	flags.BoolVar(&local, "local", false, "the agent is a process of this machine")
 	command.MarkFlagsMutuallyExclusive("wait", "force")
-	complete(command, "cluster-name", a.completeJoined)
+	complete(command, "cluster-name", completeJoined(global))
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if run.cluster == "" {
 			return errors.New("cluster-name is missing: --cluster-name: \"kubectl get klusterlets\" shows the agents in a cluster, " +
@@ -84,24 +84,15 @@ func (a *app) unjoinCommand() *cobra.Command {
 			return err
 		}
 		if local {
-			return a.leaveLocal(command, &leaving{app: a, cluster: run.cluster, wait: run.wait, force: run.force})
+			l := &leaving{app: global, cluster: run.cluster, wait: run.wait, force: run.force}
+			return l.run(command)
 		}
-		a.announceDryRun(command)
-		ctx, cancel := a.limited(command.Context())
+		run.announceDryRun(command)
+		ctx, cancel := run.limited(command.Context())
 		defer cancel()
 		return run.unjoin(ctx)
 	}
 	return command
-}
-
-func (a *app) leaveLocal(command *cobra.Command, run *leaving) error {
-	if err := run.check(); err != nil {
-		return err
-	}
-	a.announceDryRun(command)
-	ctx, cancel := a.limited(command.Context())
-	defer cancel()
-	return run.leave(ctx)
 }
 
 func (u *unjoining) unjoin(ctx context.Context) error {
@@ -122,7 +113,7 @@ func (u *unjoining) unjoin(ctx context.Context) error {
 	if err := removal.all(ctx, operator); err != nil || u.dryRun {
 		return err
 	}
-	if err := u.writeObjects(u.outputFile, removal.deleted); err != nil {
+	if err := writeObjects(u.app, u.outputFile, removal.deleted); err != nil {
 		return err
 	}
 	return u.sayUnjoined(ctx)

@@ -25,15 +25,28 @@ type leaving struct {
 	agent  string // what the agent calls itself in what it applies
 }
 
-func (a *app) completeJoined(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	if a.setHome() != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// completeJoined completes the names of clusters whose agents are processes of this machine.
+func completeJoined(global *app) cobra.CompletionFunc {
+	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		if global.setHome() != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		names, err := global.home.JoinedNames()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
 	}
-	names, err := a.home.JoinedNames()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+func (l *leaving) run(command *cobra.Command) error {
+	if err := l.check(); err != nil {
+		return err
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	l.announceDryRun(command)
+	ctx, cancel := l.limited(command.Context())
+	defer cancel()
+	return l.leave(ctx)
 }
 
 // check finds what is missing or wrong before anything is touched.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -24,8 +23,15 @@ Everything is kept in $CAPSTAN_HOME (default ~/.capstan). Running "up" again sta
 it had. A cluster that was deleted on the hub joins anew; one that was denied stays so. "capstan status" shows how it is,
 "capstan down" stops it.`
 
-func (a *app) upCommand() *cobra.Command {
-	clusters := 0
+// upCommand is one run of "capstan up".
+type upCommand struct {
+	*app
+	clusters int
+}
+
+// newUpCommand is "capstan up".
+func newUpCommand(global *app) *cobra.Command {
+	c := &upCommand{app: global}
 	command := &cobra.Command{
 		Use:     "up",
 		Short:   "Start a hub and clusters on this machine",
@@ -33,40 +39,40 @@ func (a *app) upCommand() *cobra.Command {
 		Example: "  capstan up\n  capstan up --clusters 3   # now or later",
 		Args:    flagsOnly,
 	}
-	command.Flags().IntVar(&clusters, "clusters", 0, fmt.Sprintf("number of clusters (default: those there are, at first %d)",
+	command.Flags().IntVar(&c.clusters, "clusters", 0, fmt.Sprintf("number of clusters (default: those there are, at first %d)",
 		playground.DefaultClusters))
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		if clusters < 0 || command.Flags().Changed("clusters") && clusters == 0 {
-			return fmt.Errorf("--clusters: %d: must be at least 1", clusters)
+		if c.clusters < 0 || command.Flags().Changed("clusters") && c.clusters == 0 {
+			return fmt.Errorf("--clusters: %d: must be at least 1", c.clusters)
 		}
-		if a.dryRun {
-			a.announceDryRun(command)
-			return a.showPlan(clusters)
+		if c.dryRun {
+			c.announceDryRun(command)
+			return c.showPlan()
 		}
-		return a.up(command.Context(), clusters)
+		return c.up(command.Context())
 	}
 	return command
 }
 
-func (a *app) showPlan(clusters int) error {
-	programs, err := a.home.Plan(clusters)
+func (c *upCommand) showPlan() error {
+	programs, err := c.home.Plan(c.clusters)
 	if err != nil {
 		return err
 	}
 	for _, program := range programs {
-		a.say("would start %s: %s", program.Name, shellCommand(append([]string{program.Path}, program.Args...)...))
+		c.say("would start %s: %s", program.Name, output.ShellCommand(append([]string{program.Path}, program.Args...)...))
 	}
 	if len(programs) == 0 {
-		a.say("would start nothing: everything runs in %s", a.home.Dir)
+		c.say("would start nothing: everything runs in %s", c.home.Dir)
 	}
 	return nil
 }
 
-func (a *app) up(ctx context.Context, clusters int) error {
-	limited, cancel := a.limited(ctx)
+func (c *upCommand) up(ctx context.Context) error {
+	limited, cancel := c.limited(ctx)
 	defer cancel()
-	progress := a.progress()
-	err := a.home.Up(limited, clusters, progress)
+	progress := c.progress()
+	err := c.home.Up(limited, c.clusters, progress)
 	progress.Close()
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -74,31 +80,31 @@ func (a *app) up(ctx context.Context, clusters int) error {
 	case err != nil:
 		return err
 	}
-	status, err := a.home.Status(ctx)
+	status, err := c.home.Status(ctx)
 	if err != nil {
 		return err
 	}
-	return a.printUp(status)
+	return c.printUp(status)
 }
 
 // printUp is the end of "up": how everything is, and what to do with it.
-func (a *app) printUp(status playground.Status) error {
-	style := output.StyleOf(a.out)
-	a.say("")
-	if err := style.WriteGrid(a.out, output.PlaygroundClusters(status)); err != nil {
+func (c *upCommand) printUp(status playground.Status) error {
+	style := output.StyleOf(c.out)
+	c.say("")
+	if err := style.WriteGrid(c.out, output.PlaygroundClusters(status)); err != nil {
 		return err
 	}
-	a.say("")
-	if err := style.WriteGrid(a.out, output.PlaygroundWorks(status)); err != nil {
+	c.say("")
+	if err := style.WriteGrid(c.out, output.PlaygroundWorks(status)); err != nil {
 		return err
 	}
 	cluster := status.Contexts[len(status.Contexts)-1]
-	a.say("\nThe kubeconfig is %s, with the contexts %s.", status.Kubeconfig, strings.Join(status.Contexts, ", "))
-	a.say("Try:\n")
-	a.say("  %s", shellCommand(invocation(), "get", "works"))
-	a.say("  %s", shellCommand("kubectl", "--kubeconfig", status.Kubeconfig, "--context", cluster, "get", "deployments,pods"))
-	a.say("  kubectl create configmap demo --namespace default --from-literal=a=b --dry-run=client -o yaml | %s",
-		shellCommand(invocation(), "create", "work", "demo", "-f", "-", "--clusters", cluster))
+	c.say("\nThe kubeconfig is %s, with the contexts %s.", status.Kubeconfig, strings.Join(status.Contexts, ", "))
+	c.say("Try:\n")
+	c.say("  %s", output.ShellCommand(invocation(), "get", "works"))
+	c.say("  %s", output.ShellCommand("kubectl", "--kubeconfig", status.Kubeconfig, "--context", cluster, "get", "deployments,pods"))
+	c.say("  kubectl create configmap demo --namespace default --from-literal=a=b --dry-run=client -o yaml | %s",
+		output.ShellCommand(invocation(), "create", "work", "demo", "-f", "-", "--clusters", cluster))
 	return nil
 }
 
@@ -108,20 +114,4 @@ func invocation() string {
 		return called
 	}
 	return "capstan"
-}
-
-// shellCommand writes a command line so that it can be pasted into a shell.
-func shellCommand(words ...string) string {
-	quoted := make([]string, len(words))
-	for i, word := range words {
-		quoted[i] = word
-		if word == "" || strings.ContainsFunc(word, specialInShells) {
-			quoted[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-		}
-	}
-	return strings.Join(quoted, " ")
-}
-
-func specialInShells(r rune) bool {
-	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_./,:=@%+", r)
 }

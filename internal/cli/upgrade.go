@@ -69,17 +69,17 @@ as far as --values-file does not say otherwise. What Helm or the Operator Lifecy
 A minor version must not be skipped: objects that one release stores are only sure to be read by the next. The command refuses that, and
 the way back, as the operator would, unless --force insists. --wait waits until the new version runs, for --timeout seconds at most.`
 
-// upgradeCommand is "capstan upgrade".
-func (a *app) upgradeCommand() *cobra.Command {
+// newUpgradeCommands are "capstan upgrade clustermanager" and "capstan upgrade klusterlet".
+func newUpgradeCommands(global *app) []*cobra.Command {
 	var commands []*cobra.Command
 	for _, what := range upgradables {
-		commands = append(commands, a.upgradeOne(what))
+		commands = append(commands, newUpgradeCommand(global, what))
 	}
-	return parent("upgrade", "Upgrade a hub or an agent in a cluster", commands...)
+	return commands
 }
 
-func (a *app) upgradeOne(what upgradable) *cobra.Command {
-	run := &upgrading{app: a, what: what}
+func newUpgradeCommand(global *app, what upgradable) *cobra.Command {
+	run := &upgrading{app: global, what: what}
 	command := &cobra.Command{
 		Use:               what.command,
 		Short:             "Upgrade the operator of " + what.kind.Kind + "s, and what it runs",
@@ -99,8 +99,8 @@ func (a *app) upgradeOne(what upgradable) *cobra.Command {
 		if err := checkOutputFile(run.outputFile); err != nil {
 			return err
 		}
-		a.announceDryRun(command)
-		ctx, cancel := a.limited(command.Context())
+		run.announceDryRun(command)
+		ctx, cancel := run.limited(command.Context())
 		defer cancel()
 		return run.upgrade(ctx)
 	}
@@ -262,12 +262,12 @@ func (u *upgrading) sayPlan(operator []*unstructured.Unstructured, custom []unst
 	for i := range custom {
 		u.note("would change %s %s: %s", u.what.kind.Kind, custom[i].GetName(), content)
 	}
-	return u.printObjects(operator)
+	return printObjects(u.app, operator)
 }
 
 func (u *upgrading) apply(ctx context.Context, operator []*unstructured.Unstructured, custom []unstructured.Unstructured,
 	images map[string]any) error {
-	if err := u.applyAll(ctx, u.in, operator, u.outputFile); err != nil {
+	if err := applyAll(ctx, u.app, u.in, operator, u.outputFile); err != nil {
 		return err
 	}
 	patch, err := u.change(operator, images)
@@ -303,13 +303,13 @@ func (u *upgrading) change(operator []*unstructured.Unstructured, images map[str
 }
 
 func (u *upgrading) await(ctx context.Context, custom []unstructured.Unstructured) error {
-	if err := u.awaitRollout(ctx, u.in, fleet.NamespaceOperators, u.what.operator); err != nil {
+	if err := awaitRollout(ctx, u.app, u.in, fleet.NamespaceOperators, u.what.operator); err != nil {
 		return err
 	}
 	for i := range custom {
 		of := installation.Reference{GroupVersionKind: u.what.kind, Name: custom[i].GetName()}
 		namespaces := u.what.namespaces(&custom[i])
-		if err := u.awaitConditions(ctx, u.in, of, u.what.wanted, namespaces...); err != nil {
+		if err := awaitConditions(ctx, u.app, u.in, of, u.what.wanted, namespaces...); err != nil {
 			return err
 		}
 		for _, namespace := range namespaces {
@@ -328,7 +328,7 @@ func (u *upgrading) awaitRollouts(ctx context.Context, namespace string) error {
 		return err
 	}
 	for i := range deployments {
-		if err := u.awaitRollout(ctx, u.in, namespace, deployments[i].GetName()); err != nil {
+		if err := awaitRollout(ctx, u.app, u.in, namespace, deployments[i].GetName()); err != nil {
 			return err
 		}
 	}

@@ -16,8 +16,8 @@ type versionInfo struct {
 	Platform string `json:"platform"`
 }
 
-// versionCommand is "capstan version". It sends no request.
-func (a *app) versionCommand() *cobra.Command {
+// newVersionCommand is "capstan version". It sends no request.
+func newVersionCommand(global *app) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "version",
 		Short: "Show the version of this program",
@@ -27,10 +27,10 @@ func (a *app) versionCommand() *cobra.Command {
 	command.RunE = func(*cobra.Command, []string) error {
 		info := versionInfo{Version: program.Version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 		if format.Format() == output.Text {
-			a.say("capstan\tversion\t:%s", info.Version)
+			global.say("capstan\tversion\t:%s", info.Version)
 			return nil
 		}
-		return a.print(format.Format(), output.View{Object: info})
+		return global.print(format.Format(), output.View{Object: info})
 	}
 	return command
 }

@@ -10,15 +10,6 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
 
-func (a *app) getCommand() *cobra.Command {
-	command := parent("get", "Show clusters, cluster sets, placements, works, add-ons, what the hub runs, a token to join with, or any resource of clusters",
-		a.getAddOnCommand(), a.getClustersCommand(), a.getClusterSetsCommand(), a.getHubInfoCommand(),
-		a.getKlusterletInfoCommand(), a.getPlacementsCommand(),
-		a.getWorksCommand(), a.getTokenCommand())
-	a.addResources(command)
-	return command
-}
-
 // parent is a command that does nothing but hold others.
 func parent(use, short string, children ...*cobra.Command) *cobra.Command {
 	command := &cobra.Command{
