@@ -16,15 +16,16 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // acceptance is one run of "capstan accept".
 type acceptance struct {
-	*app
+	*options.Global
 	hub      *hubapi.Hub
-	clusters clusterFlags
+	clusters options.ClusterFlags
 	format   *output.Choice
 
 	wait             bool
@@ -42,30 +43,30 @@ When several agents ask to be the same cluster, or one asks to be a cluster whos
 approved until you say which: --requesters names them, --skip-approve-check approves all of them. -o json shows them to a script.`
 
 // newAcceptCommand is "capstan accept".
-func newAcceptCommand(global *app) *cobra.Command {
-	run := &acceptance{app: global}
+func newAcceptCommand(global *options.Global) *cobra.Command {
+	run := &acceptance{Global: global}
 	command := &cobra.Command{
 		Use:               "accept --clusters CLUSTER,...",
 		Short:             "Let clusters work with the hub",
 		Long:              acceptLong,
 		Example:           "  capstan accept --clusters cluster1\n  capstan accept --clusters cluster1,cluster2 --wait",
-		Args:              flagsOnly,
+		Args:              options.FlagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	run.clusters.add(global, command)
+	run.clusters.Add(global, command)
 	command.Flags().BoolVar(&run.wait, "wait", false, "wait for the clusters to ask, for --timeout seconds at most")
 	command.Flags().BoolVar(&run.skipApproveCheck, "skip-approve-check", false,
 		"approve requests of several agents for the same cluster, and for a cluster that has joined, too")
 	command.Flags().StringSliceVar(&run.requesters, "requesters", nil,
 		"common names of the agents to approve, separated by commas; each has to match exactly")
-	run.format = addOutputFlag(command, output.Tree, output.YAML, output.JSON)
-	complete(command, "requesters", run.completeRequesters)
+	run.format = options.AddOutputFlag(command, output.Tree, output.YAML, output.JSON)
+	options.Complete(command, "requesters", run.completeRequesters)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		names, err := run.clusters.required()
+		names, err := run.clusters.Required()
 		if err != nil {
 			return err
 		}
-		return run.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return run.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			run.hub = hub
 			return run.acceptAll(ctx, names)
 		})
@@ -75,8 +76,8 @@ func newAcceptCommand(global *app) *cobra.Command {
 
 // completeRequesters completes the common names of agents that ask to be one of the chosen clusters.
 func (r *acceptance) completeRequesters(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return r.offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
-		chosen, err := r.clusters.names()
+	return r.Offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+		chosen, err := r.clusters.Names()
 		var names []string
 		for _, cluster := range chosen {
 			requests, _, err := hub.JoinRequests(ctx, cluster, time.Time{})
@@ -101,7 +102,7 @@ func (r *acceptance) acceptAll(ctx context.Context, clusters []string) error {
 		if err := r.accept(ctx, result); err != nil {
 			result.Error = err.Error()
 			errs = append(errs, err)
-		} else if !r.dryRun {
+		} else if !r.DryRun {
 			r.tell("cluster %s is accepted; \"capstan get clusters\" shows when it is available", cluster)
 			if !slices.ContainsFunc(result.Requests, func(request output.AgentRequest) bool { return request.Approved }) {
 				r.tell("no request was there to approve: its agent has a way in already")
@@ -110,7 +111,7 @@ func (r *acceptance) acceptAll(ctx context.Context, clusters []string) error {
 		results = append(results, result)
 	}
 	if r.format.Format() != output.Tree {
-		errs = append(errs, r.print(r.format.Format(), output.View{Object: results}))
+		errs = append(errs, r.Print(r.format.Format(), output.View{Object: results}))
 	}
 	return errors.Join(errs...)
 }
@@ -118,7 +119,7 @@ func (r *acceptance) acceptAll(ctx context.Context, clusters []string) error {
 // tell says what is done to a person; a program reads the result.
 func (r *acceptance) tell(format string, args ...any) {
 	if r.format.Format() == output.Tree {
-		r.say(format, args...)
+		r.Say(format, args...)
 	}
 }
 
@@ -135,14 +136,14 @@ func (r *acceptance) accept(ctx context.Context, result *output.Acceptance) erro
 		return err
 	}
 	if r.format.Format() == output.Tree {
-		if err := output.StyleOf(r.out).WriteTree(r.out, output.AcceptanceTree(result, r.clock.Now())); err != nil {
+		if err := output.StyleOf(r.Out).WriteTree(r.Out, output.AcceptanceTree(result, r.Clock.Now())); err != nil {
 			return err
 		}
 	}
 	if err := r.approve(ctx, chosen, result); err != nil {
 		return err
 	}
-	if r.dryRun {
+	if r.DryRun {
 		r.tell("would set hubAcceptsClient to true for managed cluster %s", cluster.Name)
 		return nil
 	}
@@ -190,7 +191,7 @@ func (r *acceptance) cluster(ctx context.Context, name string) (*clusterv1.Manag
 }
 
 func (r *acceptance) waitFor(subject, what string, waiting func() error) error {
-	progress := r.app.progress()
+	progress := r.Global.Progress()
 	defer progress.Close()
 	progress.Wait(subject, what)
 	err := waiting()
@@ -268,7 +269,7 @@ func note(result *output.Acceptance, requests []hubapi.JoinRequest, rejected []h
 
 func (r *acceptance) approve(ctx context.Context, chosen []hubapi.JoinRequest, result *output.Acceptance) error {
 	for _, request := range chosen {
-		if r.dryRun {
+		if r.DryRun {
 			r.tell("would approve CSR %s of %s", request.Name, output.Printable(request.CommonName))
 			continue
 		}

@@ -17,6 +17,7 @@ import (
 
 	permissionv1alpha1 "github.com/capstan-io/capstan/api/rbac/v1alpha1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/text"
@@ -36,8 +37,8 @@ the hub, the connection, the owner of the cluster, or the rights on the cluster.
 
 // accessQuery is one run of "capstan access": whose access to which clusters is asked for.
 type accessQuery struct {
-	*app
-	clusterChoice
+	*options.Global
+	options.ClusterChoice
 
 	namespace   string
 	subresource string
@@ -47,8 +48,8 @@ type accessQuery struct {
 }
 
 // newAccessCommand is "capstan access".
-func newAccessCommand(global *app) *cobra.Command {
-	f := &accessQuery{app: global}
+func newAccessCommand(global *options.Global) *cobra.Command {
+	f := &accessQuery{Global: global}
 	command := &cobra.Command{
 		Use:   "access [VERB RESOURCE[/NAME]]",
 		Short: "Show what you may do on clusters through the hub, and why not",
@@ -60,15 +61,15 @@ func newAccessCommand(global *app) *cobra.Command {
 		Args:              f.checkArgs,
 		ValidArgsFunction: completeAccess,
 	}
-	f.clusterChoice.add(global, command)
+	f.ClusterChoice.Add(global, command)
 	flags := command.Flags()
 	flags.StringVarP(&f.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of the clusters")
 	flags.StringVar(&f.subresource, "subresource", "", "subresource that VERB is about, such as exec or log")
 	flags.StringVar(&f.user, "as", "", "user of the hub to ask for (default: you)")
 	flags.StringArrayVar(&f.groups, "as-group", nil, "group of that user; can be repeated")
-	f.format = addOutputFlag(command, output.Table, output.JSON, output.YAML)
+	f.format = options.AddOutputFlag(command, output.Table, output.JSON, output.YAML)
 	for _, flag := range []string{"namespace", "subresource", "as", "as-group"} {
-		complete(command, flag, cobra.NoFileCompletions)
+		options.Complete(command, flag, cobra.NoFileCompletions)
 	}
 	command.RunE = func(command *cobra.Command, args []string) error {
 		asker, names, err := f.asker(command, len(args) > 0)
@@ -84,7 +85,7 @@ func newAccessCommand(global *app) *cobra.Command {
 }
 
 func (f *accessQuery) checkArgs(command *cobra.Command, args []string) error {
-	if err := checkNamespaceName("--namespace", f.namespace); err != nil {
+	if err := options.CheckNamespaceName("--namespace", f.namespace); err != nil {
 		return err
 	}
 	switch {
@@ -96,7 +97,7 @@ func (f *accessQuery) checkArgs(command *cobra.Command, args []string) error {
 		return nil
 	case len(args) != 2: //nolint:mnd // a verb and a resource
 		return fmt.Errorf("%d arguments given, want a verb and a resource, or none: %s", len(args), command.UseLine())
-	case !f.chosen():
+	case !f.Chosen():
 		return fmt.Errorf("say on which clusters, with --cluster, --clusters, --placement, --clusterset or --all-clusters: capstan access %s --cluster CLUSTER",
 			strings.Join(args, " "))
 	}
@@ -116,7 +117,7 @@ func completeAccess(_ *cobra.Command, args []string, _ string) ([]string, cobra.
 
 // asker asks the hub and clusters about the rights of a user.
 type asker struct {
-	global *app
+	global *options.Global
 	hub    *hubapi.Hub // as that user
 	// own is the hub as whoever runs the program.
 	own       *hubapi.Hub
@@ -131,27 +132,27 @@ func (q *asker) person() output.Person {
 
 // asker prepares to ask, and returns the clusters to ask about.
 func (f *accessQuery) asker(command *cobra.Command, one bool) (*asker, []string, error) {
-	q := &asker{global: f.app, namespace: f.namespace, limit: clusterLimit(f.app, command)}
+	q := &asker{global: f.Global, namespace: f.namespace, limit: clusterLimit(f.Global, command)}
 	var err error
-	if q.own, err = f.hub(); err != nil {
+	if q.own, err = f.Hub(); err != nil {
 		return nil, nil, err
 	}
-	target := f.target()
+	target := f.Target()
 	target.As = rest.ImpersonationConfig{UserName: f.user, Groups: f.groups}
 	if q.hub, err = hubapi.Connect(target); err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := f.limited(command.Context())
+	ctx, cancel := f.Limited(command.Context())
 	defer cancel()
 	who, err := q.hub.Who(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	q.user = access.User{Name: who.Username, Groups: who.Groups}
-	if !f.chosen() && !one {
-		f.all = true
+	if !f.Chosen() && !one {
+		f.All = true
 	}
-	names, err := f.choose(ctx, q.own)
+	names, err := f.Choose(ctx, q.own)
 	return q, names, err
 }
 
@@ -162,7 +163,7 @@ func ofAll[T any](ctx context.Context, q *asker, names []string, ask func(ctx co
 	asking.SetLimit(parallelClusters)
 	for i, name := range names {
 		asking.Go(func() (err error) {
-			ctx, cancel := q.global.limitedTo(ctx, q.limit)
+			ctx, cancel := q.global.LimitedTo(ctx, q.limit)
 			defer cancel()
 			answers[i], err = ask(ctx, name)
 			return err
@@ -202,17 +203,17 @@ func (f *accessQuery) show(ctx context.Context, q *asker, names []string) error 
 	if err != nil {
 		return err
 	}
-	if err := f.print(format, output.Accesses(&output.Access{Person: q.person(), Namespace: q.namespace, Clusters: clusters})); err != nil {
+	if err := f.Print(format, output.Accesses(&output.Access{Person: q.person(), Namespace: q.namespace, Clusters: clusters})); err != nil {
 		return err
 	}
 	if format != output.Table {
 		return nil
 	}
-	f.note("The hub knows the user as %s, and clusters as %s. The rights are those outside of namespaces and in namespace %s.", q.user.Name,
+	f.Note("The hub knows the user as %s, and clusters as %s. The rights are those outside of namespaces and in namespace %s.", q.user.Name,
 		q.user.OnCluster().Name, q.namespace)
 	for i := range clusters {
 		for _, narrowed := range clusters[i].Narrowed {
-			f.note("%s: %s", clusters[i].Cluster, narrowed)
+			f.Note("%s: %s", clusters[i].Cluster, narrowed)
 		}
 		f.noteReason(clusters[i].Cluster, clusters[i].Reason)
 	}
@@ -224,13 +225,13 @@ func (f *accessQuery) show(ctx context.Context, q *asker, names []string) error 
 
 func (f *accessQuery) noteReason(cluster, reason string) {
 	if reason != "" {
-		f.note("%s: %s", cluster, reason)
+		f.Note("%s: %s", cluster, reason)
 	}
 }
 
 func (f *accessQuery) noteNext(next string) {
 	if next != "" {
-		f.note("%s", next)
+		f.Note("%s", next)
 	}
 }
 

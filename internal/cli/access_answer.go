@@ -12,6 +12,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/manyclusters"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/text"
@@ -54,7 +55,7 @@ func (f *accessQuery) answer(ctx context.Context, q *asker, names []string, aske
 	}
 	answers := &output.Answers{Person: q.person(), Verb: asked.verb, Resource: asked.resource, Subresource: asked.subresource,
 		Name: asked.name, Namespace: q.namespace, Clusters: clusters}
-	if err := f.print(f.format.Format(), output.AnswerTable(answers)); err != nil {
+	if err := f.Print(f.format.Format(), output.AnswerTable(answers)); err != nil {
 		return err
 	}
 	refused := slices.ContainsFunc(clusters, func(answer output.Answer) bool { return !answer.Allowed })
@@ -66,7 +67,7 @@ func (f *accessQuery) answer(ctx context.Context, q *asker, names []string, aske
 			f.noteNext(clusters[i].Next)
 		}
 	}
-	return exitError{code: 1}
+	return options.ExitError{Code: 1}
 }
 
 // answer goes the way of the request, up to what stands in the way first.

@@ -17,6 +17,7 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -30,7 +31,7 @@ With --hub-registration, its agent gets a kubeconfig for the hub, in the Secret 
 
 // addOnCreation is one run of "capstan addon create".
 type addOnCreation struct {
-	*app
+	*options.Global
 	files           manifestFiles
 	version         string
 	overwrite       bool
@@ -41,8 +42,8 @@ type addOnCreation struct {
 }
 
 // newAddOnCreateCommand is "capstan addon create".
-func newAddOnCreateCommand(global *app) *cobra.Command {
-	f := &addOnCreation{app: global}
+func newAddOnCreateCommand(global *options.Global) *cobra.Command {
+	f := &addOnCreation{Global: global}
 	command := &cobra.Command{
 		Use:   "create NAME -f FILE",
 		Short: "Make an add-on of manifests",
@@ -50,7 +51,7 @@ func newAddOnCreateCommand(global *app) *cobra.Command {
 		Example: "  capstan addon create hello -f hello/\n" +
 			"  capstan addon create hello -f hello/ --version 0.0.2 --overwrite --placement-ref default/all\n" +
 			"  capstan addon create reporter -f reporter.yaml --hub-registration --cluster-role-bind reporter",
-		Args:              exactName,
+		Args:              options.ExactName,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f.files.add(global, command)
@@ -63,19 +64,19 @@ func newAddOnCreateCommand(global *app) *cobra.Command {
 	flags.StringToStringVar(&f.labels, "labels", nil, "labels of the add-on, as key=value,...")
 	flags.StringSliceVar(&f.placements, "placement-ref", nil,
 		"placement that says on which clusters the hub deploys it, as NAMESPACE/NAME; may be repeated")
-	complete(command, "placement-ref", f.completePlacementRef)
+	options.Complete(command, "placement-ref", f.CompletePlacementRef)
 	command.RunE = func(command *cobra.Command, args []string) error {
-		ctx, cancel := f.limited(command.Context())
+		ctx, cancel := f.Limited(command.Context())
 		defer cancel()
 		template, addOn, err := f.objects(ctx, args[0])
 		if err != nil {
 			return err
 		}
-		if f.dryRun {
-			f.announceDryRun(command)
-			return errors.Join(f.render(template), f.render(addOn))
+		if f.DryRun {
+			f.AnnounceDryRun(command)
+			return errors.Join(f.Render(template), f.Render(addOn))
 		}
-		return f.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return f.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			if err := f.create(ctx, hub, template, addOn); err != nil {
 				return err
 			}
@@ -163,7 +164,7 @@ func (f *addOnCreation) installStrategy() (addonv1beta1.InstallStrategy, error) 
 	}
 	strategy := addonv1beta1.InstallStrategy{Type: addonv1beta1.InstallStrategyPlacements}
 	for _, text := range f.placements {
-		ref, err := parsePlacementRef("--placement-ref", text)
+		ref, err := options.ParsePlacementRef("--placement-ref", text)
 		if err != nil {
 			return strategy, err
 		}
@@ -204,7 +205,7 @@ func (f *addOnCreation) noteNoRole(ctx context.Context, hub *hubapi.Hub) {
 		return
 	}
 	if found, err := hub.HasClusterRole(ctx, role); err == nil && !found {
-		f.note("Warning: the hub has no ClusterRole %s. The agent of the add-on has no rights there until a user creates it.", role)
+		f.Note("Warning: the hub has no ClusterRole %s. The agent of the add-on has no rights there until a user creates it.", role)
 	}
 }
 
@@ -278,7 +279,7 @@ func (f *addOnCreation) writeCatalogueAddOn(ctx context.Context, hub *hubapi.Hub
 // saying says that something is done, unless it failed.
 func (f *addOnCreation) saying(err error, format string, args ...any) error {
 	if err == nil {
-		f.say(format, args...)
+		f.Say(format, args...)
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 )
 
 const addOnDisableLong = `Take add-ons off clusters.
@@ -21,14 +22,14 @@ deploys comes back as long as the placement selects the cluster.`
 type addOnRemoval struct{ addOnFlags }
 
 // newAddOnDisableCommand is "capstan addon disable".
-func newAddOnDisableCommand(global *app) *cobra.Command {
-	f := &addOnRemoval{addOnFlags{app: global}}
+func newAddOnDisableCommand(global *options.Global) *cobra.Command {
+	f := &addOnRemoval{addOnFlags{Global: global}}
 	command := &cobra.Command{
 		Use:               "disable --names ADD-ON,... --clusters CLUSTER,...",
 		Short:             "Take add-ons off clusters",
 		Long:              addOnDisableLong,
 		Example:           "  capstan addon disable --names hello --clusters cluster1,cluster2",
-		Args:              flagsOnly,
+		Args:              options.FlagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f.add(command)
@@ -37,7 +38,7 @@ func newAddOnDisableCommand(global *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return f.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return f.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			return f.disableAll(ctx, hub, names, clusters)
 		})
 	}
@@ -67,8 +68,8 @@ func (f *addOnRemoval) disableAll(ctx context.Context, hub *hubapi.Hub, names, c
 }
 
 func (f *addOnRemoval) disable(ctx context.Context, hub *hubapi.Hub, name, cluster string, found bool) error {
-	if found && f.dryRun {
-		f.say("would undeploy %s add-on in managed cluster: %s.", name, cluster)
+	if found && f.DryRun {
+		f.Say("would undeploy %s add-on in managed cluster: %s.", name, cluster)
 		return nil
 	}
 	var err error
@@ -79,9 +80,9 @@ func (f *addOnRemoval) disable(ctx context.Context, hub *hubapi.Hub, name, clust
 	case err != nil:
 		return err
 	case found:
-		f.say("Undeploying %s add-on in managed cluster: %s.", name, cluster)
+		f.Say("Undeploying %s add-on in managed cluster: %s.", name, cluster)
 	default:
-		f.say("%s add-on not found in managed cluster: %s.", name, cluster)
+		f.Say("%s add-on not found in managed cluster: %s.", name, cluster)
 	}
 	return nil
 }
@@ -105,7 +106,7 @@ func (f *addOnRemoval) noteComesBack(ctx context.Context, hub *hubapi.Hub, name 
 		return err
 	}
 	if offered.Spec.InstallStrategy.Type == addonv1beta1.InstallStrategyPlacements {
-		f.note("Warning: placements deploy add-on %s: it comes back where they select the cluster. \"capstan get placements\" shows where they do.", name)
+		f.Note("Warning: placements deploy add-on %s: it comes back where they select the cluster. \"capstan get placements\" shows where they do.", name)
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
@@ -43,15 +44,15 @@ type addOnEnabling struct {
 }
 
 // newAddOnEnableCommand is "capstan addon enable".
-func newAddOnEnableCommand(global *app) *cobra.Command {
-	f := &addOnEnabling{addOnFlags: addOnFlags{app: global}}
+func newAddOnEnableCommand(global *options.Global) *cobra.Command {
+	f := &addOnEnabling{addOnFlags: addOnFlags{Global: global}}
 	command := &cobra.Command{
 		Use:   "enable --names ADD-ON,... --clusters CLUSTER,...",
 		Short: "Deploy add-ons on clusters",
 		Long:  addOnEnableLong,
 		Example: "  capstan addon enable --names hello --clusters cluster1,cluster2\n" +
 			"  capstan addon enable --names hello --clusters cluster1 --namespace hello --config-file config.yaml",
-		Args:              flagsOnly,
+		Args:              options.FlagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f.add(command)
@@ -61,7 +62,7 @@ func newAddOnEnableCommand(global *app) *cobra.Command {
 	flags.StringToStringVar(&f.labels, "labels", nil, "labels of the deployments, as key=value,...")
 	flags.StringVar(&f.configFile, "config-file", "", "file with objects that configure the add-ons, in YAML or JSON; - is standard input")
 	flags.StringVar(&f.outputFile, "output-file", "", "write what was applied to this file")
-	complete(command, "namespace", cobra.NoFileCompletions)
+	options.Complete(command, "namespace", cobra.NoFileCompletions)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		names, clusters, err := f.chosen()
 		if err != nil {
@@ -71,13 +72,13 @@ func newAddOnEnableCommand(global *app) *cobra.Command {
 			return err
 		}
 		f.inNamespace = flags.Changed("namespace")
-		ctx, cancel := f.limited(command.Context())
+		ctx, cancel := f.Limited(command.Context())
 		defer cancel()
 		configs, err := f.readConfigs(ctx)
 		if err != nil {
 			return err
 		}
-		return f.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return f.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			return f.enable(ctx, hub, names, clusters, configs)
 		})
 	}
@@ -85,10 +86,10 @@ func newAddOnEnableCommand(global *app) *cobra.Command {
 }
 
 func (f *addOnEnabling) check() error {
-	if err := checkNamespaceName("--namespace", f.namespace); err != nil {
+	if err := options.CheckNamespaceName("--namespace", f.namespace); err != nil {
 		return err
 	}
-	if err := checkOutputFile(f.outputFile); err != nil {
+	if err := options.CheckOutputFile(f.outputFile); err != nil {
 		return err
 	}
 	for key := range f.annotations {
@@ -104,7 +105,7 @@ func (f *addOnEnabling) readConfigs(ctx context.Context) ([]*unstructured.Unstru
 	if f.configFile == "" {
 		return nil, nil
 	}
-	manifests, err := manifestFiles{flag: "--config-file", paths: []string{f.configFile}, stdin: f.in, note: f.note}.read(ctx)
+	manifests, err := manifestFiles{flag: "--config-file", paths: []string{f.configFile}, stdin: f.In, note: f.Note}.read(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -139,14 +140,14 @@ func (f *addOnEnabling) enable(ctx context.Context, hub *hubapi.Hub, names, clus
 		errs = append(errs, checkOffered(ctx, hub, name, configs))
 	}
 	for _, cluster := range clusters {
-		errs = append(errs, checkCluster(ctx, hub, cluster))
+		errs = append(errs, options.CheckCluster(ctx, hub, cluster))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	for _, c := range configs {
 		if elsewhere := f.elsewhere(c); elsewhere != "" {
-			f.note("%s", elsewhere)
+			f.Note("%s", elsewhere)
 		}
 	}
 	var deployments []*addonv1alpha1.ManagedClusterAddOn
@@ -162,16 +163,16 @@ func (f *addOnEnabling) enable(ctx context.Context, hub *hubapi.Hub, names, clus
 	for _, d := range deployments {
 		applied = append(applied, d)
 	}
-	if f.dryRun {
+	if f.DryRun {
 		for _, object := range applied {
-			errs = append(errs, f.render(object))
+			errs = append(errs, f.Render(object))
 		}
 		return errors.Join(errs...)
 	}
 	if err := f.deploy(ctx, hub, configs, deployments); err != nil {
 		return err
 	}
-	return f.writeApplied(f.outputFile, applied)
+	return f.WriteApplied(f.outputFile, applied)
 }
 
 // resolveConfigs finds out how the hub serves the objects that configure add-ons.
@@ -261,7 +262,7 @@ func (f *addOnEnabling) deploy(ctx context.Context, hub *hubapi.Hub, configs []a
 			errs = append(errs, err)
 			continue
 		}
-		f.say("Deploying %s add-on to namespaces %s of managed cluster: %s.", d.Name, f.namespace, d.Namespace)
+		f.Say("Deploying %s add-on to namespaces %s of managed cluster: %s.", d.Name, f.namespace, d.Namespace)
 	}
 	return errors.Join(errs...)
 }

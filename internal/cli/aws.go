@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/eks"
 )
 
@@ -23,7 +24,7 @@ func (f *hubAWSFlags) add(command *cobra.Command) {
 	flags.StringArrayVar(&f.patterns, "auto-approved-arn-patterns", nil, "regular expression for the whole ARNs of EKS clusters that are accepted without an "+
 		"administrator, may be given several times; needs --feature-gates ManagedClusterAutoApproval=true")
 	for _, flag := range []string{"hub-cluster-arn", "aws-resource-tags", "auto-approved-arn-patterns"} {
-		complete(command, flag, cobra.NoFileCompletions)
+		options.Complete(command, flag, cobra.NoFileCompletions)
 	}
 }
 
@@ -75,7 +76,7 @@ func (f *agentAWSFlags) add(command *cobra.Command) {
 	flags.StringVar(&f.managedARN, "managed-cluster-arn", "", "ARN of the cluster, with --registration-auth awsirsa (default the name of the cluster in the "+
 		"kubeconfig, which the AWS command line sets to the ARN)")
 	for _, flag := range []string{"hub-cluster-arn", "managed-cluster-arn"} {
-		complete(command, flag, cobra.NoFileCompletions)
+		options.Complete(command, flag, cobra.NoFileCompletions)
 	}
 }
 
@@ -107,14 +108,14 @@ func (f *agentDriverFlags) values() map[string]any {
 }
 
 // currentCluster is the name of the cluster in the kubeconfig; empty if there is none.
-func currentCluster(global *app) string {
-	config, err := global.configAccess().GetStartingConfig()
+func currentCluster(global *options.Global) string {
+	config, err := global.ConfigAccess().GetStartingConfig()
 	if err != nil {
 		return ""
 	}
 	name := config.CurrentContext
-	if global.context != "" {
-		name = global.context
+	if global.Context != "" {
+		name = global.Context
 	}
 	if config.Contexts[name] == nil {
 		return ""

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/capstan-io/capstan/internal/cli/options"
 )
 
 // bundle says which versions belong together. An empty version is the newest.
@@ -41,7 +43,7 @@ func (f *bundleFlags) add(command *cobra.Command) {
 		"; images of Capstan are those of this program's version for all of them but latest")
 	flags.StringVar(&f.overrides, "bundle-version-overrides", "",
 		`JSON file with versions that replace those of the bundle, such as {"ocm": "v0.1.0", "policy_addon": "v0.18.0"}; ocm is the tag of the images of Capstan`)
-	complete(command, "bundle-version", cobra.FixedCompletions(bundleNames(), cobra.ShellCompDirectiveNoFileComp))
+	options.Complete(command, "bundle-version", cobra.FixedCompletions(bundleNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 
 func bundleNames() []string {
@@ -65,7 +67,7 @@ func (f *bundleFlags) imageTag(release string) (string, error) {
 			err = json.Unmarshal(content, &named)
 		}
 		if err != nil || named.OCM != "" {
-			return named.OCM, flagError("--bundle-version-overrides", err)
+			return named.OCM, options.FlagError("--bundle-version-overrides", err)
 		}
 	}
 	if f.version == latestBundle {
@@ -101,5 +103,5 @@ func (f *bundleFlags) bundle() (bundle, error) {
 	if err == nil {
 		err = json.Unmarshal(content, &chosen)
 	}
-	return chosen, flagError("--bundle-version-overrides", err)
+	return chosen, options.FlagError("--bundle-version-overrides", err)
 }

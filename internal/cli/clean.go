@@ -16,13 +16,14 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // cleaning is one run of "capstan clean".
 type cleaning struct {
-	*app
+	*options.Global
 	name          string
 	purgeOperator bool
 	outputFile    string
@@ -45,15 +46,15 @@ A hosted hub is removed from the cluster where it runs, and from that with its A
 kubeconfig that you have stored there.`
 
 // newCleanCommand is "capstan clean".
-func newCleanCommand(global *app) *cobra.Command {
-	run := &cleaning{app: global}
+func newCleanCommand(global *options.Global) *cobra.Command {
+	run := &cleaning{Global: global}
 	command := &cobra.Command{
 		Use:   "clean",
 		Short: "Take a hub out of a cluster",
 		Long:  cleanLong,
 		Example: "  capstan clean\n  capstan clean --dry-run\n" +
 			"  capstan clean --wait      # while users run \"capstan unjoin\" for the clusters",
-		Args:              flagsOnly,
+		Args:              options.FlagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := command.Flags()
@@ -63,13 +64,13 @@ func newCleanCommand(global *app) *cobra.Command {
 	flags.BoolVar(&run.wait, "wait", false, "wait until no cluster is available any more, for --timeout seconds at most")
 	flags.BoolVar(&run.force, "force", false, "do without clusters that are available, and without an operator or agents that do not answer")
 	command.MarkFlagsMutuallyExclusive("wait", "force")
-	complete(command, "name", cobra.NoFileCompletions)
+	options.Complete(command, "name", cobra.NoFileCompletions)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		if err := checkOutputFile(run.outputFile); err != nil {
+		if err := options.CheckOutputFile(run.outputFile); err != nil {
 			return err
 		}
-		run.announceDryRun(command)
-		ctx, cancel := run.limited(command.Context())
+		run.AnnounceDryRun(command)
+		ctx, cancel := run.Limited(command.Context())
 		defer cancel()
 		return run.clean(ctx)
 	}
@@ -88,7 +89,7 @@ func (c *cleaning) clean(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	removal := &removal{app: c.app, in: c.in, force: c.force}
+	removal := &removal{Global: c.Global, in: c.in, force: c.force}
 	if err := c.onHub(ctx, removal, c.removeBootstrap); err != nil {
 		return err
 	}
@@ -101,24 +102,24 @@ func (c *cleaning) clean(ctx context.Context) error {
 	if err := removal.all(ctx, operator); err != nil {
 		return err
 	}
-	if err := c.onHub(ctx, removal, c.unpublish); err != nil || c.dryRun {
+	if err := c.onHub(ctx, removal, c.unpublish); err != nil || c.DryRun {
 		return err
 	}
-	if err := writeObjects(c.app, c.outputFile, removal.deleted); err != nil {
+	if err := writeObjects(c.Global, c.outputFile, removal.deleted); err != nil {
 		return err
 	}
 	if len(removal.deleted) == 0 {
-		c.say("There is no hub in %s, and nothing is left of one.", c.in.Server())
+		c.Say("There is no hub in %s, and nothing is left of one.", c.in.Server())
 		return nil
 	}
-	c.say("The multicluster hub control plane has been cleaned up successfully!")
+	c.Say("The multicluster hub control plane has been cleaned up successfully!")
 	return nil
 }
 
 // connect finds the ClusterManager, nil if there is none any more, and the cluster with the API of the hub.
 func (c *cleaning) connect(ctx context.Context) (*unstructured.Unstructured, error) {
 	var err error
-	if c.in, err = install.Connect(c.installTarget()); err != nil {
+	if c.in, err = install.Connect(c.InstallTarget()); err != nil {
 		return nil, err
 	}
 	manager, err := c.in.Get(ctx, installation.Reference{GroupVersionKind: installation.KindClusterManager, Name: c.name})
@@ -134,7 +135,7 @@ func (c *cleaning) connect(ctx context.Context) (*unstructured.Unstructured, err
 		return manager, nil
 	}
 	if c.force {
-		c.note("Warning: the cluster with the API of the hub cannot be reached, so what is there stays: %v", err)
+		c.Note("Warning: the cluster with the API of the hub cannot be reached, so what is there stays: %v", err)
 		return manager, nil
 	}
 	return nil, fmt.Errorf("the cluster with the API of the hub cannot be reached: %w\n--force removes what runs in %s and leaves what is there",
@@ -164,7 +165,7 @@ func (c *cleaning) onHub(ctx context.Context, here *removal, remove func(context
 	case c.in:
 		return remove(ctx, here)
 	}
-	there := &removal{app: c.app, in: c.hub, force: c.force}
+	there := &removal{Global: c.Global, in: c.hub, force: c.force}
 	err := remove(ctx, there)
 	here.deleted = append(here.deleted, there.deleted...)
 	return err
@@ -198,9 +199,9 @@ func (c *cleaning) settle(ctx context.Context) error {
 	case len(available) == 0:
 		return nil
 	case c.force:
-		c.note("Warning: these clusters are available, and their agents go on without a hub: %s", strings.Join(available, ", "))
+		c.Note("Warning: these clusters are available, and their agents go on without a hub: %s", strings.Join(available, ", "))
 		return nil
-	case c.wait && !c.dryRun:
+	case c.wait && !c.DryRun:
 		return c.awaitUnjoined(ctx)
 	}
 	return fmt.Errorf("these clusters of the hub are available: %s\nTake each from the hub first, or run this command with --wait meanwhile:\n"+
@@ -209,7 +210,7 @@ func (c *cleaning) settle(ctx context.Context) error {
 }
 
 func (c *cleaning) awaitUnjoined(ctx context.Context) error {
-	progress := c.progress()
+	progress := c.Progress()
 	defer progress.Close()
 	var left []string
 	err := c.hub.AwaitNone(ctx, kindManagedCluster, isAvailable, func(names []string) {
@@ -295,7 +296,7 @@ func (c *cleaning) blockers(ctx context.Context) error {
 
 // releaseObjects deletes the clusters, works and add-ons of the hub, and takes off the finalizers that wait for agents.
 func (c *cleaning) releaseObjects(ctx context.Context) error {
-	if c.dryRun {
+	if c.DryRun {
 		return nil
 	}
 	for _, kind := range hubKinds {
@@ -355,12 +356,12 @@ func (c *cleaning) removeOfClusters(ctx context.Context, there *removal) error {
 	if err != nil {
 		return err
 	}
-	if len(clusters) > 0 && !c.dryRun {
+	if len(clusters) > 0 && !c.DryRun {
 		names := make([]string, len(clusters))
 		for i := range clusters {
 			names[i] = clusters[i].GetName()
 		}
-		c.note("The namespaces and certificate requests of clusters stay, because there are still these ManagedClusters: %s",
+		c.Note("The namespaces and certificate requests of clusters stay, because there are still these ManagedClusters: %s",
 			strings.Join(names, ", "))
 		return nil
 	}
@@ -392,7 +393,7 @@ func (c *cleaning) removeOfClusters(ctx context.Context, there *removal) error {
 // operatorObjects are the operator, unless it is to stay or another hub needs it.
 func (c *cleaning) operatorObjects(ctx context.Context) ([]installation.Reference, error) {
 	if !c.purgeOperator {
-		c.note("The operator stays, with its kinds: --purge-operator is false.")
+		c.Note("The operator stays, with its kinds: --purge-operator is false.")
 		return nil, nil
 	}
 	managers, err := c.in.List(ctx, installation.KindClusterManager, "", "")
@@ -400,7 +401,7 @@ func (c *cleaning) operatorObjects(ctx context.Context) ([]installation.Referenc
 		return nil, err
 	}
 	if slices.ContainsFunc(managers, func(m unstructured.Unstructured) bool { return m.GetName() != c.name }) {
-		c.note("The operator stays: there are other ClusterManagers.")
+		c.Note("The operator stays: there are other ClusterManagers.")
 		return nil, nil
 	}
 	return chartReferences(ctx, c.in, "cluster-manager", map[string]any{

@@ -11,6 +11,7 @@ import (
 
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -33,13 +34,13 @@ You need the permission to create managedclustersets/bind for the set.`
 
 // binding is one run of "capstan clusterset bind" or "capstan clusterset unbind".
 type binding struct {
-	*app
+	*options.Global
 	namespace string
 }
 
 // newClusterSetBindCommand is "capstan clusterset bind".
-func newClusterSetBindCommand(global *app) *cobra.Command {
-	b := &binding{app: global}
+func newClusterSetBindCommand(global *options.Global) *cobra.Command {
+	b := &binding{Global: global}
 	return b.command(&cobra.Command{
 		Use:     "bind NAME --namespace NAMESPACE",
 		Short:   "Let a namespace place on the clusters of a set",
@@ -49,8 +50,8 @@ func newClusterSetBindCommand(global *app) *cobra.Command {
 }
 
 // newClusterSetUnbindCommand is "capstan clusterset unbind".
-func newClusterSetUnbindCommand(global *app) *cobra.Command {
-	b := &binding{app: global}
+func newClusterSetUnbindCommand(global *options.Global) *cobra.Command {
+	b := &binding{Global: global}
 	return b.command(&cobra.Command{
 		Use:     "unbind NAME --namespace NAMESPACE",
 		Short:   "No longer let a namespace place on the clusters of a set",
@@ -62,14 +63,14 @@ func newClusterSetUnbindCommand(global *app) *cobra.Command {
 // command gives a command what those have in common that are about a set and a namespace.
 func (b *binding) command(command *cobra.Command, run func(ctx context.Context, hub *hubapi.Hub, set string) error) *cobra.Command {
 	command.Args = oneClusterSet
-	command.ValidArgsFunction = b.completeClusterSet
+	command.ValidArgsFunction = b.CompleteClusterSet
 	command.Flags().StringVarP(&b.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of the hub")
-	complete(command, "namespace", b.completeNamespaces)
+	options.Complete(command, "namespace", b.CompleteNamespaces)
 	command.RunE = func(command *cobra.Command, args []string) error {
-		if err := checkNamespaceName("--namespace", b.namespace); err != nil {
+		if err := options.CheckNamespaceName("--namespace", b.namespace); err != nil {
 			return err
 		}
-		return b.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return b.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			return run(ctx, hub, args[0])
 		})
 	}
@@ -85,16 +86,16 @@ func (b *binding) bind(ctx context.Context, hub *hubapi.Hub, set string) error {
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: set},
 		Spec:       clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: set},
 	}
-	if b.dryRun {
-		return b.render(binding)
+	if b.DryRun {
+		return b.Render(binding)
 	}
 	err := hub.BindClusterSet(ctx, binding)
 	switch {
 	case err == nil:
-		b.say("Clusterset %s is bound to Namespace %s", set, b.namespace)
+		b.Say("Clusterset %s is bound to Namespace %s", set, b.namespace)
 		return nil
 	case apierrors.IsAlreadyExists(err):
-		b.say("Clusterset %s is already bound to Namespace %s", set, b.namespace)
+		b.Say("Clusterset %s is already bound to Namespace %s", set, b.namespace)
 		return nil
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("--namespace: the hub has no namespace %q: \"kubectl create namespace %s\" makes it: %w", b.namespace, b.namespace, err)
@@ -104,20 +105,20 @@ func (b *binding) bind(ctx context.Context, hub *hubapi.Hub, set string) error {
 }
 
 func (b *binding) unbind(ctx context.Context, hub *hubapi.Hub, set string) error {
-	if b.dryRun {
-		b.say("would unbind Clusterset %s from Namespace %s", set, b.namespace)
+	if b.DryRun {
+		b.Say("would unbind Clusterset %s from Namespace %s", set, b.namespace)
 		return nil
 	}
 	err := hub.UnbindClusterSet(ctx, set, b.namespace)
 	switch {
 	case err == nil:
-		b.say("Clusterset %s is unbound from Namespace %s", set, b.namespace)
+		b.Say("Clusterset %s is unbound from Namespace %s", set, b.namespace)
 		return nil
 	case apierrors.IsNotFound(err):
 		if _, missing := hub.ClusterSet(ctx, set); missing != nil { // misspelt, or no hub
 			return missing
 		}
-		b.say("Clusterset %s is already unbound from Namespace %s", set, b.namespace)
+		b.Say("Clusterset %s is already unbound from Namespace %s", set, b.namespace)
 		return nil
 	default:
 		return err
@@ -133,27 +134,27 @@ You need the permission to create managedclustersets/join for the set, and for t
 
 // membership is one run of "capstan clusterset set".
 type membership struct {
-	*app
-	clusters   clusterFlags
+	*options.Global
+	clusters   options.ClusterFlags
 	namespaces []string
 }
 
 // newClusterSetSetCommand is "capstan clusterset set".
-func newClusterSetSetCommand(global *app) *cobra.Command {
-	m := &membership{app: global}
+func newClusterSetSetCommand(global *options.Global) *cobra.Command {
+	m := &membership{Global: global}
 	command := &cobra.Command{
 		Use:               "set NAME --clusters CLUSTER,...",
 		Short:             "Put clusters into a set",
 		Long:              clusterSetSetLong,
 		Example:           "  capstan clusterset set prod --clusters cluster1,cluster2\n  capstan clusterset set prod --namespaces team-a,team-b",
 		Args:              oneClusterSet,
-		ValidArgsFunction: m.completeClusterSet,
+		ValidArgsFunction: m.CompleteClusterSet,
 	}
-	m.clusters.add(global, command)
+	m.clusters.Add(global, command)
 	command.Flags().StringSliceVar(&m.namespaces, "namespaces", nil, "namespaces that all clusters of the set should have, separated by commas")
-	complete(command, "namespaces", cobra.NoFileCompletions)
+	options.Complete(command, "namespaces", cobra.NoFileCompletions)
 	command.RunE = func(command *cobra.Command, args []string) error {
-		names, err := m.clusters.names()
+		names, err := m.clusters.Names()
 		if err != nil {
 			return err
 		}
@@ -161,11 +162,11 @@ func newClusterSetSetCommand(global *app) *cobra.Command {
 			return errors.New("--clusters or --namespaces needs to be set: which clusters to put into the set, or which namespaces its clusters should have")
 		}
 		for _, namespace := range m.namespaces {
-			if err := checkNamespaceName("--namespaces", namespace); err != nil {
+			if err := options.CheckNamespaceName("--namespaces", namespace); err != nil {
 				return err
 			}
 		}
-		return m.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return m.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			set, err := hub.ClusterSet(ctx, args[0])
 			if err != nil {
 				return err
@@ -197,30 +198,30 @@ func (m *membership) setCluster(ctx context.Context, hub *hubapi.Hub, set, name 
 	before := cluster.Labels[fleet.LabelClusterSet]
 	switch {
 	case before == set:
-		m.say("Cluster %s is already in Clusterset %s", name, set)
+		m.Say("Cluster %s is already in Clusterset %s", name, set)
 		return nil
-	case m.dryRun && before == "":
-		m.say("would set Cluster %s to Clusterset %s", name, set)
+	case m.DryRun && before == "":
+		m.Say("would set Cluster %s to Clusterset %s", name, set)
 		return nil
-	case m.dryRun:
-		m.say("would set Cluster %s, from ClusterSet %s to Clusterset %s", name, before, set)
+	case m.DryRun:
+		m.Say("would set Cluster %s, from ClusterSet %s to Clusterset %s", name, before, set)
 		return nil
 	}
 	if err := hub.PutClusterIntoSet(ctx, name, set); err != nil {
 		return err
 	}
 	if before == "" {
-		m.say("Cluster %s is set to Clusterset %s", name, set)
+		m.Say("Cluster %s is set to Clusterset %s", name, set)
 	} else {
-		m.say("Cluster %s is set, from ClusterSet %s to Clusterset %s", name, before, set)
+		m.Say("Cluster %s is set, from ClusterSet %s to Clusterset %s", name, before, set)
 	}
 	return nil
 }
 
 func (m *membership) setNamespaces(ctx context.Context, hub *hubapi.Hub, set *clusterv1beta2.ManagedClusterSet) error {
-	if m.dryRun {
+	if m.DryRun {
 		for _, namespace := range m.namespaces {
-			m.say("would have Namespace %s on all clusters of Clusterset %s", namespace, set.Name)
+			m.Say("would have Namespace %s on all clusters of Clusterset %s", namespace, set.Name)
 		}
 		return nil
 	}
@@ -232,10 +233,10 @@ func (m *membership) setNamespaces(ctx context.Context, hub *hubapi.Hub, set *cl
 		return err
 	}
 	for _, namespace := range added {
-		m.say("Namespace %s is managed on all clusters of Clusterset %s", namespace, set.Name)
+		m.Say("Namespace %s is managed on all clusters of Clusterset %s", namespace, set.Name)
 	}
 	if len(added) == 0 {
-		m.say("Clusterset %s manages these namespaces already", set.Name)
+		m.Say("Clusterset %s manages these namespaces already", set.Name)
 	}
 	return nil
 }

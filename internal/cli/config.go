@@ -11,6 +11,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
 
@@ -19,12 +20,12 @@ const configLong = `Show and change the kubeconfig that leads to hubs and cluste
 These are the subcommands of "kubectl config" that choose among clusters. "kubectl config" has those that write clusters and users.`
 
 // kubeconfig is what the commands below "capstan config" show and change.
-type kubeconfig struct{ *app }
+type kubeconfig struct{ *options.Global }
 
 // newConfigCommand is "capstan config". The code of "kubectl config" would make this program twice as large, and slower to start.
-func newConfigCommand(global *app) *cobra.Command {
-	k := &kubeconfig{app: global}
-	command := parent("config", "Show and change the kubeconfig", k.viewCommand(), k.currentContextCommand(), k.useContextCommand(),
+func newConfigCommand(global *options.Global) *cobra.Command {
+	k := &kubeconfig{Global: global}
+	command := options.Parent("config", "Show and change the kubeconfig", k.viewCommand(), k.currentContextCommand(), k.useContextCommand(),
 		k.renameContextCommand(), k.deleteContextCommand(), k.setContextCommand(),
 		k.listCommand("get-contexts", "Show the contexts", listContexts),
 		k.listCommand("get-clusters", "Show the names of the clusters", func(config *clientcmdapi.Config) output.Grid {
@@ -40,19 +41,19 @@ func newConfigCommand(global *app) *cobra.Command {
 func (k *kubeconfig) viewCommand() *cobra.Command {
 	var minify, raw, flatten bool
 	command := &cobra.Command{
-		Use: "view", Short: "Show the kubeconfig, without its secrets", Args: flagsOnly, ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "view", Short: "Show the kubeconfig, without its secrets", Args: options.FlagsOnly, ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	command.Flags().BoolVar(&minify, "minify", false, "show the current context alone, or that of --context")
 	command.Flags().BoolVar(&raw, "raw", false, "show the secrets, too")
 	command.Flags().BoolVar(&flatten, "flatten", false, "show the content of files that the kubeconfig names")
-	format := addOutputFlag(command, output.YAML, output.JSON)
+	format := options.AddOutputFlag(command, output.YAML, output.JSON)
 	command.RunE = func(*cobra.Command, []string) error {
-		config, err := k.configAccess().GetStartingConfig()
+		config, err := k.ConfigAccess().GetStartingConfig()
 		if err != nil {
 			return err
 		}
-		if k.context != "" {
-			config.CurrentContext = k.context
+		if k.Context != "" {
+			config.CurrentContext = k.Context
 		}
 		if minify {
 			err = clientcmdapi.MinifyConfig(config)
@@ -76,7 +77,7 @@ func (k *kubeconfig) viewCommand() *cobra.Command {
 				return err
 			}
 		}
-		k.say("%s", strings.TrimSpace(string(content)))
+		k.Say("%s", strings.TrimSpace(string(content)))
 		return nil
 	}
 	return command
@@ -84,16 +85,16 @@ func (k *kubeconfig) viewCommand() *cobra.Command {
 
 func (k *kubeconfig) currentContextCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "current-context", Short: "Show the name of the current context", Args: flagsOnly, ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "current-context", Short: "Show the name of the current context", Args: options.FlagsOnly, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
-			config, err := k.configAccess().GetStartingConfig()
+			config, err := k.ConfigAccess().GetStartingConfig()
 			if err != nil {
 				return err
 			}
 			if config.CurrentContext == "" {
 				return fmt.Errorf("the kubeconfig has no current context: choose one of %s with \"capstan config use-context\"", contextList(config))
 			}
-			k.say("%s", config.CurrentContext)
+			k.Say("%s", config.CurrentContext)
 			return nil
 		},
 	}
@@ -101,7 +102,7 @@ func (k *kubeconfig) currentContextCommand() *cobra.Command {
 
 // change changes the kubeconfig and says what was done.
 func (k *kubeconfig) change(change func(config *clientcmdapi.Config) (said string, err error)) error {
-	access := k.configAccess()
+	access := k.ConfigAccess()
 	config, err := access.GetStartingConfig()
 	if err != nil {
 		return err
@@ -110,15 +111,15 @@ func (k *kubeconfig) change(change func(config *clientcmdapi.Config) (said strin
 	if err != nil {
 		return err
 	}
-	if k.dryRun {
-		k.say("would do this: %s", said)
+	if k.DryRun {
+		k.Say("would do this: %s", said)
 		return nil
 	}
 	const relative = true
 	if err := clientcmd.ModifyConfig(access, *config, relative); err != nil {
 		return err
 	}
-	k.say("%s", said)
+	k.Say("%s", said)
 	return nil
 }
 
@@ -158,7 +159,7 @@ func (k *kubeconfig) setContextCommand() *cobra.Command {
 	var current bool
 	command := &cobra.Command{
 		Use: "set-context CONTEXT | --current", Short: "Set the cluster, user or namespace of a context", Args: cobra.MaximumNArgs(1),
-		ValidArgsFunction: k.completeContexts,
+		ValidArgsFunction: k.CompleteContexts,
 	}
 	flags := command.Flags()
 	flags.StringVar(&cluster, "cluster", "", "cluster of the context")
@@ -197,7 +198,7 @@ func (k *kubeconfig) onContext(command *cobra.Command, change func(*clientcmdapi
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return k.completeContexts(command, args, typed)
+		return k.CompleteContexts(command, args, typed)
 	}
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		return k.change(func(config *clientcmdapi.Config) (string, error) {
@@ -220,13 +221,13 @@ func contextList(config *clientcmdapi.Config) string {
 // listCommand is a command that shows a table of something in the kubeconfig.
 func (k *kubeconfig) listCommand(use, short string, list func(*clientcmdapi.Config) output.Grid) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: short, Args: flagsOnly, ValidArgsFunction: cobra.NoFileCompletions,
+		Use: use, Short: short, Args: options.FlagsOnly, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
-			config, err := k.configAccess().GetStartingConfig()
+			config, err := k.ConfigAccess().GetStartingConfig()
 			if err != nil {
 				return err
 			}
-			return output.StyleOf(k.out).WriteGrid(k.out, list(config))
+			return output.StyleOf(k.Out).WriteGrid(k.Out, list(config))
 		},
 	}
 }

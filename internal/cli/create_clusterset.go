@@ -13,6 +13,7 @@ import (
 
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 )
 
 const createClusterSetLong = `Create cluster sets without any clusters.
@@ -20,11 +21,11 @@ const createClusterSetLong = `Create cluster sets without any clusters.
 "capstan clusterset set" puts clusters into one, "capstan clusterset bind" lets a namespace place on them.`
 
 // clusterSetCreation is one run of "capstan create clusterset".
-type clusterSetCreation struct{ *app }
+type clusterSetCreation struct{ *options.Global }
 
 // newCreateClusterSetCommand is "capstan create clusterset".
-func newCreateClusterSetCommand(global *app) *cobra.Command {
-	c := &clusterSetCreation{app: global}
+func newCreateClusterSetCommand(global *options.Global) *cobra.Command {
+	c := &clusterSetCreation{Global: global}
 	return &cobra.Command{
 		Use:               "clusterset NAME...",
 		Short:             "Create cluster sets",
@@ -33,11 +34,11 @@ func newCreateClusterSetCommand(global *app) *cobra.Command {
 		Args:              clusterSetNames,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, names []string) error {
-			if c.dryRun {
-				c.announceDryRun(command)
+			if c.DryRun {
+				c.AnnounceDryRun(command)
 				return c.showPlan(names)
 			}
-			return c.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			return c.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 				return c.createAll(ctx, hub, names)
 			})
 		},
@@ -70,7 +71,7 @@ func checkClusterSetName(name string) error {
 
 func (c *clusterSetCreation) showPlan(names []string) error {
 	for _, name := range names {
-		if err := c.render(newClusterSet(name)); err != nil {
+		if err := c.Render(newClusterSet(name)); err != nil {
 			return err
 		}
 	}
@@ -89,10 +90,10 @@ func (c *clusterSetCreation) create(ctx context.Context, hub *hubapi.Hub, name s
 	err := hub.CreateClusterSet(ctx, newClusterSet(name))
 	switch {
 	case err == nil:
-		c.say("Clusterset %s is created", name)
+		c.Say("Clusterset %s is created", name)
 		return nil
 	case apierrors.IsAlreadyExists(err):
-		c.say("Clusterset %s is already created", name)
+		c.Say("Clusterset %s is already created", name)
 		return nil
 	default:
 		return err
@@ -115,25 +116,25 @@ A set that is bound to a namespace is not deleted: "capstan clusterset unbind" t
 deleted set keep its label, and are in no such set until "capstan clusterset set" puts them into another.`
 
 // clusterSetDeletion is one run of "capstan delete clusterset".
-type clusterSetDeletion struct{ *app }
+type clusterSetDeletion struct{ *options.Global }
 
 // newDeleteClusterSetCommand is "capstan delete clusterset".
-func newDeleteClusterSetCommand(global *app) *cobra.Command {
-	d := &clusterSetDeletion{app: global}
+func newDeleteClusterSetCommand(global *options.Global) *cobra.Command {
+	d := &clusterSetDeletion{Global: global}
 	return &cobra.Command{
 		Use:               "clusterset NAME...",
 		Short:             "Delete cluster sets",
 		Long:              deleteClusterSetLong,
 		Example:           "  capstan delete clusterset prod",
 		Args:              clusterSetNames,
-		ValidArgsFunction: d.completeClusterSets,
+		ValidArgsFunction: d.CompleteClusterSets,
 		RunE: func(command *cobra.Command, names []string) error {
 			for _, name := range names {
 				if permanentClusterSet(name) {
 					return fmt.Errorf("cluster set %s is one that every hub has, and cannot be deleted: the hub would create it again", name)
 				}
 			}
-			return d.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+			return d.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 				return d.deleteAll(ctx, hub, names)
 			})
 		},
@@ -172,16 +173,16 @@ func stillBound(set string, namespaces []string) error {
 }
 
 func (d *clusterSetDeletion) delete(ctx context.Context, hub *hubapi.Hub, set *clusterv1beta2.ManagedClusterSet, members []string) error {
-	if d.dryRun {
-		d.say("would delete Clusterset %s", set.Name)
+	if d.DryRun {
+		d.Say("would delete Clusterset %s", set.Name)
 		return nil
 	}
 	if err := hub.DeleteClusterSet(ctx, set.Name); err != nil {
 		return err
 	}
-	d.say("Clusterset %s is deleted", set.Name)
+	d.Say("Clusterset %s is deleted", set.Name)
 	if len(members) > 0 && set.Spec.ClusterSelector.SelectorType != clusterv1beta2.LabelSelector {
-		d.note("Its clusters keep its label, and are in no such set now. This puts them into the default one:\n  capstan clusterset set default --clusters %s",
+		d.Note("Its clusters keep its label, and are in no such set now. This puts them into the default one:\n  capstan clusterset set default --clusters %s",
 			strings.Join(members, ","))
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 )
 
 // maxWeight bounds the weight of a prioritizer, below zero and above.
@@ -33,7 +34,7 @@ WEIGHT is between -10 and 10. "capstan explain placement NAME" shows what comes 
 
 // placementCreation is one run of "capstan create placement".
 type placementCreation struct {
-	*app
+	*options.Global
 	namespace      string
 	labelSelectors []string
 	clusterSets    []string
@@ -43,15 +44,15 @@ type placementCreation struct {
 }
 
 // newCreatePlacementCommand is "capstan create placement".
-func newCreatePlacementCommand(global *app) *cobra.Command {
-	f := &placementCreation{app: global}
+func newCreatePlacementCommand(global *options.Global) *cobra.Command {
+	f := &placementCreation{Global: global}
 	command := &cobra.Command{
 		Use:   "placement NAME",
 		Short: "Select clusters for what is to run on them",
 		Long:  createPlacementLong,
 		Example: "  capstan create placement web --namespace team-a --clustersets prod --label-selectors region=eu --count 2\n" +
 			"  capstan create placement web --prioritizers BuiltIn:ResourceAllocatableCPU:3,AddOn:usage:free:1 --count 1 --dry-run",
-		Args:              exactName,
+		Args:              options.ExactName,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := command.Flags()
@@ -63,18 +64,18 @@ func newCreatePlacementCommand(global *app) *cobra.Command {
 		"which clusters come first, as BuiltIn:NAME:WEIGHT or AddOn:RESOURCE:SCORE:WEIGHT")
 	flags.Int32Var(&f.count, "count", 0, "number of clusters to select (default: all)")
 	flags.BoolVar(&f.overwrite, "overwrite", false, "replace the spec of a placement that is there already")
-	complete(command, "namespace", f.completeNamespaces)
-	complete(command, "clustersets", f.completeClusterSetList)
+	options.Complete(command, "namespace", f.CompleteNamespaces)
+	options.Complete(command, "clustersets", f.CompleteClusterSetList)
 	command.RunE = func(command *cobra.Command, args []string) error {
 		placement, err := f.placement(args[0], command.Flags().Changed("count"))
 		if err != nil {
 			return err
 		}
-		if f.dryRun {
-			f.announceDryRun(command)
-			return f.render(placement)
+		if f.DryRun {
+			f.AnnounceDryRun(command)
+			return f.Render(placement)
 		}
-		return f.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return f.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			if err := checkBound(ctx, hub, f.namespace, f.clusterSets); err != nil {
 				return err
 			}
@@ -86,7 +87,7 @@ func newCreatePlacementCommand(global *app) *cobra.Command {
 
 // placement is what the flags describe.
 func (f *placementCreation) placement(name string, limited bool) (*clusterv1beta1.Placement, error) {
-	if err := checkNamespaceName("--namespace", f.namespace); err != nil {
+	if err := options.CheckNamespaceName("--namespace", f.namespace); err != nil {
 		return nil, err
 	}
 	p := &clusterv1beta1.Placement{
@@ -200,13 +201,13 @@ func (f *placementCreation) create(ctx context.Context, hub *hubapi.Hub, placeme
 	err := hub.CreatePlacement(ctx, placement)
 	switch {
 	case err == nil:
-		f.say("Placement '%s' has been created in '%s' namespace", placement.Name, placement.Namespace)
+		f.Say("Placement '%s' has been created in '%s' namespace", placement.Name, placement.Namespace)
 		return nil
 	case apierrors.IsAlreadyExists(err) && f.overwrite:
 		if err := hub.UpdatePlacement(ctx, placement.Namespace, placement.Name, placement.Spec); err != nil {
 			return err
 		}
-		f.say("Placement '%s' has been updated in '%s' namespace", placement.Name, placement.Namespace)
+		f.Say("Placement '%s' has been updated in '%s' namespace", placement.Name, placement.Namespace)
 		return nil
 	case apierrors.IsAlreadyExists(err):
 		return fmt.Errorf("placement %s in namespace %s already exists: replace it with --overwrite, or choose another name", placement.Name,

@@ -38,12 +38,12 @@ func (d *delivery) createReplicaSet(ctx context.Context, hub *hubapi.Hub) error 
 		if err := hub.CreateReplicaSet(ctx, wanted); err != nil {
 			return err
 		}
-		d.say("create manifestworkreplicaset %s in namespace %s", wanted.Name, wanted.Namespace)
+		d.Say("create manifestworkreplicaset %s in namespace %s", wanted.Name, wanted.Namespace)
 		return nil
 	case err != nil:
 		return err
 	case sameWorkload(live.Spec.ManifestWorkTemplate.Workload, d.workload) && refersTo(live, d.placement.Name):
-		d.say("manifestworkreplicaset %s in namespace %s already exists, with these manifests", live.Name, live.Namespace)
+		d.Say("manifestworkreplicaset %s in namespace %s already exists, with these manifests", live.Name, live.Namespace)
 		return nil
 	case !d.overwrite:
 		return fmt.Errorf("ManifestWorkReplicaSet %s in namespace %s already exists, with other manifests or placements: replace them with --overwrite, or "+
@@ -59,7 +59,7 @@ func (d *delivery) createReplicaSet(ctx context.Context, hub *hubapi.Hub) error 
 	if err != nil {
 		return err
 	}
-	d.say("update manifestworkreplicaset %s in namespace %s", live.Name, live.Namespace)
+	d.Say("update manifestworkreplicaset %s in namespace %s", live.Name, live.Namespace)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -28,13 +29,13 @@ means of ConfigMap ocm-placement-generator. Each cluster pulls its Application, 
 
 // sampleAppCreation is one run of "capstan create sampleapp".
 type sampleAppCreation struct {
-	*app
+	*options.Global
 	outputFile string
 }
 
 // newCreateSampleAppCommand is "capstan create sampleapp".
-func newCreateSampleAppCommand(global *app) *cobra.Command {
-	c := &sampleAppCreation{app: global}
+func newCreateSampleAppCommand(global *options.Global) *cobra.Command {
+	c := &sampleAppCreation{Global: global}
 	command := &cobra.Command{
 		Use:               "sampleapp [NAME]",
 		Short:             "Create an example of an application that Argo CD brings to clusters",
@@ -52,19 +53,19 @@ func newCreateSampleAppCommand(global *app) *cobra.Command {
 		if why := validation.IsDNS1123Label(name); len(why) > 0 {
 			return fmt.Errorf("NAME: %q: %s", name, strings.Join(why, "; "))
 		}
-		if err := checkOutputFile(c.outputFile); err != nil {
+		if err := options.CheckOutputFile(c.outputFile); err != nil {
 			return err
 		}
 		set := newSampleApp(name)
-		if c.dryRun {
-			c.announceDryRun(command)
-			return c.render(set.Object)
+		if c.DryRun {
+			c.AnnounceDryRun(command)
+			return c.Render(set.Object)
 		}
-		return c.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return c.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			if err := c.create(ctx, hub, set); err != nil {
 				return err
 			}
-			return c.writeApplied(c.outputFile, []any{set.Object})
+			return c.WriteApplied(c.outputFile, []any{set.Object})
 		})
 	}
 	return command
@@ -80,7 +81,7 @@ func (c *sampleAppCreation) create(ctx context.Context, hub *hubapi.Hub, set *un
 		return fmt.Errorf("the hub has no namespace %s: install Argo CD there: %w", argoNamespace, err)
 	}
 	if err == nil {
-		c.say("ApplicationSet %s is created in namespace %s", set.GetName(), argoNamespace)
+		c.Say("ApplicationSet %s is created in namespace %s", set.GetName(), argoNamespace)
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
@@ -25,24 +26,24 @@ cluster try it, and shows what would change there, as "capstan diff work" does.`
 
 // workFlags are the flags of commands that bring objects to clusters.
 type workFlags struct {
-	*app
+	*options.Global
 	files     manifestFiles
-	clusters  clusterFlags
+	clusters  options.ClusterFlags
 	placement string
 }
 
 func (f *workFlags) add(command *cobra.Command) {
-	f.files.add(f.app, command)
-	f.clusters.add(f.app, command)
+	f.files.add(f.Global, command)
+	f.clusters.Add(f.Global, command)
 	command.Flags().StringVar(&f.placement, "placement", "", "the clusters that this placement has selected, as NAMESPACE/NAME")
-	complete(command, "placement", f.completePlacementRef)
+	options.Complete(command, "placement", f.CompletePlacementRef)
 	command.MarkFlagsMutuallyExclusive("placement", "cluster")
 	command.MarkFlagsMutuallyExclusive("placement", "clusters")
 }
 
 // delivery is what is to be where.
 type delivery struct {
-	*app
+	*options.Global
 	name     string
 	workload workv1.ManifestsTemplate
 	// Either there are clusters, or a placement that chooses them.
@@ -53,14 +54,14 @@ type delivery struct {
 
 // delivery reads the files, and fails if the flags make no sense.
 func (f *workFlags) delivery(ctx context.Context, name string) (*delivery, error) {
-	d := &delivery{app: f.app, name: name}
+	d := &delivery{Global: f.Global, name: name}
 	var err error
 	if f.placement == "" {
-		if d.clusters, err = f.clusters.names(); err == nil && len(d.clusters) == 0 {
+		if d.clusters, err = f.clusters.Names(); err == nil && len(d.clusters) == 0 {
 			err = errors.New("either --cluster or --clusters needs to be set, or --placement; \"capstan get clusters\" lists the clusters there are")
 		}
 	} else {
-		d.placement, err = parsePlacementRef("--placement", f.placement)
+		d.placement, err = options.ParsePlacementRef("--placement", f.placement)
 	}
 	if err != nil {
 		return nil, err
@@ -77,12 +78,12 @@ type workCreation struct {
 	workFlags
 	overwrite  bool
 	replicaSet bool
-	trial      *dryRunFlag
+	trial      *options.DryRunFlag
 }
 
 // newCreateWorkCommand is "capstan create work".
-func newCreateWorkCommand(global *app) *cobra.Command {
-	f := &workCreation{workFlags: workFlags{app: global}}
+func newCreateWorkCommand(global *options.Global) *cobra.Command {
+	f := &workCreation{workFlags: workFlags{Global: global}}
 	command := &cobra.Command{
 		Use:   "work NAME -f FILE --clusters CLUSTER,...",
 		Short: "Deliver Kubernetes objects to clusters as a ManifestWork",
@@ -92,30 +93,30 @@ func newCreateWorkCommand(global *app) *cobra.Command {
 			"  capstan create work web -k overlays/prod --placement default/web --replicaset\n" +
 			"  capstan create work web -f manifests/ --clusters cluster1 --overwrite --dry-run=server\n" +
 			"  kubectl create configmap demo --from-literal=a=b --dry-run=client -o yaml | capstan create work demo -f - --cluster cluster1",
-		Args:              exactName,
+		Args:              options.ExactName,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f.add(command)
 	command.Flags().BoolVar(&f.overwrite, "overwrite", false,
 		"replace the manifests of a work that is there already; with --placement, also take it off clusters that are not selected any more")
 	command.Flags().BoolVarP(&f.replicaSet, "replicaset", "r", false, "create a ManifestWorkReplicaSet in the namespace of the placement")
-	f.trial = addDryRunFlag(global, command)
+	f.trial = options.AddDryRunFlag(global, command)
 	command.RunE = func(command *cobra.Command, args []string) error {
 		if err := f.check(); err != nil {
 			return err
 		}
-		ctx, cancel := f.limited(command.Context())
+		ctx, cancel := f.Limited(command.Context())
 		defer cancel()
 		d, err := f.delivery(ctx, args[0])
 		if err != nil {
 			return err
 		}
 		d.overwrite = f.overwrite
-		if f.dryRun && !f.trial.onClusters() && (d.placement == nil || f.replicaSet) {
-			f.announceDryRun(command)
+		if f.DryRun && !f.trial.OnClusters() && (d.placement == nil || f.replicaSet) {
+			f.AnnounceDryRun(command)
 			return d.show(f.replicaSet)
 		}
-		return f.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error { return f.create(ctx, hub, d) })
+		return f.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error { return f.create(ctx, hub, d) })
 	}
 	return command
 }
@@ -125,7 +126,7 @@ func (f *workCreation) check() error {
 	if f.replicaSet && f.placement == "" {
 		return errors.New("--replicaset: needs a placement to choose the clusters: name it with --placement NAMESPACE/NAME")
 	}
-	if f.replicaSet && f.trial.onClusters() {
+	if f.replicaSet && f.trial.OnClusters() {
 		return errors.New("--dry-run=server: the clusters cannot try a ManifestWorkReplicaSet: leave out --replicaset to have those of the placement try " +
 			"its manifests")
 	}
@@ -136,7 +137,7 @@ func (f *workCreation) create(ctx context.Context, hub *hubapi.Hub, d *delivery)
 	switch {
 	case f.replicaSet:
 		return d.createReplicaSet(ctx, hub)
-	case f.trial.onClusters():
+	case f.trial.OnClusters():
 		return d.tryOut(ctx, hub)
 	default:
 		return d.deliver(ctx, hub)
@@ -161,22 +162,22 @@ func (d *delivery) deliver(ctx context.Context, hub *hubapi.Hub) error {
 func (d *delivery) take(ctx context.Context, hub *hubapi.Hub, s step) error {
 	name, cluster := s.work.Name, s.work.Namespace
 	switch {
-	case d.dryRun && s.action == actionDelete:
-		d.say("would delete work %s in cluster %s", name, cluster)
+	case d.DryRun && s.action == actionDelete:
+		d.Say("would delete work %s in cluster %s", name, cluster)
 		return nil
-	case d.dryRun:
-		return d.render(s.work)
+	case d.DryRun:
+		return d.Render(s.work)
 	}
 	switch s.action {
 	case actionKeep:
-		d.say("work %s in cluster %s already exists, with these manifests", name, cluster)
+		d.Say("work %s in cluster %s already exists, with these manifests", name, cluster)
 		d.noteHeldBack(s.live)
 		return nil
 	case actionCreate:
 		if _, err := hub.CreateWork(ctx, s.work); err != nil {
 			return err
 		}
-		d.say("create work %s in cluster %s", name, cluster)
+		d.Say("create work %s in cluster %s", name, cluster)
 	case actionUpdate:
 		err := hub.UpdateWork(ctx, cluster, name, func(live *workv1.ManifestWork) {
 			live.Spec.Workload = s.work.Spec.Workload
@@ -187,13 +188,13 @@ func (d *delivery) take(ctx context.Context, hub *hubapi.Hub, s step) error {
 		if err != nil {
 			return err
 		}
-		d.say("update work %s in cluster %s", name, cluster)
+		d.Say("update work %s in cluster %s", name, cluster)
 		d.noteHeldBack(s.live)
 	case actionDelete:
 		if err := hub.DeleteWork(ctx, cluster, name); err != nil {
 			return err
 		}
-		d.say("delete work %s in cluster %s", name, cluster)
+		d.Say("delete work %s in cluster %s", name, cluster)
 	}
 	return nil
 }
@@ -201,7 +202,7 @@ func (d *delivery) take(ctx context.Context, hub *hubapi.Hub, s step) error {
 // noteHeldBack points out why nothing happens on the cluster.
 func (d *delivery) noteHeldBack(live *workv1.ManifestWork) {
 	if value := live.Annotations[fleet.AnnotationDryRun]; value != "" && value != fleet.DryRunNone {
-		d.note("Warning: the annotation %s holds back work %s in cluster %s. \"kubectl -n %s annotate manifestwork %s %s-\" lets it be applied.",
+		d.Note("Warning: the annotation %s holds back work %s in cluster %s. \"kubectl -n %s annotate manifestwork %s %s-\" lets it be applied.",
 			fleet.AnnotationDryRun, live.Name, live.Namespace, live.Namespace, live.Name, fleet.AnnotationDryRun)
 	}
 }
@@ -217,10 +218,10 @@ func newWork(cluster, name string, workload workv1.ManifestsTemplate) *workv1.Ma
 // show prints what would be created, where that is known without a hub.
 func (d *delivery) show(replicaSet bool) error {
 	if replicaSet {
-		return d.render(d.replicaSet())
+		return d.Render(d.replicaSet())
 	}
 	for _, cluster := range d.clusters {
-		if err := d.render(newWork(cluster, d.name, d.workload)); err != nil {
+		if err := d.Render(newWork(cluster, d.name, d.workload)); err != nil {
 			return err
 		}
 	}
@@ -231,7 +232,7 @@ func (d *delivery) show(replicaSet bool) error {
 func (d *delivery) noteNested() {
 	for _, decoded := range manifest.Decode(d.workload.Manifests) {
 		if decoded.Object.GroupVersionKind() == workv1.GroupVersion.WithKind("ManifestWork") {
-			d.note("Warning: ManifestWork %q is delivered to the clusters as it is, not what is in it. "+
+			d.Note("Warning: ManifestWork %q is delivered to the clusters as it is, not what is in it. "+
 				"If this hub is to deliver what is in it, use \"kubectl apply -f\" instead.", decoded.Object.GetName())
 		}
 	}

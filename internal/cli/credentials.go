@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/program"
 )
@@ -37,14 +38,14 @@ namespace of its context.`
 
 // credentials is one run of "capstan credentials": it says where the token is.
 type credentials struct {
-	*app
+	*options.Global
 	account   string
 	namespace string
 }
 
 // newCredentialsCommand is "capstan credentials".
-func newCredentialsCommand(global *app) *cobra.Command {
-	f := &credentials{app: global}
+func newCredentialsCommand(global *options.Global) *cobra.Command {
+	f := &credentials{Global: global}
 	command := &cobra.Command{
 		Use:     "credentials --managed-serviceaccount NAME",
 		Aliases: []string{"credential"},
@@ -53,14 +54,14 @@ func newCredentialsCommand(global *app) *cobra.Command {
 		Example: "  # In the file of access providers of a client\n" +
 			`  {"providers": [{"name": "open-cluster-management", "execConfig": {"apiVersion": "client.authentication.k8s.io/v1",` + "\n" +
 			`    "command": "capstan", "args": ["credentials", "--managed-serviceaccount", "reader"], "provideClusterInfo": true}}]}`,
-		Args:              flagsOnly,
+		Args:              options.FlagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := command.Flags()
 	flags.StringVar(&f.account, "managed-serviceaccount", "", "name of the ManagedServiceAccount")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the ClusterProfile and the Secret (default: of the pod or the context)")
-	complete(command, "managed-serviceaccount", cobra.NoFileCompletions)
-	complete(command, "namespace", cobra.NoFileCompletions)
+	options.Complete(command, "managed-serviceaccount", cobra.NoFileCompletions)
+	options.Complete(command, "namespace", cobra.NoFileCompletions)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if f.account == "" {
 			return errors.New("--managed-serviceaccount: name the ManagedServiceAccount whose token is wanted")
@@ -69,7 +70,7 @@ func newCredentialsCommand(global *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		ctx, cancel := f.limited(command.Context())
+		ctx, cancel := f.Limited(command.Context())
 		defer cancel()
 		return f.printCredential(ctx, version, cluster)
 	}
@@ -104,7 +105,7 @@ func askedCluster() (version, cluster string, err error) {
 		return "", "", fmt.Errorf("%s: spec.cluster.config.clusterName is missing; the extension client.authentication.k8s.io/exec of the "+
 			"access provider in the ClusterProfile has it", from)
 	}
-	return version, extension.ClusterName, checkClusterName(from+": spec.cluster.config.clusterName", extension.ClusterName)
+	return version, extension.ClusterName, options.CheckClusterName(from+": spec.cluster.config.clusterName", extension.ClusterName)
 }
 
 // printCredential prints the token of an account on a cluster.
@@ -127,28 +128,28 @@ func (f *credentials) printCredential(ctx context.Context, version, cluster stri
 		return fmt.Errorf("Secret %s/%s has no key %s: it is not the copy of a token", namespace, secret.Name, corev1.ServiceAccountTokenKey)
 	}
 	status := clientauthenticationv1.ExecCredentialStatus{Token: string(token), ExpirationTimestamp: expiryOf(string(token))}
-	if end := status.ExpirationTimestamp; end != nil && !f.clock.Now().Before(end.Time) {
+	if end := status.ExpirationTimestamp; end != nil && !f.Clock.Now().Before(end.Time) {
 		return fmt.Errorf("the token in Secret %s/%s has expired at %s: its agent renews it when cluster %s reaches the hub again",
 			namespace, secret.Name, end.UTC().Format(time.RFC3339), cluster)
 	}
-	return json.NewEncoder(f.out).Encode(clientauthenticationv1.ExecCredential{
+	return json.NewEncoder(f.Out).Encode(clientauthenticationv1.ExecCredential{
 		TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "ExecCredential"}, Status: &status,
 	})
 }
 
 // hubOfPod is the hub that the flags are about, or else that of the pod that this runs in, and the namespace there.
 func (f *credentials) hubOfPod() (hub *hubapi.Hub, namespace string, err error) {
-	if f.kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
+	if f.Kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
 		if config, err := rest.InClusterConfig(); err == nil {
 			hub, err := hubapi.New(config)
 			return hub, program.Namespace(metav1.NamespaceDefault), err
 		}
 	}
-	config, _, err := f.target().HubKubeconfig()
+	config, _, err := f.Target().HubKubeconfig()
 	if err != nil {
 		return nil, "", err
 	}
-	hub, err = f.hub()
+	hub, err = f.Hub()
 	return hub, cmp.Or(config.Contexts[config.CurrentContext].Namespace, metav1.NamespaceDefault), err
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 )
 
 const deleteTokenLong = `End every token that clusters can join with.
@@ -18,21 +19,21 @@ Clusters that have joined do not notice.
 "capstan get token" makes new ones. A hub of Capstan makes a new bootstrap token by itself, which nobody has been told.`
 
 // tokenDeletion is one run of "capstan delete token".
-type tokenDeletion struct{ *app }
+type tokenDeletion struct{ *options.Global }
 
 // newDeleteTokenCommand is "capstan delete token".
-func newDeleteTokenCommand(global *app) *cobra.Command {
-	d := &tokenDeletion{app: global}
+func newDeleteTokenCommand(global *options.Global) *cobra.Command {
+	d := &tokenDeletion{Global: global}
 	command := &cobra.Command{
 		Use:               "token",
 		Short:             "End every token that clusters can join with",
 		Long:              deleteTokenLong,
 		Example:           "  capstan delete token --dry-run\n  capstan delete token",
-		Args:              flagsOnly,
+		Args:              options.FlagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		return d.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return d.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			found, err := hub.BootstrapObjects(ctx)
 			if err != nil {
 				return err
@@ -46,23 +47,23 @@ func newDeleteTokenCommand(global *app) *cobra.Command {
 // delete deletes what it can: each object that is gone is one less to join with.
 func (d *tokenDeletion) delete(ctx context.Context, hub *hubapi.Hub, objects []hubapi.BootstrapObject) error {
 	if len(objects) == 0 {
-		d.say("There is no token to join %s with. \"capstan get token\" makes one.", hub.Server)
+		d.Say("There is no token to join %s with. \"capstan get token\" makes one.", hub.Server)
 		return nil
 	}
 	var errs []error
 	for _, object := range objects {
-		if d.dryRun {
-			d.say("would delete %s", object)
+		if d.DryRun {
+			d.Say("would delete %s", object)
 			continue
 		}
 		if err := hub.DeleteBootstrapObject(ctx, object); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		d.say("%s is deleted", object)
+		d.Say("%s is deleted", object)
 	}
-	if len(errs) == 0 && !d.dryRun {
-		d.note("No token that was given out so far can be used to join %s any more. \"capstan get token\" makes a new one.", hub.Server)
+	if len(errs) == 0 && !d.DryRun {
+		d.Note("No token that was given out so far can be used to join %s any more. \"capstan get token\" makes a new one.", hub.Server)
 	}
 	return errors.Join(errs...)
 }

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -26,33 +27,33 @@ that their work is gone; if there will be none, they stay.`
 
 // workDeletion is one run of "capstan delete work".
 type workDeletion struct {
-	*app
-	clusters clusterFlags
+	*options.Global
+	clusters options.ClusterFlags
 	force    bool
 	patience time.Duration
 }
 
 // newDeleteCommand is "capstan delete work".
-func newDeleteCommand(global *app) *cobra.Command {
-	d := &workDeletion{app: global}
+func newDeleteCommand(global *options.Global) *cobra.Command {
+	d := &workDeletion{Global: global}
 	command := &cobra.Command{
 		Use:     "work NAME --clusters CLUSTER,...",
 		Aliases: []string{"works", "manifestwork", "manifestworks"},
 		Short:   "Delete a work from clusters",
 		Long:    deleteWorkLong,
 		Example: "  capstan delete work web --clusters cluster1,cluster2\n  capstan delete work web --cluster gone --force",
-		Args:    exactName,
+		Args:    options.ExactName,
 	}
-	d.clusters.add(global, command)
+	d.clusters.Add(global, command)
 	command.Flags().BoolVar(&d.force, "force", false, "remove its finalizers: do not wait for the agent")
 	command.ValidArgsFunction = completeWork(global, &d.clusters)
 	command.RunE = func(command *cobra.Command, args []string) error {
-		names, err := d.clusters.required()
+		names, err := d.clusters.Required()
 		if err != nil {
 			return err
 		}
-		d.patience = d.timeoutOr(command, deletionTimeout)
-		return d.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		d.patience = d.TimeoutOr(command, deletionTimeout)
+		return d.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			found, err := findWorks(ctx, hub, args[0], names)
 			if err != nil {
 				return err
@@ -79,7 +80,7 @@ func findWorks(ctx context.Context, hub *hubapi.Hub, name string, clusters []str
 		switch {
 		case apierrors.IsNotFound(err) && !errors.Is(err, hubapi.ErrNotAHub):
 			missing = err
-			if err := checkCluster(ctx, hub, cluster); err != nil {
+			if err := options.CheckCluster(ctx, hub, cluster); err != nil {
 				errs = append(errs, err)
 			}
 		case err != nil:
@@ -109,9 +110,9 @@ func (d *workDeletion) deleteAll(ctx context.Context, hub *hubapi.Hub, name stri
 	for _, p := range places {
 		switch {
 		case !p.found:
-			d.say("work %s in cluster %s is already deleted", name, p.cluster)
-		case d.dryRun:
-			d.say("would delete work %s in cluster %s", name, p.cluster)
+			d.Say("work %s in cluster %s is already deleted", name, p.cluster)
+		case d.DryRun:
+			d.Say("would delete work %s in cluster %s", name, p.cluster)
 		default:
 			if err := d.delete(ctx, hub, p.cluster, name); err != nil {
 				errs = append(errs, err)
@@ -120,9 +121,9 @@ func (d *workDeletion) deleteAll(ctx context.Context, hub *hubapi.Hub, name stri
 			going = append(going, p.cluster)
 		}
 	}
-	ctx, cancel := d.limitedTo(ctx, d.patience)
+	ctx, cancel := d.LimitedTo(ctx, d.patience)
 	defer cancel()
-	progress := d.progress()
+	progress := d.Progress()
 	defer progress.Close()
 	for _, cluster := range going {
 		progress.Wait(cluster, "waiting for its agent")
@@ -136,7 +137,7 @@ func (d *workDeletion) deleteAll(ctx context.Context, hub *hubapi.Hub, name stri
 			errs = append(errs, err)
 			continue
 		}
-		d.say("work %s in cluster %s is deleted", name, cluster)
+		d.Say("work %s in cluster %s is deleted", name, cluster)
 	}
 	return errors.Join(errs...)
 }

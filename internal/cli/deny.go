@@ -9,13 +9,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 )
 
 // denial is one run of "capstan deny".
 type denial struct {
-	*app
+	*options.Global
 	hub      *hubapi.Hub
-	clusters clusterFlags
+	clusters options.ClusterFlags
 	now      bool
 }
 
@@ -31,25 +32,25 @@ certificate requests and those of its add-ons are denied, and a standalone hub r
 add-ons from then on. The command returns when the rights are gone, and says so when they are not.`
 
 // newDenyCommand takes back what "capstan accept" gives.
-func newDenyCommand(global *app) *cobra.Command {
-	run := &denial{app: global}
+func newDenyCommand(global *options.Global) *cobra.Command {
+	run := &denial{Global: global}
 	command := &cobra.Command{
 		Use:               "deny --clusters CLUSTER,...",
 		Short:             "Take the rights of clusters back",
 		Long:              denyLong,
 		Example:           "  capstan deny --clusters cluster1\n  capstan deny --clusters cluster1 --now",
-		Args:              flagsOnly,
+		Args:              options.FlagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	run.clusters.add(global, command)
+	run.clusters.Add(global, command)
 	command.Flags().BoolVar(&run.now, "now", false,
 		"cut compromised clusters off: leave no right to their agents and add-ons, and deny what they ask for")
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		names, err := run.clusters.required()
+		names, err := run.clusters.Required()
 		if err != nil {
 			return err
 		}
-		return run.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return run.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			run.hub = hub
 			return run.denyAll(ctx, names)
 		})
@@ -74,7 +75,7 @@ func (r *denial) denyAll(ctx context.Context, clusters []string) error {
 	for _, cluster := range denied {
 		errs = append(errs, r.denyRequests(ctx, cluster))
 	}
-	if !r.dryRun {
+	if !r.DryRun {
 		for _, cluster := range denied {
 			errs = append(errs, r.awaitNoRights(ctx, cluster))
 		}
@@ -83,17 +84,17 @@ func (r *denial) denyAll(ctx context.Context, clusters []string) error {
 }
 
 func (r *denial) deny(ctx context.Context, cluster string) error {
-	if r.dryRun {
+	if r.DryRun {
 		if _, err := r.hub.Cluster(ctx, cluster); err != nil {
 			return err
 		}
-		r.say("would set hubAcceptsClient to false for managed cluster %s", cluster)
+		r.Say("would set hubAcceptsClient to false for managed cluster %s", cluster)
 		return nil
 	}
 	if err := r.hub.DenyCluster(ctx, cluster, r.now); err != nil {
 		return err
 	}
-	r.say("set hubAcceptsClient to false for managed cluster %s", cluster)
+	r.Say("set hubAcceptsClient to false for managed cluster %s", cluster)
 	return nil
 }
 
@@ -105,15 +106,15 @@ func (r *denial) denyRequests(ctx context.Context, cluster string) error {
 	}
 	var errs []error
 	for _, request := range requests {
-		if r.dryRun {
-			r.say("would deny CSR %s", request)
+		if r.DryRun {
+			r.Say("would deny CSR %s", request)
 			continue
 		}
 		if err := r.hub.DenyRequest(ctx, request); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		r.say("CSR %s denied", request)
+		r.Say("CSR %s denied", request)
 	}
 	return errors.Join(errs...)
 }
@@ -121,7 +122,7 @@ func (r *denial) denyRequests(ctx context.Context, cluster string) error {
 // awaitNoRights waits until the hub has taken the rights away. A hub in an existing cluster whose controllers are not of this version does
 // not.
 func (r *denial) awaitNoRights(ctx context.Context, cluster string) error {
-	progress := r.progress()
+	progress := r.Progress()
 	defer progress.Close()
 	progress.Wait(cluster, "waiting for the hub to take its rights away")
 	left, err := r.hub.AwaitNoRights(ctx, cluster)
@@ -132,6 +133,6 @@ func (r *denial) awaitNoRights(ctx context.Context, cluster string) error {
 	if err != nil {
 		return err
 	}
-	r.say("cluster %s is cut off; \"kubectl delete managedcluster %s\" forgets it, and does not wait for its agent", cluster, cluster)
+	r.Say("cluster %s is cut off; \"kubectl delete managedcluster %s\" forgets it, and does not wait for its agent", cluster, cluster)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
 
@@ -27,8 +28,8 @@ type workDiff struct {
 }
 
 // newDiffCommand is "capstan diff work".
-func newDiffCommand(global *app) *cobra.Command {
-	f := &workDiff{workFlags: workFlags{app: global}}
+func newDiffCommand(global *options.Global) *cobra.Command {
+	f := &workDiff{workFlags: workFlags{Global: global}}
 	command := &cobra.Command{
 		Use:     "work NAME -f FILE --clusters CLUSTER,...",
 		Aliases: []string{"works", "manifestwork"},
@@ -36,21 +37,21 @@ func newDiffCommand(global *app) *cobra.Command {
 		Long:    diffWorkLong,
 		Example: "  capstan diff work web -f manifests/ --clusters cluster1,cluster2\n" +
 			"  capstan diff work web -k overlays/prod --placement default/web -o table",
-		Args:        exactName,
-		Annotations: map[string]string{comparesAnnotation: ""},
+		Args:        options.ExactName,
+		Annotations: map[string]string{options.ComparesAnnotation: ""},
 	}
 	f.add(command)
 	command.ValidArgsFunction = completeWork(global, &f.clusters)
-	f.format = addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON)
+	f.format = options.AddOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON)
 	command.RunE = func(command *cobra.Command, args []string) error {
-		ctx, cancel := f.limited(command.Context())
+		ctx, cancel := f.Limited(command.Context())
 		defer cancel()
 		d, err := f.delivery(ctx, args[0])
 		if err != nil {
 			return err
 		}
 		d.overwrite = true
-		return f.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return f.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			return f.diff(ctx, hub, d)
 		})
 	}
@@ -60,14 +61,14 @@ func newDiffCommand(global *app) *cobra.Command {
 func (f *workDiff) diff(ctx context.Context, hub *hubapi.Hub, d *delivery) error {
 	trials, err := d.try(ctx, hub)
 	if len(trials) > 0 || err == nil {
-		err = errors.Join(f.print(f.format.Format(), output.Trials(trials)), err, wouldFail(trials))
+		err = errors.Join(f.Print(f.format.Format(), output.Trials(trials)), err, wouldFail(trials))
 	}
 	if err != nil {
 		return err
 	}
 	for i := range trials {
 		if trials[i].Differs() {
-			return errDiffers
+			return options.ErrDiffers
 		}
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+
+	"github.com/capstan-io/capstan/internal/cli/options"
 )
 
 const downLong = `Stop every process that "capstan up" and "capstan join --local" have started.
@@ -13,23 +15,23 @@ it: the hub, the clusters and everything in them are gone then.`
 
 // downCommand is one run of "capstan down".
 type downCommand struct {
-	*app
+	*options.Global
 	purge bool
 }
 
 // newDownCommand is "capstan down".
-func newDownCommand(global *app) *cobra.Command {
-	c := &downCommand{app: global}
+func newDownCommand(global *options.Global) *cobra.Command {
+	c := &downCommand{Global: global}
 	command := &cobra.Command{
 		Use:   "down",
 		Short: "Stop what runs on this machine",
 		Long:  downLong,
-		Args:  flagsOnly,
+		Args:  options.FlagsOnly,
 	}
 	command.Flags().BoolVar(&c.purge, "purge", false, "remove the data, too")
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		if c.dryRun {
-			c.announceDryRun(command)
+		if c.DryRun {
+			c.AnnounceDryRun(command)
 			return c.showPlan(command.Context())
 		}
 		return c.down(command.Context())
@@ -38,33 +40,33 @@ func newDownCommand(global *app) *cobra.Command {
 }
 
 func (c *downCommand) showPlan(ctx context.Context) error {
-	status, err := c.home.Status(ctx)
+	status, err := c.Home.Status(ctx)
 	for _, process := range status.Processes {
 		if process.Running {
-			c.say("would stop %s, process %d", process.Name, process.PID)
+			c.Say("would stop %s, process %d", process.Name, process.PID)
 		}
 	}
 	if c.purge {
-		c.say("would remove the data in %s", c.home.Dir)
+		c.Say("would remove the data in %s", c.Home.Dir)
 	}
 	return err
 }
 
 func (c *downCommand) down(ctx context.Context) error {
-	ctx, cancel := c.limited(ctx)
+	ctx, cancel := c.Limited(ctx)
 	defer cancel()
-	progress := c.progress()
-	stopped, err := c.home.Down(ctx, c.purge, progress)
+	progress := c.Progress()
+	stopped, err := c.Home.Down(ctx, c.purge, progress)
 	progress.Close()
 	switch {
 	case err != nil:
 		return err
 	case c.purge:
-		c.say("The playground in %s is gone.", c.home.Dir)
+		c.Say("The playground in %s is gone.", c.Home.Dir)
 	case stopped == 0:
-		c.say("Nothing runs in %s.", c.home.Dir)
+		c.Say("Nothing runs in %s.", c.Home.Dir)
 	default:
-		c.say("Stopped. The data is kept in %s: \"capstan up\" goes on with it, \"capstan down --purge\" removes it.", c.home.Dir)
+		c.Say("Stopped. The data is kept in %s: \"capstan up\" goes on with it, \"capstan down --purge\" removes it.", c.Home.Dir)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cloudevents/grpcconfig"
 )
 
@@ -45,9 +46,9 @@ func (f *hubGRPCFlags) add(command *cobra.Command) {
 	flags.StringVar(&f.endpointType, "grpc-endpoint-type", string(operatorv1.EndpointTypeHostname),
 		"how clusters reach the gRPC server: hostname leads --grpc-server to it by your own means, loadBalancer makes its Service one of that type")
 	for _, flag := range []string{"auto-approved-grpc-identities", "grpc-server"} {
-		complete(command, flag, cobra.NoFileCompletions)
+		options.Complete(command, flag, cobra.NoFileCompletions)
 	}
-	complete(command, "grpc-endpoint-type", cobra.FixedCompletions(
+	options.Complete(command, "grpc-endpoint-type", cobra.FixedCompletions(
 		[]string{string(operatorv1.EndpointTypeHostname), string(operatorv1.EndpointTypeLoadBalancer)}, cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -124,7 +125,7 @@ func (f *agentGRPCFlags) add(command *cobra.Command) {
 	flags.StringVar(&f.server, "grpc-server", "", "HOST:PORT of the hub's gRPC server, with --registration-auth grpc")
 	flags.StringVar(&f.caFile, "grpc-ca-file", "",
 		"PEM certificates to verify the hub's gRPC server with; without, those that the hub publishes in the ConfigMap ca-bundle-configmap")
-	complete(command, "grpc-server", cobra.NoFileCompletions)
+	options.Complete(command, "grpc-server", cobra.NoFileCompletions)
 }
 
 // check finds what is missing or makes no sense, with the driver or without.
@@ -163,10 +164,10 @@ func (f *agentDriverFlags) add(command *cobra.Command) {
 		"validity of the tokens of add-ons in seconds, with --addon-kubeclient-registration-auth token; 0 for the default of the agent")
 	f.grpc.add(command)
 	f.aws.add(command)
-	complete(command, "registration-auth", cobra.FixedCompletions(drivers, cobra.ShellCompDirectiveNoFileComp))
-	complete(command, "addon-kubeclient-registration-auth",
+	options.Complete(command, "registration-auth", cobra.FixedCompletions(drivers, cobra.ShellCompDirectiveNoFileComp))
+	options.Complete(command, "addon-kubeclient-registration-auth",
 		cobra.FixedCompletions([]string{driverCSR, "token"}, cobra.ShellCompDirectiveNoFileComp))
-	complete(command, "addon-token-expiration-seconds", cobra.NoFileCompletions)
+	options.Complete(command, "addon-token-expiration-seconds", cobra.NoFileCompletions)
 }
 
 func (f *agentDriverFlags) check() error {

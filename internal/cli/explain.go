@@ -15,6 +15,7 @@ import (
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/placement/report"
@@ -31,7 +32,7 @@ through "kubectl port-forward"; it gets the credentials of the kubeconfig.`
 
 // explanation is one run of "capstan explain placement".
 type explanation struct {
-	*app
+	*options.Global
 	namespace string
 	cluster   string
 	whatIf    string
@@ -40,8 +41,8 @@ type explanation struct {
 }
 
 // newExplainPlacementCommand is "capstan explain placement".
-func newExplainPlacementCommand(global *app) *cobra.Command {
-	f := &explanation{app: global}
+func newExplainPlacementCommand(global *options.Global) *cobra.Command {
+	f := &explanation{Global: global}
 	command := &cobra.Command{
 		Use:     "placement NAME",
 		Aliases: []string{"placements"},
@@ -56,7 +57,7 @@ func newExplainPlacementCommand(global *app) *cobra.Command {
 			if f.whatIf != "" && len(args) == 0 {
 				return nil
 			}
-			return exactName(command, args)
+			return options.ExactName(command, args)
 		},
 	}
 	flags := command.Flags()
@@ -69,13 +70,13 @@ func newExplainPlacementCommand(global *app) *cobra.Command {
 		"PEM certificates to verify the server of --debug-server with (default: those of the system)")
 	flags.StringVar(&f.server.Name, "debug-server-name", "",
 		"host name that the certificate of the server of --debug-server is for (default: that of the URL)")
-	complete(command, "debug-server-name", cobra.NoFileCompletions)
-	complete(command, "namespace", f.completeNamespaces)
-	complete(command, "cluster", f.completeClusters)
+	options.Complete(command, "debug-server-name", cobra.NoFileCompletions)
+	options.Complete(command, "namespace", f.CompleteNamespaces)
+	options.Complete(command, "cluster", f.CompleteClusters)
 	command.ValidArgsFunction = completePlacement(global, &f.namespace)
-	f.format = addOutputFlag(command, output.Text, output.YAML, output.JSON)
+	f.format = options.AddOutputFlag(command, output.Text, output.YAML, output.JSON)
 	command.RunE = func(command *cobra.Command, args []string) error {
-		ctx, cancel := f.limited(command.Context())
+		ctx, cancel := f.Limited(command.Context())
 		defer cancel()
 		r, err := f.report(ctx, args)
 		if err != nil {
@@ -92,12 +93,12 @@ func newExplainPlacementCommand(global *app) *cobra.Command {
 // report asks the hub about the placement on it, or the one in the file.
 func (f *explanation) report(ctx context.Context, args []string) (*report.Report, error) {
 	if f.namespace != "" {
-		if err := checkNamespaceName("--namespace", f.namespace); err != nil {
+		if err := options.CheckNamespaceName("--namespace", f.namespace); err != nil {
 			return nil, err
 		}
 	}
 	if f.cluster != "" {
-		if err := checkClusterName("--cluster", f.cluster); err != nil {
+		if err := options.CheckClusterName("--cluster", f.cluster); err != nil {
 			return nil, err
 		}
 	}
@@ -125,9 +126,9 @@ func (f *explanation) report(ctx context.Context, args []string) (*report.Report
 // explaining is the hub, or what it has for explaining placements.
 func (f *explanation) explaining() (*hubapi.Hub, error) {
 	if f.server.URL != "" {
-		return f.server.Connect(f.target())
+		return f.server.Connect(f.Target())
 	}
-	return f.hub()
+	return f.Hub()
 }
 
 func defaultNamespace(namespace string) string {
@@ -140,7 +141,7 @@ func defaultNamespace(namespace string) string {
 // readPlacement reads the file of --what-if. The flags complete it, and may not contradict it. The result has what is in the
 // file and no zeros for what is not: the hub has defaults for that.
 func (f *explanation) readPlacement(args []string) (*unstructured.Unstructured, error) {
-	documents, err := readDocuments(f.whatIf, f.in)
+	documents, err := readDocuments(f.whatIf, f.In)
 	if err != nil {
 		return nil, fmt.Errorf("--what-if: %w", err)
 	}
@@ -181,12 +182,12 @@ func (f *explanation) printWhy(r *report.Report) error {
 	}
 	why := r.Clusters[at]
 	if f.format.Format() != output.Text {
-		return f.print(f.format.Format(), output.View{Object: why})
+		return f.Print(f.format.Format(), output.View{Object: why})
 	}
-	f.say("%s", whyOf(r, why))
+	f.Say("%s", whyOf(r, why))
 	if scores := output.ScoreGrid(r, []report.ClusterReason{why}); len(scores.Rows) > 0 {
-		f.say("")
-		return output.StyleOf(f.out).WriteGrid(f.out, scores)
+		f.Say("")
+		return output.StyleOf(f.Out).WriteGrid(f.Out, scores)
 	}
 	return nil
 }
@@ -207,24 +208,24 @@ func whyOf(r *report.Report, why report.ClusterReason) string {
 
 func (f *explanation) printReport(r *report.Report) error {
 	if f.format.Format() != output.Text {
-		return f.print(f.format.Format(), output.View{Object: r})
+		return f.Print(f.format.Format(), output.View{Object: r})
 	}
-	f.say("%s", verdictOf(r))
+	f.Say("%s", verdictOf(r))
 	if r.Error != "" {
 		return nil
 	}
 	if r.Disabled {
-		f.say("Its annotation %s keeps the decisions as they are, whatever is below.", fleet.AnnotationSchedulingDisable)
+		f.Say("Its annotation %s keeps the decisions as they are, whatever is below.", fleet.AnnotationSchedulingDisable)
 	}
 	grids, more := output.Explanation(r)
 	for _, grid := range grids {
-		f.say("")
-		if err := output.StyleOf(f.out).WriteGrid(f.out, grid); err != nil {
+		f.Say("")
+		if err := output.StyleOf(f.Out).WriteGrid(f.Out, grid); err != nil {
 			return err
 		}
 	}
 	if more > 0 {
-		f.say("\n%s more not selected: --cluster NAME says why one of them is not, -o json why each of them is not.", clusterCount(more))
+		f.Say("\n%s more not selected: --cluster NAME says why one of them is not, -o json why each of them is not.", clusterCount(more))
 	}
 	return nil
 }

@@ -6,21 +6,23 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/capstan-io/capstan/internal/cli/options"
 )
 
 // MainAt is Main by a clock of the test's own. The time of --timeout is over when the channel is closed, and not before.
 func MainAt(ctx context.Context, clk clock.WithTickerAndDelayedExecution, over <-chan struct{}, args []string, in io.Reader,
 	out, errOut io.Writer) int {
-	a := newApp(in, out, errOut)
-	a.clock = clk
+	a := options.New(in, out, errOut)
+	a.Clock = clk
 	if over != nil {
-		a.withTimeout = withTimeout(over)
+		a.WithTimeout = withTimeout(over)
 	}
 	return run(ctx, a, args)
 }
 
 // withTimeout makes contexts whose deadline has come when the channel is closed.
-func withTimeout(over <-chan struct{}) timeoutFunc {
+func withTimeout(over <-chan struct{}) options.TimeoutFunc {
 	return func(parent context.Context, _ time.Duration, cause error) (context.Context, context.CancelFunc) {
 		ctx, cancel := context.WithCancelCause(parent)
 		limited := &limitedContext{Context: ctx, done: make(chan struct{})}

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/capstan-io/capstan/internal/cli/options"
 )
 
 // gatedPart is the part of a ClusterManager or Klusterlet that a feature gate is set in.
@@ -78,12 +80,12 @@ func addGateFlag(command *cobra.Command, known map[string]featureGate) *gateFlag
 		fmt.Fprintf(&usage, "\n%s (default %t)", name, known[name].on)
 	}
 	command.Flags().Var(f, "feature-gates", usage.String())
-	complete(command, "feature-gates", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	options.Complete(command, "feature-gates", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		var offers []string
 		for _, name := range slices.Sorted(maps.Keys(known)) {
 			offers = append(offers, fmt.Sprintf("%s=%t", name, !known[name].on))
 		}
-		return completeList(typed, offers)
+		return options.CompleteList(typed, offers)
 	})
 	return f
 }

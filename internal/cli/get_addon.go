@@ -10,35 +10,36 @@ import (
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // addOnList is one run of "capstan get addon".
 type addOnList struct {
-	*app
-	clusters clusterFlags
+	*options.Global
+	clusters options.ClusterFlags
 	format   *output.Choice
 }
 
 // newGetCommand is "capstan get addon".
-func newGetCommand(global *app) *cobra.Command {
-	l := &addOnList{app: global}
+func newGetCommand(global *options.Global) *cobra.Command {
+	l := &addOnList{Global: global}
 	command := &cobra.Command{
 		Use:     "addon [NAME...]",
 		Aliases: []string{"addons", "managedclusteraddons", "managedclusteraddon", "mca"},
 		Short:   "Show the add-ons of the hub, the clusters they are on, and how they are there",
 		Example: "  capstan get addon\n  capstan get addon -o table\n  capstan get addon hello --clusters cluster1,cluster2",
 	}
-	l.clusters.add(global, command)
-	l.format = addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON, output.Name)
+	l.clusters.Add(global, command)
+	l.format = options.AddOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON, output.Name)
 	command.ValidArgsFunction = l.completeAddOns
 	command.RunE = func(command *cobra.Command, names []string) error {
-		chosen, err := l.clusters.names()
+		chosen, err := l.clusters.Names()
 		if err != nil {
 			return err
 		}
-		return l.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return l.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			return l.show(ctx, hub, names, chosen)
 		})
 	}
@@ -64,7 +65,7 @@ func (l *addOnList) show(ctx context.Context, hub *hubapi.Hub, names, clusters [
 	}
 	list.Items = slices.DeleteFunc(list.Items, func(i addonv1alpha1.ManagedClusterAddOn) bool { return !slices.Contains(names, i.Name) })
 	if len(known) == 0 {
-		l.note("No add-ons. \"capstan addon create NAME -f FILE\" makes one of manifests.")
+		l.Note("No add-ons. \"capstan addon create NAME -f FILE\" makes one of manifests.")
 	}
 	shown := output.AddOns{Names: names, Installed: list.Items}
 	if l.format.Format() == output.Tree && len(list.Items) > 0 {
@@ -72,7 +73,7 @@ func (l *addOnList) show(ctx context.Context, hub *hubapi.Hub, names, clusters [
 			return err
 		}
 	}
-	return l.print(l.format.Format(), shown.View(list))
+	return l.Print(l.format.Format(), shown.View(list))
 }
 
 // listAddOns lists the installations on some clusters, on all of them if none is named.
@@ -121,12 +122,12 @@ func addOnWorks(ctx context.Context, hub *hubapi.Hub) ([]workv1.ManifestWork, er
 
 // completeAddOns completes the names of add-ons that are not on the line yet.
 func (l *addOnList) completeAddOns(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return slices.DeleteFunc(addOnNames(command.Context(), l.app), func(name string) bool { return slices.Contains(args, name) }),
+	return slices.DeleteFunc(addOnNames(command.Context(), l.Global), func(name string) bool { return slices.Contains(args, name) }),
 		cobra.ShellCompDirectiveNoFileComp
 }
 
-func addOnNames(ctx context.Context, global *app) []string {
-	return global.offer(ctx, func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+func addOnNames(ctx context.Context, global *options.Global) []string {
+	return global.Offer(ctx, func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
 		installed, err := hub.InstalledAddOns(ctx, "")
 		if err != nil {
 			return nil, err

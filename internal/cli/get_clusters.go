@@ -7,20 +7,21 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // clusterList is one run of "capstan get clusters".
 type clusterList struct {
-	*app
+	*options.Global
 	clusterSet string
 	format     *output.Choice
 }
 
 // newGetClustersCommand is "capstan get clusters".
-func newGetClustersCommand(global *app) *cobra.Command {
-	l := &clusterList{app: global}
+func newGetClustersCommand(global *options.Global) *cobra.Command {
+	l := &clusterList{Global: global}
 	command := &cobra.Command{
 		Use:     "clusters [NAME...]",
 		Aliases: []string{"cluster", "managedclusters", "managedcluster", "mcl"},
@@ -28,11 +29,11 @@ func newGetClustersCommand(global *app) *cobra.Command {
 		Example: "  capstan get clusters\n  capstan get clusters -o table\n  capstan get clusters cluster1 -o yaml",
 	}
 	command.Flags().StringVar(&l.clusterSet, "clusterset", "", "only the clusters whose label names this set")
-	l.format = addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON, output.Name)
-	complete(command, "clusterset", l.completeClusterSets)
-	command.ValidArgsFunction = l.completeClusters
+	l.format = options.AddOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON, output.Name)
+	options.Complete(command, "clusterset", l.CompleteClusterSets)
+	command.ValidArgsFunction = l.CompleteClusters
 	command.RunE = func(command *cobra.Command, names []string) error {
-		return l.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error { return l.show(ctx, hub, names) })
+		return l.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error { return l.show(ctx, hub, names) })
 	}
 	return command
 }
@@ -47,21 +48,21 @@ func (l *clusterList) show(ctx context.Context, hub *hubapi.Hub, names []string)
 		if err != nil {
 			return err
 		}
-		return l.print(l.format.Format(), output.Clusters(cluster, []clusterv1.ManagedCluster{*cluster}))
+		return l.Print(l.format.Format(), output.Clusters(cluster, []clusterv1.ManagedCluster{*cluster}))
 	}
 	list, err := hub.Clusters(ctx, selector)
 	if err != nil {
 		return err
 	}
-	if list.Items, err = keepNamed(list.Items, names, "cluster", "capstan get clusters"); err != nil {
+	if list.Items, err = options.KeepNamed(list.Items, names, "cluster", "capstan get clusters"); err != nil {
 		return err
 	}
 	switch {
 	case len(list.Items) > 0:
 	case l.clusterSet != "":
-		l.note("No cluster is in the set %q: the label %s of a cluster names its set.", l.clusterSet, fleet.LabelClusterSet)
+		l.Note("No cluster is in the set %q: the label %s of a cluster names its set.", l.clusterSet, fleet.LabelClusterSet)
 	default:
-		l.note("No clusters. \"capstan get token\" prints the command with which one joins this hub, %s.", hub.Server)
+		l.Note("No clusters. \"capstan get token\" prints the command with which one joins this hub, %s.", hub.Server)
 	}
-	return l.print(l.format.Format(), output.Clusters(list, list.Items))
+	return l.Print(l.format.Format(), output.Clusters(list, list.Items))
 }

@@ -8,28 +8,29 @@ import (
 
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
 
 // clusterSetList is one run of "capstan get clustersets".
 type clusterSetList struct {
-	*app
+	*options.Global
 	format *output.Choice
 }
 
 // newGetClusterSetsCommand is "capstan get clustersets".
-func newGetClusterSetsCommand(global *app) *cobra.Command {
-	l := &clusterSetList{app: global}
+func newGetClusterSetsCommand(global *options.Global) *cobra.Command {
+	l := &clusterSetList{Global: global}
 	command := &cobra.Command{
 		Use:               "clustersets [NAME...]",
 		Aliases:           []string{"clusterset", "managedclustersets", "managedclusterset", "mclsets", "mclset"},
 		Short:             "Show the cluster sets of the hub, their clusters and the namespaces they are bound to",
 		Example:           "  capstan get clustersets\n  capstan get clustersets -o table\n  capstan get clustersets prod -o yaml",
-		ValidArgsFunction: l.completeClusterSets,
+		ValidArgsFunction: l.CompleteClusterSets,
 	}
-	l.format = addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON, output.Name)
+	l.format = options.AddOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON, output.Name)
 	command.RunE = func(command *cobra.Command, names []string) error {
-		return l.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error { return l.show(ctx, hub, names) })
+		return l.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error { return l.show(ctx, hub, names) })
 	}
 	return command
 }
@@ -46,11 +47,11 @@ func (l *clusterSetList) show(ctx context.Context, hub *hubapi.Hub, names []stri
 	if err != nil {
 		return err
 	}
-	if list.Items, err = keepNamed(list.Items, names, "cluster set", "capstan get clustersets"); err != nil {
+	if list.Items, err = options.KeepNamed(list.Items, names, "cluster set", "capstan get clustersets"); err != nil {
 		return err
 	}
 	if len(list.Items) == 0 {
-		l.note("No cluster sets. \"capstan create clusterset NAME\" makes one.")
+		l.Note("No cluster sets. \"capstan create clusterset NAME\" makes one.")
 	}
 	return l.printSets(ctx, hub, list, list.Items)
 }
@@ -65,7 +66,7 @@ func (l *clusterSetList) printSets(ctx context.Context, hub *hubapi.Hub, object 
 			return err
 		}
 	}
-	return l.print(format, output.ClusterSets(object, sets, of))
+	return l.Print(format, output.ClusterSets(object, sets, of))
 }
 
 // clusterSetContext reads the clusters and the bindings of the hub.

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
 
@@ -16,26 +17,26 @@ In a Kubernetes cluster a controller is shown as its Deployment, with the replic
 as the process that holds its Lease. A standalone hub runs everything in one process.`
 
 // newGetHubInfoCommand is "capstan get hub-info".
-func newGetHubInfoCommand(global *app) *cobra.Command {
+func newGetHubInfoCommand(global *options.Global) *cobra.Command {
 	command := &cobra.Command{
 		Use:               "hub-info",
 		Short:             "Show what the hub consists of",
 		Long:              getHubInfoLong,
 		Example:           "  capstan get hub-info\n  capstan get hub-info -o json",
-		Args:              flagsOnly,
+		Args:              options.FlagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	format := addOutputFlag(command, output.Tree, output.YAML, output.JSON)
+	format := options.AddOutputFlag(command, output.Tree, output.YAML, output.JSON)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		return global.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return global.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			if err := hub.CheckIsHub(ctx); err != nil {
 				return err
 			}
-			info, err := hub.HubInfo(ctx, global.clock.Now())
+			info, err := hub.HubInfo(ctx, global.Clock.Now())
 			if err != nil {
 				return err
 			}
-			return global.print(format.Format(), output.HubInfo(info))
+			return global.Print(format.Format(), output.HubInfo(info))
 		})
 	}
 	return command

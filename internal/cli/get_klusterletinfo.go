@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
 
@@ -13,28 +14,28 @@ const getKlusterletInfoLong = `Show what the agents in the cluster of the kubeco
 Deployments that they run, with the replicas that are available out of those wanted, and the kinds that they need.`
 
 // newGetKlusterletInfoCommand is "capstan get klusterlet-info".
-func newGetKlusterletInfoCommand(global *app) *cobra.Command {
+func newGetKlusterletInfoCommand(global *options.Global) *cobra.Command {
 	command := &cobra.Command{
 		Use:               "klusterlet-info",
 		Short:             "Show what the agents in a cluster consist of",
 		Long:              getKlusterletInfoLong,
 		Example:           "  capstan get klusterlet-info\n  capstan get klusterlet-info --context cluster1 -o json",
-		Args:              flagsOnly,
+		Args:              options.FlagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	format := addOutputFlag(command, output.Tree, output.YAML, output.JSON)
+	format := options.AddOutputFlag(command, output.Tree, output.YAML, output.JSON)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		cluster, err := install.Connect(global.installTarget())
+		cluster, err := install.Connect(global.InstallTarget())
 		if err != nil {
 			return err
 		}
-		ctx, cancel := global.limited(command.Context())
+		ctx, cancel := global.Limited(command.Context())
 		defer cancel()
 		info, err := klusterletInfo(ctx, cluster)
 		if err != nil {
 			return err
 		}
-		return global.print(format.Format(), output.KlusterletInfo(info))
+		return global.Print(format.Format(), output.KlusterletInfo(info))
 	}
 	return command
 }

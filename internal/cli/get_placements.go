@@ -9,19 +9,20 @@ import (
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
 
 // placementList is one run of "capstan get placements".
 type placementList struct {
-	*app
+	*options.Global
 	namespace string
 	format    *output.Choice
 }
 
 // newGetPlacementsCommand is "capstan get placements".
-func newGetPlacementsCommand(global *app) *cobra.Command {
-	l := &placementList{app: global}
+func newGetPlacementsCommand(global *options.Global) *cobra.Command {
+	l := &placementList{Global: global}
 	command := &cobra.Command{
 		Use:     "placements [NAME]",
 		Aliases: []string{"placement"},
@@ -30,16 +31,16 @@ func newGetPlacementsCommand(global *app) *cobra.Command {
 		Args:    cobra.MaximumNArgs(1),
 	}
 	command.Flags().StringVarP(&l.namespace, "namespace", "n", "", "namespace of the hub (default: all)")
-	complete(command, "namespace", l.completeNamespaces)
+	options.Complete(command, "namespace", l.CompleteNamespaces)
 	command.ValidArgsFunction = completePlacement(global, &l.namespace)
-	l.format = addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON, output.Name)
+	l.format = options.AddOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON, output.Name)
 	command.RunE = func(command *cobra.Command, args []string) error {
 		if l.namespace != "" {
-			if err := checkNamespaceName("--namespace", l.namespace); err != nil {
+			if err := options.CheckNamespaceName("--namespace", l.namespace); err != nil {
 				return err
 			}
 		}
-		return l.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error { return l.show(ctx, hub, args) })
+		return l.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error { return l.show(ctx, hub, args) })
 	}
 	return command
 }
@@ -63,7 +64,7 @@ func (l *placementList) show(ctx context.Context, hub *hubapi.Hub, names []strin
 		}
 	}
 	if len(list.Items) == 0 {
-		l.note("No placements. \"capstan create placement NAME --namespace NAMESPACE\" makes one.")
+		l.Note("No placements. \"capstan create placement NAME --namespace NAMESPACE\" makes one.")
 	}
 	return l.printPlacements(ctx, hub, list, list.Items)
 }
@@ -79,16 +80,16 @@ func (l *placementList) printPlacements(ctx context.Context, hub *hubapi.Hub, ob
 		}
 		decisions = list.Items
 	}
-	return l.print(format, output.Placements(object, placements, decisions))
+	return l.Print(format, output.Placements(object, placements, decisions))
 }
 
 // completePlacement completes the name of a placement of a namespace, of any if that is empty.
-func completePlacement(global *app, namespace *string) cobra.CompletionFunc {
+func completePlacement(global *options.Global, namespace *string) cobra.CompletionFunc {
 	return func(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return global.offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+		return global.Offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
 			list, err := hub.Placements(ctx, *namespace)
 			var names []string
 			for i := range list.Items {

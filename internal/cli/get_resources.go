@@ -17,6 +17,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/manyclusters"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/machinery/text"
 )
@@ -34,8 +35,8 @@ cluster has 10 seconds for each answer, or those of --timeout. The clusters need
 
 // resourceList is one run of "capstan get RESOURCE": what to read, and of which clusters.
 type resourceList struct {
-	*app
-	clusterChoice
+	*options.Global
+	options.ClusterChoice
 
 	namespace     string
 	everywhere    bool
@@ -46,21 +47,21 @@ type resourceList struct {
 }
 
 // newGetResourcesCommand is "capstan get", which reads of clusters what is none of its subcommands.
-func newGetResourcesCommand(global *app, subcommands ...*cobra.Command) *cobra.Command {
-	f := &resourceList{app: global}
-	command := parent("get", "Show clusters, cluster sets, placements, works, add-ons, what the hub runs, a token to join with, or any resource of clusters",
+func newGetResourcesCommand(global *options.Global, subcommands ...*cobra.Command) *cobra.Command {
+	f := &resourceList{Global: global}
+	command := options.Parent("get", "Show clusters, cluster sets, placements, works, add-ons, what the hub runs, a token to join with, or any resource of clusters",
 		subcommands...)
-	f.clusterChoice.add(global, command)
+	f.ClusterChoice.Add(global, command)
 	flags := command.Flags()
 	flags.StringVarP(&f.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of the clusters")
 	flags.BoolVarP(&f.everywhere, "all-namespaces", "A", false, "read all namespaces of the clusters")
 	flags.StringVarP(&f.labelSelector, "selector", "l", "", "only objects with these labels, such as app=web,tier!=cache")
 	flags.StringVar(&f.fieldSelector, "field-selector", "", "only objects with these fields, such as status.phase=Running")
 	flags.BoolVarP(&f.watch, "watch", "w", false, "go on with the rows of what changes, until you end it")
-	f.format = addOutputFlag(command, output.Table, output.Wide, output.YAML, output.JSON, output.Name)
+	f.format = options.AddOutputFlag(command, output.Table, output.Wide, output.YAML, output.JSON, output.Name)
 	command.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 	for _, flag := range []string{"namespace", "selector", "field-selector"} {
-		complete(command, flag, cobra.NoFileCompletions)
+		options.Complete(command, flag, cobra.NoFileCompletions)
 	}
 	command.Use = "get [RESOURCE [NAME]]"
 	command.Long = getLong
@@ -72,22 +73,22 @@ func newGetResourcesCommand(global *app, subcommands ...*cobra.Command) *cobra.C
 		"  capstan get clusters"
 	command.Args = f.checkArgs
 	command.RunE = func(command *cobra.Command, args []string) error {
-		if len(args) == 0 && !f.chosen() {
+		if len(args) == 0 && !f.Chosen() {
 			return command.Help()
 		}
 		query, err := f.query(args)
 		if err != nil {
 			return err
 		}
-		query.Timeout, query.Clock = clusterLimit(global, command), f.clock
+		query.Timeout, query.Clock = clusterLimit(global, command), f.Clock
 		if f.watch && f.format.Format() != output.Table && f.format.Format() != output.Wide {
 			return errors.New("--watch: shows rows of tables: leave out --output, or use wide")
 		}
-		hub, err := f.hub()
+		hub, err := f.Hub()
 		if err != nil {
 			return err
 		}
-		clusters, err := f.choose(command.Context(), hub)
+		clusters, err := f.Choose(command.Context(), hub)
 		if err != nil {
 			return err
 		}
@@ -98,8 +99,8 @@ func newGetResourcesCommand(global *app, subcommands ...*cobra.Command) *cobra.C
 
 // checkArgs takes a word for a misspelt subcommand, unless clusters are chosen.
 func (f *resourceList) checkArgs(command *cobra.Command, args []string) error {
-	if !f.chosen() {
-		if err := knownCommand(command, args); err != nil {
+	if !f.Chosen() {
+		if err := options.KnownCommand(command, args); err != nil {
 			return fmt.Errorf("%w\nTo read it from clusters, say from which, with --clusters, --placement, --clusterset or --all-clusters:\n  capstan get %s --clusters CLUSTER,...",
 				err, strings.Join(args, " "))
 		}
@@ -127,7 +128,7 @@ func (f *resourceList) query(args []string) (manyclusters.Query, error) {
 	}
 	if f.everywhere {
 		q.Namespace = ""
-	} else if err := checkNamespaceName("--namespace", f.namespace); err != nil {
+	} else if err := options.CheckNamespaceName("--namespace", f.namespace); err != nil {
 		return q, err
 	}
 	if _, err := labels.Parse(f.labelSelector); err != nil {
@@ -160,11 +161,11 @@ func (f *resourceList) show(ctx context.Context, hub *hubapi.Hub, names []string
 	var printer resourcePrinter
 	switch format := f.format.Format(); format {
 	case output.JSON, output.YAML:
-		q.Form, printer = manyclusters.Objects, &listPrinter{out: f.out, yaml: format == output.YAML}
+		q.Form, printer = manyclusters.Objects, &listPrinter{out: f.Out, yaml: format == output.YAML}
 	case output.Name:
-		q.Form, printer = manyclusters.Names, &namePrinter{out: f.out}
+		q.Form, printer = manyclusters.Names, &namePrinter{out: f.Out}
 	default:
-		printer = &tablePrinter{table: output.NewMerged(f.out), wide: format == output.Wide}
+		printer = &tablePrinter{table: output.NewMerged(f.Out), wide: format == output.Wide}
 	}
 	last := map[string]manyclusters.Page{} // by cluster
 	namespaced := false
@@ -185,14 +186,14 @@ func (f *resourceList) show(ctx context.Context, hub *hubapi.Hub, names []string
 		return err
 	}
 	if printer.empty() && len(failed) < len(names) {
-		f.note("No %s%s.", q.Resource, ofWhat(q, namespaced))
+		f.Note("No %s%s.", q.Resource, ofWhat(q, namespaced))
 	}
 	err = failureError(failed, len(names))
 	if !f.watch || len(failed) == len(names) {
 		return err
 	}
 	if err != nil {
-		f.note("%s", err)
+		f.Note("%s", err)
 	}
 	return f.watchResources(ctx, clusters, last, q, printer)
 }
@@ -204,11 +205,11 @@ func (f *resourceList) watchResources(ctx context.Context, clusters []*hubapi.Cl
 	printer resourcePrinter) error {
 	write := func(page manyclusters.Page) error { return printer.print([]manyclusters.Page{page}) }
 	err := manyclusters.Watch(ctx, clusters, last, q, write, func(failed manyclusters.Failure) {
-		f.note("%s: no longer watched: %s", failed.Cluster, failed.What)
+		f.Note("%s: no longer watched: %s", failed.Cluster, failed.What)
 	})
 	switch {
 	case ctx.Err() != nil:
-		return exitError{code: interruptedCode}
+		return options.ExitError{Code: options.InterruptedCode}
 	case err != nil:
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -29,34 +30,34 @@ tokens; what it deletes is created again here when it is missing.`
 
 // tokenRequest is one run of "capstan get token".
 type tokenRequest struct {
-	*app
+	*options.Global
 	useBootstrapToken bool
 	file              string
 	format            *output.Choice
 }
 
 // newGetTokenCommand is "capstan get token".
-func newGetTokenCommand(global *app) *cobra.Command {
-	r := &tokenRequest{app: global}
+func newGetTokenCommand(global *options.Global) *cobra.Command {
+	r := &tokenRequest{Global: global}
 	command := &cobra.Command{
 		Use:   "token",
 		Short: "Print the command with which a cluster joins the hub",
 		Long:  getTokenLong,
 		Example: "  capstan get token\n  capstan get token --use-bootstrap-token\n" +
 			"  capstan get token -o json --output-file hub.json",
-		Args:              flagsOnly,
+		Args:              options.FlagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	command.Flags().BoolVar(&r.useBootstrapToken, "use-bootstrap-token", false,
 		"print the hub's bootstrap token instead of a service account token")
 	command.Flags().StringVar(&r.file, "output-file", "", "write to this file, which only you can read, instead of standard output")
-	r.format = addOutputFlag(command, output.Text, output.JSON)
+	r.format = options.AddOutputFlag(command, output.Text, output.JSON)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		r.announceDryRun(command)
-		if r.dryRun {
+		r.AnnounceDryRun(command)
+		if r.DryRun {
 			return r.showPlan()
 		}
-		ctx, cancel := r.limited(command.Context())
+		ctx, cancel := r.Limited(command.Context())
 		defer cancel()
 		return r.request(ctx)
 	}
@@ -64,11 +65,11 @@ func newGetTokenCommand(global *app) *cobra.Command {
 }
 
 func (r *tokenRequest) request(ctx context.Context) error {
-	hub, err := r.hub()
+	hub, err := r.Hub()
 	if err != nil {
 		return err
 	}
-	info, err := joinInfoOf(ctx, hub, r.useBootstrapToken, r.clock.Now())
+	info, err := joinInfoOf(ctx, hub, r.useBootstrapToken, r.Clock.Now())
 	if err != nil {
 		return err
 	}
@@ -83,12 +84,12 @@ func (r *tokenRequest) request(ctx context.Context) error {
 	if r.file != "" {
 		return r.write(content)
 	}
-	_, err = fmt.Fprint(r.out, content)
+	_, err = fmt.Fprint(r.Out, content)
 	return err
 }
 
 func (r *tokenRequest) showPlan() error {
-	hub, err := r.hub()
+	hub, err := r.Hub()
 	if err != nil {
 		return err
 	}
@@ -96,14 +97,14 @@ func (r *tokenRequest) showPlan() error {
 	if r.useBootstrapToken {
 		what = "read the newest bootstrap token"
 	}
-	r.say("would %s, on %s, and write it to %s", what, hub.Server, cmp.Or(r.file, "standard output"))
+	r.Say("would %s, on %s, and write it to %s", what, hub.Server, cmp.Or(r.file, "standard output"))
 	return nil
 }
 
 func (r *tokenRequest) write(content string) error {
-	if err := writeOutputFile(r.file, []byte(content)); err != nil {
+	if err := options.WriteOutputFile(r.file, []byte(content)); err != nil {
 		return err
 	}
-	r.note("The token and the command to join with are in %s.", r.file)
+	r.Note("The token and the command to join with are in %s.", r.file)
 	return nil
 }

@@ -9,19 +9,20 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
 
 // workList is one run of "capstan get works".
 type workList struct {
-	*app
-	clusters clusterFlags
+	*options.Global
+	clusters options.ClusterFlags
 	format   *output.Choice
 }
 
 // newGetWorksCommand is "capstan get works".
-func newGetWorksCommand(global *app) *cobra.Command {
-	l := &workList{app: global}
+func newGetWorksCommand(global *options.Global) *cobra.Command {
+	l := &workList{Global: global}
 	command := &cobra.Command{
 		Use:     "works [NAME]",
 		Aliases: []string{"work", "manifestworks", "manifestwork"},
@@ -29,15 +30,15 @@ func newGetWorksCommand(global *app) *cobra.Command {
 		Example: "  capstan get works\n  capstan get works nginx --clusters cluster1,cluster2 -o table",
 		Args:    cobra.MaximumNArgs(1),
 	}
-	l.clusters.add(global, command)
-	l.format = addOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON, output.Name)
+	l.clusters.Add(global, command)
+	l.format = options.AddOutputFlag(command, output.Tree, output.Table, output.YAML, output.JSON, output.Name)
 	command.ValidArgsFunction = completeWork(global, &l.clusters)
 	command.RunE = func(command *cobra.Command, args []string) error {
-		chosen, err := l.clusters.names()
+		chosen, err := l.clusters.Names()
 		if err != nil {
 			return err
 		}
-		return l.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error { return l.show(ctx, hub, args, chosen) })
+		return l.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error { return l.show(ctx, hub, args, chosen) })
 	}
 	return command
 }
@@ -48,7 +49,7 @@ func (l *workList) show(ctx context.Context, hub *hubapi.Hub, names, clusters []
 		if err != nil {
 			return err
 		}
-		return l.print(l.format.Format(), output.Works(work, []workv1.ManifestWork{*work}))
+		return l.Print(l.format.Format(), output.Works(work, []workv1.ManifestWork{*work}))
 	}
 	list, err := listWorks(ctx, hub, clusters)
 	if err != nil {
@@ -61,9 +62,9 @@ func (l *workList) show(ctx context.Context, hub *hubapi.Hub, names, clusters []
 		}
 	}
 	if len(list.Items) == 0 {
-		l.note("No works. \"capstan create work NAME -f FILE --clusters CLUSTER\" makes one.")
+		l.Note("No works. \"capstan create work NAME -f FILE --clusters CLUSTER\" makes one.")
 	}
-	return l.print(l.format.Format(), output.Works(list, list.Items))
+	return l.Print(l.format.Format(), output.Works(list, list.Items))
 }
 
 // listWorks lists the works of some clusters, of all of them if none is named.
@@ -92,13 +93,13 @@ func listWorks(ctx context.Context, hub *hubapi.Hub, clusters []string) (*workv1
 }
 
 // completeWork completes the name of a work of the chosen clusters.
-func completeWork(global *app, clusters *clusterFlags) cobra.CompletionFunc {
+func completeWork(global *options.Global, clusters *options.ClusterFlags) cobra.CompletionFunc {
 	return func(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return global.offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
-			chosen, err := clusters.names()
+		return global.Offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+			chosen, err := clusters.Names()
 			if err != nil {
 				return nil, err
 			}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -48,7 +49,7 @@ func hubAddOnNames() []string {
 
 // hubAddOnFlags choose hub-side add-ons and where they are.
 type hubAddOnFlags struct {
-	*app
+	*options.Global
 	names     []string
 	namespace string
 }
@@ -58,15 +59,15 @@ func (f *hubAddOnFlags) add(command *cobra.Command) {
 	flags.StringSliceVar(&f.names, "names", nil, "which of "+strings.Join(hubAddOnNames(), ", ")+", separated by commas")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the hub that they run in (default argocd, or "+fleet.NamespaceOperators+
 		" for governance-policy-framework)")
-	complete(command, "names", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		return completeList(typed, hubAddOnNames())
+	options.Complete(command, "names", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return options.CompleteList(typed, hubAddOnNames())
 	})
-	complete(command, "namespace", f.completeNamespaces)
+	options.Complete(command, "namespace", f.CompleteNamespaces)
 }
 
 // chosen are the add-ons, each in its namespace.
 func (f *hubAddOnFlags) chosen() ([]hubAddOn, error) {
-	names, err := namesOf("--names", f.names)
+	names, err := options.NamesOf("--names", f.names)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func (f *hubAddOnFlags) chosen() ([]hubAddOn, error) {
 		return nil, fmt.Errorf("--names is missing: which of %s", strings.Join(hubAddOnNames(), ", "))
 	}
 	if f.namespace != "" {
-		if err := checkNamespaceName("--namespace", f.namespace); err != nil {
+		if err := options.CheckNamespaceName("--namespace", f.namespace); err != nil {
 			return nil, err
 		}
 	}
@@ -114,15 +115,15 @@ type hubAddOnInstallation struct {
 }
 
 // newInstallHubAddOnCommand is "capstan install hub-addon".
-func newInstallHubAddOnCommand(global *app) *cobra.Command {
-	f := &hubAddOnInstallation{hubAddOnFlags: hubAddOnFlags{app: global}}
+func newInstallHubAddOnCommand(global *options.Global) *cobra.Command {
+	f := &hubAddOnInstallation{hubAddOnFlags: hubAddOnFlags{Global: global}}
 	command := &cobra.Command{
 		Use:   "hub-addon --names ADD-ON,...",
 		Short: "Install the hub's side of add-ons",
 		Long:  installHubAddOnLong,
 		Example: "  capstan install hub-addon --names argocd --create-namespace\n" +
 			"  capstan install hub-addon --names governance-policy-framework --dry-run",
-		Args:              flagsOnly,
+		Args:              options.FlagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f.add(command)
@@ -141,10 +142,10 @@ func newInstallHubAddOnCommand(global *app) *cobra.Command {
 		if f.from.versions, err = f.versions.bundle(); err != nil {
 			return err
 		}
-		if err := checkOutputFile(f.outputFile); err != nil {
+		if err := options.CheckOutputFile(f.outputFile); err != nil {
 			return err
 		}
-		return f.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return f.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			if !f.createNamespace {
 				if err := checkNamespaces(ctx, hub, chosen); err != nil {
 					return err
@@ -184,12 +185,12 @@ func (f *hubAddOnInstallation) install(ctx context.Context, hub *hubapi.Hub, add
 		}
 		rendered.WriteString(manifests)
 	}
-	if f.dryRun {
-		f.say("%s", strings.TrimSpace(rendered.String()))
+	if f.DryRun {
+		f.Say("%s", strings.TrimSpace(rendered.String()))
 		return nil
 	}
 	for _, addOn := range addOns {
-		f.say("Installing built-in %s add-on to the Hub cluster...", addOn.name)
+		f.Say("Installing built-in %s add-on to the Hub cluster...", addOn.name)
 		args := addOn.chartArgs("install", f.from)
 		if f.createNamespace {
 			args = append(args, "--create-namespace")
@@ -201,7 +202,7 @@ func (f *hubAddOnInstallation) install(ctx context.Context, hub *hubapi.Hub, add
 	if f.outputFile == "" {
 		return nil
 	}
-	return writeOutputFile(f.outputFile, []byte(rendered.String()))
+	return options.WriteOutputFile(f.outputFile, []byte(rendered.String()))
 }
 
 // hubAddOnSource is where the charts come from, and in which versions.
@@ -241,14 +242,14 @@ An add-on that is on clusters is not uninstalled: nobody would take it off them.
 type hubAddOnRemoval struct{ hubAddOnFlags }
 
 // newUninstallHubAddOnCommand is "capstan uninstall hub-addon".
-func newUninstallHubAddOnCommand(global *app) *cobra.Command {
-	f := &hubAddOnRemoval{hubAddOnFlags{app: global}}
+func newUninstallHubAddOnCommand(global *options.Global) *cobra.Command {
+	f := &hubAddOnRemoval{hubAddOnFlags{Global: global}}
 	command := &cobra.Command{
 		Use:               "hub-addon --names ADD-ON,...",
 		Short:             "Uninstall the hub's side of add-ons",
 		Long:              uninstallHubAddOnLong,
 		Example:           "  capstan uninstall hub-addon --names argocd",
-		Args:              flagsOnly,
+		Args:              options.FlagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f.add(command)
@@ -257,7 +258,7 @@ func newUninstallHubAddOnCommand(global *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return f.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return f.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			return f.uninstall(ctx, hub, chosen)
 		})
 	}
@@ -284,11 +285,11 @@ func (f *hubAddOnRemoval) uninstall(ctx context.Context, hub *hubapi.Hub, addOns
 		return err
 	}
 	for _, addOn := range addOns {
-		if f.dryRun {
-			f.say("would uninstall %s from namespace %s", addOn.name, addOn.namespace)
+		if f.DryRun {
+			f.Say("would uninstall %s from namespace %s", addOn.name, addOn.namespace)
 			continue
 		}
-		f.say("Uninstalling built-in %s add-on from the Hub cluster...", addOn.name)
+		f.Say("Uninstalling built-in %s add-on from the Hub cluster...", addOn.name)
 		if _, err := (charts{source: hub.Source}).run(ctx, "uninstall", addOn.chart, "--namespace", addOn.namespace); err != nil {
 			return fmt.Errorf("add-on %s: %w", addOn.name, err)
 		}

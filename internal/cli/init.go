@@ -20,6 +20,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -28,7 +29,7 @@ import (
 
 // initialization is one run of "capstan init".
 type initialization struct {
-	*app
+	*options.Global
 	installFlags
 
 	force             bool
@@ -71,15 +72,15 @@ With --singleton it installs a standalone hub instead, which keeps everything in
 values of the flags -f, --set and their like. Run again, it keeps the values that were given before and are not given now.`
 
 // newInitCommand is "capstan init".
-func newInitCommand(global *app) *cobra.Command {
-	run := &initialization{app: global}
+func newInitCommand(global *options.Global) *cobra.Command {
+	run := &initialization{Global: global}
 	command := &cobra.Command{
 		Use:   "init",
 		Short: "Install a hub in a cluster",
 		Long:  initLong,
 		Example: "  capstan init --wait\n  capstan init --wait --context hub --image-registry registry.example.com/capstan\n" +
 			"  capstan init --dry-run      # show the objects that would be applied",
-		Args:              flagsOnly,
+		Args:              options.FlagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	run.add(command, "cluster-manager-values-file", hubFeatureGates)
@@ -91,14 +92,14 @@ func newInitCommand(global *app) *cobra.Command {
 	flags.BoolVar(&run.wait, "wait", false, "wait until the hub works, for --timeout seconds at most")
 	run.drivers.add(command)
 	run.singleton.add(command)
-	run.format = addOutputFlag(command, output.Text, output.JSON)
+	run.format = options.AddOutputFlag(command, output.Text, output.JSON)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if err := run.check(); err != nil && !run.force {
 			return err
 		}
 		sayFlags(global, command)
-		run.announceDryRun(command)
-		ctx, cancel := run.limited(command.Context())
+		run.AnnounceDryRun(command)
+		ctx, cancel := run.Limited(command.Context())
 		defer cancel()
 		if run.singleton.enabled {
 			return run.installSingleton(ctx)
@@ -111,7 +112,7 @@ func newInitCommand(global *app) *cobra.Command {
 // check finds what is wrong with the flags before the cluster is asked.
 func (i *initialization) check() error {
 	if i.drivers.aws.hubARN == "" && i.drivers.has(driverAWS) {
-		i.drivers.aws.hubARN = currentCluster(i.app)
+		i.drivers.aws.hubARN = currentCluster(i.Global)
 	}
 	err := errors.Join(i.installFlags.check(), i.drivers.check(i.gates, i.singleton.enabled), i.singleton.check())
 	if err == nil && i.singleton.enabled && i.drivers.has(driverGRPC) {
@@ -121,7 +122,7 @@ func (i *initialization) check() error {
 }
 
 func (i *initialization) install(ctx context.Context) error {
-	cluster, err := install.Connect(i.installTarget())
+	cluster, err := install.Connect(i.InstallTarget())
 	if err != nil {
 		return err
 	}
@@ -132,8 +133,8 @@ func (i *initialization) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if i.dryRun {
-		return printObjects(i.app, objects)
+	if i.DryRun {
+		return printObjects(i.Global, objects)
 	}
 	if !i.force {
 		if err := i.preflight(ctx, cluster, objects); err != nil {
@@ -165,7 +166,7 @@ func (i *initialization) installHosted(ctx context.Context, cluster *install.Clu
 		return err
 	}
 	joining, components := forHostedHub(objects)
-	if err := applyAll(ctx, i.app, hub, joining, ""); err != nil {
+	if err := applyAll(ctx, i.Global, hub, joining, ""); err != nil {
 		return err
 	}
 	if err := i.apply(ctx, cluster, components); err != nil {
@@ -176,7 +177,7 @@ func (i *initialization) installHosted(ctx context.Context, cluster *install.Clu
 
 // apply applies the operator and the ClusterManager, and waits until they are in effect if it is asked to.
 func (i *initialization) apply(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
-	if err := applyAll(ctx, i.app, cluster, objects, i.outputFile); err != nil || !i.wait {
+	if err := applyAll(ctx, i.Global, cluster, objects, i.outputFile); err != nil || !i.wait {
 		return err
 	}
 	return i.awaitHub(ctx, cluster, objects)
@@ -295,7 +296,7 @@ func (i *initialization) publish(ctx context.Context, cluster *install.Cluster) 
 	}
 	server := cluster.Server()
 	if info == nil {
-		i.note("Warning: the cluster has no ConfigMap %s/%s of its own, which says how it is reached. It is created from the kubeconfig, with the "+
+		i.Note("Warning: the cluster has no ConfigMap %s/%s of its own, which says how it is reached. It is created from the kubeconfig, with the "+
 			"address %s.", clusterInfo.Namespace, clusterInfo.Name, server)
 		if err := createClusterInfo(ctx, cluster); err != nil {
 			return err
@@ -334,7 +335,7 @@ func (i *initialization) letRead(ctx context.Context, cluster *install.Cluster) 
 	ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)
 	defer cancel()
 	if i.shown, err = cluster.Hub().AwaitClusterInfo(ctx); !i.shown {
-		i.note("Warning: the cluster shows nothing to who has no credential (%v), so clusters that join cannot compare its certificate authority with the "+
+		i.Note("Warning: the cluster shows nothing to who has no credential (%v), so clusters that join cannot compare its certificate authority with the "+
 			"hash in the join command: give them that in a file, and add --ca-file FILE to the command.", err)
 	}
 	return nil
@@ -348,10 +349,10 @@ func (i *initialization) warnOfHost(server string) {
 	}
 	switch address := net.ParseIP(parsed.Hostname()); {
 	case address == nil:
-		i.note("Warning: the address of the hub, %s, has the host name %s. If clusters that join cannot resolve it, maybe you should set "+
+		i.Note("Warning: the address of the hub, %s, has the host name %s. If clusters that join cannot resolve it, maybe you should set "+
 			"HostAlias: spec.hubApiServerHostAlias of the Klusterlet.", server, parsed.Hostname())
 	case address.IsLoopback():
-		i.note("Warning: the address of the hub, %s, leads to the machine that uses it. Clusters elsewhere cannot join there.", server)
+		i.Note("Warning: the address of the hub, %s, leads to the machine that uses it. Clusters elsewhere cannot join there.", server)
 	}
 }
 
@@ -416,21 +417,21 @@ var hubWorks = []installation.Wanted{
 
 // awaitHub waits until the operator runs, and what it runs.
 func (i *initialization) awaitHub(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
-	if err := awaitRollout(ctx, i.app, cluster, fleet.NamespaceOperators, clusterManagerOperator); err != nil {
+	if err := awaitRollout(ctx, i.Global, cluster, fleet.NamespaceOperators, clusterManagerOperator); err != nil {
 		return err
 	}
 	for _, object := range objects {
 		if object.GroupVersionKind() != installation.KindClusterManager {
 			continue
 		}
-		return awaitConditions(ctx, i.app, cluster, installation.ReferenceTo(object), hubWorks, fleet.NamespaceHub, object.GetName())
+		return awaitConditions(ctx, i.Global, cluster, installation.ReferenceTo(object), hubWorks, fleet.NamespaceHub, object.GetName())
 	}
 	return nil
 }
 
 // sayJoin prints what a cluster joins with.
 func (i *initialization) sayJoin(ctx context.Context, cluster *install.Cluster) error {
-	info, err := joinInfoOf(ctx, cluster.Hub(), i.useBootstrapToken, i.clock.Now())
+	info, err := joinInfoOf(ctx, cluster.Hub(), i.useBootstrapToken, i.Clock.Now())
 	if err != nil {
 		return fmt.Errorf("the hub is installed; what clusters join with is not to be had: %w", err)
 	}
@@ -446,14 +447,14 @@ func (i *initialization) sayJoin(ctx context.Context, cluster *install.Cluster) 
 		if err != nil {
 			return err
 		}
-		i.say("%s", content)
+		i.Say("%s", content)
 		return nil
 	}
-	i.say("The multicluster hub control plane has been initialized successfully!\n\n"+
+	i.Say("The multicluster hub control plane has been initialized successfully!\n\n"+
 		"You can now register cluster(s) to the hub control plane. Log onto those cluster(s) and run the following command:\n\n"+
 		"    %s\n\nReplace <cluster_name> with a cluster name of your choice. For example, cluster1.", info.commandLine())
 	if i.drivers.has(driverGRPC) {
-		i.say("\nFor a cluster that is to register through the gRPC server, add:\n\n    --registration-auth %s --grpc-server %s", driverGRPC,
+		i.Say("\nFor a cluster that is to register through the gRPC server, add:\n\n    --registration-auth %s --grpc-server %s", driverGRPC,
 			i.drivers.grpc.address())
 	}
 	return nil
@@ -472,7 +473,7 @@ func (i *initialization) prove(ctx context.Context, info joinInfo) error {
 		return fmt.Errorf("the hub is installed; clusters cannot join with what it publishes in ConfigMap %s/%s: %w\n"+
 			"Correct the ConfigMap, or delete it: this command then makes it anew", clusterInfo.Namespace, clusterInfo.Name, err)
 	case err != nil:
-		i.note("Warning: the join command could not be tried from here: %v", err)
+		i.Note("Warning: the join command could not be tried from here: %v", err)
 	}
 	return nil
 }
@@ -491,7 +492,7 @@ func (i *initialization) writeJoinCommand(info joinInfo) error {
 	if err != nil {
 		return fmt.Errorf("--output-join-command-file: %w", err)
 	}
-	i.note("The join command is in %s; its argument is the name of the cluster.", i.joinCommandFile)
+	i.Note("The join command is in %s; its argument is the name of the cluster.", i.joinCommandFile)
 	return nil
 }
 
@@ -514,8 +515,8 @@ func (f *hubDriverFlags) add(command *cobra.Command) {
 		"users whose clusters are accepted without an administrator; needs --feature-gates ManagedClusterAutoApproval=true")
 	f.grpc.add(command)
 	f.aws.add(command)
-	complete(command, "auto-approved-csr-identities", cobra.NoFileCompletions)
-	complete(command, "registration-drivers", cobra.FixedCompletions(drivers, cobra.ShellCompDirectiveNoFileComp))
+	options.Complete(command, "auto-approved-csr-identities", cobra.NoFileCompletions)
+	options.Complete(command, "registration-drivers", cobra.FixedCompletions(drivers, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (f *hubDriverFlags) check(gates *gateFlag, singleton bool) error {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/playground"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/operator/installer"
@@ -68,14 +69,14 @@ func (f *singletonFlags) add(command *cobra.Command) {
 	f.set = map[string]*[]string{}
 	for _, setter := range setters {
 		f.set[setter.flag] = flags.StringArray(setter.flag, nil, "with --singleton: values of the chart capstan-hub as "+setter.what)
-		complete(command, setter.flag, cobra.NoFileCompletions)
+		options.Complete(command, setter.flag, cobra.NoFileCompletions)
 	}
-	complete(command, "singleton-name", cobra.NoFileCompletions)
+	options.Complete(command, "singleton-name", cobra.NoFileCompletions)
 }
 
 func (f *singletonFlags) check() error {
 	if f.enabled {
-		return checkNamespaceName("--singleton-name", f.name)
+		return options.CheckNamespaceName("--singleton-name", f.name)
 	}
 	given := map[string]bool{"values": len(f.files) > 0}
 	for flag, values := range f.set {
@@ -114,7 +115,7 @@ func (f *singletonFlags) values(values map[string]any) error {
 
 // installSingleton installs a standalone hub, or upgrades it.
 func (i *initialization) installSingleton(ctx context.Context) error {
-	cluster, err := install.Connect(i.installTarget())
+	cluster, err := install.Connect(i.InstallTarget())
 	if err != nil {
 		return err
 	}
@@ -131,15 +132,15 @@ func (i *initialization) installSingleton(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if i.dryRun {
-		return printObjects(i.app, objects)
+	if i.DryRun {
+		return printObjects(i.Global, objects)
 	}
 	if !i.force {
 		if err := i.checkSingleton(ctx, cluster, objects); err != nil {
 			return err
 		}
 	}
-	if err := applyAll(ctx, i.app, cluster, objects, i.outputFile); err != nil {
+	if err := applyAll(ctx, i.Global, cluster, objects, i.outputFile); err != nil {
 		return err
 	}
 	if err := deleteLeftOut(ctx, cluster, hub, objects); err != nil {
@@ -147,10 +148,10 @@ func (i *initialization) installSingleton(ctx context.Context) error {
 	}
 	if !i.wait {
 		secret := i.kubeconfigSecret()
-		i.say("The standalone hub %s is installed. Its kubeconfig will be in the Secret %s.", i.singleton.name, secret.Namespace+"/"+secret.Name)
+		i.Say("The standalone hub %s is installed. Its kubeconfig will be in the Secret %s.", i.singleton.name, secret.Namespace+"/"+secret.Name)
 		return nil
 	}
-	if err := awaitRollout(ctx, i.app, cluster, i.singleton.name, installer.StandaloneHubName); err != nil {
+	if err := awaitRollout(ctx, i.Global, cluster, i.singleton.name, installer.StandaloneHubName); err != nil {
 		return err
 	}
 	return i.fetchKubeconfig(ctx, cluster)
@@ -267,7 +268,7 @@ func (i *initialization) kubeconfigSecret() installation.Reference {
 func (i *initialization) fetchKubeconfig(ctx context.Context, cluster *install.Cluster) error {
 	secret := i.kubeconfigSecret()
 	var content []byte
-	progress := i.progress()
+	progress := i.Progress()
 	defer progress.Close()
 	progress.Wait(i.singleton.name, "waiting for its kubeconfig")
 	err := cluster.AwaitObject(ctx, secret, func(object *unstructured.Unstructured) bool {
@@ -282,6 +283,6 @@ func (i *initialization) fetchKubeconfig(ctx context.Context, cluster *install.C
 	if err := playground.WriteSecretFile(file, content); err != nil {
 		return fmt.Errorf("write the kubeconfig of the hub: %w", err)
 	}
-	i.say("The standalone hub %s runs. Its kubeconfig is %s:\n\n    capstan --kubeconfig %s get token", i.singleton.name, file, file)
+	i.Say("The standalone hub %s runs. Its kubeconfig is %s:\n\n    capstan --kubeconfig %s get token", i.singleton.name, file, file)
 	return nil
 }

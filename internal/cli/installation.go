@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/installer"
@@ -72,15 +73,15 @@ func (f *installFlags) add(command *cobra.Command, valuesFlag string, gates map[
 	flags.StringToStringVar(&f.requests, "resource-requests", nil, "resource requests for ResourceRequirement, such as cpu=10m,memory=64Mi")
 	f.gates = addGateFlag(command, gates)
 	classes := []string{"Default", "BestEffort", "ResourceRequirement"}
-	complete(command, "resource-qos-class", cobra.FixedCompletions(classes, cobra.ShellCompDirectiveNoFileComp))
+	options.Complete(command, "resource-qos-class", cobra.FixedCompletions(classes, cobra.ShellCompDirectiveNoFileComp))
 	for _, flag := range []string{"resource-limits", "resource-requests"} {
-		complete(command, flag, cobra.NoFileCompletions)
+		options.Complete(command, flag, cobra.NoFileCompletions)
 	}
 }
 
 // check finds what is wrong before any server is asked.
 func (f *installFlags) check() error {
-	if err := checkOutputFile(f.outputFile); err != nil {
+	if err := options.CheckOutputFile(f.outputFile); err != nil {
 		return err
 	}
 	if !slices.Contains([]string{"Default", "BestEffort", "ResourceRequirement"}, f.qosClass) {
@@ -148,7 +149,7 @@ func (f *imageFlags) add(command *cobra.Command) {
 
 func (f *imageFlags) addVersions(command *cobra.Command) {
 	command.Flags().StringVar(&f.registry, "image-registry", defaultRegistry, "registry with the images of Capstan, or a copy of them")
-	complete(command, "image-registry", cobra.NoFileCompletions)
+	options.Complete(command, "image-registry", cobra.NoFileCompletions)
 	f.versions.add(command)
 }
 
@@ -174,8 +175,8 @@ func (f *imageFlags) values() (map[string]any, error) {
 }
 
 // sayFlags names the flags that were set, as clusteradm does.
-func sayFlags(global *app, command *cobra.Command) {
-	command.Flags().Visit(func(flag *pflag.Flag) { global.note("flag %s has been set", flag.Name) })
+func sayFlags(global *options.Global, command *cobra.Command) {
+	command.Flags().Visit(func(flag *pflag.Flag) { global.Note("flag %s has been set", flag.Name) })
 }
 
 // checkKubernetes makes sure that the cluster can be installed in, and returns its version of Kubernetes.
@@ -238,8 +239,8 @@ func (f *installFlags) checkNamespace(ctx context.Context, cluster *install.Clus
 }
 
 // applyAll applies objects and says what became of each; those that are applied go to the file of --output-file.
-func applyAll(ctx context.Context, global *app, cluster *install.Cluster, objects []*unstructured.Unstructured, outputFile string) error {
-	progress := global.progress()
+func applyAll(ctx context.Context, global *options.Global, cluster *install.Cluster, objects []*unstructured.Unstructured, outputFile string) error {
+	progress := global.Progress()
 	defer progress.Close()
 	changes := map[installation.Change]int{}
 	progress.Wait(cluster.Server(), "applying")
@@ -257,27 +258,27 @@ func applyAll(ctx context.Context, global *app, cluster *install.Cluster, object
 }
 
 // writeObjects writes objects to the file of --output-file, if there is one.
-func writeObjects(global *app, file string, objects []*unstructured.Unstructured) error {
+func writeObjects(global *options.Global, file string, objects []*unstructured.Unstructured) error {
 	plain := make([]any, len(objects))
 	for i := range objects {
 		plain[i] = objects[i].Object
 	}
-	return global.writeApplied(file, plain)
+	return global.WriteApplied(file, plain)
 }
 
 // printObjects shows what would be applied.
-func printObjects(global *app, objects []*unstructured.Unstructured) error {
+func printObjects(global *options.Global, objects []*unstructured.Unstructured) error {
 	text, err := installation.Format(objects)
 	if err != nil {
 		return err
 	}
-	global.say("%s", strings.TrimSpace(text))
+	global.Say("%s", strings.TrimSpace(text))
 	return nil
 }
 
 // awaitRollout waits for a Deployment with progress, and says meanwhile what its pods lack.
-func awaitRollout(ctx context.Context, global *app, cluster *install.Cluster, namespace, name string) error {
-	progress := global.progress()
+func awaitRollout(ctx context.Context, global *options.Global, cluster *install.Cluster, namespace, name string) error {
+	progress := global.Progress()
 	defer progress.Close()
 	tell := func(trouble string) { progress.Trouble(name, trouble) }
 	err := cluster.Attend(ctx, []installation.Attended{{Namespace: namespace, Deployment: name}}, tell, func(ctx context.Context) error {
@@ -291,9 +292,9 @@ func awaitRollout(ctx context.Context, global *app, cluster *install.Cluster, na
 
 // awaitConditions waits with progress until a custom resource has the conditions that are wanted, and what they are about is there: they
 // may be from before. Meanwhile, and on a time-out, it says what the Deployments in the namespaces lack.
-func awaitConditions(ctx context.Context, global *app, cluster *install.Cluster, of installation.Reference, wanted []installation.Wanted,
+func awaitConditions(ctx context.Context, global *options.Global, cluster *install.Cluster, of installation.Reference, wanted []installation.Wanted,
 	namespaces ...string) error {
-	progress := global.progress()
+	progress := global.Progress()
 	defer progress.Close()
 	tell := func(trouble string) { progress.Trouble(of.Name, trouble) }
 	say := func(missing string) { progress.Wait(of.Name, missing) }

@@ -12,13 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // joining is one run of "capstan join".
 type joining struct {
-	*app
+	*options.Global
 	command    *cobra.Command
 	cluster    string
 	tokenFile  string
@@ -56,8 +57,8 @@ All users of a machine see the arguments of its processes. --hub-token-file keep
   jq -r '."hub-token"' hub.json | capstan join --hub-token-file - --hub-apiserver URL …`
 
 // newJoinCommand is "capstan join".
-func newJoinCommand(global *app) *cobra.Command {
-	run := &joining{app: global}
+func newJoinCommand(global *options.Global) *cobra.Command {
+	run := &joining{Global: global}
 	command := &cobra.Command{
 		Use:   "join --hub-token TOKEN --hub-apiserver URL --cluster-name NAME",
 		Short: "Join a cluster to a hub",
@@ -65,7 +66,7 @@ func newJoinCommand(global *app) *cobra.Command {
 		Example: "  capstan join --hub-token … --hub-apiserver … --cluster-name cluster1 --wait --context cluster1\n" +
 			"  capstan join --hub-token … --hub-apiserver … --cluster-name cluster1 --mode hosted --managed-cluster-kubeconfig FILE\n" +
 			"  capstan join --hub-token … --hub-apiserver … --cluster-name cluster1 --local --managed-cluster-kubeconfig FILE",
-		Args: flagsOnly,
+		Args: options.FlagsOnly,
 	}
 	run.command = command
 	flags := command.Flags()
@@ -86,7 +87,7 @@ func newJoinCommand(global *app) *cobra.Command {
 		"wait until the agent runs and the hub knows the cluster, for --timeout seconds at most; with --local, only with --detach")
 	run.inCluster.add(command)
 	for _, flag := range []string{"hub-token", "hub-apiserver", "cluster-name", "ca-cert-hash", "proxy-url"} {
-		complete(command, flag, cobra.NoFileCompletions)
+		options.Complete(command, flag, cobra.NoFileCompletions)
 	}
 	command.ValidArgsFunction = cobra.NoFileCompletions
 	command.RunE = func(command *cobra.Command, _ []string) error {
@@ -96,11 +97,11 @@ func newJoinCommand(global *app) *cobra.Command {
 		if err := run.check(); err != nil {
 			return err
 		}
-		run.announceDryRun(command)
+		run.AnnounceDryRun(command)
 		if run.local {
 			return run.joinLocal(command.Context())
 		}
-		ctx, cancel := run.limited(command.Context())
+		ctx, cancel := run.Limited(command.Context())
 		defer cancel()
 		return run.joinInCluster(ctx)
 	}
@@ -115,7 +116,7 @@ func (j *joining) readToken() error {
 	if j.invitation.Token != "" {
 		return errors.New("--hub-token, --hub-token-file: use one of them")
 	}
-	from, name := j.in, "standard input"
+	from, name := j.In, "standard input"
 	if j.tokenFile != "-" {
 		file, err := os.Open(j.tokenFile)
 		if err != nil {
@@ -149,7 +150,7 @@ func (j *joining) check() error {
 	case fleet.ReservedClusterName(j.cluster):
 		return fmt.Errorf("--cluster-name: %q is reserved: choose another name", j.cluster)
 	}
-	if err := checkClusterName("--cluster-name", j.cluster); err != nil {
+	if err := options.CheckClusterName("--cluster-name", j.cluster); err != nil {
 		return err
 	}
 	if err := j.invitation.Check(); err != nil {
@@ -163,7 +164,7 @@ func (j *joining) check() error {
 
 // findHub makes sure that there is a hub, that it is the right one, and that it lets the token in.
 func (j *joining) findHub(ctx context.Context) (hubapi.Trust, *hubapi.Hub, error) {
-	ctx, cancel := j.limited(ctx)
+	ctx, cancel := j.Limited(ctx)
 	defer cancel()
 	j.invitation.Known = j.knownClusters()
 	j.invitation.Confirm = j.confirmHub
@@ -172,10 +173,10 @@ func (j *joining) findHub(ctx context.Context) (hubapi.Trust, *hubapi.Hub, error
 		return trust, nil, err
 	}
 	if trust.OnFirstUse {
-		j.note("Warning: the hub is %s.\nCompare it with the hub's, or name a file with the right one: --ca-file.", trust.Reason)
+		j.Note("Warning: the hub is %s.\nCompare it with the hub's, or name a file with the right one: --ca-file.", trust.Reason)
 	}
 	if trust.Known {
-		j.note("The hub is %s.", trust.Reason)
+		j.Note("The hub is %s.", trust.Reason)
 	}
 	hub, err := j.invitation.Hub(trust)
 	if err != nil {
@@ -186,16 +187,16 @@ func (j *joining) findHub(ctx context.Context) (hubapi.Trust, *hubapi.Hub, error
 
 // knownClusters are those that the user trusts already: the clusters of the kubeconfigs.
 func (j *joining) knownClusters() []hubapi.KnownCluster {
-	return append(j.installTarget().Known(), j.target().Known()...)
+	return append(j.InstallTarget().Known(), j.Target().Known()...)
 }
 
 // confirmHub asks a person who sees a terminal whether a hub that nothing vouches for is the right one.
 func (j *joining) confirmHub(fingerprint string) bool {
-	in, isFile := j.in.(*os.File)
-	if !isFile || j.tokenFile == "-" || !output.Terminal(in) || !output.Terminal(j.errOut) {
+	in, isFile := j.In.(*os.File)
+	if !isFile || j.tokenFile == "-" || !output.Terminal(in) || !output.Terminal(j.ErrOut) {
 		return false
 	}
-	fmt.Fprintf(j.errOut, "Nothing vouches for the hub at %s but the server itself, which sent the certificate authority\n  %s\n"+
+	fmt.Fprintf(j.ErrOut, "Nothing vouches for the hub at %s but the server itself, which sent the certificate authority\n  %s\n"+
 		"The token goes to this server, and it will rule the cluster. Is it the hub? Type yes to go on: ", j.invitation.Server, fingerprint)
 	answer, err := bufio.NewReader(in).ReadString('\n')
 	return err == nil && strings.TrimSpace(answer) == "yes"
@@ -203,6 +204,6 @@ func (j *joining) confirmHub(fingerprint string) bool {
 
 // sayAccept is what an administrator of the hub does next.
 func (j *joining) sayAccept() {
-	j.say("Please log onto the hub cluster and run the following command:\n\n    capstan accept --clusters %s\n\n"+
+	j.Say("Please log onto the hub cluster and run the following command:\n\n    capstan accept --clusters %s\n\n"+
 		"A hub with the feature gate ManagedClusterAutoApproval may accept it by itself.", j.cluster)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/kubeconfigsecret"
@@ -31,7 +32,7 @@ func (f *capiFlags) add(command *cobra.Command) {
 		"with --capi-import, the Cluster as NAMESPACE/NAME (default: that of --cluster-name, in the namespace of that name)")
 	flags.StringVar(&f.kubeconfig, "capi-kubeconfig", "",
 		"with --capi-import, kubeconfig of the cluster where Cluster API runs (default: that of --kubeconfig and --context)")
-	complete(command, "capi-cluster-name", cobra.NoFileCompletions)
+	options.Complete(command, "capi-cluster-name", cobra.NoFileCompletions)
 }
 
 // check finds what is wrong with the flags.
@@ -56,9 +57,9 @@ func (f *capiFlags) check(mode string) error {
 func (j *joining) clusterToJoin(ctx context.Context) (*install.Cluster, error) {
 	f := j.inCluster.capi
 	if !f.used {
-		return install.Connect(j.installTarget())
+		return install.Connect(j.InstallTarget())
 	}
-	target := j.installTarget()
+	target := j.InstallTarget()
 	if f.kubeconfig != "" {
 		target = hubapi.Target{Kubeconfig: f.kubeconfig, Cluster: true}
 	}

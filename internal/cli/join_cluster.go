@@ -17,6 +17,7 @@ import (
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/installer"
@@ -72,8 +73,8 @@ func (c *clusterJoin) add(command *cobra.Command) {
 		"annotation of the ManagedCluster as KEY=VALUE; the key gets the prefix "+fleet.AnnotationAgentPrefix+" if it has none; several times for several")
 	c.driver.add(command)
 	c.capi.add(command)
-	complete(command, "mode", cobra.FixedCompletions([]string{modeDefault, modeHosted}, cobra.ShellCompDirectiveNoFileComp))
-	complete(command, "klusterlet-annotation", cobra.NoFileCompletions)
+	options.Complete(command, "mode", cobra.FixedCompletions([]string{modeDefault, modeHosted}, cobra.ShellCompDirectiveNoFileComp))
+	options.Complete(command, "klusterlet-annotation", cobra.NoFileCompletions)
 	for _, name := range flagNames(command) {
 		if !slices.Contains(before, name) {
 			c.flags = append(c.flags, name)
@@ -112,7 +113,7 @@ func (j *joining) checkInCluster() error {
 		return err
 	}
 	if c.driver.registration == driverAWS && c.driver.aws.managedARN == "" && c.mode == modeDefault {
-		c.driver.aws.managedARN = currentCluster(j.app)
+		c.driver.aws.managedARN = currentCluster(j.Global)
 	}
 	if err := c.driver.check(); err != nil {
 		return err
@@ -137,8 +138,8 @@ func (j *joining) joinInCluster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if j.dryRun {
-		return printObjects(j.app, objects)
+	if j.DryRun {
+		return printObjects(j.Global, objects)
 	}
 	if !j.inCluster.force {
 		if err := j.preflight(ctx, cluster, objects); err != nil {
@@ -148,7 +149,7 @@ func (j *joining) joinInCluster(ctx context.Context) error {
 	if j.wait { // who may not look has none
 		j.earlier, _ = hub.RequestNames(ctx, j.cluster)
 	}
-	if err := applyAll(ctx, j.app, cluster, objects, j.inCluster.outputFile); err != nil {
+	if err := applyAll(ctx, j.Global, cluster, objects, j.inCluster.outputFile); err != nil {
 		return err
 	}
 	if j.wait {
@@ -170,7 +171,7 @@ func (j *joining) sayAgent(ctx context.Context, cluster *install.Cluster, object
 		if err != nil || klusterlet == nil {
 			return err
 		}
-		j.say("Where several agents ask to be %s, this one is\n\n    --requesters %s", j.cluster,
+		j.Say("Where several agents ask to be %s, this one is\n\n    --requesters %s", j.cluster,
 			fleet.ClusterUser(j.cluster, string(klusterlet.GetUID())))
 	}
 	return nil

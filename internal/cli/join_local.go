@@ -22,7 +22,7 @@ func (j *joining) checkLocal() error {
 	case j.inCluster.managedKubeconfig == "":
 		return errors.New("--managed-cluster-kubeconfig is missing: with --local, the agent runs as a process of this machine and needs a kubeconfig of the " +
 			"cluster it is for")
-	case j.kubeconfig != "" || j.context != "":
+	case j.Kubeconfig != "" || j.Context != "":
 		return errors.New("--kubeconfig, --context: of no use with --local: the kubeconfig of the cluster is --managed-cluster-kubeconfig, and its current " +
 			"context is used")
 	}
@@ -64,15 +64,15 @@ func (j *joining) joinLocal(ctx context.Context) error {
 		return err
 	}
 	enrolment := playground.Enrolment{Member: member, Invitation: j.invitation, Trust: trust}
-	if j.dryRun {
-		program, err := j.home.AgentProgram(member)
+	if j.DryRun {
+		program, err := j.Home.AgentProgram(member)
 		if err == nil {
-			j.say("would run %s", output.ShellCommand(append([]string{program.Path}, program.Args...)...))
+			j.Say("would run %s", output.ShellCommand(append([]string{program.Path}, program.Args...)...))
 		}
 		return err
 	}
 	j.warnOfClash(ctx, hub)
-	program, err := j.home.Enrol(enrolment)
+	program, err := j.Home.Enrol(enrolment)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (j *joining) joinLocal(ctx context.Context) error {
 // that of the kubeconfig.
 func (j *joining) findCluster(ctx context.Context) (playground.Member, error) {
 	member := playground.Member{Name: j.cluster, Kubeconfig: j.inCluster.managedKubeconfig}
-	ctx, cancel := j.limited(ctx)
+	ctx, cancel := j.Limited(ctx)
 	defer cancel()
 	config, err := clientcmd.BuildConfigFromFlags("", j.inCluster.managedKubeconfig)
 	if err != nil {
@@ -110,16 +110,16 @@ func (j *joining) findCluster(ctx context.Context) (playground.Member, error) {
 
 // warnOfClash tells that the name is taken already, unless that is the agent of this home.
 func (j *joining) warnOfClash(ctx context.Context, hub *hubapi.Hub) {
-	ctx, cancel := j.limited(ctx)
+	ctx, cancel := j.Limited(ctx)
 	defer cancel()
-	if _, err := hub.Cluster(ctx, j.cluster); err == nil && !j.home.Enrolled(j.cluster) {
-		j.note("Warning: the hub knows a cluster %s already. If that is another cluster, interrupt this agent (\"capstan down\" if it is detached) "+
+	if _, err := hub.Cluster(ctx, j.cluster); err == nil && !j.Home.Enrolled(j.cluster) {
+		j.Note("Warning: the hub knows a cluster %s already. If that is another cluster, interrupt this agent (\"capstan down\" if it is detached) "+
 			"and choose another --cluster-name: both would answer to the same works.", j.cluster)
 	}
 }
 
 func (j *joining) runDetached(ctx context.Context, hub *hubapi.Hub, program playground.Program, enrolment playground.Enrolment) error {
-	agent, err := j.home.Detach(program, enrolment)
+	agent, err := j.Home.Detach(program, enrolment)
 	if err != nil {
 		return err
 	}
@@ -128,15 +128,15 @@ func (j *joining) runDetached(ctx context.Context, hub *hubapi.Hub, program play
 			return err
 		}
 	}
-	j.note("The agent runs in the background as process %d; its log is %s.", agent.PID, agent.Log)
+	j.Note("The agent runs in the background as process %d; its log is %s.", agent.PID, agent.Log)
 	j.sayAccept()
 	return nil
 }
 
 func (j *joining) awaitCluster(ctx context.Context, hub *hubapi.Hub, agent *playground.Process) error {
-	ctx, cancel := j.limited(ctx)
+	ctx, cancel := j.Limited(ctx)
 	defer cancel()
-	progress := j.progress()
+	progress := j.Progress()
 	defer progress.Close()
 	progress.Wait(j.cluster, "registering with the hub")
 	if err := playground.AwaitDetached(ctx, hub, j.cluster, agent, progress); err != nil {
@@ -148,21 +148,21 @@ func (j *joining) awaitCluster(ctx context.Context, hub *hubapi.Hub, agent *play
 
 // runAttached shows the log of the agent, and how to accept the cluster once the hub knows it.
 func (j *joining) runAttached(ctx context.Context, hub *hubapi.Hub, program playground.Program, enrolment playground.Enrolment) error {
-	agent, err := j.home.Attach(ctx, program, enrolment, j.errOut)
+	agent, err := j.Home.Attach(ctx, program, enrolment, j.ErrOut)
 	if err != nil {
 		return err
 	}
-	registering, cancel := j.limited(ctx)
+	registering, cancel := j.Limited(ctx)
 	defer cancel()
 	switch err := playground.AwaitCluster(registering, hub, j.cluster, agent); {
 	case err == nil:
 		j.sayAccept()
 	case agent.Running() && ctx.Err() == nil:
-		j.note("The hub does not know the cluster yet: %v\nThe agent goes on trying; interrupt it to give up.", err)
+		j.Note("The hub does not know the cluster yet: %v\nThe agent goes on trying; interrupt it to give up.", err)
 	}
 	err = agent.Result()
 	if ctx.Err() != nil || err == nil { // asked to stop, by an interrupt, "capstan down" or "capstan unjoin"
-		j.note("The agent is stopped. The same command starts it again.")
+		j.Note("The agent is stopped. The same command starts it again.")
 		return nil
 	}
 	return fmt.Errorf("the agent ended: %w: its log above says why", err)

@@ -26,7 +26,7 @@ var agentRuns = []installation.Wanted{
 
 // awaitAgent waits until the operator and the agent run, and the hub knows the cluster.
 func (j *joining) awaitAgent(ctx context.Context, cluster *install.Cluster, hub *hubapi.Hub, objects []*unstructured.Unstructured) error {
-	if err := awaitRollout(ctx, j.app, cluster, fleet.NamespaceOperators, klusterletOperator); err != nil {
+	if err := awaitRollout(ctx, j.Global, cluster, fleet.NamespaceOperators, klusterletOperator); err != nil {
 		return err
 	}
 	for _, object := range objects {
@@ -35,7 +35,7 @@ func (j *joining) awaitAgent(ctx context.Context, cluster *install.Cluster, hub 
 		}
 		of := installation.ReferenceTo(object)
 		namespace := agentNamespace(object)
-		if err := awaitConditions(ctx, j.app, cluster, of, agentRuns, namespace); err != nil {
+		if err := awaitConditions(ctx, j.Global, cluster, of, agentRuns, namespace); err != nil {
 			return err
 		}
 		agent, err := j.agentOf(ctx, cluster, of, namespace)
@@ -82,7 +82,7 @@ func (j *joining) agentOf(ctx context.Context, cluster *install.Cluster, of inst
 // awaitRegistered waits until the agent of this cluster has asked the hub to join, or works there: that the hub knows the cluster may be
 // from before.
 func (j *joining) awaitRegistered(ctx context.Context, hub *hubapi.Hub, agent joinedAgent) error {
-	progress := j.progress()
+	progress := j.Progress()
 	defer progress.Close()
 	progress.Wait(j.cluster, "registering with the hub")
 	if err := hub.WaitForCluster(ctx, j.cluster, func(*clusterv1.ManagedCluster) bool { return true }); err != nil {

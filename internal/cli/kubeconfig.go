@@ -16,6 +16,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/playground"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -32,15 +33,15 @@ const stdout = "-"
 
 // kubeconfigWriting is one run of "capstan kubeconfig".
 type kubeconfigWriting struct {
-	*app
+	*options.Global
 	file        string
 	contextName string
 	merge       bool
 }
 
 // newKubeconfigCommand is "capstan kubeconfig".
-func newKubeconfigCommand(global *app) *cobra.Command {
-	f := &kubeconfigWriting{app: global}
+func newKubeconfigCommand(global *options.Global) *cobra.Command {
+	f := &kubeconfigWriting{Global: global}
 	command := &cobra.Command{
 		Use:   "kubeconfig CLUSTER...",
 		Short: "Write a kubeconfig that leads to clusters through the hub",
@@ -54,10 +55,10 @@ func newKubeconfigCommand(global *app) *cobra.Command {
 	flags.StringVarP(&f.file, "output", "o", "", "file to write; - is standard output, which is the default without --merge")
 	flags.StringVar(&f.contextName, "context-name", "", "name of the context of one cluster (default: that of the cluster)")
 	flags.BoolVar(&f.merge, "merge", false, "add the contexts to the file of --output, or to the kubeconfig that leads to the hub, and leave the rest as it is")
-	complete(command, "context-name", cobra.NoFileCompletions)
+	options.Complete(command, "context-name", cobra.NoFileCompletions)
 	command.ValidArgsFunction = f.completeMoreClusters
 	command.RunE = func(command *cobra.Command, args []string) error {
-		return f.withHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
+		return f.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			for _, cluster := range args {
 				if err := f.checkReachable(ctx, hub, cluster); err != nil {
 					return err
@@ -75,7 +76,7 @@ func (f *kubeconfigWriting) checkArgs(command *cobra.Command, args []string) err
 		return fmt.Errorf("0 clusters given, want at least 1: %s. \"capstan get clusters\" lists those there are", command.UseLine())
 	}
 	for i, name := range args {
-		if err := checkClusterName("CLUSTER", name); err != nil {
+		if err := options.CheckClusterName("CLUSTER", name); err != nil {
 			return err
 		}
 		if slices.Contains(args[:i], name) {
@@ -90,7 +91,7 @@ func (f *kubeconfigWriting) checkArgs(command *cobra.Command, args []string) err
 
 // completeMoreClusters completes the names of clusters that are not on the line yet.
 func (f *kubeconfigWriting) completeMoreClusters(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return slices.DeleteFunc(f.clusterNames(command.Context()), func(name string) bool { return slices.Contains(args, name) }),
+	return slices.DeleteFunc(f.ClusterNames(command.Context()), func(name string) bool { return slices.Contains(args, name) }),
 		cobra.ShellCompDirectiveNoFileComp
 }
 
@@ -109,13 +110,13 @@ func (f *kubeconfigWriting) checkReachable(ctx context.Context, hub *hubapi.Hub,
 			return nil
 		}
 	}
-	f.note("Cluster %s is not connected yet: \"capstan addon enable --names %s --clusters %s\" does it.", cluster, fleet.AddOnClusterProxy, cluster)
+	f.Note("Cluster %s is not connected yet: \"capstan addon enable --names %s --clusters %s\" does it.", cluster, fleet.AddOnClusterProxy, cluster)
 	return nil
 }
 
 // write writes a kubeconfig to where the flags say.
 func (f *kubeconfigWriting) write(ctx context.Context, of *hubapi.Hub, clusters []string) error {
-	hub, source, err := f.target().HubKubeconfig()
+	hub, source, err := f.Target().HubKubeconfig()
 	if err != nil {
 		return err
 	}
@@ -155,9 +156,9 @@ func (f *kubeconfigWriting) write(ctx context.Context, of *hubapi.Hub, clusters 
 		}
 		config = existing
 	}
-	if f.dryRun {
+	if f.DryRun {
 		for _, cluster := range clusters {
-			f.say("would write context %s to %s", cmp.Or(f.contextName, cluster), file)
+			f.Say("would write context %s to %s", cmp.Or(f.contextName, cluster), file)
 		}
 		return nil
 	}
@@ -169,7 +170,7 @@ func (f *kubeconfigWriting) write(ctx context.Context, of *hubapi.Hub, clusters 
 		return fmt.Errorf("--output: %w", err)
 	}
 	for _, cluster := range clusters {
-		f.note("Context %s of %s leads to cluster %s.", cmp.Or(f.contextName, cluster), file, cluster)
+		f.Note("Context %s of %s leads to cluster %s.", cmp.Or(f.contextName, cluster), file, cluster)
 	}
 	return nil
 }
@@ -185,7 +186,7 @@ func (f *kubeconfigWriting) printKubeconfig(config *clientcmdapi.Config) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.out.Write(content)
+	_, err = f.Out.Write(content)
 	return err
 }
 

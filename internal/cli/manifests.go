@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
@@ -46,8 +47,8 @@ type manifestFiles struct {
 }
 
 // add adds the flags to a command.
-func (m *manifestFiles) add(global *app, command *cobra.Command) {
-	m.flag, m.stdin, m.note = "-f", global.in, global.note
+func (m *manifestFiles) add(global *options.Global, command *cobra.Command) {
+	m.flag, m.stdin, m.note = "-f", global.In, global.Note
 	flags := command.Flags()
 	flags.StringSliceVarP(&m.paths, "filename", "f", nil, "files, folders or URLs with the objects, in YAML or JSON; - is standard input")
 	flags.BoolVarP(&m.recursive, "recursive", "R", true, "read the folders in folders, too")
@@ -68,14 +69,14 @@ type document struct {
 func (m manifestFiles) read(ctx context.Context) ([]workv1.Manifest, error) {
 	if m.kustomization != "" {
 		manifests, err := m.readKustomization()
-		return manifests, flagError("-k", err)
+		return manifests, options.FlagError("-k", err)
 	}
 	if len(m.paths) == 0 {
 		return nil, fmt.Errorf("%s is missing: name the files with the objects, - for standard input, or a folder with a kustomization with -k",
 			m.flag)
 	}
 	manifests, err := m.readPaths(ctx)
-	return manifests, flagError(m.flag, err)
+	return manifests, options.FlagError(m.flag, err)
 }
 
 func (m manifestFiles) readPaths(ctx context.Context) ([]workv1.Manifest, error) {

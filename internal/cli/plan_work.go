@@ -12,6 +12,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -40,7 +41,7 @@ type step struct {
 func (d *delivery) plan(ctx context.Context, hub *hubapi.Hub) ([]step, error) {
 	clusters := d.clusters
 	if d.placement != nil {
-		decided, err := decidedClusters(ctx, hub, *d.placement)
+		decided, err := options.DecidedClusters(ctx, hub, *d.placement)
 		if err != nil {
 			return nil, err
 		}
@@ -73,7 +74,7 @@ func (d *delivery) plan(ctx context.Context, hub *hubapi.Hub) ([]step, error) {
 
 func (d *delivery) planCluster(ctx context.Context, hub *hubapi.Hub, cluster string) (step, error) {
 	if d.placement == nil { // a placement selects none but those that exist
-		if err := checkCluster(ctx, hub, cluster); err != nil {
+		if err := options.CheckCluster(ctx, hub, cluster); err != nil {
 			return step{}, err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
 
@@ -26,33 +27,33 @@ capstan-foo with the argument bar, if there is no command of that name. A dash i
 the program. What is found first counts.`
 
 // newPluginCommand is "capstan plugin".
-func newPluginCommand(global *app) *cobra.Command {
+func newPluginCommand(global *options.Global) *cobra.Command {
 	list := &cobra.Command{
-		Use: "list", Short: "Show the programs in PATH that are commands", Args: flagsOnly, ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "list", Short: "Show the programs in PATH that are commands", Args: options.FlagsOnly, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, _ []string) error { return listPlugins(global, command.Root()) },
 	}
-	command := parent("plugin", "Programs that are commands, too", list)
+	command := options.Parent("plugin", "Programs that are commands, too", list)
 	command.Long = pluginLong
 	return command
 }
 
-func listPlugins(global *app, root *cobra.Command) error {
+func listPlugins(global *options.Global, root *cobra.Command) error {
 	programs := plugins()
 	if len(programs) == 0 {
 		return fmt.Errorf("no program in PATH has a name that begins with %s", strings.Join(pluginPrefixes, " or "))
 	}
 	seen := map[string]string{}
 	for _, program := range programs {
-		global.say("%s", program)
+		global.Say("%s", program)
 		words := commandWords(filepath.Base(program))
 		name := strings.Join(words, " ")
 		if first, twice := seen[name]; twice {
-			global.note("  Warning: %s comes first in PATH", first)
+			global.Note("  Warning: %s comes first in PATH", first)
 			continue
 		}
 		seen[name] = program
 		if found, _, err := root.Find(words); err == nil && found != root {
-			global.note("  Warning: %q is a command of this program, which comes first", found.CommandPath())
+			global.Note("  Warning: %q is a command of this program, which comes first", found.CommandPath())
 		}
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/capstan-io/capstan/internal/cli/options"
 )
 
 // podCommand is a command of kubectl for pods that is one of capstan, too.
@@ -28,10 +30,10 @@ container and -n for a namespace, but for --cluster and --sa, which may stand an
 cluster-proxy.`
 
 // newPodCommands are "capstan logs", "exec", "port-forward" and "cp".
-func newPodCommands(global *app) []*cobra.Command {
+func newPodCommands(global *options.Global) []*cobra.Command {
 	commands := make([]*cobra.Command, len(podCommands))
 	for i, c := range podCommands {
-		run := &kubectlRun{app: global}
+		run := &kubectlRun{Global: global}
 		commands[i] = &cobra.Command{
 			Use:     c.name + " --cluster CLUSTER " + c.arguments,
 			Short:   c.short,

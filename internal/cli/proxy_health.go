@@ -11,6 +11,7 @@ import (
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/ignoredflags"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -31,35 +32,35 @@ answer goes to standard error. A cluster has 10 seconds to answer, or those of -
 
 // healthCheck is one run of "capstan proxy health".
 type healthCheck struct {
-	*app
-	clusters clusterFlags
+	*options.Global
+	clusters options.ClusterFlags
 	ignored  ignoredflags.Flags
 	format   *output.Choice
 }
 
 // newProxyHealthCommand is "capstan proxy health".
-func newProxyHealthCommand(global *app) *cobra.Command {
-	h := &healthCheck{app: global}
+func newProxyHealthCommand(global *options.Global) *cobra.Command {
+	h := &healthCheck{Global: global}
 	command := &cobra.Command{
 		Use:               "health",
 		Short:             "Show which clusters can be reached through the hub",
 		Long:              proxyHealthLong,
 		Example:           "  capstan proxy health\n  capstan proxy health --clusters cluster1,cluster2 -o json",
-		Args:              flagsOnly,
+		Args:              options.FlagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	h.clusters.add(global, command)
-	h.format = addOutputFlag(command, output.Table, output.JSON, output.YAML)
+	h.clusters.Add(global, command)
+	h.format = options.AddOutputFlag(command, output.Table, output.JSON, output.YAML)
 	addIgnoredProxyFlags(&h.ignored, command)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		chosen, err := h.clusters.names()
+		chosen, err := h.clusters.Names()
 		if err != nil {
 			return err
 		}
 		for _, name := range h.ignored.Used() {
-			h.note("--%s changes nothing: %s", name, whyNoProxyFlags)
+			h.Note("--%s changes nothing: %s", name, whyNoProxyFlags)
 		}
-		hub, err := h.hub()
+		hub, err := h.Hub()
 		if err != nil {
 			return err
 		}
@@ -67,7 +68,7 @@ func newProxyHealthCommand(global *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := h.print(h.format.Format(), output.ClusterHealths(health)); err != nil {
+		if err := h.Print(h.format.Format(), output.ClusterHealths(health)); err != nil {
 			return err
 		}
 		h.noteUnhealthy(health)
@@ -88,15 +89,15 @@ func addIgnoredProxyFlags(ignored *ignoredflags.Flags, command *cobra.Command) {
 }
 
 // clusterLimit is how long a cluster has to answer.
-func clusterLimit(global *app, command *cobra.Command) time.Duration {
-	return global.timeoutOr(command, clusterTimeout)
+func clusterLimit(global *options.Global, command *cobra.Command) time.Duration {
+	return global.TimeoutOr(command, clusterTimeout)
 }
 
 // probe asks the chosen clusters how they are, all of them if none is chosen.
 func (h *healthCheck) probe(ctx context.Context, hub *hubapi.Hub, chosen []string, limit time.Duration) ([]output.ClusterHealth, error) {
 	var clusters *clusterv1.ManagedClusterList
 	var addOns map[string]*addonv1alpha1.ManagedClusterAddOn
-	limited, cancel := h.limited(ctx)
+	limited, cancel := h.Limited(ctx)
 	defer cancel()
 	reading, readCtx := errgroup.WithContext(limited)
 	reading.Go(func() (err error) {
@@ -110,12 +111,12 @@ func (h *healthCheck) probe(ctx context.Context, hub *hubapi.Hub, chosen []strin
 	if err := reading.Wait(); err != nil {
 		return nil, err
 	}
-	items, err := keepNamed(clusters.Items, chosen, "cluster", "capstan get clusters")
+	items, err := options.KeepNamed(clusters.Items, chosen, "cluster", "capstan get clusters")
 	if err != nil {
 		return nil, err
 	}
 	if len(items) == 0 {
-		h.note("No clusters. \"capstan get token\" prints the command with which one joins this hub, %s.", hub.Server)
+		h.Note("No clusters. \"capstan get token\" prints the command with which one joins this hub, %s.", hub.Server)
 	}
 	health := make([]output.ClusterHealth, len(items))
 	var probes errgroup.Group
@@ -140,19 +141,19 @@ func (h *healthCheck) probeOne(ctx context.Context, hub *hubapi.Hub, name string
 	if condition := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionAvailable); condition != nil {
 		health.Available = string(condition.Status)
 	}
-	ctx, cancel := h.limitedTo(ctx, limit)
+	ctx, cancel := h.LimitedTo(ctx, limit)
 	defer cancel()
 	cluster, err := hub.ClusterAPI(ctx, name)
 	if err != nil {
 		health.Healthy, health.Reason = "False", err.Error()
 		return health
 	}
-	start := h.clock.Now()
+	start := h.Clock.Now()
 	if err := cluster.Health(ctx); err != nil {
 		health.Healthy, health.Reason = "False", cluster.Trouble(err, limit).What
 		return health
 	}
-	health.Healthy, health.Latency = "True", h.clock.Since(start).Round(latencyUnit).String()
+	health.Healthy, health.Latency = "True", h.Clock.Since(start).Round(latencyUnit).String()
 	return health
 }
 
@@ -164,13 +165,13 @@ func (h *healthCheck) noteUnhealthy(clusters []output.ClusterHealth) {
 	missing := ""
 	for i := range clusters {
 		if reason := clusters[i].Reason; reason != "" {
-			h.note("%s: %s", clusters[i].Cluster, reason)
+			h.Note("%s: %s", clusters[i].Cluster, reason)
 		}
 		if !clusters[i].Installed {
 			missing = clusters[i].Cluster
 		}
 	}
 	if missing != "" {
-		h.note("\"capstan addon enable --names %s --clusters %s\" connects a cluster.", fleet.AddOnClusterProxy, missing)
+		h.Note("\"capstan addon enable --names %s --clusters %s\" connects a cluster.", fleet.AddOnClusterProxy, missing)
 	}
 }

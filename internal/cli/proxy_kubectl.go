@@ -21,6 +21,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/cli/playground"
 )
@@ -46,7 +47,7 @@ const proxyKubectlLong = kubectlLong + `
 
 // kubectlRun is one run of kubectl against a cluster, or several with --interactive-mode.
 type kubectlRun struct {
-	*app
+	*options.Global
 	cluster        string
 	serviceAccount string
 
@@ -61,13 +62,13 @@ func (r *kubectlRun) addFlags(command *cobra.Command) {
 	flags.SetInterspersed(false) // what follows the first word for kubectl is for kubectl
 	flags.StringVarP(&r.cluster, "cluster", "c", "", "name of the cluster")
 	flags.StringVar(&r.serviceAccount, "sa", "", "act as the ManagedServiceAccount of this name (default: as yourself)")
-	complete(command, "cluster", r.completeClusters)
-	complete(command, "sa", cobra.NoFileCompletions)
+	options.Complete(command, "cluster", r.CompleteClusters)
+	options.Complete(command, "sa", cobra.NoFileCompletions)
 }
 
 // newKubectlCommand is "capstan kubectl".
-func newKubectlCommand(global *app) *cobra.Command {
-	run := &kubectlRun{app: global}
+func newKubectlCommand(global *options.Global) *cobra.Command {
+	run := &kubectlRun{Global: global}
 	command := &cobra.Command{
 		Use:   kubectlProgram + " --cluster CLUSTER ARGUMENT...",
 		Short: "Run kubectl against a cluster, through the hub",
@@ -82,8 +83,8 @@ func newKubectlCommand(global *app) *cobra.Command {
 }
 
 // newProxyKubectlCommand is "capstan proxy kubectl".
-func newProxyKubectlCommand(global *app) *cobra.Command {
-	run := &kubectlRun{app: global}
+func newProxyKubectlCommand(global *options.Global) *cobra.Command {
+	run := &kubectlRun{Global: global}
 	var text string
 	var interactive bool
 	command := &cobra.Command{
@@ -97,7 +98,7 @@ func newProxyKubectlCommand(global *app) *cobra.Command {
 	run.addFlags(command)
 	command.Flags().StringVar(&text, "args", "", "arguments for kubectl in one text, with quotes as in a shell")
 	command.Flags().BoolVarP(&interactive, "interactive-mode", "i", false, "ask for the arguments of one kubectl after the other")
-	complete(command, "args", cobra.NoFileCompletions)
+	options.Complete(command, "args", cobra.NoFileCompletions)
 	command.RunE = func(command *cobra.Command, args []string) error {
 		words, err := splitWords(text)
 		if err != nil {
@@ -119,7 +120,7 @@ func (r *kubectlRun) runOnce(command *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return fmt.Errorf("nothing for kubectl to do: %s", command.UseLine())
 	}
-	return r.prepared(command, func(context.Context) error { return r.kubectl(args, r.in) })
+	return r.prepared(command, func(context.Context) error { return r.kubectl(args, r.In) })
 }
 
 // prepared does something while there is a kubeconfig for the cluster.
@@ -127,18 +128,18 @@ func (r *kubectlRun) prepared(command *cobra.Command, do func(ctx context.Contex
 	if r.cluster == "" {
 		return errors.New("--cluster needs to be set; \"capstan get clusters\" lists those there are")
 	}
-	if err := checkClusterName("--cluster", r.cluster); err != nil {
+	if err := options.CheckClusterName("--cluster", r.cluster); err != nil {
 		return err
 	}
 	if _, err := exec.LookPath(kubectlProgram); err != nil {
 		return fmt.Errorf("%s is not in PATH: install it (https://kubernetes.io/docs/tasks/tools), or read with \"capstan get RESOURCE --clusters %s\", "+
 			"which does without: %w", kubectlProgram, r.cluster, err)
 	}
-	hub, err := r.app.hub()
+	hub, err := r.Global.Hub()
 	if err != nil {
 		return err
 	}
-	r.hub, r.limit = hub, clusterLimit(r.app, command)
+	r.hub, r.limit = hub, clusterLimit(r.Global, command)
 	ctx := command.Context()
 	if err := r.checkConnected(ctx); err != nil {
 		return err
@@ -149,7 +150,7 @@ func (r *kubectlRun) prepared(command *cobra.Command, do func(ctx context.Contex
 	}
 	defer os.RemoveAll(folder)
 	r.folder = folder
-	config, _, err := r.target().HubKubeconfig()
+	config, _, err := r.Target().HubKubeconfig()
 	if err != nil {
 		return err
 	}
@@ -174,7 +175,7 @@ func (r *kubectlRun) prepared(command *cobra.Command, do func(ctx context.Contex
 
 // actAs starts what sends the token of the service account along.
 func (r *kubectlRun) actAs(ctx context.Context, server string) (*localProxy, error) {
-	ctx, cancel := r.limited(ctx)
+	ctx, cancel := r.Limited(ctx)
 	defer cancel()
 	secret, err := r.hub.Secret(ctx, r.cluster, r.serviceAccount)
 	if err != nil {
@@ -204,9 +205,9 @@ func (r *kubectlRun) writeKubeconfig(config *clientcmdapi.Config) error {
 func (r *kubectlRun) kubectl(args []string, in io.Reader) error {
 	command := exec.Command(kubectlProgram, args...) //nolint:noctx // signals end it, as they are
 	command.Env = append(os.Environ(), r.env...)
-	command.Stdin, command.Stdout, command.Stderr = in, r.out, r.errOut
-	if r.dryRun {
-		r.say("would run %s %s", kubectlProgram, strings.Join(args, " "))
+	command.Stdin, command.Stdout, command.Stderr = in, r.Out, r.ErrOut
+	if r.DryRun {
+		r.Say("would run %s %s", kubectlProgram, strings.Join(args, " "))
 		return nil
 	}
 	err := runForwardingSignals(command, in)
@@ -219,9 +220,9 @@ func (r *kubectlRun) kubectl(args []string, in io.Reader) error {
 	}
 	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		const signalled = 128 // what shells add
-		return exitError{code: signalled + int(status.Signal())}
+		return options.ExitError{Code: signalled + int(status.Signal())}
 	}
-	return exitError{code: exit.ExitCode()}
+	return options.ExitError{Code: exit.ExitCode()}
 }
 
 // checkConnected makes sure that there is a way to the cluster: kubectl has many words for it if there is none, and no clear one. What the
@@ -274,28 +275,28 @@ func isTerminal(in io.Reader) bool {
 
 // converse runs kubectl with one line after the other, until there is none or one says exit.
 func (r *kubectlRun) converse(ctx context.Context) error {
-	terminal := isTerminal(r.in)
+	terminal := isTerminal(r.In)
 	var in io.Reader // commands from a pipe are not for kubectl to read
 	if terminal {
-		in = r.in
-		r.note("Enter what kubectl is to do on cluster %s, such as: get pods -n default. \"exit\" ends.", r.cluster)
+		in = r.In
+		r.Note("Enter what kubectl is to do on cluster %s, such as: get pods -n default. \"exit\" ends.", r.cluster)
 	}
 	for ctx.Err() == nil {
 		if terminal {
-			fmt.Fprintf(r.errOut, "%s> ", r.cluster)
+			fmt.Fprintf(r.ErrOut, "%s> ", r.cluster)
 		}
-		line, err := readLine(ctx, r.in)
+		line, err := readLine(ctx, r.In)
 		words, splitErr := splitWords(line)
 		switch {
 		case splitErr != nil:
-			r.note("%s", splitErr)
+			r.Note("%s", splitErr)
 		case len(words) > 0 && slices.Contains([]string{"exit", "quit"}, words[0]):
 			return nil
 		case len(words) > 0:
 			if words[0] == kubectlProgram {
 				words = words[1:]
 			}
-			var exit exitError
+			var exit options.ExitError
 			if err := r.kubectl(words, in); err != nil && !errors.As(err, &exit) {
 				return err
 			}

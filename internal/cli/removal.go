@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/installer"
@@ -18,7 +19,7 @@ import (
 
 // removal takes objects out of a cluster, says so, and remembers them. In a dry run it only says what it would do.
 type removal struct {
-	*app
+	*options.Global
 	in      *install.Cluster
 	force   bool
 	deleted []*unstructured.Unstructured
@@ -30,8 +31,8 @@ func (r *removal) one(ctx context.Context, of installation.Reference) error {
 	if err != nil || object == nil {
 		return err
 	}
-	if r.dryRun {
-		r.say("would delete %s", of)
+	if r.DryRun {
+		r.Say("would delete %s", of)
 		return nil
 	}
 	if _, err := r.in.Delete(ctx, of); err != nil {
@@ -42,7 +43,7 @@ func (r *removal) one(ctx context.Context, of installation.Reference) error {
 }
 
 func (r *removal) awaitGone(ctx context.Context, of installation.Reference, uid types.UID) error {
-	progress := r.progress()
+	progress := r.Progress()
 	defer progress.Close()
 	progress.Wait(of.String(), "waiting until it is gone")
 	if err := r.in.AwaitGone(ctx, of, uid); err != nil {
@@ -67,7 +68,7 @@ func (r *removal) all(ctx context.Context, refs []installation.Reference) error 
 				if err != nil {
 					return err
 				}
-				r.note("%s stays: there are objects of this kind.", of)
+				r.Note("%s stays: there are objects of this kind.", of)
 				continue
 			}
 		}
@@ -85,7 +86,7 @@ func (r *removal) isUsed(ctx context.Context, of installation.Reference) (bool, 
 		return false, err
 	}
 	for _, kind := range installation.KindsOf(definition) {
-		if r.dryRun && (kind == installation.KindKlusterlet || kind == installation.KindClusterManager) {
+		if r.DryRun && (kind == installation.KindKlusterlet || kind == installation.KindClusterManager) {
 			continue // what there is would be deleted before
 		}
 		found, err := r.in.List(ctx, kind, "", "")
@@ -118,8 +119,8 @@ func (r *removal) namespaceWithout(ctx context.Context, name string, others []st
 	if err != nil {
 		return err
 	}
-	if len(others) > 0 && !r.dryRun {
-		r.note("Namespace %s stays: it has %s.", name, strings.Join(others, ", "))
+	if len(others) > 0 && !r.DryRun {
+		r.Note("Namespace %s stays: it has %s.", name, strings.Join(others, ", "))
 		return nil
 	}
 	return r.namespace(ctx, name)
@@ -132,8 +133,8 @@ func (r *removal) custom(ctx context.Context, of installation.Reference, operato
 	if err != nil || object == nil {
 		return err
 	}
-	if r.dryRun {
-		r.say("would delete %s", of)
+	if r.DryRun {
+		r.Say("would delete %s", of)
 		return nil
 	}
 	running, err := r.in.Deployed(ctx, fleet.NamespaceOperators, operator)
@@ -182,7 +183,7 @@ func (r *removal) forceCustom(ctx context.Context, of installation.Reference, ui
 		return err
 	}
 	if len(removed) > 0 {
-		r.note("Warning: took the finalizers %s off %s.", strings.Join(removed, ", "), of)
+		r.Note("Warning: took the finalizers %s off %s.", strings.Join(removed, ", "), of)
 	}
 	return r.awaitGone(ctx, of, uid)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/program"
 	"github.com/capstan-io/capstan/internal/reference"
@@ -32,11 +33,11 @@ context, and the context "hub" of the third. Commands that install something in 
 
 // NewCommand returns the command line.
 func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
-	return tree(newApp(in, out, errOut))
+	return tree(options.New(in, out, errOut))
 }
 
 // tree is all commands.
-func tree(global *app) *cobra.Command {
+func tree(global *options.Global) *cobra.Command {
 	root := newRoot(global)
 	add(root, "playground", "A playground on this machine:",
 		newUpCommand(global),
@@ -49,7 +50,7 @@ func tree(global *app) *cobra.Command {
 		newDenyCommand(global),
 		newUnjoinCommand(global),
 		newCleanCommand(global),
-		parent("upgrade", "Upgrade a hub or an agent in a cluster",
+		options.Parent("upgrade", "Upgrade a hub or an agent in a cluster",
 			newUpgradeCommands(global)...)) // clustermanager, klusterlet
 	add(root, "hub", "Work with a hub:",
 		newGetResourcesCommand(global, // RESOURCE of clusters
@@ -61,36 +62,36 @@ func tree(global *app) *cobra.Command {
 			newGetPlacementsCommand(global),
 			newGetWorksCommand(global),
 			newGetTokenCommand(global)),
-		parent("explain", "Show why a placement selects the clusters it does",
+		options.Parent("explain", "Show why a placement selects the clusters it does",
 			newExplainPlacementCommand(global)),
-		parent("create", "Create cluster sets, a placement, a work on clusters, or an example",
+		options.Parent("create", "Create cluster sets, a placement, a work on clusters, or an example",
 			newCreateClusterSetCommand(global),
 			newCreatePlacementCommand(global),
 			newCreateSampleAppCommand(global),
 			newCreateWorkCommand(global)),
-		parent("diff", "Show what would change on clusters",
+		options.Parent("diff", "Show what would change on clusters",
 			newDiffCommand(global)),
-		parent("delete", "Delete cluster sets, works, or what clusters can join with",
+		options.Parent("delete", "Delete cluster sets, works, or what clusters can join with",
 			newDeleteClusterSetCommand(global),
 			newDeleteTokenCommand(global),
 			newDeleteCommand(global)),
-		parent("clusterset", "Put clusters into cluster sets, and bind the sets to namespaces",
+		options.Parent("clusterset", "Put clusters into cluster sets, and bind the sets to namespaces",
 			newClusterSetBindCommand(global),
 			newClusterSetSetCommand(global),
 			newClusterSetUnbindCommand(global)),
-		aliased("addons", parent("addon", "Make add-ons of manifests, and deploy add-ons on clusters",
+		aliased("addons", options.Parent("addon", "Make add-ons of manifests, and deploy add-ons on clusters",
 			newAddOnCreateCommand(global),
 			newAddOnDisableCommand(global),
 			newAddOnEnableCommand(global))),
-		parent("install", "Install the hub's side of add-ons",
+		options.Parent("install", "Install the hub's side of add-ons",
 			newInstallHubAddOnCommand(global)),
-		parent("uninstall", "Uninstall the hub's side of add-ons",
+		options.Parent("uninstall", "Uninstall the hub's side of add-ons",
 			newUninstallHubAddOnCommand(global)))
 	add(root, "reach", "Reach into clusters through the hub:",
 		newAccessCommand(global),
 		newKubeconfigCommand(global),
 		newKubectlCommand(global),
-		parent("proxy", "See which clusters can be reached through the hub, and run kubectl there",
+		options.Parent("proxy", "See which clusters can be reached through the hub, and run kubectl there",
 			newProxyHealthCommand(global),
 			newProxyKubectlCommand(global)),
 		newCredentialsCommand(global))
@@ -105,7 +106,7 @@ func tree(global *app) *cobra.Command {
 }
 
 // newRoot is "capstan".
-func newRoot(global *app) *cobra.Command {
+func newRoot(global *options.Global) *cobra.Command {
 	root := &cobra.Command{
 		Use:               "capstan",
 		Short:             "Manage many Kubernetes clusters from one hub",
@@ -113,18 +114,18 @@ func newRoot(global *app) *cobra.Command {
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		Version:           program.Version(),
-		Args:              knownCommand,
+		Args:              options.KnownCommand,
 		RunE:              func(command *cobra.Command, _ []string) error { return command.Help() },
-		PersistentPreRunE: func(*cobra.Command, []string) error { return global.start() },
+		PersistentPreRunE: func(*cobra.Command, []string) error { return global.Start() },
 	}
-	root.SetIn(global.in)
-	root.SetOut(global.out)
-	root.SetErr(global.errOut)
+	root.SetIn(global.In)
+	root.SetOut(global.Out)
+	root.SetErr(global.ErrOut)
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
 		return fmt.Errorf("%w: \"%s --help\" lists the flags", err, command.CommandPath())
 	})
-	global.addFlags(root)
+	global.AddFlags(root)
 	return root
 }
 
@@ -146,11 +147,11 @@ func aliased(alias string, command *cobra.Command) *cobra.Command {
 }
 
 // newOptionsCommand is "capstan options".
-func newOptionsCommand(global *app) *cobra.Command {
+func newOptionsCommand(global *options.Global) *cobra.Command {
 	return &cobra.Command{
-		Use: "options", Short: "Show the flags that all commands have", Args: flagsOnly, ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "options", Short: "Show the flags that all commands have", Args: options.FlagsOnly, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, _ []string) error {
-			global.say("All commands have these flags:\n\n%s", strings.TrimRight(command.Root().PersistentFlags().FlagUsages(), "\n"))
+			global.Say("All commands have these flags:\n\n%s", strings.TrimRight(command.Root().PersistentFlags().FlagUsages(), "\n"))
 			return nil
 		},
 	}
@@ -159,30 +160,30 @@ func newOptionsCommand(global *app) *cobra.Command {
 // Main runs the command line and returns the exit code: 0, 1 on failure, 130 when interrupted. Commands that compare return 1
 // for a difference and 2 on failure.
 func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	return run(ctx, newApp(in, out, errOut), args)
+	return run(ctx, options.New(in, out, errOut), args)
 }
 
-func run(ctx context.Context, global *app, args []string) int {
+func run(ctx context.Context, global *options.Global, args []string) int {
 	root := tree(global) //nolint:contextcheck // commands get the context when they run
-	if code, ran := runPlugin(ctx, root, args, global.in, global.out, global.errOut); ran {
+	if code, ran := runPlugin(ctx, root, args, global.In, global.Out, global.ErrOut); ran {
 		return code
 	}
 	root.SetArgs(separateKubectl(root, args))
 	command, err := root.ExecuteContextC(ctx)
-	var ended exitError
+	var ended options.ExitError
 	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, errDiffers):
+	case errors.Is(err, options.ErrDiffers):
 		return 1
 	case errors.As(err, &ended):
-		return ended.code
+		return ended.Code
 	}
-	fmt.Fprintln(global.errOut, output.StyleOf(global.errOut).Error("Error:"), lastOfEach(err.Error()))
+	fmt.Fprintln(global.ErrOut, output.StyleOf(global.ErrOut).Error("Error:"), lastOfEach(err.Error()))
 	if ctx.Err() != nil {
-		return interruptedCode
+		return options.InterruptedCode
 	}
-	if _, compares := command.Annotations[comparesAnnotation]; compares {
+	if _, compares := command.Annotations[options.ComparesAnnotation]; compares {
 		return 2
 	}
 	return 1

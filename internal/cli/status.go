@@ -7,29 +7,30 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/cli/playground"
 )
 
 // statusCommand is one run of "capstan status".
 type statusCommand struct {
-	*app
+	*options.Global
 	format *output.Choice
 }
 
 // newStatusCommand is "capstan status".
-func newStatusCommand(global *app) *cobra.Command {
-	c := &statusCommand{app: global}
+func newStatusCommand(global *options.Global) *cobra.Command {
+	c := &statusCommand{Global: global}
 	command := &cobra.Command{
 		Use:   "status",
 		Short: "Show what runs on this machine",
 		Long: "Show the processes that \"capstan up\" and \"capstan join --local\" have started, the clusters and the works.\n\n" +
 			"The exit code is 0 if everything runs, else 1.",
-		Args: flagsOnly,
+		Args: options.FlagsOnly,
 	}
-	c.format = addOutputFlag(command, output.Table, output.YAML, output.JSON)
+	c.format = options.AddOutputFlag(command, output.Table, output.YAML, output.JSON)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		ctx, cancel := c.limited(command.Context())
+		ctx, cancel := c.Limited(command.Context())
 		defer cancel()
 		return c.show(ctx)
 	}
@@ -37,12 +38,12 @@ func newStatusCommand(global *app) *cobra.Command {
 }
 
 func (c *statusCommand) show(ctx context.Context) error {
-	status, err := c.home.Status(ctx)
+	status, err := c.Home.Status(ctx)
 	if err != nil {
 		return err
 	}
 	if c.format.Format() != output.Table {
-		if err := c.print(c.format.Format(), output.View{Object: status}); err != nil {
+		if err := c.Print(c.format.Format(), output.View{Object: status}); err != nil {
 			return err
 		}
 	} else if err := c.printStatus(status); err != nil {
@@ -55,7 +56,7 @@ func (c *statusCommand) printStatus(status playground.Status) error {
 	if !status.Exists() {
 		return nil
 	}
-	grids := []output.Grid{output.PlaygroundProcesses(status, c.clock.Now())}
+	grids := []output.Grid{output.PlaygroundProcesses(status, c.Clock.Now())}
 	if len(status.Clusters) > 0 {
 		grids = append(grids, output.PlaygroundClusters(status))
 	}
@@ -64,9 +65,9 @@ func (c *statusCommand) printStatus(status playground.Status) error {
 	}
 	for i, grid := range grids {
 		if i > 0 {
-			c.say("")
+			c.Say("")
 		}
-		if err := output.StyleOf(c.out).WriteGrid(c.out, grid); err != nil {
+		if err := output.StyleOf(c.Out).WriteGrid(c.Out, grid); err != nil {
 			return err
 		}
 	}

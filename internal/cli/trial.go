@@ -31,7 +31,7 @@ const (
 // tryOut is "create work --dry-run=server": it shows what would change, and fails if that cannot be done.
 func (d *delivery) tryOut(ctx context.Context, hub *hubapi.Hub) error {
 	trials, err := d.try(ctx, hub)
-	return errors.Join(d.print(output.Tree, output.Trials(trials)), err, wouldFail(trials))
+	return errors.Join(d.Print(output.Tree, output.Trials(trials)), err, wouldFail(trials))
 }
 
 // wouldFail is an error if a cluster would not take all of its manifests.
@@ -52,7 +52,7 @@ func (d *delivery) try(ctx context.Context, hub *hubapi.Hub) ([]output.Trial, er
 	if err != nil {
 		return nil, err
 	}
-	progress := d.progress()
+	progress := d.Progress()
 	defer progress.Close()
 	found := make([]*output.Trial, len(steps))
 	errs := make([]error, len(steps))
@@ -140,7 +140,7 @@ func (d *delivery) removeTrial(ctx context.Context, hub *hubapi.Hub, trial *work
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	if err := hub.DeleteWork(ctx, trial.Namespace, trial.Name); err != nil {
-		d.note("Warning: the work %s, with which cluster %s tried this, is still there: %v", trial.Name, trial.Namespace, err)
+		d.Note("Warning: the work %s, with which cluster %s tried this, is still there: %v", trial.Name, trial.Namespace, err)
 	}
 }
 

@@ -17,13 +17,14 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // unjoining is one run of "capstan unjoin".
 type unjoining struct {
-	*app
+	*options.Global
 	cluster       string
 	purgeOperator bool
 	outputFile    string
@@ -50,8 +51,8 @@ On the hub nothing is deleted: an administrator does that with "kubectl delete m
 A run that was interrupted is run again: it goes on with what is left.`
 
 // newUnjoinCommand is "capstan unjoin".
-func newUnjoinCommand(global *app) *cobra.Command {
-	run := &unjoining{app: global}
+func newUnjoinCommand(global *options.Global) *cobra.Command {
+	run := &unjoining{Global: global}
 	var local bool
 	command := &cobra.Command{
 		Use:   "unjoin --cluster-name NAME",
@@ -61,7 +62,7 @@ func newUnjoinCommand(global *app) *cobra.Command {
 			"  capstan unjoin --cluster-name prod1 --wait      # while a user deletes the works on the hub\n" +
 			"  capstan unjoin --cluster-name prod1 --force     # the hub is gone for good\n" +
 			"  capstan unjoin --cluster-name prod1 --local     # the agent is a process of this machine",
-		Args:              flagsOnly,
+		Args:              options.FlagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := command.Flags()
@@ -74,21 +75,21 @@ func newUnjoinCommand(global *app) *cobra.Command {
 	flags.StringVar(&run.outputFile, "output-file", "", "write what was deleted to this file, which only you can read")
 	flags.BoolVar(&local, "local", false, "the agent is a process of this machine")
 	command.MarkFlagsMutuallyExclusive("wait", "force")
-	complete(command, "cluster-name", completeJoined(global))
+	options.Complete(command, "cluster-name", completeJoined(global))
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if run.cluster == "" {
 			return errors.New("cluster-name is missing: --cluster-name: \"kubectl get klusterlets\" shows the agents in a cluster, " +
 				"\"capstan status\" those that run on this machine")
 		}
-		if err := errors.Join(checkClusterName("--cluster-name", run.cluster), checkOutputFile(run.outputFile)); err != nil {
+		if err := errors.Join(options.CheckClusterName("--cluster-name", run.cluster), options.CheckOutputFile(run.outputFile)); err != nil {
 			return err
 		}
 		if local {
-			l := &leaving{app: global, cluster: run.cluster, wait: run.wait, force: run.force}
+			l := &leaving{Global: global, cluster: run.cluster, wait: run.wait, force: run.force}
 			return l.run(command)
 		}
-		run.announceDryRun(command)
-		ctx, cancel := run.limited(command.Context())
+		run.AnnounceDryRun(command)
+		ctx, cancel := run.Limited(command.Context())
 		defer cancel()
 		return run.unjoin(ctx)
 	}
@@ -106,14 +107,14 @@ func (u *unjoining) unjoin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	removal := &removal{app: u.app, in: u.in, force: u.force}
+	removal := &removal{Global: u.Global, in: u.in, force: u.force}
 	if err := u.removeAgent(ctx, removal); err != nil {
 		return err
 	}
-	if err := removal.all(ctx, operator); err != nil || u.dryRun {
+	if err := removal.all(ctx, operator); err != nil || u.DryRun {
 		return err
 	}
-	if err := writeObjects(u.app, u.outputFile, removal.deleted); err != nil {
+	if err := writeObjects(u.Global, u.outputFile, removal.deleted); err != nil {
 		return err
 	}
 	return u.sayUnjoined(ctx)
@@ -122,7 +123,7 @@ func (u *unjoining) unjoin(ctx context.Context) error {
 // find finds the Klusterlet of the cluster.
 func (u *unjoining) find(ctx context.Context) error {
 	var err error
-	if u.in, err = install.Connect(u.installTarget()); err != nil {
+	if u.in, err = install.Connect(u.InstallTarget()); err != nil {
 		return err
 	}
 	if _, err := u.in.Version(ctx); err != nil {
@@ -141,7 +142,7 @@ func (u *unjoining) find(ctx context.Context) error {
 		names = append(names, found[i].Spec.ClusterName)
 	}
 	if left, err := u.resume(ctx, found); err != nil || left {
-		u.note("There is no Klusterlet any more: removing what is left of the agent.")
+		u.Note("There is no Klusterlet any more: removing what is left of the agent.")
 		return err
 	}
 	return u.noKlusterlet(names)
@@ -199,7 +200,7 @@ func (u *unjoining) operatorLeft(ctx context.Context) (bool, error) {
 func (u *unjoining) mark(ctx context.Context) error {
 	namespace := installation.Reference{GroupVersionKind: installation.KindNamespace, Name: u.agentNamespace()}
 	object, err := u.in.Get(ctx, namespace)
-	if err != nil || object == nil || u.dryRun {
+	if err != nil || object == nil || u.DryRun {
 		return err
 	}
 	minimal := operatorv1.Klusterlet{}
@@ -239,7 +240,7 @@ func (u *unjoining) noKlusterlet(others []string) error {
 	if len(others) > 0 {
 		hint = "The Klusterlets there are for: " + strings.Join(others, ", ") + "."
 	}
-	if joined, err := u.home.JoinedNames(); err == nil && slices.Contains(joined, u.cluster) {
+	if joined, err := u.Home.JoinedNames(); err == nil && slices.Contains(joined, u.cluster) {
 		hint += fmt.Sprintf("\nAn agent of cluster %s is a process of this machine: --local removes that.", u.cluster)
 	}
 	return fmt.Errorf("the cluster at %s, where %s leads, has no Klusterlet for cluster %s. %s\n"+
@@ -260,7 +261,7 @@ func (u *unjoining) findManaged(ctx context.Context) error {
 		return nil
 	}
 	if u.force {
-		u.note("Warning: cluster %s cannot be reached, so what is there stays: %v", u.cluster, err)
+		u.Note("Warning: cluster %s cannot be reached, so what is there stays: %v", u.cluster, err)
 		return nil
 	}
 	return fmt.Errorf("cluster %s, which the agent is for, cannot be reached: %w\n--force removes the agent and leaves what it has put there", u.cluster, err)
@@ -276,10 +277,10 @@ func (u *unjoining) settle(ctx context.Context) error {
 		return err
 	}
 	if u.force {
-		u.note("Warning: what these works have applied stays on cluster %s:\n%s", u.cluster, listWorksApplied(applied))
+		u.Note("Warning: what these works have applied stays on cluster %s:\n%s", u.cluster, listWorksApplied(applied))
 		return nil
 	}
-	if !u.wait || u.dryRun {
+	if !u.wait || u.DryRun {
 		return fmt.Errorf("cluster %s still has what its agent applied for the hub, and only the agent takes it off:\n%s\n"+
 			"Delete the works on the hub, then run this command again, or run it with --wait meanwhile. Sets of works and add-ons make theirs anew "+
 			"as long as the hub has the cluster, so that goes with them:\n"+
@@ -290,8 +291,8 @@ func (u *unjoining) settle(ctx context.Context) error {
 }
 
 func (u *unjoining) awaitNoWorks(ctx context.Context, applied []workv1.AppliedManifestWork) error {
-	u.note("Waiting until these works are deleted on the hub and off the cluster:\n%s", listWorksApplied(applied))
-	progress := u.progress()
+	u.Note("Waiting until these works are deleted on the hub and off the cluster:\n%s", listWorksApplied(applied))
+	progress := u.Progress()
 	defer progress.Close()
 	progress.Wait(u.cluster, "waiting until its works are gone")
 	if err := u.managed.WaitForNoAppliedWorks(ctx, string(u.klusterlet.UID)); err != nil {
@@ -345,7 +346,7 @@ func (u *unjoining) dismantle(ctx context.Context, klusterlet *unstructured.Unst
 	}
 	var there *removal
 	if isHosted(klusterlet) && u.managed != nil {
-		there = &removal{app: u.app, in: install.In(u.managed), force: u.force}
+		there = &removal{Global: u.Global, in: install.In(u.managed), force: u.force}
 	}
 	shares := isHosted(klusterlet) || len(others) > 1
 	for _, of := range slices.Backward(refs) {
@@ -390,7 +391,7 @@ func (u *unjoining) releaseWorks(ctx context.Context) error {
 func (u *unjoining) operatorObjects(ctx context.Context) ([]installation.Reference, error) {
 	const stays = "The operator stays in %s, with its kinds and those of agents: %s."
 	if !u.purgeOperator {
-		u.note(stays, u.in.Server(), "--purge-operator is false")
+		u.Note(stays, u.in.Server(), "--purge-operator is false")
 		return nil, nil
 	}
 	all, err := klusterlets(ctx, u.in)
@@ -399,7 +400,7 @@ func (u *unjoining) operatorObjects(ctx context.Context) ([]installation.Referen
 	}
 	isOther := func(k operatorv1.Klusterlet) bool { return u.klusterlet == nil || k.Name != u.klusterlet.Name }
 	if i := slices.IndexFunc(all, isOther); i >= 0 {
-		u.note(stays, u.in.Server(), "there is Klusterlet "+all[i].Name)
+		u.Note(stays, u.in.Server(), "there is Klusterlet "+all[i].Name)
 		return nil, nil
 	}
 	refs, err := chartReferences(ctx, u.in, "klusterlet", map[string]any{
@@ -429,12 +430,12 @@ func (u *unjoining) removeKinds(ctx context.Context, here *removal) error {
 	if err != nil {
 		return err
 	}
-	if len(agents) > 0 && !u.dryRun {
-		u.note("The kinds of agents stay on cluster %s: the agent of Klusterlet %s is there, too.", u.cluster,
+	if len(agents) > 0 && !u.DryRun {
+		u.Note("The kinds of agents stay on cluster %s: the agent of Klusterlet %s is there, too.", u.cluster,
 			agents[0].GetLabels()[fleet.LabelKlusterlet])
 		return nil
 	}
-	there := &removal{app: u.app, in: managed, force: u.force}
+	there := &removal{Global: u.Global, in: managed, force: u.force}
 	err = there.all(ctx, agentKinds)
 	here.deleted = append(here.deleted, there.deleted...)
 	return err
@@ -447,17 +448,17 @@ func (u *unjoining) sayUnjoined(ctx context.Context) error {
 	case err != nil:
 		return err
 	case len(left) == 0 && u.managed == nil && u.klusterlet != nil: // it cannot be reached
-		u.say("The agent of cluster %[1]s is removed. The status of mcl %[1]s will be unknown in the hub cluster.", u.cluster)
+		u.Say("The agent of cluster %[1]s is removed. The status of mcl %[1]s will be unknown in the hub cluster.", u.cluster)
 	case len(left) == 0:
-		u.say("Applied resources have been deleted during the %[1]s joined stage. The status of mcl %[1]s will be unknown in the hub cluster.",
+		u.Say("Applied resources have been deleted during the %[1]s joined stage. The status of mcl %[1]s will be unknown in the hub cluster.",
 			u.cluster)
 	default:
-		u.say("The agent of cluster %[1]s is removed, and applied resources stay there. The status of mcl %[1]s will be unknown in the hub cluster.",
+		u.Say("The agent of cluster %[1]s is removed, and applied resources stay there. The status of mcl %[1]s will be unknown in the hub cluster.",
 			u.cluster)
-		u.note("What works have applied is still on cluster %s. This deletes it, as its owner goes:\n  kubectl delete appliedmanifestworks %s\n"+
+		u.Note("What works have applied is still on cluster %s. This deletes it, as its owner goes:\n  kubectl delete appliedmanifestworks %s\n"+
 			"and, when it is gone:\n  kubectl delete crd %s", u.cluster, strings.Join(left, " "), installation.CRDAppliedManifestWorks)
 	}
-	u.note("An administrator of the hub forgets the cluster with:\n  kubectl delete managedcluster %s", u.cluster)
+	u.Note("An administrator of the hub forgets the cluster with:\n  kubectl delete managedcluster %s", u.cluster)
 	return nil
 }
 

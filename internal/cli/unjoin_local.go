@@ -11,12 +11,13 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/playground"
 )
 
 // leaving is one run of "capstan unjoin --local".
 type leaving struct {
-	*app
+	*options.Global
 	cluster string
 	wait    bool
 	force   bool
@@ -26,12 +27,12 @@ type leaving struct {
 }
 
 // completeJoined completes the names of clusters whose agents are processes of this machine.
-func completeJoined(global *app) cobra.CompletionFunc {
+func completeJoined(global *options.Global) cobra.CompletionFunc {
 	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		if global.setHome() != nil {
+		if global.SetHome() != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		names, err := global.home.JoinedNames()
+		names, err := global.Home.JoinedNames()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -43,22 +44,22 @@ func (l *leaving) run(command *cobra.Command) error {
 	if err := l.check(); err != nil {
 		return err
 	}
-	l.announceDryRun(command)
-	ctx, cancel := l.limited(command.Context())
+	l.AnnounceDryRun(command)
+	ctx, cancel := l.Limited(command.Context())
 	defer cancel()
 	return l.leave(ctx)
 }
 
 // check finds what is missing or wrong before anything is touched.
 func (l *leaving) check() error {
-	if l.kubeconfig != "" || l.context != "" {
+	if l.Kubeconfig != "" || l.Context != "" {
 		return errors.New("--kubeconfig, --context: of no use with --local: \"capstan join\" was told the kubeconfig of the cluster, and the hub is not asked")
 	}
 	var err error
-	if l.member, err = l.home.Joined(l.cluster); err != nil {
+	if l.member, err = l.Home.Joined(l.cluster); err != nil {
 		return err
 	}
-	l.agent, err = l.home.AgentName(l.cluster)
+	l.agent, err = l.Home.AgentName(l.cluster)
 	return err
 }
 
@@ -67,8 +68,8 @@ func (l *leaving) leave(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if l.dryRun {
-		l.say("would stop the agent of cluster %s and remove %s", l.cluster, l.home.ClusterDir(l.cluster))
+	if l.DryRun {
+		l.Say("would stop the agent of cluster %s and remove %s", l.cluster, l.Home.ClusterDir(l.cluster))
 		return nil
 	}
 	if err := l.stop(ctx); err != nil {
@@ -78,7 +79,7 @@ func (l *leaving) leave(ctx context.Context) error {
 		return errors.Join(err, fmt.Errorf("the agent of cluster %s is stopped and not removed: it has applied more meanwhile, or the cluster does not answer any more. "+
 			"Start it again (\"capstan up\", or \"capstan join --local\" if that was in a terminal), and run this command again", l.cluster))
 	}
-	if err := l.home.Forget(l.cluster); err != nil {
+	if err := l.Home.Forget(l.cluster); err != nil {
 		return err
 	}
 	l.sayLeft(stays)
@@ -91,7 +92,7 @@ func (l *leaving) settle(ctx context.Context) (stays []workv1.AppliedManifestWor
 	applied, err := l.applied(ctx)
 	switch {
 	case err != nil && l.force:
-		l.note("Warning: cluster %s cannot be asked what was applied there, so that stays: %v", l.cluster, err)
+		l.Note("Warning: cluster %s cannot be asked what was applied there, so that stays: %v", l.cluster, err)
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("cluster %s cannot be asked what was applied there: %w\nSee whether the cluster runs, and whether the kubeconfig is a recent one. "+
@@ -99,13 +100,13 @@ func (l *leaving) settle(ctx context.Context) (stays []workv1.AppliedManifestWor
 	case len(applied) == 0 || l.force:
 		return applied, nil
 	}
-	running, err := l.home.AgentRuns(l.cluster)
+	running, err := l.Home.AgentRuns(l.cluster)
 	switch {
 	case err != nil:
 		return nil, err
 	case !running:
 		return nil, fmt.Errorf("%w\nThe agent does not run. Start it (\"capstan up\", or \"capstan join --local\" if that was in a terminal), delete the works on the hub, then run this command again", l.refusal(applied))
-	case !l.wait || l.dryRun:
+	case !l.wait || l.DryRun:
 		return nil, fmt.Errorf("%w\nDelete them on the hub, then run this command again, or run it with --wait meanwhile. Sets of works and add-ons make theirs "+
 			"anew as long as the hub has the cluster, so that goes with them:\n  kubectl delete managedcluster %s", l.refusal(applied), l.cluster)
 	}
@@ -127,12 +128,12 @@ func listWorksApplied(applied []workv1.AppliedManifestWork) string {
 }
 
 func (l *leaving) awaitNothing(ctx context.Context, applied []workv1.AppliedManifestWork) error {
-	l.note("Waiting until these works are deleted on the hub and off the cluster:\n%s", listWorksApplied(applied))
+	l.Note("Waiting until these works are deleted on the hub and off the cluster:\n%s", listWorksApplied(applied))
 	managed, err := l.managed()
 	if err != nil {
 		return err
 	}
-	progress := l.progress()
+	progress := l.Progress()
 	defer progress.Close()
 	progress.Wait(l.cluster, "waiting until its works are gone")
 	if err := managed.WaitForNoAppliedWorks(ctx, l.agent); err != nil {
@@ -164,22 +165,22 @@ func (l *leaving) managed() (*hubapi.Hub, error) {
 }
 
 func (l *leaving) stop(ctx context.Context) error {
-	progress := l.progress()
+	progress := l.Progress()
 	defer progress.Close()
-	return l.home.StopAgent(ctx, l.cluster, progress)
+	return l.Home.StopAgent(ctx, l.cluster, progress)
 }
 
 func (l *leaving) sayLeft(stays []workv1.AppliedManifestWork) {
 	switch {
 	case !l.force:
-		l.say("Applied resources have been deleted during the %s joined stage. The status of mcl %s will be unknown in the hub cluster.",
+		l.Say("Applied resources have been deleted during the %s joined stage. The status of mcl %s will be unknown in the hub cluster.",
 			l.cluster, l.cluster)
 	case len(stays) > 0:
-		l.say("The agent of cluster %s is removed. What it applied stays there:\n%s\nThe status of mcl %s will be unknown in the hub cluster.",
+		l.Say("The agent of cluster %s is removed. What it applied stays there:\n%s\nThe status of mcl %s will be unknown in the hub cluster.",
 			l.cluster, listWorksApplied(stays), l.cluster)
 	default:
-		l.say("The agent of cluster %s is removed. The status of mcl %s will be unknown in the hub cluster.", l.cluster, l.cluster)
+		l.Say("The agent of cluster %s is removed. The status of mcl %s will be unknown in the hub cluster.", l.cluster, l.cluster)
 	}
-	l.note("What stays in the cluster, because other agents may use it: the CustomResourceDefinitions of AppliedManifestWork and ClusterClaim, "+
+	l.Note("What stays in the cluster, because other agents may use it: the CustomResourceDefinitions of AppliedManifestWork and ClusterClaim, "+
 		"and the namespaces that cluster sets asked for.\nAn administrator of the hub forgets the cluster with:\n  kubectl delete managedcluster %s", l.cluster)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/cli/playground"
 )
@@ -25,19 +26,19 @@ it had. A cluster that was deleted on the hub joins anew; one that was denied st
 
 // upCommand is one run of "capstan up".
 type upCommand struct {
-	*app
+	*options.Global
 	clusters int
 }
 
 // newUpCommand is "capstan up".
-func newUpCommand(global *app) *cobra.Command {
-	c := &upCommand{app: global}
+func newUpCommand(global *options.Global) *cobra.Command {
+	c := &upCommand{Global: global}
 	command := &cobra.Command{
 		Use:     "up",
 		Short:   "Start a hub and clusters on this machine",
 		Long:    upLong,
 		Example: "  capstan up\n  capstan up --clusters 3   # now or later",
-		Args:    flagsOnly,
+		Args:    options.FlagsOnly,
 	}
 	command.Flags().IntVar(&c.clusters, "clusters", 0, fmt.Sprintf("number of clusters (default: those there are, at first %d)",
 		playground.DefaultClusters))
@@ -45,8 +46,8 @@ func newUpCommand(global *app) *cobra.Command {
 		if c.clusters < 0 || command.Flags().Changed("clusters") && c.clusters == 0 {
 			return fmt.Errorf("--clusters: %d: must be at least 1", c.clusters)
 		}
-		if c.dryRun {
-			c.announceDryRun(command)
+		if c.DryRun {
+			c.AnnounceDryRun(command)
 			return c.showPlan()
 		}
 		return c.up(command.Context())
@@ -55,24 +56,24 @@ func newUpCommand(global *app) *cobra.Command {
 }
 
 func (c *upCommand) showPlan() error {
-	programs, err := c.home.Plan(c.clusters)
+	programs, err := c.Home.Plan(c.clusters)
 	if err != nil {
 		return err
 	}
 	for _, program := range programs {
-		c.say("would start %s: %s", program.Name, output.ShellCommand(append([]string{program.Path}, program.Args...)...))
+		c.Say("would start %s: %s", program.Name, output.ShellCommand(append([]string{program.Path}, program.Args...)...))
 	}
 	if len(programs) == 0 {
-		c.say("would start nothing: everything runs in %s", c.home.Dir)
+		c.Say("would start nothing: everything runs in %s", c.Home.Dir)
 	}
 	return nil
 }
 
 func (c *upCommand) up(ctx context.Context) error {
-	limited, cancel := c.limited(ctx)
+	limited, cancel := c.Limited(ctx)
 	defer cancel()
-	progress := c.progress()
-	err := c.home.Up(limited, c.clusters, progress)
+	progress := c.Progress()
+	err := c.Home.Up(limited, c.clusters, progress)
 	progress.Close()
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -80,7 +81,7 @@ func (c *upCommand) up(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	status, err := c.home.Status(ctx)
+	status, err := c.Home.Status(ctx)
 	if err != nil {
 		return err
 	}
@@ -89,21 +90,21 @@ func (c *upCommand) up(ctx context.Context) error {
 
 // printUp is the end of "up": how everything is, and what to do with it.
 func (c *upCommand) printUp(status playground.Status) error {
-	style := output.StyleOf(c.out)
-	c.say("")
-	if err := style.WriteGrid(c.out, output.PlaygroundClusters(status)); err != nil {
+	style := output.StyleOf(c.Out)
+	c.Say("")
+	if err := style.WriteGrid(c.Out, output.PlaygroundClusters(status)); err != nil {
 		return err
 	}
-	c.say("")
-	if err := style.WriteGrid(c.out, output.PlaygroundWorks(status)); err != nil {
+	c.Say("")
+	if err := style.WriteGrid(c.Out, output.PlaygroundWorks(status)); err != nil {
 		return err
 	}
 	cluster := status.Contexts[len(status.Contexts)-1]
-	c.say("\nThe kubeconfig is %s, with the contexts %s.", status.Kubeconfig, strings.Join(status.Contexts, ", "))
-	c.say("Try:\n")
-	c.say("  %s", output.ShellCommand(invocation(), "get", "works"))
-	c.say("  %s", output.ShellCommand("kubectl", "--kubeconfig", status.Kubeconfig, "--context", cluster, "get", "deployments,pods"))
-	c.say("  kubectl create configmap demo --namespace default --from-literal=a=b --dry-run=client -o yaml | %s",
+	c.Say("\nThe kubeconfig is %s, with the contexts %s.", status.Kubeconfig, strings.Join(status.Contexts, ", "))
+	c.Say("Try:\n")
+	c.Say("  %s", output.ShellCommand(invocation(), "get", "works"))
+	c.Say("  %s", output.ShellCommand("kubectl", "--kubeconfig", status.Kubeconfig, "--context", cluster, "get", "deployments,pods"))
+	c.Say("  kubectl create configmap demo --namespace default --from-literal=a=b --dry-run=client -o yaml | %s",
 		output.ShellCommand(invocation(), "create", "work", "demo", "-f", "-", "--clusters", cluster))
 	return nil
 }

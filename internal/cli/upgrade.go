@@ -15,6 +15,7 @@ import (
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/installer"
@@ -23,7 +24,7 @@ import (
 
 // upgrading is one run of "capstan upgrade".
 type upgrading struct {
-	*app
+	*options.Global
 	installFlags
 
 	what  upgradable
@@ -70,7 +71,7 @@ A minor version must not be skipped: objects that one release stores are only su
 the way back, as the operator would, unless --force insists. --wait waits until the new version runs, for --timeout seconds at most.`
 
 // newUpgradeCommands are "capstan upgrade clustermanager" and "capstan upgrade klusterlet".
-func newUpgradeCommands(global *app) []*cobra.Command {
+func newUpgradeCommands(global *options.Global) []*cobra.Command {
 	var commands []*cobra.Command
 	for _, what := range upgradables {
 		commands = append(commands, newUpgradeCommand(global, what))
@@ -78,14 +79,14 @@ func newUpgradeCommands(global *app) []*cobra.Command {
 	return commands
 }
 
-func newUpgradeCommand(global *app, what upgradable) *cobra.Command {
-	run := &upgrading{app: global, what: what}
+func newUpgradeCommand(global *options.Global, what upgradable) *cobra.Command {
+	run := &upgrading{Global: global, what: what}
 	command := &cobra.Command{
 		Use:               what.command,
 		Short:             "Upgrade the operator of " + what.kind.Kind + "s, and what it runs",
 		Long:              fmt.Sprintf(upgradeLong, what.kind.Kind),
 		Example:           "  capstan upgrade " + what.command + " --wait",
-		Args:              flagsOnly,
+		Args:              options.FlagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	run.images.add(command)
@@ -96,11 +97,11 @@ func newUpgradeCommand(global *app, what upgradable) *cobra.Command {
 	flags.BoolVar(&run.wait, "wait", false, "wait until the new version runs, for --timeout seconds at most")
 	flags.BoolVar(&run.force, "force", false, "skip minor versions, go back, and take over what other tools have installed")
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		if err := checkOutputFile(run.outputFile); err != nil {
+		if err := options.CheckOutputFile(run.outputFile); err != nil {
 			return err
 		}
-		run.announceDryRun(command)
-		ctx, cancel := run.limited(command.Context())
+		run.AnnounceDryRun(command)
+		ctx, cancel := run.Limited(command.Context())
 		defer cancel()
 		return run.upgrade(ctx)
 	}
@@ -109,7 +110,7 @@ func newUpgradeCommand(global *app, what upgradable) *cobra.Command {
 
 func (u *upgrading) upgrade(ctx context.Context) error {
 	var err error
-	if u.in, err = install.Connect(u.installTarget()); err != nil {
+	if u.in, err = install.Connect(u.InstallTarget()); err != nil {
 		return err
 	}
 	if _, err = checkKubernetes(ctx, u.in, u.what.oldest); err != nil {
@@ -137,7 +138,7 @@ func (u *upgrading) upgrade(ctx context.Context) error {
 			return err
 		}
 	}
-	if u.dryRun {
+	if u.DryRun {
 		return u.sayPlan(operator, custom, images)
 	}
 	return u.apply(ctx, operator, custom, images)
@@ -260,14 +261,14 @@ func (u *upgrading) sayPlan(operator []*unstructured.Unstructured, custom []unst
 		return err
 	}
 	for i := range custom {
-		u.note("would change %s %s: %s", u.what.kind.Kind, custom[i].GetName(), content)
+		u.Note("would change %s %s: %s", u.what.kind.Kind, custom[i].GetName(), content)
 	}
-	return printObjects(u.app, operator)
+	return printObjects(u.Global, operator)
 }
 
 func (u *upgrading) apply(ctx context.Context, operator []*unstructured.Unstructured, custom []unstructured.Unstructured,
 	images map[string]any) error {
-	if err := applyAll(ctx, u.app, u.in, operator, u.outputFile); err != nil {
+	if err := applyAll(ctx, u.Global, u.in, operator, u.outputFile); err != nil {
 		return err
 	}
 	patch, err := u.change(operator, images)
@@ -284,7 +285,7 @@ func (u *upgrading) apply(ctx context.Context, operator []*unstructured.Unstruct
 			return err
 		}
 	}
-	u.say("The operator and %d %ss have been upgraded completed successfully", len(custom), u.what.kind.Kind)
+	u.Say("The operator and %d %ss have been upgraded completed successfully", len(custom), u.what.kind.Kind)
 	return nil
 }
 
@@ -303,13 +304,13 @@ func (u *upgrading) change(operator []*unstructured.Unstructured, images map[str
 }
 
 func (u *upgrading) await(ctx context.Context, custom []unstructured.Unstructured) error {
-	if err := awaitRollout(ctx, u.app, u.in, fleet.NamespaceOperators, u.what.operator); err != nil {
+	if err := awaitRollout(ctx, u.Global, u.in, fleet.NamespaceOperators, u.what.operator); err != nil {
 		return err
 	}
 	for i := range custom {
 		of := installation.Reference{GroupVersionKind: u.what.kind, Name: custom[i].GetName()}
 		namespaces := u.what.namespaces(&custom[i])
-		if err := awaitConditions(ctx, u.app, u.in, of, u.what.wanted, namespaces...); err != nil {
+		if err := awaitConditions(ctx, u.Global, u.in, of, u.what.wanted, namespaces...); err != nil {
 			return err
 		}
 		for _, namespace := range namespaces {
@@ -328,7 +329,7 @@ func (u *upgrading) awaitRollouts(ctx context.Context, namespace string) error {
 		return err
 	}
 	for i := range deployments {
-		if err := awaitRollout(ctx, u.app, u.in, namespace, deployments[i].GetName()); err != nil {
+		if err := awaitRollout(ctx, u.Global, u.in, namespace, deployments[i].GetName()); err != nil {
 			return err
 		}
 	}

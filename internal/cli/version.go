@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/program"
 )
@@ -17,20 +18,20 @@ type versionInfo struct {
 }
 
 // newVersionCommand is "capstan version". It sends no request.
-func newVersionCommand(global *app) *cobra.Command {
+func newVersionCommand(global *options.Global) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "version",
 		Short: "Show the version of this program",
-		Args:  flagsOnly,
+		Args:  options.FlagsOnly,
 	}
-	format := addOutputFlag(command, output.Text, output.YAML, output.JSON)
+	format := options.AddOutputFlag(command, output.Text, output.YAML, output.JSON)
 	command.RunE = func(*cobra.Command, []string) error {
 		info := versionInfo{Version: program.Version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 		if format.Format() == output.Text {
-			global.say("capstan\tversion\t:%s", info.Version)
+			global.Say("capstan\tversion\t:%s", info.Version)
 			return nil
 		}
-		return global.print(format.Format(), output.View{Object: info})
+		return global.Print(format.Format(), output.View{Object: info})
 	}
 	return command
 }

@@ -1,4 +1,4 @@
-package cli
+package options
 
 import (
 	"bytes"
@@ -11,9 +11,9 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/playground"
 )
 
-// checkOutputFile fails if the file of --output-file, if there is one, cannot be written because of its folder. No folders are
+// CheckOutputFile fails if the file of --output-file, if there is one, cannot be written because of its folder. No folders are
 // made: a misspelt one is a mistake.
-func checkOutputFile(file string) error {
+func CheckOutputFile(file string) error {
 	if file == "" {
 		return nil
 	}
@@ -23,9 +23,9 @@ func checkOutputFile(file string) error {
 	return nil
 }
 
-// writeOutputFile writes the file of --output-file, which only its owner can read.
-func writeOutputFile(file string, content []byte) error {
-	if err := checkOutputFile(file); err != nil {
+// WriteOutputFile writes the file of --output-file, which only its owner can read.
+func WriteOutputFile(file string, content []byte) error {
+	if err := CheckOutputFile(file); err != nil {
 		return err
 	}
 	if err := playground.WriteSecretFile(file, content); err != nil {
@@ -34,8 +34,8 @@ func writeOutputFile(file string, content []byte) error {
 	return nil
 }
 
-// writeApplied writes objects that were applied to the file of --output-file, if there is one.
-func (a *app) writeApplied(file string, objects []any) error {
+// WriteApplied writes objects that were applied to the file of --output-file, if there is one.
+func (g *Global) WriteApplied(file string, objects []any) error {
 	if file == "" {
 		return nil
 	}
@@ -47,9 +47,9 @@ func (a *app) writeApplied(file string, objects []any) error {
 		}
 		fmt.Fprintf(&content, "---\n%s", one)
 	}
-	if err := writeOutputFile(file, content.Bytes()); err != nil {
+	if err := WriteOutputFile(file, content.Bytes()); err != nil {
 		return err
 	}
-	a.note("What was applied is in %s.", file)
+	g.Note("What was applied is in %s.", file)
 	return nil
 }

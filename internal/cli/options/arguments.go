@@ -1,4 +1,4 @@
-package cli
+package options
 
 import (
 	"fmt"
@@ -10,19 +10,19 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
 
-// parent is a command that does nothing but hold others.
-func parent(use, short string, children ...*cobra.Command) *cobra.Command {
+// Parent returns a command that does nothing but hold others.
+func Parent(use, short string, children ...*cobra.Command) *cobra.Command {
 	command := &cobra.Command{
 		Use: use, Short: short,
-		Args: knownCommand,
+		Args: KnownCommand,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	command.AddCommand(children...)
 	return command
 }
 
-// knownCommand is for commands that hold others: an argument is a misspelt one.
-func knownCommand(command *cobra.Command, args []string) error {
+// KnownCommand is for commands that hold others: an argument is a misspelt one.
+func KnownCommand(command *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
@@ -36,18 +36,18 @@ func knownCommand(command *cobra.Command, args []string) error {
 		command.CommandPath())
 }
 
-// flagsOnly is for commands without arguments.
-func flagsOnly(command *cobra.Command, args []string) error {
+// FlagsOnly is for commands without arguments.
+func FlagsOnly(command *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	return fmt.Errorf("unexpected argument %q, want flags only: %s", args[0], command.UseLine())
 }
 
-// addOutputFlag adds --output to a command; the first format is the default.
-func addOutputFlag(command *cobra.Command, formats ...output.Format) *output.Choice {
+// AddOutputFlag adds --output to a command; the first format is the default.
+func AddOutputFlag(command *cobra.Command, formats ...output.Format) *output.Choice {
 	choice := output.NewChoice(formats...)
 	command.Flags().VarP(choice, "output", "o", "format of the output")
-	complete(command, "output", cobra.FixedCompletions(choice.Names(), cobra.ShellCompDirectiveNoFileComp))
+	Complete(command, "output", cobra.FixedCompletions(choice.Names(), cobra.ShellCompDirectiveNoFileComp))
 	return choice
 }

@@ -1,4 +1,4 @@
-package cli
+package options
 
 import (
 	"fmt"
@@ -13,33 +13,33 @@ const (
 	dryRunServer = "server"
 )
 
-// dryRunFlag is --dry-run of commands that know two kinds of it. It takes the place of the global flag, whose values mean the
+// DryRunFlag is --dry-run of commands that know two kinds of it. It takes the place of the global flag, whose values mean the
 // same as client and none. It implements pflag.Value.
-type dryRunFlag struct {
+type DryRunFlag struct {
 	value string
 	any   *bool
 }
 
-// addDryRunFlag adds --dry-run to a command.
-func addDryRunFlag(global *app, command *cobra.Command) *dryRunFlag {
-	f := &dryRunFlag{value: dryRunNone, any: &global.dryRun}
+// AddDryRunFlag adds --dry-run to a command.
+func AddDryRunFlag(global *Global, command *cobra.Command) *DryRunFlag {
+	f := &DryRunFlag{value: dryRunNone, any: &global.DryRun}
 	command.Flags().Var(f, "dry-run", "do nothing but show what would be created (client), or what would change on the clusters (server)")
 	command.Flags().Lookup("dry-run").NoOptDefVal = dryRunClient
-	complete(command, "dry-run", cobra.FixedCompletions([]string{dryRunClient, dryRunServer}, cobra.ShellCompDirectiveNoFileComp))
+	Complete(command, "dry-run", cobra.FixedCompletions([]string{dryRunClient, dryRunServer}, cobra.ShellCompDirectiveNoFileComp))
 	return f
 }
 
-// onClusters tells whether the clusters are to be asked.
-func (f *dryRunFlag) onClusters() bool { return f.value == dryRunServer }
+// OnClusters tells whether the clusters are to be asked.
+func (f *DryRunFlag) OnClusters() bool { return f.value == dryRunServer }
 
 // String is the chosen kind.
-func (f *dryRunFlag) String() string { return f.value }
+func (f *DryRunFlag) String() string { return f.value }
 
 // Type names the flag's values in the help.
-func (f *dryRunFlag) Type() string { return dryRunClient + "|" + dryRunServer }
+func (f *DryRunFlag) Type() string { return dryRunClient + "|" + dryRunServer }
 
 // Set chooses a kind.
-func (f *dryRunFlag) Set(value string) error {
+func (f *DryRunFlag) Set(value string) error {
 	switch value {
 	case dryRunClient, "true":
 		f.value = dryRunClient

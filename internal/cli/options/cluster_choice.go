@@ -1,4 +1,4 @@
-package cli
+package options
 
 import (
 	"context"
@@ -15,57 +15,60 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 )
 
-// clusterChoice chooses clusters by their names, a placement, a cluster set, or all.
-type clusterChoice struct {
-	global     *app
-	clusters   clusterFlags
+// ClusterChoice chooses clusters by their names, a placement, a cluster set, or all.
+type ClusterChoice struct {
+	// All chooses all clusters that the hub has accepted.
+	All bool
+
+	global     *Global
+	clusters   ClusterFlags
 	placement  string
 	clusterSet string
-	all        bool
 }
 
-func (f *clusterChoice) add(global *app, command *cobra.Command) {
+// Add adds the flags to a command.
+func (f *ClusterChoice) Add(global *Global, command *cobra.Command) {
 	f.global = global
-	f.clusters.add(global, command)
+	f.clusters.Add(global, command)
 	flags := command.Flags()
 	flags.StringVar(&f.placement, "placement", "", "the clusters that this placement has selected, as NAMESPACE/NAME")
 	flags.StringVar(&f.clusterSet, "clusterset", "", "the members of this cluster set")
-	flags.BoolVar(&f.all, "all-clusters", false, "all clusters that the hub has accepted")
+	flags.BoolVar(&f.All, "all-clusters", false, "all clusters that the hub has accepted")
 	for _, exclusive := range [][]string{{"placement", "clusterset"}, {"placement", "clusters"}, {"placement", "cluster"},
 		{"clusterset", "clusters"}, {"clusterset", "cluster"}, {"all-clusters", "placement"}, {"all-clusters", "clusterset"},
 		{"all-clusters", "clusters"}, {"all-clusters", "cluster"}} {
 		command.MarkFlagsMutuallyExclusive(exclusive...)
 	}
-	complete(command, "placement", global.completePlacementRef)
-	complete(command, "clusterset", global.completeClusterSets)
+	Complete(command, "placement", global.CompletePlacementRef)
+	Complete(command, "clusterset", global.CompleteClusterSets)
 }
 
-// chosen tells whether one of the flags is there.
-func (f *clusterChoice) chosen() bool {
-	return f.clusters.one != "" || len(f.clusters.many) > 0 || f.placement != "" || f.clusterSet != "" || f.all
+// Chosen tells whether one of the flags is there.
+func (f *ClusterChoice) Chosen() bool {
+	return f.clusters.one != "" || len(f.clusters.many) > 0 || f.placement != "" || f.clusterSet != "" || f.All
 }
 
-// choose returns the clusters. Without one of the flags it is an error.
-func (f *clusterChoice) choose(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
-	ctx, cancel := f.global.limited(ctx)
+// Choose returns the clusters. Without one of the flags it is an error.
+func (f *ClusterChoice) Choose(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+	ctx, cancel := f.global.Limited(ctx)
 	defer cancel()
 	switch {
 	case f.placement != "":
-		ref, err := parsePlacementRef("--placement", f.placement)
+		ref, err := ParsePlacementRef("--placement", f.placement)
 		if err != nil {
 			return nil, err
 		}
-		clusters, err := decidedClusters(ctx, hub, *ref)
+		clusters, err := DecidedClusters(ctx, hub, *ref)
 		if err == nil && len(clusters) == 0 {
 			err = fmt.Errorf("placement %s selects no clusters: \"capstan explain placement %s --namespace %s\" shows why", ref, ref.Name, ref.Namespace)
 		}
 		return clusters, err
 	case f.clusterSet != "":
 		return membersOf(ctx, hub, f.clusterSet)
-	case f.all:
+	case f.All:
 		return acceptedClusters(ctx, hub)
 	}
-	return f.clusters.required()
+	return f.clusters.Required()
 }
 
 // acceptedClusters are the names of all clusters that the hub has accepted.
@@ -110,9 +113,9 @@ func membersOf(ctx context.Context, hub *hubapi.Hub, name string) ([]string, err
 	return members, nil
 }
 
-// decidedClusters are what a placement has selected. One that has never been decided on is an error: it says
+// DecidedClusters are what a placement has selected. One that has never been decided on is an error: it says
 // nothing of where works should be.
-func decidedClusters(ctx context.Context, hub *hubapi.Hub, ref types.NamespacedName) ([]string, error) {
+func DecidedClusters(ctx context.Context, hub *hubapi.Hub, ref types.NamespacedName) ([]string, error) {
 	if _, err := hub.Placement(ctx, ref.Namespace, ref.Name); err != nil {
 		return nil, err
 	}

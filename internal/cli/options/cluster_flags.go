@@ -1,4 +1,4 @@
-package cli
+package options
 
 import (
 	"context"
@@ -14,27 +14,28 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 )
 
-// clusterFlags choose clusters: --cluster names one, --clusters several; together they mean all of them.
-type clusterFlags struct {
+// ClusterFlags choose clusters: --cluster names one, --clusters several; together they mean all of them.
+type ClusterFlags struct {
 	one  string
 	many []string
 }
 
-func (f *clusterFlags) add(global *app, command *cobra.Command) {
+// Add adds the flags to a command.
+func (f *ClusterFlags) Add(global *Global, command *cobra.Command) {
 	command.Flags().StringVarP(&f.one, "cluster", "c", "", "name of a cluster")
 	command.Flags().StringSliceVar(&f.many, "clusters", nil, "names of clusters, separated by commas")
-	complete(command, "cluster", global.completeClusters)
-	complete(command, "clusters", global.completeClusterList)
+	Complete(command, "cluster", global.CompleteClusters)
+	Complete(command, "clusters", global.completeClusterList)
 }
 
-// names are the chosen clusters, each once, in the order they were given.
-func (f *clusterFlags) names() ([]string, error) {
+// Names are the chosen clusters, each once, in the order they were given.
+func (f *ClusterFlags) Names() ([]string, error) {
 	var names []string
 	for _, name := range append([]string{f.one}, f.many...) {
 		if name = strings.TrimSpace(name); name == "" || slices.Contains(names, name) {
 			continue
 		}
-		if err := checkClusterName("--clusters", name); err != nil {
+		if err := CheckClusterName("--clusters", name); err != nil {
 			return nil, err
 		}
 		names = append(names, name)
@@ -42,17 +43,17 @@ func (f *clusterFlags) names() ([]string, error) {
 	return names, nil
 }
 
-// required are the chosen clusters; none is an error.
-func (f *clusterFlags) required() ([]string, error) {
-	names, err := f.names()
+// Required are the chosen clusters; none is an error.
+func (f *ClusterFlags) Required() ([]string, error) {
+	names, err := f.Names()
 	if err == nil && len(names) == 0 {
 		err = errors.New("either --cluster or --clusters needs to be set; \"capstan get clusters\" lists those there are")
 	}
 	return names, err
 }
 
-// checkClusterName says what is wrong with the name of a cluster: it is the name of a namespace on the hub, too.
-func checkClusterName(flag, name string) error {
+// CheckClusterName says what is wrong with the name of a cluster: it is the name of a namespace on the hub, too.
+func CheckClusterName(flag, name string) error {
 	if len(validation.IsDNS1123Label(name)) == 0 {
 		return nil
 	}
@@ -61,8 +62,8 @@ func checkClusterName(flag, name string) error {
 		flag, name, validation.DNS1123LabelMaxLength)
 }
 
-// checkCluster fails if nothing can be delivered to a cluster. Who may not read clusters learns it from the API.
-func checkCluster(ctx context.Context, hub *hubapi.Hub, name string) error {
+// CheckCluster fails if nothing can be delivered to a cluster. Who may not read clusters learns it from the API.
+func CheckCluster(ctx context.Context, hub *hubapi.Hub, name string) error {
 	cluster, err := hub.Cluster(ctx, name)
 	switch {
 	case apierrors.IsForbidden(err):

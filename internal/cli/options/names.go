@@ -1,4 +1,4 @@
-package cli
+package options
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// checkNamespaceName says what is wrong with the name of a namespace.
-func checkNamespaceName(flag, name string) error {
+// CheckNamespaceName says what is wrong with the name of a namespace.
+func CheckNamespaceName(flag, name string) error {
 	if len(validation.IsDNS1123Label(name)) == 0 {
 		return nil
 	}
@@ -20,9 +20,9 @@ func checkNamespaceName(flag, name string) error {
 		flag, name, validation.DNS1123LabelMaxLength)
 }
 
-// keepNamed narrows a list to the names that were asked for, all of them if there are none. One that is missing is an
+// KeepNamed narrows a list to the names that were asked for, all of them if there are none. One that is missing is an
 // error, which names the command that lists those there are.
-func keepNamed[T any, P interface {
+func KeepNamed[T any, P interface {
 	*T
 	metav1.Object
 }](items []T, names []string, kind, list string) ([]T, error) {
@@ -37,8 +37,8 @@ func keepNamed[T any, P interface {
 	return slices.DeleteFunc(items, func(item T) bool { return !slices.Contains(names, P(&item).GetName()) }), nil
 }
 
-// namesOf are the values of a list of names, each once.
-func namesOf(flag string, values []string) ([]string, error) {
+// NamesOf are the values of a list of names, each once.
+func NamesOf(flag string, values []string) ([]string, error) {
 	var names []string
 	for _, name := range values {
 		if name = strings.TrimSpace(name); name == "" || slices.Contains(names, name) {
@@ -52,8 +52,8 @@ func namesOf(flag string, values []string) ([]string, error) {
 	return names, nil
 }
 
-// parsePlacementRef reads NAMESPACE/NAME.
-func parsePlacementRef(flag, text string) (*types.NamespacedName, error) {
+// ParsePlacementRef reads NAMESPACE/NAME.
+func ParsePlacementRef(flag, text string) (*types.NamespacedName, error) {
 	namespace, name, found := strings.Cut(text, "/")
 	if !found || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return nil, fmt.Errorf("%s: %q: must be the namespace and the name of a placement, such as default/web; \"capstan get placements\" lists those there are",
@@ -62,8 +62,8 @@ func parsePlacementRef(flag, text string) (*types.NamespacedName, error) {
 	return &types.NamespacedName{Namespace: namespace, Name: name}, nil
 }
 
-// exactName accepts one argument that can be the name of an object.
-func exactName(command *cobra.Command, args []string) error {
+// ExactName accepts one argument that can be the name of an object.
+func ExactName(command *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("%d names given, want 1: %s", len(args), command.UseLine())
 	}
@@ -81,8 +81,8 @@ func checkObjectName(name string) error {
 	return nil
 }
 
-// flagError says which flag led to an error.
-func flagError(flag string, err error) error {
+// FlagError says which flag led to an error.
+func FlagError(flag string, err error) error {
 	if err == nil {
 		return nil
 	}

@@ -1,0 +1,135 @@
+package options
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+)
+
+// completionTimeout is how long a shell waits for the hub before it completes nothing.
+const completionTimeout = 3 * time.Second
+
+// Complete makes a shell complete the values of a flag.
+func Complete(command *cobra.Command, flag string, values cobra.CompletionFunc) {
+	if err := command.RegisterFlagCompletionFunc(flag, values); err != nil {
+		panic(err) // the flag is missing or registered twice
+	}
+}
+
+// CompleteClusters completes the name of a cluster.
+func (g *Global) CompleteClusters(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return g.ClusterNames(command.Context()), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeClusterList completes the last name of a list of clusters.
+func (g *Global) completeClusterList(command *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return CompleteList(typed, g.ClusterNames(command.Context()))
+}
+
+// CompleteClusterSetList completes the last name of a list of cluster sets.
+func (g *Global) CompleteClusterSetList(command *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return CompleteList(typed, g.clusterSetNames(command.Context()))
+}
+
+// CompleteList completes the last name of a list and offers no name twice.
+func CompleteList(typed string, names []string) ([]string, cobra.ShellCompDirective) {
+	listed, prefix := []string{}, ""
+	if last := strings.LastIndex(typed, ","); last >= 0 {
+		listed, prefix = strings.Split(typed[:last], ","), typed[:last+1]
+	}
+	var offers []string
+	for _, name := range names {
+		if !slices.Contains(listed, name) {
+			offers = append(offers, prefix+name)
+		}
+	}
+	return offers, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// ClusterNames are the clusters of the hub, to complete.
+func (g *Global) ClusterNames(ctx context.Context) []string {
+	return g.Offer(ctx, func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+		list, err := hub.Clusters(ctx, "")
+		var names []string
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+		return names, err
+	})
+}
+
+// CompleteClusterSets completes the names of cluster sets that are not on the line yet.
+func (g *Global) CompleteClusterSets(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return slices.DeleteFunc(g.clusterSetNames(command.Context()), func(name string) bool { return slices.Contains(args, name) }),
+		cobra.ShellCompDirectiveNoFileComp
+}
+
+func (g *Global) clusterSetNames(ctx context.Context) []string {
+	return g.Offer(ctx, func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+		list, err := hub.ClusterSets(ctx)
+		var names []string
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+		return names, err
+	})
+}
+
+// CompleteClusterSet completes the one name of a cluster set that a command takes.
+func (g *Global) CompleteClusterSet(command *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return g.CompleteClusterSets(command, args, typed)
+}
+
+// CompleteNamespaces completes the name of a namespace of the hub.
+func (g *Global) CompleteNamespaces(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return g.Offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+		return hub.Namespaces(ctx)
+	}), cobra.ShellCompDirectiveNoFileComp
+}
+
+// Offer asks the hub for names to complete; one that does not answer has none to offer.
+func (g *Global) Offer(ctx context.Context, names func(context.Context, *hubapi.Hub) ([]string, error)) []string {
+	if g.SetHome() != nil { // completion does not run what commands run first
+		return nil
+	}
+	silenceLibraries()
+	hub, err := g.Hub()
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	found, err := names(ctx, hub)
+	if err != nil {
+		return nil
+	}
+	return found
+}
+
+// CompleteContexts completes the name of a context of the kubeconfig.
+func (g *Global) CompleteContexts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	if g.SetHome() != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return g.Target().Contexts(), cobra.ShellCompDirectiveNoFileComp
+}
+
+// CompletePlacementRef completes NAMESPACE/NAME of a placement.
+func (g *Global) CompletePlacementRef(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return g.Offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+		list, err := hub.Placements(ctx, "")
+		var refs []string
+		for i := range list.Items {
+			refs = append(refs, list.Items[i].Namespace+"/"+list.Items[i].Name)
+		}
+		return refs, err
+	}), cobra.ShellCompDirectiveNoFileComp
+}

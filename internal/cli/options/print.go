@@ -1,0 +1,42 @@
+package options
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capstan-io/capstan/internal/cli/output"
+)
+
+// Print shows a view on standard output.
+func (g *Global) Print(format output.Format, view output.View) error {
+	return output.StyleOf(g.Out).Write(g.Out, format, view)
+}
+
+// Say writes a line to standard output.
+func (g *Global) Say(format string, args ...any) { fmt.Fprintf(g.Out, format+"\n", args...) }
+
+// Note writes a line that is not the result to standard error.
+func (g *Global) Note(format string, args ...any) { fmt.Fprintf(g.ErrOut, format+"\n", args...) }
+
+// Progress shows on standard error what a command waits for.
+func (g *Global) Progress() *output.Progress { return output.NewProgress(g.ErrOut, g.Clock) }
+
+// AnnounceDryRun says that nothing is done.
+func (g *Global) AnnounceDryRun(command *cobra.Command) {
+	if g.DryRun {
+		g.Note("%s is running in dry-run mode", command.CommandPath())
+	}
+}
+
+// Render shows an object that would be created.
+func (g *Global) Render(object any) error {
+	content, err := yaml.Marshal(object)
+	if err != nil {
+		return err
+	}
+	g.Say("---\n%s", strings.TrimSpace(string(content)))
+	return nil
+}

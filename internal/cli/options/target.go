@@ -1,0 +1,50 @@
+package options
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/homedir"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+)
+
+// Target is the hub that the flags are about.
+func (g *Global) Target() hubapi.Target {
+	return hubapi.Target{Kubeconfig: g.Kubeconfig, Context: g.Context, Playground: g.Home.Kubeconfig(),
+		MatchServerVersion: g.matchServerVersion}
+}
+
+// InstallTarget is the cluster that the flags are about, for commands that install something there, or take it out. The hub of a playground
+// runs no pods, so it is none by default.
+func (g *Global) InstallTarget() hubapi.Target {
+	return hubapi.Target{Kubeconfig: g.Kubeconfig, Context: g.Context, Cluster: true, MatchServerVersion: g.matchServerVersion}
+}
+
+// ConfigAccess is the kubeconfig as client-go reads and writes it.
+func (g *Global) ConfigAccess() clientcmd.ConfigAccess {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = g.Kubeconfig
+	if g.Kubeconfig == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
+		rules.Precedence = []string{filepath.Join(homedir.HomeDir(), clientcmd.RecommendedHomeDir, clientcmd.RecommendedFileName)}
+	}
+	return rules
+}
+
+// Hub is a client of the hub that the flags are about.
+func (g *Global) Hub() (*hubapi.Hub, error) { return hubapi.Connect(g.Target()) }
+
+// WithHub does something with the hub that the flags are about, for --timeout at most.
+func (g *Global) WithHub(command *cobra.Command, do func(ctx context.Context, hub *hubapi.Hub) error) error {
+	hub, err := g.Hub()
+	if err != nil {
+		return err
+	}
+	g.AnnounceDryRun(command)
+	ctx, cancel := g.Limited(command.Context())
+	defer cancel()
+	return do(ctx, hub)
+}
