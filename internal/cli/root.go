@@ -14,6 +14,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
+	"github.com/capstan-io/capstan/internal/cli/play"
 	"github.com/capstan-io/capstan/internal/program"
 	"github.com/capstan-io/capstan/internal/reference"
 )
@@ -40,9 +41,9 @@ func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
 func tree(global *options.Global) *cobra.Command {
 	root := newRoot(global)
 	add(root, "playground", "A playground on this machine:",
-		newUpCommand(global),
-		newStatusCommand(global),
-		newDownCommand(global))
+		play.NewUpCommand(global),
+		play.NewStatusCommand(global),
+		play.NewDownCommand(global))
 	add(root, "registration", "Install a hub, and bring clusters to it:",
 		newInitCommand(global),
 		newJoinCommand(global),

@@ -1,4 +1,4 @@
-package cli
+package play
 
 import (
 	"context"
@@ -18,8 +18,8 @@ type statusCommand struct {
 	format *output.Choice
 }
 
-// newStatusCommand is "capstan status".
-func newStatusCommand(global *options.Global) *cobra.Command {
+// NewStatusCommand is "capstan status".
+func NewStatusCommand(global *options.Global) *cobra.Command {
 	c := &statusCommand{Global: global}
 	command := &cobra.Command{
 		Use:   "status",

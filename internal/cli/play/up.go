@@ -1,4 +1,5 @@
-package cli
+// Package play has the commands of the playground on this machine: "capstan up", "capstan status" and "capstan down".
+package play
 
 import (
 	"context"
@@ -30,8 +31,8 @@ type upCommand struct {
 	clusters int
 }
 
-// newUpCommand is "capstan up".
-func newUpCommand(global *options.Global) *cobra.Command {
+// NewUpCommand is "capstan up".
+func NewUpCommand(global *options.Global) *cobra.Command {
 	c := &upCommand{Global: global}
 	command := &cobra.Command{
 		Use:     "up",

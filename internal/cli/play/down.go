@@ -1,4 +1,4 @@
-package cli
+package play
 
 import (
 	"context"
@@ -19,8 +19,8 @@ type downCommand struct {
 	purge bool
 }
 
-// newDownCommand is "capstan down".
-func newDownCommand(global *options.Global) *cobra.Command {
+// NewDownCommand is "capstan down".
+func NewDownCommand(global *options.Global) *cobra.Command {
 	c := &downCommand{Global: global}
 	command := &cobra.Command{
 		Use:   "down",
