@@ -15,6 +15,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/cli/play"
+	"github.com/capstan-io/capstan/internal/cli/reach"
 	"github.com/capstan-io/capstan/internal/program"
 	"github.com/capstan-io/capstan/internal/reference"
 )
@@ -54,7 +55,7 @@ func tree(global *options.Global) *cobra.Command {
 		options.Parent("upgrade", "Upgrade a hub or an agent in a cluster",
 			newUpgradeCommands(global)...)) // clustermanager, klusterlet
 	add(root, "hub", "Work with a hub:",
-		newGetResourcesCommand(global, // RESOURCE of clusters
+		reach.NewGetCommand(global, // RESOURCE of clusters
 			newGetCommand(global),
 			newGetClustersCommand(global),
 			newGetClusterSetsCommand(global),
@@ -89,14 +90,14 @@ func tree(global *options.Global) *cobra.Command {
 		options.Parent("uninstall", "Uninstall the hub's side of add-ons",
 			newUninstallHubAddOnCommand(global)))
 	add(root, "reach", "Reach into clusters through the hub:",
-		newAccessCommand(global),
-		newKubeconfigCommand(global),
-		newKubectlCommand(global),
+		reach.NewAccessCommand(global),
+		reach.NewKubeconfigCommand(global),
+		reach.NewKubectlCommand(global),
 		options.Parent("proxy", "See which clusters can be reached through the hub, and run kubectl there",
-			newProxyHealthCommand(global),
-			newProxyKubectlCommand(global)),
-		newCredentialsCommand(global))
-	add(root, "reach", "", newPodCommands(global)...) // logs, exec, port-forward, cp
+			reach.NewProxyHealthCommand(global),
+			reach.NewProxyKubectlCommand(global)),
+		reach.NewCredentialsCommand(global))
+	add(root, "reach", "", reach.NewPodCommands(global)...) // logs, exec, port-forward, cp
 	root.AddCommand(
 		newConfigCommand(global),
 		newOptionsCommand(global),
@@ -169,7 +170,7 @@ func run(ctx context.Context, global *options.Global, args []string) int {
 	if code, ran := runPlugin(ctx, root, args, global.In, global.Out, global.ErrOut); ran {
 		return code
 	}
-	root.SetArgs(separateKubectl(root, args))
+	root.SetArgs(reach.SeparateKubectl(root, args))
 	command, err := root.ExecuteContextC(ctx)
 	var ended options.ExitError
 	switch {

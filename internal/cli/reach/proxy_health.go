@@ -1,4 +1,4 @@
-package cli
+package reach
 
 import (
 	"context"
@@ -38,8 +38,8 @@ type healthCheck struct {
 	format   *output.Choice
 }
 
-// newProxyHealthCommand is "capstan proxy health".
-func newProxyHealthCommand(global *options.Global) *cobra.Command {
+// NewProxyHealthCommand is "capstan proxy health".
+func NewProxyHealthCommand(global *options.Global) *cobra.Command {
 	h := &healthCheck{Global: global}
 	command := &cobra.Command{
 		Use:               "health",

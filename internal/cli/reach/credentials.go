@@ -1,4 +1,4 @@
-package cli
+package reach
 
 import (
 	"cmp"
@@ -43,8 +43,8 @@ type credentials struct {
 	namespace string
 }
 
-// newCredentialsCommand is "capstan credentials".
-func newCredentialsCommand(global *options.Global) *cobra.Command {
+// NewCredentialsCommand is "capstan credentials".
+func NewCredentialsCommand(global *options.Global) *cobra.Command {
 	f := &credentials{Global: global}
 	command := &cobra.Command{
 		Use:     "credentials --managed-serviceaccount NAME",

@@ -1,4 +1,4 @@
-package cli
+package reach
 
 import (
 	"slices"
@@ -29,8 +29,8 @@ The kubectl in PATH does it, as "capstan --cluster CLUSTER kubectl NAME ..." has
 container and -n for a namespace, but for --cluster and --sa, which may stand anywhere before "--". The cluster needs the add-on
 cluster-proxy.`
 
-// newPodCommands are "capstan logs", "exec", "port-forward" and "cp".
-func newPodCommands(global *options.Global) []*cobra.Command {
+// NewPodCommands are "capstan logs", "exec", "port-forward" and "cp".
+func NewPodCommands(global *options.Global) []*cobra.Command {
 	commands := make([]*cobra.Command, len(podCommands))
 	for i, c := range podCommands {
 		run := &kubectlRun{Global: global}

@@ -1,4 +1,6 @@
-package cli
+// Package reach has the commands that reach into clusters through the hub: "capstan access", "kubeconfig", "kubectl", "proxy" and "credentials",
+// those for pods, and "capstan get" for resources of many clusters.
+package reach
 
 import (
 	"context"
@@ -47,8 +49,8 @@ type accessQuery struct {
 	format      *output.Choice
 }
 
-// newAccessCommand is "capstan access".
-func newAccessCommand(global *options.Global) *cobra.Command {
+// NewAccessCommand is "capstan access".
+func NewAccessCommand(global *options.Global) *cobra.Command {
 	f := &accessQuery{Global: global}
 	command := &cobra.Command{
 		Use:   "access [VERB RESOURCE[/NAME]]",

@@ -1,4 +1,4 @@
-package cli
+package reach
 
 import (
 	"context"
@@ -66,8 +66,8 @@ func (r *kubectlRun) addFlags(command *cobra.Command) {
 	options.Complete(command, "sa", cobra.NoFileCompletions)
 }
 
-// newKubectlCommand is "capstan kubectl".
-func newKubectlCommand(global *options.Global) *cobra.Command {
+// NewKubectlCommand is "capstan kubectl".
+func NewKubectlCommand(global *options.Global) *cobra.Command {
 	run := &kubectlRun{Global: global}
 	command := &cobra.Command{
 		Use:   kubectlProgram + " --cluster CLUSTER ARGUMENT...",
@@ -82,8 +82,8 @@ func newKubectlCommand(global *options.Global) *cobra.Command {
 	return command
 }
 
-// newProxyKubectlCommand is "capstan proxy kubectl".
-func newProxyKubectlCommand(global *options.Global) *cobra.Command {
+// NewProxyKubectlCommand is "capstan proxy kubectl".
+func NewProxyKubectlCommand(global *options.Global) *cobra.Command {
 	run := &kubectlRun{Global: global}
 	var text string
 	var interactive bool
@@ -372,9 +372,9 @@ func splitWords(text string) ([]string, error) {
 	return words, nil
 }
 
-// separateKubectl puts "--" between the flags of "capstan kubectl" and the arguments of kubectl, which may begin with flags of the same
+// SeparateKubectl puts "--" between the flags of "capstan kubectl" and the arguments of kubectl, which may begin with flags of the same
 // names.
-func separateKubectl(root *cobra.Command, args []string) []string {
+func SeparateKubectl(root *cobra.Command, args []string) []string {
 	own := func(name string) *pflag.Flag { return kubectlFlags.Lookup(name) }
 	at := skipFlags(args, func(name string) *pflag.Flag {
 		if flag := own(name); flag != nil {

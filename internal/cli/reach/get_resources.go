@@ -1,4 +1,4 @@
-package cli
+package reach
 
 import (
 	"context"
@@ -46,8 +46,8 @@ type resourceList struct {
 	format        *output.Choice
 }
 
-// newGetResourcesCommand is "capstan get", which reads of clusters what is none of its subcommands.
-func newGetResourcesCommand(global *options.Global, subcommands ...*cobra.Command) *cobra.Command {
+// NewGetCommand is "capstan get", which reads of clusters what is none of its subcommands.
+func NewGetCommand(global *options.Global, subcommands ...*cobra.Command) *cobra.Command {
 	f := &resourceList{Global: global}
 	command := options.Parent("get", "Show clusters, cluster sets, placements, works, add-ons, what the hub runs, a token to join with, or any resource of clusters",
 		subcommands...)

@@ -1,4 +1,4 @@
-package cli
+package reach
 
 import (
 	"cmp"
@@ -39,8 +39,8 @@ type kubeconfigWriting struct {
 	merge       bool
 }
 
-// newKubeconfigCommand is "capstan kubeconfig".
-func newKubeconfigCommand(global *options.Global) *cobra.Command {
+// NewKubeconfigCommand is "capstan kubeconfig".
+func NewKubeconfigCommand(global *options.Global) *cobra.Command {
 	f := &kubeconfigWriting{Global: global}
 	command := &cobra.Command{
 		Use:   "kubeconfig CLUSTER...",
