@@ -17,6 +17,7 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/manifests"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -29,10 +30,19 @@ select. A new --version with --overwrite makes a template next to the old one, a
 With --hub-registration, its agent gets a kubeconfig for the hub, in the Secret NAME-hub-kubeconfig of its namespace.
 --cluster-role-bind says what it may do there, in the namespace of its cluster.`
 
+// change is what becomes of an object of the hub.
+type change int
+
+const (
+	changeNone change = iota
+	changeCreate
+	changeUpdate
+)
+
 // addOnCreation is one run of "capstan addon create".
 type addOnCreation struct {
 	*options.Global
-	files           manifestFiles
+	files           manifests.Files
 	version         string
 	overwrite       bool
 	hubRegistration bool
@@ -54,7 +64,7 @@ func newAddOnCreateCommand(global *options.Global) *cobra.Command {
 		Args:              options.ExactName,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	f.files.add(global, command)
+	f.files.Add(global, command)
 	flags := command.Flags()
 	flags.StringVar(&f.version, "version", "0.0.1", "version of the template")
 	flags.BoolVar(&f.overwrite, "overwrite", false, "change an add-on that is there already")
@@ -105,7 +115,7 @@ func (f *addOnCreation) objects(ctx context.Context, name string) (*addonv1alpha
 	if err != nil {
 		return nil, nil, err
 	}
-	manifests, err := f.files.read(ctx)
+	manifests, err := f.files.Read(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -209,31 +219,31 @@ func (f *addOnCreation) noteNoRole(ctx context.Context, hub *hubapi.Hub) {
 	}
 }
 
-func planTemplate(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.AddOnTemplate, overwrite bool) (action, error) {
+func planTemplate(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.AddOnTemplate, overwrite bool) (change, error) {
 	live, err := hub.AddOnTemplate(ctx, template.Name)
 	switch {
 	case apierrors.IsNotFound(err) && !errors.Is(err, hubapi.ErrNotAHub):
-		return actionCreate, nil
+		return changeCreate, nil
 	case err != nil:
-		return actionKeep, err
-	case sameWorkload(live.Spec.AgentSpec.Workload, template.Spec.AgentSpec.Workload) &&
+		return changeNone, err
+	case manifests.SameWorkload(live.Spec.AgentSpec.Workload, template.Spec.AgentSpec.Workload) &&
 		equality.Semantic.DeepEqual(live.Spec.Registration, template.Spec.Registration):
-		return actionKeep, nil
+		return changeNone, nil
 	case live.Spec.AddonName != template.Spec.AddonName:
-		return actionKeep, fmt.Errorf("AddonTemplate %s already exists, for add-on %s: choose another --version", template.Name,
+		return changeNone, fmt.Errorf("AddonTemplate %s already exists, for add-on %s: choose another --version", template.Name,
 			live.Spec.AddonName)
 	case !overwrite:
-		return actionKeep, fmt.Errorf("AddonTemplate %s already exists, with other manifests or another registration: choose another --version, or replace "+
+		return changeNone, fmt.Errorf("AddonTemplate %s already exists, with other manifests or another registration: choose another --version, or replace "+
 			"them with --overwrite", template.Name)
 	}
-	return actionUpdate, nil
+	return changeUpdate, nil
 }
 
-func (f *addOnCreation) writeTemplate(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.AddOnTemplate, what action) error {
+func (f *addOnCreation) writeTemplate(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.AddOnTemplate, what change) error {
 	switch what {
-	case actionCreate:
+	case changeCreate:
 		return f.saying(hub.CreateAddOnTemplate(ctx, template), "AddonTemplate %s is created", template.Name)
-	case actionUpdate:
+	case changeUpdate:
 		return f.saying(hub.UpdateAddOnTemplate(ctx, template.Name, func(live *addonv1alpha1.AddOnTemplate) {
 			live.Spec.AgentSpec.Workload = template.Spec.AgentSpec.Workload
 			live.Spec.Registration = template.Spec.Registration
@@ -244,31 +254,31 @@ func (f *addOnCreation) writeTemplate(ctx context.Context, hub *hubapi.Hub, temp
 	}
 }
 
-func planCatalogueAddOn(ctx context.Context, hub *hubapi.Hub, addOn *addonv1alpha1.ClusterManagementAddOn, overwrite bool) (action, error) {
+func planCatalogueAddOn(ctx context.Context, hub *hubapi.Hub, addOn *addonv1alpha1.ClusterManagementAddOn, overwrite bool) (change, error) {
 	live, err := hub.CatalogueAddOn(ctx, addOn.Name)
 	if apierrors.IsNotFound(err) && !errors.Is(err, hubapi.ErrNotAHub) {
-		return actionCreate, nil
+		return changeCreate, nil
 	}
 	if err != nil {
-		return actionKeep, err
+		return changeNone, err
 	}
 	wanted := live.DeepCopy()
 	become(wanted, addOn)
 	switch {
 	case equality.Semantic.DeepEqual(live, wanted):
-		return actionKeep, nil
+		return changeNone, nil
 	case !overwrite:
-		return actionKeep, fmt.Errorf("ClusterManagementAddon %s already exists, with another template, other labels, placements or kinds of configuration: "+
+		return changeNone, fmt.Errorf("ClusterManagementAddon %s already exists, with another template, other labels, placements or kinds of configuration: "+
 			"change it with --overwrite, or choose another name", addOn.Name)
 	}
-	return actionUpdate, nil
+	return changeUpdate, nil
 }
 
-func (f *addOnCreation) writeCatalogueAddOn(ctx context.Context, hub *hubapi.Hub, addOn *addonv1alpha1.ClusterManagementAddOn, what action) error {
+func (f *addOnCreation) writeCatalogueAddOn(ctx context.Context, hub *hubapi.Hub, addOn *addonv1alpha1.ClusterManagementAddOn, what change) error {
 	switch what {
-	case actionCreate:
+	case changeCreate:
 		return f.saying(hub.CreateCatalogueAddOn(ctx, addOn), "ClusterManagementAddon %s is created", addOn.Name)
-	case actionUpdate:
+	case changeUpdate:
 		return f.saying(hub.UpdateCatalogueAddOn(ctx, addOn.Name, func(live *addonv1alpha1.ClusterManagementAddOn) { become(live, addOn) }),
 			"ClusterManagementAddon %s is updated", addOn.Name)
 	default:

@@ -17,6 +17,7 @@ import (
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/manifests"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
@@ -105,7 +106,7 @@ func (f *addOnEnabling) readConfigs(ctx context.Context) ([]*unstructured.Unstru
 	if f.configFile == "" {
 		return nil, nil
 	}
-	manifests, err := manifestFiles{flag: "--config-file", paths: []string{f.configFile}, stdin: f.In, note: f.Note}.read(ctx)
+	manifests, err := manifests.Files{Flag: "--config-file", Paths: []string{f.configFile}, Stdin: f.In, Note: f.Note}.Read(ctx)
 	if err != nil {
 		return nil, err
 	}

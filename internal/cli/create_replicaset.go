@@ -12,6 +12,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/manifests"
 )
 
 // replicaSet is what delivers the work for as long as it exists.
@@ -42,7 +43,7 @@ func (d *delivery) createReplicaSet(ctx context.Context, hub *hubapi.Hub) error 
 		return nil
 	case err != nil:
 		return err
-	case sameWorkload(live.Spec.ManifestWorkTemplate.Workload, d.workload) && refersTo(live, d.placement.Name):
+	case manifests.SameWorkload(live.Spec.ManifestWorkTemplate.Workload, d.workload) && refersTo(live, d.placement.Name):
 		d.Say("manifestworkreplicaset %s in namespace %s already exists, with these manifests", live.Name, live.Namespace)
 		return nil
 	case !d.overwrite:

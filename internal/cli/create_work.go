@@ -10,6 +10,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/manifests"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
@@ -27,13 +28,13 @@ cluster try it, and shows what would change there, as "capstan diff work" does.`
 // workFlags are the flags of commands that bring objects to clusters.
 type workFlags struct {
 	*options.Global
-	files     manifestFiles
+	files     manifests.Files
 	clusters  options.ClusterFlags
 	placement string
 }
 
 func (f *workFlags) add(command *cobra.Command) {
-	f.files.add(f.Global, command)
+	f.files.Add(f.Global, command)
 	f.clusters.Add(f.Global, command)
 	command.Flags().StringVar(&f.placement, "placement", "", "the clusters that this placement has selected, as NAMESPACE/NAME")
 	options.Complete(command, "placement", f.CompletePlacementRef)
@@ -66,7 +67,7 @@ func (f *workFlags) delivery(ctx context.Context, name string) (*delivery, error
 	if err != nil {
 		return nil, err
 	}
-	if d.workload.Manifests, err = f.files.read(ctx); err != nil {
+	if d.workload.Manifests, err = f.files.Read(ctx); err != nil {
 		return nil, err
 	}
 	d.noteNested()

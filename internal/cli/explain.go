@@ -15,6 +15,7 @@ import (
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/manifests"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -141,16 +142,16 @@ func defaultNamespace(namespace string) string {
 // readPlacement reads the file of --what-if. The flags complete it, and may not contradict it. The result has what is in the
 // file and no zeros for what is not: the hub has defaults for that.
 func (f *explanation) readPlacement(args []string) (*unstructured.Unstructured, error) {
-	documents, err := readDocuments(f.whatIf, f.In)
+	documents, err := manifests.Read(f.whatIf, f.In)
 	if err != nil {
 		return nil, fmt.Errorf("--what-if: %w", err)
 	}
 	if len(documents) != 1 {
 		return nil, fmt.Errorf("--what-if: %s has %d objects, want one Placement", f.whatIf, len(documents))
 	}
-	where := documents[0].where
+	where := documents[0].Where
 	placement := &clusterv1beta1.Placement{}
-	if err := yaml.UnmarshalStrict(documents[0].raw.Raw, placement); err != nil {
+	if err := yaml.UnmarshalStrict(documents[0].Raw.Raw, placement); err != nil {
 		return nil, fmt.Errorf("--what-if: %s is no Placement: %w", where, err)
 	}
 	if got, want := placement.GroupVersionKind(), clusterv1beta1.GroupVersion.WithKind("Placement"); got != want {
@@ -161,7 +162,7 @@ func (f *explanation) readPlacement(args []string) (*unstructured.Unstructured, 
 			where, placement.Namespace, f.namespace)
 	}
 	written := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(documents[0].raw.Raw, &written.Object); err != nil {
+	if err := yaml.Unmarshal(documents[0].Raw.Raw, &written.Object); err != nil {
 		return nil, fmt.Errorf("--what-if: %s: %w", where, err)
 	}
 	if placement.Namespace == "" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capstan-io/capstan/internal/cli/joincommand"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -69,11 +70,11 @@ func (r *tokenRequest) request(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	info, err := joinInfoOf(ctx, hub, r.useBootstrapToken, r.Clock.Now())
+	info, err := joincommand.New(ctx, hub, r.useBootstrapToken, r.Clock.Now())
 	if err != nil {
 		return err
 	}
-	content := info.text()
+	content := info.Text()
 	if r.format.Format() == output.JSON {
 		encoded, err := json.Marshal(info)
 		if err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/cli/joincommand"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/installation"
@@ -431,11 +432,11 @@ func (i *initialization) awaitHub(ctx context.Context, cluster *install.Cluster,
 
 // sayJoin prints what a cluster joins with.
 func (i *initialization) sayJoin(ctx context.Context, cluster *install.Cluster) error {
-	info, err := joinInfoOf(ctx, cluster.Hub(), i.useBootstrapToken, i.Clock.Now())
+	info, err := joincommand.New(ctx, cluster.Hub(), i.useBootstrapToken, i.Clock.Now())
 	if err != nil {
 		return fmt.Errorf("the hub is installed; what clusters join with is not to be had: %w", err)
 	}
-	info.wait = i.wait
+	info.Wait = i.wait
 	if err := i.prove(ctx, info); err != nil {
 		return err
 	}
@@ -452,7 +453,7 @@ func (i *initialization) sayJoin(ctx context.Context, cluster *install.Cluster) 
 	}
 	i.Say("The multicluster hub control plane has been initialized successfully!\n\n"+
 		"You can now register cluster(s) to the hub control plane. Log onto those cluster(s) and run the following command:\n\n"+
-		"    %s\n\nReplace <cluster_name> with a cluster name of your choice. For example, cluster1.", info.commandLine())
+		"    %s\n\nReplace <cluster_name> with a cluster name of your choice. For example, cluster1.", info.CommandLine())
 	if i.drivers.has(driverGRPC) {
 		i.Say("\nFor a cluster that is to register through the gRPC server, add:\n\n    --registration-auth %s --grpc-server %s", driverGRPC,
 			i.drivers.grpc.address())
@@ -461,7 +462,7 @@ func (i *initialization) sayJoin(ctx context.Context, cluster *install.Cluster) 
 }
 
 // prove makes sure that the join command finds the hub, as far as that can be seen from here.
-func (i *initialization) prove(ctx context.Context, info joinInfo) error {
+func (i *initialization) prove(ctx context.Context, info joincommand.Info) error {
 	if !i.shown {
 		return nil
 	}
@@ -479,11 +480,11 @@ func (i *initialization) prove(ctx context.Context, info joinInfo) error {
 }
 
 // writeJoinCommand writes the script of --output-join-command-file, if there is to be one.
-func (i *initialization) writeJoinCommand(info joinInfo) error {
+func (i *initialization) writeJoinCommand(info joincommand.Info) error {
 	if i.joinCommandFile == "" {
 		return nil
 	}
-	script := "#!/bin/sh\nexec " + info.words() + " --cluster-name \"$1\"\n"
+	script := "#!/bin/sh\nexec " + info.Words() + " --cluster-name \"$1\"\n"
 	const onlyOwner = 0o700 // there is a token in it
 	err := os.WriteFile(i.joinCommandFile, []byte(script), onlyOwner)
 	if err == nil {

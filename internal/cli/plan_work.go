@@ -12,6 +12,7 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/manifests"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -98,7 +99,7 @@ func (d *delivery) planCluster(ctx context.Context, hub *hubapi.Hub, cluster str
 		return s, fmt.Errorf("work %s in cluster %s is being deleted: try again when it is gone, or choose another name; \"capstan delete work %s --cluster "+
 			"%s\" waits for that",
 			live.Name, cluster, live.Name, cluster)
-	case sameWorkload(live.Spec.Workload, d.workload):
+	case manifests.SameWorkload(live.Spec.Workload, d.workload):
 		s.action = actionKeep
 	case !d.overwrite:
 		return s, fmt.Errorf("work %s in cluster %s already exists, with other manifests: replace them with --overwrite, or choose another name",

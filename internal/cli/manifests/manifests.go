@@ -1,4 +1,5 @@
-package cli
+// Package manifests reads the Kubernetes objects that users name with -f and -k.
+package manifests
 
 import (
 	"bufio"
@@ -35,22 +36,24 @@ var manifestExtensions = []string{".yaml", ".yml", ".json"}
 // manifestsLimit is how much is read from a URL at most, in bytes: more than fits into a ManifestWork by far.
 const manifestsLimit = 16 << 20
 
-// manifestFiles are the values of -f: files, folders, URLs, or - for standard input. Instead of them there may be the folder of
+// Files are the values of -f: files, folders, URLs, or - for standard input. Instead of them there may be the folder of
 // a kustomization.
-type manifestFiles struct {
-	flag          string // for messages
-	paths         []string
+type Files struct {
+	Flag  string // for messages
+	Paths []string
+	Stdin io.Reader
+	// Note tells users what they may miss.
+	Note func(format string, args ...any)
+
 	recursive     bool
 	kustomization string
-	stdin         io.Reader
-	note          func(format string, args ...any)
 }
 
-// add adds the flags to a command.
-func (m *manifestFiles) add(global *options.Global, command *cobra.Command) {
-	m.flag, m.stdin, m.note = "-f", global.In, global.Note
+// Add adds the flags to a command.
+func (m *Files) Add(global *options.Global, command *cobra.Command) {
+	m.Flag, m.Stdin, m.Note = "-f", global.In, global.Note
 	flags := command.Flags()
-	flags.StringSliceVarP(&m.paths, "filename", "f", nil, "files, folders or URLs with the objects, in YAML or JSON; - is standard input")
+	flags.StringSliceVarP(&m.Paths, "filename", "f", nil, "files, folders or URLs with the objects, in YAML or JSON; - is standard input")
 	flags.BoolVarP(&m.recursive, "recursive", "R", true, "read the folders in folders, too")
 	flags.StringVarP(&m.kustomization, "kustomize", "k", "", "folder with a kustomization.yaml that makes the objects, instead of -f")
 	command.MarkFlagsMutuallyExclusive("filename", "kustomize")
@@ -59,29 +62,29 @@ func (m *manifestFiles) add(global *options.Global, command *cobra.Command) {
 	}
 }
 
-// document is an object as it was found, and where.
-type document struct {
-	where string
-	raw   runtime.RawExtension
+// Document is an object as it was found, and where.
+type Document struct {
+	Where string
+	Raw   runtime.RawExtension
 }
 
-// read returns the objects in the files, in order. The error says where it found what is wrong.
-func (m manifestFiles) read(ctx context.Context) ([]workv1.Manifest, error) {
+// Read returns the objects in the files, in order. The error says where it found what is wrong.
+func (m Files) Read(ctx context.Context) ([]workv1.Manifest, error) {
 	if m.kustomization != "" {
 		manifests, err := m.readKustomization()
 		return manifests, options.FlagError("-k", err)
 	}
-	if len(m.paths) == 0 {
+	if len(m.Paths) == 0 {
 		return nil, fmt.Errorf("%s is missing: name the files with the objects, - for standard input, or a folder with a kustomization with -k",
-			m.flag)
+			m.Flag)
 	}
 	manifests, err := m.readPaths(ctx)
-	return manifests, options.FlagError(m.flag, err)
+	return manifests, options.FlagError(m.Flag, err)
 }
 
-func (m manifestFiles) readPaths(ctx context.Context) ([]workv1.Manifest, error) {
-	var documents []document
-	for _, path := range m.paths {
+func (m Files) readPaths(ctx context.Context) ([]workv1.Manifest, error) {
+	var documents []Document
+	for _, path := range m.Paths {
 		found, err := m.readPath(ctx, path)
 		if err != nil {
 			return nil, err
@@ -95,8 +98,8 @@ func (m manifestFiles) readPaths(ctx context.Context) ([]workv1.Manifest, error)
 }
 
 // String names the files for messages.
-func (m manifestFiles) String() string {
-	names := slices.Clone(m.paths)
+func (m Files) String() string {
+	names := slices.Clone(m.Paths)
 	for i := range names {
 		if names[i] == "-" {
 			names[i] = standardInput
@@ -105,10 +108,10 @@ func (m manifestFiles) String() string {
 	return strings.Join(names, ", ")
 }
 
-func (m manifestFiles) readPath(ctx context.Context, path string) ([]document, error) {
+func (m Files) readPath(ctx context.Context, path string) ([]Document, error) {
 	switch {
 	case path == "-":
-		return splitDocuments(standardInput, m.stdin)
+		return splitDocuments(standardInput, m.Stdin)
 	case strings.HasPrefix(path, "https://") || strings.HasPrefix(path, "http://"):
 		return readURL(ctx, path)
 	}
@@ -119,7 +122,7 @@ func (m manifestFiles) readPath(ctx context.Context, path string) ([]document, e
 	if !info.IsDir() {
 		return readFile(path)
 	}
-	var documents []document
+	var documents []Document
 	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -136,15 +139,15 @@ func (m manifestFiles) readPath(ctx context.Context, path string) ([]document, e
 	return documents, err
 }
 
-// readDocuments reads a file, or standard input if its name is -.
-func readDocuments(path string, stdin io.Reader) ([]document, error) {
+// Read reads a file, or standard input if its name is -.
+func Read(path string, stdin io.Reader) ([]Document, error) {
 	if path == "-" {
 		return splitDocuments(standardInput, stdin)
 	}
 	return readFile(path)
 }
 
-func readFile(path string) ([]document, error) {
+func readFile(path string) ([]Document, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -153,7 +156,7 @@ func readFile(path string) ([]document, error) {
 	return splitDocuments(path, file)
 }
 
-func readURL(ctx context.Context, url string) ([]document, error) {
+func readURL(ctx context.Context, url string) ([]Document, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
@@ -170,9 +173,9 @@ func readURL(ctx context.Context, url string) ([]document, error) {
 }
 
 // splitDocuments reads YAML documents, or JSON objects, one after the other. Lists are taken apart.
-func splitDocuments(name string, content io.Reader) ([]document, error) {
+func splitDocuments(name string, content io.Reader) ([]Document, error) {
 	decoder := yaml.NewYAMLOrJSONDecoder(bufio.NewReader(content), 4096)
-	var documents []document
+	var documents []Document
 	for n := 1; ; n++ {
 		where := fmt.Sprintf("%s: document %d", name, n)
 		var raw runtime.RawExtension
@@ -183,25 +186,25 @@ func splitDocuments(name string, content io.Reader) ([]document, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", where, err)
 		}
-		documents = append(documents, flatten(document{where, raw})...)
+		documents = append(documents, flatten(Document{where, raw})...)
 	}
 }
 
 // flatten returns the items of a list, nothing for a document that holds only comments, and any other document itself.
-func flatten(d document) []document {
-	if len(d.raw.Raw) == 0 || string(d.raw.Raw) == "null" {
+func flatten(d Document) []Document {
+	if len(d.Raw.Raw) == 0 || string(d.Raw.Raw) == "null" {
 		return nil
 	}
 	var list struct {
 		Kind  string                 `json:"kind"`
 		Items []runtime.RawExtension `json:"items"`
 	}
-	if err := json.Unmarshal(d.raw.Raw, &list); err != nil || list.Kind != "List" {
-		return []document{d} // what is wrong with it is found when it is decoded
+	if err := json.Unmarshal(d.Raw.Raw, &list); err != nil || list.Kind != "List" {
+		return []Document{d} // what is wrong with it is found when it is decoded
 	}
-	var items []document
+	var items []Document
 	for i, item := range list.Items {
-		items = append(items, flatten(document{fmt.Sprintf("%s: item %d", d.where, i+1), item})...)
+		items = append(items, flatten(Document{fmt.Sprintf("%s: item %d", d.Where, i+1), item})...)
 	}
 	return items
 }
@@ -219,10 +222,10 @@ func (e inDocument) Error() string {
 
 // toManifests checks the objects, and leaves out what only the cluster they were exported from can give, with a note of what a user may
 // miss. The hub refuses two manifests for one object; here the files can be named.
-func (m manifestFiles) toManifests(documents []document) ([]workv1.Manifest, error) {
+func (m Files) toManifests(documents []Document) ([]workv1.Manifest, error) {
 	manifests := make([]workv1.Manifest, len(documents))
 	for i := range documents {
-		manifests[i].RawExtension = documents[i].raw
+		manifests[i].RawExtension = documents[i].Raw
 	}
 	type object struct {
 		schema.GroupKind
@@ -230,7 +233,7 @@ func (m manifestFiles) toManifests(documents []document) ([]workv1.Manifest, err
 	}
 	seen := map[object]string{}
 	for i, decoded := range manifest.Decode(manifests) {
-		where := documents[i].where
+		where := documents[i].Where
 		if decoded.Err != nil {
 			return nil, inDocument{where, i, decoded.Err}
 		}
@@ -240,8 +243,8 @@ func (m manifestFiles) toManifests(documents []document) ([]workv1.Manifest, err
 			return nil, fmt.Errorf("%s: %s is in %s already: leave one of them out", where, identity, first)
 		}
 		seen[same] = where
-		if dropped := droppedFrom(documents[i].raw.Raw); len(dropped) > 0 {
-			m.note("Warning: %s: %s: left out, because the cluster that it was exported from has set it: %s", where, identity,
+		if dropped := droppedFrom(documents[i].Raw.Raw); len(dropped) > 0 {
+			m.Note("Warning: %s: %s: left out, because the cluster that it was exported from has set it: %s", where, identity,
 				strings.Join(dropped, ", "))
 		}
 		clean, err := decoded.Object.MarshalJSON()
@@ -262,7 +265,7 @@ func droppedFrom(raw []byte) []string {
 	return manifest.DropExported(object)
 }
 
-// sameWorkload compares what the manifests say, not how they are written.
-func sameWorkload(one, other workv1.ManifestsTemplate) bool {
+// SameWorkload compares what the manifests say, not how they are written.
+func SameWorkload(one, other workv1.ManifestsTemplate) bool {
 	return equality.Semantic.DeepEqual(manifest.Decode(one.Manifests), manifest.Decode(other.Manifests))
 }
