@@ -1,4 +1,4 @@
-package cli
+package fleet
 
 import (
 	"context"
@@ -21,8 +21,8 @@ Clusters that have joined do not notice.
 // tokenDeletion is one run of "capstan delete token".
 type tokenDeletion struct{ *options.Global }
 
-// newDeleteTokenCommand is "capstan delete token".
-func newDeleteTokenCommand(global *options.Global) *cobra.Command {
+// NewDeleteTokenCommand is "capstan delete token".
+func NewDeleteTokenCommand(global *options.Global) *cobra.Command {
 	d := &tokenDeletion{Global: global}
 	command := &cobra.Command{
 		Use:               "token",

@@ -1,4 +1,4 @@
-package cli
+package fleet
 
 import (
 	"context"
@@ -19,8 +19,8 @@ type clusterList struct {
 	format     *output.Choice
 }
 
-// newGetClustersCommand is "capstan get clusters".
-func newGetClustersCommand(global *options.Global) *cobra.Command {
+// NewGetClustersCommand is "capstan get clusters".
+func NewGetClustersCommand(global *options.Global) *cobra.Command {
 	l := &clusterList{Global: global}
 	command := &cobra.Command{
 		Use:     "clusters [NAME...]",

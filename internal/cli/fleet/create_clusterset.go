@@ -1,4 +1,4 @@
-package cli
+package fleet
 
 import (
 	"context"
@@ -23,8 +23,8 @@ const createClusterSetLong = `Create cluster sets without any clusters.
 // clusterSetCreation is one run of "capstan create clusterset".
 type clusterSetCreation struct{ *options.Global }
 
-// newCreateClusterSetCommand is "capstan create clusterset".
-func newCreateClusterSetCommand(global *options.Global) *cobra.Command {
+// NewCreateClusterSetCommand is "capstan create clusterset".
+func NewCreateClusterSetCommand(global *options.Global) *cobra.Command {
 	c := &clusterSetCreation{Global: global}
 	return &cobra.Command{
 		Use:               "clusterset NAME...",
@@ -118,8 +118,8 @@ deleted set keep its label, and are in no such set until "capstan clusterset set
 // clusterSetDeletion is one run of "capstan delete clusterset".
 type clusterSetDeletion struct{ *options.Global }
 
-// newDeleteClusterSetCommand is "capstan delete clusterset".
-func newDeleteClusterSetCommand(global *options.Global) *cobra.Command {
+// NewDeleteClusterSetCommand is "capstan delete clusterset".
+func NewDeleteClusterSetCommand(global *options.Global) *cobra.Command {
 	d := &clusterSetDeletion{Global: global}
 	return &cobra.Command{
 		Use:               "clusterset NAME...",

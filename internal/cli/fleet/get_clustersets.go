@@ -1,4 +1,4 @@
-package cli
+package fleet
 
 import (
 	"context"
@@ -18,8 +18,8 @@ type clusterSetList struct {
 	format *output.Choice
 }
 
-// newGetClusterSetsCommand is "capstan get clustersets".
-func newGetClusterSetsCommand(global *options.Global) *cobra.Command {
+// NewGetClusterSetsCommand is "capstan get clustersets".
+func NewGetClusterSetsCommand(global *options.Global) *cobra.Command {
 	l := &clusterSetList{Global: global}
 	command := &cobra.Command{
 		Use:               "clustersets [NAME...]",

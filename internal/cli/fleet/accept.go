@@ -1,4 +1,6 @@
-package cli
+// Package fleet has the commands about the clusters of a hub: it accepts and denies them, shows them, puts them into cluster sets, and makes the
+// tokens that they join with.
+package fleet
 
 import (
 	"context"
@@ -42,8 +44,8 @@ accepted is shown before: who asked, the addresses, labels and annotations of th
 When several agents ask to be the same cluster, or one asks to be a cluster whose agent has a certificate already, none is
 approved until you say which: --requesters names them, --skip-approve-check approves all of them. -o json shows them to a script.`
 
-// newAcceptCommand is "capstan accept".
-func newAcceptCommand(global *options.Global) *cobra.Command {
+// NewAcceptCommand is "capstan accept".
+func NewAcceptCommand(global *options.Global) *cobra.Command {
 	run := &acceptance{Global: global}
 	command := &cobra.Command{
 		Use:               "accept --clusters CLUSTER,...",

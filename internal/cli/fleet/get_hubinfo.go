@@ -1,4 +1,4 @@
-package cli
+package fleet
 
 import (
 	"context"
@@ -16,8 +16,8 @@ versions that are served (a star marks the one that is stored), and feature gate
 In a Kubernetes cluster a controller is shown as its Deployment, with the replicas that are available out of those wanted, or
 as the process that holds its Lease. A standalone hub runs everything in one process.`
 
-// newGetHubInfoCommand is "capstan get hub-info".
-func newGetHubInfoCommand(global *options.Global) *cobra.Command {
+// NewGetHubInfoCommand is "capstan get hub-info".
+func NewGetHubInfoCommand(global *options.Global) *cobra.Command {
 	command := &cobra.Command{
 		Use:               "hub-info",
 		Short:             "Show what the hub consists of",

@@ -1,4 +1,4 @@
-package cli
+package fleet
 
 import (
 	"context"
@@ -38,8 +38,8 @@ type binding struct {
 	namespace string
 }
 
-// newClusterSetBindCommand is "capstan clusterset bind".
-func newClusterSetBindCommand(global *options.Global) *cobra.Command {
+// NewBindClusterSetCommand is "capstan clusterset bind".
+func NewBindClusterSetCommand(global *options.Global) *cobra.Command {
 	b := &binding{Global: global}
 	return b.command(&cobra.Command{
 		Use:     "bind NAME --namespace NAMESPACE",
@@ -49,8 +49,8 @@ func newClusterSetBindCommand(global *options.Global) *cobra.Command {
 	}, b.bind)
 }
 
-// newClusterSetUnbindCommand is "capstan clusterset unbind".
-func newClusterSetUnbindCommand(global *options.Global) *cobra.Command {
+// NewUnbindClusterSetCommand is "capstan clusterset unbind".
+func NewUnbindClusterSetCommand(global *options.Global) *cobra.Command {
 	b := &binding{Global: global}
 	return b.command(&cobra.Command{
 		Use:     "unbind NAME --namespace NAMESPACE",
@@ -139,8 +139,8 @@ type membership struct {
 	namespaces []string
 }
 
-// newClusterSetSetCommand is "capstan clusterset set".
-func newClusterSetSetCommand(global *options.Global) *cobra.Command {
+// NewSetClusterSetCommand is "capstan clusterset set".
+func NewSetClusterSetCommand(global *options.Global) *cobra.Command {
 	m := &membership{Global: global}
 	command := &cobra.Command{
 		Use:               "set NAME --clusters CLUSTER,...",

@@ -1,4 +1,4 @@
-package cli
+package fleet
 
 import (
 	"cmp"
@@ -37,8 +37,8 @@ type tokenRequest struct {
 	format            *output.Choice
 }
 
-// newGetTokenCommand is "capstan get token".
-func newGetTokenCommand(global *options.Global) *cobra.Command {
+// NewGetTokenCommand is "capstan get token".
+func NewGetTokenCommand(global *options.Global) *cobra.Command {
 	r := &tokenRequest{Global: global}
 	command := &cobra.Command{
 		Use:   "token",

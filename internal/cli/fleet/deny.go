@@ -1,4 +1,4 @@
-package cli
+package fleet
 
 import (
 	"context"
@@ -31,8 +31,8 @@ the cluster back.
 certificate requests and those of its add-ons are denied, and a standalone hub refuses everything to any credential of the cluster and its
 add-ons from then on. The command returns when the rights are gone, and says so when they are not.`
 
-// newDenyCommand takes back what "capstan accept" gives.
-func newDenyCommand(global *options.Global) *cobra.Command {
+// NewDenyCommand takes back what "capstan accept" gives.
+func NewDenyCommand(global *options.Global) *cobra.Command {
 	run := &denial{Global: global}
 	command := &cobra.Command{
 		Use:               "deny --clusters CLUSTER,...",
