@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capstan-io/capstan/internal/cli/addons"
 	"github.com/capstan-io/capstan/internal/cli/fleet"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
@@ -57,7 +58,7 @@ func tree(global *options.Global) *cobra.Command {
 			newUpgradeCommands(global)...)) // clustermanager, klusterlet
 	add(root, "hub", "Work with a hub:",
 		reach.NewGetCommand(global, // RESOURCE of clusters
-			newGetCommand(global),
+			addons.NewGetCommand(global),
 			fleet.NewGetClustersCommand(global),
 			fleet.NewGetClusterSetsCommand(global),
 			fleet.NewGetHubInfoCommand(global),
@@ -83,9 +84,9 @@ func tree(global *options.Global) *cobra.Command {
 			fleet.NewSetClusterSetCommand(global),
 			fleet.NewUnbindClusterSetCommand(global)),
 		aliased("addons", options.Parent("addon", "Make add-ons of manifests, and deploy add-ons on clusters",
-			newAddOnCreateCommand(global),
-			newAddOnDisableCommand(global),
-			newAddOnEnableCommand(global))),
+			addons.NewCreateCommand(global),
+			addons.NewDisableCommand(global),
+			addons.NewEnableCommand(global))),
 		options.Parent("install", "Install the hub's side of add-ons",
 			newInstallHubAddOnCommand(global)),
 		options.Parent("uninstall", "Uninstall the hub's side of add-ons",

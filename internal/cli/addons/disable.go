@@ -1,4 +1,4 @@
-package cli
+package addons
 
 import (
 	"context"
@@ -21,8 +21,8 @@ deploys comes back as long as the placement selects the cluster.`
 // addOnRemoval is one run of "capstan addon disable".
 type addOnRemoval struct{ addOnFlags }
 
-// newAddOnDisableCommand is "capstan addon disable".
-func newAddOnDisableCommand(global *options.Global) *cobra.Command {
+// NewDisableCommand is "capstan addon disable".
+func NewDisableCommand(global *options.Global) *cobra.Command {
 	f := &addOnRemoval{addOnFlags{Global: global}}
 	command := &cobra.Command{
 		Use:               "disable --names ADD-ON,... --clusters CLUSTER,...",

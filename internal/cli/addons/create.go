@@ -1,4 +1,4 @@
-package cli
+package addons
 
 import (
 	"context"
@@ -51,8 +51,8 @@ type addOnCreation struct {
 	placements      []string
 }
 
-// newAddOnCreateCommand is "capstan addon create".
-func newAddOnCreateCommand(global *options.Global) *cobra.Command {
+// NewCreateCommand is "capstan addon create".
+func NewCreateCommand(global *options.Global) *cobra.Command {
 	f := &addOnCreation{Global: global}
 	command := &cobra.Command{
 		Use:   "create NAME -f FILE",

@@ -1,4 +1,4 @@
-package cli
+package addons
 
 import (
 	"context"
@@ -44,8 +44,8 @@ type addOnEnabling struct {
 	outputFile  string
 }
 
-// newAddOnEnableCommand is "capstan addon enable".
-func newAddOnEnableCommand(global *options.Global) *cobra.Command {
+// NewEnableCommand is "capstan addon enable".
+func NewEnableCommand(global *options.Global) *cobra.Command {
 	f := &addOnEnabling{addOnFlags: addOnFlags{Global: global}}
 	command := &cobra.Command{
 		Use:   "enable --names ADD-ON,... --clusters CLUSTER,...",

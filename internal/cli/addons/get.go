@@ -1,4 +1,4 @@
-package cli
+package addons
 
 import (
 	"context"
@@ -22,8 +22,8 @@ type addOnList struct {
 	format   *output.Choice
 }
 
-// newGetCommand is "capstan get addon".
-func newGetCommand(global *options.Global) *cobra.Command {
+// NewGetCommand is "capstan get addon".
+func NewGetCommand(global *options.Global) *cobra.Command {
 	l := &addOnList{Global: global}
 	command := &cobra.Command{
 		Use:     "addon [NAME...]",

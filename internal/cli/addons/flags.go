@@ -1,4 +1,5 @@
-package cli
+// Package addons has the commands that make add-ons of manifests, deploy add-ons on clusters, take them off, and show them.
+package addons
 
 import (
 	"errors"
