@@ -18,6 +18,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/cli/play"
 	"github.com/capstan-io/capstan/internal/cli/reach"
+	"github.com/capstan-io/capstan/internal/cli/work"
 	"github.com/capstan-io/capstan/internal/program"
 	"github.com/capstan-io/capstan/internal/reference"
 )
@@ -63,22 +64,22 @@ func tree(global *options.Global) *cobra.Command {
 			fleet.NewGetClusterSetsCommand(global),
 			fleet.NewGetHubInfoCommand(global),
 			newGetKlusterletInfoCommand(global),
-			newGetPlacementsCommand(global),
-			newGetWorksCommand(global),
+			work.NewGetPlacementsCommand(global),
+			work.NewGetCommand(global),
 			fleet.NewGetTokenCommand(global)),
 		options.Parent("explain", "Show why a placement selects the clusters it does",
-			newExplainPlacementCommand(global)),
+			work.NewExplainPlacementCommand(global)),
 		options.Parent("create", "Create cluster sets, a placement, a work on clusters, or an example",
 			fleet.NewCreateClusterSetCommand(global),
-			newCreatePlacementCommand(global),
-			newCreateSampleAppCommand(global),
-			newCreateWorkCommand(global)),
+			work.NewCreatePlacementCommand(global),
+			work.NewCreateSampleAppCommand(global),
+			work.NewCreateCommand(global)),
 		options.Parent("diff", "Show what would change on clusters",
-			newDiffCommand(global)),
+			work.NewDiffCommand(global)),
 		options.Parent("delete", "Delete cluster sets, works, or what clusters can join with",
 			fleet.NewDeleteClusterSetCommand(global),
 			fleet.NewDeleteTokenCommand(global),
-			newDeleteCommand(global)),
+			work.NewDeleteCommand(global)),
 		options.Parent("clusterset", "Put clusters into cluster sets, and bind the sets to namespaces",
 			fleet.NewBindClusterSetCommand(global),
 			fleet.NewSetClusterSetCommand(global),

@@ -1,4 +1,4 @@
-package cli
+package work
 
 import (
 	"context"
@@ -30,11 +30,11 @@ type workDeletion struct {
 	*options.Global
 	clusters options.ClusterFlags
 	force    bool
-	patience time.Duration
+	timeout  time.Duration
 }
 
-// newDeleteCommand is "capstan delete work".
-func newDeleteCommand(global *options.Global) *cobra.Command {
+// NewDeleteCommand is "capstan delete work".
+func NewDeleteCommand(global *options.Global) *cobra.Command {
 	d := &workDeletion{Global: global}
 	command := &cobra.Command{
 		Use:     "work NAME --clusters CLUSTER,...",
@@ -52,7 +52,7 @@ func newDeleteCommand(global *options.Global) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		d.patience = d.TimeoutOr(command, deletionTimeout)
+		d.timeout = d.TimeoutOr(command, deletionTimeout)
 		return d.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
 			found, err := findWorks(ctx, hub, args[0], names)
 			if err != nil {
@@ -121,7 +121,7 @@ func (d *workDeletion) deleteAll(ctx context.Context, hub *hubapi.Hub, name stri
 			going = append(going, p.cluster)
 		}
 	}
-	ctx, cancel := d.LimitedTo(ctx, d.patience)
+	ctx, cancel := d.LimitedTo(ctx, d.timeout)
 	defer cancel()
 	progress := d.Progress()
 	defer progress.Close()

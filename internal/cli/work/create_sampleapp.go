@@ -1,4 +1,4 @@
-package cli
+package work
 
 import (
 	"context"
@@ -33,8 +33,8 @@ type sampleAppCreation struct {
 	outputFile string
 }
 
-// newCreateSampleAppCommand is "capstan create sampleapp".
-func newCreateSampleAppCommand(global *options.Global) *cobra.Command {
+// NewCreateSampleAppCommand is "capstan create sampleapp".
+func NewCreateSampleAppCommand(global *options.Global) *cobra.Command {
 	c := &sampleAppCreation{Global: global}
 	command := &cobra.Command{
 		Use:               "sampleapp [NAME]",

@@ -1,4 +1,4 @@
-package cli
+package work
 
 import (
 	"context"
@@ -27,8 +27,8 @@ type workDiff struct {
 	format *output.Choice
 }
 
-// newDiffCommand is "capstan diff work".
-func newDiffCommand(global *options.Global) *cobra.Command {
+// NewDiffCommand is "capstan diff work".
+func NewDiffCommand(global *options.Global) *cobra.Command {
 	f := &workDiff{workFlags: workFlags{Global: global}}
 	command := &cobra.Command{
 		Use:     "work NAME -f FILE --clusters CLUSTER,...",

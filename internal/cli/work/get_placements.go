@@ -1,4 +1,4 @@
-package cli
+package work
 
 import (
 	"context"
@@ -20,8 +20,8 @@ type placementList struct {
 	format    *output.Choice
 }
 
-// newGetPlacementsCommand is "capstan get placements".
-func newGetPlacementsCommand(global *options.Global) *cobra.Command {
+// NewGetPlacementsCommand is "capstan get placements".
+func NewGetPlacementsCommand(global *options.Global) *cobra.Command {
 	l := &placementList{Global: global}
 	command := &cobra.Command{
 		Use:     "placements [NAME]",

@@ -1,4 +1,4 @@
-package cli
+package work
 
 import (
 	"context"
@@ -41,8 +41,8 @@ type explanation struct {
 	format    *output.Choice
 }
 
-// newExplainPlacementCommand is "capstan explain placement".
-func newExplainPlacementCommand(global *options.Global) *cobra.Command {
+// NewExplainPlacementCommand is "capstan explain placement".
+func NewExplainPlacementCommand(global *options.Global) *cobra.Command {
 	f := &explanation{Global: global}
 	command := &cobra.Command{
 		Use:     "placement NAME",

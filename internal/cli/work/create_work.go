@@ -1,4 +1,6 @@
-package cli
+// Package work has the commands that bring objects to clusters: works, what they would change, the placements that choose the clusters, and an
+// example of an application.
+package work
 
 import (
 	"context"
@@ -82,8 +84,8 @@ type workCreation struct {
 	trial      *options.DryRunFlag
 }
 
-// newCreateWorkCommand is "capstan create work".
-func newCreateWorkCommand(global *options.Global) *cobra.Command {
+// NewCreateCommand is "capstan create work".
+func NewCreateCommand(global *options.Global) *cobra.Command {
 	f := &workCreation{workFlags: workFlags{Global: global}}
 	command := &cobra.Command{
 		Use:   "work NAME -f FILE --clusters CLUSTER,...",

@@ -1,4 +1,4 @@
-package cli
+package work
 
 import (
 	"context"
@@ -43,8 +43,8 @@ type placementCreation struct {
 	overwrite      bool
 }
 
-// newCreatePlacementCommand is "capstan create placement".
-func newCreatePlacementCommand(global *options.Global) *cobra.Command {
+// NewCreatePlacementCommand is "capstan create placement".
+func NewCreatePlacementCommand(global *options.Global) *cobra.Command {
 	f := &placementCreation{Global: global}
 	command := &cobra.Command{
 		Use:   "placement NAME",

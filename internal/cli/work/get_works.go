@@ -1,4 +1,4 @@
-package cli
+package work
 
 import (
 	"context"
@@ -20,8 +20,8 @@ type workList struct {
 	format   *output.Choice
 }
 
-// newGetWorksCommand is "capstan get works".
-func newGetWorksCommand(global *options.Global) *cobra.Command {
+// NewGetCommand is "capstan get works".
+func NewGetCommand(global *options.Global) *cobra.Command {
 	l := &workList{Global: global}
 	command := &cobra.Command{
 		Use:     "works [NAME]",
