@@ -14,6 +14,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/addons"
 	"github.com/capstan-io/capstan/internal/cli/fleet"
+	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/cli/play"
@@ -49,21 +50,21 @@ func tree(global *options.Global) *cobra.Command {
 		play.NewStatusCommand(global),
 		play.NewDownCommand(global))
 	add(root, "registration", "Install a hub, and bring clusters to it:",
-		newInitCommand(global),
-		newJoinCommand(global),
+		install.NewInitCommand(global),
+		install.NewJoinCommand(global),
 		fleet.NewAcceptCommand(global),
 		fleet.NewDenyCommand(global),
-		newUnjoinCommand(global),
-		newCleanCommand(global),
+		install.NewUnjoinCommand(global),
+		install.NewCleanCommand(global),
 		options.Parent("upgrade", "Upgrade a hub or an agent in a cluster",
-			newUpgradeCommands(global)...)) // clustermanager, klusterlet
+			install.NewUpgradeCommands(global)...)) // clustermanager, klusterlet
 	add(root, "hub", "Work with a hub:",
 		reach.NewGetCommand(global, // RESOURCE of clusters
 			addons.NewGetCommand(global),
 			fleet.NewGetClustersCommand(global),
 			fleet.NewGetClusterSetsCommand(global),
 			fleet.NewGetHubInfoCommand(global),
-			newGetKlusterletInfoCommand(global),
+			install.NewGetKlusterletInfoCommand(global),
 			work.NewGetPlacementsCommand(global),
 			work.NewGetCommand(global),
 			fleet.NewGetTokenCommand(global)),
@@ -89,9 +90,9 @@ func tree(global *options.Global) *cobra.Command {
 			addons.NewDisableCommand(global),
 			addons.NewEnableCommand(global))),
 		options.Parent("install", "Install the hub's side of add-ons",
-			newInstallHubAddOnCommand(global)),
+			install.NewInstallHubAddOnCommand(global)),
 		options.Parent("uninstall", "Uninstall the hub's side of add-ons",
-			newUninstallHubAddOnCommand(global)))
+			install.NewUninstallHubAddOnCommand(global)))
 	add(root, "reach", "Reach into clusters through the hub:",
 		reach.NewAccessCommand(global),
 		reach.NewKubeconfigCommand(global),

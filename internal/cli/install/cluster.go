@@ -1,5 +1,6 @@
-// Package install is a cluster that a hub or an agent is installed in, as the command line finds it: by a kubeconfig, and with what a user
-// needs to be allowed there.
+// Package install has the commands that install hubs and agents in clusters, upgrade them, and take them out: "capstan init", "join",
+// "upgrade", "unjoin" and "clean", and the hub's side of add-ons. What they apply and wait for is in package installation, what they install in
+// package installer.
 package install
 
 import (
@@ -7,23 +8,24 @@ import (
 	"github.com/capstan-io/capstan/internal/installation"
 )
 
-// Cluster is a Kubernetes cluster with nodes that run pods.
+// Cluster is a Kubernetes cluster that a hub or an agent is installed in, with nodes that run pods, as the command line finds it: by a
+// kubeconfig, and with what a user needs to be allowed there.
 type Cluster struct {
 	*installation.Cluster
 	hub *hubapi.Hub
 }
 
-// Connect finds the access to a cluster and prepares to use it; nothing is sent yet.
-func Connect(target hubapi.Target) (*Cluster, error) {
+// connect finds the access to a cluster and prepares to use it; nothing is sent yet.
+func connect(target hubapi.Target) (*Cluster, error) {
 	hub, err := hubapi.Connect(target)
 	if err != nil {
 		return nil, err
 	}
-	return In(hub), nil
+	return clusterOf(hub), nil
 }
 
-// In returns the cluster that a hub is, or that a client of package hubapi leads to.
-func In(hub *hubapi.Hub) *Cluster { return &Cluster{installation.In(hub), hub} }
+// clusterOf returns the cluster that a hub is, or that a client of package hubapi leads to.
+func clusterOf(hub *hubapi.Hub) *Cluster { return &Cluster{installation.In(hub), hub} }
 
 // Server is the URL of the cluster's API server.
 func (c *Cluster) Server() string { return c.hub.Server }

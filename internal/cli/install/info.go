@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
@@ -15,29 +14,9 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// KlusterletInfo is what the agents in a cluster consist of.
-type KlusterletInfo struct {
-	// Operator is the operator of Klusterlets; nil if there is none.
-	Operator    *hubapi.Running `json:"operator,omitempty"`
-	Klusterlets []Klusterlet    `json:"klusterlets"`
-	// CRDs are the kinds that agents need.
-	CRDs []hubapi.CRD `json:"customResourceDefinitions"`
-}
-
-// Klusterlet is one agent.
-type Klusterlet struct {
-	Name        string `json:"name"`
-	ClusterName string `json:"clusterName"`
-	Mode        string `json:"mode"`
-	// Namespace is where the agent runs.
-	Namespace  string             `json:"namespace"`
-	Components []hubapi.Running   `json:"components"`
-	Conditions []metav1.Condition `json:"conditions"`
-}
-
 // KlusterletInfo reads what the agents in the cluster consist of.
-func (c *Cluster) KlusterletInfo(ctx context.Context) (*KlusterletInfo, error) {
-	info := &KlusterletInfo{Klusterlets: []Klusterlet{}}
+func (c *Cluster) KlusterletInfo(ctx context.Context) (*hubapi.KlusterletInfo, error) {
+	info := &hubapi.KlusterletInfo{Klusterlets: []hubapi.Klusterlet{}}
 	operators, err := c.running(ctx, fleet.NamespaceOperators)
 	if err != nil {
 		return nil, err
@@ -72,9 +51,9 @@ func (c *Cluster) KlusterletInfo(ctx context.Context) (*KlusterletInfo, error) {
 	return info, nil
 }
 
-func (c *Cluster) agent(ctx context.Context, klusterlet *operatorv1.Klusterlet) (Klusterlet, error) {
+func (c *Cluster) agent(ctx context.Context, klusterlet *operatorv1.Klusterlet) (hubapi.Klusterlet, error) {
 	mode := cmp.Or(klusterlet.Spec.DeployOption.Mode, operatorv1.InstallModeDefault)
-	agent := Klusterlet{
+	agent := hubapi.Klusterlet{
 		Name: klusterlet.Name, ClusterName: klusterlet.Spec.ClusterName, Mode: string(mode), Conditions: klusterlet.Status.Conditions,
 		Namespace: cmp.Or(klusterlet.Spec.Namespace, fleet.NamespaceAgent),
 	}

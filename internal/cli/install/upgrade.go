@@ -1,4 +1,4 @@
-package cli
+package install
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
-	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -29,7 +28,7 @@ type upgrading struct {
 
 	what  upgradable
 	force bool
-	in    *install.Cluster
+	in    *Cluster
 }
 
 // upgradable is what can be upgraded: an operator, and what it runs.
@@ -70,8 +69,8 @@ as far as --values-file does not say otherwise. What Helm or the Operator Lifecy
 A minor version must not be skipped: objects that one release stores are only sure to be read by the next. The command refuses that, and
 the way back, as the operator would, unless --force insists. --wait waits until the new version runs, for --timeout seconds at most.`
 
-// newUpgradeCommands are "capstan upgrade clustermanager" and "capstan upgrade klusterlet".
-func newUpgradeCommands(global *options.Global) []*cobra.Command {
+// NewUpgradeCommands are "capstan upgrade clustermanager" and "capstan upgrade klusterlet".
+func NewUpgradeCommands(global *options.Global) []*cobra.Command {
 	var commands []*cobra.Command
 	for _, what := range upgradables {
 		commands = append(commands, newUpgradeCommand(global, what))
@@ -110,7 +109,7 @@ func newUpgradeCommand(global *options.Global, what upgradable) *cobra.Command {
 
 func (u *upgrading) upgrade(ctx context.Context) error {
 	var err error
-	if u.in, err = install.Connect(u.InstallTarget()); err != nil {
+	if u.in, err = connect(u.InstallTarget()); err != nil {
 		return err
 	}
 	if _, err = checkKubernetes(ctx, u.in, u.what.oldest); err != nil {

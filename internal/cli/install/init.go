@@ -1,4 +1,4 @@
-package cli
+package install
 
 import (
 	"context"
@@ -19,7 +19,6 @@ import (
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
-	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/cli/joincommand"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
@@ -72,8 +71,8 @@ Store that first. Clusters join there.
 With --singleton it installs a standalone hub instead, which keeps everything in one pod: what the chart capstan-hub consists of, with
 values of the flags -f, --set and their like. Run again, it keeps the values that were given before and are not given now.`
 
-// newInitCommand is "capstan init".
-func newInitCommand(global *options.Global) *cobra.Command {
+// NewInitCommand is "capstan init".
+func NewInitCommand(global *options.Global) *cobra.Command {
 	run := &initialization{Global: global}
 	command := &cobra.Command{
 		Use:   "init",
@@ -123,7 +122,7 @@ func (i *initialization) check() error {
 }
 
 func (i *initialization) install(ctx context.Context) error {
-	cluster, err := install.Connect(i.InstallTarget())
+	cluster, err := connect(i.InstallTarget())
 	if err != nil {
 		return err
 	}
@@ -155,7 +154,7 @@ func (i *initialization) install(ctx context.Context) error {
 }
 
 // installHosted installs the operator of a hub whose API is in another cluster, where clusters join.
-func (i *initialization) installHosted(ctx context.Context, cluster *install.Cluster, manager *unstructured.Unstructured,
+func (i *initialization) installHosted(ctx context.Context, cluster *Cluster, manager *unstructured.Unstructured,
 	objects []*unstructured.Unstructured) error {
 	hub, err := hubOf(ctx, cluster, manager)
 	if err != nil {
@@ -177,7 +176,7 @@ func (i *initialization) installHosted(ctx context.Context, cluster *install.Clu
 }
 
 // apply applies the operator and the ClusterManager, and waits until they are in effect if it is asked to.
-func (i *initialization) apply(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
+func (i *initialization) apply(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
 	if err := applyAll(ctx, i.Global, cluster, objects, i.outputFile); err != nil || !i.wait {
 		return err
 	}
@@ -224,7 +223,7 @@ func (i *initialization) values() (map[string]any, error) {
 }
 
 // preflight makes sure that applying can succeed, before anything is changed.
-func (i *initialization) preflight(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
+func (i *initialization) preflight(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
 	if err := i.checkNamespace(ctx, cluster, fleet.NamespaceOperators); err != nil {
 		return err
 	}
@@ -245,7 +244,7 @@ func (i *initialization) preflight(ctx context.Context, cluster *install.Cluster
 }
 
 // checkManagerStays refuses to install a hub while its ClusterManager is being deleted.
-func checkManagerStays(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
+func checkManagerStays(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
 		if object.GroupVersionKind() != installation.KindClusterManager {
 			continue
@@ -263,7 +262,7 @@ func checkManagerStays(ctx context.Context, cluster *install.Cluster, objects []
 }
 
 // checkVersion refuses to replace an operator by one that would refuse what it has installed.
-func (i *initialization) checkVersion(ctx context.Context, cluster *install.Cluster, running installation.Running,
+func (i *initialization) checkVersion(ctx context.Context, cluster *Cluster, running installation.Running,
 	objects []*unstructured.Unstructured) error {
 	if !running.Exists {
 		return nil
@@ -284,7 +283,7 @@ func (i *initialization) checkVersion(ctx context.Context, cluster *install.Clus
 }
 
 // publish makes sure that the cluster says how it is reached.
-func (i *initialization) publish(ctx context.Context, cluster *install.Cluster) error {
+func (i *initialization) publish(ctx context.Context, cluster *Cluster) error {
 	info, err := cluster.Get(ctx, clusterInfo)
 	if err != nil {
 		return err
@@ -315,7 +314,7 @@ func madeByClusteradm(object *unstructured.Unstructured) bool {
 }
 
 // letRead lets everybody read how the cluster is reached, unless everybody may.
-func (i *initialization) letRead(ctx context.Context, cluster *install.Cluster) error {
+func (i *initialization) letRead(ctx context.Context, cluster *Cluster) error {
 	shown, err := cluster.Hub().ShowsClusterInfo(ctx)
 	if i.shown = shown; err != nil || shown {
 		return err
@@ -372,7 +371,7 @@ var clusterInfoReaders = []installation.Reference{
 // annotationCreatedBy marks what init has created outside of the namespaces of the hub, for clean.
 const annotationCreatedBy = "capstan.io/created-by"
 
-func createClusterInfo(ctx context.Context, cluster *install.Cluster) error {
+func createClusterInfo(ctx context.Context, cluster *Cluster) error {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[""] = &clientcmdapi.Cluster{Server: cluster.Server(), CertificateAuthorityData: cluster.Hub().CA}
 	kubeconfig, err := clientcmd.Write(*config)
@@ -417,7 +416,7 @@ var hubWorks = []installation.Wanted{
 }
 
 // awaitHub waits until the operator runs, and what it runs.
-func (i *initialization) awaitHub(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
+func (i *initialization) awaitHub(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
 	if err := awaitRollout(ctx, i.Global, cluster, fleet.NamespaceOperators, clusterManagerOperator); err != nil {
 		return err
 	}
@@ -431,7 +430,7 @@ func (i *initialization) awaitHub(ctx context.Context, cluster *install.Cluster,
 }
 
 // sayJoin prints what a cluster joins with.
-func (i *initialization) sayJoin(ctx context.Context, cluster *install.Cluster) error {
+func (i *initialization) sayJoin(ctx context.Context, cluster *Cluster) error {
 	info, err := joincommand.New(ctx, cluster.Hub(), i.useBootstrapToken, i.Clock.Now())
 	if err != nil {
 		return fmt.Errorf("the hub is installed; what clusters join with is not to be had: %w", err)

@@ -1,4 +1,4 @@
-package cli
+package install
 
 import (
 	"context"
@@ -9,12 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
-	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/installation"
 )
 
 // klusterlets are those of a cluster; one without the kind has none.
-func klusterlets(ctx context.Context, cluster *install.Cluster) ([]operatorv1.Klusterlet, error) {
+func klusterlets(ctx context.Context, cluster *Cluster) ([]operatorv1.Klusterlet, error) {
 	objects, err := cluster.List(ctx, installation.KindKlusterlet, "", "")
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package cli
+package install
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -29,9 +28,9 @@ type cleaning struct {
 	outputFile    string
 	wait, force   bool
 
-	in *install.Cluster
+	in *Cluster
 	// hub has the API of the hub: the same cluster, unless the hub is hosted. It is nil if that cannot be reached and --force does without.
-	hub *install.Cluster
+	hub *Cluster
 }
 
 const cleanLong = `Take a hub out of the cluster of the kubeconfig: what clusters join with, the ClusterManager with all that its operator has
@@ -45,8 +44,8 @@ for agents.
 A hosted hub is removed from the cluster where it runs, and from that with its API. The namespace of the ClusterManager stays, with the
 kubeconfig that you have stored there.`
 
-// newCleanCommand is "capstan clean".
-func newCleanCommand(global *options.Global) *cobra.Command {
+// NewCleanCommand is "capstan clean".
+func NewCleanCommand(global *options.Global) *cobra.Command {
 	run := &cleaning{Global: global}
 	command := &cobra.Command{
 		Use:   "clean",
@@ -119,7 +118,7 @@ func (c *cleaning) clean(ctx context.Context) error {
 // connect finds the ClusterManager, nil if there is none any more, and the cluster with the API of the hub.
 func (c *cleaning) connect(ctx context.Context) (*unstructured.Unstructured, error) {
 	var err error
-	if c.in, err = install.Connect(c.InstallTarget()); err != nil {
+	if c.in, err = connect(c.InstallTarget()); err != nil {
 		return nil, err
 	}
 	manager, err := c.in.Get(ctx, installation.Reference{GroupVersionKind: installation.KindClusterManager, Name: c.name})

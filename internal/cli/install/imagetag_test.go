@@ -1,4 +1,4 @@
-package cli
+package install
 
 import (
 	"os"
@@ -35,7 +35,7 @@ func TestTagOfBuiltImages(t *testing.T) {
 // printed is what the commands of a target of the Makefile say of themselves.
 func printed(t *testing.T, what *regexp.Regexp, target, variable string) string {
 	t.Helper()
-	const root = "../.."
+	const root = "../../.."
 	// So that the result of the test is not taken for that of another Makefile.
 	if _, err := os.ReadFile(root + "/Makefile"); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package cli
+package install
 
 import (
 	"bufio"
@@ -56,8 +56,8 @@ All users of a machine see the arguments of its processes. --hub-token-file keep
   capstan get token -o json --output-file hub.json
   jq -r '."hub-token"' hub.json | capstan join --hub-token-file - --hub-apiserver URL …`
 
-// newJoinCommand is "capstan join".
-func newJoinCommand(global *options.Global) *cobra.Command {
+// NewJoinCommand is "capstan join".
+func NewJoinCommand(global *options.Global) *cobra.Command {
 	run := &joining{Global: global}
 	command := &cobra.Command{
 		Use:   "join --hub-token TOKEN --hub-apiserver URL --cluster-name NAME",

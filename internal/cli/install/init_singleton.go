@@ -1,4 +1,4 @@
-package cli
+package install
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/playground"
 	"github.com/capstan-io/capstan/internal/installation"
@@ -115,7 +114,7 @@ func (f *singletonFlags) values(values map[string]any) error {
 
 // installSingleton installs a standalone hub, or upgrades it.
 func (i *initialization) installSingleton(ctx context.Context) error {
-	cluster, err := install.Connect(i.InstallTarget())
+	cluster, err := connect(i.InstallTarget())
 	if err != nil {
 		return err
 	}
@@ -164,7 +163,7 @@ var openShiftSecurity = schema.GroupVersion{Group: "security.openshift.io", Vers
 const keySingletonValues = "values.yaml"
 
 // standaloneHub is the hub that the flags describe. Values that were given before, and are not given now, stay, as they do in Helm.
-func (i *initialization) standaloneHub(ctx context.Context, cluster *install.Cluster) (hub installer.StandaloneHub, err error) {
+func (i *initialization) standaloneHub(ctx context.Context, cluster *Cluster) (hub installer.StandaloneHub, err error) {
 	hub = installer.StandaloneHub{Namespace: i.singleton.name}
 	config, err := cluster.Get(ctx, installation.Reference{
 		GroupVersionKind: installation.KindSecret, Namespace: hub.Namespace, Name: installer.StandaloneHubConfig})
@@ -226,7 +225,7 @@ func (i *initialization) standaloneObjects(hub installer.StandaloneHub) ([]*unst
 }
 
 // checkSingleton makes sure that applying can succeed, before anything is changed.
-func (i *initialization) checkSingleton(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
+func (i *initialization) checkSingleton(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
 	if err := i.checkNamespace(ctx, cluster, i.singleton.name); err != nil {
 		return err
 	}
@@ -241,7 +240,7 @@ func (i *initialization) checkSingleton(ctx context.Context, cluster *install.Cl
 }
 
 // deleteLeftOut deletes what the hub had with other values. Its volume stays, with all that the hub knows.
-func deleteLeftOut(ctx context.Context, cluster *install.Cluster, hub installer.StandaloneHub, objects []*unstructured.Unstructured) error {
+func deleteLeftOut(ctx context.Context, cluster *Cluster, hub installer.StandaloneHub, objects []*unstructured.Unstructured) error {
 	for _, optional := range hub.Optional() {
 		of := installation.ReferenceTo(optional)
 		if slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return installation.ReferenceTo(o) == of }) {
@@ -265,7 +264,7 @@ func (i *initialization) kubeconfigSecret() installation.Reference {
 }
 
 // fetchKubeconfig writes the kubeconfig of the standalone hub to a file here.
-func (i *initialization) fetchKubeconfig(ctx context.Context, cluster *install.Cluster) error {
+func (i *initialization) fetchKubeconfig(ctx context.Context, cluster *Cluster) error {
 	secret := i.kubeconfigSecret()
 	var content []byte
 	progress := i.Progress()

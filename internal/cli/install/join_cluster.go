@@ -1,4 +1,4 @@
-package cli
+package install
 
 import (
 	"cmp"
@@ -16,7 +16,6 @@ import (
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
-	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -162,7 +161,7 @@ func (j *joining) joinInCluster(ctx context.Context) error {
 }
 
 // sayAgent says who the agent is on the hub, for an administrator who sees several ask.
-func (j *joining) sayAgent(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
+func (j *joining) sayAgent(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
 		if object.GroupVersionKind() != installation.KindKlusterlet {
 			continue
@@ -178,7 +177,7 @@ func (j *joining) sayAgent(ctx context.Context, cluster *install.Cluster, object
 }
 
 // render returns what is to be applied.
-func (j *joining) render(ctx context.Context, cluster *install.Cluster, hub *hubapi.Hub,
+func (j *joining) render(ctx context.Context, cluster *Cluster, hub *hubapi.Hub,
 	trust hubapi.Trust) ([]*unstructured.Unstructured, error) {
 	var err error
 	if j.inCluster.operator, err = cluster.Deployed(ctx, fleet.NamespaceOperators, klusterletOperator); err != nil {
@@ -226,7 +225,7 @@ func merged(objects, others []*unstructured.Unstructured) []*unstructured.Unstru
 }
 
 // values are those of the chart klusterlet.
-func (j *joining) values(ctx context.Context, cluster *install.Cluster, hub *hubapi.Hub, trust hubapi.Trust) (map[string]any, error) {
+func (j *joining) values(ctx context.Context, cluster *Cluster, hub *hubapi.Hub, trust hubapi.Trust) (map[string]any, error) {
 	c := &j.inCluster
 	images, err := c.images.values()
 	if err != nil {
@@ -337,7 +336,7 @@ func (j *joining) bootstrapKubeconfig(ctx context.Context, hub *hubapi.Hub, trus
 }
 
 // nameHosted gives a hosted agent the name of the one that the cluster has already, or else a new one.
-func (j *joining) nameHosted(ctx context.Context, cluster *install.Cluster, klusterlet map[string]any) error {
+func (j *joining) nameHosted(ctx context.Context, cluster *Cluster, klusterlet map[string]any) error {
 	name := "klusterlet-hosted-" + rand.String(6)
 	existing, err := klusterlets(ctx, cluster)
 	if err != nil {
@@ -396,7 +395,7 @@ func externalURLs(ctx context.Context, managed *hubapi.Hub) []any {
 }
 
 // preflight makes sure that applying can succeed, before anything is changed.
-func (j *joining) preflight(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
+func (j *joining) preflight(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
 	if err := j.inCluster.checkNamespace(ctx, cluster, fleet.NamespaceOperators); err != nil {
 		return err
 	}
@@ -412,7 +411,7 @@ func (j *joining) preflight(ctx context.Context, cluster *install.Cluster, objec
 }
 
 // checkJoined refuses to make a Klusterlet that is for one cluster into one for another, and to install one that is being deleted.
-func (j *joining) checkJoined(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
+func (j *joining) checkJoined(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
 	existing, err := klusterlets(ctx, cluster)
 	if err != nil {
 		return err

@@ -1,11 +1,11 @@
-package cli
+package install
 
 import (
 	"context"
 
 	"github.com/spf13/cobra"
 
-	"github.com/capstan-io/capstan/internal/cli/install"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
@@ -13,8 +13,8 @@ import (
 const getKlusterletInfoLong = `Show what the agents in the cluster of the kubeconfig consist of: the operator, the Klusterlets with their conditions and the
 Deployments that they run, with the replicas that are available out of those wanted, and the kinds that they need.`
 
-// newGetKlusterletInfoCommand is "capstan get klusterlet-info".
-func newGetKlusterletInfoCommand(global *options.Global) *cobra.Command {
+// NewGetKlusterletInfoCommand is "capstan get klusterlet-info".
+func NewGetKlusterletInfoCommand(global *options.Global) *cobra.Command {
 	command := &cobra.Command{
 		Use:               "klusterlet-info",
 		Short:             "Show what the agents in a cluster consist of",
@@ -25,7 +25,7 @@ func newGetKlusterletInfoCommand(global *options.Global) *cobra.Command {
 	}
 	format := options.AddOutputFlag(command, output.Tree, output.YAML, output.JSON)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		cluster, err := install.Connect(global.InstallTarget())
+		cluster, err := connect(global.InstallTarget())
 		if err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func newGetKlusterletInfoCommand(global *options.Global) *cobra.Command {
 }
 
 // klusterletInfo reads what the agents in a cluster consist of.
-func klusterletInfo(ctx context.Context, cluster *install.Cluster) (*install.KlusterletInfo, error) {
+func klusterletInfo(ctx context.Context, cluster *Cluster) (*hubapi.KlusterletInfo, error) {
 	if _, err := cluster.Version(ctx); err != nil {
 		return nil, err
 	}

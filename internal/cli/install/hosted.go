@@ -1,4 +1,4 @@
-package cli
+package install
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
-	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/kubeconfigsecret"
@@ -37,7 +36,7 @@ func hostedManager(objects []*unstructured.Unstructured) *unstructured.Unstructu
 }
 
 // hubOf is the cluster with the API of the hub that a ClusterManager in the cluster describes.
-func hubOf(ctx context.Context, in *install.Cluster, manager *unstructured.Unstructured) (*install.Cluster, error) {
+func hubOf(ctx context.Context, in *Cluster, manager *unstructured.Unstructured) (*Cluster, error) {
 	if manager == nil || !isHosted(manager) {
 		return in, nil
 	}
@@ -48,11 +47,11 @@ func hubOf(ctx context.Context, in *install.Cluster, manager *unstructured.Unstr
 	if err != nil {
 		return nil, err
 	}
-	return install.In(hub), nil
+	return clusterOf(hub), nil
 }
 
 // clusterOfSecret is the cluster that the kubeconfig in a Secret leads to, if it answers.
-func clusterOfSecret(ctx context.Context, in *install.Cluster, of installation.Reference) (*hubapi.Hub, error) {
+func clusterOfSecret(ctx context.Context, in *Cluster, of installation.Reference) (*hubapi.Hub, error) {
 	object, err := in.Get(ctx, of)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package cli
+package install
 
 import (
 	"cmp"
@@ -16,7 +16,6 @@ import (
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
-	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -30,7 +29,7 @@ type unjoining struct {
 	outputFile    string
 	wait, force   bool
 
-	in         *install.Cluster
+	in         *Cluster
 	klusterlet *operatorv1.Klusterlet // nil if it is gone, and nothing tells what it was
 	resumed    bool                   // an earlier run has removed the Klusterlet
 	managed    *hubapi.Hub            // the cluster that the agent is for; nil if it cannot be reached
@@ -50,8 +49,8 @@ On the hub nothing is deleted: an administrator does that with "kubectl delete m
 
 A run that was interrupted is run again: it goes on with what is left.`
 
-// newUnjoinCommand is "capstan unjoin".
-func newUnjoinCommand(global *options.Global) *cobra.Command {
+// NewUnjoinCommand is "capstan unjoin".
+func NewUnjoinCommand(global *options.Global) *cobra.Command {
 	run := &unjoining{Global: global}
 	var local bool
 	command := &cobra.Command{
@@ -123,7 +122,7 @@ func (u *unjoining) unjoin(ctx context.Context) error {
 // find finds the Klusterlet of the cluster.
 func (u *unjoining) find(ctx context.Context) error {
 	var err error
-	if u.in, err = install.Connect(u.InstallTarget()); err != nil {
+	if u.in, err = connect(u.InstallTarget()); err != nil {
 		return err
 	}
 	if _, err := u.in.Version(ctx); err != nil {
@@ -346,7 +345,7 @@ func (u *unjoining) dismantle(ctx context.Context, klusterlet *unstructured.Unst
 	}
 	var there *removal
 	if isHosted(klusterlet) && u.managed != nil {
-		there = &removal{Global: u.Global, in: install.In(u.managed), force: u.force}
+		there = &removal{Global: u.Global, in: clusterOf(u.managed), force: u.force}
 	}
 	shares := isHosted(klusterlet) || len(others) > 1
 	for _, of := range slices.Backward(refs) {
@@ -376,7 +375,7 @@ func (u *unjoining) releaseWorks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	managed := install.In(u.managed)
+	managed := clusterOf(u.managed)
 	for i := range applied {
 		of := installation.Reference{GroupVersionKind: installation.KindAppliedManifestWork, Name: applied[i].Name}
 		_, err := managed.RemoveFinalizers(ctx, of, func(string) bool { return true })
@@ -425,7 +424,7 @@ func (u *unjoining) removeKinds(ctx context.Context, here *removal) error {
 	if u.klusterlet == nil || !hosted(u.klusterlet) || u.managed == nil || !u.purgeOperator {
 		return nil
 	}
-	managed := install.In(u.managed)
+	managed := clusterOf(u.managed)
 	agents, err := managed.List(ctx, installation.KindNamespace, "", fleet.LabelKlusterlet)
 	if err != nil {
 		return err
@@ -467,7 +466,7 @@ func (u *unjoining) worksLeft(ctx context.Context) ([]string, error) {
 	cluster := u.in
 	switch {
 	case u.managed != nil:
-		cluster = install.In(u.managed)
+		cluster = clusterOf(u.managed)
 	case u.klusterlet != nil: // it cannot be reached
 		return nil, nil
 	}

@@ -1,4 +1,4 @@
-package cli
+package install
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
-	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -54,16 +53,16 @@ func (f *capiFlags) check(mode string) error {
 }
 
 // clusterToJoin is the cluster that the agent is installed in.
-func (j *joining) clusterToJoin(ctx context.Context) (*install.Cluster, error) {
+func (j *joining) clusterToJoin(ctx context.Context) (*Cluster, error) {
 	f := j.inCluster.capi
 	if !f.used {
-		return install.Connect(j.InstallTarget())
+		return connect(j.InstallTarget())
 	}
 	target := j.InstallTarget()
 	if f.kubeconfig != "" {
 		target = hubapi.Target{Kubeconfig: f.kubeconfig, Cluster: true}
 	}
-	management, err := install.Connect(target)
+	management, err := connect(target)
 	if err != nil {
 		return nil, fmt.Errorf("--capi-import: %w", err)
 	}
@@ -93,5 +92,5 @@ func (j *joining) clusterToJoin(ctx context.Context) (*install.Cluster, error) {
 		return nil, fmt.Errorf("--capi-import: %s cannot be used: %w", of, err)
 	}
 	hub.Source = hubapi.Source{File: of.String(), Cluster: true}
-	return install.In(hub), nil
+	return clusterOf(hub), nil
 }

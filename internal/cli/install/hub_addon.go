@@ -1,4 +1,4 @@
-package cli
+package install
 
 import (
 	"context"
@@ -114,8 +114,8 @@ type hubAddOnInstallation struct {
 	from            hubAddOnSource
 }
 
-// newInstallHubAddOnCommand is "capstan install hub-addon".
-func newInstallHubAddOnCommand(global *options.Global) *cobra.Command {
+// NewInstallHubAddOnCommand is "capstan install hub-addon".
+func NewInstallHubAddOnCommand(global *options.Global) *cobra.Command {
 	f := &hubAddOnInstallation{hubAddOnFlags: hubAddOnFlags{Global: global}}
 	command := &cobra.Command{
 		Use:   "hub-addon --names ADD-ON,...",
@@ -241,8 +241,8 @@ An add-on that is on clusters is not uninstalled: nobody would take it off them.
 // hubAddOnRemoval is one run of "capstan uninstall hub-addon".
 type hubAddOnRemoval struct{ hubAddOnFlags }
 
-// newUninstallHubAddOnCommand is "capstan uninstall hub-addon".
-func newUninstallHubAddOnCommand(global *options.Global) *cobra.Command {
+// NewUninstallHubAddOnCommand is "capstan uninstall hub-addon".
+func NewUninstallHubAddOnCommand(global *options.Global) *cobra.Command {
 	f := &hubAddOnRemoval{hubAddOnFlags{Global: global}}
 	command := &cobra.Command{
 		Use:               "hub-addon --names ADD-ON,...",

@@ -1,4 +1,4 @@
-package cli
+package install
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -20,7 +19,7 @@ import (
 // removal takes objects out of a cluster, says so, and remembers them. In a dry run it only says what it would do.
 type removal struct {
 	*options.Global
-	in      *install.Cluster
+	in      *Cluster
 	force   bool
 	deleted []*unstructured.Unstructured
 }
@@ -189,7 +188,7 @@ func (r *removal) forceCustom(ctx context.Context, of installation.Reference, ui
 }
 
 // related are the objects that an operator has applied for a custom resource, as its status lists them.
-func related(ctx context.Context, in *install.Cluster, custom *unstructured.Unstructured) ([]installation.Reference, error) {
+func related(ctx context.Context, in *Cluster, custom *unstructured.Unstructured) ([]installation.Reference, error) {
 	entries, _, _ := unstructured.NestedSlice(custom.Object, "status", "relatedResources")
 	var refs []installation.Reference
 	for _, entry := range entries {
@@ -212,7 +211,7 @@ func related(ctx context.Context, in *install.Cluster, custom *unstructured.Unst
 }
 
 // chartReferences are the objects of a chart in the order to delete them in, and its namespace last, unless the other operator is in it.
-func chartReferences(ctx context.Context, in *install.Cluster, chart string, values map[string]any,
+func chartReferences(ctx context.Context, in *Cluster, chart string, values map[string]any,
 	otherOperator string) ([]installation.Reference, error) {
 	objects, err := installer.Objects(chart, values)
 	if err != nil {

@@ -1,4 +1,4 @@
-package cli
+package install
 
 import (
 	"context"
@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/yaml"
 
-	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -180,7 +179,7 @@ func sayFlags(global *options.Global, command *cobra.Command) {
 }
 
 // checkKubernetes makes sure that the cluster can be installed in, and returns its version of Kubernetes.
-func checkKubernetes(ctx context.Context, cluster *install.Cluster, oldest *version.Version) (*version.Version, error) {
+func checkKubernetes(ctx context.Context, cluster *Cluster, oldest *version.Version) (*version.Version, error) {
 	text, err := cluster.Version(ctx)
 	if err != nil {
 		return nil, err
@@ -200,7 +199,7 @@ func checkKubernetes(ctx context.Context, cluster *install.Cluster, oldest *vers
 }
 
 // checkRights fails if the user may not do what applying takes, with a list of what is missing.
-func checkRights(ctx context.Context, cluster *install.Cluster, objects []*unstructured.Unstructured) error {
+func checkRights(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
 	missing, err := cluster.MissingRights(ctx, objects)
 	if err != nil || len(missing) == 0 {
 		return err
@@ -227,7 +226,7 @@ func checkInstaller(running installation.Running, namespace, deployment, how str
 }
 
 // checkNamespace fails if a namespace is missing and is not to be created.
-func (f *installFlags) checkNamespace(ctx context.Context, cluster *install.Cluster, name string) error {
+func (f *installFlags) checkNamespace(ctx context.Context, cluster *Cluster, name string) error {
 	if f.createNamespace {
 		return nil
 	}
@@ -239,7 +238,7 @@ func (f *installFlags) checkNamespace(ctx context.Context, cluster *install.Clus
 }
 
 // applyAll applies objects and says what became of each; those that are applied go to the file of --output-file.
-func applyAll(ctx context.Context, global *options.Global, cluster *install.Cluster, objects []*unstructured.Unstructured, outputFile string) error {
+func applyAll(ctx context.Context, global *options.Global, cluster *Cluster, objects []*unstructured.Unstructured, outputFile string) error {
 	progress := global.Progress()
 	defer progress.Close()
 	changes := map[installation.Change]int{}
@@ -277,7 +276,7 @@ func printObjects(global *options.Global, objects []*unstructured.Unstructured) 
 }
 
 // awaitRollout waits for a Deployment with progress, and says meanwhile what its pods lack.
-func awaitRollout(ctx context.Context, global *options.Global, cluster *install.Cluster, namespace, name string) error {
+func awaitRollout(ctx context.Context, global *options.Global, cluster *Cluster, namespace, name string) error {
 	progress := global.Progress()
 	defer progress.Close()
 	tell := func(trouble string) { progress.Trouble(name, trouble) }
@@ -292,7 +291,7 @@ func awaitRollout(ctx context.Context, global *options.Global, cluster *install.
 
 // awaitConditions waits with progress until a custom resource has the conditions that are wanted, and what they are about is there: they
 // may be from before. Meanwhile, and on a time-out, it says what the Deployments in the namespaces lack.
-func awaitConditions(ctx context.Context, global *options.Global, cluster *install.Cluster, of installation.Reference, wanted []installation.Wanted,
+func awaitConditions(ctx context.Context, global *options.Global, cluster *Cluster, of installation.Reference, wanted []installation.Wanted,
 	namespaces ...string) error {
 	progress := global.Progress()
 	defer progress.Close()
@@ -319,7 +318,7 @@ func awaitConditions(ctx context.Context, global *options.Global, cluster *insta
 }
 
 // awaitRelated waits until the Deployments that an operator has made for a custom resource run, in namespaces that stay.
-func awaitRelated(ctx context.Context, cluster *install.Cluster, of installation.Reference, say func(string)) error {
+func awaitRelated(ctx context.Context, cluster *Cluster, of installation.Reference, say func(string)) error {
 	custom, err := cluster.Get(ctx, of)
 	if err != nil || custom == nil {
 		return err
@@ -346,7 +345,7 @@ func awaitRelated(ctx context.Context, cluster *install.Cluster, of installation
 }
 
 // deploymentReasons says what the Deployments in some namespaces lack, each in lines of its own.
-func deploymentReasons(ctx context.Context, cluster *install.Cluster, namespaces []string) string {
+func deploymentReasons(ctx context.Context, cluster *Cluster, namespaces []string) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), diagnosisTimeout)
 	defer cancel()
 	var text strings.Builder

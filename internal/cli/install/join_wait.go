@@ -1,4 +1,4 @@
-package cli
+package install
 
 import (
 	"cmp"
@@ -13,7 +13,6 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
-	"github.com/capstan-io/capstan/internal/cli/install"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -25,7 +24,7 @@ var agentRuns = []installation.Wanted{
 }
 
 // awaitAgent waits until the operator and the agent run, and the hub knows the cluster.
-func (j *joining) awaitAgent(ctx context.Context, cluster *install.Cluster, hub *hubapi.Hub, objects []*unstructured.Unstructured) error {
+func (j *joining) awaitAgent(ctx context.Context, cluster *Cluster, hub *hubapi.Hub, objects []*unstructured.Unstructured) error {
 	if err := awaitRollout(ctx, j.Global, cluster, fleet.NamespaceOperators, klusterletOperator); err != nil {
 		return err
 	}
@@ -58,7 +57,7 @@ type joinedAgent struct {
 }
 
 // agentOf finds who the agent of a Klusterlet is.
-func (j *joining) agentOf(ctx context.Context, cluster *install.Cluster, of installation.Reference, namespace string) (joinedAgent, error) {
+func (j *joining) agentOf(ctx context.Context, cluster *Cluster, of installation.Reference, namespace string) (joinedAgent, error) {
 	klusterlet, err := cluster.Get(ctx, of)
 	if err != nil || klusterlet == nil {
 		return joinedAgent{}, err
@@ -129,7 +128,7 @@ func (j *joining) awaitAgentOnHub(ctx context.Context, hub *hubapi.Hub, agent jo
 }
 
 // connectionState is what a Klusterlet says of the connection of its agent to the hub, as a line to append.
-func connectionState(ctx context.Context, cluster *install.Cluster, of installation.Reference) string {
+func connectionState(ctx context.Context, cluster *Cluster, of installation.Reference) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), diagnosisTimeout)
 	defer cancel()
 	object, err := cluster.Get(ctx, of)
