@@ -1,5 +1,5 @@
-// Package cli is the command line: the tree of its commands, and how it ends. What the commands do is in a package for each thing that users
-// do; what they share is in package options.
+// Package cli is the command line: the tree of its commands, and how it ends. What commands do is in a package for each thing
+// that users do; what they share is in package options.
 package cli
 
 import (
@@ -57,7 +57,8 @@ func tree(global *options.Global) *cobra.Command {
 		install.NewUnjoinCommand(global),
 		install.NewCleanCommand(global),
 		options.Parent("upgrade", "Upgrade a hub or an agent in a cluster",
-			install.NewUpgradeCommands(global)...)) // clustermanager, klusterlet
+			install.NewUpgradeClusterManagerCommand(global),
+			install.NewUpgradeKlusterletCommand(global)))
 	add(root, "hub", "Work with a hub:",
 		reach.NewGetCommand(global, // RESOURCE of clusters
 			addons.NewGetCommand(global),
@@ -100,8 +101,11 @@ func tree(global *options.Global) *cobra.Command {
 		options.Parent("proxy", "See which clusters can be reached through the hub, and run kubectl there",
 			reach.NewProxyHealthCommand(global),
 			reach.NewProxyKubectlCommand(global)),
-		reach.NewCredentialsCommand(global))
-	add(root, "reach", "", reach.NewPodCommands(global)...) // logs, exec, port-forward, cp
+		reach.NewCredentialsCommand(global),
+		reach.NewLogsCommand(global),
+		reach.NewExecCommand(global),
+		reach.NewPortForwardCommand(global),
+		reach.NewCopyCommand(global))
 	root.AddCommand(
 		newConfigCommand(global),
 		newOptionsCommand(global),
@@ -135,11 +139,9 @@ func newRoot(global *options.Global) *cobra.Command {
 	return root
 }
 
-// add puts commands into a group of the root. The help lists groups in the order in which they are added.
+// add adds a group of commands to the root. The help lists groups in the order in which they are added.
 func add(root *cobra.Command, group, title string, commands ...*cobra.Command) {
-	if !root.ContainsGroup(group) {
-		root.AddGroup(&cobra.Group{ID: group, Title: title})
-	}
+	root.AddGroup(&cobra.Group{ID: group, Title: title})
 	for _, command := range commands {
 		command.GroupID = group
 	}

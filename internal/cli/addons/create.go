@@ -274,7 +274,8 @@ func planCatalogueAddOn(ctx context.Context, hub *hubapi.Hub, addOn *addonv1alph
 	return changeUpdate, nil
 }
 
-func (f *addOnCreation) writeCatalogueAddOn(ctx context.Context, hub *hubapi.Hub, addOn *addonv1alpha1.ClusterManagementAddOn, what change) error {
+func (f *addOnCreation) writeCatalogueAddOn(ctx context.Context, hub *hubapi.Hub, addOn *addonv1alpha1.ClusterManagementAddOn,
+	what change) error {
 	switch what {
 	case changeCreate:
 		return f.saying(hub.CreateCatalogueAddOn(ctx, addOn), "ClusterManagementAddon %s is created", addOn.Name)

@@ -246,7 +246,8 @@ func (f *addOnEnabling) deployment(name, cluster string, configs []addOnConfig) 
 }
 
 // deploy deploys on each cluster it can, once the configurations are there.
-func (f *addOnEnabling) deploy(ctx context.Context, hub *hubapi.Hub, configs []addOnConfig, deployments []*addonv1alpha1.ManagedClusterAddOn) error {
+func (f *addOnEnabling) deploy(ctx context.Context, hub *hubapi.Hub, configs []addOnConfig,
+	deployments []*addonv1alpha1.ManagedClusterAddOn) error {
 	for _, c := range configs {
 		err := hub.Apply(ctx, c.resource, c.object)
 		if apierrors.IsNotFound(err) {

@@ -1,5 +1,5 @@
-// Package fleet has the commands about the clusters of a hub: it accepts and denies them, shows them, puts them into cluster sets, and makes the
-// tokens that they join with.
+// Package fleet has the commands about the clusters of a hub: it accepts and denies them, shows them and the hub, puts them into
+// cluster sets, and makes the tokens that they join with.
 package fleet
 
 import (

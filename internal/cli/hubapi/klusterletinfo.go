@@ -5,8 +5,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // KlusterletInfo is what the agents in a cluster consist of.
 type KlusterletInfo struct {
 	// Operator is the operator of Klusterlets; nil if there is none.
-	Operator    *Running `json:"operator,omitempty"`
-	Klusterlets []Klusterlet    `json:"klusterlets"`
+	Operator    *Running     `json:"operator,omitempty"`
+	Klusterlets []Klusterlet `json:"klusterlets"`
 	// CRDs are the kinds that agents need.
 	CRDs []CRD `json:"customResourceDefinitions"`
 }
@@ -18,6 +18,6 @@ type Klusterlet struct {
 	Mode        string `json:"mode"`
 	// Namespace is where the agent runs.
 	Namespace  string             `json:"namespace"`
-	Components []Running   `json:"components"`
+	Components []Running          `json:"components"`
 	Conditions []metav1.Condition `json:"conditions"`
 }

@@ -1,6 +1,5 @@
-// Package install has the commands that install hubs and agents in clusters, upgrade them, and take them out: "capstan init", "join",
-// "upgrade", "unjoin" and "clean", and the hub's side of add-ons. What they apply and wait for is in package installation, what they install in
-// package installer.
+// Package install has the commands that install hubs and agents in clusters, upgrade them, and take them out: "capstan init",
+// "join", "upgrade", "unjoin" and "clean", and the hub's side of add-ons.
 package install
 
 import (

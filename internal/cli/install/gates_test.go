@@ -88,7 +88,7 @@ func TestUpgradeChange(t *testing.T) {
 		false: `{"spec":{"workImagePullSpec":"w"}}`,
 		true:  `{"metadata":{"annotations":{"capstan.io/allow-version-skip":"v0.5.0"}},"spec":{"workImagePullSpec":"w"}}`,
 	} {
-		u := &upgrading{what: upgradables[0], force: force}
+		u := &upgrading{what: upgradableHub, force: force}
 		if got, err := u.change(operator, map[string]any{"workImagePullSpec": "w"}); err != nil || string(got) != want {
 			t.Errorf("force %t: %s, %v", force, got, err)
 		}

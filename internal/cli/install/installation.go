@@ -238,7 +238,8 @@ func (f *installFlags) checkNamespace(ctx context.Context, cluster *Cluster, nam
 }
 
 // applyAll applies objects and says what became of each; those that are applied go to the file of --output-file.
-func applyAll(ctx context.Context, global *options.Global, cluster *Cluster, objects []*unstructured.Unstructured, outputFile string) error {
+func applyAll(ctx context.Context, global *options.Global, cluster *Cluster, objects []*unstructured.Unstructured,
+	outputFile string) error {
 	progress := global.Progress()
 	defer progress.Close()
 	changes := map[installation.Change]int{}

@@ -42,8 +42,8 @@ type upgradable struct {
 	namespaces        func(*unstructured.Unstructured) []string
 }
 
-var upgradables = []upgradable{
-	{
+var (
+	upgradableHub = upgradable{
 		command: "clustermanager", operator: clusterManagerOperator, oldest: oldestForHubs,
 		kind: installation.KindClusterManager, custom: "clusterManager",
 		images: []string{"registrationImagePullSpec", "workImagePullSpec", "placementImagePullSpec", "addOnManagerImagePullSpec"},
@@ -51,15 +51,15 @@ var upgradables = []upgradable{
 		namespaces: func(manager *unstructured.Unstructured) []string {
 			return []string{fleet.NamespaceHub, manager.GetName()}
 		},
-	},
-	{
+	}
+	upgradableAgent = upgradable{
 		command: "klusterlet", operator: klusterletOperator, oldest: oldestForAgents,
 		kind: installation.KindKlusterlet, custom: "klusterlet",
 		images:     []string{"registrationImagePullSpec", "workImagePullSpec", "imagePullSpec"},
 		wanted:     agentRuns,
 		namespaces: func(klusterlet *unstructured.Unstructured) []string { return []string{agentNamespace(klusterlet)} },
-	},
-}
+	}
+)
 
 const upgradeLong = `Upgrade the operator in the cluster of the kubeconfig, and what it runs, to the images of this program's version.
 
@@ -69,13 +69,14 @@ as far as --values-file does not say otherwise. What Helm or the Operator Lifecy
 A minor version must not be skipped: objects that one release stores are only sure to be read by the next. The command refuses that, and
 the way back, as the operator would, unless --force insists. --wait waits until the new version runs, for --timeout seconds at most.`
 
-// NewUpgradeCommands are "capstan upgrade clustermanager" and "capstan upgrade klusterlet".
-func NewUpgradeCommands(global *options.Global) []*cobra.Command {
-	var commands []*cobra.Command
-	for _, what := range upgradables {
-		commands = append(commands, newUpgradeCommand(global, what))
-	}
-	return commands
+// NewUpgradeClusterManagerCommand is "capstan upgrade clustermanager".
+func NewUpgradeClusterManagerCommand(global *options.Global) *cobra.Command {
+	return newUpgradeCommand(global, upgradableHub)
+}
+
+// NewUpgradeKlusterletCommand is "capstan upgrade klusterlet".
+func NewUpgradeKlusterletCommand(global *options.Global) *cobra.Command {
+	return newUpgradeCommand(global, upgradableAgent)
 }
 
 func newUpgradeCommand(global *options.Global, what upgradable) *cobra.Command {

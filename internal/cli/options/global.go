@@ -1,5 +1,5 @@
-// Package options is what commands share: the global flags, which "capstan options" lists, with the streams, the clock and the hub that they
-// lead to; flags that several commands have; and how commands end.
+// Package options is what commands share: the global flags, which "capstan options" lists, with the streams, the clock and the
+// hub that they lead to; the flags that several commands have; and how commands end.
 package options
 
 import (

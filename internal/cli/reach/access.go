@@ -1,5 +1,5 @@
-// Package reach has the commands that reach into clusters through the hub: "capstan access", "kubeconfig", "kubectl", "proxy" and "credentials",
-// those for pods, and "capstan get" for resources of many clusters.
+// Package reach has the commands that reach into clusters through the hub: "capstan access", "kubeconfig", "kubectl", "proxy",
+// "credentials", those for pods, and "capstan get" for resources of many clusters.
 package reach
 
 import (

@@ -195,14 +195,14 @@ func (f *resourceList) show(ctx context.Context, hub *hubapi.Hub, names []string
 	if err != nil {
 		f.Note("%s", err)
 	}
-	return f.watchResources(ctx, clusters, last, q, printer)
+	return f.watchAll(ctx, clusters, last, q, printer)
 }
 
 var errInterrupted = errors.New("interrupted")
 
-// watchResources prints what changes, until it is interrupted, which is how it is meant to end.
-func (f *resourceList) watchResources(ctx context.Context, clusters []*hubapi.ClusterAPI, last map[string]manyclusters.Page, q manyclusters.Query,
-	printer resourcePrinter) error {
+// watchAll prints what changes, until it is interrupted, which is how it is meant to end.
+func (f *resourceList) watchAll(ctx context.Context, clusters []*hubapi.ClusterAPI, last map[string]manyclusters.Page,
+	q manyclusters.Query, printer resourcePrinter) error {
 	write := func(page manyclusters.Page) error { return printer.print([]manyclusters.Page{page}) }
 	err := manyclusters.Watch(ctx, clusters, last, q, write, func(failed manyclusters.Failure) {
 		f.Note("%s: no longer watched: %s", failed.Cluster, failed.What)

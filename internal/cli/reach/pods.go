@@ -12,16 +12,18 @@ import (
 // podCommand is a command of kubectl for pods that is one of capstan, too.
 type podCommand struct{ name, arguments, short, example string }
 
-var podCommands = []podCommand{
-	{"logs", "[-f] POD [-c CONTAINER]", "Print the logs of a container in a cluster, through the hub",
-		"  capstan logs -f deployment/web --cluster cluster1 -n web"},
-	{"exec", "[-it] POD [-c CONTAINER] -- COMMAND...", "Run a command in a container of a cluster, through the hub",
-		"  capstan exec -it web-0 --cluster cluster1 -n web -- sh"},
-	{"port-forward", "POD|SERVICE PORT...", "Forward local ports to a pod of a cluster, through the hub",
-		"  capstan port-forward service/web 8080:80 --cluster cluster1 -n web"},
-	{"cp", "FROM TO", "Copy files to and from a container of a cluster, through the hub",
-		"  capstan cp web-0:/var/log/web ./log --cluster cluster1 -n web"},
-}
+var (
+	logs = podCommand{"logs", "[-f] POD [-c CONTAINER]", "Print the logs of a container in a cluster, through the hub",
+		"  capstan logs -f deployment/web --cluster cluster1 -n web"}
+	execute = podCommand{"exec", "[-it] POD [-c CONTAINER] -- COMMAND...", "Run a command in a container of a cluster, through the hub",
+		"  capstan exec -it web-0 --cluster cluster1 -n web -- sh"}
+	portForward = podCommand{"port-forward", "POD|SERVICE PORT...", "Forward local ports to a pod of a cluster, through the hub",
+		"  capstan port-forward service/web 8080:80 --cluster cluster1 -n web"}
+	copyFiles = podCommand{"cp", "FROM TO", "Copy files to and from a container of a cluster, through the hub",
+		"  capstan cp web-0:/var/log/web ./log --cluster cluster1 -n web"}
+)
+
+var podCommands = []podCommand{logs, execute, portForward, copyFiles}
 
 const podLong = `
 
@@ -29,23 +31,33 @@ The kubectl in PATH does it, as "capstan --cluster CLUSTER kubectl NAME ..." has
 container and -n for a namespace, but for --cluster and --sa, which may stand anywhere before "--". The cluster needs the add-on
 cluster-proxy.`
 
-// NewPodCommands are "capstan logs", "exec", "port-forward" and "cp".
-func NewPodCommands(global *options.Global) []*cobra.Command {
-	commands := make([]*cobra.Command, len(podCommands))
-	for i, c := range podCommands {
-		run := &kubectlRun{Global: global}
-		commands[i] = &cobra.Command{
-			Use:     c.name + " --cluster CLUSTER " + c.arguments,
-			Short:   c.short,
-			Long:    c.short + "." + strings.ReplaceAll(podLong, "NAME", c.name),
-			Example: c.example,
-			RunE: func(command *cobra.Command, args []string) error {
-				return run.runOnce(command, append([]string{c.name}, args...))
-			},
-		}
-		run.addFlags(commands[i])
+// NewLogsCommand is "capstan logs".
+func NewLogsCommand(global *options.Global) *cobra.Command { return newPodCommand(global, logs) }
+
+// NewExecCommand is "capstan exec".
+func NewExecCommand(global *options.Global) *cobra.Command { return newPodCommand(global, execute) }
+
+// NewPortForwardCommand is "capstan port-forward".
+func NewPortForwardCommand(global *options.Global) *cobra.Command {
+	return newPodCommand(global, portForward)
+}
+
+// NewCopyCommand is "capstan cp".
+func NewCopyCommand(global *options.Global) *cobra.Command { return newPodCommand(global, copyFiles) }
+
+func newPodCommand(global *options.Global, c podCommand) *cobra.Command {
+	run := &kubectlRun{Global: global}
+	command := &cobra.Command{
+		Use:     c.name + " --cluster CLUSTER " + c.arguments,
+		Short:   c.short,
+		Long:    c.short + "." + strings.ReplaceAll(podLong, "NAME", c.name),
+		Example: c.example,
+		RunE: func(command *cobra.Command, args []string) error {
+			return run.runOnce(command, append([]string{c.name}, args...))
+		},
 	}
-	return commands
+	run.addFlags(command)
+	return command
 }
 
 // separatePodCommand puts "--" between the flags of such a command and the arguments of kubectl, among which they may stand.

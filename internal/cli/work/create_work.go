@@ -1,5 +1,5 @@
-// Package work has the commands that bring objects to clusters: works, what they would change, the placements that choose the clusters, and an
-// example of an application.
+// Package work has the commands that bring objects to clusters: works, what they would change, the placements that choose the
+// clusters, and an example of an application.
 package work
 
 import (
