@@ -55,7 +55,7 @@ var ways = map[string]map[string][]string{
 			"internal/operator/klusterlet.TestAppliedWorksAreLetGo",
 			"test/integration/install.TestKlusterletSingleton",
 		},
-		"the agent was removed otherwise": {"internal/cli.TestUnjoinForce"},
+		"the agent was removed otherwise": {"internal/cli/install.TestUnjoinForce"},
 	},
 	"ManifestWorkReplicaSet": {
 		"`Background`":                      {"internal/hub/work/replicaset.TestDeletion"},

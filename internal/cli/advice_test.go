@@ -127,14 +127,17 @@ func contentOf(expression ast.Expr) string {
 	return "1"
 }
 
-var (
-	quotedCommand   = regexp.MustCompile(`["«]capstan ([^"»\n]+)`)
-	namedCommand    = regexp.MustCompile(`: capstan ([^"»\n;,]+)`)
-	indentedCommand = regexp.MustCompile(`(?m)^[ \t]+(?:[^\n]*\| )?capstan ([^\n]+)$`)
-	quotedArgument  = regexp.MustCompile(`"[^"]*"|'[^']*'`)
-	shellSyntax     = regexp.MustCompile(`\s(#|&&|\||>|&).*$`)
-	placeholder     = regexp.MustCompile(`%(\[\d+\])?[a-z]|…`)
-)
+var quotedCommand = regexp.MustCompile(`["«]capstan ([^"»\n]+)`)
+
+var namedCommand = regexp.MustCompile(`: capstan ([^"»\n;,]+)`)
+
+var indentedCommand = regexp.MustCompile(`(?m)^[ \t]+(?:[^\n]*\| )?capstan ([^\n]+)$`)
+
+var quotedArgument = regexp.MustCompile(`"[^"]*"|'[^']*'`)
+
+var shellSyntax = regexp.MustCompile(`\s(#|&&|\||>|&).*$`)
+
+var placeholder = regexp.MustCompile(`%(\[\d+\])?[a-z]|…`)
 
 // commandsIn are the arguments of the command line in a text: in quotes, after a colon, or on an indented line.
 func commandsIn(content string) (commands []string) {

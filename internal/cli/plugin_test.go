@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/capstan-io/capstan/internal/cli/clitest"
 )
 
 // CA-02: programs in PATH whose names begin with capstan- or clusteradm- are commands, unless there is one of that name.
@@ -23,49 +25,49 @@ func TestPlugins(t *testing.T) {
 		}
 	}
 	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	if got := run(t.Context(), "in", "hello", "world", "--flag"); got.out != "hello world --flag\nin" || got.code != 3 {
+	if got := clitest.Run(t.Context(), "in", "hello", "world", "--flag"); got.Out != "hello world --flag\nin" || got.Code != 3 {
 		t.Errorf("%+v", got)
 	}
-	if got := run(t.Context(), "", "hello", "big-news", "today"); got.out != "big news today\n" || got.code != 0 {
+	if got := clitest.Run(t.Context(), "", "hello", "big-news", "today"); got.Out != "big news today\n" || got.Code != 0 {
 		t.Errorf("%+v", got)
 	}
-	run(t.Context(), "", "version").succeeds(t, "capstan\tversion")
-	run(t.Context(), "", "no-such-plugin").fails(t, "unknown command")
-	list := run(t.Context(), "", "plugin", "list")
-	list.succeeds(t, "clusteradm-hello", "capstan-hello-big_news")
-	if strings.Contains(list.out, "unrelated") || !strings.Contains(list.errOut, `"capstan version" is a command of this program`) {
+	clitest.Run(t.Context(), "", "version").Succeeds(t, "capstan\tversion")
+	clitest.Run(t.Context(), "", "no-such-plugin").Fails(t, "unknown command")
+	list := clitest.Run(t.Context(), "", "plugin", "list")
+	list.Succeeds(t, "clusteradm-hello", "capstan-hello-big_news")
+	if strings.Contains(list.Out, "unrelated") || !strings.Contains(list.ErrOut, `"capstan version" is a command of this program`) {
 		t.Errorf("%+v", list)
 	}
 	t.Setenv("PATH", t.TempDir())
-	run(t.Context(), "", "plugin", "list").fails(t, "no program in PATH")
+	clitest.Run(t.Context(), "", "plugin", "list").Fails(t, "no program in PATH")
 }
 
 // CA-02: the kubeconfig is shown without its secrets, and changed.
 func TestConfig(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	h.run(t, "", "config", "current-context").succeeds(t, "hub\n")
-	h.run(t, "", "config", "get-contexts").succeeds(t, "CURRENT", "AUTHINFO", "*")
-	h.run(t, "", "config", "get-clusters").succeeds(t, "NAME\nhub\n")
-	h.run(t, "", "config", "get-users").succeeds(t, "NAME\nhub\n")
-	view := h.run(t, "", "config", "view", "--minify")
-	view.succeeds(t, "server: "+h.URL, "REDACTED")
-	if strings.Contains(view.out, "token: admin") {
-		t.Errorf("it shows the secret:\n%s", view.out)
+	h := clitest.NewHub(t)
+	h.Run(t, "", "config", "current-context").Succeeds(t, "hub\n")
+	h.Run(t, "", "config", "get-contexts").Succeeds(t, "CURRENT", "AUTHINFO", "*")
+	h.Run(t, "", "config", "get-clusters").Succeeds(t, "NAME\nhub\n")
+	h.Run(t, "", "config", "get-users").Succeeds(t, "NAME\nhub\n")
+	view := h.Run(t, "", "config", "view", "--minify")
+	view.Succeeds(t, "server: "+h.URL, "REDACTED")
+	if strings.Contains(view.Out, "token: admin") {
+		t.Errorf("it shows the secret:\n%s", view.Out)
 	}
-	h.run(t, "", "config", "view", "--raw", "-o", "json").succeeds(t, `"token":"admin"`)
-	h.run(t, "", "config", "set-context", "second", "--cluster", "hub", "--user", "hub", "--dry-run").succeeds(t, "would do this")
-	h.run(t, "", "config", "set-context", "second", "--cluster", "hub", "--user", "hub", "--namespace", "n").succeeds(t, `Context "second" created.`)
-	h.run(t, "", "config", "use-context", "second").succeeds(t, `Switched to context "second".`)
-	h.run(t, "", "config", "rename-context", "second", "other").succeeds(t, `renamed to "other"`)
-	h.run(t, "", "config", "rename-context", "other", "hub").fails(t, `context "hub" already`)
-	h.run(t, "", "config", "use-context", "second").fails(t, `no context "second"`, "hub, other")
-	config, err := clientcmd.LoadFromFile(h.kubeconfig)
+	h.Run(t, "", "config", "view", "--raw", "-o", "json").Succeeds(t, `"token":"admin"`)
+	h.Run(t, "", "config", "set-context", "second", "--cluster", "hub", "--user", "hub", "--dry-run").Succeeds(t, "would do this")
+	h.Run(t, "", "config", "set-context", "second", "--cluster", "hub", "--user", "hub", "--namespace", "n").Succeeds(t, `Context "second" created.`)
+	h.Run(t, "", "config", "use-context", "second").Succeeds(t, `Switched to context "second".`)
+	h.Run(t, "", "config", "rename-context", "second", "other").Succeeds(t, `renamed to "other"`)
+	h.Run(t, "", "config", "rename-context", "other", "hub").Fails(t, `context "hub" already`)
+	h.Run(t, "", "config", "use-context", "second").Fails(t, `no context "second"`, "hub, other")
+	config, err := clientcmd.LoadFromFile(h.File)
 	if err != nil || config.CurrentContext != "other" || config.Contexts["other"].Namespace != "n" {
 		t.Errorf("%+v: %v", config, err)
 	}
-	h.run(t, "", "config", "set-context", "--current", "--namespace", "m").succeeds(t, `Context "other" modified.`)
-	h.run(t, "", "config", "set-context").fails(t, "--current")
-	h.run(t, "", "config", "delete-context", "other").succeeds(t, "deleted context other")
-	h.run(t, "", "options").succeeds(t, "--kubeconfig", "--timeout")
+	h.Run(t, "", "config", "set-context", "--current", "--namespace", "m").Succeeds(t, `Context "other" modified.`)
+	h.Run(t, "", "config", "set-context").Fails(t, "--current")
+	h.Run(t, "", "config", "delete-context", "other").Succeeds(t, "deleted context other")
+	h.Run(t, "", "options").Succeeds(t, "--kubeconfig", "--timeout")
 }

@@ -168,10 +168,11 @@ func newOptionsCommand(global *options.Global) *cobra.Command {
 // Main runs the command line and returns the exit code: 0, 1 on failure, 130 when interrupted. Commands that compare return 1
 // for a difference and 2 on failure.
 func Main(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	return run(ctx, options.New(in, out, errOut), args)
+	return Run(ctx, options.New(in, out, errOut), args)
 }
 
-func run(ctx context.Context, global *options.Global, args []string) int {
+// Run is Main with what commands share, of which tests set the clock.
+func Run(ctx context.Context, global *options.Global, args []string) int {
 	root := tree(global) //nolint:contextcheck // commands get the context when they run
 	if code, ran := runPlugin(ctx, root, args, global.In, global.Out, global.ErrOut); ran {
 		return code

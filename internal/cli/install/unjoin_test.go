@@ -1,4 +1,4 @@
-package cli_test
+package install_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/playground"
 )
 
@@ -19,13 +20,13 @@ const appliedPath = "/apis/work.open-cluster-management.io/v1/appliedmanifestwor
 // joined is a home with an agent that runs for the cluster far, whose API server is a fake one.
 type joined struct {
 	playground.Home
-	cluster hub
+	cluster clitest.Hub
 	agent   *playground.Process
 }
 
 func newJoined(t *testing.T) joined {
 	t.Helper()
-	j := joined{Home: playground.Home{Dir: t.TempDir()}, cluster: newHub(t)}
+	j := joined{Home: playground.Home{Dir: t.TempDir()}, cluster: clitest.NewHub(t)}
 	t.Setenv(playground.EnvHome, j.Dir)
 	unlock, err := j.Lock() // makes the folders
 	if err != nil {
@@ -34,7 +35,7 @@ func newJoined(t *testing.T) joined {
 	unlock()
 	state := playground.State{
 		Clusters: []playground.ClusterState{{Name: "cluster1", Port: 1}},
-		Joined:   []playground.Member{{Name: "far", Kubeconfig: j.cluster.kubeconfig}, {Name: "other", Kubeconfig: "/other"}},
+		Joined:   []playground.Member{{Name: "far", Kubeconfig: j.cluster.File}, {Name: "other", Kubeconfig: "/other"}},
 	}
 	if err := j.Save(state); err != nil {
 		t.Fatal(err)
@@ -83,19 +84,19 @@ func (j joined) isThere(t *testing.T, want bool) {
 func TestUnjoin(t *testing.T) {
 	j := newJoined(t)
 	j.putApplied(t, "of-another-hub", "a2")
-	run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far", "--dry-run").succeeds(t, "would stop the agent of cluster far",
+	clitest.Run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far", "--dry-run").Succeeds(t, "would stop the agent of cluster far",
 		j.ClusterDir("far"))
 	j.isThere(t, true)
-	got := run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far")
-	got.succeeds(t, "Applied resources have been deleted during the far joined stage. The status of mcl far will be unknown in the hub cluster.")
-	if !strings.Contains(got.errOut, "kubectl delete managedcluster far") || !strings.Contains(got.errOut, "What stays in the cluster") {
-		t.Errorf("nothing says what is left to do: %s", got.errOut)
+	got := clitest.Run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far")
+	got.Succeeds(t, "Applied resources have been deleted during the far joined stage. The status of mcl far will be unknown in the hub cluster.")
+	if !strings.Contains(got.ErrOut, "kubectl delete managedcluster far") || !strings.Contains(got.ErrOut, "What stays in the cluster") {
+		t.Errorf("nothing says what is left to do: %s", got.ErrOut)
 	}
 	j.isThere(t, false)
-	run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far").fails(t, "cluster far was not joined", "Those that were: other")
-	run(t.Context(), "", "unjoin", "--local", "--cluster-name", "cluster1").fails(t, "belongs to the playground", "capstan down --purge")
-	if got := run(t.Context(), "", "__complete", "unjoin", "--cluster-name="); !strings.HasPrefix(got.out, "other\n:") {
-		t.Errorf("completes to %q", got.out)
+	clitest.Run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far").Fails(t, "cluster far was not joined", "Those that were: other")
+	clitest.Run(t.Context(), "", "unjoin", "--local", "--cluster-name", "cluster1").Fails(t, "belongs to the playground", "capstan down --purge")
+	if got := clitest.Run(t.Context(), "", "__complete", "unjoin", "--cluster-name="); !strings.HasPrefix(got.Out, "other\n:") {
+		t.Errorf("completes to %q", got.Out)
 	}
 }
 
@@ -103,36 +104,36 @@ func TestUnjoin(t *testing.T) {
 func TestUnjoinRefuses(t *testing.T) {
 	j := newJoined(t)
 	j.putApplied(t, "web", "a1")
-	run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far").fails(t, "work web (objects: 2)",
+	clitest.Run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far").Fails(t, "work web (objects: 2)",
 		"kubectl delete managedcluster far", "--wait", "--force")
 	j.isThere(t, true)
 	waits := func(ctx context.Context) { _ = j.cluster.AwaitWatch(ctx, appliedPath) }
-	timesOutAfter(t, waits, "", "unjoin", "--local", "--cluster-name", "far", "--wait", "--timeout", "1").
-		fails(t, "not done after 1s", "the agent goes on", "capstan get works --cluster far")
+	clitest.TimesOutAfter(t, waits, "", "unjoin", "--local", "--cluster-name", "far", "--wait", "--timeout", "1").
+		Fails(t, "not done after 1s", "the agent goes on", "capstan get works --cluster far")
 	j.isThere(t, true)
-	run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far", "--wait", "--force").fails(t, "wait", "force")
+	clitest.Run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far", "--wait", "--force").Fails(t, "wait", "force")
 	if _, err := j.agent.Stop(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far", "--wait").fails(t, "work web", "The agent does not run", "capstan up")
+	clitest.Run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far", "--wait").Fails(t, "work web", "The agent does not run", "capstan up")
 }
 
 // CA-19, O18: --wait goes on when the works are gone, --force does not wait.
 func TestUnjoinWaits(t *testing.T) {
 	j := newJoined(t)
 	j.putApplied(t, "web", "a1")
-	done := make(chan result)
-	go func() { done <- run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far", "--wait") }()
-	j.cluster.awaitWatch(t, appliedPath)
+	done := make(chan clitest.Result)
+	go func() { done <- clitest.Run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far", "--wait") }()
+	j.cluster.WaitForWatch(t, appliedPath)
 	j.cluster.Remove(t, appliedPath+"/web")
-	(<-done).succeeds(t, "Applied resources have been deleted")
+	(<-done).Succeeds(t, "Applied resources have been deleted")
 	j.isThere(t, false)
 }
 
 func TestUnjoinForce(t *testing.T) {
 	j := newJoined(t)
 	j.putApplied(t, "web", "a1")
-	run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far", "--force").succeeds(t, "What it applied stays there", "work web (objects: 2)")
+	clitest.Run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far", "--force").Succeeds(t, "What it applied stays there", "work web (objects: 2)")
 	j.isThere(t, false)
 	if !j.cluster.Has(appliedPath + "/web") {
 		t.Error("it took off what it was to leave")
@@ -143,12 +144,12 @@ func TestUnjoinForce(t *testing.T) {
 func TestUnjoinWithoutCluster(t *testing.T) {
 	j := newJoined(t)
 	j.cluster.Close()
-	run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far").fails(t, "cluster far cannot be asked", "connection refused", "--force")
+	clitest.Run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far").Fails(t, "cluster far cannot be asked", "connection refused", "--force")
 	j.isThere(t, true)
-	got := run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far", "--force")
-	got.succeeds(t, "The agent of cluster far is removed")
-	if !strings.Contains(got.errOut, "cannot be asked") {
-		t.Errorf("no warning: %s", got.errOut)
+	got := clitest.Run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far", "--force")
+	got.Succeeds(t, "The agent of cluster far is removed")
+	if !strings.Contains(got.ErrOut, "cannot be asked") {
+		t.Errorf("no warning: %s", got.ErrOut)
 	}
 	j.isThere(t, false)
 }

@@ -1,4 +1,4 @@
-package cli_test
+package install_test
 
 import (
 	"bytes"
@@ -11,14 +11,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	certutil "k8s.io/client-go/util/cert"
 
+	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 	"github.com/capstan-io/capstan/internal/cloudevents/grpcconfig"
 )
 
 // newHubToJoin is a hub that a cluster can join.
-func newHubToJoin(t *testing.T) hub {
+func newHubToJoin(t *testing.T) clitest.Hub {
 	t.Helper()
-	h := newHub(t)
+	h := clitest.NewHub(t)
 	h.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
 	return h
 }
@@ -58,7 +59,7 @@ func TestJoinClusterBadInput(t *testing.T) {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
 			args := []string{"join", "--hub-token", "t", "--hub-apiserver", "https://127.0.0.1:1", "--cluster-name", "c1"}
-			run(t.Context(), "", append(args, strings.Fields(line)...)...).fails(t, says...)
+			clitest.Run(t.Context(), "", append(args, strings.Fields(line)...)...).Fails(t, says...)
 		})
 	}
 }
@@ -67,26 +68,26 @@ func TestJoinClusterBadInput(t *testing.T) {
 func TestJoinByClusterAPI(t *testing.T) {
 	t.Parallel()
 	h, management, cluster := newHubToJoin(t), newCluster(t), newCluster(t)
-	access, err := os.ReadFile(cluster.kubeconfig)
+	access, err := os.ReadFile(cluster.File)
 	if err != nil {
 		t.Fatal(err)
 	}
-	join := func(flags ...string) result {
-		return h.run(t, "", append([]string{"join", "--dry-run", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1",
-			"--ca-file", writeCA(t, h), "--capi-import", "--capi-kubeconfig", management.kubeconfig}, flags...)...)
+	join := func(flags ...string) clitest.Result {
+		return h.Run(t, "", append([]string{"join", "--dry-run", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1",
+			"--ca-file", clitest.WriteCA(t, h), "--capi-import", "--capi-kubeconfig", management.File}, flags...)...)
 	}
-	join().fails(t, "--capi-import: "+management.URL+" has no Secret c1/c1-kubeconfig", "the Cluster c1/c1")
+	join().Fails(t, "--capi-import: "+management.URL+" has no Secret c1/c1-kubeconfig", "the Cluster c1/c1")
 	for _, path := range []string{"c1/secrets/c1-kubeconfig", "eu/secrets/blue-kubeconfig"} {
 		management.Put(t, "/api/v1/namespaces/"+path, &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 			Data: map[string][]byte{"value": access}})
 	}
 	management.Put(t, "/api/v1/namespaces/eu/secrets/green-kubeconfig", &corev1.Secret{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 		Data: map[string][]byte{"kubeconfig": access}})
-	join("--capi-cluster-name", "eu/green").fails(t, "has no key value")
+	join("--capi-cluster-name", "eu/green").Fails(t, "has no key value")
 	for _, flags := range [][]string{nil, {"--capi-cluster-name", "eu/blue"}} {
 		before := len(cluster.Requests("GET"))
 		got := join(flags...)
-		got.succeeds(t, "name: klusterlet")
+		got.Succeeds(t, "name: klusterlet")
 		if len(cluster.Requests("GET")) == before {
 			t.Errorf("%v: nothing is asked of the cluster", flags)
 		}
@@ -96,14 +97,14 @@ func TestJoinByClusterAPI(t *testing.T) {
 // CA-16, CA-17: the flags of join are values of the chart.
 func TestJoinValues(t *testing.T) {
 	t.Setenv("PATH", t.TempDir()) // no other program is needed
-	h, cluster, managed := newHubToJoin(t), newCluster(t), newHub(t)
-	join := func(flags ...string) result {
-		return cluster.run(t, "", append([]string{"join", "--dry-run", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1",
-			"--ca-file", writeCA(t, h)}, flags...)...)
+	h, cluster, managed := newHubToJoin(t), newCluster(t), clitest.NewHub(t)
+	join := func(flags ...string) clitest.Result {
+		return cluster.Run(t, "", append([]string{"join", "--dry-run", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1",
+			"--ca-file", clitest.WriteCA(t, h)}, flags...)...)
 	}
 	const spec, bootstrapSecret = "Klusterlet/klusterlet.spec.", "Secret/bootstrap-hub-kubeconfig.data.kubeconfig"
 	got := join()
-	got.succeeds(t, "name: klusterlet")
+	got.Succeeds(t, "name: klusterlet")
 	given := objectsOf(t, got)
 	wantValues(t, given, map[string]string{
 		spec + "deployOption.mode": "Default", spec + "namespace": "open-cluster-management-agent", spec + "clusterName": "c1",
@@ -116,18 +117,18 @@ func TestJoinValues(t *testing.T) {
 			t.Errorf("%s is missing in the bootstrap kubeconfig:\n%s", want, bootstrap)
 		}
 	}
-	for _, published := range []hub{h, cluster, managed} {
+	for _, published := range []clitest.Hub{h, cluster, managed} {
 		published.Put(t, "/api/v1/namespaces/kube-public/configmaps/cluster-info", &corev1.ConfigMap{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "cluster-info"},
 			Data: map[string]string{"kubeconfig": "apiVersion: v1\nkind: Config\nclusters: [{name: '', cluster: {server: 'https://inside-" +
 				published.URL[len("https://"):] + "'}}]"},
 		})
 	}
-	inside := func(h hub) string { return "https://inside-" + h.URL[len("https://"):] }
+	inside := func(h clitest.Hub) string { return "https://inside-" + h.URL[len("https://"):] }
 	got = join("--singleton", "--force-internal-endpoint-lookup", "--klusterlet-annotation", "a=b", "--klusterlet-annotation",
 		"agent.open-cluster-management.io/c=d", "--feature-gates", "ClusterProperty=true", "--addon-kubeclient-registration-auth", "token",
 		"--addon-token-expiration-seconds", "700")
-	got.succeeds(t)
+	got.Succeeds(t)
 	given = objectsOf(t, got)
 	wantValues(t, given, map[string]string{
 		spec + "deployOption.mode": "Singleton", spec + "externalServerURLs": `[{"url":"` + inside(cluster) + `"}]`,
@@ -138,19 +139,19 @@ func TestJoinValues(t *testing.T) {
 		t.Errorf("the agent is not told the address that the hub publishes:\n%s", bootstrap)
 	}
 	testJoinByGRPC(t, h, join)
-	cluster.putOperator(t, "klusterlet", "r/x:v0.3.0", nil)
-	got = join("--mode", "hosted", "--singleton", "--managed-cluster-kubeconfig", managed.kubeconfig,
+	putOperator(t, cluster, "klusterlet", "r/x:v0.3.0", nil)
+	got = join("--mode", "hosted", "--singleton", "--managed-cluster-kubeconfig", managed.File,
 		"--force-internal-endpoint-lookup-managed")
-	got.succeeds(t, "name: external-managed-kubeconfig", "mode: SingletonHosted", "name: klusterlet-hosted-")
+	got.Succeeds(t, "name: external-managed-kubeconfig", "mode: SingletonHosted", "name: klusterlet-hosted-")
 	// The operator, which does not run yet.
 	wantValues(t, objectsOf(t, got), map[string]string{"Deployment/klusterlet.metadata.name": "klusterlet", "Klusterlet/klusterlet": "null"})
 }
 
 // testJoinByGRPC is about an agent that registers through the gRPC server: it has the token and the certificates of that.
-func testJoinByGRPC(t *testing.T, h hub, join func(...string) result) {
+func testJoinByGRPC(t *testing.T, h clitest.Hub, join func(...string) clitest.Result) {
 	t.Helper()
 	byGRPC := []string{"--registration-auth", "grpc", "--grpc-server", "grpc.example.com:443"}
-	join(byGRPC...).fails(t, "the hub has no ConfigMap open-cluster-management-hub/ca-bundle-configmap", "--grpc-ca-file FILE")
+	join(byGRPC...).Fails(t, "the hub has no ConfigMap open-cluster-management-hub/ca-bundle-configmap", "--grpc-ca-file FILE")
 	bundle, _, err := certutil.GenerateSelfSignedCertKey("grpc.example.com", nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -159,9 +160,9 @@ func testJoinByGRPC(t *testing.T, h hub, join func(...string) result) {
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "ca-bundle-configmap"},
 		Data: map[string]string{"ca-bundle.crt": string(bundle)},
 	})
-	wantConfig := func(got result, ca []byte) {
+	wantConfig := func(got clitest.Result, ca []byte) {
 		t.Helper()
-		got.succeeds(t)
+		got.Succeeds(t)
 		given := objectsOf(t, got)
 		wantValues(t, given, map[string]string{"Klusterlet/klusterlet.spec.registrationConfiguration.registrationDriver": `{"authType":"grpc"}`})
 		data, _ := given["Secret/bootstrap-hub-kubeconfig"].(map[string]any)["data"].(map[string]any)
@@ -176,46 +177,46 @@ func testJoinByGRPC(t *testing.T, h hub, join func(...string) result) {
 		}
 	}
 	wantConfig(join(byGRPC...), bundle)
-	file := writeCA(t, h)
+	file := clitest.WriteCA(t, h)
 	own, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantConfig(join(append(byGRPC, "--grpc-ca-file", file)...), own)
-	join(append(byGRPC, "--grpc-ca-file", "/no/such/file")...).fails(t, "--grpc-ca-file", "/no/such/file")
+	join(append(byGRPC, "--grpc-ca-file", "/no/such/file")...).Fails(t, "--grpc-ca-file", "/no/such/file")
 }
 
 // CA-17: without a pin, the kubeconfig of the user vouches for a hub that is one of its clusters, and nothing else does in a script.
 func TestJoinKnownHub(t *testing.T) {
 	t.Parallel()
 	h, stranger := newHubToJoin(t), newHubToJoin(t)
-	join := func(kubeconfig string, hub hub) result {
-		return run(t.Context(), "", "--kubeconfig", kubeconfig, "join", "--dry-run", "--hub-token", "t", "--hub-apiserver", hub.URL, "--cluster-name", "c1")
+	join := func(kubeconfig string, hub clitest.Hub) clitest.Result {
+		return clitest.Run(t.Context(), "", "--kubeconfig", kubeconfig, "join", "--dry-run", "--hub-token", "t", "--hub-apiserver", hub.URL, "--cluster-name", "c1")
 	}
 	for path, answer := range map[string]string{
 		"GET /version": `{"gitVersion":"v1.30.0"}`, "GET /apis/apps/v1": `{"resources":[{"name":"deployments","kind":"Deployment","namespaced":true}]}`,
 	} {
 		h.Answer(path, fakehub.JSON(answer))
 	}
-	got := join(h.kubeconfig, h) // the hub is the cluster that joins, too
-	got.succeeds(t, "kind: Deployment")
-	if !strings.Contains(got.errOut, "verified with the certificate authority of cluster hub in your kubeconfig") {
-		t.Errorf("it does not say how the hub is verified: %s", got.errOut)
+	got := join(h.File, h) // the hub is the cluster that joins, too
+	got.Succeeds(t, "kind: Deployment")
+	if !strings.Contains(got.ErrOut, "verified with the certificate authority of cluster hub in your kubeconfig") {
+		t.Errorf("it does not say how the hub is verified: %s", got.ErrOut)
 	}
 	elsewhere := newCluster(t) // whose authority signed the certificate of h, too
 	h.Put(t, "/api/v1/namespaces/kube-public/configmaps/kube-root-ca.crt", &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt"},
 		Data: map[string]string{"ca.crt": string(h.CA())},
 	})
-	got = join(elsewhere.kubeconfig, h)
-	if got.code != 0 || !strings.Contains(got.errOut, "verified with the certificate authority of cluster hub") {
+	got = join(elsewhere.File, h)
+	if got.Code != 0 || !strings.Contains(got.ErrOut, "verified with the certificate authority of cluster hub") {
 		t.Errorf("a hub with the certificate authority of a known cluster: %+v", got)
 	}
 	stranger.Put(t, "/api/v1/namespaces/kube-public/configmaps/kube-root-ca.crt", &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt"},
 		Data: map[string]string{"ca.crt": otherCA(t)},
 	})
-	join(h.kubeconfig, stranger).fails(t, "cannot be verified", "--ca-cert-hash", "--trust-on-first-use")
+	join(h.File, stranger).Fails(t, "cannot be verified", "--ca-cert-hash", "--trust-on-first-use")
 	for _, request := range stranger.Requests("GET") {
 		if request.Authorization != "" {
 			t.Errorf("the token was sent to a server that is not verified: %+v", request)

@@ -1,4 +1,4 @@
-package cli_test
+package work_test
 
 import (
 	"context"
@@ -11,21 +11,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
 
 // putAgent is an available cluster with an agent of a kind.
-func (h hub) putAgent(t *testing.T, name, manager string) {
+func putAgent(t *testing.T, h clitest.Hub, name, manager string) {
 	t.Helper()
-	c := acceptedCluster(name, "ManagedClusterConditionAvailable")
+	c := clitest.AcceptedCluster(name, "ManagedClusterConditionAvailable")
 	c.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, Subresource: "status"}}
-	h.Put(t, clustersPath+"/"+name, c)
+	h.Put(t, clitest.ClustersPath+"/"+name, c)
 }
 
 // tried has the agent of a cluster say of each manifest what would become of it.
-func (h hub) tried(t *testing.T, cluster string, reasons ...string) {
+func tried(t *testing.T, h clitest.Hub, cluster string, reasons ...string) {
 	t.Helper()
-	h.OnCreate(strings.Replace(worksPath, "cluster1", cluster, 1), func(created *unstructured.Unstructured) {
+	h.OnCreate(strings.Replace(clitest.WorksPath, "cluster1", cluster, 1), func(created *unstructured.Unstructured) {
 		work := &workv1.ManifestWork{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(created.Object, work); err != nil {
 			t.Error(err)
@@ -52,36 +53,36 @@ func (h hub) tried(t *testing.T, cluster string, reasons ...string) {
 // CA-31, gap W12: the clusters say what would change, and are as they were.
 func TestCreateWorkServerDryRun(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	h.putAgent(t, "cluster1", "capstan-agent")
-	h.putAgent(t, "cluster2", "capstan-agent")
-	h.tried(t, "cluster1", "WouldCreate")
-	h.tried(t, "cluster2", "WouldChange")
+	h := clitest.NewHub(t)
+	putAgent(t, h, "cluster1", "capstan-agent")
+	putAgent(t, h, "cluster2", "capstan-agent")
+	tried(t, h, "cluster1", "WouldCreate")
+	tried(t, h, "cluster2", "WouldChange")
 	create := []string{"create", "work", "web", "-f", "-", "--clusters", "cluster1,cluster2", "--dry-run=server"}
-	got := h.run(t, configMap, create...)
-	got.succeeds(t, "Clusters: 2\n├── cluster1: 1 would be created\n│   └── ConfigMap default/settings: would be created\n"+
+	got := h.Run(t, clitest.ConfigMap, create...)
+	got.Succeeds(t, "Clusters: 2\n├── cluster1: 1 would be created\n│   └── ConfigMap default/settings: would be created\n"+
 		"└── cluster2: 1 would change\n    └── ConfigMap default/settings: would change\n"+
 		"        ├── data.key: \"a\" -> \"b\"\n        └── data.other: (none) -> \"c\"\n")
-	if !strings.Contains(got.errOut, "running in dry-run mode") {
-		t.Errorf("nothing says that nothing was done: %s", got.errOut)
+	if !strings.Contains(got.ErrOut, "running in dry-run mode") {
+		t.Errorf("nothing says that nothing was done: %s", got.ErrOut)
 	}
 	if deleted := h.Requests("DELETE"); len(deleted) != 2 || len(h.Requests("PUT")) != 0 {
 		t.Errorf("deleted %+v, changed %+v", deleted, h.Requests("PUT"))
 	}
-	h.tried(t, "cluster2", "WouldFail")
-	h.run(t, configMap, create...).fails(t, "cluster cluster2 would not take 1 of the manifests of work web")
+	tried(t, h, "cluster2", "WouldFail")
+	h.Run(t, clitest.ConfigMap, create...).Fails(t, "cluster cluster2 would not take 1 of the manifests of work web")
 }
 
 // Gap W12: the exit code is that of kubectl diff, and what a work drops is a difference, too.
 func TestDiffWork(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	h.putAgent(t, "cluster1", "capstan-agent")
-	h.tried(t, "cluster1", "WouldNotChange")
+	h := clitest.NewHub(t)
+	putAgent(t, h, "cluster1", "capstan-agent")
+	tried(t, h, "cluster1", "WouldNotChange")
 	diff := []string{"diff", "work", "web", "-f", "-", "--clusters", "cluster1"}
-	h.run(t, configMap, diff...).succeeds(t, "cluster1: 1 would not change\n")
+	h.Run(t, clitest.ConfigMap, diff...).Succeeds(t, "cluster1: 1 would not change\n")
 
-	h.Put(t, worksPath+"/web", &workv1.ManifestWork{
+	h.Put(t, clitest.WorksPath+"/web", &workv1.ManifestWork{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "cluster1"},
 		Spec: workv1.ManifestWorkSpec{
 			Workload: workv1.ManifestsTemplate{Manifests: []workv1.Manifest{
@@ -91,18 +92,18 @@ func TestDiffWork(t *testing.T) {
 			ManifestConfigs: []workv1.ManifestConfigOption{{ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Name: "*"}}},
 		},
 	})
-	got := h.run(t, configMap, diff...)
-	if got.code != 1 || got.errOut != "" || !strings.Contains(got.out, "ConfigMap default/dropped: would be deleted") {
+	got := h.Run(t, clitest.ConfigMap, diff...)
+	if got.Code != 1 || got.ErrOut != "" || !strings.Contains(got.Out, "ConfigMap default/dropped: would be deleted") {
 		t.Errorf("%+v", got)
 	}
 	if sent := h.Requests("POST"); !strings.Contains(sent[len(sent)-1].Body, `"manifestConfigs":[{`) {
 		t.Errorf("tried without the rest of the work: %s", sent[len(sent)-1].Body)
 	}
-	if table := h.run(t, configMap, append(diff, "-o", "table")...); !strings.Contains(table.out,
+	if table := h.Run(t, clitest.ConfigMap, append(diff, "-o", "table")...); !strings.Contains(table.Out,
 		"cluster1   web    ConfigMap default/dropped    would be deleted") {
 		t.Errorf("as a table: %+v", table)
 	}
-	if asJSON := h.run(t, configMap, append(diff, "-o", "json")...); !strings.Contains(asJSON.out, `"result": "WouldDelete"`) {
+	if asJSON := h.Run(t, clitest.ConfigMap, append(diff, "-o", "json")...); !strings.Contains(asJSON.Out, `"result": "WouldDelete"`) {
 		t.Errorf("as JSON: %+v", asJSON)
 	}
 
@@ -116,19 +117,19 @@ func TestDiffWork(t *testing.T) {
 		"is not one of Capstan":    {"diff", "work", "web", "-f", "-", "--cluster", "foreign"},
 		"you may not create works": {"diff", "work", "web", "-f", "-", "--cluster", "closed"},
 	} {
-		h.Put(t, clustersPath+"/silent", acceptedCluster("silent"))
-		h.putAgent(t, "foreign", "work-agent")
-		h.putAgent(t, "closed", "capstan-agent")
-		h.putAgent(t, "slow", "capstan-agent")
-		h.Answer("POST "+strings.Replace(worksPath, "cluster1", "closed", 1), fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden,
+		h.Put(t, clitest.ClustersPath+"/silent", clitest.AcceptedCluster("silent"))
+		putAgent(t, h, "foreign", "work-agent")
+		putAgent(t, h, "closed", "capstan-agent")
+		putAgent(t, h, "slow", "capstan-agent")
+		h.Answer("POST "+strings.Replace(clitest.WorksPath, "cluster1", "closed", 1), fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden,
 			"you may not create works"))
-		if got := h.run(t, configMap, args...); got.code != 2 || !strings.Contains(got.errOut, says) {
+		if got := h.Run(t, clitest.ConfigMap, args...); got.Code != 2 || !strings.Contains(got.ErrOut, says) {
 			t.Errorf("%v: %+v, want exit code 2 and %q", args, got, says)
 		}
 	}
-	slow := h.timesOut(t, strings.Replace(worksPath, "cluster1", "slow", 1), configMap, "diff", "work", "web", "-f", "-", "--cluster", "slow",
+	slow := h.TimesOut(t, strings.Replace(clitest.WorksPath, "cluster1", "slow", 1), clitest.ConfigMap, "diff", "work", "web", "-f", "-", "--cluster", "slow",
 		"--timeout", "1")
-	if slow.code != 2 || !strings.Contains(slow.errOut, "see whether the agent of ") {
+	if slow.Code != 2 || !strings.Contains(slow.ErrOut, "see whether the agent of ") {
 		t.Errorf("an agent that does not answer: %+v", slow)
 	}
 	left := h.Requests("POST")
@@ -142,61 +143,61 @@ func TestDiffWork(t *testing.T) {
 // An interrupted trial leaves nothing.
 func TestDiffWorkInterrupted(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	h.putAgent(t, "cluster1", "capstan-agent")
+	h := clitest.NewHub(t)
+	putAgent(t, h, "cluster1", "capstan-agent")
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan result)
+	done := make(chan clitest.Result)
 	go func() {
-		done <- run(ctx, configMap, "--kubeconfig", h.kubeconfig, "diff", "work", "web", "-f", "-", "--cluster", "cluster1")
+		done <- clitest.Run(ctx, clitest.ConfigMap, "--kubeconfig", h.File, "diff", "work", "web", "-f", "-", "--cluster", "cluster1")
 	}()
-	h.awaitWatch(t, worksPath)
+	h.WaitForWatch(t, clitest.WorksPath)
 	cancel()
-	if got := <-done; got.code != 130 {
+	if got := <-done; got.Code != 130 {
 		t.Errorf("%+v", got)
 	}
-	if left := h.run(t, "", "get", "works"); !strings.Contains(left.out, "ManifestWorks: none") {
-		t.Errorf("left behind: %s", left.out)
+	if left := h.Run(t, "", "get", "works"); !strings.Contains(left.Out, "ManifestWorks: none") {
+		t.Errorf("left behind: %s", left.Out)
 	}
 }
 
 // CA-34
 func TestDeleteWork(t *testing.T) {
 	t.Parallel()
-	h := newHubWithClusters(t)
+	h := clitest.NewHubWithClusters(t)
 	put := func(cluster string, labels map[string]string) {
-		h.Put(t, strings.Replace(worksPath, "cluster1", cluster, 1)+"/web",
+		h.Put(t, strings.Replace(clitest.WorksPath, "cluster1", cluster, 1)+"/web",
 			&workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: cluster, Labels: labels}})
 	}
 	put("cluster1", nil)
 	put("cluster2", nil)
 	remove := []string{"delete", "work", "web", "--clusters", "cluster1,cluster2,idle"}
-	h.run(t, "", "delete", "work", "web", "--clusters", "cluster1,gone").fails(t, `"gone" not found`, "capstan get clusters")
-	h.run(t, "", "delete", "work", "wbe", "--clusters", "cluster1,cluster2").fails(t, `"wbe" not found`, "capstan get works")
-	h.run(t, "", "delete", "work", "web").fails(t, "either --cluster or --clusters needs to be set")
-	h.run(t, "", append(remove, "--dry-run")...).succeeds(t, "would delete work web in cluster cluster1\n",
+	h.Run(t, "", "delete", "work", "web", "--clusters", "cluster1,gone").Fails(t, `"gone" not found`, "capstan get clusters")
+	h.Run(t, "", "delete", "work", "wbe", "--clusters", "cluster1,cluster2").Fails(t, `"wbe" not found`, "capstan get works")
+	h.Run(t, "", "delete", "work", "web").Fails(t, "either --cluster or --clusters needs to be set")
+	h.Run(t, "", append(remove, "--dry-run")...).Succeeds(t, "would delete work web in cluster cluster1\n",
 		"work web in cluster idle is already deleted\n")
 	if deleted := h.Requests("DELETE"); len(deleted) > 0 {
 		t.Fatalf("it deleted %+v", deleted)
 	}
-	h.run(t, "", remove...).succeeds(t,
+	h.Run(t, "", remove...).Succeeds(t,
 		"work web in cluster idle is already deleted\nwork web in cluster cluster1 is deleted\nwork web in cluster cluster2 is deleted\n")
 
 	put("cluster1", map[string]string{"work.open-cluster-management.io/manifestworkreplicaset": "default.web"})
-	h.run(t, "", "delete", "work", "web", "--cluster", "cluster1").fails(t, "belongs to ManifestWorkReplicaSet default.web")
+	h.Run(t, "", "delete", "work", "web", "--cluster", "cluster1").Fails(t, "belongs to ManifestWorkReplicaSet default.web")
 
 	put("cluster1", nil) // its agent is gone: the finalizer stays
-	h.Answer("DELETE "+worksPath+"/web", fakehub.JSON(`{}`))
-	h.timesOut(t, worksPath, "", "delete", "work", "web", "--cluster", "cluster1", "--timeout", "1").fails(t, "not done after 1s", "--force")
+	h.Answer("DELETE "+clitest.WorksPath+"/web", fakehub.JSON(`{}`))
+	h.TimesOut(t, clitest.WorksPath, "", "delete", "work", "web", "--cluster", "cluster1", "--timeout", "1").Fails(t, "not done after 1s", "--force")
 	released := make(chan struct{})
-	h.Answer("PATCH "+worksPath+"/web", func(w http.ResponseWriter, r *http.Request) {
+	h.Answer("PATCH "+clitest.WorksPath+"/web", func(w http.ResponseWriter, r *http.Request) {
 		close(released)
 		fakehub.JSON(`{}`)(w, r)
 	})
 	go func() {
 		<-released
-		h.Remove(t, worksPath+"/web")
+		h.Remove(t, clitest.WorksPath+"/web")
 	}()
-	h.run(t, "", "delete", "work", "web", "--cluster", "cluster1", "--force").succeeds(t, "work web in cluster cluster1 is deleted")
+	h.Run(t, "", "delete", "work", "web", "--cluster", "cluster1", "--force").Succeeds(t, "work web in cluster cluster1 is deleted")
 	if sent := h.Requests("PATCH"); sent[0].Body != `{"metadata":{"finalizers":null}}` {
 		t.Errorf("it sent %+v", sent)
 	}

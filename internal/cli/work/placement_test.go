@@ -1,4 +1,4 @@
-package cli_test
+package work_test
 
 import (
 	"encoding/json"
@@ -12,84 +12,58 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 	"github.com/capstan-io/capstan/internal/placement/report"
 )
 
-const (
-	placementsPath = "/apis/cluster.open-cluster-management.io/v1beta1/namespaces/team-a/placements"
-	decisionsPath  = "/apis/cluster.open-cluster-management.io/v1beta1/namespaces/team-a/placementdecisions"
-)
-
-func (h hub) putPlacement(t *testing.T, namespace, name string, clusters ...string) {
-	t.Helper()
-	in := func(path string) string { return strings.Replace(path, "team-a", namespace, 1) + "/" + name }
-	h.Put(t, in(placementsPath), &clusterv1beta1.Placement{
-		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1beta1.GroupVersion.String(), Kind: "Placement"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "another"}}},
-		Status: clusterv1beta1.PlacementStatus{NumberOfSelectedClusters: int32(len(clusters)), Conditions: []metav1.Condition{
-			{Type: "PlacementSatisfied", Status: metav1.ConditionTrue, Reason: "AllDecisionsScheduled"},
-		}},
-	})
-	decision := &clusterv1beta1.PlacementDecision{
-		TypeMeta: metav1.TypeMeta{APIVersion: clusterv1beta1.GroupVersion.String(), Kind: "PlacementDecision"},
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: name + "-decision-1", Labels: map[string]string{"cluster.open-cluster-management.io/placement": name},
-		},
-	}
-	for _, c := range clusters {
-		decision.Status.Decisions = append(decision.Status.Decisions, clusterv1beta1.ClusterDecision{ClusterName: c})
-	}
-	h.Put(t, in(decisionsPath)+"-decision-1", decision)
-}
-
 // CA-25
 func TestGetPlacements(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	if got := h.run(t, "", "get", "placements"); got.code != 0 || !strings.Contains(got.errOut, "capstan create placement") {
+	h := clitest.NewHub(t)
+	if got := h.Run(t, "", "get", "placements"); got.Code != 0 || !strings.Contains(got.ErrOut, "capstan create placement") {
 		t.Errorf("without any: %+v", got)
 	}
-	h.putPlacement(t, "team-a", "web", "cluster1", "cluster2")
-	h.putPlacement(t, "team-b", "db", "cluster3")
-	h.run(t, "", "get", "placements").succeeds(t, "Placements: 2", "Namespace: team-a", "web-decision-1: cluster1,cluster2",
+	h.PutPlacement(t, "team-a", "web", "cluster1", "cluster2")
+	h.PutPlacement(t, "team-b", "db", "cluster3")
+	h.Run(t, "", "get", "placements").Succeeds(t, "Placements: 2", "Namespace: team-a", "web-decision-1: cluster1,cluster2",
 		"db-decision-1: cluster3")
-	h.run(t, "", "get", "placements", "-o", "table").succeeds(t, "NAME   STATUS   REASON",
+	h.Run(t, "", "get", "placements", "-o", "table").Succeeds(t, "NAME   STATUS   REASON",
 		"web    True     AllDecisionsScheduled   cluster1,cluster2   team-a")
-	if got := h.run(t, "", "get", "placement", "-n", "team-b"); strings.Contains(got.out, "web") || !strings.Contains(got.out, "db") {
-		t.Errorf("of team-b: %s", got.out)
+	if got := h.Run(t, "", "get", "placement", "-n", "team-b"); strings.Contains(got.Out, "web") || !strings.Contains(got.Out, "db") {
+		t.Errorf("of team-b: %s", got.Out)
 	}
 	var one clusterv1beta1.Placement
-	if err := json.Unmarshal([]byte(h.run(t, "", "get", "placements", "web", "-n", "team-a", "-o", "json").out), &one); err != nil {
+	if err := json.Unmarshal([]byte(h.Run(t, "", "get", "placements", "web", "-n", "team-a", "-o", "json").Out), &one); err != nil {
 		t.Fatal(err)
 	}
 	if one.Name != "web" || one.Kind != "Placement" || len(one.ManagedFields) > 0 {
 		t.Errorf("one placement as JSON: %+v", one)
 	}
-	h.run(t, "", "get", "placements", "db", "-o", "yaml").succeeds(t, "kind: PlacementList", "namespace: team-b")
-	h.run(t, "", "get", "placements", "gone").fails(t, `"gone"`, "capstan get placements")
-	h.run(t, "", "get", "placements", "gone", "-n", "team-a").fails(t, `"gone" not found`, "capstan get placements")
-	h.run(t, "", "get", "placements", "-n", "Team").fails(t, `--namespace: "Team"`)
+	h.Run(t, "", "get", "placements", "db", "-o", "yaml").Succeeds(t, "kind: PlacementList", "namespace: team-b")
+	h.Run(t, "", "get", "placements", "gone").Fails(t, `"gone"`, "capstan get placements")
+	h.Run(t, "", "get", "placements", "gone", "-n", "team-a").Fails(t, `"gone" not found`, "capstan get placements")
+	h.Run(t, "", "get", "placements", "-n", "Team").Fails(t, `--namespace: "Team"`)
 }
 
 // CA-30
 func TestCreatePlacement(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	h.putSet(t, "prod")
+	h := clitest.NewHub(t)
+	h.PutSet(t, "prod")
 	create := []string{"create", "placement", "web", "-n", "team-a", "--clustersets", "prod", "--count", "2",
 		"--label-selectors", "region=eu,env!=test", "--label-selectors", "tier in (gold,silver)",
 		"--prioritizers", "BuiltIn:ResourceAllocatableCPU:3,AddOn:usage:free:-1"}
-	h.run(t, "", create...).fails(t, "cluster set prod is not bound to namespace team-a", "capstan clusterset bind prod --namespace team-a")
-	h.run(t, "", "clusterset", "bind", "prod", "-n", "team-a").succeeds(t)
-	rendered := h.run(t, "", append(create, "--dry-run")...)
-	rendered.succeeds(t, "kind: Placement", "numberOfClusters: 2")
-	if h.Has(placementsPath + "/web") {
+	h.Run(t, "", create...).Fails(t, "cluster set prod is not bound to namespace team-a", "capstan clusterset bind prod --namespace team-a")
+	h.Run(t, "", "clusterset", "bind", "prod", "-n", "team-a").Succeeds(t)
+	rendered := h.Run(t, "", append(create, "--dry-run")...)
+	rendered.Succeeds(t, "kind: Placement", "numberOfClusters: 2")
+	if h.Has(clitest.PlacementsPath + "/web") {
 		t.Error("the dry run created it")
 	}
-	h.run(t, "", create...).succeeds(t, "Placement 'web' has been created in 'team-a' namespace")
+	h.Run(t, "", create...).Succeeds(t, "Placement 'web' has been created in 'team-a' namespace")
 	var got clusterv1beta1.Placement
-	h.Get(t, placementsPath+"/web", &got)
+	h.Get(t, clitest.PlacementsPath+"/web", &got)
 	content, err := json.Marshal(got.Spec)
 	if err != nil {
 		t.Fatal(err)
@@ -102,17 +76,17 @@ func TestCreatePlacement(t *testing.T) {
 	if string(content) != want {
 		t.Errorf("spec\n%s, want\n%s", content, want)
 	}
-	h.run(t, "", "create", "placement", "web", "-n", "team-a").fails(t, "web in namespace team-a already exists", "--overwrite")
-	h.run(t, "", "create", "placement", "web", "-n", "team-a", "--overwrite").succeeds(t,
+	h.Run(t, "", "create", "placement", "web", "-n", "team-a").Fails(t, "web in namespace team-a already exists", "--overwrite")
+	h.Run(t, "", "create", "placement", "web", "-n", "team-a", "--overwrite").Succeeds(t,
 		"Placement 'web' has been updated in 'team-a' namespace")
 	var after clusterv1beta1.Placement // all clusters now
-	h.Get(t, placementsPath+"/web", &after)
+	h.Get(t, clitest.PlacementsPath+"/web", &after)
 	if after.Spec.NumberOfClusters != nil || len(after.Spec.Predicates) > 0 {
 		t.Errorf("after --overwrite: %+v", after.Spec)
 	}
-	h.Answer("POST "+strings.Replace(placementsPath, "team-a", "gone", 1), fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound,
+	h.Answer("POST "+strings.Replace(clitest.PlacementsPath, "team-a", "gone", 1), fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound,
 		`namespaces "gone" not found`))
-	h.run(t, "", "create", "placement", "web", "-n", "gone").fails(t, "--namespace", "kubectl create namespace gone")
+	h.Run(t, "", "create", "placement", "web", "-n", "gone").Fails(t, "--namespace", "kubectl create namespace gone")
 	for flags, says := range map[string]string{
 		"--count -1":                             "--count: -1",
 		"--label-selectors =":                    "region=eu",
@@ -125,7 +99,7 @@ func TestCreatePlacement(t *testing.T) {
 		"--namespace Team":                       `--namespace: "Team"`,
 		"--clustersets nothing --namespace gone": "capstan clusterset bind nothing --namespace gone",
 	} {
-		h.run(t, "", append([]string{"create", "placement", "new"}, strings.Fields(flags)...)...).fails(t, says)
+		h.Run(t, "", append([]string{"create", "placement", "new"}, strings.Fields(flags)...)...).Fails(t, says)
 	}
 }
 
@@ -144,26 +118,26 @@ const aReport = `{
 // PL-23 P10
 func TestExplainPlacement(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
+	h := clitest.NewHub(t)
 	h.Answer("GET "+report.Path+"team-a/web", fakehub.JSON(aReport))
 	explain := []string{"explain", "placement", "web", "-n", "team-a"}
-	h.run(t, "", explain...).succeeds(t, "Placement team-a/web selects 1 cluster: all cluster decisions scheduled\n",
+	h.Run(t, "", explain...).Succeeds(t, "Placement team-a/web selects 1 cluster: all cluster decisions scheduled\n",
 		"in the fleet                 9\n",
 		"CLUSTER   SELECTED   SCORE   1 × BALANCE   2 × STEADY\nb         yes        200     100           50\na         no         -100    -100          0\n",
 		"NOT SELECTED   BECAUSE\na              it ranks 2 of 2\nus             its labels do not match\n")
-	h.run(t, "", append(explain, "--cluster", "us")...).succeeds(t,
+	h.Run(t, "", append(explain, "--cluster", "us")...).Succeeds(t,
 		"Cluster us is not selected by placement team-a/web: its labels do not match")
-	h.run(t, "", append(explain, "-c", "b")...).succeeds(t, "Cluster b is selected by placement team-a/web: score 200",
+	h.Run(t, "", append(explain, "-c", "b")...).Succeeds(t, "Cluster b is selected by placement team-a/web: score 200",
 		"yes        200     100           50")
-	h.run(t, "", append(explain, "-c", "b", "-o", "json")...).succeeds(t, `"selected": true`)
-	h.run(t, "", append(explain, "-c", "gone")...).fails(t, `cluster "gone" does not exist`, "capstan get clusters")
+	h.Run(t, "", append(explain, "-c", "b", "-o", "json")...).Succeeds(t, `"selected": true`)
+	h.Run(t, "", append(explain, "-c", "gone")...).Fails(t, `cluster "gone" does not exist`, "capstan get clusters")
 	h.Answer("GET "+report.Path+"team-a/stranger", fakehub.JSON(strings.Replace(aReport, `"fleet": 9, `, "", 1)))
-	if out := h.run(t, "", "explain", "placement", "stranger", "-n", "team-a").out; strings.Contains(out, "in the fleet") ||
+	if out := h.Run(t, "", "explain", "placement", "stranger", "-n", "team-a").Out; strings.Contains(out, "in the fleet") ||
 		!strings.Contains(out, "in the cluster sets          3\n") {
 		t.Errorf("of a fleet whose size is not told: %s", out)
 	}
 	var whole report.Report
-	if err := json.Unmarshal([]byte(h.run(t, "", append(explain, "-o", "json")...).out), &whole); err != nil || whole.Funnel.Fleet != 9 {
+	if err := json.Unmarshal([]byte(h.Run(t, "", append(explain, "-o", "json")...).Out), &whole); err != nil || whole.Funnel.Fleet != 9 {
 		t.Errorf("as JSON: %+v, %v", whole, err)
 	}
 	h.Answer("GET "+report.Path+"team-a/broken",
@@ -171,44 +145,44 @@ func TestExplainPlacement(t *testing.T) {
 		"clusters":[{"clusterName":"a","selected":true},{"clusterName":"b","selected":false}]}`))
 	broken := []string{"explain", "placement", "broken", "-n", "team-a"}
 	const wrong = "makes no sense, and keeps the 3 clusters it has: Predicate:spec is wrong\n"
-	h.run(t, "", broken...).succeeds(t, wrong)
-	h.run(t, "", append(broken, "-c", "a")...).succeeds(t, wrong+"Cluster a is among those it keeps.\n")
-	h.run(t, "", append(broken, "-c", "b")...).succeeds(t, wrong+"Cluster b is not among those it keeps.\n")
+	h.Run(t, "", broken...).Succeeds(t, wrong)
+	h.Run(t, "", append(broken, "-c", "a")...).Succeeds(t, wrong+"Cluster a is among those it keeps.\n")
+	h.Run(t, "", append(broken, "-c", "b")...).Succeeds(t, wrong+"Cluster b is not among those it keeps.\n")
 	h.Answer("GET "+report.Path+"team-a/off", fakehub.JSON(strings.Replace(aReport, `"funnel"`, `"disabled": true, "funnel"`, 1)))
-	h.run(t, "", "explain", "placement", "off", "-n", "team-a", "-c", "us").succeeds(t,
+	h.Run(t, "", "explain", "placement", "off", "-n", "team-a", "-c", "us").Succeeds(t,
 		"experimental-scheduling-disable of placement team-a/web keeps its decisions as they are: the hub makes none.",
 		"Without the annotation, cluster us would not be selected: its labels do not match")
 
 	expired := strings.Replace(aReport, `{"a": 0, "b": 50}`, `{"a": 0, "b": 50}, "expired": ["a"]`, 1) // PL-12
 	h.Answer("GET "+report.Path+"team-a/late", fakehub.JSON(expired))
-	h.run(t, "", "explain", "placement", "late", "-n", "team-a").succeeds(t, "b         yes        200     100           50\n",
+	h.Run(t, "", "explain", "placement", "late", "-n", "team-a").Succeeds(t, "b         yes        200     100           50\n",
 		"a         no         -100    -100          0 (expired)\n")
 
 	h.Answer("GET "+report.Path+"team-a/gone", fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, `placements "gone" not found`))
-	h.run(t, "", "explain", "placement", "gone", "-n", "team-a").fails(t, `"gone" not found`)
-	h.run(t, "", "explain", "placement", "team-a/web").fails(t, "web --namespace team-a")
+	h.Run(t, "", "explain", "placement", "gone", "-n", "team-a").Fails(t, `"gone" not found`)
+	h.Run(t, "", "explain", "placement", "team-a/web").Fails(t, "web --namespace team-a")
 	h.Answer("GET "+report.Path+"default/secret", fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden,
 		"you may not get placements"))
-	h.run(t, "", "explain", "placement", "secret").fails(t, "you may not get placements", "lacks this permission")
+	h.Run(t, "", "explain", "placement", "secret").Fails(t, "you may not get placements", "lacks this permission")
 	h.Answer("GET "+report.Path+"team-a/elsewhere", http.NotFound)
-	h.run(t, "", "explain", "placement", "elsewhere", "-n", "team-a").fails(t, "does not explain placements",
+	h.Run(t, "", "explain", "placement", "elsewhere", "-n", "team-a").Fails(t, "does not explain placements",
 		"--debug-server https://localhost:9443", "port-forward service/cluster-manager-placement 9443", `{.data.ca-bundle\.crt}`,
 		"--debug-server-name cluster-manager-placement.open-cluster-management-hub.svc", "capstan get placements -o yaml")
-	h.run(t, "", "explain", "placement").fails(t, "0 names given")
-	h.run(t, "", "explain", "placement", "web", "-c", "C_").fails(t, `--cluster: "C_"`)
+	h.Run(t, "", "explain", "placement").Fails(t, "0 names given")
+	h.Run(t, "", "explain", "placement", "web", "-c", "C_").Fails(t, `--cluster: "C_"`)
 }
 
 // PL-23: a hub in an existing cluster explains at another server, which is asked as the same user if it is who it should be.
 func TestExplainAtDebugServer(t *testing.T) {
 	t.Parallel()
-	h, server := newHub(t), newHub(t)
+	h, server := clitest.NewHub(t), clitest.NewHub(t)
 	server.Answer("GET "+report.Path+"default/web", fakehub.JSON(aReport))
 	server.Answer("POST "+report.Path, fakehub.JSON(aReport))
 	ask := []string{"explain", "placement", "web", "--debug-server", server.URL}
-	trusting := slices.Concat(ask, []string{"--debug-server-ca", writeCA(t, server)})
-	h.run(t, "", trusting...).succeeds(t, "Placement team-a/web selects 1 cluster")
+	trusting := slices.Concat(ask, []string{"--debug-server-ca", clitest.WriteCA(t, server)})
+	h.Run(t, "", trusting...).Succeeds(t, "Placement team-a/web selects 1 cluster")
 	what := "{apiVersion: cluster.open-cluster-management.io/v1beta1, kind: Placement}"
-	h.run(t, what, append(trusting, "--what-if", "-")...).succeeds(t, "Placement team-a/web selects 1 cluster")
+	h.Run(t, what, append(trusting, "--what-if", "-")...).Succeeds(t, "Placement team-a/web selects 1 cluster")
 	if sent := h.Requests("GET"); len(sent) > 0 {
 		t.Errorf("the API server was asked, too: %+v", sent)
 	}
@@ -216,14 +190,14 @@ func TestExplainAtDebugServer(t *testing.T) {
 	if len(asked) != 1 || asked[0].Authorization == "" {
 		t.Errorf("it was asked %+v", asked)
 	}
-	h.run(t, "", ask...).fails(t, "--debug-server-ca does not trust", "--placement-debug-cert-dir")
-	h.run(t, "", append(trusting, "--debug-server", "http://localhost:9443")...).fails(t, `--debug-server: "http://localhost:9443"`,
+	h.Run(t, "", ask...).Fails(t, "--debug-server-ca does not trust", "--placement-debug-cert-dir")
+	h.Run(t, "", append(trusting, "--debug-server", "http://localhost:9443")...).Fails(t, `--debug-server: "http://localhost:9443"`,
 		"https://localhost:9443")
-	h.run(t, "", append(trusting, "--debug-server", "https://127.0.0.1:1")...).fails(t, "nothing answers at https://127.0.0.1:1",
+	h.Run(t, "", append(trusting, "--debug-server", "https://127.0.0.1:1")...).Fails(t, "nothing answers at https://127.0.0.1:1",
 		"kubectl port-forward")
-	h.run(t, "", append(ask, "--debug-server-ca", "placement_test.go")...).fails(t, "--debug-server-ca: placement_test.go", "PEM certificates")
-	h.run(t, "", "explain", "placement", "web", "--debug-server-ca", "ca.crt").fails(t, "--debug-server https://localhost:9443")
-	h.run(t, "", "explain", "placement", "web", "--debug-server-name", "x").fails(t, "--debug-server https://localhost:9443")
+	h.Run(t, "", append(ask, "--debug-server-ca", "placement_test.go")...).Fails(t, "--debug-server-ca: placement_test.go", "PEM certificates")
+	h.Run(t, "", "explain", "placement", "web", "--debug-server-ca", "ca.crt").Fails(t, "--debug-server https://localhost:9443")
+	h.Run(t, "", "explain", "placement", "web", "--debug-server-name", "x").Fails(t, "--debug-server https://localhost:9443")
 	if got := server.Requests("GET"); len(got) != len(asked) {
 		t.Errorf("requests were sent all the same: %+v", got)
 	}
@@ -232,20 +206,20 @@ func TestExplainAtDebugServer(t *testing.T) {
 // PL-23: what leads to the server on this machine is none of the names in its certificate, as with "kubectl port-forward".
 func TestExplainThroughPortForward(t *testing.T) {
 	t.Parallel()
-	h, server := newHub(t), newHub(t)
+	h, server := clitest.NewHub(t), clitest.NewHub(t)
 	server.Answer("GET "+report.Path+"default/web", fakehub.JSON(aReport))
 	forwarded := strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
-	ask := []string{"explain", "placement", "web", "--debug-server", forwarded, "--debug-server-ca", writeCA(t, server)}
-	h.run(t, "", ask...).fails(t, "the certificate of "+forwarded+" is for another host",
+	ask := []string{"explain", "placement", "web", "--debug-server", forwarded, "--debug-server-ca", clitest.WriteCA(t, server)}
+	h.Run(t, "", ask...).Fails(t, "the certificate of "+forwarded+" is for another host",
 		"--debug-server-name", "cluster-manager-placement.open-cluster-management-hub.svc")
-	h.run(t, "", append(ask, "--debug-server-name", "other.example.org")...).fails(t, "is for another host")
-	h.run(t, "", append(ask, "--debug-server-name", "example.com")...).succeeds(t, "Placement team-a/web selects 1 cluster")
+	h.Run(t, "", append(ask, "--debug-server-name", "other.example.org")...).Fails(t, "is for another host")
+	h.Run(t, "", append(ask, "--debug-server-name", "example.com")...).Succeeds(t, "Placement team-a/web selects 1 cluster")
 }
 
 // Of many clusters that are not selected, the best are listed and the others counted.
 func TestExplainManyClusters(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
+	h := clitest.NewHub(t)
 	r := report.Report{Placement: &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "many"}}}
 	for _, name := range strings.Split("abcdefghijklmnop", "") {
 		r.Clusters = append(r.Clusters, report.ClusterReason{ClusterName: name, Reason: "it is far away"})
@@ -256,22 +230,22 @@ func TestExplainManyClusters(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Answer("GET "+report.Path+"default/many", fakehub.JSON(string(content)))
-	h.run(t, "", "explain", "placement", "many").succeeds(t, "p              it is far away\na              it is far away\n",
+	h.Run(t, "", "explain", "placement", "many").Succeeds(t, "p              it is far away\na              it is far away\n",
 		"6 clusters more not selected")
 }
 
 // PL-23: a placement from a file is sent as it is written, so that the hub can tell what is left out from what is zero.
 func TestExplainWhatIf(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
+	h := clitest.NewHub(t)
 	h.Answer("POST "+report.Path, fakehub.JSON(aReport))
 	file := filepath.Join(t.TempDir(), "placement.yaml")
 	const content = "apiVersion: cluster.open-cluster-management.io/v1beta1\nkind: Placement\nspec:\n  prioritizerPolicy:\n    configurations:\n    - scoreCoordinate: {builtIn: Steady}\n"
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h.run(t, "", "explain", "placement", "--what-if", file).succeeds(t, "Placement team-a/web selects 1 cluster")
-	h.run(t, content, "explain", "placement", "web", "-n", "team-a", "--what-if", "-", "-c", "us").succeeds(t, "its labels do not match")
+	h.Run(t, "", "explain", "placement", "--what-if", file).Succeeds(t, "Placement team-a/web selects 1 cluster")
+	h.Run(t, content, "explain", "placement", "web", "-n", "team-a", "--what-if", "-", "-c", "us").Succeeds(t, "its labels do not match")
 	const spec = `"spec":{"prioritizerPolicy":{"configurations":[{"scoreCoordinate":{"builtIn":"Steady"}}]}}}`
 	for i, want := range []string{`"metadata":{"namespace":"default"},` + spec, `"metadata":{"name":"web","namespace":"team-a"},` + spec} {
 		if sent := h.Requests("POST")[i].Body; !strings.Contains(sent, want) {
@@ -287,7 +261,7 @@ func TestExplainWhatIf(t *testing.T) {
 		"document 1":                                 "a: b: c\n",
 		"cannot unmarshal string into Go struct fie": strings.Replace(content, "{builtIn: Steady}", "Steady", 1),
 	} {
-		h.run(t, input, "explain", "placement", "-n", "team-a", "--what-if", "-").fails(t, "--what-if", says)
+		h.Run(t, input, "explain", "placement", "-n", "team-a", "--what-if", "-").Fails(t, "--what-if", says)
 	}
-	h.run(t, "", "explain", "placement", "--what-if", file+".gone").fails(t, "--what-if", "no such file")
+	h.Run(t, "", "explain", "placement", "--what-if", file+".gone").Fails(t, "--what-if", "no such file")
 }

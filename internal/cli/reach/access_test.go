@@ -1,4 +1,4 @@
-package cli_test
+package reach_test
 
 import (
 	"encoding/json"
@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	permissionv1alpha1 "github.com/capstan-io/capstan/api/rbac/v1alpha1"
+	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
@@ -21,9 +22,9 @@ const inOwnersConfigMap = `the managed cluster does not let user "alice" of the 
 
 // newHubWithRights lets admin into all clusters, alice into cluster1 and cluster2, reader only read, and nobody else in. On clusters, all
 // three may list pods in namespace web, and the owner of cluster2 allows to list nothing.
-func newHubWithRights(t *testing.T) hub {
+func newHubWithRights(t *testing.T) clitest.Hub {
 	t.Helper()
-	h := newHubWithClusters(t)
+	h := clitest.NewHubWithClusters(t)
 	h.Allow(func(user string, what *authorizationv1.ResourceAttributes) bool {
 		ours := what.Resource == "managedclusters" && what.Subresource == "proxy" && what.Group == "cluster.open-cluster-management.io"
 		return ours && (user == "admin" || user == "alice" && what.Name != "idle" || user == "reader" && what.Verb == "get")
@@ -54,31 +55,31 @@ func newHubWithRights(t *testing.T) hub {
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	h := newHubWithRights(t)
-	got := h.run(t, "", "access", "--as", "alice", "--as-group", "ops", "-n", "web")
+	got := h.Run(t, "", "access", "--as", "alice", "--as-group", "ops", "-n", "web")
 	want := `CLUSTER NAME   ENTER                            CONNECTED   RIGHTS                                      NARROWED BY OWNER   PERMISSIONS
 cluster1       get,create,update,patch,delete   True        get,list pods,services,configmaps; 1 more   -                   -
 cluster2       get,create,update,patch,delete   True        get,list pods,services,configmaps; 1 more   yes                 -
 idle           no                               -           -                                           -                   -
 `
-	if got.code != 0 || got.out != want {
-		t.Errorf("got %d %s\nwant\n%s", got.code, got.out, want)
+	if got.Code != 0 || got.Out != want {
+		t.Errorf("got %d %s\nwant\n%s", got.Code, got.Out, want)
 	}
 	for _, words := range []string{"The hub knows the user as alice, and clusters as cluster:hub:alice.", "in namespace web",
 		"cluster2: ConfigMap hub-access of the managed cluster lets you do no more than: get in web",
 		`idle: the hub does not let user "alice" get, create, update, patch, delete managedclusters/proxy of this cluster`,
 		"kubectl create clusterrole enter-idle --verb=get,create,update,patch,delete --resource=managedclusters.cluster.open-cluster-management.io/proxy --resource-name=idle"} {
-		if !strings.Contains(got.errOut, words) {
-			t.Errorf("%q is missing in:\n%s", words, got.errOut)
+		if !strings.Contains(got.ErrOut, words) {
+			t.Errorf("%q is missing in:\n%s", words, got.ErrOut)
 		}
 	}
-	mine := h.run(t, "", "access", "--cluster", "idle")
-	mine.succeeds(t, "idle           get,create,update,patch,delete   False")
-	if !strings.Contains(mine.errOut, "idle: not connected: cluster idle has no tunnel") || !strings.Contains(mine.errOut, "as admin") {
+	mine := h.Run(t, "", "access", "--cluster", "idle")
+	mine.Succeeds(t, "idle           get,create,update,patch,delete   False")
+	if !strings.Contains(mine.ErrOut, "idle: not connected: cluster idle has no tunnel") || !strings.Contains(mine.ErrOut, "as admin") {
 		t.Errorf("%+v", mine)
 	}
-	reader := h.run(t, "", "access", "--cluster", "cluster1", "--as", "reader")
-	reader.succeeds(t, "cluster1       get     True        -")
-	if !strings.Contains(reader.errOut, "the hub does not give the verb create") {
+	reader := h.Run(t, "", "access", "--cluster", "cluster1", "--as", "reader")
+	reader.Succeeds(t, "cluster1       get     True        -")
+	if !strings.Contains(reader.ErrOut, "the hub does not give the verb create") {
 		t.Errorf("%+v", reader)
 	}
 }
@@ -103,13 +104,13 @@ func TestAccessAsData(t *testing.T) {
 	permission("hub-name", "True", rbacv1.Subject{Kind: "User", Name: "alice"})
 	permission("ops", "False", rbacv1.Subject{Kind: "Group", Name: "cluster:hub:ops"})
 	for _, format := range []string{"json", "yaml"} {
-		got := h.run(t, "", "access", "--clusters", "cluster1,cluster2", "--as", "alice", "--as-group", "ops", "-o", format)
-		content, err := yaml.YAMLToJSON([]byte(got.out))
+		got := h.Run(t, "", "access", "--clusters", "cluster1,cluster2", "--as", "alice", "--as-group", "ops", "-o", format)
+		content, err := yaml.YAMLToJSON([]byte(got.Out))
 		access := &output.Access{}
 		if err == nil {
 			err = json.Unmarshal(content, access)
 		}
-		if err != nil || got.errOut != "" || len(access.Clusters) != 2 {
+		if err != nil || got.ErrOut != "" || len(access.Clusters) != 2 {
 			t.Fatalf("%v: %+v", err, got)
 		}
 		first, second := &access.Clusters[0], &access.Clusters[1]
@@ -126,20 +127,20 @@ func TestAccessAsData(t *testing.T) {
 			t.Errorf("%s: %+v", format, second)
 		}
 	}
-	h.run(t, "", "access", "--cluster", "cluster1", "--as", "alice", "--as-group", "ops").succeeds(t, "alice,ops (not applied)")
-	h.run(t, "", "access", "get", "pods", "--cluster", "cluster1", "--as", "alice", "--as-group", "ops").succeedsNot(t,
+	h.Run(t, "", "access", "--cluster", "cluster1", "--as", "alice", "--as-group", "ops").Succeeds(t, "alice,ops (not applied)")
+	succeedsNot(t, h.Run(t, "", "access", "get", "pods", "--cluster", "cluster1", "--as", "alice", "--as-group", "ops"),
 		"ClusterPermission ops of the hub, which is about the user, is not on the cluster: namespace web is missing")
 }
 
 // succeedsNot fails the test unless the command says no, and why.
-func (r result) succeedsNot(t *testing.T, words ...string) {
+func succeedsNot(t *testing.T, r clitest.Result, words ...string) {
 	t.Helper()
-	if r.code != 1 || strings.Contains(r.errOut, "Error:") {
-		t.Errorf("exit code %d: %s", r.code, r.errOut)
+	if r.Code != 1 || strings.Contains(r.ErrOut, "Error:") {
+		t.Errorf("exit code %d: %s", r.Code, r.ErrOut)
 	}
 	for _, word := range words {
-		if !strings.Contains(r.out+r.errOut, word) {
-			t.Errorf("%q is missing in:\n%s%s", word, r.out, r.errOut)
+		if !strings.Contains(r.Out+r.ErrOut, word) {
+			t.Errorf("%q is missing in:\n%s%s", word, r.Out, r.ErrOut)
 		}
 	}
 }
@@ -148,7 +149,7 @@ func (r result) succeedsNot(t *testing.T, words ...string) {
 func TestAccessAnswers(t *testing.T) {
 	t.Parallel()
 	h := newHubWithRights(t)
-	h.Put(t, clustersPath+"/noright", acceptedCluster("noright"))
+	h.Put(t, clitest.ClustersPath+"/noright", clitest.AcceptedCluster("noright"))
 	slow := podsOf()
 	slow.Answers["/api/v1"] = fakehub.Refuse(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "the cluster does not answer")
 	h.Connect("noright", slow)
@@ -171,18 +172,18 @@ func TestAccessAnswers(t *testing.T) {
 		"list pods --all-clusters --as reader -n web":                      {"cluster1       yes", "idle           no        connection"},
 		"create pods --cluster cluster1 --as nobody --as-group everything": {`does not let user "nobody" create`},
 	} {
-		got := h.run(t, "", append([]string{"access"}, strings.Fields(command)...)...)
+		got := h.Run(t, "", append([]string{"access"}, strings.Fields(command)...)...)
 		if says == nil {
-			if got.code != 0 || got.errOut != "" || !strings.Contains(got.out, "yes") {
+			if got.Code != 0 || got.ErrOut != "" || !strings.Contains(got.Out, "yes") {
 				t.Errorf("%s: %+v", command, got)
 			}
 			continue
 		}
-		got.succeedsNot(t, says...)
+		succeedsNot(t, got, says...)
 	}
-	got := h.run(t, "", "access", "list", "pods", "-n", "web", "--clusters", "cluster1,cluster2", "--as", "alice", "-o", "json")
+	got := h.Run(t, "", "access", "list", "pods", "-n", "web", "--clusters", "cluster1,cluster2", "--as", "alice", "-o", "json")
 	answers := &output.Answers{}
-	if err := json.Unmarshal([]byte(got.out), answers); err != nil || got.code != 1 || got.errOut != "" {
+	if err := json.Unmarshal([]byte(got.Out), answers); err != nil || got.Code != 1 || got.ErrOut != "" {
 		t.Fatalf("%v: %+v", err, got)
 	}
 	if answers.User != "alice" || answers.Verb != "list" || answers.Namespace != "web" || len(answers.Clusters) != 2 ||
@@ -200,7 +201,7 @@ func TestAccessTries(t *testing.T) {
 		api.Answers["/api/v1/namespaces/web/pods"] = fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, message)
 		h.Connect(name, api)
 	}
-	h.run(t, "", "access", "list", "pods", "-n", "web", "--clusters", "cluster1,cluster2", "--as", "reader").succeedsNot(t,
+	succeedsNot(t, h.Run(t, "", "access", "list", "pods", "-n", "web", "--clusters", "cluster1,cluster2", "--as", "reader"),
 		`no        cluster`, `cannot list`, "no        owner", "The owner of the cluster decides")
 }
 
@@ -220,10 +221,10 @@ func TestAccessBadCommandLine(t *testing.T) {
 		"list pods -c cluster1 -o wide":    {"table, json, yaml"},
 		"--cluster c --clusterset default": {"clusterset"},
 	} {
-		h.run(t, "", append([]string{"access"}, strings.Fields(command)...)...).fails(t, says...)
+		h.Run(t, "", append([]string{"access"}, strings.Fields(command)...)...).Fails(t, says...)
 	}
 	h.Answer("POST "+fakehub.PathWhoAmI, fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden,
 		`users "bob" is forbidden: User "alice" cannot impersonate resource "users" in API group "" at the cluster scope`))
-	h.run(t, "", "access", "--as", "bob").fails(t, "ask who the user is", "cannot impersonate", "lacks this permission")
-	h.run(t, "", "access", "--help").succeeds(t, "--as-group", "capstan access list pods")
+	h.Run(t, "", "access", "--as", "bob").Fails(t, "ask who the user is", "cannot impersonate", "lacks this permission")
+	h.Run(t, "", "access", "--help").Succeeds(t, "--as-group", "capstan access list pods")
 }

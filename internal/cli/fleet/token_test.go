@@ -1,4 +1,4 @@
-package cli_test
+package fleet_test
 
 import (
 	"net/http"
@@ -9,6 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
 
@@ -20,7 +21,7 @@ const (
 )
 
 // putCredentials puts on the hub what clusters join with, and a bootstrap token for something else.
-func (h hub) putCredentials(t *testing.T) {
+func putCredentials(t *testing.T, h clitest.Hub) {
 	t.Helper()
 	h.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
 	h.Put(t, accountPath, &corev1.ServiceAccount{
@@ -60,19 +61,19 @@ var revoked = []string{
 // CA-22: everything to join with ends, also tokens that the hub has replaced and that are still good; others stay.
 func TestDeleteToken(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	h.putCredentials(t)
-	h.run(t, "", "delete", "token", "--dry-run").succeeds(t,
+	h := clitest.NewHub(t)
+	putCredentials(t, h)
+	h.Run(t, "", "delete", "token", "--dry-run").Succeeds(t,
 		"would delete ServiceAccount open-cluster-management/agent-registration-bootstrap",
 		"would delete Secret kube-system/bootstrap-token-newest")
 	if deleted := h.Requests(http.MethodDelete); len(deleted) != 0 {
 		t.Errorf("a dry run deleted %+v", deleted)
 	}
-	got := h.run(t, "", "delete", "token")
-	got.succeeds(t, "ServiceAccount open-cluster-management/agent-registration-bootstrap is deleted",
+	got := h.Run(t, "", "delete", "token")
+	got.Succeeds(t, "ServiceAccount open-cluster-management/agent-registration-bootstrap is deleted",
 		"ClusterRole open-cluster-management:bootstrap is deleted")
-	if !strings.Contains(got.errOut, "capstan get token") {
-		t.Errorf("nothing says how to get a new token: %s", got.errOut)
+	if !strings.Contains(got.ErrOut, "capstan get token") {
+		t.Errorf("nothing says how to get a new token: %s", got.ErrOut)
 	}
 	for _, path := range revoked {
 		if h.Has(path) {
@@ -82,25 +83,25 @@ func TestDeleteToken(t *testing.T) {
 	if !h.Has(secretsPath+"/bootstrap-token-kubead") || len(h.Requests(http.MethodDelete)) != len(revoked) {
 		t.Errorf("deleted more than what clusters join with: %+v", h.Requests(http.MethodDelete))
 	}
-	h.run(t, "", "delete", "token").succeeds(t, "There is no token to join "+h.URL+" with")
+	h.Run(t, "", "delete", "token").Succeeds(t, "There is no token to join "+h.URL+" with")
 }
 
 // CA-22: what may not be deleted does not keep the rest.
 func TestDeleteTokenForbidden(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	h.putCredentials(t)
+	h := clitest.NewHub(t)
+	putCredentials(t, h)
 	h.Answer("DELETE "+rolePath, fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "may not delete roles"))
-	got := h.run(t, "", "delete", "token")
-	got.fails(t, "delete ClusterRole open-cluster-management:bootstrap", "may not delete roles", "ask an administrator")
+	got := h.Run(t, "", "delete", "token")
+	got.Fails(t, "delete ClusterRole open-cluster-management:bootstrap", "may not delete roles", "ask an administrator")
 	if h.Has(accountPath) || h.Has(secretsPath+"/bootstrap-token-former") {
 		t.Error("the tokens are still good")
 	}
-	if strings.Contains(got.errOut, "No token that was given out") {
-		t.Errorf("it says that all was deleted: %s", got.errOut)
+	if strings.Contains(got.ErrOut, "No token that was given out") {
+		t.Errorf("it says that all was deleted: %s", got.ErrOut)
 	}
 	h.Answer("GET /apis/cluster.open-cluster-management.io/v1", http.NotFound)
-	h.run(t, "", "delete", "token").fails(t, "is not an Open Cluster Management hub")
+	h.Run(t, "", "delete", "token").Fails(t, "is not an Open Cluster Management hub")
 }
 
 // CA-21, CA-22: after "delete token", "get token" creates again what tokens need, and what is there stays as it is.
@@ -109,9 +110,9 @@ func TestGetTokenRestores(t *testing.T) {
 	for _, flag := range []string{"--use-bootstrap-token=false", "--use-bootstrap-token"} {
 		t.Run(flag, func(t *testing.T) {
 			t.Parallel()
-			h := newHub(t)
-			h.putCredentials(t)
-			h.run(t, "", "delete", "token").succeeds(t)
+			h := clitest.NewHub(t)
+			putCredentials(t, h)
+			h.Run(t, "", "delete", "token").Succeeds(t)
 			h.Put(t, secretsPath+"/bootstrap-token-abcdef", &corev1.Secret{ // the hub makes it by itself
 				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 				ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-abcdef", Labels: map[string]string{"app": "cluster-manager"}},
@@ -124,11 +125,11 @@ func TestGetTokenRestores(t *testing.T) {
 					fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, "no such account")(w, r)
 				}
 			})
-			h.run(t, "", "get", "token", flag, "--dry-run").succeeds(t, "would")
+			h.Run(t, "", "get", "token", flag, "--dry-run").Succeeds(t, "would")
 			if h.Has(accountPath) || h.Has(rolePath) {
 				t.Error("a dry run made something")
 			}
-			h.run(t, "", "get", "token", flag).succeeds(t, "token=")
+			h.Run(t, "", "get", "token", flag).Succeeds(t, "token=")
 			var role rbacv1.ClusterRole
 			h.Get(t, rolePath, &role)
 			if len(role.Rules) == 0 {
@@ -150,13 +151,13 @@ func TestGetTokenRestores(t *testing.T) {
 // An http:// address that the hub publishes leads no agent to send its token in clear text: no token is made for it.
 func TestGetTokenWithoutTLS(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	h.putCredentials(t)
+	h := clitest.NewHub(t)
+	putCredentials(t, h)
 	h.Put(t, "/api/v1/namespaces/kube-public/configmaps/cluster-info", &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "cluster-info"},
 		Data: map[string]string{"kubeconfig": "apiVersion: v1\nkind: Config\nclusters: [{name: '', cluster: {server: 'http://hub.example.com'}}]"},
 	})
-	h.run(t, "", "get", "token").fails(t, `"http://hub.example.com", without TLS`, "cluster-info")
+	h.Run(t, "", "get", "token").Fails(t, `"http://hub.example.com", without TLS`, "cluster-info")
 	if made := h.Requests(http.MethodPost); len(made) > 0 {
 		t.Errorf("made %+v", made)
 	}

@@ -1,4 +1,4 @@
-package cli_test
+package fleet_test
 
 import (
 	"encoding/json"
@@ -14,16 +14,16 @@ import (
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/deploy/crds"
+	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
 
 const (
 	deploymentsPath = "/apis/apps/v1/namespaces/open-cluster-management-hub/deployments/"
-	operatorsPath   = "/apis/apps/v1/namespaces/open-cluster-management/deployments/"
 	hubLeasesPath   = "/apis/coordination.k8s.io/v1/namespaces/open-cluster-management-hub/leases/"
 )
 
-func (h hub) putCRDs(t *testing.T, but string) {
+func putCRDs(t *testing.T, h clitest.Hub, but string) {
 	t.Helper()
 	h.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON(`{}`))
 	for _, crd := range crds.Hub() {
@@ -33,7 +33,7 @@ func (h hub) putCRDs(t *testing.T, but string) {
 	}
 }
 
-func (h hub) putDeployment(t *testing.T, path, namespace, name string, wanted, available int32) {
+func putDeployment(t *testing.T, h clitest.Hub, path, namespace, name string, wanted, available int32) {
 	t.Helper()
 	h.Put(t, path+name, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -44,7 +44,7 @@ func (h hub) putDeployment(t *testing.T, path, namespace, name string, wanted, a
 	})
 }
 
-func (h hub) putLease(t *testing.T, name, holder string, renewed time.Time) {
+func putLease(t *testing.T, h clitest.Hub, name, holder string, renewed time.Time) {
 	t.Helper()
 	h.Put(t, hubLeasesPath+name, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "open-cluster-management-hub", Name: name},
@@ -56,14 +56,14 @@ func (h hub) putLease(t *testing.T, name, holder string, renewed time.Time) {
 // CA-28: of a standalone hub.
 func TestGetHubInfoStandalone(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	h.putCRDs(t, "placements.cluster.open-cluster-management.io")
+	h := clitest.NewHub(t)
+	putCRDs(t, h, "placements.cluster.open-cluster-management.io")
 	h.Put(t, "/api/v1/namespaces/open-cluster-management-hub/configmaps/hub-info", &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "open-cluster-management-hub", Name: "hub-info"},
 		Data: map[string]string{"version": "v1.2.3", "controllers": "registration,work",
 			"feature-gates": "ClusterProfile=false,DefaultClusterSet=true"},
 	})
-	h.run(t, "", "get", "hub-info").succeeds(t, `Hub: standalone, version v1.2.3
+	h.Run(t, "", "get", "hub-info").Succeeds(t, `Hub: standalone, version v1.2.3
 ├── Registration Operator
 │   ├── Controller: none found
 │   └── CustomResourceDefinitions
@@ -82,7 +82,7 @@ func TestGetHubInfoStandalone(t *testing.T) {
 			Controller *struct{}
 		}
 	}
-	if err := json.Unmarshal([]byte(h.run(t, "", "get", "hub-info", "-o", "json").out), &info); err != nil {
+	if err := json.Unmarshal([]byte(h.Run(t, "", "get", "hub-info", "-o", "json").Out), &info); err != nil {
 		t.Fatal(err)
 	}
 	var running []string
@@ -99,26 +99,26 @@ func TestGetHubInfoStandalone(t *testing.T) {
 // CA-28: of a hub in a Kubernetes cluster, by its Deployments, or by the Leases of processes.
 func TestGetHubInfoInCluster(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	h.putCRDs(t, "")
+	h := clitest.NewHub(t)
+	putCRDs(t, h, "")
 	manager := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "cluster-manager"}}
 	manager.Spec.RegistrationConfiguration = &operatorv1.RegistrationHubConfiguration{
 		FeatureGates: []operatorv1.FeatureGate{{Feature: "DefaultClusterSet", Mode: "Enable"}}}
 	manager.Spec.WorkConfiguration = &operatorv1.WorkConfiguration{FeatureGates: []operatorv1.FeatureGate{{Feature: "ManifestWorkReplicaSet",
 		Mode: "Disable"}}}
 	h.Put(t, "/apis/operator.open-cluster-management.io/v1/clustermanagers/cluster-manager", manager)
-	h.putDeployment(t, operatorsPath, "open-cluster-management", "cluster-manager", 3, 2)
-	h.putDeployment(t, deploymentsPath, "open-cluster-management-hub", "cluster-manager-registration-controller", 1, 1)
-	h.putDeployment(t, deploymentsPath, "open-cluster-management-hub", "cluster-manager-work-webhook", 1, 1)
-	h.putLease(t, "capstan-hub-controllers-placement", "host_1", time.Now())
-	h.putLease(t, "capstan-hub-controllers-addon", "host_2", time.Now().Add(-2*time.Hour))
-	h.run(t, "", "get", "hub-info").succeeds(t, "Hub: in a Kubernetes cluster\n",
+	putDeployment(t, h, clitest.OperatorsPath, "open-cluster-management", "cluster-manager", 3, 2)
+	putDeployment(t, h, deploymentsPath, "open-cluster-management-hub", "cluster-manager-registration-controller", 1, 1)
+	putDeployment(t, h, deploymentsPath, "open-cluster-management-hub", "cluster-manager-work-webhook", 1, 1)
+	putLease(t, h, "capstan-hub-controllers-placement", "host_1", time.Now())
+	putLease(t, h, "capstan-hub-controllers-addon", "host_2", time.Now().Add(-2*time.Hour))
+	h.Run(t, "", "get", "hub-info").Succeeds(t, "Hub: in a Kubernetes cluster\n",
 		"Registration Operator\n│   ├── Controller: (2/3) example.com/cluster-manager:v1\n",
 		"Registration\n│   │   ├── Controller: (1/1) example.com/cluster-manager-registration-controller:v1\n│   │   └── Custom",
 		"Placement\n│   │   ├── Controller: process host_1\n",
 		"Work\n│   │   ├── Controller: none found\n│   │   ├── Webhook: (1/1) example.com/cluster-manager-work-webhook:v1\n",
 		"AddOn\n│       ├── Controller: none found\n",
 		"DefaultClusterSet: true\n", "ManifestWorkReplicaSet: false\n")
-	h.run(t, "", "get", "hub-info", "-o", "table").fails(t, "tree, yaml, json")
-	h.run(t, "", "get", "hub-info", "now").fails(t, "flags only")
+	h.Run(t, "", "get", "hub-info", "-o", "table").Fails(t, "tree, yaml, json")
+	h.Run(t, "", "get", "hub-info", "now").Fails(t, "flags only")
 }

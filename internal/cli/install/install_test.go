@@ -1,4 +1,4 @@
-package cli_test
+package install_test
 
 import (
 	"encoding/base64"
@@ -21,32 +21,33 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-io/capstan/deploy/charts"
+	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
 
 // newCluster is a cluster that runs pods.
-func newCluster(t *testing.T) hub {
+func newCluster(t *testing.T) clitest.Hub {
 	t.Helper()
-	h := newHub(t)
+	h := clitest.NewHub(t)
 	h.Answer("GET /version", fakehub.JSON(`{"gitVersion":"v1.30.0"}`))
 	h.Answer("GET /apis", fakehub.JSON(`{}`))
-	h.serve("/api/v1", "namespaces Namespace", "pods Pod", "secrets Secret", "configmaps ConfigMap", "events Event", "serviceaccounts ServiceAccount")
-	h.serve("/apis/apps/v1", "deployments Deployment", "statefulsets StatefulSet", "daemonsets DaemonSet")
-	h.serve("/apis/rbac.authorization.k8s.io/v1", "roles Role", "rolebindings RoleBinding", "clusterroles ClusterRole",
+	serve(h, "/api/v1", "namespaces Namespace", "pods Pod", "secrets Secret", "configmaps ConfigMap", "events Event", "serviceaccounts ServiceAccount")
+	serve(h, "/apis/apps/v1", "deployments Deployment", "statefulsets StatefulSet", "daemonsets DaemonSet")
+	serve(h, "/apis/rbac.authorization.k8s.io/v1", "roles Role", "rolebindings RoleBinding", "clusterroles ClusterRole",
 		"clusterrolebindings ClusterRoleBinding")
-	h.serve("/apis/certificates.k8s.io/v1", "certificatesigningrequests CertificateSigningRequest")
-	h.serve("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions CustomResourceDefinition")
-	h.serve("/apis/policy/v1", "poddisruptionbudgets PodDisruptionBudget")
+	serve(h, "/apis/certificates.k8s.io/v1", "certificatesigningrequests CertificateSigningRequest")
+	serve(h, "/apis/apiextensions.k8s.io/v1", "customresourcedefinitions CustomResourceDefinition")
+	serve(h, "/apis/policy/v1", "poddisruptionbudgets PodDisruptionBudget")
 	h.OnCreate("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", func(definition *unstructured.Unstructured) {
 		definition.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}}
 	})
-	h.serve("/apis/operator.open-cluster-management.io/v1", "clustermanagers ClusterManager", "klusterlets Klusterlet")
+	serve(h, "/apis/operator.open-cluster-management.io/v1", "clustermanagers ClusterManager", "klusterlets Klusterlet")
 	h.Answer("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", fakehub.JSON(`{"status":{"allowed":true}}`))
 	return h
 }
 
 // changes is how many requests have changed something.
-func changes(h hub) int {
+func changes(h clitest.Hub) int {
 	return len(h.Requests("PATCH")) + len(h.Requests("PUT")) + len(h.Requests("DELETE"))
 }
 
@@ -55,7 +56,7 @@ var clusterScoped = []string{"AppliedManifestWork", "CertificateSigningRequest",
 	"CustomResourceDefinition", "Klusterlet", "ManagedCluster", "Namespace"}
 
 // serve has the cluster say that it serves some resources, each with its kind.
-func (h hub) serve(path string, resources ...string) {
+func serve(h clitest.Hub, path string, resources ...string) {
 	var list metav1.APIResourceList
 	for _, resource := range resources {
 		name, kind, _ := strings.Cut(resource, " ")
@@ -68,10 +69,10 @@ func (h hub) serve(path string, resources ...string) {
 }
 
 // objectsOf are the objects that a dry run prints, each by its kind and name.
-func objectsOf(t *testing.T, dryRun result) map[string]any {
+func objectsOf(t *testing.T, dryRun clitest.Result) map[string]any {
 	t.Helper()
 	objects := map[string]any{}
-	for document := range strings.SplitSeq(dryRun.out, "---\n") {
+	for document := range strings.SplitSeq(dryRun.Out, "---\n") {
 		object := unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
 			t.Fatalf("%v in %s", err, document)
@@ -140,13 +141,13 @@ func inDir(t *testing.T) func(name, content string) string {
 func TestInitValues(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	h, write := newCluster(t), inDir(t)
-	got := h.run(t, "", "init", "--dry-run")
-	got.succeeds(t, "kind: Deployment", "name: cluster-manager")
-	if strings.Contains(got.out, "helm.sh/resource-policy") || strings.Contains(got.out, "managed-by: Helm") {
-		t.Errorf("what is applied says that Helm keeps it:\n%s", got.out)
+	got := h.Run(t, "", "init", "--dry-run")
+	got.Succeeds(t, "kind: Deployment", "name: cluster-manager")
+	if strings.Contains(got.Out, "helm.sh/resource-policy") || strings.Contains(got.Out, "managed-by: Helm") {
+		t.Errorf("what is applied says that Helm keeps it:\n%s", got.Out)
 	}
-	if !strings.Contains(got.errOut, "capstan init is running in dry-run mode") || !strings.Contains(got.errOut, "flag dry-run has been set") {
-		t.Errorf("it says %s", got.errOut)
+	if !strings.Contains(got.ErrOut, "capstan init is running in dry-run mode") || !strings.Contains(got.ErrOut, "flag dry-run has been set") {
+		t.Errorf("it says %s", got.ErrOut)
 	}
 	const manager, deployment = "ClusterManager/cluster-manager.spec.", "Deployment/cluster-manager.spec."
 	image := at(objectsOf(t, got), deployment+"template.spec.containers.0.image")
@@ -160,12 +161,12 @@ func TestInitValues(t *testing.T) {
 		manager + "registrationConfiguration.registrationDrivers":   `[{"authType":"csr"}]`,
 		manager + "resourceRequirement.type":                        "Default",
 	})
-	got = h.run(t, "", "init", "--dry-run", "--use-bootstrap-token", "--image-registry", "registry.example.com/x/", "--enable-sync-labels",
+	got = h.Run(t, "", "init", "--dry-run", "--use-bootstrap-token", "--image-registry", "registry.example.com/x/", "--enable-sync-labels",
 		"--feature-gates", "ManagedClusterAutoApproval=true,PlacementDebugServer=false", "--auto-approved-csr-identities", "u1,u2",
 		"--resource-qos-class", "ResourceRequirement", "--resource-limits", "cpu=1,memory=64Mi", "--create-namespace=false",
 		"--image-pull-credential-file", write("docker.json", `{"auths":{}}`), "--bundle-version-overrides", write("bundle.json", `{"ocm":"v9"}`),
 		"--cluster-manager-values-file", write("values.yaml", "replicaCount: 1\nclusterManager: {mode: Hosted}\n"))
-	got.succeeds(t)
+	got.Succeeds(t)
 	objects := objectsOf(t, got)
 	wantValues(t, objects, map[string]string{
 		deployment + "template.spec.containers.0.image":           "registry.example.com/x/capstan-hub:v9",
@@ -210,11 +211,11 @@ func TestInitDrivers(t *testing.T) {
 		},
 		"--bundle-version latest": {manager + "workImagePullSpec": "ghcr.io/capstan-io/capstan-hub:latest"},
 	} {
-		got := h.run(t, "", append([]string{"init", "--dry-run"}, strings.Fields(line)...)...)
-		got.succeeds(t)
+		got := h.Run(t, "", append([]string{"init", "--dry-run"}, strings.Fields(line)...)...)
+		got.Succeeds(t)
 		wantValues(t, objectsOf(t, got), want)
 	}
-	got := h.run(t, "", "init", "--dry-run", "--bundle-version", "v1.3.1")
+	got := h.Run(t, "", "init", "--dry-run", "--bundle-version", "v1.3.1")
 	if image := at(objectsOf(t, got), manager+"workImagePullSpec"); strings.HasSuffix(image, ":v1.3.1") || strings.HasSuffix(image, ":") {
 		t.Errorf("the image for a bundle of Open Cluster Management is %q, want the version of this program", image)
 	}
@@ -251,7 +252,7 @@ func TestInitBadInput(t *testing.T) {
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
-			run(t.Context(), "", append([]string{"init"}, strings.Fields(line)...)...).fails(t, says...)
+			clitest.Run(t.Context(), "", append([]string{"init"}, strings.Fields(line)...)...).Fails(t, says...)
 		})
 	}
 }
@@ -261,27 +262,27 @@ func TestInitPreflight(t *testing.T) {
 	t.Parallel()
 	old := newCluster(t)
 	old.Answer("GET /version", fakehub.JSON(`{"gitVersion":"v1.29.3"}`))
-	old.run(t, "", "init").fails(t, "v1.29.3", "1.30.0 or newer")
+	old.Run(t, "", "init").Fails(t, "v1.29.3", "1.30.0 or newer")
 
 	podless := newCluster(t)
 	podless.Answer("GET /apis/apps/v1", fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, "no"))
-	podless.run(t, "", "init").fails(t, "runs no pods")
+	podless.Run(t, "", "init").Fails(t, "runs no pods")
 
 	forbidden := newCluster(t)
 	forbidden.Answer("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", fakehub.JSON(`{"status":{"allowed":false}}`))
-	forbidden.run(t, "", "init").fails(t, "create deployments.apps in namespace open-cluster-management",
+	forbidden.Run(t, "", "init").Fails(t, "create deployments.apps in namespace open-cluster-management",
 		"patch deployments.apps in namespace open-cluster-management", "Ask an administrator")
 
 	helms := newCluster(t)
-	helms.putOperator(t, "cluster-manager", "r/x:v1", map[string]string{"meta.helm.sh/release-name": "ocm"})
-	helms.run(t, "", "init").fails(t, "Deployment open-cluster-management/cluster-manager is kept by Helm (release ocm", "--force")
+	putOperator(t, helms, "cluster-manager", "r/x:v1", map[string]string{"meta.helm.sh/release-name": "ocm"})
+	helms.Run(t, "", "init").Fails(t, "Deployment open-cluster-management/cluster-manager is kept by Helm (release ocm", "--force")
 
 	empty := newCluster(t)
 	empty.Put(t, "/api/v1/namespaces/kube-public/configmaps/cluster-info", &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "cluster-info"},
 	})
-	empty.run(t, "", "init").fails(t, "kube-public/cluster-info", "holds no kubeconfig")
-	for name, h := range map[string]hub{"old": old, "podless": podless, "forbidden": forbidden, "helms": helms, "empty": empty} {
+	empty.Run(t, "", "init").Fails(t, "kube-public/cluster-info", "holds no kubeconfig")
+	for name, h := range map[string]clitest.Hub{"old": old, "podless": podless, "forbidden": forbidden, "helms": helms, "empty": empty} {
 		if n := changes(h); n != 0 {
 			t.Errorf("%s: %d changes were made", name, n)
 		}
@@ -301,7 +302,7 @@ func TestOldestKubernetes(t *testing.T) {
 			tooOld := fmt.Sprintf("v%d.%d.9", oldest.Major(), oldest.Minor()-1)
 			h := newHubToJoin(t)
 			h.Answer("GET /version", fakehub.JSON(`{"gitVersion":"`+tooOld+`"}`))
-			h.run(t, "", strings.Fields(strings.Replace(command, "%s", h.URL, 1))...).fails(t, tooOld, oldest.String()+" or newer")
+			h.Run(t, "", strings.Fields(strings.Replace(command, "%s", h.URL, 1))...).Fails(t, tooOld, oldest.String()+" or newer")
 		})
 	}
 }
@@ -326,7 +327,7 @@ func kubernetesOf(t *testing.T, chart string) *version.Version {
 	return version.MustParseGeneric(strings.TrimSuffix(oldest, "-0"))
 }
 
-func (h hub) putOperator(t *testing.T, name, image string, annotations map[string]string) {
+func putOperator(t *testing.T, h clitest.Hub, name, image string, annotations map[string]string) {
 	t.Helper()
 	h.Put(t, "/apis/apps/v1/namespaces/open-cluster-management/deployments/"+name, &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
@@ -348,12 +349,12 @@ func TestInitVersion(t *testing.T) {
 		"other/y:v0.1.0": "", "other/capstan-hub@sha256:00": "",
 	} {
 		h := newCluster(t)
-		h.putOperator(t, "cluster-manager", running, nil)
+		putOperator(t, h, "cluster-manager", running, nil)
 		if refused == "" {
-			h.run(t, "", args...).succeeds(t, "capstan join")
+			h.Run(t, "", args...).Succeeds(t, "capstan join")
 			continue
 		}
-		h.run(t, "", args...).fails(t, refused, "capstan upgrade clustermanager --force")
+		h.Run(t, "", args...).Fails(t, refused, "capstan upgrade clustermanager --force")
 		if n := len(h.Requests("PATCH")) + len(h.Requests("PUT")) + len(h.Requests("DELETE")); n != 0 {
 			t.Errorf("%s: %d changes were made", running, n)
 		}
@@ -406,7 +407,7 @@ func TestInitTimeout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newCluster(t)
-			h.putOperator(t, "cluster-manager", "r/x:v0.3.0", nil)
+			putOperator(t, h, "cluster-manager", "r/x:v0.3.0", nil)
 			h.Put(t, "/api/v1/namespaces/open-cluster-management/pods/p1", &corev1.Pod{
 				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 				ObjectMeta: metav1.ObjectMeta{Name: "p1", Namespace: "open-cluster-management", UID: "u1", Labels: map[string]string{"app": "cluster-manager"}},
@@ -422,14 +423,14 @@ func TestInitTimeout(t *testing.T) {
 					InvolvedObject: corev1.ObjectReference{UID: types.UID("u1")}, Type: corev1.EventTypeWarning, Reason: "FailedMount", Message: test.event,
 				})
 			}
-			h.timesOut(t, strings.TrimSuffix(operatorsPath, "/"), "", "init", "--wait", "--timeout", "1").fails(t,
+			h.TimesOut(t, strings.TrimSuffix(clitest.OperatorsPath, "/"), "", "init", "--wait", "--timeout", "1").Fails(t,
 				append(test.says, "Deployment open-cluster-management/cluster-manager", "0 of 3 pods ready", "not done after 1s")...)
 		})
 	}
 	t.Run("quota", func(t *testing.T) {
 		t.Parallel()
 		h := newCluster(t)
-		h.putOperator(t, "cluster-manager", "r/x:v0.3.0", nil)
+		putOperator(t, h, "cluster-manager", "r/x:v0.3.0", nil)
 		h.Put(t, "/apis/apps/v1/namespaces/open-cluster-management/deployments/cluster-manager", &appsv1.Deployment{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 			ObjectMeta: metav1.ObjectMeta{Name: "cluster-manager", Namespace: "open-cluster-management"},
@@ -438,7 +439,7 @@ func TestInitTimeout(t *testing.T) {
 				{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "pods is forbidden: exceeded quota: small"},
 			}},
 		})
-		h.timesOut(t, strings.TrimSuffix(operatorsPath, "/"), "", "init", "--wait", "--timeout", "1").fails(t, "its pods cannot be created", "exceeded quota: small")
+		h.TimesOut(t, strings.TrimSuffix(clitest.OperatorsPath, "/"), "", "init", "--wait", "--timeout", "1").Fails(t, "its pods cannot be created", "exceeded quota: small")
 	})
 }
 
@@ -447,9 +448,9 @@ func TestUpgradeOperator(t *testing.T) {
 	t.Parallel()
 	h := newCluster(t)
 	upgrade := []string{"upgrade", "clustermanager", "--bundle-version-overrides", inDir(t)("bundle.json", `{"ocm":"v0.3.0"}`)}
-	h.run(t, "", upgrade...).fails(t, "has no operator to upgrade", "capstan init")
-	h.putOperator(t, "cluster-manager", "other/capstan-hub:v0.1.0", nil)
-	h.run(t, "", append(upgrade, "--dry-run")...).fails(t, "v0.1.0", "v0.3.0 skips a minor version", "--force")
+	h.Run(t, "", upgrade...).Fails(t, "has no operator to upgrade", "capstan init")
+	putOperator(t, h, "cluster-manager", "other/capstan-hub:v0.1.0", nil)
+	h.Run(t, "", append(upgrade, "--dry-run")...).Fails(t, "v0.1.0", "v0.3.0 skips a minor version", "--force")
 	replicas := int32(2)
 	h.Put(t, "/apis/apps/v1/namespaces/open-cluster-management/deployments/cluster-manager", &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
@@ -459,8 +460,8 @@ func TestUpgradeOperator(t *testing.T) {
 			Containers:   []corev1.Container{{Name: "operator", Image: "other/capstan-hub:v0.2.0", Args: []string{"hub", "--enable-sync-labels"}}},
 		}}},
 	})
-	got := h.run(t, "", append(upgrade, "--dry-run")...)
-	got.succeeds(t, "name: cluster-manager")
+	got := h.Run(t, "", append(upgrade, "--dry-run")...)
+	got.Succeeds(t, "name: cluster-manager")
 	wantValues(t, objectsOf(t, got), map[string]string{
 		"Deployment/cluster-manager.spec.replicas":                          "2",
 		"Deployment/cluster-manager.spec.template.spec.nodeSelector":        `{"role":"infra"}`,
@@ -470,10 +471,10 @@ func TestUpgradeOperator(t *testing.T) {
 }
 
 // newClusterWithVolumes is a cluster that serves what a standalone hub takes besides.
-func newClusterWithVolumes(t *testing.T) hub {
+func newClusterWithVolumes(t *testing.T) clitest.Hub {
 	t.Helper()
 	h := newCluster(t)
-	h.serve("/api/v1", "namespaces Namespace", "pods Pod", "secrets Secret", "configmaps ConfigMap", "events Event", "serviceaccounts ServiceAccount",
+	serve(h, "/api/v1", "namespaces Namespace", "pods Pod", "secrets Secret", "configmaps ConfigMap", "events Event", "serviceaccounts ServiceAccount",
 		"services Service", "persistentvolumeclaims PersistentVolumeClaim")
 	return h
 }
@@ -483,11 +484,11 @@ func TestInitSingletonValues(t *testing.T) {
 	t.Setenv("PATH", "")
 	h := newClusterWithVolumes(t)
 	in := inDir(t)
-	got := h.run(t, "", "init", "--singleton", "--dry-run", "--image-registry", "r.example.com/x", "--bundle-version", "latest",
+	got := h.Run(t, "", "init", "--singleton", "--dry-run", "--image-registry", "r.example.com/x", "--bundle-version", "latest",
 		"--values", in("a.yaml", "{features: a, priorityClassName: a}"), "-f", in("b.yaml", "{features: b, replicas: 0}"),
 		"--set", "features=c,tls.cipherSuites={a,b}", "--set-string", "podLabels.number=1", "--set-file", "apiserver.ca="+in("ca", "A=B"),
 		"--set-literal", "apiserver.cakey=K,=", "--set-json", `tolerations=[{"key":"k"}]`, "--set-json", `{"nodeSelector":{"n":"1"}}`)
-	got.succeeds(t, "name: multicluster-controlplane")
+	got.Succeeds(t, "name: multicluster-controlplane")
 	objects := objectsOf(t, got)
 	const deployment, config = "Deployment/multicluster-controlplane.spec.", "Secret/controlplane-config.data."
 	wantValues(t, objects, map[string]string{
@@ -515,7 +516,7 @@ func TestInitSingletonValues(t *testing.T) {
 		"--set-file image=/none/": {"--set-file", "/none/"},
 		"--values /none":          {"--values: ", "/none"},
 	} {
-		h.run(t, "", append([]string{"init", "--singleton"}, strings.Fields(flags)...)...).fails(t, says...)
+		h.Run(t, "", append([]string{"init", "--singleton"}, strings.Fields(flags)...)...).Fails(t, says...)
 	}
 	if n := changes(h); n != 0 {
 		t.Errorf("%d changes were made", n)
@@ -531,8 +532,8 @@ func TestInitSingletonAgain(t *testing.T) {
 	const config = "/api/v1/namespaces/one/secrets/controlplane-config"
 	initialize := func(flags ...string) (ca string) {
 		t.Helper()
-		h.run(t, "", append([]string{"init", "--singleton", "--singleton-name", "one"}, flags...)...).
-			succeeds(t, "The standalone hub one is installed", "one/multicluster-controlplane-kubeconfig")
+		h.Run(t, "", append([]string{"init", "--singleton", "--singleton-name", "one"}, flags...)...).
+			Succeeds(t, "The standalone hub one is installed", "one/multicluster-controlplane-kubeconfig")
 		secret := corev1.Secret{}
 		h.Get(t, config, &secret)
 		return string(secret.Data["ca.crt"])
@@ -565,13 +566,13 @@ func TestInitSingletonPreflight(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "multicluster-controlplane", Namespace: "one",
 			Annotations: map[string]string{"meta.helm.sh/release-name": "hub"}},
 	})
-	h.run(t, "", "init", "--singleton", "--singleton-name", "one").
-		fails(t, "Deployment one/multicluster-controlplane is kept by Helm (release hub", "--force")
-	h.run(t, "", "init", "--singleton", "--create-namespace=false").fails(t, "the cluster has no namespace singleton-controlplane")
+	h.Run(t, "", "init", "--singleton", "--singleton-name", "one").
+		Fails(t, "Deployment one/multicluster-controlplane is kept by Helm (release hub", "--force")
+	h.Run(t, "", "init", "--singleton", "--create-namespace=false").Fails(t, "the cluster has no namespace singleton-controlplane")
 	if n := changes(h); n != 0 {
 		t.Errorf("%d changes were made", n)
 	}
-	h.run(t, "", "init", "--singleton", "--singleton-name", "one", "--force").succeeds(t, "is installed")
+	h.Run(t, "", "init", "--singleton", "--singleton-name", "one", "--force").Succeeds(t, "is installed")
 }
 
 // CA-14: the kubeconfig of a standalone hub ends up in a file.
@@ -588,7 +589,7 @@ func TestInitSingleton(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "multicluster-controlplane-kubeconfig", Namespace: "one"},
 		Data:       map[string][]byte{"kubeconfig": []byte("of the hub")},
 	})
-	h.run(t, "", "init", "--singleton", "--singleton-name", "one", "--wait").succeeds(t, "capstan --kubeconfig one.kubeconfig get token")
+	h.Run(t, "", "init", "--singleton", "--singleton-name", "one", "--wait").Succeeds(t, "capstan --kubeconfig one.kubeconfig get token")
 	content, err := os.ReadFile("one.kubeconfig")
 	if info, statErr := os.Stat("one.kubeconfig"); err != nil || statErr != nil || string(content) != "of the hub" || info.Mode().Perm() != 0o600 {
 		t.Errorf("%q: %v, %v", content, err, statErr)
@@ -605,7 +606,7 @@ func TestInitRefusesValues(t *testing.T) {
 		"[not, values]":                      {"--cluster-manager-values-file"},
 	} {
 		h := newCluster(t)
-		h.run(t, "", "init", "--cluster-manager-values-file", inDir(t)("values.yaml", values)).fails(t, says...)
+		h.Run(t, "", "init", "--cluster-manager-values-file", inDir(t)("values.yaml", values)).Fails(t, says...)
 		if n := len(h.Requests("PATCH")) + len(h.Requests("PUT")) + len(h.Requests("DELETE")); n != 0 {
 			t.Errorf("%s: %d changes were made", values, n)
 		}
@@ -617,7 +618,7 @@ func TestCleanOldCluster(t *testing.T) {
 	t.Parallel()
 	h := newCluster(t)
 	h.Answer("GET /version", fakehub.JSON(`{"gitVersion":"v1.21.0"}`))
-	h.putOperator(t, "cluster-manager", "other/x:v0.1.0", nil)
+	putOperator(t, h, "cluster-manager", "other/x:v0.1.0", nil)
 	for path, kind := range map[string]string{
 		"/api/v1/namespaces/open-cluster-management/serviceaccounts": "ServiceAccount",
 		"/api/v1/namespaces/open-cluster-management/configmaps":      "ConfigMap",
@@ -626,5 +627,5 @@ func TestCleanOldCluster(t *testing.T) {
 	} {
 		h.Answer("GET "+path, fakehub.JSON(`{"apiVersion":"v1","kind":"`+kind+`List","items":[]}`))
 	}
-	h.run(t, "", "clean", "--dry-run").succeeds(t, "Deployment open-cluster-management/cluster-manager")
+	h.Run(t, "", "clean", "--dry-run").Succeeds(t, "Deployment open-cluster-management/cluster-manager")
 }

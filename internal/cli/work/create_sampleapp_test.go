@@ -1,4 +1,4 @@
-package cli_test
+package work_test
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
 
@@ -17,16 +18,16 @@ import (
 func TestCreateSampleApp(t *testing.T) {
 	t.Parallel()
 	const argoAPI, sets = "/apis/argoproj.io/v1alpha1", "/apis/argoproj.io/v1alpha1/namespaces/argocd/applicationsets"
-	h := newHub(t)
+	h := clitest.NewHub(t)
 	h.Answer("GET "+argoAPI, http.NotFound)
-	h.run(t, "", "create", "sampleapp").fails(t, "the hub needs Argo CD", "does not serve argoproj.io/v1alpha1")
+	h.Run(t, "", "create", "sampleapp").Fails(t, "the hub needs Argo CD", "does not serve argoproj.io/v1alpha1")
 	h.Answer("GET "+argoAPI, fakehub.JSON(`{"resources":[{"name":"applicationsets","kind":"ApplicationSet","namespaced":true}]}`))
-	h.run(t, "", "create", "sampleapp", "--dry-run").succeeds(t, "kind: ApplicationSet", "name: sampleapp-appset")
+	h.Run(t, "", "create", "sampleapp", "--dry-run").Succeeds(t, "kind: ApplicationSet", "name: sampleapp-appset")
 	if h.Has(sets + "/sampleapp-appset") {
 		t.Error("the dry run created it")
 	}
 	file := filepath.Join(t.TempDir(), "applied.yaml")
-	h.run(t, "", "create", "sampleapp", "web", "--output-file", file).succeeds(t, "ApplicationSet web-appset is created in namespace argocd")
+	h.Run(t, "", "create", "sampleapp", "web", "--output-file", file).Succeeds(t, "ApplicationSet web-appset is created in namespace argocd")
 	var set struct {
 		Spec map[string]any `json:"spec"`
 	}
@@ -48,9 +49,9 @@ func TestCreateSampleApp(t *testing.T) {
 	if written, err := os.ReadFile(file); err != nil || !strings.Contains(string(written), "name: web-appset") {
 		t.Errorf("%s, %v", written, err)
 	}
-	h.run(t, "", "create", "sampleapp", "web").succeeds(t, "web-appset") // once more
+	h.Run(t, "", "create", "sampleapp", "web").Succeeds(t, "web-appset") // once more
 	h.Answer("PATCH "+sets+"/lost-appset", fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, `namespaces "argocd" not found`))
-	h.run(t, "", "create", "sampleapp", "lost").fails(t, "the hub has no namespace argocd: install Argo CD there")
-	h.run(t, "", "create", "sampleapp", "Web").fails(t, `NAME: "Web"`)
-	h.run(t, "", "create", "sampleapp", "web", "--output-file", "/none/x").fails(t, "--output-file: /none/x: there is no folder")
+	h.Run(t, "", "create", "sampleapp", "lost").Fails(t, "the hub has no namespace argocd: install Argo CD there")
+	h.Run(t, "", "create", "sampleapp", "Web").Fails(t, `NAME: "Web"`)
+	h.Run(t, "", "create", "sampleapp", "web", "--output-file", "/none/x").Fails(t, "--output-file: /none/x: there is no folder")
 }

@@ -1,4 +1,4 @@
-package cli_test
+package fleet_test
 
 import (
 	"net/http"
@@ -7,15 +7,16 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
+	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
 
 const rbacPath = "/apis/rbac.authorization.k8s.io/v1"
 
-func (h hub) deniedRequest(t *testing.T, name string) bool {
+func deniedRequest(t *testing.T, h clitest.Hub, name string) bool {
 	t.Helper()
 	var csr certificatesv1.CertificateSigningRequest
-	h.Get(t, csrsPath+"/"+name, &csr)
+	h.Get(t, clitest.RequestsPath+"/"+name, &csr)
 	for _, condition := range csr.Status.Conditions {
 		if condition.Type == certificatesv1.CertificateDenied && condition.Reason == "capstan Deny" {
 			return true
@@ -27,49 +28,49 @@ func (h hub) deniedRequest(t *testing.T, name string) bool {
 // A denial is one patch, and decides on nothing else.
 func TestDeny(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	h.putClusters(t)
-	h.putRequest(t, fakehub.JoinRequest(t, "cluster1-x", "cluster1", "a1"))
-	h.run(t, "", "deny", "--clusters", "cluster1").succeeds(t, "set hubAcceptsClient to false for managed cluster cluster1")
+	h := clitest.NewHub(t)
+	h.PutClusters(t)
+	h.PutRequest(t, fakehub.JoinRequest(t, "cluster1-x", "cluster1", "a1"))
+	h.Run(t, "", "deny", "--clusters", "cluster1").Succeeds(t, "set hubAcceptsClient to false for managed cluster cluster1")
 	if patch := h.Requests(http.MethodPatch); len(patch) != 1 || patch[0].Body != `{"spec":{"hubAcceptsClient":false}}` {
 		t.Errorf("patched %+v", patch)
 	}
-	if h.deniedRequest(t, "cluster1-x") {
+	if deniedRequest(t, h, "cluster1-x") {
 		t.Error("a request is denied, which nobody asked for")
 	}
-	h.run(t, "", "deny", "--clusters", "gone").fails(t, "gone")
+	h.Run(t, "", "deny", "--clusters", "gone").Fails(t, "gone")
 }
 
 // "capstan deny --clusters c --now cuts off a compromised cluster in one command: denial, pending CSRs denied": all that are of the cluster
 // or for it, whatever label they carry, and no others.
 func TestDenyNow(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	h.putClusters(t)
-	h.putRequest(t, fakehub.JoinRequest(t, "joins", "cluster1", "a1"))
+	h := clitest.NewHub(t)
+	h.PutClusters(t)
+	h.PutRequest(t, fakehub.JoinRequest(t, "joins", "cluster1", "a1"))
 	unlabelled := fakehub.JoinRequest(t, "unlabelled", "cluster1", "a2")
 	unlabelled.Labels = nil
-	h.putRequest(t, unlabelled)
+	h.PutRequest(t, unlabelled)
 	asked := fakehub.JoinRequest(t, "asked-by-it", "cluster2", "a1")
 	asked.Spec.Username, asked.Spec.Groups = "system:open-cluster-management:cluster1:a1", []string{"system:open-cluster-management:cluster1"}
-	h.putRequest(t, asked)
-	h.putRequest(t, fakehub.JoinRequest(t, "of-another", "cluster2", "a1"))
+	h.PutRequest(t, asked)
+	h.PutRequest(t, fakehub.JoinRequest(t, "of-another", "cluster2", "a1"))
 	decided := fakehub.JoinRequest(t, "decided", "cluster1", "a3")
 	decided.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: "True"}}
-	h.putRequest(t, decided)
+	h.PutRequest(t, decided)
 
-	h.run(t, "", "deny", "--clusters", "cluster1", "--now", "--dry-run").succeeds(t,
+	h.Run(t, "", "deny", "--clusters", "cluster1", "--now", "--dry-run").Succeeds(t,
 		"would set hubAcceptsClient to false for managed cluster cluster1", "would deny CSR joins")
 	if len(h.Requests(http.MethodPatch))+len(h.Requests(http.MethodPut)) > 0 {
 		t.Error("a dry run writes")
 	}
-	h.run(t, "", "deny", "--clusters", "cluster1", "--now").succeeds(t, "CSR joins denied", "cluster cluster1 is cut off")
+	h.Run(t, "", "deny", "--clusters", "cluster1", "--now").Succeeds(t, "CSR joins denied", "cluster cluster1 is cut off")
 	if patch := h.Requests(http.MethodPatch); len(patch) != 1 ||
 		patch[0].Body != `{"metadata":{"labels":{"capstan.io/cut-off":"true"}},"spec":{"hubAcceptsClient":false}}` {
 		t.Errorf("patched %+v", patch)
 	}
 	for name, want := range map[string]bool{"joins": true, "unlabelled": true, "asked-by-it": true, "of-another": false, "decided": false} {
-		if got := h.deniedRequest(t, name); got != want {
+		if got := deniedRequest(t, h, name); got != want {
 			t.Errorf("request %s: denied %t", name, got)
 		}
 	}
@@ -78,8 +79,8 @@ func TestDenyNow(t *testing.T) {
 // A hub that does not take the rights away is not believed to have.
 func TestDenyNowSaysWhatIsLeft(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	h.putClusters(t)
+	h := clitest.NewHub(t)
+	h.PutClusters(t)
 	const left = "open-cluster-management:managedcluster:cluster1:work"
 	asked, again := 0, make(chan struct{})
 	h.Answer("GET "+rbacPath+"/namespaces/cluster1/rolebindings/"+left, func(w http.ResponseWriter, r *http.Request) {
@@ -88,8 +89,8 @@ func TestDenyNowSaysWhatIsLeft(t *testing.T) {
 		}
 		fakehub.JSON(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"`+left+`","namespace":"cluster1"}}`)(w, r)
 	})
-	got := timesOutAfter(t, closed(again), "", "--kubeconfig", h.kubeconfig, "deny", "--clusters", "cluster1", "--now", "--timeout", "1")
-	got.fails(t, "cluster cluster1 is denied, but the hub has not taken away what gives its agent rights", "RoleBinding cluster1/"+left,
+	got := clitest.TimesOutAfter(t, clitest.Closed(again), "", "--kubeconfig", h.File, "deny", "--clusters", "cluster1", "--now", "--timeout", "1")
+	got.Fails(t, "cluster cluster1 is denied, but the hub has not taken away what gives its agent rights", "RoleBinding cluster1/"+left,
 		"controllers")
 	if patch := h.Requests(http.MethodPatch); len(patch) != 1 || !strings.Contains(patch[0].Body, "false") {
 		t.Errorf("patched %+v", patch)

@@ -1,4 +1,4 @@
-package cli_test
+package reach_test
 
 import (
 	"bufio"
@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capstan-io/capstan/internal/cli"
+	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -28,27 +29,27 @@ import (
 // CA-42
 func TestProxyHealth(t *testing.T) {
 	t.Parallel()
-	h := newHubWithClusters(t)
+	h := clitest.NewHubWithClusters(t)
 	available := metav1.Condition{Type: "Available", Status: metav1.ConditionTrue}
 	for _, cluster := range []string{"cluster1", "cluster2", "slow"} {
-		h.Put(t, clustersPath+"/"+cluster, acceptedCluster(cluster))
-		h.putAddOn(t, cluster, "cluster-proxy", available)
+		h.Put(t, clitest.ClustersPath+"/"+cluster, clitest.AcceptedCluster(cluster))
+		h.PutAddOn(t, cluster, "cluster-proxy", available)
 	}
-	h.putAddOn(t, "idle", "hello", available)
+	h.PutAddOn(t, "idle", "hello", available)
 	h.Connect("cluster1", podsOf())
 	asked := make(chan struct{})
 	h.Connect("slow", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		close(asked)
 		<-r.Context().Done()
 	}))
-	got := h.run(t, "", "proxy", "health", "--clusters", "cluster1,cluster2,idle")
-	got.succeeds(t)
+	got := h.Run(t, "", "proxy", "health", "--clusters", "cluster1,cluster2,idle")
+	got.Succeeds(t)
 	var rows [][]string
-	for line := range strings.Lines(got.out) {
+	for line := range strings.Lines(got.Out) {
 		rows = append(rows, strings.Fields(line))
 	}
 	if len(rows) != 4 || strings.Join(rows[0], " ") != "CLUSTER NAME INSTALLED AVAILABLE PROBED HEALTH LATENCY" {
-		t.Fatalf("%s", got.out)
+		t.Fatalf("%s", got.Out)
 	}
 	if rows[1][4] == "-" {
 		t.Errorf("no latency: %v", rows[1])
@@ -60,87 +61,87 @@ func TestProxyHealth(t *testing.T) {
 	}
 	for _, words := range []string{"cluster2: not connected: cluster cluster2 has no tunnel",
 		"capstan addon enable --names cluster-proxy --clusters idle"} {
-		if !strings.Contains(got.errOut, words) {
-			t.Errorf("%q is missing in %s", words, got.errOut)
+		if !strings.Contains(got.ErrOut, words) {
+			t.Errorf("%q is missing in %s", words, got.ErrOut)
 		}
 	}
-	slow := timesOutAfter(t, closed(asked), "", "--kubeconfig", h.kubeconfig, "proxy", "health", "--clusters", "slow", "--timeout", "1")
-	if !strings.Contains(slow.errOut, "slow: time-out: no answer in 1s") {
+	slow := clitest.TimesOutAfter(t, clitest.Closed(asked), "", "--kubeconfig", h.File, "proxy", "health", "--clusters", "slow", "--timeout", "1")
+	if !strings.Contains(slow.ErrOut, "slow: time-out: no answer in 1s") {
 		t.Errorf("a slow cluster: %+v", slow)
 	}
-	one := h.run(t, "", "proxy", "health", "--clusters", "cluster2", "-o", "json", "--proxy-server-port", "8090", "--proxy-ca-cert", "ca.crt",
+	one := h.Run(t, "", "proxy", "health", "--clusters", "cluster2", "-o", "json", "--proxy-server-port", "8090", "--proxy-ca-cert", "ca.crt",
 		"--in-cluster-proxy-cert-lookup=false", "--proxy-cert", "c", "--proxy-key", "k", "--proxy-server-host", "127.0.0.1")
 	var health []map[string]any
-	if err := json.Unmarshal([]byte(one.out), &health); err != nil || len(health) != 1 || health[0]["probedHealth"] != "False" ||
+	if err := json.Unmarshal([]byte(one.Out), &health); err != nil || len(health) != 1 || health[0]["probedHealth"] != "False" ||
 		health[0]["reason"] == nil {
-		t.Errorf("%v of %s", err, one.out)
+		t.Errorf("%v of %s", err, one.Out)
 	}
-	if !strings.Contains(one.errOut, "--proxy-server-port changes nothing") {
-		t.Errorf("nothing says that a flag does nothing: %s", one.errOut)
+	if !strings.Contains(one.ErrOut, "--proxy-server-port changes nothing") {
+		t.Errorf("nothing says that a flag does nothing: %s", one.ErrOut)
 	}
-	h.run(t, "", "proxy", "health", "--clusters", "cluster1", "-o", "yaml").succeeds(t, "clusterName: cluster1")
-	h.run(t, "", "proxy", "health", "--clusters", "gone").fails(t, `"gone"`, "capstan get clusters")
+	h.Run(t, "", "proxy", "health", "--clusters", "cluster1", "-o", "yaml").Succeeds(t, "clusterName: cluster1")
+	h.Run(t, "", "proxy", "health", "--clusters", "gone").Fails(t, `"gone"`, "capstan get clusters")
 }
 
 // CA-02: a kubeconfig leads to a cluster through the hub, with the credentials for the hub.
 func TestKubeconfig(t *testing.T) {
 	t.Parallel()
-	h := newHubWithClusters(t)
-	h.putAddOn(t, "cluster1", "cluster-proxy")
-	server := h.URL + clustersPath + "/cluster1/proxy"
-	got := h.run(t, "", "kubeconfig", "cluster1")
-	got.succeeds(t, "server: "+server+"\n", "token: admin")
-	if got.errOut != "" {
-		t.Errorf("it has something to say: %s", got.errOut)
+	h := clitest.NewHubWithClusters(t)
+	h.PutAddOn(t, "cluster1", "cluster-proxy")
+	server := h.URL + clitest.ClustersPath + "/cluster1/proxy"
+	got := h.Run(t, "", "kubeconfig", "cluster1")
+	got.Succeeds(t, "server: "+server+"\n", "token: admin")
+	if got.ErrOut != "" {
+		t.Errorf("it has something to say: %s", got.ErrOut)
 	}
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if got := h.run(t, "", "kubeconfig", "cluster1", "-o", file, "--dry-run"); got.code != 0 || exists(file) {
+	if got := h.Run(t, "", "kubeconfig", "cluster1", "-o", file, "--dry-run"); got.Code != 0 || exists(file) {
 		t.Errorf("dry run: %+v", got)
 	}
-	h.run(t, "", "kubeconfig", "cluster1", "-o", file).succeeds(t)
+	h.Run(t, "", "kubeconfig", "cluster1", "-o", file).Succeeds(t)
 	config, err := clientcmd.LoadFromFile(file)
 	info, statErr := os.Stat(file)
 	if err != nil || statErr != nil || info.Mode().Perm() != 0o600 || config.CurrentContext != "cluster1" ||
 		config.Clusters["cluster1"].Server != server || !bytes.Equal(config.Clusters["cluster1"].CertificateAuthorityData, h.CA()) {
 		t.Errorf("%v, %v, %v: %+v", err, statErr, info, config)
 	}
-	h.run(t, "", "kubeconfig", "cluster1", "-o", file).succeeds(t)
-	if got := h.run(t, "", "kubeconfig", "idle"); got.code != 0 || !strings.Contains(got.errOut, "capstan addon enable --names cluster-proxy --clusters idle") {
+	h.Run(t, "", "kubeconfig", "cluster1", "-o", file).Succeeds(t)
+	if got := h.Run(t, "", "kubeconfig", "idle"); got.Code != 0 || !strings.Contains(got.ErrOut, "capstan addon enable --names cluster-proxy --clusters idle") {
 		t.Errorf("of a cluster without the add-on: %+v", got)
 	}
-	h.run(t, "", "kubeconfig", "gone").fails(t, `"gone" not found`, "capstan get clusters")
-	h.run(t, "", "kubeconfig", "Gone").fails(t, `"Gone" is no name of a cluster`)
-	h.run(t, "", "kubeconfig").fails(t, "0 clusters given", "capstan get clusters")
-	h.run(t, "", "kubeconfig", "cluster2", "-o", filepath.Join(file, "x", "y")).fails(t, "--output")
+	h.Run(t, "", "kubeconfig", "gone").Fails(t, `"gone" not found`, "capstan get clusters")
+	h.Run(t, "", "kubeconfig", "Gone").Fails(t, `"Gone" is no name of a cluster`)
+	h.Run(t, "", "kubeconfig").Fails(t, "0 clusters given", "capstan get clusters")
+	h.Run(t, "", "kubeconfig", "cluster2", "-o", filepath.Join(file, "x", "y")).Fails(t, "--output")
 }
 
 // CA-02: one kubeconfig has a context for each of several clusters.
 func TestKubeconfigOfSeveral(t *testing.T) {
 	t.Parallel()
-	h := newHubWithClusters(t)
+	h := clitest.NewHubWithClusters(t)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	for range 2 {
-		got := h.run(t, "", "kubeconfig", "cluster2", "cluster1", "-o", file)
+		got := h.Run(t, "", "kubeconfig", "cluster2", "cluster1", "-o", file)
 		for _, name := range []string{"cluster1", "cluster2"} {
-			if got.code != 0 || !strings.Contains(got.errOut, "Context "+name+" of "+file+" leads to cluster "+name) {
+			if got.Code != 0 || !strings.Contains(got.ErrOut, "Context "+name+" of "+file+" leads to cluster "+name) {
 				t.Errorf("%+v", got)
 			}
 		}
 	}
 	config, err := clientcmd.LoadFromFile(file)
 	if err != nil || len(config.Contexts) != 2 || config.CurrentContext != "cluster2" || config.AuthInfos["cluster1"].Token != "admin" ||
-		config.Clusters["cluster1"].Server != h.URL+clustersPath+"/cluster1/proxy" ||
-		config.Clusters["cluster2"].Server != h.URL+clustersPath+"/cluster2/proxy" {
+		config.Clusters["cluster1"].Server != h.URL+clitest.ClustersPath+"/cluster1/proxy" ||
+		config.Clusters["cluster2"].Server != h.URL+clitest.ClustersPath+"/cluster2/proxy" {
 		t.Errorf("%v: %+v", err, config)
 	}
-	h.run(t, "", "kubeconfig", "cluster1", "-o", file).fails(t, "has other contexts", "--merge")
-	h.run(t, "", "kubeconfig", "cluster1", "cluster2", "--merge").succeeds(t)
-	if config, err = clientcmd.LoadFromFile(h.kubeconfig); err != nil || len(config.Contexts) != 3 || config.CurrentContext != "hub" {
+	h.Run(t, "", "kubeconfig", "cluster1", "-o", file).Fails(t, "has other contexts", "--merge")
+	h.Run(t, "", "kubeconfig", "cluster1", "cluster2", "--merge").Succeeds(t)
+	if config, err = clientcmd.LoadFromFile(h.File); err != nil || len(config.Contexts) != 3 || config.CurrentContext != "hub" {
 		t.Errorf("%v: %+v", err, config)
 	}
-	h.run(t, "", "kubeconfig", "cluster1", "gone", "-o", file).fails(t, `"gone" not found`)
-	h.run(t, "", "kubeconfig", "cluster1", "cluster1").fails(t, `"cluster1": given twice`)
-	h.run(t, "", "kubeconfig", "cluster1", "cluster2", "--context-name", "x").fails(t, "--context-name: names the context of one cluster")
+	h.Run(t, "", "kubeconfig", "cluster1", "gone", "-o", file).Fails(t, `"gone" not found`)
+	h.Run(t, "", "kubeconfig", "cluster1", "cluster1").Fails(t, `"cluster1": given twice`)
+	h.Run(t, "", "kubeconfig", "cluster1", "cluster2", "--context-name", "x").Fails(t, "--context-name: names the context of one cluster")
 }
 
 func exists(file string) bool {
@@ -151,26 +152,26 @@ func exists(file string) bool {
 // CA-02: with --merge, what is in a kubeconfig stays, and nothing of it is replaced.
 func TestKubeconfigMerge(t *testing.T) {
 	t.Parallel()
-	h := newHubWithClusters(t)
+	h := clitest.NewHubWithClusters(t)
 	for range 2 {
-		h.run(t, "", "kubeconfig", "cluster1", "--merge", "--context-name", "prod").succeeds(t)
+		h.Run(t, "", "kubeconfig", "cluster1", "--merge", "--context-name", "prod").Succeeds(t)
 	}
-	config, err := clientcmd.LoadFromFile(h.kubeconfig)
+	config, err := clientcmd.LoadFromFile(h.File)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if config.CurrentContext != "hub" || len(config.Contexts) != 2 || len(config.AuthInfos) != 1 || config.Contexts["prod"].AuthInfo != "hub" ||
-		config.Clusters["prod"].Server != h.URL+clustersPath+"/cluster1/proxy" {
+		config.Clusters["prod"].Server != h.URL+clitest.ClustersPath+"/cluster1/proxy" {
 		t.Errorf("%+v", config)
 	}
-	h.run(t, "", "kubeconfig", "cluster2", "--merge", "--context-name", "prod").fails(t, `"prod" already`, "--context-name")
-	h.run(t, "", "kubeconfig", "cluster2", "--merge", "--context-name", "hub").fails(t, `"hub" already`)
-	h.run(t, "", "kubeconfig", "cluster2", "-o", h.kubeconfig).fails(t, "has other contexts", "--merge")
-	h.run(t, "", "kubeconfig", "cluster2", "--merge", "-o", "-").fails(t, "--merge: needs a file")
+	h.Run(t, "", "kubeconfig", "cluster2", "--merge", "--context-name", "prod").Fails(t, `"prod" already`, "--context-name")
+	h.Run(t, "", "kubeconfig", "cluster2", "--merge", "--context-name", "hub").Fails(t, `"hub" already`)
+	h.Run(t, "", "kubeconfig", "cluster2", "-o", h.File).Fails(t, "has other contexts", "--merge")
+	h.Run(t, "", "kubeconfig", "cluster2", "--merge", "-o", "-").Fails(t, "--merge: needs a file")
 
 	other := filepath.Join(t.TempDir(), "config")
-	h.run(t, "", "kubeconfig", "cluster1", "--merge", "-o", other).succeeds(t)
-	h.run(t, "", "kubeconfig", "cluster2", "--merge", "-o", other).succeeds(t)
+	h.Run(t, "", "kubeconfig", "cluster1", "--merge", "-o", other).Succeeds(t)
+	h.Run(t, "", "kubeconfig", "cluster2", "--merge", "-o", other).Succeeds(t)
 	config, err = clientcmd.LoadFromFile(other)
 	if err != nil || len(config.Contexts) != 2 || config.CurrentContext != "cluster1" || config.AuthInfos["cluster2"].Token != "admin" {
 		t.Errorf("%v: %+v", err, config)
@@ -204,7 +205,7 @@ func leftovers(t *testing.T) (names []string) {
 // CA-43: kubectl runs with a kubeconfig of its own, and its arguments, input, output and exit code are passed on.
 func TestKubectl(t *testing.T) {
 	fakeKubectl(t, `printf '<%s>' "$@"; echo; stat -c %a "$KUBECONFIG"; grep server: "$KUBECONFIG"; cat; exit 3`)
-	h := newHubWithClusters(t)
+	h := clitest.NewHubWithClusters(t)
 	h.Connect("cluster1", podsOf())
 	for command, args := range map[string]string{
 		"--cluster cluster1 kubectl get pods -n web":                             "<get><pods><-n><web>",
@@ -220,9 +221,9 @@ func TestKubectl(t *testing.T) {
 		for i := range words {
 			words[i] = strings.ReplaceAll(words[i], "\x00", " ")
 		}
-		got := h.run(t, "input", words...)
-		want := args + "\n600\n    server: " + h.URL + clustersPath + "/cluster1/proxy\ninput"
-		if got.out != want || got.code != 3 || got.errOut != "" {
+		got := h.Run(t, "input", words...)
+		want := args + "\n600\n    server: " + h.URL + clitest.ClustersPath + "/cluster1/proxy\ninput"
+		if got.Out != want || got.Code != 3 || got.ErrOut != "" {
 			t.Errorf("%s: %+v, want %s", command, got, want)
 		}
 	}
@@ -238,26 +239,26 @@ func TestKubectl(t *testing.T) {
 		"proxy kubectl -c cluster1 --sa gone -- get pods":   {`"gone" not found`, "--sa"},
 		"--kubeconfig /nowhere -c cluster1 kubectl version": {"/nowhere"},
 	} {
-		h.run(t, "", strings.Fields(command)...).fails(t, says...)
+		h.Run(t, "", strings.Fields(command)...).Fails(t, says...)
 	}
-	h.run(t, "", "kubectl", "--help").succeeds(t, "Usage:", "--sa")
-	h.run(t, "", "-c", "cluster1", "--dry-run", "kubectl", "get", "pods").succeeds(t, "would run kubectl get pods\n")
+	h.Run(t, "", "kubectl", "--help").Succeeds(t, "Usage:", "--sa")
+	h.Run(t, "", "-c", "cluster1", "--dry-run", "kubectl", "get", "pods").Succeeds(t, "would run kubectl get pods\n")
 }
 
 // MS-07: clients run the credential plugin, and say for which cluster in the way of client-go.
 func TestCredentialPluginBadCommandLine(t *testing.T) {
-	h := newHub(t)
+	h := clitest.NewHub(t)
 	t.Setenv("KUBERNETES_EXEC_INFO", "")
 	for _, name := range []string{"credentials", "credential"} {
-		h.run(t, "", name).fails(t, "--managed-serviceaccount: name the ManagedServiceAccount")
-		h.run(t, "", name, "--managed-serviceaccount", "reader").fails(t, "KUBERNETES_EXEC_INFO")
+		h.Run(t, "", name).Fails(t, "--managed-serviceaccount: name the ManagedServiceAccount")
+		h.Run(t, "", name, "--managed-serviceaccount", "reader").Fails(t, "KUBERNETES_EXEC_INFO")
 	}
 }
 
 // CA-43: what people do with pods most is a command of its own, in which --cluster may stand anywhere.
 func TestPodCommands(t *testing.T) {
 	fakeKubectl(t, `printf '<%s>' "$@"; echo; grep server: "$KUBECONFIG"`)
-	h := newHubWithClusters(t)
+	h := clitest.NewHubWithClusters(t)
 	h.Connect("cluster1", podsOf())
 	for command, args := range map[string]string{
 		"logs -f web-0 -c app --cluster cluster1 -n web":              "<logs><-f><web-0><-c><app><-n><web>",
@@ -268,21 +269,21 @@ func TestPodCommands(t *testing.T) {
 		"--timeout 9 cp web-0:/log ./log --cluster cluster1 -v 6":     "<cp><web-0:/log><./log><-v><6>",
 		"--cluster cluster1 kubectl logs --cluster other --context x": "<logs><--cluster><other><--context><x>",
 	} {
-		got := h.run(t, "", strings.Fields(command)...)
-		if got.code != 0 || got.out != args+"\n    server: "+h.URL+clustersPath+"/cluster1/proxy\n" || got.errOut != "" {
+		got := h.Run(t, "", strings.Fields(command)...)
+		if got.Code != 0 || got.Out != args+"\n    server: "+h.URL+clitest.ClustersPath+"/cluster1/proxy\n" || got.ErrOut != "" {
 			t.Errorf("%s: %+v, want %s", command, got, args)
 		}
 	}
-	h.run(t, "", "logs", "web-0").fails(t, "--cluster needs to be set")
-	h.run(t, "", "logs", "web-0", "--cluster").fails(t, `"--" is no name of a cluster`)
-	h.run(t, "", "exec", "web-0", "--cluster", "idle", "--", "sh").fails(t, "cluster idle: not connected")
-	h.run(t, "", "logs", "web-0", "--help").succeeds(t, "capstan logs --cluster CLUSTER [-f] POD", "--sa")
+	h.Run(t, "", "logs", "web-0").Fails(t, "--cluster needs to be set")
+	h.Run(t, "", "logs", "web-0", "--cluster").Fails(t, `"--" is no name of a cluster`)
+	h.Run(t, "", "exec", "web-0", "--cluster", "idle", "--", "sh").Fails(t, "cluster idle: not connected")
+	h.Run(t, "", "logs", "web-0", "--help").Succeeds(t, "capstan logs --cluster CLUSTER [-f] POD", "--sa")
 }
 
 // CA-43: where there is no way to the cluster, that is said, and kubectl is left out of it. What the cluster says is for kubectl.
 func TestKubectlWithoutCluster(t *testing.T) {
 	fakeKubectl(t, "echo 'the server is unable' >&2; exit 1")
-	h := newHubWithClusters(t)
+	h := clitest.NewHubWithClusters(t)
 	unhealthy := podsOf()
 	unhealthy.Answers["/healthz"] = fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "no")
 	h.Connect("cluster1", unhealthy)
@@ -292,29 +293,29 @@ func TestKubectlWithoutCluster(t *testing.T) {
 		"gone":     {`cluster gone: the hub has no cluster "gone"`, "capstan get clusters"},
 		"cluster2": {"forbidden", "Ask an administrator of the hub"},
 	} {
-		got := h.run(t, "", "--cluster", cluster, "kubectl", "get", "pods")
-		got.fails(t, says...)
-		if strings.Contains(got.errOut, "the server is unable") {
-			t.Errorf("kubectl ran: %s", got.errOut)
+		got := h.Run(t, "", "--cluster", cluster, "kubectl", "get", "pods")
+		got.Fails(t, says...)
+		if strings.Contains(got.ErrOut, "the server is unable") {
+			t.Errorf("kubectl ran: %s", got.ErrOut)
 		}
 	}
-	if got := h.run(t, "", "--cluster", "cluster1", "kubectl", "get", "pods"); got.errOut != "the server is unable\n" || got.code != 1 {
+	if got := h.Run(t, "", "--cluster", "cluster1", "kubectl", "get", "pods"); got.ErrOut != "the server is unable\n" || got.Code != 1 {
 		t.Errorf("%+v", got)
 	}
 	t.Setenv("PATH", t.TempDir())
-	h.run(t, "", "--cluster", "cluster1", "kubectl", "get", "pods").fails(t, "kubectl is not in PATH: install it", "capstan get RESOURCE --clusters cluster1")
+	h.Run(t, "", "--cluster", "cluster1", "kubectl", "get", "pods").Fails(t, "kubectl is not in PATH: install it", "capstan get RESOURCE --clusters cluster1")
 }
 
 // CA-43: lines are commands in interactive mode.
 func TestKubectlInteractive(t *testing.T) {
 	fakeKubectl(t, `printf '<%s>' "$@"; echo; exit 1`)
-	h := newHubWithClusters(t)
+	h := clitest.NewHubWithClusters(t)
 	h.Connect("cluster1", podsOf())
-	got := h.run(t, "get pods\n\nkubectl get nodes -l 'a b'\nget 'pods\nexit\nnever\n", "proxy", "kubectl", "--cluster", "cluster1", "--interactive-mode")
-	if want := "<get><pods>\n<get><nodes><-l><a b>\n"; got.out != want || got.code != 0 || !strings.Contains(got.errOut, "a quote is not closed") {
+	got := h.Run(t, "get pods\n\nkubectl get nodes -l 'a b'\nget 'pods\nexit\nnever\n", "proxy", "kubectl", "--cluster", "cluster1", "--interactive-mode")
+	if want := "<get><pods>\n<get><nodes><-l><a b>\n"; got.Out != want || got.Code != 0 || !strings.Contains(got.ErrOut, "a quote is not closed") {
 		t.Errorf("%+v, want %s", got, want)
 	}
-	h.run(t, "last", "proxy", "kubectl", "-c", "cluster1", "-i").succeeds(t, "<last>\n")
+	h.Run(t, "last", "proxy", "kubectl", "-c", "cluster1", "-i").Succeeds(t, "<last>\n")
 }
 
 // running is a command whose kubectl runs until its input ends.
@@ -326,13 +327,13 @@ type running struct {
 	code   chan int
 }
 
-func (h hub) start(t *testing.T, args ...string) *running {
+func start(t *testing.T, h clitest.Hub, args ...string) *running {
 	t.Helper()
 	in, input := io.Pipe()
 	output, out := io.Pipe()
 	r := &running{t: t, input: input, output: bufio.NewScanner(output), errOut: &bytes.Buffer{}, code: make(chan int, 1)}
 	go func() {
-		code := cli.Main(t.Context(), append([]string{"--kubeconfig", h.kubeconfig}, args...), in, out, r.errOut)
+		code := cli.Main(t.Context(), append([]string{"--kubeconfig", h.File}, args...), in, out, r.errOut)
 		_ = out.Close()
 		r.code <- code
 	}()
@@ -352,9 +353,9 @@ func (r *running) line() string {
 // CA-43: signals reach kubectl, which decides how it ends.
 func TestKubectlGetsSignals(t *testing.T) {
 	fakeKubectl(t, `trap 'echo ended; exit 7' HUP; echo ready; while true; do read x || sleep 0.01; done`)
-	h := newHubWithClusters(t)
+	h := clitest.NewHubWithClusters(t)
 	h.Connect("cluster1", podsOf())
-	r := h.start(t, "--cluster", "cluster1", "kubectl", "logs", "-f", "x")
+	r := start(t, h, "--cluster", "cluster1", "kubectl", "logs", "-f", "x")
 	if r.line() != "ready" {
 		t.Fatal("not ready")
 	}
@@ -377,7 +378,7 @@ func TestKubectlGetsSignals(t *testing.T) {
 // connections, too.
 func TestKubectlAsServiceAccount(t *testing.T) {
 	fakeKubectl(t, `echo "$KUBECONFIG"; echo "$KUBECACHEDIR"; cat >/dev/null`)
-	h := newHubWithClusters(t)
+	h := clitest.NewHubWithClusters(t)
 	h.Put(t, "/api/v1/namespaces/cluster1/secrets/deployer", &corev1.Secret{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: "deployer"},
 		Data: map[string][]byte{"token": []byte("of-deployer"), "ca.crt": []byte("x")},
@@ -386,7 +387,7 @@ func TestKubectlAsServiceAccount(t *testing.T) {
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: "cluster1", Name: "empty"},
 	})
 	h.Connect("cluster1", http.HandlerFunc(answerHeaders))
-	r := h.start(t, "proxy", "kubectl", "--cluster", "cluster1", "--sa", "deployer", "--", "get", "pods")
+	r := start(t, h, "proxy", "kubectl", "--cluster", "cluster1", "--sa", "deployer", "--", "get", "pods")
 	file, cache := r.line(), r.line()
 	config, err := clientcmd.LoadFromFile(file)
 	if err != nil {
@@ -416,7 +417,7 @@ func TestKubectlAsServiceAccount(t *testing.T) {
 	if _, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Host); err == nil {
 		t.Error("the port is open after the end")
 	}
-	h.run(t, "", "proxy", "kubectl", "--cluster", "cluster1", "--sa", "empty", "--", "get", "pods").fails(t,
+	h.Run(t, "", "proxy", "kubectl", "--cluster", "cluster1", "--sa", "empty", "--", "get", "pods").Fails(t,
 		"Secret empty", "has no token", "ManagedServiceAccount")
 }
 

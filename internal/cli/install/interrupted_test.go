@@ -1,4 +1,4 @@
-package cli_test
+package install_test
 
 import (
 	"context"
@@ -14,11 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
 
 // put adds objects, each given by its path and what differs from an object with that name.
-func (h hub) put(t *testing.T, kinds map[string]string, contents map[string]string) {
+func put(t *testing.T, h clitest.Hub, kinds map[string]string, contents map[string]string) {
 	t.Helper()
 	for path, kind := range kinds {
 		parts := strings.Split(path, "/")
@@ -55,11 +56,11 @@ const (
 var agentDefinitions = []string{"appliedmanifestworks.work.open-cluster-management.io", "clusterclaims.cluster.open-cluster-management.io"}
 
 // withAgent is a cluster with an agent.
-func withAgent(t *testing.T, klusterlet, namespace, spec string) hub {
+func withAgent(t *testing.T, klusterlet, namespace, spec string) clitest.Hub {
 	t.Helper()
 	h := newCluster(t)
-	h.serve("/apis/work.open-cluster-management.io/v1", "appliedmanifestworks AppliedManifestWork")
-	h.putOperator(t, "klusterlet", "r/x:v0.3.0", nil)
+	serve(h, "/apis/work.open-cluster-management.io/v1", "appliedmanifestworks AppliedManifestWork")
+	putOperator(t, h, "klusterlet", "r/x:v0.3.0", nil)
 	kinds := map[string]string{
 		klusterletsPath + klusterlet: "Klusterlet", "/api/v1/namespaces/" + namespace: "Namespace",
 		"/api/v1/namespaces/" + namespace + "/secrets/bootstrap-hub-kubeconfig": "Secret",
@@ -68,7 +69,7 @@ func withAgent(t *testing.T, klusterlet, namespace, spec string) hub {
 	for _, name := range agentDefinitions {
 		kinds[definitionsPath+name] = "CustomResourceDefinition"
 	}
-	h.put(t, kinds, map[string]string{
+	put(t, h, kinds, map[string]string{
 		klusterletsPath + klusterlet:      `{"metadata":{"uid":"u1"},"spec":` + spec + `}`,
 		"/api/v1/namespaces/" + namespace: `{"metadata":{"labels":{"operator.open-cluster-management.io/klusterlet":"` + klusterlet + `"}}}`,
 	})
@@ -79,57 +80,57 @@ func withAgent(t *testing.T, klusterlet, namespace, spec string) hub {
 // without that.
 func TestInterruptedCommands(t *testing.T) {
 	for name, test := range map[string]struct {
-		world func(t *testing.T) hub
+		world func(t *testing.T) clitest.Hub
 		args  []string
 		gone  bool // a run after the last change has nothing to do, and says so
 	}{
 		"join": {newCluster, joinCommand(t, newHubToJoin(t)), false},
-		"accept": {func(t *testing.T) hub {
-			h := newHub(t)
-			h.putClusters(t)
-			h.putRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1"))
-			h.putRequest(t, fakehub.JoinRequest(t, "two", "cluster2", "a1"))
+		"accept": {func(t *testing.T) clitest.Hub {
+			h := clitest.NewHub(t)
+			h.PutClusters(t)
+			h.PutRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1"))
+			h.PutRequest(t, fakehub.JoinRequest(t, "two", "cluster2", "a1"))
 			return h
 		}, []string{"accept", "--clusters", "cluster1,cluster2"}, false},
-		"unjoin": {func(t *testing.T) hub {
+		"unjoin": {func(t *testing.T) clitest.Hub {
 			return withAgent(t, "klusterlet", "open-cluster-management-agent", `{"clusterName":"c1"}`)
 		}, []string{"unjoin", "--cluster-name", "c1"}, true},
-		"unjoin from a namespace of its own": {func(t *testing.T) hub {
+		"unjoin from a namespace of its own": {func(t *testing.T) clitest.Hub {
 			return withAgent(t, "klusterlet", "mine", `{"clusterName":"c1","namespace":"mine"}`)
 		}, []string{"unjoin", "--cluster-name", "c1"}, true},
-		"unjoin one of two": {func(t *testing.T) hub {
+		"unjoin one of two": {func(t *testing.T) clitest.Hub {
 			h := withAgent(t, "klusterlet", "mine", `{"clusterName":"c1","namespace":"mine"}`)
-			h.put(t, map[string]string{klusterletsPath + "second": "Klusterlet"}, map[string]string{
+			put(t, h, map[string]string{klusterletsPath + "second": "Klusterlet"}, map[string]string{
 				klusterletsPath + "second": `{"spec":{"clusterName":"c2"}}`})
 			return h
 		}, []string{"unjoin", "--cluster-name", "c1"}, true},
-		"unjoin of a hosted agent": {func(t *testing.T) hub {
+		"unjoin of a hosted agent": {func(t *testing.T) clitest.Hub {
 			h := withAgent(t, "klusterlet-hosted-x", "klusterlet-hosted-x", `{"clusterName":"c1","deployOption":{"mode":"Hosted"}}`)
 			return h
 		}, []string{"unjoin", "--cluster-name", "c1", "--force"}, true},
 		"clean": {withManager, []string{"clean"}, false},
 		"init":  {newClusterForHub, []string{"init"}, false},
-		"upgrade": {func(t *testing.T) hub {
+		"upgrade": {func(t *testing.T) clitest.Hub {
 			h := withManager(t)
-			h.putOperator(t, "cluster-manager", "r/x:v0.2.0", nil)
+			putOperator(t, h, "cluster-manager", "r/x:v0.2.0", nil)
 			return h
 		}, []string{"upgrade", "clustermanager"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			whole := test.world(t)
-			whole.run(t, "", test.args...).succeeds(t)
+			whole.Run(t, "", test.args...).Succeeds(t)
 			for steps := 1; ; steps++ {
 				h := test.world(t)
-				if got := h.runKilled(t, steps, test.args...); got.code == 0 {
+				if got := runKilled(t, h, steps, test.args...); got.Code == 0 {
 					break
 				}
-				again := h.run(t, "", test.args...)
-				nothing := test.gone && strings.Contains(again.errOut, "There is no Klusterlet at all") ||
-					strings.Contains(again.errOut, "The Klusterlets there are for: c2")
-				if again.code != 0 && !nothing {
-					t.Errorf("killed after change %d: %s", steps, again.errOut)
+				again := h.Run(t, "", test.args...)
+				nothing := test.gone && strings.Contains(again.ErrOut, "There is no Klusterlet at all") ||
+					strings.Contains(again.ErrOut, "The Klusterlets there are for: c2")
+				if again.Code != 0 && !nothing {
+					t.Errorf("killed after change %d: %s", steps, again.ErrOut)
 				}
-				if test.args[0] == "accept" && (!h.accepted(t, "cluster1") || !h.accepted(t, "cluster2") || !h.approved(t, "two")) {
+				if test.args[0] == "accept" && (!h.Accepted(t, "cluster1") || !h.Accepted(t, "cluster2") || !h.Approved(t, "two")) {
 					t.Errorf("killed after change %d and run again, it has not accepted all", steps)
 				}
 				if !slices.Equal(h.Paths(), whole.Paths()) {
@@ -144,17 +145,17 @@ func TestInterruptedCommands(t *testing.T) {
 func TestInterruptedHostedUnjoin(t *testing.T) {
 	for steps := 1; ; steps++ {
 		managed := newCluster(t)
-		managed.serve("/apis/work.open-cluster-management.io/v1", "appliedmanifestworks AppliedManifestWork")
+		serve(managed, "/apis/work.open-cluster-management.io/v1", "appliedmanifestworks AppliedManifestWork")
 		for _, name := range agentDefinitions {
-			managed.put(t, map[string]string{definitionsPath + name: "CustomResourceDefinition"}, nil)
+			put(t, managed, map[string]string{definitionsPath + name: "CustomResourceDefinition"}, nil)
 		}
 		h := withAgent(t, "klusterlet-hosted-x", "klusterlet-hosted-x", `{"clusterName":"c1","deployOption":{"mode":"Hosted"}}`)
-		kubeconfig, err := os.ReadFile(managed.kubeconfig)
+		kubeconfig, err := os.ReadFile(managed.File)
 		if err != nil {
 			t.Fatal(err)
 		}
 		const secret = "/api/v1/namespaces/klusterlet-hosted-x/secrets/external-managed-kubeconfig"
-		h.put(t, map[string]string{secret: "Secret"},
+		put(t, h, map[string]string{secret: "Secret"},
 			map[string]string{secret: `{"data":{"kubeconfig":"` + base64.StdEncoding.EncodeToString(kubeconfig) + `"}}`})
 		writes := 0
 		ctx, kill := context.WithCancel(t.Context())
@@ -165,16 +166,16 @@ func TestInterruptedHostedUnjoin(t *testing.T) {
 		}
 		h.OnWrite(count)
 		managed.OnWrite(count)
-		got := run(ctx, "", "--kubeconfig", h.kubeconfig, "unjoin", "--cluster-name", "c1")
+		got := clitest.Run(ctx, "", "--kubeconfig", h.File, "unjoin", "--cluster-name", "c1")
 		kill()
 		h.OnWrite(nil)
 		managed.OnWrite(nil)
-		if got.code == 0 {
+		if got.Code == 0 {
 			break
 		}
-		again := h.run(t, "", "unjoin", "--cluster-name", "c1")
-		if again.code != 0 && !strings.Contains(again.errOut, "There is no Klusterlet at all") {
-			t.Errorf("killed after change %d: %s", steps, again.errOut)
+		again := h.Run(t, "", "unjoin", "--cluster-name", "c1")
+		if again.Code != 0 && !strings.Contains(again.ErrOut, "There is no Klusterlet at all") {
+			t.Errorf("killed after change %d: %s", steps, again.ErrOut)
 		}
 		if left := slices.Concat(h.Paths(), managed.Paths()); len(left) > 0 {
 			t.Errorf("killed after change %d and run again, it leaves %v", steps, left)
@@ -198,12 +199,12 @@ func TestUnjoinLeavesTheNextAgent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := withAgent(t, "klusterlet", "theirs", test.spec)
 			path := "/api/v1/namespaces/" + test.namespace
-			h.put(t, map[string]string{path: "Namespace"}, map[string]string{path: strings.Replace(mark, "NS", test.says, 1)})
-			got := h.run(t, "", "unjoin", "--cluster-name", "c1")
+			put(t, h, map[string]string{path: "Namespace"}, map[string]string{path: strings.Replace(mark, "NS", test.says, 1)})
+			got := h.Run(t, "", "unjoin", "--cluster-name", "c1")
 			if test.stays {
-				got.fails(t, "has no Klusterlet for cluster c1", "c2")
+				got.Fails(t, "has no Klusterlet for cluster c1", "c2")
 			} else {
-				got.succeeds(t)
+				got.Succeeds(t)
 			}
 			if h.Has(path) != test.stays {
 				t.Errorf("it leaves %v", h.Paths())
@@ -231,22 +232,22 @@ func TestUnjoinSaysWhatStays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := withAgent(t, "klusterlet", "open-cluster-management-agent", `{"clusterName":"c1"}`)
 			if test.agent != "" {
-				h.put(t, map[string]string{appliedPath + "/web": "AppliedManifestWork"},
+				put(t, h, map[string]string{appliedPath + "/web": "AppliedManifestWork"},
 					map[string]string{appliedPath + "/web": `{"spec":{"agentID":"` + test.agent + `","manifestWorkName":"web"}}`})
 			}
 			args := []string{"unjoin", "--cluster-name", "c1"}
 			if test.force {
 				args = append(args, "--force")
 			}
-			got := h.run(t, "", args...)
+			got := h.Run(t, "", args...)
 			if test.says == "" {
-				got.fails(t, "work web", "Sets of works and add-ons make theirs anew", "kubectl delete managedcluster c1", "--force")
+				got.Fails(t, "work web", "Sets of works and add-ons make theirs anew", "kubectl delete managedcluster c1", "--force")
 				return
 			}
-			got.succeeds(t, test.says, "The status of mcl c1 will be unknown in the hub cluster")
-			if strings.Contains(got.out, stays) == strings.Contains(got.out, gone) ||
-				strings.Contains(got.errOut, "kubectl delete appliedmanifestworks web") != (test.says == stays) {
-				t.Errorf("it says\n%s%s", got.out, got.errOut)
+			got.Succeeds(t, test.says, "The status of mcl c1 will be unknown in the hub cluster")
+			if strings.Contains(got.Out, stays) == strings.Contains(got.Out, gone) ||
+				strings.Contains(got.ErrOut, "kubectl delete appliedmanifestworks web") != (test.says == stays) {
+				t.Errorf("it says\n%s%s", got.Out, got.ErrOut)
 			}
 		})
 	}
@@ -255,7 +256,7 @@ func TestUnjoinSaysWhatStays(t *testing.T) {
 const tokenPath = "/api/v1/namespaces/open-cluster-management/serviceaccounts/agent-registration-bootstrap/token"
 
 // newClusterForHub shows to everybody what everybody may read, and makes tokens to join with.
-func newClusterForHub(t *testing.T) hub {
+func newClusterForHub(t *testing.T) clitest.Hub {
 	t.Helper()
 	h := newCluster(t)
 	h.Answer("POST "+tokenPath, fakehub.JSON(`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"t"}}`))
@@ -281,46 +282,46 @@ func TestInitProvesTheJoinCommand(t *testing.T) {
 			"', certificate-authority-data: "+base64.StdEncoding.EncodeToString([]byte(ca))+"}}]")
 	}
 	for name, test := range map[string]struct {
-		info    func(h hub) string
-		prepare func(t *testing.T, h hub)
+		info    func(h clitest.Hub) string
+		prepare func(t *testing.T, h clitest.Hub)
 		fails   []string
 		warns   string
 		readers bool
 	}{
 		"nothing published":                 {readers: true},
-		"published, and nobody may read it": {info: func(h hub) string { return config(h.URL, string(h.CA())) }, readers: true},
-		"published to everybody": {info: func(h hub) string { return config(h.URL, string(h.CA())) }, prepare: func(t *testing.T, h hub) {
-			h.put(t, map[string]string{readersPath: "RoleBinding"}, nil)
+		"published, and nobody may read it": {info: func(h clitest.Hub) string { return config(h.URL, string(h.CA())) }, readers: true},
+		"published to everybody": {info: func(h clitest.Hub) string { return config(h.URL, string(h.CA())) }, prepare: func(t *testing.T, h clitest.Hub) {
+			put(t, h, map[string]string{readersPath: "RoleBinding"}, nil)
 		}},
-		"made by clusteradm": {info: func(hub) string {
+		"made by clusteradm": {info: func(clitest.Hub) string {
 			return `{"metadata":{"managedFields":[{"manager":"clusteradm","operation":"Update"}]},"immutable":true}`
 		}, readers: true},
-		"with another authority": {info: func(h hub) string { return config(h.URL, otherCA(t)) },
+		"with another authority": {info: func(h clitest.Hub) string { return config(h.URL, otherCA(t)) },
 			fails: []string{"the hub is installed; clusters cannot join", "kube-public/cluster-info", "delete it"}},
-		"at an address that is not reached from here": {info: func(h hub) string { return config("https://127.0.0.1:1", string(h.CA())) },
+		"at an address that is not reached from here": {info: func(h clitest.Hub) string { return config("https://127.0.0.1:1", string(h.CA())) },
 			warns: "the join command could not be tried from here", readers: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newClusterForHub(t)
 			if test.info != nil {
-				h.put(t, map[string]string{clusterInfoPath: "ConfigMap"}, map[string]string{clusterInfoPath: test.info(h)})
+				put(t, h, map[string]string{clusterInfoPath: "ConfigMap"}, map[string]string{clusterInfoPath: test.info(h)})
 			}
 			if test.prepare != nil {
 				test.prepare(t, h)
 			}
-			got := h.run(t, "", "init")
+			got := h.Run(t, "", "init")
 			if len(test.fails) > 0 {
-				got.fails(t, test.fails...)
+				got.Fails(t, test.fails...)
 				return
 			}
-			got.succeeds(t, "capstan join --hub-token t", "--ca-cert-hash sha256:")
-			if !strings.Contains(got.errOut, test.warns) || test.warns == "" && strings.Contains(got.errOut, "could not be tried") {
-				t.Errorf("it says %s", got.errOut)
+			got.Succeeds(t, "capstan join --hub-token t", "--ca-cert-hash sha256:")
+			if !strings.Contains(got.ErrOut, test.warns) || test.warns == "" && strings.Contains(got.ErrOut, "could not be tried") {
+				t.Errorf("it says %s", got.ErrOut)
 			}
 			if made := h.Has(strings.Replace(readersPath, "rolebindings", "roles", 1)); made != test.readers {
 				t.Errorf("it has let everybody read: %t", made)
 			}
-			h.run(t, "", "clean").succeeds(t)
+			h.Run(t, "", "clean").Succeeds(t)
 			if h.Has(strings.Replace(readersPath, "rolebindings", "roles", 1)) || test.info == nil && h.Has(clusterInfoPath) {
 				t.Errorf("clean leaves %v", h.Paths())
 			}
@@ -329,18 +330,18 @@ func TestInitProvesTheJoinCommand(t *testing.T) {
 }
 
 // withManager is a cluster with a hub.
-func withManager(t *testing.T) hub {
+func withManager(t *testing.T) clitest.Hub {
 	t.Helper()
 	h := newCluster(t)
-	h.putOperator(t, "cluster-manager", "r/x:v0.3.0", nil)
-	h.put(t, map[string]string{
+	putOperator(t, h, "cluster-manager", "r/x:v0.3.0", nil)
+	put(t, h, map[string]string{
 		managersPath + "cluster-manager":                                                          "ClusterManager",
 		"/api/v1/namespaces/open-cluster-management":                                              "Namespace",
 		"/api/v1/namespaces/open-cluster-management/serviceaccounts/agent-registration-bootstrap": "ServiceAccount",
 		"/apis/rbac.authorization.k8s.io/v1/clusterroles/open-cluster-management:bootstrap":       "ClusterRole",
 		"/api/v1/namespaces/c1":                                                                   "Namespace",
-		csrsPath + "/c1-x":                                                                        "CertificateSigningRequest",
-	}, map[string]string{"/api/v1/namespaces/c1": ofCluster, csrsPath + "/c1-x": ofCluster})
+		clitest.RequestsPath + "/c1-x":                                                            "CertificateSigningRequest",
+	}, map[string]string{"/api/v1/namespaces/c1": ofCluster, clitest.RequestsPath + "/c1-x": ofCluster})
 	return h
 }
 
@@ -350,12 +351,12 @@ const ofCluster = `{"metadata":{"labels":{"open-cluster-management.io/cluster-na
 func TestRemovalOfWhatIsMadeAgain(t *testing.T) {
 	h := withManager(t)
 	const role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/open-cluster-management:bootstrap"
-	h.put(t, map[string]string{role: "ClusterRole"}, map[string]string{role: `{"metadata":{"uid":"first","finalizers":["example.com/slow"]}}`})
-	done := make(chan result)
-	go func() { done <- h.run(t, "", "clean") }()
-	h.awaitWatch(t, strings.TrimSuffix(role, "/open-cluster-management:bootstrap"))
-	h.put(t, map[string]string{role: "ClusterRole"}, map[string]string{role: `{"metadata":{"uid":"second"}}`})
-	(<-done).succeeds(t, "cleaned up successfully")
+	put(t, h, map[string]string{role: "ClusterRole"}, map[string]string{role: `{"metadata":{"uid":"first","finalizers":["example.com/slow"]}}`})
+	done := make(chan clitest.Result)
+	go func() { done <- h.Run(t, "", "clean") }()
+	h.WaitForWatch(t, strings.TrimSuffix(role, "/open-cluster-management:bootstrap"))
+	put(t, h, map[string]string{role: "ClusterRole"}, map[string]string{role: `{"metadata":{"uid":"second"}}`})
+	(<-done).Succeeds(t, "cleaned up successfully")
 	if !h.Has(role) {
 		t.Error("what others have made is gone, too")
 	}
@@ -364,17 +365,17 @@ func TestRemovalOfWhatIsMadeAgain(t *testing.T) {
 // CA-20: nothing of the clusters stays, but what others have put into their namespaces, which is named.
 func TestCleanTakesWhatClustersLeave(t *testing.T) {
 	h := withManager(t)
-	h.put(t, map[string]string{
+	put(t, h, map[string]string{
 		"/api/v1/namespaces/c2": "Namespace", "/api/v1/namespaces/c2/secrets/mine": "Secret", "/api/v1/namespaces/other": "Namespace",
-		csrsPath + "/other": "CertificateSigningRequest",
+		clitest.RequestsPath + "/other": "CertificateSigningRequest",
 	}, map[string]string{"/api/v1/namespaces/c2": strings.ReplaceAll(ofCluster, "c1", "c2")})
-	h.run(t, "", "clean", "--dry-run").succeeds(t, "would delete Namespace c1", "would delete CertificateSigningRequest c1-x")
-	got := h.run(t, "", "clean")
-	got.succeeds(t, "cleaned up successfully")
-	if !strings.Contains(got.errOut, "Namespace c2 stays: it has Secret c2/mine") {
-		t.Errorf("nothing says what stays: %s", got.errOut)
+	h.Run(t, "", "clean", "--dry-run").Succeeds(t, "would delete Namespace c1", "would delete CertificateSigningRequest c1-x")
+	got := h.Run(t, "", "clean")
+	got.Succeeds(t, "cleaned up successfully")
+	if !strings.Contains(got.ErrOut, "Namespace c2 stays: it has Secret c2/mine") {
+		t.Errorf("nothing says what stays: %s", got.ErrOut)
 	}
-	want := []string{"/api/v1/namespaces/c2", "/api/v1/namespaces/c2/secrets/mine", "/api/v1/namespaces/other", csrsPath + "/other"}
+	want := []string{"/api/v1/namespaces/c2", "/api/v1/namespaces/c2/secrets/mine", "/api/v1/namespaces/other", clitest.RequestsPath + "/other"}
 	if !slices.Equal(h.Paths(), want) {
 		t.Errorf("it leaves %v, want %v", h.Paths(), want)
 	}
@@ -399,24 +400,24 @@ func TestCleanKeepsNamespacesOfOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := withManager(t)
-			h.put(t, map[string]string{"/api/v1/namespaces/c1": "Namespace"}, map[string]string{
+			put(t, h, map[string]string{"/api/v1/namespaces/c1": "Namespace"}, map[string]string{
 				"/api/v1/namespaces/c1": `{"metadata":{"labels":{"open-cluster-management.io/cluster-name":"` + test.label + `"}}}`})
-			h.serve("/api/v1", "namespaces Namespace", "pods Pod", "secrets Secret", "configmaps ConfigMap", "events Event",
+			serve(h, "/api/v1", "namespaces Namespace", "pods Pod", "secrets Secret", "configmaps ConfigMap", "events Event",
 				"serviceaccounts ServiceAccount", "persistentvolumeclaims PersistentVolumeClaim")
-			h.serve("/apis/x.io/v1", "machines Machine")
-			h.serve("/apis/work.open-cluster-management.io/v1", "manifestworks ManifestWork")
+			serve(h, "/apis/x.io/v1", "machines Machine")
+			serve(h, "/apis/work.open-cluster-management.io/v1", "manifestworks ManifestWork")
 			h.Answer("GET /apis", fakehub.JSON(`{"groups":[{"name":"x.io","preferredVersion":{"version":"v1"}},
 				{"name":"work.open-cluster-management.io","preferredVersion":{"version":"v1"}}]}`))
 			if test.object != "" {
-				h.put(t, map[string]string{test.object: "Machine"}, map[string]string{test.object: test.content})
+				put(t, h, map[string]string{test.object: "Machine"}, map[string]string{test.object: test.content})
 			}
 			if test.says == "which cannot be listed" {
 				h.Answer("GET /apis/x.io/v1/namespaces/c1/machines", fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "no"))
 			}
-			got := h.run(t, "", "clean")
-			got.succeeds(t, "cleaned up successfully")
-			if h.Has("/api/v1/namespaces/c1") != (test.says != "") || !strings.Contains(got.errOut, strings.TrimSpace(test.says)) {
-				t.Errorf("it leaves %v and says %s", h.Paths(), got.errOut)
+			got := h.Run(t, "", "clean")
+			got.Succeeds(t, "cleaned up successfully")
+			if h.Has("/api/v1/namespaces/c1") != (test.says != "") || !strings.Contains(got.ErrOut, strings.TrimSpace(test.says)) {
+				t.Errorf("it leaves %v and says %s", h.Paths(), got.ErrOut)
 			}
 		})
 	}
@@ -425,17 +426,17 @@ func TestCleanKeepsNamespacesOfOthers(t *testing.T) {
 // CA-20: what clean leaves because there are clusters, or because it is told to, is named with the reason.
 func TestCleanSaysWhatStays(t *testing.T) {
 	h := withManager(t)
-	h.serve("/apis/cluster.open-cluster-management.io/v1", "managedclusters ManagedCluster")
-	h.put(t, map[string]string{"/apis/cluster.open-cluster-management.io/v1/managedclusters/c1": "ManagedCluster"}, nil)
-	got := h.run(t, "", "clean", "--purge-operator=false")
-	got.succeeds(t, "cleaned up successfully")
-	if !h.Has("/api/v1/namespaces/c1") || !h.Has(csrsPath+"/c1-x") {
+	serve(h, "/apis/cluster.open-cluster-management.io/v1", "managedclusters ManagedCluster")
+	put(t, h, map[string]string{"/apis/cluster.open-cluster-management.io/v1/managedclusters/c1": "ManagedCluster"}, nil)
+	got := h.Run(t, "", "clean", "--purge-operator=false")
+	got.Succeeds(t, "cleaned up successfully")
+	if !h.Has("/api/v1/namespaces/c1") || !h.Has(clitest.RequestsPath+"/c1-x") {
 		t.Errorf("it leaves %v", h.Paths())
 	}
 	for _, want := range []string{"there are still these ManagedClusters: c1",
 		"The operator stays, with its kinds: --purge-operator is false"} {
-		if !strings.Contains(got.errOut, want) {
-			t.Errorf("no %q in %s", want, got.errOut)
+		if !strings.Contains(got.ErrOut, want) {
+			t.Errorf("no %q in %s", want, got.ErrOut)
 		}
 	}
 }
@@ -448,13 +449,13 @@ func TestUnjoinSaysWhyTheOperatorStays(t *testing.T) {
 	} {
 		h := withAgent(t, "klusterlet", "mine", `{"clusterName":"c1","namespace":"mine"}`)
 		if args == nil {
-			h.put(t, map[string]string{klusterletsPath + "second": "Klusterlet"}, map[string]string{
+			put(t, h, map[string]string{klusterletsPath + "second": "Klusterlet"}, map[string]string{
 				klusterletsPath + "second": `{"spec":{"clusterName":"c2"}}`})
 		}
-		got := h.run(t, "", append([]string{"unjoin", "--cluster-name", "c1"}, args...)...)
-		got.succeeds(t)
-		if !strings.Contains(got.errOut, want) || !h.Has(definitionsPath+agentDefinitions[0]) {
-			t.Errorf("no %q in %s, or it leaves %v", want, got.errOut, h.Paths())
+		got := h.Run(t, "", append([]string{"unjoin", "--cluster-name", "c1"}, args...)...)
+		got.Succeeds(t)
+		if !strings.Contains(got.ErrOut, want) || !h.Has(definitionsPath+agentDefinitions[0]) {
+			t.Errorf("no %q in %s, or it leaves %v", want, got.ErrOut, h.Paths())
 		}
 	}
 }
@@ -465,14 +466,14 @@ func TestCleanOfNoHub(t *testing.T) {
 	before := h.Paths()
 	for _, args := range [][]string{{"clean", "--name", "other"}, {"clean", "--name", "other", "--force"},
 		{"clean", "--name", "other", "--dry-run"}} {
-		h.run(t, "", args...).fails(t, "--name: there is no ClusterManager other", "cluster-manager")
+		h.Run(t, "", args...).Fails(t, "--name: there is no ClusterManager other", "cluster-manager")
 		if !slices.Equal(h.Paths(), before) {
 			t.Errorf("%v leaves %v", args, h.Paths())
 		}
 	}
-	h.put(t, map[string]string{managersPath + "cluster-manager": "ClusterManager"},
+	put(t, h, map[string]string{managersPath + "cluster-manager": "ClusterManager"},
 		map[string]string{managersPath + "cluster-manager": `{"spec":{"deployOption":{"mode":"Hosted"}}}`})
-	h.run(t, "", "clean", "--name", "other").succeeds(t) // what is left here was of another one
+	h.Run(t, "", "clean", "--name", "other").Succeeds(t) // what is left here was of another one
 }
 
 // CA-20, O18: what is changed by others at the same time is removed all the same.
@@ -480,16 +481,16 @@ func TestRemovalInsists(t *testing.T) {
 	const operator = "/apis/apps/v1/namespaces/open-cluster-management/deployments/cluster-manager"
 	for _, request := range []string{
 		"DELETE " + managersPath + "cluster-manager", "PATCH " + managersPath + "cluster-manager", "DELETE " + operator,
-		"DELETE /api/v1/namespaces/open-cluster-management", "DELETE " + csrsPath + "/c1-x",
+		"DELETE /api/v1/namespaces/open-cluster-management", "DELETE " + clitest.RequestsPath + "/c1-x",
 	} {
 		t.Run(request, func(t *testing.T) {
 			t.Parallel()
 			h := withManager(t)
 			const manager = managersPath + "cluster-manager"
-			h.put(t, map[string]string{manager: "ClusterManager"}, map[string]string{
+			put(t, h, map[string]string{manager: "ClusterManager"}, map[string]string{
 				manager: `{"metadata":{"finalizers":["operator.open-cluster-management.io/cluster-manager-cleanup"]}}`})
 			h.Conflict(request, 8)
-			h.run(t, "", "clean", "--force").succeeds(t, "cleaned up successfully")
+			h.Run(t, "", "clean", "--force").Succeeds(t, "cleaned up successfully")
 			if len(h.Paths()) > 0 {
 				t.Errorf("it leaves %v", h.Paths())
 			}
@@ -504,11 +505,11 @@ func TestRemovalOfWhatEnds(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			h := withManager(t)
-			h.serve("/apis/cluster.open-cluster-management.io/v1", "managedclusters ManagedCluster")
-			h.put(t, map[string]string{path: kind}, map[string]string{
+			serve(h, "/apis/cluster.open-cluster-management.io/v1", "managedclusters ManagedCluster")
+			put(t, h, map[string]string{path: kind}, map[string]string{
 				path: `{"metadata":{"finalizers":["operator.open-cluster-management.io/cluster-manager-cleanup"]}}`})
 			h.End("PATCH " + path)
-			h.run(t, "", "clean", "--force").succeeds(t, "cleaned up successfully")
+			h.Run(t, "", "clean", "--force").Succeeds(t, "cleaned up successfully")
 			if len(h.Requests(http.MethodPatch)) == 0 {
 				t.Error("no finalizer was taken off")
 			}
@@ -517,7 +518,7 @@ func TestRemovalOfWhatEnds(t *testing.T) {
 }
 
 // runKilled runs a command that is interrupted after a number of changes.
-func (h hub) runKilled(t *testing.T, steps int, args ...string) result {
+func runKilled(t *testing.T, h clitest.Hub, steps int, args ...string) clitest.Result {
 	t.Helper()
 	ctx, kill := context.WithCancel(t.Context())
 	defer kill()
@@ -528,5 +529,5 @@ func (h hub) runKilled(t *testing.T, steps int, args ...string) result {
 		}
 	})
 	defer h.OnWrite(nil)
-	return run(ctx, "", append([]string{"--kubeconfig", h.kubeconfig}, args...)...)
+	return clitest.Run(ctx, "", append([]string{"--kubeconfig", h.File}, args...)...)
 }

@@ -1,4 +1,4 @@
-package cli_test
+package install_test
 
 import (
 	"os"
@@ -11,13 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
 
 // CA-15, CA-17
 func TestJoinBadInput(t *testing.T) {
 	t.Parallel()
-	kubeconfig := newHub(t).kubeconfig
+	kubeconfig := clitest.NewHub(t).File
 	contextless := withoutCurrentContext(t, kubeconfig)
 	good := map[string]string{
 		"--hub-token": "t", "--hub-apiserver": "https://127.0.0.1:1", "--cluster-name": "c1", "--managed-cluster-kubeconfig": kubeconfig,
@@ -53,7 +54,7 @@ func TestJoinBadInput(t *testing.T) {
 					args = append(args, flag+"="+value)
 				}
 			}
-			run(t.Context(), "", args...).fails(t, test.says...)
+			clitest.Run(t.Context(), "", args...).Fails(t, test.says...)
 		})
 	}
 }
@@ -61,16 +62,16 @@ func TestJoinBadInput(t *testing.T) {
 // "token by file or stdin instead of argv"
 func TestJoinTokenFile(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
+	h := clitest.NewHub(t)
 	h.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("from-file\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	join := func(stdin, tokenFile string) result {
-		return run(t.Context(), stdin, "join", "--local", "--dry-run", "--hub-token-file", tokenFile, "--hub-apiserver", h.URL, "--cluster-name", "c1",
-			"--ca-file", writeCA(t, h),
-			"--managed-cluster-kubeconfig", h.kubeconfig)
+	join := func(stdin, tokenFile string) clitest.Result {
+		return clitest.Run(t.Context(), stdin, "join", "--local", "--dry-run", "--hub-token-file", tokenFile, "--hub-apiserver", h.URL, "--cluster-name", "c1",
+			"--ca-file", clitest.WriteCA(t, h),
+			"--managed-cluster-kubeconfig", h.File)
 	}
 	join("", file)
 	join("from-stdin", "-")
@@ -83,9 +84,9 @@ func TestJoinTokenFile(t *testing.T) {
 	if !slices.Equal(sent, []string{"Bearer from-file", "Bearer from-stdin"}) {
 		t.Errorf("the hub got %q", sent)
 	}
-	join("", "-").fails(t, "--hub-token-file", "standard input holds 0 words")
-	join("two words", "-").fails(t, "holds 2 words")
-	join("", filepath.Join(t.TempDir(), "gone")).fails(t, "--hub-token-file", "gone")
+	join("", "-").Fails(t, "--hub-token-file", "standard input holds 0 words")
+	join("two words", "-").Fails(t, "holds 2 words")
+	join("", filepath.Join(t.TempDir(), "gone")).Fails(t, "--hub-token-file", "gone")
 }
 
 func withoutCurrentContext(t *testing.T, kubeconfig string) string {
@@ -105,24 +106,15 @@ func withoutCurrentContext(t *testing.T, kubeconfig string) string {
 // A kubeconfig that leads nowhere is found before the hub learns of the cluster.
 func TestJoinUnreachableCluster(t *testing.T) {
 	t.Parallel()
-	h, gone := newHub(t), newHub(t)
+	h, gone := clitest.NewHub(t), clitest.NewHub(t)
 	gone.Close()
 	h.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
-	run(t.Context(), "", "join", "--local", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1", "--ca-file", writeCA(t, h),
-		"--managed-cluster-kubeconfig", gone.kubeconfig).fails(t, "--managed-cluster-kubeconfig: "+gone.kubeconfig, gone.URL,
+	clitest.Run(t.Context(), "", "join", "--local", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1", "--ca-file", clitest.WriteCA(t, h),
+		"--managed-cluster-kubeconfig", gone.File).Fails(t, "--managed-cluster-kubeconfig: "+gone.File, gone.URL,
 		"connection refused", "see whether it runs")
 	if asked := h.Requests("POST"); len(asked) != 0 {
 		t.Errorf("the hub was asked for %+v", asked)
 	}
-}
-
-func writeCA(t *testing.T, h hub) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(file, h.CA(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }
 
 // CA-17 KL-09: the URL that a cluster publishes is what its agent reports.
@@ -132,14 +124,14 @@ func TestJoinReportsURL(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", programs)
-	h, managed := newHub(t), newHub(t)
+	h, managed := clitest.NewHub(t), clitest.NewHub(t)
 	h.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
-	join := []string{"join", "--local", "--dry-run", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1", "--ca-file", writeCA(t, h),
-		"--managed-cluster-kubeconfig", managed.kubeconfig}
-	run(t.Context(), "", join...).succeeds(t, "--spoke-external-server-urls "+managed.URL)
+	join := []string{"join", "--local", "--dry-run", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1", "--ca-file", clitest.WriteCA(t, h),
+		"--managed-cluster-kubeconfig", managed.File}
+	clitest.Run(t.Context(), "", join...).Succeeds(t, "--spoke-external-server-urls "+managed.URL)
 	managed.Put(t, "/api/v1/namespaces/kube-public/configmaps/cluster-info", &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "cluster-info"},
 		Data: map[string]string{"kubeconfig": "apiVersion: v1\nkind: Config\nclusters: [{name: '', cluster: {server: 'https://prod1.example.com'}}]"},
 	})
-	run(t.Context(), "", join...).succeeds(t, "--spoke-external-server-urls https://prod1.example.com")
+	clitest.Run(t.Context(), "", join...).Succeeds(t, "--spoke-external-server-urls https://prod1.example.com")
 }

@@ -1,4 +1,4 @@
-package cli_test
+package install_test
 
 import (
 	"slices"
@@ -27,16 +27,16 @@ func TestInstallOverWhatIsBeingDeleted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newClusterForHub(t)
-			h.serve("/apis/work.open-cluster-management.io/v1", "appliedmanifestworks AppliedManifestWork")
-			h.put(t, map[string]string{test.path: test.kind}, map[string]string{test.path: test.content})
+			serve(h, "/apis/work.open-cluster-management.io/v1", "appliedmanifestworks AppliedManifestWork")
+			put(t, h, map[string]string{test.path: test.kind}, map[string]string{test.path: test.content})
 			before := h.Paths()
 			args := test.install(t)
-			h.run(t, "", args...).fails(t, test.kind, "is being deleted", "operator.open-cluster-management.io/", test.says)
+			h.Run(t, "", args...).Fails(t, test.kind, "is being deleted", "operator.open-cluster-management.io/", test.says)
 			if !slices.Equal(h.Paths(), before) {
 				t.Errorf("it leaves %v", h.Paths())
 			}
-			h.run(t, "", test.remove...).succeeds(t)
-			h.run(t, "", args...).succeeds(t)
+			h.Run(t, "", test.remove...).Succeeds(t)
+			h.Run(t, "", args...).Succeeds(t)
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package cli_test
+package install_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	certutil "k8s.io/client-go/util/cert"
 
+	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
 
@@ -26,7 +27,7 @@ const goodKlusterlet = `{"metadata":{"uid":"u1"},"status":{"observedGeneration":
 const agentDeployments = "/apis/apps/v1/namespaces/open-cluster-management-agent/deployments"
 
 // putRunning adds a Deployment whose pod runs.
-func (h hub) putRunning(t *testing.T, collection, name string) {
+func putRunning(t *testing.T, h clitest.Hub, collection, name string) {
 	t.Helper()
 	h.Put(t, collection+"/"+name, &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
@@ -37,20 +38,20 @@ func (h hub) putRunning(t *testing.T, collection, name string) {
 }
 
 // newClusterWithAgent is a cluster whose agent runs, whatever it reaches.
-func newClusterWithAgent(t *testing.T) hub {
+func newClusterWithAgent(t *testing.T) clitest.Hub {
 	t.Helper()
 	h := newCluster(t)
-	h.putRunning(t, strings.TrimSuffix(operatorsPath, "/"), "klusterlet")
-	h.putRunning(t, agentDeployments, "agent")
-	h.put(t, map[string]string{klusterletsPath + "klusterlet": "Klusterlet", "/api/v1/namespaces/open-cluster-management-agent": "Namespace"},
+	putRunning(t, h, strings.TrimSuffix(clitest.OperatorsPath, "/"), "klusterlet")
+	putRunning(t, h, agentDeployments, "agent")
+	put(t, h, map[string]string{klusterletsPath + "klusterlet": "Klusterlet", "/api/v1/namespaces/open-cluster-management-agent": "Namespace"},
 		map[string]string{klusterletsPath + "klusterlet": goodKlusterlet})
 	return h
 }
 
 // joinCommand joins the cluster c1 to a hub.
-func joinCommand(t *testing.T, h hub, flags ...string) []string {
+func joinCommand(t *testing.T, h clitest.Hub, flags ...string) []string {
 	t.Helper()
-	return append([]string{"join", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1", "--ca-file", writeCA(t, h)}, flags...)
+	return append([]string{"join", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1", "--ca-file", clitest.WriteCA(t, h)}, flags...)
 }
 
 // CA-17: join waits for what this agent does on the hub: what is there from before, and of others, does not count.
@@ -83,46 +84,46 @@ func TestJoinWaitsForItsAgent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, c := newHubToJoin(t), newClusterWithAgent(t)
-			h.Put(t, clustersPath+"/c1", acceptedCluster("c1", "ManagedClusterJoined", "ManagedClusterConditionAvailable"))
+			h.Put(t, clitest.ClustersPath+"/c1", clitest.AcceptedCluster("c1", "ManagedClusterJoined", "ManagedClusterConditionAvailable"))
 			const lease = "/apis/coordination.k8s.io/v1/namespaces/c1/leases"
 			beat := func(at string) {
-				h.put(t, map[string]string{lease + "/managed-cluster-lease": "Lease"},
+				put(t, h, map[string]string{lease + "/managed-cluster-lease": "Lease"},
 					map[string]string{lease + "/managed-cluster-lease": `{"metadata":{"namespace":"c1"},"spec":{"renewTime":"` + at + `"}}`})
 			}
 			beat("2026-11-23T12:00:00.000000Z")
 			if test.credential {
-				c.putCredential(t, "c1")
+				putCredential(t, c, "c1")
 			}
 			if test.before != nil {
-				h.putRequest(t, test.before)
+				h.PutRequest(t, test.before)
 			}
-			over, done := make(chan struct{}), make(chan result)
+			over, done := make(chan struct{}), make(chan clitest.Result)
 			go func() {
-				done <- runUntil(t.Context(), over, "", append([]string{"--kubeconfig", c.kubeconfig}, joinCommand(t, h, "--wait")...)...)
+				done <- clitest.RunUntil(t.Context(), over, "", append([]string{"--kubeconfig", c.File}, joinCommand(t, h, "--wait")...)...)
 			}()
 			if test.before == nil || !test.registers {
-				h.awaitWatch(t, csrsPath)
+				h.WaitForWatch(t, clitest.RequestsPath)
 			}
 			if test.credential {
-				h.awaitWatch(t, lease)
+				h.WaitForWatch(t, lease)
 			}
 			if test.then != nil {
-				h.putRequest(t, test.then)
+				h.PutRequest(t, test.then)
 			}
 			if test.heartbeat {
 				beat("2026-11-23T11:00:00.000000Z") // a clock that is behind
 			}
 			if test.registers {
-				(<-done).succeeds(t, "capstan accept --clusters c1", "--requesters system:open-cluster-management:c1:u1")
+				(<-done).Succeeds(t, "capstan accept --clusters c1", "--requesters system:open-cluster-management:c1:u1")
 				return
 			}
 			close(over)
-			(<-done).fails(t, "the hub has not heard of system:open-cluster-management:c1:u1", "not done after")
+			(<-done).Fails(t, "the hub has not heard of system:open-cluster-management:c1:u1", "not done after")
 		})
 	}
 }
 
-func (h hub) putCredential(t *testing.T, cluster string) {
+func putCredential(t *testing.T, h clitest.Hub, cluster string) {
 	t.Helper()
 	certificate, key, err := certutil.GenerateSelfSignedCertKey("agent", nil, nil)
 	if err != nil {
@@ -136,44 +137,44 @@ func (h hub) putCredential(t *testing.T, cluster string) {
 		t.Fatal(err)
 	}
 	const path = "/api/v1/namespaces/open-cluster-management-agent/secrets/hub-kubeconfig-secret"
-	h.put(t, map[string]string{path: "Secret"}, map[string]string{path: string(content)})
+	put(t, h, map[string]string{path: "Secret"}, map[string]string{path: string(content)})
 }
 
 // CA-17: conditions that are good say nothing where what they are about is gone.
 func TestConditionsFromBefore(t *testing.T) {
 	const namespace = "/api/v1/namespaces/open-cluster-management-agent"
 	for name, test := range map[string]struct {
-		prepare func(t *testing.T, c hub)
+		prepare func(t *testing.T, c clitest.Hub)
 		watches string
-		mend    func(t *testing.T, c hub)
+		mend    func(t *testing.T, c clitest.Hub)
 	}{
-		"the namespace is gone": {func(t *testing.T, c hub) { c.Remove(t, namespace) }, agentDeployments, func(t *testing.T, c hub) {
-			c.putRunning(t, agentDeployments, "agent")
-			c.put(t, map[string]string{namespace: "Namespace"}, nil)
+		"the namespace is gone": {func(t *testing.T, c clitest.Hub) { c.Remove(t, namespace) }, agentDeployments, func(t *testing.T, c clitest.Hub) {
+			putRunning(t, c, agentDeployments, "agent")
+			put(t, c, map[string]string{namespace: "Namespace"}, nil)
 		}},
-		"the namespace is being deleted": {func(t *testing.T, c hub) {
-			c.put(t, map[string]string{namespace: "Namespace"}, map[string]string{
+		"the namespace is being deleted": {func(t *testing.T, c clitest.Hub) {
+			put(t, c, map[string]string{namespace: "Namespace"}, map[string]string{
 				namespace: `{"metadata":{"deletionTimestamp":"2026-11-23T12:00:00Z"}}`})
-		}, "/api/v1/namespaces", func(t *testing.T, c hub) {
-			c.put(t, map[string]string{namespace: "Namespace"}, nil)
-			c.putRunning(t, agentDeployments, "agent")
+		}, "/api/v1/namespaces", func(t *testing.T, c clitest.Hub) {
+			put(t, c, map[string]string{namespace: "Namespace"}, nil)
+			putRunning(t, c, agentDeployments, "agent")
 		}},
-		"the Deployment is gone": {func(t *testing.T, c hub) { c.Remove(t, agentDeployments+"/agent") }, agentDeployments,
-			func(t *testing.T, c hub) { c.putRunning(t, agentDeployments, "agent") }},
-		"its pods do not run": {func(t *testing.T, c hub) {
-			c.put(t, map[string]string{agentDeployments + "/agent": "Deployment"}, nil)
-		}, agentDeployments, func(t *testing.T, c hub) { c.putRunning(t, agentDeployments, "agent") }},
+		"the Deployment is gone": {func(t *testing.T, c clitest.Hub) { c.Remove(t, agentDeployments+"/agent") }, agentDeployments,
+			func(t *testing.T, c clitest.Hub) { putRunning(t, c, agentDeployments, "agent") }},
+		"its pods do not run": {func(t *testing.T, c clitest.Hub) {
+			put(t, c, map[string]string{agentDeployments + "/agent": "Deployment"}, nil)
+		}, agentDeployments, func(t *testing.T, c clitest.Hub) { putRunning(t, c, agentDeployments, "agent") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, c := newHubToJoin(t), newClusterWithAgent(t)
-			h.Put(t, clustersPath+"/c1", cluster("c1", nil))
-			h.putRequest(t, fakehub.JoinRequest(t, "one", "c1", "u1"))
+			h.Put(t, clitest.ClustersPath+"/c1", clitest.Cluster("c1", nil))
+			h.PutRequest(t, fakehub.JoinRequest(t, "one", "c1", "u1"))
 			test.prepare(t, c)
-			done := make(chan result)
-			go func() { done <- c.run(t, "", joinCommand(t, h, "--wait")...) }()
-			c.awaitWatch(t, test.watches)
+			done := make(chan clitest.Result)
+			go func() { done <- c.Run(t, "", joinCommand(t, h, "--wait")...) }()
+			c.WaitForWatch(t, test.watches)
 			test.mend(t, c)
-			(<-done).succeeds(t, "capstan accept --clusters c1")
+			(<-done).Succeeds(t, "capstan accept --clusters c1")
 		})
 	}
 }
@@ -197,14 +198,14 @@ func TestWaitEndsEarly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h, bundle := newCluster(t), inDir(t)("bundle.json", `{"ocm":"v0.3.0"}`)
-			h.putOperator(t, "cluster-manager", "r/capstan-hub:v0.3.0", nil)
+			putOperator(t, h, "cluster-manager", "r/capstan-hub:v0.3.0", nil)
 			const pods = "/api/v1/namespaces/open-cluster-management/pods"
-			over, done := make(chan struct{}), make(chan result)
+			over, done := make(chan struct{}), make(chan clitest.Result)
 			go func() {
-				done <- runUntil(t.Context(), over, "", "--kubeconfig", h.kubeconfig, "init", "--wait", "--timeout", "1", "--image-registry", "r",
+				done <- clitest.RunUntil(t.Context(), over, "", "--kubeconfig", h.File, "init", "--wait", "--timeout", "1", "--image-registry", "r",
 					"--bundle-version-overrides", bundle)
 			}()
-			h.awaitWatch(t, pods)
+			h.WaitForWatch(t, pods)
 			h.Put(t, pods+"/p1", &corev1.Pod{
 				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 				ObjectMeta: metav1.ObjectMeta{Name: "p1", Namespace: "open-cluster-management", Labels: map[string]string{"app": "cluster-manager"}},
@@ -214,17 +215,17 @@ func TestWaitEndsEarly(t *testing.T) {
 			})
 			if test.ends {
 				got := <-done
-				got.fails(t, "waiting does not mend this", "pod p1: its image r/capstan-hub:v0.3.0 cannot be pulled", test.message)
-				if !strings.Contains(got.errOut, "! cluster-manager: pod p1") {
-					t.Errorf("it is not said while it waits: %s", got.errOut)
+				got.Fails(t, "waiting does not mend this", "pod p1: its image r/capstan-hub:v0.3.0 cannot be pulled", test.message)
+				if !strings.Contains(got.ErrOut, "! cluster-manager: pod p1") {
+					t.Errorf("it is not said while it waits: %s", got.ErrOut)
 				}
 				return
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			_ = h.AwaitWatch(ctx, strings.TrimSuffix(operatorsPath, "/"))
+			_ = h.AwaitWatch(ctx, strings.TrimSuffix(clitest.OperatorsPath, "/"))
 			close(over)
-			(<-done).fails(t, "not done after 1s")
+			(<-done).Fails(t, "not done after 1s")
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package cli_test
+package fleet_test
 
 import (
 	"context"
@@ -13,52 +13,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
-
-const csrsPath = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-
-func (h hub) putRequest(t *testing.T, csr *certificatesv1.CertificateSigningRequest) {
-	t.Helper()
-	h.Put(t, csrsPath+"/"+csr.Name, csr)
-}
-
-func (h hub) approved(t *testing.T, name string) bool {
-	t.Helper()
-	var csr certificatesv1.CertificateSigningRequest
-	h.Get(t, csrsPath+"/"+name, &csr)
-	for _, condition := range csr.Status.Conditions {
-		if condition.Type == certificatesv1.CertificateApproved && condition.Reason == "capstan Approve" {
-			return true
-		}
-	}
-	return false
-}
-
-func (h hub) accepted(t *testing.T, name string) bool {
-	t.Helper()
-	var c clusterv1.ManagedCluster
-	h.Get(t, clustersPath+"/"+name, &c)
-	return c.Spec.HubAcceptsClient
-}
 
 // CA-18: the request of the agent is approved through the subresource, the cluster is accepted by a merge patch.
 func TestAccept(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	h.putClusters(t)
-	h.putRequest(t, fakehub.JoinRequest(t, "cluster1-x", "cluster1", "a1"))
+	h := clitest.NewHub(t)
+	h.PutClusters(t)
+	h.PutRequest(t, fakehub.JoinRequest(t, "cluster1-x", "cluster1", "a1"))
 	lookalike := fakehub.JoinRequest(t, "cluster1-evil", "cluster1", "a2")
 	lookalike.Spec.Username += "-2"
-	h.putRequest(t, lookalike)
-	h.putRequest(t, fakehub.JoinRequest(t, "cluster2-x", "cluster2", "a1"))
+	h.PutRequest(t, lookalike)
+	h.PutRequest(t, fakehub.JoinRequest(t, "cluster2-x", "cluster2", "a1"))
 
-	h.run(t, "", "accept", "--clusters", "cluster1").succeeds(t,
+	h.Run(t, "", "accept", "--clusters", "cluster1").Succeeds(t,
 		"CSR cluster1-x approved", "set hubAcceptsClient to true for managed cluster cluster1", "cluster cluster1 is accepted")
-	if !h.approved(t, "cluster1-x") || h.approved(t, "cluster1-evil") || h.approved(t, "cluster2-x") {
+	if !h.Approved(t, "cluster1-x") || h.Approved(t, "cluster1-evil") || h.Approved(t, "cluster2-x") {
 		t.Error("the wrong requests are approved")
 	}
-	if !h.accepted(t, "cluster1") || h.accepted(t, "cluster2") {
+	if !h.Accepted(t, "cluster1") || h.Accepted(t, "cluster2") {
 		t.Error("the wrong clusters are accepted")
 	}
 	if put := h.Requests(http.MethodPut); len(put) != 1 || !strings.HasSuffix(put[0].Path, "/cluster1-x/approval") {
@@ -67,29 +42,29 @@ func TestAccept(t *testing.T) {
 	if patch := h.Requests(http.MethodPatch); len(patch) != 1 || patch[0].Body != `{"spec":{"hubAcceptsClient":true}}` {
 		t.Errorf("patched %+v", patch)
 	}
-	h.run(t, "", "accept", "--clusters", "cluster1").succeeds(t, "set hubAcceptsClient")
+	h.Run(t, "", "accept", "--clusters", "cluster1").Succeeds(t, "set hubAcceptsClient")
 }
 
 // CA-18: without a request there is nobody to accept, unless the agent has another way in.
 func TestAcceptWithoutRequest(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	h.putClusters(t)
+	h := clitest.NewHub(t)
+	h.PutClusters(t)
 	lookalike := fakehub.JoinRequest(t, "cluster1-evil", "cluster1", "a2")
 	lookalike.Spec.Username = "jane"
-	h.putRequest(t, lookalike)
-	got := h.run(t, "", "accept", "--clusters", "cluster1,gone")
-	got.fails(t, "no csr is approved yet for cluster cluster1", "CSR cluster1-evil is left alone", `"jane"`, "--wait",
+	h.PutRequest(t, lookalike)
+	got := h.Run(t, "", "accept", "--clusters", "cluster1,gone")
+	got.Fails(t, "no csr is approved yet for cluster cluster1", "CSR cluster1-evil is left alone", `"jane"`, "--wait",
 		"cluster gone is not known to the hub", "capstan get token")
-	if h.accepted(t, "cluster1") {
+	if h.Accepted(t, "cluster1") {
 		t.Error("accepted a cluster without a request")
 	}
 
-	h.Put(t, clustersPath+"/joined", acceptedCluster("joined", "ManagedClusterJoined", "ManagedClusterConditionAvailable"))
-	aws := cluster("aws", nil)
+	h.Put(t, clitest.ClustersPath+"/joined", clitest.AcceptedCluster("joined", "ManagedClusterJoined", "ManagedClusterConditionAvailable"))
+	aws := clitest.Cluster("aws", nil)
 	aws.Annotations = map[string]string{"agent.open-cluster-management.io/managed-cluster-arn": "arn:aws:eks:us-west-2:1:cluster/c"}
-	h.Put(t, clustersPath+"/aws", aws)
-	h.run(t, "", "accept", "--clusters", "joined,aws").succeeds(t, "cluster joined is accepted", "cluster aws is accepted",
+	h.Put(t, clitest.ClustersPath+"/aws", aws)
+	h.Run(t, "", "accept", "--clusters", "joined,aws").Succeeds(t, "cluster joined is accepted", "cluster aws is accepted",
 		"no request was there to approve")
 }
 
@@ -128,27 +103,27 @@ func TestAcceptOfLostAgent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHub(t)
-			c := acceptedCluster("cluster1")
+			h := clitest.NewHub(t)
+			c := clitest.AcceptedCluster("cluster1")
 			c.Status.Conditions = test.conditions
-			h.Put(t, clustersPath+"/cluster1", c)
+			h.Put(t, clitest.ClustersPath+"/cluster1", c)
 			if test.request != nil {
-				h.putRequest(t, test.request)
+				h.PutRequest(t, test.request)
 			}
-			got := h.run(t, "", append([]string{"accept", "--clusters", "cluster1"}, test.flags...)...)
+			got := h.Run(t, "", append([]string{"accept", "--clusters", "cluster1"}, test.flags...)...)
 			if !test.refused {
-				got.succeeds(t, "cluster cluster1 is accepted")
+				got.Succeeds(t, "cluster cluster1 is accepted")
 				return
 			}
-			got.fails(t, "no csr is approved yet for cluster cluster1", "It was accepted before, for an agent")
+			got.Fails(t, "no csr is approved yet for cluster cluster1", "It was accepted before, for an agent")
 			if len(h.Requests(http.MethodPatch)) > 0 {
 				t.Error("the cluster was changed")
 			}
-			done := make(chan result)
-			go func() { done <- h.run(t, "", "accept", "--cluster", "cluster1", "--wait") }()
-			h.awaitWatch(t, csrsPath)
-			h.putRequest(t, fakehub.JoinRequest(t, "again", "cluster1", "a2"))
-			(<-done).fails(t, "an agent of cluster cluster1 has a certificate already, and one asks for another", "CSR again")
+			done := make(chan clitest.Result)
+			go func() { done <- h.Run(t, "", "accept", "--cluster", "cluster1", "--wait") }()
+			h.WaitForWatch(t, clitest.RequestsPath)
+			h.PutRequest(t, fakehub.JoinRequest(t, "again", "cluster1", "a2"))
+			(<-done).Fails(t, "an agent of cluster cluster1 has a certificate already, and one asks for another", "CSR again")
 		})
 	}
 }
@@ -173,18 +148,18 @@ func TestAcceptRequesters(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHub(t)
-			h.putClusters(t)
-			h.putRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1"))
-			h.putRequest(t, fakehub.JoinRequest(t, "two", "cluster1", "a11"))
-			got := h.run(t, "", append([]string{"accept", "--cluster", "cluster1"}, test.flags...)...)
+			h := clitest.NewHub(t)
+			h.PutClusters(t)
+			h.PutRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1"))
+			h.PutRequest(t, fakehub.JoinRequest(t, "two", "cluster1", "a11"))
+			got := h.Run(t, "", append([]string{"accept", "--cluster", "cluster1"}, test.flags...)...)
 			if len(test.fails) > 0 {
-				got.fails(t, test.fails...)
+				got.Fails(t, test.fails...)
 			} else {
-				got.succeeds(t)
+				got.Succeeds(t)
 			}
-			if h.approved(t, "one") != test.a1 || h.approved(t, "two") != test.a2 || h.accepted(t, "cluster1") != (len(test.fails) == 0) {
-				t.Errorf("approved %t and %t, accepted %t", h.approved(t, "one"), h.approved(t, "two"), h.accepted(t, "cluster1"))
+			if h.Approved(t, "one") != test.a1 || h.Approved(t, "two") != test.a2 || h.Accepted(t, "cluster1") != (len(test.fails) == 0) {
+				t.Errorf("approved %t and %t, accepted %t", h.Approved(t, "one"), h.Approved(t, "two"), h.Accepted(t, "cluster1"))
 			}
 		})
 	}
@@ -193,38 +168,38 @@ func TestAcceptRequesters(t *testing.T) {
 // "prints common names of requests raw": what a terminal acts on is quoted, and a name in several lines is one.
 func TestAcceptRequestersWithUnprintableNames(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	h.putClusters(t)
-	h.putRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1\x1b[2K\nnobody asks"))
-	got := h.run(t, "", "accept", "--cluster", "cluster1", "--requesters", "system:open-cluster-management:cluster1:a2")
-	got.fails(t, "no csr is approved yet", `"system:open-cluster-management:cluster1:a1\x1b[2K\nnobody asks"`)
-	if strings.Contains(got.errOut, "\x1b[2K") {
-		t.Errorf("printed %q", got.errOut)
+	h := clitest.NewHub(t)
+	h.PutClusters(t)
+	h.PutRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1\x1b[2K\nnobody asks"))
+	got := h.Run(t, "", "accept", "--cluster", "cluster1", "--requesters", "system:open-cluster-management:cluster1:a2")
+	got.Fails(t, "no csr is approved yet", `"system:open-cluster-management:cluster1:a1\x1b[2K\nnobody asks"`)
+	if strings.Contains(got.ErrOut, "\x1b[2K") {
+		t.Errorf("printed %q", got.ErrOut)
 	}
 }
 
 // CA-18: that another agent is approved does not help the one that --requesters names.
 func TestAcceptRequestersOfApproved(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	joined := cluster("cluster1", nil, "ManagedClusterJoined")
+	h := clitest.NewHub(t)
+	joined := clitest.Cluster("cluster1", nil, "ManagedClusterJoined")
 	joined.Spec.HubAcceptsClient = true
-	h.Put(t, clustersPath+"/cluster1", joined)
+	h.Put(t, clitest.ClustersPath+"/cluster1", joined)
 	approved := fakehub.JoinRequest(t, "one", "cluster1", "a1")
 	approved.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved}}
-	h.putRequest(t, approved)
+	h.PutRequest(t, approved)
 	const first = "system:open-cluster-management:cluster1:a1"
-	h.run(t, "", "accept", "--cluster", "cluster1", "--requesters", first+"1").fails(t, "no csr is approved yet", first)
-	h.run(t, "", "accept", "--cluster", "cluster1", "--requesters", first).succeeds(t, "cluster cluster1 is accepted")
+	h.Run(t, "", "accept", "--cluster", "cluster1", "--requesters", first+"1").Fails(t, "no csr is approved yet", first)
+	h.Run(t, "", "accept", "--cluster", "cluster1", "--requesters", first).Succeeds(t, "cluster cluster1 is accepted")
 }
 
 func TestAcceptDryRun(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	h.putClusters(t)
-	h.putRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1"))
-	h.run(t, "", "accept", "--cluster", "cluster1", "--dry-run").succeeds(t, "would approve CSR one", "would set hubAcceptsClient")
-	if h.approved(t, "one") || h.accepted(t, "cluster1") {
+	h := clitest.NewHub(t)
+	h.PutClusters(t)
+	h.PutRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1"))
+	h.Run(t, "", "accept", "--cluster", "cluster1", "--dry-run").Succeeds(t, "would approve CSR one", "would set hubAcceptsClient")
+	if h.Approved(t, "one") || h.Accepted(t, "cluster1") {
 		t.Error("something was done")
 	}
 }
@@ -232,62 +207,52 @@ func TestAcceptDryRun(t *testing.T) {
 // CA-18: --wait waits for the agent to create the cluster and its request.
 func TestAcceptWait(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	done := make(chan result)
-	go func() { done <- h.run(t, "", "accept", "--cluster", "cluster1", "--wait") }()
-	h.awaitWatch(t, clustersPath)
-	h.Put(t, clustersPath+"/cluster1", cluster("cluster1", nil))
-	h.awaitWatch(t, csrsPath)
-	h.putRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1"))
-	(<-done).succeeds(t, "CSR one approved", "cluster cluster1 is accepted")
-	if !h.approved(t, "one") || !h.accepted(t, "cluster1") {
+	h := clitest.NewHub(t)
+	done := make(chan clitest.Result)
+	go func() { done <- h.Run(t, "", "accept", "--cluster", "cluster1", "--wait") }()
+	h.WaitForWatch(t, clitest.ClustersPath)
+	h.Put(t, clitest.ClustersPath+"/cluster1", clitest.Cluster("cluster1", nil))
+	h.WaitForWatch(t, clitest.RequestsPath)
+	h.PutRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1"))
+	(<-done).Succeeds(t, "CSR one approved", "cluster cluster1 is accepted")
+	if !h.Approved(t, "one") || !h.Accepted(t, "cluster1") {
 		t.Error("not accepted")
-	}
-}
-
-// awaitWatch returns once a client watches a collection.
-func (h hub) awaitWatch(t *testing.T, collection string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if err := h.AwaitWatch(ctx, collection); err != nil {
-		t.Fatalf("nobody watches %s: %v", collection, err)
 	}
 }
 
 func TestAcceptWaitIsInterrupted(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
+	h := clitest.NewHub(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan result)
+	done := make(chan clitest.Result)
 	go func() {
-		done <- run(ctx, "", "--kubeconfig", h.kubeconfig, "accept", "--cluster", "cluster1", "--wait")
+		done <- clitest.Run(ctx, "", "--kubeconfig", h.File, "accept", "--cluster", "cluster1", "--wait")
 	}()
-	h.awaitWatch(t, clustersPath)
+	h.WaitForWatch(t, clitest.ClustersPath)
 	cancel()
-	if got := <-done; got.code != 130 {
-		t.Errorf("exit code %d, want 130: %s", got.code, got.errOut)
+	if got := <-done; got.Code != 130 {
+		t.Errorf("exit code %d, want 130: %s", got.Code, got.ErrOut)
 	}
 }
 
 func TestAcceptWaitTimesOut(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	h.timesOut(t, clustersPath, "", "accept", "--cluster", "cluster1", "--wait", "--timeout", "1").fails(t, "wait for cluster cluster1",
+	h := clitest.NewHub(t)
+	h.TimesOut(t, clitest.ClustersPath, "", "accept", "--cluster", "cluster1", "--wait", "--timeout", "1").Fails(t, "wait for cluster cluster1",
 		"not done after 1s (--timeout)", "agent of the cluster runs")
 }
 
 // The hub refuses what the user may not do; what was done before that stays said.
 func TestAcceptForbidden(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	h.putClusters(t)
-	h.putRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1"))
-	h.Answer("PATCH "+clustersPath+"/cluster1", fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "may not accept"))
-	got := h.run(t, "", "accept", "--cluster", "cluster1")
-	got.fails(t, "accept cluster cluster1", "may not accept", "ask an administrator")
-	if !strings.Contains(got.out, "CSR one approved") {
-		t.Errorf("output %s", got.out)
+	h := clitest.NewHub(t)
+	h.PutClusters(t)
+	h.PutRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1"))
+	h.Answer("PATCH "+clitest.ClustersPath+"/cluster1", fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "may not accept"))
+	got := h.Run(t, "", "accept", "--cluster", "cluster1")
+	got.Fails(t, "accept cluster cluster1", "may not accept", "ask an administrator")
+	if !strings.Contains(got.Out, "CSR one approved") {
+		t.Errorf("output %s", got.Out)
 	}
 }
 
@@ -296,8 +261,8 @@ func TestAcceptForbidden(t *testing.T) {
 func TestAcceptAsksForAnotherAgent(t *testing.T) {
 	t.Parallel()
 	const other = "system:open-cluster-management:cluster1:other"
-	joined := acceptedCluster("cluster1", "ManagedClusterJoined")
-	denied := cluster("cluster1", nil, "ManagedClusterJoined")
+	joined := clitest.AcceptedCluster("cluster1", "ManagedClusterJoined")
+	denied := clitest.Cluster("cluster1", nil, "ManagedClusterJoined")
 	approved := fakehub.JoinRequest(t, "first", "cluster1", "a1")
 	approved.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved}}
 	for name, test := range map[string]struct {
@@ -308,27 +273,27 @@ func TestAcceptAsksForAnotherAgent(t *testing.T) {
 	}{
 		"of a cluster that has joined":             {cluster: joined, refused: true},
 		"of a cluster that was denied":             {cluster: denied, refused: true},
-		"of a cluster whose agent was approved":    {cluster: cluster("cluster1", nil), earlier: approved, refused: true},
+		"of a cluster whose agent was approved":    {cluster: clitest.Cluster("cluster1", nil), earlier: approved, refused: true},
 		"of a cluster that has joined, named":      {cluster: joined, flags: []string{"--requesters", other}},
 		"of a cluster that has joined, unchecked":  {cluster: joined, flags: []string{"--skip-approve-check"}},
-		"of a cluster that nobody has been so far": {cluster: cluster("cluster1", nil)},
+		"of a cluster that nobody has been so far": {cluster: clitest.Cluster("cluster1", nil)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHub(t)
-			h.Put(t, clustersPath+"/cluster1", test.cluster)
+			h := clitest.NewHub(t)
+			h.Put(t, clitest.ClustersPath+"/cluster1", test.cluster)
 			if test.earlier != nil {
-				h.putRequest(t, test.earlier)
+				h.PutRequest(t, test.earlier)
 			}
-			h.putRequest(t, fakehub.JoinRequest(t, "another", "cluster1", "other"))
-			got := h.run(t, "", append([]string{"accept", "--clusters", "cluster1"}, test.flags...)...)
+			h.PutRequest(t, fakehub.JoinRequest(t, "another", "cluster1", "other"))
+			got := h.Run(t, "", append([]string{"accept", "--clusters", "cluster1"}, test.flags...)...)
 			if !test.refused {
-				got.succeeds(t, "CSR another approved")
+				got.Succeeds(t, "CSR another approved")
 				return
 			}
-			got.fails(t, "an agent of cluster cluster1 has a certificate already", other, "CSR another", "agent-registration-bootstrap",
+			got.Fails(t, "an agent of cluster cluster1 has a certificate already", other, "CSR another", "agent-registration-bootstrap",
 				"--requesters", "--skip-approve-check")
-			if h.approved(t, "another") || len(h.Requests(http.MethodPatch)) > 0 {
+			if h.Approved(t, "another") || len(h.Requests(http.MethodPatch)) > 0 {
 				t.Error("the other agent is let in all the same")
 			}
 		})
@@ -340,7 +305,7 @@ func TestAcceptAsksForAnotherAgent(t *testing.T) {
 func TestAcceptIgnoresEarlierClusters(t *testing.T) {
 	t.Parallel()
 	created := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-	again := cluster("cluster1", nil)
+	again := clitest.Cluster("cluster1", nil)
 	again.CreationTimestamp = metav1.NewTime(created)
 	decided := func(kind certificatesv1.RequestConditionType, requested, updated time.Duration) *certificatesv1.CertificateSigningRequest {
 		request := fakehub.JoinRequest(t, "first", "cluster1", "a1")
@@ -364,35 +329,35 @@ func TestAcceptIgnoresEarlierClusters(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHub(t)
-			h.Put(t, clustersPath+"/cluster1", again.DeepCopy())
-			h.putRequest(t, test.earlier)
-			alone := h.run(t, "", "accept", "--clusters", "cluster1", "--dry-run")
+			h := clitest.NewHub(t)
+			h.Put(t, clitest.ClustersPath+"/cluster1", again.DeepCopy())
+			h.PutRequest(t, test.earlier)
+			alone := h.Run(t, "", "accept", "--clusters", "cluster1", "--dry-run")
 			if test.alone != "" {
-				alone.fails(t, test.alone)
+				alone.Fails(t, test.alone)
 			} else {
-				alone.succeeds(t)
+				alone.Succeeds(t)
 			}
 			const dead = "system:open-cluster-management:cluster1:dead"
 			left := fakehub.JoinRequest(t, "left", "cluster1", "dead")
 			left.CreationTimestamp = metav1.NewTime(created.Add(-time.Hour))
-			h.putRequest(t, left)
+			h.PutRequest(t, left)
 			if test.alone != "" {
-				h.run(t, "", "accept", "--clusters", "cluster1").fails(t, "CSR left is left alone: it is of 2026-11-23T11:00:00Z", "--requesters "+dead)
+				h.Run(t, "", "accept", "--clusters", "cluster1").Fails(t, "CSR left is left alone: it is of 2026-11-23T11:00:00Z", "--requesters "+dead)
 			}
 			pending := fakehub.JoinRequest(t, "another", "cluster1", "other")
 			pending.CreationTimestamp = metav1.NewTime(created.Add(time.Second))
-			h.putRequest(t, pending)
-			got := h.run(t, "", "accept", "--clusters", "cluster1")
+			h.PutRequest(t, pending)
+			got := h.Run(t, "", "accept", "--clusters", "cluster1")
 			if test.refused != "" {
-				got.fails(t, test.refused)
+				got.Fails(t, test.refused)
 				return
 			}
-			got.succeeds(t, "CSR another approved", "cluster cluster1 is accepted")
-			if h.approved(t, "left") {
+			got.Succeeds(t, "CSR another approved", "cluster cluster1 is accepted")
+			if h.Approved(t, "left") {
 				t.Error("the request of an agent of an earlier cluster is approved")
 			}
-			h.run(t, "", "accept", "--clusters", "cluster1", "--requesters", dead).succeeds(t, "CSR left approved")
+			h.Run(t, "", "accept", "--clusters", "cluster1", "--requesters", dead).Succeeds(t, "CSR left approved")
 		})
 	}
 }
@@ -400,54 +365,54 @@ func TestAcceptIgnoresEarlierClusters(t *testing.T) {
 // CA-18: --wait waits for the request of the new agent, although an earlier cluster of the same name had one.
 func TestAcceptWaitsDespiteEarlierClusters(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	again := cluster("cluster1", nil)
+	h := clitest.NewHub(t)
+	again := clitest.Cluster("cluster1", nil)
 	again.CreationTimestamp = metav1.NewTime(time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC))
-	h.Put(t, clustersPath+"/cluster1", again)
+	h.Put(t, clitest.ClustersPath+"/cluster1", again)
 	earlier := fakehub.JoinRequest(t, "first", "cluster1", "a1")
 	earlier.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved,
 		LastUpdateTime: metav1.NewTime(again.CreationTimestamp.Add(-time.Minute))}}
-	h.putRequest(t, earlier)
-	done := make(chan result)
-	go func() { done <- h.run(t, "", "accept", "--cluster", "cluster1", "--wait") }()
-	h.awaitWatch(t, csrsPath)
+	h.PutRequest(t, earlier)
+	done := make(chan clitest.Result)
+	go func() { done <- h.Run(t, "", "accept", "--cluster", "cluster1", "--wait") }()
+	h.WaitForWatch(t, clitest.RequestsPath)
 	another := fakehub.JoinRequest(t, "another", "cluster1", "other")
 	another.CreationTimestamp = again.CreationTimestamp
-	h.putRequest(t, another)
-	(<-done).succeeds(t, "CSR another approved", "cluster cluster1 is accepted")
+	h.PutRequest(t, another)
+	(<-done).Succeeds(t, "CSR another approved", "cluster cluster1 is accepted")
 }
 
 // "accept" shows what is accepted, also what strangers wrote, without letting them write to the terminal.
 func TestAcceptShowsWhatIsAccepted(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	requested := cluster("cluster1", map[string]string{"cluster.open-cluster-management.io/clusterset": "default"})
+	h := clitest.NewHub(t)
+	requested := clitest.Cluster("cluster1", map[string]string{"cluster.open-cluster-management.io/clusterset": "default"})
 	requested.Annotations = map[string]string{"capstan.io/requested-by": "system:bootstrap:abcdef",
 		"agent.open-cluster-management.io/a": "b\x1b[2K"}
 	requested.Spec.ManagedClusterClientConfigs = []clusterv1.ClientConfig{{URL: "https://cluster1.example.com"}}
 	requested.Spec.Taints = []clusterv1.Taint{{Key: "k", Value: "v", Effect: clusterv1.TaintEffectNoSelect}}
-	h.Put(t, clustersPath+"/cluster1", requested)
-	h.putRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1"))
+	h.Put(t, clitest.ClustersPath+"/cluster1", requested)
+	h.PutRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1"))
 	h.Put(t, "/api/v1/namespaces/cluster1", &corev1.Namespace{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "cluster1"},
 	})
-	got := h.run(t, "", "accept", "--clusters", "cluster1", "--dry-run")
-	got.succeeds(t, "RequestedBy: system:bootstrap:abcdef", "URLs: https://cluster1.example.com", "clusterset: default",
+	got := h.Run(t, "", "accept", "--clusters", "cluster1", "--dry-run")
+	got.Succeeds(t, "RequestedBy: system:bootstrap:abcdef", "URLs: https://cluster1.example.com", "clusterset: default",
 		`agent.open-cluster-management.io/a: "b\x1b[2K"`,
 		"Taint: k=v:NoSelect", "Namespace: exists and was not made for a cluster", "Request: one",
 		"Agent: system:open-cluster-management:cluster1:a1",
 		"Requester: system:serviceaccount:open-cluster-management:agent-registration-bootstrap")
-	if strings.Contains(got.out, "\x1b") {
-		t.Errorf("the terminal acts on %q", got.out)
+	if strings.Contains(got.Out, "\x1b") {
+		t.Errorf("the terminal acts on %q", got.Out)
 	}
 }
 
 // A script learns from JSON who asks, and chooses.
 func TestAcceptJSON(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
-	h.Put(t, clustersPath+"/cluster1", acceptedCluster("cluster1", "ManagedClusterJoined"))
-	h.putRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1"))
+	h := clitest.NewHub(t)
+	h.Put(t, clitest.ClustersPath+"/cluster1", clitest.AcceptedCluster("cluster1", "ManagedClusterJoined"))
+	h.PutRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1"))
 	type answer struct {
 		Cluster, Error   string
 		Accepted, Joined bool
@@ -458,19 +423,19 @@ func TestAcceptJSON(t *testing.T) {
 	}
 	accept := func(flags ...string) (answer, int) {
 		t.Helper()
-		got := h.run(t, "", append([]string{"accept", "--clusters", "cluster1", "-o", "json"}, flags...)...)
+		got := h.Run(t, "", append([]string{"accept", "--clusters", "cluster1", "-o", "json"}, flags...)...)
 		var answers []answer
-		if err := json.Unmarshal([]byte(got.out), &answers); err != nil || len(answers) != 1 || len(answers[0].Requests) != 1 {
-			t.Fatalf("%v: %s%s", err, got.out, got.errOut)
+		if err := json.Unmarshal([]byte(got.Out), &answers); err != nil || len(answers) != 1 || len(answers[0].Requests) != 1 {
+			t.Fatalf("%v: %s%s", err, got.Out, got.ErrOut)
 		}
-		return answers[0], got.code
+		return answers[0], got.Code
 	}
 	asked, code := accept()
 	if code != 1 || !asked.Joined || !strings.Contains(asked.Error, "has a certificate already") || asked.Requests[0].Approved {
 		t.Errorf("exit code %d: %+v", code, asked)
 	}
 	if done, code := accept("--requesters", asked.Requests[0].Agent); code != 0 || !done.Accepted || !done.Requests[0].Approved ||
-		done.Error != "" || !h.approved(t, "one") {
+		done.Error != "" || !h.Approved(t, "one") {
 		t.Errorf("exit code %d: %+v", code, done)
 	}
 }

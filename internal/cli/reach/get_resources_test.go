@@ -1,4 +1,4 @@
-package cli_test
+package reach_test
 
 import (
 	"encoding/json"
@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
 
@@ -36,9 +37,9 @@ func podsOf(names ...string) *fakehub.ClusterAPI {
 }
 
 // newHubWithPods has two clusters with pods, and the cluster idle, which is not connected.
-func newHubWithPods(t *testing.T) hub {
+func newHubWithPods(t *testing.T) clitest.Hub {
 	t.Helper()
-	h := newHubWithClusters(t)
+	h := clitest.NewHubWithClusters(t)
 	h.Connect("cluster1", podsOf("a", "long-name"))
 	h.Connect("cluster2", podsOf("c"))
 	return h
@@ -48,24 +49,24 @@ func newHubWithPods(t *testing.T) hub {
 func TestGetResources(t *testing.T) {
 	t.Parallel()
 	h := newHubWithPods(t)
-	got := h.run(t, "", "get", "pods", "--clusters", "cluster2,cluster1")
+	got := h.Run(t, "", "get", "pods", "--clusters", "cluster2,cluster1")
 	want := `CLUSTER    NAME        RESTARTS   AGE
 cluster2   c           1234567    5d
 cluster1   a           1234567    5d
 cluster1   long-name   1234567    5d
 `
-	if got.code != 0 || got.out != want || got.errOut != "" {
+	if got.Code != 0 || got.Out != want || got.ErrOut != "" {
 		t.Errorf("got %+v, want\n%s", got, want)
 	}
-	h.run(t, "", "get", "po", "-c", "cluster1", "-o", "wide").succeeds(t, "NODE", "node-of-a")
-	h.run(t, "", "get", "pod/a", "-c", "cluster1").succeeds(t, "cluster1   a ")
-	h.run(t, "", "get", "Deployment.apps", "-A", "-c", "cluster1").succeeds(t, "CLUSTER    NAMESPACE   NAME\ncluster1   web         front\n")
+	h.Run(t, "", "get", "po", "-c", "cluster1", "-o", "wide").Succeeds(t, "NODE", "node-of-a")
+	h.Run(t, "", "get", "pod/a", "-c", "cluster1").Succeeds(t, "cluster1   a ")
+	h.Run(t, "", "get", "Deployment.apps", "-A", "-c", "cluster1").Succeeds(t, "CLUSTER    NAMESPACE   NAME\ncluster1   web         front\n")
 	for _, word := range []string{"deploy", "deployments", "deployments.v1.apps", "deployment.apps"} {
-		h.run(t, "", "get", word, "front", "-n", "web", "-c", "cluster2", "-o", "name").succeeds(t, "cluster2 deployment.apps/front\n")
+		h.Run(t, "", "get", word, "front", "-n", "web", "-c", "cluster2", "-o", "name").Succeeds(t, "cluster2 deployment.apps/front\n")
 	}
-	none := h.run(t, "", "get", "pods", "-n", "empty", "-c", "cluster1", "-l", "app=x")
-	none.succeeds(t)
-	if !strings.Contains(none.errOut, `No pods with app=x in namespace "empty"`) {
+	none := h.Run(t, "", "get", "pods", "-n", "empty", "-c", "cluster1", "-l", "app=x")
+	none.Succeeds(t)
+	if !strings.Contains(none.ErrOut, `No pods with app=x in namespace "empty"`) {
 		t.Errorf("nothing there: %+v", none)
 	}
 }
@@ -75,15 +76,15 @@ func TestGetResourcesAsList(t *testing.T) {
 	t.Parallel()
 	h := newHubWithPods(t)
 	for _, format := range []string{"json", "yaml"} {
-		got := h.run(t, "", "get", "pods", "--clusters", "cluster1,cluster2", "-o", format)
-		got.succeeds(t, "1152921504606846976")
-		content, err := yaml.YAMLToJSON([]byte(got.out))
+		got := h.Run(t, "", "get", "pods", "--clusters", "cluster1,cluster2", "-o", format)
+		got.Succeeds(t, "1152921504606846976")
+		content, err := yaml.YAMLToJSON([]byte(got.Out))
 		if err != nil {
 			t.Fatal(err)
 		}
 		list := &unstructured.UnstructuredList{}
 		if err := json.Unmarshal(content, list); err != nil {
-			t.Fatalf("%v:\n%s", err, got.out)
+			t.Fatalf("%v:\n%s", err, got.Out)
 		}
 		var found []string
 		for i := range list.Items {
@@ -96,8 +97,8 @@ func TestGetResourcesAsList(t *testing.T) {
 		if fmt.Sprint(found) != "[cluster1/a cluster1/long-name cluster2/c]" || list.GetKind() != "List" {
 			t.Errorf("%s has %v of a %s", format, found, list.GetKind())
 		}
-		empty := h.run(t, "", "get", "pods", "--clusters", "cluster1", "-n", "empty", "-o", format)
-		if content, err := yaml.YAMLToJSON([]byte(empty.out)); err != nil || !strings.Contains(string(content), `"items":[]`) {
+		empty := h.Run(t, "", "get", "pods", "--clusters", "cluster1", "-n", "empty", "-o", format)
+		if content, err := yaml.YAMLToJSON([]byte(empty.Out)); err != nil || !strings.Contains(string(content), `"items":[]`) {
 			t.Errorf("%s without objects: %s, %v", format, content, err)
 		}
 	}
@@ -108,7 +109,7 @@ func TestGetResourcesPartly(t *testing.T) {
 	t.Parallel()
 	h := newHubWithPods(t)
 	for _, name := range []string{"slow", "forbidden", "noright", "bare"} {
-		h.Put(t, clustersPath+"/"+name, acceptedCluster(name))
+		h.Put(t, clitest.ClustersPath+"/"+name, clitest.AcceptedCluster(name))
 	}
 	release := make(chan struct{})
 	t.Cleanup(func() { close(release) })
@@ -127,23 +128,23 @@ func TestGetResourcesPartly(t *testing.T) {
 	h.Connect("forbidden", forbidden)
 	h.Connect("noright", fakehub.RefuseCluster(http.StatusForbidden, metav1.StatusReasonForbidden, "noright"))
 	h.Connect("bare", bare)
-	got := h.run(t, "", "get", "pods", "--clusters", "forbidden,cluster1,noright,bare,idle,gone,cluster2")
-	got.fails(t, "5 of 7 clusters could not be read:", `forbidden: forbidden: pods is forbidden: User "alice"`,
+	got := h.Run(t, "", "get", "pods", "--clusters", "forbidden,cluster1,noright,bare,idle,gone,cluster2")
+	got.Fails(t, "5 of 7 clusters could not be read:", `forbidden: forbidden: pods is forbidden: User "alice"`,
 		"noright: forbidden: managedclusters", `bare: no such resource: it serves no "pods"`, "idle: not connected: cluster idle has no tunnel",
 		`gone: the hub has no cluster "gone"`, "capstan proxy health")
-	h.run(t, "", "get", "pods", "--clusters", "slow", "--timeout", "1").fails(t, "slow: time-out: no answer in 1s", "--timeout")
+	h.Run(t, "", "get", "pods", "--clusters", "slow", "--timeout", "1").Fails(t, "slow: time-out: no answer in 1s", "--timeout")
 	for _, row := range []string{"cluster1   a ", "cluster1   long-name ", "cluster2   c "} {
-		if !strings.Contains(got.out, row) {
-			t.Errorf("%q is missing in:\n%s", row, got.out)
+		if !strings.Contains(got.Out, row) {
+			t.Errorf("%q is missing in:\n%s", row, got.Out)
 		}
 	}
-	h.run(t, "", "get", "pods", "c", "--clusters", "cluster1,cluster2").fails(t, "1 of 2 clusters", `cluster1: pods "c" not found`)
+	h.Run(t, "", "get", "pods", "c", "--clusters", "cluster1,cluster2").Fails(t, "1 of 2 clusters", `cluster1: pods "c" not found`)
 	h.CloseClientConnections()
 	h.Close()
-	down := h.run(t, "", "get", "pods", "--clusters", "cluster1,cluster2")
-	down.fails(t, "find out how clusters are reached: nothing answers at")
-	if strings.Count(down.errOut, "nothing answers") != 1 {
-		t.Errorf("one reason several times:\n%s", down.errOut)
+	down := h.Run(t, "", "get", "pods", "--clusters", "cluster1,cluster2")
+	down.Fails(t, "find out how clusters are reached: nothing answers at")
+	if strings.Count(down.ErrOut, "nothing answers") != 1 {
+		t.Errorf("one reason several times:\n%s", down.ErrOut)
 	}
 }
 
@@ -157,8 +158,8 @@ func TestGetResourcesAlignsColumns(t *testing.T) {
 	old.NoTables = true
 	h.Connect("cluster2", newer)
 	h.Connect("idle", old)
-	got := h.run(t, "", "get", "pods", "--clusters", "cluster1,cluster2,idle")
-	got.succeeds(t, "CLUSTER    NAME        READY   RESTARTS   AGE\n", "cluster1   a           -       1234567    5d\n",
+	got := h.Run(t, "", "get", "pods", "--clusters", "cluster1,cluster2,idle")
+	got.Succeeds(t, "CLUSTER    NAME        READY   RESTARTS   AGE\n", "cluster1   a           -       1234567    5d\n",
 		"cluster2   b [31m      true    -          1d\n", "idle       d           -       -          ")
 }
 
@@ -178,7 +179,7 @@ func TestGetResourcesAsTheyAnswer(t *testing.T) {
 			}
 		}
 		h.Connect("cluster1", slow)
-		r := h.start(t, "get", "pods", "--clusters", "cluster1,cluster2", "--timeout", "60", "-o", format)
+		r := start(t, h, "get", "pods", "--clusters", "cluster1,cluster2", "--timeout", "60", "-o", format)
 		lines := []string{r.line()}
 		for !strings.Contains(lines[len(lines)-1], "cluster2") {
 			lines = append(lines, r.line())
@@ -207,10 +208,10 @@ func TestGetResourcesInPages(t *testing.T) {
 		names = append(names, fmt.Sprintf("pod-%04d", i))
 	}
 	h.Connect("cluster1", podsOf(names...))
-	got := h.run(t, "", "get", "pods", "--clusters", "cluster1,cluster2", "-o", "name")
-	lines := strings.Split(strings.TrimSpace(got.out), "\n")
-	if got.code != 0 || len(lines) != 1204 || lines[0] != "cluster1 pod/pod-0000" || lines[1202] != "cluster1 pod/pod-1202" || lines[1203] != "cluster2 pod/c" {
-		t.Errorf("%d lines, from %q to %q: %s", len(lines), lines[0], lines[len(lines)-1], got.errOut)
+	got := h.Run(t, "", "get", "pods", "--clusters", "cluster1,cluster2", "-o", "name")
+	lines := strings.Split(strings.TrimSpace(got.Out), "\n")
+	if got.Code != 0 || len(lines) != 1204 || lines[0] != "cluster1 pod/pod-0000" || lines[1202] != "cluster1 pod/pod-1202" || lines[1203] != "cluster2 pod/c" {
+		t.Errorf("%d lines, from %q to %q: %s", len(lines), lines[0], lines[len(lines)-1], got.ErrOut)
 	}
 }
 
@@ -218,47 +219,47 @@ func TestGetResourcesInPages(t *testing.T) {
 func TestGetResourcesOfPlacementAndSet(t *testing.T) {
 	t.Parallel()
 	h := newHubWithPods(t)
-	h.putPlacement(t, "default", "web", "cluster2")
-	h.putPlacement(t, "default", "none")
-	if got := h.run(t, "", "get", "pods", "--placement", "default/web", "-o", "name"); got.out != "cluster2 pod/c\n" {
+	h.PutPlacement(t, "default", "web", "cluster2")
+	h.PutPlacement(t, "default", "none")
+	if got := h.Run(t, "", "get", "pods", "--placement", "default/web", "-o", "name"); got.Out != "cluster2 pod/c\n" {
 		t.Errorf("%+v", got)
 	}
-	h.run(t, "", "get", "pods", "--placement", "default/none").fails(t, "selects no clusters", "capstan explain placement")
-	h.run(t, "", "get", "pods", "--placement", "web").fails(t, "--placement", "default/web")
+	h.Run(t, "", "get", "pods", "--placement", "default/none").Fails(t, "selects no clusters", "capstan explain placement")
+	h.Run(t, "", "get", "pods", "--placement", "web").Fails(t, "--placement", "default/web")
 
-	member := acceptedCluster("cluster1")
+	member := clitest.AcceptedCluster("cluster1")
 	member.Labels = map[string]string{"cluster.open-cluster-management.io/clusterset": "prod"}
-	h.Put(t, clustersPath+"/cluster1", member)
-	h.putSet(t, "prod")
-	h.putSet(t, "empty")
-	if got := h.run(t, "", "get", "pods", "--clusterset", "prod", "-o", "name"); got.out != "cluster1 pod/a\ncluster1 pod/long-name\n" {
+	h.Put(t, clitest.ClustersPath+"/cluster1", member)
+	h.PutSet(t, "prod")
+	h.PutSet(t, "empty")
+	if got := h.Run(t, "", "get", "pods", "--clusterset", "prod", "-o", "name"); got.Out != "cluster1 pod/a\ncluster1 pod/long-name\n" {
 		t.Errorf("%+v", got)
 	}
-	h.run(t, "", "get", "pods", "--clusterset", "empty").fails(t, "has no clusters", "capstan clusterset set empty")
-	h.run(t, "", "get", "pods", "--clusterset", "gone").fails(t, `"gone" not found`)
+	h.Run(t, "", "get", "pods", "--clusterset", "empty").Fails(t, "has no clusters", "capstan clusterset set empty")
+	h.Run(t, "", "get", "pods", "--clusterset", "gone").Fails(t, `"gone" not found`)
 }
 
 // CA-02: the clusters may be all that the hub has accepted, of which those that do not answer are listed.
 func TestGetResourcesOfAllClusters(t *testing.T) {
 	t.Parallel()
 	h := newHubWithPods(t)
-	waiting := acceptedCluster("waiting")
+	waiting := clitest.AcceptedCluster("waiting")
 	waiting.Spec.HubAcceptsClient = false
-	h.Put(t, clustersPath+"/waiting", waiting)
-	got := h.run(t, "", "get", "pods", "--all-clusters", "-o", "name")
-	got.fails(t, "1 of 3 clusters could not be read:", "idle: not connected")
-	if got.out != "cluster1 pod/a\ncluster1 pod/long-name\ncluster2 pod/c\n" || strings.Contains(got.errOut, "waiting") {
+	h.Put(t, clitest.ClustersPath+"/waiting", waiting)
+	got := h.Run(t, "", "get", "pods", "--all-clusters", "-o", "name")
+	got.Fails(t, "1 of 3 clusters could not be read:", "idle: not connected")
+	if got.Out != "cluster1 pod/a\ncluster1 pod/long-name\ncluster2 pod/c\n" || strings.Contains(got.ErrOut, "waiting") {
 		t.Errorf("%+v", got)
 	}
-	h.run(t, "", "get", "pods", "--all-clusters", "--clusterset", "prod").fails(t, "all-clusters", "clusterset")
-	none := newHub(t)
-	none.run(t, "", "get", "pods", "--all-clusters").fails(t, "the hub has accepted no clusters", "capstan accept")
+	h.Run(t, "", "get", "pods", "--all-clusters", "--clusterset", "prod").Fails(t, "all-clusters", "clusterset")
+	none := clitest.NewHub(t)
+	none.Run(t, "", "get", "pods", "--all-clusters").Fails(t, "the hub has accepted no clusters", "capstan accept")
 }
 
 // CA-02
 func TestGetResourcesBadCommandLine(t *testing.T) {
 	t.Parallel()
-	h := newHub(t)
+	h := clitest.NewHub(t)
 	for command, says := range map[string][]string{
 		"get pods":                                   {`unknown command "pods"`, "capstan get pods --clusters CLUSTER,..."},
 		"get --clusters c":                           {"Name a resource"},
@@ -278,9 +279,9 @@ func TestGetResourcesBadCommandLine(t *testing.T) {
 		"get pods/a/../../../../x -c c -n default":   {"a name is no path"},
 		"get pods --clusters c --clusterset default": {"clusterset"},
 	} {
-		h.run(t, "", strings.Fields(command)...).fails(t, says...)
+		h.Run(t, "", strings.Fields(command)...).Fails(t, says...)
 	}
-	h.run(t, "", "get").succeeds(t, "Available Commands", "--clusterset")
+	h.Run(t, "", "get").Succeeds(t, "Available Commands", "--clusterset")
 }
 
 // CA-02: with --watch, rows of what changes follow, of any cluster, until nothing is left to watch.
@@ -295,7 +296,7 @@ func TestGetResourcesWatch(t *testing.T) {
 		api.Watch = map[string]chan string{path: events[name]}
 		h.Connect(name, api)
 	}
-	r := h.start(t, "get", "pods", "--clusters", "cluster1,cluster2,idle", "--watch")
+	r := start(t, h, "get", "pods", "--clusters", "cluster1,cluster2,idle", "--watch")
 	expect := func(words ...string) {
 		t.Helper()
 		if got := strings.Fields(r.line()); strings.Join(got, " ") != strings.Join(words, " ") {
@@ -326,5 +327,5 @@ func TestGetResourcesWatch(t *testing.T) {
 			t.Errorf("%q is missing in %s", words, r.errOut)
 		}
 	}
-	h.run(t, "", "get", "pods", "--clusters", "cluster1", "-w", "-o", "json").fails(t, "--watch: shows rows of tables")
+	h.Run(t, "", "get", "pods", "--clusters", "cluster1", "-w", "-o", "json").Fails(t, "--watch: shows rows of tables")
 }

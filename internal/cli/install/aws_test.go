@@ -1,4 +1,4 @@
-package cli_test
+package install_test
 
 const (
 	hubARN     = "arn:aws:eks:us-west-2:123456789012:cluster/hub1"
