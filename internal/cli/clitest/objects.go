@@ -147,7 +147,7 @@ func (h Hub) PutPlacement(t *testing.T, namespace, name string, clusters ...stri
 	h.Put(t, in(PlacementsPath), &clusterv1beta1.Placement{
 		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1beta1.GroupVersion.String(), Kind: "Placement"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "another"}}},
-		Status: clusterv1beta1.PlacementStatus{NumberOfSelectedClusters: int32(len(clusters)), Conditions: []metav1.Condition{
+		Status: clusterv1beta1.PlacementStatus{NumberOfSelectedClusters: int32(len(clusters)), Conditions: []metav1.Condition{ //nolint:gosec // there are a few
 			{Type: "PlacementSatisfied", Status: metav1.ConditionTrue, Reason: "AllDecisionsScheduled"},
 		}},
 	})

@@ -32,7 +32,7 @@ type initialization struct {
 	*options.Global
 	installFlags
 
-	force             bool
+	wait, force       bool
 	useBootstrapToken bool
 	joinCommandFile   string
 	format            *output.Choice

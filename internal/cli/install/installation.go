@@ -49,7 +49,6 @@ type installFlags struct {
 
 	createNamespace bool
 	syncLabels      bool
-	wait            bool
 	outputFile      string
 	valuesFile      string
 	valuesFlag      string // its name

@@ -20,15 +20,14 @@ import (
 // joining is one run of "capstan join".
 type joining struct {
 	*options.Global
-	command    *cobra.Command
 	cluster    string
 	tokenFile  string
 	invitation hubapi.Invitation
 	wait       bool
-	earlier    map[string]bool // the certificate requests of the cluster that the hub had before
 
 	local, detach bool
-	inCluster     clusterJoin
+	// managedKubeconfig leads to the cluster, with --local or where the agent runs in another.
+	managedKubeconfig string
 }
 
 const joinLong = `Join a cluster to a hub: install the agent in the cluster of the kubeconfig.
@@ -59,6 +58,7 @@ All users of a machine see the arguments of its processes. --hub-token-file keep
 // NewJoinCommand is "capstan join".
 func NewJoinCommand(global *options.Global) *cobra.Command {
 	run := &joining{Global: global}
+	inCluster, local := &clusterJoin{joining: run}, &localJoin{run}
 	command := &cobra.Command{
 		Use:   "join --hub-token TOKEN --hub-apiserver URL --cluster-name NAME",
 		Short: "Join a cluster to a hub",
@@ -68,7 +68,6 @@ func NewJoinCommand(global *options.Global) *cobra.Command {
 			"  capstan join --hub-token … --hub-apiserver … --cluster-name cluster1 --local --managed-cluster-kubeconfig FILE",
 		Args: options.FlagsOnly,
 	}
-	run.command = command
 	flags := command.Flags()
 	flags.StringVar(&run.invitation.Token, "hub-token", "", "token to join with, from \"capstan get token\" on the hub")
 	flags.StringVar(&run.tokenFile, "hub-token-file", "", "file with the token, instead of --hub-token; - reads standard input")
@@ -85,7 +84,8 @@ func NewJoinCommand(global *options.Global) *cobra.Command {
 	flags.BoolVar(&run.detach, "detach", false, "with --local, run the agent in the background")
 	flags.BoolVar(&run.wait, "wait", false,
 		"wait until the agent runs and the hub knows the cluster, for --timeout seconds at most; with --local, only with --detach")
-	run.inCluster.add(command)
+	inCluster.add(command)
+	flags.StringVar(&run.managedKubeconfig, "managed-cluster-kubeconfig", "", "with --mode hosted and --local, kubeconfig of the cluster to join")
 	for _, flag := range []string{"hub-token", "hub-apiserver", "cluster-name", "ca-cert-hash", "proxy-url"} {
 		options.Complete(command, flag, cobra.NoFileCompletions)
 	}
@@ -97,13 +97,20 @@ func NewJoinCommand(global *options.Global) *cobra.Command {
 		if err := run.check(); err != nil {
 			return err
 		}
-		run.AnnounceDryRun(command)
 		if run.local {
-			return run.joinLocal(command.Context())
+			if err := local.check(command, inCluster.flags); err != nil {
+				return err
+			}
+			run.AnnounceDryRun(command)
+			return local.join(command.Context())
 		}
+		if err := inCluster.check(); err != nil {
+			return err
+		}
+		run.AnnounceDryRun(command)
 		ctx, cancel := run.Limited(command.Context())
 		defer cancel()
-		return run.joinInCluster(ctx)
+		return inCluster.join(ctx)
 	}
 	return command
 }
@@ -153,13 +160,7 @@ func (j *joining) check() error {
 	if err := options.CheckClusterName("--cluster-name", j.cluster); err != nil {
 		return err
 	}
-	if err := j.invitation.Check(); err != nil {
-		return err
-	}
-	if j.local {
-		return j.checkLocal()
-	}
-	return j.checkInCluster()
+	return j.invitation.Check()
 }
 
 // findHub makes sure that there is a hub, that it is the right one, and that it lets the token in.

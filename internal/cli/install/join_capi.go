@@ -53,12 +53,12 @@ func (f *capiFlags) check(mode string) error {
 }
 
 // clusterToJoin is the cluster that the agent is installed in.
-func (j *joining) clusterToJoin(ctx context.Context) (*Cluster, error) {
-	f := j.inCluster.capi
+func (c *clusterJoin) clusterToJoin(ctx context.Context) (*Cluster, error) {
+	f := c.capi
 	if !f.used {
-		return connect(j.InstallTarget())
+		return connect(c.InstallTarget())
 	}
-	target := j.InstallTarget()
+	target := c.InstallTarget()
 	if f.kubeconfig != "" {
 		target = hubapi.Target{Kubeconfig: f.kubeconfig, Cluster: true}
 	}
@@ -66,7 +66,7 @@ func (j *joining) clusterToJoin(ctx context.Context) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--capi-import: %w", err)
 	}
-	namespace, name := j.cluster, j.cluster
+	namespace, name := c.cluster, c.cluster
 	if f.name != "" {
 		namespace, name, _ = strings.Cut(f.name, "/")
 	}

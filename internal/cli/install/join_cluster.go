@@ -28,23 +28,24 @@ const (
 	modeHosted  = "hosted"
 )
 
-// clusterJoin is what "capstan join" knows about an agent that runs in a cluster.
+// clusterJoin is "capstan join" for an agent that runs in a cluster.
 type clusterJoin struct {
+	*joining
 	flags clusterJoinFlags
 
 	installFlags
-	mode              string
-	singleton         bool
-	managedKubeconfig string // with --local, too
-	internal          bool
-	internalManaged   bool
-	force             bool
-	certificateLife   int32
-	annotations       []string
-	driver            agentDriverFlags
-	capi              capiFlags
+	mode            string
+	singleton       bool
+	internal        bool
+	internalManaged bool
+	force           bool
+	certificateLife int32
+	annotations     []string
+	driver          agentDriverFlags
+	capi            capiFlags
 
 	operator installation.Running
+	earlier  map[string]bool // the certificate requests of the cluster that the hub had before
 }
 
 // clusterJoinFlags are the names of the flags that are for agents in clusters alone.
@@ -79,14 +80,12 @@ func (c *clusterJoin) add(command *cobra.Command) {
 			c.flags = append(c.flags, name)
 		}
 	}
-	flags.StringVar(&c.managedKubeconfig, "managed-cluster-kubeconfig", "", "with --mode hosted and --local, kubeconfig of the cluster to join")
 }
 
-// checkInCluster finds what is missing or wrong for an agent in a cluster, before any server is asked.
-func (j *joining) checkInCluster() error {
-	c := &j.inCluster
+// check finds what is missing or wrong for an agent in a cluster, before any server is asked.
+func (c *clusterJoin) check() error {
 	switch {
-	case j.detach:
+	case c.detach:
 		return errors.New("--detach: useless without --local: an agent in a cluster always runs in the background")
 	case c.mode != modeDefault && c.mode != modeHosted:
 		return fmt.Errorf("--mode: %q is none of %s, %s", c.mode, modeDefault, modeHosted)
@@ -112,7 +111,7 @@ func (j *joining) checkInCluster() error {
 		return err
 	}
 	if c.driver.registration == driverAWS && c.driver.aws.managedARN == "" && c.mode == modeDefault {
-		c.driver.aws.managedARN = currentCluster(j.Global)
+		c.driver.aws.managedARN = currentCluster(c.Global)
 	}
 	if err := c.driver.check(); err != nil {
 		return err
@@ -120,48 +119,48 @@ func (j *joining) checkInCluster() error {
 	return c.installFlags.check()
 }
 
-// joinInCluster installs the agent in a cluster.
-func (j *joining) joinInCluster(ctx context.Context) error {
-	trust, hub, err := j.findHub(ctx)
+// join installs the agent in a cluster.
+func (c *clusterJoin) join(ctx context.Context) error {
+	trust, hub, err := c.findHub(ctx)
 	if err != nil {
 		return err
 	}
-	cluster, err := j.clusterToJoin(ctx)
+	cluster, err := c.clusterToJoin(ctx)
 	if err != nil {
 		return err
 	}
 	if _, err := checkKubernetes(ctx, cluster, oldestForAgents); err != nil {
 		return err
 	}
-	objects, err := j.render(ctx, cluster, hub, trust)
+	objects, err := c.render(ctx, cluster, hub, trust)
 	if err != nil {
 		return err
 	}
-	if j.DryRun {
-		return printObjects(j.Global, objects)
+	if c.DryRun {
+		return printObjects(c.Global, objects)
 	}
-	if !j.inCluster.force {
-		if err := j.preflight(ctx, cluster, objects); err != nil {
+	if !c.force {
+		if err := c.preflight(ctx, cluster, objects); err != nil {
 			return err
 		}
 	}
-	if j.wait { // who may not look has none
-		j.earlier, _ = hub.RequestNames(ctx, j.cluster)
+	if c.wait { // who may not look has none
+		c.earlier, _ = hub.RequestNames(ctx, c.cluster)
 	}
-	if err := applyAll(ctx, j.Global, cluster, objects, j.inCluster.outputFile); err != nil {
+	if err := applyAll(ctx, c.Global, cluster, objects, c.outputFile); err != nil {
 		return err
 	}
-	if j.wait {
-		if err := j.awaitAgent(ctx, cluster, hub, objects); err != nil {
+	if c.wait {
+		if err := c.awaitAgent(ctx, cluster, hub, objects); err != nil {
 			return err
 		}
 	}
-	j.sayAccept()
-	return j.sayAgent(ctx, cluster, objects)
+	c.sayAccept()
+	return c.sayAgent(ctx, cluster, objects)
 }
 
 // sayAgent says who the agent is on the hub, for an administrator who sees several ask.
-func (j *joining) sayAgent(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
+func (c *clusterJoin) sayAgent(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
 		if object.GroupVersionKind() != installation.KindKlusterlet {
 			continue
@@ -170,42 +169,42 @@ func (j *joining) sayAgent(ctx context.Context, cluster *Cluster, objects []*uns
 		if err != nil || klusterlet == nil {
 			return err
 		}
-		j.Say("Where several agents ask to be %s, this one is\n\n    --requesters %s", j.cluster,
-			fleet.ClusterUser(j.cluster, string(klusterlet.GetUID())))
+		c.Say("Where several agents ask to be %s, this one is\n\n    --requesters %s", c.cluster,
+			fleet.ClusterUser(c.cluster, string(klusterlet.GetUID())))
 	}
 	return nil
 }
 
 // render returns what is to be applied.
-func (j *joining) render(ctx context.Context, cluster *Cluster, hub *hubapi.Hub,
+func (c *clusterJoin) render(ctx context.Context, cluster *Cluster, hub *hubapi.Hub,
 	trust hubapi.Trust) ([]*unstructured.Unstructured, error) {
 	var err error
-	if j.inCluster.operator, err = cluster.Deployed(ctx, fleet.NamespaceOperators, klusterletOperator); err != nil {
+	if c.operator, err = cluster.Deployed(ctx, fleet.NamespaceOperators, klusterletOperator); err != nil {
 		return nil, err
 	}
-	values, err := j.values(ctx, cluster, hub, trust)
+	values, err := c.values(ctx, cluster, hub, trust)
 	if err != nil {
 		return nil, err
 	}
 	objects, err := installer.Objects(klusterletOperator, values)
-	if err != nil || j.inCluster.mode != modeHosted || j.keepsOperator() {
+	if err != nil || c.mode != modeHosted || c.keepsOperator() {
 		return objects, err
 	}
-	operator, err := j.renderOperator()
+	operator, err := c.renderOperator()
 	return merged(objects, operator), err
 }
 
 // keepsOperator tells whether the cluster has an operator that runs. "capstan upgrade klusterlet" changes it.
-func (j *joining) keepsOperator() bool { return j.inCluster.operator.Available }
+func (c *clusterJoin) keepsOperator() bool { return c.operator.Available }
 
 // renderOperator returns the operator alone: for hosted agents the chart has none, because they usually run where there is one.
-func (j *joining) renderOperator() ([]*unstructured.Unstructured, error) {
-	images, err := j.inCluster.images.values()
+func (c *clusterJoin) renderOperator() ([]*unstructured.Unstructured, error) {
+	images, err := c.images.values()
 	if err != nil {
 		return nil, err
 	}
 	return installer.Objects(klusterletOperator, map[string]any{
-		"images": images, "createNamespace": j.inCluster.createNamespace, "enableSyncLabels": j.inCluster.syncLabels,
+		"images": images, "createNamespace": c.createNamespace, "enableSyncLabels": c.syncLabels,
 		"klusterlet": map[string]any{"create": false, "mode": string(operatorv1.InstallModeDefault)},
 	})
 }
@@ -225,36 +224,35 @@ func merged(objects, others []*unstructured.Unstructured) []*unstructured.Unstru
 }
 
 // values are those of the chart klusterlet.
-func (j *joining) values(ctx context.Context, cluster *Cluster, hub *hubapi.Hub, trust hubapi.Trust) (map[string]any, error) {
-	c := &j.inCluster
+func (c *clusterJoin) values(ctx context.Context, cluster *Cluster, hub *hubapi.Hub, trust hubapi.Trust) (map[string]any, error) {
 	images, err := c.images.values()
 	if err != nil {
 		return nil, err
 	}
-	bootstrap, err := j.bootstrapKubeconfig(ctx, hub, trust)
+	bootstrap, err := c.bootstrapKubeconfig(ctx, hub, trust)
 	if err != nil {
 		return nil, err
 	}
-	grpcConfig, err := j.grpcConfig(ctx, hub)
+	grpcConfig, err := c.grpcConfig(ctx, hub)
 	if err != nil {
 		return nil, err
 	}
-	klusterlet, err := j.klusterletValues()
+	klusterlet, err := c.klusterletValues()
 	if err != nil {
 		return nil, err
 	}
 	values := map[string]any{
 		"createNamespace": c.createNamespace, "images": images, "enableSyncLabels": c.syncLabels,
-		"noOperator": j.keepsOperator(), "bootstrapHubKubeConfig": bootstrap, "grpcConfig": grpcConfig, "klusterlet": klusterlet,
+		"noOperator": c.keepsOperator(), "bootstrapHubKubeConfig": bootstrap, "grpcConfig": grpcConfig, "klusterlet": klusterlet,
 	}
 	managed := cluster.Hub()
 	if c.mode == modeHosted {
 		var kubeconfig string
-		if managed, kubeconfig, err = j.managedCluster(ctx); err != nil {
+		if managed, kubeconfig, err = c.managedCluster(ctx); err != nil {
 			return nil, err
 		}
 		values["externalManagedKubeConfig"] = kubeconfig
-		if err := j.nameHosted(ctx, cluster, klusterlet); err != nil {
+		if err := c.nameHosted(ctx, cluster, klusterlet); err != nil {
 			return nil, err
 		}
 	}
@@ -265,8 +263,7 @@ func (j *joining) values(ctx context.Context, cluster *Cluster, hub *hubapi.Hub,
 }
 
 // klusterletValues are the Klusterlet.
-func (j *joining) klusterletValues() (map[string]any, error) {
-	c := &j.inCluster
+func (c *clusterJoin) klusterletValues() (map[string]any, error) {
 	annotations, err := c.clusterAnnotations()
 	if err != nil {
 		return nil, err
@@ -283,7 +280,7 @@ func (j *joining) klusterletValues() (map[string]any, error) {
 		registration["clusterAnnotations"] = texts(annotations)
 	}
 	return map[string]any{
-		"name": klusterletOperator, "namespace": fleet.NamespaceAgent, "clusterName": j.cluster, "mode": string(c.installMode()),
+		"name": klusterletOperator, "namespace": fleet.NamespaceAgent, "clusterName": c.cluster, "mode": string(c.installMode()),
 		"resourceRequirement":    c.resources(),
 		string(registrationPart): registration,
 		string(workPart):         map[string]any{"featureGates": c.gates.of(workPart)},
@@ -319,9 +316,9 @@ func (c *clusterJoin) clusterAnnotations() (map[string]string, error) {
 }
 
 // bootstrapKubeconfig is what the agent joins with.
-func (j *joining) bootstrapKubeconfig(ctx context.Context, hub *hubapi.Hub, trust hubapi.Trust) (string, error) {
-	invitation := j.invitation
-	if j.inCluster.internal {
+func (c *clusterJoin) bootstrapKubeconfig(ctx context.Context, hub *hubapi.Hub, trust hubapi.Trust) (string, error) {
+	invitation := c.invitation
+	if c.internal {
 		published, err := hub.Published(ctx)
 		if err != nil {
 			return "", err
@@ -336,14 +333,14 @@ func (j *joining) bootstrapKubeconfig(ctx context.Context, hub *hubapi.Hub, trus
 }
 
 // nameHosted gives a hosted agent the name of the one that the cluster has already, or else a new one.
-func (j *joining) nameHosted(ctx context.Context, cluster *Cluster, klusterlet map[string]any) error {
+func (c *clusterJoin) nameHosted(ctx context.Context, cluster *Cluster, klusterlet map[string]any) error {
 	name := "klusterlet-hosted-" + rand.String(6)
 	existing, err := klusterlets(ctx, cluster)
 	if err != nil {
 		return err
 	}
 	for i := range existing {
-		if existing[i].Spec.ClusterName == j.cluster && hosted(&existing[i]) {
+		if existing[i].Spec.ClusterName == c.cluster && hosted(&existing[i]) {
 			name = existing[i].Name
 		}
 	}
@@ -353,8 +350,8 @@ func (j *joining) nameHosted(ctx context.Context, cluster *Cluster, klusterlet m
 
 // managedCluster is the cluster that a hosted agent is for, and the kubeconfig with which the agent reaches it, as the file has it but for
 // other contexts.
-func (j *joining) managedCluster(ctx context.Context) (*hubapi.Hub, string, error) {
-	target := hubapi.Target{Kubeconfig: j.inCluster.managedKubeconfig, Cluster: true}
+func (c *clusterJoin) managedCluster(ctx context.Context) (*hubapi.Hub, string, error) {
+	target := hubapi.Target{Kubeconfig: c.managedKubeconfig, Cluster: true}
 	managed, err := hubapi.Connect(target)
 	if err == nil {
 		err = managed.Live(ctx)
@@ -362,7 +359,7 @@ func (j *joining) managedCluster(ctx context.Context) (*hubapi.Hub, string, erro
 	if err != nil {
 		return nil, "", fmt.Errorf("--managed-cluster-kubeconfig: %w", err)
 	}
-	config, err := clientcmd.LoadFromFile(j.inCluster.managedKubeconfig)
+	config, err := clientcmd.LoadFromFile(c.managedKubeconfig)
 	if err != nil {
 		return nil, "", fmt.Errorf("--managed-cluster-kubeconfig: %w", err)
 	}
@@ -372,7 +369,7 @@ func (j *joining) managedCluster(ctx context.Context) (*hubapi.Hub, string, erro
 	if err := clientcmdapi.FlattenConfig(config); err != nil {
 		return nil, "", fmt.Errorf("--managed-cluster-kubeconfig: %w", err)
 	}
-	if j.inCluster.internalManaged {
+	if c.internalManaged {
 		published, err := managed.Published(ctx)
 		if err != nil {
 			return nil, "", err
@@ -395,23 +392,23 @@ func externalURLs(ctx context.Context, managed *hubapi.Hub) []any {
 }
 
 // preflight makes sure that applying can succeed, before anything is changed.
-func (j *joining) preflight(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
-	if err := j.inCluster.checkNamespace(ctx, cluster, fleet.NamespaceOperators); err != nil {
+func (c *clusterJoin) preflight(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
+	if err := c.checkNamespace(ctx, cluster, fleet.NamespaceOperators); err != nil {
 		return err
 	}
-	if !j.keepsOperator() {
-		if err := checkInstaller(j.inCluster.operator, fleet.NamespaceOperators, klusterletOperator, "upgrade the agent with that"); err != nil {
+	if !c.keepsOperator() {
+		if err := checkInstaller(c.operator, fleet.NamespaceOperators, klusterletOperator, "upgrade the agent with that"); err != nil {
 			return err
 		}
 	}
-	if err := j.checkJoined(ctx, cluster, objects); err != nil {
+	if err := c.checkJoined(ctx, cluster, objects); err != nil {
 		return err
 	}
 	return checkRights(ctx, cluster, objects)
 }
 
 // checkJoined refuses to make a Klusterlet that is for one cluster into one for another, and to install one that is being deleted.
-func (j *joining) checkJoined(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
+func (c *clusterJoin) checkJoined(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
 	existing, err := klusterlets(ctx, cluster)
 	if err != nil {
 		return err
@@ -423,9 +420,9 @@ func (j *joining) checkJoined(ctx context.Context, cluster *Cluster, objects []*
 		other := existing[i].Spec.ClusterName
 		if existing[i].DeletionTimestamp != nil {
 			of := installation.Reference{GroupVersionKind: installation.KindKlusterlet, Name: existing[i].Name}
-			return beingDeleted(of, existing[i].Finalizers, "capstan unjoin --force --cluster-name "+cmp.Or(other, j.cluster))
+			return beingDeleted(of, existing[i].Finalizers, "capstan unjoin --force --cluster-name "+cmp.Or(other, c.cluster))
 		}
-		if other != "" && other != j.cluster {
+		if other != "" && other != c.cluster {
 			return fmt.Errorf("this cluster has joined a hub as %s already: \"capstan unjoin --cluster-name %s\" takes it from there. "+
 				"For a second hub, name another klusterlet.name and klusterlet.namespace in a file for --klusterlet-values-file", other, other)
 		}

@@ -12,8 +12,8 @@ import (
 )
 
 // grpcConfig is what an agent joins with through the gRPC server of the hub; empty if it joins otherwise.
-func (j *joining) grpcConfig(ctx context.Context, hub *hubapi.Hub) (string, error) {
-	driver := &j.inCluster.driver
+func (c *clusterJoin) grpcConfig(ctx context.Context, hub *hubapi.Hub) (string, error) {
+	driver := &c.driver
 	if driver.registration != driverGRPC {
 		return "", nil
 	}
@@ -21,7 +21,7 @@ func (j *joining) grpcConfig(ctx context.Context, hub *hubapi.Hub) (string, erro
 	if err != nil {
 		return "", err
 	}
-	config := grpcconfig.Config{URL: driver.grpc.server, Token: j.invitation.Token, CAData: ca}
+	config := grpcconfig.Config{URL: driver.grpc.server, Token: c.invitation.Token, CAData: ca}
 	content, err := config.Marshal()
 	return string(content), err
 }

@@ -24,8 +24,8 @@ var agentRuns = []installation.Wanted{
 }
 
 // awaitAgent waits until the operator and the agent run, and the hub knows the cluster.
-func (j *joining) awaitAgent(ctx context.Context, cluster *Cluster, hub *hubapi.Hub, objects []*unstructured.Unstructured) error {
-	if err := awaitRollout(ctx, j.Global, cluster, fleet.NamespaceOperators, klusterletOperator); err != nil {
+func (c *clusterJoin) awaitAgent(ctx context.Context, cluster *Cluster, hub *hubapi.Hub, objects []*unstructured.Unstructured) error {
+	if err := awaitRollout(ctx, c.Global, cluster, fleet.NamespaceOperators, klusterletOperator); err != nil {
 		return err
 	}
 	for _, object := range objects {
@@ -34,12 +34,12 @@ func (j *joining) awaitAgent(ctx context.Context, cluster *Cluster, hub *hubapi.
 		}
 		of := installation.ReferenceTo(object)
 		namespace := agentNamespace(object)
-		if err := awaitConditions(ctx, j.Global, cluster, of, agentRuns, namespace); err != nil {
+		if err := awaitConditions(ctx, c.Global, cluster, of, agentRuns, namespace); err != nil {
 			return err
 		}
-		agent, err := j.agentOf(ctx, cluster, of, namespace)
+		agent, err := c.agentOf(ctx, cluster, of, namespace)
 		if err == nil {
-			err = j.awaitRegistered(ctx, hub, agent)
+			err = c.awaitRegistered(ctx, hub, agent)
 		}
 		if err != nil {
 			return fmt.Errorf("%w%s%s", err, connectionState(ctx, cluster, of), deploymentReasons(ctx, cluster, []string{namespace}))
@@ -57,12 +57,12 @@ type joinedAgent struct {
 }
 
 // agentOf finds who the agent of a Klusterlet is.
-func (j *joining) agentOf(ctx context.Context, cluster *Cluster, of installation.Reference, namespace string) (joinedAgent, error) {
+func (c *clusterJoin) agentOf(ctx context.Context, cluster *Cluster, of installation.Reference, namespace string) (joinedAgent, error) {
 	klusterlet, err := cluster.Get(ctx, of)
 	if err != nil || klusterlet == nil {
 		return joinedAgent{}, err
 	}
-	agent := joinedAgent{user: fleet.ClusterUser(j.cluster, string(klusterlet.GetUID()))}
+	agent := joinedAgent{user: fleet.ClusterUser(c.cluster, string(klusterlet.GetUID()))}
 	credential := installation.Reference{GroupVersionKind: installation.KindSecret, Namespace: namespace, Name: fleet.SecretHubKubeconfig}
 	object, err := cluster.Get(ctx, credential)
 	if err != nil || object == nil {
@@ -72,32 +72,32 @@ func (j *joining) agentOf(ctx context.Context, cluster *Cluster, of installation
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, secret); err != nil {
 		return agent, fmt.Errorf("read Secret %s/%s: %w", namespace, fleet.SecretHubKubeconfig, err)
 	}
-	if string(secret.Data[fleet.KeyClusterName]) == j.cluster && len(secret.Data[fleet.KeyTLSCert]) > 0 {
-		agent.credential, err = j.invitation.As(ctx, secret.Data[fleet.KeyTLSCert], secret.Data[fleet.KeyTLSKey])
+	if string(secret.Data[fleet.KeyClusterName]) == c.cluster && len(secret.Data[fleet.KeyTLSCert]) > 0 {
+		agent.credential, err = c.invitation.As(ctx, secret.Data[fleet.KeyTLSCert], secret.Data[fleet.KeyTLSKey])
 	}
 	return agent, err
 }
 
 // awaitRegistered waits until the agent of this cluster has asked the hub to join, or works there: that the hub knows the cluster may be
 // from before.
-func (j *joining) awaitRegistered(ctx context.Context, hub *hubapi.Hub, agent joinedAgent) error {
-	progress := j.Progress()
+func (c *clusterJoin) awaitRegistered(ctx context.Context, hub *hubapi.Hub, agent joinedAgent) error {
+	progress := c.Progress()
 	defer progress.Close()
-	progress.Wait(j.cluster, "registering with the hub")
-	if err := hub.WaitForCluster(ctx, j.cluster, func(*clusterv1.ManagedCluster) bool { return true }); err != nil {
+	progress.Wait(c.cluster, "registering with the hub")
+	if err := hub.WaitForCluster(ctx, c.cluster, func(*clusterv1.ManagedCluster) bool { return true }); err != nil {
 		return err
 	}
-	if err := j.awaitAgentOnHub(ctx, hub, agent); err != nil {
+	if err := c.awaitAgentOnHub(ctx, hub, agent); err != nil {
 		return err
 	}
-	progress.Done(j.cluster, "registered with the hub")
+	progress.Done(c.cluster, "registered with the hub")
 	return nil
 }
 
 // awaitAgentOnHub waits until the agent asks for a certificate, or shows that it works with the one it has. Agents that register by AWS IAM
 // make no requests, and those of the gRPC server none once they have joined.
-func (j *joining) awaitAgentOnHub(ctx context.Context, hub *hubapi.Hub, agent joinedAgent) error {
-	driver := j.inCluster.driver.registration
+func (c *clusterJoin) awaitAgentOnHub(ctx context.Context, hub *hubapi.Hub, agent joinedAgent) error {
+	driver := c.driver.registration
 	if driver == driverAWS || driver == driverGRPC && agent.credential != nil {
 		return nil
 	}
@@ -106,13 +106,13 @@ func (j *joining) awaitAgentOnHub(ctx context.Context, hub *hubapi.Hub, agent jo
 	seen := make(chan struct{})
 	if agent.credential != nil {
 		go func() {
-			if err := agent.credential.WaitForNextHeartbeat(ctx, j.cluster); err == nil {
+			if err := agent.credential.WaitForNextHeartbeat(ctx, c.cluster); err == nil {
 				close(seen)
 				cancel()
 			}
 		}()
 	}
-	err := hub.WaitForRequestOf(ctx, j.cluster, agent.user, j.earlier)
+	err := hub.WaitForRequestOf(ctx, c.cluster, agent.user, c.earlier)
 	select {
 	case <-seen:
 		return nil

@@ -26,9 +26,9 @@ type upgrading struct {
 	*options.Global
 	installFlags
 
-	what  upgradable
-	force bool
-	in    *Cluster
+	what        upgradable
+	wait, force bool
+	in          *Cluster
 }
 
 // upgradable is what can be upgraded: an operator, and what it runs.
