@@ -45,6 +45,12 @@ FLEET ?= 100,500,1000
 # The agents of these fleets: real ones, or light ones, which manage nothing and of which a machine holds thousands.
 AGENTS ?= real
 
+# Runs measurements of test/bench.
+MEASURE = $(GO) test ./test/bench -tags bench -count=1 -timeout 60m -v
+
+# The results that docs/benchmarks shows.
+RESULTS := docs/benchmarks/results
+
 # What `make campaign` runs: how many writes of each step get each fault, or 0 for all, and which ones.
 CAMPAIGN ?= TestFaults
 POINTS   ?= 0
@@ -106,7 +112,7 @@ LIGHT := $(GO) list -test -f '{{.ImportPath}} {{join .Deps " "}}' $(PACKAGES) | 
 
 # Written by `make generate` alone.
 GENERATED := ':(glob)api/**/zz_generated.deepcopy.go' '$(CRDS)/*.yaml' docs/reference \
-	'deploy/charts/*/crds/*.yaml' 'deploy/charts/*/values.schema.json' deploy/olm
+	'deploy/charts/*/crds/*.yaml' 'deploy/charts/*/values.schema.json' deploy/olm docs/benchmarks/README.md 'docs/benchmarks/*.svg'
 
 .DEFAULT_GOAL := help
 
@@ -115,7 +121,7 @@ help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: generate
-generate: ## Generate deepcopy functions and CRDs from api/, files of the charts, bundles, and docs/reference
+generate: ## Generate deepcopy functions and CRDs from api/, files of the charts, bundles, docs/reference and docs/benchmarks
 	git ls-files -z -- $(GENERATED) | tools/keep-times $(MAKE) write-generated BUILDVCS="$(BUILDVCS)"
 
 .PHONY: write-generated
@@ -129,6 +135,7 @@ write-generated:
 		sed -E -f tools/crd-quantities.sed $$crd > $$crd.new && mv $$crd.new $$crd || exit 1; \
 	done
 	$(GO) -C tools run ./charts -root "$(CURDIR)"
+	$(GO) -C tools run ./benchreport -results "$(CURDIR)/$(RESULTS)" -out "$(CURDIR)/docs/benchmarks"
 	$(GO) run ./deploy/charts/bundle
 	$(MAKE) docs BUILDVCS="$(BUILDVCS)"
 
@@ -268,37 +275,46 @@ campaign: build ## Put faults at POINTS writes of the hub's controllers in each 
 
 .PHONY: bench
 bench: build ## Measure start, memory, CPU and latencies; writes bench.json
-	$(GO) test -tags bench -count=1 -timeout 30m -run '$(BENCH)' -v ./test/bench -out "$(CURDIR)/bench.json"
+	$(MEASURE) -run '$(BENCH)' -out "$(CURDIR)/bench.json"
 
 .PHONY: bench-placement
 bench-placement: build ## Measure PLACEMENTS placements created at once; writes bench-placement.json
-	$(GO) test -tags bench -count=1 -timeout 60m -run 'TestPlacements$$' -v ./test/bench -placements '$(PLACEMENTS)' -out "$(CURDIR)/bench-placement.json"
+	$(MEASURE) -run 'TestPlacements$$' -placements '$(PLACEMENTS)' -out "$(CURDIR)/bench-placement.json"
 
 .PHONY: bench-fleet
 bench-fleet: build ## Measure a hub with simulated fleets of FLEET clusters; writes bench-fleet.json
-	$(GO) test -tags bench -count=1 -timeout 60m -run 'TestFleet$$' -v ./test/bench -fleet '$(FLEET)' \
+	$(MEASURE) -run 'TestFleet$$' -fleet '$(FLEET)' \
 		$(if $(filter light,$(AGENTS)),-light) -out "$(CURDIR)/bench-fleet.json"
 
 .PHONY: bench-addons
 bench-addons: build ## Measure add-ons on simulated fleets of FLEET clusters; writes bench-addons.json
-	$(GO) test -tags bench -count=1 -timeout 60m -run 'TestAddOns$$' -v ./test/bench -fleet '$(FLEET)' -out "$(CURDIR)/bench-addons.json"
+	$(MEASURE) -run 'TestAddOns$$' -fleet '$(FLEET)' -out "$(CURDIR)/bench-addons.json"
 
 .PHONY: bench-proxy
 bench-proxy: build ## Measure requests to clusters through the hub, and tunnels of fleets of FLEET clusters; writes bench-proxy.json
-	$(GO) test -tags bench -count=1 -timeout 60m -run 'TestProxy$$' -v ./test/bench -fleet '$(FLEET)' -out "$(CURDIR)/bench-proxy.json"
+	$(MEASURE) -run 'TestProxy$$' -fleet '$(FLEET)' -out "$(CURDIR)/bench-proxy.json"
 
 .PHONY: bench-fleet-works
 bench-fleet-works: build ## Measure works in simulated fleets of FLEET clusters; writes bench-fleet-works.json
-	$(GO) test -tags bench -count=1 -timeout 60m -run 'TestFleetWorks$$' -v ./test/bench -fleet '$(FLEET)' -out "$(CURDIR)/bench-fleet-works.json"
+	$(MEASURE) -run 'TestFleetWorks$$' -fleet '$(FLEET)' -out "$(CURDIR)/bench-fleet-works.json"
+
+.PHONY: bench-report
+bench-report: build ## Measure fleets of FLEET clusters at rest and at work; writes docs/benchmarks
+	for size in $$(echo '$(FLEET)' | tr , ' '); do \
+		$(MEASURE) -run 'TestFleet$$' -fleet $$size -light -out "$(CURDIR)/$(RESULTS)/fleet-$$size.json" || exit 1; \
+	done
+	$(MEASURE) -run 'TestFleetWorks$$' -fleet 100 -out "$(CURDIR)/$(RESULTS)/works.json"
+	$(MEASURE) -run 'TestDeliveries$$' -fleet 1000 -out "$(CURDIR)/$(RESULTS)/deliveries.json"
+	$(GO) -C tools run ./benchreport -results "$(CURDIR)/$(RESULTS)" -out "$(CURDIR)/docs/benchmarks"
 
 .PHONY: bench-clusters
 bench-clusters: build build-clusters test-images ## Measure hub and agent in clusters with real pods, which takes root; writes bench-clusters.json
-	bin/realcluster install && CAPSTAN_TEST_CLUSTERS=1 $(GO) test -tags bench -count=1 -timeout 60m -run 'TestClusters$$' -v ./test/bench \
+	bin/realcluster install && CAPSTAN_TEST_CLUSTERS=1 $(MEASURE) -run 'TestClusters$$' \
 		-out "$(CURDIR)/bench-clusters.json"
 
 .PHONY: bench-controllers
 bench-controllers: build ## Measure the hub's controllers as a process of their own; writes bench-controllers.json
-	$(GO) test -tags bench -count=1 -timeout 30m -run 'TestControllers$$' -v ./test/bench -out "$(CURDIR)/bench-controllers.json"
+	$(MEASURE) -run 'TestControllers$$' -out "$(CURDIR)/bench-controllers.json"
 
 .PHONY: lint
 lint: ## Check the code of all modules with golangci-lint

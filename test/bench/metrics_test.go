@@ -20,10 +20,11 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
-// metrics are what a hub's API server counts: all requests since its start, also by what they were, and the watches under way.
+// metrics are what a hub counts: all requests since its start, also by what they were, the watches under way, and how often it has selected
+// the clusters of a placement.
 type metrics struct {
-	requests, watches float64
-	byKind            map[string]float64
+	requests, watches, scheduled float64
+	byKind                       map[string]float64
 }
 
 func metricsOf(t *testing.T, hub *env.Server) metrics {
@@ -45,6 +46,9 @@ func metricsOf(t *testing.T, hub *env.Server) metrics {
 		if label(sample, "verb") == "WATCH" {
 			m.watches += sample.GetGauge().GetValue()
 		}
+	}
+	for _, sample := range families["scheduling_scheduling_duration_seconds"].GetMetric() {
+		m.scheduled += float64(sample.GetHistogram().GetSampleCount())
 	}
 	return m
 }

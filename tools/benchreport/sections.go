@@ -1,0 +1,75 @@
+package main
+
+// section is a part of the page: what is measured, how, and what is not real about it.
+type section struct {
+	title  string
+	method string
+	// figures have one value for each size of the fleet, distributions many.
+	figures, distributions []string
+	curves                 []curve
+}
+
+// sections are in the order of the page.
+var sections = []section{
+	{
+		title: "Join",
+		method: "All agents start at once with a bootstrap token that the hub approves by itself, and count from there until their cluster is\n" +
+			"Available. The agents are light: they register, report and beat with the code of real ones, over a TLS connection each, and manage\n" +
+			"nothing.",
+		figures: []string{"start to all Available", "clusters Available per second", "hub CPU to join, each",
+			"simulator CPU to join, each", "requests to join, each"},
+		distributions: []string{"start to Available, each"},
+		curves: []curve{
+			{file: "join.svg", title: "Start of all agents to all clusters Available", unit: "s", measures: []string{"start to all Available"}},
+			{file: "join-cpu.svg", title: "CPU to join, each cluster", unit: "ms",
+				measures: []string{"hub CPU to join, each", "simulator CPU to join, each"}, linear: true},
+		},
+	},
+	{
+		title: "At rest",
+		method: "The same fleet, when nothing changes: agents renew their leases every `leaseDurationSeconds`, 60 by default, and keep their watches.\n" +
+			"Then with 10 seconds. Requests are those of all clients and of the hub's own controllers.",
+		figures: []string{"hub CPU, of a core", "hub CPU per minute, each", "hub CPU, of a core, leaseDurationSeconds 10",
+			"requests per minute, each", "watches, each"},
+		curves: []curve{{file: "at-rest.svg", title: "CPU of the hub at rest, of a core", unit: "%",
+			measures: []string{"hub CPU, of a core", "hub CPU, of a core, leaseDurationSeconds 10"}}},
+	},
+	{
+		title:   "Memory",
+		method:  "Resident memory of the hub with this fleet at rest: API server, etcd, admission and all controllers, which are one process.",
+		figures: []string{"hub resident memory", "hub resident memory, each"},
+		curves:  []curve{{file: "memory.svg", title: "Resident memory of the hub", unit: "MB", measures: []string{"hub resident memory"}}},
+	},
+	{
+		title: "Lost and found",
+		method: "With leases of 10 seconds, a tenth of the agents stops, and the hub gives each five leases of time. Then they start again. The\n" +
+			"measurement fails if any other cluster counts as lost.",
+		distributions: []string{"loss of a tenth seen, leaseDurationSeconds 10", "start of a tenth again to Available"},
+	},
+	{
+		title: "Placements, decided and delivered",
+		method: "Placements that select a tenth of the clusters, each with a ManifestWorkReplicaSet that delivers a ConfigMap: a hundred one after the\n" +
+			"other, then all others at once. Decided is when the Placement is satisfied, delivered when the works of all selected clusters are\n" +
+			"Applied. The agents are real, on clusters in memory. Then the hub starts again: until it is ready, until it has selected the clusters\n" +
+			"of as many placements as there are, and how many works it writes in the half minute after.",
+		figures: []string{"works applied per second, all others at once", "hub CPU, each work", "hub resident memory with all works",
+			"hub started again to ready", "hub started again to all placements decided again", "works written after the start"},
+		distributions: []string{"placement created to decided, one after the other",
+			"placement created to applied on all of a tenth, one after the other",
+			"placement created to decided, all others at once", "placement created to applied on all of a tenth, all others at once"},
+	},
+	{
+		title: "Rollout",
+		method: "A ManifestWorkReplicaSet on all clusters, from its creation or change until the works of all are Applied; a progressive rollout takes a\n" +
+			"tenth of the clusters at a time. The agents are real, on clusters in memory.",
+		figures: []string{"set created to all Applied", "set changed to all Applied, All", "set changed to all Applied, Progressive 10 %",
+			"last Applied to status of the set"},
+	},
+	{
+		title: "Works, drift and feedback",
+		method: "Works that are created for all clusters at once, until Applied; an object that somebody deletes on its cluster, until it is back; a\n" +
+			"Deployment that becomes available on its cluster, until the hub knows. The agents are real, on clusters in memory.",
+		distributions: []string{"work created to Applied, each of those", "deleted object is back",
+			"Deployment available on its cluster, known on the hub"},
+	},
+}
