@@ -16,17 +16,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/capstan-io/capstan/internal/agent"
-	"github.com/capstan-io/capstan/internal/gcpacer"
 	"github.com/capstan-io/capstan/internal/ocmcommands"
 	"github.com/capstan-io/capstan/internal/program"
 	"github.com/capstan-io/capstan/internal/reference"
 )
 
-// heapRoom is for how many bytes of garbage a busy agent has room. GOGC goes before it.
-const heapRoom = 16 << 20
-
 func main() {
-	gcpacer.Pace(heapRoom, heapRoom)
+	program.LimitMemory()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	command, err := parseCommand(os.Args)
 	if err == nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/capstan-io/capstan/internal/gcpacer"
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/reach/gateway"
@@ -37,7 +36,6 @@ manualSecretManagement: false. Several processes may run; a Lease decides which 
 		Example: `  capstan-hub gateway-credentials --kubeconfig ~/.kube/config`,
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			gcpacer.Pace(processRoom, mostProcessRoom)
 			return flags.run(command.Context())
 		},
 	}

@@ -25,7 +25,6 @@ import (
 	"github.com/capstan-io/capstan/internal/broker/resources"
 	"github.com/capstan-io/capstan/internal/broker/serverconfig"
 	"github.com/capstan-io/capstan/internal/cloudevents/pb"
-	"github.com/capstan-io/capstan/internal/gcpacer"
 	"github.com/capstan-io/capstan/internal/ignoredflags"
 	"github.com/capstan-io/capstan/internal/secureserving"
 )
@@ -71,7 +70,6 @@ connected to it.`,
 		Example: `  capstan-hub grpc-server --kubeconfig ~/.kube/config --server-config config.yaml`,
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			gcpacer.Pace(processRoom, mostProcessRoom)
 			return flags.run(command.Context(), command.Flags())
 		},
 	}

@@ -15,16 +15,8 @@ import (
 	"github.com/capstan-io/capstan/internal/reference"
 )
 
-// For how many bytes of garbage a busy process has room, at first and at most if it stays busy. GOGC goes before them. An API
-// server makes garbage with each request; the controllers and webhooks alone hold little and make little.
-const (
-	serverRoom      = 64 << 20
-	mostServerRoom  = 256 << 20
-	processRoom     = 16 << 20
-	mostProcessRoom = 64 << 20
-)
-
 func main() {
+	program.LimitMemory()
 	// Cobra would offer the flags that Kubernetes libraries registered here.
 	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
 	// The API server warns its own clients, about deprecations for example; nobody reads that.

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/pflag"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/capstan-io/capstan/internal/gcpacer"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/clustermanager"
 	"github.com/capstan-io/capstan/internal/operator/frame"
@@ -48,7 +47,6 @@ of a hub that is elsewhere. What is changed or deleted by others is restored at 
 		Example: `  capstan-hub operator --kubeconfig ~/.kube/config`,
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			gcpacer.Pace(processRoom, mostProcessRoom)
 			return flags.run(command.Context())
 		},
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/capstan-io/capstan/internal/controlplane"
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
 	"github.com/capstan-io/capstan/internal/featuregates"
-	"github.com/capstan-io/capstan/internal/gcpacer"
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/hub/placement/debug"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -79,7 +78,6 @@ embedded etcd (default 5000).`,
   kubectl --kubeconfig hub/data/cert/kube-aggregator.kubeconfig get managedclusters`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			gcpacer.Pace(serverRoom, mostServerRoom)
 			if err := flags.complete(command.Context(), command.Flags(), options); err != nil {
 				return err
 			}

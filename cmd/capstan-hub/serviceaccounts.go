@@ -9,7 +9,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/capstan-io/capstan/internal/featuregates"
-	"github.com/capstan-io/capstan/internal/gcpacer"
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/ignoredflags"
 )
@@ -36,7 +35,6 @@ run; a Lease decides which one acts.`,
 		Example: `  capstan-hub managed-serviceaccount --kubeconfig ~/.kube/config`,
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			gcpacer.Pace(processRoom, mostProcessRoom)
 			return flags.run(command.Context())
 		},
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/capstan-io/capstan/internal/admission/conversion"
 	admissionwebhook "github.com/capstan-io/capstan/internal/admission/webhook"
 	"github.com/capstan-io/capstan/internal/featuregates"
-	"github.com/capstan-io/capstan/internal/gcpacer"
 	"github.com/capstan-io/capstan/internal/ignoredflags"
 	"github.com/capstan-io/capstan/internal/secureserving"
 	"github.com/capstan-io/capstan/internal/servingcert"
@@ -59,7 +58,6 @@ read from tls.crt and tls.key, and again when these change.`,
 		Example: `  capstan-hub webhooks --kubeconfig ~/.kube/config --cert-dir ./certs`,
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			gcpacer.Pace(processRoom, mostProcessRoom)
 			return flags.run(command.Context())
 		},
 	}

@@ -19,17 +19,12 @@ import (
 	"gopkg.in/natefinch/lumberjack.v2"
 	"k8s.io/klog/v2"
 
-	"github.com/capstan-io/capstan/internal/gcpacer"
 	"github.com/capstan-io/capstan/internal/program"
 	"github.com/capstan-io/capstan/internal/reference"
 	"github.com/capstan-io/capstan/internal/sandbox"
 )
 
 const (
-	// heapRoom is for how many bytes of garbage a busy sandbox has room: it is
-	// mostly idle, and several share a machine. GOGC goes before it.
-	heapRoom = 64 << 20
-
 	logFile         = "log"
 	maxLogMegabytes = 10
 )
@@ -43,6 +38,7 @@ and logs, exec, attach and port-forward fail with a message that says so. There
 are no volumes, load balancers or metrics. Use it for playgrounds and tests.`
 
 func main() {
+	program.LimitMemory()
 	// Cobra would offer the flags that Kubernetes libraries registered here.
 	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
@@ -117,7 +113,6 @@ func configureLog(verbosity int, file string) error {
 }
 
 func serve(ctx context.Context, o sandbox.Options) error {
-	gcpacer.Pace(heapRoom, heapRoom)
 	begin := time.Now()
 	cluster, err := sandbox.Start(ctx, o)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
