@@ -2,7 +2,9 @@
 package token
 
 import (
+	"context"
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -31,6 +33,18 @@ func Expiry(token string) time.Time {
 		return time.Time{}
 	}
 	return said.Expiry.Time()
+}
+
+// errExpired is the cause of what ends with a token.
+var errExpired = errors.New("the token has expired")
+
+// Context ends when the token does. A token that does not say when, or that has ended already, is left to who verifies it.
+func Context(ctx context.Context, token string) (context.Context, context.CancelFunc) {
+	ends := Expiry(token)
+	if !ends.After(time.Now()) {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadlineCause(ctx, ends, errExpired)
 }
 
 // Bearer is the token in the value of a header Authorization, empty if it has another credential or none.

@@ -1,9 +1,13 @@
 package token_test
 
 import (
+	"context"
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/capstan-io/capstan/internal/reach/token"
 )
@@ -36,4 +40,35 @@ func TestExpiry(t *testing.T) {
 			t.Errorf("%s: %s", name, at)
 		}
 	}
+}
+
+// CP-09: what is done by a token ends with it. One that has ended is for who verifies it to refuse.
+func TestContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		for name, test := range map[string]struct {
+			token string
+			ends  bool
+		}{
+			"of a minute":    {jwt(fmt.Sprintf(`{"exp":%d}`, now.Add(time.Minute).Unix())), true},
+			"of before":      {jwt(fmt.Sprintf(`{"exp":%d}`, now.Add(-time.Minute).Unix())), false},
+			"without an end": {jwt(`{"sub":"a"}`), false},
+			"opaque":         {"opaque", false},
+			"none":           {"", false},
+		} {
+			ctx, cancel := token.Context(t.Context(), test.token)
+			at, ends := ctx.Deadline()
+			if ends != test.ends || ends && (at.Sub(now) <= 0 || at.Sub(now) > time.Minute) {
+				t.Errorf("%s: ends %t, at %s", name, ends, at)
+			}
+			if ends {
+				<-ctx.Done()
+				if cause := context.Cause(ctx); cause == nil || cause.Error() != "the token has expired" {
+					t.Errorf("%s: %v", name, cause)
+				}
+			}
+			cancel()
+		}
+	})
 }

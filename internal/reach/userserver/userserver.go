@@ -72,6 +72,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	sent := token.Bearer(r.Header.Get("Authorization"))
+	ctx, cancel := token.Context(proxied.Context(), sent)
+	defer cancel()
+	proxied = proxied.WithContext(ctx)
 	if !h.maybeOfCluster(sent) {
 		h.API.ServeHTTP(w, proxied)
 		return nil

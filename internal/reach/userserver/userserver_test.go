@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -112,6 +114,26 @@ func TestWhoAsks(t *testing.T) {
 		if code != http.StatusServiceUnavailable || !strings.Contains(got, "cannot say whose token this is: no answer") {
 			t.Errorf("while the hub does not answer: %d %s", code, got)
 		}
+	}
+}
+
+// CP-09: a request ends with its token, whether that is of the hub or of the cluster.
+func TestRequestsEndWithTheToken(t *testing.T) {
+	t.Parallel()
+	for _, subject := range []string{"system:serviceaccount:hub:a", "oidc-user"} {
+		synctest.Test(t, func(t *testing.T) {
+			expiry := time.Now().Add(time.Minute).Truncate(time.Second)
+			sent := encoded(`{"alg":"RS256"}`) + "." + encoded(fmt.Sprintf(`{"sub":%q,"exp":%d}`, subject, expiry.Unix())) + ".c2ln"
+			last := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+			server := New(Options{Version: api.Aggregated, API: last, Clusters: last, Codecs: serializer.NewCodecFactory(runtime.NewScheme()),
+				Tokens: authenticator.TokenFunc(func(context.Context, string) (*authenticator.Response, bool, error) { return nil, true, nil })})
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/c1/api/v1/pods?watch=true", http.NoBody)
+			r.Header.Set("Authorization", "Bearer "+sent)
+			server.ServeHTTP(httptest.NewRecorder(), r)
+			if now := time.Now(); !now.Equal(expiry) {
+				t.Errorf("the request of %s ended at %s, its token at %s", subject, now, expiry)
+			}
+		})
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-// RG-46
+// RG-46 NX-02
 func TestClusterProfiles(t *testing.T) {
 	t.Parallel()
 	own := env.StartHub(t, "registration", "--feature-gates", "ClusterProfile=true")

@@ -117,11 +117,9 @@ func (h *apiHandler) serve(w http.ResponseWriter, r *http.Request) error {
 	if service != nil {
 		return h.services.serve(w, r, service, path, credential)
 	}
-	if ends := token.Expiry(token.Bearer(credential)); ends.After(time.Now()) { // the API server refuses others, as it should say itself
-		ctx, cancel := context.WithDeadlineCause(r.Context(), ends, errors.New("the token has expired"))
-		defer cancel()
-		r = r.WithContext(ctx)
-	}
+	ctx, cancel := token.Context(r.Context(), token.Bearer(credential))
+	defer cancel()
+	r = r.WithContext(ctx)
 	if credential == "" {
 		h.proxy(h.own, r, user.OnCluster().Impersonate).ServeHTTP(w, r)
 		return nil
