@@ -87,8 +87,8 @@ func writeMachines(b *strings.Builder, all results) {
 		"| results | commit | day | processor | cores | memory, GB | load | kernel | Go |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, r := range all.reports {
 		m := r.Machine
-		fmt.Fprintf(b, "| [%s](results/%s) | %s | %s | %s | %d | %s | %.1f | %s | %s |\n", r.file, r.file, r.Commit, r.Date.Format(time.DateOnly), m.CPU,
-			m.Cores, figure(m.MemoryGB), m.Load, m.Kernel, r.Go)
+		fmt.Fprintf(b, "| [%s](results/%s) | %s | %s | %s | %d | %s | %.1f | %s | %s |\n", r.file, r.file, r.Commit,
+			r.Date.Format(time.DateOnly), m.CPU, m.Cores, figure(m.MemoryGB), m.Load, m.Kernel, r.Go)
 	}
 }
 
