@@ -4,6 +4,8 @@
 package debounce
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -39,6 +41,13 @@ func (t *Tracker[Owner, What]) Update(of Owner, absent map[What]bool, now time.T
 		t.since[of] = since
 	}
 	return since
+}
+
+// Owners are those of which something is absent.
+func (t *Tracker[Owner, What]) Owners() []Owner {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Keys(t.since))
 }
 
 // Forget removes everything about an owner.

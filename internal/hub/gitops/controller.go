@@ -60,6 +60,8 @@ type Clients struct {
 	Tokens client.Reader
 	// Secrets reads and writes the Secrets of clusters of all Argo CDs. It has to see what it has written.
 	Secrets client.Client
+	// Applications returns where Applications are read; nil while the hub has not the kind.
+	Applications func() client.Reader
 }
 
 // Controller reconciles GitOpsClusters.
@@ -95,8 +97,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := errors.Join(err, c.report(ctx, g, o)); err != nil {
 		return ctrl.Result{}, err
 	}
-	if wait == 0 && !o.successful() {
-		wait = retryInterval
+	if !o.successful() {
+		wait = soonest(wait, retryInterval)
 	}
 	return ctrl.Result{RequeueAfter: wait}, nil
 }
@@ -174,25 +176,35 @@ func (c *Controller) clusters(ctx context.Context, g *appsv1beta1.GitOpsCluster,
 	} else if err != nil {
 		return nil, fmt.Errorf("get Placement %s: %w", key, err)
 	}
-	decisions := &clusterv1beta1.PlacementDecisionList{}
-	ofPlacement := client.MatchingLabels{fleet.LabelPlacement: key.Name}
-	if err := c.c.List(ctx, decisions, client.InNamespace(g.Namespace), ofPlacement); err != nil {
-		return nil, fmt.Errorf("list the decisions of Placement %s: %w", key, err)
+	decisions, err := c.decisions(ctx, g)
+	if err != nil {
+		return nil, err
 	}
 	for _, namespace := range []string{argoNamespace(g), g.Namespace} {
-		_, passedOver, err := c.selected.Clusters(ctx, namespace, decisions.Items)
+		_, passedOver, err := c.selected.Clusters(ctx, namespace, decisions)
 		if err != nil {
 			return nil, err
 		}
 		maps.Copy(o.passedOver, passedOver)
 	}
-	for _, cluster := range rollout.Selected(decisions.Items) {
+	for _, cluster := range rollout.Selected(decisions) {
 		if o.passedOver[cluster.Name] == "" {
 			names = append(names, cluster.Name)
 		}
 	}
 	slices.Sort(names)
 	return names, nil
+}
+
+// decisions are those of the Placement that a GitOpsCluster names.
+func (c *Controller) decisions(ctx context.Context, g *appsv1beta1.GitOpsCluster) ([]clusterv1beta1.PlacementDecision, error) {
+	list := &clusterv1beta1.PlacementDecisionList{}
+	placement := g.Spec.PlacementRef.Name
+	err := c.c.List(ctx, list, client.InNamespace(g.Namespace), client.MatchingLabels{fleet.LabelPlacement: placement})
+	if err != nil {
+		return nil, fmt.Errorf("list the decisions of Placement %s/%s: %w", g.Namespace, placement, err)
+	}
+	return list.Items, nil
 }
 
 // verifyArgo looks for the server of an Argo CD in the namespace. An API without Services, as that of a standalone hub, has none to look

@@ -66,7 +66,8 @@ func setUp(t *testing.T, objects ...client.Object) *fixture {
 	clock := clocktesting.NewFakeClock(time.Now().Truncate(time.Second))
 	recorder := events.NewFakeRecorder(100)
 	return &fixture{T: t, Client: api, clock: clock, events: recorder.Events, c: New(
-		Clients{Client: api, Live: api, Tokens: cached{api, fleet.LabelManagedServiceAccount}, Secrets: cached{api, fleet.LabelArgoSecretType}},
+		Clients{Client: api, Live: api, Tokens: cached{api, fleet.LabelManagedServiceAccount}, Secrets: cached{api, fleet.LabelArgoSecretType},
+			Applications: func() client.Reader { return nil }},
 		recorder, Options{Clock: clock, Access: accessprovider.Options{
 			Address: address, Server: func(url, cluster string) string { return url + "/" + cluster }}})}
 }

@@ -57,12 +57,15 @@ type outcome struct {
 	passedOver      selected.PassedOver
 	registered      []string
 	refused         selected.Errors
+	// staying are the clusters that are no longer selected, and stay registered for a while.
+	staying map[string]stay
 	// added and removed are the clusters whose Secrets were made and deleted now.
 	added, removed []string
 }
 
 func newOutcome(g *appsv1beta1.GitOpsCluster) *outcome {
-	return &outcome{argoNamespace: argoNamespace(g), passedOver: selected.PassedOver{}, refused: selected.Errors{}}
+	return &outcome{argoNamespace: argoNamespace(g), passedOver: selected.PassedOver{}, refused: selected.Errors{},
+		staying: map[string]stay{}}
 }
 
 // failure is what is in the way, nil if nothing is.
@@ -101,7 +104,7 @@ func (c *Controller) report(ctx context.Context, g *appsv1beta1.GitOpsCluster, o
 	g.Status.Phase, g.Status.Message = appsv1beta1.GitOpsClusterSuccessful, text.Message(o.success())
 	failure := o.failure()
 	if failure != nil {
-		g.Status.Phase, g.Status.Message = appsv1beta1.GitOpsClusterFailed, text.Message(failure.message)
+		g.Status.Phase, g.Status.Message = appsv1beta1.GitOpsClusterFailed, text.Message(o.withStaying(failure.message))
 	}
 	c.tell(g, fleet.EventClusterRegistered, "Register", "known to the Argo CD in namespace "+o.argoNamespace, o.added)
 	c.tell(g, fleet.EventClusterDeregistered, "Deregister", "no longer known to the Argo CD in namespace "+o.argoNamespace, o.removed)
@@ -122,8 +125,8 @@ func (c *Controller) report(ctx context.Context, g *appsv1beta1.GitOpsCluster, o
 
 // success says which clusters the Argo CD knows.
 func (o *outcome) success() string {
-	return fmt.Sprintf("%s registered with the Argo CD in namespace %s: %s", text.Count(len(o.registered), "cluster"), o.argoNamespace,
-		strings.Join(o.registered, " "))
+	return o.withStaying(fmt.Sprintf("%s registered with the Argo CD in namespace %s: %s", text.Count(len(o.registered), "cluster"),
+		o.argoNamespace, strings.Join(o.registered, " ")))
 }
 
 func (c *Controller) setConditions(g *appsv1beta1.GitOpsCluster, o *outcome) {
@@ -139,7 +142,7 @@ func (c *Controller) setConditions(g *appsv1beta1.GitOpsCluster, o *outcome) {
 	if passedOver := o.passedOver.String(); passedOver != "" {
 		found += "; " + passedOver
 	}
-	set(appsv1beta1.GitOpsClusterPlacementResolved, reasonPlacementFound, found, o.placement)
+	set(appsv1beta1.GitOpsClusterPlacementResolved, reasonPlacementFound, o.withStaying(found), o.placement)
 	set(appsv1beta1.GitOpsClusterClustersRegistered, reasonRegistered, o.success(), o.failure())
 	set(appsv1beta1.GitOpsClusterReady, reasonReady, o.success(), o.failure())
 }

@@ -23,6 +23,7 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	"github.com/capstan-io/capstan/internal/hub/debounce"
+	"github.com/capstan-io/capstan/internal/hub/optionalkind"
 	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
@@ -57,14 +58,19 @@ func Register(mgr ctrl.Manager, o Options) error {
 	if err != nil {
 		return fmt.Errorf("make the client for what is not watched: %w", err)
 	}
-	c := New(Clients{Client: mgr.GetClient(), Live: live, Tokens: tokens, Secrets: writer},
+	apps, err := optionalkind.Add(mgr, optionalkind.Options{CRD: applicationCRD, GroupKind: applicationKind.GroupKind(),
+		Versions: []string{applicationKind.Version}, Objects: cache.ByObject{Transform: onlyDestination}})
+	if err != nil {
+		return err
+	}
+	c := New(Clients{Client: mgr.GetClient(), Live: live, Tokens: tokens, Secrets: writer, Applications: apps.Reader},
 		mgr.GetEventRecorder("gitops-controller"), o)
 	all := debounce.ByName(settle, c.find(func(*appsv1beta1.GitOpsCluster, client.Object) bool { return true }))
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-gitopscluster-register").
 		For(&appsv1beta1.GitOpsCluster{}, builder.WithPredicates(predicate.Or(predicates.Generation(),
 			predicate.Predicate(predicate.AnnotationChangedPredicate{})))).
 		Watches(&clusterv1beta1.Placement{}, debounce.ByName(settle, c.find(refersTo)), builder.WithPredicates(predicates.Generation())).
-		Watches(&clusterv1beta1.PlacementDecision{}, debounce.ByLabels(settle, c.find(follows))).
+		Watches(&clusterv1beta1.PlacementDecision{}, debounce.ByLabels(settle, c.decided)).
 		Watches(&clusterv1.ManagedCluster{}, all, builder.WithPredicates(clusterMatters())).
 		Watches(&clusterv1beta2.ManagedClusterSet{}, all, builder.WithPredicates(predicates.Generation())).
 		Watches(&clusterv1beta2.ManagedClusterSetBinding{}, all).
@@ -74,6 +80,9 @@ func Register(mgr ctrl.Manager, o Options) error {
 		WatchesRawSource(source.Channel(o.Access.Address.Changes(), all)).
 		WatchesRawSource(secretsOf(tokens, c.find(presents))).
 		WatchesRawSource(secretsOf(clusters, c.ofSecret)).
+		WatchesRawSource(apps.Events(debounce.ByName(settle, func(ctx context.Context, _ client.Object) []reconcile.Request {
+			return c.waiting(ctx)
+		}), c.waiting, applicationLeaves())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(c))
 }
@@ -111,6 +120,11 @@ func refersTo(g *appsv1beta1.GitOpsCluster, placement client.Object) bool {
 func follows(g *appsv1beta1.GitOpsCluster, decision client.Object) bool {
 	return g.Namespace == decision.GetNamespace() && g.Spec.PlacementRef != nil &&
 		g.Spec.PlacementRef.Name == decision.GetLabels()[fleet.LabelPlacement]
+}
+
+// decided maps a decision to the GitOpsClusters that follow it, and to those with clusters that have left, which another one may have got.
+func (c *Controller) decided(ctx context.Context, decision client.Object) []reconcile.Request {
+	return append(c.find(follows)(ctx, decision), c.waiting(ctx)...)
 }
 
 // presents tells whether a GitOpsCluster presents the tokens of accounts of this name.

@@ -20,7 +20,6 @@ import (
 
 	appsv1beta1 "github.com/capstan-io/capstan/api/apps/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/hub/debounce"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 )
@@ -243,7 +242,7 @@ func (c *Controller) removeAll(ctx context.Context, g types.NamespacedName) erro
 }
 
 // removeOthers deletes the Secrets of a GitOpsCluster that are none of those that are kept, and returns when it is due again: a cluster
-// that moves from one decision to another is in neither for a moment.
+// that moves from one decision to another is in neither for a moment, and one that has left stays while Applications deploy to it.
 func (c *Controller) removeOthers(ctx context.Context, g *appsv1beta1.GitOpsCluster, kept map[string]bool,
 	o *outcome) (wait time.Duration, err error) {
 	own, err := c.ownedBy(ctx, client.ObjectKeyFromObject(g))
@@ -258,16 +257,20 @@ func (c *Controller) removeOthers(ctx context.Context, g *appsv1beta1.GitOpsClus
 		}
 		return stays
 	})
-	now := c.Clock.Now()
-	since := c.absences.Update(client.ObjectKeyFromObject(g), leaving, now)
+	since := c.absences.Update(client.ObjectKeyFromObject(g), leaving, c.Clock.Now())
+	left := &departures{Controller: c, g: g, o: o}
 	var failed []error
 	for i := range own {
-		if left := debounce.Settle - now.Sub(since[client.ObjectKeyFromObject(&own[i])]); left > 0 {
-			wait = max(wait, left)
+		stays, err := left.left(ctx, &own[i], since[client.ObjectKeyFromObject(&own[i])])
+		if err == nil && stays == 0 {
+			err = c.remove(ctx, &own[i])
+		}
+		if err != nil {
+			failed = append(failed, err)
 			continue
 		}
-		if err := c.remove(ctx, &own[i]); err != nil {
-			failed = append(failed, err)
+		if stays > 0 {
+			wait = soonest(wait, stays)
 			continue
 		}
 		o.removed = append(o.removed, clusterOf(&own[i]))

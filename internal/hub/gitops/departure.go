@@ -1,0 +1,257 @@
+package gitops
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	appsv1beta1 "github.com/capstan-io/capstan/api/apps/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	"github.com/capstan-io/capstan/internal/hub/debounce"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/text"
+	"github.com/capstan-io/capstan/internal/rollout"
+)
+
+// stayLimit is how long a cluster that is no longer selected stays known to an Argo CD that still has Applications for it. An Argo CD that
+// does not know the cluster can neither remove what it has deployed there nor get rid of the Applications.
+const stayLimit = 10 * time.Minute
+
+const applicationCRD = "applications.argoproj.io"
+
+var applicationKind = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Application"}
+
+// stay is until when a cluster stays known, and because of which Applications.
+type stay struct {
+	until        time.Time
+	applications []string
+}
+
+// departures tells of Secrets whose clusters have left how long they stay.
+type departures struct {
+	*Controller
+	g *appsv1beta1.GitOpsCluster
+	o *outcome
+	// applications are those for a cluster, by what they name it by; nil until they are asked for.
+	applications map[string][]string
+}
+
+// left is how long the Secret of a cluster stays that has been absent for a while; 0 if it goes now.
+func (d *departures) left(ctx context.Context, secret *corev1.Secret, since time.Time) (time.Duration, error) {
+	now := d.Clock.Now()
+	if left := debounce.Settle - now.Sub(since); left > 0 {
+		return left, nil
+	}
+	until := since.Add(stayLimit)
+	if !until.After(now) {
+		return 0, nil
+	}
+	if may, err := d.mayStay(ctx, secret); err != nil || !may {
+		return 0, err
+	}
+	applications, known, err := d.applicationsFor(ctx, secret)
+	switch {
+	case err != nil:
+		return 0, err
+	case !known:
+		return debounce.Settle, nil
+	case len(applications) == 0:
+		return 0, nil
+	}
+	d.o.staying[clusterOf(secret)] = stay{until, applications}
+	return until.Sub(now), nil
+}
+
+// mayStay tells whether a Secret is one that an Argo CD would still have if its cluster was selected. Who takes a cluster away from a
+// namespace, or from the hub, takes it at once.
+func (d *departures) mayStay(ctx context.Context, secret *corev1.Secret) (bool, error) {
+	name := clusterOf(secret)
+	if _, refused := d.o.refused[name]; refused || slices.Contains(d.o.registered, name) {
+		return false, nil
+	}
+	if secret.Namespace != argoNamespace(d.g) || !slices.Contains(names(d.g, name), secret.Name) {
+		return false, nil
+	}
+	cluster := &clusterv1.ManagedCluster{}
+	if err := d.c.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	if !cluster.Spec.HubAcceptsClient || !cluster.DeletionTimestamp.IsZero() {
+		return false, nil
+	}
+	decision := clusterv1beta1.PlacementDecision{}
+	decision.Status.Decisions = []clusterv1beta1.ClusterDecision{{ClusterName: name}}
+	for _, namespace := range []string{secret.Namespace, d.g.Namespace} {
+		given, _, err := d.selected.Clusters(ctx, namespace, []clusterv1beta1.PlacementDecision{decision})
+		if err != nil || len(given) == 0 {
+			return false, err
+		}
+	}
+	another, err := d.anotherWants(ctx, name)
+	return !another, err
+}
+
+// anotherWants tells whether the Placement of another GitOpsCluster of the same Argo CD selects a cluster: that is to register it, maybe as
+// another account.
+func (d *departures) anotherWants(ctx context.Context, cluster string) (bool, error) {
+	list := &appsv1beta1.GitOpsClusterList{}
+	if err := d.c.List(ctx, list); err != nil {
+		return false, fmt.Errorf("list GitOpsClusters: %w", err)
+	}
+	for i := range list.Items {
+		other := &list.Items[i]
+		if client.ObjectKeyFromObject(other) == client.ObjectKeyFromObject(d.g) || argoNamespace(other) != argoNamespace(d.g) ||
+			!other.DeletionTimestamp.IsZero() || checkRef(other) != nil {
+			continue
+		}
+		decisions, err := d.decisions(ctx, other)
+		if err != nil {
+			return false, err
+		}
+		if slices.ContainsFunc(rollout.Selected(decisions), func(c rollout.Cluster) bool { return c.Name == cluster }) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// applicationsFor are the Applications that an Argo CD deploys to a cluster by its Secret. They are not known for a moment after a start.
+func (d *departures) applicationsFor(ctx context.Context, secret *corev1.Secret) (applications []string, known bool, err error) {
+	if d.applications == nil {
+		reader := d.c.Applications()
+		if reader == nil {
+			_, err := d.c.Live.RESTMapper().RESTMapping(applicationKind.GroupKind(), applicationKind.Version)
+			if meta.IsNoMatchError(err) {
+				return nil, true, nil // the hub has not the kind
+			}
+			return nil, false, err
+		}
+		if d.applications, err = byDestination(ctx, reader); err != nil {
+			return nil, false, err
+		}
+	}
+	for _, key := range destinationKeys(string(secret.Data[keyName]), string(secret.Data[keyServer])) {
+		applications = append(applications, d.applications[key]...)
+	}
+	slices.Sort(applications)
+	return slices.Compact(applications), true, nil
+}
+
+// byDestination are the Applications by the names and the servers of the clusters that they are for, but for those that the Argo CD leaves
+// alone.
+func byDestination(ctx context.Context, reader client.Reader) (map[string][]string, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(applicationKind.GroupVersion().WithKind(applicationKind.Kind + "List"))
+	if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Applications: %w", err)
+	}
+	all := map[string][]string{}
+	for i := range list.Items {
+		app := &list.Items[i]
+		if app.GetAnnotations()[fleet.AnnotationArgoSkip] == fleet.LabelTrue {
+			continue
+		}
+		for _, key := range destinationKeys(destinationOf(app)) {
+			all[key] = append(all[key], client.ObjectKeyFromObject(app).String())
+		}
+	}
+	return all, nil
+}
+
+func destinationOf(app *unstructured.Unstructured) (name, server string) {
+	name, _, _ = unstructured.NestedString(app.Object, "spec", "destination", "name")
+	server, _, _ = unstructured.NestedString(app.Object, "spec", "destination", "server")
+	return name, server
+}
+
+// destinationKeys are what an Argo CD finds a cluster by.
+func destinationKeys(name, server string) (keys []string) {
+	if name != "" {
+		keys = append(keys, "name "+name)
+	}
+	if server != "" {
+		keys = append(keys, "server "+strings.TrimRight(server, "/"))
+	}
+	return keys
+}
+
+// onlyDestination is an Application with what is cached of it.
+func onlyDestination(o any) (any, error) {
+	app, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		return o, nil
+	}
+	kept := &unstructured.Unstructured{}
+	kept.SetGroupVersionKind(app.GroupVersionKind())
+	kept.SetNamespace(app.GetNamespace())
+	kept.SetName(app.GetName())
+	kept.SetUID(app.GetUID())
+	kept.SetResourceVersion(app.GetResourceVersion())
+	if skip, found := app.GetAnnotations()[fleet.AnnotationArgoSkip]; found {
+		kept.SetAnnotations(map[string]string{fleet.AnnotationArgoSkip: skip})
+	}
+	destination := map[string]any{}
+	name, server := destinationOf(app)
+	maps.Copy(destination, map[string]any{"name": name, "server": server})
+	kept.Object["spec"] = map[string]any{"destination": destination}
+	return kept, nil
+}
+
+// applicationLeaves matches events after which an Application may no longer be for a cluster.
+func applicationLeaves() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			then, okThen := e.ObjectOld.(*unstructured.Unstructured)
+			now, okNow := e.ObjectNew.(*unstructured.Unstructured)
+			if !okThen || !okNow {
+				return true
+			}
+			nameThen, serverThen := destinationOf(then)
+			nameNow, serverNow := destinationOf(now)
+			return nameThen != nameNow || serverThen != serverNow ||
+				then.GetAnnotations()[fleet.AnnotationArgoSkip] != now.GetAnnotations()[fleet.AnnotationArgoSkip]
+		},
+	}
+}
+
+// waiting are the GitOpsClusters with clusters that have left.
+func (c *Controller) waiting(context.Context) (requests []reconcile.Request) {
+	for _, g := range c.absences.Owners() {
+		requests = append(requests, ctrl.Request{NamespacedName: g})
+	}
+	return requests
+}
+
+// withStaying is a message that also says which clusters stay known, and why, if there are any.
+func (o *outcome) withStaying(message string) string {
+	texts := []string{message}
+	for _, cluster := range slices.Sorted(maps.Keys(o.staying)) {
+		s := o.staying[cluster]
+		texts = append(texts, fmt.Sprintf("%s is no longer selected, and stays registered until %s at the latest, as Applications "+
+			"deploy to it: %s", cluster, s.until.UTC().Format(time.RFC3339), text.FirstFew(s.applications)))
+	}
+	return strings.Join(texts, "; ")
+}
+
+// soonest is the smaller one of two times to wait, of which 0 is none.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
