@@ -32,6 +32,23 @@ func TestCompatibility(t *testing.T) {
 			t.Errorf("compatibility.md has no row %q", want)
 		}
 	}
+	argo, err := os.ReadFile("../test/argocd/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := regexp.MustCompile(`(?m)^\s*github\.com/argoproj/argo-cd/v3 v(\S+)`).FindStringSubmatch(string(argo))
+	if version == nil {
+		t.Fatal("test/argocd/go.mod requires no Argo CD")
+	}
+	gitOps, err := os.ReadFile("gitops.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{"compatibility.md": page, "gitops.md": gitOps} {
+		if want := "Argo CD " + version[1]; !strings.Contains(string(content), want) {
+			t.Errorf("%s does not name %s, with which it is tested", name, want)
+		}
+	}
 	functions, _ := readTests(t)
 	for _, match := range namedTest.FindAllStringSubmatch(string(page), -1) {
 		if _, exists := functions[match[1]+"."+match[2]]; !exists {
