@@ -134,7 +134,7 @@ func (a *Agent) meant(ctx context.Context, err error) bool {
 	var lost *monitor.LostError
 	var changed *bootstrap.ChangedError
 	switch {
-	case errors.Is(err, errNewWay), errors.As(err, &changed):
+	case errors.Is(err, errHubKubeconfigChanged), errors.As(err, &changed):
 	case errors.As(err, &lost):
 		a.bootstrap.Leave(lost.Reason == monitor.Refused)
 	default:

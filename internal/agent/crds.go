@@ -21,8 +21,8 @@ import (
 	"github.com/capstan-io/capstan/internal/featuregates"
 )
 
-// errMayNotLook says that the agent has no right to see CustomResourceDefinitions.
-var errMayNotLook = errors.New("the agent may not look at CustomResourceDefinitions")
+// errCRDsForbidden says that the agent has no right to see CustomResourceDefinitions.
+var errCRDsForbidden = errors.New("the agent may not look at CustomResourceDefinitions")
 
 // installCRDs gives the managed cluster the kinds that the agent keeps there. Where an operator has installed them,
 // the agent need not have the right to. It waits for a cluster that does not answer, and fails if one refuses.
@@ -73,7 +73,7 @@ func installCRDs(ctx context.Context, managed client.WithWatch, wanted []*apiext
 	var installed []string
 	for _, want := range wanted {
 		err := ensureCRD(ctx, managed, want)
-		if errors.Is(err, errMayNotLook) {
+		if errors.Is(err, errCRDsForbidden) {
 			log.FromContext(ctx).Info("A CustomResourceDefinition is taken to be installed: the agent may not look at it", "name", want.Name)
 			continue
 		}
@@ -95,7 +95,7 @@ func ensureCRD(ctx context.Context, managed client.Client, want *apiextensionsv1
 	err := managed.Get(ctx, client.ObjectKeyFromObject(want), have)
 	switch {
 	case apierrors.IsForbidden(err):
-		return errMayNotLook
+		return errCRDsForbidden
 	case apierrors.IsNotFound(err):
 		return client.IgnoreAlreadyExists(managed.Create(ctx, want))
 	case err != nil:
@@ -145,7 +145,7 @@ func (a *Agent) keepCRD(ctx context.Context, managed client.WithWatch, want *api
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // what failed did so because the context ended
-		case apierrors.IsForbidden(err), errors.Is(err, errMayNotLook):
+		case apierrors.IsForbidden(err), errors.Is(err, errCRDsForbidden):
 			logger.Info("A CustomResourceDefinition is not looked after: the agent has no right to", "reason", err.Error())
 			return nil
 		case err != nil:

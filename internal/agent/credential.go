@@ -52,22 +52,22 @@ func (a *Agent) newBootstrap() *bootstrap.Bootstrap {
 	}
 }
 
-// credentialRecheck is how often a work agent in its own process looks for the credential: another process writes it, perhaps to files,
-// for which there is no watch through an API.
-const credentialRecheck = time.Second
+// credentialPollInterval is how often a work agent in its own process looks for the credential: another process writes it, perhaps to
+// files, for which there is no watch through an API.
+const credentialPollInterval = time.Second
 
 func (a *Agent) awaitCredential(ctx context.Context) error {
-	told := ""
+	logged := ""
 	for {
 		err := a.takeOverCredential(ctx)
 		if err == nil || ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err.Error() != told {
-			told = err.Error()
-			log.FromContext(ctx).Info("Waiting for the registration agent to obtain the credential for the hub", "reason", told)
+		if err.Error() != logged {
+			logged = err.Error()
+			log.FromContext(ctx).Info("Waiting for the registration agent to obtain the credential for the hub", "reason", logged)
 		}
-		if !a.sleep(ctx, credentialRecheck) {
+		if !a.sleep(ctx, credentialPollInterval) {
 			return ctx.Err()
 		}
 	}

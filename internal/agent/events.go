@@ -38,9 +38,9 @@ func (a *Agent) newRecorder(ctx context.Context) (clientcert.Recorder, error) {
 		return nil, fmt.Errorf("make a client for events: %w", err)
 	}
 	// A cluster that does not answer must not hold up the agent.
-	asking, cancel := context.WithTimeout(ctx, namespaceTimeout)
+	getCtx, cancel := context.WithTimeout(ctx, namespaceTimeout)
 	defer cancel()
-	namespace, err := core.Namespaces().Get(asking, a.Namespace, metav1.GetOptions{})
+	namespace, err := core.Namespaces().Get(getCtx, a.Namespace, metav1.GetOptions{})
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("The agent's events are not recorded", "namespace", a.Namespace, "reason", err.Error())
 		return func(string, string, string, string, ...any) {}, nil
@@ -49,7 +49,7 @@ func (a *Agent) newRecorder(ctx context.Context) (clientcert.Recorder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client for events: %w", err)
 	}
-	broadcaster, err := hubevents.Begin(ctx, a.management, transport)
+	broadcaster, err := hubevents.Start(ctx, a.management, transport)
 	if err != nil {
 		return nil, err
 	}
@@ -89,9 +89,9 @@ const (
 	serviceAccountRecorder = "managed-serviceaccount-agent"
 )
 
-// beginHubEvents returns what makes recorders of events on the hub, in the namespace of the cluster.
-func beginHubEvents(ctx context.Context, hub cluster.Cluster) (events.EventBroadcaster, error) {
-	return hubevents.Begin(ctx, hub.GetConfig(), hub.GetHTTPClient())
+// startHubEvents returns what makes recorders of events on the hub, in the namespace of the cluster.
+func startHubEvents(ctx context.Context, hub cluster.Cluster) (events.EventBroadcaster, error) {
+	return hubevents.Start(ctx, hub.GetConfig(), hub.GetHTTPClient())
 }
 
 // newWorkRecorder returns what takes the events about works.

@@ -283,8 +283,8 @@ func TestFeatureGates(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := &Agent{Options: o, parts: Parts{Registration: true, Work: true}}
-		if len(a.crds()) != want.crds || a.maxJSONRaw() != want.raw || a.wantsAddOns() != want.addOns {
-			t.Errorf("%s: %d CRDs, %d bytes of JSON, add-ons %t", value, len(a.crds()), a.maxJSONRaw(), a.wantsAddOns())
+		if len(a.crds()) != want.crds || a.maxJSONRaw() != want.raw || a.managesAddOns() != want.addOns {
+			t.Errorf("%s: %d CRDs, %d bytes of JSON, add-ons %t", value, len(a.crds()), a.maxJSONRaw(), a.managesAddOns())
 		}
 	}
 	if NewOptions().FeatureGates.Enabled(featuregates.ClusterProperty) {

@@ -40,7 +40,7 @@ import (
 // serve works on the hub under the stored credential, until the context ends, or the credential or the hub kubeconfig changes, or the
 // hub refuses the agent or, where there are several, does not answer.
 func (a *Agent) serve(ctx context.Context) error {
-	way := a.readWay()
+	kubeconfig := a.watchHubKubeconfig()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	config, err := a.store.Connect(ctx, a.identity.Cluster)
@@ -54,7 +54,7 @@ func (a *Agent) serve(ctx context.Context) error {
 	connection := monitor.New(uncached, a.identity.Cluster, a.hubTimeout(), a.clock)
 	// The first to end ends the others.
 	all, ctx := errgroup.WithContext(ctx)
-	all.Go(func() error { return way.Start(ctx) })
+	all.Go(func() error { return kubeconfig.Start(ctx) })
 	all.Go(func() error { return a.keepCRDs(ctx) })
 	if a.parts.Registration {
 		all.Go(func() error { return a.bootstrap.Follow(ctx) })
@@ -92,7 +92,7 @@ func (a *Agent) register(ctx context.Context, mgr ctrl.Manager, hub cluster.Clus
 	if err := mgr.Add(&a.working); err != nil {
 		return err
 	}
-	hubEvents, err := beginHubEvents(ctx, hub)
+	hubEvents, err := startHubEvents(ctx, hub)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (a *Agent) register(ctx context.Context, mgr ctrl.Manager, hub cluster.Clus
 		if err := a.registerAddOns(mgr, hub, uncached, hubEvents); err != nil {
 			return err
 		}
-	} else if a.wantsAddOns() {
+	} else if a.managesAddOns() {
 		log.FromContext(ctx).Info("The hub has no add-ons; install the CRDs of group "+addonv1beta1.GroupVersion.Group+
 			" there and restart the agent to have some", "hub", hub.GetConfig().Host)
 	}
@@ -146,7 +146,7 @@ func (a *Agent) managerOptions(hubHash string) ctrl.Options {
 		NewClient: consistentclient.NewClient,
 		Cache: cache.Options{
 			// Options of its own for a kind, such as Node, would be an error where the cluster does not have it.
-			DefaultTransform: keepLittle,
+			DefaultTransform: stripUnread,
 			ByObject: map[client.Object]cache.ByObject{
 				&corev1.Namespace{}: {Label: labels.NewSelector().Add(*managedNamespace)},
 			},
@@ -164,8 +164,8 @@ func managedScheme() *runtime.Scheme {
 	return scheme
 }
 
-// keepLittle strips objects of what the agent does not read; a Node to what the agent reports of it, since a cluster may have thousands.
-func keepLittle(obj any) (any, error) {
+// stripUnread strips objects of what the agent does not read; a Node to what the agent reports of it, since a cluster may have thousands.
+func stripUnread(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
 		return cache.TransformStripManagedFields()(obj)
@@ -199,7 +199,7 @@ const (
 // awaitRights returns when the hub lets the agent see its ManagedCluster, its works and its add-ons. Caches that start earlier meet a
 // refusal and then back off for longer.
 func (a *Agent) awaitRights(ctx context.Context, hub client.Client, connection *monitor.Monitor) error {
-	told := false
+	logged := false
 	for wait := firstRightsRetry; ; wait = min(2*wait, lastRightsRetry) {
 		err := a.tryRights(ctx, hub)
 		a.report.Attempted(ctx, err)
@@ -209,8 +209,8 @@ func (a *Agent) awaitRights(ctx context.Context, hub client.Client, connection *
 		if apierrors.IsUnauthorized(err) {
 			connection.Doubt()
 		}
-		if !told && wait > time.Second {
-			told = true
+		if !logged && wait > time.Second {
+			logged = true
 			log.FromContext(ctx).Info("Waiting for the hub; if the cluster is not accepted there, accept it", "reason", err.Error(),
 				"command", "capstan accept --clusters "+a.identity.Cluster)
 		}
@@ -222,8 +222,8 @@ func (a *Agent) awaitRights(ctx context.Context, hub client.Client, connection *
 	}
 }
 
-// wantsAddOns says whether this process looks after add-ons, if the hub has them.
-func (a *Agent) wantsAddOns() bool {
+// managesAddOns says whether this process looks after add-ons, if the hub has them.
+func (a *Agent) managesAddOns() bool {
 	return a.parts.Registration && a.FeatureGates.Enabled(featuregates.AddonManagement)
 }
 
@@ -237,7 +237,7 @@ func (a *Agent) tryRights(ctx context.Context, hub client.Client) error {
 	if err := hub.List(ctx, &workv1.ManifestWorkList{}, client.InNamespace(a.identity.Cluster), client.Limit(1)); err != nil {
 		return err
 	}
-	if !a.wantsAddOns() {
+	if !a.managesAddOns() {
 		return nil
 	}
 	err := hub.List(ctx, &addonv1beta1.ManagedClusterAddOnList{}, client.InNamespace(a.identity.Cluster), client.Limit(1))

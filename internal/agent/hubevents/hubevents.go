@@ -16,9 +16,9 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 )
 
-// Begin returns what makes recorders of events on the API server of the config, which work until the context ends. An event that
+// Start returns what makes recorders of events on the API server of the config, which work until the context ends. An event that
 // cannot be written is logged, but not as an error: the agent does its work without.
-func Begin(ctx context.Context, config *rest.Config, transport *http.Client) (events.EventBroadcaster, error) {
+func Start(ctx context.Context, config *rest.Config, transport *http.Client) (events.EventBroadcaster, error) {
 	sink, err := eventsv1client.NewForConfigAndClient(config, transport)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for events on %s: %w", config.Host, err)

@@ -43,7 +43,7 @@ func TestWithoutLog(t *testing.T) {
 	t.Cleanup(hub.Close)
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
 	defer stop()
-	broadcaster, err := hubevents.Begin(ctx, &rest.Config{Host: hub.URL}, hub.Client())
+	broadcaster, err := hubevents.Start(ctx, &rest.Config{Host: hub.URL}, hub.Client())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestEventsOfACluster(t *testing.T) {
 		errors: &atomic.Int32{}}
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logr.New(logged)))
 	defer stop()
-	broadcaster, err := hubevents.Begin(ctx, &rest.Config{Host: hub.URL}, hub.Client())
+	broadcaster, err := hubevents.Start(ctx, &rest.Config{Host: hub.URL}, hub.Client())
 	if err != nil {
 		t.Fatal(err)
 	}
