@@ -69,7 +69,7 @@ type Controller struct {
 	// missed is since when a lease is missing that has not been reported yet.
 	missed map[types.NamespacedName]time.Time
 	// agents knows where the agents of add-ons run.
-	agents install.Places
+	agents install.InstallModes
 }
 
 type leases = single.Objects[*coordinationv1.Lease]
@@ -77,8 +77,8 @@ type leases = single.Objects[*coordinationv1.Lease]
 // renewal is the renewTime of a lease, and when the controller saw it. The clocks of the agents of add-ons need not agree with
 // this one, so what counts is when renewals are seen.
 type renewal struct {
-	lease      types.UID
-	said, seen time.Time
+	lease         types.UID
+	renewed, seen time.Time
 }
 
 // Register adds the controller to the manager.
@@ -181,12 +181,12 @@ func (c *Controller) forget(owner types.NamespacedName) {
 // deploys, that the health is found in another way. Not every add-on has a manager that does. Where the time to report on which cluster
 // the agent runs has passed, this time has passed, too.
 func (c *Controller) silence(addOn *addonv1beta1.ManagedClusterAddOn, found bool, now time.Time) time.Duration {
-	says := func(condition string) bool {
+	reports := func(condition string) bool {
 		return meta.FindStatusCondition(addOn.Status.Conditions, condition) != nil
 	}
 	owner := client.ObjectKeyFromObject(addOn)
-	_, placed := install.Hosted(addOn)
-	if found || !placed || addOn.Status.HealthCheck.Mode != "" || says(fleet.ConditionManifestApplied) || says(fleet.ConditionAvailable) {
+	_, located := install.Hosted(addOn)
+	if found || !located || addOn.Status.HealthCheck.Mode != "" || reports(fleet.ConditionManifestApplied) || reports(fleet.ConditionAvailable) {
 		delete(c.missed, owner)
 		return 0
 	}
@@ -233,17 +233,17 @@ func (c *Controller) graceOf(lease *coordinationv1.Lease) time.Duration {
 
 // observe returns when the lease was last renewed. For a lease that is seen for the first time, that is its renewTime.
 func (c *Controller) observe(owner types.NamespacedName, lease *coordinationv1.Lease, now time.Time) time.Time {
-	var said time.Time
+	var renewed time.Time
 	if lease.Spec.RenewTime != nil {
-		said = lease.Spec.RenewTime.Time
+		renewed = lease.Spec.RenewTime.Time
 	}
 	before := c.seen[owner]
 	again := before.lease == lease.UID
 	switch {
-	case !again && said.Before(now):
-		before = renewal{lease: lease.UID, said: said, seen: said}
-	case !again || said.After(before.said):
-		before = renewal{lease: lease.UID, said: said, seen: now}
+	case !again && renewed.Before(now):
+		before = renewal{lease: lease.UID, renewed: renewed, seen: renewed}
+	case !again || renewed.After(before.renewed):
+		before = renewal{lease: lease.UID, renewed: renewed, seen: now}
 	}
 	c.seen[owner] = before
 	return before.seen

@@ -117,14 +117,14 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if known := c.readRules(req.NamespacedName); !known {
 		return ctrl.Result{}, nil // their watch enqueues the add-on
 	}
-	told, err := agentconfig.Decode(addOn.Annotations[fleet.AnnotationClusterProxyConfig])
+	config, err := agentconfig.Decode(addOn.Annotations[fleet.AnnotationClusterProxyConfig])
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := c.link.configure(told); err != nil {
+	if err := c.link.configure(config); err != nil {
 		return ctrl.Result{}, err
 	}
-	c.link.begin() //nolint:contextcheck // the tunnel outlives the reconcile
+	c.link.enable() //nolint:contextcheck // the tunnel outlives the reconcile
 	return ctrl.Result{}, c.report(ctx, addOn)
 }
 

@@ -138,7 +138,7 @@ func (h *apiHandler) serve(w http.ResponseWriter, r *http.Request) error {
 
 // allow asks the rules of the cluster about the request. A review that is not nil is the answer to who asks about what they do not allow.
 func (h *apiHandler) allow(w http.ResponseWriter, r *http.Request, user access.User) (*authorizationv1.SelfSubjectAccessReview, error) {
-	if asksAboutItself(r) || r.Method == http.MethodGet && isDiscovery(r.URL.Path) {
+	if isSelfReview(r) || r.Method == http.MethodGet && isDiscovery(r.URL.Path) {
 		return h.answerAboutItself(w, r, user)
 	}
 	info, err := h.requests.NewRequestInfo(r)

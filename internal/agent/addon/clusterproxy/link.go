@@ -47,7 +47,7 @@ type link struct {
 	clock   clock.WithTicker
 
 	mu        sync.Mutex
-	way       way
+	route     route
 	ctx       context.Context //nolint:containedctx // that of the process, from which tunnels come
 	wanted    bool
 	stop      context.CancelFunc
@@ -55,8 +55,8 @@ type link struct {
 	problem   error
 }
 
-// way is how the hub is reached.
-type way struct {
+// route is how the hub is reached.
+type route struct {
 	agentconfig.Config
 	hub *http.Client
 }
@@ -75,15 +75,15 @@ func newLink(o Options, allowed *rules, changed func()) (*link, error) {
 		return nil, fmt.Errorf("make a client for requests of users of the hub: %w", err)
 	}
 	l := &link{cluster: o.Cluster, config: config, base: base, handler: answers, changed: changed, clock: o.Clock}
-	l.way, err = l.wayOf(agentconfig.Config{})
+	l.route, err = l.routeFor(agentconfig.Config{})
 	return l, err
 }
 
-// wayOf is the way to the hub through the proxy of the configuration. One without a proxy leaves it to the hub kubeconfig.
-func (l *link) wayOf(c agentconfig.Config) (way, error) {
+// routeFor is the route to the hub through the proxy of the configuration. One without a proxy leaves it to the hub kubeconfig.
+func (l *link) routeFor(c agentconfig.Config) (route, error) {
 	proxy, set, err := c.ProxyFor(l.base)
 	if err != nil {
-		return way{}, fmt.Errorf("the proxy for tunnels: %w", err)
+		return route{}, fmt.Errorf("the proxy for tunnels: %w", err)
 	}
 	config := rest.CopyConfig(l.config)
 	switch {
@@ -94,29 +94,29 @@ func (l *link) wayOf(c agentconfig.Config) (way, error) {
 	}
 	hub, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return way{}, fmt.Errorf("make a client for tunnels: %w", err)
+		return route{}, fmt.Errorf("make a client for tunnels: %w", err)
 	}
-	return way{Config: c, hub: hub}, nil
+	return route{Config: c, hub: hub}, nil
 }
 
 // configure has the tunnel made again if the hub is to be reached in another way, and services in another domain.
 func (l *link) configure(c agentconfig.Config) error {
 	l.handler.services.setDomain(c.ServiceDomain)
 	l.mu.Lock()
-	same := equality.Semantic.DeepEqual(l.way.Proxy, c.Proxy)
+	same := equality.Semantic.DeepEqual(l.route.Proxy, c.Proxy)
 	l.mu.Unlock()
 	if same {
 		return nil
 	}
-	other, err := l.wayOf(c)
+	other, err := l.routeFor(c)
 	if err != nil {
 		return err
 	}
 	l.end()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.way.hub.CloseIdleConnections()
-	l.way = other
+	l.route.hub.CloseIdleConnections()
+	l.route = other
 	return nil
 }
 
@@ -130,8 +130,8 @@ func (l *link) Start(ctx context.Context) error {
 	return nil
 }
 
-// begin has a tunnel made, and again whenever it ends.
-func (l *link) begin() {
+// enable has a tunnel made, and again whenever it ends.
+func (l *link) enable() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wanted = true
@@ -145,7 +145,7 @@ func (l *link) run() {
 	}
 	ctx, stop := context.WithCancel(l.ctx)
 	l.stop = stop
-	go l.keep(ctx, l.way)
+	go l.keep(ctx, l.route)
 }
 
 // end ends the tunnel.
@@ -182,7 +182,7 @@ func (l *link) set(ctx context.Context, connected bool, problem error) {
 }
 
 // keep has one tunnel after the other until the context ends.
-func (l *link) keep(ctx context.Context, by way) {
+func (l *link) keep(ctx context.Context, by route) {
 	wait := firstRetry
 	for ctx.Err() == nil {
 		t, err := l.dial(ctx, by)
@@ -205,7 +205,7 @@ func (l *link) keep(ctx context.Context, by way) {
 }
 
 // dial makes a tunnel by the API that the hub has for it.
-func (l *link) dial(ctx context.Context, by way) (*tunnel.Tunnel, error) {
+func (l *link) dial(ctx context.Context, by route) (*tunnel.Tunnel, error) {
 	version, err := api.Served(ctx, l.config, by.hub)
 	if err != nil {
 		return nil, err

@@ -97,7 +97,7 @@ func TestConfigure(t *testing.T) {
 		if err := l.configure(c); err != nil {
 			t.Fatal(err)
 		}
-		l.begin()
+		l.enable()
 	}
 	configure(agentconfig.Config{Proxy: addonv1beta1.ProxyConfig{HTTPSProxy: first.URL}})
 	<-made

@@ -34,7 +34,7 @@ const maxReview = 64 << 10
 // warningCode is the one that HTTP has for any warning.
 const warningCode = 299
 
-func asksAboutItself(r *http.Request) bool {
+func isSelfReview(r *http.Request) bool {
 	return r.Method == http.MethodPost && slices.Contains([]string{pathWhoAmI, pathAccessReview, pathRulesReview}, r.URL.Path)
 }
 
@@ -101,8 +101,8 @@ func readReview(r *http.Request) (*authorizationv1.SelfSubjectAccessReview, erro
 }
 
 // checkReview says why the rules do not allow what a review is about.
-func (r *rules) checkReview(user access.User, asked *authorizationv1.SelfSubjectAccessReviewSpec) error {
-	switch resource, path := asked.ResourceAttributes, asked.NonResourceAttributes; {
+func (r *rules) checkReview(user access.User, spec *authorizationv1.SelfSubjectAccessReviewSpec) error {
+	switch resource, path := spec.ResourceAttributes, spec.NonResourceAttributes; {
 	case resource != nil:
 		return r.check(user, access.Request{Verb: resource.Verb, Namespace: resource.Namespace})
 	case path != nil && path.Verb == "get" && isDiscovery(path.Path):

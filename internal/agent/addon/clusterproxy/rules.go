@@ -133,12 +133,12 @@ func (r *rules) check(user access.User, request access.Request) error {
 	case current.err != nil:
 		return current.err
 	case !current.all && !current.allowed.Allow(user, request):
-		return notLet(user)
+		return notAllowed(user)
 	}
 	return nil
 }
 
-func notLet(user access.User) error {
+func notAllowed(user access.User) error {
 	return fmt.Errorf("the managed cluster does not let user %q of the hub do that; its ConfigMap %s says what it lets whom do", user.Name,
 		fleet.ConfigMapHubAccess)
 }
@@ -152,7 +152,7 @@ func (r *rules) admit(user access.User) (narrowed string, err error) {
 	about := current.allowed.For(user)
 	switch {
 	case len(about) == 0:
-		return "", notLet(user)
+		return "", notAllowed(user)
 	case about.Narrows():
 		return about.String(), nil
 	}

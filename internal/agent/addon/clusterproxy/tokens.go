@@ -84,8 +84,8 @@ func (t *tokens) known(ctx context.Context, token string, ttl time.Duration) (bo
 	if known, found := t.own.Get(key); found {
 		return known.(bool), nil //nolint:forcetypeassert // nothing else is put there
 	}
-	asked := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
-	review, err := t.reviews.Create(ctx, asked, metav1.CreateOptions{})
+	request := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+	review, err := t.reviews.Create(ctx, request, metav1.CreateOptions{})
 	if err != nil {
 		return false, apierrors.NewServiceUnavailable(fmt.Sprintf("the agent cannot ask the API server of its cluster whose token this is: %v",
 			err))

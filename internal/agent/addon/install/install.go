@@ -28,49 +28,49 @@ func Namespace(addOn *addonv1beta1.ManagedClusterAddOn) string {
 // of its add-ons, and means nothing to those without a hosted mode. Managers of add-ons with that mode report whether the hosting cluster
 // is valid, together with what they deploy. As long as a manager has reported neither, it is not known.
 func Hosted(addOn *addonv1beta1.ManagedClusterAddOn) (hosted, known bool) {
-	says := func(condition string) bool {
+	reports := func(condition string) bool {
 		return meta.FindStatusCondition(addOn.Status.Conditions, condition) != nil
 	}
 	if addOn.Annotations[fleet.AnnotationHostingClusterName] == "" {
 		return false, true
 	}
-	hosted = says(fleet.ConditionHostingClusterValidity)
-	return hosted, hosted || says(fleet.ConditionManifestApplied)
+	hosted = reports(fleet.ConditionHostingClusterValidity)
+	return hosted, hosted || reports(fleet.ConditionManifestApplied)
 }
 
 // ModeTimeout is how long the manager of an add-on has to report whether it is hosted; not every add-on has a manager that does. It equals
 // the default lease duration of add-on agents, so the state of an agent cannot be expected any sooner.
 const ModeTimeout = 30 * time.Second
 
-// Places remember since when it is not known where the agents of add-ons run. They have no lock.
-type Places struct {
-	unsaid map[types.NamespacedName]unsaid
+// InstallModes remember since when it is not known where the agents of add-ons run. They have no lock.
+type InstallModes struct {
+	undetermined map[types.NamespacedName]undetermined
 }
 
-type unsaid struct {
+type undetermined struct {
 	addOn types.UID
 	since time.Time
 }
 
 // Hosted tells whether the add-on's agent runs on a hosting cluster, as the function Hosted does. If that is still unknown ModeTimeout
 // after the first call, the add-on is not hosted. Until then, wait is how long that will take; it is 0 once the answer is known.
-func (p *Places) Hosted(addOn *addonv1beta1.ManagedClusterAddOn, now time.Time) (hosted bool, wait time.Duration) {
+func (p *InstallModes) Hosted(addOn *addonv1beta1.ManagedClusterAddOn, now time.Time) (hosted bool, wait time.Duration) {
 	key := client.ObjectKeyFromObject(addOn)
 	hosted, known := Hosted(addOn)
 	if known {
 		p.Forget(key)
 		return hosted, 0
 	}
-	if p.unsaid == nil {
-		p.unsaid = map[types.NamespacedName]unsaid{}
+	if p.undetermined == nil {
+		p.undetermined = map[types.NamespacedName]undetermined{}
 	}
-	if p.unsaid[key].addOn != addOn.UID || p.unsaid[key].since.IsZero() {
-		p.unsaid[key] = unsaid{addOn: addOn.UID, since: now}
+	if p.undetermined[key].addOn != addOn.UID || p.undetermined[key].since.IsZero() {
+		p.undetermined[key] = undetermined{addOn: addOn.UID, since: now}
 	}
-	return false, max(0, p.unsaid[key].since.Add(ModeTimeout).Sub(now))
+	return false, max(0, p.undetermined[key].since.Add(ModeTimeout).Sub(now))
 }
 
 // Forget drops what is remembered of an add-on.
-func (p *Places) Forget(addOn types.NamespacedName) {
-	delete(p.unsaid, addOn)
+func (p *InstallModes) Forget(addOn types.NamespacedName) {
+	delete(p.undetermined, addOn)
 }

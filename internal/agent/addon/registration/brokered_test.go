@@ -20,12 +20,12 @@ func TestBrokered(t *testing.T) {
 	c.Brokered = true
 	credential := &hubkubeconfig.Credential{Kubeconfig: []byte(bootstrap)}
 	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Name: "hello"}}
-	w, err := c.wantedFor(addOn, "managed", addonv1beta1.RegistrationConfig{Type: addonv1beta1.KubeClient}, credential)
+	w, err := c.desiredSecretFor(addOn, "managed", addonv1beta1.RegistrationConfig{Type: addonv1beta1.KubeClient}, credential)
 	if err != nil || !errors.Is(w.refused, errBrokered) || w.kubeconfig != nil {
 		t.Fatalf("%+v, %v", w, err)
 	}
 	r := newReport(begin)
-	r.add(w, outcome{err: w.refused})
+	r.add(w, secretState{err: w.refused})
 	var conditions []metav1.Condition
 	r.write(&conditions)
 	if len(conditions) != 1 || conditions[0].Type != fleet.ConditionCertificateRotated || conditions[0].Status != metav1.ConditionFalse ||
@@ -34,7 +34,7 @@ func TestBrokered(t *testing.T) {
 	}
 	custom := addonv1beta1.RegistrationConfig{Type: addonv1beta1.CustomSigner,
 		CustomSigner: &addonv1beta1.CustomSignerConfig{SignerName: "example.com/a"}}
-	if w, err = c.wantedFor(addOn, "managed", custom, credential); err != nil || w.refused != nil || w.request == nil {
+	if w, err = c.desiredSecretFor(addOn, "managed", custom, credential); err != nil || w.refused != nil || w.request == nil {
 		t.Errorf("%+v, %v", w, err)
 	}
 }

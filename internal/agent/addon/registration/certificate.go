@@ -20,9 +20,9 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// keepCertificate requests a certificate if there is no valid one or it is due for renewal, and saves what the Secret is to hold.
-func (c *Controller) keepCertificate(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, w *wanted,
-	secret *corev1.Secret) outcome {
+// reconcileCertificate requests a certificate if there is no valid one or it is due for renewal, and saves what the Secret is to hold.
+func (c *Controller) reconcileCertificate(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, w *desiredSecret,
+	secret *corev1.Secret) secretState {
 	now, err := c.readCertificate(w, secret)
 	if err == nil && c.Clock.Now().Before(now.due) {
 		c.requests.drop(w.id())
@@ -61,30 +61,30 @@ func (c *Controller) keepCertificate(ctx context.Context, addOn *addonv1beta1.Ma
 }
 
 // readCertificate tells how long the certificate is valid. It fails if it is not the one that is wanted.
-func (c *Controller) readCertificate(w *wanted, secret *corev1.Secret) (outcome, error) {
+func (c *Controller) readCertificate(w *desiredSecret, secret *corev1.Secret) (secretState, error) {
 	if len(secret.Data[fleet.KeyTLSCert]) == 0 {
-		return outcome{}, errNoCredential
+		return secretState{}, errNoCredential
 	}
 	pair, err := tls.X509KeyPair(secret.Data[fleet.KeyTLSCert], secret.Data[fleet.KeyTLSKey])
 	if err != nil {
-		return outcome{}, fmt.Errorf("the client certificate cannot be used: %w", err)
+		return secretState{}, fmt.Errorf("the client certificate cannot be used: %w", err)
 	}
 	if err := c.checkHub(w, secret); err != nil {
-		return outcome{}, err
+		return secretState{}, err
 	}
 	if w.request.SignerName == fleet.SignerKubeAPIServerClient && pair.Leaf.NotBefore.Before(w.notBefore) {
-		return outcome{}, fmt.Errorf("the client certificate is valid from %s on, and the hub takes those from %s on, when the cluster was created or cut off",
+		return secretState{}, fmt.Errorf("the client certificate is valid from %s on, and the hub takes those from %s on, when the cluster was created or cut off",
 			pair.Leaf.NotBefore.UTC().Format(time.RFC3339), w.notBefore.UTC().Format(time.RFC3339))
 	}
 	if err := checkSubject(w, pair.Leaf, secret.Annotations[fleet.AnnotationRequestedSubject]); err != nil {
-		return outcome{}, err
+		return secretState{}, err
 	}
 	return c.renewal(w, pair.Leaf.NotBefore, pair.Leaf.NotAfter), nil
 }
 
 // checkSubject fails if a certificate is not for the subject that is wanted. A signer of the
 // add-on's own may issue another subject than was requested; there the requested subject counts.
-func checkSubject(w *wanted, leaf *x509.Certificate, requested string) error {
+func checkSubject(w *desiredSecret, leaf *x509.Certificate, requested string) error {
 	if w.request.SignerName == fleet.SignerKubeAPIServerClient {
 		if !clientcert.SameSubject(leaf.Subject, w.request.Subject) {
 			return fmt.Errorf("the client certificate is of %s, not of %s", leaf.Subject, w.request.Subject)
@@ -101,7 +101,7 @@ func checkSubject(w *wanted, leaf *x509.Certificate, requested string) error {
 }
 
 // complete tells whether a Secret has what goes with its credential.
-func (c *Controller) complete(w *wanted, secret *corev1.Secret) bool {
+func (c *Controller) complete(w *desiredSecret, secret *corev1.Secret) bool {
 	marks := c.marksOf(w)
 	for name, value := range marks.Labels {
 		if secret.Labels[name] != value {
@@ -117,7 +117,7 @@ func (c *Controller) complete(w *wanted, secret *corev1.Secret) bool {
 }
 
 // save puts a certificate into the Secret, with what goes with it.
-func (c *Controller) save(ctx context.Context, w *wanted, certificate, key []byte) error {
+func (c *Controller) save(ctx context.Context, w *desiredSecret, certificate, key []byte) error {
 	if _, err := cert.ParseCertsPEM(certificate); err != nil {
 		return fmt.Errorf("the hub issued a certificate that cannot be read: %w", err)
 	}
@@ -125,11 +125,11 @@ func (c *Controller) save(ctx context.Context, w *wanted, certificate, key []byt
 	if w.kubeconfig != nil {
 		data[fleet.KeyKubeconfig] = w.kubeconfig
 	}
-	return c.places[w.place].save(ctx, w.secret, c.marksOf(w), data, fleet.KeyToken)
+	return c.clusters[w.cluster].save(ctx, w.secret, c.marksOf(w), data, fleet.KeyToken)
 }
 
 // pendingKey is kept in the agent's own folder: a Secret with a key alone would let the add-on's pods start without a credential.
 func (c *Controller) pendingKey(of id, inUse []byte) hubkubeconfig.PendingKey {
-	name := fleet.LabelValue(of.place + "." + of.namespace + "." + of.name)
+	name := fleet.LabelValue(of.cluster + "." + of.namespace + "." + of.name)
 	return hubkubeconfig.PendingKey{File: filepath.Join(c.Store.Dir, ".pending."+name+".key"), InUse: func() []byte { return inUse }}
 }

@@ -74,34 +74,36 @@ type Options struct {
 // Controller reconciles ManagedClusterAddOns: all of an agent's, with all of their Secrets.
 type Controller struct {
 	Options
-	hub      client.Client
-	places   map[string]*place
-	requests *requests
-	held     *held
-	share    float64 // of its lifetime that a credential has left when it is renewed
-	renewed  map[id]time.Time
+	hub             client.Client
+	clusters        map[string]*agentCluster
+	requests        *requests
+	inventory       *secretInventory
+	renewalFraction float64 // of its lifetime that a credential has left when it is renewed
+	renewed         map[id]time.Time
 	// silent is since when the driver of an add-on could have been reported.
 	silent map[types.NamespacedName]time.Time
 	// agents knows where the agents of add-ons run.
-	agents install.Places
-	// ready is until when a place is taken to have the default namespace of agents of add-ons.
+	agents install.InstallModes
+	// ready is until when a cluster is taken to have the default namespace of agents of add-ons.
 	ready map[string]time.Time
 }
 
 // Register adds the controller to the manager.
 func Register(mgr ctrl.Manager, o Options) error {
 	c := &Controller{
-		Options: o, hub: o.Hub.GetClient(), requests: &requests{}, share: clientcert.DrawShare(), renewed: map[id]time.Time{},
-		silent: map[types.NamespacedName]time.Time{}, places: map[string]*place{}, ready: map[string]time.Time{},
+		Options: o, hub: o.Hub.GetClient(), requests: &requests{}, renewalFraction: clientcert.RandomRenewalFraction(),
+		renewed: map[id]time.Time{}, silent: map[types.NamespacedName]time.Time{}, clusters: map[string]*agentCluster{},
+		ready: map[string]time.Time{},
 	}
 	for name, config := range map[string]*rest.Config{fleet.AddOnCredentialManaged: o.Managed, fleet.AddOnCredentialHosted: o.Hosting} {
 		var err error
-		if c.places[name], err = newPlace(name, config); err != nil {
+		if c.clusters[name], err = newAgentCluster(name, config); err != nil {
 			return err
 		}
 	}
-	c.held = &held{places: c.places, selector: client.MatchingLabels{fleet.LabelClusterName: o.Identity.Cluster}, hubHash: o.HubHash,
-		clock: o.Clock}
+	c.inventory = &secretInventory{
+		clusters: c.clusters, selector: client.MatchingLabels{fleet.LabelClusterName: o.Identity.Cluster}, hubHash: o.HubHash, clock: o.Clock,
+	}
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-managedclusteraddon-register").
 		WithOptions(controller.Options{
 			// One at a time: what it remembers of Secrets has no lock.
@@ -110,10 +112,10 @@ func Register(mgr ctrl.Manager, o Options) error {
 		}).
 		WatchesRawSource(source.Kind(o.Hub.GetCache(), &addonv1beta1.ManagedClusterAddOn{},
 			&handler.TypedEnqueueRequestForObject[*addonv1beta1.ManagedClusterAddOn]{})).
-		WatchesRawSource(c.places[fleet.AddOnCredentialManaged].watched).
-		WatchesRawSource(c.places[fleet.AddOnCredentialHosted].watched).
+		WatchesRawSource(c.clusters[fleet.AddOnCredentialManaged].watched).
+		WatchesRawSource(c.clusters[fleet.AddOnCredentialHosted].watched).
 		WatchesRawSource(c.requests).
-		WatchesRawSource(c.held).
+		WatchesRawSource(c.inventory).
 		Complete(c)
 }
 
@@ -129,24 +131,24 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, fmt.Errorf("get ManagedClusterAddOn %s: %w", req, err)
 	}
-	place, wait := c.placeOf(addOn)
-	errs := []error{c.prepare(ctx, addOn, place)}
+	cluster, wait := c.clusterOf(addOn)
+	errs := []error{c.prepare(ctx, addOn, cluster)}
 	before := addOn.DeepCopy()
 	report := newReport(c.Clock.Now())
-	switch all, err := c.wantedBy(ctx, addOn, place); {
+	switch all, err := c.desiredSecrets(ctx, addOn, cluster); {
 	case errors.Is(err, errNotYet):
 		if wait == 0 {
 			wait = lastRetry // a safety net: a change of the agent brings it back
 		}
-		report.comeBack(report.now.Add(wait))
+		report.requeueBy(report.now.Add(wait))
 	case err != nil:
 		return ctrl.Result{}, err
 	default:
-		errs = append(errs, c.keepAll(ctx, addOn, all, report)...)
+		errs = append(errs, c.reconcileSecrets(ctx, addOn, all, report)...)
 		report.write(&addOn.Status.Conditions)
 	}
 	// That does not depend on the Secrets: the manager that the Secrets wait for may itself wait for the driver.
-	report.comeBack(c.declareDriver(addOn, report.hasNews()))
+	report.requeueBy(c.declareDriver(addOn, report.hasNews()))
 	if _, err := patch.Status(ctx, c.hub, addOn, before); err != nil && !apierrors.IsNotFound(err) {
 		if apierrors.IsConflict(err) {
 			return ctrl.Result{RequeueAfter: firstRetry}, errors.Join(errs...)
@@ -156,18 +158,19 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: max(report.next.Sub(c.Clock.Now()), time.Nanosecond)}, errors.Join(errs...)
 }
 
-// keepAll makes the Secrets of an add-on what they should be, and removes those that are not wanted any more.
-func (c *Controller) keepAll(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, all []wanted, report *report) (errs []error) {
+// reconcileSecrets makes the Secrets of an add-on what they should be, and removes those that are not wanted any more.
+func (c *Controller) reconcileSecrets(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, all []desiredSecret,
+	report *report) (errs []error) {
 	owner := client.ObjectKeyFromObject(addOn)
 	c.follow(owner, all)
 	for i := range all {
 		if all[i].refused != nil {
-			report.add(&all[i], outcome{err: all[i].refused}) // no attempt will succeed
+			report.add(&all[i], secretState{err: all[i].refused}) // no attempt will succeed
 			continue
 		}
-		outcome := c.keep(ctx, addOn, &all[i])
-		report.add(&all[i], outcome)
-		errs = append(errs, outcome.err)
+		state := c.reconcileSecret(ctx, addOn, &all[i])
+		report.add(&all[i], state)
+		errs = append(errs, state.err)
 	}
 	// An add-on that is being deleted may need its credentials to the end.
 	if addOn.DeletionTimestamp.IsZero() {
@@ -182,7 +185,7 @@ func (c *Controller) prepare(ctx context.Context, addOn *addonv1beta1.ManagedClu
 		!addOn.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	if err := c.places[where].ensureNamespace(ctx, fleet.NamespaceAgentAddOn); err != nil {
+	if err := c.clusters[where].ensureNamespace(ctx, fleet.NamespaceAgentAddOn); err != nil {
 		return err
 	}
 	c.ready[where] = c.Clock.Now().Add(resync)
@@ -190,20 +193,20 @@ func (c *Controller) prepare(ctx context.Context, addOn *addonv1beta1.ManagedClu
 }
 
 // follow watches the Secrets of an add-on.
-func (c *Controller) follow(owner types.NamespacedName, all []wanted) {
-	for name, place := range c.places {
+func (c *Controller) follow(owner types.NamespacedName, all []desiredSecret) {
+	for name, cluster := range c.clusters {
 		var secrets []types.NamespacedName
 		for i := range all {
-			if all[i].place == name {
+			if all[i].cluster == name {
 				secrets = append(secrets, all[i].secret)
 			}
 		}
-		place.watched.Follow(owner, secrets...)
+		cluster.watched.Follow(owner, secrets...)
 	}
 }
 
-// outcome is the state of a Secret.
-type outcome struct {
+// secretState is the state of a Secret.
+type secretState struct {
 	// notBefore and notAfter are the validity of the credential in it; zero if there is no valid one.
 	notBefore, notAfter time.Time
 	// due is when to look again; zero leaves it to events.
@@ -219,14 +222,14 @@ var errContested = errors.New("the agent of another hub writes it, too; give one
 // errNoCredential says that a Secret does not exist, or has no credential in it.
 var errNoCredential = errors.New("there is no credential in it")
 
-// keep makes a Secret what it should be.
-func (c *Controller) keep(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, w *wanted) outcome {
+// reconcileSecret makes a Secret what it should be.
+func (c *Controller) reconcileSecret(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, w *desiredSecret) secretState {
 	owner := client.ObjectKeyFromObject(addOn)
-	secret, found, known := c.places[w.place].watched.Get(owner, w.secret)
+	secret, found, known := c.clusters[w.cluster].watched.Get(owner, w.secret)
 	if !known {
-		return outcome{}
+		return secretState{}
 	}
-	c.held.add(w.id())
+	c.inventory.add(w.id())
 	if found && secret.DeletionTimestamp.IsZero() && c.complete(w, secret) {
 		if now, err := c.read(addOn, w, secret); err == nil && c.Clock.Now().Before(now.due) {
 			return now
@@ -236,22 +239,22 @@ func (c *Controller) keep(ctx context.Context, addOn *addonv1beta1.ManagedCluste
 }
 
 // refresh brings a Secret up to date that is out of date by the watch, which may be behind what was written a moment ago.
-func (c *Controller) refresh(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, w *wanted) outcome {
+func (c *Controller) refresh(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, w *desiredSecret) secretState {
 	live := &corev1.Secret{}
-	if err := c.places[w.place].client.Get(ctx, w.secret, live); client.IgnoreNotFound(err) != nil {
-		return outcome{err: fmt.Errorf("get Secret %s: %w", w.secret, err)}
+	if err := c.clusters[w.cluster].client.Get(ctx, w.secret, live); client.IgnoreNotFound(err) != nil {
+		return secretState{err: fmt.Errorf("get Secret %s: %w", w.secret, err)}
 	}
 	if again := c.renewed[w.id()].Add(clientcert.RetryRenewal); c.checkHub(w, live) != nil && c.Clock.Now().Before(again) {
-		return outcome{due: again, err: errContested}
+		return secretState{due: again, err: errContested}
 	}
 	if w.request == nil {
-		return c.keepToken(ctx, addOn, w, live)
+		return c.reconcileToken(ctx, addOn, w, live)
 	}
-	return c.keepCertificate(ctx, addOn, w, live)
+	return c.reconcileCertificate(ctx, addOn, w, live)
 }
 
 // read returns the state of the credential in a Secret, and fails if it is not the one that is wanted.
-func (c *Controller) read(addOn *addonv1beta1.ManagedClusterAddOn, w *wanted, secret *corev1.Secret) (outcome, error) {
+func (c *Controller) read(addOn *addonv1beta1.ManagedClusterAddOn, w *desiredSecret, secret *corev1.Secret) (secretState, error) {
 	if w.request == nil {
 		return c.readToken(addOn, w, secret)
 	}
@@ -259,14 +262,14 @@ func (c *Controller) read(addOn *addonv1beta1.ManagedClusterAddOn, w *wanted, se
 }
 
 // renewal is when a credential is due.
-func (c *Controller) renewal(w *wanted, notBefore, notAfter time.Time) outcome {
-	due := clientcert.RenewalTime(notBefore, notAfter, c.share)
+func (c *Controller) renewal(w *desiredSecret, notBefore, notAfter time.Time) secretState {
+	due := clientcert.RenewalTime(notBefore, notAfter, c.renewalFraction)
 	// By a clock that is far ahead of the hub's, the next one is due at once.
 	pause := min(clientcert.RetryRenewal, notAfter.Sub(notBefore)/2)
 	if again := c.renewed[w.id()].Add(pause); due.Before(again) {
 		due = again
 	}
-	now := outcome{notBefore: notBefore, notAfter: notAfter, due: due}
+	now := secretState{notBefore: notBefore, notAfter: notAfter, due: due}
 	if !c.Clock.Now().Before(notAfter) {
 		now.lack = fmt.Sprintf("the credential expired on %s", notAfter.UTC().Format(time.RFC3339))
 	}
@@ -274,7 +277,7 @@ func (c *Controller) renewal(w *wanted, notBefore, notAfter time.Time) outcome {
 }
 
 // release removes the Secrets of an add-on that are not wanted any more.
-func (c *Controller) release(ctx context.Context, owner types.NamespacedName, all []wanted) error {
+func (c *Controller) release(ctx context.Context, owner types.NamespacedName, all []desiredSecret) error {
 	if len(all) == 0 {
 		c.follow(owner, nil)
 	}
@@ -283,16 +286,16 @@ func (c *Controller) release(ctx context.Context, owner types.NamespacedName, al
 		still[all[i].id()] = true
 	}
 	var errs []error
-	for _, old := range c.held.of(owner.Name) {
+	for _, old := range c.inventory.of(owner.Name) {
 		if still[old] {
 			continue
 		}
 		c.requests.drop(old)
 		delete(c.renewed, old)
 		key := client.ObjectKey{Namespace: old.namespace, Name: old.name}
-		err := errors.Join(c.pendingKey(old, nil).Remove(), c.places[old.place].remove(ctx, key, c.marks(old.addOn, old.place)))
+		err := errors.Join(c.pendingKey(old, nil).Remove(), c.clusters[old.cluster].remove(ctx, key, c.marks(old.addOn, old.cluster)))
 		if err == nil {
-			c.held.remove(old)
+			c.inventory.remove(old)
 		}
 		errs = append(errs, err)
 	}

@@ -63,16 +63,16 @@ func TestSecretsStay(t *testing.T) {
 					}
 				}
 			}
-			one := id{addOn: "hello", place: fleet.AddOnCredentialManaged, namespace: "ns", name: "hello-hub-kubeconfig"}
-			marks := c.marks(one.addOn, one.place)
+			one := id{addOn: "hello", cluster: fleet.AddOnCredentialManaged, namespace: "ns", name: "hello-hub-kubeconfig"}
+			marks := c.marks(one.addOn, one.cluster)
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: one.namespace, Name: one.name, Labels: marks.Labels,
 				Annotations: marks.Annotations}}
-			managed := &place{
-				name: one.place, client: fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(secret).Build(),
+			managed := &agentCluster{
+				name: one.cluster, client: fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(secret).Build(),
 				watched: single.New(nil, "secrets", &corev1.Secret{}),
 			}
-			c.places, c.requests = map[string]*place{one.place: managed}, &requests{}
-			c.held = &held{ids: map[id]struct{}{one: {}}}
+			c.clusters, c.requests = map[string]*agentCluster{one.cluster: managed}, &requests{}
+			c.inventory = &secretInventory{ids: map[id]struct{}{one: {}}}
 
 			for _, wait := range test.waits {
 				result, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(addOn)})
@@ -81,8 +81,8 @@ func TestSecretsStay(t *testing.T) {
 				}
 				clock.Step(wait)
 			}
-			if err := managed.client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil || len(c.held.of("hello")) != 1 {
-				t.Errorf("the Secret: %v; held: %v", err, c.held.of("hello"))
+			if err := managed.client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil || len(c.inventory.of("hello")) != 1 {
+				t.Errorf("the Secret: %v; held: %v", err, c.inventory.of("hello"))
 			}
 			if err := c.hub.Get(t.Context(), client.ObjectKeyFromObject(addOn), addOn); err != nil ||
 				meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionCertificateRotated) == nil {
@@ -104,7 +104,7 @@ func TestPlace(t *testing.T) {
 	expect := func(step time.Duration, want string, wait time.Duration) {
 		t.Helper()
 		clock.Step(step)
-		if got, left := c.placeOf(addOn); got != want || left != wait {
+		if got, left := c.clusterOf(addOn); got != want || left != wait {
 			t.Errorf("%q, to be known in %s; want %q, %s", got, left, want, wait)
 		}
 	}
@@ -177,7 +177,7 @@ func TestNamespace(t *testing.T) {
 	clock, c := clocktesting.NewFakeClock(begin), newController(addonv1beta1.KubeClientDriverCSR)
 	c.Clock, c.ready = clock, map[string]time.Time{}
 	managed := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(going).Build()
-	c.places = map[string]*place{fleet.AddOnCredentialManaged: {name: fleet.AddOnCredentialManaged, client: managed}}
+	c.clusters = map[string]*agentCluster{fleet.AddOnCredentialManaged: {name: fleet.AddOnCredentialManaged, client: managed}}
 	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "hello"}}
 	addOn.Status.Namespace = fleet.NamespaceAgentAddOn
 	prepare := func() error { return c.prepare(t.Context(), addOn, fleet.AddOnCredentialManaged) }
@@ -211,7 +211,7 @@ func TestNamespaceThatMayNotBeSeen(t *testing.T) {
 			return apierrors.NewForbidden(corev1.Resource("namespaces"), there.Name, errors.New("no right"))
 		},
 	}).Build()
-	if err := (&place{client: blind}).ensureNamespace(t.Context(), there.Name); err != nil {
+	if err := (&agentCluster{client: blind}).ensureNamespace(t.Context(), there.Name); err != nil {
 		t.Error(err)
 	}
 }

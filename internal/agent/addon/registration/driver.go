@@ -16,7 +16,7 @@ const driverTimeout = time.Second
 // returns when to do that; zero is never.
 func (c *Controller) declareDriver(addOn *addonv1beta1.ManagedClusterAddOn, news bool) (due time.Time) {
 	key := client.ObjectKeyFromObject(addOn)
-	if !news && c.Driver == addonv1beta1.KubeClientDriverCSR && saysNoDriver(addOn) {
+	if !news && c.Driver == addonv1beta1.KubeClientDriverCSR && lacksDriver(addOn) {
 		if c.silent[key].IsZero() {
 			c.silent[key] = c.Clock.Now()
 		}
@@ -38,9 +38,9 @@ func (c *Controller) declareDriver(addOn *addonv1beta1.ManagedClusterAddOn, news
 	return time.Time{}
 }
 
-// saysNoDriver tells that an add-on has registrations of the kind, and none of them a driver. One that has to change changes at once:
+// lacksDriver tells that an add-on has registrations of the kind, and none of them a driver. One that has to change changes at once:
 // the hub gives rights to another identity then.
-func saysNoDriver(addOn *addonv1beta1.ManagedClusterAddOn) (found bool) {
+func lacksDriver(addOn *addonv1beta1.ManagedClusterAddOn) (found bool) {
 	for _, registration := range addOn.Status.Registrations {
 		if registration.Type != addonv1beta1.KubeClient {
 			continue

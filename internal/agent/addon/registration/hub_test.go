@@ -53,10 +53,10 @@ func TestCredentialOfAnother(t *testing.T) {
 	t.Parallel()
 	user := pkix.Name{CommonName: "u", Organization: []string{"g", "h"}}
 	withUnit := pkix.Name{CommonName: "u", OrganizationalUnit: []string{"signer-1"}}
-	kube := &wanted{addOn: "hello", hubID: "this", request: &clientcert.AddOn{SignerName: fleet.SignerKubeAPIServerClient, Subject: user}}
-	custom := &wanted{addOn: "hello", hubID: "this", request: &clientcert.AddOn{SignerName: "example.com/a", Subject: withUnit}}
-	token := &wanted{addOn: "hello", hubID: "this"}
-	since := func(notBefore time.Time, w wanted) *wanted {
+	kube := &desiredSecret{addOn: "hello", hubID: "this", request: &clientcert.AddOn{SignerName: fleet.SignerKubeAPIServerClient, Subject: user}}
+	custom := &desiredSecret{addOn: "hello", hubID: "this", request: &clientcert.AddOn{SignerName: "example.com/a", Subject: withUnit}}
+	token := &desiredSecret{addOn: "hello", hubID: "this"}
+	since := func(notBefore time.Time, w desiredSecret) *desiredSecret {
 		w.notBefore = notBefore
 		return &w
 	}
@@ -65,7 +65,7 @@ func TestCredentialOfAnother(t *testing.T) {
 	addOn.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionTokenInfrastructureReady, Status: metav1.ConditionTrue,
 		Message: fleet.TokenInfrastructureReadyMessage("c1", "hello-agent", "uid1")}}
 	for name, test := range map[string]struct {
-		wanted *wanted
+		wanted *desiredSecret
 		says   map[string]string
 		data   map[string][]byte
 		want   string // in the error; empty for none
@@ -114,31 +114,31 @@ func TestCredentialOfAnother(t *testing.T) {
 // RG-64, RG-53: a credential that cannot be used is not reported as valid, and none is before the first one exists.
 func TestNotWellMeanwhile(t *testing.T) {
 	t.Parallel()
-	well := outcome{notBefore: begin, notAfter: begin.Add(time.Hour)}
-	waits := outcome{lack: "it is of another hub"}
+	well := secretState{notBefore: begin, notAfter: begin.Add(time.Hour)}
+	waits := secretState{lack: "it is of another hub"}
 	for name, test := range map[string]struct {
 		before   metav1.ConditionStatus // empty for none
-		outcomes []outcome
+		outcomes []secretState
 		want     metav1.ConditionStatus
 		message  string
 	}{
-		"the first one is on its way": {"", []outcome{waits}, "", ""},
-		"the first of two is there":   {"", []outcome{well, waits}, "", ""},
-		"both are there":              {"", []outcome{well, well}, metav1.ConditionTrue, "valid from"},
-		"it has to be another": {metav1.ConditionTrue, []outcome{waits}, metav1.ConditionFalse,
+		"the first one is on its way": {"", []secretState{waits}, "", ""},
+		"the first of two is there":   {"", []secretState{well, waits}, "", ""},
+		"both are there":              {"", []secretState{well, well}, metav1.ConditionTrue, "valid from"},
+		"it has to be another": {metav1.ConditionTrue, []secretState{waits}, metav1.ConditionFalse,
 			"Secret ns/s is of no use, and another credential was asked for: it is of another hub"},
-		"one of two has to be another":       {metav1.ConditionTrue, []outcome{well, waits}, metav1.ConditionFalse, "it is of another hub"},
-		"it failed, and is on its way again": {metav1.ConditionFalse, []outcome{waits}, metav1.ConditionFalse, "before"},
-		"it failed": {metav1.ConditionTrue, []outcome{{err: errors.New("no luck")}, waits}, metav1.ConditionFalse,
+		"one of two has to be another":       {metav1.ConditionTrue, []secretState{well, waits}, metav1.ConditionFalse, "it is of another hub"},
+		"it failed, and is on its way again": {metav1.ConditionFalse, []secretState{waits}, metav1.ConditionFalse, "before"},
+		"it failed": {metav1.ConditionTrue, []secretState{{err: errors.New("no luck")}, waits}, metav1.ConditionFalse,
 			"no luck"},
-		"it is there": {metav1.ConditionFalse, []outcome{well}, metav1.ConditionTrue, "valid from"},
+		"it is there": {metav1.ConditionFalse, []secretState{well}, metav1.ConditionTrue, "valid from"},
 	} {
 		for _, kind := range []struct {
 			name, reason, failed string
-			wanted               *wanted
+			wanted               *desiredSecret
 		}{
-			{"ClusterCertificateRotated", "ClientCertificateUpdated", "ClientCertificateUpdateFailed", &wanted{request: &clientcert.AddOn{}}},
-			{"TokenRefreshed", "AddonTokenRefreshed", "TokenCreationFailed", &wanted{}},
+			{"ClusterCertificateRotated", "ClientCertificateUpdated", "ClientCertificateUpdateFailed", &desiredSecret{request: &clientcert.AddOn{}}},
+			{"TokenRefreshed", "AddonTokenRefreshed", "TokenCreationFailed", &desiredSecret{}},
 		} {
 			t.Run(kind.name+"/"+name, func(t *testing.T) {
 				t.Parallel()
@@ -176,13 +176,13 @@ func TestNotWellMeanwhile(t *testing.T) {
 func TestContestedSecret(t *testing.T) {
 	t.Parallel()
 	c := newController("csr")
-	w := &wanted{addOn: "hello", place: fleet.AddOnCredentialManaged, hubID: "this",
+	w := &desiredSecret{addOn: "hello", cluster: fleet.AddOnCredentialManaged, hubID: "this",
 		request: &clientcert.AddOn{Name: "hello", SignerName: "example.com/a"}}
 	w.secret.Namespace, w.secret.Name = "ns", "s"
 	contested := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s",
 		Annotations: map[string]string{fleet.AnnotationHubID: "other"}}}
 	api := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(contested).Build()
-	c.places = map[string]*place{w.place: {name: w.place, client: api}}
+	c.clusters = map[string]*agentCluster{w.cluster: {name: w.cluster, client: api}}
 	c.renewed[w.id()] = begin
 	got := c.refresh(t.Context(), &addonv1beta1.ManagedClusterAddOn{}, w)
 	if !errors.Is(got.err, errContested) || !got.due.Equal(begin.Add(clientcert.RetryRenewal)) {

@@ -25,7 +25,7 @@ func newController(driver addonv1beta1.KubeClientDriver) *Controller {
 	return &Controller{
 		Options: Options{Identity: identity.Identity{Cluster: "c1", Agent: "a1"}, HubHash: "hash", Driver: driver,
 			Clock: clocktesting.NewFakeClock(begin)},
-		share: 0.2, renewed: map[id]time.Time{}, silent: map[types.NamespacedName]time.Time{},
+		renewalFraction: 0.2, renewed: map[id]time.Time{}, silent: map[types.NamespacedName]time.Time{},
 	}
 }
 
@@ -54,7 +54,7 @@ func TestWanted(t *testing.T) {
 		addOn        addonv1beta1.ManagedClusterAddOn
 		registration addonv1beta1.RegistrationConfig
 		secret       string
-		place        string
+		cluster      string
 		request      *clientcert.AddOn
 		auth         string // in the kubeconfig; empty for none
 	}{
@@ -76,13 +76,13 @@ func TestWanted(t *testing.T) {
 			t.Parallel()
 			test.addOn.Name = "hello"
 			c := newController(test.driver)
-			place, _ := c.placeOf(&test.addOn)
-			got, err := c.wantedFor(&test.addOn, place, test.registration, credential)
+			cluster, _ := c.clusterOf(&test.addOn)
+			got, err := c.desiredSecretFor(&test.addOn, cluster, test.registration, credential)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.secret.String() != test.secret || got.place != test.place {
-				t.Errorf("Secret %s of %s", got.secret, got.place)
+			if got.secret.String() != test.secret || got.cluster != test.cluster {
+				t.Errorf("Secret %s of %s", got.secret, got.cluster)
 			}
 			if diff := cmp.Diff(test.request, got.request); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
@@ -99,7 +99,7 @@ func TestWanted(t *testing.T) {
 // RG-08: a credential is renewed when a fifth of its life is left; by a clock that is far ahead no more than once a minute.
 func TestRenewal(t *testing.T) {
 	t.Parallel()
-	c, w := newController("csr"), &wanted{addOn: "hello"}
+	c, w := newController("csr"), &desiredSecret{addOn: "hello"}
 	if got := c.renewal(w, begin, begin.Add(time.Hour)); !got.due.Equal(begin.Add(48 * time.Minute)) {
 		t.Errorf("due at %s", got.due)
 	}
@@ -118,8 +118,8 @@ func TestReportInOrder(t *testing.T) {
 	for range 50 {
 		var conditions []metav1.Condition
 		r := newReport(begin)
-		for _, w := range []*wanted{{}, {request: &clientcert.AddOn{}}} {
-			r.add(w, outcome{notBefore: begin, notAfter: begin.Add(time.Hour)})
+		for _, w := range []*desiredSecret{{}, {request: &clientcert.AddOn{}}} {
+			r.add(w, secretState{notBefore: begin, notAfter: begin.Add(time.Hour)})
 		}
 		r.write(&conditions)
 		if len(conditions) != 2 || conditions[0].Type != "ClusterCertificateRotated" || conditions[1].Type != "TokenRefreshed" {
@@ -131,7 +131,7 @@ func TestReportInOrder(t *testing.T) {
 // RG-64 RG-53: one condition for each way to a credential, about what ends or failed first.
 func TestReport(t *testing.T) {
 	t.Parallel()
-	certificate, token := &wanted{request: &clientcert.AddOn{}}, &wanted{}
+	certificate, token := &desiredSecret{request: &clientcert.AddOn{}}, &desiredSecret{}
 	certificate.secret.Namespace, certificate.secret.Name = "ns", "s"
 	conditions := []metav1.Condition{{Type: "ClusterCertificateRotated", Status: "True"}, {Type: "Available", Status: "True"}}
 	write := func(add func(*report)) (lines []string) {
@@ -159,16 +159,16 @@ func TestReport(t *testing.T) {
 		}
 	}
 	expect(write(func(r *report) {
-		r.add(certificate, outcome{notBefore: begin, notAfter: begin.Add(3 * time.Hour), due: begin.Add(time.Hour)})
-		r.add(certificate, outcome{notBefore: begin, notAfter: begin.Add(2 * time.Hour), due: begin.Add(time.Minute)})
+		r.add(certificate, secretState{notBefore: begin, notAfter: begin.Add(3 * time.Hour), due: begin.Add(time.Hour)})
+		r.add(certificate, secretState{notBefore: begin, notAfter: begin.Add(2 * time.Hour), due: begin.Add(time.Minute)})
 	}), "ClusterCertificateRotated True ClientCertificateUpdated The client certificate is valid from 2026-11-21T12:00:00Z to 2026-11-21T14:00:00Z", "Available")
 	expect(write(func(r *report) {
-		r.add(certificate, outcome{notAfter: begin.Add(time.Hour), err: errors.New("no luck")})
-		r.add(token, outcome{notBefore: begin, notAfter: begin.Add(time.Hour)})
+		r.add(certificate, secretState{notAfter: begin.Add(time.Hour), err: errors.New("no luck")})
+		r.add(token, secretState{notBefore: begin, notAfter: begin.Add(time.Hour)})
 	}), "ClusterCertificateRotated False ClientCertificateUpdateFailed Secret ns/s, which holds a credential until 2026-11-21T13:00:00Z, could not be brought up to date: no luck",
 		"Available", "TokenRefreshed True AddonTokenRefreshed The token is valid from")
-	expect(write(func(r *report) { r.add(token, outcome{err: errors.New("no luck")}) }),
+	expect(write(func(r *report) { r.add(token, secretState{err: errors.New("no luck")}) }),
 		"Available", "TokenRefreshed False TokenCreationFailed Secret / could not be brought up to date: no luck")
-	expect(write(func(r *report) { r.add(token, outcome{}) }), "Available", "TokenRefreshed False")
+	expect(write(func(r *report) { r.add(token, secretState{}) }), "Available", "TokenRefreshed False")
 	expect(write(func(*report) {}), "Available")
 }

@@ -21,9 +21,9 @@ type report struct {
 // kind is what the registrations of one kind, by certificate or by token, have in common: a condition.
 type kind struct {
 	used   bool
-	first  *outcome // the one that ends first
-	lack   string   // why there is no valid credential in one of the Secrets, while one is requested
-	failed string   // and what it is about
+	first  *secretState // the one that ends first
+	lack   string       // why there is no valid credential in one of the Secrets, while one is requested
+	failed string       // and what it is about
 	err    error
 	expiry time.Time
 }
@@ -34,8 +34,8 @@ func newReport(now time.Time) *report {
 	}}
 }
 
-func (r *report) add(w *wanted, o outcome) {
-	r.comeBack(o.due)
+func (r *report) add(w *desiredSecret, o secretState) {
+	r.requeueBy(o.due)
 	k := r.kinds[fleet.ConditionCertificateRotated]
 	if w.request == nil {
 		k = r.kinds[fleet.ConditionTokenRefreshed]
@@ -51,8 +51,8 @@ func (r *report) add(w *wanted, o outcome) {
 	}
 }
 
-// comeBack has the add-on reconciled no later than then; zero is never.
-func (r *report) comeBack(then time.Time) {
+// requeueBy has the add-on reconciled no later than then; zero is never.
+func (r *report) requeueBy(then time.Time) {
 	if !then.IsZero() && then.Before(r.next) {
 		r.next = then
 	}
@@ -88,7 +88,7 @@ func (r *report) at(cond metav1.Condition) metav1.Condition {
 	return cond
 }
 
-func success(name string, o *outcome) metav1.Condition {
+func success(name string, o *secretState) metav1.Condition {
 	if name == fleet.ConditionCertificateRotated {
 		return clientcert.Updated(o.notBefore, o.notAfter)
 	}

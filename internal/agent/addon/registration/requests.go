@@ -11,9 +11,9 @@ import (
 )
 
 // id names a Secret.
-type id struct{ addOn, place, namespace, name string }
+type id struct{ addOn, cluster, namespace, name string }
 
-func (w *wanted) id() id { return id{w.addOn, w.place, w.secret.Namespace, w.secret.Name} }
+func (w *desiredSecret) id() id { return id{w.addOn, w.cluster, w.secret.Namespace, w.secret.Name} }
 
 // requests are the requests for certificates that the hub has not decided upon. Each has a goroutine and a watch while it
 // waits, which is mostly a moment and at worst a day. They are a Source of the controller.
@@ -25,7 +25,7 @@ type requests struct {
 }
 
 type request struct {
-	asked    *clientcert.AddOn
+	addOn    *clientcert.AddOn
 	end      context.CancelFunc
 	done     bool
 	obtained obtained
@@ -51,7 +51,7 @@ func (r *requests) obtain(of id, owner reconcile.Request, requester *clientcert.
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now := r.waiting[of]; now != nil {
-		if now.asked.SignerName == requester.AddOn.SignerName && clientcert.SameSubject(now.asked.Subject, requester.AddOn.Subject) {
+		if now.addOn.SignerName == requester.AddOn.SignerName && clientcert.SameSubject(now.addOn.Subject, requester.AddOn.Subject) {
 			if !now.done {
 				return nil
 			}
@@ -61,7 +61,7 @@ func (r *requests) obtain(of id, owner reconcile.Request, requester *clientcert.
 		now.end()
 	}
 	ctx, end := context.WithCancel(r.ctx)
-	next := &request{asked: requester.AddOn, end: end}
+	next := &request{addOn: requester.AddOn, end: end}
 	r.waiting[of] = next
 	go func() {
 		defer end()

@@ -19,14 +19,15 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// keepToken requests a token of the add-on's service account if there is no valid one or it is due for renewal, and saves what the Secret
-// is to hold.
-func (c *Controller) keepToken(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, w *wanted, secret *corev1.Secret) outcome {
+// reconcileToken requests a token of the add-on's service account if there is no valid one or it is due for renewal, and saves what the
+// Secret is to hold.
+func (c *Controller) reconcileToken(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, w *desiredSecret,
+	secret *corev1.Secret) secretState {
 	token := string(secret.Data[fleet.KeyToken])
 	now, err := c.readToken(addOn, w, secret)
 	refreshed := false
 	if errors.Is(err, errNoAccount) {
-		return outcome{lack: c.lackOfToken(w, secret)} // the hub says when there is one
+		return secretState{lack: c.lackOfToken(w, secret)} // the hub says when there is one
 	}
 	if err != nil || !c.Clock.Now().Before(now.due) {
 		if token, err = c.newToken(ctx, addOn); err != nil {
@@ -35,12 +36,12 @@ func (c *Controller) keepToken(ctx context.Context, addOn *addonv1beta1.ManagedC
 		}
 		c.renewed[w.id()] = c.Clock.Now()
 		if now, err = c.readToken(addOn, w, &corev1.Secret{Data: map[string][]byte{fleet.KeyToken: []byte(token)}}); err != nil {
-			return outcome{err: err}
+			return secretState{err: err}
 		}
 		refreshed = true
 	}
 	data := map[string][]byte{fleet.KeyToken: []byte(token), fleet.KeyKubeconfig: w.kubeconfig}
-	now.err = c.places[w.place].save(ctx, w.secret, c.marksOf(w), data, fleet.KeyTLSCert, fleet.KeyTLSKey)
+	now.err = c.clusters[w.cluster].save(ctx, w.secret, c.marksOf(w), data, fleet.KeyTLSCert, fleet.KeyTLSKey)
 	if refreshed && now.err == nil {
 		c.Record(corev1.EventTypeNormal, fleet.EventAddOnTokenRefreshed, "Renew", "The token of add-on %s for the hub is valid until %s",
 			addOn.Name, now.notAfter.Format(time.RFC3339))
@@ -49,7 +50,7 @@ func (c *Controller) keepToken(ctx context.Context, addOn *addonv1beta1.ManagedC
 }
 
 // lackOfToken tells why there is no valid token, as far as that can be told without the service account.
-func (c *Controller) lackOfToken(w *wanted, secret *corev1.Secret) string {
+func (c *Controller) lackOfToken(w *desiredSecret, secret *corev1.Secret) string {
 	if len(secret.Data[fleet.KeyToken]) == 0 {
 		return errNoCredential.Error()
 	}
@@ -92,28 +93,28 @@ type claims struct {
 }
 
 // readToken tells how long the token is valid. It fails if it is not of the service account that there is now.
-func (c *Controller) readToken(addOn *addonv1beta1.ManagedClusterAddOn, w *wanted, secret *corev1.Secret) (outcome, error) {
+func (c *Controller) readToken(addOn *addonv1beta1.ManagedClusterAddOn, w *desiredSecret, secret *corev1.Secret) (secretState, error) {
 	cond := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionTokenInfrastructureReady)
 	if cond == nil || cond.Status != metav1.ConditionTrue {
-		return outcome{}, errNoAccount
+		return secretState{}, errNoAccount
 	}
 	if err := c.checkHub(w, secret); err != nil {
-		return outcome{}, err
+		return secretState{}, err
 	}
 	token, err := jwt.ParseSigned(string(secret.Data[fleet.KeyToken]), tokenAlgorithms)
 	if err != nil {
-		return outcome{}, fmt.Errorf("the token cannot be read: %w", err)
+		return secretState{}, fmt.Errorf("the token cannot be read: %w", err)
 	}
-	var said claims
-	if err := token.UnsafeClaimsWithoutVerification(&said); err != nil {
-		return outcome{}, fmt.Errorf("the token cannot be read: %w", err)
+	var parsed claims
+	if err := token.UnsafeClaimsWithoutVerification(&parsed); err != nil {
+		return secretState{}, fmt.Errorf("the token cannot be read: %w", err)
 	}
-	if uid := fleet.TokenInfrastructureUID(cond.Message); uid != string(said.Kubernetes.ServiceAccount.UID) {
-		return outcome{}, fmt.Errorf("the token is of the service account with UID %s, and there is now the one with UID %s",
-			said.Kubernetes.ServiceAccount.UID, uid)
+	if uid := fleet.TokenInfrastructureUID(cond.Message); uid != string(parsed.Kubernetes.ServiceAccount.UID) {
+		return secretState{}, fmt.Errorf("the token is of the service account with UID %s, and there is now the one with UID %s",
+			parsed.Kubernetes.ServiceAccount.UID, uid)
 	}
-	if said.IssuedAt == nil || said.Expiry == nil {
-		return outcome{}, errors.New("the token does not say how long it is valid")
+	if parsed.IssuedAt == nil || parsed.Expiry == nil {
+		return secretState{}, errors.New("the token does not say how long it is valid")
 	}
-	return c.renewal(w, said.IssuedAt.Time().In(time.UTC), said.Expiry.Time().In(time.UTC)), nil
+	return c.renewal(w, parsed.IssuedAt.Time().In(time.UTC), parsed.Expiry.Time().In(time.UTC)), nil
 }

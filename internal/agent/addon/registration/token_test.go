@@ -38,22 +38,22 @@ func TestTokenRefreshed(t *testing.T) {
 	})
 	var told []string
 	c := newController(addonv1beta1.KubeClientDriverToken)
-	c.Uncached, c.places = hub, map[string]*place{"managed": {name: "managed", client: fake.NewClientBuilder().Build()}}
+	c.Uncached, c.clusters = hub, map[string]*agentCluster{"managed": {name: "managed", client: fake.NewClientBuilder().Build()}}
 	c.Record = func(eventType, reason, _, _ string, _ ...any) { told = append(told, eventType+" "+reason) }
 	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "hello"}}
 	addOn.Status.Conditions = []metav1.Condition{{Type: "TokenInfrastructureReady", Status: metav1.ConditionTrue,
 		Message: "ServiceAccount c1/hello-agent (UID: 123) is ready"}}
-	w := &wanted{addOn: "hello", place: "managed", secret: client.ObjectKey{Namespace: "ns", Name: "hello-hub-kubeconfig"}}
+	w := &desiredSecret{addOn: "hello", cluster: "managed", secret: client.ObjectKey{Namespace: "ns", Name: "hello-hub-kubeconfig"}}
 	refused = errors.New("no luck")
-	if got := c.keepToken(t.Context(), addOn, w, &corev1.Secret{}); got.err == nil || len(told) > 0 {
+	if got := c.reconcileToken(t.Context(), addOn, w, &corev1.Secret{}); got.err == nil || len(told) > 0 {
 		t.Errorf("%+v, events %q", got, told)
 	}
 	refused = nil
-	if got := c.keepToken(t.Context(), addOn, w, &corev1.Secret{}); got.err != nil {
+	if got := c.reconcileToken(t.Context(), addOn, w, &corev1.Secret{}); got.err != nil {
 		t.Fatal(got.err)
 	}
 	kept := &corev1.Secret{Data: map[string][]byte{"token": []byte(token(begin, begin.Add(time.Hour)))}}
-	if got := c.keepToken(t.Context(), addOn, w, kept); got.err != nil {
+	if got := c.reconcileToken(t.Context(), addOn, w, kept); got.err != nil {
 		t.Fatal(got.err)
 	}
 	if want := []string{"Normal AddonTokenRefreshed"}; !slices.Equal(told, want) {

@@ -41,7 +41,7 @@ func (c *Controller) reconcileAccount(ctx context.Context, s *session, name stri
 	c.record(owner, token, renewed, err)
 	changed, failed := patch.Status(ctx, c.Uncached, owner, before)
 	if changed && failed == nil {
-		c.tell(owner, before, renewed, err)
+		c.recordEvent(owner, before, renewed, err)
 	}
 	if apierrors.IsConflict(failed) {
 		return ctrl.Result{RequeueAfter: firstRetry}, nil
@@ -135,8 +135,8 @@ func explain(err error) error {
 	return fmt.Errorf("%w: the agent of the cluster has no right to; give it the rights that the documentation of managed service accounts lists", err)
 }
 
-// tell writes an event of what has changed.
-func (c *Controller) tell(owner, before *authenticationv1beta1.ManagedServiceAccount, renewed string, err error) {
+// recordEvent writes an event of what has changed.
+func (c *Controller) recordEvent(owner, before *authenticationv1beta1.ManagedServiceAccount, renewed string, err error) {
 	switch {
 	case err != nil:
 		c.Recorder.Eventf(owner, nil, corev1.EventTypeWarning, fleet.EventTokenReportFailed, "RequestToken", "%s", explain(err).Error())

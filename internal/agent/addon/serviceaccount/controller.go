@@ -164,7 +164,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	c.switching.RLock()
 	defer c.switching.RUnlock()
-	if c.session == nil || !c.session.isKnown() {
+	if c.session == nil || !c.session.hasSynced() {
 		return ctrl.Result{}, nil // all are enqueued when it is known
 	}
 	return c.reconcileAccount(ctx, c.session, req.Name)
@@ -201,7 +201,7 @@ func (c *Controller) switchOn(ctx context.Context, namespace string) (*session, 
 		return nil, err
 	}
 	var err error
-	c.session, err = c.begin(c.ctx, namespace, c.queue) //nolint:contextcheck // it lasts longer than the reconcile that begins it
+	c.session, err = c.startSession(c.ctx, namespace, c.queue) //nolint:contextcheck // it lasts longer than the reconcile that begins it
 	return c.session, err
 }
 
@@ -251,7 +251,7 @@ func availability(s *session) metav1.Condition {
 	condition := metav1.Condition{Type: fleet.ConditionAvailable}
 	troubles := s.troubles()
 	switch {
-	case s.isKnown():
+	case s.hasSynced():
 		condition.Status, condition.Reason = metav1.ConditionTrue, fleet.ReasonBuiltInRunning
 		condition.Message = "The agent of the cluster keeps the accounts and tokens of ManagedServiceAccounts in namespace " + s.namespace
 	case len(troubles) > 0:

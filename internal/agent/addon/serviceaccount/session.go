@@ -50,9 +50,9 @@ type side struct {
 	within string
 }
 
-// begin watches, and enqueues what changes: a ManagedServiceAccount by its name, and, when it is known what there is, and when a watch
-// fails, the add-on.
-func (c *Controller) begin(ctx context.Context, namespace string, queue queue) (*session, error) {
+// startSession watches, and enqueues what changes: a ManagedServiceAccount by its name, and, when it is known what there is, and when a
+// watch fails, the add-on.
+func (c *Controller) startSession(ctx context.Context, namespace string, queue queue) (*session, error) {
 	ctx, end := context.WithCancel(ctx)
 	s := &session{namespace: namespace, end: end, known: make(chan struct{}), trouble: map[string]error{}, early: map[string]bool{}}
 	marked := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{fleet.LabelManagedServiceAccount: fleet.LabelTrue})}
@@ -101,7 +101,7 @@ func (c *Controller) begin(ctx context.Context, namespace string, queue queue) (
 		go one.Start(ctx) //nolint:errcheck // it ends with the context
 	}
 	go func() {
-		for _, name := range s.awaitKnown(ctx) {
+		for _, name := range s.waitForSync(ctx) {
 			queue.Add(c.request(name))
 		}
 		queue.Add(c.request(""))
@@ -138,13 +138,13 @@ func (c *Controller) cacheOf(s *session, of side, queue queue, by map[client.Obj
 func (s *session) note(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.isKnown() {
+	if !s.hasSynced() {
 		s.early[name] = true
 	}
 }
 
-// awaitKnown returns the names that have been noted.
-func (s *session) awaitKnown(ctx context.Context) []string {
+// waitForSync returns the names that have been noted.
+func (s *session) waitForSync(ctx context.Context) []string {
 	if !s.hub.WaitForCacheSync(ctx) || !s.managed.WaitForCacheSync(ctx) {
 		return nil // the session ends first
 	}
@@ -156,7 +156,7 @@ func (s *session) awaitKnown(ctx context.Context) []string {
 
 // fails remembers why a watch fails, and tells whether that is news. Watches that have begun end all the time, and are begun again.
 func (s *session) fails(what string, err error) bool {
-	if s.isKnown() {
+	if s.hasSynced() {
 		return false
 	}
 	s.mu.Lock()
@@ -166,8 +166,8 @@ func (s *session) fails(what string, err error) bool {
 	return before == nil || before.Error() != err.Error()
 }
 
-// isKnown tells whether the session knows all that there is.
-func (s *session) isKnown() bool {
+// hasSynced tells whether the session knows all that there is.
+func (s *session) hasSynced() bool {
 	select {
 	case <-s.known:
 		return true

@@ -39,7 +39,7 @@ func parse(token []byte) (claims, error) {
 	if err != nil {
 		return claims{}, errors.New("its claims are not in base64")
 	}
-	var said struct {
+	var decoded struct {
 		Subject    string  `json:"sub"`
 		IssuedAt   float64 `json:"iat"`
 		Expires    float64 `json:"exp"`
@@ -49,15 +49,15 @@ func parse(token []byte) (claims, error) {
 			} `json:"serviceaccount"`
 		} `json:"kubernetes.io"`
 	}
-	if err := json.Unmarshal(payload, &said); err != nil {
+	if err := json.Unmarshal(payload, &decoded); err != nil {
 		return claims{}, errors.New("its claims are not in JSON")
 	}
-	if said.Expires <= said.IssuedAt || said.IssuedAt <= 0 {
+	if decoded.Expires <= decoded.IssuedAt || decoded.IssuedAt <= 0 {
 		return claims{}, errors.New("it does not say until when it is valid")
 	}
 	return claims{
-		subject: said.Subject, account: said.Kubernetes.ServiceAccount.UID,
-		issued: time.Unix(int64(said.IssuedAt), 0), expires: time.Unix(int64(said.Expires), 0),
+		subject: decoded.Subject, account: decoded.Kubernetes.ServiceAccount.UID,
+		issued: time.Unix(int64(decoded.IssuedAt), 0), expires: time.Unix(int64(decoded.Expires), 0),
 	}, nil
 }
 
@@ -102,8 +102,8 @@ func (w wanted) stale(secret *corev1.Secret, now time.Time) (why string, token c
 // isShortened tells whether a Secret has a token for which another lifetime was asked than is wanted now. Without that, an API server that
 // lengthens all tokens would be asked without an end.
 func isShortened(secret *corev1.Secret, validity time.Duration) bool {
-	asked, known := secret.Annotations[fleet.AnnotationRequestedValidity]
-	return known && asked != validity.String()
+	requested, known := secret.Annotations[fleet.AnnotationRequestedValidity]
+	return known && requested != validity.String()
 }
 
 func isOwned(secret *corev1.Secret, owner *authenticationv1beta1.ManagedServiceAccount) bool {

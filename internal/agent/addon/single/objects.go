@@ -56,7 +56,7 @@ func (o *Objects[T]) Follow(owner types.NamespacedName, names ...types.Namespace
 	now := make(map[types.NamespacedName]*watch, len(names))
 	for _, name := range names {
 		if now[name] = before[name]; now[name] == nil {
-			now[name] = o.begin(owner, name)
+			now[name] = o.startWatch(owner, name)
 		}
 	}
 	for name, old := range before {
@@ -88,7 +88,7 @@ func (o *Objects[T]) Get(owner, name types.NamespacedName) (object T, found, kno
 	return object, found, true
 }
 
-func (o *Objects[T]) begin(owner, name types.NamespacedName) *watch {
+func (o *Objects[T]) startWatch(owner, name types.NamespacedName) *watch {
 	ctx, end := context.WithCancel(o.ctx)
 	changed := func() { o.queue.Add(reconcile.Request{NamespacedName: owner}) }
 	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{

@@ -91,7 +91,7 @@ func (b *Bootstrap) registerByAWS(ctx context.Context, hub client.WithWatch, c *
 	if err := awaitAccepted(ctx, hub, b.Identity.Cluster); err != nil {
 		return err
 	}
-	if err := b.awaitKnown(ctx, credential); err != nil {
+	if err := b.awaitAuthenticated(ctx, credential); err != nil {
 		return err
 	}
 	if err := b.Store.Save(ctx, credential); err != nil {
@@ -107,18 +107,18 @@ const (
 	lastTokenRetry  = 30 * time.Second
 )
 
-// awaitKnown returns when the hub knows the credential. What the agent may do there it waits for later.
-func (b *Bootstrap) awaitKnown(ctx context.Context, credential *hubkubeconfig.Credential) error {
-	told := ""
+// awaitAuthenticated returns when the hub knows the credential. What the agent may do there it waits for later.
+func (b *Bootstrap) awaitAuthenticated(ctx context.Context, credential *hubkubeconfig.Credential) error {
+	logged := ""
 	for wait := firstTokenRetry; ; wait = min(2*wait, lastTokenRetry) {
-		err := b.knows(ctx, credential)
+		err := b.checkAuthentication(ctx, credential)
 		if err == nil {
 			return nil
 		}
-		if err.Error() != told && wait > time.Second {
-			told = err.Error()
+		if err.Error() != logged && wait > time.Second {
+			logged = err.Error()
 			log.FromContext(ctx).Info("Waiting for AWS to let the agent into the hub; the condition "+fleet.ConditionAWSAccess+
-				" of the ManagedCluster says whether the hub has made its role", "role", b.AWS.HubRoleARN(), "reason", told)
+				" of the ManagedCluster says whether the hub has made its role", "role", b.AWS.HubRoleARN(), "reason", logged)
 		}
 		timer := b.Clock.NewTimer(wait)
 		select {

@@ -38,9 +38,9 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
-// pendingRecheck is the longest wait for a hub to accept the cluster while the agent has the credential of another hub, which may
+// pendingRetry is the longest wait for a hub to accept the cluster while the agent has the credential of another hub, which may
 // answer again meanwhile.
-const pendingRecheck = 30 * time.Second
+const pendingRetry = 30 * time.Second
 
 // Bootstrap registers one agent with one of its hubs, and again where it has to.
 type Bootstrap struct {
@@ -71,7 +71,7 @@ type Bootstrap struct {
 
 	left       *departure
 	registered bool
-	told       string // the hub that was last logged as the one to register with
+	reported   string // the hub that was last logged as the one to register with
 	lack       string // what was last reported to be wrong with the credential
 }
 
@@ -109,7 +109,7 @@ func (b *Bootstrap) Ensure(ctx context.Context) error {
 		changed, err := b.attemptUntil(ctx, changes)
 		switch {
 		case err == nil:
-			b.left, b.told = nil, ""
+			b.left, b.reported = nil, ""
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -117,7 +117,7 @@ func (b *Bootstrap) Ensure(ctx context.Context) error {
 			log.FromContext(ctx).Info("The bootstrap kubeconfig changed; registering again")
 			retry = firstRetry
 			continue
-		case errors.Is(err, errRecheck):
+		case errors.Is(err, errNotAccepted):
 			continue
 		}
 		b.reportFailure(ctx, err)
@@ -190,17 +190,17 @@ func (b *Bootstrap) attempt(ctx context.Context) error {
 	if b.left != nil && !b.left.refused && hub.file == b.left.file {
 		return nil // the hub answers again, or accepts the cluster again
 	}
-	waiting, cancel := context.WithTimeout(ctx, pendingRecheck)
+	waiting, cancel := context.WithTimeout(ctx, pendingRetry)
 	defer cancel()
 	err = b.register(waiting, hub)
 	if err != nil && waiting.Err() != nil {
-		return errRecheck
+		return errNotAccepted
 	}
 	return err
 }
 
-// errRecheck says that the hub has not accepted the cluster yet.
-var errRecheck = errors.New("the hub has not let the cluster in yet")
+// errNotAccepted says that the hub has not accepted the cluster yet.
+var errNotAccepted = errors.New("the hub has not let the cluster in yet")
 
 // credential is the one in the store; nil if there is none that may be used.
 func (b *Bootstrap) credential(ctx context.Context) (*hubkubeconfig.Credential, error) {
@@ -240,10 +240,10 @@ func (b *Bootstrap) recordLack(eventType, reason, note string) {
 func (b *Bootstrap) stays(ctx context.Context, credential *hubkubeconfig.Credential) (bool, error) {
 	switch {
 	case b.left == nil:
-		found, err := b.settle(ctx, credential)
-		return found != foreign, err
+		found, err := b.syncCredential(ctx, credential)
+		return found != credentialForeign, err
 	case b.left.refused:
-		return b.knows(ctx, credential) == nil, nil
+		return b.checkAuthentication(ctx, credential) == nil, nil
 	}
 	return false, nil
 }
@@ -263,7 +263,7 @@ func (b *Bootstrap) register(ctx context.Context, c *candidate) error {
 		return err
 	}
 	b.Report.Attempted(ctx, nil)
-	b.tell(ctx, config.Host)
+	b.reportHub(ctx, config.Host)
 	if b.AWS != nil {
 		return b.registerByAWS(ctx, hub, c)
 	}
@@ -285,12 +285,12 @@ func (b *Bootstrap) register(ctx context.Context, c *candidate) error {
 	return awaitAccepted(ctx, hub, b.Identity.Cluster)
 }
 
-// tell logs and records once which hub the agent turns to.
-func (b *Bootstrap) tell(ctx context.Context, hub string) {
-	if b.told == hub {
+// reportHub logs and records once which hub the agent turns to.
+func (b *Bootstrap) reportHub(ctx context.Context, hub string) {
+	if b.reported == hub {
 		return
 	}
-	b.told = hub
+	b.reported = hub
 	log.FromContext(ctx).Info("Registering; an administrator of the hub has to accept the cluster", "hub", hub,
 		"command", "capstan accept --clusters "+b.Identity.Cluster)
 	b.Record(corev1.EventTypeNormal, fleet.EventBootstrapSelected, "Register", "Registering with hub %s", hub)

@@ -169,7 +169,7 @@ func TestSettleTellsOfItsHub(t *testing.T) {
 	}
 	var told string
 	b.Record = func(_, _, _, note string, args ...any) { told = fmt.Sprintf(note, args...) }
-	if found, err := b.settle(t.Context(), credential); found != settled || err != nil {
+	if found, err := b.syncCredential(t.Context(), credential); found != credentialCurrent || err != nil {
 		t.Fatalf("%v, %v", found, err)
 	}
 	if !strings.Contains(told, "hub.example.com") || strings.Contains(told, "other.example.com") {
@@ -231,13 +231,13 @@ func TestKnows(t *testing.T) {
 			t.Parallel()
 			hub := serve(t, test.handler)
 			b, _ := registered(t, hub, hub)
-			if knows, err := b.Knows(t.Context(), "old"); knows != test.knows || (err != nil) != test.fails {
+			if knows, err := b.ClusterExists(t.Context(), "old"); knows != test.knows || (err != nil) != test.fails {
 				t.Errorf("knows %t, %v", knows, err)
 			}
 		})
 	}
 	b, _ := registered(t, newHub(t, http.StatusOK), serve(t, answer(http.StatusNotFound, missing)))
-	if knows, err := b.Knows(t.Context(), "old"); knows || err == nil {
+	if knows, err := b.ClusterExists(t.Context(), "old"); knows || err == nil {
 		t.Errorf("another hub was asked: knows %t, %v", knows, err)
 	}
 }

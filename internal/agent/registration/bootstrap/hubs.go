@@ -180,22 +180,22 @@ func mayRegister(ctx context.Context, hub client.Client) error {
 	return nil
 }
 
-// Knows asks the hub of the credential in the store whether it has a cluster of the name. The agent's own credential may read
+// ClusterExists asks the hub of the credential in the store whether it has a cluster of the name. The agent's own credential may read
 // its own cluster alone; the bootstrap credential may read clusters whose names it knows, as long as it is valid.
-func (b *Bootstrap) Knows(ctx context.Context, cluster string) (bool, error) {
+func (b *Bootstrap) ClusterExists(ctx context.Context, cluster string) (bool, error) {
 	credential, err := b.Store.Load()
 	if err != nil {
 		return false, err
 	}
 	for _, c := range b.candidates() {
 		if c.err == nil && credential != nil && credential.MadeFor(c.config) == nil {
-			return b.hubKnows(ctx, &c, cluster)
+			return b.clusterExistsOn(ctx, &c, cluster)
 		}
 	}
 	return false, fmt.Errorf("there is no bootstrap kubeconfig of the hub in %s", strings.Join(b.Kubeconfigs, ", "))
 }
 
-func (b *Bootstrap) hubKnows(ctx context.Context, c *candidate, cluster string) (bool, error) {
+func (b *Bootstrap) clusterExistsOn(ctx context.Context, c *candidate, cluster string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	config, err := b.registrationConfig(ctx, c, cluster)

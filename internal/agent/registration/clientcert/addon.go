@@ -65,8 +65,8 @@ func (r *Requester) labels() map[string]string {
 	return labels
 }
 
-// asksTheSame tells whether a request is for the same certificate, whatever its author and its key.
-func (r *Requester) asksTheSame(csr *certificatesv1.CertificateSigningRequest) bool {
+// isSameRequest tells whether a request is for the same certificate, whatever its author and its key.
+func (r *Requester) isSameRequest(csr *certificatesv1.CertificateSigningRequest) bool {
 	request := parse(csr)
 	if request == nil || csr.Spec.SignerName != r.signer() {
 		return false

@@ -198,7 +198,7 @@ func (r *Requester) pending(ctx context.Context, private *ecdsa.PrivateKey) (*ce
 		if isUndecided(csr) {
 			undecided++
 		}
-		if !r.asksTheSame(csr) {
+		if !r.isSameRequest(csr) {
 			continue
 		}
 		if err := refusal(csr); err != nil {

@@ -45,7 +45,7 @@ type Rotation struct {
 // Start renews whenever it is time, until the context ends. It returns an error when the credential is gone, has expired for
 // good or is another's now: the agent then has to bootstrap again.
 func (r *Rotation) Start(ctx context.Context) error {
-	left := DrawShare()
+	left := RandomRenewalFraction()
 	for {
 		credential, err := r.sync(ctx)
 		if err != nil {
@@ -134,9 +134,9 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// DrawShare is the share of its lifetime that a credential has left when it is renewed. It is drawn once and then kept: with
+// RandomRenewalFraction is the share of its lifetime that a credential has left when it is renewed. It is drawn once and then kept: with
 // another share at each check, renewals would gather at the highest share.
-func DrawShare() float64 {
+func RandomRenewalFraction() float64 {
 	return renewAtLeast + rand.Float64()*(renewAtMost-renewAtLeast) //nolint:gosec // it spreads renewals and protects nothing
 }
 

@@ -28,19 +28,19 @@ func (c *Credential) ForAddOn(user clientcmdapi.AuthInfo) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
 	}
-	way := hub.DeepCopy()
-	way.Extensions = nil // they are for the agent alone
-	if way.CertificateAuthority != "" {
+	cluster := hub.DeepCopy()
+	cluster.Extensions = nil // they are for the agent alone
+	if cluster.CertificateAuthority != "" {
 		// The add-on cannot read files of the agent.
-		if way.CertificateAuthorityData, err = os.ReadFile(way.CertificateAuthority); err != nil {
+		if cluster.CertificateAuthorityData, err = os.ReadFile(cluster.CertificateAuthority); err != nil {
 			return nil, fmt.Errorf("read the certificate authority of the hub: %w", err)
 		}
-		way.CertificateAuthority = ""
+		cluster.CertificateAuthority = ""
 	}
 	// Its clients need not be made with forwardproxy: they verify an HTTPS proxy as they verify the hub.
-	way.CertificateAuthorityData = forwardproxy.ForBoth(way.CertificateAuthorityData)
+	cluster.CertificateAuthorityData = forwardproxy.ForBoth(cluster.CertificateAuthorityData)
 	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
-		Clusters:  map[string]*clientcmdapi.Cluster{name: way},
+		Clusters:  map[string]*clientcmdapi.Cluster{name: cluster},
 		AuthInfos: map[string]*clientcmdapi.AuthInfo{fleet.KubeconfigUser: &user},
 		Contexts: map[string]*clientcmdapi.Context{fleet.KubeconfigContext: {Cluster: name, AuthInfo: fleet.KubeconfigUser,
 			Namespace: fleet.KubeconfigNamespace}},

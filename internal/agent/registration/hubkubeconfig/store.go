@@ -152,7 +152,7 @@ func (s *Store) save(ctx context.Context, c *Credential) error {
 func (s *Store) Update(ctx context.Context, change func(Credential) (*Credential, error)) error {
 	s.updates.Lock()
 	defer s.updates.Unlock()
-	c, err := s.held()
+	c, err := s.loadIdentified()
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (s *Store) Update(ctx context.Context, change func(Credential) (*Credential
 func (s *Store) PutBack(ctx context.Context) error {
 	s.updates.Lock()
 	defer s.updates.Unlock()
-	c, err := s.held()
+	c, err := s.loadIdentified()
 	if err != nil {
 		return err
 	}
@@ -178,8 +178,8 @@ func (s *Store) PutBack(ctx context.Context) error {
 	return s.saveSecret(ctx, data)
 }
 
-// held is the credential, with its identity.
-func (s *Store) held() (*Credential, error) {
+// loadIdentified is the credential, with its identity.
+func (s *Store) loadIdentified() (*Credential, error) {
 	c, err := s.Load()
 	if err != nil {
 		return nil, err
@@ -237,7 +237,7 @@ func (s *Store) data(c *Credential) (map[string][]byte, error) {
 const journal = ".credential"
 
 func (s *Store) writeFiles(data map[string][]byte) error {
-	if s.holds(data) {
+	if s.isUpToDate(data) {
 		return nil
 	}
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
@@ -253,8 +253,8 @@ func (s *Store) writeFiles(data map[string][]byte) error {
 	return s.replayJournal()
 }
 
-// holds tells whether the files say the same already.
-func (s *Store) holds(data map[string][]byte) bool {
+// isUpToDate tells whether the files say the same already.
+func (s *Store) isUpToDate(data map[string][]byte) bool {
 	for _, key := range s.files() {
 		content, ok := data[key]
 		if now, err := os.ReadFile(filepath.Join(s.Dir, key)); ok && (err != nil || !bytes.Equal(now, content)) {

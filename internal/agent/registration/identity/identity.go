@@ -71,17 +71,17 @@ func validateAgent(agent string) error {
 	return nil
 }
 
-func choose(asked, file string, random func() string) (string, error) {
+func choose(flag, file string, random func() string) (string, error) {
 	remembered, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("read a remembered name: %w", err)
 	}
 	name := strings.TrimSpace(string(remembered))
 	switch {
-	case asked != "" && asked == name:
+	case flag != "" && flag == name:
 		return name, nil
-	case asked != "":
-		name = asked
+	case flag != "":
+		name = flag
 	case name != "":
 		return name, nil
 	default:

@@ -42,11 +42,11 @@ const (
 	// persistence is how long a hub has to refuse the agent before the agent acts on it. A hub that is starting may refuse it
 	// for a moment.
 	persistence = 10 * time.Second
-	// recheck is the time between two checks of a hub that refuses the agent.
-	recheck = 2 * time.Second
+	// refusalInterval is the time between two checks of a hub that refuses the agent.
+	refusalInterval = 2 * time.Second
 	// The time between two checks where there are several hubs is a part of the timeout, within bounds.
-	looks       = 5
-	longestLook = 10 * time.Second
+	checksPerTimeout = 5
+	longestInterval  = 10 * time.Second
 )
 
 // Monitor looks after the connection to one hub. It is a manager's Runnable.
@@ -78,7 +78,7 @@ func (m *Monitor) Doubt() {
 func (m *Monitor) Start(ctx context.Context) error {
 	m.answered = m.clock.Now()
 	for m.wait(ctx) {
-		if err := m.look(ctx); err != nil {
+		if err := m.check(ctx); err != nil {
 			return err
 		}
 	}
@@ -106,18 +106,18 @@ func (m *Monitor) wait(ctx context.Context) bool {
 func (m *Monitor) pause() time.Duration {
 	switch {
 	case !m.refusing.IsZero():
-		return recheck
+		return refusalInterval
 	case m.timeout > 0:
-		return min(m.timeout/looks, longestLook)
+		return min(m.timeout/checksPerTimeout, longestInterval)
 	}
 	return 0
 }
 
-func (m *Monitor) look(ctx context.Context) error {
-	asking, cancel := context.WithTimeout(ctx, longestLook)
+func (m *Monitor) check(ctx context.Context) error {
+	checkCtx, cancel := context.WithTimeout(ctx, longestInterval)
 	defer cancel()
 	cluster := &clusterv1.ManagedCluster{}
-	err := m.hub.Get(asking, client.ObjectKey{Name: m.cluster}, cluster)
+	err := m.hub.Get(checkCtx, client.ObjectKey{Name: m.cluster}, cluster)
 	now := m.clock.Now()
 	switch {
 	case ctx.Err() != nil:

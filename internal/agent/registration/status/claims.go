@@ -115,7 +115,7 @@ func (c *Controller) setClaimsReported(mc *clusterv1.ManagedCluster, custom, dro
 	message := strings.Join(problems, "; ")
 	was := meta.FindStatusCondition(mc.Status.Conditions, fleet.ConditionClaimsReported)
 	if was == nil || was.Status != metav1.ConditionFalse || was.Message != message {
-		c.tell(mc, corev1.EventTypeWarning, event, "ReportClaims", "%s", message)
+		c.recordEvent(mc, corev1.EventTypeWarning, event, "ReportClaims", "%s", message)
 	}
 	c.setCondition(mc, metav1.Condition{
 		Type: fleet.ConditionClaimsReported, Status: metav1.ConditionFalse, Reason: reason, Message: message,

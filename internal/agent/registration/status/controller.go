@@ -145,26 +145,26 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.hub.Status().Patch(ctx, mc, patch); err != nil {
 		return ctrl.Result{}, fmt.Errorf("patch status of ManagedCluster %s: %w", mc.Name, err)
 	}
-	c.tellAvailability(before, mc)
+	c.recordAvailability(before, mc)
 	return ctrl.Result{}, nil
 }
 
-// tellAvailability records an event when the managed cluster's API server comes or goes.
-func (c *Controller) tellAvailability(before, after *clusterv1.ManagedCluster) {
+// recordAvailability records an event when the managed cluster's API server comes or goes.
+func (c *Controller) recordAvailability(before, after *clusterv1.ManagedCluster) {
 	was := meta.FindStatusCondition(before.Status.Conditions, fleet.ConditionClusterAvailable)
 	is := meta.FindStatusCondition(after.Status.Conditions, fleet.ConditionClusterAvailable)
 	if is == nil || was != nil && was.Status == is.Status {
 		return
 	}
 	if is.Status == metav1.ConditionTrue {
-		c.tell(after, corev1.EventTypeNormal, fleet.EventAvailable, "Probe", "The managed cluster is available")
+		c.recordEvent(after, corev1.EventTypeNormal, fleet.EventAvailable, "Probe", "The managed cluster is available")
 		return
 	}
-	c.tell(after, corev1.EventTypeWarning, fleet.EventUnavailable, "Probe", "%s", is.Message)
+	c.recordEvent(after, corev1.EventTypeWarning, fleet.EventUnavailable, "Probe", "%s", is.Message)
 }
 
-// tell writes an event about the cluster on the hub.
-func (c *Controller) tell(mc *clusterv1.ManagedCluster, eventType, reason, action, note string, args ...any) {
+// recordEvent writes an event about the cluster on the hub.
+func (c *Controller) recordEvent(mc *clusterv1.ManagedCluster, eventType, reason, action, note string, args ...any) {
 	c.Recorder.Eventf(hubevents.Of(mc), nil, eventType, reason, action, note, args...)
 }
 

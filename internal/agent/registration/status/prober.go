@@ -115,7 +115,7 @@ func (p *Prober) Health(ctx context.Context) Health {
 }
 
 func (p *Prober) probe(ctx context.Context) Health {
-	failure := p.ask(ctx)
+	failure := p.queryHealth(ctx)
 	found := Health{Condition: available(failure)}
 	if failure == "" {
 		found.Version = p.version(ctx)
@@ -155,8 +155,8 @@ func available(failure string) metav1.Condition {
 	}
 }
 
-// ask returns what is wrong, or nothing. Servers that do not serve /livez, or not to this agent, are asked for /healthz.
-func (p *Prober) ask(ctx context.Context) string {
+// queryHealth returns what is wrong, or nothing. Servers that do not serve /livez, or not to this agent, are asked for /healthz.
+func (p *Prober) queryHealth(ctx context.Context) string {
 	code, body, err := p.get(ctx, "/livez")
 	if err == nil && (code == http.StatusNotFound || code == http.StatusForbidden) {
 		code, body, err = p.get(ctx, "/healthz")

@@ -51,11 +51,11 @@ var ErrUnavailable = errors.New("the issuer does not answer")
 
 // Authenticator verifies the tokens of an issuer. It asks that for its keys when it gets the first token.
 type Authenticator struct {
-	config *Config
-	clock  clock.Clock
-	client *http.Client
-	users  *cache.LRUExpireCache
-	asked  singleflight.Group
+	config    *Config
+	clock     clock.Clock
+	client    *http.Client
+	users     *cache.LRUExpireCache
+	discovery singleflight.Group
 
 	mu sync.Mutex
 	// verifier is nil before the issuer has answered, which it did at.
@@ -131,10 +131,10 @@ func (a *Authenticator) Concerns(token string) bool {
 	if err != nil {
 		return false
 	}
-	var said struct {
+	var decoded struct {
 		Issuer string `json:"iss"`
 	}
-	return json.Unmarshal(payload, &said) == nil && said.Issuer == a.config.IssuerURL
+	return json.Unmarshal(payload, &decoded) == nil && decoded.Issuer == a.config.IssuerURL
 }
 
 // Authenticate says who has the token. It fails with ErrUnavailable if that cannot be told at the moment, and with the reason if the token
@@ -180,7 +180,7 @@ type keys struct{ oidc.KeySet }
 
 func (k keys) VerifySignature(ctx context.Context, token string) ([]byte, error) {
 	payload, err := k.KeySet.VerifySignature(ctx, token)
-	if failure, asked := ctx.Value(failureKey{}).(*error); asked {
+	if failure, wanted := ctx.Value(failureKey{}).(*error); wanted {
 		*failure = err
 	}
 	return payload, err
@@ -190,23 +190,23 @@ func (k keys) VerifySignature(ctx context.Context, token string) ([]byte, error)
 func (a *Authenticator) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	a.mu.Lock()
 	verifier, now := a.verifier, a.clock.Now()
-	old, mayAsk := now.Sub(a.at) > refresh, !now.Before(a.retry)
+	old, retryDue := now.Sub(a.at) > refresh, !now.Before(a.retry)
 	problem := a.problem
 	a.mu.Unlock()
 	if verifier != nil && !old {
 		return verifier, nil
 	}
-	if !mayAsk {
+	if !retryDue {
 		return verifier, notReady(verifier, problem)
 	}
-	asked := a.asked.DoChan("", func() (any, error) { return nil, a.discover(context.WithoutCancel(ctx)) })
+	discovered := a.discovery.DoChan("", func() (any, error) { return nil, a.discover(context.WithoutCancel(ctx)) })
 	if verifier != nil {
 		return verifier, nil
 	}
 	select {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
-	case result := <-asked:
+	case result := <-discovered:
 		if result.Err != nil {
 			return nil, notReady(nil, result.Err)
 		}
@@ -246,16 +246,16 @@ func keysOf(ctx context.Context, issuer string) (address string, err error) {
 	if err != nil {
 		return "", err
 	}
-	var said struct {
+	var decoded struct {
 		Keys string `json:"jwks_uri"`
 	}
-	if err := provider.Claims(&said); err != nil {
+	if err := provider.Claims(&decoded); err != nil {
 		return "", err
 	}
-	if said.Keys == "" {
+	if decoded.Keys == "" {
 		return "", errors.New("it does not say where its keys are: its configuration has no jwks_uri")
 	}
-	return said.Keys, nil
+	return decoded.Keys, nil
 }
 
 // userOf is who the user is on the cluster.
@@ -271,7 +271,7 @@ func (a *Authenticator) userOf(token *oidc.IDToken) (access.User, error) {
 	if !isText || name == "" {
 		return access.User{}, fmt.Errorf("its claim %s has no name", a.config.UsernameClaim)
 	}
-	if verified, said := claims["email_verified"]; a.config.UsernameClaim == "email" && said && verified != true {
+	if verified, decoded := claims["email_verified"]; a.config.UsernameClaim == "email" && decoded && verified != true {
 		return access.User{}, errors.New("its claim email has an address that the issuer has not verified")
 	}
 	user := access.User{Name: a.config.UsernamePrefix + name}

@@ -139,8 +139,8 @@ func TestConcerns(t *testing.T) {
 			t.Errorf("it is to verify %q", token)
 		}
 	}
-	if len(issuer.Asked()) > 0 {
-		t.Errorf("the issuer is asked %s", issuer.Asked())
+	if len(issuer.Requests()) > 0 {
+		t.Errorf("the issuer is asked %s", issuer.Requests())
 	}
 }
 
@@ -208,7 +208,7 @@ func TestIssuerIsAway(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if asked := issuer.Asked(); len(asked) != 1 {
+	if asked := issuer.Requests(); len(asked) != 1 {
 		t.Errorf("the issuer is asked %s", asked)
 	}
 	clock.Step(time.Second)
@@ -250,7 +250,7 @@ func TestUnknownKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if asked := issuer.Asked(); len(asked) > 5 {
+	if asked := issuer.Requests(); len(asked) > 5 {
 		t.Errorf("the issuer is asked %d times", len(asked))
 	}
 	issuer.Rotate(t)

@@ -24,10 +24,10 @@ const ClientID = "clusters"
 // Issuer serves its configuration and its keys.
 type Issuer struct {
 	*httptest.Server
-	mu    sync.Mutex
-	asked []string
-	down  bool
-	keys  []key
+	mu       sync.Mutex
+	requests []string
+	down     bool
+	keys     []key
 }
 
 type key struct {
@@ -74,17 +74,17 @@ func (i *Issuer) SetDown(down bool) {
 	i.down = down
 }
 
-// Asked has the paths of the requests so far.
-func (i *Issuer) Asked() []string {
+// Requests has the paths of the requests so far.
+func (i *Issuer) Requests() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return append([]string(nil), i.asked...)
+	return append([]string(nil), i.requests...)
 }
 
 func (i *Issuer) serve(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.asked = append(i.asked, r.URL.Path)
+	i.requests = append(i.requests, r.URL.Path)
 	switch {
 	case i.down:
 		w.WriteHeader(http.StatusServiceUnavailable)

@@ -18,10 +18,10 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// held are the Secrets that the agent has made, also before it was last restarted. It is a Source of the controller: add-ons that were
-// deleted while the agent did not run are reconciled, too.
-type held struct {
-	places   map[string]*place
+// secretInventory are the Secrets that the agent has made, also before it was last restarted. It is a Source of the controller: add-ons
+// that were deleted while the agent did not run are reconciled, too.
+type secretInventory struct {
+	clusters map[string]*agentCluster
 	selector client.MatchingLabels
 	hubHash  string
 	clock    clock.Clock
@@ -34,14 +34,14 @@ type held struct {
 const relist = 10 * time.Minute
 
 // Start is called by the controller before it reconciles.
-func (h *held) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	h.mu.Lock()
-	h.ids = map[id]struct{}{}
-	h.mu.Unlock()
-	for _, place := range h.places {
+func (i *secretInventory) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	i.mu.Lock()
+	i.ids = map[id]struct{}{}
+	i.mu.Unlock()
+	for _, cluster := range i.clusters {
 		go func() {
 			for {
-				err := h.find(ctx, place, queue)
+				err := i.find(ctx, cluster, queue)
 				if err == nil || ctx.Err() != nil {
 					return
 				}
@@ -50,7 +50,7 @@ func (h *held) Start(ctx context.Context, queue workqueue.TypedRateLimitingInter
 				select {
 				case <-ctx.Done():
 					return
-				case <-h.clock.After(relist):
+				case <-i.clock.After(relist):
 				}
 			}
 		}()
@@ -58,40 +58,40 @@ func (h *held) Start(ctx context.Context, queue workqueue.TypedRateLimitingInter
 	return nil
 }
 
-func (h *held) find(ctx context.Context, p *place, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+func (i *secretInventory) find(ctx context.Context, in *agentCluster, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	secrets := &metav1.PartialObjectMetadataList{}
 	secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	if err := p.client.List(ctx, secrets, h.selector, client.MatchingLabels{fleet.LabelAddOnCredential: p.name}); err != nil {
+	if err := in.client.List(ctx, secrets, i.selector, client.MatchingLabels{fleet.LabelAddOnCredential: in.name}); err != nil {
 		return fmt.Errorf("list the Secrets of add-ons: %w", err)
 	}
 	for _, secret := range secrets.Items {
 		addOn := secret.Labels[fleet.LabelAddOnName]
-		if addOn == "" || secret.Annotations[fleet.AnnotationHubHash] != h.hubHash {
+		if addOn == "" || secret.Annotations[fleet.AnnotationHubHash] != i.hubHash {
 			continue
 		}
-		h.add(id{addOn: addOn, place: p.name, namespace: secret.Namespace, name: secret.Name})
+		i.add(id{addOn: addOn, cluster: in.name, namespace: secret.Namespace, name: secret.Name})
 		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: secret.Labels[fleet.LabelClusterName], Name: addOn}})
 	}
 	return nil
 }
 
-func (h *held) add(one id) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.ids[one] = struct{}{}
+func (i *secretInventory) add(one id) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.ids[one] = struct{}{}
 }
 
-func (h *held) remove(one id) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.ids, one)
+func (i *secretInventory) remove(one id) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.ids, one)
 }
 
 // of are those of one add-on.
-func (h *held) of(addOn string) (ids []id) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for one := range h.ids {
+func (i *secretInventory) of(addOn string) (ids []id) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for one := range i.ids {
 		if one.addOn == addOn {
 			ids = append(ids, one)
 		}

@@ -17,11 +17,11 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// wanted is a Secret that one of an add-on's registrations is for.
-type wanted struct {
-	addOn  string
-	place  string
-	secret client.ObjectKey
+// desiredSecret is a Secret that one of an add-on's registrations is for.
+type desiredSecret struct {
+	addOn   string
+	cluster string
+	secret  client.ObjectKey
 	// request is the certificate to ask for; nil if the add-on gets a token.
 	request *clientcert.AddOn
 	// kubeconfig is for access to the hub; nil for what is of another signer.
@@ -37,9 +37,9 @@ type wanted struct {
 // errNotYet says that it is not known which Secrets are wanted. Existing ones stay as they are.
 var errNotYet = errors.New("which Secrets the add-on is to have is not known yet")
 
-// wantedBy are the Secrets of an add-on. Of several registrations for the same Secret, the last one counts. It fails with
+// desiredSecrets are the Secrets of an add-on. Of several registrations for the same Secret, the last one counts. It fails with
 // errNotYet while the agent has no credential of its own, and is about to get another, or it is not known where the add-on's agent runs.
-func (c *Controller) wantedBy(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, place string) ([]wanted, error) {
+func (c *Controller) desiredSecrets(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, cluster string) ([]desiredSecret, error) {
 	if len(addOn.Status.Registrations) == 0 {
 		return nil, nil
 	}
@@ -47,7 +47,7 @@ func (c *Controller) wantedBy(ctx context.Context, addOn *addonv1beta1.ManagedCl
 	if err != nil {
 		return nil, err
 	}
-	if credential == nil || place == "" {
+	if credential == nil || cluster == "" {
 		return nil, errNotYet
 	}
 	hubID, err := credential.HubID()
@@ -58,9 +58,9 @@ func (c *Controller) wantedBy(ctx context.Context, addOn *addonv1beta1.ManagedCl
 	if err != nil {
 		return nil, err
 	}
-	var all []wanted
+	var all []desiredSecret
 	for _, registration := range addOn.Status.Registrations {
-		w, err := c.wantedFor(addOn, place, registration, credential)
+		w, err := c.desiredSecretFor(addOn, cluster, registration, credential)
 		if err != nil {
 			return nil, err
 		}
@@ -81,10 +81,11 @@ func (c *Controller) notBefore(ctx context.Context) (time.Time, error) {
 	return fleet.CredentialsNotBefore(cluster.Annotations)
 }
 
-func (c *Controller) wantedFor(
-	addOn *addonv1beta1.ManagedClusterAddOn, place string, registration addonv1beta1.RegistrationConfig, credential *hubkubeconfig.Credential,
-) (*wanted, error) {
-	w := &wanted{addOn: addOn.Name, place: place, secret: client.ObjectKey{Namespace: install.Namespace(addOn)}}
+func (c *Controller) desiredSecretFor(
+	addOn *addonv1beta1.ManagedClusterAddOn, cluster string, registration addonv1beta1.RegistrationConfig,
+	credential *hubkubeconfig.Credential,
+) (*desiredSecret, error) {
+	w := &desiredSecret{addOn: addOn.Name, cluster: cluster, secret: client.ObjectKey{Namespace: install.Namespace(addOn)}}
 	var err error
 	switch {
 	case registration.Type == addonv1beta1.CustomSigner && registration.CustomSigner != nil:
@@ -114,7 +115,7 @@ func (c *Controller) wantedFor(
 var errBrokered = errors.New("the agent of the cluster reaches the hub by gRPC and does not know the address of its API server, which the kubeconfig of " +
 	"an add-on has to have: register the agent with --registration-auth=csr, or use an add-on that does not need the API of the hub")
 
-func (c *Controller) kubeconfigFor(w *wanted, credential *hubkubeconfig.Credential, user clientcmdapi.AuthInfo) ([]byte, error) {
+func (c *Controller) kubeconfigFor(w *desiredSecret, credential *hubkubeconfig.Credential, user clientcmdapi.AuthInfo) ([]byte, error) {
 	if c.Brokered {
 		w.refused = errBrokered
 		return nil, nil
@@ -133,9 +134,9 @@ func (c *Controller) request(addOn, signer string, subject pkix.Name) *clientcer
 	return &clientcert.AddOn{Name: addOn, SignerName: signer, Subject: subject}
 }
 
-// placeOf is where the agent of an add-on runs, as one of the values of LabelAddOnCredential. It is empty while that is not known, which
+// clusterOf is where the agent of an add-on runs, as one of the values of LabelAddOnCredential. It is empty while that is not known, which
 // it will be after the wait. The wait begins with the first registration: until then there is nothing to put anywhere.
-func (c *Controller) placeOf(addOn *addonv1beta1.ManagedClusterAddOn) (place string, wait time.Duration) {
+func (c *Controller) clusterOf(addOn *addonv1beta1.ManagedClusterAddOn) (cluster string, wait time.Duration) {
 	hosted, wait := c.agents.Hosted(addOn, c.Clock.Now())
 	if len(addOn.Status.Registrations) == 0 {
 		c.agents.Forget(client.ObjectKeyFromObject(addOn))

@@ -17,21 +17,21 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// outcome is how a credential fits the bootstrap kubeconfigs.
-type outcome int
+// credentialState is how a credential fits the bootstrap kubeconfigs.
+type credentialState int
 
 const (
-	// settled: it is of a hub that they name, or they cannot be read.
-	settled outcome = iota
-	// undecided: what they say of the hub has changed, and whether the hub knows the credential cannot be found out now.
-	undecided
-	// foreign: they name other hubs, which do not know the credential.
-	foreign
+	// credentialCurrent: it is of a hub that they name, or they cannot be read.
+	credentialCurrent credentialState = iota
+	// credentialUnknown: what they say of the hub has changed, and whether the hub knows the credential cannot be found out now.
+	credentialUnknown
+	// credentialForeign: they name other hubs, which do not know the credential.
+	credentialForeign
 )
 
-// settle brings a credential in line with the bootstrap kubeconfigs. What these say of the hub may change, its CA or its
+// syncCredential brings a credential in line with the bootstrap kubeconfigs. What these say of the hub may change, its CA or its
 // proxy for instance, while it stays the same hub: the client certificate is then kept, if the hub knows it.
-func (b *Bootstrap) settle(ctx context.Context, credential *hubkubeconfig.Credential) (outcome, error) {
+func (b *Bootstrap) syncCredential(ctx context.Context, credential *hubkubeconfig.Credential) (credentialState, error) {
 	var changed []candidate
 	var change error
 	for _, c := range b.candidates() {
@@ -39,21 +39,21 @@ func (b *Bootstrap) settle(ctx context.Context, credential *hubkubeconfig.Creden
 			continue
 		}
 		if change = credential.MadeFor(c.config); change == nil {
-			return settled, nil
+			return credentialCurrent, nil
 		}
 		changed = append(changed, c)
 	}
 	if len(changed) == 0 {
-		return settled, nil
+		return credentialCurrent, nil
 	}
 	log.FromContext(ctx).Info("The bootstrap kubeconfig changed", "change", change.Error())
-	found := foreign
+	found := credentialForeign
 	for _, c := range changed {
 		next, err := credential.For(c.config)
 		if err != nil {
-			return settled, fmt.Errorf("bootstrap kubeconfig %s: %w", c.file, err)
+			return credentialCurrent, fmt.Errorf("bootstrap kubeconfig %s: %w", c.file, err)
 		}
-		switch err := b.knows(ctx, next); {
+		switch err := b.checkAuthentication(ctx, next); {
 		case err == nil:
 			log.FromContext(ctx).Info("The hub knows the client certificate, which is kept")
 			err := b.Store.Update(ctx, func(now hubkubeconfig.Credential) (*hubkubeconfig.Credential, error) { return now.For(c.config) })
@@ -61,17 +61,17 @@ func (b *Bootstrap) settle(ctx context.Context, credential *hubkubeconfig.Creden
 				b.Record(corev1.EventTypeNormal, fleet.EventAdditionalSecretDataChanged, "Register",
 					"The bootstrap kubeconfig changed, and the hub kubeconfig with it: %v", credential.MadeFor(c.config))
 			}
-			return settled, err
+			return credentialCurrent, err
 		case !apierrors.IsUnauthorized(err):
 			log.FromContext(ctx).Info("The hub cannot be reached as the bootstrap kubeconfig now says", "file", c.file, "reason", err.Error())
-			found = undecided
+			found = credentialUnknown
 		}
 	}
 	return found, nil
 }
 
-// knows fails if the hub does not authenticate the credential. What the credential may read there does not matter.
-func (b *Bootstrap) knows(ctx context.Context, credential *hubkubeconfig.Credential) error {
+// checkAuthentication fails if the hub does not authenticate the credential. What the credential may read there does not matter.
+func (b *Bootstrap) checkAuthentication(ctx context.Context, credential *hubkubeconfig.Credential) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	config, err := credential.ClientConfig(ctx, b.access())
@@ -96,11 +96,11 @@ func (*ChangedError) Error() string {
 	return "the bootstrap kubeconfig is of another hub now, which does not know the client certificate"
 }
 
-// seldom is the longest wait before a bootstrap kubeconfig is tried again that differs from the credential and whose hub does not answer.
-// Meanwhile the agent works with the hub of its credential.
-const seldom = 10 * time.Minute
+// lastChangeRetry is the longest wait before a bootstrap kubeconfig is tried again that differs from the credential and whose hub does
+// not answer. Meanwhile the agent works with the hub of its credential.
+const lastChangeRetry = 10 * time.Minute
 
-// Follow settles the credential in the store at once, as the bootstrap kubeconfigs may have changed since Ensure read them, and
+// Follow syncs the credential in the store at once, as the bootstrap kubeconfigs may have changed since Ensure read them, and
 // again whenever they change, until the context ends. It is what makes a changed hub CA, proxy or address take effect while the
 // agent works. It returns a *ChangedError when the agent has to register again.
 func (b *Bootstrap) Follow(ctx context.Context) error {
@@ -110,22 +110,22 @@ func (b *Bootstrap) Follow(ctx context.Context) error {
 		if err == nil && credential == nil {
 			return nil // the rotation sees that too
 		}
-		found := undecided
+		found := credentialUnknown
 		if err == nil {
 			credential.Identity = b.Identity
-			found, err = b.settle(ctx, credential)
+			found, err = b.syncCredential(ctx, credential)
 		}
 		if err != nil {
 			log.FromContext(ctx).Error(err, "The change of the bootstrap kubeconfig has no effect yet; that is tried again", "after", retry.String())
-			found = undecided
+			found = credentialUnknown
 		}
 		var again <-chan time.Time
 		switch found {
-		case foreign:
+		case credentialForeign:
 			return &ChangedError{}
-		case undecided:
+		case credentialUnknown:
 			again = b.Clock.After(retry)
-		case settled:
+		case credentialCurrent:
 		}
 		select {
 		case <-ctx.Done():
@@ -133,7 +133,7 @@ func (b *Bootstrap) Follow(ctx context.Context) error {
 		case <-changes:
 			retry = firstRetry
 		case <-again:
-			retry = min(2*retry, seldom)
+			retry = min(2*retry, lastChangeRetry)
 		}
 	}
 }

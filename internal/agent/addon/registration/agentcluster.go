@@ -20,14 +20,14 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// place is a cluster on which agents of add-ons run.
-type place struct {
+// agentCluster is a cluster on which agents of add-ons run.
+type agentCluster struct {
 	name    string
 	client  client.Client // without a cache
 	watched *single.Objects[*corev1.Secret]
 }
 
-func newPlace(name string, config *rest.Config) (*place, error) {
+func newAgentCluster(name string, config *rest.Config) (*agentCluster, error) {
 	uncached, err := client.New(config, client.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("reach the cluster of the Secrets of add-ons: %w", err)
@@ -36,19 +36,20 @@ func newPlace(name string, config *rest.Config) (*place, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client for the Secrets of add-ons: %w", err)
 	}
-	return &place{name: name, client: uncached, watched: single.New(core.RESTClient(), "secrets", &corev1.Secret{})}, nil
+	return &agentCluster{name: name, client: uncached, watched: single.New(core.RESTClient(), "secrets", &corev1.Secret{})}, nil
 }
 
 // save makes a Secret hold the data, of the names in the data and in gone no others, and makes its namespace if there is none.
 // It writes nothing if the Secret does so already.
-func (p *place) save(ctx context.Context, key client.ObjectKey, marks metav1.ObjectMeta, data map[string][]byte, gone ...string) error {
+func (a *agentCluster) save(ctx context.Context, key client.ObjectKey, marks metav1.ObjectMeta, data map[string][]byte,
+	gone ...string) error {
 	secret := &corev1.Secret{}
-	err := p.client.Get(ctx, key, secret)
+	err := a.client.Get(ctx, key, secret)
 	switch {
 	case apierrors.IsNotFound(err):
 		secret.Namespace, secret.Name = key.Namespace, key.Name
 		secret.Labels, secret.Annotations, secret.Data = marks.Labels, marks.Annotations, data
-		return p.create(ctx, secret)
+		return a.create(ctx, secret)
 	case err != nil:
 		return fmt.Errorf("get Secret %s: %w", key, err)
 	}
@@ -62,7 +63,7 @@ func (p *place) save(ctx context.Context, key client.ObjectKey, marks metav1.Obj
 	if equality.Semantic.DeepEqual(before, secret) {
 		return nil
 	}
-	if err := p.client.Update(ctx, secret); err != nil {
+	if err := a.client.Update(ctx, secret); err != nil {
 		return fmt.Errorf("update Secret %s: %w", key, err)
 	}
 	return nil
@@ -76,14 +77,14 @@ func fill[V any](into *map[string]V, from map[string]V) {
 }
 
 // create makes the namespace, too, where an add-on's own manifests have not made it yet: they may well wait for the Secret.
-func (p *place) create(ctx context.Context, secret *corev1.Secret) error {
+func (a *agentCluster) create(ctx context.Context, secret *corev1.Secret) error {
 	key := client.ObjectKeyFromObject(secret)
-	err := p.client.Create(ctx, secret.DeepCopy())
+	err := a.client.Create(ctx, secret.DeepCopy())
 	if apierrors.IsNotFound(err) {
-		if err := p.ensureNamespace(ctx, key.Namespace); err != nil {
+		if err := a.ensureNamespace(ctx, key.Namespace); err != nil {
 			return err
 		}
-		err = p.client.Create(ctx, secret.DeepCopy())
+		err = a.client.Create(ctx, secret.DeepCopy())
 	}
 	if err != nil {
 		return fmt.Errorf("create Secret %s: %w", key, err)
@@ -93,10 +94,10 @@ func (p *place) create(ctx context.Context, secret *corev1.Secret) error {
 
 // ensureNamespace makes a namespace for agents of add-ons, with the label of such, unless it exists. One that is being
 // deleted has to go before it can be created. Where the agent may not read namespaces, it takes an existing one to stay.
-func (p *place) ensureNamespace(ctx context.Context, name string) error {
+func (a *agentCluster) ensureNamespace(ctx context.Context, name string) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name,
 		Labels: map[string]string{fleet.LabelAddOnAgentNamespace: fleet.LabelTrue}}}
-	err := p.client.Create(ctx, namespace)
+	err := a.client.Create(ctx, namespace)
 	if err == nil {
 		return nil
 	}
@@ -104,7 +105,7 @@ func (p *place) ensureNamespace(ctx context.Context, name string) error {
 		return fmt.Errorf("create Namespace %s for agents of add-ons: %w", name, err)
 	}
 	there := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
-	err = p.client.Get(ctx, client.ObjectKey{Name: name}, there)
+	err = a.client.Get(ctx, client.ObjectKey{Name: name}, there)
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil
@@ -117,9 +118,9 @@ func (p *place) ensureNamespace(ctx context.Context, name string) error {
 }
 
 // remove deletes a Secret if it is marked as one that the agent keeps.
-func (p *place) remove(ctx context.Context, key client.ObjectKey, marks metav1.ObjectMeta) error {
+func (a *agentCluster) remove(ctx context.Context, key client.ObjectKey, marks metav1.ObjectMeta) error {
 	secret := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}}
-	if err := p.client.Get(ctx, key, secret); err != nil {
+	if err := a.client.Get(ctx, key, secret); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -133,7 +134,7 @@ func (p *place) remove(ctx context.Context, key client.ObjectKey, marks metav1.O
 	if secret.Annotations[fleet.AnnotationHubHash] != marks.Annotations[fleet.AnnotationHubHash] {
 		return nil
 	}
-	err := p.client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
+	err := a.client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete Secret %s: %w", key, err)
 	}
@@ -141,8 +142,8 @@ func (p *place) remove(ctx context.Context, key client.ObjectKey, marks metav1.O
 }
 
 // marksOf are the marks of a Secret together with what tells whether its credential is still the wanted one.
-func (c *Controller) marksOf(w *wanted) metav1.ObjectMeta {
-	marks := c.marks(w.addOn, w.place)
+func (c *Controller) marksOf(w *desiredSecret) metav1.ObjectMeta {
+	marks := c.marks(w.addOn, w.cluster)
 	marks.Annotations[fleet.AnnotationHubID] = w.hubID
 	if w.request != nil {
 		marks.Annotations[fleet.AnnotationRequestedSubject] = text(w.request.Subject)
@@ -159,10 +160,10 @@ func text(subject pkix.Name) string {
 }
 
 // checkHub fails if a Secret holds a credential of another hub. One that does not say so is of the hub with its address.
-func (c *Controller) checkHub(w *wanted, secret *corev1.Secret) error {
-	id, said := secret.Annotations[fleet.AnnotationHubID]
+func (c *Controller) checkHub(w *desiredSecret, secret *corev1.Secret) error {
+	id, recorded := secret.Annotations[fleet.AnnotationHubID]
 	hash, known := secret.Annotations[fleet.AnnotationHubHash]
-	if said && id != w.hubID || !said && known && hash != c.HubHash {
+	if recorded && id != w.hubID || !recorded && known && hash != c.HubHash {
 		return errOtherHub
 	}
 	return nil
@@ -171,10 +172,10 @@ func (c *Controller) checkHub(w *wanted, secret *corev1.Secret) error {
 var errOtherHub = errors.New("the credential is of another hub, or of the one that had the address before")
 
 // marks are what tells the Secrets of an add-on from all others, of other clusters and hubs among them.
-func (c *Controller) marks(addOn, place string) metav1.ObjectMeta {
+func (c *Controller) marks(addOn, cluster string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Labels: map[string]string{
-			fleet.LabelAddOnName: addOn, fleet.LabelClusterName: c.Identity.Cluster, fleet.LabelAddOnCredential: place,
+			fleet.LabelAddOnName: addOn, fleet.LabelClusterName: c.Identity.Cluster, fleet.LabelAddOnCredential: cluster,
 		},
 		Annotations: map[string]string{fleet.AnnotationHubHash: c.HubHash},
 	}
