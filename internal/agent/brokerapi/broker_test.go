@@ -168,7 +168,7 @@ func startBroker(t *testing.T) *realBroker {
 		Tokens: allTokens{}, Access: allRights{}, ClientCAs: x509.NewCertPool, Clock: clock.RealClock{},
 		NotBefore: func(context.Context, string) (time.Time, error) { return time.Time{}, nil },
 	})})
-	_, services := resources.All(resources.Options{Cache: b, Client: b.Client, Reader: b.Client, Tell: events.Tell, Review: events.Review})
+	_, services := resources.All(resources.Options{Cache: b, Client: b.Client, Reader: b.Client, Notify: events.Notify, Review: events.Review})
 	events.Serve(services...)
 	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
 	if err != nil {

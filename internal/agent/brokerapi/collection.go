@@ -130,7 +130,7 @@ func (c *collection) put(o *unstructured.Unstructured, hubVersion string, marks 
 	if before == nil {
 		kind = watch.Added
 	}
-	c.tell(change{kind: kind, now: now, before: before})
+	c.appendHistory(change{kind: kind, now: now, before: before})
 	return now, nil
 }
 
@@ -147,7 +147,7 @@ func (c *collection) drop(before *record) (*record, error) {
 	delete(c.records, before.key)
 	delete(c.byUID, before.uid)
 	c.bury(before.uid)
-	c.tell(change{kind: watch.Deleted, now: gone, before: before})
+	c.appendHistory(change{kind: watch.Deleted, now: gone, before: before})
 	return gone, nil
 }
 
@@ -163,8 +163,8 @@ func (c *collection) bury(uid string) {
 	}
 }
 
-// tell adds a change to the history. The caller holds the lock.
-func (c *collection) tell(what change) {
+// appendHistory adds a change to the history. The caller holds the lock.
+func (c *collection) appendHistory(what change) {
 	c.version = what.now.version
 	c.history = append(c.history, what)
 	c.bytes += len(what.now.raw)

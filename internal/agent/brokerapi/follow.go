@@ -93,7 +93,7 @@ func (c *collection) waitForChange(ctx context.Context) error {
 // follow keeps the subscription until the context ends.
 func (c *collection) follow(ctx context.Context) {
 	logger := log.FromContext(ctx).WithValues("hub", c.api.Address, "dataType", c.kind.dataType.String())
-	pauses, told := resubscription(), ""
+	pauses, logged := resubscription(), ""
 	for {
 		lived, err := c.session(ctx)
 		if ctx.Err() != nil {
@@ -103,13 +103,13 @@ func (c *collection) follow(ctx context.Context) {
 		c.ended(err)
 		pause := rand.N(firstResubscription) //nolint:gosec // it spreads requests and protects nothing
 		if lived {
-			pauses, told = resubscription(), ""
+			pauses, logged = resubscription(), ""
 		} else {
 			pause = pauses.Step()
 		}
-		if err.Error() != told {
-			told = err.Error()
-			logger.Info("The subscription to the hub ended and is begun again", "reason", told, "after", pause.String())
+		if err.Error() != logged {
+			logged = err.Error()
+			logger.Info("The subscription to the hub ended and is begun again", "reason", logged, "after", pause.String())
 		}
 		timer := c.api.Clock.NewTimer(pause)
 		select {
@@ -143,7 +143,7 @@ func (c *collection) session(ctx context.Context) (lived bool, err error) {
 	}
 	defer subscription.Close()
 	c.emptyHurried()
-	resync := c.beginResync(ctx, subscription)
+	resync := c.startResync(ctx, subscription)
 	defer resync.end()
 	for {
 		event, err := subscription.Receive()
@@ -181,7 +181,7 @@ type resync struct {
 	synced  bool
 }
 
-func (c *collection) beginResync(ctx context.Context, subscription cloudevents.Subscription) *resync {
+func (c *collection) startResync(ctx context.Context, subscription cloudevents.Subscription) *resync {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &resync{mark: lastID + uuid.NewString(), stop: cancel, version: c.api.versions.Load()}
 	eventType := cloudevents.Type{DataType: c.kind.dataType, SubResource: cloudevents.Spec, Action: cloudevents.Resync}

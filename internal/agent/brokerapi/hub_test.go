@@ -247,7 +247,7 @@ func (h *testHub) write(event *cloudevents.Event, eventType cloudevents.Type) er
 	if eventType.Action == cloudevents.Update {
 		known := h.objects[eventType.DataType][string(o.GetUID())]
 		if known == nil || known.GetResourceVersion() != o.GetResourceVersion() {
-			return apierrors.NewConflict(schema.GroupResource{Resource: eventType.Resource}, o.GetName(), errUnsettled)
+			return apierrors.NewConflict(schema.GroupResource{Resource: eventType.Resource}, o.GetName(), errVersionPending)
 		}
 	}
 	h.putLocked(eventType.DataType, o)

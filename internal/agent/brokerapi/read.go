@@ -126,12 +126,12 @@ func (c *collection) selected(wanted *selection) (found []*record) {
 // watcher sends changes to one client.
 type watcher struct {
 	*collection
-	wanted    *selection
-	version   int64 // that the client has seen
-	told      int64 // that it knows it has seen
-	bookmarks bool
-	refusals  int
-	out       *json.Encoder
+	wanted     *selection
+	version    int64 // that the client has seen
+	bookmarked int64 // that it knows it has seen
+	bookmarks  bool
+	refusals   int
+	out        *json.Encoder
 }
 
 // watch begins with what there is, or with the version that the client has seen.
@@ -223,7 +223,7 @@ func (w *watcher) run(ctx context.Context) {
 			return
 		case <-changed:
 		case <-due.C():
-			if w.bookmarks && w.told != w.version && w.bookmark(nil) != nil {
+			if w.bookmarks && w.bookmarked != w.version && w.bookmark(nil) != nil {
 				return
 			}
 			due.Reset(bookmarkPeriod)
@@ -246,7 +246,7 @@ func (w *watcher) sendAll(changes []change) error {
 		if err := w.send(kind, json.RawMessage(one.now.raw)); err != nil {
 			return err
 		}
-		w.told = one.now.version
+		w.bookmarked = one.now.version
 	}
 	return nil
 }
@@ -256,7 +256,7 @@ func (w *watcher) bookmark(annotations map[string]string) error {
 	if err != nil {
 		return err
 	}
-	w.told = w.version
+	w.bookmarked = w.version
 	return w.send(watch.Bookmark, json.RawMessage(object))
 }
 

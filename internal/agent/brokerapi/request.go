@@ -122,8 +122,8 @@ func unsupportedMediaType(given, want string) error {
 // apiError is what an error is to a client of the API.
 func (r *request) apiError(err error) error {
 	err = cloudevents.APIError(err)
-	var said apierrors.APIStatus
-	if errors.As(err, &said) {
+	var apiStatus apierrors.APIStatus
+	if errors.As(err, &apiStatus) {
 		return err
 	}
 	answer, ok := status.FromError(err)
@@ -173,11 +173,11 @@ func refusesCertificate(message string) bool {
 
 // failure answers with an error of the API.
 func failure(req *http.Request, err error) *http.Response {
-	var said apierrors.APIStatus
-	if !errors.As(err, &said) {
-		said = apierrors.NewInternalError(err)
+	var apiStatus apierrors.APIStatus
+	if !errors.As(err, &apiStatus) {
+		apiStatus = apierrors.NewInternalError(err)
 	}
-	answer := said.Status()
+	answer := apiStatus.Status()
 	answer.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	body, marshalErr := json.Marshal(answer)
 	if marshalErr != nil {

@@ -26,9 +26,9 @@ import (
 const (
 	// suffixLength is that of names that the API server generates.
 	suffixLength = 5
-	// settleTimeout is how long a write waits for the version that the hub gave to the object with the write before it. Where the write before
-	// it changed nothing on the hub, that never comes.
-	settleTimeout = time.Second
+	// versionTimeout is how long a write waits for the version that the hub gave to the object with the write before it. Where the write
+	// before it changed nothing on the hub, that never comes.
+	versionTimeout = time.Second
 )
 
 func readObject(event *cloudevents.Event, into *unstructured.Unstructured) error {
@@ -113,7 +113,7 @@ func (a *API) update(r *request, c *collection) (*http.Response, error) {
 	}
 	key := types.NamespacedName{Namespace: r.namespace, Name: r.name}
 	defer a.writing.lock(r.kind.resource + "/" + key.String())()
-	base, err := c.settled(r.Context(), key)
+	base, err := c.awaitVersion(r.Context(), key)
 	if err != nil {
 		return nil, err
 	}
@@ -173,9 +173,9 @@ func (c *collection) accepted(base *record, next *unstructured.Unstructured) (*r
 	return c.put(next, base.hubVersion, func(r *record) { r.ahead, r.created = true, base.created })
 }
 
-// settled is the object, with the version that the hub gave to it with the last write, if that comes in time.
-func (c *collection) settled(ctx context.Context, key types.NamespacedName) (*record, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, settleTimeout, errUnsettled)
+// awaitVersion is the object, with the version that the hub gave to it with the last write, if that comes in time.
+func (c *collection) awaitVersion(ctx context.Context, key types.NamespacedName) (*record, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, versionTimeout, errVersionPending)
 	defer cancel()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,8 +185,8 @@ func (c *collection) settled(ctx context.Context, key types.NamespacedName) (*re
 			return now, nil
 		}
 		err := c.waitForChange(ctx)
-		if errors.Is(err, errUnsettled) {
-			if settled := c.records[key]; settled == now && !now.created {
+		if errors.Is(err, errVersionPending) {
+			if current := c.records[key]; current == now && !now.created {
 				stays := *now
 				stays.ahead = false
 				c.records[key] = &stays
@@ -199,7 +199,7 @@ func (c *collection) settled(ctx context.Context, key types.NamespacedName) (*re
 	}
 }
 
-var errUnsettled = errors.New("the hub has not sent the object again")
+var errVersionPending = errors.New("the hub has not sent the object again")
 
 // modification is what a client wants an object to be.
 type modification func(current *unstructured.Unstructured) (*unstructured.Unstructured, error)

@@ -39,12 +39,12 @@ func New(ctx context.Context, config *mqtt.Config, cluster, clientID string) (*B
 	b := &Broker{cluster: cluster, changed: make(chan struct{}), sources: map[string]string{}}
 	var err error
 	b.client, err = mqtt.Connect(ctx, mqtt.Options{Config: config, ClientID: clientID + "-client", Routes: config.Topics.ForAgent(cluster),
-		Receive: b.receive, Subscribed: b.begin})
+		Receive: b.receive, Subscribed: b.track})
 	return b, err
 }
 
-// begin takes note of a connection, which ends with the context.
-func (b *Broker) begin(ctx context.Context) {
+// track takes note of a connection, which ends with the context.
+func (b *Broker) track(ctx context.Context) {
 	b.setConnected(ctx)
 	context.AfterFunc(ctx, func() {
 		b.mu.Lock()
