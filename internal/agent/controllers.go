@@ -26,7 +26,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/registration/managednamespace"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
 	"github.com/capstan-io/capstan/internal/agent/registration/status"
-	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/apply"
 	"github.com/capstan-io/capstan/internal/agent/work/evict"
 	"github.com/capstan-io/capstan/internal/agent/work/executor"
@@ -159,7 +159,7 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 	if err != nil {
 		return fmt.Errorf("make a client for what the managed cluster serves: %w", err)
 	}
-	managed := &applied.Cluster{Objects: meta, Complete: objects, Discovery: served, Tracked: tracker.New(ctx, meta)}
+	managed := &appliedmanifestwork.Cluster{Objects: meta, Complete: objects, Discovery: served, Tracked: tracker.New(ctx, meta)}
 	hubHash := fleet.HubHash(hub.GetConfig().Host)
 	agentID := a.appliedBy(hubHash)
 	if err := finalize.Register(mgr, finalize.Options{

@@ -39,7 +39,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/agent/registration/heartbeat"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
-	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/apply"
 	"github.com/capstan-io/capstan/internal/agent/work/evict"
 	"github.com/capstan-io/capstan/internal/agent/work/executor"
@@ -187,7 +187,7 @@ func (o *outage) run(hubConfig, clusterConfig *rest.Config) {
 	}))
 	objects := sure(dynamic.NewForConfig(clusterConfig))
 	partial := sure(metadata.NewForConfig(clusterConfig))
-	managed := &applied.Cluster{Objects: partial, Complete: objects, Discovery: sure(discovery.NewDiscoveryClientForConfig(clusterConfig)),
+	managed := &appliedmanifestwork.Cluster{Objects: partial, Complete: objects, Discovery: sure(discovery.NewDiscoveryClientForConfig(clusterConfig)),
 		Tracked: tracker.New(ctx, partial)}
 	observed := observe.New(objects, managed.Tracked, observe.Options{MaxJSONRawLength: 1024, Clock: clock.RealClock{}})
 	uncached := sure(hubclient.New(hubConfig))

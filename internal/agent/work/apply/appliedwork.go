@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
@@ -107,7 +107,7 @@ func (c *Controller) describe(ctx context.Context, amw, fresh *workv1.AppliedMan
 // recordUnlisted lists in the status what was named and may have been applied without being listed. Mostly, that is nothing:
 // an agent that was not interrupted has listed it all.
 func (c *Controller) recordUnlisted(ctx context.Context, amw *workv1.AppliedManifestWork) error {
-	unrecorded, err := applied.Unrecorded(c.managed.RESTMapper(), amw)
+	unrecorded, err := appliedmanifestwork.Unrecorded(c.managed.RESTMapper(), amw)
 	if err != nil {
 		return err
 	}
@@ -145,5 +145,5 @@ func namedBy(work *workv1.ManifestWork, last *pass) string {
 			named = append(named, manifest.Identify(m.Object))
 		}
 	}
-	return applied.EncodeNamed(named)
+	return appliedmanifestwork.EncodeNamed(named)
 }

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/agent/work/executor"
 	"github.com/capstan-io/capstan/internal/agent/work/managedfields"
@@ -39,7 +39,7 @@ type applier struct {
 	backoff *repair.Backoff
 	clock   clock.PassiveClock
 	// names tells works of this hub from those of others.
-	names *applied.Names
+	names *appliedmanifestwork.Names
 }
 
 // task is one manifest on its way to the cluster.
@@ -65,7 +65,7 @@ func (a *applier) apply(ctx context.Context, amw *workv1.AppliedManifestWork, wo
 	manifests := manifest.Decode(work.Spec.Workload.Manifests)
 	outcomes := make([]outcome, len(manifests))
 	manifest.Order(manifests)
-	b := &batch{work: work, owner: applied.OwnerReference(amw), last: last, named: namedObjects{}, ended: endedJobsOf(amw)}
+	b := &batch{work: work, owner: appliedmanifestwork.OwnerReference(amw), last: last, named: namedObjects{}, ended: endedJobsOf(amw)}
 	for _, m := range manifests {
 		outcomes[m.Ordinal] = a.applyOne(ctx, b, m)
 	}
@@ -138,7 +138,7 @@ func (a *applier) applyTask(ctx context.Context, t *task, isSameOwner bool) {
 // writeObject writes what there is to write of the object, and remembers how that leaves it.
 func (a *applier) writeObject(ctx context.Context, t *task) {
 	live, err := a.write(ctx, t, nil)
-	if applied.IsUnserved(err) {
+	if appliedmanifestwork.IsUnserved(err) {
 		a.rediscover(t.identity.GroupVersionKind)
 	}
 	if held := new(heldError); errors.As(err, &held) {

@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/agent/work/executor"
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
@@ -48,7 +48,7 @@ type Options struct {
 	// Objects reads and writes the objects of works on the managed cluster.
 	Objects dynamic.Interface
 	// Applied knows which of these objects have changed, and deletes them.
-	Applied *applied.Cluster
+	Applied *appliedmanifestwork.Cluster
 	// Observer reads of them what is to be reported to the hub.
 	Observer *observe.Observer
 	// Namespace of the works on the hub: the cluster's name.
@@ -73,7 +73,7 @@ type Controller struct {
 	Options
 	hub       client.Client
 	managed   client.Client
-	names     *applied.Names
+	names     *appliedmanifestwork.Names
 	applier   *applier
 	passes    passes
 	deletions deletions
@@ -82,7 +82,7 @@ type Controller struct {
 
 // New returns a Controller that reads works from hub and applies them to managed.
 func New(hub, managed client.Client, o Options) *Controller {
-	names := &applied.Names{HubHash: o.HubHash}
+	names := &appliedmanifestwork.Names{HubHash: o.HubHash}
 	return &Controller{
 		Options: o, hub: hub, managed: managed, names: names,
 		applier: &applier{managed: managed, objects: o.Objects, mapper: managed.RESTMapper(), tracked: o.Applied.Tracked, executors: o.Executors,

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
@@ -70,7 +70,7 @@ func (a *applier) preview(ctx context.Context, amw *workv1.AppliedManifestWork, 
 	for i, m := range manifests {
 		o, p := &outcomes[i], &previews[i]
 		o.ordinal = m.Ordinal
-		o.err = a.previewOne(ctx, o, p, applied.OwnerReference(amw), work, m, last, named)
+		o.err = a.previewOne(ctx, o, p, appliedmanifestwork.OwnerReference(amw), work, m, last, named)
 		if o.err == nil {
 			continue
 		}

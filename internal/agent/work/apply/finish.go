@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
@@ -110,7 +110,7 @@ func (d *deletions) end(work string) { d.m.Delete(work) }
 
 // deleteApplied deletes the AppliedManifestWork by the delete option as it is now, which may be newer than the last pass.
 func (c *Controller) deleteApplied(ctx context.Context, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork) error {
-	unrecorded, err := applied.Unrecorded(c.managed.RESTMapper(), amw)
+	unrecorded, err := appliedmanifestwork.Unrecorded(c.managed.RESTMapper(), amw)
 	if err != nil {
 		return err
 	}

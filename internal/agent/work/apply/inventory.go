@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 )
 
@@ -27,7 +27,7 @@ func (c *Controller) record(ctx context.Context, amw *workv1.AppliedManifestWork
 // writeInventory writes down what the AppliedManifestWork owns, in the order of the API.
 func (c *Controller) writeInventory(ctx context.Context, amw *workv1.AppliedManifestWork,
 	resources []workv1.AppliedManifestResourceMeta) error {
-	resources = applied.Sorted(resources)
+	resources = appliedmanifestwork.Sorted(resources)
 	if equality.Semantic.DeepEqual(amw.Status.AppliedResources, resources) {
 		return nil
 	}
@@ -51,7 +51,7 @@ func (c *Controller) untrack(last *pass, outcomes []outcome, amw *workv1.Applied
 		}
 	}
 	for _, r := range amw.Status.AppliedResources {
-		needed[applied.Object(r)] = true
+		needed[appliedmanifestwork.Object(r)] = true
 	}
 	for i := range last.outcomes {
 		for _, object := range last.outcomes[i].tracked() {

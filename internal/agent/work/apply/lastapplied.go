@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/managedfields"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -19,7 +19,7 @@ import (
 
 // rememberFields writes into an annotation of the object which fields the manifest names.
 func (t *task) rememberFields() {
-	key := applied.FieldsAnnotation(t.owner.Name)
+	key := appliedmanifestwork.FieldsAnnotation(t.owner.Name)
 	annotations := t.required.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -35,7 +35,7 @@ func (t *task) rememberFields() {
 // lastApplied is the manifest before this one, as far as it is known. Of its metadata, it names what is to go: the keys that this manifest
 // does not name, and nobody else has.
 func (t *task) lastApplied(live *unstructured.Unstructured) *unstructured.Unstructured {
-	own := applied.FieldsAnnotation(t.owner.Name)
+	own := appliedmanifestwork.FieldsAnnotation(t.owner.Name)
 	last := manifest.LastNamed(live.GetAnnotations()[own])
 	keys := sets.New[manifest.Key]()
 	if last != nil {
@@ -69,7 +69,7 @@ func withoutOthers(keys sets.Set[manifest.Key], live *unstructured.Unstructured,
 		}
 	}
 	for _, owner := range live.GetOwnerReferences() {
-		if tracker.IsWork(owner) && !hasFields(live, owner) && applied.FieldsAnnotation(owner.Name) != own {
+		if tracker.IsWork(owner) && !hasFields(live, owner) && appliedmanifestwork.FieldsAnnotation(owner.Name) != own {
 			return sets.New[manifest.Key]()
 		}
 		if tracker.IsWork(owner) {
@@ -81,6 +81,6 @@ func withoutOthers(keys sets.Set[manifest.Key], live *unstructured.Unstructured,
 
 // hasFields tells whether an annotation says which fields the work of an owner names.
 func hasFields(live *unstructured.Unstructured, owner metav1.OwnerReference) bool {
-	_, found := live.GetAnnotations()[applied.FieldsAnnotation(owner.Name)]
+	_, found := live.GetAnnotations()[appliedmanifestwork.FieldsAnnotation(owner.Name)]
 	return found
 }

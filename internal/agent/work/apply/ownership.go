@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 )
 
 // own makes the work an owner of the live object, or no longer one, and removes the annotation of the strategy Update. It is for
@@ -21,7 +21,7 @@ func (w *writer) own(ctx context.Context, t *task, live *unstructured.Unstructur
 		change["ownerReferences"] = owners
 		after.SetOwnerReferences(owners)
 	}
-	key, annotations := applied.FieldsAnnotation(t.owner.Name), live.GetAnnotations()
+	key, annotations := appliedmanifestwork.FieldsAnnotation(t.owner.Name), live.GetAnnotations()
 	if _, stale := annotations[key]; stale {
 		change["annotations"] = map[string]any{key: nil}
 		delete(annotations, key)

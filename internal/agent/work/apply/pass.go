@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
@@ -119,7 +119,7 @@ func (o *outcome) resourceMeta() workv1.ManifestResourceMeta {
 
 // resource is how an AppliedManifestWork records the object.
 func (o *outcome) resource() workv1.AppliedManifestResourceMeta {
-	r := applied.Resource(o.mapping, o.identity)
+	r := appliedmanifestwork.Resource(o.mapping, o.identity)
 	r.UID = string(o.uid)
 	return r
 }

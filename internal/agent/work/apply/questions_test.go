@@ -14,7 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
@@ -41,8 +41,8 @@ func newReporter(t *testing.T) *reporter {
 	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	tracked := tracker.New(t.Context(), metadatafake.NewSimpleMetadataClient(scheme))
 	observed := observe.New(dynamicfake.NewSimpleDynamicClient(scheme), tracked, observe.Options{MaxJSONRawLength: 1024, Clock: clock})
-	c := &Controller{Options: Options{Applied: &applied.Cluster{Tracked: tracked}, Observer: observed, Clock: clock},
-		names: &applied.Names{HubHash: hubHash}}
+	c := &Controller{Options: Options{Applied: &appliedmanifestwork.Cluster{Tracked: tracked}, Observer: observed, Clock: clock},
+		names: &appliedmanifestwork.Names{HubHash: hubHash}}
 	work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "work", Generation: 1}}
 	work.Spec.ManifestConfigs = []workv1.ManifestConfigOption{{
 		ResourceIdentifier: workv1.ResourceIdentifier{Group: "apps", Resource: "deployments", Namespace: "default", Name: "web"},

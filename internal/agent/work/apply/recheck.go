@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 )
 
@@ -45,7 +45,7 @@ func (c *Controller) isWatched(outcomes []outcome, amw *workv1.AppliedManifestWo
 		}
 	}
 	for _, r := range amw.Status.AppliedResources { // some may be being deleted
-		if _, known := c.Applied.Tracked.Revision(applied.Object(r)); !known {
+		if _, known := c.Applied.Tracked.Revision(appliedmanifestwork.Object(r)); !known {
 			return false
 		}
 	}
@@ -64,7 +64,7 @@ func (c *Controller) settled(last *pass, work *workv1.ManifestWork, amw *workv1.
 		}
 	}
 	owned, obsolete := inventory(amw.Status.AppliedResources, last.outcomes)
-	return len(obsolete) == 0 && equality.Semantic.DeepEqual(applied.Sorted(owned), amw.Status.AppliedResources) &&
+	return len(obsolete) == 0 && equality.Semantic.DeepEqual(appliedmanifestwork.Sorted(owned), amw.Status.AppliedResources) &&
 		!c.updateStatus(work.DeepCopy(), last.outcomes)
 }
 

@@ -24,7 +24,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -61,7 +61,7 @@ func newDisputed(t *testing.T, works ...*workv1.ManifestWork) *disputed {
 	d := &disputed{clock: clocktesting.NewFakeClock(time.Unix(1000, 0)), works: works, last: map[string]*pass{}}
 	objects.PrependReactor("*", "deployments", d.serve)
 	d.applier = &applier{objects: objects, mapper: mapper, tracked: tracker.New(t.Context(), unwatched),
-		names: &applied.Names{HubHash: hubHash}, backoff: repair.NewBackoff(d.clock, repairsAtOnce), clock: d.clock}
+		names: &appliedmanifestwork.Names{HubHash: hubHash}, backoff: repair.NewBackoff(d.clock, repairsAtOnce), clock: d.clock}
 	return d
 }
 

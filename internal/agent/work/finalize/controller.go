@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
@@ -44,7 +44,7 @@ const unwatched = 10 * time.Second
 // Options configure the controller.
 type Options struct {
 	// Applied deletes objects from the managed cluster.
-	Applied *applied.Cluster
+	Applied *appliedmanifestwork.Cluster
 	// HubHash tells AppliedManifestWorks of this hub from those of others.
 	HubHash string
 	// AgentID is recorded with what this agent applies, for whatever hub.
@@ -117,7 +117,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if len(left) < len(d.left) {
 		d.progress = c.Clock.Now()
 	}
-	d.left = applied.Sorted(left)
+	d.left = appliedmanifestwork.Sorted(left)
 	if len(left) == 0 && removeErr == nil {
 		return ctrl.Result{}, patch.RemoveFinalizer(ctx, c.managed, amw, fleet.FinalizerAppliedManifestWorkCleanup)
 	}
@@ -134,11 +134,11 @@ func (c *Controller) deletionOf(amw *workv1.AppliedManifestWork) (*deletion, err
 	if known, begun := c.begun.Load(amw.Name); begun && known.(*deletion).uid == amw.UID {
 		return known.(*deletion), nil
 	}
-	unrecorded, err := applied.Unrecorded(c.managed.RESTMapper(), amw)
+	unrecorded, err := appliedmanifestwork.Unrecorded(c.managed.RESTMapper(), amw)
 	if err != nil {
 		return nil, err
 	}
-	d := &deletion{uid: amw.UID, left: applied.Sorted(slices.Concat(amw.Status.AppliedResources, unrecorded)), progress: c.Clock.Now()}
+	d := &deletion{uid: amw.UID, left: appliedmanifestwork.Sorted(slices.Concat(amw.Status.AppliedResources, unrecorded)), progress: c.Clock.Now()}
 	c.begun.Store(amw.Name, d)
 	return d, nil
 }
@@ -177,7 +177,7 @@ func soonest(a, b time.Duration) time.Duration {
 // lookAgain is when to read what remains without an event; 0 if there are events of all of it.
 func (c *Controller) lookAgain(remaining []workv1.AppliedManifestResourceMeta) time.Duration {
 	for _, r := range remaining {
-		if _, known := c.Applied.Tracked.Revision(applied.Object(r)); !known {
+		if _, known := c.Applied.Tracked.Revision(appliedmanifestwork.Object(r)); !known {
 			return unwatched
 		}
 	}

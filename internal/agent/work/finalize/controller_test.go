@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/agent/work/applied"
+	"github.com/capstan-io/capstan/internal/agent/work/appliedmanifestwork"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -49,7 +49,7 @@ func newBench(t *testing.T, configMaps int) *bench {
 		o := &metav1.PartialObjectMetadata{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("cm-%d", i), UID: types.UID(fmt.Sprint(i)), ResourceVersion: "1",
-				OwnerReferences: []metav1.OwnerReference{applied.OwnerReference(amw)}},
+				OwnerReferences: []metav1.OwnerReference{appliedmanifestwork.OwnerReference(amw)}},
 		}
 		if err := objects.Tracker().Add(o); err != nil {
 			t.Fatal(err)
@@ -68,7 +68,7 @@ func newBench(t *testing.T, configMaps int) *bench {
 	if err := c.Delete(t.Context(), amw); err != nil {
 		t.Fatal(err)
 	}
-	cluster := &applied.Cluster{Objects: objects, Tracked: tracker.New(t.Context(), objects)}
+	cluster := &appliedmanifestwork.Cluster{Objects: objects, Tracked: tracker.New(t.Context(), objects)}
 	return &bench{T: t, Controller: New(c, Options{Applied: cluster, Clock: clock.RealClock{}}), objects: objects, client: c}
 }
 
@@ -136,9 +136,9 @@ func (b *bench) track() {
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.Applied.Tracked.Track(workName, applied.Object(r))
+		b.Applied.Tracked.Track(workName, appliedmanifestwork.Object(r))
 		// The first object has the list of all begin, which may be over before the others are tracked.
-		b.Applied.Tracked.Saw(applied.Object(r), live.(*metav1.PartialObjectMetadata))
+		b.Applied.Tracked.Saw(appliedmanifestwork.Object(r), live.(*metav1.PartialObjectMetadata))
 	}
 	synctest.Wait()
 }

@@ -1,4 +1,4 @@
-package applied
+package appliedmanifestwork
 
 import (
 	"cmp"

@@ -1,6 +1,7 @@
-// Package applied has the rules by which an AppliedManifestWork represents a ManifestWork on the managed cluster, and deletes the objects
+// Package appliedmanifestwork has the rules by which an AppliedManifestWork represents a ManifestWork on the managed cluster, and deletes
+// the objects
 // that it owns.
-package applied
+package appliedmanifestwork
 
 import (
 	"cmp"
