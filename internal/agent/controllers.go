@@ -171,7 +171,7 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 	if err := mgr.Add(observed); err != nil {
 		return err
 	}
-	clusters := &predecessor.Clusters{Known: a.bootstrap.ClusterExists, Clock: a.clock}
+	clusters := &predecessor.Clusters{Exists: a.bootstrap.ClusterExists, Clock: a.clock}
 	err = evict.Register(mgr, evict.Options{
 		Hub: hub, Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: agentID, Clusters: clusters,
 		GracePeriod: a.AppliedManifestWorkEvictionGracePeriod, Clock: a.clock,

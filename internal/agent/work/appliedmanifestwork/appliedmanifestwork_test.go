@@ -243,7 +243,7 @@ func TestExplain(t *testing.T) {
 		r := resource("apps", "deployments", fmt.Sprint(i))
 		left = append(left, r)
 		if i > 0 {
-			c.asked.Store(r.UID, request{finalizers: finalizers})
+			c.requested.Store(r.UID, request{finalizers: finalizers})
 		}
 	}
 	want := &conditions.Delay{Left: 5, Dependents: true, Reasons: []string{

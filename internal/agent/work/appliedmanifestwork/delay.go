@@ -18,13 +18,13 @@ func (c *Cluster) Explain(ctx context.Context, left []workv1.AppliedManifestReso
 	}
 	var waiting []conditions.Waiting
 	for _, r := range left {
-		asked, ok := c.asked.Load(r.UID)
+		requested, ok := c.requested.Load(r.UID)
 		if !ok {
 			continue // it could not be deleted
 		}
 		o := Object(r)
 		waiting = append(waiting, conditions.Waiting{GroupResource: o.GroupResource(), NamespacedName: o.NamespacedName,
-			Finalizers: asked.(request).finalizers, Content: c.contentOf(ctx, &r)})
+			Finalizers: requested.(request).finalizers, Content: c.contentOf(ctx, &r)})
 	}
 	return conditions.NewDelay(len(left), failures, waiting)
 }

@@ -31,10 +31,10 @@ type Cluster struct {
 	// Discovery tells which resources are served, and in which version.
 	Discovery discovery.DiscoveryInterfaceWithContext
 	Tracked   *tracker.Tracker
-	// asked has the objects whose deletion was asked for, by UID: of these, the tracker is trusted when it reports that they have
+	// requested has the objects whose deletion was asked for, by UID: of these, the tracker is trusted when it reports that they have
 	// gone, or that nothing has happened yet, so that a work of a thousand objects does not ask for each of them again.
-	asked  sync.Map
-	delays delays
+	requested sync.Map
+	delays    delays
 }
 
 // request is a deletion that was asked for.
@@ -128,29 +128,29 @@ func (c *Cluster) one(amw *workv1.AppliedManifestWork, verb string, r *workv1.Ap
 
 func (c *Cluster) forget(amw *workv1.AppliedManifestWork, r workv1.AppliedManifestResourceMeta) {
 	c.Tracked.Forget(amw.Name, Object(r))
-	c.asked.Delete(r.UID)
+	c.requested.Delete(r.UID)
 }
 
 // wasSeenToGo tells whether an object that was to be deleted is known to be gone.
 func (c *Cluster) wasSeenToGo(r workv1.AppliedManifestResourceMeta) bool {
-	_, asked := c.asked.Load(r.UID)
+	_, requested := c.requested.Load(r.UID)
 	revision, known := c.Tracked.Revision(Object(r))
-	return asked && known && revision == ""
+	return requested && known && revision == ""
 }
 
 // isWaitedFor tells whether an object that was to be deleted is known not to have changed since.
 func (c *Cluster) isWaitedFor(amw *workv1.AppliedManifestWork, r workv1.AppliedManifestResourceMeta) bool {
-	asked, ok := c.asked.Load(r.UID)
-	if !ok || insists(amw, asked.(request).finalizers) {
+	requested, ok := c.requested.Load(r.UID)
+	if !ok || insists(amw, requested.(request).finalizers) {
 		return false
 	}
 	revision, known := c.Tracked.Revision(Object(r))
-	return known && revision == asked.(request).revision
+	return known && revision == requested.(request).revision
 }
 
 func (c *Cluster) remove(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (gone bool,
 	err error) {
-	if asked, err := c.removeUnread(ctx, amw, r); asked || err != nil {
+	if requested, err := c.removeUnread(ctx, amw, r); requested || err != nil {
 		return false, err
 	}
 	// A conflict is the change of another writer: it may have given the object to another work.
@@ -162,7 +162,7 @@ func (c *Cluster) remove(ctx context.Context, amw *workv1.AppliedManifestWork, r
 }
 
 // removeUnread deletes an object of which the tracker knows that it is the work's alone, and tells whether the API server agreed.
-func (c *Cluster) removeUnread(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (asked bool,
+func (c *Cluster) removeUnread(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (requested bool,
 	err error) {
 	o := Object(*r)
 	version, revision := c.Tracked.Alone(o, amw.UID)
@@ -178,7 +178,7 @@ func (c *Cluster) removeUnread(ctx context.Context, amw *workv1.AppliedManifestW
 		return false, nil // it is not what it was, or not served in this version any more: reading it tells
 	}
 	if err == nil {
-		c.asked.Store(r.UID, request{revision: revision})
+		c.requested.Store(r.UID, request{revision: revision})
 	}
 	return err == nil, err
 }
@@ -196,7 +196,7 @@ func (c *Cluster) tryRemove(ctx context.Context, amw *workv1.AppliedManifestWork
 	}
 	r.UID = string(live.UID)
 	if live.DeletionTimestamp != nil && !insists(amw, live.Finalizers) {
-		c.ask(*r, live)
+		c.recordRequest(*r, live)
 		return false, nil
 	}
 	preconditions := &metav1.Preconditions{UID: &live.UID, ResourceVersion: &live.ResourceVersion}
@@ -209,15 +209,15 @@ func (c *Cluster) tryRemove(ctx context.Context, amw *workv1.AppliedManifestWork
 		return true, nil // another client deleted it
 	}
 	if err == nil {
-		c.ask(*r, live)
+		c.recordRequest(*r, live)
 	}
 	return false, err
 }
 
-// ask remembers that an object is to go.
-func (c *Cluster) ask(r workv1.AppliedManifestResourceMeta, live *metav1.PartialObjectMetadata) {
+// recordRequest remembers that an object is to go.
+func (c *Cluster) recordRequest(r workv1.AppliedManifestResourceMeta, live *metav1.PartialObjectMetadata) {
 	c.Tracked.Saw(Object(r), live)
-	c.asked.Store(r.UID, request{revision: tracker.RevisionOf(Object(r).GroupResource(), live), finalizers: live.Finalizers})
+	c.requested.Store(r.UID, request{revision: tracker.RevisionOf(Object(r).GroupResource(), live), finalizers: live.Finalizers})
 }
 
 // propagation is Background unless the work asks for Foreground explicitly: that the objects have dependents to wait

@@ -22,30 +22,30 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 )
 
-// begin puts the finalizer on the work and ensures its AppliedManifestWork, both at once: the finalizer has to be
+// prepare puts the finalizer on the work and ensures its AppliedManifestWork, both at once: the finalizer has to be
 // there before any object that it cleans up, but an AppliedManifestWork that owns nothing needs no clean-up. It returns nil while an
 // earlier AppliedManifestWork of the work is being deleted: the event of its end requeues the work.
-func (c *Controller) begin(ctx context.Context, work *workv1.ManifestWork, named string) (*workv1.AppliedManifestWork, error) {
+func (c *Controller) prepare(ctx context.Context, work *workv1.ManifestWork, named string) (*workv1.AppliedManifestWork, error) {
 	fresh := c.newApplied(work, named)
-	var holdErr, ensureErr error
+	var finalizerErr, ensureErr error
 	var amw *workv1.AppliedManifestWork
 	var both sync.WaitGroup
 	if !controllerutil.ContainsFinalizer(work, fleet.FinalizerManifestWorkCleanup) {
 		both.Go(func() {
-			holdErr = c.backlog.observe(patch.AddFinalizer(ctx, c.hub, work, fleet.FinalizerManifestWorkCleanup))
+			finalizerErr = c.backlog.observe(patch.AddFinalizer(ctx, c.hub, work, fleet.FinalizerManifestWorkCleanup))
 		})
 	}
 	both.Go(func() { amw, ensureErr = c.ensureApplied(ctx, fresh) })
 	both.Wait()
-	if holdErr == nil {
+	if finalizerErr == nil {
 		return amw, ensureErr
 	}
-	holdErr = fmt.Errorf("add the finalizer to ManifestWork %s: %w", fresh.Spec.ManifestWorkName, holdErr)
+	finalizerErr = fmt.Errorf("add the finalizer to ManifestWork %s: %w", fresh.Spec.ManifestWorkName, finalizerErr)
 	if amw == fresh {
 		// The work may have gone, and nothing would ever ask for the end of its AppliedManifestWork.
 		ensureErr = client.IgnoreNotFound(c.managed.Delete(ctx, amw))
 	}
-	return nil, errors.Join(holdErr, ensureErr)
+	return nil, errors.Join(finalizerErr, ensureErr)
 }
 
 // ensureApplied creates the AppliedManifestWork, or takes on the one that exists. It returns fresh if it created that, and nil while an
@@ -135,7 +135,7 @@ func (c *Controller) newApplied(work *workv1.ManifestWork, named string) *workv1
 }
 
 // namedBy is what the work names, as its AppliedManifestWork writes it down.
-func namedBy(work *workv1.ManifestWork, last *pass) string {
+func namedBy(work *workv1.ManifestWork, last *workResult) string {
 	if last != nil && last.work == work.UID && last.generation == work.Generation {
 		return last.named
 	}

@@ -44,7 +44,7 @@ type applier struct {
 
 // task is one manifest on its way to the cluster.
 type task struct {
-	*outcome
+	*manifestResult
 	work *workv1.ManifestWork
 	// required is the manifest with what marks it as the work's, as far as the work owns the object.
 	required *unstructured.Unstructured
@@ -52,24 +52,25 @@ type task struct {
 	config   manifest.Config
 	executor *workv1.ManifestWorkExecutor
 	// before is what the last pass did with the object, if there was one.
-	before *outcome
+	before *manifestResult
 	// ended tells that the manifest is that of a Job that has ended.
 	ended bool
 	// repairs makes the writes if the object was applied under this generation of the work before; nil if it was not.
 	repairs *repairs
 }
 
-// apply applies every manifest of the work, in the order of their kinds; one that fails does not stop the others. The outcomes
+// apply applies every manifest of the work, in the order of their kinds; one that fails does not stop the others. The results
 // are in the order of the spec.
-func (a *applier) apply(ctx context.Context, amw *workv1.AppliedManifestWork, work *workv1.ManifestWork, last *pass) []outcome {
+func (a *applier) apply(ctx context.Context, amw *workv1.AppliedManifestWork, work *workv1.ManifestWork,
+	last *workResult) []manifestResult {
 	manifests := manifest.Decode(work.Spec.Workload.Manifests)
-	outcomes := make([]outcome, len(manifests))
+	results := make([]manifestResult, len(manifests))
 	manifest.Order(manifests)
 	b := &batch{work: work, owner: appliedmanifestwork.OwnerReference(amw), last: last, named: namedObjects{}, ended: endedJobsOf(amw)}
 	for _, m := range manifests {
-		outcomes[m.Ordinal] = a.applyOne(ctx, b, m)
+		results[m.Ordinal] = a.applyOne(ctx, b, m)
 	}
-	return outcomes
+	return results
 }
 
 // batch is what a pass over a work has for all manifests.
@@ -77,14 +78,14 @@ type batch struct {
 	work  *workv1.ManifestWork
 	owner metav1.OwnerReference
 	// last is the pass before; nil if there was none.
-	last *pass
+	last *workResult
 	// named are the objects of the manifests so far.
 	named namedObjects
 	ended endedJobs
 }
 
-func (a *applier) applyOne(ctx context.Context, b *batch, m manifest.Manifest) outcome {
-	o := outcome{ordinal: m.Ordinal}
+func (a *applier) applyOne(ctx context.Context, b *batch, m manifest.Manifest) manifestResult {
+	o := manifestResult{ordinal: m.Ordinal}
 	if m.Err != nil {
 		o.err = m.Err
 		return o
@@ -96,7 +97,7 @@ func (a *applier) applyOne(ctx context.Context, b *batch, m manifest.Manifest) o
 	}
 	a.tracked.Track(b.owner.Name, o.object()) //nolint:contextcheck // the watch of a kind goes on when the pass has ended
 	if o.err = b.named.add(&o); o.err != nil {
-		o.presence = a.look(ctx, o.object())
+		o.presence = a.lookup(ctx, o.object())
 		return o
 	}
 	t := newTask(&o, b.work, b.owner, m.Object)
@@ -115,7 +116,7 @@ func (a *applier) applyOne(ctx context.Context, b *batch, m manifest.Manifest) o
 // AppliedManifestWork is that of the last pass.
 func (a *applier) applyTask(ctx context.Context, t *task, isSameOwner bool) {
 	err := a.check(ctx, t)
-	until, held := a.isHeld(t)
+	until, backingOff := a.inBackoff(t)
 	switch b := t.before; {
 	case b != nil && b.err == nil && b.hash == t.hash && isSameOwner && a.unchanged(b) && !executor.IsRefusal(err):
 		// what is applied stays when the authorizer does not answer
@@ -123,8 +124,8 @@ func (a *applier) applyTask(ctx context.Context, t *task, isSameOwner bool) {
 		t.missingOwners = b.missingOwners
 	case err != nil:
 		a.fail(ctx, t, err)
-	case held:
-		a.hold(t, until)
+	case backingOff:
+		a.backOff(t, until)
 	default:
 		a.writeObject(ctx, t)
 	}
@@ -141,8 +142,8 @@ func (a *applier) writeObject(ctx context.Context, t *task) {
 	if appliedmanifestwork.IsUnserved(err) {
 		a.rediscover(t.identity.GroupVersionKind)
 	}
-	if held := new(heldError); errors.As(err, &held) {
-		a.hold(t, held.until)
+	if backoff := new(backoffError); errors.As(err, &backoff) {
+		a.backOff(t, backoff.until)
 		return
 	}
 	if errors.Is(err, errEnded) {
@@ -160,11 +161,11 @@ func (a *applier) writeObject(ctx context.Context, t *task) {
 
 // check finds out whether the executor may do what the update strategy says.
 func (a *applier) check(ctx context.Context, t *task) error {
-	verdict, err := a.executors.Check(ctx, t.executor, executor.Object{
+	decision, err := a.executors.Check(ctx, t.executor, executor.Object{
 		GroupVersionResource: t.mapping.Resource, NamespacedName: t.object().NamespacedName, Content: t.manifest,
 		Owned: t.owned, ReadOnly: t.config.UpdateStrategy.Type == workv1.UpdateStrategyTypeReadOnly,
 	})
-	t.recheck, t.withheld = verdict.Until, !verdict.MayGet
+	t.requeueAt, t.withheld = decision.Until, !decision.MayGet
 	return err
 }
 
@@ -172,17 +173,17 @@ func (a *applier) check(ctx context.Context, t *task) error {
 func (a *applier) fail(ctx context.Context, t *task, err error) {
 	t.err = fmt.Errorf("%s: %w", t.identity, a.explain(ctx, t.object(), err))
 	t.missing = namespaceOf(err)
-	a.awaitMissing(t.owner.Name, t.outcome) //nolint:contextcheck // the watch of a kind goes on when the pass has ended
+	a.awaitMissing(t.owner.Name, t.manifestResult) //nolint:contextcheck // the watch of a kind goes on when the pass has ended
 	if t.presence == conditions.Unknown {
-		t.presence = a.look(ctx, t.object())
+		t.presence = a.lookup(ctx, t.object())
 	}
 	if t.before != nil {
 		t.manifest = t.before.manifest // still the one to compare with
 	}
 }
 
-// look tells whether an object exists, from the watch if that knows.
-func (a *applier) look(ctx context.Context, o tracker.Object) conditions.Presence {
+// lookup tells whether an object exists, from the watch if that knows.
+func (a *applier) lookup(ctx context.Context, o tracker.Object) conditions.Presence {
 	if presence := a.watchedPresence(o); presence != conditions.Unknown {
 		return presence
 	}
@@ -211,9 +212,9 @@ func (a *applier) watchedPresence(o tracker.Object) conditions.Presence {
 }
 
 // newTask finds out what the work wants done with the manifest.
-func newTask(o *outcome, work *workv1.ManifestWork, owner metav1.OwnerReference, object *unstructured.Unstructured) *task {
+func newTask(o *manifestResult, work *workv1.ManifestWork, owner metav1.OwnerReference, object *unstructured.Unstructured) *task {
 	resource := o.resource().ResourceIdentifier
-	t := &task{outcome: o, work: work, owner: owner, executor: work.Spec.Executor,
+	t := &task{manifestResult: o, work: work, owner: owner, executor: work.Spec.Executor,
 		config: manifest.ConfigFor(work.Spec.ManifestConfigs, resource)}
 	o.owned = manifest.IsOwned(work.Spec.DeleteOption, t.config.UpdateStrategy.Type, resource)
 	o.hash, o.manifest = manifest.Hash(object)+settingsOf(t), object
@@ -258,13 +259,13 @@ func (a *applier) write(ctx context.Context, t *task, dryRun []string) (*unstruc
 }
 
 // unchanged tells whether the object is as the pass left it.
-func (a *applier) unchanged(o *outcome) bool {
+func (a *applier) unchanged(o *manifestResult) bool {
 	revision, known := a.tracked.Revision(o.object())
 	return known && revision == o.revision
 }
 
 // resolve finds the resource of the manifest's kind.
-func (a *applier) resolve(o *outcome, object *unstructured.Unstructured) error {
+func (a *applier) resolve(o *manifestResult, object *unstructured.Unstructured) error {
 	mapping, err := a.mapper.RESTMapping(o.identity.GroupKind(), o.identity.Version)
 	if meta.IsNoMatchError(err) {
 		o.presence, o.missing = conditions.Absent, definitionOf(o.identity.GroupVersionKind)

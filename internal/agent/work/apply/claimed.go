@@ -20,21 +20,21 @@ import (
 // another name, if its cluster has left the hub, or if it does not name its cluster: agents of the original do not write that. The ID of a
 // work agent in its own process may be the hash of the hub, which does not tell agents from each other.
 func (c *Controller) claimed(ctx context.Context, amw *workv1.AppliedManifestWork) *conditions.ClaimedError {
-	holder, said := amw.Annotations[fleet.AnnotationClusterName]
-	if !said || holder == c.Namespace || amw.Spec.AgentID == c.AgentID && c.AgentID != c.HubHash {
+	owner, recorded := amw.Annotations[fleet.AnnotationClusterName]
+	if !recorded || owner == c.Namespace || amw.Spec.AgentID == c.AgentID && c.AgentID != c.HubHash {
 		return nil
 	}
-	left, err := c.Clusters.Left(ctx, holder)
+	left, err := c.Clusters.Left(ctx, owner)
 	if left {
 		return nil
 	}
-	return &conditions.ClaimedError{Applied: amw.Name, Work: amw.Spec.ManifestWorkName, Cluster: c.Namespace, Holder: holder, Doubt: err}
+	return &conditions.ClaimedError{Applied: amw.Name, Work: amw.Spec.ManifestWorkName, Cluster: c.Namespace, Owner: owner, Doubt: err}
 }
 
 // refuse reports that the work is not applied. The end of the other's AppliedManifestWork, or a change of it, requeues the work.
 // There is no event when the other cluster leaves the hub, so the hub is asked again after a while.
 func (c *Controller) refuse(ctx context.Context, work *workv1.ManifestWork, claimed *conditions.ClaimedError) (ctrl.Result, error) {
-	again := ctrl.Result{RequeueAfter: predecessor.Recheck}
+	again := ctrl.Result{RequeueAfter: predecessor.RecheckInterval}
 	c.forget(work.Name)
 	if !conditions.Refuse(work, claimed, c.Clock.Now()) {
 		return again, nil

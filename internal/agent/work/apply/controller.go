@@ -71,13 +71,13 @@ type Options struct {
 // Controller reconciles ManifestWorks.
 type Controller struct {
 	Options
-	hub       client.Client
-	managed   client.Client
-	names     *appliedmanifestwork.Names
-	applier   *applier
-	passes    passes
-	deletions deletions
-	backlog   backlog
+	hub         client.Client
+	managed     client.Client
+	names       *appliedmanifestwork.Names
+	applier     *applier
+	lastResults workResults
+	deletions   deletions
+	backlog     backlog
 }
 
 // New returns a Controller that reads works from hub and applies them to managed.
@@ -149,7 +149,7 @@ func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !work.DeletionTimestamp.IsZero() {
-		return c.finish(ctx, work)
+		return c.finalize(ctx, work)
 	}
 	c.deletions.end(work.Name)
 	if conditions.IsComplete(work) {
@@ -162,43 +162,43 @@ func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if ended, err := c.endDryRun(ctx, work); ended || err != nil {
 		return ctrl.Result{}, err // the event of the change requeues the work
 	}
-	last := c.passes.get(work.Name)
+	last := c.lastResults.get(work.Name)
 	named := namedBy(work, last)
-	amw, err := c.begin(ctx, work, named)
+	amw, err := c.prepare(ctx, work, named)
 	if claimed := new(conditions.ClaimedError); errors.As(err, &claimed) {
 		return c.refuse(ctx, work, claimed)
 	}
 	if err != nil || amw == nil {
 		return ctrl.Result{}, err
 	}
-	if c.settled(last, work, amw) {
-		return ctrl.Result{RequeueAfter: c.untilRecheck(last.outcomes)}, c.recordEnded(ctx, amw, last.outcomes)
+	if c.isUpToDate(last, work, amw) {
+		return ctrl.Result{RequeueAfter: c.untilRequeue(last.results)}, c.recordEnded(ctx, amw, last.results)
 	}
-	outcomes := c.applier.apply(ctx, amw, work, last)
-	c.ask(amw.Name, work, last, outcomes)
-	c.passes.put(work.Name, &pass{work: work.UID, generation: work.Generation, owner: amw.UID, named: named, outcomes: outcomes})
-	changes := newsOf(work, outcomes)
+	results := c.applier.apply(ctx, amw, work, last)
+	c.observe(amw.Name, work, last, results)
+	c.lastResults.put(work.Name, &workResult{work: work.UID, generation: work.Generation, owner: amw.UID, named: named, results: results})
+	changes := newsOf(work, results)
 	// One writes to the cluster and one to the hub: neither waits for the other.
 	var recordErr, reportErr error
 	var both sync.WaitGroup
 	recorded := make(chan struct{})
 	both.Go(func() {
 		defer close(recorded)
-		recordErr = errors.Join(c.recordEnded(ctx, amw, outcomes), c.record(ctx, amw, outcomes))
+		recordErr = errors.Join(c.recordEnded(ctx, amw, results), c.record(ctx, amw, results))
 	})
 	both.Go(func() {
-		reportErr = c.report(ctx, work, outcomes, func() bool { <-recorded; return recordErr == nil })
+		reportErr = c.report(ctx, work, results, func() bool { <-recorded; return recordErr == nil })
 	})
 	both.Wait()
 	if reportErr == nil {
-		c.tell(work, changes, len(outcomes))
+		c.recordEvents(work, changes, len(results))
 	}
-	c.untrack(last, outcomes, amw)
-	if err := errors.Join(recordErr, reportErr, failures(outcomes)); err != nil {
-		if again := c.untilRecheck(outcomes); again > 0 {
+	c.untrack(last, results, amw)
+	if err := errors.Join(recordErr, reportErr, failures(results)); err != nil {
+		if again := c.untilRequeue(results); again > 0 {
 			c.backlog.requeue(work.Name, again) // what has failed may wait longer
 		}
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: c.conclude(outcomes, amw)}, nil
+	return ctrl.Result{RequeueAfter: c.requeueAfter(results, amw)}, nil
 }

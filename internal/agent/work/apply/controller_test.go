@@ -27,21 +27,21 @@ func TestUntrack(t *testing.T) {
 	}
 	tracked := tracker.New(t.Context(), fake.NewSimpleMetadataClient(scheme))
 	c := &Controller{Options: Options{Applied: &appliedmanifestwork.Cluster{Tracked: tracked}}}
-	outcomeOf := func(name string) outcome {
-		o := outcome{resolved: true, mapping: &meta.RESTMapping{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
+	outcomeOf := func(name string) manifestResult {
+		o := manifestResult{resolved: true, mapping: &meta.RESTMapping{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
 			Scope: meta.RESTScopeNamespace}}
 		o.identity = manifest.Identity{Namespace: "default", Name: name}
 		return o
 	}
-	last := &pass{outcomes: []outcome{outcomeOf("named"), outcomeOf("owned"), outcomeOf("never-made")}}
+	last := &workResult{results: []manifestResult{outcomeOf("named"), outcomeOf("owned"), outcomeOf("never-made")}}
 	amw := &workv1.AppliedManifestWork{}
 	amw.Name = "hash-work"
-	amw.Status.AppliedResources = []workv1.AppliedManifestResourceMeta{last.outcomes[1].resource()}
-	for i := range last.outcomes {
-		tracked.Track(amw.Name, last.outcomes[i].object())
+	amw.Status.AppliedResources = []workv1.AppliedManifestResourceMeta{last.results[1].resource()}
+	for i := range last.results {
+		tracked.Track(amw.Name, last.results[i].object())
 	}
-	c.untrack(last, []outcome{outcomeOf("named")}, amw)
-	for _, o := range last.outcomes[:2] {
+	c.untrack(last, []manifestResult{outcomeOf("named")}, amw)
+	for _, o := range last.results[:2] {
 		err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 			_, known := tracked.Revision(o.object())
 			return known, nil
@@ -50,7 +50,7 @@ func TestUntrack(t *testing.T) {
 			t.Errorf("%s is not tracked: %v", o.identity.Name, err)
 		}
 	}
-	if _, known := tracked.Revision(last.outcomes[2].object()); known {
+	if _, known := tracked.Revision(last.results[2].object()); known {
 		t.Error("what never came to be is still tracked")
 	}
 }

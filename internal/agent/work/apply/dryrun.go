@@ -47,8 +47,8 @@ func (c *Controller) dryRun(ctx context.Context, work *workv1.ManifestWork) erro
 		return c.writeStatus(ctx, work)
 	}
 	amw.Name = name
-	outcomes, previews := c.applier.preview(ctx, amw, work, c.passes.get(standsFor))
-	_, obsolete := inventory(amw.Status.AppliedResources, outcomes)
+	results, previews := c.applier.preview(ctx, amw, work, c.lastResults.get(standsFor))
+	_, obsolete := inventory(amw.Status.AppliedResources, results)
 	conditions.SetPreviews(work, previews, obsolete, c.Clock.Now())
 	return c.writeStatus(ctx, work)
 }
@@ -61,14 +61,14 @@ func (c *Controller) endDryRun(ctx context.Context, work *workv1.ManifestWork) (
 	return true, c.writeStatus(ctx, work)
 }
 
-// preview tries every manifest of the work. Outcomes and previews are in the order of the spec.
-func (a *applier) preview(ctx context.Context, amw *workv1.AppliedManifestWork, work *workv1.ManifestWork, last *pass) ([]outcome,
-	[]conditions.Preview) {
+// preview tries every manifest of the work. Results and previews are in the order of the spec.
+func (a *applier) preview(ctx context.Context, amw *workv1.AppliedManifestWork, work *workv1.ManifestWork,
+	last *workResult) ([]manifestResult, []conditions.Preview) {
 	manifests := manifest.Decode(work.Spec.Workload.Manifests)
-	outcomes, previews := make([]outcome, len(manifests)), make([]conditions.Preview, len(manifests))
+	results, previews := make([]manifestResult, len(manifests)), make([]conditions.Preview, len(manifests))
 	made, named := madeBy(manifests), namedObjects{}
 	for i, m := range manifests {
-		o, p := &outcomes[i], &previews[i]
+		o, p := &results[i], &previews[i]
 		o.ordinal = m.Ordinal
 		o.err = a.previewOne(ctx, o, p, appliedmanifestwork.OwnerReference(amw), work, m, last, named)
 		if o.err == nil {
@@ -80,15 +80,15 @@ func (a *applier) preview(ctx context.Context, amw *workv1.AppliedManifestWork, 
 			p.WouldFail(o.err)
 		}
 	}
-	for i := range outcomes {
-		previews[i].Manifest = outcomes[i].resourceMeta()
+	for i := range results {
+		previews[i].Manifest = results[i].resourceMeta()
 	}
-	return outcomes, previews
+	return results, previews
 }
 
 // previewOne fails if the manifest could not be applied.
-func (a *applier) previewOne(ctx context.Context, o *outcome, p *conditions.Preview, owner metav1.OwnerReference,
-	work *workv1.ManifestWork, m manifest.Manifest, last *pass, named namedObjects) error {
+func (a *applier) previewOne(ctx context.Context, o *manifestResult, p *conditions.Preview, owner metav1.OwnerReference,
+	work *workv1.ManifestWork, m manifest.Manifest, last *workResult, named namedObjects) error {
 	if m.Err != nil {
 		return m.Err
 	}
@@ -160,7 +160,7 @@ func madeBy(manifests []manifest.Manifest) made {
 }
 
 // neededBy is the object without which a manifest fails, if the work has that, too.
-func (m made) neededBy(o *outcome) string {
+func (m made) neededBy(o *manifestResult) string {
 	if !o.resolved {
 		return m.kinds[o.identity.Group+"/"+o.identity.Kind]
 	}

@@ -56,11 +56,11 @@ func specHash(object *unstructured.Unstructured) string {
 
 // recordEnded writes down which Jobs of the work have ended, as far as the observer has seen it, and forgets those that the work names no
 // more.
-func (c *Controller) recordEnded(ctx context.Context, amw *workv1.AppliedManifestWork, outcomes []outcome) error {
+func (c *Controller) recordEnded(ctx context.Context, amw *workv1.AppliedManifestWork, results []manifestResult) error {
 	before := endedJobsOf(amw)
 	jobs := endedJobs{}
-	for i := range outcomes {
-		o := &outcomes[i]
+	for i := range results {
+		o := &results[i]
 		if !o.resolved || o.manifest == nil || !isJob(o.manifest) {
 			continue
 		}

@@ -96,8 +96,8 @@ func TestRecordEnded(t *testing.T) {
 	r := newReporter(t)
 	amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: fleet.AppliedManifestWorkName(hubHash, r.work.Name)}}
 	r.managed = fake.NewClientBuilder().WithScheme(scheme).WithObjects(amw).Build()
-	outcomeOf := func(live string) []outcome {
-		o := outcome{resolved: true, presence: conditions.Present, uid: "now",
+	outcomeOf := func(live string) []manifestResult {
+		o := manifestResult{resolved: true, presence: conditions.Present, uid: "now",
 			mapping: &meta.RESTMapping{Resource: schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}}}
 		o.manifest = &unstructured.Unstructured{}
 		if err := json.Unmarshal([]byte(jobOf("a")), &o.manifest.Object); err != nil {
@@ -114,11 +114,11 @@ func TestRecordEnded(t *testing.T) {
 		if content["other"] != nil {
 			o.live.SetUID("before")
 		}
-		return []outcome{o}
+		return []manifestResult{o}
 	}
-	expect := func(name string, outcomes []outcome, want int) {
+	expect := func(name string, outcomes []manifestResult, want int) {
 		t.Helper()
-		r.ask(amw.Name, r.work, nil, outcomes)
+		r.observe(amw.Name, r.work, nil, outcomes)
 		if err := r.recordEnded(t.Context(), amw, outcomes); err != nil {
 			t.Fatal(err)
 		}

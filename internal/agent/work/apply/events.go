@@ -20,18 +20,18 @@ const maxNote = 1000
 // news are the manifests that have begun to fail, those that have recovered, and those whose objects others have begun to dispute.
 type news struct{ failed, recovered, disputed []string }
 
-// newsOf compares the outcomes with the status of the work before. A failure or a dispute that goes on is no news, even
+// newsOf compares the results with the status of the work before. A failure or a dispute that goes on is no news, even
 // if its message changes; a failure under a new generation is.
-func newsOf(work *workv1.ManifestWork, outcomes []outcome) news {
+func newsOf(work *workv1.ManifestWork, results []manifestResult) news {
 	var n news
-	for i := range outcomes {
-		o := &outcomes[i]
+	for i := range results {
+		o := &results[i]
 		before := statusOf(work, o)
-		said := before != nil && meta.IsStatusConditionFalse(before.Conditions, fleet.ConditionApplied)
+		failing := before != nil && meta.IsStatusConditionFalse(before.Conditions, fleet.ConditionApplied)
 		switch {
-		case o.err != nil && (!said || !isCurrent(before, work.Generation)):
+		case o.err != nil && (!failing || !isCurrent(before, work.Generation)):
 			n.failed = append(n.failed, o.err.Error())
-		case o.err == nil && said:
+		case o.err == nil && failing:
 			n.recovered = append(n.recovered, o.identity.String())
 		}
 		if o.dispute != nil && (before == nil || meta.FindStatusCondition(before.Conditions, fleet.ConditionDisputed) == nil) {
@@ -46,7 +46,7 @@ func isCurrent(status *workv1.ManifestCondition, generation int64) bool {
 }
 
 // statusOf is what the status of the work says of the manifest.
-func statusOf(work *workv1.ManifestWork, o *outcome) *workv1.ManifestCondition {
+func statusOf(work *workv1.ManifestWork, o *manifestResult) *workv1.ManifestCondition {
 	for i := range work.Status.ResourceStatus.Manifests {
 		r := work.Status.ResourceStatus.Manifests[i].ResourceMeta
 		same := r.Group == o.identity.Group && r.Kind == o.identity.Kind && r.Namespace == o.identity.Namespace && r.Name == o.identity.Name
@@ -57,8 +57,8 @@ func statusOf(work *workv1.ManifestWork, o *outcome) *workv1.ManifestCondition {
 	return nil
 }
 
-// tell records the news, each in one event whatever the number of manifests.
-func (c *Controller) tell(work *workv1.ManifestWork, n news, all int) {
+// recordEvents records the news, each in one event whatever the number of manifests.
+func (c *Controller) recordEvents(work *workv1.ManifestWork, n news, all int) {
 	if len(n.failed) > 0 {
 		c.Record(work, corev1.EventTypeWarning, fleet.EventManifestApplyFailed, "Apply",
 			conditions.Clip(fmt.Sprintf("%d of %d manifests failed to apply: %s", len(n.failed), all, conditions.Summary(n.failed)), maxNote))

@@ -15,8 +15,8 @@ import (
 
 // record writes down what the work owns and deletes what it owned before, in that order: after a crash in
 // between it is still known what there is to delete.
-func (c *Controller) record(ctx context.Context, amw *workv1.AppliedManifestWork, outcomes []outcome) error {
-	owned, obsolete := inventory(amw.Status.AppliedResources, outcomes)
+func (c *Controller) record(ctx context.Context, amw *workv1.AppliedManifestWork, results []manifestResult) error {
+	owned, obsolete := inventory(amw.Status.AppliedResources, results)
 	if err := c.writeInventory(ctx, amw, append(owned, obsolete...)); err != nil || len(obsolete) == 0 {
 		return err
 	}
@@ -40,21 +40,21 @@ func (c *Controller) writeInventory(ctx context.Context, amw *workv1.AppliedMani
 
 // untrack ends the tracking of what the work no longer names and never owned, such as what could not be applied. What it
 // owned is tracked until it has gone.
-func (c *Controller) untrack(last *pass, outcomes []outcome, amw *workv1.AppliedManifestWork) {
+func (c *Controller) untrack(last *workResult, results []manifestResult, amw *workv1.AppliedManifestWork) {
 	if last == nil {
 		return
 	}
-	needed := make(map[tracker.Object]bool, len(outcomes)+len(amw.Status.AppliedResources))
-	for i := range outcomes {
-		for _, object := range outcomes[i].tracked() {
+	needed := make(map[tracker.Object]bool, len(results)+len(amw.Status.AppliedResources))
+	for i := range results {
+		for _, object := range results[i].tracked() {
 			needed[object] = true
 		}
 	}
 	for _, r := range amw.Status.AppliedResources {
 		needed[appliedmanifestwork.Object(r)] = true
 	}
-	for i := range last.outcomes {
-		for _, object := range last.outcomes[i].tracked() {
+	for i := range last.results {
+		for _, object := range last.results[i].tracked() {
 			if !needed[object] {
 				c.Applied.Tracked.Forget(amw.Name, object)
 			}
@@ -64,14 +64,15 @@ func (c *Controller) untrack(last *pass, outcomes []outcome, amw *workv1.Applied
 
 // inventory is what a work owns after a pass, and what it no longer owns of what it did before. What could not be applied
 // this time stays owned if it was. A change of version alone is none.
-func inventory(before []workv1.AppliedManifestResourceMeta, outcomes []outcome) (owned, obsolete []workv1.AppliedManifestResourceMeta) {
+func inventory(before []workv1.AppliedManifestResourceMeta, results []manifestResult) (
+	owned, obsolete []workv1.AppliedManifestResourceMeta) {
 	recorded := make(map[workv1.ResourceIdentifier]workv1.AppliedManifestResourceMeta, len(before))
 	for _, r := range before {
 		recorded[r.ResourceIdentifier] = r
 	}
-	named := make(map[workv1.ResourceIdentifier]bool, len(outcomes))
-	for i := range outcomes {
-		o := &outcomes[i]
+	named := make(map[workv1.ResourceIdentifier]bool, len(results))
+	for i := range results {
+		o := &results[i]
 		if !o.resolved {
 			continue
 		}
@@ -94,7 +95,7 @@ func inventory(before []workv1.AppliedManifestResourceMeta, outcomes []outcome) 
 	for _, r := range before {
 		switch {
 		case named[r.ResourceIdentifier]:
-		case mayStandFor(outcomes, r):
+		case mayStandFor(results, r):
 			owned = append(owned, r) // nothing is deleted on a guess
 		default:
 			obsolete = append(obsolete, r)
@@ -105,8 +106,8 @@ func inventory(before []workv1.AppliedManifestResourceMeta, outcomes []outcome) 
 
 // mayStandFor tells whether a manifest that cannot be read, or whose kind the cluster does not know now, may be about the
 // resource.
-func mayStandFor(outcomes []outcome, r workv1.AppliedManifestResourceMeta) bool {
-	return slices.ContainsFunc(outcomes, func(o outcome) bool {
+func mayStandFor(results []manifestResult, r workv1.AppliedManifestResourceMeta) bool {
+	return slices.ContainsFunc(results, func(o manifestResult) bool {
 		if o.resolved {
 			return false
 		}

@@ -42,7 +42,7 @@ func ownerNamed(work string) metav1.OwnerReference {
 // updates is the task of a work that has the manifest under Update.
 func updates(work string, object *unstructured.Unstructured) *task {
 	widgets := &meta.RESTMapping{Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}}
-	o := &outcome{mapping: widgets, identity: manifest.Identify(object)}
+	o := &manifestResult{mapping: widgets, identity: manifest.Identify(object)}
 	t := newTask(o, &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: work}}, ownerNamed(work), object)
 	t.rememberFields()
 	return t
@@ -139,7 +139,7 @@ func TestKeysThatGo(t *testing.T) {
 				}
 				second := updates("a", widgetWith(t, test.next))
 				if !restarted {
-					second.before = first.outcome
+					second.before = first.manifestResult
 				}
 				merged := mergeInto(live, second)
 				want := map[string]bool{}
@@ -179,10 +179,10 @@ func TestOwnersThatStay(t *testing.T) {
 func TestKeysOfLostWrite(t *testing.T) {
 	t.Parallel()
 	first, second := updates("a", widgetWith(t, `"labels":{"a":"1"}`)), updates("a", widgetWith(t, `"labels":{"b":"1"}`))
-	second.before = first.outcome
+	second.before = first.manifestResult
 	live := mergeInto(manifest.ForCreate(first.required), second)
 	third := updates("a", widgetWith(t, ""))
-	third.before = first.outcome
+	third.before = first.manifestResult
 	if labels := mergeInto(live, third).GetLabels(); len(labels) != 0 {
 		t.Errorf("%v is left", labels)
 	}

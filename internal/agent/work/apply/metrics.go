@@ -20,9 +20,9 @@ var (
 func init() { metrics.Registry.MustRegister(repairCount, disputeCount) }
 
 // countDisputes adds the disputes of a pass to the metric, or takes them off it.
-func (p *pass) countDisputes(sign float64) {
-	for i := range p.outcomes {
-		if o := &p.outcomes[i]; o.dispute != nil {
+func (p *workResult) countDisputes(sign float64) {
+	for i := range p.results {
+		if o := &p.results[i]; o.dispute != nil {
 			disputeCount.WithLabelValues(o.identity.Group, o.identity.Kind).Add(sign)
 		}
 	}

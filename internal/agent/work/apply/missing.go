@@ -19,7 +19,7 @@ var (
 )
 
 // awaitMissing tracks what a manifest fails for the lack of, if that is known.
-func (a *applier) awaitMissing(owner string, o *outcome) {
+func (a *applier) awaitMissing(owner string, o *manifestResult) {
 	if o.missing != nil {
 		a.tracked.Track(owner, *o.missing)
 	}

@@ -55,15 +55,15 @@ func TestMissingIsTracked(t *testing.T) {
 	tracked := tracker.New(t.Context(), fake.NewSimpleMetadataClient(scheme))
 	c := &Controller{Options: Options{Applied: &appliedmanifestwork.Cluster{Tracked: tracked}}}
 	amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "hash-work"}}
-	failed := outcome{identity: manifest.Identity{Namespace: "shop", Name: "web"}, err: errors.New("no namespace"),
+	failed := manifestResult{identity: manifest.Identity{Namespace: "shop", Name: "web"}, err: errors.New("no namespace"),
 		missing: namespaceOf(apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "shop"))}
 	(&applier{tracked: tracked}).awaitMissing(amw.Name, &failed)
 	owners := func() []string { return tracked.Owners(namespaces.GroupResource(), failed.missing.NamespacedName) }
-	c.untrack(&pass{outcomes: []outcome{failed}}, []outcome{failed}, amw)
+	c.untrack(&workResult{results: []manifestResult{failed}}, []manifestResult{failed}, amw)
 	if got := owners(); len(got) != 1 || got[0] != amw.Name {
 		t.Errorf("told of the namespace while it is missing: %v", got)
 	}
-	c.untrack(&pass{outcomes: []outcome{failed}}, []outcome{{}}, amw)
+	c.untrack(&workResult{results: []manifestResult{failed}}, []manifestResult{{}}, amw)
 	if got := owners(); len(got) > 0 {
 		t.Errorf("told of the namespace when it is there: %v", got)
 	}

@@ -73,7 +73,7 @@ func TestLeaveOutMissingOwners(t *testing.T) {
 	gone := metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Widget", Name: "gone", UID: "1"}
 	required := &unstructured.Unstructured{}
 	required.SetOwnerReferences([]metav1.OwnerReference{gone, own})
-	task := &task{outcome: &outcome{missingOwners: []string{"of the pass before"}}, owner: own, required: required}
+	task := &task{manifestResult: &manifestResult{missingOwners: []string{"of the pass before"}}, owner: own, required: required}
 	(&applier{mapper: meta.NewDefaultRESTMapper(nil)}).leaveOutMissingOwners(t.Context(), task)
 	if owners := required.GetOwnerReferences(); len(owners) != 1 || owners[0].UID != own.UID {
 		t.Errorf("applied with %v", owners)

@@ -20,14 +20,14 @@ import (
 type repairs struct {
 	*applier
 	object repair.Object
-	// begun tells that there was a repair in this pass. It may take several writes.
-	begun bool
+	// started tells that there was a repair in this pass. It may take several writes.
+	started bool
 }
 
-// heldError is that a repair of an object is not made yet.
-type heldError struct{ until time.Time }
+// backoffError is that a repair of an object is not made yet.
+type backoffError struct{ until time.Time }
 
-func (e *heldError) Error() string {
+func (e *backoffError) Error() string {
 	return "the object was repaired too often; it is repaired again at " + e.until.String()
 }
 
@@ -37,8 +37,8 @@ func (a *applier) resume(t *task) {
 	t.applied, t.dispute = true, t.before.dispute
 }
 
-// isHeld tells whether the object is in a known dispute and its next repair is not due, and when it is.
-func (a *applier) isHeld(t *task) (until time.Time, held bool) {
+// inBackoff tells whether the object is in a known dispute and its next repair is not due, and when it is.
+func (a *applier) inBackoff(t *task) (until time.Time, backingOff bool) {
 	if t.dispute == nil {
 		return time.Time{}, false
 	}
@@ -46,41 +46,41 @@ func (a *applier) isHeld(t *task) (until time.Time, held bool) {
 	return d.Due, disputed && a.clock.Now().Before(d.Due)
 }
 
-// hold leaves the object as it is for a while.
-func (a *applier) hold(t *task, until time.Time) {
-	t.held, t.uid, t.revision, t.missingOwners = until, t.before.uid, t.before.revision, t.before.missingOwners
+// backOff leaves the object as it is for a while.
+func (a *applier) backOff(t *task, until time.Time) {
+	t.backoffUntil, t.uid, t.revision, t.missingOwners = until, t.before.uid, t.before.revision, t.before.missingOwners
 	t.presence = cmp.Or(t.presence, a.watchedPresence(t.object()), t.before.presence)
 }
 
 // followDispute decides when to look at the object again without an event, and forgets a dispute that is over.
 func (a *applier) followDispute(t *task) {
-	if !t.held.IsZero() {
-		t.recheckBy(t.held)
+	if !t.backoffUntil.IsZero() {
+		t.requeueBy(t.backoffUntil)
 	}
 	if t.dispute == nil {
 		return
 	}
 	if d, disputed := a.backoff.Dispute(t.repairs.object); disputed {
-		t.recheckBy(d.Over)
+		t.requeueBy(d.Over)
 	} else {
 		t.dispute = nil
 	}
 }
 
-func (o *outcome) recheckBy(at time.Time) {
-	if o.recheck.IsZero() || at.Before(o.recheck) {
-		o.recheck = at
+func (o *manifestResult) requeueBy(at time.Time) {
+	if o.requeueAt.IsZero() || at.Before(o.requeueAt) {
+		o.requeueAt = at
 	}
 }
 
-// repair makes a write. If that is a repair, it fails with a heldError where the repair is not due. live is the object, nil if it does not
-// exist, and plan tells what the write would make of it.
+// repair makes a write. If that is a repair, it fails with a backoffError where the repair is not due. live is the object, nil if it
+// does not exist, and plan tells what the write would make of it.
 func (t *task) repair(ctx context.Context, live *unstructured.Unstructured,
 	plan, write func() (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
 	if live == nil && t.ended {
 		return nil, errEnded
 	}
-	if t.repairs == nil || t.repairs.begun {
+	if t.repairs == nil || t.repairs.started {
 		return write()
 	}
 	if needless, err := t.examine(ctx, live, plan); needless || err != nil {
@@ -88,12 +88,12 @@ func (t *task) repair(ctx context.Context, live *unstructured.Unstructured,
 	}
 	undo, due := t.repairs.backoff.Take(t.repairs.object, live == nil)
 	if undo == nil {
-		return nil, &heldError{until: due}
+		return nil, &backoffError{until: due}
 	}
-	t.repairs.begun = true
+	t.repairs.started = true
 	repaired, err := write()
 	if err != nil || live != nil && len(manifest.ChangedFields(live, repaired)) == 0 {
-		t.repairs.begun = false
+		t.repairs.started = false
 		undo() // nothing was written, or no more than who owns which fields
 		return repaired, err
 	}

@@ -41,7 +41,7 @@ type disputed struct {
 	// admit is what admission makes of each write.
 	admit func(*unstructured.Unstructured)
 	works []*workv1.ManifestWork
-	last  map[string]*pass
+	last  map[string]*workResult
 }
 
 func newDisputed(t *testing.T, works ...*workv1.ManifestWork) *disputed {
@@ -58,7 +58,7 @@ func newDisputed(t *testing.T, works ...*workv1.ManifestWork) *disputed {
 	mapper.Add(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, meta.RESTScopeNamespace)
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, meta.RESTScopeNamespace)
 	objects := dynamicfake.NewSimpleDynamicClient(scheme)
-	d := &disputed{clock: clocktesting.NewFakeClock(time.Unix(1000, 0)), works: works, last: map[string]*pass{}}
+	d := &disputed{clock: clocktesting.NewFakeClock(time.Unix(1000, 0)), works: works, last: map[string]*workResult{}}
 	objects.PrependReactor("*", "deployments", d.serve)
 	d.applier = &applier{objects: objects, mapper: mapper, tracked: tracker.New(t.Context(), unwatched),
 		names: &appliedmanifestwork.Names{HubHash: hubHash}, backoff: repair.NewBackoff(d.clock, repairsAtOnce), clock: d.clock}
@@ -144,15 +144,15 @@ func (d *disputed) pass(t *testing.T) {
 	for _, w := range d.works {
 		amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: fleet.AppliedManifestWorkName(hubHash, w.Name), UID: w.UID}}
 		last := d.last[w.Name]
-		if last.isOf(w, amw.UID) && d.isSettled(&last.outcomes[0], d.clock.Now()) {
+		if last.isOf(w, amw.UID) && d.isUpToDate(&last.results[0], d.clock.Now()) {
 			continue
 		}
-		d.last[w.Name] = &pass{work: w.UID, generation: w.Generation, owner: amw.UID,
-			outcomes: d.apply(t.Context(), amw, w, last)}
+		d.last[w.Name] = &workResult{work: w.UID, generation: w.Generation, owner: amw.UID,
+			results: d.apply(t.Context(), amw, w, last)}
 	}
 }
 
-func (d *disputed) outcome(work string) *outcome { return &d.last[work].outcomes[0] }
+func (d *disputed) outcome(work string) *manifestResult { return &d.last[work].results[0] }
 
 // deploys is a work with one Deployment.
 func deploys(name string, replicas int, metadata string) *workv1.ManifestWork {
@@ -274,7 +274,7 @@ func TestRepairs(t *testing.T) {
 				d.clock.Step(time.Second)
 				d.pass(t)
 			}
-			if o := d.outcome("a"); o.dispute != nil || !o.held.IsZero() || o.presence != conditions.Present {
+			if o := d.outcome("a"); o.dispute != nil || !o.backoffUntil.IsZero() || o.presence != conditions.Present {
 				t.Errorf("the dispute does not end: %+v", o)
 			}
 			scale(9)(d)
@@ -297,7 +297,7 @@ func TestNewGenerationInDispute(t *testing.T) {
 		scale(3)(d)
 		d.pass(t)
 	}
-	if o := d.outcome("a"); o.dispute == nil || o.held.IsZero() || o.err != nil || o.recheck != o.held {
+	if o := d.outcome("a"); o.dispute == nil || o.backoffUntil.IsZero() || o.err != nil || o.requeueAt != o.backoffUntil {
 		t.Fatalf("not held back: %+v", o)
 	}
 	before := d.writes
@@ -305,16 +305,16 @@ func TestNewGenerationInDispute(t *testing.T) {
 	changed.Generation = 2
 	d.works = []*workv1.ManifestWork{changed}
 	d.pass(t)
-	if o := d.outcome("a"); d.writes != before+1 || o.dispute != nil || !o.held.IsZero() || !o.recheck.IsZero() {
+	if o := d.outcome("a"); d.writes != before+1 || o.dispute != nil || !o.backoffUntil.IsZero() || !o.requeueAt.IsZero() {
 		t.Errorf("%d writes: %+v", d.writes-before, o)
 	}
 	scale(3)(d)
 	d.pass(t)
 	d.pass(t)
-	if o := d.outcome("a"); d.writes != before+1 || o.dispute == nil || o.held.IsZero() {
+	if o := d.outcome("a"); d.writes != before+1 || o.dispute == nil || o.backoffUntil.IsZero() {
 		t.Errorf("%d writes: %+v", d.writes-before, o)
 	}
-	d.clock.SetTime(d.outcome("a").held)
+	d.clock.SetTime(d.outcome("a").backoffUntil)
 	d.pass(t)
 	if d.writes != before+2 {
 		t.Errorf("%d writes when the repair is due", d.writes-before)
@@ -324,12 +324,12 @@ func TestNewGenerationInDispute(t *testing.T) {
 // Disputes are counted by kind as long as passes have them.
 func TestCountDisputes(t *testing.T) {
 	t.Parallel()
-	of := func(kind string, dispute *conditions.Dispute) outcome {
-		o := outcome{dispute: dispute}
+	of := func(kind string, dispute *conditions.Dispute) manifestResult {
+		o := manifestResult{dispute: dispute}
 		o.identity.Group, o.identity.Kind = "example.com", kind
 		return o
 	}
-	all := passes{}
+	all := workResults{}
 	expect := func(when string, widgets, gadgets float64) {
 		t.Helper()
 		have := []float64{testutil.ToFloat64(disputeCount.WithLabelValues("example.com", "Widget")),
@@ -339,10 +339,10 @@ func TestCountDisputes(t *testing.T) {
 		}
 	}
 	about := &conditions.Dispute{}
-	all.put("a", &pass{outcomes: []outcome{of("Widget", about), of("Gadget", about), of("Widget", nil)}})
-	all.put("b", &pass{outcomes: []outcome{of("Widget", about)}})
+	all.put("a", &workResult{results: []manifestResult{of("Widget", about), of("Gadget", about), of("Widget", nil)}})
+	all.put("b", &workResult{results: []manifestResult{of("Widget", about)}})
 	expect("two works", 2, 1)
-	all.put("a", &pass{outcomes: []outcome{of("Widget", about), of("Gadget", nil)}})
+	all.put("a", &workResult{results: []manifestResult{of("Widget", about), of("Gadget", nil)}})
 	expect("a dispute is over", 2, 0)
 	all.delete("b")
 	all.delete("b")

@@ -10,10 +10,10 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 )
 
-// report writes the outcomes to the work's status, in one request, if they change it. isRecorded waits until it is written down what the
+// report writes the results to the work's status, in one request, if they change it. isRecorded waits until it is written down what the
 // work owns, and tells whether that succeeded: a work is never applied again once its status says that it is complete, so that comes last.
-func (c *Controller) report(ctx context.Context, work *workv1.ManifestWork, outcomes []outcome, isRecorded func() bool) error {
-	if !c.updateStatus(work, outcomes) || conditions.IsComplete(work) && !isRecorded() {
+func (c *Controller) report(ctx context.Context, work *workv1.ManifestWork, results []manifestResult, isRecorded func() bool) error {
+	if !c.updateStatus(work, results) || conditions.IsComplete(work) && !isRecorded() {
 		return nil
 	}
 	return c.writeStatus(ctx, work)
@@ -41,25 +41,25 @@ func (c *Controller) writeStatus(ctx context.Context, work *workv1.ManifestWork)
 	return nil
 }
 
-// updateStatus changes the status of the work in memory to what the outcomes say, and tells whether that changed anything.
-func (c *Controller) updateStatus(work *workv1.ManifestWork, outcomes []outcome) bool {
+// updateStatus changes the status of the work in memory to what the results say, and tells whether that changed anything.
+func (c *Controller) updateStatus(work *workv1.ManifestWork, results []manifestResult) bool {
 	owner := c.names.Of(work.Name)
-	results := make([]conditions.Result, 0, len(outcomes))
-	for i := range outcomes {
-		results = append(results, c.result(owner, &outcomes[i]))
+	reported := make([]conditions.Result, 0, len(results))
+	for i := range results {
+		reported = append(reported, c.result(owner, &results[i]))
 	}
-	return conditions.Update(work, results, c.Clock.Now())
+	return conditions.Update(work, reported, c.Clock.Now())
 }
 
 // result is what the status of the work is to say of a manifest, with what has been read of its object by now.
-func (c *Controller) result(owner string, o *outcome) conditions.Result {
+func (c *Controller) result(owner string, o *manifestResult) conditions.Result {
 	r := conditions.Result{
 		Manifest: o.resourceMeta(), Err: o.err, Presence: o.presence, MissingOwners: o.missingOwners, Dispute: o.dispute, Frozen: o.frozen,
-		Question: o.question,
+		Query: o.query,
 	}
 	switch {
-	case o.withheld && !o.question.IsEmpty():
-		r.Reading = conditions.Withheld(o.question)
+	case o.withheld && !o.query.IsEmpty():
+		r.Reading = conditions.Withheld(o.query)
 	case o.resolved:
 		r.Reading = c.Observer.Reading(owner, o.object())
 	}

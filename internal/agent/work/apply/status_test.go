@@ -45,23 +45,25 @@ func TestRecheck(t *testing.T) {
 	t.Parallel()
 	r := newReporter(t)
 	now := r.clock.Now()
-	with := func(after time.Duration) outcome { return outcome{frozen: true, recheck: now.Add(after)} }
-	if again := r.untilRecheck([]outcome{{}, {}}); again != 0 {
+	with := func(after time.Duration) manifestResult {
+		return manifestResult{frozen: true, requeueAt: now.Add(after)}
+	}
+	if again := r.untilRequeue([]manifestResult{{}, {}}); again != 0 {
 		t.Errorf("without an executor: %s", again)
 	}
-	outcomes := []outcome{with(time.Minute), {frozen: true}, with(time.Second), {err: errors.New("refused"), recheck: now}}
-	if again := r.untilRecheck(outcomes); again != time.Second {
+	outcomes := []manifestResult{with(time.Minute), {frozen: true}, with(time.Second), {err: errors.New("refused"), requeueAt: now}}
+	if again := r.untilRequeue(outcomes); again != time.Second {
 		t.Errorf("%s", again)
 	}
 	amw := &workv1.AppliedManifestWork{}
-	last := &pass{work: r.work.UID, generation: r.work.Generation, outcomes: outcomes[:3]}
-	r.updateStatus(r.work, last.outcomes)
+	last := &workResult{work: r.work.UID, generation: r.work.Generation, results: outcomes[:3]}
+	r.updateStatus(r.work, last.results)
 	r.clock.SetTime(now.Add(time.Second - 1))
-	if !r.settled(last, r.work, amw) {
+	if !r.isUpToDate(last, r.work, amw) {
 		t.Error("it is over too early")
 	}
 	r.clock.SetTime(now.Add(time.Second))
-	if r.settled(last, r.work, amw) || r.untilRecheck(outcomes) <= 0 {
+	if r.isUpToDate(last, r.work, amw) || r.untilRequeue(outcomes) <= 0 {
 		t.Error("it is not over")
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
-// writer writes objects of one resource. Each of its methods that is named for an update strategy leaves an outcome's
+// writer writes objects of one resource. Each of its methods that is named for an update strategy leaves a result's
 // presence and returns the object as it is then.
 type writer struct {
 	resource dynamic.ResourceInterface
@@ -154,5 +154,5 @@ func refuseDeleting(live *unstructured.Unstructured) error {
 		return nil
 	}
 	return fmt.Errorf("the object is being deleted since %s and is applied again when it has gone; it %s", live.GetDeletionTimestamp(),
-		conditions.HeldBy(live.GetFinalizers(), conditions.ContentOf(live)))
+		conditions.DeletionBlockedBy(live.GetFinalizers(), conditions.ContentOf(live)))
 }

@@ -23,7 +23,7 @@ func TestStatusFits(t *testing.T) {
 	present, failed := Result{Presence: Present}, Result{Err: errors.New(strings.Repeat("e", 2000))}
 	reading := func(values, size int) Result {
 		r := Result{Presence: Present, Reading: &Reading{}}
-		r.Question.FeedbackRules = []workv1.FeedbackRule{{Type: workv1.JSONPathsType}}
+		r.Query.FeedbackRules = []workv1.FeedbackRule{{Type: workv1.JSONPathsType}}
 		for i := range values {
 			r.Reading.Values = append(r.Reading.Values, workv1.FeedbackValue{Name: fmt.Sprint("value", i),
 				Value: workv1.FieldValue{Type: workv1.String, String: ptr.To(strings.Repeat("v", size))}})

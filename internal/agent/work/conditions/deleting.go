@@ -50,15 +50,15 @@ func NewDelay(left int, failures []error, waiting []Waiting) *Delay {
 	for _, o := range waiting {
 		d.Dependents = d.Dependents || slices.Contains(o.Finalizers, metav1.FinalizerDeleteDependents)
 		if len(d.Reasons) < maxReasons {
-			d.Reasons = append(d.Reasons, fmt.Sprintf("%s %s %s", o.GroupResource, o.NamespacedName, HeldBy(o.Finalizers, o.Content)))
+			d.Reasons = append(d.Reasons, fmt.Sprintf("%s %s %s", o.GroupResource, o.NamespacedName, DeletionBlockedBy(o.Finalizers, o.Content)))
 		}
 	}
 	d.Reasons = d.Reasons[:min(len(d.Reasons), maxReasons)]
 	return d
 }
 
-// HeldBy says why an object that is being deleted still exists.
-func HeldBy(finalizers []string, content string) string {
+// DeletionBlockedBy says why an object that is being deleted still exists.
+func DeletionBlockedBy(finalizers []string, content string) string {
 	others := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return f == metav1.FinalizerDeleteDependents })
 	switch {
 	case content != "":
@@ -80,15 +80,15 @@ func ContentOf(object *unstructured.Unstructured) string {
 		condition, _ := entry.(map[string]any)
 		kind, _ := condition["type"].(string)
 		message, _ := condition["message"].(string)
-		if condition["status"] == string(metav1.ConditionTrue) && message != "" && tellsOfContent(object.GetKind(), kind) {
+		if condition["status"] == string(metav1.ConditionTrue) && message != "" && reportsContent(object.GetKind(), kind) {
 			messages = append(messages, message)
 		}
 	}
 	return clip(strings.Join(messages, "; "))
 }
 
-// tellsOfContent tells whether a condition that is True says what keeps an object of the kind from going.
-func tellsOfContent(kind, condition string) bool {
+// reportsContent tells whether a condition that is True says what keeps an object of the kind from going.
+func reportsContent(kind, condition string) bool {
 	switch kind {
 	case "Namespace":
 		return strings.HasPrefix(condition, "NamespaceDeletion") || condition == string(corev1.NamespaceContentRemaining) ||

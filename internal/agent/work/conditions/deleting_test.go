@@ -63,7 +63,7 @@ func TestContentOf(t *testing.T) {
 			t.Errorf("%s waits for %q, want %q", name, got, test.want)
 		}
 	}
-	if got, want := HeldBy(nil, "Discovery failed"), "waits for what is in it: Discovery failed"; got != want {
+	if got, want := DeletionBlockedBy(nil, "Discovery failed"), "waits for what is in it: Discovery failed"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -28,7 +28,7 @@ type Dispute struct {
 // setDisputed sets the condition of a manifest, or removes it if there is no dispute. A rule may be about a condition of the same name.
 func (s setter) setDisputed(conditions *[]metav1.Condition, r *Result) {
 	switch {
-	case r.Question.isRuled(fleet.ConditionDisputed):
+	case r.Query.isRuled(fleet.ConditionDisputed):
 	case r.Dispute == nil:
 		meta.RemoveStatusCondition(conditions, fleet.ConditionDisputed)
 	default:
@@ -40,7 +40,7 @@ func (s setter) setDisputed(conditions *[]metav1.Condition, r *Result) {
 
 // setWorkDisputed sets the condition of the work, or removes it if there is no dispute about any of its objects.
 func (s setter) setWorkDisputed(conditions *[]metav1.Condition, results []Result) {
-	if slices.ContainsFunc(results, func(r Result) bool { return r.Question.isRuled(fleet.ConditionDisputed) }) {
+	if slices.ContainsFunc(results, func(r Result) bool { return r.Query.isRuled(fleet.ConditionDisputed) }) {
 		return
 	}
 	var disputes []string

@@ -84,9 +84,9 @@ func TestDisputedWithOthers(t *testing.T) {
 		!strings.HasSuffix(cond.Message, "; and 1 more") {
 		t.Errorf("%+v", cond)
 	}
-	ruled := Question{ConditionRules: []workv1.ConditionRule{{Condition: "Disputed"}}}
+	ruled := Query{ConditionRules: []workv1.ConditionRule{{Condition: "Disputed"}}}
 	answer := &Reading{Conditions: []metav1.Condition{{Type: "Disputed", Status: metav1.ConditionFalse, Reason: "ConditionRuleEvaluated"}}}
-	results := []Result{{Dispute: long, Question: ruled, Reading: answer}}
+	results := []Result{{Dispute: long, Query: ruled, Reading: answer}}
 	w = &workv1.ManifestWork{}
 	Update(w, results, time.Unix(1000, 0))
 	if Update(w, results, time.Unix(2000, 0)) || meta.IsStatusConditionTrue(w.Status.Conditions, "Disputed") {

@@ -39,9 +39,9 @@ type Result struct {
 	Frozen bool
 	// Dispute is about the object; nil if it is not disputed.
 	Dispute *Dispute
-	// Question is what the work wants to know of the object, and Reading the answer; nil as long as the object has not been read.
-	Question Question
-	Reading  *Reading
+	// Query is what the work wants to know of the object, and Reading the answer; nil as long as the object has not been read.
+	Query   Query
+	Reading *Reading
 }
 
 // OfManifest is what the status of the work says of a manifest, also of one that has moved within the list; nil if it says nothing.
@@ -136,22 +136,22 @@ func (s setter) setReading(status *workv1.ManifestCondition, r *Result) {
 		set = s.setWithNewTime
 	}
 	status.StatusFeedbacks.Values = r.Reading.Values
-	set(&status.Conditions, feedbackSynced(r.Question, r.Reading))
+	set(&status.Conditions, feedbackSynced(r.Query, r.Reading))
 }
 
 // setUnread is for an object that has not been read, or need not be. What was found under this generation stays: it may
 // be from before a restart of the agent.
 func (s setter) setUnread(work *workv1.ManifestWork, status *workv1.ManifestCondition, r *Result) {
 	keep := slices.DeleteFunc(slices.Clone(status.Conditions), func(cond metav1.Condition) bool {
-		return r.Question.IsEmpty() || !isDerived(cond) || cond.ObservedGeneration != s.generation
+		return r.Query.IsEmpty() || !isDerived(cond) || cond.ObservedGeneration != s.generation
 	})
-	for _, cond := range notRead(r.Question).Conditions {
+	for _, cond := range notRead(r.Query).Conditions {
 		if meta.FindStatusCondition(keep, cond.Type) == nil {
 			keep = append(keep, cond)
 		}
 	}
 	s.setDerived(status, keep)
-	if len(r.Question.FeedbackRules) > 0 {
+	if len(r.Query.FeedbackRules) > 0 {
 		return
 	}
 	status.StatusFeedbacks.Values = nil
@@ -159,7 +159,7 @@ func (s setter) setUnread(work *workv1.ManifestWork, status *workv1.ManifestCond
 	if r.Manifest.Resource == "" && mayHaveFeedbackRules(work, r.Manifest) {
 		nothing.Failure = "the cluster does not tell which resource the manifest is about"
 	}
-	s.set(&status.Conditions, feedbackSynced(r.Question, nothing))
+	s.set(&status.Conditions, feedbackSynced(r.Query, nothing))
 }
 
 // setDerived sets the conditions that come from rules and from the health of the object, and removes derived ones that no longer do.
@@ -181,7 +181,7 @@ func mayHaveFeedbackRules(work *workv1.ManifestWork, m workv1.ManifestResourceMe
 }
 
 // feedbackSynced tells whether all that the feedback rules ask for is reported.
-func feedbackSynced(q Question, reading *Reading) metav1.Condition {
+func feedbackSynced(q Query, reading *Reading) metav1.Condition {
 	cond := metav1.Condition{
 		Type: fleet.ConditionStatusFeedbackSynced, Status: metav1.ConditionTrue, Reason: fleet.ReasonStatusFeedbackSynced,
 		Message: "All values that the feedback rules ask for are reported",

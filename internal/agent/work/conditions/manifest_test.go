@@ -115,7 +115,7 @@ func TestRefuse(t *testing.T) {
 	t.Parallel()
 	work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
 	Update(work, []Result{{Manifest: configMap, Presence: Present}}, time.Unix(1000, 0))
-	claimed := &ClaimedError{Applied: "hash-web", Work: "web", Cluster: "here", Holder: "there", Doubt: errBroken}
+	claimed := &ClaimedError{Applied: "hash-web", Work: "web", Cluster: "here", Owner: "there", Doubt: errBroken}
 	if !Refuse(work, claimed, time.Unix(2000, 0)) || Refuse(work, claimed, time.Unix(3000, 0)) {
 		t.Error("the first refusal changes the status, and no other")
 	}

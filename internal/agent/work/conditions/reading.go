@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/manifest/objecthealth"
 )
 
-// Question is what a work wants to know of an object.
-type Question struct {
+// Query is what a work wants to know of an object.
+type Query struct {
 	FeedbackRules  []workv1.FeedbackRule
 	ConditionRules []workv1.ConditionRule
 	// Health asks for the conditions that the object has without rules.
@@ -23,12 +23,12 @@ type Question struct {
 }
 
 // IsEmpty tells whether the object need not be read at all.
-func (q Question) IsEmpty() bool {
+func (q Query) IsEmpty() bool {
 	return len(q.FeedbackRules) == 0 && len(q.ConditionRules) == 0 && !q.Health
 }
 
 // isRuled tells whether a rule is about the condition.
-func (q Question) isRuled(condition string) bool {
+func (q Query) isRuled(condition string) bool {
 	return slices.ContainsFunc(q.ConditionRules, func(r workv1.ConditionRule) bool { return r.Condition == condition })
 }
 
@@ -44,8 +44,8 @@ type Reading struct {
 	Failure string
 }
 
-// Read answers a question about an object. maxJSONRaw is the most bytes of a value of type JsonRaw; 0 is for none.
-func (e *Evaluator) Read(object *unstructured.Unstructured, q Question, maxJSONRaw int) *Reading {
+// Read answers a query about an object. maxJSONRaw is the most bytes of a value of type JsonRaw; 0 is for none.
+func (e *Evaluator) Read(object *unstructured.Unstructured, q Query, maxJSONRaw int) *Reading {
 	r := &Reading{}
 	var feedbackErr, rulesErr error
 	r.Values, feedbackErr = feedback.Values(object, q.FeedbackRules, maxJSONRaw)
@@ -61,7 +61,7 @@ func (e *Evaluator) Read(object *unstructured.Unstructured, q Question, maxJSONR
 }
 
 // NotFound is the answer if the object does not exist.
-func NotFound(q Question) *Reading {
+func NotFound(q Query) *Reading {
 	r := &Reading{}
 	if len(q.FeedbackRules) > 0 || len(q.ConditionRules) > 0 {
 		r.Failure = "the object does not exist on the managed cluster"
@@ -71,26 +71,26 @@ func NotFound(q Question) *Reading {
 }
 
 // Unreadable is the answer if reading the object fails.
-func Unreadable(q Question, err error) *Reading {
+func Unreadable(q Query, err error) *Reading {
 	r := &Reading{Failure: fmt.Sprintf("the object cannot be read: %v", err)}
 	r.deriveInProgress(q, r.Failure)
 	return r
 }
 
 // Withheld is the answer if the executor of the work is not known to have the right to read the object.
-func Withheld(q Question) *Reading {
+func Withheld(q Query) *Reading {
 	return Unreadable(q, errors.New("the executor of the work lacks the verb get, or that could not be found out"))
 }
 
 // notRead is the answer as long as the object has not been read.
-func notRead(q Question) *Reading {
+func notRead(q Query) *Reading {
 	r := &Reading{}
 	r.deriveInProgress(q, "its state has not been read yet")
 	return r
 }
 
 // derive adds the conditions that come without rules, unless there are rules for them.
-func (r *Reading) derive(q Question, health func() objecthealth.Health) {
+func (r *Reading) derive(q Query, health func() objecthealth.Health) {
 	if !q.Health {
 		return
 	}
@@ -101,7 +101,7 @@ func (r *Reading) derive(q Question, health func() objecthealth.Health) {
 	}
 }
 
-func (r *Reading) deriveInProgress(q Question, message string) {
+func (r *Reading) deriveInProgress(q Query, message string) {
 	r.derive(q, func() objecthealth.Health {
 		return objecthealth.Health{Phase: objecthealth.InProgress, Message: message}
 	})

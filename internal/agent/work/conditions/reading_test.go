@@ -12,7 +12,7 @@ import (
 // WK-31: a rule for a condition takes the place of the one that comes without rules.
 func TestRulesWin(t *testing.T) {
 	t.Parallel()
-	q := Question{Health: true, ConditionRules: []workv1.ConditionRule{{Condition: "Progressing", Type: workv1.CelConditionExpressionsType,
+	q := Query{Health: true, ConditionRules: []workv1.ConditionRule{{Condition: "Progressing", Type: workv1.CelConditionExpressionsType,
 		CelExpressions: []string{"true"}}}}
 	deployment := object(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, generation: 1}, spec: {replicas: 2},
 		status: {observedGeneration: 1, replicas: 2, updatedReplicas: 2, availableReplicas: 2}}`)
@@ -29,7 +29,7 @@ func TestRulesWin(t *testing.T) {
 // What is said of an object that cannot be read, or is not there.
 func TestNothingToRead(t *testing.T) {
 	t.Parallel()
-	rules := Question{Health: true, FeedbackRules: []workv1.FeedbackRule{{Type: workv1.WellKnownStatusType}}}
+	rules := Query{Health: true, FeedbackRules: []workv1.FeedbackRule{{Type: workv1.WellKnownStatusType}}}
 	withheld := "the object cannot be read: the executor of the work lacks the verb get, or that could not be found out"
 	for name, test := range map[string]struct {
 		reading         *Reading
@@ -37,7 +37,7 @@ func TestNothingToRead(t *testing.T) {
 	}{
 		"not read yet":         {notRead(rules), "", "its state has not been read yet"},
 		"not found":            {NotFound(rules), "the object does not exist on the managed cluster", "the object does not exist"},
-		"not found, not asked": {NotFound(Question{Health: true}), "", "the object does not exist"},
+		"not found, not asked": {NotFound(Query{Health: true}), "", "the object does not exist"},
 		"unreadable": {Unreadable(rules, errors.New("no route")), "the object cannot be read: no route",
 			"the object cannot be read: no route"},
 		"withheld": {Withheld(rules), withheld, withheld},

@@ -85,7 +85,7 @@ func (e *Evaluator) evaluate(object *unstructured.Unstructured, rule workv1.Cond
 		return wellKnown(object, rule)
 	}
 	cond = metav1.Condition{Type: rule.Condition, Reason: fleet.ReasonConditionRuleEvaluated}
-	holds, err := e.holds(object, rule, left)
+	holds, err := e.allTrue(object, rule, left)
 	switch {
 	case err == nil:
 		cond.Status = statusOf(holds)
@@ -105,9 +105,9 @@ func (e *Evaluator) evaluate(object *unstructured.Unstructured, rule workv1.Cond
 // errInvalid is of rules that say nothing to evaluate.
 var errInvalid = errors.New("the rule is invalid")
 
-// holds tells whether all expressions of a rule are true. They are evaluated in their order as far as the first that is false,
+// allTrue tells whether all expressions of a rule are true. They are evaluated in their order as far as the first that is false,
 // so one may guard those after it; one that does not compile is told at once, wherever it stands.
-func (e *Evaluator) holds(object *unstructured.Unstructured, rule workv1.ConditionRule, left *allowance) (bool, error) {
+func (e *Evaluator) allTrue(object *unstructured.Unstructured, rule workv1.ConditionRule, left *allowance) (bool, error) {
 	if len(rule.CelExpressions) == 0 {
 		return false, fmt.Errorf("%w: it has no celExpressions", errInvalid)
 	}

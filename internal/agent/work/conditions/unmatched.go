@@ -15,7 +15,7 @@ import (
 // setRulesUnmatched says which manifestConfigs and orphaning rules are about none of the manifests, or removes the condition if each of
 // them is about one, or may be: the kind of a manifest that cannot be read is not known. A rule may be about a condition of the same name.
 func (s setter) setRulesUnmatched(work *workv1.ManifestWork, results []Result) {
-	if slices.ContainsFunc(results, func(r Result) bool { return r.Question.isRuled(fleet.ConditionRulesUnmatched) }) {
+	if slices.ContainsFunc(results, func(r Result) bool { return r.Query.isRuled(fleet.ConditionRulesUnmatched) }) {
 		return
 	}
 	manifests := make([]workv1.ManifestResourceMeta, len(results))

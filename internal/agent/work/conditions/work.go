@@ -83,7 +83,7 @@ func availableOfWork(results []Result) metav1.Condition {
 func (s setter) aggregate(work *workv1.ManifestWork, results []Result) {
 	ruled := sets.New[string]()
 	for i := range results {
-		for _, rule := range results[i].Question.ConditionRules {
+		for _, rule := range results[i].Query.ConditionRules {
 			ruled.Insert(rule.Condition)
 		}
 	}
@@ -101,16 +101,16 @@ func (s setter) aggregate(work *workv1.ManifestWork, results []Result) {
 type ClaimedError struct {
 	// Applied is the name of the AppliedManifestWork, and Work that of both works.
 	Applied, Work string
-	// Cluster is the name of this cluster on the hub, and Holder that of the one that the AppliedManifestWork belongs to.
-	Cluster, Holder string
-	// Doubt is why it is not known whether Holder is still on the hub; nil if it is there.
+	// Cluster is the name of this cluster on the hub, and Owner that of the one that the AppliedManifestWork belongs to.
+	Cluster, Owner string
+	// Doubt is why it is not known whether Owner is still on the hub; nil if it is there.
 	Doubt error
 }
 
 func (e *ClaimedError) Error() string {
 	message := fmt.Sprintf("this cluster has joined the hub as %[1]s as well, whose ManifestWork %[2]s holds AppliedManifestWork %[3]s here: "+
 		"give one of the two works another name, or let one of the clusters leave. ManifestWork %[2]s of %[4]s takes over what was applied "+
-		"when %[1]s is not on the hub any more", e.Holder, e.Work, e.Applied, e.Cluster)
+		"when %[1]s is not on the hub any more", e.Owner, e.Work, e.Applied, e.Cluster)
 	if e.Doubt != nil {
 		message += "; " + clip(e.Doubt.Error())
 	}

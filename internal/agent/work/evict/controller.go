@@ -116,7 +116,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if other := c.otherCluster(amw); other != "" {
 		if left, _ := c.Clusters.Left(ctx, other); !left { // nor as long as that is not known
-			return ctrl.Result{RequeueAfter: max(predecessor.Recheck, c.GracePeriod)}, nil
+			return ctrl.Result{RequeueAfter: max(predecessor.RecheckInterval, c.GracePeriod)}, nil
 		}
 	}
 	wanted, err := c.wanted(ctx, amw)

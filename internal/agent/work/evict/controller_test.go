@@ -45,7 +45,7 @@ func newWorld(t *testing.T, grace time.Duration, amw *workv1.AppliedManifestWork
 		return cluster == "cluster2", nil
 	}
 	w.Controller = New(w.hub, w.managed, Options{Namespace: "cluster1", HubHash: "hub", AgentID: "agent", GracePeriod: grace, Clock: w.clock,
-		Clusters: &predecessor.Clusters{Known: onHub, Clock: w.clock}})
+		Clusters: &predecessor.Clusters{Exists: onHub, Clock: w.clock}})
 	return w
 }
 

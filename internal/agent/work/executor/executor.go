@@ -56,8 +56,8 @@ type Object struct {
 	Content *unstructured.Unstructured
 }
 
-// Verdict is what is known of an executor and an object.
-type Verdict struct {
+// Decision is what is known of an executor and an object.
+type Decision struct {
 	// MayGet tells whether it may read the object, whatever else it may not.
 	MayGet bool
 	// Until is when to ask again; zero is never.
@@ -81,13 +81,13 @@ type Checker struct {
 	reviews authorizationclient.SubjectAccessReviewInterface
 	clock   clock.Clock
 
-	asking  singleflight.Group
-	mu      sync.Mutex
-	answers map[question]answer
-	swept   time.Time
+	inFlight singleflight.Group
+	mu       sync.Mutex
+	answers  map[reviewKey]answer
+	swept    time.Time
 }
 
-type question struct {
+type reviewKey struct {
 	account string
 	verb    string
 	schema.GroupResource
@@ -107,21 +107,21 @@ func New(config *rest.Config, clk clock.Clock) (*Checker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client for access reviews: %w", err)
 	}
-	return &Checker{config: config, reviews: client.SubjectAccessReviews(), clock: clk, answers: map[question]answer{}}, nil
+	return &Checker{config: config, reviews: client.SubjectAccessReviews(), clock: clk, answers: map[reviewKey]answer{}}, nil
 }
 
 // Check fails if the executor may not apply the object, with a message that says which rights it lacks. No executor means the
 // agent itself, whose rights the API server checks.
-func (c *Checker) Check(ctx context.Context, executor *workv1.ManifestWorkExecutor, o Object) (Verdict, error) {
+func (c *Checker) Check(ctx context.Context, executor *workv1.ManifestWorkExecutor, o Object) (Decision, error) {
 	if executor == nil {
-		return Verdict{MayGet: true}, nil
+		return Decision{MayGet: true}, nil
 	}
 	account := executor.Subject.ServiceAccount
 	if executor.Subject.Type != workv1.ExecutorSubjectTypeServiceAccount || account == nil {
-		return Verdict{}, &refusedError{fmt.Errorf("spec.executor.subject: type %q without a serviceAccount cannot be used: "+
+		return Decision{}, &refusedError{fmt.Errorf("spec.executor.subject: type %q without a serviceAccount cannot be used: "+
 			"set type ServiceAccount, and namespace and name of one", executor.Subject.Type)}
 	}
-	v := Verdict{Until: c.clock.Now().Add(remembered)}
+	v := Decision{Until: c.clock.Now().Add(remembered)}
 	var missing []string
 	for _, verb := range needed(o) {
 		a, err := c.allowed(ctx, *account, verb, o)
@@ -151,7 +151,7 @@ func (c *Checker) Check(ctx context.Context, executor *workv1.ManifestWorkExecut
 	return v, err
 }
 
-func (v *Verdict) sooner(until time.Time) {
+func (v *Decision) sooner(until time.Time) {
 	if until.Before(v.Until) {
 		v.Until = until
 	}
@@ -173,15 +173,15 @@ func needed(o Object) []string {
 func (c *Checker) allowed(ctx context.Context, account workv1.ManifestWorkSubjectServiceAccount, verb string, o Object) (answer, error) {
 	all := o
 	all.Name = ""
-	a, err := c.ask(ctx, account, verb, all)
+	a, err := c.review(ctx, account, verb, all)
 	if a.allowed || err != nil {
 		return a, err
 	}
-	return c.ask(ctx, account, verb, o)
+	return c.review(ctx, account, verb, o)
 }
 
-func (c *Checker) ask(ctx context.Context, account workv1.ManifestWorkSubjectServiceAccount, verb string, o Object) (answer, error) {
-	q := question{account: username(account), verb: verb, GroupResource: o.GroupResource(), NamespacedName: o.NamespacedName}
+func (c *Checker) review(ctx context.Context, account workv1.ManifestWorkSubjectServiceAccount, verb string, o Object) (answer, error) {
+	q := reviewKey{account: username(account), verb: verb, GroupResource: o.GroupResource(), NamespacedName: o.NamespacedName}
 	return c.once(q, func() (allowed, remember bool, err error) {
 		review, err := c.reviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: q.account, Groups: groups(account),
@@ -196,12 +196,12 @@ func (c *Checker) ask(ctx context.Context, account workv1.ManifestWorkSubjectSer
 	})
 }
 
-// once answers a question from memory, or has it found out; several works that ask at the same time have it found out together.
-func (c *Checker) once(q question, find func() (allowed, remember bool, err error)) (answer, error) {
+// once answers a query from memory, or has it found out; several works that ask at the same time have it found out together.
+func (c *Checker) once(q reviewKey, find func() (allowed, remember bool, err error)) (answer, error) {
 	if known, ok := c.recall(q); ok {
 		return known, nil
 	}
-	found, err, _ := c.asking.Do(fmt.Sprint(q), func() (any, error) {
+	found, err, _ := c.inFlight.Do(fmt.Sprint(q), func() (any, error) {
 		a := answer{until: c.clock.Now().Add(remembered)}
 		allowed, remember, err := find()
 		a.allowed = allowed
@@ -213,14 +213,14 @@ func (c *Checker) once(q question, find func() (allowed, remember bool, err erro
 	return found.(answer), err
 }
 
-func (c *Checker) recall(q question) (a answer, known bool) {
+func (c *Checker) recall(q reviewKey) (a answer, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a, known = c.answers[q]
 	return a, known && c.clock.Now().Before(a.until)
 }
 
-func (c *Checker) remember(q question, a answer) {
+func (c *Checker) remember(q reviewKey, a answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.Now()
@@ -239,7 +239,7 @@ func (c *Checker) remember(q question, a answer) {
 // or binding that does, even if it is only to be tried.
 func (c *Checker) checkEscalation(ctx context.Context, account workv1.ManifestWorkSubjectServiceAccount, o Object) (until time.Time,
 	err error) {
-	q := question{
+	q := reviewKey{
 		account: username(account), verb: "create", GroupResource: o.GroupResource(), NamespacedName: o.NamespacedName,
 		content: manifest.Hash(o.Content),
 	}

@@ -59,11 +59,11 @@ func newAuthorizer(allowed ...string) *authorizer {
 		return true, review, a.err
 	})
 	client := &fakeauthorization.FakeAuthorizationV1{Fake: fake}
-	a.Checker = &Checker{reviews: client.SubjectAccessReviews(), clock: a.clock, answers: map[question]answer{}}
+	a.Checker = &Checker{reviews: client.SubjectAccessReviews(), clock: a.clock, answers: map[reviewKey]answer{}}
 	return a
 }
 
-func (a *authorizer) check(t *testing.T, name string, readOnly bool) (Verdict, error) {
+func (a *authorizer) check(t *testing.T, name string, readOnly bool) (Decision, error) {
 	t.Helper()
 	return a.Check(t.Context(), deployer, Object{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps"),
 		NamespacedName: types.NamespacedName{Namespace: "ns", Name: name}, Owned: true, ReadOnly: readOnly})

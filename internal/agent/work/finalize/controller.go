@@ -59,8 +59,8 @@ type Options struct {
 type Controller struct {
 	Options
 	managed client.Client
-	// begun are the deletions under way, by name.
-	begun sync.Map
+	// deletions are the deletions under way, by name.
+	deletions sync.Map
 }
 
 // deletion of what an AppliedManifestWork owns, under way.
@@ -101,7 +101,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	amw := &workv1.AppliedManifestWork{}
 	if err := c.managed.Get(ctx, req.NamespacedName, amw); err != nil {
 		if apierrors.IsNotFound(err) {
-			c.begun.Delete(req.Name)
+			c.deletions.Delete(req.Name)
 			c.Applied.SetDelay(req.Name, nil)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -125,21 +125,22 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := errors.Join(removeErr, err); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: soonest(again, c.lookAgain(left))}, nil
+	return ctrl.Result{RequeueAfter: soonest(again, c.requeueAfter(left))}, nil
 }
 
 // deletionOf is what is known of the deletion. It begins with all that may be there: what was applied, and what an agent that
 // was killed may have applied.
 func (c *Controller) deletionOf(amw *workv1.AppliedManifestWork) (*deletion, error) {
-	if known, begun := c.begun.Load(amw.Name); begun && known.(*deletion).uid == amw.UID {
+	if known, found := c.deletions.Load(amw.Name); found && known.(*deletion).uid == amw.UID {
 		return known.(*deletion), nil
 	}
 	unrecorded, err := appliedmanifestwork.Unrecorded(c.managed.RESTMapper(), amw)
 	if err != nil {
 		return nil, err
 	}
-	d := &deletion{uid: amw.UID, left: appliedmanifestwork.Sorted(slices.Concat(amw.Status.AppliedResources, unrecorded)), progress: c.Clock.Now()}
-	c.begun.Store(amw.Name, d)
+	d := &deletion{uid: amw.UID, left: appliedmanifestwork.Sorted(slices.Concat(amw.Status.AppliedResources, unrecorded)),
+		progress: c.Clock.Now()}
+	c.deletions.Store(amw.Name, d)
 	return d, nil
 }
 
@@ -174,8 +175,8 @@ func soonest(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// lookAgain is when to read what remains without an event; 0 if there are events of all of it.
-func (c *Controller) lookAgain(remaining []workv1.AppliedManifestResourceMeta) time.Duration {
+// requeueAfter is when to read what remains without an event; 0 if there are events of all of it.
+func (c *Controller) requeueAfter(remaining []workv1.AppliedManifestResourceMeta) time.Duration {
 	for _, r := range remaining {
 		if _, known := c.Applied.Tracked.Revision(appliedmanifestwork.Object(r)); !known {
 			return unwatched

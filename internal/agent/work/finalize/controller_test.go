@@ -185,7 +185,7 @@ func testManyObjectsGo(t *testing.T, applied bool) {
 	}
 	b.checkRequests(" at the end", once, atMost)
 	b.pass()
-	if _, begun := b.begun.Load(workName); begun {
+	if _, begun := b.deletions.Load(workName); begun {
 		t.Error("the deletion is remembered after its end")
 	}
 }

@@ -1,6 +1,6 @@
 // Package observe reads the state of applied objects when it changes, as far as it is to be reported to the hub.
 //
-// The tracker's watches of metadata tell when an object changes. Only then, and only if an owner has a question about it, is
+// The tracker's watches of metadata tell when an object changes. Only then, and only if an owner has a query about it, is
 // the whole object read, and of it only the answers are kept: memory grows with what is reported. A few changes after a quiet
 // time are read and reported at once, what changes over and over at intervals.
 package observe
@@ -42,7 +42,7 @@ type Options struct {
 	Clock            clock.WithTicker
 }
 
-// Observer answers the questions of owners about objects.
+// Observer answers the queries of owners about objects.
 type Observer struct {
 	Options
 	objects   dynamic.Interface
@@ -58,16 +58,16 @@ type Observer struct {
 	listener func(owner string)
 }
 
-// observed is an object that owners have questions about.
+// observed is an object that owners have queries about.
 type observed struct {
-	pace      *pace
-	version   string // the least resource version that is worth reading
-	questions map[string]*question
+	pace    *pace
+	version string // the least resource version that is worth reading
+	queries map[string]*query
 }
 
-// question of one owner about one object, and the last answer.
-type question struct {
-	conditions.Question
+// query of one owner about one object, and the last answer.
+type query struct {
+	conditions.Query
 	reading *conditions.Reading
 	version string // of the object that was read
 }
@@ -104,8 +104,8 @@ func (o *Observer) changed(object tracker.Object, version string, restored bool)
 		return
 	}
 	if restored {
-		for owner, asked := range about.questions { // a reading under way is not for these
-			about.questions[owner] = &question{Question: asked.Question, reading: asked.reading}
+		for owner, registered := range about.queries { // a reading under way is not for these
+			about.queries[owner] = &query{Query: registered.Query, reading: registered.reading}
 		}
 	}
 	o.schedule(object, version)
@@ -148,7 +148,7 @@ func (o *Observer) readNext(ctx context.Context) bool {
 		return false
 	}
 	defer o.toRead.Done(object)
-	if err := o.observe(ctx, object); err != nil {
+	if err := o.read(ctx, object); err != nil {
 		log.FromContext(ctx).V(1).Info("An applied object cannot be read; that is tried again", "resource", object.Resource,
 			"object", object.NamespacedName, "reason", err.Error())
 		o.toRead.AddRateLimited(object)
@@ -164,76 +164,77 @@ func (o *Observer) callNext() bool {
 		return false
 	}
 	defer o.toCall.Done(owner)
-	if call := o.beginCall(owner); call != nil {
+	if call := o.startCall(owner); call != nil {
 		call(owner)
 	}
 	return true
 }
 
-// beginCall is nil if the owner has gone meanwhile.
-func (o *Observer) beginCall(owner string) func(owner string) {
+// startCall is nil if the owner has gone meanwhile.
+func (o *Observer) startCall(owner string) func(owner string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.owners[owner] == nil {
 		return nil
 	}
-	o.owners[owner].begin()
+	o.owners[owner].start()
 	return o.listener
 }
 
-// observe reads the object and answers all questions about it.
-func (o *Observer) observe(ctx context.Context, object tracker.Object) error {
-	questions, version := o.beginRead(object)
-	if len(questions) == 0 {
+// read reads the object and answers all queries about it.
+func (o *Observer) read(ctx context.Context, object tracker.Object) error {
+	queries, version := o.startRead(object)
+	if len(queries) == 0 {
 		return nil
 	}
 	// Not older than the change that was watched is new enough, and costs the API server no read of its store.
 	live, err := o.objects.Resource(object.GroupVersionResource).Namespace(object.Namespace).Get(ctx, object.Name,
 		metav1.GetOptions{ResourceVersion: version})
-	for owner, asked := range questions {
+	for owner, registered := range queries {
 		switch {
 		case err == nil:
-			o.tell(owner, o.answer(object, owner, asked, o.evaluator.Read(live, asked.Question, o.MaxJSONRawLength), live.GetResourceVersion()))
+			o.notify(owner, o.answer(object, owner, registered, o.evaluator.Read(live, registered.Query, o.MaxJSONRawLength),
+				live.GetResourceVersion()))
 		case apierrors.IsNotFound(err):
-			o.tell(owner, o.answer(object, owner, asked, conditions.NotFound(asked.Question), version))
+			o.notify(owner, o.answer(object, owner, registered, conditions.NotFound(registered.Query), version))
 		case o.toRead.NumRequeues(object) >= maxReadFailures:
-			o.tell(owner, o.answer(object, owner, asked, conditions.Unreadable(asked.Question, err), version))
+			o.notify(owner, o.answer(object, owner, registered, conditions.Unreadable(registered.Query, err), version))
 		}
 	}
 	return client.IgnoreNotFound(err)
 }
 
-// beginRead returns what is asked about the object, and the least version that is worth reading.
-func (o *Observer) beginRead(object tracker.Object) (questions map[string]*question, version string) {
+// startRead returns what is asked about the object, and the least version that is worth reading.
+func (o *Observer) startRead(object tracker.Object) (queries map[string]*query, version string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	about := o.observed[object]
 	if about == nil {
 		return nil, ""
 	}
-	about.pace.begin()
-	questions = make(map[string]*question, len(about.questions))
-	for owner, asked := range about.questions {
-		questions[owner] = asked
+	about.pace.start()
+	queries = make(map[string]*query, len(about.queries))
+	for owner, registered := range about.queries {
+		queries[owner] = registered
 	}
-	return questions, about.version
+	return queries, about.version
 }
 
-// answer takes in a reading, unless the question or the reading is out of date, and tells whether it is news.
-func (o *Observer) answer(object tracker.Object, owner string, asked *question, reading *conditions.Reading, version string) (news bool) {
+// answer takes in a reading, unless the query or the reading is out of date, and tells whether it is news.
+func (o *Observer) answer(object tracker.Object, owner string, registered *query, reading *conditions.Reading, version string) (news bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	about := o.observed[object]
-	if about == nil || about.questions[owner] != asked || tracker.IsOlder(version, asked.version) {
+	if about == nil || about.queries[owner] != registered || tracker.IsOlder(version, registered.version) {
 		return false
 	}
-	news = !equality.Semantic.DeepEqual(asked.reading, reading)
-	asked.reading, asked.version = reading, version
+	news = !equality.Semantic.DeepEqual(registered.reading, reading)
+	registered.reading, registered.version = reading, version
 	return news
 }
 
-// tell has the owner called if there is news.
-func (o *Observer) tell(owner string, news bool) {
+// notify has the owner called if there is news.
+func (o *Observer) notify(owner string, news bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !news || o.owners[owner] == nil {

@@ -32,7 +32,7 @@ import (
 var (
 	things = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "things"}
 	thing  = tracker.Object{GroupVersionResource: things, NamespacedName: types.NamespacedName{Namespace: "default", Name: "thing"}}
-	level  = conditions.Question{FeedbackRules: []workv1.FeedbackRule{{Type: workv1.JSONPathsType,
+	level  = conditions.Query{FeedbackRules: []workv1.FeedbackRule{{Type: workv1.JSONPathsType,
 		JSONPaths: []workv1.JSONPath{{Name: "level", Path: ".status.level"}}}}}
 )
 
@@ -146,11 +146,11 @@ func (c *cluster) awaitLevel(t *testing.T, want string) {
 func TestReadsOnChange(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.Ask("a", thing, level, at("1", 1))
+	c.Observe("a", thing, level, at("1", 1))
 	if got := c.level(); got != "1" || c.reads.Load() != 0 {
 		t.Errorf("level %q after %d reads, want that of the object that was given", got, c.reads.Load())
 	}
-	c.Ask("b", thing, conditions.Question{Health: true}, nil)
+	c.Observe("b", thing, conditions.Query{Health: true}, nil)
 	c.await(t, "an object that was not given is read", func() bool { return c.Reading("b", thing) != nil && c.reads.Load() == 1 })
 	c.await(t, "only the one who knew nothing is called", func() bool { return c.called() == "b" })
 	c.set(at("2", 2), nil)
@@ -170,7 +170,7 @@ func TestReadsOnChange(t *testing.T) {
 func TestBursts(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.Ask("a", thing, level, at("0", 0))
+	c.Observe("a", thing, level, at("0", 0))
 	for i := range burst {
 		c.set(at(fmt.Sprint(i+1), int64(i+1)), nil)
 		c.await(t, "a change is read at once", func() bool { return int(c.reads.Load()) == i+1 })
@@ -221,7 +221,7 @@ func TestLateQueues(t *testing.T) {
 			done:   func(c *cluster) int { return int(c.reads.Load()) },
 		},
 		"calling": {
-			happen: func(c *cluster) { c.tell("a", true) },
+			happen: func(c *cluster) { c.notify("a", true) },
 			done:   func(c *cluster) int { return strings.Count(c.called(), "a") },
 		},
 	} {
@@ -230,7 +230,7 @@ func TestLateQueues(t *testing.T) {
 			c := prepareCluster(t)
 			c.toRead, c.toCall = lateReads{c.toRead}, lateCalls{c.toCall}
 			c.start(t)
-			c.Ask("a", thing, level, at("1", 1))
+			c.Observe("a", thing, level, at("1", 1))
 			happensAfter := func(d time.Duration) (done int) {
 				c.clock.Step(d)
 				done = test.done(c)
@@ -256,25 +256,25 @@ func TestLateQueues(t *testing.T) {
 	}
 }
 
-// An answer to an old question, or from an old object, is not taken for a new one.
+// An answer to an old query, or from an old object, is not taken for a new one.
 func TestOldAnswers(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.Ask("a", thing, level, at("5", 5))
-	c.Ask("a", thing, level, at("4", 4))
+	c.Observe("a", thing, level, at("5", 5))
+	c.Observe("a", thing, level, at("4", 4))
 	if got := c.level(); got != "5" {
 		t.Errorf("level %q of an older object", got)
 	}
-	other := conditions.Question{FeedbackRules: []workv1.FeedbackRule{{Type: workv1.JSONPathsType,
+	other := conditions.Query{FeedbackRules: []workv1.FeedbackRule{{Type: workv1.JSONPathsType,
 		JSONPaths: []workv1.JSONPath{{Name: "other", Path: ".status.level"}}}}}
 	asked := c.register("a", thing, level)
-	c.Ask("a", thing, other, at("6", 6))
+	c.Observe("a", thing, other, at("6", 6))
 	if c.answer(thing, "a", asked, &conditions.Reading{}, "7") || c.Reading("a", thing).Values[0].Name != "other" {
 		t.Error("the answer to a question that is not asked any more was taken")
 	}
 }
 
-// Gap W2: what changes between the write of an object and the first question about it, when there is no listener, is read.
+// Gap W2: what changes between the write of an object and the first query about it, when there is no listener, is read.
 func TestChangeBeforeTheQuestion(t *testing.T) {
 	t.Parallel()
 	c := prepareCluster(t)
@@ -283,11 +283,11 @@ func TestChangeBeforeTheQuestion(t *testing.T) {
 	c.set(at("11", 11), nil)
 	c.tracked.Saw(thing, at("11", 11))
 	c.start(t)
-	c.Ask("a", thing, level, written)
+	c.Observe("a", thing, level, written)
 	c.awaitLevel(t, "11")
 	c.await(t, "the owner is called", func() bool { return c.called() == "a" })
-	c.Ask("a", thing, level, at("11", 11))
-	c.Ask("a", thing, level, at("12", 12))
+	c.Observe("a", thing, level, at("11", 11))
+	c.Observe("a", thing, level, at("12", 12))
 	if n := c.toRead.Len(); n != 0 || c.reads.Load() != 1 {
 		t.Errorf("%d reads, and %d queued, of what the owner knows", c.reads.Load(), n)
 	}
@@ -297,7 +297,7 @@ func TestChangeBeforeTheQuestion(t *testing.T) {
 func TestRestored(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
-	c.Ask("a", thing, level, at("50", 50))
+	c.Observe("a", thing, level, at("50", 50))
 	before := c.register("a", thing, level)
 	c.mu.Lock()
 	c.thing = at("30", 30)
@@ -321,7 +321,7 @@ func TestTroubles(t *testing.T) {
 	c := newCluster(t)
 	q := level
 	q.Health = true
-	c.Ask("a", thing, q, at("1", 1))
+	c.Observe("a", thing, q, at("1", 1))
 	c.set(nil, fmt.Errorf("no route"))
 	again := func(check func() bool) func() bool {
 		return func() bool {

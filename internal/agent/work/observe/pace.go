@@ -32,5 +32,5 @@ func (p *pace) next(now time.Time) (after time.Duration, queue bool) {
 	return p.limit.ReserveN(now, 1).DelayFrom(now), true
 }
 
-// begin is to be called before anything is read, so that what changes from then on is not missed.
-func (p *pace) begin() { p.due = false }
+// start is to be called before anything is read, so that what changes from then on is not missed.
+func (p *pace) start() { p.due = false }

@@ -16,18 +16,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// Recheck is how often the hub is asked about a cluster, which an agent cannot watch because it is not its own.
-const Recheck = time.Minute
+// RecheckInterval is how often the hub is asked about a cluster, which an agent cannot watch because it is not its own.
+const RecheckInterval = time.Minute
 
 // Clusters are those of the hub, as far as the agent may know.
 type Clusters struct {
-	// Known asks the hub whether it has a cluster of the name.
-	Known func(ctx context.Context, cluster string) (bool, error)
-	Clock clock.PassiveClock
+	// Exists asks the hub whether it has a cluster of the name.
+	Exists func(ctx context.Context, cluster string) (bool, error)
+	Clock  clock.PassiveClock
 
-	asking  singleflight.Group
-	mu      sync.Mutex
-	answers map[string]answer
+	inFlight singleflight.Group
+	mu       sync.Mutex
+	answers  map[string]answer
 }
 
 type answer struct {
@@ -42,7 +42,7 @@ func (c *Clusters) Left(ctx context.Context, cluster string) (bool, error) {
 	if known, ok := c.recall(cluster); ok {
 		return known.left, known.err
 	}
-	found := c.asking.DoChan(cluster, func() (any, error) { return c.ask(ctx, cluster), nil })
+	found := c.inFlight.DoChan(cluster, func() (any, error) { return c.query(ctx, cluster), nil })
 	select {
 	case result := <-found:
 		now := result.Val.(answer)
@@ -56,14 +56,14 @@ func (c *Clusters) recall(cluster string) (answer, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known, ok := c.answers[cluster]
-	return known, ok && c.Clock.Since(known.at) < Recheck/2
+	return known, ok && c.Clock.Since(known.at) < RecheckInterval/2
 }
 
-func (c *Clusters) ask(ctx context.Context, cluster string) answer {
+func (c *Clusters) query(ctx context.Context, cluster string) answer {
 	if known, ok := c.recall(cluster); ok { // which came a moment ago
 		return known
 	}
-	known, err := c.Known(ctx, cluster)
+	known, err := c.Exists(ctx, cluster)
 	if err != nil {
 		log.FromContext(ctx).Info("It cannot be found out whether a cluster is still on the hub", "cluster", cluster, "error", err.Error())
 		err = fmt.Errorf("it cannot be found out whether cluster %s is still on the hub: %w", cluster, lasting(err))

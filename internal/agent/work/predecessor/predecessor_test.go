@@ -19,7 +19,7 @@ func TestLeft(t *testing.T) {
 	t.Parallel()
 	asked, known, failure := 0, true, error(nil)
 	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	c := &Clusters{Clock: clock, Known: func(context.Context, string) (bool, error) { asked++; return known, failure }}
+	c := &Clusters{Clock: clock, Exists: func(context.Context, string) (bool, error) { asked++; return known, failure }}
 	expect := func(what string, left bool, times int) {
 		t.Helper()
 		for range 3 {
@@ -31,7 +31,7 @@ func TestLeft(t *testing.T) {
 		if asked != times {
 			t.Errorf("%s: asked %d times, want %d", what, asked, times)
 		}
-		clock.SetTime(clock.Now().Add(Recheck))
+		clock.SetTime(clock.Now().Add(RecheckInterval))
 	}
 	expect("still there", false, 1)
 	known, failure = false, errors.New("who are you?")
@@ -47,7 +47,7 @@ func TestAsksAboutEachByItself(t *testing.T) {
 	t.Parallel()
 	asked, answer := make(chan struct{}), make(chan struct{})
 	var times atomic.Int32
-	c := &Clusters{Clock: clocktesting.NewFakePassiveClock(time.Now()), Known: func(_ context.Context, cluster string) (bool, error) {
+	c := &Clusters{Clock: clocktesting.NewFakePassiveClock(time.Now()), Exists: func(_ context.Context, cluster string) (bool, error) {
 		if cluster == "slow" {
 			if times.Add(1) == 1 {
 				close(asked)
@@ -93,15 +93,15 @@ func TestErrorsLast(t *testing.T) {
 		return fmt.Errorf("get it: %w", &url.Error{Op: "Get", URL: "https://hub.internal:6443/apis",
 			Err: fmt.Errorf("read tcp 10.0.0.1:%d: reset", port)})
 	}
-	c := &Clusters{Clock: clock, Known: func(context.Context, string) (bool, error) { return false, failure() }}
+	c := &Clusters{Clock: clock, Exists: func(context.Context, string) (bool, error) { return false, failure() }}
 	_, first := c.Left(t.Context(), "old")
-	clock.SetTime(clock.Now().Add(Recheck))
+	clock.SetTime(clock.Now().Add(RecheckInterval))
 	_, second := c.Left(t.Context(), "old")
 	if first == nil || second == nil || first.Error() != second.Error() || strings.Contains(first.Error(), "hub.internal") {
 		t.Errorf("%v, then %v", first, second)
 	}
 	failure = func() error { return errors.New("there is no bootstrap kubeconfig") }
-	clock.SetTime(clock.Now().Add(Recheck))
+	clock.SetTime(clock.Now().Add(RecheckInterval))
 	if _, err := c.Left(t.Context(), "old"); err == nil || !strings.Contains(err.Error(), "there is no bootstrap kubeconfig") {
 		t.Errorf("what can be mended is not told: %v", err)
 	}

@@ -68,7 +68,7 @@ func (k *kind) countRefusal(err error) {
 		return
 	}
 	for _, tracked := range k.objects {
-		k.tellOwners(tracked)
+		k.notifyOwners(tracked)
 	}
 }
 

@@ -296,11 +296,11 @@ func (k *kind) take(name types.NamespacedName, version string, live metav1.Objec
 		}
 	}
 	if changed {
-		k.tellOwners(tracked)
+		k.notifyOwners(tracked)
 	}
 }
 
-func (k *kind) tellOwners(tracked *object) {
+func (k *kind) notifyOwners(tracked *object) {
 	for owner := range tracked.owners {
 		for _, listener := range k.tracker.listeners {
 			listener(owner)

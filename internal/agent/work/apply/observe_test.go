@@ -29,7 +29,7 @@ type reporter struct {
 	*Controller
 	clock *clocktesting.FakeClock
 	work  *workv1.ManifestWork
-	last  *pass
+	last  *workResult
 }
 
 func newReporter(t *testing.T) *reporter {
@@ -58,14 +58,14 @@ func newReporter(t *testing.T) *reporter {
 func (r *reporter) pass(t *testing.T, live *unstructured.Unstructured) workv1.ManifestCondition {
 	t.Helper()
 	r.clock.Step(time.Minute)
-	o := outcome{resolved: true, presence: conditions.Present, live: live,
+	o := manifestResult{resolved: true, presence: conditions.Present, live: live,
 		mapping: &meta.RESTMapping{Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}}}
 	o.identity = manifest.Identity{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"},
 		Namespace: "default", Name: "web"}
 	o.freeze(r.work, r.last.find(o.object()))
-	outcomes := []outcome{o}
-	r.ask(fleet.AppliedManifestWorkName(hubHash, r.work.Name), r.work, r.last, outcomes)
-	r.last = &pass{outcomes: outcomes}
+	outcomes := []manifestResult{o}
+	r.observe(fleet.AppliedManifestWorkName(hubHash, r.work.Name), r.work, r.last, outcomes)
+	r.last = &workResult{results: outcomes}
 	r.updateStatus(r.work, outcomes)
 	if r.updateStatus(r.work, outcomes) {
 		t.Error("the same status is news")

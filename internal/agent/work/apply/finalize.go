@@ -26,9 +26,9 @@ import (
 // slow is how long a deletion takes at least before it is reported: most works are gone before a user could read that.
 const slow = 2 * time.Second
 
-// finish deletes the AppliedManifestWork, and with it all that it owns. When it has gone, it removes the finalizer of the work.
-func (c *Controller) finish(ctx context.Context, work *workv1.ManifestWork) (ctrl.Result, error) {
-	d := c.deletions.begin(work, c.Clock.Now())
+// finalize deletes the AppliedManifestWork, and with it all that it owns. When it has gone, it removes the finalizer of the work.
+func (c *Controller) finalize(ctx context.Context, work *workv1.ManifestWork) (ctrl.Result, error) {
+	d := c.deletions.start(work, c.Clock.Now())
 	if !controllerutil.ContainsFinalizer(work, fleet.FinalizerManifestWorkCleanup) || d.released {
 		return ctrl.Result{}, nil
 	}
@@ -92,13 +92,13 @@ type deletion struct {
 	released bool
 }
 
-func (d *deletions) begin(work *workv1.ManifestWork, now time.Time) *deletion {
+func (d *deletions) start(work *workv1.ManifestWork, now time.Time) *deletion {
 	if known, ok := d.m.Load(work.Name); ok && known.(*deletion).work == work.UID {
 		return known.(*deletion)
 	}
-	begun := &deletion{work: work.UID, since: now}
-	d.m.Store(work.Name, begun)
-	return begun
+	started := &deletion{work: work.UID, since: now}
+	d.m.Store(work.Name, started)
+	return started
 }
 
 func (d *deletions) has(work string) bool {
@@ -137,15 +137,15 @@ func (c *Controller) deleteApplied(ctx context.Context, work *workv1.ManifestWor
 	return client.IgnoreNotFound(c.managed.Delete(ctx, amw))
 }
 
-// ignore ends the questions about the objects of a work: the answers are not reported any more.
+// ignore ends the queries about the objects of a work: the answers are not reported any more.
 func (c *Controller) ignore(work string) {
-	last := c.passes.get(work)
+	last := c.lastResults.get(work)
 	if last == nil {
 		return
 	}
 	owner := c.names.Of(work)
-	for i := range last.outcomes {
-		if o := &last.outcomes[i]; o.resolved {
+	for i := range last.results {
+		if o := &last.results[i]; o.resolved {
 			c.Observer.Forget(owner, o.object())
 		}
 	}
@@ -154,16 +154,16 @@ func (c *Controller) ignore(work string) {
 
 // forget drops what is remembered of a work that has gone.
 func (c *Controller) forget(work string) {
-	last := c.passes.get(work)
+	last := c.lastResults.get(work)
 	if last == nil {
 		return
 	}
 	c.ignore(work)
 	owner := c.names.Of(work)
-	for i := range last.outcomes {
-		for _, object := range last.outcomes[i].tracked() {
+	for i := range last.results {
+		for _, object := range last.results[i].tracked() {
 			c.Applied.Tracked.Forget(owner, object)
 		}
 	}
-	c.passes.delete(work)
+	c.lastResults.delete(work)
 }

@@ -18,18 +18,18 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/repair"
 )
 
-// pass is what is remembered of the last pass over a work.
-type pass struct {
+// workResult is what is remembered of the last pass over a work.
+type workResult struct {
 	work       types.UID
 	generation int64
 	owner      types.UID
 	// named is what the work names, as its AppliedManifestWork writes it down.
-	named    string
-	outcomes []outcome
+	named   string
+	results []manifestResult
 }
 
-// outcome is the result of applying one manifest.
-type outcome struct {
+// manifestResult is the result of applying one manifest.
+type manifestResult struct {
 	ordinal  int
 	identity manifest.Identity
 	// mapping is the resource of the manifest's kind; it is known if resolved.
@@ -53,29 +53,30 @@ type outcome struct {
 	missing *tracker.Object
 	// applied tells whether the manifest was applied under the generation of the pass, whatever has become of the object since.
 	applied bool
-	// held is until when a repair of the object is held back; zero if none is. dispute is what the dispute about it is about, if there is one.
-	held    time.Time
-	dispute *conditions.Dispute
+	// backoffUntil is until when a repair of the object is held back; zero if none is. dispute is what the dispute about it is about, if
+	// there is one.
+	backoffUntil time.Time
+	dispute      *conditions.Dispute
 	// frozen manifests are complete, and left as they are.
 	frozen bool
-	// recheck is when to look at the manifest again without an event: to ask whether the executor may apply it, to make a repair, or to end a
-	// dispute. Zero is never.
-	recheck time.Time
+	// requeueAt is when to look at the manifest again without an event: to ask whether the executor may apply it, to make a repair, or to
+	// end a dispute. Zero is never.
+	requeueAt time.Time
 	// withheld objects may not be read by the executor, so their content is not reported.
 	withheld bool
-	// question is what is to be reported of the object, and live is the object if the pass read all of it, until the
-	// question is asked.
-	question conditions.Question
-	live     *unstructured.Unstructured
+	// query is what is to be reported of the object, and live is the object if the pass read all of it, until the
+	// query is registered.
+	query conditions.Query
+	live  *unstructured.Unstructured
 }
 
-func (o *outcome) object() tracker.Object {
+func (o *manifestResult) object() tracker.Object {
 	return tracker.Object{GroupVersionResource: o.mapping.Resource, NamespacedName: types.NamespacedName{Namespace: o.identity.Namespace,
 		Name: o.identity.Name}}
 }
 
 // tracked are the objects of which the work is to be told.
-func (o *outcome) tracked() (objects []tracker.Object) {
+func (o *manifestResult) tracked() (objects []tracker.Object) {
 	if o.resolved {
 		objects = append(objects, o.object())
 	}
@@ -86,7 +87,7 @@ func (o *outcome) tracked() (objects []tracker.Object) {
 }
 
 // anyVersion is the object, whatever the version in which the manifest has it.
-func (o *outcome) anyVersion() repair.Object {
+func (o *manifestResult) anyVersion() repair.Object {
 	return repair.Object{GroupKind: o.identity.GroupKind(), NamespacedName: o.object().NamespacedName}
 }
 
@@ -94,7 +95,7 @@ func (o *outcome) anyVersion() repair.Object {
 type namedObjects map[repair.Object]int
 
 // add fails if an earlier manifest is of the same object.
-func (n namedObjects) add(o *outcome) error {
+func (n namedObjects) add(o *manifestResult) error {
 	object := o.anyVersion()
 	if before, found := n[object]; found {
 		return fmt.Errorf("%s: it is not applied, because manifest %d of this work is of the same object: leave one of the two out",
@@ -105,7 +106,7 @@ func (n namedObjects) add(o *outcome) error {
 }
 
 // resourceMeta is how the status of a work names the manifest's object.
-func (o *outcome) resourceMeta() workv1.ManifestResourceMeta {
+func (o *manifestResult) resourceMeta() workv1.ManifestResourceMeta {
 	resource := workv1.ManifestResourceMeta{
 		Ordinal: int32(o.ordinal), //nolint:gosec // an object has no room for that many manifests
 		Group:   o.identity.Group, Version: o.identity.Version, Kind: o.identity.Kind,
@@ -118,24 +119,24 @@ func (o *outcome) resourceMeta() workv1.ManifestResourceMeta {
 }
 
 // resource is how an AppliedManifestWork records the object.
-func (o *outcome) resource() workv1.AppliedManifestResourceMeta {
+func (o *manifestResult) resource() workv1.AppliedManifestResourceMeta {
 	r := appliedmanifestwork.Resource(o.mapping, o.identity)
 	r.UID = string(o.uid)
 	return r
 }
 
 // isOf tells whether it was a pass over the present generation of the work.
-func (p *pass) isOf(work *workv1.ManifestWork, owner types.UID) bool {
+func (p *workResult) isOf(work *workv1.ManifestWork, owner types.UID) bool {
 	return p != nil && p.work == work.UID && p.generation == work.Generation && p.owner == owner
 }
 
 // find returns what the pass did with the object, for a pass may come after changes of the list.
-func (p *pass) find(object tracker.Object) *outcome {
+func (p *workResult) find(object tracker.Object) *manifestResult {
 	if p == nil {
 		return nil
 	}
-	for i := range p.outcomes {
-		if o := &p.outcomes[i]; o.resolved && o.object() == object {
+	for i := range p.results {
+		if o := &p.results[i]; o.resolved && o.object() == object {
 			return o
 		}
 	}
@@ -143,35 +144,35 @@ func (p *pass) find(object tracker.Object) *outcome {
 }
 
 // failures joins what went wrong with the manifests of a work.
-func failures(outcomes []outcome) error {
+func failures(results []manifestResult) error {
 	var errs []error
-	for _, o := range outcomes {
+	for _, o := range results {
 		errs = append(errs, o.err)
 	}
 	return errors.Join(errs...)
 }
 
-// passes are the last passes by the name of their work.
-type passes struct{ m sync.Map }
+// workResults are the last passes by the name of their work.
+type workResults struct{ m sync.Map }
 
-func (p *passes) get(work string) *pass {
+func (p *workResults) get(work string) *workResult {
 	last, ok := p.m.Load(work)
 	if !ok {
 		return nil
 	}
-	return last.(*pass)
+	return last.(*workResult)
 }
 
-func (p *passes) put(work string, last *pass) {
+func (p *workResults) put(work string, last *workResult) {
 	before, _ := p.m.Swap(work, last)
 	last.countDisputes(1)
 	if before != nil {
-		before.(*pass).countDisputes(-1)
+		before.(*workResult).countDisputes(-1)
 	}
 }
 
-func (p *passes) delete(work string) {
+func (p *workResults) delete(work string) {
 	if last, ok := p.m.LoadAndDelete(work); ok {
-		last.(*pass).countDisputes(-1)
+		last.(*workResult).countDisputes(-1)
 	}
 }

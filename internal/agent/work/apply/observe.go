@@ -13,7 +13,7 @@ import (
 )
 
 // freeze leaves the manifest as it is if it is complete, and tells whether it is.
-func (o *outcome) freeze(work *workv1.ManifestWork, before *outcome) bool {
+func (o *manifestResult) freeze(work *workv1.ManifestWork, before *manifestResult) bool {
 	status := conditions.OfManifest(work, o.resourceMeta())
 	if status == nil || !meta.IsStatusConditionTrue(status.Conditions, fleet.ConditionComplete) {
 		return false
@@ -23,7 +23,7 @@ func (o *outcome) freeze(work *workv1.ManifestWork, before *outcome) bool {
 }
 
 // freezeAs leaves the manifest as it is, and what the status of the work says of it; status and before may be nil.
-func (o *outcome) freezeAs(status *workv1.ManifestCondition, before *outcome) {
+func (o *manifestResult) freezeAs(status *workv1.ManifestCondition, before *manifestResult) {
 	o.frozen = true
 	if before != nil {
 		o.uid, o.revision, o.manifest = before.uid, before.revision, before.manifest
@@ -39,30 +39,30 @@ func (o *outcome) freezeAs(status *workv1.ManifestCondition, before *outcome) {
 	}
 }
 
-// ask registers what is to be reported of the objects with the observer, and drops earlier questions.
-func (c *Controller) ask(owner string, work *workv1.ManifestWork, last *pass, outcomes []outcome) {
-	asked := make(map[tracker.Object]bool, len(outcomes))
-	for i := range outcomes {
-		o := &outcomes[i]
+// observe registers what is to be reported of the objects with the observer, and drops earlier queries.
+func (c *Controller) observe(owner string, work *workv1.ManifestWork, last *workResult, results []manifestResult) {
+	observed := make(map[tracker.Object]bool, len(results))
+	for i := range results {
+		o := &results[i]
 		live := o.live
 		o.live = nil
 		if !o.resolved || o.frozen {
 			continue
 		}
 		config := manifest.ConfigFor(work.Spec.ManifestConfigs, o.resource().ResourceIdentifier)
-		o.question = conditions.Question{
+		o.query = conditions.Query{
 			FeedbackRules: config.FeedbackRules, ConditionRules: config.ConditionRules, Health: objecthealth.Known(o.identity.GroupKind()),
 		}
-		if !o.question.IsEmpty() && !o.withheld {
-			asked[o.object()] = true
-			c.Observer.Ask(owner, o.object(), o.question, live)
+		if !o.query.IsEmpty() && !o.withheld {
+			observed[o.object()] = true
+			c.Observer.Observe(owner, o.object(), o.query, live)
 		}
 	}
 	if last == nil {
 		return
 	}
-	for i := range last.outcomes {
-		if o := &last.outcomes[i]; o.resolved && !asked[o.object()] {
+	for i := range last.results {
+		if o := &last.results[i]; o.resolved && !observed[o.object()] {
 			c.Observer.Forget(owner, o.object())
 		}
 	}
