@@ -160,7 +160,7 @@ func CheckServed(api Served, o Options) error {
 	var missing []error
 	for _, resource := range resources {
 		version := resource.GroupVersion()
-		if _, asked := served[version]; !asked {
+		if _, found := served[version]; !found {
 			names, err := resourcesOf(api, version)
 			if err != nil {
 				return err

@@ -108,7 +108,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("list the add-ons of cluster %s: %w", cluster.Name, err)
 	}
 	if available.Status == metav1.ConditionUnknown {
-		if err := c.passOn(ctx, list.Items, available); err != nil {
+		if err := c.propagate(ctx, list.Items, available); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -118,13 +118,13 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-// passOn sets the condition of a cluster without heartbeats on its add-ons.
-func (c *Controller) passOn(ctx context.Context, addOns []addonv1beta1.ManagedClusterAddOn, unknown *metav1.Condition) error {
+// propagate sets the condition of a cluster without heartbeats on its add-ons.
+func (c *Controller) propagate(ctx context.Context, addOns []addonv1beta1.ManagedClusterAddOn, unknown *metav1.Condition) error {
 	var group errgroup.Group
 	group.SetLimit(writers)
 	for i := range addOns {
 		addOn := &addOns[i]
-		if saysMore(availability(addOn), unknown) {
+		if wasSetSince(availability(addOn), unknown) {
 			continue
 		}
 		group.Go(func() error {
@@ -134,7 +134,7 @@ func (c *Controller) passOn(ctx context.Context, addOns []addonv1beta1.ManagedCl
 				Type: fleet.ConditionAvailable, Status: metav1.ConditionUnknown, Reason: unknown.Reason, Message: unknown.Message,
 				LastTransitionTime: now,
 			})
-			// The time changes even if the add-on was Unknown for another reason: see saysMore.
+			// The time changes even if the add-on was Unknown for another reason: see wasSetSince.
 			availability(addOn).LastTransitionTime = now
 			changed, err := patch.Status(ctx, c.client, addOn, before)
 			if changed && err == nil {
@@ -147,9 +147,9 @@ func (c *Controller) passOn(ctx context.Context, addOns []addonv1beta1.ManagedCl
 	return group.Wait()
 }
 
-// saysMore tells whether an add-on has been set to Unknown since its cluster was lost. If its condition is another one after that, its
+// wasSetSince tells whether an add-on has been set to Unknown since its cluster was lost. If its condition is another one after that, its
 // manager observes it in another way and may know better; this controller does not contradict it again.
-func saysMore(addOn, unknown *metav1.Condition) bool {
+func wasSetSince(addOn, unknown *metav1.Condition) bool {
 	return addOn != nil && addOn.LastTransitionTime.After(unknown.LastTransitionTime.Time)
 }
 

@@ -64,13 +64,13 @@ var addOns = map[string]addOn{
 }
 
 func configureTunnel(configs []*addonv1beta1.AddOnDeploymentConfig) (string, error) {
-	told := agentconfig.Config{}
+	merged := agentconfig.Config{}
 	for _, each := range configs {
-		if err := told.Add(each); err != nil {
+		if err := merged.Add(each); err != nil {
 			return "", fmt.Errorf("AddOnDeploymentConfig %s/%s cannot be used: %w", each.Namespace, each.Name, err)
 		}
 	}
-	return told.Encode()
+	return merged.Encode()
 }
 
 // Rules returns what the agent of a cluster may do in its namespace because of an add-on that is built in.

@@ -205,7 +205,7 @@ func (c *Controller) serve(ctx context.Context, cluster *clusterv1.ManagedCluste
 	if meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionConfigured) == nil {
 		return nil // it may have a configuration
 	}
-	namespace, told, err := c.configure(ctx, addon.Installation{Cluster: cluster, AddOn: addOn}, definition)
+	namespace, encoded, err := c.configure(ctx, addon.Installation{Cluster: cluster, AddOn: addOn}, definition)
 	var unusable *unusableError
 	if errors.Is(err, addon.ErrNotYet) {
 		return nil // what the configurations are to be is told by the status
@@ -229,7 +229,7 @@ func (c *Controller) serve(ctx context.Context, cluster *clusterv1.ManagedCluste
 	if granted != nil || refused != nil {
 		return granted
 	}
-	return c.mark(ctx, addOn, definition, told)
+	return c.mark(ctx, addOn, definition, encoded)
 }
 
 // unusableError says what is wrong with a configuration. Only its author can correct that.
@@ -238,7 +238,8 @@ type unusableError struct{ cause error }
 func (e *unusableError) Error() string { return e.cause.Error() }
 
 // configure reads the configurations: the namespace that they name, or none, and what the agent is told.
-func (c *Controller) configure(ctx context.Context, installation addon.Installation, definition addOn) (namespace, told string, err error) {
+func (c *Controller) configure(ctx context.Context, installation addon.Installation, definition addOn) (namespace, encoded string,
+	err error) {
 	if namespace, err = config.InstallNamespace(c.client)(ctx, installation); err != nil || definition.configure == nil {
 		return namespace, "", err
 	}
@@ -250,10 +251,10 @@ func (c *Controller) configure(ctx context.Context, installation addon.Installat
 	if err != nil {
 		return "", "", err
 	}
-	if told, err = definition.configure(all); err != nil {
+	if encoded, err = definition.configure(all); err != nil {
 		return "", "", &unusableError{err}
 	}
-	return namespace, told, nil
+	return namespace, encoded, nil
 }
 
 // installNamespace is where an add-on without a configuration of its namespace has it.
@@ -287,11 +288,11 @@ func set(addOn *addonv1beta1.ManagedClusterAddOn, now time.Time, kind, applied, 
 }
 
 // mark tells the agent that the add-on is its, and how it is configured.
-func (c *Controller) mark(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, definition addOn, told string) error {
+func (c *Controller) mark(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, definition addOn, encoded string) error {
 	before := addOn.DeepCopy()
 	metav1.SetMetaDataAnnotation(&addOn.ObjectMeta, fleet.AnnotationBuiltIn, fleet.LabelTrue)
-	if told != "" {
-		metav1.SetMetaDataAnnotation(&addOn.ObjectMeta, definition.annotation, told)
+	if encoded != "" {
+		metav1.SetMetaDataAnnotation(&addOn.ObjectMeta, definition.annotation, encoded)
 	} else if definition.annotation != "" {
 		delete(addOn.Annotations, definition.annotation)
 	}

@@ -34,8 +34,8 @@ const (
 
 // Known provides the states of configurations.
 type Known interface {
-	// Want sets the configurations whose states an add-on needs.
-	Want(addOn string, configs map[addonv1beta1.AddOnConfig]bool)
+	// Require sets the configurations whose states an add-on needs.
+	Require(addOn string, configs map[addonv1beta1.AddOnConfig]bool)
 	// Of returns the state of one of them. It fails with hashes.ErrNotYet, or with an error for a condition.
 	Of(config addonv1beta1.AddOnConfig) (hashes.State, error)
 }
@@ -70,7 +70,7 @@ func New(c client.Client, configs Known, recorder events.EventRecorder, o Option
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	entry := &addonv1beta1.ClusterManagementAddOn{}
 	if err := c.client.Get(ctx, req.NamespacedName, entry); apierrors.IsNotFound(err) {
-		c.configs.Want(req.Name, nil)
+		c.configs.Require(req.Name, nil)
 		c.absences.Forget(req.Name)
 		return ctrl.Result{}, nil
 	} else if err != nil {
@@ -97,10 +97,10 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // read reads everything that the rollouts of an add-on depend on.
-func (c *Controller) read(ctx context.Context, entry *addonv1beta1.ClusterManagementAddOn) (s *situation, err error) {
-	s = &situation{entry: entry, now: c.clock.Now(), configs: c.configs, known: map[addonv1beta1.AddOnConfig]known{}}
+func (c *Controller) read(ctx context.Context, entry *addonv1beta1.ClusterManagementAddOn) (s *snapshot, err error) {
+	s = &snapshot{entry: entry, now: c.clock.Now(), configs: c.configs, known: map[addonv1beta1.AddOnConfig]known{}}
 	if lookup.SelfManaged(entry) {
-		c.configs.Want(entry.Name, setOf(entry.Spec.DefaultConfigs))
+		c.configs.Require(entry.Name, setOf(entry.Spec.DefaultConfigs))
 		s.readDefaults()
 		return s, nil
 	}
@@ -113,17 +113,17 @@ func (c *Controller) read(ctx context.Context, entry *addonv1beta1.ClusterManage
 	if s.clusters, err = lookup.Clusters(ctx, c.client); err != nil {
 		return nil, err
 	}
-	c.configs.Want(entry.Name, s.wanted())
+	c.configs.Require(entry.Name, s.requiredConfigs())
 	s.readDefaults()
 	s.assign()
-	c.settle(s)
+	c.debounceDeselected(s)
 	return s, nil
 }
 
-// settle ignores for a moment that a cluster is no longer selected: it may be moving from one decision to another.
-func (c *Controller) settle(s *situation) {
+// debounceDeselected ignores for a moment that a cluster is no longer selected: it may be moving from one decision to another.
+func (c *Controller) debounceDeselected(s *snapshot) {
 	absent := map[string]bool{}
-	for name, cluster := range s.standing {
+	for name, cluster := range s.states {
 		switch {
 		case cluster.placement != nil || len(s.placements) == 0 || !cluster.changesConfigs():
 		case cluster.addOn.Annotations[fleet.AnnotationInstalledBy] == fleet.InstalledByStrategy:
@@ -134,8 +134,8 @@ func (c *Controller) settle(s *situation) {
 	}
 	for name, since := range c.absences.Update(s.entry.Name, absent, s.now) {
 		if due := since.Add(debounce.Settle); s.now.Before(due) {
-			s.standing[name].kept = true
-			s.lookAgain(due)
+			s.states[name].kept = true
+			s.requeueBy(due)
 		}
 	}
 }

@@ -40,7 +40,7 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 // states are configurations by their names. One that is not in it does not exist.
 type states map[string]string
 
-func (s states) Want(string, map[addonv1beta1.AddOnConfig]bool) {}
+func (s states) Require(string, map[addonv1beta1.AddOnConfig]bool) {}
 
 func (s states) Of(config addonv1beta1.AddOnConfig) (hashes.State, error) {
 	hash, found := s[config.Name]
@@ -382,7 +382,7 @@ func TestAnnounced(t *testing.T) {
 		if test.deployed {
 			addOn.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionManifestApplied, Status: metav1.ConditionTrue}}
 		}
-		cluster := &standing{addOn: addOn, wanted: test.wanted, verdict: test.verdict, problem: test.problem, kept: test.kept}
+		cluster := &clusterState{addOn: addOn, desired: test.wanted, verdict: test.verdict, problem: test.problem, kept: test.kept}
 		after, condition := cluster.after()
 		if after == nil {
 			t.Errorf("%s: nothing is said of it", name)

@@ -20,7 +20,7 @@ import (
 )
 
 // report writes the status of the ClusterManagementAddOn. An add-on that manages itself reports its own progress.
-func (c *Controller) report(ctx context.Context, s *situation) error {
+func (c *Controller) report(ctx context.Context, s *snapshot) error {
 	before := s.entry.DeepCopy()
 	status := &s.entry.Status
 	status.DefaultConfigReferences = s.defaults
@@ -32,24 +32,24 @@ func (c *Controller) report(ctx context.Context, s *situation) error {
 	}
 	changed, err := patch.Status(ctx, c.client, s.entry, before)
 	if changed && err == nil {
-		c.tell(s, before)
+		c.recordEvents(s, before)
 	}
 	return client.IgnoreNotFound(err)
 }
 
 // installReferences returns the configurations for the clusters of a placement.
-func (s *situation) installReferences(placement *lookup.Placement) (references []addonv1beta1.InstallConfigReference) {
+func (s *snapshot) installReferences(placement *lookup.Placement) (references []addonv1beta1.InstallConfigReference) {
 	for _, config := range config.Effective(s.entry.Spec.DefaultConfigs, placement.Configs) {
 		references = append(references, addonv1beta1.InstallConfigReference{
 			ConfigGroupResource: config.ConfigGroupResource,
-			DesiredConfig:       &addonv1beta1.ConfigSpecHash{ConfigReferent: config.ConfigReferent, SpecHash: s.look(config).Hash},
+			DesiredConfig:       &addonv1beta1.ConfigSpecHash{ConfigReferent: config.ConfigReferent, SpecHash: s.resolve(config).Hash},
 		})
 	}
 	return references
 }
 
 // progression returns how far the clusters of a placement are.
-func (s *situation) progression(r *placementRollout, before []addonv1beta1.InstallProgression) addonv1beta1.InstallProgression {
+func (s *snapshot) progression(r *placementRollout, before []addonv1beta1.InstallProgression) addonv1beta1.InstallProgression {
 	now := addonv1beta1.InstallProgression{PlacementRef: r.PlacementRef}
 	if i := slices.IndexFunc(before, func(p addonv1beta1.InstallProgression) bool { return p.PlacementRef == r.PlacementRef }); i >= 0 {
 		before[i].DeepCopyInto(&now)
@@ -120,8 +120,8 @@ func (r *placementRollout) notes() []string {
 	return r.plan.Notes
 }
 
-// tell writes an event for each placement whose rollout has ended or stopped.
-func (c *Controller) tell(s *situation, before *addonv1beta1.ClusterManagementAddOn) {
+// recordEvents writes an event for each placement whose rollout has ended or stopped.
+func (c *Controller) recordEvents(s *snapshot, before *addonv1beta1.ClusterManagementAddOn) {
 	for i, r := range s.rollouts {
 		name := r.Namespace + "/" + r.Name
 		now := s.entry.Status.InstallProgressions[i].Conditions

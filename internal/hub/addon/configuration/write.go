@@ -25,12 +25,12 @@ import (
 )
 
 // write writes the add-ons on many clusters at once. An error for one cluster does not hold up the others; write returns the first one.
-func (c *Controller) write(ctx context.Context, s *situation) error {
+func (c *Controller) write(ctx context.Context, s *snapshot) error {
 	var mu sync.Mutex
 	var first error
 	var group errgroup.Group
 	group.SetLimit(writers)
-	for _, cluster := range s.standing {
+	for _, cluster := range s.states {
 		if cluster.addOn == nil || !cluster.addOn.DeletionTimestamp.IsZero() {
 			continue
 		}
@@ -53,13 +53,13 @@ func (c *Controller) write(ctx context.Context, s *situation) error {
 }
 
 // after returns the add-on with its wanted references, and the condition about them. The add-on is nil if nothing has to be written.
-func (c *standing) after() (*addonv1beta1.ManagedClusterAddOn, metav1.Condition) {
+func (c *clusterState) after() (*addonv1beta1.ManagedClusterAddOn, metav1.Condition) {
 	references, before := c.references(), c.addOn.Status.ConfigReferences
 	condition := c.configured(references)
 	has := meta.FindStatusCondition(c.addOn.Status.Conditions, condition.Type)
-	told := has != nil && has.Status == condition.Status && has.Reason == condition.Reason && has.Message == condition.Message &&
+	recorded := has != nil && has.Status == condition.Status && has.Reason == condition.Reason && has.Message == condition.Message &&
 		has.ObservedGeneration == c.addOn.Generation
-	if told && equality.Semantic.DeepEqual(references, before) {
+	if recorded && equality.Semantic.DeepEqual(references, before) {
 		return nil, condition
 	}
 	after := c.addOn.DeepCopy()
@@ -70,17 +70,17 @@ func (c *standing) after() (*addonv1beta1.ManagedClusterAddOn, metav1.Condition)
 // references returns the wanted references for the status. A configuration that the add-on may not get yet is listed as pending if
 // nothing is in its place: without it, a manager would deploy the add-on with defaults. An add-on that has been deployed with defaults
 // keeps them until the rollout reaches it.
-func (c *standing) references() []addonv1beta1.ConfigReference {
+func (c *clusterState) references() []addonv1beta1.ConfigReference {
 	have := c.addOn.Status.ConfigReferences
 	switch deployed := meta.FindStatusCondition(c.addOn.Status.Conditions, fleet.ConditionManifestApplied) != nil; {
-	case c.verdict.Gets() && hasDesired(have, c.wanted) && generationsSeen(have, c.wanted):
+	case c.verdict.Gets() && hasDesired(have, c.desired) && generationsSeen(have, c.desired):
 		return have
 	case c.verdict.Gets():
-		return merge(have, c.wanted)
-	case c.kept, len(c.wanted) == 0, deployed && c.problem == nil:
+		return merge(have, c.desired)
+	case c.kept, len(c.desired) == 0, deployed && c.problem == nil:
 		return have
 	default:
-		return announce(have, c.wanted)
+		return announce(have, c.desired)
 	}
 }
 
@@ -94,7 +94,7 @@ func generationsSeen(have, wanted []addonv1beta1.ConfigReference) bool {
 }
 
 // configured returns the condition that tells whether the add-on has its wanted configurations.
-func (c *standing) configured(references []addonv1beta1.ConfigReference) metav1.Condition {
+func (c *clusterState) configured(references []addonv1beta1.ConfigReference) metav1.Condition {
 	no := func(message string) metav1.Condition {
 		return metav1.Condition{
 			Type: fleet.ConditionConfigured, Status: metav1.ConditionFalse, Reason: fleet.ReasonConfigurationsNotConfigured, Message: message,
@@ -119,16 +119,16 @@ func (c *standing) configured(references []addonv1beta1.ConfigReference) metav1.
 
 // writeOne writes the references and what follows from them, including the progress, in one patch.
 func (c *Controller) writeOne(
-	ctx context.Context, s *situation, cluster *standing, after *addonv1beta1.ManagedClusterAddOn, condition metav1.Condition,
+	ctx context.Context, s *snapshot, cluster *clusterState, after *addonv1beta1.ManagedClusterAddOn, condition metav1.Condition,
 ) error {
-	begins := cluster.verdict.Gets() && !hasDesired(cluster.addOn.Status.ConfigReferences, after.Status.ConfigReferences)
+	starts := cluster.verdict.Gets() && !hasDesired(cluster.addOn.Status.ConfigReferences, after.Status.ConfigReferences)
 	progress.Set(after, condition, s.now)
 	works, err := lookup.Works(ctx, c.client, after)
 	if err != nil {
 		return err
 	}
 	progress.Record(after, works, s.now)
-	if begins {
+	if starts {
 		// Its deadline begins now, whatever was in progress before.
 		meta.FindStatusCondition(after.Status.Conditions, fleet.ConditionProgressing).LastTransitionTime = metav1.NewTime(s.now)
 	}
@@ -136,9 +136,9 @@ func (c *Controller) writeOne(
 	if _, err := patch.Status(ctx, c.client, after, before); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	progress.Tell(c.recorder, after, before)
+	progress.RecordEvents(c.recorder, after, before)
 	cluster.addOn = after
-	if cluster.verdict == rollout.Begin && begins {
+	if cluster.verdict == rollout.Begin && starts {
 		cluster.verdict = rollout.InProgress
 	}
 	had := meta.FindStatusCondition(before.Status.Conditions, condition.Type)

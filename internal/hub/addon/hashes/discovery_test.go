@@ -56,7 +56,7 @@ func newBare(t *testing.T) (*bare, []addonv1beta1.AddOnConfig) {
 		thing := configOf("example.com", "things", strconv.Itoa(cluster))
 		things, wanted[thing] = append(things, thing), true
 	}
-	b.Want("hello", wanted)
+	b.Require("hello", wanted)
 	return b, things
 }
 
@@ -84,7 +84,7 @@ func TestDiscoveryOfAKind(t *testing.T) {
 	for what, happens := range map[string]func(){
 		"after a while":            func() { b.clock.SetTime(b.clock.Now().Add(9 * time.Second)) }, // before the add-on is looked at again
 		"its definition changes":   func() { b.DefinitionChanged("things.example.com") },
-		"nobody wanted it between": func() { b.Want("hello", nil) },
+		"nobody wanted it between": func() { b.Require("hello", nil) },
 	} {
 		if happens(); b.ask(t, notServed, things...) != 1 {
 			t.Errorf("%s: discovered more or less than once", what)
@@ -108,7 +108,7 @@ func TestDiscoveryTakesLong(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			b.Want("other", map[addonv1beta1.AddOnConfig]bool{things[0]: true})
+			b.Require("other", map[addonv1beta1.AddOnConfig]bool{things[0]: true})
 		}()
 		select {
 		case <-done:

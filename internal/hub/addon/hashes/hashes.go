@@ -83,8 +83,8 @@ func (h *Hashes) Source() source.Source {
 	})
 }
 
-// Want replaces the configurations whose states an add-on needs. Kinds that no add-on needs are no longer watched.
-func (h *Hashes) Want(addOn string, configs map[addonv1beta1.AddOnConfig]bool) {
+// Require replaces the configurations whose states an add-on needs. Kinds that no add-on needs are no longer watched.
+func (h *Hashes) Require(addOn string, configs map[addonv1beta1.AddOnConfig]bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for config := range h.wanted[addOn] {
@@ -149,8 +149,8 @@ func (h *Hashes) watchFor(kind schema.GroupResource) (*watch, error) {
 		return nil, err
 	}
 	started, err := newWatch(h.ctx, h.client, gvr, callbacks{
-		changed: func(name client.ObjectKey) { h.tell(kind, name) },
-		ready:   func() { h.tellAll(kind) },
+		changed: func(name client.ObjectKey) { h.enqueue(kind, name) },
+		ready:   func() { h.enqueueKind(kind) },
 		missing: func(w *watch) { h.missing(kind, w) },
 	})
 	if err != nil {
@@ -236,7 +236,7 @@ func (h *Hashes) missing(kind schema.GroupResource, w *watch) {
 		delete(h.watches, kind)
 	}
 	h.mu.Unlock()
-	h.tellAll(kind)
+	h.enqueueKind(kind)
 }
 
 func notServed(kind schema.GroupResource) error {
@@ -257,12 +257,12 @@ func (h *Hashes) DefinitionChanged(name string) {
 	_, watched := h.watches[kind]
 	h.mu.Unlock()
 	if !watched {
-		h.tellAll(kind)
+		h.enqueueKind(kind)
 	}
 }
 
-// tell enqueues the add-ons that want a configuration.
-func (h *Hashes) tell(kind schema.GroupResource, name client.ObjectKey) {
+// enqueue enqueues the add-ons that want a configuration.
+func (h *Hashes) enqueue(kind schema.GroupResource, name client.ObjectKey) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	config := addonv1beta1.AddOnConfig{
@@ -274,8 +274,8 @@ func (h *Hashes) tell(kind schema.GroupResource, name client.ObjectKey) {
 	}
 }
 
-// tellAll enqueues the add-ons that want any configuration of a kind.
-func (h *Hashes) tellAll(kind schema.GroupResource) {
+// enqueueKind enqueues the add-ons that want any configuration of a kind.
+func (h *Hashes) enqueueKind(kind schema.GroupResource) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for config, addOns := range h.askers {

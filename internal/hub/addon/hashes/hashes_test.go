@@ -79,7 +79,7 @@ func TestOf(t *testing.T) {
 		for config := range problems {
 			wanted[config] = true
 		}
-		h.Want("hello", wanted)
+		h.Require("hello", wanted)
 		for config := range wanted {
 			_, _ = h.Of(config) // it begins to watch
 		}

@@ -74,7 +74,7 @@ func newHub(t *testing.T) *hub {
 	if err := h.Source().Start(ctx, h.queue); err != nil {
 		t.Fatal(err)
 	}
-	h.Want("hello", map[addonv1beta1.AddOnConfig]bool{thing: true})
+	h.Require("hello", map[addonv1beta1.AddOnConfig]bool{thing: true})
 	return h
 }
 

@@ -44,7 +44,7 @@ type callbacks struct {
 }
 
 // newWatch starts a watch.
-func newWatch(parent context.Context, c dynamic.Interface, gvr schema.GroupVersionResource, tell callbacks) (*watch, error) {
+func newWatch(parent context.Context, c dynamic.Interface, gvr schema.GroupVersionResource, notify callbacks) (*watch, error) {
 	ctx, stop := context.WithCancel(parent)
 	w := &watch{
 		gvr: gvr, stop: stop,
@@ -60,22 +60,22 @@ func newWatch(parent context.Context, c dynamic.Interface, gvr schema.GroupVersi
 	if err := w.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 		if w.fail(err) {
 			ctrl.LoggerFrom(ctx).Error(err, "Watch configurations of add-ons", "resource", gvr.GroupResource().String())
-			tell.ready()
+			notify.ready()
 		}
 		if apierrors.IsNotFound(err) {
-			tell.missing(w)
+			notify.missing(w)
 		}
 	}); err != nil {
 		return fail(err)
 	}
 	registration, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) { tell.changed(keyOf(o)) },
+		AddFunc: func(o any) { notify.changed(keyOf(o)) },
 		UpdateFunc: func(old, o any) {
 			if stateOf(old) != stateOf(o) {
-				tell.changed(keyOf(o))
+				notify.changed(keyOf(o))
 			}
 		},
-		DeleteFunc: func(o any) { tell.changed(keyOf(o)) },
+		DeleteFunc: func(o any) { notify.changed(keyOf(o)) },
 	})
 	if err != nil {
 		return fail(err)
@@ -83,7 +83,7 @@ func newWatch(parent context.Context, c dynamic.Interface, gvr schema.GroupVersi
 	go w.informer.RunWithContext(ctx)
 	go func() {
 		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
-			tell.ready()
+			notify.ready()
 		}
 	}()
 	return w, nil

@@ -122,8 +122,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	added, notAdded := c.write(missing(entry, decisive, installed, clusters), c.install(ctx, entry, decisive))
 	leaving, wait := c.leaving(entry.Name, placements, installed)
 	removed, notRemoved := c.write(leaving, c.remove(ctx))
-	c.tell(entry, fleet.EventManagedClusterAddOnInstalled, "Install", "installed on", added)
-	c.tell(entry, fleet.EventManagedClusterAddOnRemoved, "Remove", "no longer selected: removed from", removed)
+	c.recordEvent(entry, fleet.EventManagedClusterAddOnInstalled, "Install", "installed on", added)
+	c.recordEvent(entry, fleet.EventManagedClusterAddOnRemoved, "Remove", "no longer selected: removed from", removed)
 	if err := notAdded.AsError("ManagedClusterAddOn"); err != nil {
 		return ctrl.Result{}, fmt.Errorf("install add-on %s: %w", entry.Name, err)
 	}
@@ -158,7 +158,7 @@ func (c *Controller) leaving(
 	name string, placements []*lookup.Placement, installed map[string]*addonv1beta1.ManagedClusterAddOn,
 ) (all []*addonv1beta1.ManagedClusterAddOn, wait time.Duration) {
 	absent := map[string]bool{}
-	if lookup.AllKnown(placements) {
+	if lookup.AllResolved(placements) {
 		selected := lookup.Decisive(placements)
 		for cluster, addOn := range installed {
 			ours := addOn.Annotations[fleet.AnnotationInstalledBy] == fleet.InstalledByStrategy
@@ -258,7 +258,7 @@ func (c *Controller) remove(ctx context.Context) func(*addonv1beta1.ManagedClust
 	}
 }
 
-func (c *Controller) tell(entry *addonv1beta1.ClusterManagementAddOn, reason, action, what string, clusters []string) {
+func (c *Controller) recordEvent(entry *addonv1beta1.ClusterManagementAddOn, reason, action, what string, clusters []string) {
 	if len(clusters) > 0 {
 		c.recorder.Eventf(entry, nil, corev1.EventTypeNormal, reason, action,
 			"The add-on %s is %s %s: %s", entry.Name, what, text.Count(len(clusters), "cluster"), text.FirstFew(clusters))

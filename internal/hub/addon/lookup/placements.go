@@ -81,8 +81,8 @@ func Decisive(placements []*Placement) map[string]*Placement {
 	return decisive
 }
 
-// AllKnown tells whether it is known for all placements what they select.
-func AllKnown(placements []*Placement) bool {
+// AllResolved tells whether it is known for all placements what they select.
+func AllResolved(placements []*Placement) bool {
 	for _, placement := range placements {
 		if placement.Unknown != "" {
 			return false

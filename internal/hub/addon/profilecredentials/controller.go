@@ -93,7 +93,7 @@ func Register(mgr ctrl.Manager) error {
 	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return c.accounts(ctx) })
 	labelChanged := predicate.Or(predicates.Recreated(), predicate.Predicate(predicate.LabelChangedPredicate{}))
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-managedserviceaccount-profile").
-		For(&authenticationv1beta1.ManagedServiceAccount{}, builder.WithPredicates(predicates.Either(isAsked), predicate.Or(
+		For(&authenticationv1beta1.ManagedServiceAccount{}, builder.WithPredicates(predicates.Either(requestsCopies), predicate.Or(
 			predicates.Generation(), predicate.Predicate(predicate.LabelChangedPredicate{})))).
 		Watches(&multiclusterv1alpha1.ClusterProfile{}, ofCluster, builder.WithPredicates(predicates.Generation())).
 		Watches(&clusterv1.ManagedCluster{}, ofCluster, builder.WithPredicates(predicate.Or(predicates.Generation(), labelChanged))).
@@ -132,8 +132,8 @@ func newCache(mgr ctrl.Manager, selector string) (cache.Cache, error) {
 	return made, mgr.Add(made)
 }
 
-// isAsked tells whether the label of an account asks for copies.
-func isAsked(account client.Object) bool {
+// requestsCopies tells whether the label of an account asks for copies.
+func requestsCopies(account client.Object) bool {
 	return account.GetLabels()[fleet.LabelSyncToClusterProfile] == fleet.LabelTrue
 }
 
@@ -182,7 +182,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // wanted are the copies that there should be, by their namespaces.
 func (c *Controller) wanted(ctx context.Context, key client.ObjectKey,
 	account *authenticationv1beta1.ManagedServiceAccount) (map[string]*corev1.Secret, error) {
-	if !isAsked(account) || !account.DeletionTimestamp.IsZero() {
+	if !requestsCopies(account) || !account.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
 	if err := checkName(key); err != nil {

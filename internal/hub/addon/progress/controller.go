@@ -131,7 +131,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
 	if changed && err == nil {
-		Tell(c.recorder, addOn, before)
+		RecordEvents(c.recorder, addOn, before)
 	}
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }

@@ -108,15 +108,15 @@ func has(work *workv1.ManifestWork, kind string, status metav1.ConditionStatus) 
 // Unsupported returns the configurations of the ManagedClusterAddOn itself whose type the add-on does not support. There are none until
 // its manager has listed the supported types.
 func Unsupported(addOn *addonv1beta1.ManagedClusterAddOn) []addonv1beta1.AddOnConfig {
-	if !KnowsSupported(addOn) {
+	if !ListsSupportedConfigs(addOn) {
 		return nil
 	}
 	_, unsupported := config.Supported(addOn.Spec.Configs, addOn.Status.SupportedConfigs)
 	return unsupported
 }
 
-// KnowsSupported tells whether the manager of an add-on has listed the types of configurations that it supports.
-func KnowsSupported(addOn *addonv1beta1.ManagedClusterAddOn) bool {
+// ListsSupportedConfigs tells whether the manager of an add-on has listed the types of configurations that it supports.
+func ListsSupportedConfigs(addOn *addonv1beta1.ManagedClusterAddOn) bool {
 	return len(addOn.Status.SupportedConfigs) > 0 ||
 		meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionRegistrationApplied) != nil
 }

@@ -54,8 +54,8 @@ func IsApplied(addOn *addonv1beta1.ManagedClusterAddOn) bool {
 	})
 }
 
-// Tell writes an event when the add-on reaches a state that an administrator should see.
-func Tell(recorder events.EventRecorder, addOn, before *addonv1beta1.ManagedClusterAddOn) {
+// RecordEvents writes an event when the add-on reaches a state that an administrator should see.
+func RecordEvents(recorder events.EventRecorder, addOn, before *addonv1beta1.ManagedClusterAddOn) {
 	now := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionProgressing)
 	then := meta.FindStatusCondition(before.Status.Conditions, fleet.ConditionProgressing)
 	if now == nil || then != nil && then.Reason == now.Reason {

@@ -53,12 +53,12 @@ func (c *Controller) explainRemoval(ctx context.Context, addOn *addonv1beta1.Man
 // untouched returns the condition of an add-on that its manager would have set since the deletion, if it has not.
 func (c *Controller) untouched(addOn *addonv1beta1.ManagedClusterAddOn) (condition metav1.Condition, ok bool) {
 	for _, m := range ofManagers {
-		held := slices.DeleteFunc(slices.Clone(addOn.Finalizers), func(f string) bool { return !slices.Contains(m.finalizers, f) })
-		said := meta.FindStatusCondition(addOn.Status.Conditions, m.condition)
-		if said != nil && (said.Status == metav1.ConditionFalse || !said.LastTransitionTime.Before(addOn.DeletionTimestamp)) {
+		remaining := slices.DeleteFunc(slices.Clone(addOn.Finalizers), func(f string) bool { return !slices.Contains(m.finalizers, f) })
+		reported := meta.FindStatusCondition(addOn.Status.Conditions, m.condition)
+		if reported != nil && (reported.Status == metav1.ConditionFalse || !reported.LastTransitionTime.Before(addOn.DeletionTimestamp)) {
 			return condition, false // the manager's word, or this controller's: neither is written over
 		}
-		if len(held) == 0 || ok {
+		if len(remaining) == 0 || ok {
 			continue
 		}
 		ok = true
@@ -67,7 +67,7 @@ func (c *Controller) untouched(addOn *addonv1beta1.ManagedClusterAddOn) (conditi
 			ObservedGeneration: addOn.Generation, LastTransitionTime: metav1.NewTime(c.clock.Now()),
 			Message: fmt.Sprintf("The manager of the add-on has said nothing about its deletion: it has to take off the finalizers %s. See whether "+
 				"it runs; if it is gone for good, take them off, and what it would have cleaned up stays: kubectl edit managedclusteraddon -n %s %s",
-				strings.Join(held, ", "), addOn.Namespace, addOn.Name),
+				strings.Join(remaining, ", "), addOn.Namespace, addOn.Name),
 		}
 	}
 	return condition, ok

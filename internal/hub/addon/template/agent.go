@@ -64,7 +64,7 @@ func (a *agent) Manifests(ctx context.Context, installation addon.Installation) 
 	if err != nil {
 		return nil, fmt.Errorf("the AddOnTemplate: %w", err)
 	}
-	a.tell(installation, in.Template.AddonName, rendered.Unknown)
+	a.reportOnce(installation, in.Template.AddonName, rendered.Unknown)
 	objects := make([]client.Object, len(rendered.Objects))
 	for i, object := range rendered.Objects {
 		objects[i] = object
@@ -74,32 +74,32 @@ func (a *agent) Manifests(ctx context.Context, installation addon.Installation) 
 	}, nil
 }
 
-// told is what events have reported about a ManagedClusterAddOn, which the UID identifies: an add-on of the same name may have been
+// reported is what events have reported about a ManagedClusterAddOn, which the UID identifies: an add-on of the same name may have been
 // missed.
-type told struct {
+type reported struct {
 	of                                types.UID
 	hosting, variables, ofAnotherName string
 }
 
-// tell reports in events, once each, what the author of the template or its user may not expect.
-func (a *agent) tell(installation addon.Installation, templateIsFor string, unset []string) {
+// reportOnce reports in events, once each, what the author of the template or its user may not expect.
+func (a *agent) reportOnce(installation addon.Installation, templateIsFor string, unset []string) {
 	about, variables := client.ObjectKeyFromObject(installation.AddOn), strings.Join(unset, ", ")
 	hosting := installation.AddOn.Annotations[fleet.AnnotationHostingClusterName]
-	said := told{of: installation.AddOn.UID, hosting: hosting, variables: variables}
+	current := reported{of: installation.AddOn.UID, hosting: hosting, variables: variables}
 	if templateIsFor != a.name {
-		said.ofAnotherName = templateIsFor
+		current.ofAnotherName = templateIsFor
 	}
-	if isLeaving(installation.AddOn) || said == (told{of: installation.AddOn.UID}) {
-		a.told.Delete(about)
+	if isLeaving(installation.AddOn) || current == (reported{of: installation.AddOn.UID}) {
+		a.reported.Delete(about)
 		return
 	}
-	if before, _ := a.told.Swap(about, said); before == said {
+	if before, _ := a.reported.Swap(about, current); before == current {
 		return
 	}
-	if said.ofAnotherName != "" {
+	if current.ofAnotherName != "" {
 		a.recorder.Eventf(installation.AddOn, nil, corev1.EventTypeWarning, fleet.EventAddOnTemplateOfAnother, "Deploy",
 			"The AddOnTemplate is used although it is for the add-on %s: correct its spec.addonName, or name another template in the configs",
-			said.ofAnotherName)
+			current.ofAnotherName)
 	}
 	if variables != "" {
 		a.recorder.Eventf(installation.AddOn, nil, corev1.EventTypeWarning, fleet.EventAddOnTemplateVariablesUnset, "Deploy",

@@ -25,8 +25,8 @@ type Catalogue struct {
 	// uncached reads the Secrets of certification authorities, which no cache of the hub should hold.
 	uncached client.Reader
 	recorder events.EventRecorder
-	// told has a value of type told for each name of a ManagedClusterAddOn, so that no event is repeated.
-	told sync.Map
+	// reported has a value of type reported for each name of a ManagedClusterAddOn, so that no event is repeated.
+	reported sync.Map
 }
 
 // NewCatalogue returns a Catalogue. Its client reads from a cache, including unstructured objects; uncached asks the API server.

@@ -18,13 +18,13 @@ import (
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-// situation is an add-on and everything that belongs to it, at one time.
-type situation struct {
+// snapshot is an add-on and everything that belongs to it, at one time.
+type snapshot struct {
 	entry      *addonv1beta1.ClusterManagementAddOn
 	placements []*lookup.Placement
 	installed  map[string]*addonv1beta1.ManagedClusterAddOn // By cluster, as are the next two.
 	clusters   map[string]*clusterv1.ManagedCluster
-	standing   map[string]*standing
+	states     map[string]*clusterState
 	defaults   []addonv1beta1.DefaultConfigReference
 	rollouts   []*placementRollout // One for each of placements.
 
@@ -43,12 +43,12 @@ type known struct {
 	err error
 }
 
-// standing is the present and the wanted state of the add-on on a cluster.
-type standing struct {
+// clusterState is the present and the wanted state of the add-on on a cluster.
+type clusterState struct {
 	addOn *addonv1beta1.ManagedClusterAddOn // nil if it is still to be installed
 	// placement is the one that applies; nil if none selects the cluster.
 	placement *lookup.Placement
-	wanted    []addonv1beta1.ConfigReference
+	desired   []addonv1beta1.ConfigReference
 	// problem is why the wanted configurations cannot be used.
 	problem error
 	// kept is true if the configurations stay as they are.
@@ -66,8 +66,8 @@ type placementRollout struct {
 	problems   []string
 }
 
-// wanted returns all configurations that the add-on or a placement refers to.
-func (s *situation) wanted() map[addonv1beta1.AddOnConfig]bool {
+// requiredConfigs returns all configurations that the add-on or a placement refers to.
+func (s *snapshot) requiredConfigs() map[addonv1beta1.AddOnConfig]bool {
 	all := setOf(s.entry.Spec.DefaultConfigs)
 	add := func(configs []addonv1beta1.AddOnConfig) {
 		for _, config := range configs {
@@ -95,14 +95,14 @@ func setOf(configs []addonv1beta1.AddOnConfig) map[addonv1beta1.AddOnConfig]bool
 	return set
 }
 
-// look returns the state of a configuration. It asks for each only once.
-func (s *situation) look(config addonv1beta1.AddOnConfig) known {
+// resolve returns the state of a configuration. It asks for each only once.
+func (s *snapshot) resolve(config addonv1beta1.AddOnConfig) known {
 	found, done := s.known[config]
 	if !done {
 		found.State, found.err = s.configs.Of(config)
 		s.notYet = s.notYet || errors.Is(found.err, hashes.ErrNotYet)
 		if found.err != nil {
-			s.lookAgain(s.now.Add(problemWait))
+			s.requeueBy(s.now.Add(problemWait))
 		}
 		s.known[config] = found
 	}
@@ -110,28 +110,28 @@ func (s *situation) look(config addonv1beta1.AddOnConfig) known {
 }
 
 // readDefaults reads the default configurations. For add-ons that manage themselves the hub does no more.
-func (s *situation) readDefaults() {
+func (s *snapshot) readDefaults() {
 	for _, config := range config.Effective(s.entry.Spec.DefaultConfigs) {
 		s.defaults = append(s.defaults, addonv1beta1.DefaultConfigReference{
 			ConfigGroupResource: config.ConfigGroupResource,
-			DesiredConfig:       &addonv1beta1.ConfigSpecHash{ConfigReferent: config.ConfigReferent, SpecHash: s.look(config).Hash},
+			DesiredConfig:       &addonv1beta1.ConfigSpecHash{ConfigReferent: config.ConfigReferent, SpecHash: s.resolve(config).Hash},
 		})
 	}
 }
 
 // assign determines which placement applies on each cluster, and which configurations follow.
-func (s *situation) assign() {
+func (s *snapshot) assign() {
 	decisive := lookup.Decisive(s.placements)
-	s.standing = make(map[string]*standing, len(s.installed))
+	s.states = make(map[string]*clusterState, len(s.installed))
 	for cluster, addOn := range s.installed {
-		s.standing[cluster] = &standing{addOn: addOn, placement: decisive[cluster]}
+		s.states[cluster] = &clusterState{addOn: addOn, placement: decisive[cluster]}
 	}
 	for cluster, placement := range decisive {
-		if s.standing[cluster] == nil {
-			s.standing[cluster] = &standing{placement: placement}
+		if s.states[cluster] == nil {
+			s.states[cluster] = &clusterState{placement: placement}
 		}
 	}
-	for _, cluster := range s.standing {
+	for _, cluster := range s.states {
 		s.choose(cluster)
 	}
 	for _, placement := range s.placements {
@@ -140,32 +140,32 @@ func (s *situation) assign() {
 }
 
 // onlyNew skips the add-ons that have been configured before.
-func (s *situation) onlyNew() {
-	maps.DeleteFunc(s.standing, func(_ string, cluster *standing) bool {
+func (s *snapshot) onlyNew() {
+	maps.DeleteFunc(s.states, func(_ string, cluster *clusterState) bool {
 		return cluster.addOn == nil || meta.FindStatusCondition(cluster.addOn.Status.Conditions, fleet.ConditionConfigured) != nil
 	})
 }
 
 // choose determines the configurations for a cluster. Configurations of a type that the add-on does not support are ignored, except for
 // defaults.
-func (s *situation) choose(cluster *standing) {
+func (s *snapshot) choose(cluster *clusterState) {
 	layers := [][]addonv1beta1.AddOnConfig{s.entry.Spec.DefaultConfigs, nil, nil}
 	if cluster.placement != nil {
 		layers[1] = cluster.placement.Configs
 	}
 	if cluster.addOn != nil {
 		layers[2] = cluster.addOn.Spec.Configs
-		if progress.KnowsSupported(cluster.addOn) {
+		if progress.ListsSupportedConfigs(cluster.addOn) {
 			layers[1], _ = config.Supported(layers[1], cluster.addOn.Status.SupportedConfigs)
 			layers[2], _ = config.Supported(layers[2], cluster.addOn.Status.SupportedConfigs)
 		}
 	}
 	for _, config := range config.Effective(layers...) {
-		found := s.look(config)
+		found := s.resolve(config)
 		if found.err != nil && cluster.problem == nil {
 			cluster.problem = found.err
 		}
-		cluster.wanted = append(cluster.wanted, addonv1beta1.ConfigReference{
+		cluster.desired = append(cluster.desired, addonv1beta1.ConfigReference{
 			ConfigGroupResource:    config.ConfigGroupResource,
 			LastObservedGeneration: found.Generation,
 			DesiredConfig:          &addonv1beta1.ConfigSpecHash{ConfigReferent: config.ConfigReferent, SpecHash: found.Hash},
@@ -173,15 +173,15 @@ func (s *situation) choose(cluster *standing) {
 	}
 	// While it is not known what a placement selects, it may select this cluster: the present configurations may be updated, but not
 	// replaced by others.
-	cluster.kept = !lookup.AllKnown(s.placements) && cluster.changesConfigs()
+	cluster.kept = !lookup.AllResolved(s.placements) && cluster.changesConfigs()
 }
 
 // changesConfigs tells whether the cluster has configurations and is to get others.
-func (c *standing) changesConfigs() bool {
+func (c *clusterState) changesConfigs() bool {
 	if c.addOn == nil || len(c.addOn.Status.ConfigReferences) == 0 {
 		return false
 	}
-	return !slices.EqualFunc(c.addOn.Status.ConfigReferences, c.wanted, func(a, b addonv1beta1.ConfigReference) bool {
+	return !slices.EqualFunc(c.addOn.Status.ConfigReferences, c.desired, func(a, b addonv1beta1.ConfigReference) bool {
 		return a.ConfigGroupResource == b.ConfigGroupResource && a.DesiredConfig != nil &&
 			a.DesiredConfig.ConfigReferent == b.DesiredConfig.ConfigReferent
 	})
@@ -189,25 +189,25 @@ func (c *standing) changesConfigs() bool {
 
 // decide computes the rollout of each placement separately, because each has its own strategy. Clusters of no placement get their
 // configurations at once.
-func (s *situation) decide() {
+func (s *snapshot) decide() {
 	for _, r := range s.rollouts {
 		s.decideFor(r)
 	}
-	for _, cluster := range s.standing {
+	for _, cluster := range s.states {
 		if cluster.placement == nil {
 			cluster.verdict = rollout.Begin
-			if cluster.held() {
+			if cluster.keepsConfigs() {
 				cluster.verdict = rollout.Skipped
 			}
 		}
 	}
 }
 
-func (s *situation) decideFor(r *placementRollout) {
+func (s *snapshot) decideFor(r *placementRollout) {
 	var clusters []rollout.Cluster
 	r.configured, r.problems = 0, nil
 	for _, selected := range r.Selected {
-		cluster := s.standing[selected.Name]
+		cluster := s.states[selected.Name]
 		if cluster.placement != r.Placement {
 			continue
 		}
@@ -216,10 +216,10 @@ func (s *situation) decideFor(r *placementRollout) {
 			continue // it will not be installed there
 		case cluster.addOn != nil && !cluster.addOn.DeletionTimestamp.IsZero():
 			continue // it is being deleted
-		case cluster.held():
+		case cluster.keepsConfigs():
 			selected.State = rollout.Skip
 		default:
-			selected.State, selected.Since = stateOf(cluster.addOn, cluster.wanted, s.now)
+			selected.State, selected.Since = stateOf(cluster.addOn, cluster.desired, s.now)
 		}
 		if cluster.addOn != nil {
 			r.configured++
@@ -233,23 +233,23 @@ func (s *situation) decideFor(r *placementRollout) {
 		Strategy: r.RolloutStrategy, DefaultMaxConcurrency: r.ClustersPerDecisionGroup, Clusters: clusters, Now: s.now,
 	})
 	for _, planned := range r.plan.Clusters {
-		s.standing[planned.Name].verdict = planned.Verdict
+		s.states[planned.Name].verdict = planned.Verdict
 	}
-	s.lookAgain(r.plan.Next)
+	s.requeueBy(r.plan.Next)
 }
 
-// held tells whether the cluster keeps its configurations.
-func (c *standing) held() bool { return c.problem != nil || c.kept }
+// keepsConfigs tells whether the cluster keeps its configurations.
+func (c *clusterState) keepsConfigs() bool { return c.problem != nil || c.kept }
 
-// lookAgain makes the add-on due at that time at the latest.
-func (s *situation) lookAgain(then time.Time) {
+// requeueBy makes the add-on due at that time at the latest.
+func (s *snapshot) requeueBy(then time.Time) {
 	if !then.IsZero() && (s.next.IsZero() || then.Before(s.next)) {
 		s.next = then
 	}
 }
 
 // wait returns how long it is until the add-on is due.
-func (s *situation) wait() time.Duration {
+func (s *snapshot) wait() time.Duration {
 	if s.next.IsZero() {
 		return longestWait
 	}
