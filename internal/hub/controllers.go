@@ -334,7 +334,7 @@ var groups = []group{
 		{hasAccess, registerAccess},
 		{gated(featuregates.ClusterImporter), func(mgr ctrl.Manager, o Options) error { return importer.Register(mgr, o.Import) }},
 		{always, func(mgr ctrl.Manager, o Options) error {
-			return cleanup.Register(mgr, cleanup.Options{Off: !o.enabled(featuregates.ResourceCleanup), Resources: o.CleanupResources,
+			return cleanup.Register(mgr, cleanup.Options{Disabled: !o.enabled(featuregates.ResourceCleanup), Resources: o.CleanupResources,
 				Timeout: o.DeletionTimeout, Clock: o.Clock})
 		}},
 	}},

@@ -86,9 +86,9 @@ func (c *Controller) partFromWorks(ctx context.Context, cluster string) (bool, e
 	return c.confineToWorks(ctx, cluster)
 }
 
-// disinherit revokes, from a cluster that is not accepted, the rights of a former cluster of the same name that was deleted without its
-// cleanup.
-func (c *Controller) disinherit(ctx context.Context, cluster string) (ctrl.Result, error) {
+// revokeInherited revokes, from a cluster that is not accepted, the rights of a former cluster of the same name that was deleted without
+// its cleanup.
+func (c *Controller) revokeInherited(ctx context.Context, cluster string) (ctrl.Result, error) {
 	if !c.leftBehind(ctx, cluster) {
 		return ctrl.Result{}, nil
 	}
@@ -105,10 +105,10 @@ func (c *Controller) disinherit(ctx context.Context, cluster string) (ctrl.Resul
 // leftBehind tells whether there is any object that acceptance creates. It asks the cache first, and then the API server, because the
 // cache may still have objects that were deleted just now.
 func (c *Controller) leftBehind(ctx context.Context, cluster string) bool {
-	return holds(ctx, c.client, cluster) && holds(ctx, c.live, cluster)
+	return anyExists(ctx, c.client, cluster) && anyExists(ctx, c.live, cluster)
 }
 
-func holds(ctx context.Context, in client.Reader, cluster string) bool {
+func anyExists(ctx context.Context, in client.Reader, cluster string) bool {
 	global := metav1.ObjectMeta{Name: fleet.ManagedClusterClusterRole(cluster)}
 	local := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: cluster, Name: name} }
 	for _, o := range []client.Object{

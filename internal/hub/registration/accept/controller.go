@@ -40,8 +40,8 @@ import (
 // workers is how many clusters are reconciled at once: each takes a few requests, and little CPU.
 const workers = 10
 
-// worksRecheck is when the namespace of a cluster that is being deleted or denied is checked again for ManifestWorks.
-const worksRecheck = 5 * time.Second
+// worksCheckInterval is when the namespace of a cluster that is being deleted or denied is checked again for ManifestWorks.
+const worksCheckInterval = 5 * time.Second
 
 // Options configure the controller.
 type Options struct {
@@ -156,7 +156,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	// The finalizer is set before the first right is given. Without it there is nothing to revoke, even after a crash, except for the
 	// rights of a former cluster of the same name.
 	if !managedcluster.Denied(cluster) && !managedcluster.CutOff(cluster) {
-		return c.disinherit(ctx, cluster.Name) // not decided yet
+		return c.revokeInherited(ctx, cluster.Name) // not decided yet
 	}
 	return c.deny(ctx, cluster)
 }
@@ -199,7 +199,7 @@ func (c *Controller) setUp(ctx context.Context, cluster *clusterv1.ManagedCluste
 // controller holds the rights by which the agent finishes the works. When the namespace is gone, its deletion enqueues the cluster, which
 // gets a new one.
 func (c *Controller) leaveNamespace(ctx context.Context, cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
-	done, err := c.seeOff(ctx, cluster.Name)
+	done, err := c.revokeWhenDrained(ctx, cluster.Name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -242,7 +242,7 @@ func (c *Controller) deny(ctx context.Context, cluster *clusterv1.ManagedCluster
 	var err error
 	if managedcluster.CutOff(cluster) {
 		message += " and cut off: its agent and its add-ons have no rights, not even to clean up"
-		err = c.takeAll(ctx, cluster.Name)
+		err = c.revokeAll(ctx, cluster.Name)
 	} else if done, err = c.confine(ctx, cluster.Name); err == nil {
 		err = c.ensureClusterRole(ctx, cluster.Name, deniedRules(cluster.Name))
 	}
@@ -271,10 +271,10 @@ func (c *Controller) release(ctx context.Context, cluster *clusterv1.ManagedClus
 		return ctrl.Result{}, nil
 	}
 	if !managedcluster.CutOff(cluster) {
-		if done, err := c.seeOff(ctx, cluster.Name); err != nil || !done {
+		if done, err := c.revokeWhenDrained(ctx, cluster.Name); err != nil || !done {
 			return again(done), errors.Join(err, c.reportKept(ctx, cluster))
 		}
-	} else if err := c.takeAll(ctx, cluster.Name); err != nil {
+	} else if err := c.revokeAll(ctx, cluster.Name); err != nil {
 		return ctrl.Result{}, err
 	}
 	if err := c.deleteLease(ctx, cluster.Name); err != nil {
@@ -309,7 +309,7 @@ func again(done bool) ctrl.Result {
 	if done {
 		return ctrl.Result{}
 	}
-	return ctrl.Result{RequeueAfter: worksRecheck}
+	return ctrl.Result{RequeueAfter: worksCheckInterval}
 }
 
 // report writes the condition if it has changed, and then an event. It returns cause, for the caller to retry.

@@ -77,7 +77,7 @@ func (c *Controller) confineToWorks(ctx context.Context, cluster string) (bool, 
 	if err != nil {
 		return false, err
 	}
-	return false, c.deleteHeld(ctx, workRoleBinding(cluster))
+	return false, c.deleteFinalized(ctx, workRoleBinding(cluster))
 }
 
 // finishable returns the works that a denied cluster may finish: all that exist when its rights to works are revoked, and later those
@@ -140,10 +140,10 @@ func (c *Controller) ensureRightsToRemainingWorks(ctx context.Context, cluster s
 	})
 }
 
-// seeOff leaves a cluster that is being deleted its right to works while there are any, by which its agent learns what to undo. A
-// cluster that was denied gets that right back: admission lets no new works be created for it, and agents of other implementations find
-// works only by listing them.
-func (c *Controller) seeOff(ctx context.Context, cluster string) (bool, error) {
+// revokeWhenDrained leaves a cluster that is being deleted its right to works while there are any, by which its agent learns what to
+// undo. A cluster that was denied gets that right back: admission lets no new works be created for it, and agents of other
+// implementations find works only by listing them.
+func (c *Controller) revokeWhenDrained(ctx context.Context, cluster string) (bool, error) {
 	if err := c.deleteRegistrationRoleBinding(ctx, cluster); err != nil {
 		return false, err
 	}
@@ -164,8 +164,8 @@ func (c *Controller) seeOff(ctx context.Context, cluster string) (bool, error) {
 	return false, c.deleteRemainingWorksRole(ctx, cluster)
 }
 
-// takeAll revokes all rights of the agents of a cluster.
-func (c *Controller) takeAll(ctx context.Context, cluster string) error {
+// revokeAll revokes all rights of the agents of a cluster.
+func (c *Controller) revokeAll(ctx context.Context, cluster string) error {
 	return errors.Join(
 		c.deleteRegistrationRoleBinding(ctx, cluster),
 		c.deleteRightsToWorks(ctx, cluster),
@@ -206,15 +206,15 @@ func (c *Controller) deleteLease(ctx context.Context, cluster string) error {
 }
 
 func (c *Controller) deleteRightsToWorks(ctx context.Context, cluster string) error {
-	return errors.Join(c.deleteHeld(ctx, workRoleBinding(cluster)), c.deleteRemainingWorksRole(ctx, cluster))
+	return errors.Join(c.deleteFinalized(ctx, workRoleBinding(cluster)), c.deleteRemainingWorksRole(ctx, cluster))
 }
 
 func (c *Controller) deleteRemainingWorksRole(ctx context.Context, cluster string) error {
-	return errors.Join(c.deleteHeld(ctx, remainingWorksBinding(cluster)), c.deleteHeld(ctx, remainingWorksRole(cluster)))
+	return errors.Join(c.deleteFinalized(ctx, remainingWorksBinding(cluster)), c.deleteFinalized(ctx, remainingWorksRole(cluster)))
 }
 
-// deleteHeld deletes an object that FinalizerManifestWorkCleanup holds.
-func (c *Controller) deleteHeld(ctx context.Context, o client.Object) error {
+// deleteFinalized deletes an object that FinalizerManifestWorkCleanup holds.
+func (c *Controller) deleteFinalized(ctx context.Context, o client.Object) error {
 	key := client.ObjectKeyFromObject(o)
 	// The cache lacks an object that has lost its label, and a right must not outlive that.
 	if err := c.live.Get(ctx, key, o); err != nil {

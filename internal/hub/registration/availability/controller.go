@@ -73,7 +73,7 @@ func (c *Controller) onLease(_ context.Context, o client.Object) []reconcile.Req
 	if !ok || lease.Name != fleet.ClusterNamespaceLease {
 		return nil
 	}
-	c.heartbeats.see(lease)
+	c.heartbeats.observe(lease)
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: lease.Namespace}}}
 }
 
@@ -104,7 +104,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if changed {
-		c.tell(cluster, before)
+		c.recordEvents(cluster, before)
 	}
 	if remaining <= 0 {
 		// The next heartbeat enqueues the cluster. The agent may set the condition to available, and then be lost before its next
@@ -125,7 +125,7 @@ func (c *Controller) last(ctx context.Context, cluster string) (last heartbeat, 
 	if err := c.client.Get(ctx, key, lease); err != nil {
 		return last, false, client.IgnoreNotFound(err)
 	}
-	c.heartbeats.see(lease)
+	c.heartbeats.observe(lease)
 	last, known = c.heartbeats.of(cluster)
 	return last, known, nil
 }
@@ -171,8 +171,8 @@ func (c *Controller) set(cluster *clusterv1.ManagedCluster, cond metav1.Conditio
 	meta.SetStatusCondition(&cluster.Status.Conditions, cond)
 }
 
-// tell writes an event for each condition whose status has changed.
-func (c *Controller) tell(cluster, before *clusterv1.ManagedCluster) {
+// recordEvents writes an event for each condition whose status has changed.
+func (c *Controller) recordEvents(cluster, before *clusterv1.ManagedCluster) {
 	if news := transition(cluster, before, fleet.ConditionClusterAvailable); news != nil {
 		// In the cluster's namespace, where the agent's own events about its availability are.
 		there := cluster.DeepCopy()

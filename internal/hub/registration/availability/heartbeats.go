@@ -33,9 +33,9 @@ func newHeartbeats(clk clock.PassiveClock) *heartbeats {
 	return &heartbeats{clock: clk, last: map[string]heartbeat{}, graces: map[string]grace{}}
 }
 
-// see records a lease when the hub's watch delivers it. The time of a lease that is new to the process, as after a restart, is that of
+// observe records a lease when the hub's watch delivers it. The time of a lease that is new to the process, as after a restart, is that of
 // its last write to the API server.
-func (h *heartbeats) see(lease *coordinationv1.Lease) {
+func (h *heartbeats) observe(lease *coordinationv1.Lease) {
 	var renewed metav1.MicroTime
 	if lease.Spec.RenewTime != nil {
 		renewed = *lease.Spec.RenewTime

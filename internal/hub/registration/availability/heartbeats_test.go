@@ -47,7 +47,7 @@ func TestHeartbeats(t *testing.T) {
 			h := newHeartbeats(clk)
 			for i, l := range test.seen {
 				clk.SetTime(noon.Add(time.Duration(i) * time.Second))
-				h.see(l)
+				h.observe(l)
 			}
 			last, known := h.of("cluster1")
 			if known != (len(test.seen) > 0) || !last.received.Equal(test.want) {
@@ -66,7 +66,7 @@ func TestOverdue(t *testing.T) {
 	t.Parallel()
 	clk := clocktesting.NewFakePassiveClock(noon)
 	h := newHeartbeats(clk)
-	h.see(lease(noon))
+	h.observe(lease(noon))
 	for _, step := range []struct {
 		at     time.Duration // after noon
 		beat   bool
@@ -81,7 +81,7 @@ func TestOverdue(t *testing.T) {
 	} {
 		clk.SetTime(noon.Add(step.at))
 		if step.beat {
-			h.see(lease(noon.Add(step.at)))
+			h.observe(lease(noon.Add(step.at)))
 		}
 		if got := h.overdue("cluster1", step.length); !got.Equal(noon.Add(step.want)) {
 			t.Errorf("%s after noon: overdue at %s, want %s", step.at, got, noon.Add(step.want))

@@ -48,8 +48,8 @@ func NewAccess(
 // bound.
 const userPrefix = "open-cluster-management:"
 
-// holder is the cluster that a role acts for on the hub, by the user of its access entry; empty if it has none.
-func (a *Access) holder(ctx context.Context, role string) (string, error) {
+// clusterOf is the cluster that a role acts for on the hub, by the user of its access entry; empty if it has none.
+func (a *Access) clusterOf(ctx context.Context, role string) (string, error) {
 	entry, err := a.entry(ctx, role)
 	if err != nil || entry == nil {
 		return "", err
@@ -63,7 +63,7 @@ func clusterOf(entry *ekstypes.AccessEntry) string {
 }
 
 // grant lets a cluster in, in the place of the holder. It changes nothing that is as it should be.
-func (a *Access) grant(ctx context.Context, cluster, holder string, pair ekscluster.Pair) error {
+func (a *Access) grant(ctx context.Context, cluster, owner string, pair ekscluster.Pair) error {
 	made, err := a.ensureRole(ctx, pair)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (a *Access) grant(ctx context.Context, cluster, holder string, pair eksclus
 			return err
 		}
 	}
-	return a.ensureEntry(ctx, cluster, holder, pair)
+	return a.ensureEntry(ctx, cluster, owner, pair)
 }
 
 // revoke takes away what grant has made. The entry goes first: it is what lets the cluster in.
@@ -177,7 +177,7 @@ func (a *Access) entry(ctx context.Context, role string) (*ekstypes.AccessEntry,
 	return got.AccessEntry, nil
 }
 
-func (a *Access) ensureEntry(ctx context.Context, cluster, holder string, pair ekscluster.Pair) error {
+func (a *Access) ensureEntry(ctx context.Context, cluster, owner string, pair ekscluster.Pair) error {
 	arn, user, groups, want := pair.HubRoleARN(), userPrefix+cluster, []string{fleet.AWSClusterGroup(cluster)}, a.tagsOf(pair)
 	entry, err := a.entry(ctx, pair.HubRole())
 	if err != nil {
@@ -192,7 +192,7 @@ func (a *Access) ensureEntry(ctx context.Context, cluster, holder string, pair e
 		}
 		return nil
 	}
-	if now := clusterOf(entry); now != cluster && now != holder {
+	if now := clusterOf(entry); now != cluster && now != owner {
 		return fmt.Errorf("the access entry of %s in EKS cluster %s has become that of %q meanwhile", arn, a.hub.Name, now)
 	}
 	if aws.ToString(entry.Username) != user || !slices.Equal(entry.KubernetesGroups, groups) {

@@ -162,16 +162,16 @@ func (c *Controller) grant(ctx context.Context, cluster *clusterv1.ManagedCluste
 	if err != nil {
 		return ctrl.Result{}, c.refuse(ctx, cluster, err)
 	}
-	holder, err := c.Access.holder(ctx, pair.HubRole())
+	owner, err := c.Access.clusterOf(ctx, pair.HubRole())
 	if err != nil {
 		return ctrl.Result{}, c.fail(ctx, cluster, err)
 	}
-	switch other, err := c.holds(ctx, holder, cluster.Name, pair); {
+	switch other, err := c.ownsEntry(ctx, owner, cluster.Name, pair); {
 	case err != nil:
 		return ctrl.Result{}, err
 	case other:
 		return ctrl.Result{}, c.refuse(ctx, cluster, fmt.Errorf(
-			"%s is ManagedCluster %s already, and has access as that; delete one of the two", pair.Managed.ARN(), holder))
+			"%s is ManagedCluster %s already, and has access as that; delete one of the two", pair.Managed.ARN(), owner))
 	}
 	if earlier := cluster.Annotations[fleet.AnnotationAWSRole]; earlier != pair.HubRole() {
 		if err := c.take(ctx, cluster, earlier); err != nil {
@@ -181,20 +181,20 @@ func (c *Controller) grant(ctx context.Context, cluster *clusterv1.ManagedCluste
 	if err := c.record(ctx, cluster, pair.HubRole()); err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := c.Access.grant(ctx, cluster.Name, holder, pair); err != nil {
+	if err := c.Access.grant(ctx, cluster.Name, owner, pair); err != nil {
 		return ctrl.Result{}, c.fail(ctx, cluster, err)
 	}
 	return ctrl.Result{RequeueAfter: wait.Jitter(resync, 0.5)}, c.report(ctx, cluster, metav1.ConditionTrue, fleet.ReasonAWSAccessGranted,
 		fmt.Sprintf("%s has access as IAM role %s", pair.Managed.ARN(), pair.HubRoleARN()))
 }
 
-// holds tells whether another ManagedCluster of the same cluster of EKS has the access entry: a second one would shut it out.
-func (c *Controller) holds(ctx context.Context, holder, cluster string, pair eks.Pair) (bool, error) {
-	if holder == "" || holder == cluster {
+// ownsEntry tells whether another ManagedCluster of the same cluster of EKS has the access entry: a second one would shut it out.
+func (c *Controller) ownsEntry(ctx context.Context, owner, cluster string, pair eks.Pair) (bool, error) {
+	if owner == "" || owner == cluster {
 		return false, nil
 	}
 	other := &clusterv1.ManagedCluster{}
-	if err := c.client.Get(ctx, client.ObjectKey{Name: holder}, other); err != nil {
+	if err := c.client.Get(ctx, client.ObjectKey{Name: owner}, other); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
 	accepted := other.Spec.HubAcceptsClient && other.Annotations[fleet.AnnotationManagedClusterARN] == pair.Managed.ARN()
@@ -215,11 +215,11 @@ func (c *Controller) take(ctx context.Context, cluster *clusterv1.ManagedCluster
 	if c.Access == nil || !eks.IsHubRole(role) {
 		return nil
 	}
-	holder, err := c.Access.holder(ctx, role)
+	owner, err := c.Access.clusterOf(ctx, role)
 	if err != nil {
 		return err
 	}
-	if holder != "" && holder != cluster.Name {
+	if owner != "" && owner != cluster.Name {
 		return nil
 	}
 	return c.Access.revoke(ctx, role)

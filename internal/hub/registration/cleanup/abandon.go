@@ -28,7 +28,7 @@ const parting = 5 * time.Second
 // cluster of that name must not find these objects. It recognizes the namespace by the rights of the agent in it, which are deleted
 // last. A namespace without such rights may have been prepared for a cluster that is yet to be created.
 func (c *Controller) abandon(ctx context.Context, cluster string) (ctrl.Result, error) {
-	if c.Off {
+	if c.Disabled {
 		return ctrl.Result{}, nil
 	}
 	abandoned, err := c.isAbandoned(ctx, cluster)

@@ -52,8 +52,8 @@ func DefaultResources() []schema.GroupVersionResource {
 
 // Options configure the controller.
 type Options struct {
-	// Off leaves the namespaces of deleted clusters as they are.
-	Off bool
+	// Disabled leaves the namespaces of deleted clusters as they are.
+	Disabled bool
 	// Resources are deleted one after the other. Those that the hub does not serve are skipped.
 	Resources []schema.GroupVersionResource
 	// Timeout is how long the deletion of a cluster that is not available waits for its agent. After that, the controller removes the
@@ -125,7 +125,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("get ManagedCluster %s: %w", req.Name, err)
 	}
 	before := cluster.DeepCopy()
-	if c.Off {
+	if c.Disabled {
 		// A deletion must not wait for a cleanup that is switched off.
 		controllerutil.RemoveFinalizer(cluster, fleet.FinalizerResourceCleanup)
 		_, err := patch.Object(ctx, c.client, cluster, before)
@@ -150,7 +150,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if len(rest.objects) > 0 {
 		return c.wait(ctx, cluster, rest, deadline)
 	}
-	return ctrl.Result{}, c.finish(ctx, cluster)
+	return ctrl.Result{}, c.finalize(ctx, cluster)
 }
 
 // next deletes the next objects in the namespace of a cluster, and returns those that remain.
@@ -170,7 +170,7 @@ func (c *Controller) next(ctx context.Context, cluster string, givenUp func(meta
 // wait reports what remains, and is due when the time of the agent is up; the watch may enqueue the cluster earlier.
 func (c *Controller) wait(ctx context.Context, cluster *clusterv1.ManagedCluster, rest remaining, d deadline) (ctrl.Result, error) {
 	message := fmt.Sprintf("%d %s remain in the namespace %s and are being deleted%s%s", len(rest.objects), rest.resource.Resource,
-		cluster.Name, rest.held(d.passed), d.explain(cluster))
+		cluster.Name, rest.blockedBy(d.passed), d.explain(cluster))
 	if err := c.report(ctx, cluster, metav1.ConditionFalse, fleet.ReasonResourceRemaining, message); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -187,7 +187,7 @@ func (c *Controller) fail(ctx context.Context, cluster *clusterv1.ManagedCluster
 	return cause
 }
 
-func (c *Controller) finish(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
+func (c *Controller) finalize(ctx context.Context, cluster *clusterv1.ManagedCluster) error {
 	if err := c.report(ctx, cluster, metav1.ConditionTrue, fleet.ReasonNoResource,
 		"Nothing remains in the namespace of the cluster"); err != nil {
 		return err

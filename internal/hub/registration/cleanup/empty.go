@@ -24,9 +24,10 @@ type remaining struct {
 	objects  []metav1.PartialObjectMetadata
 }
 
-// held names objects that are being deleted, with the finalizers that hold them: without those of agents, once nobody waits for the agent.
-func (r remaining) held(withoutAgent bool) string {
-	var held []string
+// blockedBy names objects that are being deleted, with the finalizers that hold them: without those of agents, once nobody waits for the
+// agent.
+func (r remaining) blockedBy(withoutAgent bool) string {
+	var blocked []string
 	for i := range r.objects {
 		o := &r.objects[i]
 		finalizers := o.Finalizers
@@ -34,13 +35,13 @@ func (r remaining) held(withoutAgent bool) string {
 			finalizers = ofOthers(finalizers)
 		}
 		if !o.DeletionTimestamp.IsZero() && len(finalizers) > 0 {
-			held = append(held, fmt.Sprintf("%s (%s)", o.Name, strings.Join(finalizers, ", ")))
+			blocked = append(blocked, fmt.Sprintf("%s (%s)", o.Name, strings.Join(finalizers, ", ")))
 		}
 	}
-	if len(held) == 0 {
+	if len(blocked) == 0 {
 		return ""
 	}
-	return ", held by finalizers: " + text.FirstFew(held)
+	return ", held by finalizers: " + text.FirstFew(blocked)
 }
 
 // empty deletes the objects of the resource with the lowest priority in the cluster's namespace, and returns those of all priorities. For

@@ -41,7 +41,7 @@ func TestOff(t *testing.T) {
 			}
 			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster).WithStatusSubresource(cluster).Build()
 			// It has nothing with which to look at what is in the namespace.
-			c := New(api, api, nil, events.NewFakeRecorder(1), nil, Options{Off: true, Clock: clocktesting.NewFakeClock(now.Time)})
+			c := New(api, api, nil, events.NewFakeRecorder(1), nil, Options{Disabled: true, Clock: clocktesting.NewFakeClock(now.Time)})
 			if _, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)}); err != nil {
 				t.Fatal(err)
 			}

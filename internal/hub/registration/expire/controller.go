@@ -24,8 +24,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
 
-// stillAsks is when an expired cluster whose agent still asks is checked again.
-const stillAsks = time.Hour
+// pendingRequeue is when an expired cluster whose agent still asks is checked again.
+const pendingRequeue = time.Hour
 
 // Options configure the controller.
 type Options struct {
@@ -69,12 +69,12 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if left := c.after - c.clock.Since(cluster.CreationTimestamp.Time); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
-	asks, err := c.asks(ctx, cluster.Name)
+	pending, err := c.hasPendingRequest(ctx, cluster.Name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if asks {
-		return ctrl.Result{RequeueAfter: stillAsks}, nil
+	if pending {
+		return ctrl.Result{RequeueAfter: pendingRequeue}, nil
 	}
 	// With the precondition, a cluster that is accepted at this moment is not deleted.
 	unchanged := client.Preconditions{UID: &cluster.UID, ResourceVersion: &cluster.ResourceVersion}
@@ -94,8 +94,8 @@ func undecided(cluster *clusterv1.ManagedCluster) bool {
 		meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionHubAccepted) == nil
 }
 
-// asks tells whether a certificate request of the cluster is undecided.
-func (c *Controller) asks(ctx context.Context, cluster string) (bool, error) {
+// hasPendingRequest tells whether a certificate request of the cluster is undecided.
+func (c *Controller) hasPendingRequest(ctx context.Context, cluster string) (bool, error) {
 	requests := &certificatesv1.CertificateSigningRequestList{}
 	if err := c.client.List(ctx, requests, client.MatchingLabels{fleet.LabelClusterName: cluster}); err != nil {
 		return false, fmt.Errorf("list the certificate requests of cluster %s: %w", cluster, err)

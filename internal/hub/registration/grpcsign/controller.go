@@ -102,14 +102,14 @@ func (c *Controller) sign(ctx context.Context, csr *certificatesv1.CertificateSi
 	if err != nil {
 		return err
 	}
-	holdsFrom, err := fleet.CredentialsNotBefore(cluster.Annotations)
+	validFrom, err := fleet.CredentialsNotBefore(cluster.Annotations)
 	if err != nil {
 		return fmt.Errorf("ManagedCluster %s: %w", cluster.Name, err)
 	}
 	now := c.Clock.Now()
 	notBefore := now.Add(-clockSkew)
-	if notBefore.Before(holdsFrom) {
-		notBefore = holdsFrom
+	if notBefore.Before(validFrom) {
+		notBefore = validFrom
 	}
 	validity := c.LongestValidity
 	if seconds := csr.Spec.ExpirationSeconds; seconds != nil {

@@ -167,8 +167,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if !awaits(cluster) {
 		return ctrl.Result{}, nil
 	}
-	asked, err := c.importCluster(ctx, cluster)
-	if !asked {
+	requested, err := c.importCluster(ctx, cluster)
+	if !requested {
 		return ctrl.Result{}, c.withdraw(ctx, cluster)
 	}
 	return c.report(ctx, cluster, err)
@@ -176,7 +176,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // importCluster installs the agent in the cluster. It returns false if nobody has asked for that, and a failure if the condition is to say
 // why it did not succeed.
-func (c *Controller) importCluster(ctx context.Context, cluster *clusterv1.ManagedCluster) (asked bool, err error) {
+func (c *Controller) importCluster(ctx context.Context, cluster *clusterv1.ManagedCluster) (requested bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, longestImport)
 	defer cancel()
 	access, err := c.access(ctx, cluster)
@@ -211,13 +211,13 @@ func failed(reason string, err error) error { return &failure{reason: reason, er
 func (f *failure) Error() string { return f.err.Error() }
 
 // report writes the condition. A failure is an error of the reconcile, so that it is tried again, unless it waits.
-func (c *Controller) report(ctx context.Context, cluster *clusterv1.ManagedCluster, outcome error) (ctrl.Result, error) {
+func (c *Controller) report(ctx context.Context, cluster *clusterv1.ManagedCluster, cause error) (ctrl.Result, error) {
 	condition := metav1.Condition{Type: fleet.ConditionImportSucceeded, Status: metav1.ConditionTrue, Reason: fleet.ReasonImportSucceed,
 		Message: "The hub has installed the agent in the cluster"}
 	failure := (*failure)(nil)
-	if outcome != nil {
-		if !errors.As(outcome, &failure) {
-			return ctrl.Result{}, outcome
+	if cause != nil {
+		if !errors.As(cause, &failure) {
+			return ctrl.Result{}, cause
 		}
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, failure.reason, brief(failure.err)
 	}

@@ -33,9 +33,9 @@ import (
 // workers is how many requests are reconciled at once.
 const workers = 10
 
-// recheck is when a request is checked again whose requester may not renew. The acceptance of its cluster enqueues it at once; this is
-// for changes of rights, which have no event.
-const recheck = time.Minute
+// recheckInterval is when a request is checked again whose requester may not renew. The acceptance of its cluster enqueues it at once;
+// this is for changes of rights, which have no event.
+const recheckInterval = time.Minute
 
 // Options configure the controller.
 type Options struct {
@@ -120,7 +120,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if !allowed {
 		log.FromContext(ctx).Info("Renewal left for an administrator: the requester may not renew client certificates", "user", requester)
-		return ctrl.Result{RequeueAfter: recheck}, nil
+		return ctrl.Result{RequeueAfter: recheckInterval}, nil
 	}
 	return ctrl.Result{}, c.approve(ctx, csr)
 }
