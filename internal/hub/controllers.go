@@ -352,7 +352,7 @@ var groups = []group{
 				if o.enabled(featuregates.ManifestWorkReplicaSet) {
 					return replicaset.Register(mgr, options)
 				}
-				return replicaset.RegisterOff(mgr, options)
+				return replicaset.RegisterDisabled(mgr, options)
 			}},
 			{always, func(mgr ctrl.Manager, o Options) error {
 				return unattended.Register(mgr, unattended.Options{Clock: o.Clock})

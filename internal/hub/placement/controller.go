@@ -163,9 +163,9 @@ func (c *Controller) restoreUnmanaged(ctx context.Context, key scheduler.Key, ow
 // deleted. While its CEL expressions are being evaluated, or the scheduler has another version of it than the client, nothing is written
 // yet: the scheduler enqueues the placement again once it has caught up.
 func (c *Controller) schedule(owner *clusterv1beta1.Placement) *scheduler.Result {
-	began := c.clock.Now()
+	started := c.clock.Now()
 	result, known := c.scheduler.Schedule(client.ObjectKeyFromObject(owner))
-	schedulingSeconds.Observe(c.clock.Since(began).Seconds())
+	schedulingSeconds.Observe(c.clock.Since(started).Seconds())
 	c.wake()
 	switch {
 	case !known, result.UID != owner.UID, result.Generation != owner.Generation, result.Disabled, !owner.DeletionTimestamp.IsZero():
@@ -183,9 +183,9 @@ func (c *Controller) schedule(owner *clusterv1beta1.Placement) *scheduler.Result
 // reconciled again with a delay.
 func (c *Controller) write(ctx context.Context, req ctrl.Request, owner *clusterv1beta1.Placement,
 	result *scheduler.Result) (ctrl.Result, error) {
-	began := c.clock.Now()
+	started := c.clock.Now()
 	again, err := c.bind(ctx, owner, result)
-	bindSeconds.Observe(c.clock.Since(began).Seconds())
+	bindSeconds.Observe(c.clock.Since(started).Seconds())
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		return ctrl.Result{RequeueAfter: c.retries.When(req)}, nil
 	}

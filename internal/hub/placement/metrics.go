@@ -40,9 +40,9 @@ func init() {
 // timePlugins returns a scheduler.Timer that observes the metrics.
 func timePlugins(clk clock.PassiveClock) scheduler.Timer {
 	return func(kind scheduler.PluginType, name string) func() {
-		began := clk.Now()
+		started := clk.Now()
 		return func() {
-			took := clk.Since(began).Seconds()
+			took := clk.Since(started).Seconds()
 			if kind == scheduler.PluginCEL {
 				celSeconds.Observe(took)
 				return

@@ -69,8 +69,8 @@ type Controller struct {
 	sent map[types.NamespacedName]version
 	// reported has the last status of each work that is still to be written.
 	reported map[types.NamespacedName]*cloudevents.Event
-	// asked has what the agent of a cluster knows, while it waits for an answer.
-	asked map[string]cloudevents.ResourceVersions
+	// resyncs has what the agent of a cluster knows, while it waits for an answer.
+	resyncs map[string]cloudevents.ResourceVersions
 }
 
 // version is what an agent is told of a work.
@@ -85,7 +85,7 @@ type version struct {
 func New(c client.Client, o Options) *Controller {
 	return &Controller{client: c, transport: o.Transport, clock: o.Clock, enqueued: make(chan event.GenericEvent),
 		sent: map[types.NamespacedName]version{}, reported: map[types.NamespacedName]*cloudevents.Event{},
-		asked: map[string]cloudevents.ResourceVersions{}}
+		resyncs: map[string]cloudevents.ResourceVersions{}}
 }
 
 // Register adds the controller to the manager, and has it run the transport.

@@ -53,7 +53,7 @@ func (c *Controller) keepRequest(ctx context.Context, cluster string, received *
 		return err
 	}
 	c.mu.Lock()
-	c.asked[cluster] = versions
+	c.resyncs[cluster] = versions
 	c.mu.Unlock()
 	go c.enqueue(ctx, types.NamespacedName{Namespace: cluster})
 	return nil
@@ -154,17 +154,17 @@ func (c *Controller) write(ctx context.Context, work *workv1.ManifestWork, recei
 // answer sends to the agent of a cluster what is newer than what it knows, what is being deleted, and what has gone.
 func (c *Controller) answer(ctx context.Context, cluster string) error {
 	c.mu.Lock()
-	versions, asked := c.asked[cluster]
-	delete(c.asked, cluster)
+	versions, pending := c.resyncs[cluster]
+	delete(c.resyncs, cluster)
 	c.mu.Unlock()
-	if !asked {
+	if !pending {
 		return nil
 	}
 	if err := c.sendNewer(ctx, cluster, versions); err != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if _, again := c.asked[cluster]; !again {
-			c.asked[cluster] = versions
+		if _, again := c.resyncs[cluster]; !again {
+			c.resyncs[cluster] = versions
 		}
 		return fmt.Errorf("answer the agent of cluster %s: %w", cluster, err)
 	}
@@ -191,12 +191,13 @@ func (c *Controller) sendNewer(ctx context.Context, cluster string, versions clo
 			return err
 		}
 	}
-	return c.sendGone(ctx, cluster, versions, there)
+	return c.sendDeleted(ctx, cluster, versions, there)
 }
 
-// sendGone tells of what is not there any more, after all that is, and in the order of the request: so an agent knows the end of the
+// sendDeleted tells of what is not there any more, after all that is, and in the order of the request: so an agent knows the end of the
 // answer.
-func (c *Controller) sendGone(ctx context.Context, cluster string, versions cloudevents.ResourceVersions, there map[types.UID]bool) error {
+func (c *Controller) sendDeleted(ctx context.Context, cluster string, versions cloudevents.ResourceVersions,
+	there map[types.UID]bool) error {
 	for _, version := range versions.Versions {
 		if there[types.UID(version.ResourceID)] {
 			continue
@@ -226,12 +227,12 @@ func (c *Controller) connected(ctx context.Context) {
 	for i := range works.Items {
 		c.enqueue(ctx, client.ObjectKeyFromObject(&works.Items[i]))
 	}
-	if err := c.askForStatuses(ctx, works.Items); err != nil {
+	if err := c.requestStatuses(ctx, works.Items); err != nil {
 		log.FromContext(ctx).Error(err, "The agents cannot be asked for statuses; the hub has those that they report from now on")
 	}
 }
 
-func (c *Controller) askForStatuses(ctx context.Context, works []workv1.ManifestWork) error {
+func (c *Controller) requestStatuses(ctx context.Context, works []workv1.ManifestWork) error {
 	for len(works) > 0 {
 		some := works[:min(mostHashes, len(works))]
 		works = works[len(some):]

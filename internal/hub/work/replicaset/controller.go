@@ -36,8 +36,8 @@ const (
 
 // Options configure the controller.
 type Options struct {
-	// Off leaves sets alone, but for those that are being deleted.
-	Off bool
+	// Disabled leaves sets alone, but for those that are being deleted.
+	Disabled bool
 	// TrustDecisions makes the controller act on all clusters that PlacementDecisions name, without checking them against the bindings.
 	TrustDecisions bool
 	// Clock is the source of time.
@@ -46,7 +46,7 @@ type Options struct {
 
 // Controller reconciles ManifestWorkReplicaSets.
 type Controller struct {
-	off       bool
+	disabled  bool
 	client    client.Client
 	templates templates
 	recorder  events.EventRecorder
@@ -61,7 +61,7 @@ type Controller struct {
 // revisions, should have no cache: these are few of all the Secrets of a hub.
 func New(c, secrets client.Client, recorder events.EventRecorder, o Options) *Controller {
 	return &Controller{
-		off: o.Off, client: c, templates: templates{secrets}, recorder: recorder, clock: o.Clock,
+		disabled: o.Disabled, client: c, templates: templates{secrets}, recorder: recorder, clock: o.Clock,
 		selected: selected.Reader{Client: c, Trust: o.TrustDecisions},
 		absences: debounce.NewTracker[types.NamespacedName, missing](),
 	}
@@ -77,7 +77,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	} else if err != nil {
 		return ctrl.Result{}, err
 	}
-	if c.off && set.DeletionTimestamp.IsZero() {
+	if c.disabled && set.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
 	works, err := c.worksOf(ctx, set)
@@ -85,9 +85,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if !set.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, c.finish(ctx, set, works)
+		return ctrl.Result{}, c.finalize(ctx, set, works)
 	}
-	if err := c.hold(ctx, set); err != nil {
+	if err := c.ensureFinalizer(ctx, set); err != nil {
 		return ctrl.Result{}, err
 	}
 	next, err := c.advance(ctx, set, works)
@@ -100,9 +100,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // advance takes the rollout of the set as far as it may go now, and returns when it is due again.
 func (c *Controller) advance(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet, works []*work) (next time.Duration, err error) {
-	s := newSituation(set, works, c.clock.Now())
+	s := newSnapshot(set, works, c.clock.Now())
 	if set.Annotations[fleet.AnnotationOverrides] != "" {
-		if s.pass, err = c.shares.begin(set.Namespace, s.now); err != nil {
+		if s.pass, err = c.shares.start(set.Namespace, s.now); err != nil {
 			return 0, err
 		}
 		defer func() { s.pass.end(c.clock.Now()) }()
@@ -120,7 +120,7 @@ func (c *Controller) advance(ctx context.Context, set *workv1alpha1.ManifestWork
 		return 0, err
 	}
 	s.decide()
-	if err := s.pass.beginWriting(); err != nil {
+	if err := s.pass.startWriting(); err != nil {
 		return 0, err
 	}
 	if err := c.judge(ctx, s); err != nil {
@@ -138,8 +138,8 @@ func (c *Controller) advance(ctx context.Context, set *workv1alpha1.ManifestWork
 	return s.wait(), errors.Join(failed.AsError("work"), s.again)
 }
 
-// hold sets the finalizer, so that the set is not deleted before its works.
-func (c *Controller) hold(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet) error {
+// ensureFinalizer sets the finalizer, so that the set is not deleted before its works.
+func (c *Controller) ensureFinalizer(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet) error {
 	before := set.DeepCopy()
 	if !controllerutil.AddFinalizer(set, fleet.FinalizerManifestWorkReplicaSetCleanup) {
 		return nil
@@ -148,10 +148,10 @@ func (c *Controller) hold(ctx context.Context, set *workv1alpha1.ManifestWorkRep
 	return err
 }
 
-// finish deletes the works of a set that is being deleted, and releases the set: at once, or when the works are gone. It does not wait
+// finalize deletes the works of a set that is being deleted, and releases the set: at once, or when the works are gone. It does not wait
 // for works that have only its labels, because the agent of any cluster can set these labels and a finalizer on a work in its
 // namespace.
-func (c *Controller) finish(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet, works []*work) error {
+func (c *Controller) finalize(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet, works []*work) error {
 	before := set.DeepCopy()
 	if !controllerutil.ContainsFinalizer(set, fleet.FinalizerManifestWorkReplicaSetCleanup) {
 		return nil

@@ -604,7 +604,7 @@ func TestDeletionWithoutGate(t *testing.T) {
 			set.Spec.CascadeDeletionPolicy = policy
 			h := newHub(t, objects(set, decided("p", "c1", "c2"))...)
 			h.reconcile(t)
-			h.Controller = New(h.WithWatch, h.WithWatch, events.NewFakeRecorder(100), Options{Off: true, TrustDecisions: true, Clock: h.clock})
+			h.Controller = New(h.WithWatch, h.WithWatch, events.NewFakeRecorder(100), Options{Disabled: true, TrustDecisions: true, Clock: h.clock})
 			h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.PlacementRefs = nil })
 			h.reconcile(t)
 			h.expectClusters(t, "c1", "c2")

@@ -10,7 +10,7 @@ import (
 )
 
 // labels returns the labels that identify the works of a placement, and those that the set copies to its works.
-func (s *situation) labels(p *placement) map[string]string {
+func (s *snapshot) labels(p *placement) map[string]string {
 	return merged(s.labelsOfSet(), map[string]string{
 		fleet.LabelManifestWorkReplicaSet: fleet.ManifestWorkReplicaSetKey(s.set.Namespace, s.set.Name),
 		fleet.LabelPlacementName:          fleet.LabelValue(p.Name),
@@ -19,7 +19,7 @@ func (s *situation) labels(p *placement) map[string]string {
 
 // labelsOfSet returns the labels of the set, without those that have a meaning for controllers: the hub writes to namespaces in which
 // the author of the set may not, where such a label could make a work look like one of an add-on.
-func (s *situation) labelsOfSet() map[string]string {
+func (s *snapshot) labelsOfSet() map[string]string {
 	labels := maps.Clone(s.set.Labels)
 	maps.DeleteFunc(labels, func(key, _ string) bool { return fleet.IsReservedLabel(key) })
 	return labels

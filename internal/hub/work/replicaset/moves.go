@@ -29,7 +29,7 @@ type lost struct {
 
 // readMoves determines which works stay for now on clusters that are no longer selected: those that wait for another one to be available,
 // and all of them while too many clusters are lost.
-func (c *Controller) readMoves(ctx context.Context, s *situation) error {
+func (c *Controller) readMoves(ctx context.Context, s *snapshot) error {
 	graceful, most := s.set.Annotations[fleet.AnnotationGracefulMove] == fleet.LabelTrue, s.set.Annotations[fleet.AnnotationMaxLost]
 	if !graceful && most == "" {
 		return nil
@@ -112,7 +112,7 @@ func (c *Controller) mayStay(ctx context.Context, namespace string, p *placement
 }
 
 // count adds the clusters of a placement with works, and those of them that are lost.
-func (s *situation) count(p *placement, silent map[string]bool, all *lost) {
+func (s *snapshot) count(p *placement, silent map[string]bool, all *lost) {
 	for name, w := range p.works {
 		all.of[name] = true
 		moved := w.DeletionTimestamp
@@ -122,7 +122,7 @@ func (s *situation) count(p *placement, silent map[string]bool, all *lost) {
 			all.clusters[name] = true
 		case s.now.Before(moved.Add(stormWindow)):
 			all.clusters[name] = true
-			s.lookAgain(moved.Add(stormWindow))
+			s.requeueBy(moved.Add(stormWindow))
 		}
 	}
 }
@@ -134,7 +134,7 @@ func (p *placement) unready() (n int) {
 			n++
 		}
 	}
-	return n + max(0, p.wanted-len(p.selected))
+	return n + max(0, p.desired-len(p.selected))
 }
 
 func (p *placement) keep(clusters []string) {
@@ -144,7 +144,7 @@ func (p *placement) keep(clusters []string) {
 }
 
 // reportMoves sets the condition MovesHeld of a set with a limit, and tells when it becomes true.
-func (c *Controller) reportMoves(s *situation) {
+func (c *Controller) reportMoves(s *snapshot) {
 	conditions := &s.set.Status.Conditions
 	if s.set.Annotations[fleet.AnnotationMaxLost] == "" {
 		meta.RemoveStatusCondition(conditions, fleet.ConditionMovesHeld)

@@ -15,7 +15,7 @@ import (
 
 // readPlacements determines which clusters the placements of a set select. Where that is not known, for example because a Placement
 // does not exist, everything stays as it is: the deletion of a Placement must not remove the works of a fleet.
-func (c *Controller) readPlacements(ctx context.Context, s *situation) error {
+func (c *Controller) readPlacements(ctx context.Context, s *snapshot) error {
 	absent := map[missing]bool{}
 	for _, p := range s.placements {
 		if err := c.readDecisions(ctx, s.set.Namespace, p); err != nil {
@@ -34,7 +34,7 @@ func (c *Controller) readPlacements(ctx context.Context, s *situation) error {
 			gone, found := since[missing{p.Name, cluster}]
 			if due := gone.Add(debounce.Settle); found && s.now.Before(due) {
 				p.kept[cluster] = true
-				s.lookAgain(due)
+				s.requeueBy(due)
 			}
 		}
 	}
@@ -52,7 +52,7 @@ func (c *Controller) readDecisions(ctx context.Context, namespace string, p *pla
 	} else if err != nil {
 		return fmt.Errorf("get Placement %s: %w", key, err)
 	}
-	p.wanted = int(ptr.Deref(spec.Spec.NumberOfClusters, 0))
+	p.desired = int(ptr.Deref(spec.Spec.NumberOfClusters, 0))
 	decisions := &clusterv1beta1.PlacementDecisionList{}
 	err := c.client.List(ctx, decisions, client.InNamespace(namespace), client.MatchingFields{indexDecisionOf: fleet.LabelValue(p.Name)},
 		client.UnsafeDisableDeepCopy)

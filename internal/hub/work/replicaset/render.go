@@ -16,7 +16,7 @@ import (
 )
 
 // readOverrides prepares a renderer for a set with overrides. The works of a set without overrides all have its template.
-func (c *Controller) readOverrides(ctx context.Context, s *situation) error {
+func (c *Controller) readOverrides(ctx context.Context, s *snapshot) error {
 	text := s.set.Annotations[fleet.AnnotationOverrides]
 	if text == "" {
 		return nil
@@ -167,7 +167,7 @@ func bytesOf(spec *workv1.ManifestWorkSpec) (size int) {
 }
 
 // clusterSpec returns the spec for the work of a cluster, for when the rollout reaches it.
-func (s *situation) clusterSpec(cluster string) (*workv1.ManifestWorkSpec, error) {
+func (s *snapshot) clusterSpec(cluster string) (*workv1.ManifestWorkSpec, error) {
 	if s.renderer == nil {
 		return s.template, nil
 	}
@@ -175,7 +175,7 @@ func (s *situation) clusterSpec(cluster string) (*workv1.ManifestWorkSpec, error
 }
 
 // upToDate tells whether a work has the spec of its cluster. It fails if that spec cannot be rendered.
-func (s *situation) upToDate(cluster string, w *work) (bool, error) {
+func (s *snapshot) upToDate(cluster string, w *work) (bool, error) {
 	if w == nil && s.renderer != nil {
 		return false, s.renderer.check(cluster)
 	}
@@ -194,7 +194,7 @@ func (s *situation) upToDate(cluster string, w *work) (bool, error) {
 }
 
 // isCurrent tells whether a work has the present template of the set, even while another one is rolled out.
-func (s *situation) isCurrent(w *work) bool {
+func (s *snapshot) isCurrent(w *work) bool {
 	if s.template != &s.set.Spec.ManifestWorkTemplate {
 		return false
 	}

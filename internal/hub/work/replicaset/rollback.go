@@ -15,7 +15,7 @@ import (
 
 // chooseTemplate sets the template to roll out: that of the set, or, once that has failed in a set with rollback, the last good one.
 // The spec of the set is not changed, because its author may be an automation that would write it again at once.
-func (c *Controller) chooseTemplate(ctx context.Context, s *situation) (err error) {
+func (c *Controller) chooseTemplate(ctx context.Context, s *snapshot) (err error) {
 	if s.set.Annotations[fleet.AnnotationRollback] != fleet.LabelTrue {
 		return nil
 	}
@@ -27,7 +27,7 @@ func (c *Controller) chooseTemplate(ctx context.Context, s *situation) (err erro
 		return nil
 	}
 	// Without a revision to roll back to, the works keep the failed template, and no other cluster gets it.
-	s.held = true
+	s.suspended = true
 	if before == nil {
 		s.rollback = fmt.Sprintf("revision %d has failed: %s; there is no good revision to restore", now.Number, now.Message)
 		return nil
@@ -40,7 +40,7 @@ func (c *Controller) chooseTemplate(ctx context.Context, s *situation) (err erro
 		}
 		return nil
 	}
-	s.template, s.held = template, false
+	s.template, s.suspended = template, false
 	s.rollback = fmt.Sprintf("revision %d has failed: %s; revision %d is restored: change the template to try again", now.Number, now.Message,
 		before.Number)
 	for _, p := range s.placements {
@@ -52,7 +52,7 @@ func (c *Controller) chooseTemplate(ctx context.Context, s *situation) (err erro
 
 // judge records in the history whether the present revision has succeeded or failed. The record enqueues the set, and a failed revision
 // is rolled out no further.
-func (c *Controller) judge(ctx context.Context, s *situation) error {
+func (c *Controller) judge(ctx context.Context, s *snapshot) error {
 	if s.history == nil {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (c *Controller) judge(ctx context.Context, s *situation) error {
 }
 
 // stopped returns a placement with more failures than its strategy tolerates, or nil.
-func (s *situation) stopped() *placement {
+func (s *snapshot) stopped() *placement {
 	for _, p := range s.placements {
 		if p.plan.Phase == rollout.Stopped {
 			return p
@@ -90,7 +90,7 @@ func (s *situation) stopped() *placement {
 }
 
 // complete tells whether all clusters have the template and are healthy, except for tolerated failures.
-func (s *situation) complete() bool {
+func (s *snapshot) complete() bool {
 	done := 0
 	for _, p := range s.placements {
 		if !p.known() || p.plan.Phase != rollout.Complete {

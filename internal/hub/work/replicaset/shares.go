@@ -48,8 +48,8 @@ func (e *postponedError) Error() string {
 		"this one waits for its turn; fewer overrides, of fewer manifests, take less", fleet.AnnotationOverrides, e.namespace)
 }
 
-// begin begins a pass over a set with overrides, unless the sets of its namespace have used up their share.
-func (s *shares) begin(namespace string, now time.Time) (*pass, error) {
+// start begins a pass over a set with overrides, unless the sets of its namespace have used up their share.
+func (s *shares) start(namespace string, now time.Time) (*pass, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.namespaces, func(_ string, other *share) bool { return other.passes == 0 && other.steps.TokensAt(now) >= stepBurst })
@@ -98,8 +98,8 @@ func (p *pass) charge(steps int) error {
 	return nil
 }
 
-// beginWriting fails if the pass was postponed, because its results are incomplete then.
-func (p *pass) beginWriting() error {
+// startWriting fails if the pass was postponed, because its results are incomplete then.
+func (p *pass) startWriting() error {
 	if p == nil { // a set without overrides
 		return nil
 	}

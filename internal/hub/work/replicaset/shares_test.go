@@ -93,7 +93,7 @@ func TestLongPasses(t *testing.T) {
 	t.Parallel()
 	s := &shares{}
 	begin := func(namespace string, steps int) (*pass, error) {
-		p, err := s.begin(namespace, noon)
+		p, err := s.start(namespace, noon)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +105,7 @@ func TestLongPasses(t *testing.T) {
 	}
 	expectPostponed := func(what, namespace string) {
 		p, err := begin(namespace, shortPass+1)
-		if postponed := (*postponedError)(nil); !errors.As(err, &postponed) || p.beginWriting() == nil {
+		if postponed := (*postponedError)(nil); !errors.As(err, &postponed) || p.startWriting() == nil {
 			t.Errorf("%s goes on: %v", what, err)
 		}
 		p.end(noon)
@@ -130,14 +130,14 @@ func TestLongPasses(t *testing.T) {
 	second.end(noon)
 	// Who has written something writes the rest.
 	writing, err := begin("e", 1)
-	if err != nil || writing.beginWriting() != nil || writing.charge(10*stepBurst) != nil {
+	if err != nil || writing.startWriting() != nil || writing.charge(10*stepBurst) != nil {
 		t.Error("a pass stops in the middle of its writes")
 	}
 	writing.end(noon)
-	if _, err := s.begin("e", noon.Add(30*time.Second)); err == nil {
+	if _, err := s.start("e", noon.Add(30*time.Second)); err == nil {
 		t.Error("it does not count what was spent while writing")
 	}
-	if _, err := s.begin("f", noon.Add(time.Hour)); err != nil || len(s.namespaces) != 1 {
+	if _, err := s.start("f", noon.Add(time.Hour)); err != nil || len(s.namespaces) != 1 {
 		t.Errorf("%d namespaces are remembered: %v", len(s.namespaces), err)
 	}
 }
@@ -149,7 +149,7 @@ func TestVariantsAreShared(t *testing.T) {
 	spec := template("1")
 	spec.Workload.Manifests[0].Raw = []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"a":"` +
 		strings.Repeat("a", size) + `"}}`)
-	pass, err := (&shares{}).begin("ns", noon)
+	pass, err := (&shares{}).start("ns", noon)
 	if err != nil {
 		t.Fatal(err)
 	}

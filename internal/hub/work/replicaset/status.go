@@ -19,7 +19,7 @@ import (
 )
 
 // report writes the status of the set.
-func (c *Controller) report(ctx context.Context, s *situation, failed selected.Errors) error {
+func (c *Controller) report(ctx context.Context, s *snapshot, failed selected.Errors) error {
 	before := s.set.DeepCopy()
 	status := &s.set.Status
 	status.PlacementsSummary = nil
@@ -58,7 +58,7 @@ func (c *Controller) reportDeletion(ctx context.Context, set, before *workv1alph
 }
 
 // summarize counts the works of a placement that are not being deleted. Only conditions about the present generation of a work count.
-func (s *situation) summarize(p *placement) workv1alpha1.PlacementSummary {
+func (s *snapshot) summarize(p *placement) workv1alpha1.PlacementSummary {
 	var sum workv1alpha1.ManifestWorkReplicaSetSummary
 	groups := map[int32]bool{}
 	for _, cluster := range p.selected {
@@ -115,7 +115,7 @@ func add(sum *workv1alpha1.ManifestWorkReplicaSetSummary, more workv1alpha1.Mani
 }
 
 // verified returns the condition PlacementVerified.
-func (s *situation) verified() metav1.Condition {
+func (s *snapshot) verified() metav1.Condition {
 	cond := metav1.Condition{Type: fleet.ConditionPlacementVerified, Status: metav1.ConditionTrue, Reason: fleet.ReasonAsExpected}
 	selected := 0
 	var missing, notes, passed []string
@@ -149,7 +149,7 @@ func (s *situation) verified() metav1.Condition {
 // rolledOut returns the condition PlacementRolledOut. It is True only when every selected cluster has succeeded, however many failures
 // the strategy tolerates, because users wait for it. Its message reports the rollout of each placement, and what was changed of an
 // invalid strategy.
-func (s *situation) rolledOut() metav1.Condition {
+func (s *snapshot) rolledOut() metav1.Condition {
 	cond := metav1.Condition{Type: fleet.ConditionPlacementRolledOut, Status: metav1.ConditionTrue, Reason: fleet.ReasonComplete}
 	var messages []string
 	if s.rollback != "" {
@@ -177,7 +177,7 @@ func (s *situation) rolledOut() metav1.Condition {
 }
 
 // applied returns the condition ManifestworkApplied.
-func (s *situation) applied(failed selected.Errors) metav1.Condition {
+func (s *snapshot) applied(failed selected.Errors) metav1.Condition {
 	cond := metav1.Condition{Type: fleet.ConditionManifestworkApplied, Status: metav1.ConditionFalse}
 	sum := s.set.Status.Summary
 	cond.Message = fmt.Sprintf("%d of %s applied", sum.Applied, text.Count(sum.Total, "work"))
@@ -198,7 +198,7 @@ func (s *situation) applied(failed selected.Errors) metav1.Condition {
 }
 
 // notApplied returns the works that their agents could not apply.
-func (s *situation) notApplied() (names []string) {
+func (s *snapshot) notApplied() (names []string) {
 	for _, p := range s.placements {
 		for _, cluster := range sortedKeys(p.works) {
 			if w := p.works[cluster]; w.DeletionTimestamp.IsZero() && isFalse(w.current(fleet.ConditionApplied)) {

@@ -79,9 +79,9 @@ func Register(mgr ctrl.Manager, o Options) error {
 	return controller.Complete(retry.Conflicts(c))
 }
 
-// RegisterOff adds a controller that finishes the deletion of sets, and does nothing else: those that were there while sets had a
+// RegisterDisabled adds a controller that finishes the deletion of sets, and does nothing else: those that were there while sets had a
 // controller have its finalizer.
-func RegisterOff(mgr ctrl.Manager, o Options) error {
+func RegisterDisabled(mgr ctrl.Manager, o Options) error {
 	kind := workv1alpha1.GroupVersion.WithKind("ManifestWorkReplicaSet")
 	if _, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(err) {
 		return nil // a hub without the kind has no sets
@@ -91,7 +91,7 @@ func RegisterOff(mgr ctrl.Manager, o Options) error {
 	if err := AddIndexes(context.Background(), mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	o.Off = true
+	o.Disabled = true
 	c := New(mgr.GetClient(), mgr.GetClient(), mgr.GetEventRecorder("manifestworkreplicaset-controller"), o)
 	return ctrl.NewControllerManagedBy(mgr).Named("work-manifestworkreplicaset-release").
 		For(&workv1alpha1.ManifestWorkReplicaSet{}, builder.WithPredicates(predicates.Generation())).

@@ -62,7 +62,7 @@ type change struct {
 
 // changes returns the writes that the plans require. A work that is being deleted is left alone until it is gone. Deletions come last,
 // so that a cluster that gets its objects from another placement now does not lose them in between.
-func (s *situation) changes() (all []change) {
+func (s *snapshot) changes() (all []change) {
 	var removals []change
 	for _, p := range s.placements {
 		for _, cluster := range p.plan.Clusters {
@@ -110,7 +110,7 @@ func (c *Controller) write(ctx context.Context, all []change) selected.Errors {
 
 // create returns the change that creates the work of a cluster. Its name is always the same, so that a hub that is killed before it
 // sees its own write does not create a second one.
-func (s *situation) create(p *placement, cluster string) change {
+func (s *snapshot) create(p *placement, cluster string) change {
 	w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{
 		Namespace:    cluster,
 		Name:         workName(s.set, p.Name, cluster),
@@ -137,7 +137,7 @@ func (s *situation) create(p *placement, cluster string) change {
 
 // createOrAdopt also adopts an existing work that has lost its labels. A work with the label of another set is left alone, even if its
 // name matches: a user who chooses the names of sets, placements and namespaces can find colliding hashes.
-func (s *situation) createOrAdopt(ctx context.Context, c client.Client, p *placement, w *workv1.ManifestWork) error {
+func (s *snapshot) createOrAdopt(ctx context.Context, c client.Client, p *placement, w *workv1.ManifestWork) error {
 	wanted := w.DeepCopy()
 	err := c.Create(ctx, w)
 	if !apierrors.IsAlreadyExists(err) {
@@ -162,13 +162,13 @@ func (s *situation) createOrAdopt(ctx context.Context, c client.Client, p *place
 }
 
 // isOfAnother tells whether a work has the label of another set.
-func (s *situation) isOfAnother(w *workv1.ManifestWork) bool {
+func (s *snapshot) isOfAnother(w *workv1.ManifestWork) bool {
 	set, labelled := w.Labels[fleet.LabelManifestWorkReplicaSet]
 	return labelled && set != fleet.ManifestWorkReplicaSetKey(s.set.Namespace, s.set.Name)
 }
 
 // update returns at most one change: of the labels if they differ, and of the spec when the rollout reaches the cluster.
-func (s *situation) update(p *placement, w *work, verdict rollout.Verdict) []change {
+func (s *snapshot) update(p *placement, w *work, verdict rollout.Verdict) []change {
 	same, err := s.upToDate(w.Namespace, w)
 	rewrite := err == nil && verdict.Gets() && !same
 	if !rewrite && labelled(w.ManifestWork, s.labels(p), s.labelsOfSet()) {
@@ -194,7 +194,7 @@ func (s *situation) update(p *placement, w *work, verdict rollout.Verdict) []cha
 }
 
 // rewrite sets the spec of the cluster.
-func (s *situation) rewrite(w *workv1.ManifestWork) error {
+func (s *snapshot) rewrite(w *workv1.ManifestWork) error {
 	spec, err := s.clusterSpec(w.Namespace)
 	if err != nil {
 		return err

@@ -58,7 +58,7 @@ func New(c client.Client, o Options) *Controller {
 func Register(mgr ctrl.Manager, o Options) error {
 	c := New(mgr.GetClient(), o)
 	return ctrl.NewControllerManagedBy(mgr).Named("work-manifestwork-unattended").
-		For(&workv1.ManifestWork{}, builder.WithPredicates(beginsToWait())).
+		For(&workv1.ManifestWork{}, builder.WithPredicates(startsWaiting())).
 		Watches(&clusterv1.ManagedCluster{}, handler.EnqueueRequestsFromMapFunc(c.worksOf), builder.WithPredicates(agentChanged())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(c))
@@ -69,9 +69,9 @@ func waits(o client.Object) bool {
 	return !o.GetDeletionTimestamp().IsZero() && controllerutil.ContainsFinalizer(o, fleet.FinalizerManifestWorkCleanup)
 }
 
-// beginsToWait matches works that begin to wait for their agent, and those that do when the hub starts. What an agent that is there after
+// startsWaiting matches works that begin to wait for their agent, and those that do when the hub starts. What an agent that is there after
 // all writes into the status is its own word.
-func beginsToWait() predicate.Predicate {
+func startsWaiting() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(e event.CreateEvent) bool { return waits(e.Object) },
 		UpdateFunc:  func(e event.UpdateEvent) bool { return waits(e.ObjectNew) && !waits(e.ObjectOld) },
@@ -148,13 +148,13 @@ func absence(cluster *clusterv1.ManagedCluster) string {
 	return ""
 }
 
-// beginning is what all messages of the hub begin with, and none of an agent.
-const beginning = "The agent has to delete what the work has applied to cluster "
+// messagePrefix is what all messages of the hub begin with, and none of an agent.
+const messagePrefix = "The agent has to delete what the work has applied to cluster "
 
 // takeBack removes the condition if it is the hub's.
 func (c *Controller) takeBack(ctx context.Context, work *workv1.ManifestWork) error {
 	condition := meta.FindStatusCondition(work.Status.Conditions, fleet.ConditionDeleting)
-	if condition == nil || !strings.HasPrefix(condition.Message, beginning) {
+	if condition == nil || !strings.HasPrefix(condition.Message, messagePrefix) {
 		return nil
 	}
 	before := work.DeepCopy()
@@ -168,7 +168,7 @@ func (c *Controller) report(ctx context.Context, work *workv1.ManifestWork, why 
 	meta.SetStatusCondition(&work.Status.Conditions, metav1.Condition{
 		Type: fleet.ConditionDeleting, Status: metav1.ConditionTrue, Reason: fleet.ReasonWorkDeleting,
 		ObservedGeneration: work.Generation, LastTransitionTime: metav1.NewTime(c.clock.Now()),
-		Message: fmt.Sprintf(beginning+"%s, %s. If it never comes back: "+
+		Message: fmt.Sprintf(messagePrefix+"%s, %s. If it never comes back: "+
 			"capstan delete work %s --clusters %s --force; what was applied stays on the cluster", work.Namespace, why, work.Name, work.Namespace),
 	})
 	_, err := patch.Status(ctx, c.client, work, before)

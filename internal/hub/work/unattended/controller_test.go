@@ -145,7 +145,7 @@ func TestWordOfAgent(t *testing.T) {
 	lives.DeletionTimestamp = nil
 	said := waiting.DeepCopy()
 	said.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionDeleting, Status: metav1.ConditionTrue, Message: "of the agent"}}
-	predicate := beginsToWait()
+	predicate := startsWaiting()
 	if predicate.Update(event.UpdateEvent{ObjectOld: waiting, ObjectNew: said}) {
 		t.Error("the hub looks at what the agent says")
 	}
@@ -155,7 +155,7 @@ func TestWordOfAgent(t *testing.T) {
 	}
 	back := waiting.DeepCopy()
 	back.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionDeleting, Status: metav1.ConditionTrue,
-		Message: beginning + "c1, which is not available."}}
+		Message: messagePrefix + "c1, which is not available."}}
 	for name, test := range map[string]struct {
 		work *workv1.ManifestWork
 		want bool

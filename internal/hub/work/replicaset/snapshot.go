@@ -10,8 +10,8 @@ import (
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-// situation is a set and everything that belongs to it, at one time.
-type situation struct {
+// snapshot is a set and everything that belongs to it, at one time.
+type snapshot struct {
 	set *workv1alpha1.ManifestWorkReplicaSet
 	// template is what is rolled out: the set's present template, or a former one.
 	template   *workv1.ManifestWorkSpec
@@ -25,7 +25,7 @@ type situation struct {
 	// further cluster gets the template, and again is an error of reading or storing a template after which it is tried again.
 	history           history
 	rollback, warning string
-	held              bool
+	suspended         bool
 	again             error
 	// renderer is set if the set has overrides. unfit has the errors of clusters whose spec cannot be rendered or written.
 	renderer *renderer
@@ -40,8 +40,8 @@ type placement struct {
 	workv1alpha1.LocalPlacementReference
 	// selected are the clusters in the decisions. They are not known if reason is set.
 	selected []rollout.Cluster
-	// wanted is how many clusters it is to select; 0 if it has no number.
-	wanted int
+	// desired is how many clusters it is to select; 0 if it has no number.
+	desired int
 	// passed are clusters in the decisions that must not be acted on.
 	passed selected.PassedOver
 	// reason and message are why the decisions are not known, for PlacementVerified.
@@ -56,7 +56,7 @@ type placement struct {
 func (p *placement) known() bool { return p.reason == "" }
 
 // passedOver returns the clusters that a placement may select once they change.
-func (s *situation) passedOver() map[string]bool {
+func (s *snapshot) passedOver() map[string]bool {
 	clusters := map[string]bool{}
 	for _, p := range s.placements {
 		for cluster := range p.passed {
@@ -66,9 +66,9 @@ func (s *situation) passedOver() map[string]bool {
 	return clusters
 }
 
-// newSituation assigns each work to the placement that it was created for.
-func newSituation(set *workv1alpha1.ManifestWorkReplicaSet, works []*work, now time.Time) *situation {
-	s := &situation{set: set, template: &set.Spec.ManifestWorkTemplate, now: now, unfit: selected.Errors{}}
+// newSnapshot assigns each work to the placement that it was created for.
+func newSnapshot(set *workv1alpha1.ManifestWorkReplicaSet, works []*work, now time.Time) *snapshot {
+	s := &snapshot{set: set, template: &set.Spec.ManifestWorkTemplate, now: now, unfit: selected.Errors{}}
 	byLabel := map[string]*placement{}
 	for _, ref := range set.Spec.PlacementRefs {
 		label := fleet.LabelValue(ref.Name)
@@ -110,18 +110,18 @@ func older(a, b *work) (first, second *work) {
 }
 
 // decide computes the rollout of each placement separately, because each has its own strategy.
-func (s *situation) decide() {
+func (s *snapshot) decide() {
 	for _, p := range s.placements {
 		if !p.known() {
 			continue
 		}
 		p.plan = rollout.Decide(rollout.Input{Strategy: p.RolloutStrategy, Clusters: s.clusters(p), Now: s.now})
-		s.lookAgain(p.plan.Next)
+		s.requeueBy(p.plan.Next)
 	}
 }
 
 // clusters returns the selected clusters, and those that only have a work.
-func (s *situation) clusters(p *placement) []rollout.Cluster {
+func (s *snapshot) clusters(p *placement) []rollout.Cluster {
 	clusters := make([]rollout.Cluster, 0, len(p.selected))
 	isSelected := make(map[string]bool, len(p.selected))
 	for _, cluster := range p.selected {
@@ -132,7 +132,7 @@ func (s *situation) clusters(p *placement) []rollout.Cluster {
 		} else {
 			cluster.State, cluster.Since = stateOf(w, same, s.template)
 		}
-		if s.held && cluster.State == rollout.ToApply {
+		if s.suspended && cluster.State == rollout.ToApply {
 			cluster.State = rollout.Skip
 		}
 		clusters = append(clusters, cluster)
@@ -145,15 +145,15 @@ func (s *situation) clusters(p *placement) []rollout.Cluster {
 	return clusters
 }
 
-// lookAgain makes the set due at that time at the latest.
-func (s *situation) lookAgain(then time.Time) {
+// requeueBy makes the set due at that time at the latest.
+func (s *snapshot) requeueBy(then time.Time) {
 	if !then.IsZero() && (s.next.IsZero() || then.Before(s.next)) {
 		s.next = then
 	}
 }
 
 // wait returns how long it is until the set is due.
-func (s *situation) wait() time.Duration {
+func (s *snapshot) wait() time.Duration {
 	if s.next.IsZero() {
 		return longestWait
 	}
