@@ -116,7 +116,7 @@ func (c *Chart) Render(installation addon.Installation, given values.Values) ([]
 		objects = append(objects, found...)
 	}
 	objects = slices.DeleteFunc(objects, isLeftOut)
-	place(objects, installation.Namespace())
+	setNamespaces(objects, installation.Namespace())
 	for _, object := range objects {
 		if c.TrimCRDDescriptions && isDefinition(object) {
 			trim(object)

@@ -36,9 +36,9 @@ var outside = func() map[schema.GroupKind]bool {
 	return kinds
 }()
 
-// place sets the namespace of the release on namespaced objects without a namespace, as Helm does. It knows the kinds of Kubernetes and
-// those that the chart defines; objects of other kinds stay as they are.
-func place(objects []client.Object, namespace string) {
+// setNamespaces sets the namespace of the release on namespaced objects without a namespace, as Helm does. It knows the kinds of
+// Kubernetes and those that the chart defines; objects of other kinds stay as they are.
+func setNamespaces(objects []client.Object, namespace string) {
 	defined := namespacedOf(objects)
 	for _, object := range objects {
 		kind := object.GetObjectKind().GroupVersionKind().GroupKind()

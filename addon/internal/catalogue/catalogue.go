@@ -48,7 +48,7 @@ func Of(agents ...addon.Agent) (Fixed, error) {
 		if _, twice := fixed[options.Name]; twice {
 			return nil, fmt.Errorf("two add-ons have the name %q: each needs a name of its own", options.Name)
 		}
-		fixed[options.Name] = asked{Agent: agent, options: options}
+		fixed[options.Name] = described{Agent: agent, options: options}
 	}
 	return fixed, nil
 }
@@ -62,10 +62,10 @@ func (f Fixed) Agent(_ context.Context, addOn *addonv1beta1.ManagedClusterAddOn)
 	return agent, nil
 }
 
-// asked is an agent whose options have been read, once.
-type asked struct {
+// described is an agent whose options have been read, once.
+type described struct {
 	addon.Agent
 	options addon.Options
 }
 
-func (a asked) Options() addon.Options { return a.options }
+func (a described) Options() addon.Options { return a.options }

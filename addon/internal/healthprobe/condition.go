@@ -172,7 +172,7 @@ func findings(in Input) (all []finding) {
 		work := &in.Works[i]
 		for j := range work.Status.ResourceStatus.Manifests {
 			reported := &work.Status.ResourceStatus.Manifests[j]
-			if f, ok := in.look(reported); ok {
+			if f, ok := in.evaluate(reported); ok {
 				f.object = describe(work, reported.ResourceMeta)
 				all = append(all, f)
 			}
@@ -182,13 +182,13 @@ func findings(in Input) (all []finding) {
 	return all
 }
 
-// look returns the health of an object; ok is false if it does not count.
-func (in Input) look(reported *workv1.ManifestCondition) (f finding, ok bool) {
+// evaluate returns the health of an object; ok is false if it does not count.
+func (in Input) evaluate(reported *workv1.ManifestCondition) (f finding, ok bool) {
 	kind := schema.GroupKind{Group: reported.ResourceMeta.Group, Kind: reported.ResourceMeta.Kind}
 	f.reported = len(reported.StatusFeedbacks.Values) > 0
 	switch {
 	case in.Options.Health.Mode == addon.HealthProbes:
-		return in.ask(reported)
+		return in.probe(reported)
 	case !checks(in.Options.Health.Mode, kind):
 		return f, false
 	case kind == deployment:
@@ -199,8 +199,8 @@ func (in Input) look(reported *workv1.ManifestCondition) (f finding, ok bool) {
 	return f, true
 }
 
-// ask runs the author's probes for an object, if the status that they need is reported. The first failure counts.
-func (in Input) ask(reported *workv1.ManifestCondition) (f finding, ok bool) {
+// probe runs the author's probes for an object, if the status that they need is reported. The first failure counts.
+func (in Input) probe(reported *workv1.ManifestCondition) (f finding, ok bool) {
 	object := reported.ResourceMeta
 	f.reported = true
 	for i := range in.Options.Health.Probes {

@@ -87,8 +87,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		c.hosted.note(req.NamespacedName, "")
 		return ctrl.Result{}, c.withdraw(ctx, req.NamespacedName)
 	}
-	p := &pass{Controller: c, agent: agent, options: agent.Options(), before: addOn, addOn: addOn.DeepCopy()}
-	if err := p.look(ctx); err != nil {
+	p := &reconciliation{Controller: c, agent: agent, options: agent.Options(), before: addOn, addOn: addOn.DeepCopy()}
+	if err := p.read(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
 	if p.installation.Cluster == nil {
@@ -96,7 +96,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	p.register(ctx)
 	p.deploy(ctx)
-	p.judge()
+	p.reportHealth()
 	_, err = patch.Status(ctx, c.client, p.addOn, p.before)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return ctrl.Result{}, client.IgnoreNotFound(err)

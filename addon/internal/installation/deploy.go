@@ -23,126 +23,126 @@ import (
 )
 
 // deploy creates, updates and deletes the works of the add-on.
-func (p *pass) deploy(ctx context.Context) {
+func (r *reconciliation) deploy(ctx context.Context) {
 	in := workload.Input{
-		Options: p.options, Installation: p.installation, Hosting: p.hosting, CMA: p.catalogueEntry,
-		Existing: p.works, Now: p.Clock.Now(),
+		Options: r.options, Installation: r.installation, Hosting: r.hosting, CMA: r.catalogueEntry,
+		Existing: r.works, Now: r.Clock.Now(),
 	}
 	// This condition is set whatever fails below: it tells the agent of the cluster where the add-on runs, and so where to put its
 	// credentials.
 	if validity := workload.Validity(in); validity != nil {
-		p.set(validity.Type, validity.Status, validity.Reason, validity.Message)
+		r.set(validity.Type, validity.Status, validity.Reason, validity.Message)
 	}
-	missing, dependents, err := p.dependencies(ctx)
+	missing, dependents, err := r.dependencies(ctx)
 	if err != nil {
-		p.problems, p.finalizers = append(p.problems, err), p.addOn.Finalizers
+		r.problems, r.finalizers = append(r.problems, err), r.addOn.Finalizers
 		return
 	}
 	in.Dependents = dependents
 	if len(missing) == 0 {
-		in.Workload, in.Unrendered = p.render(ctx)
+		in.Workload, in.Unrendered = r.render(ctx)
 	} else {
-		p.set(fleet.ConditionManifestApplied, metav1.ConditionFalse, fleet.ReasonWaitingForDependencies,
+		r.set(fleet.ConditionManifestApplied, metav1.ConditionFalse, fleet.ReasonWaitingForDependencies,
 			"The add-on is deployed when others are available on the cluster, which it needs: "+strings.Join(missing, ", "))
 	}
 	switch {
 	case errors.Is(in.Unrendered, config.ErrMissing): // it is enqueued when the configuration is created
-		p.comeBack(notYetAgain)
+		r.requeueAfter(notYetAgain)
 	case in.Unrendered != nil:
-		p.problems = append(p.problems, in.Unrendered)
+		r.problems = append(r.problems, in.Unrendered)
 	}
-	err = p.bring(ctx, in)
-	if p.isClosed(err) {
+	err = r.bring(ctx, in)
+	if r.isClosed(err) {
 		log.FromContext(ctx).Info("The namespace of the cluster is being deleted; the add-on is removed without its pre-delete hooks")
 		in.Closed = true
-		err = p.bring(ctx, in)
+		err = r.bring(ctx, in)
 	}
 	if err != nil {
-		p.problems, p.finalizers = append(p.problems, err), p.addOn.Finalizers
+		r.problems, r.finalizers = append(r.problems, err), r.addOn.Finalizers
 	}
 	if err != nil && !apierrors.IsConflict(err) {
-		p.tellUnwritten(err)
+		r.reportUnwritten(err)
 	}
 }
 
 // isClosed tells whether a work of an add-on that is being deleted could not be created because the namespace of the cluster is being
 // deleted, too.
-func (p *pass) isClosed(err error) bool {
+func (r *reconciliation) isClosed(err error) bool {
 	of := new(workError)
-	return !p.addOn.DeletionTimestamp.IsZero() && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) &&
-		errors.As(err, &of) && of.work.Namespace == p.addOn.Namespace
+	return !r.addOn.DeletionTimestamp.IsZero() && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) &&
+		errors.As(err, &of) && of.work.Namespace == r.addOn.Namespace
 }
 
 // bring plans what the add-on needs, reports that, and writes it.
-func (p *pass) bring(ctx context.Context, in workload.Input) error {
+func (r *reconciliation) bring(ctx context.Context, in workload.Input) error {
 	plan, err := workload.New(in)
 	if err != nil {
 		return err
 	}
-	if len(in.Dependents) > 0 && !slices.Contains(plan.Finalizers, fleet.FinalizerAddOnPreDelete) && p.addOn.DeletionTimestamp.IsZero() {
+	if len(in.Dependents) > 0 && !slices.Contains(plan.Finalizers, fleet.FinalizerAddOnPreDelete) && r.addOn.DeletionTimestamp.IsZero() {
 		plan.Finalizers = append(plan.Finalizers, fleet.FinalizerAddOnPreDelete) // without it, the add-on would be gone before its dependents
 	}
-	p.finalizers = plan.Finalizers
-	p.comeBack(plan.RequeueAfter)
+	r.finalizers = plan.Finalizers
+	r.requeueAfter(plan.RequeueAfter)
 	for _, condition := range plan.Conditions {
-		p.set(condition.Type, condition.Status, condition.Reason, condition.Message)
+		r.set(condition.Type, condition.Status, condition.Reason, condition.Message)
 	}
 	for _, kind := range plan.RemoveConditions {
-		meta.RemoveStatusCondition(&p.addOn.Status.Conditions, kind)
+		meta.RemoveStatusCondition(&r.addOn.Status.Conditions, kind)
 	}
-	return p.carryOut(ctx, plan)
+	return r.carryOut(ctx, plan)
 }
 
-// tellUnwritten reports an error in the condition for the cluster whose work could not be written.
-func (p *pass) tellUnwritten(err error) {
+// reportUnwritten reports an error in the condition for the cluster whose work could not be written.
+func (r *reconciliation) reportUnwritten(err error) {
 	if of := new(workError); errors.As(err, &of) {
-		condition := workload.Unwritten(client.ObjectKeyFromObject(p.addOn), of.work, err)
-		p.set(condition.Type, condition.Status, condition.Reason, condition.Message)
+		condition := workload.Unwritten(client.ObjectKeyFromObject(r.addOn), of.work, err)
+		r.set(condition.Type, condition.Status, condition.Reason, condition.Message)
 		return
 	}
-	p.set(fleet.ConditionManifestApplied, metav1.ConditionFalse, fleet.ReasonManifestWorkApplyFailed, err.Error())
+	r.set(fleet.ConditionManifestApplied, metav1.ConditionFalse, fleet.ReasonManifestWorkApplyFailed, err.Error())
 }
 
 // dependencies returns the add-ons that have to become available before this one is deployed, and those that have to be gone before
 // this one is removed.
-func (p *pass) dependencies(ctx context.Context) (missing, dependents []string, err error) {
+func (r *reconciliation) dependencies(ctx context.Context) (missing, dependents []string, err error) {
 	others := &addonv1beta1.ManagedClusterAddOnList{}
-	if err := p.client.List(ctx, others, client.InNamespace(p.addOn.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, nil, fmt.Errorf("list the add-ons of the cluster %s: %w", p.addOn.Namespace, err)
+	if err := r.client.List(ctx, others, client.InNamespace(r.addOn.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, fmt.Errorf("list the add-ons of the cluster %s: %w", r.addOn.Namespace, err)
 	}
-	dependents = dependencies.Dependents(p.addOn.Name, others.Items)
-	if leaving, deployed := !p.addOn.DeletionTimestamp.IsZero(), len(p.works) > 0; leaving || deployed {
+	dependents = dependencies.Dependents(r.addOn.Name, others.Items)
+	if leaving, deployed := !r.addOn.DeletionTimestamp.IsZero(), len(r.works) > 0; leaving || deployed {
 		return nil, dependents, nil
 	}
-	needed := dependencies.Of(p.addOn)
-	if p.catalogueEntry != nil {
-		needed = dependencies.Of(p.addOn, p.catalogueEntry)
+	needed := dependencies.Of(r.addOn)
+	if r.catalogueEntry != nil {
+		needed = dependencies.Of(r.addOn, r.catalogueEntry)
 	}
-	return dependencies.Missing(p.addOn.Name, needed, others.Items), dependents, nil
+	return dependencies.Missing(r.addOn.Name, needed, others.Items), dependents, nil
 }
 
 // render calls the add-on for its manifests. It returns nil without an error if it is not yet time for that.
-func (p *pass) render(ctx context.Context) (*addon.Workload, error) {
-	leaving := !p.addOn.DeletionTimestamp.IsZero()
-	if !leaving && !p.isRegistered() {
+func (r *reconciliation) render(ctx context.Context) (*addon.Workload, error) {
+	leaving := !r.addOn.DeletionTimestamp.IsZero()
+	if !leaving && !r.isRegistered() {
 		return nil, nil
 	}
-	if p.awaitsConfigs() {
+	if r.awaitsConfigs() {
 		return nil, nil
 	}
-	rendered, err := p.agent.Manifests(ctx, p.installation)
+	rendered, err := r.agent.Manifests(ctx, r.installation)
 	switch {
 	case errors.Is(err, addon.ErrNotYet),
 		// The hub's own condition reports it. For an add-on that is being deleted the hub sets none, and the hooks are waited for.
-		!leaving && errors.Is(err, config.ErrMissing) && meta.IsStatusConditionFalse(p.addOn.Status.Conditions, fleet.ConditionConfigured):
-		p.comeBack(notYetAgain)
+		!leaving && errors.Is(err, config.ErrMissing) && meta.IsStatusConditionFalse(r.addOn.Status.Conditions, fleet.ConditionConfigured):
+		r.requeueAfter(notYetAgain)
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("make the manifests of the add-on %s for the cluster %s: %w", p.addOn.Name, p.addOn.Namespace, err)
+		return nil, fmt.Errorf("make the manifests of the add-on %s for the cluster %s: %w", r.addOn.Name, r.addOn.Namespace, err)
 	case rendered == nil:
 		return nil, fmt.Errorf("the add-on %s has returned neither a Workload for the cluster %s nor an error: return an empty Workload if the cluster is "+
 			"to have nothing",
-			p.addOn.Name, p.addOn.Namespace)
+			r.addOn.Name, r.addOn.Namespace)
 	}
 	return rendered, nil
 }

@@ -16,32 +16,32 @@ var ours = []string{
 	fleet.DeprecatedFinalizerAddOnPreDelete, fleet.DeprecatedFinalizerHostingAddOnPreDelete, fleet.DeprecatedFinalizerHostingManifestsCleanup,
 }
 
-// hold adds the missing finalizers. An object that is being deleted cannot get new ones.
-func (p *pass) hold(ctx context.Context, finalizers []string) error {
-	if !p.addOn.DeletionTimestamp.IsZero() {
+// addFinalizers adds the missing finalizers. An object that is being deleted cannot get new ones.
+func (r *reconciliation) addFinalizers(ctx context.Context, finalizers []string) error {
+	if !r.addOn.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	held := p.before.DeepCopy()
+	desired := r.before.DeepCopy()
 	for _, f := range finalizers {
-		if !slices.Contains(held.Finalizers, f) {
-			held.Finalizers = append(held.Finalizers, f)
+		if !slices.Contains(desired.Finalizers, f) {
+			desired.Finalizers = append(desired.Finalizers, f)
 		}
 	}
-	changed, err := patch.Object(ctx, p.client, held, p.before)
+	changed, err := patch.Object(ctx, r.client, desired, r.before)
 	if !changed || err != nil {
 		return err
 	}
-	p.before = held
-	p.addOn.Finalizers, p.addOn.ResourceVersion = slices.Clone(held.Finalizers), held.ResourceVersion
+	r.before = desired
+	r.addOn.Finalizers, r.addOn.ResourceVersion = slices.Clone(desired.Finalizers), desired.ResourceVersion
 	return nil
 }
 
 // release removes those of our finalizers that the add-on no longer needs.
-func (p *pass) release(ctx context.Context) error {
-	before := p.addOn.DeepCopy()
-	p.addOn.Finalizers = slices.DeleteFunc(p.addOn.Finalizers, func(f string) bool {
-		return slices.Contains(ours, f) && !slices.Contains(p.finalizers, f)
+func (r *reconciliation) release(ctx context.Context) error {
+	before := r.addOn.DeepCopy()
+	r.addOn.Finalizers = slices.DeleteFunc(r.addOn.Finalizers, func(f string) bool {
+		return slices.Contains(ours, f) && !slices.Contains(r.finalizers, f)
 	})
-	_, err := patch.Object(ctx, p.client, p.addOn, before)
+	_, err := patch.Object(ctx, r.client, r.addOn, before)
 	return client.IgnoreNotFound(err)
 }

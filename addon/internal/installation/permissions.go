@@ -19,37 +19,37 @@ import (
 )
 
 // grant applies the permissions of the add-on, and deletes those that it no longer has.
-func (p *pass) grant(ctx context.Context) error {
-	wanted, err := p.permissions(ctx)
+func (r *reconciliation) grant(ctx context.Context) error {
+	wanted, err := r.permissions(ctx)
 	if err != nil {
 		return err
 	}
-	owner := client.ObjectKeyFromObject(p.addOn)
-	existing, err := p.permissionsOf(ctx, owner)
+	owner := client.ObjectKeyFromObject(r.addOn)
+	existing, err := r.permissionsOf(ctx, owner)
 	if err != nil {
 		return err
 	}
 	for _, permission := range wanted {
-		if err := p.apply(ctx, permission, existing[identify(permission)]); err != nil {
+		if err := r.apply(ctx, permission, existing[identify(permission)]); err != nil {
 			return err
 		}
 		delete(existing, identify(permission))
 	}
-	return p.revoke(ctx, existing)
+	return r.revoke(ctx, existing)
 }
 
 // permissions returns the permissions of the add-on, with the labels and owner references that this controller needs.
-func (p *pass) permissions(ctx context.Context) ([]client.Object, error) {
-	if p.options.Registration == nil || p.options.Registration.Permissions == nil {
+func (r *reconciliation) permissions(ctx context.Context) ([]client.Object, error) {
+	if r.options.Registration == nil || r.options.Registration.Permissions == nil {
 		return nil, nil
 	}
-	permissions, err := p.options.Registration.Permissions(ctx, p.installation)
+	permissions, err := r.options.Registration.Permissions(ctx, r.installation)
 	if err != nil {
 		return nil, fmt.Errorf("find out the permissions of the agent: %w", err)
 	}
 	complete := make([]client.Object, 0, len(permissions))
 	for _, permission := range permissions {
-		o, err := p.own(permission)
+		o, err := r.own(permission)
 		if err != nil {
 			return nil, err
 		}
@@ -62,22 +62,22 @@ func (p *pass) permissions(ctx context.Context) ([]client.Object, error) {
 }
 
 // own returns a copy of a permission with the labels of the add-on. In the namespace of the cluster, the add-on owns it.
-func (p *pass) own(permission client.Object) (client.Object, error) {
+func (r *reconciliation) own(permission client.Object) (client.Object, error) {
 	o, namespaced, err := copyOf(permission)
 	if err != nil {
 		return nil, err
 	}
 	if namespaced && o.GetNamespace() == "" {
-		o.SetNamespace(p.addOn.Namespace)
+		o.SetNamespace(r.addOn.Namespace)
 	}
 	labels := maps.Clone(o.GetLabels())
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[fleet.LabelAddOnName], labels[fleet.LabelClusterName], labels[fleet.LabelAddOnManager] = p.addOn.Name, p.addOn.Namespace, p.Manager
+	labels[fleet.LabelAddOnName], labels[fleet.LabelClusterName], labels[fleet.LabelAddOnManager] = r.addOn.Name, r.addOn.Namespace, r.Manager
 	o.SetLabels(labels)
-	if o.GetNamespace() == p.addOn.Namespace {
-		o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(p.addOn,
+	if o.GetNamespace() == r.addOn.Namespace {
+		o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(r.addOn,
 			addonv1beta1.GroupVersion.WithKind("ManagedClusterAddOn"))})
 	}
 	return o, nil
@@ -100,20 +100,20 @@ func copyOf(permission client.Object) (o client.Object, namespaced bool, err err
 }
 
 // apply creates or updates a permission; existing is nil if there is none.
-func (p *pass) apply(ctx context.Context, wanted, existing client.Object) error {
+func (r *reconciliation) apply(ctx context.Context, wanted, existing client.Object) error {
 	if existing != nil && !sameRoleRef(existing, wanted) {
 		// The role of a binding cannot be changed, so the binding is replaced. Later reads wait for the new object, not for the deletion of
 		// the old one: a watch that was interrupted shows the two as one update, without a deletion to wait for.
-		if err := p.revoke(ctx, map[string]client.Object{identify(existing): existing}, client.DisableReadYourWritesConsistency); err != nil {
+		if err := r.revoke(ctx, map[string]client.Object{identify(existing): existing}, client.DisableReadYourWritesConsistency); err != nil {
 			return err
 		}
 		existing = nil
 	}
 	if existing == nil {
-		err := p.client.Create(ctx, wanted)
+		err := r.client.Create(ctx, wanted)
 		if apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("%s exists and is not of the add-on %s on the cluster %s: give it a name that has both in it", identify(wanted),
-				p.addOn.Name, p.addOn.Namespace)
+				r.addOn.Name, r.addOn.Namespace)
 		}
 		if err != nil {
 			return fmt.Errorf("create %s: %w", identify(wanted), withRightToBind(err, wanted))
@@ -125,7 +125,7 @@ func (p *pass) apply(ctx context.Context, wanted, existing client.Object) error 
 		return fmt.Errorf("%s is no object of the API", identify(wanted))
 	}
 	take(existing, wanted)
-	_, err := patch.Object(ctx, p.client, existing, before)
+	_, err := patch.Object(ctx, r.client, existing, before)
 	return withRightToBind(err, wanted)
 }
 

@@ -19,49 +19,49 @@ import (
 )
 
 // register writes the registrations of the agent to the status, and applies its permissions.
-func (p *pass) register(ctx context.Context) {
-	status := &p.addOn.Status
-	status.SupportedConfigs = supported(p.options)
-	err := p.chooseNamespace(ctx)
+func (r *reconciliation) register(ctx context.Context) {
+	status := &r.addOn.Status
+	status.SupportedConfigs = supported(r.options)
+	err := r.chooseNamespace(ctx)
 	if err == nil {
-		err = p.chooseIdentities(ctx)
+		err = r.chooseIdentities(ctx)
 	}
 	switch {
-	case managedcluster.Denied(p.installation.Cluster):
-		p.refuse(ctx)
+	case managedcluster.Denied(r.installation.Cluster):
+		r.refuse(ctx)
 		return
 	case err == nil:
-		err = p.grant(ctx)
+		err = r.grant(ctx)
 	}
 	switch {
-	case errors.Is(err, addon.ErrNotYet) && p.addOn.Status.Namespace == "" && p.awaitsConfigs():
-		p.tellOfConfigs()
-	case errors.Is(err, addon.ErrNotYet), errors.Is(err, config.ErrMissing) && p.isRegistered(): // everything stays as it is
-		p.comeBack(notYetAgain)
+	case errors.Is(err, addon.ErrNotYet) && r.addOn.Status.Namespace == "" && r.awaitsConfigs():
+		r.reportMissingConfigs()
+	case errors.Is(err, addon.ErrNotYet), errors.Is(err, config.ErrMissing) && r.isRegistered(): // everything stays as it is
+		r.requeueAfter(notYetAgain)
 	case errors.Is(err, config.ErrMissing):
-		p.set(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonPermissionConfigPending, err.Error())
-		p.comeBack(notYetAgain)
+		r.set(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonPermissionConfigPending, err.Error())
+		r.requeueAfter(notYetAgain)
 	case errors.Is(err, addon.ErrSubjectNotReady):
-		p.set(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonPermissionConfigPending, err.Error())
+		r.set(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonPermissionConfigPending, err.Error())
 	case err != nil:
-		p.set(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonSetPermissionFailed, err.Error())
-		p.problems = append(p.problems, err)
-	case p.options.Registration == nil:
-		p.set(fleet.ConditionRegistrationApplied, metav1.ConditionTrue, fleet.ReasonNilRegistration, "The add-on does not register with the hub")
+		r.set(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonSetPermissionFailed, err.Error())
+		r.problems = append(r.problems, err)
+	case r.options.Registration == nil:
+		r.set(fleet.ConditionRegistrationApplied, metav1.ConditionTrue, fleet.ReasonNilRegistration, "The add-on does not register with the hub")
 	default:
-		p.set(fleet.ConditionRegistrationApplied, metav1.ConditionTrue, fleet.ReasonSetPermissionApplied,
+		r.set(fleet.ConditionRegistrationApplied, metav1.ConditionTrue, fleet.ReasonSetPermissionApplied,
 			"Registration of the addon agent is configured")
 	}
 }
 
 // refuse revokes the permissions of an add-on on a cluster that was denied: its agent runs where the agent of the cluster runs. It gets
 // them back when the cluster is accepted.
-func (p *pass) refuse(ctx context.Context) {
-	if err := p.withdraw(ctx, client.ObjectKeyFromObject(p.addOn)); err != nil {
-		p.problems = append(p.problems, err)
+func (r *reconciliation) refuse(ctx context.Context) {
+	if err := r.withdraw(ctx, client.ObjectKeyFromObject(r.addOn)); err != nil {
+		r.problems = append(r.problems, err)
 	}
-	p.set(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonSetPermissionFailed,
-		fmt.Sprintf("ManagedCluster %s is denied; the agent of the add-on has its rights when the cluster is accepted again", p.addOn.Namespace))
+	r.set(fleet.ConditionRegistrationApplied, metav1.ConditionFalse, fleet.ReasonSetPermissionFailed,
+		fmt.Sprintf("ManagedCluster %s is denied; the agent of the add-on has its rights when the cluster is accepted again", r.addOn.Namespace))
 }
 
 func supported(options addon.Options) []addonv1beta1.ConfigGroupResource {
@@ -77,18 +77,18 @@ func supported(options addon.Options) []addonv1beta1.ConfigGroupResource {
 // chooseNamespace decides where the agent is installed. While the add-on cannot tell, the namespace stays as it was. Until the add-on
 // has told once, the agent does not register: its credentials would be put into a namespace that changes. An add-on that is being
 // deleted does not move.
-func (p *pass) chooseNamespace(ctx context.Context) error {
-	chosen := p.addOn.Status.Namespace != ""
+func (r *reconciliation) chooseNamespace(ctx context.Context) error {
+	chosen := r.addOn.Status.Namespace != ""
 	switch {
-	case !chosen && p.awaitsConfigs():
+	case !chosen && r.awaitsConfigs():
 		return addon.ErrNotYet
-	case chosen && !p.addOn.DeletionTimestamp.IsZero():
+	case chosen && !r.addOn.DeletionTimestamp.IsZero():
 		return nil
 	}
 	namespace := ""
-	if p.options.InstallNamespace != nil {
+	if r.options.InstallNamespace != nil {
 		var err error
-		namespace, err = p.options.InstallNamespace(ctx, p.installation)
+		namespace, err = r.options.InstallNamespace(ctx, r.installation)
 		if chosen && errors.Is(err, addon.ErrNotYet) {
 			return nil
 		}
@@ -96,27 +96,27 @@ func (p *pass) chooseNamespace(ctx context.Context) error {
 			return fmt.Errorf("choose the namespace of the agent: %w", err)
 		}
 	}
-	p.addOn.Status.Namespace = namespace
-	p.addOn.Status.Namespace = p.installation.Namespace()
+	r.addOn.Status.Namespace = namespace
+	r.addOn.Status.Namespace = r.installation.Namespace()
 	return nil
 }
 
 // chooseIdentities decides the identities with which the agent registers. The agent of the cluster declares how it gets its credential.
-func (p *pass) chooseIdentities(ctx context.Context) error {
-	configs, err := registrations.Of(ctx, p.options.Registration, p.installation)
+func (r *reconciliation) chooseIdentities(ctx context.Context) error {
+	configs, err := registrations.Of(ctx, r.options.Registration, r.installation)
 	if err != nil {
 		return fmt.Errorf("find out what the agent registers for: %w", err)
 	}
 	for i := range configs {
 		if configs[i].Type == addonv1beta1.KubeClient {
-			registrations.Drive(&configs[i], p.before)
+			registrations.Drive(&configs[i], r.before)
 		}
 	}
-	p.addOn.Status.Registrations = configs
+	r.addOn.Status.Registrations = configs
 	return nil
 }
 
 // isRegistered tells whether the agent may register, or does not need to.
-func (p *pass) isRegistered() bool {
-	return meta.IsStatusConditionTrue(p.addOn.Status.Conditions, fleet.ConditionRegistrationApplied)
+func (r *reconciliation) isRegistered() bool {
+	return meta.IsStatusConditionTrue(r.addOn.Status.Conditions, fleet.ConditionRegistrationApplied)
 }

@@ -26,31 +26,31 @@ func (c *Controller) worksOf(ctx context.Context, addOn types.NamespacedName) ([
 
 // carryOut writes a plan. The finalizers come first, so that whatever is created later will be cleaned up. It adds created works to
 // those of the pass, so that the conditions of this pass match those of the next one.
-func (p *pass) carryOut(ctx context.Context, plan workload.Plan) error {
-	if err := p.hold(ctx, plan.Finalizers); err != nil {
+func (r *reconciliation) carryOut(ctx context.Context, plan workload.Plan) error {
+	if err := r.addFinalizers(ctx, plan.Finalizers); err != nil {
 		return err
 	}
 	for _, work := range plan.Create {
-		err := p.client.Create(ctx, work)
+		err := r.client.Create(ctx, work)
 		if apierrors.HasStatusCause(err, fleet.CauseClusterTakesNoWorks) {
 			continue // the cluster is about to be gone, which is an event of the add-on
 		}
 		if err != nil {
-			return &workError{p.explain(err, work), work}
+			return &workError{r.explain(err, work), work}
 		}
-		p.works = append(p.works, *work)
+		r.works = append(r.works, *work)
 	}
 	for _, work := range plan.Update {
-		before := p.find(client.ObjectKeyFromObject(work))
+		before := r.find(client.ObjectKeyFromObject(work))
 		if before == nil {
 			return fmt.Errorf("ManifestWork %s/%s is planned to be changed but does not exist", work.Namespace, work.Name)
 		}
-		if _, err := patch.Object(ctx, p.client, work, before); err != nil {
+		if _, err := patch.Object(ctx, r.client, work, before); err != nil {
 			return &workError{err, work}
 		}
 	}
 	for _, work := range plan.Delete {
-		if err := p.remove(ctx, work); err != nil {
+		if err := r.remove(ctx, work); err != nil {
 			return &workError{err, work}
 		}
 	}
@@ -66,28 +66,28 @@ type workError struct {
 func (e *workError) Unwrap() error { return e.error }
 
 // explain adds what to do to the error of a work that could not be created.
-func (p *pass) explain(err error, work *workv1.ManifestWork) error {
+func (r *reconciliation) explain(err error, work *workv1.ManifestWork) error {
 	if apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("ManifestWork %s/%s exists and is not one of this add-on: delete or rename it", work.Namespace, work.Name)
 	}
 	return fmt.Errorf("create ManifestWork %s/%s: %w", work.Namespace, work.Name, err)
 }
 
-func (p *pass) find(key types.NamespacedName) *workv1.ManifestWork {
-	for i := range p.works {
-		if client.ObjectKeyFromObject(&p.works[i]) == key {
-			return p.works[i].DeepCopy()
+func (r *reconciliation) find(key types.NamespacedName) *workv1.ManifestWork {
+	for i := range r.works {
+		if client.ObjectKeyFromObject(&r.works[i]) == key {
+			return r.works[i].DeepCopy()
 		}
 	}
 	return nil
 }
 
 // remove deletes this work, and not another one with the same name.
-func (p *pass) remove(ctx context.Context, work *workv1.ManifestWork) error {
+func (r *reconciliation) remove(ctx context.Context, work *workv1.ManifestWork) error {
 	if !work.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	err := p.client.Delete(ctx, work.DeepCopy(), client.Preconditions{UID: &work.UID})
+	err := r.client.Delete(ctx, work.DeepCopy(), client.Preconditions{UID: &work.UID})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete ManifestWork %s/%s: %w", work.Namespace, work.Name, err)
 	}

@@ -23,13 +23,13 @@ func (p *planner) deployTo(s side) error {
 	works := p.worksAt(s)
 	switch {
 	case p.Workload == nil && p.Unrendered != nil:
-		p.Conditions = append(p.Conditions, failing(s.condition, fleet.ReasonManifestWorkApplyFailed,
+		p.Conditions = append(p.Conditions, falseCondition(s.condition, fleet.ReasonManifestWorkApplyFailed,
 			"The manifests could not be made, so those on the cluster stay as they are: "+p.Unrendered.Error()))
 		return nil //nolint:nilerr // the condition has it
 	case p.Workload == nil || s.cluster == nil || !s.cluster.DeletionTimestamp.IsZero():
 		return nil
 	case managedcluster.Denied(s.cluster):
-		p.Conditions = append(p.Conditions, failing(s.condition, fleet.ReasonManifestWorkApplyFailed,
+		p.Conditions = append(p.Conditions, falseCondition(s.condition, fleet.ReasonManifestWorkApplyFailed,
 			fmt.Sprintf("Cluster %s is denied; once it is accepted again, the add-on is deployed there", s.namespace)))
 		return nil
 	}
@@ -155,17 +155,17 @@ func (p *progress) note(name string, b *bin, written bool) {
 func (p *progress) condition(addOn *addonv1beta1.ManagedClusterAddOn) *metav1.Condition {
 	switch {
 	case len(p.failed) > 0:
-		return new(failing(p.side.condition, fleet.ReasonAddOnManifestAppliedFailed,
+		return new(falseCondition(p.side.condition, fleet.ReasonAddOnManifestAppliedFailed,
 			fmt.Sprintf("The agent of cluster %s could not apply ManifestWork %s", p.side.namespace, text.FirstFew(p.failed))))
 	case len(p.waiting) == 0:
-		return new(holding(p.side.condition, fleet.ReasonAddOnManifestApplied, "manifests of addon are applied successfully"))
+		return new(trueCondition(p.side.condition, fleet.ReasonAddOnManifestApplied, "manifests of addon are applied successfully"))
 	case available(p.side.cluster) && meta.IsStatusConditionTrue(addOn.Status.Conditions, p.side.condition):
 		return nil
 	case available(p.side.cluster):
-		return new(failing(p.side.condition, fleet.ReasonAddOnManifestAppliedFailed,
+		return new(falseCondition(p.side.condition, fleet.ReasonAddOnManifestAppliedFailed,
 			fmt.Sprintf("The agent of cluster %s has not applied ManifestWork %s yet", p.side.namespace, text.FirstFew(p.waiting))))
 	default:
-		return new(failing(p.side.condition, fleet.ReasonAddOnManifestAppliedFailed,
+		return new(falseCondition(p.side.condition, fleet.ReasonAddOnManifestAppliedFailed,
 			fmt.Sprintf("Cluster %s is not available; once it is, its agent applies ManifestWork %s", p.side.namespace, text.FirstFew(p.waiting))))
 	}
 }

@@ -130,7 +130,7 @@ func (p *planner) hookWorkAt(s side) *work {
 func (w *work) progress() run {
 	var failed, waiting []string
 	for o := range w.manifests {
-		switch done, failure := w.outcome(o); {
+		switch done, failure := w.hookResult(o); {
 		case failure != "":
 			failed = append(failed, fmt.Sprintf("%s (%s)", o, failure))
 		case !done:
@@ -155,8 +155,8 @@ func (w *work) progress() run {
 	return run{done: true}
 }
 
-// outcome returns the outcome of a hook. Other objects in the work are always done.
-func (w *work) outcome(o id) (done bool, failure string) {
+// hookResult returns the result of a hook. Other objects in the work are always done.
+func (w *work) hookResult(o id) (done bool, failure string) {
 	reported := w.reported(o)
 	if reported == nil {
 		return false, ""

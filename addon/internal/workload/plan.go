@@ -151,7 +151,7 @@ func (p *planner) deploy() error {
 		}
 	}
 	p.tidy(hosting)
-	p.Finalizers = p.wantedFinalizers(managed, hosting)
+	p.Finalizers = p.desiredFinalizers(managed, hosting)
 	return nil
 }
 
@@ -167,8 +167,8 @@ func (p *planner) tidy(hosting side) {
 	}
 }
 
-// wantedFinalizers returns the finalizers of an add-on that is not being deleted.
-func (p *planner) wantedFinalizers(managed, hosting side) (wanted []string) {
+// desiredFinalizers returns the finalizers of an add-on that is not being deleted.
+func (p *planner) desiredFinalizers(managed, hosting side) (wanted []string) {
 	if p.Workload == nil {
 		for _, f := range finalizers {
 			if f.isOn(p.Installation.AddOn) {

@@ -25,7 +25,7 @@ func (p *planner) isNeeded() bool {
 func (p *planner) stay() {
 	p.Finalizers = p.present()
 	d, _ := p.given()
-	p.Conditions = append(p.Conditions, failing(fleet.ConditionHookManifestCompleted, fleet.ReasonHookManifestIsNotCompleted,
+	p.Conditions = append(p.Conditions, falseCondition(fleet.ConditionHookManifestCompleted, fleet.ReasonHookManifestIsNotCompleted,
 		fmt.Sprintf("The add-on stays as long as other add-ons on the cluster need it; delete these, too: %s%s",
 			strings.Join(p.Dependents, ", "), p.until(d))))
 }
@@ -54,12 +54,12 @@ func (p *planner) remove() {
 	}
 	if len(pending) > 0 {
 		p.Finalizers = p.present()
-		p.Conditions = append(p.Conditions, failing(fleet.ConditionHookManifestCompleted, fleet.ReasonHookManifestIsNotCompleted,
+		p.Conditions = append(p.Conditions, falseCondition(fleet.ConditionHookManifestCompleted, fleet.ReasonHookManifestIsNotCompleted,
 			"The add-on stays until its pre-delete hooks are done. "+strings.Join(pending, ". ")))
 		return
 	}
 	if hooked {
-		p.Conditions = append(p.Conditions, holding(fleet.ConditionHookManifestCompleted, fleet.ReasonHookManifestIsCompleted,
+		p.Conditions = append(p.Conditions, trueCondition(fleet.ConditionHookManifestCompleted, fleet.ReasonHookManifestIsCompleted,
 			"The pre-delete hooks of the add-on are done"))
 	}
 	p.leaveHosting(hosting)
@@ -85,7 +85,7 @@ func (p *planner) leaveHosting(hosting side) {
 	if !available(hosting.cluster) {
 		_, note = p.wait(hosting)
 	}
-	p.Conditions = append(p.Conditions, failing(fleet.ConditionHostingManifestApplied, fleet.ReasonAddOnManifestAppliedFailed,
+	p.Conditions = append(p.Conditions, falseCondition(fleet.ConditionHostingManifestApplied, fleet.ReasonAddOnManifestAppliedFailed,
 		fmt.Sprintf("What the add-on has on the hosting cluster %s is being deleted%s", hosting.namespace, note)))
 }
 

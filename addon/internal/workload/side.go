@@ -84,27 +84,27 @@ func (p *planner) validity() metav1.Condition {
 	name := p.Installation.HostingCluster
 	switch {
 	case p.Hosting == nil:
-		return failing(fleet.ConditionHostingClusterValidity, fleet.ReasonHostingClusterInvalid,
+		return falseCondition(fleet.ConditionHostingClusterValidity, fleet.ReasonHostingClusterInvalid,
 			fmt.Sprintf("There is no ManagedCluster %s to host the agent: import it, or name another one in the annotation %s",
 				name, fleet.AnnotationHostingClusterName))
 	case !p.Hosting.DeletionTimestamp.IsZero():
-		return failing(fleet.ConditionHostingClusterValidity, fleet.ReasonHostingClusterInvalid,
+		return falseCondition(fleet.ConditionHostingClusterValidity, fleet.ReasonHostingClusterInvalid,
 			fmt.Sprintf("ManagedCluster %s, which hosts the agent, is being deleted: name another one in the annotation %s",
 				name, fleet.AnnotationHostingClusterName))
 	case !managedcluster.ActedOn(p.Hosting):
-		return failing(fleet.ConditionHostingClusterValidity, fleet.ReasonHostingClusterInvalid,
+		return falseCondition(fleet.ConditionHostingClusterValidity, fleet.ReasonHostingClusterInvalid,
 			fmt.Sprintf("ManagedCluster %s, which is to host the agent, is not accepted: accept it, or name another one in the annotation %s",
 				name, fleet.AnnotationHostingClusterName))
 	default:
-		return holding(fleet.ConditionHostingClusterValidity, fleet.ReasonHostingClusterValid,
+		return trueCondition(fleet.ConditionHostingClusterValidity, fleet.ReasonHostingClusterValid,
 			fmt.Sprintf("ManagedCluster %s hosts the agent", name))
 	}
 }
 
-func holding(kind, reason, message string) metav1.Condition {
+func trueCondition(kind, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 }
 
-func failing(kind, reason, message string) metav1.Condition {
+func falseCondition(kind, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }

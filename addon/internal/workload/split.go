@@ -12,8 +12,8 @@ type bin struct {
 	// objects are those that belong to this work, and size their bytes.
 	objects []*object
 	size    int
-	// guests are objects that move to other works, and stay until those have applied them.
-	guests []*object
+	// moving are objects that move to other works, and stay until those have applied them.
+	moving []*object
 }
 
 // closed tells whether the work is being deleted: it keeps its content until it is gone, and takes no objects.
@@ -21,7 +21,7 @@ func (b *bin) closed() bool {
 	return b.work != nil && !b.work.DeletionTimestamp.IsZero()
 }
 
-func (b *bin) holds(o *object) bool {
+func (b *bin) contains(o *object) bool {
 	if b.work == nil {
 		return false
 	}
@@ -46,33 +46,33 @@ func split(objects []*object, works []*work, limit int) []*bin {
 	for i, w := range works {
 		bins[i] = &bin{index: w.Index, work: w}
 	}
-	homeless := settle(objects, bins, limit)
+	unassigned := keepAssigned(objects, bins, limit)
 	for _, b := range bins {
-		homeless = append(homeless, b.shrink(limit)...)
+		unassigned = append(unassigned, b.shrink(limit)...)
 	}
 	for _, o := range objects { // in their order, not in that of their removal from works
-		if slices.Contains(homeless, o) {
-			bins = house(o, bins, limit)
+		if slices.Contains(unassigned, o) {
+			bins = assign(o, bins, limit)
 		}
 	}
-	host(objects, bins)
+	keepUntilApplied(objects, bins)
 	return bins
 }
 
-// settle leaves objects in their works, and returns those without one. An object in several works is on its way from one to another; it
-// belongs to the one that has room for it.
-func settle(objects []*object, bins []*bin, limit int) (homeless []*object) {
+// keepAssigned leaves objects in their works, and returns those without one. An object in several works is on its way from one to
+// another; it belongs to the one that has room for it.
+func keepAssigned(objects []*object, bins []*bin, limit int) (unassigned []*object) {
 	moving := map[*object][]*bin{}
 	for _, o := range objects {
 		var in []*bin
 		for _, b := range bins {
-			if b.holds(o) {
+			if b.contains(o) {
 				in = append(in, b)
 			}
 		}
 		switch len(in) {
 		case 0:
-			homeless = append(homeless, o)
+			unassigned = append(unassigned, o)
 		case 1:
 			in[0].add(o)
 		default:
@@ -81,11 +81,11 @@ func settle(objects []*object, bins []*bin, limit int) (homeless []*object) {
 	}
 	for _, o := range objects {
 		if in := moving[o]; in != nil {
-			home := slices.IndexFunc(in, func(b *bin) bool { return b.takes(o, limit) || len(b.objects) == 0 && !b.closed() })
-			in[max(home, 0)].add(o)
+			assigned := slices.IndexFunc(in, func(b *bin) bool { return b.takes(o, limit) || len(b.objects) == 0 && !b.closed() })
+			in[max(assigned, 0)].add(o)
 		}
 	}
-	return homeless
+	return unassigned
 }
 
 // shrink removes objects until the others fit: the smallest one that suffices, or else the largest first.
@@ -105,8 +105,8 @@ func (b *bin) shrink(limit int) (out []*object) {
 	return out
 }
 
-// house assigns an object to a work.
-func house(o *object, bins []*bin, limit int) []*bin {
+// assign assigns an object to a work.
+func assign(o *object, bins []*bin, limit int) []*bin {
 	for _, b := range bins {
 		if b.takes(o, limit) {
 			b.add(o)
@@ -121,19 +121,19 @@ func house(o *object, bins []*bin, limit int) []*bin {
 	return append(bins, b)
 }
 
-// host keeps objects in the works that they leave until the new works have applied them.
-func host(objects []*object, bins []*bin) {
-	home := map[*object]*bin{}
+// keepUntilApplied keeps objects in the works that they leave until the new works have applied them.
+func keepUntilApplied(objects []*object, bins []*bin) {
+	assigned := map[*object]*bin{}
 	for _, b := range bins {
 		for _, o := range b.objects {
-			home[o] = b
+			assigned[o] = b
 		}
 	}
 	for _, b := range bins {
 		for _, o := range objects {
-			to := home[o]
-			if to != b && b.holds(o) && (to.work == nil || !to.work.has(o.id)) {
-				b.guests = append(b.guests, o)
+			to := assigned[o]
+			if to != b && b.contains(o) && (to.work == nil || !to.work.has(o.id)) {
+				b.moving = append(b.moving, o)
 			}
 		}
 	}
@@ -141,8 +141,8 @@ func host(objects []*object, bins []*bin) {
 
 // manifests returns all objects of the work, in their order there.
 func (b *bin) manifests(order []*object) (all []*object) {
-	in := make(map[*object]bool, len(b.objects)+len(b.guests))
-	for _, list := range [][]*object{b.objects, b.guests} {
+	in := make(map[*object]bool, len(b.objects)+len(b.moving))
+	for _, list := range [][]*object{b.objects, b.moving} {
 		for _, o := range list {
 			in[o] = true
 		}

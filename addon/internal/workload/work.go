@@ -20,19 +20,19 @@ import (
 func Unwritten(owner types.NamespacedName, w client.Object, why error) metav1.Condition {
 	switch of, _ := ownership.Parse(w.GetName(), owner); {
 	case of.Hook:
-		return failing(fleet.ConditionHookManifestCompleted, fleet.ReasonHookManifestIsNotCompleted,
+		return falseCondition(fleet.ConditionHookManifestCompleted, fleet.ReasonHookManifestIsNotCompleted,
 			"The add-on stays until its pre-delete hooks are done. They could not be brought to the cluster: "+why.Error())
 	case of.Hosting:
-		return failing(fleet.ConditionHostingManifestApplied, fleet.ReasonManifestWorkApplyFailed, why.Error())
+		return falseCondition(fleet.ConditionHostingManifestApplied, fleet.ReasonManifestWorkApplyFailed, why.Error())
 	default:
-		return failing(fleet.ConditionManifestApplied, fleet.ReasonManifestWorkApplyFailed, why.Error())
+		return falseCondition(fleet.ConditionManifestApplied, fleet.ReasonManifestWorkApplyFailed, why.Error())
 	}
 }
 
 // work is an existing work. It is never changed.
 type work struct {
 	*workv1.ManifestWork
-	ownership.Place
+	ownership.Role
 	// manifests maps objects to their indices in the spec.
 	manifests map[id]int
 }
@@ -49,8 +49,8 @@ func find(in Input, objects []*object) (works []*work) {
 		if of, ok := ownership.Of(w); !ok || of != owner {
 			continue
 		}
-		place, _ := ownership.Parse(w.Name, owner)
-		works = append(works, &work{ManifestWork: w, Place: place, manifests: identify(w.Spec.Workload.Manifests, known)})
+		role, _ := ownership.Parse(w.Name, owner)
+		works = append(works, &work{ManifestWork: w, Role: role, manifests: identify(w.Spec.Workload.Manifests, known)})
 	}
 	slices.SortFunc(works, func(a, b *work) int { return cmp.Or(a.Index-b.Index, cmp.Compare(a.Namespace, b.Namespace)) })
 	return works

@@ -26,8 +26,8 @@ func Of(w metav1.Object) (key types.NamespacedName, ok bool) {
 		return types.NamespacedName{}, false
 	}
 	key.Namespace = cmp.Or(w.GetLabels()[fleet.LabelAddOnNamespace], w.GetNamespace())
-	place, ok := Parse(w.GetName(), key)
-	if !ok || !place.Hosting && w.GetNamespace() != key.Namespace {
+	role, ok := Parse(w.GetName(), key)
+	if !ok || !role.Hosting && w.GetNamespace() != key.Namespace {
 		return types.NamespacedName{}, false
 	}
 	return key, true
@@ -42,30 +42,30 @@ func controlledByOther(w metav1.Object, addOn string) bool {
 	return controller != nil && (controller.Kind != Kind || controller.Name != addOn)
 }
 
-// Place is what the name of a work contains: whether it is for the hosting cluster, whether it has hooks, and its number otherwise.
-type Place struct {
+// Role is what the name of a work contains: whether it is for the hosting cluster, whether it has hooks, and its number otherwise.
+type Role struct {
 	Hosting, Hook bool
 	Index         int
 }
 
 // Parse is the reverse of the names in package fleet.
-func Parse(name string, owner types.NamespacedName) (Place, bool) {
+func Parse(name string, owner types.NamespacedName) (Role, bool) {
 	switch name {
 	case fleet.AddOnPreDeleteWork(owner.Name):
-		return Place{Hook: true}, true
+		return Role{Hook: true}, true
 	case fleet.AddOnHostingPreDeleteWork(owner.Name, owner.Namespace):
-		return Place{Hook: true, Hosting: true}, true
+		return Role{Hook: true, Hosting: true}, true
 	}
 	number := name[strings.LastIndexByte(name, '-')+1:]
 	index, err := strconv.Atoi(number)
 	if err != nil || index < 0 {
-		return Place{}, false
+		return Role{}, false
 	}
 	switch name {
 	case fleet.AddOnDeployWork(owner.Name, index):
-		return Place{Index: index}, true
+		return Role{Index: index}, true
 	case fleet.AddOnHostingDeployWork(owner.Name, owner.Namespace, index):
-		return Place{Hosting: true, Index: index}, true
+		return Role{Hosting: true, Index: index}, true
 	}
-	return Place{}, false
+	return Role{}, false
 }

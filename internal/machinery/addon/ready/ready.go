@@ -14,7 +14,7 @@ const (
 	readyReplicas      = "ReadyReplicas"          // well known
 	replicas           = "Replicas"               // well known
 	numberReady        = "NumberReady"            // well known
-	numberWanted       = "DesiredNumberScheduled" // well known
+	numberDesired      = "DesiredNumberScheduled" // well known
 	desiredReplicas    = "DesiredReplicas"
 	observedGeneration = "ObservedGeneration"
 )
@@ -48,7 +48,7 @@ func DaemonSet(reported workv1.StatusFeedbackResult) error {
 	if _, seen := integer(reported, observedGeneration); !seen {
 		return errors.New("its controller has not seen it yet")
 	}
-	wanted, _ := integer(reported, numberWanted)
+	wanted, _ := integer(reported, numberDesired)
 	ready, _ := integer(reported, numberReady)
 	if ready == wanted {
 		return nil

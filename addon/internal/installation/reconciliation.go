@@ -24,8 +24,8 @@ import (
 // for is watched, but a cache can miss changes without a new resource version, such as those by a new definition of a kind.
 const notYetAgain = 10 * time.Minute
 
-// pass is one reconcile of an add-on.
-type pass struct {
+// reconciliation is one reconcile of an add-on.
+type reconciliation struct {
 	*Controller
 	agent   addon.Agent
 	options addon.Options
@@ -49,66 +49,66 @@ type pass struct {
 	after time.Duration
 }
 
-// look reads the objects that the pass depends on.
-func (p *pass) look(ctx context.Context) (err error) {
-	cluster, err := p.cluster(ctx, p.addOn.Namespace)
+// read reads the objects that the pass depends on.
+func (r *reconciliation) read(ctx context.Context) (err error) {
+	cluster, err := r.cluster(ctx, r.addOn.Namespace)
 	if err != nil {
 		return err
 	}
-	p.installation = catalogue.Installation(p.agent, cluster, p.addOn)
-	hosting := p.installation.HostingCluster
-	p.hosted.note(client.ObjectKeyFromObject(p.addOn), hosting)
+	r.installation = catalogue.Installation(r.agent, cluster, r.addOn)
+	hosting := r.installation.HostingCluster
+	r.hosted.note(client.ObjectKeyFromObject(r.addOn), hosting)
 	if hosting != "" {
-		if p.hosting, err = p.cluster(ctx, hosting); err != nil {
+		if r.hosting, err = r.cluster(ctx, hosting); err != nil {
 			return err
 		}
 	}
 	entry := &addonv1beta1.ClusterManagementAddOn{}
-	switch err := p.client.Get(ctx, client.ObjectKey{Name: p.addOn.Name}, entry); {
+	switch err := r.client.Get(ctx, client.ObjectKey{Name: r.addOn.Name}, entry); {
 	case err == nil:
-		p.catalogueEntry = entry
+		r.catalogueEntry = entry
 	case !apierrors.IsNotFound(err):
-		return fmt.Errorf("get ClusterManagementAddOn %s: %w", p.addOn.Name, err)
+		return fmt.Errorf("get ClusterManagementAddOn %s: %w", r.addOn.Name, err)
 	}
-	p.works, err = p.worksOf(ctx, client.ObjectKeyFromObject(p.addOn))
+	r.works, err = r.worksOf(ctx, client.ObjectKeyFromObject(r.addOn))
 	return err
 }
 
 // abandon releases an add-on that is being deleted and whose cluster no longer exists: no agent is left to run its hooks. An add-on
 // that is not being deleted waits for its cluster.
-func (p *pass) abandon(ctx context.Context) error {
-	if p.addOn.DeletionTimestamp.IsZero() {
+func (r *reconciliation) abandon(ctx context.Context) error {
+	if r.addOn.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	for i := range p.works {
-		if err := p.remove(ctx, &p.works[i]); err != nil {
+	for i := range r.works {
+		if err := r.remove(ctx, &r.works[i]); err != nil {
 			return err
 		}
 	}
-	return p.release(ctx)
+	return r.release(ctx)
 }
 
-// comeBack makes the add-on due after at most that time.
-func (p *pass) comeBack(after time.Duration) {
-	if after > 0 && (p.after == 0 || after < p.after) {
-		p.after = after
+// requeueAfter makes the add-on due after at most that time.
+func (r *reconciliation) requeueAfter(after time.Duration) {
+	if after > 0 && (r.after == 0 || after < r.after) {
+		r.after = after
 	}
 }
 
-// judge sets the condition Available, if its health mode leaves that to the manager.
-func (p *pass) judge() {
-	condition, mode := healthprobe.Condition(healthprobe.Input{Options: p.options, Installation: p.installation, Works: p.works})
-	p.addOn.Status.HealthCheck.Mode = mode
+// reportHealth sets the condition Available, if its health mode leaves that to the manager.
+func (r *reconciliation) reportHealth() {
+	condition, mode := healthprobe.Condition(healthprobe.Input{Options: r.options, Installation: r.installation, Works: r.works})
+	r.addOn.Status.HealthCheck.Mode = mode
 	if condition != nil {
-		p.set(condition.Type, condition.Status, condition.Reason, condition.Message)
+		r.set(condition.Type, condition.Status, condition.Reason, condition.Message)
 	}
 }
 
 // set sets a condition. Its transition time is now if its status changes.
-func (p *pass) set(kind string, status metav1.ConditionStatus, reason, message string) {
-	meta.SetStatusCondition(&p.addOn.Status.Conditions, metav1.Condition{
+func (r *reconciliation) set(kind string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&r.addOn.Status.Conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: message,
-		ObservedGeneration: p.addOn.Generation, LastTransitionTime: metav1.NewTime(p.Clock.Now()),
+		ObservedGeneration: r.addOn.Generation, LastTransitionTime: metav1.NewTime(r.Clock.Now()),
 	})
 }
 
