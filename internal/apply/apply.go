@@ -88,7 +88,7 @@ func (c *Cluster) takeRepair(name reference, hash string) (undo func(), err erro
 	o := repair.Object{GroupKind: name.GroupKind(), NamespacedName: name.NamespacedName}
 	undo, due := c.backoff.Take(o, false)
 	if undo == nil {
-		return nil, &repair.HeldError{Object: o, Until: due}
+		return nil, &repair.BackoffError{Object: o, Until: due}
 	}
 	return undo, nil
 }

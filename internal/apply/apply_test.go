@@ -77,7 +77,7 @@ func TestApplyAgain(t *testing.T) {
 		}
 	}
 	ofUser := storeAsUser(ctx, t, c.Client, key)
-	held := new(repair.HeldError)
+	held := new(repair.BackoffError)
 	if err := apply(); !errors.As(err, &held) {
 		t.Fatalf("got %v", err)
 	}

@@ -17,23 +17,23 @@ import (
 // The files are also looked at without an event: rarely where their folders can be watched, often where a folder cannot,
 // because it is not there yet, say, or because the machine has no watches left.
 const (
-	watchedRecheck   = time.Minute
-	unwatchedRecheck = 5 * time.Second
+	watchedInterval   = time.Minute
+	unwatchedInterval = 5 * time.Second
 )
 
 // Watcher tells of changes of files since it was made. So what is read of a file after that is either its last content, or a change
 // follows.
 type Watcher struct {
-	files            func() []string
-	seen             [sha256.Size]byte
-	folders          *folders
-	events           *listener
-	unwatchedRecheck time.Duration
+	files             func() []string
+	seen              [sha256.Size]byte
+	folders           *folders
+	events            *listener
+	unwatchedInterval time.Duration
 }
 
 // New returns a Watcher of the files as they are now. files is asked again after each change, because files may name others.
 func New(files func() []string) *Watcher {
-	w := &Watcher{files: files, folders: everywhere, events: newListener(), unwatchedRecheck: unwatchedRecheck}
+	w := &Watcher{files: files, folders: everywhere, events: newListener(), unwatchedInterval: unwatchedInterval}
 	w.seen = w.digest()
 	return w
 }
@@ -43,14 +43,14 @@ func New(files func() []string) *Watcher {
 func (w *Watcher) Run(ctx context.Context, changed func()) {
 	defer w.folders.leave(w.events)
 	for {
-		recheck := watchedRecheck
+		interval := watchedInterval
 		if !w.follow(ctx) {
-			recheck = w.unwatchedRecheck
+			interval = w.unwatchedInterval
 		}
 		// What changed before the watch began.
 		now := w.digest()
 		if now == w.seen {
-			if !w.wait(ctx, recheck) {
+			if !w.wait(ctx, interval) {
 				return
 			}
 			now = w.digest()
@@ -86,7 +86,7 @@ func (w *Watcher) follow(ctx context.Context) bool {
 	paths, err := w.paths()
 	err = errors.Join(err, w.folders.listen(w.events, paths))
 	if err != nil {
-		log.FromContext(ctx).V(1).Info("Files cannot be watched; they are looked at instead", "reason", err.Error(), "every", w.unwatchedRecheck)
+		log.FromContext(ctx).V(1).Info("Files cannot be watched; they are looked at instead", "reason", err.Error(), "every", w.unwatchedInterval)
 	}
 	return err == nil
 }
@@ -113,8 +113,8 @@ func (w *Watcher) paths() ([]string, error) {
 }
 
 // wait returns after an event, or the given time; false if the context ended first.
-func (w *Watcher) wait(ctx context.Context, recheck time.Duration) bool {
-	timer := time.NewTimer(recheck)
+func (w *Watcher) wait(ctx context.Context, interval time.Duration) bool {
+	timer := time.NewTimer(interval)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

@@ -116,7 +116,7 @@ func TestRunWithoutWatches(t *testing.T) {
 	}
 	attempts, scarce := 0, true
 	w := New(func() []string { return []string{file} })
-	w.unwatchedRecheck = time.Millisecond
+	w.unwatchedInterval = time.Millisecond
 	shared := &folders{}
 	w.folders = shared
 	shared.open = func() (*fsnotify.Watcher, error) {
@@ -193,7 +193,7 @@ func TestShared(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		w := New(func() []string { return []string{file} })
-		w.folders, w.unwatchedRecheck = shared, time.Millisecond
+		w.folders, w.unwatchedInterval = shared, time.Millisecond
 		go func() {
 			defer close(done)
 			w.Run(ctx, func() { seen <- told{name, content(t, file)} })

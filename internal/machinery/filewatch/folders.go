@@ -48,7 +48,7 @@ func (f *folders) listen(l *listener, paths []string) error {
 			return err
 		}
 		f.notify = notify
-		go f.tell(notify)
+		go f.notifyListeners(notify)
 	}
 	wanted := map[string]bool{}
 	var errs []error
@@ -119,8 +119,8 @@ func (f *folders) leave(l *listener) {
 	}
 }
 
-// tell notifies listeners until the instance is closed.
-func (f *folders) tell(notify *fsnotify.Watcher) {
+// notifyListeners notifies listeners until the instance is closed.
+func (f *folders) notifyListeners(notify *fsnotify.Watcher) {
 	for {
 		select {
 		case event, open := <-notify.Events:

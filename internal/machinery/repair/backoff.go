@@ -42,15 +42,15 @@ type Backoff struct {
 // in a row, and make it again, are no dispute.
 const AtOnceByControllers = 10
 
-// HeldError is that an object is not repaired yet.
-type HeldError struct {
+// BackoffError is that an object is not repaired yet.
+type BackoffError struct {
 	Object Object
 	// Until is when it may be repaired.
 	Until time.Time
 }
 
 // Error implements error.
-func (e *HeldError) Error() string {
+func (e *BackoffError) Error() string {
 	return fmt.Sprintf("others keep changing or deleting %s %s, so it is not written again until %s: find out who does, in "+
 		"metadata.managedFields or the audit log, and end one of the two", e.Object.Kind, e.Object.NamespacedName, e.Until.UTC().Format(time.RFC3339))
 }

@@ -121,7 +121,7 @@ func (c *repairClient) write(obj client.Object, content []byte, send func() erro
 		taken, due := c.backoff.Take(o, false)
 		if taken == nil {
 			heldCount.WithLabelValues(o.Group, o.Kind).Inc()
-			return &repair.HeldError{Object: o, Until: due}
+			return &repair.BackoffError{Object: o, Until: due}
 		}
 		undo = taken
 	}

@@ -142,7 +142,7 @@ func TestWrites(t *testing.T) {
 				f.round++
 				before := f.version(ctx)
 				err := test.reconcile(ctx, f)
-				if isHeld := new(repair.HeldError); errors.As(err, &isHeld) {
+				if isHeld := new(repair.BackoffError); errors.As(err, &isHeld) {
 					held++
 				} else if err != nil {
 					t.Fatal(err)
@@ -183,7 +183,7 @@ func TestEndOfDispute(t *testing.T) {
 	untilHeld := func() (writes int) {
 		for ; ; writes++ {
 			if err := create(ctx, f); err != nil {
-				if held := new(repair.HeldError); !errors.As(err, &held) || held.Object.Kind != "ConfigMap" || held.Object.Name != key.Name {
+				if held := new(repair.BackoffError); !errors.As(err, &held) || held.Object.Kind != "ConfigMap" || held.Object.Name != key.Name {
 					t.Errorf("got %v", err)
 				}
 				return writes
@@ -206,7 +206,7 @@ func TestEndOfDispute(t *testing.T) {
 		t.Errorf("%v; remembered: %v", err, f.last)
 	}
 	for range 3 * repair.AtOnceByControllers {
-		if err := f.Create(ctx, other.DeepCopy()); errors.As(err, new(*repair.HeldError)) || err == nil {
+		if err := f.Create(ctx, other.DeepCopy()); errors.As(err, new(*repair.BackoffError)) || err == nil {
 			t.Fatalf("what fails counts: %v", err)
 		}
 	}

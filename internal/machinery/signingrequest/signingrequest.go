@@ -45,11 +45,12 @@ func Parse(csr *certificatesv1.CertificateSigningRequest) (*x509.CertificateRequ
 // IsFor tells whether a certificate for the subject is requested: for all of it and nothing else, except the group of all
 // authenticated users.
 func IsFor(request *x509.CertificateRequest, subject addonv1beta1.Subject) bool {
-	asked := request.Subject
-	return asked.CommonName == subject.User &&
-		sets.New(asked.Organization...).Delete(fleet.GroupAuthenticated).Equal(sets.New(subject.Groups...).Delete(fleet.GroupAuthenticated)) &&
-		sets.New(asked.OrganizationalUnit...).Equal(sets.New(subject.OrganizationUnits...)) &&
-		len(asked.Names) == 1+len(asked.Organization)+len(asked.OrganizationalUnit) // attributes of no other kind
+	requested := request.Subject
+	return requested.CommonName == subject.User &&
+		sets.New(requested.Organization...).Delete(fleet.GroupAuthenticated).Equal(
+			sets.New(subject.Groups...).Delete(fleet.GroupAuthenticated)) &&
+		sets.New(requested.OrganizationalUnit...).Equal(sets.New(subject.OrganizationUnits...)) &&
+		len(requested.Names) == 1+len(requested.Organization)+len(requested.OrganizationalUnit) // attributes of no other kind
 }
 
 // OfClient tells whether the usages are those of a client certificate and no others.

@@ -45,8 +45,8 @@ func (p pointer) steps() int { return len(p.keys) >> 4 }
 
 func (p pointer) last() string { return p.keys[len(p.keys)-1] }
 
-// share lets others have parts of the document, which copies what it changes from now on.
-func (d *document) share() { d.owner = &owner{} }
+// copyOnWrite lets others have parts of the document, which copies what it changes from now on.
+func (d *document) copyOnWrite() { d.owner = &owner{} }
 
 // own is what an object or a list has, for the document to change.
 func (d *document) own(v *value) (*parts, error) {
@@ -135,7 +135,7 @@ func indexAmong(key string, n int) (int, error) {
 
 // insert adds a part: an element pushes those behind it aside.
 func (d *document) insert(p *parts, key string, v value) (*value, error) {
-	at, err := p.place(key)
+	at, err := p.insertionIndex(key)
 	if err != nil {
 		return nil, err
 	}
@@ -149,8 +149,8 @@ func (d *document) insert(p *parts, key string, v value) (*value, error) {
 	return &p.values[at], nil
 }
 
-// place is where a missing part is to be inserted.
-func (p *parts) place(key string) (at int, err error) {
+// insertionIndex is where a missing part is to be inserted.
+func (p *parts) insertionIndex(key string) (at int, err error) {
 	switch {
 	case !p.list:
 		at, _ = slices.BinarySearch(p.keys, key)

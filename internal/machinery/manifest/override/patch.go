@@ -164,7 +164,7 @@ func (d *document) copy(from, to pointer) error {
 		return &budget.Exceeded{What: "its copy operations copy too many bytes", Limit: fmt.Sprintf("%d bytes", d.allowed.most)}
 	}
 	v := *source
-	d.share()
+	d.copyOnWrite()
 	return d.add(to, v)
 }
 

@@ -232,7 +232,7 @@ func (t *trial) try(override, manifest int) error {
 		return nil //nolint:nilerr // not what is tried
 	}
 	before, o := d.root, &t.overrides[override]
-	d.share()
+	d.copyOnWrite()
 	copied := t.allowed.copies
 	err = t.apply(o, d)
 	if err == nil && o.Clusters == nil {
@@ -242,7 +242,7 @@ func (t *trial) try(override, manifest int) error {
 		err = t.fits(d)
 	}
 	d.root = before // what is for some clusters, or fails, changes nothing for the overrides after it
-	d.share()
+	d.copyOnWrite()
 	t.allowed.copies = copied
 	if budget.Is(err) {
 		return err
