@@ -178,13 +178,13 @@ func (f *backupFlags) copyTo(ctx context.Context, to io.Writer, name string) err
 	}
 	defer body.Close()
 	counted := &counter{Writer: to}
-	target, finish := io.Writer(counted), func() error { return nil }
+	target, closeTarget := io.Writer(counted), func() error { return nil }
 	if passphrase != "" {
 		encrypted, err := backup.Encrypt(counted, passphrase)
 		if err != nil {
 			return err
 		}
-		target, finish = encrypted, encrypted.Close
+		target, closeTarget = encrypted, encrypted.Close
 	}
 	both := io.TeeReader(body, target)
 	description, err := backup.Read(both, nil)
@@ -194,7 +194,7 @@ func (f *backupFlags) copyTo(ctx context.Context, to io.Writer, name string) err
 	if _, err := io.Copy(io.Discard, both); err != nil { // what follows the last file
 		return err
 	}
-	if err := finish(); err != nil {
+	if err := closeTarget(); err != nil {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "The hub %s as of %s is in %s: %.1f MB, checked\n", description.Hub, description.Created.Format(time.RFC3339), name,

@@ -23,7 +23,7 @@ import (
 type restoreFlags struct {
 	configDir, etcdDirectory string
 	passphrase               passphraseFile
-	holdWorks                bool
+	suspendWorks             bool
 }
 
 func newRestoreCommand() *cobra.Command {
@@ -62,7 +62,7 @@ func (f *restoreFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.etcdDirectory, "embedded-etcd-directory", f.etcdDirectory,
 		"Folder of the embedded etcd's data, as for the server (default: etcd in the data directory).")
 	f.passphrase.add(flags, "decrypts the backup")
-	flags.BoolVar(&f.holdWorks, "hold-works", f.holdWorks,
+	flags.BoolVar(&f.suspendWorks, "hold-works", f.suspendWorks,
 		"Have the hub hold its works from agents, so that nothing changes on clusters, until ConfigMap "+fleet.NamespaceHub+"/"+
 			fleet.ConfigMapWorksHeld+" is deleted.")
 }
@@ -82,7 +82,7 @@ func (f *restoreFlags) run(out io.Writer, file string, explicit bool) error {
 	}
 	defer content.Close()
 	description, err := backup.Restore(content, backup.Target{
-		DataDir: config.DataDirectory, EtcdDir: controlplane.EtcdDirectory(config.DataDirectory, f.etcdDirectory), HoldWorks: f.holdWorks,
+		DataDir: config.DataDirectory, EtcdDir: controlplane.EtcdDirectory(config.DataDirectory, f.etcdDirectory), SuspendWorks: f.suspendWorks,
 	})
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (f *restoreFlags) run(out io.Writer, file string, explicit bool) error {
 		fmt.Fprintf(out, "Set etcd.prefix to %s in %s: the hub finds no objects otherwise\n", description.Prefix, config.File)
 	}
 	fmt.Fprintf(out, "The hub %s as of %s is in %s\n", description.Hub, description.Created.Format(time.RFC3339), config.DataDirectory)
-	if f.holdWorks {
+	if f.suspendWorks {
 		fmt.Fprintf(out, "When it runs, agents leave their clusters as they are until: kubectl -n %s delete configmap %s\n", fleet.NamespaceHub,
 			fleet.ConfigMapWorksHeld)
 		return nil

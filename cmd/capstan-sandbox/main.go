@@ -113,7 +113,7 @@ func configureLog(verbosity int, file string) error {
 }
 
 func serve(ctx context.Context, o sandbox.Options) error {
-	begin := time.Now()
+	start := time.Now()
 	cluster, err := sandbox.Start(ctx, o)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil // stopped while starting
@@ -122,7 +122,7 @@ func serve(ctx context.Context, o sandbox.Options) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "Cluster %s is ready at %s after %s. Containers do not execute.\nexport KUBECONFIG=%s\n",
-		o.Name, cluster.URL(), time.Since(begin).Round(10*time.Millisecond), cluster.Kubeconfig())
+		o.Name, cluster.URL(), time.Since(start).Round(10*time.Millisecond), cluster.Kubeconfig())
 	select {
 	case <-ctx.Done():
 		return cluster.Stop()

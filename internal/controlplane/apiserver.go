@@ -67,7 +67,7 @@ func newServer(options kubeoptions.CompletedOptions, s surroundings) (*aggregato
 	if err != nil {
 		return nil, err
 	}
-	if err := letThrough(&configs.aggregator.GenericConfig.Config, s.endpoints); err != nil {
+	if err := leaveToEndpoints(&configs.aggregator.GenericConfig.Config, s.endpoints); err != nil {
 		return nil, err
 	}
 	return configs.chain()
@@ -152,8 +152,8 @@ func newServerConfigs(options kubeoptions.CompletedOptions, s surroundings) (*se
 	return &serverConfigs{aggregator: aggregator, native: native, extensions: extensions, groups: s.groups}, nil
 }
 
-// letThrough leaves it to the endpoints at these paths who may what.
-func letThrough(config *genericapiserver.Config, endpoints []string) error {
+// leaveToEndpoints leaves it to the endpoints at these paths who may what.
+func leaveToEndpoints(config *genericapiserver.Config, endpoints []string) error {
 	below := make([]string, len(endpoints))
 	for i, endpoint := range endpoints {
 		below[i] = endpoint + "*"

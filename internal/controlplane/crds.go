@@ -180,8 +180,8 @@ func waitEstablished(ctx context.Context, client apiextensionsclient.Interface, 
 	return nil
 }
 
-// servedRecheck is the time between two looks at what is served; there is no event for it.
-const servedRecheck = 10 * time.Millisecond
+// servedPollInterval is the time between two looks at what is served; there is no event for it.
+const servedPollInterval = 10 * time.Millisecond
 
 // awaitServed returns when clients find all kinds by discovery. An established CRD is not enough: after a restart it takes
 // the API server a moment to publish what it has.
@@ -198,7 +198,7 @@ func awaitServed(ctx context.Context, config *rest.Config, crds []*apiextensions
 			}
 		}
 	}
-	err = wait.PollUntilContextTimeout(ctx, servedRecheck, establishTimeout, true, func(context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, servedPollInterval, establishTimeout, true, func(context.Context) (bool, error) {
 		// What fails now is tried again, and named in the end.
 		_, lists, _ := client.ServerGroupsAndResources()
 		for _, list := range lists {

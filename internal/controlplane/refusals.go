@@ -15,11 +15,11 @@ import (
 type refusals struct {
 	cutOff      *scope.CutOff
 	credentials *scope.Credentials
-	works       *scope.Hold
+	works       *scope.WorkSuspension
 }
 
 func newRefusals() refusals {
-	return refusals{cutOff: scope.NewCutOff(), credentials: scope.NewCredentials(), works: scope.NewHold()}
+	return refusals{cutOff: scope.NewCutOff(), credentials: scope.NewCredentials(), works: scope.NewWorkSuspension()}
 }
 
 // follow has the API server know whom to refuse, until ctx ends.

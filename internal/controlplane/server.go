@@ -285,7 +285,7 @@ func (h *hub) bootstrap(ctx context.Context) error {
 		func() error { return ensureBootstrapServiceAccount(ctx, h.client) },
 		func() error { return h.publishAddress(ctx, rootCA) },
 		func() error { return ensureHubInfo(ctx, h.client, h.Info) },
-		func() error { return h.holdWorks(ctx) },
+		func() error { return h.suspendWorks(ctx) },
 		func() error {
 			return retry.OnError(retry.DefaultBackoff, raced, func() error { _, err := token.ensure(ctx); return err })
 		},

@@ -29,8 +29,8 @@ const (
 
 	tokenRetry = 10 * time.Second
 
-	// tokenRecheck bounds a wait: a timer does not count the time for which a machine was suspended.
-	tokenRecheck = 10 * time.Minute
+	// longestTokenWait bounds a wait: a timer does not count the time for which a machine was suspended.
+	longestTokenWait = 10 * time.Minute
 )
 
 // tokenKeeper keeps one bootstrap token current: found again at every start, replaced ahead of its end, made
@@ -136,7 +136,7 @@ func (k *tokenKeeper) run(ctx context.Context) {
 			}
 			next = k.clock.Now().Add(tokenRetry)
 		}
-		timer := k.clock.NewTimer(min(next.Sub(k.clock.Now()), tokenRecheck))
+		timer := k.clock.NewTimer(min(next.Sub(k.clock.Now()), longestTokenWait))
 		select {
 		case <-ctx.Done():
 			timer.Stop()

@@ -89,7 +89,7 @@ func TestTokenAfterSuspension(t *testing.T) {
 		<-time.After(time.Minute)
 		first := currentToken(t, api)
 		machine.suspended.Store(int64(23 * time.Hour))
-		<-time.After(tokenRecheck)
+		<-time.After(longestTokenWait)
 		if second := currentToken(t, api); second.Name == first.Name {
 			t.Error("a token of an hour is the current one")
 		}

@@ -25,12 +25,12 @@ const revisionBump = 1_000_000_000
 type Target struct {
 	// DataDir is the data directory of the hub, and EtcdDir that of its etcd.
 	DataDir, EtcdDir string
-	// HoldWorks has the hub hold its works from agents when it starts.
-	HoldWorks bool
+	// SuspendWorks has the hub hold its works from agents when it starts.
+	SuspendWorks bool
 }
 
-// HoldFile is what tells a hub at its start, in its data directory, to hold its works from agents.
-func HoldFile(dataDir string) string { return filepath.Join(dataDir, "hold-works") }
+// SuspendWorksFile is what tells a hub at its start, in its data directory, to hold its works from agents.
+func SuspendWorksFile(dataDir string) string { return filepath.Join(dataDir, "hold-works") }
 
 // Restore makes the data directory that of the hub in the backup. It has to have no hub so far. If it fails, the folder has none.
 func Restore(r io.Reader, to Target) (_ *Description, err error) {
@@ -54,13 +54,13 @@ func Restore(r io.Reader, to Target) (_ *Description, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if to.HoldWorks {
-		if err := os.WriteFile(HoldFile(to.DataDir), nil, 0o600); err != nil {
+	if to.SuspendWorks {
+		if err := os.WriteFile(SuspendWorksFile(to.DataDir), nil, 0o600); err != nil {
 			return nil, err
 		}
 	}
 	// The keys come last: a hub with its keys and without its objects would have all its agents remove their works.
-	if err := placeEtcd(filepath.Join(staging, storageFile), to.EtcdDir); err != nil {
+	if err := createEtcd(filepath.Join(staging, storageFile), to.EtcdDir); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(os.RemoveAll(keys), os.Rename(filepath.Join(staging, keysFolder), keys)); err != nil {
@@ -69,8 +69,8 @@ func Restore(r io.Reader, to Target) (_ *Description, err error) {
 	return description, nil
 }
 
-// placeEtcd makes the storage of a database, in a folder that may be a disk of its own.
-func placeEtcd(database, dir string) (err error) {
+// createEtcd makes the storage of a database, in a folder that may be a disk of its own.
+func createEtcd(database, dir string) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func Acquire(dir string) (*Lock, error) {
 	path := filepath.Join(dir, lockFile)
 	file, err := fileutil.TryLockFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, fileutil.ErrLocked) {
-		return nil, fmt.Errorf("the data directory %s is in use by process %s; stop that process, or choose another directory", dir, holder(path))
+		return nil, fmt.Errorf("the data directory %s is in use by process %s; stop that process, or choose another directory", dir, lockedBy(path))
 	}
 	if err != nil {
 		return nil, unusable(err)
@@ -53,7 +53,7 @@ func writePID(file *os.File) error {
 	return err
 }
 
-func holder(path string) string {
+func lockedBy(path string) string {
 	pid, err := os.ReadFile(path)
 	if err != nil || strings.TrimSpace(string(pid)) == "" {
 		return "(unknown)"

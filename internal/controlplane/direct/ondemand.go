@@ -35,12 +35,12 @@ type watchCache struct {
 	filled atomic.Bool
 }
 
-// begun is the storage with its cache, filled if the context lasts long enough.
-func (s *onDemand) begun(ctx context.Context) (storage.Interface, error) {
+// started is the storage with its cache, filled if the context lasts long enough.
+func (s *onDemand) started(ctx context.Context) (storage.Interface, error) {
 	cache := s.cache.Load()
 	if cache == nil {
 		var err error
-		if cache, err = s.begin(); err != nil || cache == nil {
+		if cache, err = s.start(); err != nil || cache == nil {
 			return s.Interface, err
 		}
 	}
@@ -55,8 +55,8 @@ func (s *onDemand) begun(ctx context.Context) (storage.Interface, error) {
 	return cache, nil
 }
 
-// begin returns nil if the storage has been stopped.
-func (s *onDemand) begin() (*watchCache, error) {
+// start returns nil if the storage has been stopped.
+func (s *onDemand) start() (*watchCache, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if cache := s.cache.Load(); cache != nil || s.stopped {
@@ -92,20 +92,20 @@ func (s *onDemand) now() storage.Interface {
 
 // Watch implements storage.Interface.
 func (s *onDemand) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	begun, err := s.begun(ctx)
+	store, err := s.started(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return begun.Watch(ctx, key, opts)
+	return store.Watch(ctx, key, opts)
 }
 
 // GetList implements storage.Interface. A watch is to go on where a list ended, so the cache has to begin before the list.
 func (s *onDemand) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
-	begun, err := s.begun(ctx)
+	store, err := s.started(ctx)
 	if err != nil {
 		return err
 	}
-	return begun.GetList(ctx, key, opts, list)
+	return store.GetList(ctx, key, opts, list)
 }
 
 // Get implements storage.Interface.

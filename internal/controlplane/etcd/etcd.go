@@ -158,19 +158,19 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 
 // startMember returns as soon as etcd cannot go on, leaving it as it is.
 func startMember(cfg *embed.Config, core *logCore) (*embed.Etcd, error) {
-	type outcome struct {
+	type result struct {
 		member *embed.Etcd
 		err    error
 	}
-	done := make(chan outcome, 1)
+	done := make(chan result, 1)
 	go func() {
 		defer func() {
 			if reason := recover(); reason != nil {
-				done <- outcome{err: unusable(fmt.Errorf("%v", reason))}
+				done <- result{err: unusable(fmt.Errorf("%v", reason))}
 			}
 		}()
 		member, err := embed.StartEtcd(cfg)
-		done <- outcome{member, err}
+		done <- result{member, err}
 	}()
 	select {
 	case o := <-done:

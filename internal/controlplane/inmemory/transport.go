@@ -50,7 +50,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		// Canceling is last: the body still hands out what was written.
 		defer cancel()
 		defer func() { _ = served.Body.Close() }()
-		defer answer.finish()
+		defer answer.complete()
 		(*handler).ServeHTTP(answer, served)
 	}()
 	select {
@@ -161,9 +161,9 @@ func (a *answer) CloseNotify() <-chan bool {
 	return gone
 }
 
-// finish ends the answer when the handler returns or panics, as a server would: a panic breaks the answer, and is
+// complete ends the answer when the handler returns or panics, as a server would: a panic breaks the answer, and is
 // reported unless the handler meant to break it.
-func (a *answer) finish() {
+func (a *answer) complete() {
 	if cause := recover(); cause != nil {
 		err := io.ErrUnexpectedEOF
 		if failure, ok := cause.(error); !ok || !errors.Is(failure, http.ErrAbortHandler) {

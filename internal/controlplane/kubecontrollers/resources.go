@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// settleTime gathers the events of one change, such as the installation of a set of CRDs, and lets the API server
+	// debounce gathers the events of one change, such as the installation of a set of CRDs, and lets the API server
 	// publish them in its discovery.
-	settleTime = 500 * time.Millisecond
+	debounce = 500 * time.Millisecond
 
 	// discoveryResync is a safety net: what is served changes only with a CRD or an APIService, and those are watched.
 	discoveryResync = 10 * time.Minute
@@ -74,7 +74,7 @@ func (r *resourceChanges) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(settleTime):
+		case <-time.After(debounce):
 		}
 		// Events that came while settling are part of this change.
 		select {

@@ -190,8 +190,8 @@ func (s *signer) handle(ctx context.Context, request *certificatesv1.Certificate
 var managedClusters = clusterv1.GroupVersion.WithResource(fleet.ResourceManagedClusters)
 
 // notBefore is from when on the hub lets those in for whom a certificate is asked for; the zero time stands for always.
-func (s *signer) notBefore(ctx context.Context, asked *x509.CertificateRequest) (latest time.Time, err error) {
-	for _, name := range fleet.ClustersBehind(asked.Subject.CommonName, asked.Subject.Organization) {
+func (s *signer) notBefore(ctx context.Context, request *x509.CertificateRequest) (latest time.Time, err error) {
+	for _, name := range fleet.ClustersBehind(request.Subject.CommonName, request.Subject.Organization) {
 		cluster, err := s.clusters.Resource(managedClusters).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			continue

@@ -96,7 +96,7 @@ func (f pairFile) incoming() pairFile { return f + ".new" }
 
 // load returns nil when there is no such pair.
 func (f pairFile) load() (*keyPair, error) {
-	if err := f.finish(); err != nil {
+	if err := f.complete(); err != nil {
 		return nil, err
 	}
 	pair, err := loadPair(f.certFile(), f.keyFile())
@@ -134,11 +134,11 @@ func (f pairFile) write(certs, key []byte) error {
 	if err := writeFile(in.certFile(), certs, 0o644); err != nil {
 		return err
 	}
-	return f.finish()
+	return f.complete()
 }
 
-// finish puts a complete incoming pair in place. The certificate goes last: while it is there, the swap is unfinished.
-func (f pairFile) finish() error {
+// complete puts a complete incoming pair in place. The certificate goes last: while it is there, the swap is unfinished.
+func (f pairFile) complete() error {
 	in := f.incoming()
 	if !exists(in.certFile()) {
 		return nil

@@ -145,12 +145,12 @@ func find(ctx context.Context, client kubernetes.Interface, p Policy) (existing,
 	return found, nil
 }
 
-// knownRoles answers the read of a role from what was listed, and passes writes on. Any client that reads again has seen a write fail,
-// because another hub on the same etcd was faster, and gets what there is now.
+// knownRoles answers the first read of a role from what was listed, and passes writes on. A second read follows a write that failed because
+// another hub on the same etcd was faster, and gets what there is now.
 type knownRoles struct {
 	reconciliation.RuleOwnerModifier
-	known map[string]reconciliation.RuleOwner
-	asked bool
+	known    map[string]reconciliation.RuleOwner
+	answered bool
 }
 
 func (e existing) withRoles(m reconciliation.RuleOwnerModifier) *knownRoles {
@@ -159,10 +159,10 @@ func (e existing) withRoles(m reconciliation.RuleOwnerModifier) *knownRoles {
 
 // Get implements reconciliation.RuleOwnerModifier.
 func (k *knownRoles) Get(namespace, name string) (reconciliation.RuleOwner, error) {
-	if k.asked {
+	if k.answered {
 		return k.RuleOwnerModifier.Get(namespace, name)
 	}
-	k.asked = true
+	k.answered = true
 	if role, found := k.known[key(namespace, name)]; found {
 		return role, nil
 	}
@@ -172,8 +172,8 @@ func (k *knownRoles) Get(namespace, name string) (reconciliation.RuleOwner, erro
 // knownBindings is knownRoles for bindings.
 type knownBindings struct {
 	reconciliation.RoleBindingModifier
-	known map[string]reconciliation.RoleBinding
-	asked bool
+	known    map[string]reconciliation.RoleBinding
+	answered bool
 }
 
 func (e existing) withBindings(m reconciliation.RoleBindingModifier) *knownBindings {
@@ -182,10 +182,10 @@ func (e existing) withBindings(m reconciliation.RoleBindingModifier) *knownBindi
 
 // Get implements reconciliation.RoleBindingModifier.
 func (k *knownBindings) Get(namespace, name string) (reconciliation.RoleBinding, error) {
-	if k.asked {
+	if k.answered {
 		return k.RoleBindingModifier.Get(namespace, name)
 	}
-	k.asked = true
+	k.answered = true
 	if binding, found := k.known[key(namespace, name)]; found {
 		return binding, nil
 	}

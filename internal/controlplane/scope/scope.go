@@ -113,26 +113,26 @@ func selectOnly(r *http.Request, label string, values ...string) (*http.Request,
 	if err != nil {
 		return nil, fmt.Errorf("select what has the label %s of %q: %w", label, values, err)
 	}
-	asked, err := selector(r)
+	requested, err := selector(r)
 	if err != nil {
 		return nil, err
 	}
 	narrowed := r.Clone(r.Context())
 	query := narrowed.URL.Query()
-	query.Set("labelSelector", asked.Add(*only).String())
+	query.Set("labelSelector", requested.Add(*only).String())
 	narrowed.URL.RawQuery = query.Encode()
 	return narrowed, nil
 }
 
 func selector(r *http.Request) (labels.Selector, error) {
-	asked, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+	requested, err := labels.Parse(r.URL.Query().Get("labelSelector"))
 	if err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("labelSelector: %v", err))
 	}
-	if _, selectable := asked.Requirements(); !selectable {
+	if _, selectable := requested.Requirements(); !selectable {
 		return nil, apierrors.NewBadRequest("labelSelector: it selects nothing")
 	}
-	return asked, nil
+	return requested, nil
 }
 
 // checkSelection refuses to show a user who is joining what others have on the hub.
@@ -142,11 +142,11 @@ func checkSelection(r *http.Request, resource schema.GroupResource, who user.Inf
 		return apierrors.NewForbidden(resource, "", fmt.Errorf(
 			"user %q, who may only join clusters, cannot list or watch all of them: add the field selector metadata.name=CLUSTER", who.GetName()))
 	case certificateRequests:
-		asked, err := selector(r)
+		requested, err := selector(r)
 		if err != nil {
 			return err
 		}
-		if _, one := asked.RequiresExactMatch(fleet.LabelClusterName); !one {
+		if _, one := requested.RequiresExactMatch(fleet.LabelClusterName); !one {
 			return apierrors.NewForbidden(resource, "", fmt.Errorf(
 				"user %q, who may only join clusters, cannot list or watch the requests of all of them: add the label selector %s=CLUSTER",
 				who.GetName(), fleet.LabelClusterName))

@@ -38,8 +38,8 @@ func stopsAt(pod *corev1.Pod) time.Time {
 			sleep = max(sleep, time.Duration(c.Lifecycle.PreStop.Sleep.Seconds)*time.Second)
 		}
 	}
-	asked := pod.DeletionTimestamp.Add(-grace)
-	return asked.Add(min(sleep, grace))
+	requested := pod.DeletionTimestamp.Add(-grace)
+	return requested.Add(min(sleep, grace))
 }
 
 // runningStatus is the status of pod with all its containers up.

@@ -31,8 +31,8 @@ func TestHold(t *testing.T) {
 	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceHub, Name: fleet.ConfigMapWorksHeld}}
 	client := dynamicfake.NewSimpleDynamicClient(scheme, held)
 	synctest.Test(t, func(t *testing.T) {
-		hold := NewHold()
-		handler := hold.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }),
+		suspension := NewWorkSuspension()
+		handler := suspension.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }),
 			serializer.NewCodecFactory(scheme))
 		ask := func(who user.Info, group, resource string) <-chan int {
 			info := &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIGroup: group, Resource: resource}
@@ -61,7 +61,7 @@ func TestHold(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- hold.Run(ctx, client) }()
+		go func() { ended <- suspension.Run(ctx, client) }()
 		synctest.Wait()
 		if code := <-waiting; code != http.StatusServiceUnavailable {
 			t.Errorf("the agent that waited got %d", code)

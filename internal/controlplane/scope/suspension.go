@@ -20,38 +20,38 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// retryHeld is when agents are told to try again, in seconds.
-const retryHeld = 10
+// retrySuspended is when agents are told to try again, in seconds.
+const retrySuspended = 10
 
-// Hold keeps works from agents as long as there is the ConfigMap works-held in the hub's namespace, as on a hub that was restored from a
-// backup and that nobody has looked at yet. Agents then leave their clusters as they are: the hub is not available to them for works, which
-// is no news of any work. Until it is known whether there is the ConfigMap, agents wait.
-type Hold struct {
-	// known is closed when held is right.
-	known chan struct{}
-	held  atomic.Bool
+// WorkSuspension keeps works from agents as long as there is the ConfigMap works-held in the hub's namespace, as on a hub that was
+// restored from a backup and that nobody has looked at yet. Agents then leave their clusters as they are: the hub is not available to
+// them for works, which is no news of any work. Until it is known whether there is the ConfigMap, agents wait.
+type WorkSuspension struct {
+	// known is closed when suspended is right.
+	known     chan struct{}
+	suspended atomic.Bool
 }
 
-// NewHold returns a Hold that has to be run.
-func NewHold() *Hold { return &Hold{known: make(chan struct{})} }
+// NewWorkSuspension returns a WorkSuspension that has to be run.
+func NewWorkSuspension() *WorkSuspension { return &WorkSuspension{known: make(chan struct{})} }
 
 // Run follows the ConfigMap, until ctx ends. It is called once.
-func (h *Hold) Run(ctx context.Context, client dynamic.Interface) error {
+func (s *WorkSuspension) Run(ctx context.Context, client dynamic.Interface) error {
 	configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	informer := dynamicinformer.NewFilteredDynamicInformer(client, configMaps, fleet.NamespaceHub, resync, cache.Indexers{},
 		func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, fleet.ConfigMapWorksHeld).String()
 		}).Informer()
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { h.held.Store(true) },
-		DeleteFunc: func(any) { h.held.Store(false) },
+		AddFunc:    func(any) { s.suspended.Store(true) },
+		DeleteFunc: func(any) { s.suspended.Store(false) },
 	})
 	if err != nil {
 		return err
 	}
 	go func() {
 		if cache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
-			close(h.known)
+			close(s.known)
 		}
 	}()
 	informer.RunWithContext(ctx)
@@ -59,24 +59,24 @@ func (h *Hold) Run(ctx context.Context, client dynamic.Interface) error {
 }
 
 // Handler hands on what does not have to wait.
-func (h *Hold) Handler(next http.Handler, codecs runtime.NegotiatedSerializer) http.Handler {
+func (s *WorkSuspension) Handler(next http.Handler, codecs runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isAboutWorksOfAgents(r) {
 			next.ServeHTTP(w, r)
 			return
 		}
 		select {
-		case <-h.known:
+		case <-s.known:
 		case <-r.Context().Done():
 			return
 		}
-		if !h.held.Load() {
+		if !s.suspended.Load() {
 			next.ServeHTTP(w, r)
 			return
 		}
 		refused := apierrors.NewGenericServerResponse(http.StatusServiceUnavailable, "", schema.GroupResource{}, "",
 			"The works of this hub are held; an administrator lets agents have them by deleting ConfigMap "+fleet.NamespaceHub+"/"+
-				fleet.ConfigMapWorksHeld, retryHeld, true)
+				fleet.ConfigMapWorksHeld, retrySuspended, true)
 		responsewriters.ErrorNegotiated(refused, codecs, workv1.GroupVersion, w, r)
 	})
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// holdWorks keeps the works from agents if the hub was restored so. An administrator lets agents have them later.
-func (h *hub) holdWorks(ctx context.Context) error {
-	marker := backup.HoldFile(h.Config.DataDirectory)
+// suspendWorks keeps the works from agents if the hub was restored so. An administrator lets agents have them later.
+func (h *hub) suspendWorks(ctx context.Context) error {
+	marker := backup.SuspendWorksFile(h.Config.DataDirectory)
 	if _, err := os.Stat(marker); err != nil {
 		return nil //nolint:nilerr // the hub was not restored, or not so
 	}
-	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceHub, Name: fleet.ConfigMapWorksHeld}}
-	_, err := h.client.CoreV1().ConfigMaps(fleet.NamespaceHub).Create(ctx, held, metav1.CreateOptions{})
+	suspended := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceHub, Name: fleet.ConfigMapWorksHeld}}
+	_, err := h.client.CoreV1().ConfigMaps(fleet.NamespaceHub).Create(ctx, suspended, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("hold the works: %w", err)
 	}
 	klog.FromContext(ctx).Info("This hub was restored, and holds its works: agents leave their clusters as they are until the ConfigMap is "+
-		"deleted", "configMap", klog.KObj(held))
+		"deleted", "configMap", klog.KObj(suspended))
 	return os.Remove(marker)
 }
