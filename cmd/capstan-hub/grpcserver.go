@@ -199,7 +199,7 @@ func newGRPCServer(ctx context.Context, manager ctrl.Manager, config serverconfi
 	})})
 	clusters, services := resources.All(resources.Options{Cache: manager.GetCache(), Client: manager.GetClient(),
 		Reader: manager.GetAPIReader(),
-		Tell:   events.Tell, Review: events.Review})
+		Notify: events.Notify, Review: events.Review})
 	events.Serve(services...)
 	metrics := grpcprom.NewServerMetrics()
 	if err := registry.Registry.Register(metrics); err != nil {

@@ -60,10 +60,10 @@ func (b *Broker) Serve(services ...Service) {
 // Stop ends all subscriptions.
 func (b *Broker) Stop() { b.stop.Do(func() { close(b.stopped) }) }
 
-// Tell tells the subscribers of a change. It never waits for one.
-func (b *Broker) Tell(change Change) {
+// Notify tells the subscribers of a change. It never waits for one.
+func (b *Broker) Notify(change Change) {
 	for _, s := range b.registry.of(topic{change.DataType, change.Cluster}, change.User) {
-		s.tell(change.Ref, change.Action)
+		s.notify(change.Ref, change.Action)
 	}
 }
 
@@ -82,7 +82,7 @@ func (b *Broker) Review(cluster string) {
 
 // Publish implements pb.CloudEventServiceServer.
 func (b *Broker) Publish(ctx context.Context, request *pb.PublishRequest) (*emptypb.Empty, error) {
-	call := begin(methodPublish, b.Clock)
+	call := startCall(methodPublish, b.Clock)
 	err := b.publish(ctx, request, call)
 	call.end(err)
 	if err != nil {
@@ -120,14 +120,14 @@ func (b *Broker) publish(ctx context.Context, request *pb.PublishRequest, call *
 	if err != nil {
 		return cloudevents.PublishError(err)
 	}
-	asked := attributes(eventType.DataType, verbs[eventType.Action], cluster)
+	needed := attributes(eventType.DataType, verbs[eventType.Action], cluster)
 	if write.Subresource != "" {
-		asked.Subresource = write.Subresource
+		needed.Subresource = write.Subresource
 	}
 	if write.Name != "" {
-		asked.Name = write.Name
+		needed.Name = write.Name
 	}
-	if err := b.Access.Authorize(ctx, caller, asked); err != nil {
+	if err := b.Access.Authorize(ctx, caller, needed); err != nil {
 		return err
 	}
 	if err := write.Do(ctx, caller); err != nil {
@@ -163,18 +163,18 @@ var verbs = map[cloudevents.Action]string{
 
 // attributes are what a right is needed for, by data type: for the resource of the API behind it, in the namespace of the cluster.
 func attributes(dataType cloudevents.DataType, verb, cluster string) access.Attributes {
-	asked := access.Attributes{Cluster: cluster, ResourceAttributes: authorizationv1.ResourceAttributes{
+	needed := access.Attributes{Cluster: cluster, ResourceAttributes: authorizationv1.ResourceAttributes{
 		Verb: verb, Namespace: cluster, Group: dataType.Group, Version: dataType.Version, Resource: dataType.Resource,
 	}}
 	switch dataType {
 	case cloudevents.ManagedClusters:
-		asked.Name = cluster
+		needed.Name = cluster
 	case cloudevents.ManifestBundles:
-		asked.Group, asked.Version, asked.Resource = "work.open-cluster-management.io", "v1", "manifestworks"
+		needed.Group, needed.Version, needed.Resource = "work.open-cluster-management.io", "v1", "manifestworks"
 	case cloudevents.TokenRequests:
-		asked.Group, asked.Version, asked.Resource, asked.Subresource = "", "v1", "serviceaccounts", "token"
+		needed.Group, needed.Version, needed.Resource, needed.Subresource = "", "v1", "serviceaccounts", "token"
 	}
-	return asked
+	return needed
 }
 
 // resync queues what a subscriber says that it has not got.
@@ -202,10 +202,10 @@ func (b *Broker) resync(ctx context.Context, caller *access.Caller, service Serv
 		return cloudevents.PublishError(err)
 	}
 	for _, s := range subscribers {
-		if err := s.tellAll(ctx, newer, cloudevents.ResyncResponse); err != nil {
+		if err := s.enqueueAll(ctx, newer, cloudevents.ResyncResponse); err != nil {
 			return err
 		}
-		if err := s.tellAll(ctx, gone, cloudevents.Delete); err != nil {
+		if err := s.enqueueAll(ctx, gone, cloudevents.Delete); err != nil {
 			return err
 		}
 	}
@@ -227,8 +227,8 @@ func missed(ctx context.Context, catalogue Catalogue, cluster string, known []cl
 		unknown[one.ResourceID] = one.ResourceVersion
 	}
 	for _, version := range versions {
-		at, knows := unknown[string(version.UID)]
-		if !knows || version.Deleting || version.Version > at {
+		at, has := unknown[string(version.UID)]
+		if !has || version.Deleting || version.Version > at {
 			newer = append(newer, version.Ref)
 		}
 		delete(unknown, string(version.UID))
@@ -250,7 +250,7 @@ func missed(ctx context.Context, catalogue Catalogue, cluster string, known []cl
 
 // Subscribe implements pb.CloudEventServiceServer.
 func (b *Broker) Subscribe(request *pb.SubscriptionRequest, stream grpc.ServerStreamingServer[pb.CloudEvent]) error {
-	call := begin(methodSubscribe, b.Clock)
+	call := startCall(methodSubscribe, b.Clock)
 	err := b.subscribe(request, stream, call)
 	call.end(err)
 	return err
@@ -271,8 +271,8 @@ func (b *Broker) subscribe(request *pb.SubscriptionRequest, stream grpc.ServerSt
 	if source.DataType() == cloudevents.TokenRequests {
 		verb = fleet.VerbSubscribe
 	}
-	asked := attributes(source.DataType(), verb, request.GetClusterName())
-	if err := b.Access.Authorize(ctx, caller, asked); err != nil {
+	needed := attributes(source.DataType(), verb, request.GetClusterName())
+	if err := b.Access.Authorize(ctx, caller, needed); err != nil {
 		return err
 	}
 	if err := source.Start(ctx); err != nil {
@@ -294,7 +294,7 @@ func (b *Broker) subscribe(request *pb.SubscriptionRequest, stream grpc.ServerSt
 	sending := make(chan error, 1)
 	// It may be blocked by a client that does not read, and ends with the call.
 	go func() { sending <- b.send(ctx, s, stream) }()
-	return b.supervise(ctx, s, sending, asked)
+	return b.supervise(ctx, s, sending, needed)
 }
 
 // source returns what a subscription asks for.

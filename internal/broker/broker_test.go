@@ -212,9 +212,9 @@ func TestSubscribe(t *testing.T) {
 	t.Parallel()
 	s := start(t, clock.RealClock{}, 0)
 	c1, c2 := s.subscribe(t, "c1", "c1"), s.subscribe(t, "c2", "c2")
-	s.Tell(change("c1", "a"))
-	s.Tell(change("c2", "b"))
-	s.Tell(change("c1", "c"))
+	s.Notify(change("c1", "a"))
+	s.Notify(change("c2", "b"))
+	s.Notify(change("c1", "c"))
 	if got := []string{next(t, c1), next(t, c1), next(t, c2)}; !slices.Equal(got, []string{"update_request a", "update_request c",
 		"update_request b"}) {
 		t.Errorf("got %v", got)
@@ -233,8 +233,8 @@ func TestTellOne(t *testing.T) {
 	one, other := s.subscribe(t, "c1-a", "c1"), s.subscribe(t, "c1-b", "c1")
 	secret := change("c1", "secret")
 	secret.User = "c1-a"
-	s.Tell(secret)
-	s.Tell(change("c1", "all"))
+	s.Notify(secret)
+	s.Notify(change("c1", "all"))
 	if got := []string{next(t, one), next(t, one), next(t, other)}; !slices.Equal(got,
 		[]string{"update_request secret", "update_request all", "update_request all"}) {
 		t.Errorf("got %v", got)
@@ -398,7 +398,7 @@ func TestRevocation(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			stop()
-			s.Tell(change("c1", "a"))
+			s.Notify(change("c1", "a"))
 			if got := next(t, other); got != "update_request a" {
 				t.Errorf("the other one got %q", got)
 			}
@@ -413,7 +413,7 @@ func TestSlowSubscriber(t *testing.T) {
 	slow, quick := s.subscribe(t, "c1-slow", "c1"), s.subscribe(t, "c1-quick", "c1")
 	ended := make(chan error, 1)
 	for i := range 100000 {
-		s.Tell(change("c1", fmt.Sprint(i)))
+		s.Notify(change("c1", fmt.Sprint(i)))
 		if i%1000 == 999 {
 			for range 1000 {
 				next(t, quick)
@@ -438,7 +438,7 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	s := start(t, clock.RealClock{}, 0)
 	stream := s.subscribe(t, "c1", "c1")
-	s.Tell(change("c1", "a"))
+	s.Notify(change("c1", "a"))
 	next(t, stream)
 	if err := s.publish(t, "c1", "c1", cloudevents.Update, struct{}{}); err != nil {
 		t.Fatal(err)

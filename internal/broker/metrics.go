@@ -50,12 +50,12 @@ type call struct {
 	// dataType is empty until the server knows it.
 	dataType string
 	clock    clock.PassiveClock
-	began    time.Time
+	started  time.Time
 }
 
-func begin(method string, c clock.PassiveClock) *call {
+func startCall(method string, c clock.PassiveClock) *call {
 	called.WithLabelValues(method).Inc()
-	return &call{method: method, clock: c, began: c.Now()}
+	return &call{method: method, clock: c, started: c.Now()}
 }
 
 // about notes what the call is about, which is a data type that the hub has: clients cannot make up values of the label.
@@ -67,6 +67,6 @@ func (c *call) about(dataType cloudevents.DataType) {
 func (c *call) end(err error) {
 	processed.WithLabelValues(c.dataType, c.method, status.Code(err).String()).Inc()
 	if c.method == methodPublish {
-		duration.WithLabelValues(c.dataType).Observe(c.clock.Since(c.began).Seconds())
+		duration.WithLabelValues(c.dataType).Observe(c.clock.Since(c.started).Seconds())
 	}
 }

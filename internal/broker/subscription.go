@@ -45,15 +45,15 @@ func (s *subscription) end(err error) {
 	})
 }
 
-// tell queues a resource. A subscriber that has fallen too far behind is cut off: when it comes again, it asks for what it has missed.
-func (s *subscription) tell(ref Ref, action cloudevents.Action) {
+// notify queues a resource. A subscriber that has fallen too far behind is cut off: when it comes again, it asks for what it has missed.
+func (s *subscription) notify(ref Ref, action cloudevents.Action) {
 	if s.queue.put(ref, action) != nil {
 		s.end(status.Errorf(codes.ResourceExhausted, "%d resources wait to be received; subscribe again, and ask for a resync", mostPending))
 	}
 }
 
-// tellAll queues a resource as soon as there is room.
-func (s *subscription) tellAll(ctx context.Context, refs []Ref, action cloudevents.Action) error {
+// enqueueAll queues a resource as soon as there is room.
+func (s *subscription) enqueueAll(ctx context.Context, refs []Ref, action cloudevents.Action) error {
 	for _, ref := range refs {
 		for full := s.queue.put(ref, action); full != nil; full = s.queue.put(ref, action) {
 			select {
@@ -151,7 +151,7 @@ func (b *Broker) sendOne(ctx context.Context, s *subscription, stream grpc.Serve
 }
 
 // supervise waits until the subscription is to end, and returns why. The right to it is reviewed every so often.
-func (b *Broker) supervise(ctx context.Context, s *subscription, sending <-chan error, asked access.Attributes) error {
+func (b *Broker) supervise(ctx context.Context, s *subscription, sending <-chan error, needed access.Attributes) error {
 	ticker := b.Clock.NewTicker(b.Access.Period())
 	defer ticker.Stop()
 	for {
@@ -167,20 +167,20 @@ func (b *Broker) supervise(ctx context.Context, s *subscription, sending <-chan 
 		case <-s.review:
 		case <-ticker.C():
 		}
-		if err := b.check(ctx, s, asked); err != nil {
+		if err := b.check(ctx, s, needed); err != nil {
 			return err
 		}
 	}
 }
 
 // check fails if the subscriber has lost the right to the subscription. While the hub does not answer, nothing changes.
-func (b *Broker) check(ctx context.Context, s *subscription, asked access.Attributes) error {
+func (b *Broker) check(ctx context.Context, s *subscription, needed access.Attributes) error {
 	caller, err := b.Access.Authenticate(ctx)
 	if err == nil {
 		if caller.Username != s.to.User {
 			return status.Errorf(codes.PermissionDenied, "the credential is now one of %q, and was one of %q", caller.Username, s.to.User)
 		}
-		err = b.Access.Authorize(ctx, caller, asked)
+		err = b.Access.Authorize(ctx, caller, needed)
 	}
 	if status.Code(err) == codes.Unavailable {
 		return nil

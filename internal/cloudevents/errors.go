@@ -20,11 +20,11 @@ type errorMessage struct {
 // PublishError returns the error of gRPC that tells a client what the API of the hub has said, so that the client knows a conflict from an
 // absent resource. An error of another origin is an internal one of the API to the client.
 func PublishError(err error) error {
-	var said apierrors.APIStatus
-	if !errors.As(err, &said) {
-		said = apierrors.NewInternalError(err)
+	var apiStatus apierrors.APIStatus
+	if !errors.As(err, &apiStatus) {
+		apiStatus = apierrors.NewInternalError(err)
 	}
-	answer := said.Status()
+	answer := apiStatus.Status()
 	if answer.Kind == "" {
 		answer.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	}

@@ -65,8 +65,8 @@ func (c *candidate) written(record resourcelock.LeaderElectionRecord, err error)
 	return err
 }
 
-// outcome is how what the leader does has ended: with an error of its own, or because the lease was lost.
-type outcome struct {
+// result is how what the leader does has ended: with an error of its own, or because the lease was lost.
+type result struct {
 	err  error
 	lost bool
 }
@@ -79,7 +79,7 @@ func Lead(ctx context.Context, lock resourcelock.Interface, act func(context.Con
 	electing, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	self := &candidate{Interface: lock}
-	acted := make(chan outcome, 1)
+	acted := make(chan result, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: self, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
 		// An elector that gives the lease back does so before it stops the act, also of a lease that it could not renew: another
@@ -92,7 +92,7 @@ func Lead(ctx context.Context, lock resourcelock.Interface, act func(context.Con
 				defer stop()
 				defer context.AfterFunc(ctx, stop)()
 				err := act(acting)
-				acted <- outcome{err: err, lost: leading.Err() != nil && electing.Err() == nil}
+				acted <- result{err: err, lost: leading.Err() != nil && electing.Err() == nil}
 			},
 			OnStoppedLeading: func() {},
 		},
@@ -124,13 +124,13 @@ func giveBack(ctx context.Context, lock resourcelock.Interface) {
 	defer cancel()
 	// The last renewal may still be under way on the server.
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		held, _, err := lock.Get(ctx)
-		if err != nil || held.HolderIdentity != lock.Identity() {
+		record, _, err := lock.Get(ctx)
+		if err != nil || record.HolderIdentity != lock.Identity() {
 			return err
 		}
 		now := metav1.Now()
 		return lock.Update(ctx, resourcelock.LeaderElectionRecord{
-			LeaderTransitions: held.LeaderTransitions, LeaseDurationSeconds: 1, AcquireTime: now, RenewTime: now,
+			LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: 1, AcquireTime: now, RenewTime: now,
 		})
 	})
 	if err != nil {

@@ -235,16 +235,16 @@ func withAuthenticated(groups []string) []string {
 }
 
 // Authorize fails with PermissionDenied if the caller may not do what the attributes say, and with Unavailable if the hub does not answer.
-func (r *Reviewer) Authorize(ctx context.Context, caller *Caller, asked Attributes) error {
-	key, err := r.decisionKey(caller, asked)
+func (r *Reviewer) Authorize(ctx context.Context, caller *Caller, attributes Attributes) error {
+	key, err := r.decisionKey(caller, attributes)
 	if err != nil {
 		return err
 	}
 	allowed, known := r.decisions.Get(key)
 	if !known {
-		answer, err := r.review(ctx, caller, asked)
+		answer, err := r.review(ctx, caller, attributes)
 		if err != nil {
-			return status.Errorf(codes.Unavailable, "it cannot be reviewed now whether %q may %s: %v", caller.Username, asked, err)
+			return status.Errorf(codes.Unavailable, "it cannot be reviewed now whether %q may %s: %v", caller.Username, attributes, err)
 		}
 		lifetime := deniedFor
 		if answer {
@@ -254,28 +254,28 @@ func (r *Reviewer) Authorize(ctx context.Context, caller *Caller, asked Attribut
 		allowed = answer
 	}
 	if allowed != true {
-		return status.Errorf(codes.PermissionDenied, "user %q may not %s", caller.Username, asked)
+		return status.Errorf(codes.PermissionDenied, "user %q may not %s", caller.Username, attributes)
 	}
 	return nil
 }
 
 // decisionKey stands for everything that a decision depends on: two callers of one name may have different groups.
-func (r *Reviewer) decisionKey(caller *Caller, asked Attributes) (string, error) {
-	encoded, err := json.Marshal([]any{caller.UserInfo, asked.ResourceAttributes})
+func (r *Reviewer) decisionKey(caller *Caller, attributes Attributes) (string, error) {
+	encoded, err := json.Marshal([]any{caller.UserInfo, attributes.ResourceAttributes})
 	if err != nil {
 		return "", status.Errorf(codes.Internal, "user %q: %v", caller.Username, err)
 	}
 	sum := sha256.Sum256(encoded)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return fmt.Sprintf("%s/%d/%x", asked.Cluster, r.epochs[asked.Cluster], sum), nil
+	return fmt.Sprintf("%s/%d/%x", attributes.Cluster, r.epochs[attributes.Cluster], sum), nil
 }
 
-func (r *Reviewer) review(ctx context.Context, caller *Caller, asked Attributes) (bool, error) {
+func (r *Reviewer) review(ctx context.Context, caller *Caller, attributes Attributes) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	review, err := r.Access.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: caller.Username, UID: caller.UID, Groups: caller.Groups, Extra: caller.extra(), ResourceAttributes: &asked.ResourceAttributes,
+		User: caller.Username, UID: caller.UID, Groups: caller.Groups, Extra: caller.extra(), ResourceAttributes: &attributes.ResourceAttributes,
 	}}, metav1.CreateOptions{})
 	if err != nil {
 		return false, err

@@ -90,13 +90,13 @@ func (a *addOns) setDriver(addOn, sent *unstructured.Unstructured) error {
 	if err != nil || !found {
 		return err
 	}
-	said, _, err := unstructured.NestedSlice(sent.Object, "status", "registrations")
+	reported, _, err := unstructured.NestedSlice(sent.Object, "status", "registrations")
 	if err != nil {
 		return err
 	}
-	for i := range min(len(said), len(registrations)) {
+	for i := range min(len(reported), len(registrations)) {
 		registration, ok := registrations[i].(map[string]any)
-		of, too := said[i].(map[string]any)
+		of, too := reported[i].(map[string]any)
 		if !ok || !too || registration["type"] != of["type"] {
 			continue
 		}

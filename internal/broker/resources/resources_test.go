@@ -80,7 +80,7 @@ func newHub(t *testing.T, objects ...client.Object) *hub {
 		}})
 	h.Client = builder.Build()
 	_, all := All(Options{Cache: fakeCache{Reader: h.Client, informer: h.informer}, Client: h.Client, Reader: h.Client,
-		Tell: func(change broker.Change) {
+		Notify: func(change broker.Change) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.told = append(h.told, change)

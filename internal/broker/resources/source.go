@@ -90,7 +90,7 @@ func (s *source) handler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(o any, initial bool) {
 			if object, ok := o.(client.Object); ok && !initial {
-				s.tell(s.clusterOf(object), object, cloudevents.Create)
+				s.notify(s.clusterOf(object), object, cloudevents.Create)
 			}
 		},
 		UpdateFunc: func(o, n any) {
@@ -101,26 +101,26 @@ func (s *source) handler() toolscache.ResourceEventHandler {
 			}
 			was, is := s.clusterOf(before), s.clusterOf(now)
 			if was != is || before.GetUID() != now.GetUID() {
-				s.tell(was, before, cloudevents.Delete)
+				s.notify(was, before, cloudevents.Delete)
 			} else if s.same != nil && s.same(before, now) {
 				return
 			}
-			s.tell(is, now, cloudevents.Update)
+			s.notify(is, now, cloudevents.Update)
 		},
 		DeleteFunc: func(o any) {
 			if unknown, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 				o = unknown.Obj
 			}
 			if object, ok := o.(client.Object); ok {
-				s.tell(s.clusterOf(object), object, cloudevents.Delete)
+				s.notify(s.clusterOf(object), object, cloudevents.Delete)
 			}
 		},
 	}
 }
 
-func (s *source) tell(cluster string, object client.Object, action cloudevents.Action) {
+func (s *source) notify(cluster string, object client.Object, action cloudevents.Action) {
 	if cluster != "" {
-		s.Tell(broker.Change{DataType: s.dataType, Cluster: cluster, Ref: refOf(object), Action: action})
+		s.Notify(broker.Change{DataType: s.dataType, Cluster: cluster, Ref: refOf(object), Action: action})
 	}
 }
 
@@ -206,8 +206,8 @@ type Options struct {
 	Client client.Client
 	// Reader reads from the API.
 	Reader client.Reader
-	// Tell tells subscribers of a change.
-	Tell func(broker.Change)
+	// Notify tells subscribers of a change.
+	Notify func(broker.Change)
 	// Review has the rights of those who act for a cluster reviewed.
 	Review func(cluster string)
 }

@@ -35,8 +35,8 @@ func newTokens(o Options) *tokens {
 	return &tokens{Options: o, answers: lru.NewLRUExpireCache(mostTokensWaiting)}
 }
 
-// asked identifies a request. UIDs are made up by agents, so another agent may make up the same one.
-type asked struct {
+// requestKey identifies a request. UIDs are made up by agents, so another agent may make up the same one.
+type requestKey struct {
 	broker.Subscriber
 	uid types.UID
 }
@@ -51,7 +51,7 @@ func (t *tokens) Start(context.Context) error { return nil }
 func (t *tokens) Event(_ context.Context, to broker.Subscriber, ref broker.Ref, action cloudevents.Action,
 	now time.Time) (*cloudevents.Event,
 	error) {
-	kept, _ := t.answers.Get(asked{to, ref.UID})
+	kept, _ := t.answers.Get(requestKey{to, ref.UID})
 	answer, ok := kept.(*authenticationv1.TokenRequest)
 	if !ok {
 		return nil, nil
@@ -88,8 +88,8 @@ func (t *tokens) create(ctx context.Context, caller *access.Caller, sent *authen
 	}
 	answer.ObjectMeta = metav1.ObjectMeta{Namespace: sent.Namespace, Name: sent.Name, UID: sent.UID}
 	to := broker.Subscriber{Cluster: sent.Namespace, User: caller.Username}
-	t.answers.Add(asked{to, sent.UID}, answer, tokenWaits)
-	t.Tell(broker.Change{DataType: cloudevents.TokenRequests, Cluster: to.Cluster, User: to.User,
+	t.answers.Add(requestKey{to, sent.UID}, answer, tokenWaits)
+	t.Notify(broker.Change{DataType: cloudevents.TokenRequests, Cluster: to.Cluster, User: to.User,
 		Ref: broker.Ref{Namespace: sent.Namespace, Name: sent.Name, UID: sent.UID}, Action: cloudevents.Create})
 	return nil
 }

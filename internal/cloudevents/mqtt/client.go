@@ -66,7 +66,7 @@ func Connect(ctx context.Context, options Options) (*Client, error) {
 		AttemptConnection: c.dial,
 		OnConnectionUp: func(connection *autopaho.ConnectionManager, _ *paho.Connack) {
 			logger.Info("Connected to the MQTT broker")
-			go c.subscribe(c.begin(ctx), connection, logger)
+			go c.subscribe(c.newConnection(ctx), connection, logger)
 		},
 		OnConnectionDown: func() bool {
 			logger.Info("The connection to the MQTT broker is lost")
@@ -113,8 +113,8 @@ func (c *Client) dial(ctx context.Context, _ autopaho.ClientConfig, server *url.
 	return packets.NewThreadSafeConn(connection), nil
 }
 
-// begin returns a context for what a new connection begins, and ends that of the one before.
-func (c *Client) begin(ctx context.Context) context.Context {
+// newConnection returns a context for what a new connection begins, and ends that of the one before.
+func (c *Client) newConnection(ctx context.Context) context.Context {
 	c.stop()
 	c.mu.Lock()
 	defer c.mu.Unlock()
