@@ -12,7 +12,7 @@ import (
 )
 
 // SC-23 CG-05: every gate is accepted where it belongs, with either value, and is what it is set to.
-func TestEveryGateOfTheContract(t *testing.T) {
+func TestEveryGateOfOCM(t *testing.T) {
 	t.Parallel()
 	hub := []featuregate.Feature{
 		"AddonManagement", "V1beta1CSRAPICompatibility", "DefaultClusterSet", "ManagedClusterAutoApproval", "ResourceCleanup", "ClusterProfile",

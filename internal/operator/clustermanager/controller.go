@@ -42,7 +42,7 @@ type Controller struct {
 func (c *Controller) reconciler() frame.Reconciler[*operatorv1.ClusterManager] {
 	return frame.Reconciler[*operatorv1.ClusterManager]{
 		Operator: c.Operator, Prototype: &operatorv1.ClusterManager{}, Finalizers: []string{fleet.FinalizerClusterManagerCleanup},
-		Install: c.installOnce, Remove: c.remove, Going: going, Gone: func(string) {},
+		Install: c.installOnce, Remove: c.remove, ReportRemoval: going, Forget: func(string) {},
 		Conditions: func(cm *operatorv1.ClusterManager) *[]metav1.Condition { return &cm.Status.Conditions },
 	}
 }

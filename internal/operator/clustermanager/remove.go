@@ -201,12 +201,12 @@ func remaining(ctx context.Context, hub *apply.Cluster, crd string, kind schema.
 	if err := hub.Client.List(ctx, list, client.Limit(maxRemaining)); err != nil || len(list.Items) == 0 {
 		return "CustomResourceDefinition " + crd
 	}
-	held := make([]string, 0, len(list.Items))
+	blocked := make([]string, 0, len(list.Items))
 	for i := range list.Items {
 		o := &list.Items[i]
-		held = append(held, fmt.Sprintf("%s (finalizers: %s)", client.ObjectKeyFromObject(o), strings.Join(o.Finalizers, ", ")))
+		blocked = append(blocked, fmt.Sprintf("%s (finalizers: %s)", client.ObjectKeyFromObject(o), strings.Join(o.Finalizers, ", ")))
 	}
-	return fmt.Sprintf("%ss %s", kind.Kind, strings.Join(held, "; "))
+	return fmt.Sprintf("%ss %s", kind.Kind, strings.Join(blocked, "; "))
 }
 
 // maxRemaining is how many objects a message names.

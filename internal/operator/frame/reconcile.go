@@ -43,10 +43,10 @@ type Reconciler[T Resource[T]] struct {
 	Install func(context.Context, T) (due time.Duration, err error)
 	// Remove takes away what the resource consists of, and returns what has to go before the next step; empty when nothing is left.
 	Remove func(context.Context, T) (waitsFor string, err error)
-	// Going writes into the status what a removal waits for, or why it fails.
-	Going func(resource T, waitsFor string, err error)
-	// Gone forgets a resource that is no more.
-	Gone func(name string)
+	// ReportRemoval writes into the status what a removal waits for, or why it fails.
+	ReportRemoval func(resource T, waitsFor string, err error)
+	// Forget forgets a resource that is no more.
+	Forget func(name string)
 	// Conditions are those in the status.
 	Conditions func(T) *[]metav1.Condition
 }
@@ -60,7 +60,7 @@ func (r Reconciler[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Re
 	if err := r.Client.Get(ctx, req.NamespacedName, resource); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.Elsewhere.Disconnect(req.Name)
-			r.Gone(req.Name)
+			r.Forget(req.Name)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -95,7 +95,7 @@ func (r Reconciler[T]) remove(ctx context.Context, resource, before T) (ctrl.Res
 		r.Elsewhere.Disconnect(resource.GetName())
 		return ctrl.Result{}, patch.RemoveFinalizer(ctx, r.Client, resource, r.Finalizers[0])
 	}
-	r.Going(resource, waitsFor, err)
+	r.ReportRemoval(resource, waitsFor, err)
 	if reportErr := r.report(ctx, resource, before); reportErr != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(reportErr)
 	}

@@ -39,12 +39,12 @@ var (
 // NetworkPolicies is a gate of the operators themselves: whether they create NetworkPolicies.
 const NetworkPolicies featuregate.Feature = "NetworkPolicies"
 
-// onInContract are the gates that are on by default in Open Cluster Management.
-var onInContract = []featuregate.Feature{featuregates.ClusterClaim, featuregates.AddonManagement, featuregates.DefaultClusterSet,
+// onInOCM are the gates that are on by default in Open Cluster Management.
+var onInOCM = []featuregate.Feature{featuregates.ClusterClaim, featuregates.AddonManagement, featuregates.DefaultClusterSet,
 	featuregates.ResourceCleanup}
 
-// notInContract are gates that components of Open Cluster Management do not know, and do not start with.
-var notInContract = []featuregate.Feature{featuregates.ClusterProxy}
+// notInOCM are gates that components of Open Cluster Management do not know, and do not start with.
+var notInOCM = []featuregate.Feature{featuregates.ClusterProxy}
 
 // Values are the gates of a component as they were resolved.
 type Values struct {
@@ -85,10 +85,10 @@ func (v Values) Flags() []string {
 	var pairs []string
 	for _, gate := range v.component.Gates {
 		on := v.values[gate]
-		if on == v.defaults.Enabled(gate) && slices.Contains(notInContract, gate) {
+		if on == v.defaults.Enabled(gate) && slices.Contains(notInOCM, gate) {
 			continue
 		}
-		if on != slices.Contains(onInContract, gate) || on != v.defaults.Enabled(gate) {
+		if on != slices.Contains(onInOCM, gate) || on != v.defaults.Enabled(gate) {
 			pairs = append(pairs, fmt.Sprintf("%s=%t", gate, on))
 		}
 	}

@@ -146,12 +146,12 @@ func (v *standaloneValues) checkEtcd() error {
 }
 
 func (v *standaloneValues) exposed() (by []string) {
-	for _, way := range []struct {
+	for _, method := range []struct {
 		name    string
 		enabled bool
 	}{{"route", v.Route.Enabled}, {"loadbalancer", v.LoadBalancer.Enabled}, {"nodeport", v.NodePort.Enabled}} {
-		if way.enabled {
-			by = append(by, way.name)
+		if method.enabled {
+			by = append(by, method.name)
 		}
 	}
 	return by

@@ -53,7 +53,7 @@ func (c *Controller) reconciler() frame.Reconciler[*operatorv1.Klusterlet] {
 	return frame.Reconciler[*operatorv1.Klusterlet]{
 		Operator: c.Operator, Prototype: &operatorv1.Klusterlet{},
 		Finalizers: []string{fleet.FinalizerKlusterletCleanup, fleet.FinalizerKlusterletHostedCleanup},
-		Install:    c.install, Remove: c.removeAll, Going: going, Gone: c.hub.Forget,
+		Install:    c.install, Remove: c.removeAll, ReportRemoval: going, Forget: c.hub.Forget,
 		Conditions: func(k *operatorv1.Klusterlet) *[]metav1.Condition { return &k.Status.Conditions },
 	}
 }

@@ -135,9 +135,9 @@ func (c *Clusters) connect(ctx context.Context, config *rest.Config) (connection
 
 // answers asks for the version, whose answer says at once what is wrong with an address or a credential.
 func answers(config *rest.Config) error {
-	asking := rest.CopyConfig(config)
-	asking.Timeout = answerTimeout
-	client, err := discovery.NewDiscoveryClientForConfig(asking)
+	getCtx := rest.CopyConfig(config)
+	getCtx.Timeout = answerTimeout
+	client, err := discovery.NewDiscoveryClientForConfig(getCtx)
 	if err != nil {
 		return err
 	}

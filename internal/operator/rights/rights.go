@@ -112,8 +112,8 @@ func Describe(rules []string) string {
 	return "The operator works without what it may not do; add to its ClusterRole: " + strings.Join(rules, "; ")
 }
 
-// recheckEvery is how often is asked whether what was missing is permitted now.
-const recheckEvery = 10 * time.Second
+// recheckInterval is how often is asked whether what was missing is permitted now.
+const recheckInterval = 10 * time.Second
 
 // Recheck is a manager.Runnable that ends the operator with an error once one of the watches is permitted that were missing when it began:
 // it watches from the start, so it has to be started again, as Kubernetes does.
@@ -124,7 +124,7 @@ type Recheck struct {
 
 // Start implements manager.Runnable.
 func (r Recheck) Start(ctx context.Context) error {
-	ticker := time.NewTicker(recheckEvery)
+	ticker := time.NewTicker(recheckInterval)
 	defer ticker.Stop()
 	for len(r.Watches) > 0 {
 		select {

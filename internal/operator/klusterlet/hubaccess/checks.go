@@ -64,7 +64,7 @@ func (c *Checks) Result(klusterlet string, credentials Credentials) (*metav1.Con
 		c.states[klusterlet] = s
 	}
 	if s.result == nil {
-		c.begin(klusterlet, s, credentials)
+		c.start(klusterlet, s, credentials)
 		return nil, recheckDegraded
 	}
 	wait := recheckFunctional
@@ -73,7 +73,7 @@ func (c *Checks) Result(klusterlet string, credentials Credentials) (*metav1.Con
 	}
 	left := wait - c.clock.Since(s.at)
 	if left <= 0 {
-		c.begin(klusterlet, s, credentials)
+		c.start(klusterlet, s, credentials)
 		left = wait
 	}
 	return s.result.DeepCopy(), left
@@ -86,7 +86,7 @@ func (c *Checks) Forget(klusterlet string) {
 	delete(c.states, klusterlet)
 }
 
-func (c *Checks) begin(klusterlet string, s *state, credentials Credentials) {
+func (c *Checks) start(klusterlet string, s *state, credentials Credentials) {
 	if s.running {
 		return
 	}

@@ -68,15 +68,15 @@ func reach(ctx context.Context, secret *corev1.Secret) (address, refused string,
 		return config.URL, "", fmt.Errorf("connect to %s: %w", config.URL, err)
 	}
 	defer func() { _ = client.Close() }()
-	refused, err = ask(ctx, client, config.Token)
+	refused, err = probe(ctx, client, config.Token)
 	if err != nil {
 		err = fmt.Errorf("connect to %s: %w", config.URL, err)
 	}
 	return config.URL, refused, err
 }
 
-// ask sends an event without content, which a server refuses after it has looked at who sends it.
-func ask(ctx context.Context, client grpc.ClientConnInterface, token string) (refused string, err error) {
+// probe sends an event without content, which a server refuses after it has looked at who sends it.
+func probe(ctx context.Context, client grpc.ClientConnInterface, token string) (refused string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if token != "" {
