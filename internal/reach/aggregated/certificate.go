@@ -27,8 +27,8 @@ import (
 
 const (
 	validity = 365 * 24 * time.Hour
-	// lookInterval is how often it is looked whether another process has renewed the certificate, or somebody has changed the APIService.
-	lookInterval = time.Minute
+	// checkInterval is how often it is looked whether another process has renewed the certificate, or somebody has changed the APIService.
+	checkInterval = time.Minute
 	// retryInterval is that until there is a certificate at all.
 	retryInterval = time.Second
 )
@@ -106,7 +106,7 @@ func (c *certificate) keep(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.clock.After(lookInterval):
+		case <-c.clock.After(checkInterval):
 			if err := c.renew(ctx); err != nil {
 				klog.FromContext(ctx).Error(err, "Cannot look after the serving certificate")
 			}

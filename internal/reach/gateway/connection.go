@@ -45,7 +45,7 @@ type connections struct {
 // site is where a cluster is. What is under way to it ends with it, through whichever version of the Secret it was begun: credentials are
 // renewed all the time, and the API server of a cluster does not end streams for that either.
 type site struct {
-	place string
+	endpoint string
 	// ctx ends when what is under way is not to go on, with the reason as its cause.
 	ctx context.Context
 	cut context.CancelCauseFunc
@@ -71,9 +71,9 @@ func newConnections(tunnel Tunnel, execCommands []string) *connections {
 }
 
 var (
-	errSecretGone  = errors.New("the Secret of the cluster was deleted")
-	errPlaceChange = errors.New("the Secret of the cluster has another endpoint now")
-	errStopping    = errors.New("the gateway is stopping")
+	errSecretDeleted   = errors.New("the Secret of the cluster was deleted")
+	errEndpointChanged = errors.New("the Secret of the cluster has another endpoint now")
+	errStopping        = errors.New("the gateway is stopping")
 )
 
 // to returns the connection for a Secret.
@@ -83,7 +83,7 @@ func (c *connections) to(secret *corev1.Secret) *connection {
 	c.giveUp(secret)
 	at := c.sites[secret.Name]
 	if at == nil {
-		at = &site{place: clustersecret.Place(secret)}
+		at = &site{endpoint: clustersecret.EndpointHash(secret)}
 		at.ctx, at.cut = context.WithCancelCause(context.Background())
 		c.sites[secret.Name] = at
 	}
@@ -104,8 +104,8 @@ func (c *connections) giveUp(secret *corev1.Secret) {
 	at := c.sites[secret.Name]
 	switch {
 	case at == nil:
-	case at.place != clustersecret.Place(secret):
-		c.end(secret.Name, errPlaceChange)
+	case at.endpoint != clustersecret.EndpointHash(secret):
+		c.end(secret.Name, errEndpointChanged)
 	case at.current != nil && at.current.version != clustersecret.Version(secret):
 		at.current.closeIdle()
 		at.current = nil
@@ -116,7 +116,7 @@ func (c *connections) giveUp(secret *corev1.Secret) {
 func (c *connections) gone(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.end(name, errSecretGone)
+	c.end(name, errSecretDeleted)
 }
 
 func (c *connections) end(name string, why error) {

@@ -30,7 +30,8 @@ func (f *forwarding) failure(ctx context.Context, err error) *apierrors.StatusEr
 // explain is for requests and for probes.
 func (c *connection) explain(ctx context.Context, err error) (code int32, reason metav1.StatusReason, message string) {
 	name := c.cluster.Name
-	if cause := context.Cause(ctx); errors.Is(cause, errSecretGone) || errors.Is(cause, errPlaceChange) || errors.Is(cause, errStopping) {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, errSecretDeleted) || errors.Is(cause, errEndpointChanged) || errors.Is(cause, errStopping) {
 		return http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, fmt.Sprintf("cluster %s: %v", name, cause)
 	}
 	var tunnel *tunnelError

@@ -34,20 +34,20 @@ func init() { metrics.Registry.MustRegister(requestsByResource, requestsByCluste
 // observedWriter counts an answer when it begins, for it may take hours until it ends.
 type observedWriter struct {
 	http.ResponseWriter
-	cluster string
-	about   *request.RequestInfo
-	started time.Time
-	begun   bool
+	cluster  string
+	about    *request.RequestInfo
+	started  time.Time
+	observed bool
 }
 
 var _ responsewriter.UserProvidedDecorator = &observedWriter{}
 
-// begin counts. What callers call a resource counts as one only if the cluster has it, for each label takes memory.
-func (w *observedWriter) begin(status int) {
-	if w.begun {
+// observe counts. What callers call a resource counts as one only if the cluster has it, for each label takes memory.
+func (w *observedWriter) observe(status int) {
+	if w.observed {
 		return
 	}
-	w.begun = true
+	w.observed = true
 	resource, code := "", strconv.Itoa(status)
 	if status < http.StatusBadRequest {
 		resource = w.about.Resource
@@ -60,7 +60,7 @@ func (w *observedWriter) begin(status int) {
 // WriteHeader implements http.ResponseWriter.
 func (w *observedWriter) WriteHeader(code int) {
 	if code >= http.StatusOK || code == http.StatusSwitchingProtocols {
-		w.begin(code)
+		w.observe(code)
 	}
 	w.ResponseWriter.WriteHeader(code)
 }

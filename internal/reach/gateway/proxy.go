@@ -271,7 +271,7 @@ func (f *forwarding) forward(w http.ResponseWriter, r *http.Request, responder r
 				return // nobody waits for the answer
 			}
 			failure := f.failure(failed.Context(), err)
-			observed.begin(int(failure.ErrStatus.Code))
+			observed.observe(int(failure.ErrStatus.Code))
 			responder.Error(failure)
 		},
 		BufferPool: buffers,
@@ -282,16 +282,16 @@ func (f *forwarding) forward(w http.ResponseWriter, r *http.Request, responder r
 
 // transport is that of the cluster, for this request and for whom it is.
 func (f *forwarding) transport(r *http.Request) http.RoundTripper {
-	way := f.to.requests
+	base := f.to.requests
 	if isUpgrade(r.Header) {
-		way = f.to.upgrades
+		base = f.to.upgrades
 	}
 	if f.as == nil {
-		return way
+		return base
 	}
 	return transport.NewImpersonatingRoundTripper(transport.ImpersonationConfig{
 		UserName: f.as.User, UID: f.as.UID, Groups: f.as.Groups, Extra: f.as.Extra,
-	}, way)
+	}, base)
 }
 
 // isUpgrade tells whether a request asks to go on with another protocol.

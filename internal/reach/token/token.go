@@ -18,21 +18,21 @@ var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, j
 	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA}
 
 // Claims are those of a JSON Web Token; others have none.
-func Claims(token string) (said jwt.Claims, ok bool) {
+func Claims(token string) (claims jwt.Claims, ok bool) {
 	parsed, err := jwt.ParseSigned(token, algorithms)
 	if err != nil {
-		return said, false
+		return claims, false
 	}
-	return said, parsed.UnsafeClaimsWithoutVerification(&said) == nil
+	return claims, parsed.UnsafeClaimsWithoutVerification(&claims) == nil
 }
 
 // Expiry is when a token ends. It is zero where the token does not say.
 func Expiry(token string) time.Time {
-	said, ok := Claims(token)
-	if !ok || said.Expiry == nil {
+	claims, ok := Claims(token)
+	if !ok || claims.Expiry == nil {
 		return time.Time{}
 	}
-	return said.Expiry.Time()
+	return claims.Expiry.Time()
 }
 
 // errExpired is the cause of what ends with a token.

@@ -121,17 +121,17 @@ func (h *Handler) leaveToCluster(w http.ResponseWriter, r *http.Request, sent st
 
 // maybeOfCluster tells what a token says of itself. Whether that is true its cluster knows.
 func (h *Handler) maybeOfCluster(sent string) bool {
-	said, ok := token.Claims(sent)
-	return ok && (isServiceAccount(said) || slices.Contains(h.Issuers, said.Issuer))
+	claims, ok := token.Claims(sent)
+	return ok && (isServiceAccount(claims) || slices.Contains(h.Issuers, claims.Issuer))
 }
 
 func isOfServiceAccount(sent string) bool {
-	said, ok := token.Claims(sent)
-	return ok && isServiceAccount(said)
+	claims, ok := token.Claims(sent)
+	return ok && isServiceAccount(claims)
 }
 
-func isServiceAccount(said jwt.Claims) bool {
-	return strings.HasPrefix(said.Subject, serviceaccount.ServiceAccountUsernamePrefix)
+func isServiceAccount(claims jwt.Claims) bool {
+	return strings.HasPrefix(claims.Subject, serviceaccount.ServiceAccountUsernamePrefix)
 }
 
 func notFound(format string, args ...any) error {

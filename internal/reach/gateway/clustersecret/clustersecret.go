@@ -211,15 +211,15 @@ func (c *Cluster) readRules(secret *corev1.Secret) error {
 	return nil
 }
 
-// Place is a fingerprint of where a Secret says that the cluster is. Whoever has a stream open to another place is not to keep it.
-func Place(secret *corev1.Secret) string {
+// EndpointHash is a fingerprint of where a Secret says that the cluster is. Whoever has a stream open to another place is not to keep it.
+func EndpointHash(secret *corev1.Secret) string {
 	return digest([]byte(secret.UID), []byte(endpointType(secret)), secret.Data[gatewayv1alpha1.KeyEndpoint],
 		secret.Data[gatewayv1alpha1.KeyProxyURL])
 }
 
 // Version is a fingerprint of all that Parse reads.
 func Version(secret *corev1.Secret) string {
-	parts := [][]byte{[]byte(Place(secret)), []byte(secret.Labels[gatewayv1alpha1.LabelCredentialType]), caOf(secret)}
+	parts := [][]byte{[]byte(EndpointHash(secret)), []byte(secret.Labels[gatewayv1alpha1.LabelCredentialType]), caOf(secret)}
 	for _, key := range []string{
 		gatewayv1alpha1.KeyToken, gatewayv1alpha1.KeyCertificate, gatewayv1alpha1.KeyPrivateKey, gatewayv1alpha1.KeyExec,
 	} {

@@ -143,13 +143,13 @@ func TestVersion(t *testing.T) { // CG-02
 	if clustersecret.Version(of("@status.cluster.core.oam.dev/healthy=true")) != clustersecret.Version(base) {
 		t.Error("the health makes another version")
 	}
-	if clustersecret.Place(of("token=other", "ca.crt=other")) != clustersecret.Place(base) {
+	if clustersecret.EndpointHash(of("token=other", "ca.crt=other")) != clustersecret.EndpointHash(base) {
 		t.Error("another token is another place")
 	}
 	made := of()
 	made.UID = "again"
-	place := clustersecret.Place(base)
-	if clustersecret.Place(made) == place || clustersecret.Place(of("endpoint=https://other")) == place {
+	place := clustersecret.EndpointHash(base)
+	if clustersecret.EndpointHash(made) == place || clustersecret.EndpointHash(of("endpoint=https://other")) == place {
 		t.Error("two places are one")
 	}
 }
