@@ -14,7 +14,7 @@ import (
 // Authorizer tells whether the sender of the request has a permission, as a SubjectAccessReview does. An implementation binds it to the
 // whole identity of the sender (name, uid, groups and extra), so that every authorizer behind it sees what it would see of a direct
 // request. The reason may be empty.
-type Authorizer func(ctx context.Context, asked authorizationv1.ResourceAttributes) (allowed bool, reason string, err error)
+type Authorizer func(ctx context.Context, attributes authorizationv1.ResourceAttributes) (allowed bool, reason string, err error)
 
 // Sender is the user that sent the request under admission.
 type Sender struct {
@@ -35,47 +35,47 @@ type Sender struct {
 }
 
 // may returns nil if the sender has the permission, and otherwise why not. An authorizer that fails has not allowed anything.
-func (s Sender) may(ctx context.Context, asked authorizationv1.ResourceAttributes) error {
-	allowed, reason, err := s.Authorize(ctx, asked)
+func (s Sender) may(ctx context.Context, attributes authorizationv1.ResourceAttributes) error {
+	allowed, reason, err := s.Authorize(ctx, attributes)
 	switch {
 	case err != nil:
-		return fmt.Errorf("the permission to %s could not be checked: %w", describe(asked), err)
+		return fmt.Errorf("the permission to %s could not be checked: %w", describe(attributes), err)
 	case allowed:
 		return nil
 	case reason != "":
-		return fmt.Errorf("it needs the permission to %s (%s)", describe(asked), reason)
+		return fmt.Errorf("it needs the permission to %s (%s)", describe(attributes), reason)
 	default:
-		return fmt.Errorf("it needs the permission to %s", describe(asked))
+		return fmt.Errorf("it needs the permission to %s", describe(attributes))
 	}
 }
 
 // describe writes a permission as a Role names it.
-func describe(asked authorizationv1.ResourceAttributes) string {
-	text := asked.Verb + " " + groupResource(asked).Resource
-	if asked.Group != "" {
-		text += " of " + asked.Group
+func describe(attributes authorizationv1.ResourceAttributes) string {
+	text := attributes.Verb + " " + groupResource(attributes).Resource
+	if attributes.Group != "" {
+		text += " of " + attributes.Group
 	}
-	if asked.Name != "" {
-		text += fmt.Sprintf(" named %q", asked.Name)
+	if attributes.Name != "" {
+		text += fmt.Sprintf(" named %q", attributes.Name)
 	}
-	if asked.Namespace != "" {
-		text += fmt.Sprintf(" in namespace %q", asked.Namespace)
+	if attributes.Namespace != "" {
+		text += fmt.Sprintf(" in namespace %q", attributes.Namespace)
 	}
 	return text
 }
 
 // groupResource is the virtual resource of the permission, such as managedclusters/accept.
-func groupResource(asked authorizationv1.ResourceAttributes) schema.GroupResource {
-	resource := asked.Resource
-	if asked.Subresource != "" {
-		resource += "/" + asked.Subresource
+func groupResource(attributes authorizationv1.ResourceAttributes) schema.GroupResource {
+	resource := attributes.Resource
+	if attributes.Subresource != "" {
+		resource += "/" + attributes.Subresource
 	}
-	return schema.GroupResource{Group: asked.Group, Resource: resource}
+	return schema.GroupResource{Group: attributes.Group, Resource: resource}
 }
 
 // forbidden returns the 403 for a missing permission.
-func forbidden(asked authorizationv1.ResourceAttributes, err error) *apierrors.StatusError {
-	return apierrors.NewForbidden(groupResource(asked), asked.Name, err)
+func forbidden(attributes authorizationv1.ResourceAttributes, err error) *apierrors.StatusError {
+	return apierrors.NewForbidden(groupResource(attributes), attributes.Name, err)
 }
 
 // mostErrors is how many errors of one object are reported at once: enough to work with, few enough to read.

@@ -167,28 +167,28 @@ func ValidateManagedClusterStatus(cluster, old *unstructured.Unstructured, sende
 	if !sender.stranger() && !sender.actsFor(cluster.GetName()) {
 		return nil
 	}
-	said := maps.Clone(statusOf(cluster))
-	if entries, ok := said[managedNamespaces].([]any); ok {
+	status := maps.Clone(statusOf(cluster))
+	if entries, ok := status[managedNamespaces].([]any); ok {
 		ofHub, _ := statusOf(old)[managedNamespaces].([]any)
-		said[managedNamespaces] = slices.DeleteFunc(slices.Clone(entries), func(entry any) bool { return answers(entry, ofHub) })
+		status[managedNamespaces] = slices.DeleteFunc(slices.Clone(entries), func(entry any) bool { return answers(entry, ofHub) })
 	}
-	return limitSize(said, mostClusterStatusBytes, fmt.Sprintf("ManagedCluster %q", cluster.GetName()), field.NewPath("status"))
+	return limitSize(status, mostClusterStatusBytes, fmt.Sprintf("ManagedCluster %q", cluster.GetName()), field.NewPath("status"))
 }
 
 const managedNamespaces = "managedNamespaces"
 
 // answers tells whether an entry of status.managedNamespaces is the hub's, with conditions of the usual size.
 func answers(entry any, ofHub []any) bool {
-	asked, conditions := splitEntry(entry)
+	requested, conditions := splitEntry(entry)
 	known := slices.ContainsFunc(ofHub, func(one any) bool {
 		known, _ := splitEntry(one)
-		return reflect.DeepEqual(asked, known)
+		return reflect.DeepEqual(requested, known)
 	})
 	return known && limitSize(conditions, mostNamespaceBytes, "", nil) == nil
 }
 
 // splitEntry separates the hub's part of an entry from the agent's conditions.
-func splitEntry(entry any) (asked map[string]any, conditions any) {
+func splitEntry(entry any) (requested map[string]any, conditions any) {
 	fields, _ := entry.(map[string]any)
 	return without(fields, "conditions", nil), fields["conditions"]
 }

@@ -92,10 +92,10 @@ func validateIgnoreFields(path *field.Path, entries []workv1.IgnoreField) (errs 
 
 // atMost returns an error for a text that is longer than the limit, which quotes the beginning of the text.
 func atMost(path *field.Path, text string, limit int) field.ErrorList {
-	const beginning = 100
+	const prefixLength = 100
 	err := budget.Length("the expression", len(text), limit)
 	if err == nil {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(path, text[:beginning]+"…", err.Error())}
+	return field.ErrorList{field.Invalid(path, text[:prefixLength]+"…", err.Error())}
 }

@@ -57,7 +57,7 @@ func TestCELShareOfNamespace(t *testing.T) {
 	wantClusters(t, schedule(t, s,
 		newPlacement(withName("cel"), withLimit(1), withPredicates(byCEL(`managedCluster.metadata.name == "c0003"`)))), "c0003")
 	running.run(s.timed)
-	s.finish(running, affected)
+	s.complete(running, affected)
 
 	changed, again := s.Evaluate(now)
 	for again.Equal(now) {
@@ -109,7 +109,7 @@ func TestChangesDuringEvaluation(t *testing.T) {
 	s.SetCluster(newMember("c1", "region=us"))
 	s.DeleteCluster("c2")
 	s.SetCluster(newMember("c4", "region=us"))
-	s.finish(b, affected)
+	s.complete(b, affected)
 	if len(affected) > 0 {
 		t.Errorf("changes %v", affected)
 	}
@@ -140,7 +140,7 @@ func TestLabelsDecideDuringEvaluation(t *testing.T) {
 	b, _ := s.nextBatch(s.now, affected{})
 	b.run(s.timed)
 	s.SetCluster(newMember("c1", "region=us"))
-	s.finish(b, affected{})
+	s.complete(b, affected{})
 	evaluateAll(s)
 	result, _ := s.Schedule(keyOf(p))
 	wantClusters(t, result, "c2")
@@ -236,7 +236,7 @@ func TestOftenChangingCluster(t *testing.T) {
 			b.items[i].match(b.now, b.costs)
 		}
 		s.SetCluster(newMember("c0000", "another=label"))
-		s.finish(b, affected{})
+		s.complete(b, affected{})
 	}
 	if result, _ := s.Schedule(keyOf(p)); result.Pending || result.Selected != 5 {
 		t.Errorf("%+v", result)
@@ -275,7 +275,7 @@ func TestDeletedPlacementsAreNotEvaluated(t *testing.T) {
 		if evaluated := b.costs.Spent() > 0; evaluated == deleted {
 			t.Errorf("deleted %t, evaluated %t", deleted, evaluated)
 		}
-		s.finish(b, affected{})
+		s.complete(b, affected{})
 	}
 }
 

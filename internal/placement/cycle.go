@@ -37,12 +37,12 @@ func compareScores(a, b scoredCluster) int {
 // cycle is a scheduling cycle: the selection of clusters for one placement out of the candidates of its class.
 type cycle struct {
 	*framework
-	candidates *candidateSet
-	spec       *parsedSpec
-	hash       uint64
-	held       int        // number of candidates of this placement only, because of a NoSelectIfNew taint
-	input      scoreInput // of this placement
-	ownRanges  bool       // whether the placement has other ranges, and so other scores, than its class
+	candidates   *candidateSet
+	spec         *parsedSpec
+	hash         uint64
+	selectedOnly int        // number of candidates of this placement only, because of a NoSelectIfNew taint
+	input        scoreInput // of this placement
+	ownRanges    bool       // whether the placement has other ranges, and so other scores, than its class
 
 	spreadReasons map[*cluster]*spreadConstraint // the constraint because of which a cluster was selected before higher ones
 }
@@ -52,7 +52,7 @@ func (s *framework) newCycle(cs *candidateSet, p *placement) *cycle {
 	c.input = scoreInput{now: s.now, ranges: cs.ranges, selected: setOf(p.selected), maxDecisions: s.decisionCounts.maxWithout(p.selected)}
 	for _, selected := range p.selected {
 		if m := cs.get(selected); m != nil && m.noSelectIfNew {
-			c.held++
+			c.selectedOnly++
 			c.input.ranges.include(selected, p.spec.profile)
 		}
 	}
@@ -61,7 +61,7 @@ func (s *framework) newCycle(cs *candidateSet, p *placement) *cycle {
 }
 
 // candidateCount is the number of candidates.
-func (c *cycle) candidateCount() int { return c.candidates.tolerated + c.held }
+func (c *cycle) candidateCount() int { return c.candidates.tolerated + c.selectedOnly }
 
 // own iterates over the candidates of the placement by name.
 func (c *cycle) own() iter.Seq[*candidate] {

@@ -36,7 +36,7 @@ func (s *Scheduler) Evaluate(now time.Time) (changed []Key, again time.Time) {
 	b, again := s.nextBatch(now, affected)
 	if b != nil {
 		b.run(s.timed)
-		s.finish(b, affected)
+		s.complete(b, affected)
 		again = now
 	}
 	return affected.keys(), again
@@ -117,8 +117,8 @@ func (item *batchItem) match(now time.Time, costs *celselector.Costs) {
 	item.done, item.cost = !costs.Exceeded(), costs.Spent()-before
 }
 
-// finish sets the results of a batch.
-func (s *Scheduler) finish(b *batch, affected affected) {
+// complete sets the results of a batch.
+func (s *Scheduler) complete(b *batch, affected affected) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b.queue.running = false

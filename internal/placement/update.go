@@ -148,14 +148,14 @@ func (s *framework) mayAffect(p *placement, cs *candidateSet, e *classChange) bo
 		return false
 	case p.spec.limit == unlimited:
 		return true
-	case e.held && slices.Contains(p.spec.profile.usesResource[:], true) && cs.holds(p):
+	case e.held && slices.Contains(p.spec.profile.usesResource[:], true) && cs.keeps(p):
 		return true // the placement may have other resource ranges than its class
 	}
 	return e.ranks[s.balanceTermOf(p)] < p.spec.limit+len(p.selected)
 }
 
-// holds tells whether a placement keeps a cluster in spite of a NoSelectIfNew taint.
-func (cs *candidateSet) holds(p *placement) bool {
+// keeps tells whether a placement keeps a cluster in spite of a NoSelectIfNew taint.
+func (cs *candidateSet) keeps(p *placement) bool {
 	return slices.ContainsFunc(p.selected, func(c *cluster) bool {
 		m := cs.get(c)
 		return m != nil && m.noSelectIfNew

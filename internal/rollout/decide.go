@@ -28,7 +28,7 @@ func Decide(in Input) Plan {
 	policy, problems := parseStrategy(field.NewPath("rolloutStrategy"), in.Strategy, in.DefaultMaxConcurrency)
 	r := rollout{policy: policy, input: in, plan: Plan{Clusters: make([]ClusterPlan, len(in.Clusters))}}
 	if len(problems.unreadable) > 0 {
-		r.holdAll(problems.unreadable)
+		r.blockAll(problems.unreadable)
 		return r.plan
 	}
 	stages := r.buildStages(problems.clamped)
@@ -38,7 +38,7 @@ func Decide(in Input) Plan {
 	}
 	current := r.setPhase(stages)
 	if r.plan.Phase == Rolling {
-		r.beginNext(current)
+		r.startNext(current)
 	}
 	r.setMessage(stages, current)
 	r.setEffective(current)
@@ -62,8 +62,8 @@ func (r *rollout) buildStages(problems []clamped) []*stage {
 	return stages
 }
 
-// holdAll begins no cluster, as the strategy is invalid.
-func (r *rollout) holdAll(problems field.ErrorList) {
+// blockAll begins no cluster, as the strategy is invalid.
+func (r *rollout) blockAll(problems field.ErrorList) {
 	r.policy = policy{}
 	r.setVerdicts()
 	r.plan.Phase = Invalid
@@ -82,12 +82,12 @@ func (r *rollout) setVerdicts() {
 		cluster := &r.input.Clusters[i]
 		verdict, due := r.policy.verdictOf(cluster, r.input.Now)
 		r.plan.Clusters[i] = ClusterPlan{Name: cluster.Name, Verdict: verdict}
-		r.recheckAt(due)
+		r.requeueBy(due)
 	}
 }
 
-// recheckAt makes sure that Plan.Next is not after due; zero is never.
-func (r *rollout) recheckAt(due time.Time) {
+// requeueBy makes sure that Plan.Next is not after due; zero is never.
+func (r *rollout) requeueBy(due time.Time) {
 	if !due.IsZero() && (r.plan.Next.IsZero() || due.Before(r.plan.Next)) {
 		r.plan.Next = due
 	}
@@ -175,14 +175,14 @@ func (r *rollout) setPhase(stages []*stage) (current *stage) {
 	return nil
 }
 
-// beginNext begins as many clusters of a stage as it has free slots.
-func (r *rollout) beginNext(s *stage) {
+// startNext begins as many clusters of a stage as it has free slots.
+func (r *rollout) startNext(s *stage) {
 	next := s.nextClusters(r.input.Clusters)
 	for _, i := range next {
 		r.plan.Clusters[i].Verdict = Begin
 	}
 	if len(next) > 0 && r.policy.deadline > 0 {
-		r.recheckAt(r.input.Now.Add(r.policy.deadline))
+		r.requeueBy(r.input.Now.Add(r.policy.deadline))
 	}
 	s.waiting = s.waiting[len(next):]
 	s.inFlight += len(next)

@@ -25,8 +25,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
-// recheck is when a cluster is looked at again that waits for an administrator.
-const recheck = time.Minute
+// recheckInterval is when a cluster is looked at again that waits for an administrator.
+const recheckInterval = time.Minute
 
 // registerClusters adds the controller of the ManagedClusters of self-management: the one that the hub manages, and those that it did.
 func (s *self) registerClusters(manager ctrl.Manager) error {
@@ -57,7 +57,7 @@ func (s *self) reconcileCluster(ctx context.Context, request reconcile.Request) 
 	case apierrors.IsNotFound(err):
 		return s.create(ctx)
 	}
-	s.begin()
+	s.start()
 	return reconcile.Result{}, s.accept(ctx, cluster)
 }
 
@@ -77,7 +77,7 @@ func (s *self) create(ctx context.Context) (reconcile.Result, error) {
 		ctrl.LoggerFrom(ctx).Info("The hub does not manage its cluster: another cluster has the name. Choose another one with "+
 			"--self-management-cluster-name, or give the ManagedCluster the label if it is the same cluster, and has no other agent", "cluster", s.name,
 			"label", fleet.LabelSelfManagement)
-		return reconcile.Result{RequeueAfter: recheck}, nil
+		return reconcile.Result{RequeueAfter: recheckInterval}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("create ManagedCluster %s for the cluster that the hub manages: %w", s.name, err)
@@ -85,8 +85,8 @@ func (s *self) create(ctx context.Context) (reconcile.Result, error) {
 	return reconcile.Result{}, nil
 }
 
-// begin lets the agent begin.
-func (s *self) begin() {
+// start lets the agent start.
+func (s *self) start() {
 	select {
 	case <-s.ready:
 	default:
@@ -118,8 +118,8 @@ func (s *self) forget(ctx context.Context, cluster *clusterv1.ManagedCluster) (r
 		return reconcile.Result{}, fmt.Errorf("find out what is left on cluster %s: %w", cluster.Name, err)
 	}
 	if applied {
-		s.tellOf(ctx, cluster.Name)
-		return reconcile.Result{RequeueAfter: recheck}, nil
+		s.logLeftBehind(ctx, cluster.Name)
+		return reconcile.Result{RequeueAfter: recheckInterval}, nil
 	}
 	uid, version := cluster.UID, cluster.ResourceVersion
 	err = s.client.Delete(ctx, cluster, client.Preconditions(metav1.Preconditions{UID: &uid, ResourceVersion: &version}))
@@ -140,12 +140,12 @@ func (s *self) applied(ctx context.Context, cluster string) (bool, error) {
 	return len(works.Items)+len(addOns.Items) > 0, err
 }
 
-// tellOf says once what to do about a cluster that the hub does not manage itself any more.
-func (s *self) tellOf(ctx context.Context, cluster string) {
-	if s.told[cluster] {
+// logLeftBehind says once what to do about a cluster that the hub does not manage itself any more.
+func (s *self) logLeftBehind(ctx context.Context, cluster string) {
+	if s.logged[cluster] {
 		return
 	}
-	s.told[cluster] = true
+	s.logged[cluster] = true
 	ctrl.LoggerFrom(ctx).Info("The hub does not manage this cluster itself any more, and nobody removes what its works and add-ons have put there. "+
 		"Switch self-management on again under this name, delete them, and switch it off", "cluster", cluster)
 }

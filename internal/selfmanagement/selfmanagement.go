@@ -93,8 +93,8 @@ type self struct {
 	clock          clock.PassiveClock
 	// ready is closed when there is a ManagedCluster for the agent.
 	ready chan struct{}
-	// told are the clusters that were logged as left behind.
-	told map[string]bool
+	// logged are the clusters that were logged as left behind.
+	logged map[string]bool
 }
 
 func managerOptions(elect bool, name string) ctrl.Options {
@@ -132,7 +132,7 @@ func newScheme() *runtime.Scheme {
 
 func (s *self) register(manager ctrl.Manager) error {
 	s.client = manager.GetClient()
-	s.told = map[string]bool{}
+	s.logged = map[string]bool{}
 	if err := s.registerClusters(manager); err != nil {
 		return err
 	}

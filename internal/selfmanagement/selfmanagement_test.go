@@ -39,7 +39,7 @@ func newSelf(objects ...client.Object) *self {
 	managed := &rest.Config{Host: "https://cluster.test", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("its CA")}}
 	return &self{
 		Options: Options{Managed: managed}, name: local, client: c, direct: c, clock: testclock.NewFakePassiveClock(time.Now()),
-		ready: make(chan struct{}), told: map[string]bool{},
+		ready: make(chan struct{}), logged: map[string]bool{},
 	}
 }
 

@@ -15,7 +15,7 @@ var addOnTemplates = addonv1beta1.GroupVersion.WithResource("addontemplates").Gr
 // templateValidator checks AddOnTemplates.
 type templateValidator struct {
 	*admission.Handler
-	asking
+	authorizing
 	options rules.ManifestWorkOptions
 }
 

@@ -105,7 +105,7 @@ func setTimeAdded(object *unstructured.Unstructured, index int, added metav1.Tim
 // clusterValidator checks ManagedClusters.
 type clusterValidator struct {
 	*admission.Handler
-	asking
+	authorizing
 	client    kubernetes.Interface
 	pending   pendingClusters
 	joinLimit int
@@ -143,7 +143,7 @@ func (p *clusterValidator) ValidateInitialization() error {
 	if p.client == nil {
 		return errors.New("the plugin needs a client to read namespaces: add an initializer that sets it")
 	}
-	return p.asking.ValidateInitialization()
+	return p.authorizing.ValidateInitialization()
 }
 
 // Validate is called by the server.

@@ -17,7 +17,7 @@ var managedClusterAddOns = addonv1beta1.GroupVersion.WithResource("managedcluste
 // addOnValidator checks ManagedClusterAddOns, and what agents write into their status.
 type addOnValidator struct {
 	*admission.Handler
-	asking
+	authorizing
 }
 
 var (

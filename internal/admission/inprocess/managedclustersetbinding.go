@@ -15,7 +15,7 @@ var setBindings = clusterv1beta2.GroupVersion.WithResource("managedclustersetbin
 // bindingValidator checks ManagedClusterSetBindings.
 type bindingValidator struct {
 	*admission.Handler
-	asking
+	authorizing
 }
 
 var (

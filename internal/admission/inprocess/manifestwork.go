@@ -27,7 +27,7 @@ var manifestWorks = workv1.GroupVersion.WithResource("manifestworks").GroupResou
 // workValidator checks ManifestWorks, and whether their clusters take them.
 type workValidator struct {
 	*admission.Handler
-	asking
+	authorizing
 	options rules.ManifestWorkOptions
 	client  kubernetes.Interface
 }
@@ -54,7 +54,7 @@ func (p *workValidator) ValidateInitialization() error {
 	if p.client == nil {
 		return errors.New("the plugin needs a client to read clusters: add an initializer that sets it")
 	}
-	return p.asking.ValidateInitialization()
+	return p.authorizing.ValidateInitialization()
 }
 
 // Validate is called by the server.

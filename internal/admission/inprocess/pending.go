@@ -23,7 +23,7 @@ type pendingClusters struct {
 	client  dynamic.Interface
 	stopped <-chan struct{}
 
-	begin    sync.Once
+	start    sync.Once
 	informer cache.SharedIndexInformer
 }
 
@@ -38,7 +38,7 @@ const syncTimeout = 10 * time.Second
 
 // count returns how many pending clusters a sender has requested, according to the cache.
 func (p *pendingClusters) count(ctx context.Context, sender rules.Sender) (rules.Waiting, error) {
-	p.begin.Do(p.follow)
+	p.start.Do(p.follow)
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	if !cache.WaitForCacheSync(ctx.Done(), p.informer.HasSynced) {

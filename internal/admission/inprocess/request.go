@@ -29,18 +29,18 @@ func isAbout(request admission.Attributes, resource schema.GroupResource) bool {
 	return request.GetSubresource() == "" && request.GetResource().GroupResource() == resource
 }
 
-// asking is a plugin that uses the server's authorizer.
-type asking struct {
+// authorizing is a plugin that uses the server's authorizer.
+type authorizing struct {
 	authorizer authorizer.UnconditionalAuthorizer
 }
 
 // SetUnconditionalAuthorizer is called by the server.
-func (p *asking) SetUnconditionalAuthorizer(a authorizer.UnconditionalAuthorizer) {
+func (p *authorizing) SetUnconditionalAuthorizer(a authorizer.UnconditionalAuthorizer) {
 	p.authorizer = a
 }
 
 // ValidateInitialization is called by the server before the first request.
-func (p *asking) ValidateInitialization() error {
+func (p *authorizing) ValidateInitialization() error {
 	if p.authorizer == nil {
 		return errors.New("the plugin needs an authorizer: add an initializer that sets it")
 	}
@@ -68,18 +68,18 @@ func credentialOf[V ~[]string](extra map[string]V) string {
 }
 
 // sender binds the server's authorizer to the identity of a request.
-func (p *asking) sender(who user.Info) rules.Sender {
+func (p *authorizing) sender(who user.Info) rules.Sender {
 	sender := identify(who)
-	sender.Authorize = func(ctx context.Context, asked authorizationv1.ResourceAttributes) (bool, string, error) {
+	sender.Authorize = func(ctx context.Context, attributes authorizationv1.ResourceAttributes) (bool, string, error) {
 		decision, reason, err := p.authorizer.Authorize(ctx, authorizer.AttributesRecord{
 			User:            who,
-			Verb:            asked.Verb,
-			Namespace:       asked.Namespace,
-			APIGroup:        asked.Group,
+			Verb:            attributes.Verb,
+			Namespace:       attributes.Namespace,
+			APIGroup:        attributes.Group,
 			APIVersion:      "*",
-			Resource:        asked.Resource,
-			Subresource:     asked.Subresource,
-			Name:            asked.Name,
+			Resource:        attributes.Resource,
+			Subresource:     attributes.Subresource,
+			Name:            attributes.Name,
 			ResourceRequest: true,
 		})
 		if decision == authorizer.DecisionAllow {

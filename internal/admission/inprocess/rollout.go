@@ -19,7 +19,7 @@ var (
 // replicaSetValidator checks ManifestWorkReplicaSets.
 type replicaSetValidator struct {
 	*admission.Handler
-	asking
+	authorizing
 	options rules.ManifestWorkOptions
 }
 

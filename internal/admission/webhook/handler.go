@@ -124,8 +124,8 @@ func (v validator) Handle(ctx context.Context, request ctrladmission.Request) ct
 	if err != nil {
 		return ctrladmission.Errored(http.StatusBadRequest, err)
 	}
-	var said warnings
-	ctx = warning.WithWarningRecorder(ctx, &said)
+	var recorded warnings
+	ctx = warning.WithWarningRecorder(ctx, &recorded)
 	for _, plugin := range v {
 		validating, ok := plugin.(admission.ValidationInterface)
 		if !ok || !plugin.Handles(attributes.GetOperation()) {
@@ -135,7 +135,7 @@ func (v validator) Handle(ctx context.Context, request ctrladmission.Request) ct
 			return denied(err)
 		}
 	}
-	return ctrladmission.Allowed("").WithWarnings(said...)
+	return ctrladmission.Allowed("").WithWarnings(recorded...)
 }
 
 // warnings are those of the plugins, which the API server hands on to the client.

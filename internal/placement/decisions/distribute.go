@@ -26,7 +26,7 @@ func distribute(groups []placement.Group, objects []*clusterv1beta1.PlacementDec
 		if inOrder {
 			list = splitInOrder(group, byGroup[i])
 		} else {
-			list = keepInPlace(group, byGroup[i])
+			list = keepAssigned(group, byGroup[i])
 		}
 		for _, slice := range list {
 			slice.group = i
@@ -75,8 +75,8 @@ func splitInOrder(group placement.Group, objects []*clusterv1beta1.PlacementDeci
 	return atLeastOne(list)
 }
 
-// keepInPlace keeps clusters in their objects, and adds new ones where there is room.
-func keepInPlace(group placement.Group, objects []*clusterv1beta1.PlacementDecision) []*decisionSlice {
+// keepAssigned keeps clusters in their objects, and adds new ones where there is room.
+func keepAssigned(group placement.Group, objects []*clusterv1beta1.PlacementDecision) []*decisionSlice {
 	waiting := make(map[string]clusterv1beta1.ClusterDecision, len(group.Decisions))
 	for _, decision := range group.Decisions {
 		waiting[decision.ClusterName] = decision

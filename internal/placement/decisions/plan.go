@@ -107,7 +107,7 @@ func (d *planner) decideScores(existing []*clusterv1beta1.PlacementDecision, now
 	d.scoresDue = due
 	if d.sortedByScore() {
 		var different bool
-		if d.groups, different = holdScores(d.groups, GroupsOf(existing)); different {
+		if d.groups, different = suppressScoreChanges(d.groups, GroupsOf(existing)); different {
 			d.plan.ScoresDue = due
 		}
 	}

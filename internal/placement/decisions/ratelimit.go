@@ -7,11 +7,11 @@ import (
 	"github.com/capstan-io/capstan/internal/placement"
 )
 
-// holdScores replaces groups by the stored ones where nothing differs but scores, reasons and the order of clusters. different reports
-// whether there is such a difference. Groups with the same name are compared together, as clusters move from one to the next when their
-// scores change.
-func holdScores(groups, stored []placement.Group) (held []placement.Group, different bool) {
-	held = slices.Clone(groups)
+// suppressScoreChanges replaces groups by the stored ones where nothing differs but scores, reasons and the order of clusters. different
+// reports whether there is such a difference. Groups with the same name are compared together, as clusters move from one to the next
+// when their scores change.
+func suppressScoreChanges(groups, stored []placement.Group) (kept []placement.Group, different bool) {
+	kept = slices.Clone(groups)
 	former := indexesByName(stored)
 	for name, indexes := range indexesByName(groups) {
 		if !sameExceptOrder(groups, indexes, stored, former[name]) {
@@ -20,10 +20,10 @@ func holdScores(groups, stored []placement.Group) (held []placement.Group, diffe
 		for i, index := range indexes {
 			before := stored[former[name][i]].Decisions
 			different = different || !slices.Equal(groups[index].Decisions, before)
-			held[index].Decisions = before
+			kept[index].Decisions = before
 		}
 	}
-	return held, different
+	return kept, different
 }
 
 func indexesByName(groups []placement.Group) map[string][]int {
