@@ -125,15 +125,15 @@ func (c *Cluster) TryApply(ctx context.Context, object *unstructured.Unstructure
 // hasChanged tells whether applying an object made a difference. The version of an object does not tell: controllers write the status in
 // the meantime, and the API server counts a CustomResourceDefinition up that stays as it is.
 func hasChanged(before, after, applied *unstructured.Unstructured) bool {
-	if before.GetGeneration() != after.GetGeneration() || share(before) != share(after) ||
+	if before.GetGeneration() != after.GetGeneration() || ownedFields(before) != ownedFields(after) ||
 		!contains(before.GetLabels(), applied.GetLabels()) || !contains(before.GetAnnotations(), applied.GetAnnotations()) {
 		return true
 	}
 	return after.GetGeneration() == 0 && !apiequality.Semantic.DeepEqual(content(before), content(after))
 }
 
-// share is the fields of an object that this program owns.
-func share(object *unstructured.Unstructured) string {
+// ownedFields is the fields of an object that this program owns.
+func ownedFields(object *unstructured.Unstructured) string {
 	for _, entry := range object.GetManagedFields() {
 		if entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.FieldsV1 != nil {
 			return entry.FieldsV1.String()

@@ -46,7 +46,7 @@ func (c *Cluster) Attend(ctx context.Context, pods []Attended, tell func(string)
 
 // attend tells what is wrong with pods until the context ends, or until it is hopeless. Who may not watch pods is told nothing.
 func (c *Cluster) attend(ctx context.Context, attended Attended, tell func(string)) (hopeless bool) {
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	_ = c.await(ctx, watched{kind: KindPod, namespace: attended.Namespace}, func(found []unstructured.Unstructured) bool {
 		for i := range found {
 			pod := &corev1.Pod{}
@@ -55,11 +55,11 @@ func (c *Cluster) attend(ctx context.Context, attended Attended, tell func(strin
 			}
 			trouble := problem.Of(pod)
 			key := pod.Name + " " + string(trouble.Kind)
-			if !isTrouble(trouble) || told[key] && !trouble.Final || !c.isWanted(ctx, attended, pod) {
+			if !isTrouble(trouble) || reported[key] && !trouble.Final || !c.isCurrent(ctx, attended, pod) {
 				continue
 			}
-			if !told[key] {
-				told[key] = true
+			if !reported[key] {
+				reported[key] = true
 				tell(c.whyNotReady(ctx, pod))
 			}
 			hopeless = hopeless || trouble.Final
@@ -74,8 +74,8 @@ func isTrouble(found problem.Problem) bool {
 	return found.Kind != problem.None && found.Kind != problem.Starting && found.Kind != problem.Waiting
 }
 
-// isWanted tells whether a pod is one that a Deployment wants now: one of an earlier image says nothing about what was just applied.
-func (c *Cluster) isWanted(ctx context.Context, attended Attended, pod *corev1.Pod) bool {
+// isCurrent tells whether a pod is one that a Deployment wants now: one of an earlier image says nothing about what was just applied.
+func (c *Cluster) isCurrent(ctx context.Context, attended Attended, pod *corev1.Pod) bool {
 	if attended.About.Name != "" && !c.isObserved(ctx, attended.About) {
 		return false
 	}

@@ -13,8 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// byTheWay are the groups of which Kubernetes, OpenShift and the hub put objects into namespaces, or show some there, that nobody misses.
-var byTheWay = []string{
+// ignoredGroups are the groups of which Kubernetes, OpenShift and the hub put objects into namespaces, or show some there, that nobody
+// misses.
+var ignoredGroups = []string{
 	"events.k8s.io", "coordination.k8s.io", "discovery.k8s.io", "rbac.authorization.k8s.io", "authorization.openshift.io", "metrics.k8s.io",
 	"packages.operators.coreos.com",
 }
@@ -69,7 +70,7 @@ func (c *Cluster) namespacedKinds(ctx context.Context) ([]schema.GroupVersionKin
 	versions := []schema.GroupVersion{{Version: "v1"}}
 	for i := range groups.Groups {
 		group := &groups.Groups[i]
-		if !slices.Contains(byTheWay, group.Name) && !strings.HasSuffix(group.Name, "open-cluster-management.io") {
+		if !slices.Contains(ignoredGroups, group.Name) && !strings.HasSuffix(group.Name, "open-cluster-management.io") {
 			versions = append(versions, schema.GroupVersion{Group: group.Name, Version: group.PreferredVersion.Version})
 		}
 	}
@@ -81,8 +82,8 @@ func (c *Cluster) namespacedKinds(ctx context.Context) ([]schema.GroupVersionKin
 		}
 		for i := range resources {
 			served := &resources[i]
-			byTheWay := version.Group == "" && (served.Kind == "Event" || served.Kind == "Endpoints")
-			if served.Namespaced && slices.Contains(served.Verbs, "list") && !strings.Contains(served.Name, "/") && !byTheWay {
+			ignored := version.Group == "" && (served.Kind == "Event" || served.Kind == "Endpoints")
+			if served.Namespaced && slices.Contains(served.Verbs, "list") && !strings.Contains(served.Name, "/") && !ignored {
 				kinds = append(kinds, version.WithKind(served.Kind))
 			}
 		}
