@@ -69,7 +69,7 @@ func (a *Agent) control(ctx context.Context, config *rest.Config, uncached clien
 	if err := a.awaitRights(ctx, uncached, connection); err != nil {
 		return err
 	}
-	hub, err := hubclient.NewCluster(config, a.hubOptions, doubting(connection), hubclient.WorksByName(uncached))
+	hub, err := hubclient.NewCluster(config, a.hubOptions, checkOnUnauthorized(connection), hubclient.WorksByName(uncached))
 	if err != nil {
 		return fmt.Errorf("connect to the hub %s: %w", config.Host, err)
 	}
@@ -125,12 +125,12 @@ func (a *Agent) hubOptions(o *cluster.Options) {
 	}
 }
 
-// doubting has the monitor check the hub when a cache is unauthorized: where the cluster is gone, there are no other requests.
-func doubting(connection *monitor.Monitor) cluster.Option {
+// checkOnUnauthorized has the monitor check the hub when a cache is unauthorized: where the cluster is gone, there are no other requests.
+func checkOnUnauthorized(connection *monitor.Monitor) cluster.Option {
 	return func(o *cluster.Options) {
 		o.Cache.DefaultWatchErrorHandler = func(ctx context.Context, r *toolscache.Reflector, err error) {
 			if apierrors.IsUnauthorized(err) {
-				connection.Doubt()
+				connection.CheckNow()
 			}
 			toolscache.DefaultWatchErrorHandler(ctx, r, err)
 		}
@@ -207,7 +207,7 @@ func (a *Agent) awaitRights(ctx context.Context, hub client.Client, connection *
 			return ctx.Err()
 		}
 		if apierrors.IsUnauthorized(err) {
-			connection.Doubt()
+			connection.CheckNow()
 		}
 		if !logged && wait > time.Second {
 			logged = true

@@ -195,7 +195,7 @@ func (o *outage) run(hubConfig, clusterConfig *rest.Config) {
 	for _, err := range []error{
 		mgr.Add(hub), mgr.Add(observed), mgr.Add(manager.RunnableFunc(connection.Start)),
 		heartbeat.Register(mgr, heartbeat.Options{
-			Hub: hub, Leases: uncached, Doubt: connection.Doubt, Record: func(string, string, string, string, ...any) {}, Clock: clock.RealClock{},
+			Hub: hub, Leases: uncached, CheckHub: connection.CheckNow, Record: func(string, string, string, string, ...any) {}, Clock: clock.RealClock{},
 		}),
 		finalize.Register(mgr, finalize.Options{Applied: managed, HubHash: outageHash, AgentID: "agent", Workers: 10, Clock: clock.RealClock{}}),
 		evict.Register(mgr, evict.Options{

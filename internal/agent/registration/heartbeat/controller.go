@@ -47,8 +47,8 @@ type Options struct {
 	Hub cluster.Cluster
 	// Leases reads and writes the Lease on the hub, without a cache.
 	Leases client.Client
-	// Doubt is called when the hub does not take a heartbeat, or does not accept the cluster.
-	Doubt func()
+	// CheckHub is called when the hub does not take a heartbeat, or does not accept the cluster.
+	CheckHub func()
 	// Record takes the events of heartbeats that begin and end.
 	Record func(eventType, reason, action, note string, args ...any)
 	// Report takes the results of heartbeats; nil if nobody wants them.
@@ -103,7 +103,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		c.lease = nil // another writer may have changed it, or the hub may have created it again
 		if !apierrors.IsConflict(err) {
-			c.Doubt()
+			c.CheckHub()
 		}
 		return ctrl.Result{}, err
 	}
@@ -143,7 +143,7 @@ func (c *Controller) renew(ctx context.Context, cluster string) error {
 // stopped is for a cluster that the hub does not accept any more.
 func (c *Controller) stopped(cluster string) {
 	c.lease = nil
-	c.Doubt()
+	c.CheckHub()
 	if c.beating {
 		c.beating = false
 		c.Record(corev1.EventTypeWarning, fleet.EventManagedClusterLeaseUpdateStopped, "Renew",

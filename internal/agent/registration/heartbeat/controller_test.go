@@ -39,7 +39,7 @@ func TestHeartbeats(t *testing.T) {
 	hub := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, lease).Build()
 	clk := clocktesting.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
 	var told []string
-	c := New(hub, hub, Options{Doubt: func() {},
+	c := New(hub, hub, Options{CheckHub: func() {},
 		Record: func(eventType, reason, _, _ string, _ ...any) { told = append(told, eventType+" "+reason) }, Clock: clk})
 	reconcile := func() ctrl.Result {
 		t.Helper()
@@ -91,7 +91,7 @@ func TestFailureIsReported(t *testing.T) {
 		}}).Build()
 	clk := clocktesting.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
 	configMaps := clientset.NewClientset().CoreV1().ConfigMaps("agent")
-	c := New(hub, hub, Options{Doubt: func() {}, Record: func(string, string, string, string, ...any) {}, Clock: clk,
+	c := New(hub, hub, Options{CheckHub: func() {}, Record: func(string, string, string, string, ...any) {}, Clock: clk,
 		Report: hubreport.New(configMaps, clk)})
 	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)}
 	if _, err := c.Reconcile(t.Context(), request); err == nil {

@@ -51,11 +51,11 @@ const (
 
 // Monitor looks after the connection to one hub. It is a manager's Runnable.
 type Monitor struct {
-	hub     client.Reader
-	cluster string
-	timeout time.Duration
-	clock   clock.Clock
-	doubts  chan struct{}
+	hub       client.Reader
+	cluster   string
+	timeout   time.Duration
+	clock     clock.Clock
+	requested chan struct{}
 
 	answered, refusing time.Time
 }
@@ -63,13 +63,13 @@ type Monitor struct {
 // New returns a Monitor that asks a hub through a client without a cache. timeout is for how long a hub may be silent where
 // there are several; zero means that there is one, for which the agent waits without end.
 func New(hub client.Reader, cluster string, timeout time.Duration, clk clock.Clock) *Monitor {
-	return &Monitor{hub: hub, cluster: cluster, timeout: timeout, clock: clk, doubts: make(chan struct{}, 1)}
+	return &Monitor{hub: hub, cluster: cluster, timeout: timeout, clock: clk, requested: make(chan struct{}, 1)}
 }
 
-// Doubt makes the monitor check the hub at once. Controllers call it when the hub refuses them, or a request fails.
-func (m *Monitor) Doubt() {
+// CheckNow makes the monitor check the hub at once. Controllers call it when the hub refuses them, or a request fails.
+func (m *Monitor) CheckNow() {
 	select {
-	case m.doubts <- struct{}{}:
+	case m.requested <- struct{}{}:
 	default:
 	}
 }
@@ -96,13 +96,13 @@ func (m *Monitor) wait(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
 		return false
-	case <-m.doubts:
+	case <-m.requested:
 	case <-again:
 	}
 	return true
 }
 
-// pause is the time until the next check; zero waits for Doubt.
+// pause is the time until the next check; zero waits for CheckNow.
 func (m *Monitor) pause() time.Duration {
 	switch {
 	case !m.refusing.IsZero():

@@ -94,7 +94,7 @@ func TestMonitor(t *testing.T) {
 				var began time.Time
 				for _, p := range test.phases {
 					hub.current.Store(p.answer)
-					m.Doubt() // as the heartbeat does when it fails
+					m.CheckNow() // as the heartbeat does when it fails
 					began = time.Now()
 					select {
 					case err := <-ended:
