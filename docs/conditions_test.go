@@ -17,7 +17,7 @@ import (
 // what clients or rollouts count on; everything else leaves the time to meta.SetStatusCondition.
 var newTimes = map[string]string{
 	"internal/agent/work/conditions.setWithNewTime": "conditions that rules make, Applied of a manifest, and values that were read anew",
-	"internal/hub/addon/addonhealth.propagate":         "the time tells what an add-on says since its cluster was lost",
+	"internal/hub/addon/addonhealth.propagate":      "the time tells what an add-on says since its cluster was lost",
 	"internal/hub/addon/configuration.writeOne":     "the deadline of a rollout counts from there",
 	"internal/hub/addon/progress.Record":            "the soak time of a rollout counts from there",
 }
