@@ -10,6 +10,8 @@ import (
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusters"
+	"github.com/capstan-io/capstan/internal/cli/manifestworks"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -88,7 +90,7 @@ func listAddOns(ctx context.Context, hub *hubapi.Hub, clusters []string) (*addon
 			return nil, err
 		}
 		if len(list.Items) == 0 { // the API does not tell a cluster without add-ons from none
-			if _, err := hub.Cluster(ctx, cluster); err != nil {
+			if _, err := managedclusters.Get(ctx, hub, cluster); err != nil {
 				return nil, err
 			}
 		}
@@ -116,7 +118,7 @@ func knownAddOns(ctx context.Context, hub *hubapi.Hub, installed []addonv1alpha1
 }
 
 func addOnWorks(ctx context.Context, hub *hubapi.Hub) ([]workv1.ManifestWork, error) {
-	list, err := hub.Works(ctx, "", fleet.LabelAddOnName)
+	list, err := manifestworks.List(ctx, hub, "", fleet.LabelAddOnName)
 	return list.Items, err
 }
 

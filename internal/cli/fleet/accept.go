@@ -12,12 +12,14 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -149,7 +151,7 @@ func (r *acceptance) accept(ctx context.Context, result *output.Acceptance) erro
 		r.tell("would set hubAcceptsClient to true for managed cluster %s", cluster.Name)
 		return nil
 	}
-	if err := r.hub.AcceptCluster(ctx, cluster.Name); err != nil {
+	if err := managedclusters.Accept(ctx, r.hub, cluster.Name); err != nil {
 		return err
 	}
 	result.Accepted = true
@@ -169,13 +171,13 @@ func (r *acceptance) describe(ctx context.Context, cluster *clusterv1.ManagedClu
 		result.URLs = append(result.URLs, config.URL)
 	}
 	var err error
-	result.ForeignNamespace, err = r.hub.ForeignNamespace(ctx, cluster.Name)
+	result.ForeignNamespace, err = foreignNamespace(ctx, r.hub, cluster.Name)
 	return err
 }
 
 // cluster reads the ManagedCluster, which its agent creates, and waits for it if that was asked for.
 func (r *acceptance) cluster(ctx context.Context, name string) (*clusterv1.ManagedCluster, error) {
-	cluster, err := r.hub.Cluster(ctx, name)
+	cluster, err := managedclusters.Get(ctx, r.hub, name)
 	if !apierrors.IsNotFound(err) || errors.Is(err, hubapi.ErrNotAHub) {
 		return cluster, err
 	}
@@ -184,7 +186,7 @@ func (r *acceptance) cluster(ctx context.Context, name string) (*clusterv1.Manag
 			"--wait waits for that: %w", name, err)
 	}
 	err = r.waitFor(name, "waiting for its agent", func() error {
-		return r.hub.WaitForCluster(ctx, name, func(found *clusterv1.ManagedCluster) bool {
+		return managedclusters.Wait(ctx, r.hub, name, func(found *clusterv1.ManagedCluster) bool {
 			cluster = found
 			return true
 		})
@@ -395,4 +397,15 @@ func noRequest(cluster *clusterv1.ManagedCluster, others []string, rejected []hu
 	}
 	return fmt.Errorf("no csr is approved yet for cluster %s: see whether its agent runs and can reach the hub; --wait waits for its request%s",
 		cluster.Name, left.String())
+}
+
+// foreignNamespace tells whether the hub has a namespace of a cluster's name that was not made for the cluster. Who may not look sees
+// none.
+func foreignNamespace(ctx context.Context, hub *hubapi.Hub, cluster string) (bool, error) {
+	namespace := &corev1.Namespace{}
+	err := hub.Client(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, cluster, namespace)
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return false, nil
+	}
+	return err == nil && namespace.Labels[fleet.LabelClusterName] != cluster, hub.Explain("read namespace "+cluster, err)
 }

@@ -11,6 +11,7 @@ import (
 
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -191,7 +192,7 @@ func (m *membership) setClusters(ctx context.Context, hub *hubapi.Hub, set *clus
 }
 
 func (m *membership) setCluster(ctx context.Context, hub *hubapi.Hub, set, name string) error {
-	cluster, err := hub.Cluster(ctx, name)
+	cluster, err := managedclusters.Get(ctx, hub, name)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 	"github.com/capstan-io/capstan/internal/cli/options"
 )
 
@@ -85,7 +86,7 @@ func (r *denial) denyAll(ctx context.Context, clusters []string) error {
 
 func (r *denial) deny(ctx context.Context, cluster string) error {
 	if r.DryRun {
-		if _, err := r.hub.Cluster(ctx, cluster); err != nil {
+		if _, err := managedclusters.Get(ctx, r.hub, cluster); err != nil {
 			return err
 		}
 		r.Say("would set hubAcceptsClient to false for managed cluster %s", cluster)

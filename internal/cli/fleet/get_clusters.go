@@ -7,6 +7,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -44,13 +45,13 @@ func (l *clusterList) show(ctx context.Context, hub *hubapi.Hub, names []string)
 		selector = fleet.LabelClusterSet + "=" + l.clusterSet
 	}
 	if len(names) == 1 && selector == "" {
-		cluster, err := hub.Cluster(ctx, names[0])
+		cluster, err := managedclusters.Get(ctx, hub, names[0])
 		if err != nil {
 			return err
 		}
 		return l.Print(l.format.Format(), output.Clusters(cluster, []clusterv1.ManagedCluster{*cluster}))
 	}
-	list, err := hub.Clusters(ctx, selector)
+	list, err := managedclusters.List(ctx, hub, selector)
 	if err != nil {
 		return err
 	}

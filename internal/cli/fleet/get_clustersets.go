@@ -8,6 +8,7 @@ import (
 
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
@@ -74,7 +75,7 @@ func clusterSetContext(ctx context.Context, hub *hubapi.Hub) (output.ClusterSetC
 	var of output.ClusterSetContext
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		clusters, err := hub.Clusters(ctx, "")
+		clusters, err := managedclusters.List(ctx, hub, "")
 		of.Clusters = clusters.Items
 		return err
 	})

@@ -25,8 +25,8 @@ const (
 // Who asks the hub who the user is.
 func (h *Hub) Who(ctx context.Context) (authenticationv1.UserInfo, error) {
 	review := &authenticationv1.SelfSubjectReview{}
-	err := h.core.Post().AbsPath("/apis/authentication.k8s.io/v1/selfsubjectreviews").Body(review).Do(ctx).Into(review)
-	return review.Status.UserInfo, h.explain("ask who the user is", err)
+	err := h.Raw().Post().AbsPath("/apis/authentication.k8s.io/v1/selfsubjectreviews").Body(review).Do(ctx).Into(review)
+	return review.Status.UserInfo, h.Explain("ask who the user is", err)
 }
 
 // ProxyResource is what users need rights to on the hub to reach clusters.
@@ -45,8 +45,8 @@ func (h *Hub) MayEnter(ctx context.Context, cluster, verb string) (bool, error) 
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: version.Group, Version: version.Version,
 			Resource: fleet.ResourceManagedClusters, Subresource: fleet.SubresourceProxy, Name: cluster},
 	}}
-	err = h.core.Post().AbsPath(pathAccessReviews).Body(review).Do(ctx).Into(review)
-	return review.Status.Allowed, h.explain(fmt.Sprintf("ask whether the user may %s %s/%s of cluster %s", verb, managedClusters,
+	err = h.Raw().Post().AbsPath(pathAccessReviews).Body(review).Do(ctx).Into(review)
+	return review.Status.Allowed, h.Explain(fmt.Sprintf("ask whether the user may %s %s/%s of cluster %s", verb, fleet.ResourceManagedClusters,
 		fleet.SubresourceProxy, cluster), err)
 }
 
@@ -57,7 +57,7 @@ func (h *Hub) reachVersion(ctx context.Context) (schema.GroupVersion, error) {
 	if h.reached.version.Empty() {
 		version, err := api.Served(ctx, h.config, h.transport)
 		if err != nil {
-			return version, h.explain("find out how clusters are reached", err)
+			return version, h.Explain("find out how clusters are reached", err)
 		}
 		h.reached.version = version
 	}

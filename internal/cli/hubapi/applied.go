@@ -5,16 +5,18 @@ import (
 	"fmt"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 )
 
-const appliedManifestWorks = "appliedmanifestworks"
+var appliedManifestWorks = workv1.GroupVersion.WithResource("appliedmanifestworks")
 
 // AppliedWorks lists what an agent has applied, for a Hub that is a managed cluster. One that no agent has been on has none.
 func (h *Hub) AppliedWorks(ctx context.Context, agent string) ([]workv1.AppliedManifestWork, error) {
 	list := &workv1.AppliedManifestWorkList{}
-	err := h.works.Get().Resource(appliedManifestWorks).Do(ctx).Into(list)
-	if notServed(err) {
+	err := h.Client(appliedManifestWorks).List(ctx, metav1.ListOptions{}, list)
+	if NotServed(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -25,10 +27,10 @@ func (h *Hub) AppliedWorks(ctx context.Context, agent string) ([]workv1.AppliedM
 
 // WaitForNoAppliedWorks returns once an agent has taken off everything that it applied.
 func (h *Hub) WaitForNoAppliedWorks(ctx context.Context, agent string) error {
-	err := untilNone(ctx, watched{client: h.works, resource: appliedManifestWorks}, func(w *workv1.AppliedManifestWork) bool {
+	err := UntilNone(ctx, h.Client(appliedManifestWorks), metav1.ListOptions{}, func(w *workv1.AppliedManifestWork) bool {
 		return w.Spec.AgentID == agent
 	})
-	if notServed(err) {
+	if NotServed(err) {
 		return nil
 	}
 	return err

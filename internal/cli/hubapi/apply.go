@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/rest"
 )
 
 // fieldManager owns the fields that this program applies.
@@ -23,14 +24,14 @@ type Resource struct {
 
 // ResourceOf asks the hub how it serves a kind. One that it does not serve is an error that says so.
 func (h *Hub) ResourceOf(ctx context.Context, kind schema.GroupVersionKind) (Resource, error) {
-	result := h.core.Get().AbsPath(versionPath(kind.GroupVersion())...).Do(ctx)
+	result := h.Raw().Get().AbsPath(versionPath(kind.GroupVersion())...).Do(ctx)
 	err := result.Error()
-	if notServed(err) {
+	if NotServed(err) {
 		return Resource{}, fmt.Errorf("the hub does not serve %s, so it has no %s: install its CustomResourceDefinition, or correct apiVersion",
 			kind.GroupVersion(), kind.Kind)
 	}
 	if err != nil {
-		return Resource{}, h.explain("look for "+kind.GroupVersion().String(), err)
+		return Resource{}, h.Explain("look for "+kind.GroupVersion().String(), err)
 	}
 	body, err := result.Raw()
 	if err != nil {
@@ -65,9 +66,12 @@ func (h *Hub) Apply(ctx context.Context, resource Resource, object *unstructured
 	if resource.Namespaced {
 		path = append(path, "namespaces", object.GetNamespace())
 	}
+	err = apply(ctx, h.Raw().Patch(types.ApplyPatchType).AbsPath(append(path, resource.Resource, object.GetName())...), content)
+	return h.Explain(fmt.Sprintf("apply %s %s", object.GetKind(), object.GetName()), err)
+}
+
+func apply(ctx context.Context, request *rest.Request, content []byte) error {
 	force := true
-	err = h.core.Patch(types.ApplyPatchType).AbsPath(append(path, resource.Resource, object.GetName())...).
-		VersionedParams(&metav1.PatchOptions{FieldManager: fieldManager, Force: &force}, metav1.ParameterCodec).
+	return request.VersionedParams(&metav1.PatchOptions{FieldManager: fieldManager, Force: &force}, metav1.ParameterCodec).
 		Body(content).Do(ctx).Error()
-	return h.explain(fmt.Sprintf("apply %s %s", object.GetKind(), object.GetName()), err)
 }

@@ -10,11 +10,11 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -27,22 +27,21 @@ func (h *Hub) DenyCluster(ctx context.Context, name string, cutOff bool) error {
 	if cutOff {
 		patch = `{"metadata":{"labels":{"` + fleet.LabelCutOff + `":"` + fleet.LabelTrue + `"}},"spec":{"hubAcceptsClient":false}}`
 	}
-	err := h.clusters.Patch(types.MergePatchType).Resource(managedClusters).Name(name).Body([]byte(patch)).Do(ctx).Error()
-	return h.explain("deny cluster "+name, err)
+	err := h.Client(clusterv1.GroupVersion.WithResource(fleet.ResourceManagedClusters)).MergePatch(ctx, name, []byte(patch))
+	return h.Explain("deny cluster "+name, err)
 }
 
 // PendingRequestsOf are the names of the certificate requests that nobody has decided on and that are for or of a cluster or its add-ons,
 // whatever label they carry: by who asks, and by whom the certificate would name.
 func (h *Hub) PendingRequestsOf(ctx context.Context, cluster string) (names []string, err error) {
 	list := &certificatesv1.CertificateSigningRequestList{}
-	err = h.certificates.Get().Resource(certificateSigningRequests).VersionedParams(&metav1.ListOptions{},
-		metav1.ParameterCodec).Do(ctx).Into(list)
+	err = h.Client(certificateSigningRequests).List(ctx, metav1.ListOptions{}, list)
 	for i := range list.Items {
 		if csr := &list.Items[i]; isPending(csr) && isOfCluster(csr, cluster) {
 			names = append(names, csr.Name)
 		}
 	}
-	return names, h.explain("list certificate requests of cluster "+cluster, err)
+	return names, h.Explain("list certificate requests of cluster "+cluster, err)
 }
 
 func isPending(csr *certificatesv1.CertificateSigningRequest) bool {
@@ -65,24 +64,21 @@ func isOfCluster(csr *certificatesv1.CertificateSigningRequest, cluster string) 
 
 // DenyRequest denies a certificate request. One that was decided on meanwhile, or is gone, stays as it is.
 func (h *Hub) DenyRequest(ctx context.Context, name string) error {
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		csr := &certificatesv1.CertificateSigningRequest{}
-		if err := h.certificates.Get().Resource(certificateSigningRequests).Name(name).Do(ctx).Into(csr); err != nil {
-			return err
-		}
+	requests := h.Client(certificateSigningRequests)
+	err := ChangeSubresource(ctx, requests, name, "approval", func(csr *certificatesv1.CertificateSigningRequest) (bool, error) {
 		if !isPending(csr) {
-			return nil
+			return false, nil
 		}
 		csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 			Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue,
 			Reason: DenialReason, Message: "An administrator cut the cluster off with capstan.",
 		})
-		return h.certificates.Put().Resource(certificateSigningRequests).Name(name).SubResource("approval").Body(csr).Do(ctx).Error()
+		return true, nil
 	})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	return h.explain("deny certificate request "+name, err)
+	return h.Explain("deny certificate request "+name, err)
 }
 
 // rightsPoll is how often it is looked whether rights are gone: they are several objects, and go within a second.
@@ -99,7 +95,7 @@ func (h *Hub) AwaitNoRights(ctx context.Context, cluster string) (left []string,
 			return left, context.Cause(ctx)
 		}
 		if err != nil {
-			return left, h.explain("read the rights of cluster "+cluster, err)
+			return left, h.Explain("read the rights of cluster "+cluster, err)
 		}
 		left = found
 		select {
@@ -113,13 +109,13 @@ func (h *Hub) AwaitNoRights(ctx context.Context, cluster string) (left []string,
 // rightsOf are the bindings by which the agent of a cluster has rights.
 func (h *Hub) rightsOf(ctx context.Context, cluster string) (found []string, err error) {
 	global := fleet.ManagedClusterClusterRole(cluster)
-	_, err = h.rbac.Get().Resource("clusterrolebindings").Name(global).Do(ctx).Raw()
+	err = h.Client(rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings")).Get(ctx, global, nil)
 	if err == nil {
 		found = append(found, "ClusterRoleBinding "+global)
 	}
 	errs := []error{ignoreNotFound(err)}
 	for _, name := range []string{fleet.RegistrationRoleBinding(cluster), fleet.WorkRoleBinding(cluster), fleet.RemainingWorksRole(cluster)} {
-		_, err := h.rbac.Get().Namespace(cluster).Resource("rolebindings").Name(name).Do(ctx).Raw()
+		err := h.Client(rbacv1.SchemeGroupVersion.WithResource("rolebindings")).Namespace(cluster).Get(ctx, name, nil)
 		if err == nil {
 			found = append(found, "RoleBinding "+cluster+"/"+name)
 		}

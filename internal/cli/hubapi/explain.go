@@ -35,9 +35,9 @@ const noReportsHint = "In an existing cluster, the placement controllers do at a
 	"The conditions of the Placement and the reasons in its PlacementDecisions tell part of it, too: \"capstan get placements -o yaml\", \"kubectl get " +
 	"placementdecisions -o yaml\"."
 
-// explain turns a failed request into what a person can act on: what was being done, what is wrong, what to do next.
-// The error stays in the chain.
-func (h *Hub) explain(doing string, err error) error {
+// Explain turns a failed request into what a person can act on: what was being done, what is wrong, what to do next. A nil error
+// stays nil, any other stays in the chain.
+func (h *Hub) Explain(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -70,7 +70,7 @@ func (h *Hub) diagnose(err error) (problem error, next string) { //nolint:revive
 		return errors.New("interrupted"), "Run the command again to go on."
 	case errors.As(err, &noWay):
 		return noWay, fmt.Sprintf("The way to %s leads through this proxy: %s.", h.Server, h.proxyHint())
-	case notServed(err):
+	case NotServed(err):
 		return fmt.Errorf("%s is %w: it does not serve %s (%w)", h.Server, ErrNotAHub, clusterv1.GroupVersion, err), h.otherHubHint()
 	case apierrors.IsUnauthorized(err) || strings.Contains(err.Error(), "tls: expired certificate"):
 		return fmt.Errorf("%s does not accept the credentials of %s: %w%s", h.Server, h.Source, err, h.credentialExpiry()), h.renewHint()
@@ -149,9 +149,12 @@ func (h *Hub) noun() string {
 // missingHint says how to see what is there instead.
 func (h *Hub) missingHint(err error) string {
 	list := map[string]string{
-		managedClusters: "capstan get clusters", managedClusterSets: "capstan get clustersets", manifestWorks: "capstan get works",
-		placements:           "capstan get placements",
-		managedClusterAddOns: "capstan get addon", clusterManagementAddOns: "capstan get addon",
+		"managedclusters":         "capstan get clusters",
+		"managedclustersets":      "capstan get clustersets",
+		"manifestworks":           "capstan get works",
+		"placements":              "capstan get placements",
+		"managedclusteraddons":    "capstan get addon",
+		"clustermanagementaddons": "capstan get addon",
 	}
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Details != nil {
@@ -207,8 +210,8 @@ func (h *Hub) trustHint() string {
 	return fmt.Sprintf("%sget a fresh kubeconfig from the %s.", why, h.noun())
 }
 
-// notServed tells a kind that the server does not serve from an object that is not there: it has no words for the former.
-func notServed(err error) bool {
+// NotServed tells a kind that the server does not serve from an object that is not there: it has no words for the former.
+func NotServed(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 

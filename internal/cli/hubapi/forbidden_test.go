@@ -12,6 +12,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 )
 
 // CA-04: what is forbidden is named as what it is: most often a missing right, but not always.
@@ -60,7 +61,7 @@ func TestForbidden(t *testing.T) {
 			t.Parallel()
 			fake := fakehub.New(t)
 			fake.Answer("GET "+clustersPath, refuse(t, test.message, test.cause))
-			_, err := connect(t, fake).Clusters(t.Context(), "")
+			_, err := managedclusters.List(t.Context(), connect(t, fake), "")
 			mention(t, err, append(test.says, test.message)...)
 			if strings.Contains(err.Error(), right) == strings.Contains(err.Error(), notRight) {
 				t.Errorf("it is about rights, and is not: %v", err)

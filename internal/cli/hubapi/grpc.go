@@ -17,14 +17,14 @@ func (h *Hub) GRPCAuthority(ctx context.Context) ([]byte, error) {
 	const doing = "read the certificate authority of the gRPC server"
 	const otherwise = "; name a file with the certificates to verify the server with: --grpc-ca-file FILE"
 	configMap := &corev1.ConfigMap{}
-	err := h.core.Get().Namespace(fleet.NamespaceHub).Resource("configmaps").Name(fleet.ConfigMapCABundle).Do(ctx).Into(configMap)
+	err := h.Client(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(fleet.NamespaceHub).Get(ctx, fleet.ConfigMapCABundle, configMap)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("the hub has no ConfigMap %s/%s%s", fleet.NamespaceHub, fleet.ConfigMapCABundle, otherwise)
 	case apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("the token may not read ConfigMap %s/%s of the hub%s", fleet.NamespaceHub, fleet.ConfigMapCABundle, otherwise)
 	case err != nil:
-		return nil, h.explain(doing, err)
+		return nil, h.Explain(doing, err)
 	}
 	bundle := []byte(configMap.Data[fleet.KeyCABundle])
 	if _, err := certutil.ParseCertsPEM(bundle); err != nil {

@@ -44,8 +44,7 @@ type Hub struct {
 	config    *rest.Config
 	transport *http.Client
 
-	core, certificates, coordination, rbac, clusters, sets, placements, works, replicaSets, addOns rest.Interface
-
+	clients map[schema.GroupVersion]rest.Interface
 	objects dynamic.Interface
 	reached reached
 }
@@ -86,18 +85,6 @@ func New(config *rest.Config) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheme := newScheme()
-	codecs := serializer.NewCodecFactory(scheme).WithoutConversion()
-	client := func(gv schema.GroupVersion, path string) rest.Interface {
-		if err != nil {
-			return nil
-		}
-		c := rest.CopyConfig(config)
-		c.GroupVersion, c.APIPath, c.NegotiatedSerializer = &gv, path, codecs
-		var typed *rest.RESTClient
-		typed, err = rest.RESTClientForConfigAndClient(c, transport)
-		return typed
-	}
 	hub := &Hub{
 		Server:            config.Host,
 		CA:                config.CAData,
@@ -105,33 +92,35 @@ func New(config *rest.Config) (*Hub, error) {
 
 		config:    config,
 		transport: transport,
-
-		core:         client(corev1.SchemeGroupVersion, "/api"),
-		certificates: client(certificatesv1.SchemeGroupVersion, "/apis"),
-		coordination: client(coordinationv1.SchemeGroupVersion, "/apis"),
-		rbac:         client(rbacv1.SchemeGroupVersion, "/apis"),
-		clusters:     client(clusterv1.GroupVersion, "/apis"),
-		sets:         client(clusterv1beta2.GroupVersion, "/apis"),
-		placements:   client(clusterv1beta1.GroupVersion, "/apis"),
-		works:        client(workv1.GroupVersion, "/apis"),
-		replicaSets:  client(workv1alpha1.GroupVersion, "/apis"),
-		addOns:       client(addonv1alpha1.GroupVersion, "/apis"),
+		clients:   map[schema.GroupVersion]rest.Interface{},
 	}
-	if err == nil {
-		hub.objects, err = dynamic.NewForConfigAndClient(config, transport)
+	scheme := newScheme()
+	codecs := serializer.NewCodecFactory(scheme).WithoutConversion()
+	for _, version := range scheme.PrioritizedVersionsAllGroups() {
+		if hub.clients[version], err = newClient(config, transport, version, codecs); err != nil {
+			return nil, err
+		}
 	}
+	hub.objects, err = dynamic.NewForConfigAndClient(config, transport)
 	return hub, err
+}
+
+// newClient returns a client for the kinds of one version.
+func newClient(config *rest.Config, transport *http.Client, version schema.GroupVersion,
+	codecs runtime.NegotiatedSerializer) (rest.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.GroupVersion, config.APIPath, config.NegotiatedSerializer = &version, "/apis", codecs
+	if version.Group == "" {
+		config.APIPath = "/api"
+	}
+	return rest.RESTClientForConfigAndClient(config, transport)
 }
 
 // Objects is a client for objects of any kind.
 func (h *Hub) Objects() dynamic.Interface { return h.objects }
 
 // Raw is a client for any path of the server.
-func (h *Hub) Raw() rest.Interface { return h.core }
-
-// Explain turns a failed request into what a person can act on: what was being done, what is wrong, what to do next. A nil error
-// stays nil, any other stays in the chain.
-func (h *Hub) Explain(doing string, err error) error { return h.explain(doing, err) }
+func (h *Hub) Raw() rest.Interface { return h.clients[corev1.SchemeGroupVersion] }
 
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
@@ -171,16 +160,16 @@ func newScheme() *runtime.Scheme {
 
 // Ready asks the hub whether it can be used; nil is yes.
 func (h *Hub) Ready(ctx context.Context) error {
-	return h.core.Get().AbsPath("/readyz").Do(ctx).Error()
+	return h.Raw().Get().AbsPath("/readyz").Do(ctx).Error()
 }
 
 // Live asks whether the hub serves its API, ready or not; nil is yes.
 func (h *Hub) Live(ctx context.Context) error {
-	return h.core.Get().AbsPath("/livez").Do(ctx).Error()
+	return h.Raw().Get().AbsPath("/livez").Do(ctx).Error()
 }
 
 // CheckIsHub makes sure that there is a hub at the other end.
 func (h *Hub) CheckIsHub(ctx context.Context) error {
-	err := h.clusters.Get().AbsPath("/apis", clusterv1.GroupVersion.Group, clusterv1.GroupVersion.Version).Do(ctx).Error()
-	return h.explain("look for "+clusterv1.GroupVersion.String(), err)
+	err := h.Raw().Get().AbsPath("/apis", clusterv1.GroupVersion.Group, clusterv1.GroupVersion.Version).Do(ctx).Error()
+	return h.Explain("look for "+clusterv1.GroupVersion.String(), err)
 }

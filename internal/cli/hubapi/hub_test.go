@@ -21,6 +21,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -71,7 +72,7 @@ func TestErrors(t *testing.T) {
 			t.Parallel()
 			fake := fakehub.New(t)
 			fake.Answer("GET "+clustersPath, test.answer)
-			_, err := connect(t, fake).Clusters(t.Context(), "")
+			_, err := managedclusters.List(t.Context(), connect(t, fake), "")
 			mention(t, err, append(test.says, "list clusters")...)
 			if !test.is(err) {
 				t.Errorf("the cause is lost: %v", err)
@@ -97,7 +98,7 @@ func TestErrorNothingListens(t *testing.T) {
 	fake := fakehub.New(t)
 	hub := connect(t, fake)
 	fake.Close()
-	_, err := hub.Clusters(t.Context(), "")
+	_, err := managedclusters.List(t.Context(), hub, "")
 	mention(t, err, "nothing answers at "+fake.URL, "--context")
 	_, err = hubapi.Invitation{Server: fake.URL, Token: accountToken}.Trust(t.Context())
 	mention(t, err, "nothing answers at "+fake.URL, "--hub-apiserver", "capstan get token")
@@ -124,7 +125,7 @@ func TestErrorNoAnswer(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = hub.Clusters(ctx, "")
+	_, err = managedclusters.List(ctx, hub, "")
 	mention(t, err, "did not answer in time", "--timeout")
 }
 
@@ -135,7 +136,7 @@ func TestErrorUnknownAuthority(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = hub.Clusters(t.Context(), "")
+	_, err = managedclusters.List(t.Context(), hub, "")
 	mention(t, err, "does not trust", "capstan get token", "--ca-file")
 }
 
@@ -243,7 +244,7 @@ func TestWaitForCluster(t *testing.T) {
 	seen, done := make(chan struct{}), make(chan error)
 	see := sync.OnceFunc(func() { close(seen) })
 	go func() {
-		done <- hub.WaitForCluster(t.Context(), "cluster1", func(c *clusterv1.ManagedCluster) bool {
+		done <- managedclusters.Wait(t.Context(), hub, "cluster1", func(c *clusterv1.ManagedCluster) bool {
 			if c.Name == "cluster1" && !c.Spec.HubAcceptsClient {
 				see()
 			}
@@ -265,13 +266,13 @@ func TestWaitForClusterEnds(t *testing.T) {
 	why := errors.New("the agent died")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
-	err := connect(t, fake).WaitForCluster(ctx, "cluster1", func(*clusterv1.ManagedCluster) bool { return true })
+	err := managedclusters.Wait(ctx, connect(t, fake), "cluster1", func(*clusterv1.ManagedCluster) bool { return true })
 	if !errors.Is(err, why) {
 		t.Errorf("error %v, want the cause %v", err, why)
 	}
 
 	fake.Answer("GET "+clustersPath, fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "no"))
-	err = connect(t, fake).WaitForCluster(t.Context(), "cluster1", func(*clusterv1.ManagedCluster) bool { return true })
+	err = managedclusters.Wait(t.Context(), connect(t, fake), "cluster1", func(*clusterv1.ManagedCluster) bool { return true })
 	mention(t, err, "ask an administrator")
 }
 

@@ -195,12 +195,12 @@ func (h *Hub) hubObjects(ctx context.Context) (*hubObjects, error) {
 
 // readIfServed reads an object, and leaves into as it is if the hub does not have it.
 func (h *Hub) readIfServed(ctx context.Context, into any, path ...string) error {
-	body, err := h.core.Get().AbsPath(path...).DoRaw(ctx)
+	body, err := h.Raw().Get().AbsPath(path...).DoRaw(ctx)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return h.explain("get "+strings.Join(path, "/"), err)
+		return h.Explain("get "+strings.Join(path, "/"), err)
 	}
 	return json.Unmarshal(body, into)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 	"github.com/capstan-io/capstan/internal/machinery/forwardproxy/proxytest"
 )
 
@@ -47,7 +48,7 @@ func TestThroughProxy(t *testing.T) {
 			user := url.UserPassword("me", "s3cr3t")
 			proxy := proxytest.Start(t, secure, user, map[string]string{"hub.invalid:6443": strings.TrimPrefix(fake.URL, "https://")})
 			proxy.Grant("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-			clusters, err := through(t, fake, proxy.URLFor(user), proxy.CA()).Clusters(t.Context(), "")
+			clusters, err := managedclusters.List(t.Context(), through(t, fake, proxy.URLFor(user), proxy.CA()), "")
 			if err != nil || len(clusters.Items) != 1 || proxy.Connections() == 0 {
 				t.Errorf("%v after %d connections: %v", clusters, proxy.Connections(), err)
 			}
@@ -75,7 +76,7 @@ func TestProxyInTheWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := through(t, fake, test.proxyURL, nil).Clusters(t.Context(), "")
+			_, err := managedclusters.List(t.Context(), through(t, fake, test.proxyURL, nil), "")
 			mention(t, err, append(test.says, "list clusters", "leads through this proxy", `check proxy-url in context "hub"`)...)
 			if strings.Contains(err.Error(), "wr0ng") {
 				t.Errorf("the password is in %q", err)

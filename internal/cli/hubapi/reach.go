@@ -118,7 +118,7 @@ func (c *ClusterAPI) Trouble(err error, limit time.Duration) Trouble {
 	}
 	message := text.OneLine(status.Status().Message)
 	switch {
-	case notServed(err):
+	case NotServed(err):
 		return Trouble{
 			What: "the hub does not serve the API of clusters, or the cluster is no API server",
 			Next: "A hub of Capstan serves it for clusters with the add-on " + fleet.AddOnClusterProxy + ", in an existing cluster if its chart is installed.",
@@ -145,15 +145,15 @@ func (c *ClusterAPI) Trouble(err error, limit time.Duration) Trouble {
 // isAboutCluster tells a Status that the hub wrote from one of the cluster itself, which has no ManagedClusters, if it is no hub.
 func isAboutCluster(status apierrors.APIStatus) bool {
 	details := status.Status().Details
-	return details != nil && details.Kind == managedClusters &&
+	return details != nil && details.Kind == fleet.ResourceManagedClusters &&
 		(details.Group == api.Standalone.Group || details.Group == api.Aggregated.Group)
 }
 
 // Secret reads a Secret of the hub.
 func (h *Hub) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
-	err := h.core.Get().Namespace(namespace).Resource("secrets").Name(name).Do(ctx).Into(secret)
-	return secret, h.explain("read Secret "+name+" of namespace "+namespace, err)
+	err := h.Client(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace).Get(ctx, name, secret)
+	return secret, h.Explain("read Secret "+name+" of namespace "+namespace, err)
 }
 
 // Upgradable sends requests to the hub with its credentials, over HTTP/1.1, with which connections can be upgraded.

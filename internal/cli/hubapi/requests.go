@@ -17,13 +17,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/util/retry"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-const certificateSigningRequests = "certificatesigningrequests"
+var certificateSigningRequests = certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests")
 
 // ApprovalReason is the reason on certificate requests that a person approved with this program.
 const ApprovalReason = "capstan Approve"
@@ -79,7 +78,7 @@ func (h *Hub) fromGRPCServer(ctx context.Context, csr *certificatesv1.Certificat
 		return true
 	}
 	binding := &rbacv1.ClusterRoleBinding{}
-	if err := h.rbac.Get().Resource("clusterrolebindings").Name(fleet.GRPCServerClusterRole(namespace)).Do(ctx).Into(binding); err != nil {
+	if err := h.Client(rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings")).Get(ctx, fleet.GRPCServerClusterRole(namespace), binding); err != nil {
 		return false
 	}
 	return slices.ContainsFunc(binding.Subjects, func(s rbacv1.Subject) bool {
@@ -176,8 +175,7 @@ func AskedSince(cluster *clusterv1.ManagedCluster) time.Time {
 func (h *Hub) JoinRequests(ctx context.Context, cluster string, since time.Time) (requests []JoinRequest, rejected []RejectedRequest,
 	err error) {
 	list := &certificatesv1.CertificateSigningRequestList{}
-	err = h.certificates.Get().Resource(certificateSigningRequests).
-		VersionedParams(&metav1.ListOptions{LabelSelector: clusterLabel(cluster).String()}, metav1.ParameterCodec).Do(ctx).Into(list)
+	err = h.Client(certificateSigningRequests).List(ctx, ofCluster(cluster), list)
 	for i := range list.Items {
 		csr := &list.Items[i]
 		request, why := joinRequest(csr, h.fromGRPCServer(ctx, csr), cluster)
@@ -189,64 +187,60 @@ func (h *Hub) JoinRequests(ctx context.Context, cluster string, since time.Time)
 			rejected = append(rejected, RejectedRequest{Name: csr.Name, Why: why})
 		}
 	}
-	return requests, rejected, h.explain("list certificate requests of cluster "+cluster, err)
+	return requests, rejected, h.Explain("list certificate requests of cluster "+cluster, err)
 }
 
 // WatchJoinRequests calls handle with each certificate request to join that the cluster has or makes, until handle
 // returns true. It leaves out those that were approved or denied before the time since.
 func (h *Hub) WatchJoinRequests(ctx context.Context, cluster string, since time.Time, handle func(JoinRequest) bool) error {
-	source := watched{client: h.certificates, resource: certificateSigningRequests, label: clusterLabel(cluster)}
-	err := until(ctx, source, func(csr *certificatesv1.CertificateSigningRequest) bool {
+	err := Until(ctx, h.Client(certificateSigningRequests), ofCluster(cluster), func(csr *certificatesv1.CertificateSigningRequest) bool {
 		request, why := joinRequest(csr, h.fromGRPCServer(ctx, csr), cluster)
 		return why == nil && !request.decidedBefore(since) && handle(request)
 	})
-	return h.explain("wait for certificate requests of cluster "+cluster, err)
+	return h.Explain("wait for certificate requests of cluster "+cluster, err)
 }
 
 // RequestNames are the certificate requests that agents of the cluster have made so far.
 func (h *Hub) RequestNames(ctx context.Context, cluster string) (map[string]bool, error) {
 	list := &certificatesv1.CertificateSigningRequestList{}
-	err := h.certificates.Get().Resource(certificateSigningRequests).
-		VersionedParams(&metav1.ListOptions{LabelSelector: clusterLabel(cluster).String()}, metav1.ParameterCodec).Do(ctx).Into(list)
+	err := h.Client(certificateSigningRequests).List(ctx, ofCluster(cluster), list)
 	names := map[string]bool{}
 	for i := range list.Items {
 		names[list.Items[i].Name] = true
 	}
-	return names, h.explain("list certificate requests of cluster "+cluster, err)
+	return names, h.Explain("list certificate requests of cluster "+cluster, err)
 }
 
 // WaitForRequestOf returns once an agent waits for an answer to a certificate request, or has made one that is not among the earlier ones.
 func (h *Hub) WaitForRequestOf(ctx context.Context, cluster, agent string, earlier map[string]bool) error {
-	source := watched{client: h.certificates, resource: certificateSigningRequests, label: clusterLabel(cluster)}
-	err := until(ctx, source, func(csr *certificatesv1.CertificateSigningRequest) bool {
+	err := Until(ctx, h.Client(certificateSigningRequests), ofCluster(cluster), func(csr *certificatesv1.CertificateSigningRequest) bool {
 		commonName, _ := checkSubject(csr.Spec.Request, cluster)
 		return commonName == agent && (len(csr.Status.Conditions) == 0 || !earlier[csr.Name])
 	})
-	return h.explain("wait for a certificate request of "+agent, err)
+	return h.Explain("wait for a certificate request of "+agent, err)
 }
 
-func clusterLabel(cluster string) labels.Set { return labels.Set{fleet.LabelClusterName: cluster} }
+func ofCluster(cluster string) metav1.ListOptions {
+	return metav1.ListOptions{LabelSelector: labels.Set{fleet.LabelClusterName: cluster}.String()}
+}
 
 // Approve approves a certificate request. One that was approved meanwhile stays as it is.
 func (h *Hub) Approve(ctx context.Context, name string) error {
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		csr := &certificatesv1.CertificateSigningRequest{}
-		if err := h.certificates.Get().Resource(certificateSigningRequests).Name(name).Do(ctx).Into(csr); err != nil {
-			return err
-		}
+	requests := h.Client(certificateSigningRequests)
+	err := ChangeSubresource(ctx, requests, name, "approval", func(csr *certificatesv1.CertificateSigningRequest) (bool, error) {
 		for _, condition := range csr.Status.Conditions {
 			switch condition.Type {
 			case certificatesv1.CertificateApproved:
-				return nil
+				return false, nil
 			case certificatesv1.CertificateDenied:
-				return apierrors.NewConflict(certificatesv1.Resource(certificateSigningRequests), name, errors.New("it has been denied"))
+				return false, apierrors.NewConflict(certificateSigningRequests.GroupResource(), name, errors.New("it has been denied"))
 			}
 		}
 		csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 			Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue,
 			Reason: ApprovalReason, Message: "An administrator approved it with capstan.",
 		})
-		return h.certificates.Put().Resource(certificateSigningRequests).Name(name).SubResource("approval").Body(csr).Do(ctx).Error()
+		return true, nil
 	})
-	return h.explain("approve certificate request "+name, err)
+	return h.Explain("approve certificate request "+name, err)
 }

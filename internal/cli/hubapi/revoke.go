@@ -13,11 +13,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	bootstrapsecrets "k8s.io/cluster-bootstrap/util/secrets"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+var (
+	secrets             = corev1.SchemeGroupVersion.WithResource("secrets")
+	serviceAccounts     = corev1.SchemeGroupVersion.WithResource("serviceaccounts")
+	clusterRoles        = rbacv1.SchemeGroupVersion.WithResource("clusterroles")
+	clusterRoleBindings = rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings")
 )
 
 // legacyBootstrapBinding is what older hubs call fleet.ClusterRoleBindingBootstrapServiceAccount.
@@ -27,9 +33,8 @@ const legacyBootstrapBinding = "agent-registration-bootstrap"
 type BootstrapObject struct {
 	Kind, Namespace, Name string
 
-	client   rest.Interface
-	resource string
-	content  runtime.Object // to restore it, nil for what is not restored
+	client  ResourceClient
+	content runtime.Object // to restore it, nil for what is not restored
 }
 
 // String names the object as kubectl users do.
@@ -53,11 +58,13 @@ func (h *Hub) accessObjects() []BootstrapObject {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}},
 	}
+	accounts := h.Client(serviceAccounts).Namespace(account.Namespace)
+	roles, bindings := h.Client(clusterRoles), h.Client(clusterRoleBindings)
 	return []BootstrapObject{
-		{Kind: "ServiceAccount", Namespace: account.Namespace, Name: account.Name, client: h.core, resource: "serviceaccounts", content: account},
-		{Kind: "ClusterRoleBinding", Name: binding.Name, client: h.rbac, resource: "clusterrolebindings", content: binding},
-		{Kind: "ClusterRoleBinding", Name: legacyBootstrapBinding, client: h.rbac, resource: "clusterrolebindings"},
-		{Kind: "ClusterRole", Name: role.Name, client: h.rbac, resource: "clusterroles", content: role},
+		{Kind: "ServiceAccount", Namespace: account.Namespace, Name: account.Name, client: accounts, content: account},
+		{Kind: "ClusterRoleBinding", Name: binding.Name, client: bindings, content: binding},
+		{Kind: "ClusterRoleBinding", Name: legacyBootstrapBinding, client: bindings},
+		{Kind: "ClusterRole", Name: role.Name, client: roles, content: role},
 	}
 }
 
@@ -67,28 +74,28 @@ func (h *Hub) BootstrapObjects(ctx context.Context) ([]BootstrapObject, error) {
 		return nil, err
 	}
 	list := &corev1.SecretList{}
-	err := h.core.Get().Namespace(metav1.NamespaceSystem).Resource("secrets").VersionedParams(&metav1.ListOptions{
+	tokens := h.Client(secrets).Namespace(metav1.NamespaceSystem)
+	err := tokens.List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("type", string(bootstrapapi.SecretTypeBootstrapToken)).String(),
-	}, metav1.ParameterCodec).Do(ctx).Into(list)
+	}, list)
 	if err != nil {
-		return nil, h.explain("list the bootstrap tokens", err)
+		return nil, h.Explain("list the bootstrap tokens", err)
 	}
 	var found []BootstrapObject
 	for i := range list.Items {
 		if joins(&list.Items[i]) {
 			found = append(found, BootstrapObject{
-				Kind: "Secret", Namespace: metav1.NamespaceSystem, Name: list.Items[i].Name, client: h.core, resource: "secrets",
+				Kind: "Secret", Namespace: metav1.NamespaceSystem, Name: list.Items[i].Name, client: tokens,
 			})
 		}
 	}
 	for _, object := range h.accessObjects() {
-		err := object.client.Get().NamespaceIfScoped(object.Namespace,
-			object.Namespace != "").Resource(object.resource).Name(object.Name).Do(ctx).Error()
+		err := object.client.Get(ctx, object.Name, nil)
 		switch {
 		case err == nil:
 			found = append(found, object)
 		case !apierrors.IsNotFound(err):
-			return nil, h.explain("read "+object.String(), err)
+			return nil, h.Explain("read "+object.String(), err)
 		}
 	}
 	return found, nil
@@ -106,12 +113,11 @@ func joins(secret *corev1.Secret) bool {
 
 // DeleteBootstrapObject deletes an object that BootstrapObjects found. One that is gone already is well.
 func (h *Hub) DeleteBootstrapObject(ctx context.Context, object BootstrapObject) error {
-	err := object.client.Delete().NamespaceIfScoped(object.Namespace,
-		object.Namespace != "").Resource(object.resource).Name(object.Name).Do(ctx).Error()
+	err := object.client.Delete(ctx, object.Name)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	return h.explain("delete "+object.String(), err)
+	return h.Explain("delete "+object.String(), err)
 }
 
 // restoreAccess makes what is missing of what tokens are good for, after DeleteBootstrapObject.
@@ -120,14 +126,13 @@ func (h *Hub) restoreAccess(ctx context.Context) error {
 		if object.content == nil {
 			continue
 		}
-		err := object.client.Post().NamespaceIfScoped(object.Namespace,
-			object.Namespace != "").Resource(object.resource).Body(object.content).Do(ctx).Error()
+		err := object.client.Create(ctx, object.content, nil)
 		switch {
 		case err == nil || apierrors.IsAlreadyExists(err):
 		case apierrors.IsNotFound(err):
 			return h.noCredential(ctx, fmt.Errorf("%s cannot be made: %w", object, err))
 		default:
-			return h.explain("make "+object.String()+", which is missing", err)
+			return h.Explain("make "+object.String()+", which is missing", err)
 		}
 	}
 	return nil
@@ -135,7 +140,7 @@ func (h *Hub) restoreAccess(ctx context.Context) error {
 
 // ensureRole restores the role that every token needs, if it is missing. Who may not look has to rely on it.
 func (h *Hub) ensureRole(ctx context.Context) error {
-	err := h.rbac.Get().Resource("clusterroles").Name(fleet.ClusterRoleBootstrap).Do(ctx).Error()
+	err := h.Client(clusterRoles).Get(ctx, fleet.ClusterRoleBootstrap, nil)
 	if apierrors.IsNotFound(err) && !errors.Is(h.CheckIsHub(ctx), ErrNotAHub) {
 		return h.restoreAccess(ctx)
 	}

@@ -30,7 +30,7 @@ const bootstrapTokenSelector = "app=cluster-manager"
 func (h *Hub) ServiceAccountToken(ctx context.Context) (string, error) {
 	token, err := h.requestToken(ctx)
 	if !apierrors.IsNotFound(err) {
-		return token, h.explain("make a token to join with", err)
+		return token, h.Explain("make a token to join with", err)
 	}
 	if err := h.CheckIsHub(ctx); err != nil {
 		return "", err
@@ -43,13 +43,13 @@ func (h *Hub) ServiceAccountToken(ctx context.Context) (string, error) {
 		return "", h.noCredential(ctx, fmt.Errorf("the service account %s/%s is missing: %w",
 			fleet.NamespaceOperators, fleet.ServiceAccountBootstrap, err))
 	}
-	return token, h.explain("make a token to join with", err)
+	return token, h.Explain("make a token to join with", err)
 }
 
 func (h *Hub) requestToken(ctx context.Context) (string, error) {
 	seconds := int64(TokenLifetime / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
-	err := h.core.Post().Namespace(fleet.NamespaceOperators).Resource("serviceaccounts").Name(fleet.ServiceAccountBootstrap).
+	err := h.Raw().Post().Namespace(fleet.NamespaceOperators).Resource("serviceaccounts").Name(fleet.ServiceAccountBootstrap).
 		SubResource("token").Body(request).Do(ctx).Into(request)
 	return request.Status.Token, err
 }
@@ -57,10 +57,10 @@ func (h *Hub) requestToken(ctx context.Context) (string, error) {
 // BootstrapToken reads the newest bootstrap token that has not expired, as <id>.<secret>.
 func (h *Hub) BootstrapToken(ctx context.Context, now time.Time) (string, error) {
 	list := &corev1.SecretList{}
-	err := h.core.Get().Namespace(metav1.NamespaceSystem).Resource("secrets").
-		VersionedParams(&metav1.ListOptions{LabelSelector: bootstrapTokenSelector}, metav1.ParameterCodec).Do(ctx).Into(list)
+	err := h.Client(secrets).Namespace(metav1.NamespaceSystem).
+		List(ctx, metav1.ListOptions{LabelSelector: bootstrapTokenSelector}, list)
 	if err != nil {
-		return "", h.explain("read the bootstrap tokens", err)
+		return "", h.Explain("read the bootstrap tokens", err)
 	}
 	var newest *corev1.Secret
 	for i := range list.Items {
@@ -121,7 +121,7 @@ func (h *Hub) Published(ctx context.Context) (Published, error) {
 		}
 		return published, nil
 	case !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
-		return published, h.explain("read the address that the hub publishes", err)
+		return published, h.Explain("read the address that the hub publishes", err)
 	}
 	if root, err := h.publicConfigMap(ctx, configMapRootCA); err == nil {
 		published.Pins = pinsOf([]byte(root.Data["ca.crt"]))

@@ -138,7 +138,7 @@ func (i Invitation) trustHub(ctx context.Context) (Trust, error) {
 	case errors.Is(err, ErrUntrusted):
 		return Trust{}, err
 	case err != nil && !withheld(err):
-		return Trust{}, anonymous.explain("ask the hub for its certificate authority", err)
+		return Trust{}, anonymous.Explain("ask the hub for its certificate authority", err)
 	}
 	return i.trustSystem(ctx)
 }
@@ -171,7 +171,7 @@ func (i Invitation) isPublic(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	err = public.core.Get().AbsPath("/version").Do(ctx).Error()
+	err = public.Raw().Get().AbsPath("/version").Do(ctx).Error()
 	var answered apierrors.APIStatus
 	return err == nil || errors.As(err, &answered) && answered.Status().Code != 0
 }
@@ -195,7 +195,7 @@ func (i Invitation) trustSystem(ctx context.Context) (Trust, error) {
 		return Trust{}, err
 	}
 	var unknown x509.UnknownAuthorityError
-	if err := public.core.Get().AbsPath("/version").Do(ctx).Error(); errors.As(err, &unknown) {
+	if err := public.Raw().Get().AbsPath("/version").Do(ctx).Error(); errors.As(err, &unknown) {
 		return Trust{}, fmt.Errorf("%w: %s publishes no certificate authority, and its certificate is not signed by one this machine knows\n"+
 			"Name a file with it: --ca-file FILE.", ErrUntrusted, i.Server)
 	}
@@ -206,7 +206,7 @@ func (i Invitation) trustSystem(ctx context.Context) (Trust, error) {
 func (i Invitation) trustPinned(ctx context.Context, anonymous *Hub) (Trust, error) {
 	published, err := anonymous.publishedCA(ctx, "")
 	if err != nil && !errors.Is(err, ErrUntrusted) && !withheld(err) {
-		return Trust{}, anonymous.explain("ask the hub for its certificate authority", err)
+		return Trust{}, anonymous.Explain("ask the hub for its certificate authority", err)
 	}
 	ca, err := keepPinned(published.CA, i.Pins)
 	return Trust{CA: ca, Reason: "verified with --ca-cert-hash"}, err
@@ -238,7 +238,7 @@ func (h *Hub) publishedCA(ctx context.Context, token string) (Trust, error) {
 
 func (h *Hub) publicConfigMap(ctx context.Context, name string) (*corev1.ConfigMap, error) {
 	configMap := &corev1.ConfigMap{}
-	err := h.core.Get().Namespace(metav1.NamespacePublic).Resource("configmaps").Name(name).Do(ctx).Into(configMap)
+	err := h.Client(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(metav1.NamespacePublic).Get(ctx, name, configMap)
 	return configMap, err
 }
 
@@ -344,7 +344,7 @@ func (h *Hub) ShowsClusterInfo(ctx context.Context) (bool, error) {
 	if err != nil && withheld(err) {
 		return false, nil
 	}
-	return err == nil, h.explain("read what the cluster shows to everybody", err)
+	return err == nil, h.Explain("read what the cluster shows to everybody", err)
 }
 
 func (h *Hub) readAnonymously(ctx context.Context) error {

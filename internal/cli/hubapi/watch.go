@@ -7,41 +7,26 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// watched is what to watch: one object by its name, or all that carry a label.
-type watched struct {
-	client    rest.Interface
-	resource  string
-	namespace string
-	name      string
-	label     labels.Set
+// Named selects the object of a name.
+func Named(name string) metav1.ListOptions {
+	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 }
 
-func (w watched) narrow(options *metav1.ListOptions) {
-	if w.name != "" {
-		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String()
-	}
-	if len(w.label) > 0 {
-		options.LabelSelector = w.label.String()
-	}
-}
-
-// until watches until wanted returns true for an object that exists. Lost connections are made again; what the hub
+// Until watches until wanted returns true for an object that exists. Lost connections are made again; what the hub
 // refuses (permissions, an unknown kind) is an error at once.
-func until[T any, P interface {
+func Until[T any, P interface {
 	*T
 	runtime.Object
-}](ctx context.Context, w watched, wanted func(P) bool) error {
-	err := w.probe(ctx)
+}](ctx context.Context, c ResourceClient, selectors metav1.ListOptions, wanted func(P) bool) error {
+	err := c.probe(ctx, selectors)
 	if err == nil {
-		err = follow(ctx, w, wanted)
+		err = follow(ctx, c, selectors, wanted)
 	}
 	if err != nil && ctx.Err() != nil {
 		return errWaitEnded{context.Cause(ctx)}
@@ -52,8 +37,8 @@ func until[T any, P interface {
 func follow[T any, P interface {
 	*T
 	runtime.Object
-}](ctx context.Context, w watched, wanted func(P) bool) error {
-	source := cache.NewFilteredListWatchFromClient(w.client, w.resource, w.namespace, w.narrow)
+}](ctx context.Context, c ResourceClient, selectors metav1.ListOptions, wanted func(P) bool) error {
+	source := c.listWatch(selectors)
 	_, err := watchtools.UntilWithSync(ctx, source, P(new(T)), nil, func(event watch.Event) (bool, error) {
 		object, ok := event.Object.(P)
 		if !ok {
@@ -64,14 +49,14 @@ func follow[T any, P interface {
 	return err
 }
 
-// untilNone watches until there is no object left that counts, and fails like until.
-func untilNone[T any, P interface {
+// UntilNone watches until there is no object left that counts, and fails like Until.
+func UntilNone[T any, P interface {
 	*T
 	runtime.Object
-}](ctx context.Context, w watched, counts func(P) bool) error {
-	err := w.probe(ctx)
+}](ctx context.Context, c ResourceClient, selectors metav1.ListOptions, counts func(P) bool) error {
+	err := c.probe(ctx, selectors)
 	if err == nil {
-		err = followNone(ctx, w, counts)
+		err = followNone(ctx, c, selectors, counts)
 	}
 	if err != nil && ctx.Err() != nil {
 		return errWaitEnded{context.Cause(ctx)}
@@ -82,8 +67,8 @@ func untilNone[T any, P interface {
 func followNone[T any, P interface {
 	*T
 	runtime.Object
-}](ctx context.Context, w watched, counts func(P) bool) error {
-	source := cache.NewFilteredListWatchFromClient(w.client, w.resource, w.namespace, w.narrow)
+}](ctx context.Context, c ResourceClient, selectors metav1.ListOptions, counts func(P) bool) error {
+	source := c.listWatch(selectors)
 	var objects cache.Store
 	none := func() bool {
 		return !slices.ContainsFunc(objects.List(), func(o any) bool {
@@ -106,9 +91,13 @@ type errWaitEnded struct{ error }
 func (e errWaitEnded) Unwrap() error { return e.error }
 
 // probe finds what a watch would try again forever.
-func (w watched) probe(ctx context.Context) error {
-	options := metav1.ListOptions{Limit: 1}
-	w.narrow(&options)
-	return w.client.Get().Namespace(w.namespace).Resource(w.resource).
-		VersionedParams(&options, metav1.ParameterCodec).Do(ctx).Error()
+func (c ResourceClient) probe(ctx context.Context, selectors metav1.ListOptions) error {
+	selectors.Limit = 1
+	return c.on(c.client.Get()).VersionedParams(&selectors, metav1.ParameterCodec).Do(ctx).Error()
+}
+
+func (c ResourceClient) listWatch(selectors metav1.ListOptions) *cache.ListWatch {
+	return cache.NewFilteredListWatchFromClient(c.client, c.resource, c.namespace, func(options *metav1.ListOptions) {
+		options.FieldSelector, options.LabelSelector = selectors.FieldSelector, selectors.LabelSelector
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/cli/playground"
 )
@@ -116,7 +117,7 @@ func (l *localJoin) findCluster(ctx context.Context) (playground.Member, error) 
 func (l *localJoin) warnOfClash(ctx context.Context, hub *hubapi.Hub) {
 	ctx, cancel := l.Limited(ctx)
 	defer cancel()
-	if _, err := hub.Cluster(ctx, l.cluster); err == nil && !l.Home.Enrolled(l.cluster) {
+	if _, err := managedclusters.Get(ctx, hub, l.cluster); err == nil && !l.Home.Enrolled(l.cluster) {
 		l.Note("Warning: the hub knows a cluster %s already. If that is another cluster, interrupt this agent (\"capstan down\" if it is detached) "+
 			"and choose another --cluster-name: both would answer to the same works.", l.cluster)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -84,7 +86,7 @@ func (c *clusterJoin) awaitRegistered(ctx context.Context, hub *hubapi.Hub, agen
 	progress := c.Progress()
 	defer progress.Close()
 	progress.Wait(c.cluster, "registering with the hub")
-	if err := hub.WaitForCluster(ctx, c.cluster, func(*clusterv1.ManagedCluster) bool { return true }); err != nil {
+	if err := managedclusters.Wait(ctx, hub, c.cluster, func(*clusterv1.ManagedCluster) bool { return true }); err != nil {
 		return err
 	}
 	if err := c.awaitAgentOnHub(ctx, hub, agent); err != nil {
@@ -106,7 +108,7 @@ func (c *clusterJoin) awaitAgentOnHub(ctx context.Context, hub *hubapi.Hub, agen
 	seen := make(chan struct{})
 	if agent.credential != nil {
 		go func() {
-			if err := agent.credential.WaitForNextHeartbeat(ctx, c.cluster); err == nil {
+			if err := awaitNextHeartbeat(ctx, agent.credential, c.cluster); err == nil {
 				close(seen)
 				cancel()
 			}
@@ -150,4 +152,17 @@ func agentNamespace(klusterlet *unstructured.Unstructured) string {
 	}
 	namespace, _, _ := unstructured.NestedString(klusterlet.Object, "spec", "namespace")
 	return cmp.Or(namespace, fleet.NamespaceAgent)
+}
+
+// awaitNextHeartbeat returns once the agent of a cluster has renewed its lease, whatever its clock says.
+func awaitNextHeartbeat(ctx context.Context, hub *hubapi.Hub, cluster string) error {
+	var first *metav1.MicroTime
+	seen := false
+	leases := hub.Client(coordinationv1.SchemeGroupVersion.WithResource("leases")).Namespace(cluster)
+	err := hubapi.Until(ctx, leases, hubapi.Named(fleet.ClusterNamespaceLease), func(lease *coordinationv1.Lease) bool {
+		renewed := seen && !lease.Spec.RenewTime.Equal(first)
+		first, seen = lease.Spec.RenewTime, true
+		return renewed
+	})
+	return hub.Explain("wait for the agent of cluster "+cluster, err)
 }

@@ -11,6 +11,7 @@ import (
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 )
@@ -73,7 +74,7 @@ func (f *ClusterChoice) Choose(ctx context.Context, hub *hubapi.Hub) ([]string, 
 
 // acceptedClusters are the names of all clusters that the hub has accepted.
 func acceptedClusters(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
-	list, err := hub.Clusters(ctx, "")
+	list, err := managedclusters.List(ctx, hub, "")
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +100,7 @@ func membersOf(ctx context.Context, hub *hubapi.Hub, name string) ([]string, err
 	if err != nil {
 		return nil, fmt.Errorf("cluster set %s: %w", name, err)
 	}
-	list, err := hub.Clusters(ctx, selector.String())
+	list, err := managedclusters.List(ctx, hub, selector.String())
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 )
 
 // ClusterFlags choose clusters: --cluster names one, --clusters several; together they mean all of them.
@@ -64,7 +65,7 @@ func CheckClusterName(flag, name string) error {
 
 // CheckCluster fails if nothing can be delivered to a cluster. Who may not read clusters learns it from the API.
 func CheckCluster(ctx context.Context, hub *hubapi.Hub, name string) error {
-	cluster, err := hub.Cluster(ctx, name)
+	cluster, err := managedclusters.Get(ctx, hub, name)
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil

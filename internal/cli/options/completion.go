@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 )
 
 // completionTimeout is how long a shell waits for the hub before it completes nothing.
@@ -54,7 +55,7 @@ func CompleteList(typed string, names []string) ([]string, cobra.ShellCompDirect
 // ClusterNames are the clusters of the hub, to complete.
 func (g *Global) ClusterNames(ctx context.Context) []string {
 	return g.Offer(ctx, func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
-		list, err := hub.Clusters(ctx, "")
+		list, err := managedclusters.List(ctx, hub, "")
 		var names []string
 		for i := range list.Items {
 			names = append(names, list.Items[i].Name)

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 )
 
 // Enrolment is an agent that joins a cluster of the user's own to a hub.
@@ -106,7 +107,7 @@ func (h Home) Attach(ctx context.Context, program Program, e Enrolment, logs io.
 func AwaitCluster(ctx context.Context, hub *hubapi.Hub, cluster string, agent *Process) error {
 	ctx, release := guard(ctx, agent)
 	defer release()
-	if err := hub.WaitForCluster(ctx, cluster, exists); err != nil {
+	if err := managedclusters.Wait(ctx, hub, cluster, exists); err != nil {
 		return processExitOr(ctx, err, agent)
 	}
 	return nil

@@ -17,6 +17,8 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/deploy/examples"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusters"
+	"github.com/capstan-io/capstan/internal/cli/manifestworks"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 )
@@ -145,7 +147,7 @@ func (u *up) awaitDeletion(ctx context.Context, name string, sandbox, agent *Pro
 	if !u.home.hasCredential(name) {
 		return false, nil
 	}
-	cluster, err := u.hub.Cluster(ctx, name)
+	cluster, err := managedclusters.Get(ctx, u.hub, name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return true, nil
@@ -158,7 +160,7 @@ func (u *up) awaitDeletion(ctx context.Context, name string, sandbox, agent *Pro
 	ctx, release := guard(ctx, u.hubProcess, sandbox, agent)
 	defer release()
 	err = sayingWhy(ctx, u.report, name, func(ctx context.Context) string { return u.whyNotJoined(ctx, name, &words{}) },
-		func(ctx context.Context) error { return u.hub.WaitForNoCluster(ctx, name, cluster.UID) })
+		func(ctx context.Context) error { return awaitNoCluster(ctx, u.hub, name, cluster.UID) })
 	if err != nil {
 		return false, processExitOr(ctx, err, u.hubProcess, sandbox, agent)
 	}
@@ -189,7 +191,7 @@ func (u *up) invite(ctx context.Context, cluster string) (err error) {
 
 // inviteAgain gives an agent that runs a new token unless it needs none: the one that it was started with is good for an hour.
 func (u *up) inviteAgain(ctx context.Context, name string) error {
-	cluster, err := u.hub.Cluster(ctx, name)
+	cluster, err := managedclusters.Get(ctx, u.hub, name)
 	switch {
 	case err != nil && !apierrors.IsNotFound(err):
 		return processExitOr(ctx, err, u.hubProcess)
@@ -230,7 +232,7 @@ func (u *up) approve(ctx context.Context, cluster string) error {
 // awaitAsking returns once a cluster is registered and not being deleted. It fails if it was denied.
 func (u *up) awaitAsking(ctx context.Context, name string) error {
 	var cluster *clusterv1.ManagedCluster
-	err := u.hub.WaitForCluster(ctx, name, func(found *clusterv1.ManagedCluster) bool {
+	err := managedclusters.Wait(ctx, u.hub, name, func(found *clusterv1.ManagedCluster) bool {
 		cluster = found
 		return found.DeletionTimestamp.IsZero()
 	})
@@ -246,21 +248,21 @@ func (u *up) awaitAsking(ctx context.Context, name string) error {
 }
 
 func (u *up) awaitMember(ctx context.Context, cluster string, agent *Process, started bool) error {
-	if err := u.hub.AcceptCluster(ctx, cluster); err != nil {
+	if err := managedclusters.Accept(ctx, u.hub, cluster); err != nil {
 		return err
 	}
-	if err := u.hub.WaitForCluster(ctx, cluster, has(fleet.ConditionHubAccepted)); err != nil {
+	if err := managedclusters.Wait(ctx, u.hub, cluster, has(fleet.ConditionHubAccepted)); err != nil {
 		return err
 	}
 	if err := u.deploySample(ctx, cluster); err != nil { // at once, so that the agent finds it when it looks first
 		return err
 	}
 	if started { // what the hub says of the cluster may be from before the agent stopped
-		if err := u.hub.WaitForHeartbeat(ctx, cluster, agent.StartedAt); err != nil {
+		if err := awaitHeartbeat(ctx, u.hub, cluster, agent.StartedAt); err != nil {
 			return err
 		}
 	}
-	return u.hub.WaitForCluster(ctx, cluster, has(fleet.ConditionJoined, fleet.ConditionClusterAvailable))
+	return managedclusters.Wait(ctx, u.hub, cluster, has(fleet.ConditionJoined, fleet.ConditionClusterAvailable))
 }
 
 func exists(*clusterv1.ManagedCluster) bool { return true }
@@ -282,7 +284,7 @@ func (u *up) deploySample(ctx context.Context, cluster string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := u.hub.CreateWork(ctx, work); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := manifestworks.Create(ctx, u.hub, work); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	return nil
@@ -293,7 +295,7 @@ func (u *up) awaitSample(ctx context.Context, cluster string) error {
 	if err != nil {
 		return err
 	}
-	return u.hub.WaitForWork(ctx, cluster, work.Name, func(work *workv1.ManifestWork) bool {
+	return manifestworks.Wait(ctx, u.hub, cluster, work.Name, func(work *workv1.ManifestWork) bool {
 		return meta.IsStatusConditionTrue(work.Status.Conditions, fleet.ConditionApplied) &&
 			meta.IsStatusConditionTrue(work.Status.Conditions, fleet.ConditionAvailable)
 	})

@@ -11,6 +11,8 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusters"
+	"github.com/capstan-io/capstan/internal/cli/manifestworks"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -153,11 +155,11 @@ func (h Home) readHub(ctx context.Context, status *Status) error {
 		return fmt.Errorf("%w\n\"capstan up\" writes it again.", err)
 	}
 	hub.Source.Playground = true
-	clusters, err := hub.Clusters(ctx, "")
+	clusters, err := managedclusters.List(ctx, hub, "")
 	if err != nil {
 		return err
 	}
-	works, err := hub.Works(ctx, "", "")
+	works, err := manifestworks.List(ctx, hub, "", "")
 	if err != nil {
 		return err
 	}

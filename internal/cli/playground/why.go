@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capstan-io/capstan/deploy/examples"
+	"github.com/capstan-io/capstan/internal/cli/managedclusters"
+	"github.com/capstan-io/capstan/internal/cli/manifestworks"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -74,7 +76,7 @@ func tellReasons(ctx context.Context, after func(time.Duration) <-chan time.Time
 
 // whyNotJoined says what the hub and the agent say about a cluster that has not joined; empty if that is nothing.
 func (u *up) whyNotJoined(ctx context.Context, name string, words *words) string {
-	cluster, err := u.hub.Cluster(ctx, name)
+	cluster, err := managedclusters.Get(ctx, u.hub, name)
 	if apierrors.IsNotFound(err) {
 		return words.or("the agent has not registered it on the hub yet")
 	}
@@ -106,7 +108,7 @@ func (u *up) whyNoSample(ctx context.Context, cluster string) string {
 	if err != nil {
 		return err.Error()
 	}
-	work, err := u.hub.Work(ctx, cluster, sample.Name)
+	work, err := manifestworks.Get(ctx, u.hub, cluster, sample.Name)
 	if err != nil {
 		return err.Error()
 	}

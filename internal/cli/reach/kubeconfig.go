@@ -16,6 +16,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/playground"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -98,7 +99,7 @@ func (f *kubeconfigWriting) completeMoreClusters(command *cobra.Command, args []
 // checkReachable makes sure that there is such a cluster, and points out what it needs to be reached. Who may not look is told by the first
 // request to the cluster.
 func (f *kubeconfigWriting) checkReachable(ctx context.Context, hub *hubapi.Hub, cluster string) error {
-	if _, err := hub.Cluster(ctx, cluster); err != nil && !apierrors.IsForbidden(err) {
+	if _, err := managedclusters.Get(ctx, hub, cluster); err != nil && !apierrors.IsForbidden(err) {
 		return err
 	}
 	addOns, err := hub.InstalledAddOns(ctx, cluster)

@@ -11,6 +11,7 @@ import (
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/ignoredflags"
@@ -101,7 +102,7 @@ func (h *healthCheck) probe(ctx context.Context, hub *hubapi.Hub, chosen []strin
 	defer cancel()
 	reading, readCtx := errgroup.WithContext(limited)
 	reading.Go(func() (err error) {
-		clusters, err = hub.Clusters(readCtx, "")
+		clusters, err = managedclusters.List(readCtx, hub, "")
 		return err
 	})
 	reading.Go(func() (err error) {

@@ -33,10 +33,10 @@ func (d *delivery) createReplicaSet(ctx context.Context, hub *hubapi.Hub) error 
 		return err
 	}
 	wanted := d.replicaSet()
-	live, err := hub.ReplicaSet(ctx, wanted.Namespace, wanted.Name)
+	live, err := readReplicaSet(ctx, hub, wanted.Namespace, wanted.Name)
 	switch {
 	case apierrors.IsNotFound(err) && !errors.Is(err, hubapi.ErrNotAHub):
-		if err := hub.CreateReplicaSet(ctx, wanted); err != nil {
+		if err := postReplicaSet(ctx, hub, wanted); err != nil {
 			return err
 		}
 		d.Say("create manifestworkreplicaset %s in namespace %s", wanted.Name, wanted.Namespace)
@@ -51,7 +51,7 @@ func (d *delivery) createReplicaSet(ctx context.Context, hub *hubapi.Hub) error 
 			"choose another name",
 			live.Name, live.Namespace)
 	}
-	err = hub.UpdateReplicaSet(ctx, live.Namespace, live.Name, func(set *workv1alpha1.ManifestWorkReplicaSet) {
+	err = updateReplicaSet(ctx, hub, live.Namespace, live.Name, func(set *workv1alpha1.ManifestWorkReplicaSet) {
 		set.Spec.ManifestWorkTemplate.Workload = d.workload
 		if !refersTo(set, d.placement.Name) { // else its rollout strategy stays
 			set.Spec.PlacementRefs = wanted.Spec.PlacementRefs
@@ -67,4 +67,30 @@ func (d *delivery) createReplicaSet(ctx context.Context, hub *hubapi.Hub) error 
 // refersTo tells whether a set is for a placement, perhaps among others.
 func refersTo(set *workv1alpha1.ManifestWorkReplicaSet, placement string) bool {
 	return slices.ContainsFunc(set.Spec.PlacementRefs, func(r workv1alpha1.LocalPlacementReference) bool { return r.Name == placement })
+}
+
+var manifestWorkReplicaSets = workv1alpha1.GroupVersion.WithResource("manifestworkreplicasets")
+
+// readReplicaSet reads one ManifestWorkReplicaSet.
+func readReplicaSet(ctx context.Context, hub *hubapi.Hub, namespace, name string) (*workv1alpha1.ManifestWorkReplicaSet, error) {
+	set := &workv1alpha1.ManifestWorkReplicaSet{}
+	err := hub.Client(manifestWorkReplicaSets).Namespace(namespace).Get(ctx, name, set)
+	return set, hub.Explain("read ManifestWorkReplicaSet "+name+" of namespace "+namespace, err)
+}
+
+// postReplicaSet creates a ManifestWorkReplicaSet.
+func postReplicaSet(ctx context.Context, hub *hubapi.Hub, set *workv1alpha1.ManifestWorkReplicaSet) error {
+	err := hub.Client(manifestWorkReplicaSets).Namespace(set.Namespace).Create(ctx, set, nil)
+	return hub.Explain("create ManifestWorkReplicaSet "+set.Name+" in namespace "+set.Namespace, err)
+}
+
+// updateReplicaSet changes a ManifestWorkReplicaSet and leaves the rest of it as it is.
+func updateReplicaSet(ctx context.Context, hub *hubapi.Hub, namespace, name string,
+	change func(*workv1alpha1.ManifestWorkReplicaSet)) error {
+	sets := hub.Client(manifestWorkReplicaSets).Namespace(namespace)
+	err := hubapi.Change(ctx, sets, name, func(set *workv1alpha1.ManifestWorkReplicaSet) (bool, error) {
+		change(set)
+		return true, nil
+	})
+	return hub.Explain("update ManifestWorkReplicaSet "+name+" in namespace "+namespace, err)
 }

@@ -13,6 +13,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/manifests"
+	"github.com/capstan-io/capstan/internal/cli/manifestworks"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
@@ -177,12 +178,12 @@ func (d *delivery) take(ctx context.Context, hub *hubapi.Hub, s step) error {
 		d.noteHeldBack(s.live)
 		return nil
 	case actionCreate:
-		if _, err := hub.CreateWork(ctx, s.work); err != nil {
+		if _, err := manifestworks.Create(ctx, hub, s.work); err != nil {
 			return err
 		}
 		d.Say("create work %s in cluster %s", name, cluster)
 	case actionUpdate:
-		err := hub.UpdateWork(ctx, cluster, name, func(live *workv1.ManifestWork) {
+		err := updateWork(ctx, hub, cluster, name, func(live *workv1.ManifestWork) {
 			live.Spec.Workload = s.work.Spec.Workload
 			for key, value := range s.work.Labels {
 				metav1.SetMetaDataLabel(&live.ObjectMeta, key, value)
@@ -194,7 +195,7 @@ func (d *delivery) take(ctx context.Context, hub *hubapi.Hub, s step) error {
 		d.Say("update work %s in cluster %s", name, cluster)
 		d.noteHeldBack(s.live)
 	case actionDelete:
-		if err := hub.DeleteWork(ctx, cluster, name); err != nil {
+		if err := deleteWork(ctx, hub, cluster, name); err != nil {
 			return err
 		}
 		d.Say("delete work %s in cluster %s", name, cluster)
@@ -239,4 +240,14 @@ func (d *delivery) noteNested() {
 				"If this hub is to deliver what is in it, use \"kubectl apply -f\" instead.", decoded.Object.GetName())
 		}
 	}
+}
+
+// updateWork changes a ManifestWork and leaves the rest of it as it is.
+func updateWork(ctx context.Context, hub *hubapi.Hub, cluster, name string, change func(*workv1.ManifestWork)) error {
+	works := hub.Client(manifestworks.Resource).Namespace(cluster)
+	err := hubapi.Change(ctx, works, name, func(work *workv1.ManifestWork) (bool, error) {
+		change(work)
+		return true, nil
+	})
+	return hub.Explain("update work "+name+" in cluster "+cluster, err)
 }

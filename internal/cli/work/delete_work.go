@@ -9,7 +9,9 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/manifestworks"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -76,7 +78,7 @@ func findWorks(ctx context.Context, hub *hubapi.Hub, name string, clusters []str
 	var errs []error
 	var missing error
 	for _, cluster := range clusters {
-		work, err := hub.Work(ctx, cluster, name)
+		work, err := manifestworks.Get(ctx, hub, cluster, name)
 		switch {
 		case apierrors.IsNotFound(err) && !errors.Is(err, hubapi.ErrNotAHub):
 			missing = err
@@ -127,7 +129,7 @@ func (d *workDeletion) deleteAll(ctx context.Context, hub *hubapi.Hub, name stri
 	defer progress.Close()
 	for _, cluster := range going {
 		progress.Wait(cluster, "waiting for its agent")
-		err := hub.WaitForNoWork(ctx, cluster, name)
+		err := awaitNoWork(ctx, hub, cluster, name)
 		progress.Wait(cluster, "")
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("%w: its agent has not taken everything off the cluster yet. \"capstan get clusters %s\" shows whether it is there, "+
@@ -143,8 +145,31 @@ func (d *workDeletion) deleteAll(ctx context.Context, hub *hubapi.Hub, name stri
 }
 
 func (d *workDeletion) delete(ctx context.Context, hub *hubapi.Hub, cluster, name string) error {
-	if err := hub.DeleteWork(ctx, cluster, name); err != nil || !d.force {
+	if err := deleteWork(ctx, hub, cluster, name); err != nil || !d.force {
 		return err
 	}
-	return hub.ReleaseWork(ctx, cluster, name)
+	return releaseWork(ctx, hub, cluster, name)
+}
+
+// deleteWork deletes a ManifestWork, which goes once its agent has taken its objects off the cluster.
+func deleteWork(ctx context.Context, hub *hubapi.Hub, cluster, name string) error {
+	err := hub.Client(manifestworks.Resource).Namespace(cluster).Delete(ctx, name)
+	return hub.Explain("delete work "+name+" in cluster "+cluster, err)
+}
+
+// awaitNoWork returns once a ManifestWork is gone.
+func awaitNoWork(ctx context.Context, hub *hubapi.Hub, cluster, name string) error {
+	works := hub.Client(manifestworks.Resource).Namespace(cluster)
+	err := hubapi.UntilNone(ctx, works, hubapi.Named(name), func(*workv1.ManifestWork) bool { return true })
+	return hub.Explain("delete work "+name+" in cluster "+cluster, err)
+}
+
+// releaseWork takes the finalizers off a ManifestWork, which lets it go whatever is left on the cluster. One that is gone
+// already is no error.
+func releaseWork(ctx context.Context, hub *hubapi.Hub, cluster, name string) error {
+	err := hub.Client(manifestworks.Resource).Namespace(cluster).MergePatch(ctx, name, []byte(`{"metadata":{"finalizers":null}}`))
+	if apierrors.IsNotFound(err) && !hubapi.NotServed(err) {
+		return nil
+	}
+	return hub.Explain("remove the finalizers of work "+name+" in cluster "+cluster, err)
 }

@@ -9,6 +9,8 @@ import (
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusters"
+	"github.com/capstan-io/capstan/internal/cli/manifestworks"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
@@ -45,7 +47,7 @@ func NewGetCommand(global *options.Global) *cobra.Command {
 
 func (l *workList) show(ctx context.Context, hub *hubapi.Hub, names, clusters []string) error {
 	if len(names) == 1 && len(clusters) == 1 {
-		work, err := hub.Work(ctx, clusters[0], names[0])
+		work, err := manifestworks.Get(ctx, hub, clusters[0], names[0])
 		if err != nil {
 			return err
 		}
@@ -70,16 +72,16 @@ func (l *workList) show(ctx context.Context, hub *hubapi.Hub, names, clusters []
 // listWorks lists the works of some clusters, of all of them if none is named.
 func listWorks(ctx context.Context, hub *hubapi.Hub, clusters []string) (*workv1.ManifestWorkList, error) {
 	if len(clusters) == 0 {
-		return hub.Works(ctx, "", "")
+		return manifestworks.List(ctx, hub, "", "")
 	}
 	var all *workv1.ManifestWorkList
 	for _, cluster := range clusters {
-		list, err := hub.Works(ctx, cluster, "")
+		list, err := manifestworks.List(ctx, hub, cluster, "")
 		if err != nil {
 			return nil, err
 		}
 		if len(list.Items) == 0 { // the API does not tell a cluster without works from none
-			if _, err := hub.Cluster(ctx, cluster); err != nil {
+			if _, err := managedclusters.Get(ctx, hub, cluster); err != nil {
 				return nil, err
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/manifests"
+	"github.com/capstan-io/capstan/internal/cli/manifestworks"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -83,7 +84,7 @@ func (d *delivery) planCluster(ctx context.Context, hub *hubapi.Hub, cluster str
 	if d.placement != nil {
 		s.work.Labels = map[string]string{fleet.LabelWorkPlacement: fleet.LabelValue(d.placement.Namespace + "." + d.placement.Name)}
 	}
-	live, err := hub.Work(ctx, cluster, d.name)
+	live, err := manifestworks.Get(ctx, hub, cluster, d.name)
 	if apierrors.IsNotFound(err) && !errors.Is(err, hubapi.ErrNotAHub) {
 		return s, nil
 	}
@@ -113,7 +114,7 @@ func (d *delivery) planCluster(ctx context.Context, hub *hubapi.Hub, cluster str
 // planDeletions finds the works of this name that a placement has brought to clusters where none selects them any more. Works
 // that a user created by name of the cluster stay.
 func (d *delivery) planDeletions(ctx context.Context, hub *hubapi.Hub, decided []string) ([]step, error) {
-	list, err := hub.Works(ctx, "", fleet.LabelWorkPlacement)
+	list, err := manifestworks.List(ctx, hub, "", fleet.LabelWorkPlacement)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,8 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusters"
+	"github.com/capstan-io/capstan/internal/cli/manifestworks"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
@@ -83,19 +85,19 @@ func (d *delivery) try(ctx context.Context, hub *hubapi.Hub) ([]output.Trial, er
 // tryStep has the cluster try the work under another name, which nobody depends on: whatever happens to this command, the work
 // itself is as it was.
 func (d *delivery) tryStep(ctx context.Context, hub *hubapi.Hub, s step) (*output.Trial, error) {
-	cluster, err := hub.ClusterWithManagers(ctx, s.work.Namespace)
+	cluster, err := managedclusters.GetWithManagers(ctx, hub, s.work.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	if err := canTry(cluster); err != nil {
 		return nil, err
 	}
-	tried, err := hub.CreateWork(ctx, trialOf(s))
+	tried, err := manifestworks.Create(ctx, hub, trialOf(s))
 	if err != nil {
 		return nil, err
 	}
 	defer d.removeTrial(ctx, hub, tried)
-	err = hub.WaitForWork(ctx, tried.Namespace, tried.Name, func(work *workv1.ManifestWork) bool {
+	err = manifestworks.Wait(ctx, hub, tried.Namespace, tried.Name, func(work *workv1.ManifestWork) bool {
 		tried = work
 		done := meta.FindStatusCondition(work.Status.Conditions, fleet.ConditionDryRun)
 		return done != nil && done.ObservedGeneration == work.Generation
@@ -139,7 +141,7 @@ func trialOf(s step) *workv1.ManifestWork {
 func (d *delivery) removeTrial(ctx context.Context, hub *hubapi.Hub, trial *workv1.ManifestWork) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	if err := hub.DeleteWork(ctx, trial.Namespace, trial.Name); err != nil {
+	if err := deleteWork(ctx, hub, trial.Namespace, trial.Name); err != nil {
 		d.Note("Warning: the work %s, with which cluster %s tried this, is still there: %v", trial.Name, trial.Namespace, err)
 	}
 }

@@ -1,0 +1,102 @@
+package hubapi
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+)
+
+// ResourceClient reads and writes the objects of one resource. Its errors are those of the API: Explain says what they mean.
+type ResourceClient struct {
+	client    rest.Interface
+	resource  string
+	scoped    bool // to the namespace
+	namespace string
+}
+
+// Client returns a client for a resource of a kind that commands use, in all namespaces if it has any.
+func (h *Hub) Client(resource schema.GroupVersionResource) ResourceClient {
+	return ResourceClient{client: h.clients[resource.GroupVersion()], resource: resource.Resource}
+}
+
+// Namespace returns a client for one namespace; an empty one is all of them.
+func (c ResourceClient) Namespace(namespace string) ResourceClient {
+	c.namespace, c.scoped = namespace, true
+	return c
+}
+
+// on directs a request to the resource.
+func (c ResourceClient) on(request *rest.Request) *rest.Request {
+	return request.NamespaceIfScoped(c.namespace, c.scoped).Resource(c.resource)
+}
+
+// Get reads an object, or sees whether it is there if it is nil.
+func (c ResourceClient) Get(ctx context.Context, name string, into runtime.Object) error {
+	return decode(c.on(c.client.Get()).Name(name).Do(ctx), into)
+}
+
+// List reads the objects that the selectors match.
+func (c ResourceClient) List(ctx context.Context, selectors metav1.ListOptions, into runtime.Object) error {
+	return c.on(c.client.Get()).VersionedParams(&selectors, metav1.ParameterCodec).Do(ctx).Into(into)
+}
+
+// Create creates an object, and reads it as it is on the hub unless that is nil.
+func (c ResourceClient) Create(ctx context.Context, object, created runtime.Object) error {
+	return decode(c.on(c.client.Post()).Body(object).Do(ctx), created)
+}
+
+// MergePatch patches an object with a JSON merge patch.
+func (c ResourceClient) MergePatch(ctx context.Context, name string, patch []byte) error {
+	return c.on(c.client.Patch(types.MergePatchType)).Name(name).Body(patch).Do(ctx).Error()
+}
+
+// Apply makes an object what it should be; fields that it does not name are left to others.
+func (c ResourceClient) Apply(ctx context.Context, name string, content []byte) error {
+	return apply(ctx, c.on(c.client.Patch(types.ApplyPatchType)).Name(name), content)
+}
+
+// Delete deletes an object, and does not wait until it is gone.
+func (c ResourceClient) Delete(ctx context.Context, name string) error {
+	return c.on(c.client.Delete()).Name(name).Do(ctx).Error()
+}
+
+// Change reads an object, has it changed and writes it, again if others have changed it meanwhile. What is not changed is not written.
+func Change[T any, P interface {
+	*T
+	runtime.Object
+}](ctx context.Context, c ResourceClient, name string, change func(P) (changed bool, err error)) error {
+	return ChangeSubresource(ctx, c, name, "", change)
+}
+
+// ChangeSubresource changes what of an object is written by a subresource of it.
+func ChangeSubresource[T any, P interface {
+	*T
+	runtime.Object
+}](ctx context.Context, c ResourceClient, name, subresource string, change func(P) (changed bool, err error)) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		live := P(new(T))
+		if err := c.Get(ctx, name, live); err != nil {
+			return err
+		}
+		if changed, err := change(live); err != nil || !changed {
+			return err
+		}
+		request := c.on(c.client.Put()).Name(name)
+		if subresource != "" {
+			request = request.SubResource(subresource)
+		}
+		return request.Body(live).Do(ctx).Error()
+	})
+}
+
+func decode(result rest.Result, into runtime.Object) error {
+	if into == nil {
+		return result.Error()
+	}
+	return result.Into(into)
+}

@@ -1,0 +1,49 @@
+// Package manifestworks reads ManifestWorks of a hub, creates them and waits for them.
+package manifestworks
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+)
+
+// Resource is that of ManifestWorks.
+var Resource = workv1.GroupVersion.WithResource("manifestworks")
+
+// List lists the ManifestWorks of a cluster, of all clusters if it is empty, that a label selector matches; an empty one
+// matches all.
+func List(ctx context.Context, hub *hubapi.Hub, cluster, labelSelector string) (*workv1.ManifestWorkList, error) {
+	list := &workv1.ManifestWorkList{}
+	err := hub.Client(Resource).Namespace(cluster).List(ctx, metav1.ListOptions{LabelSelector: labelSelector}, list)
+	list.SetGroupVersionKind(workv1.GroupVersion.WithKind("ManifestWorkList"))
+	for i := range list.Items {
+		list.Items[i].SetGroupVersionKind(workv1.GroupVersion.WithKind("ManifestWork"))
+		list.Items[i].ManagedFields = nil // as kubectl does: nobody reads them
+	}
+	return list, hub.Explain("list works", err)
+}
+
+// Get reads one ManifestWork.
+func Get(ctx context.Context, hub *hubapi.Hub, cluster, name string) (*workv1.ManifestWork, error) {
+	work := &workv1.ManifestWork{}
+	err := hub.Client(Resource).Namespace(cluster).Get(ctx, name, work)
+	work.SetGroupVersionKind(workv1.GroupVersion.WithKind("ManifestWork"))
+	work.ManagedFields = nil
+	return work, hub.Explain("read work "+name+" of cluster "+cluster, err)
+}
+
+// Create creates a ManifestWork in the cluster that its namespace names, and returns it as it is on the hub.
+func Create(ctx context.Context, hub *hubapi.Hub, work *workv1.ManifestWork) (*workv1.ManifestWork, error) {
+	created := &workv1.ManifestWork{}
+	err := hub.Client(Resource).Namespace(work.Namespace).Create(ctx, work, created)
+	return created, hub.Explain("create work "+work.Name+" in cluster "+work.Namespace, err)
+}
+
+// Wait returns once the ManifestWork exists and is as wanted.
+func Wait(ctx context.Context, hub *hubapi.Hub, cluster, name string, wanted func(*workv1.ManifestWork) bool) error {
+	err := hubapi.Until(ctx, hub.Client(Resource).Namespace(cluster), hubapi.Named(name), wanted)
+	return hub.Explain("wait for work "+name+" of cluster "+cluster, err)
+}
