@@ -19,6 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/manifests"
 	"github.com/capstan-io/capstan/internal/cli/options"
+	"github.com/capstan-io/capstan/internal/cli/placements"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -190,7 +191,7 @@ func (f *addOnCreation) installStrategy() (addonv1beta1.InstallStrategy, error) 
 func (f *addOnCreation) create(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.AddOnTemplate,
 	addOn *addonv1alpha1.ClusterManagementAddOn) error {
 	for _, p := range addOn.Spec.InstallStrategy.Placements {
-		if _, err := hub.Placement(ctx, p.Namespace, p.Name); err != nil {
+		if _, err := placements.Get(ctx, hub, p.Namespace, p.Name); err != nil {
 			return err
 		}
 	}
@@ -214,13 +215,13 @@ func (f *addOnCreation) noteNoRole(ctx context.Context, hub *hubapi.Hub) {
 	if role == "" {
 		return
 	}
-	if found, err := hub.HasClusterRole(ctx, role); err == nil && !found {
+	if found, err := hasClusterRole(ctx, hub, role); err == nil && !found {
 		f.Note("Warning: the hub has no ClusterRole %s. The agent of the add-on has no rights there until a user creates it.", role)
 	}
 }
 
 func planTemplate(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.AddOnTemplate, overwrite bool) (change, error) {
-	live, err := hub.AddOnTemplate(ctx, template.Name)
+	live, err := addOnTemplate(ctx, hub, template.Name)
 	switch {
 	case apierrors.IsNotFound(err) && !errors.Is(err, hubapi.ErrNotAHub):
 		return changeCreate, nil
@@ -242,9 +243,9 @@ func planTemplate(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.
 func (f *addOnCreation) writeTemplate(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.AddOnTemplate, what change) error {
 	switch what {
 	case changeCreate:
-		return f.saying(hub.CreateAddOnTemplate(ctx, template), "AddonTemplate %s is created", template.Name)
+		return f.saying(postAddOnTemplate(ctx, hub, template), "AddonTemplate %s is created", template.Name)
 	case changeUpdate:
-		return f.saying(hub.UpdateAddOnTemplate(ctx, template.Name, func(live *addonv1alpha1.AddOnTemplate) {
+		return f.saying(updateAddOnTemplate(ctx, hub, template.Name, func(live *addonv1alpha1.AddOnTemplate) {
 			live.Spec.AgentSpec.Workload = template.Spec.AgentSpec.Workload
 			live.Spec.Registration = template.Spec.Registration
 			setLabels(&live.ObjectMeta, template.Labels)
@@ -255,7 +256,7 @@ func (f *addOnCreation) writeTemplate(ctx context.Context, hub *hubapi.Hub, temp
 }
 
 func planCatalogueAddOn(ctx context.Context, hub *hubapi.Hub, addOn *addonv1alpha1.ClusterManagementAddOn, overwrite bool) (change, error) {
-	live, err := hub.CatalogueAddOn(ctx, addOn.Name)
+	live, err := catalogueAddOn(ctx, hub, addOn.Name)
 	if apierrors.IsNotFound(err) && !errors.Is(err, hubapi.ErrNotAHub) {
 		return changeCreate, nil
 	}
@@ -278,9 +279,9 @@ func (f *addOnCreation) writeCatalogueAddOn(ctx context.Context, hub *hubapi.Hub
 	what change) error {
 	switch what {
 	case changeCreate:
-		return f.saying(hub.CreateCatalogueAddOn(ctx, addOn), "ClusterManagementAddon %s is created", addOn.Name)
+		return f.saying(postCatalogueAddOn(ctx, hub, addOn), "ClusterManagementAddon %s is created", addOn.Name)
 	case changeUpdate:
-		return f.saying(hub.UpdateCatalogueAddOn(ctx, addOn.Name, func(live *addonv1alpha1.ClusterManagementAddOn) { become(live, addOn) }),
+		return f.saying(updateCatalogueAddOn(ctx, hub, addOn.Name, func(live *addonv1alpha1.ClusterManagementAddOn) { become(live, addOn) }),
 			"ClusterManagementAddon %s is updated", addOn.Name)
 	default:
 		return f.saying(nil, "ClusterManagementAddon %s is already created", addOn.Name)
@@ -329,4 +330,13 @@ func setLabels(meta *metav1.ObjectMeta, labels map[string]string) {
 	for key, value := range labels {
 		metav1.SetMetaDataLabel(meta, key, value)
 	}
+}
+
+// hasClusterRole tells whether the hub has a ClusterRole.
+func hasClusterRole(ctx context.Context, hub *hubapi.Hub, name string) (bool, error) {
+	err := hub.Raw().Get().AbsPath("/apis/rbac.authorization.k8s.io/v1/clusterroles", name).Do(ctx).Error()
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, hub.Explain("look for ClusterRole "+name, err)
 }

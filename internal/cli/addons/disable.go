@@ -10,6 +10,7 @@ import (
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusteraddons"
 	"github.com/capstan-io/capstan/internal/cli/options"
 )
 
@@ -74,7 +75,7 @@ func (f *addOnRemoval) disable(ctx context.Context, hub *hubapi.Hub, name, clust
 	}
 	var err error
 	if found {
-		found, err = hub.UninstallAddOn(ctx, cluster, name)
+		found, err = uninstallAddOn(ctx, hub, cluster, name)
 	}
 	switch {
 	case err != nil:
@@ -89,9 +90,9 @@ func (f *addOnRemoval) disable(ctx context.Context, hub *hubapi.Hub, name, clust
 
 // noteComesBack points out that a placement deploys the add-on. One that the hub does not offer and no cluster has is misspelt.
 func (f *addOnRemoval) noteComesBack(ctx context.Context, hub *hubapi.Hub, name string) error {
-	offered, err := hub.CatalogueAddOn(ctx, name)
+	offered, err := catalogueAddOn(ctx, hub, name)
 	if apierrors.IsNotFound(err) {
-		everywhere, listErr := hub.InstalledAddOns(ctx, "")
+		everywhere, listErr := managedclusteraddons.List(ctx, hub, "")
 		if listErr != nil {
 			return listErr
 		}
@@ -109,4 +110,13 @@ func (f *addOnRemoval) noteComesBack(ctx context.Context, hub *hubapi.Hub, name 
 		f.Note("Warning: placements deploy add-on %s: it comes back where they select the cluster. \"capstan get placements\" shows where they do.", name)
 	}
 	return nil
+}
+
+// uninstallAddOn takes an add-on off a cluster. It tells whether it was there.
+func uninstallAddOn(ctx context.Context, hub *hubapi.Hub, cluster, name string) (found bool, err error) {
+	err = hub.Client(managedclusteraddons.Resource).Namespace(cluster).Delete(ctx, name)
+	if apierrors.IsNotFound(err) && !hubapi.NotServed(err) {
+		return false, nil
+	}
+	return err == nil, hub.Explain("undeploy add-on "+name+" in managed cluster "+cluster, err)
 }

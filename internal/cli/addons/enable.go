@@ -2,6 +2,7 @@ package addons
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,6 +18,7 @@ import (
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusteraddons"
 	"github.com/capstan-io/capstan/internal/cli/manifests"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -197,7 +199,7 @@ func resolveConfigs(ctx context.Context, hub *hubapi.Hub, objects []*unstructure
 
 // checkOffered fails if the hub does not offer an add-on, or if the add-on would ignore a configuration.
 func checkOffered(ctx context.Context, hub *hubapi.Hub, name string, configs []addOnConfig) error {
-	offered, err := hub.CatalogueAddOn(ctx, name)
+	offered, err := catalogueAddOn(ctx, hub, name)
 	if err != nil {
 		return err
 	}
@@ -260,11 +262,23 @@ func (f *addOnEnabling) deploy(ctx context.Context, hub *hubapi.Hub, configs []a
 	}
 	var errs []error
 	for _, d := range deployments {
-		if err := hub.InstallAddOn(ctx, d); err != nil {
+		if err := installAddOn(ctx, hub, d); err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		f.Say("Deploying %s add-on to namespaces %s of managed cluster: %s.", d.Name, f.namespace, d.Namespace)
 	}
 	return errors.Join(errs...)
+}
+
+// installAddOn installs an add-on on the cluster that its namespace names, or makes an installation what it should be. It is applied by
+// the server: what this program has set before, and does not set now, goes; what others have set stays, but for the list of
+// configurations, which is replaced as a whole if there is one now.
+func installAddOn(ctx context.Context, hub *hubapi.Hub, addOn *addonv1alpha1.ManagedClusterAddOn) error {
+	content, err := json.Marshal(addOn)
+	if err != nil {
+		return err
+	}
+	err = hub.Client(managedclusteraddons.Resource).Namespace(addOn.Namespace).Apply(ctx, addOn.Name, content)
+	return hub.Explain("deploy add-on "+addOn.Name+" in managed cluster "+addOn.Namespace, err)
 }

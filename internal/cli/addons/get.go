@@ -10,6 +10,7 @@ import (
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusteraddons"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 	"github.com/capstan-io/capstan/internal/cli/manifestworks"
 	"github.com/capstan-io/capstan/internal/cli/options"
@@ -81,11 +82,11 @@ func (l *addOnList) show(ctx context.Context, hub *hubapi.Hub, names, clusters [
 // listAddOns lists the installations on some clusters, on all of them if none is named.
 func listAddOns(ctx context.Context, hub *hubapi.Hub, clusters []string) (*addonv1alpha1.ManagedClusterAddOnList, error) {
 	if len(clusters) == 0 {
-		return hub.InstalledAddOns(ctx, "")
+		return managedclusteraddons.List(ctx, hub, "")
 	}
 	var all *addonv1alpha1.ManagedClusterAddOnList
 	for _, cluster := range clusters {
-		list, err := hub.InstalledAddOns(ctx, cluster)
+		list, err := managedclusteraddons.List(ctx, hub, cluster)
 		if err != nil {
 			return nil, err
 		}
@@ -105,7 +106,7 @@ func listAddOns(ctx context.Context, hub *hubapi.Hub, clusters []string) (*addon
 
 // knownAddOns are the names of the add-ons that can be installed, and of those that are.
 func knownAddOns(ctx context.Context, hub *hubapi.Hub, installed []addonv1alpha1.ManagedClusterAddOn) ([]string, error) {
-	catalogue, err := hub.CatalogueAddOns(ctx)
+	catalogue, err := catalogueAddOns(ctx, hub)
 	var names []string
 	for i := range catalogue {
 		names = append(names, catalogue[i].Name)
@@ -130,7 +131,7 @@ func (l *addOnList) completeAddOns(command *cobra.Command, args []string, _ stri
 
 func addOnNames(ctx context.Context, global *options.Global) []string {
 	return global.Offer(ctx, func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
-		installed, err := hub.InstalledAddOns(ctx, "")
+		installed, err := managedclusteraddons.List(ctx, hub, "")
 		if err != nil {
 			return nil, err
 		}

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
 )
 
 // Request is something the hub was asked.
@@ -242,6 +245,18 @@ func (h *Hub) wake() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.changed.Broadcast()
+}
+
+// Client returns a client of the hub that uses a kubeconfig.
+func (h *Hub) Client(t *testing.T) *hubapi.Hub {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	h.Kubeconfig(t, file, "hub")
+	hub, err := hubapi.Connect(hubapi.Target{Kubeconfig: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hub
 }
 
 // Kubeconfig writes a kubeconfig that leads here with a context of the given name.

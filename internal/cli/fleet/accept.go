@@ -19,6 +19,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/joinrequests"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
@@ -84,7 +85,7 @@ func (r *acceptance) completeRequesters(command *cobra.Command, _ []string, _ st
 		chosen, err := r.clusters.Names()
 		var names []string
 		for _, cluster := range chosen {
-			requests, _, err := hub.JoinRequests(ctx, cluster, time.Time{})
+			requests, _, err := joinrequests.List(ctx, hub, cluster, time.Time{})
 			if err != nil {
 				return nil, err
 			}
@@ -207,10 +208,10 @@ func (r *acceptance) waitFor(subject, what string, waiting func() error) error {
 
 // requests returns the requests to approve, and waits for one if that was asked for. It fails when the agent of the cluster has and gets
 // no way in.
-func (r *acceptance) requests(ctx context.Context, cluster *clusterv1.ManagedCluster, result *output.Acceptance) ([]hubapi.JoinRequest,
+func (r *acceptance) requests(ctx context.Context, cluster *clusterv1.ManagedCluster, result *output.Acceptance) ([]joinrequests.Request,
 	error) {
-	since := hubapi.AskedSince(cluster)
-	requests, rejected, err := r.hub.JoinRequests(ctx, cluster.Name, since)
+	since := joinrequests.AskedSince(cluster)
+	requests, rejected, err := joinrequests.List(ctx, r.hub, cluster.Name, since)
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +222,7 @@ func (r *acceptance) requests(ctx context.Context, cluster *clusterv1.ManagedClu
 	if err != nil {
 		return nil, err
 	}
-	approved := slices.ContainsFunc(requests, func(request hubapi.JoinRequest) bool { return r.isIn(request, cluster) })
+	approved := slices.ContainsFunc(requests, func(request joinrequests.Request) bool { return r.isIn(request, cluster) })
 	others := r.unwanted(requests)
 	if len(chosen) > 0 || approved || len(others) == 0 && needsNoRequest(cluster) {
 		return chosen, nil
@@ -237,14 +238,14 @@ func (r *acceptance) requests(ctx context.Context, cluster *clusterv1.ManagedClu
 
 // leaveEarlier takes out the requests that were made before the cluster was, by agents of a deleted cluster of the same name, unless
 // --requesters names who made them.
-func (r *acceptance) leaveEarlier(requests []hubapi.JoinRequest, since time.Time) (left []hubapi.JoinRequest,
-	earlier []hubapi.RejectedRequest) {
+func (r *acceptance) leaveEarlier(requests []joinrequests.Request, since time.Time) (left []joinrequests.Request,
+	earlier []joinrequests.Rejected) {
 	for _, request := range requests {
 		if !r.isEarlier(request, since) {
 			left = append(left, request)
 			continue
 		}
-		earlier = append(earlier, hubapi.RejectedRequest{Name: request.Name, Why: fmt.Errorf(
+		earlier = append(earlier, joinrequests.Rejected{Name: request.Name, Why: fmt.Errorf(
 			"it is of %s, before the cluster was created, as by an "+
 				"agent of a deleted cluster of this name; --requesters %s approves it all the same", request.Created.UTC().Format(time.RFC3339),
 			output.Printable(request.CommonName))})
@@ -252,12 +253,12 @@ func (r *acceptance) leaveEarlier(requests []hubapi.JoinRequest, since time.Time
 	return left, earlier
 }
 
-func (r *acceptance) isEarlier(request hubapi.JoinRequest, since time.Time) bool {
+func (r *acceptance) isEarlier(request joinrequests.Request, since time.Time) bool {
 	return request.EarlierThan(since) && (len(r.requesters) == 0 || !r.wanted(request))
 }
 
 // note puts the requests of a cluster into the result.
-func note(result *output.Acceptance, requests []hubapi.JoinRequest, rejected []hubapi.RejectedRequest) {
+func note(result *output.Acceptance, requests []joinrequests.Request, rejected []joinrequests.Rejected) {
 	result.Requests, result.Rejected = nil, nil
 	for _, request := range requests {
 		if request.Pending || request.Approved {
@@ -271,13 +272,13 @@ func note(result *output.Acceptance, requests []hubapi.JoinRequest, rejected []h
 	}
 }
 
-func (r *acceptance) approve(ctx context.Context, chosen []hubapi.JoinRequest, result *output.Acceptance) error {
+func (r *acceptance) approve(ctx context.Context, chosen []joinrequests.Request, result *output.Acceptance) error {
 	for _, request := range chosen {
 		if r.DryRun {
 			r.tell("would approve CSR %s of %s", request.Name, output.Printable(request.CommonName))
 			continue
 		}
-		if err := r.hub.Approve(ctx, request.Name); err != nil {
+		if err := joinrequests.Approve(ctx, r.hub, request.Name); err != nil {
 			return err
 		}
 		for i := range result.Requests {
@@ -289,7 +290,7 @@ func (r *acceptance) approve(ctx context.Context, chosen []hubapi.JoinRequest, r
 }
 
 // choose tells which requests to approve.
-func (r *acceptance) choose(result *output.Acceptance, requests []hubapi.JoinRequest) (chosen []hubapi.JoinRequest, err error) {
+func (r *acceptance) choose(result *output.Acceptance, requests []joinrequests.Request) (chosen []joinrequests.Request, err error) {
 	agents, holders := map[string]bool{}, map[string]bool{}
 	for _, request := range requests {
 		if request.Approved {
@@ -327,7 +328,7 @@ func howToTell(cluster string) string {
 }
 
 // listed is who asks, one a line.
-func listed(requests []hubapi.JoinRequest) string {
+func listed(requests []joinrequests.Request) string {
 	var lines strings.Builder
 	for _, request := range requests {
 		fmt.Fprintf(&lines, "\n  %s (CSR %s of %s by %s)", output.Printable(request.CommonName), request.Name,
@@ -337,12 +338,12 @@ func listed(requests []hubapi.JoinRequest) string {
 }
 
 // wanted matches common names whole.
-func (r *acceptance) wanted(request hubapi.JoinRequest) bool {
+func (r *acceptance) wanted(request joinrequests.Request) bool {
 	return len(r.requesters) == 0 || slices.Contains(r.requesters, request.CommonName)
 }
 
 // unwanted are the common names of agents that ask, or were approved, and that --requesters does not name.
-func (r *acceptance) unwanted(requests []hubapi.JoinRequest) []string {
+func (r *acceptance) unwanted(requests []joinrequests.Request) []string {
 	var names []string
 	for _, request := range requests {
 		if (request.Pending || request.Approved) && !r.wanted(request) && !slices.Contains(names, request.CommonName) {
@@ -354,7 +355,7 @@ func (r *acceptance) unwanted(requests []hubapi.JoinRequest) []string {
 
 func (r *acceptance) awaitRequest(ctx context.Context, cluster *clusterv1.ManagedCluster, since time.Time) error {
 	return r.waitFor(cluster.Name, "waiting for its certificate request", func() error {
-		return r.hub.WatchJoinRequests(ctx, cluster.Name, since, func(request hubapi.JoinRequest) bool {
+		return joinrequests.Watch(ctx, r.hub, cluster.Name, since, func(request joinrequests.Request) bool {
 			return r.isIn(request, cluster) || request.Pending && r.wanted(request) && !r.isEarlier(request, since)
 		})
 	})
@@ -362,7 +363,7 @@ func (r *acceptance) awaitRequest(ctx context.Context, cluster *clusterv1.Manage
 
 // isIn tells whether a request that is wanted is approved already. One that was approved before the hub lost sight of the cluster is about
 // an agent that may be gone, unless --requesters names it.
-func (r *acceptance) isIn(request hubapi.JoinRequest, cluster *clusterv1.ManagedCluster) bool {
+func (r *acceptance) isIn(request joinrequests.Request, cluster *clusterv1.ManagedCluster) bool {
 	available := meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionClusterAvailable)
 	lost := hasJoined(cluster) && available != nil && available.Status != metav1.ConditionTrue &&
 		request.Decided.Before(available.LastTransitionTime.Time)
@@ -381,7 +382,7 @@ func needsNoRequest(cluster *clusterv1.ManagedCluster) bool {
 	return works || cluster.Annotations[fleet.AnnotationManagedClusterARN] != ""
 }
 
-func noRequest(cluster *clusterv1.ManagedCluster, others []string, rejected []hubapi.RejectedRequest) error {
+func noRequest(cluster *clusterv1.ManagedCluster, others []string, rejected []joinrequests.Rejected) error {
 	var left strings.Builder
 	if hasJoined(cluster) {
 		left.WriteString("\n  It was accepted before, for an agent that the hub does not hear of now: if that one is only away, there is nothing to accept.")

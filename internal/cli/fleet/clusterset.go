@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -12,6 +13,7 @@ import (
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
+	"github.com/capstan-io/capstan/internal/cli/managedclustersets"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -79,7 +81,7 @@ func (b *binding) command(command *cobra.Command, run func(ctx context.Context, 
 }
 
 func (b *binding) bind(ctx context.Context, hub *hubapi.Hub, set string) error {
-	if _, err := hub.ClusterSet(ctx, set); err != nil { // the API would let us bind one that is misspelt
+	if _, err := managedclustersets.Get(ctx, hub, set); err != nil { // the API would let us bind one that is misspelt
 		return err
 	}
 	binding := &clusterv1beta2.ManagedClusterSetBinding{
@@ -90,7 +92,7 @@ func (b *binding) bind(ctx context.Context, hub *hubapi.Hub, set string) error {
 	if b.DryRun {
 		return b.Render(binding)
 	}
-	err := hub.BindClusterSet(ctx, binding)
+	err := postBinding(ctx, hub, binding)
 	switch {
 	case err == nil:
 		b.Say("Clusterset %s is bound to Namespace %s", set, b.namespace)
@@ -110,13 +112,13 @@ func (b *binding) unbind(ctx context.Context, hub *hubapi.Hub, set string) error
 		b.Say("would unbind Clusterset %s from Namespace %s", set, b.namespace)
 		return nil
 	}
-	err := hub.UnbindClusterSet(ctx, set, b.namespace)
+	err := deleteBinding(ctx, hub, set, b.namespace)
 	switch {
 	case err == nil:
 		b.Say("Clusterset %s is unbound from Namespace %s", set, b.namespace)
 		return nil
 	case apierrors.IsNotFound(err):
-		if _, missing := hub.ClusterSet(ctx, set); missing != nil { // misspelt, or no hub
+		if _, missing := managedclustersets.Get(ctx, hub, set); missing != nil { // misspelt, or no hub
 			return missing
 		}
 		b.Say("Clusterset %s is already unbound from Namespace %s", set, b.namespace)
@@ -168,7 +170,7 @@ func NewSetClusterSetCommand(global *options.Global) *cobra.Command {
 			}
 		}
 		return m.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
-			set, err := hub.ClusterSet(ctx, args[0])
+			set, err := managedclustersets.Get(ctx, hub, args[0])
 			if err != nil {
 				return err
 			}
@@ -208,7 +210,7 @@ func (m *membership) setCluster(ctx context.Context, hub *hubapi.Hub, set, name 
 		m.Say("would set Cluster %s, from ClusterSet %s to Clusterset %s", name, before, set)
 		return nil
 	}
-	if err := hub.PutClusterIntoSet(ctx, name, set); err != nil {
+	if err := putClusterIntoSet(ctx, hub, name, set); err != nil {
 		return err
 	}
 	if before == "" {
@@ -229,7 +231,7 @@ func (m *membership) setNamespaces(ctx context.Context, hub *hubapi.Hub, set *cl
 	if len(m.namespaces) == 0 {
 		return nil
 	}
-	added, err := hub.AddManagedNamespaces(ctx, set.Name, m.namespaces)
+	added, err := addManagedNamespaces(ctx, hub, set.Name, m.namespaces)
 	if err != nil {
 		return err
 	}
@@ -240,4 +242,47 @@ func (m *membership) setNamespaces(ctx context.Context, hub *hubapi.Hub, set *cl
 		m.Say("Clusterset %s manages these namespaces already", set.Name)
 	}
 	return nil
+}
+
+// postBinding lets a namespace place on the clusters of a set.
+func postBinding(ctx context.Context, hub *hubapi.Hub, binding *clusterv1beta2.ManagedClusterSetBinding) error {
+	err := hub.Client(managedclustersets.Bindings).Namespace(binding.Namespace).Create(ctx, binding, nil)
+	return hub.Explain("bind cluster set "+binding.Name+" to namespace "+binding.Namespace, err)
+}
+
+// deleteBinding takes back what BindClusterSet did.
+func deleteBinding(ctx context.Context, hub *hubapi.Hub, set, namespace string) error {
+	err := hub.Client(managedclustersets.Bindings).Namespace(namespace).Delete(ctx, set)
+	return hub.Explain("unbind cluster set "+set+" from namespace "+namespace, err)
+}
+
+// putClusterIntoSet labels a cluster with the one exclusive set it is a member of.
+func putClusterIntoSet(ctx context.Context, hub *hubapi.Hub, cluster, set string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{fleet.LabelClusterSet: set}}})
+	if err != nil {
+		return err
+	}
+	err = hub.Client(managedclusters.Resource).MergePatch(ctx, cluster, patch)
+	return hub.Explain("put cluster "+cluster+" into cluster set "+set, err)
+}
+
+// addManagedNamespaces makes the clusters of a set have some more namespaces, and returns those that it did not ask for
+// before.
+func addManagedNamespaces(ctx context.Context, hub *hubapi.Hub, name string, namespaces []string) (added []string, err error) {
+	err = hubapi.Change(ctx, hub.Client(managedclustersets.Resource), name, func(set *clusterv1beta2.ManagedClusterSet) (bool, error) {
+		added = nil
+		has := map[string]bool{}
+		for _, namespace := range set.Spec.ManagedNamespaces {
+			has[namespace.Name] = true
+		}
+		for _, namespace := range namespaces {
+			if !has[namespace] {
+				has[namespace] = true
+				added = append(added, namespace)
+				set.Spec.ManagedNamespaces = append(set.Spec.ManagedNamespaces, clusterv1beta2.ManagedNamespaceConfig{Name: namespace})
+			}
+		}
+		return len(added) > 0, nil
+	})
+	return added, hub.Explain("add namespaces to cluster set "+name, err)
 }

@@ -13,6 +13,7 @@ import (
 
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclustersets"
 	"github.com/capstan-io/capstan/internal/cli/options"
 )
 
@@ -87,7 +88,7 @@ func (c *clusterSetCreation) createAll(ctx context.Context, hub *hubapi.Hub, nam
 }
 
 func (c *clusterSetCreation) create(ctx context.Context, hub *hubapi.Hub, name string) error {
-	err := hub.CreateClusterSet(ctx, newClusterSet(name))
+	err := postClusterSet(ctx, hub, newClusterSet(name))
 	switch {
 	case err == nil:
 		c.Say("Clusterset %s is created", name)
@@ -149,7 +150,7 @@ func (d *clusterSetDeletion) deleteAll(ctx context.Context, hub *hubapi.Hub, nam
 	}
 	var errs []error
 	for _, name := range names {
-		set, err := hub.ClusterSet(ctx, name)
+		set, err := managedclustersets.Get(ctx, hub, name)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -177,7 +178,7 @@ func (d *clusterSetDeletion) delete(ctx context.Context, hub *hubapi.Hub, set *c
 		d.Say("would delete Clusterset %s", set.Name)
 		return nil
 	}
-	if err := hub.DeleteClusterSet(ctx, set.Name); err != nil {
+	if err := deleteClusterSet(ctx, hub, set.Name); err != nil {
 		return err
 	}
 	d.Say("Clusterset %s is deleted", set.Name)
@@ -186,4 +187,19 @@ func (d *clusterSetDeletion) delete(ctx context.Context, hub *hubapi.Hub, set *c
 			strings.Join(members, ","))
 	}
 	return nil
+}
+
+// postClusterSet creates a cluster set.
+func postClusterSet(ctx context.Context, hub *hubapi.Hub, set *clusterv1beta2.ManagedClusterSet) error {
+	err := hub.Client(managedclustersets.Resource).Create(ctx, set, nil)
+	return hub.Explain("create cluster set "+set.Name, err)
+}
+
+// deleteClusterSet deletes a cluster set and returns once it is gone.
+func deleteClusterSet(ctx context.Context, hub *hubapi.Hub, name string) error {
+	err := hub.Client(managedclustersets.Resource).Delete(ctx, name)
+	if err == nil {
+		err = hubapi.UntilNone(ctx, hub.Client(managedclustersets.Resource), hubapi.Named(name), func(*clusterv1beta2.ManagedClusterSet) bool { return true })
+	}
+	return hub.Explain("delete cluster set "+name, err)
 }

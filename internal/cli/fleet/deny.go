@@ -92,7 +92,7 @@ func (r *denial) deny(ctx context.Context, cluster string) error {
 		r.Say("would set hubAcceptsClient to false for managed cluster %s", cluster)
 		return nil
 	}
-	if err := r.hub.DenyCluster(ctx, cluster, r.now); err != nil {
+	if err := denyCluster(ctx, r.hub, cluster, r.now); err != nil {
 		return err
 	}
 	r.Say("set hubAcceptsClient to false for managed cluster %s", cluster)
@@ -101,7 +101,7 @@ func (r *denial) deny(ctx context.Context, cluster string) error {
 
 // denyRequests denies the certificates that the cluster and its add-ons ask for.
 func (r *denial) denyRequests(ctx context.Context, cluster string) error {
-	requests, err := r.hub.PendingRequestsOf(ctx, cluster)
+	requests, err := pendingRequestsOf(ctx, r.hub, cluster)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (r *denial) denyRequests(ctx context.Context, cluster string) error {
 			r.Say("would deny CSR %s", request)
 			continue
 		}
-		if err := r.hub.DenyRequest(ctx, request); err != nil {
+		if err := denyRequest(ctx, r.hub, request); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -126,7 +126,7 @@ func (r *denial) awaitNoRights(ctx context.Context, cluster string) error {
 	progress := r.Progress()
 	defer progress.Close()
 	progress.Wait(cluster, "waiting for the hub to take its rights away")
-	left, err := r.hub.AwaitNoRights(ctx, cluster)
+	left, err := awaitNoRights(ctx, r.hub, cluster)
 	if err != nil && len(left) > 0 {
 		return fmt.Errorf("cluster %s is denied, but the hub has not taken away what gives its agent rights: see whether its controllers run, or delete %s: %w",
 			cluster, strings.Join(left, ", "), err)

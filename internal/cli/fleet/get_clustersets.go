@@ -5,10 +5,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
+	"github.com/capstan-io/capstan/internal/cli/managedclustersets"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
@@ -38,13 +40,13 @@ func NewGetClusterSetsCommand(global *options.Global) *cobra.Command {
 
 func (l *clusterSetList) show(ctx context.Context, hub *hubapi.Hub, names []string) error {
 	if len(names) == 1 {
-		set, err := hub.ClusterSet(ctx, names[0])
+		set, err := managedclustersets.Get(ctx, hub, names[0])
 		if err != nil {
 			return err
 		}
 		return l.printSets(ctx, hub, set, []clusterv1beta2.ManagedClusterSet{*set})
 	}
-	list, err := hub.ClusterSets(ctx)
+	list, err := managedclustersets.List(ctx, hub)
 	if err != nil {
 		return err
 	}
@@ -80,9 +82,16 @@ func clusterSetContext(ctx context.Context, hub *hubapi.Hub) (output.ClusterSetC
 		return err
 	})
 	group.Go(func() error {
-		bindings, err := hub.ClusterSetBindings(ctx)
+		bindings, err := clusterSetBindings(ctx, hub)
 		of.Bindings = bindings.Items
 		return err
 	})
 	return of, group.Wait()
+}
+
+// clusterSetBindings lists the bindings of cluster sets in all namespaces.
+func clusterSetBindings(ctx context.Context, hub *hubapi.Hub) (*clusterv1beta2.ManagedClusterSetBindingList, error) {
+	list := &clusterv1beta2.ManagedClusterSetBindingList{}
+	err := hub.Client(managedclustersets.Bindings).List(ctx, metav1.ListOptions{}, list)
+	return list, hub.Explain("list the bindings of cluster sets", err)
 }

@@ -21,8 +21,8 @@ type DebugServer struct {
 	Name string
 }
 
-// debugServerName is what the operator makes the certificate of the debug server for.
-const debugServerName = clusterManager + "-placement." + fleet.NamespaceHub + ".svc"
+// DebugServerName is what the operator makes the certificate of the debug server for.
+const DebugServerName = "cluster-manager-placement." + fleet.NamespaceHub + ".svc"
 
 // Connect prepares to ask the debug server, with the credentials that lead to the target. What it returns can explain
 // placements, and nothing else.

@@ -23,17 +23,18 @@ import (
 // ErrNotAHub is what requests to an API server fail with that is no hub.
 var ErrNotAHub = errors.New("not an Open Cluster Management hub")
 
-// errNoReports is what a request for a report fails with where nobody writes reports.
-var errNoReports = errors.New("does not explain placements: a standalone hub of Capstan does, unless it runs without the placement controllers")
+// Problem is a failure of which is known what to do about it.
+type Problem struct {
+	Err error
+	// Next is what to do.
+	Next string
+}
 
-// noReportsHint is what to do about errNoReports.
-const noReportsHint = "In an existing cluster, the placement controllers do at a port of their own:\n" +
-	"  kubectl --namespace " + fleet.NamespaceHub + " port-forward service/" + clusterManager + "-placement 9443 &\n" +
-	"  kubectl --namespace " + fleet.NamespaceHub + " get configmap " + fleet.ConfigMapCABundle +
-	" --output jsonpath='{.data.ca-bundle\\.crt}' > ca.crt\n" +
-	"and add --debug-server https://localhost:9443 --debug-server-ca ca.crt --debug-server-name " + debugServerName + "\n" +
-	"The conditions of the Placement and the reasons in its PlacementDecisions tell part of it, too: \"capstan get placements -o yaml\", \"kubectl get " +
-	"placementdecisions -o yaml\"."
+// Error says what is wrong.
+func (p Problem) Error() string { return p.Err.Error() }
+
+// Unwrap returns what is wrong.
+func (p Problem) Unwrap() error { return p.Err }
 
 // Explain turns a failed request into what a person can act on: what was being done, what is wrong, what to do next. A nil error
 // stays nil, any other stays in the chain.
@@ -63,9 +64,10 @@ func (h *Hub) diagnose(err error) (problem error, next string) { //nolint:revive
 	var wrongHost x509.HostnameError
 	var dns *net.DNSError
 	var noWay *forwardproxy.Error
+	var known Problem
 	switch {
-	case errors.Is(err, errNoReports):
-		return err, noReportsHint
+	case errors.As(err, &known):
+		return err, known.Next
 	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted"), "Run the command again to go on."
 	case errors.As(err, &noWay):
@@ -179,7 +181,7 @@ func (h *Hub) silenceHint() string {
 
 func (h *Hub) hostHint() string {
 	if h.Source.DebugServer {
-		return "Say which of its names to expect with --debug-server-name: that of a hub that the operator has installed is " + debugServerName + "."
+		return "Say which of its names to expect with --debug-server-name: that of a hub that the operator has installed is " + DebugServerName + "."
 	}
 	if h.Source.Cluster {
 		return "Use a host name the certificate is for."

@@ -5,16 +5,13 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -22,7 +19,6 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
-	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 const (
@@ -30,17 +26,6 @@ const (
 	tokenPath    = "/api/v1/namespaces/open-cluster-management/serviceaccounts/agent-registration-bootstrap/token"
 	secretsPath  = "/api/v1/namespaces/kube-system/secrets"
 )
-
-func connect(t *testing.T, fake *fakehub.Hub) *hubapi.Hub {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	fake.Kubeconfig(t, file, "hub")
-	hub, err := hubapi.Connect(hubapi.Target{Kubeconfig: file})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hub
-}
 
 // CA-04: every way in which a hub does not do what is asked says what to do next.
 func TestErrors(t *testing.T) {
@@ -72,7 +57,7 @@ func TestErrors(t *testing.T) {
 			t.Parallel()
 			fake := fakehub.New(t)
 			fake.Answer("GET "+clustersPath, test.answer)
-			_, err := managedclusters.List(t.Context(), connect(t, fake), "")
+			_, err := managedclusters.List(t.Context(), fake.Client(t), "")
 			mention(t, err, append(test.says, "list clusters")...)
 			if !test.is(err) {
 				t.Errorf("the cause is lost: %v", err)
@@ -96,7 +81,7 @@ func mention(t *testing.T, err error, words ...string) {
 func TestErrorNothingListens(t *testing.T) {
 	t.Parallel()
 	fake := fakehub.New(t)
-	hub := connect(t, fake)
+	hub := fake.Client(t)
 	fake.Close()
 	_, err := managedclusters.List(t.Context(), hub, "")
 	mention(t, err, "nothing answers at "+fake.URL, "--context")
@@ -145,7 +130,7 @@ func TestServiceAccountToken(t *testing.T) {
 	t.Parallel()
 	fake := fakehub.New(t)
 	fake.Answer("POST "+tokenPath, fakehub.JSON(`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"secret"}}`))
-	token, err := connect(t, fake).ServiceAccountToken(t.Context())
+	token, err := fake.Client(t).ServiceAccountToken(t.Context())
 	if err != nil || token != "secret" {
 		t.Fatalf("token %q, error %v", token, err)
 	}
@@ -160,7 +145,7 @@ func TestServiceAccountTokenMissing(t *testing.T) {
 	fake := fakehub.New(t)
 	fake.Answer("POST "+tokenPath, fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, "not found"))
 	fake.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
-	hub := connect(t, fake)
+	hub := fake.Client(t)
 	_, err := hub.ServiceAccountToken(t.Context())
 	mention(t, err, "open-cluster-management/agent-registration-bootstrap is missing", "--use-bootstrap-token")
 
@@ -193,7 +178,7 @@ func TestBootstrapToken(t *testing.T) {
 	put("bootstrap-token-broken", "cluster-manager", "broken", "short", later, time.Minute)
 	put("bootstrap-token-liar66", "cluster-manager", "older1", "ffffffffffffffff", later, time.Minute)
 
-	hub := connect(t, fake)
+	hub := fake.Client(t)
 	token, err := hub.BootstrapToken(t.Context(), now)
 	if err != nil || token != "newer2.bbbbbbbbbbbbbbbb" {
 		t.Errorf("token %q, error %v", token, err)
@@ -206,7 +191,7 @@ func TestBootstrapToken(t *testing.T) {
 func TestPublished(t *testing.T) {
 	t.Parallel()
 	fake := fakehub.New(t)
-	hub := connect(t, fake)
+	hub := fake.Client(t)
 	expect := func(what, server string, pins ...string) {
 		t.Helper()
 		published, err := hub.Published(t.Context())
@@ -234,68 +219,5 @@ func managedCluster(name string, accepted bool) *clusterv1.ManagedCluster {
 		TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "ManagedCluster"},
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       clusterv1.ManagedClusterSpec{HubAcceptsClient: accepted},
-	}
-}
-
-func TestWaitForCluster(t *testing.T) {
-	t.Parallel()
-	fake := fakehub.New(t)
-	hub := connect(t, fake)
-	seen, done := make(chan struct{}), make(chan error)
-	see := sync.OnceFunc(func() { close(seen) })
-	go func() {
-		done <- managedclusters.Wait(t.Context(), hub, "cluster1", func(c *clusterv1.ManagedCluster) bool {
-			if c.Name == "cluster1" && !c.Spec.HubAcceptsClient {
-				see()
-			}
-			return c.Spec.HubAcceptsClient
-		})
-	}()
-	fake.Put(t, clustersPath+"/cluster2", managedCluster("cluster2", true))
-	fake.Put(t, clustersPath+"/cluster1", managedCluster("cluster1", false))
-	<-seen
-	fake.Put(t, clustersPath+"/cluster1", managedCluster("cluster1", true))
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestWaitForClusterEnds(t *testing.T) {
-	t.Parallel()
-	fake := fakehub.New(t)
-	why := errors.New("the agent died")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(why)
-	err := managedclusters.Wait(ctx, connect(t, fake), "cluster1", func(*clusterv1.ManagedCluster) bool { return true })
-	if !errors.Is(err, why) {
-		t.Errorf("error %v, want the cause %v", err, why)
-	}
-
-	fake.Answer("GET "+clustersPath, fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "no"))
-	err = managedclusters.Wait(t.Context(), connect(t, fake), "cluster1", func(*clusterv1.ManagedCluster) bool { return true })
-	mention(t, err, "ask an administrator")
-}
-
-// CA-18: the gRPC server of a hosted hub, which runs in a namespace of its own, makes requests for others, too; a service account of its
-// name without its rights does not.
-func TestRequestsOfHostedServer(t *testing.T) {
-	t.Parallel()
-	fake := fakehub.New(t)
-	const serverRole = "open-cluster-management:blue-grpc-server"
-	fake.Put(t, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/"+serverRole, &rbacv1.ClusterRoleBinding{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRoleBinding"},
-		ObjectMeta: metav1.ObjectMeta{Name: serverRole},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: serverRole},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "blue", Name: "grpc-server-sa"}},
-	})
-	for _, namespace := range []string{"blue", "red"} {
-		csr := fakehub.JoinRequest(t, namespace, "cluster1", "a1")
-		csr.Spec.Username, csr.Spec.Groups = "system:serviceaccount:"+namespace+":grpc-server-sa", []string{"system:serviceaccounts:" + namespace}
-		csr.Spec.SignerName, csr.Annotations = fleet.SignerGRPC, map[string]string{fleet.AnnotationCSRUser: "system:bootstrap:abc123"}
-		fake.Put(t, "/apis/certificates.k8s.io/v1/certificatesigningrequests/"+namespace, csr)
-	}
-	requests, rejected, err := connect(t, fake).JoinRequests(t.Context(), "cluster1", time.Time{})
-	if err != nil || len(requests) != 1 || requests[0].Name != "blue" || len(rejected) != 1 || rejected[0].Name != "red" {
-		t.Errorf("requests %+v, rejected %+v, %v", requests, rejected, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusteraddons"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -267,7 +268,7 @@ func NewUninstallHubAddOnCommand(global *options.Global) *cobra.Command {
 
 // uninstall makes sure that no cluster has any of them before it uninstalls one.
 func (f *hubAddOnRemoval) uninstall(ctx context.Context, hub *hubapi.Hub, addOns []hubAddOn) error {
-	installed, err := hub.InstalledAddOns(ctx, "")
+	installed, err := managedclusteraddons.List(ctx, hub, "")
 	if err != nil {
 		return err
 	}

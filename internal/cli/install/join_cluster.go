@@ -16,6 +16,7 @@ import (
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/joinrequests"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -145,7 +146,7 @@ func (c *clusterJoin) join(ctx context.Context) error {
 		}
 	}
 	if c.wait { // who may not look has none
-		c.earlier, _ = hub.RequestNames(ctx, c.cluster)
+		c.earlier, _ = joinrequests.Names(ctx, hub, c.cluster)
 	}
 	if err := applyAll(ctx, c.Global, cluster, objects, c.outputFile); err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/joinrequests"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -114,7 +115,7 @@ func (c *clusterJoin) awaitAgentOnHub(ctx context.Context, hub *hubapi.Hub, agen
 			}
 		}()
 	}
-	err := hub.WaitForRequestOf(ctx, c.cluster, agent.user, c.earlier)
+	err := joinrequests.WaitFor(ctx, hub, c.cluster, agent.user, c.earlier)
 	select {
 	case <-seen:
 		return nil

@@ -271,7 +271,7 @@ func (u *unjoining) settle(ctx context.Context) error {
 	if u.managed == nil || u.resumed {
 		return nil
 	}
-	applied, err := u.managed.AppliedWorks(ctx, string(u.klusterlet.UID))
+	applied, err := appliedWorks(ctx, u.managed, string(u.klusterlet.UID))
 	if err != nil || len(applied) == 0 {
 		return err
 	}
@@ -294,8 +294,8 @@ func (u *unjoining) awaitNoWorks(ctx context.Context, applied []workv1.AppliedMa
 	progress := u.Progress()
 	defer progress.Close()
 	progress.Wait(u.cluster, "waiting until its works are gone")
-	if err := u.managed.WaitForNoAppliedWorks(ctx, string(u.klusterlet.UID)); err != nil {
-		left, _ := u.managed.AppliedWorks(context.WithoutCancel(ctx), string(u.klusterlet.UID))
+	if err := awaitNoAppliedWorks(ctx, u.managed, string(u.klusterlet.UID)); err != nil {
+		left, _ := appliedWorks(context.WithoutCancel(ctx), u.managed, string(u.klusterlet.UID))
 		return fmt.Errorf("wait until the works of cluster %s are gone: %w. These are left:\n%s", u.cluster, err, listWorksApplied(left))
 	}
 	progress.Done(u.cluster, "its works are gone")
@@ -371,7 +371,7 @@ func (u *unjoining) releaseWorks(ctx context.Context) error {
 	if u.managed == nil {
 		return nil
 	}
-	applied, err := u.managed.AppliedWorks(ctx, string(u.klusterlet.UID))
+	applied, err := appliedWorks(ctx, u.managed, string(u.klusterlet.UID))
 	if err != nil {
 		return err
 	}

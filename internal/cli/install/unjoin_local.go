@@ -136,7 +136,7 @@ func (l *leaving) awaitNothing(ctx context.Context, applied []workv1.AppliedMani
 	progress := l.Progress()
 	defer progress.Close()
 	progress.Wait(l.cluster, "waiting until its works are gone")
-	if err := managed.WaitForNoAppliedWorks(ctx, l.agent); err != nil {
+	if err := awaitNoAppliedWorks(ctx, managed, l.agent); err != nil {
 		return fmt.Errorf("wait until the works of cluster %s are gone: %w: the agent goes on. See whether the works are deleted on the hub: capstan get works --cluster %s",
 			l.cluster, err, l.cluster)
 	}
@@ -153,7 +153,7 @@ func (l *leaving) applied(ctx context.Context) ([]workv1.AppliedManifestWork, er
 	if err != nil {
 		return nil, err
 	}
-	return managed.AppliedWorks(ctx, l.agent)
+	return appliedWorks(ctx, managed, l.agent)
 }
 
 func (l *leaving) managed() (*hubapi.Hub, error) {

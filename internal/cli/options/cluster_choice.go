@@ -12,6 +12,8 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
+	"github.com/capstan-io/capstan/internal/cli/managedclustersets"
+	"github.com/capstan-io/capstan/internal/cli/placements"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 )
@@ -92,7 +94,7 @@ func acceptedClusters(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
 
 // membersOf are the names of the clusters of a set.
 func membersOf(ctx context.Context, hub *hubapi.Hub, name string) ([]string, error) {
-	set, err := hub.ClusterSet(ctx, name)
+	set, err := managedclustersets.Get(ctx, hub, name)
 	if err != nil {
 		return nil, err
 	}
@@ -117,10 +119,10 @@ func membersOf(ctx context.Context, hub *hubapi.Hub, name string) ([]string, err
 // DecidedClusters are what a placement has selected. One that has never been decided on is an error: it says
 // nothing of where works should be.
 func DecidedClusters(ctx context.Context, hub *hubapi.Hub, ref types.NamespacedName) ([]string, error) {
-	if _, err := hub.Placement(ctx, ref.Namespace, ref.Name); err != nil {
+	if _, err := placements.Get(ctx, hub, ref.Namespace, ref.Name); err != nil {
 		return nil, err
 	}
-	list, err := hub.PlacementDecisions(ctx, ref.Namespace)
+	list, err := placements.Decisions(ctx, hub, ref.Namespace)
 	if err != nil {
 		return nil, err
 	}

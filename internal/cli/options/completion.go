@@ -7,9 +7,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
+	"github.com/capstan-io/capstan/internal/cli/managedclustersets"
+	"github.com/capstan-io/capstan/internal/cli/placements"
 )
 
 // completionTimeout is how long a shell waits for the hub before it completes nothing.
@@ -72,7 +76,7 @@ func (g *Global) CompleteClusterSets(command *cobra.Command, args []string, _ st
 
 func (g *Global) clusterSetNames(ctx context.Context) []string {
 	return g.Offer(ctx, func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
-		list, err := hub.ClusterSets(ctx)
+		list, err := managedclustersets.List(ctx, hub)
 		var names []string
 		for i := range list.Items {
 			names = append(names, list.Items[i].Name)
@@ -92,7 +96,7 @@ func (g *Global) CompleteClusterSet(command *cobra.Command, args []string, typed
 // CompleteNamespaces completes the name of a namespace of the hub.
 func (g *Global) CompleteNamespaces(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return g.Offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
-		return hub.Namespaces(ctx)
+		return namespaces(ctx, hub)
 	}), cobra.ShellCompDirectiveNoFileComp
 }
 
@@ -126,11 +130,22 @@ func (g *Global) CompleteContexts(*cobra.Command, []string, string) ([]string, c
 // CompletePlacementRef completes NAMESPACE/NAME of a placement.
 func (g *Global) CompletePlacementRef(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return g.Offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
-		list, err := hub.Placements(ctx, "")
+		list, err := placements.List(ctx, hub, "")
 		var refs []string
 		for i := range list.Items {
 			refs = append(refs, list.Items[i].Namespace+"/"+list.Items[i].Name)
 		}
 		return refs, err
 	}), cobra.ShellCompDirectiveNoFileComp
+}
+
+// namespaces are the names of the namespaces of the hub.
+func namespaces(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+	list := &corev1.NamespaceList{}
+	err := hub.Client(corev1.SchemeGroupVersion.WithResource("namespaces")).List(ctx, metav1.ListOptions{}, list)
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names, hub.Explain("list namespaces", err)
 }

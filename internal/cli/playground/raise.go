@@ -17,6 +17,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/deploy/examples"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/joinrequests"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 	"github.com/capstan-io/capstan/internal/cli/manifestworks"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -217,9 +218,9 @@ func (u *up) join(ctx context.Context, cluster string, agent *Process, started b
 
 func (u *up) approve(ctx context.Context, cluster string) error {
 	var failed error
-	err := u.hub.WatchJoinRequests(ctx, cluster, time.Time{}, func(request hubapi.JoinRequest) bool {
+	err := joinrequests.Watch(ctx, u.hub, cluster, time.Time{}, func(request joinrequests.Request) bool {
 		if request.Pending {
-			failed = u.hub.Approve(ctx, request.Name)
+			failed = joinrequests.Approve(ctx, u.hub, request.Name)
 		}
 		return failed != nil
 	})

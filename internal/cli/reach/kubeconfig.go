@@ -16,6 +16,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusteraddons"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/playground"
@@ -102,7 +103,7 @@ func (f *kubeconfigWriting) checkReachable(ctx context.Context, hub *hubapi.Hub,
 	if _, err := managedclusters.Get(ctx, hub, cluster); err != nil && !apierrors.IsForbidden(err) {
 		return err
 	}
-	addOns, err := hub.InstalledAddOns(ctx, cluster)
+	addOns, err := managedclusteraddons.List(ctx, hub, cluster)
 	if err != nil {
 		return nil //nolint:nilerr // without the right to look, there is nothing to point out
 	}

@@ -7,10 +7,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclusteraddons"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
@@ -106,7 +108,7 @@ func (h *healthCheck) probe(ctx context.Context, hub *hubapi.Hub, chosen []strin
 		return err
 	})
 	reading.Go(func() (err error) {
-		addOns, err = hub.Installations(readCtx, fleet.AddOnClusterProxy)
+		addOns, err = installations(readCtx, hub, fleet.AddOnClusterProxy)
 		return err
 	})
 	if err := reading.Wait(); err != nil {
@@ -175,4 +177,15 @@ func (h *healthCheck) noteUnhealthy(clusters []output.ClusterHealth) {
 	if missing != "" {
 		h.Note("\"capstan addon enable --names %s --clusters %s\" connects a cluster.", fleet.AddOnClusterProxy, missing)
 	}
+}
+
+// installations lists the installations of an add-on, by the names of the clusters.
+func installations(ctx context.Context, hub *hubapi.Hub, name string) (map[string]*addonv1alpha1.ManagedClusterAddOn, error) {
+	list := &addonv1alpha1.ManagedClusterAddOnList{}
+	err := hub.Client(managedclusteraddons.Resource).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name}, list)
+	on := map[string]*addonv1alpha1.ManagedClusterAddOn{}
+	for i := range list.Items {
+		on[list.Items[i].Namespace] = &list.Items[i]
+	}
+	return on, hub.Explain("list where add-on "+name+" is installed", err)
 }

@@ -16,7 +16,9 @@ import (
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/managedclustersets"
 	"github.com/capstan-io/capstan/internal/cli/options"
+	"github.com/capstan-io/capstan/internal/cli/placements"
 )
 
 // maxWeight bounds the weight of a prioritizer, below zero and above.
@@ -186,7 +188,7 @@ func parsePrioritizer(text string) (clusterv1beta1.PrioritizerConfig, error) {
 func checkBound(ctx context.Context, hub *hubapi.Hub, namespace string, sets []string) error {
 	var errs []error
 	for _, set := range sets {
-		switch err := hub.CheckBinding(ctx, set, namespace); {
+		switch err := checkBinding(ctx, hub, set, namespace); {
 		case apierrors.IsNotFound(err) && !errors.Is(err, hubapi.ErrNotAHub):
 			errs = append(errs, fmt.Errorf("--clustersets: cluster set %s is not bound to namespace %s. Bind it first:\n  capstan clusterset bind %s "+
 				"--namespace %s", set, namespace, set, namespace))
@@ -198,13 +200,13 @@ func checkBound(ctx context.Context, hub *hubapi.Hub, namespace string, sets []s
 }
 
 func (f *placementCreation) create(ctx context.Context, hub *hubapi.Hub, placement *clusterv1beta1.Placement) error {
-	err := hub.CreatePlacement(ctx, placement)
+	err := postPlacement(ctx, hub, placement)
 	switch {
 	case err == nil:
 		f.Say("Placement '%s' has been created in '%s' namespace", placement.Name, placement.Namespace)
 		return nil
 	case apierrors.IsAlreadyExists(err) && f.overwrite:
-		if err := hub.UpdatePlacement(ctx, placement.Namespace, placement.Name, placement.Spec); err != nil {
+		if err := updatePlacement(ctx, hub, placement.Namespace, placement.Name, placement.Spec); err != nil {
 			return err
 		}
 		f.Say("Placement '%s' has been updated in '%s' namespace", placement.Name, placement.Namespace)
@@ -218,4 +220,25 @@ func (f *placementCreation) create(ctx context.Context, hub *hubapi.Hub, placeme
 	default:
 		return err
 	}
+}
+
+// checkBinding fails with NotFound when a set is not bound to a namespace.
+func checkBinding(ctx context.Context, hub *hubapi.Hub, set, namespace string) error {
+	err := hub.Client(managedclustersets.Bindings).Namespace(namespace).Get(ctx, set, nil)
+	return hub.Explain("look for the binding of cluster set "+set+" to namespace "+namespace, err)
+}
+
+// postPlacement creates a Placement.
+func postPlacement(ctx context.Context, hub *hubapi.Hub, placement *clusterv1beta1.Placement) error {
+	err := hub.Client(placements.Resource).Namespace(placement.Namespace).Create(ctx, placement, nil)
+	return hub.Explain("create placement "+placement.Name+" in namespace "+placement.Namespace, err)
+}
+
+// updatePlacement replaces the spec of a Placement and leaves the rest of it as it is.
+func updatePlacement(ctx context.Context, hub *hubapi.Hub, namespace, name string, spec clusterv1beta1.PlacementSpec) error {
+	err := hubapi.Change(ctx, hub.Client(placements.Resource).Namespace(namespace), name, func(live *clusterv1beta1.Placement) (bool, error) {
+		live.Spec = spec
+		return true, nil
+	})
+	return hub.Explain("update placement "+name+" in namespace "+namespace, err)
 }

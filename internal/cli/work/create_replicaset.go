@@ -13,6 +13,7 @@ import (
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/manifests"
+	"github.com/capstan-io/capstan/internal/cli/placements"
 )
 
 // replicaSet is what delivers the work for as long as it exists.
@@ -29,7 +30,7 @@ func (d *delivery) replicaSet() *workv1alpha1.ManifestWorkReplicaSet {
 
 // createReplicaSet creates the set, or changes the manifests and the placement of the one that is there.
 func (d *delivery) createReplicaSet(ctx context.Context, hub *hubapi.Hub) error {
-	if _, err := hub.Placement(ctx, d.placement.Namespace, d.placement.Name); err != nil { // the API would take one that is misspelt
+	if _, err := placements.Get(ctx, hub, d.placement.Namespace, d.placement.Name); err != nil { // the API would take one that is misspelt
 		return err
 	}
 	wanted := d.replicaSet()

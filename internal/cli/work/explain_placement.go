@@ -111,7 +111,7 @@ func (f *explanation) report(ctx context.Context, args []string) (*report.Report
 		if err != nil {
 			return nil, err
 		}
-		return hub.ExplainPlacement(ctx, defaultNamespace(f.namespace), args[0])
+		return explainPlacement(ctx, hub, defaultNamespace(f.namespace), args[0])
 	}
 	placement, err := f.readPlacement(args)
 	if err != nil {
@@ -121,7 +121,7 @@ func (f *explanation) report(ctx context.Context, args []string) (*report.Report
 	if err != nil {
 		return nil, err
 	}
-	return hub.WhatIf(ctx, placement)
+	return whatIf(ctx, hub, placement)
 }
 
 // explaining is the hub, or what it has for explaining placements.

@@ -11,6 +11,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
+	"github.com/capstan-io/capstan/internal/cli/placements"
 )
 
 // placementList is one run of "capstan get placements".
@@ -47,13 +48,13 @@ func NewGetPlacementsCommand(global *options.Global) *cobra.Command {
 
 func (l *placementList) show(ctx context.Context, hub *hubapi.Hub, names []string) error {
 	if len(names) == 1 && l.namespace != "" {
-		placement, err := hub.Placement(ctx, l.namespace, names[0])
+		placement, err := placements.Get(ctx, hub, l.namespace, names[0])
 		if err != nil {
 			return err
 		}
 		return l.printPlacements(ctx, hub, placement, []clusterv1beta1.Placement{*placement})
 	}
-	list, err := hub.Placements(ctx, l.namespace)
+	list, err := placements.List(ctx, hub, l.namespace)
 	if err != nil {
 		return err
 	}
@@ -70,17 +71,17 @@ func (l *placementList) show(ctx context.Context, hub *hubapi.Hub, names []strin
 }
 
 // printPlacements reads the decisions only for the formats that show them.
-func (l *placementList) printPlacements(ctx context.Context, hub *hubapi.Hub, object any, placements []clusterv1beta1.Placement) error {
+func (l *placementList) printPlacements(ctx context.Context, hub *hubapi.Hub, object any, shown []clusterv1beta1.Placement) error {
 	format := l.format.Format()
 	var decisions []clusterv1beta1.PlacementDecision
-	if len(placements) > 0 && (format == output.Tree || format == output.Table) {
-		list, err := hub.PlacementDecisions(ctx, l.namespace)
+	if len(shown) > 0 && (format == output.Tree || format == output.Table) {
+		list, err := placements.Decisions(ctx, hub, l.namespace)
 		if err != nil {
 			return err
 		}
 		decisions = list.Items
 	}
-	return l.Print(format, output.Placements(object, placements, decisions))
+	return l.Print(format, output.Placements(object, shown, decisions))
 }
 
 // completePlacement completes the name of a placement of a namespace, of any if that is empty.
@@ -90,7 +91,7 @@ func completePlacement(global *options.Global, namespace *string) cobra.Completi
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return global.Offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
-			list, err := hub.Placements(ctx, *namespace)
+			list, err := placements.List(ctx, hub, *namespace)
 			var names []string
 			for i := range list.Items {
 				names = append(names, list.Items[i].Name)

@@ -1,4 +1,5 @@
-package hubapi
+// Package joinrequests reads the certificate requests with which agents ask to join a hub, tells them from others, and approves them.
+package joinrequests
 
 import (
 	"context"
@@ -19,16 +20,18 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-var certificateSigningRequests = certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests")
+// Resource is that of certificate requests.
+var Resource = certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests")
 
 // ApprovalReason is the reason on certificate requests that a person approved with this program.
 const ApprovalReason = "capstan Approve"
 
-// JoinRequest is the certificate request of an agent that wants to join with a bootstrap credential.
-type JoinRequest struct {
+// Request is the certificate request of an agent that wants to join with a bootstrap credential.
+type Request struct {
 	// Name of the CertificateSigningRequest.
 	Name string
 	// CommonName is who the agent will be on the hub, Requester is the user who asks for it.
@@ -42,12 +45,12 @@ type JoinRequest struct {
 }
 
 // decidedBefore tells whether it was approved or denied before that time. One that nobody has decided on was not.
-func (r JoinRequest) decidedBefore(limit time.Time) bool {
+func (r Request) decidedBefore(limit time.Time) bool {
 	return !r.Pending && r.Decided.Before(limit)
 }
 
 // EarlierThan tells whether nobody has decided on it so far and it was made before that time, by an agent of a deleted cluster.
-func (r JoinRequest) EarlierThan(limit time.Time) bool {
+func (r Request) EarlierThan(limit time.Time) bool {
 	return r.Pending && r.Created.Before(limit)
 }
 
@@ -66,7 +69,7 @@ var requesters = []requester{
 
 // fromGRPCServer tells whether the gRPC server of the hub has made a request, which it does for others. It runs in the namespace of the
 // hub, which is that of a hosted ClusterManager if that has the rights of a server there.
-func (h *Hub) fromGRPCServer(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) bool {
+func fromGRPCServer(ctx context.Context, hub *hubapi.Hub, csr *certificatesv1.CertificateSigningRequest) bool {
 	const name = fleet.ServiceAccountGRPCServer
 	namespace, ok := strings.CutSuffix(csr.Spec.Username, ":"+name)
 	namespace = namespace[strings.LastIndex(namespace, ":")+1:]
@@ -78,7 +81,8 @@ func (h *Hub) fromGRPCServer(ctx context.Context, csr *certificatesv1.Certificat
 		return true
 	}
 	binding := &rbacv1.ClusterRoleBinding{}
-	if err := h.Client(rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings")).Get(ctx, fleet.GRPCServerClusterRole(namespace), binding); err != nil {
+	bindings := hub.Client(rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"))
+	if err := bindings.Get(ctx, fleet.GRPCServerClusterRole(namespace), binding); err != nil {
 		return false
 	}
 	return slices.ContainsFunc(binding.Subjects, func(s rbacv1.Subject) bool {
@@ -101,11 +105,11 @@ func requesterOf(csr *certificatesv1.CertificateSigningRequest, byServer bool) (
 
 func exactly(pattern string) *regexp.Regexp { return regexp.MustCompile(`^(?:` + pattern + `)$`) }
 
-// joinRequest reads a certificate request that carries the label of the cluster. The error says why it is not one that an
+// read reads a certificate request that carries the label of the cluster. The error says why it is not one that an
 // agent of this cluster makes to join.
-func joinRequest(csr *certificatesv1.CertificateSigningRequest, byServer bool, cluster string) (JoinRequest, error) {
+func read(csr *certificatesv1.CertificateSigningRequest, byServer bool, cluster string) (Request, error) {
 	requester, joins := requesterOf(csr, byServer)
-	request := JoinRequest{
+	request := Request{
 		Name: csr.Name, Requester: requester, Created: csr.CreationTimestamp.Time, Pending: len(csr.Status.Conditions) == 0,
 	}
 	request.Decided = request.Created
@@ -155,8 +159,8 @@ func checkSubject(request []byte, cluster string) (commonName string, err error)
 	return commonName, nil
 }
 
-// RejectedRequest is a certificate request that carries the label of a cluster and is not to be approved.
-type RejectedRequest struct {
+// Rejected is a certificate request that carries the label of a cluster and is not to be approved.
+type Rejected struct {
 	Name string
 	Why  error
 }
@@ -170,54 +174,54 @@ func AskedSince(cluster *clusterv1.ManagedCluster) time.Time {
 	return cluster.CreationTimestamp.Add(-sideBySide)
 }
 
-// JoinRequests lists the certificate requests that agents of the cluster made to join, and those that only look so. Those that were
+// List lists the certificate requests that agents of the cluster made to join, and those that only look so. Those that were
 // approved or denied before the time since are left out.
-func (h *Hub) JoinRequests(ctx context.Context, cluster string, since time.Time) (requests []JoinRequest, rejected []RejectedRequest,
+func List(ctx context.Context, hub *hubapi.Hub, cluster string, since time.Time) (requests []Request, rejected []Rejected,
 	err error) {
 	list := &certificatesv1.CertificateSigningRequestList{}
-	err = h.Client(certificateSigningRequests).List(ctx, ofCluster(cluster), list)
+	err = hub.Client(Resource).List(ctx, ofCluster(cluster), list)
 	for i := range list.Items {
 		csr := &list.Items[i]
-		request, why := joinRequest(csr, h.fromGRPCServer(ctx, csr), cluster)
+		request, why := read(csr, fromGRPCServer(ctx, hub, csr), cluster)
 		switch {
 		case request.decidedBefore(since):
 		case why == nil:
 			requests = append(requests, request)
 		case request.Pending && csr.Labels[fleet.LabelAddOnName] == "":
-			rejected = append(rejected, RejectedRequest{Name: csr.Name, Why: why})
+			rejected = append(rejected, Rejected{Name: csr.Name, Why: why})
 		}
 	}
-	return requests, rejected, h.Explain("list certificate requests of cluster "+cluster, err)
+	return requests, rejected, hub.Explain("list certificate requests of cluster "+cluster, err)
 }
 
-// WatchJoinRequests calls handle with each certificate request to join that the cluster has or makes, until handle
+// Watch calls handle with each certificate request to join that the cluster has or makes, until handle
 // returns true. It leaves out those that were approved or denied before the time since.
-func (h *Hub) WatchJoinRequests(ctx context.Context, cluster string, since time.Time, handle func(JoinRequest) bool) error {
-	err := Until(ctx, h.Client(certificateSigningRequests), ofCluster(cluster), func(csr *certificatesv1.CertificateSigningRequest) bool {
-		request, why := joinRequest(csr, h.fromGRPCServer(ctx, csr), cluster)
+func Watch(ctx context.Context, hub *hubapi.Hub, cluster string, since time.Time, handle func(Request) bool) error {
+	err := hubapi.Until(ctx, hub.Client(Resource), ofCluster(cluster), func(csr *certificatesv1.CertificateSigningRequest) bool {
+		request, why := read(csr, fromGRPCServer(ctx, hub, csr), cluster)
 		return why == nil && !request.decidedBefore(since) && handle(request)
 	})
-	return h.Explain("wait for certificate requests of cluster "+cluster, err)
+	return hub.Explain("wait for certificate requests of cluster "+cluster, err)
 }
 
-// RequestNames are the certificate requests that agents of the cluster have made so far.
-func (h *Hub) RequestNames(ctx context.Context, cluster string) (map[string]bool, error) {
+// Names are the certificate requests that agents of the cluster have made so far.
+func Names(ctx context.Context, hub *hubapi.Hub, cluster string) (map[string]bool, error) {
 	list := &certificatesv1.CertificateSigningRequestList{}
-	err := h.Client(certificateSigningRequests).List(ctx, ofCluster(cluster), list)
+	err := hub.Client(Resource).List(ctx, ofCluster(cluster), list)
 	names := map[string]bool{}
 	for i := range list.Items {
 		names[list.Items[i].Name] = true
 	}
-	return names, h.Explain("list certificate requests of cluster "+cluster, err)
+	return names, hub.Explain("list certificate requests of cluster "+cluster, err)
 }
 
-// WaitForRequestOf returns once an agent waits for an answer to a certificate request, or has made one that is not among the earlier ones.
-func (h *Hub) WaitForRequestOf(ctx context.Context, cluster, agent string, earlier map[string]bool) error {
-	err := Until(ctx, h.Client(certificateSigningRequests), ofCluster(cluster), func(csr *certificatesv1.CertificateSigningRequest) bool {
+// WaitFor returns once an agent waits for an answer to a certificate request, or has made one that is not among the earlier ones.
+func WaitFor(ctx context.Context, hub *hubapi.Hub, cluster, agent string, earlier map[string]bool) error {
+	err := hubapi.Until(ctx, hub.Client(Resource), ofCluster(cluster), func(csr *certificatesv1.CertificateSigningRequest) bool {
 		commonName, _ := checkSubject(csr.Spec.Request, cluster)
 		return commonName == agent && (len(csr.Status.Conditions) == 0 || !earlier[csr.Name])
 	})
-	return h.Explain("wait for a certificate request of "+agent, err)
+	return hub.Explain("wait for a certificate request of "+agent, err)
 }
 
 func ofCluster(cluster string) metav1.ListOptions {
@@ -225,15 +229,15 @@ func ofCluster(cluster string) metav1.ListOptions {
 }
 
 // Approve approves a certificate request. One that was approved meanwhile stays as it is.
-func (h *Hub) Approve(ctx context.Context, name string) error {
-	requests := h.Client(certificateSigningRequests)
-	err := ChangeSubresource(ctx, requests, name, "approval", func(csr *certificatesv1.CertificateSigningRequest) (bool, error) {
+func Approve(ctx context.Context, hub *hubapi.Hub, name string) error {
+	requests := hub.Client(Resource)
+	err := hubapi.ChangeSubresource(ctx, requests, name, "approval", func(csr *certificatesv1.CertificateSigningRequest) (bool, error) {
 		for _, condition := range csr.Status.Conditions {
 			switch condition.Type {
 			case certificatesv1.CertificateApproved:
 				return false, nil
 			case certificatesv1.CertificateDenied:
-				return false, apierrors.NewConflict(certificateSigningRequests.GroupResource(), name, errors.New("it has been denied"))
+				return false, apierrors.NewConflict(Resource.GroupResource(), name, errors.New("it has been denied"))
 			}
 		}
 		csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
@@ -242,5 +246,5 @@ func (h *Hub) Approve(ctx context.Context, name string) error {
 		})
 		return true, nil
 	})
-	return h.Explain("approve certificate request "+name, err)
+	return hub.Explain("approve certificate request "+name, err)
 }

@@ -1,12 +1,16 @@
-package hubapi
+package joinrequests
 
 import (
 	"strings"
 	"testing"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -109,7 +113,7 @@ func TestJoinRequest(t *testing.T) {
 			if test.change != nil {
 				test.change(csr)
 			}
-			request, err := joinRequest(csr, (&Hub{}).fromGRPCServer(t.Context(), csr), cluster)
+			request, err := read(csr, fromGRPCServer(t.Context(), &hubapi.Hub{}, csr), cluster)
 			if test.why == "" {
 				if err != nil {
 					t.Fatalf("rejected: %v", err)
@@ -123,5 +127,29 @@ func TestJoinRequest(t *testing.T) {
 				t.Errorf("error %v, want one with %q", err, test.why)
 			}
 		})
+	}
+}
+
+// CA-18: the gRPC server of a hosted hub, which runs in a namespace of its own, makes requests for others, too; a service account of its
+// name without its rights does not.
+func TestRequestsOfHostedServer(t *testing.T) {
+	t.Parallel()
+	fake := fakehub.New(t)
+	const serverRole = "open-cluster-management:blue-grpc-server"
+	fake.Put(t, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/"+serverRole, &rbacv1.ClusterRoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRoleBinding"},
+		ObjectMeta: metav1.ObjectMeta{Name: serverRole},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: serverRole},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "blue", Name: "grpc-server-sa"}},
+	})
+	for _, namespace := range []string{"blue", "red"} {
+		csr := fakehub.JoinRequest(t, namespace, "cluster1", "a1")
+		csr.Spec.Username, csr.Spec.Groups = "system:serviceaccount:"+namespace+":grpc-server-sa", []string{"system:serviceaccounts:" + namespace}
+		csr.Spec.SignerName, csr.Annotations = fleet.SignerGRPC, map[string]string{fleet.AnnotationCSRUser: "system:bootstrap:abc123"}
+		fake.Put(t, "/apis/certificates.k8s.io/v1/certificatesigningrequests/"+namespace, csr)
+	}
+	requests, rejected, err := List(t.Context(), fake.Client(t), "cluster1", time.Time{})
+	if err != nil || len(requests) != 1 || requests[0].Name != "blue" || len(rejected) != 1 || rejected[0].Name != "red" {
+		t.Errorf("requests %+v, rejected %+v, %v", requests, rejected, err)
 	}
 }
