@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capstan-io/capstan/internal/cli/bootstrap"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/options"
 )
@@ -34,7 +35,7 @@ func NewDeleteTokenCommand(global *options.Global) *cobra.Command {
 	}
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		return d.WithHub(command, func(ctx context.Context, hub *hubapi.Hub) error {
-			found, err := hub.BootstrapObjects(ctx)
+			found, err := bootstrap.Objects(ctx, hub)
 			if err != nil {
 				return err
 			}
@@ -45,7 +46,7 @@ func NewDeleteTokenCommand(global *options.Global) *cobra.Command {
 }
 
 // delete deletes what it can: each object that is gone is one less to join with.
-func (d *tokenDeletion) delete(ctx context.Context, hub *hubapi.Hub, objects []hubapi.BootstrapObject) error {
+func (d *tokenDeletion) delete(ctx context.Context, hub *hubapi.Hub, objects []bootstrap.Object) error {
 	if len(objects) == 0 {
 		d.Say("There is no token to join %s with. \"capstan get token\" makes one.", hub.Server)
 		return nil
@@ -56,7 +57,7 @@ func (d *tokenDeletion) delete(ctx context.Context, hub *hubapi.Hub, objects []h
 			d.Say("would delete %s", object)
 			continue
 		}
-		if err := hub.DeleteBootstrapObject(ctx, object); err != nil {
+		if err := bootstrap.Delete(ctx, hub, object); err != nil {
 			errs = append(errs, err)
 			continue
 		}

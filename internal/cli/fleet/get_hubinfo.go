@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/capstan-io/capstan/internal/cli/components"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
@@ -32,7 +33,7 @@ func NewGetHubInfoCommand(global *options.Global) *cobra.Command {
 			if err := hub.CheckIsHub(ctx); err != nil {
 				return err
 			}
-			info, err := hub.HubInfo(ctx, global.Clock.Now())
+			info, err := components.OfHub(ctx, hub, global.Clock.Now())
 			if err != nil {
 				return err
 			}

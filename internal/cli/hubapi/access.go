@@ -66,7 +66,7 @@ func (h *Hub) reachVersion(ctx context.Context) (schema.GroupVersion, error) {
 
 // ClusterPermissions are those that give rights on a cluster.
 func (h *Hub) ClusterPermissions(ctx context.Context, cluster string) (items []permissionv1alpha1.ClusterPermission, err error) {
-	err = h.listIfServed(ctx, &items, "/apis", permissionv1alpha1.GroupVersion.String(), "namespaces", cluster, "clusterpermissions")
+	err = h.ListIfServed(ctx, &items, "/apis", permissionv1alpha1.GroupVersion.String(), "namespaces", cluster, "clusterpermissions")
 	return items, err
 }
 

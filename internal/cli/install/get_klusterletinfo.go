@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/components"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
@@ -41,7 +41,7 @@ func NewGetKlusterletInfoCommand(global *options.Global) *cobra.Command {
 }
 
 // klusterletInfo reads what the agents in a cluster consist of.
-func klusterletInfo(ctx context.Context, cluster *Cluster) (*hubapi.KlusterletInfo, error) {
+func klusterletInfo(ctx context.Context, cluster *Cluster) (*components.KlusterletInfo, error) {
 	if _, err := cluster.Version(ctx); err != nil {
 		return nil, err
 	}

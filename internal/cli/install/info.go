@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
-	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/components"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // KlusterletInfo reads what the agents in the cluster consist of.
-func (c *Cluster) KlusterletInfo(ctx context.Context) (*hubapi.KlusterletInfo, error) {
-	info := &hubapi.KlusterletInfo{Klusterlets: []hubapi.Klusterlet{}}
+func (c *Cluster) KlusterletInfo(ctx context.Context) (*components.KlusterletInfo, error) {
+	info := &components.KlusterletInfo{Klusterlets: []components.Klusterlet{}}
 	operators, err := c.running(ctx, fleet.NamespaceOperators)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (c *Cluster) KlusterletInfo(ctx context.Context) (*hubapi.KlusterletInfo, e
 		info.Klusterlets = append(info.Klusterlets, agent)
 	}
 	for _, name := range []string{installation.CRDKlusterlets, installation.CRDAppliedManifestWorks, installation.CRDClusterClaims} {
-		crd, err := c.hub.ReadCRD(ctx, name)
+		crd, err := components.ReadCRD(ctx, c.hub, name)
 		if err != nil {
 			return nil, err
 		}
@@ -51,9 +51,9 @@ func (c *Cluster) KlusterletInfo(ctx context.Context) (*hubapi.KlusterletInfo, e
 	return info, nil
 }
 
-func (c *Cluster) agent(ctx context.Context, klusterlet *operatorv1.Klusterlet) (hubapi.Klusterlet, error) {
+func (c *Cluster) agent(ctx context.Context, klusterlet *operatorv1.Klusterlet) (components.Klusterlet, error) {
 	mode := cmp.Or(klusterlet.Spec.DeployOption.Mode, operatorv1.InstallModeDefault)
-	agent := hubapi.Klusterlet{
+	agent := components.Klusterlet{
 		Name: klusterlet.Name, ClusterName: klusterlet.Spec.ClusterName, Mode: string(mode), Conditions: klusterlet.Status.Conditions,
 		Namespace: cmp.Or(klusterlet.Spec.Namespace, fleet.NamespaceAgent),
 	}
@@ -66,18 +66,18 @@ func (c *Cluster) agent(ctx context.Context, klusterlet *operatorv1.Klusterlet) 
 }
 
 // running are the Deployments in a namespace.
-func (c *Cluster) running(ctx context.Context, namespace string) ([]hubapi.Running, error) {
+func (c *Cluster) running(ctx context.Context, namespace string) ([]components.Running, error) {
 	objects, err := c.List(ctx, installation.KindDeployment, namespace, "")
 	if err != nil {
 		return nil, err
 	}
-	found := make([]hubapi.Running, len(objects))
+	found := make([]components.Running, len(objects))
 	for i := range objects {
 		deployment := &appsv1.Deployment{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[i].Object, deployment); err != nil {
 			return nil, fmt.Errorf("read Deployment %s/%s: %w", namespace, objects[i].GetName(), err)
 		}
-		found[i] = hubapi.Running{Deployment: namespace + "/" + deployment.Name, Available: deployment.Status.AvailableReplicas, Desired: 1}
+		found[i] = components.Running{Deployment: namespace + "/" + deployment.Name, Available: deployment.Status.AvailableReplicas, Desired: 1}
 		if deployment.Spec.Replicas != nil {
 			found[i].Desired = *deployment.Spec.Replicas
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/capstan-io/capstan/internal/cli/bootstrap"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
@@ -58,7 +59,7 @@ func New(ctx context.Context, hub *hubapi.Hub, useBootstrapToken bool, now time.
 
 func newToken(ctx context.Context, hub *hubapi.Hub, useBootstrapToken bool, now time.Time) (string, error) {
 	if useBootstrapToken {
-		return hub.BootstrapToken(ctx, now)
+		return bootstrap.Token(ctx, hub, now)
 	}
-	return hub.ServiceAccountToken(ctx)
+	return bootstrap.ServiceAccountToken(ctx, hub)
 }

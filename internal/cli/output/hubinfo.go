@@ -7,15 +7,15 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/components"
 )
 
 // HubInfo shows what a hub consists of.
-func HubInfo(info *hubapi.HubInfo) View {
+func HubInfo(info *components.HubInfo) View {
 	return View{Object: info, Root: func() Node { return hubInfoTree(info) }}
 }
 
-func hubInfoTree(info *hubapi.HubInfo) Node {
+func hubInfoTree(info *components.HubInfo) Node {
 	root := Node{Key: "Hub", Value: Plain("in a Kubernetes cluster")}
 	inside := ""
 	if info.Standalone != nil {
@@ -37,7 +37,7 @@ func hubInfoTree(info *hubapi.HubInfo) Node {
 	return root
 }
 
-func componentNode(component *hubapi.Component, inside string) Node {
+func componentNode(component *components.Component, inside string) Node {
 	node := Node{Key: component.Name, Children: []Node{Leaf("Controller", runningCell(component.Controller, inside))}}
 	if component.Webhook != nil {
 		node.Children = append(node.Children, Leaf("Webhook", runningCell(component.Webhook, inside)))
@@ -51,7 +51,7 @@ func componentNode(component *hubapi.Component, inside string) Node {
 }
 
 // runningCell says what runs. What is not there is no bad news: a hub need not have all parts, and a part need not be a Deployment.
-func runningCell(running *hubapi.Running, inside string) Cell {
+func runningCell(running *components.Running, inside string) Cell {
 	switch {
 	case running == nil:
 		return Plain("none found")
@@ -65,7 +65,7 @@ func runningCell(running *hubapi.Running, inside string) Cell {
 }
 
 // crdCell lists the versions that are served; the one that is stored has a star.
-func crdCell(crd hubapi.CRD) Cell {
+func crdCell(crd components.CRD) Cell {
 	if !crd.Installed {
 		return Cell{Text: "absent", Bad: true}
 	}

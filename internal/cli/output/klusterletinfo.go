@@ -6,15 +6,15 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/components"
 )
 
 // KlusterletInfo shows what the agents in a cluster consist of.
-func KlusterletInfo(info *hubapi.KlusterletInfo) View {
+func KlusterletInfo(info *components.KlusterletInfo) View {
 	return View{Object: info, Root: func() Node { return klusterletInfoTree(info) }}
 }
 
-func klusterletInfoTree(info *hubapi.KlusterletInfo) Node {
+func klusterletInfoTree(info *components.KlusterletInfo) Node {
 	definitions := Node{Key: "CustomResourceDefinitions"}
 	for _, crd := range info.CRDs {
 		definitions.Children = append(definitions.Children, Leaf(crd.Name, crdCell(crd)))
@@ -30,7 +30,7 @@ func klusterletInfoTree(info *hubapi.KlusterletInfo) Node {
 	return Node{Key: "Cluster", Children: []Node{operator, agents}}
 }
 
-func klusterletNode(klusterlet *hubapi.Klusterlet) Node {
+func klusterletNode(klusterlet *components.Klusterlet) Node {
 	components := Node{Key: "Components"}
 	for i := range klusterlet.Components {
 		running := &klusterlet.Components[i]

@@ -16,6 +16,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/deploy/examples"
+	"github.com/capstan-io/capstan/internal/cli/bootstrap"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/joinrequests"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
@@ -184,7 +185,7 @@ func (u *up) startAnew(ctx context.Context, cluster ClusterState, agent *Process
 // invite writes a new token to join with.
 func (u *up) invite(ctx context.Context, cluster string) (err error) {
 	invitation := u.invitation
-	if invitation.Token, err = u.hub.ServiceAccountToken(ctx); err != nil {
+	if invitation.Token, err = bootstrap.ServiceAccountToken(ctx, u.hub); err != nil {
 		return processExitOr(ctx, err, u.hubProcess)
 	}
 	return u.home.WriteBootstrapKubeconfig(cluster, invitation, u.trust)

@@ -1,8 +1,8 @@
-package hubapi
+// Package components says what a hub, and the agents in a cluster, consist of.
+package components
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -135,9 +135,9 @@ type hubObjects struct {
 	crds map[string]CRD
 }
 
-// HubInfo says what the hub consists of, wherever it runs. now is when Leases are held or not.
-func (h *Hub) HubInfo(ctx context.Context, now time.Time) (*HubInfo, error) {
-	objects, err := h.hubObjects(ctx)
+// OfHub says what the hub consists of, wherever it runs. now is when Leases are held or not.
+func OfHub(ctx context.Context, hub *hubapi.Hub, now time.Time) (*HubInfo, error) {
+	objects, err := readHubObjects(ctx, hub)
 	if err != nil {
 		return nil, err
 	}
@@ -154,22 +154,22 @@ func (h *Hub) HubInfo(ctx context.Context, now time.Time) (*HubInfo, error) {
 	return info, nil
 }
 
-func (h *Hub) hubObjects(ctx context.Context) (*hubObjects, error) {
+func readHubObjects(ctx context.Context, hub *hubapi.Hub) (*hubObjects, error) {
 	found := &hubObjects{crds: map[string]CRD{}}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return h.readIfServed(ctx, &found.info, "/api/v1/namespaces", fleet.NamespaceHub, "configmaps", fleet.ConfigMapHubInfo)
+		return hub.ReadIfServed(ctx, &found.info, "/api/v1/namespaces", fleet.NamespaceHub, "configmaps", fleet.ConfigMapHubInfo)
 	})
 	for namespace, into := range map[string]*[]deployment{fleet.NamespaceOperators: &found.operators, fleet.NamespaceHub: &found.deployments} {
-		group.Go(func() error { return h.listIfServed(ctx, into, "/apis/apps/v1/namespaces", namespace, "deployments") })
+		group.Go(func() error { return hub.ListIfServed(ctx, into, "/apis/apps/v1/namespaces", namespace, "deployments") })
 	}
 	group.Go(func() error {
-		return h.listIfServed(ctx, &found.clusterManagers, "/apis/operator.open-cluster-management.io/v1/clustermanagers")
+		return hub.ListIfServed(ctx, &found.clusterManagers, "/apis/operator.open-cluster-management.io/v1/clustermanagers")
 	})
 	var ofHub, ofSystem []coordinationv1.Lease
 	for namespace, into := range map[string]*[]coordinationv1.Lease{fleet.NamespaceHub: &ofHub, metav1.NamespaceSystem: &ofSystem} {
 		group.Go(func() error {
-			return h.listIfServed(ctx, into, "/apis/coordination.k8s.io/v1/namespaces", namespace, "leases")
+			return hub.ListIfServed(ctx, into, "/apis/coordination.k8s.io/v1/namespaces", namespace, "leases")
 		})
 	}
 	names := []string{clusterManagerCRD}
@@ -179,7 +179,7 @@ func (h *Hub) hubObjects(ctx context.Context) (*hubObjects, error) {
 	crds := make([]CRD, len(names))
 	for i, name := range names {
 		group.Go(func() (err error) {
-			crds[i], err = h.ReadCRD(ctx, name)
+			crds[i], err = ReadCRD(ctx, hub, name)
 			return err
 		})
 	}
@@ -193,27 +193,8 @@ func (h *Hub) hubObjects(ctx context.Context) (*hubObjects, error) {
 	return found, nil
 }
 
-// readIfServed reads an object, and leaves into as it is if the hub does not have it.
-func (h *Hub) readIfServed(ctx context.Context, into any, path ...string) error {
-	body, err := h.Raw().Get().AbsPath(path...).DoRaw(ctx)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return h.Explain("get "+strings.Join(path, "/"), err)
-	}
-	return json.Unmarshal(body, into)
-}
-
-// listIfServed reads the items of a list, none where the hub does not serve the kind.
-func (h *Hub) listIfServed(ctx context.Context, items any, path ...string) error {
-	return h.readIfServed(ctx, &struct {
-		Items any `json:"items"`
-	}{items}, path...)
-}
-
 // ReadCRD says whether a kind is served, and in which versions.
-func (h *Hub) ReadCRD(ctx context.Context, name string) (CRD, error) {
+func ReadCRD(ctx context.Context, hub *hubapi.Hub, name string) (CRD, error) {
 	var definition struct {
 		Metadata metav1.ObjectMeta `json:"metadata"`
 		Spec     struct {
@@ -224,7 +205,7 @@ func (h *Hub) ReadCRD(ctx context.Context, name string) (CRD, error) {
 			} `json:"versions"`
 		} `json:"spec"`
 	}
-	err := h.readIfServed(ctx, &definition, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", name)
+	err := hub.ReadIfServed(ctx, &definition, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", name)
 	crd := CRD{Name: name, Installed: definition.Metadata.Name != ""}
 	for _, version := range definition.Spec.Versions {
 		if version.Served {

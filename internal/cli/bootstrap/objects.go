@@ -1,4 +1,4 @@
-package hubapi
+package bootstrap
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	bootstrapsecrets "k8s.io/cluster-bootstrap/util/secrets"
 
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -29,16 +30,16 @@ var (
 // legacyBootstrapBinding is what older hubs call fleet.ClusterRoleBindingBootstrapServiceAccount.
 const legacyBootstrapBinding = "agent-registration-bootstrap"
 
-// BootstrapObject is something without which nobody, or nobody with a certain token, can ask to join.
-type BootstrapObject struct {
+// Object is something without which nobody, or nobody with a certain token, can ask to join.
+type Object struct {
 	Kind, Namespace, Name string
 
-	client  ResourceClient
+	client  hubapi.ResourceClient
 	content runtime.Object // to restore it, nil for what is not restored
 }
 
 // String names the object as kubectl users do.
-func (o BootstrapObject) String() string {
+func (o Object) String() string {
 	if o.Namespace == "" {
 		return o.Kind + " " + o.Name
 	}
@@ -47,7 +48,7 @@ func (o BootstrapObject) String() string {
 
 // accessObjects let those ask to join who have a token. The service account comes first: that it is missing is how
 // ServiceAccountToken knows that there is something to restore.
-func (h *Hub) accessObjects() []BootstrapObject {
+func accessObjects(hub *hubapi.Hub) []Object {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceOperators, Name: fleet.ServiceAccountBootstrap}}
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: fleet.ClusterRoleBootstrap},
@@ -58,9 +59,9 @@ func (h *Hub) accessObjects() []BootstrapObject {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}},
 	}
-	accounts := h.Client(serviceAccounts).Namespace(account.Namespace)
-	roles, bindings := h.Client(clusterRoles), h.Client(clusterRoleBindings)
-	return []BootstrapObject{
+	accounts := hub.Client(serviceAccounts).Namespace(account.Namespace)
+	roles, bindings := hub.Client(clusterRoles), hub.Client(clusterRoleBindings)
+	return []Object{
 		{Kind: "ServiceAccount", Namespace: account.Namespace, Name: account.Name, client: accounts, content: account},
 		{Kind: "ClusterRoleBinding", Name: binding.Name, client: bindings, content: binding},
 		{Kind: "ClusterRoleBinding", Name: legacyBootstrapBinding, client: bindings},
@@ -68,34 +69,34 @@ func (h *Hub) accessObjects() []BootstrapObject {
 	}
 }
 
-// BootstrapObjects are what there is on the hub to join with: the tokens, and what makes tokens of use.
-func (h *Hub) BootstrapObjects(ctx context.Context) ([]BootstrapObject, error) {
-	if err := h.CheckIsHub(ctx); err != nil {
+// Objects are what there is on the hub to join with: the tokens, and what makes tokens of use.
+func Objects(ctx context.Context, hub *hubapi.Hub) ([]Object, error) {
+	if err := hub.CheckIsHub(ctx); err != nil {
 		return nil, err
 	}
 	list := &corev1.SecretList{}
-	tokens := h.Client(secrets).Namespace(metav1.NamespaceSystem)
+	tokens := hub.Client(secrets).Namespace(metav1.NamespaceSystem)
 	err := tokens.List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("type", string(bootstrapapi.SecretTypeBootstrapToken)).String(),
 	}, list)
 	if err != nil {
-		return nil, h.Explain("list the bootstrap tokens", err)
+		return nil, hub.Explain("list the bootstrap tokens", err)
 	}
-	var found []BootstrapObject
+	var found []Object
 	for i := range list.Items {
 		if joins(&list.Items[i]) {
-			found = append(found, BootstrapObject{
+			found = append(found, Object{
 				Kind: "Secret", Namespace: metav1.NamespaceSystem, Name: list.Items[i].Name, client: tokens,
 			})
 		}
 	}
-	for _, object := range h.accessObjects() {
+	for _, object := range accessObjects(hub) {
 		err := object.client.Get(ctx, object.Name, nil)
 		switch {
 		case err == nil:
 			found = append(found, object)
 		case !apierrors.IsNotFound(err):
-			return nil, h.Explain("read "+object.String(), err)
+			return nil, hub.Explain("read "+object.String(), err)
 		}
 	}
 	return found, nil
@@ -111,18 +112,18 @@ func joins(secret *corev1.Secret) bool {
 	return secret.Labels[fleet.LabelApp] == fleet.AppClusterManager || slices.Contains(groups, fleet.GroupBootstrap)
 }
 
-// DeleteBootstrapObject deletes an object that BootstrapObjects found. One that is gone already is well.
-func (h *Hub) DeleteBootstrapObject(ctx context.Context, object BootstrapObject) error {
+// Delete deletes an object that Objects found. One that is gone already is well.
+func Delete(ctx context.Context, hub *hubapi.Hub, object Object) error {
 	err := object.client.Delete(ctx, object.Name)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	return h.Explain("delete "+object.String(), err)
+	return hub.Explain("delete "+object.String(), err)
 }
 
-// restoreAccess makes what is missing of what tokens are good for, after DeleteBootstrapObject.
-func (h *Hub) restoreAccess(ctx context.Context) error {
-	for _, object := range h.accessObjects() {
+// restoreAccess makes what is missing of what tokens are good for, after Delete.
+func restoreAccess(ctx context.Context, hub *hubapi.Hub) error {
+	for _, object := range accessObjects(hub) {
 		if object.content == nil {
 			continue
 		}
@@ -130,19 +131,19 @@ func (h *Hub) restoreAccess(ctx context.Context) error {
 		switch {
 		case err == nil || apierrors.IsAlreadyExists(err):
 		case apierrors.IsNotFound(err):
-			return h.noCredential(ctx, fmt.Errorf("%s cannot be made: %w", object, err))
+			return noCredential(ctx, hub, fmt.Errorf("%s cannot be made: %w", object, err))
 		default:
-			return h.Explain("make "+object.String()+", which is missing", err)
+			return hub.Explain("make "+object.String()+", which is missing", err)
 		}
 	}
 	return nil
 }
 
 // ensureRole restores the role that every token needs, if it is missing. Who may not look has to rely on it.
-func (h *Hub) ensureRole(ctx context.Context) error {
-	err := h.Client(clusterRoles).Get(ctx, fleet.ClusterRoleBootstrap, nil)
-	if apierrors.IsNotFound(err) && !errors.Is(h.CheckIsHub(ctx), ErrNotAHub) {
-		return h.restoreAccess(ctx)
+func ensureRole(ctx context.Context, hub *hubapi.Hub) error {
+	err := hub.Client(clusterRoles).Get(ctx, fleet.ClusterRoleBootstrap, nil)
+	if apierrors.IsNotFound(err) && !errors.Is(hub.CheckIsHub(ctx), hubapi.ErrNotAHub) {
+		return restoreAccess(ctx, hub)
 	}
 	return nil
 }
