@@ -45,7 +45,7 @@ func (h *Hub) Explain(doing string, err error) error {
 	if errors.As(err, &errWaitEnded{}) {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
-	problem, next := h.diagnose(unwrapURL(err))
+	problem, next := h.Diagnose(err)
 	return fmt.Errorf("%s: %w\n%s", doing, problem, next)
 }
 
@@ -58,7 +58,9 @@ func unwrapURL(err error) error {
 	return err
 }
 
-func (h *Hub) diagnose(err error) (problem error, next string) { //nolint:revive,staticcheck // it returns two halves of a message
+// Diagnose says what is wrong with a request that failed, and what to do about it.
+func (h *Hub) Diagnose(err error) (problem error, next string) { //nolint:revive,staticcheck // it returns two halves of a message
+	err = unwrapURL(err)
 	var certInvalid x509.CertificateInvalidError
 	var unknownAuthority x509.UnknownAuthorityError
 	var wrongHost x509.HostnameError
@@ -71,16 +73,16 @@ func (h *Hub) diagnose(err error) (problem error, next string) { //nolint:revive
 	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted"), "Run the command again to go on."
 	case errors.As(err, &noWay):
-		return noWay, fmt.Sprintf("The way to %s leads through this proxy: %s.", h.Server, h.proxyHint())
+		return noWay, fmt.Sprintf("The way to %s leads through this proxy: %s.", h.Server, h.Source.proxyHint())
 	case NotServed(err):
-		return fmt.Errorf("%s is %w: it does not serve %s (%w)", h.Server, ErrNotAHub, clusterv1.GroupVersion, err), h.otherHubHint()
+		return fmt.Errorf("%s is %w: it does not serve %s (%w)", h.Server, ErrNotAHub, clusterv1.GroupVersion, err), h.Source.otherHubHint()
 	case apierrors.IsUnauthorized(err) || strings.Contains(err.Error(), "tls: expired certificate"):
-		return fmt.Errorf("%s does not accept the credentials of %s: %w%s", h.Server, h.Source, err, h.credentialExpiry()), h.renewHint()
+		return fmt.Errorf("%s does not accept the credentials of %s: %w%s", h.Server, h.Source, err, h.credentialExpiry()), h.Source.RenewHint()
 	case strings.HasPrefix(h.Server, "http://") &&
 		(apierrors.IsBadRequest(err) || apierrors.ReasonForError(err) == metav1.StatusReasonUnknown):
 		return fmt.Errorf("%s does not answer as an API server does: %w", h.Server, err), "Begin the URL with https:// if that is what it speaks."
 	case apierrors.IsForbidden(err):
-		return err, h.forbiddenHint(err)
+		return err, h.Source.forbiddenHint(err)
 	case apierrors.IsNotFound(err):
 		return err, h.missingHint(err)
 	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
@@ -89,16 +91,16 @@ func (h *Hub) diagnose(err error) (problem error, next string) { //nolint:revive
 		return fmt.Errorf("the certificate of %s has expired, or the clock of this machine is wrong: %w", h.Server, err),
 			"Compare the clock with the dates above. If it is right, the certificate of the hub has to be renewed: a hub of Capstan does so by itself while it runs."
 	case errors.As(err, &unknownAuthority):
-		return fmt.Errorf("%s shows a certificate that %s does not trust: %w", h.Server, h.truster(), err),
-			h.trustHint()
+		return fmt.Errorf("%s shows a certificate that %s does not trust: %w", h.Server, h.Source.truster(), err),
+			h.Source.trustHint()
 	case errors.As(err, &wrongHost):
 		return fmt.Errorf("the certificate of %s is for another host: %w", h.Server, err),
-			h.hostHint()
+			h.Source.hostHint()
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("nothing answers at %s: %w", h.Server, err), h.silenceHint()
+		return fmt.Errorf("nothing answers at %s: %w", h.Server, err), h.Source.silenceHint()
 	case errors.As(err, &dns):
 		return fmt.Errorf("the host of %s is not known: %w", h.Server, err), fmt.Sprintf("Check the server of %s and the network.", h.Source)
-	case errors.Is(err, context.DeadlineExceeded) || isTimeout(err):
+	case errors.Is(err, context.DeadlineExceeded) || IsTimeout(err):
 		return fmt.Errorf("%s did not answer in time: %w", h.Server, err),
 			"Check that it can be reached from this machine (network, proxy, firewall), or wait longer with --timeout."
 	default:
@@ -107,18 +109,18 @@ func (h *Hub) diagnose(err error) (problem error, next string) { //nolint:revive
 }
 
 // proxyHint says who names the proxy.
-func (h *Hub) proxyHint() string {
-	if h.Source.Invitation {
+func (s Source) proxyHint() string {
+	if s.Invitation {
 		return "check --proxy-url"
 	}
-	return fmt.Sprintf("check proxy-url in %s", h.Source)
+	return fmt.Sprintf("check proxy-url in %s", s)
 }
 
-func (h *Hub) otherHubHint() string {
-	if h.Source.Invitation {
+func (s Source) otherHubHint() string {
+	if s.Invitation {
 		return "Check --hub-apiserver: \"capstan get token\" on the hub prints it."
 	}
-	return fmt.Sprintf("That is where %s leads: choose the context of a hub with --context, or start a hub on this machine with \"capstan up\".", h.Source)
+	return fmt.Sprintf("That is where %s leads: choose the context of a hub with --context, or start a hub on this machine with \"capstan up\".", s)
 }
 
 // credentialExpiry says when the client certificate expired, if it did.
@@ -130,19 +132,20 @@ func (h *Hub) credentialExpiry() string {
 	return " (the client certificate expired on " + certificates[0].NotAfter.UTC().Format(time.RFC1123) + ")"
 }
 
-func (h *Hub) renewHint() string {
+// RenewHint says how to get credentials that are accepted.
+func (s Source) RenewHint() string {
 	switch {
-	case h.Source.Invitation:
+	case s.Invitation:
 		return "The token may have expired or been revoked: ask for a new one with \"capstan get token\" on the hub."
-	case h.Source.Playground:
+	case s.Playground:
 		return "Run \"capstan up\": it writes a fresh kubeconfig."
 	}
-	return fmt.Sprintf("They may have expired or been revoked: log in again, or get a fresh kubeconfig from an administrator of the %s.", h.noun())
+	return fmt.Sprintf("They may have expired or been revoked: log in again, or get a fresh kubeconfig from an administrator of the %s.", s.noun())
 }
 
 // noun is what the server is, for messages.
-func (h *Hub) noun() string {
-	if h.Source.Cluster {
+func (s Source) noun() string {
+	if s.Cluster {
 		return "cluster"
 	}
 	return "hub"
@@ -167,49 +170,49 @@ func (h *Hub) missingHint(err error) string {
 	return fmt.Sprintf("Asked %s, with %s.", h.Server, h.Source)
 }
 
-func (h *Hub) silenceHint() string {
+func (s Source) silenceHint() string {
 	switch {
-	case h.Source.DebugServer:
+	case s.DebugServer:
 		return "See whether the placement controllers run, and whether \"kubectl port-forward\" still leads to their port 9443."
-	case h.Source.Invitation:
+	case s.Invitation:
 		return "See whether the hub runs, and check --hub-apiserver: \"capstan get token\" on the hub prints the URL under which it can be reached."
-	case h.Source.Playground:
+	case s.Playground:
 		return "This is the playground's hub: \"capstan status\" shows how it is, \"capstan up\" starts it."
 	}
-	return fmt.Sprintf("Start the %s, or choose another with --context.", h.noun())
+	return fmt.Sprintf("Start the %s, or choose another with --context.", s.noun())
 }
 
-func (h *Hub) hostHint() string {
-	if h.Source.DebugServer {
+func (s Source) hostHint() string {
+	if s.DebugServer {
 		return "Say which of its names to expect with --debug-server-name: that of a hub that the operator has installed is " + DebugServerName + "."
 	}
-	if h.Source.Cluster {
+	if s.Cluster {
 		return "Use a host name the certificate is for."
 	}
 	return "Use a host name the certificate is for, or set apiserver.externalHostname in the hub's configuration."
 }
 
 // truster is what the certificate of the server is verified with.
-func (h *Hub) truster() string {
-	if h.Source.DebugServer {
+func (s Source) truster() string {
+	if s.DebugServer {
 		return "--debug-server-ca"
 	}
-	return h.Source.String()
+	return s.String()
 }
 
-func (h *Hub) trustHint() string {
-	why := fmt.Sprintf("Another %s may have taken this address, or its CA was replaced: ", h.noun())
+func (s Source) trustHint() string {
+	why := fmt.Sprintf("Another %s may have taken this address, or its CA was replaced: ", s.noun())
 	switch {
-	case h.Source.DebugServer:
+	case s.DebugServer:
 		return "Name a file with the certificate, or with the certificate authority that signed it: --debug-server-ca FILE. " +
 			"The placement controllers show the one in the folder of their --placement-debug-cert-dir; on a hub that the operator has installed, ConfigMap " +
 			fleet.NamespaceHub + "/" + fleet.ConfigMapCABundle + " has the authority."
-	case h.Source.Invitation:
+	case s.Invitation:
 		return why + "run \"capstan get token\" on the hub again, and check --ca-file if you named one."
-	case h.Source.Playground:
+	case s.Playground:
 		return why + "run \"capstan up\", which writes a fresh kubeconfig."
 	}
-	return fmt.Sprintf("%sget a fresh kubeconfig from the %s.", why, h.noun())
+	return fmt.Sprintf("%sget a fresh kubeconfig from the %s.", why, s.noun())
 }
 
 // NotServed tells a kind that the server does not serve from an object that is not there: it has no words for the former.
@@ -217,7 +220,8 @@ func NotServed(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-func isTimeout(err error) bool {
+// IsTimeout tells whether something took longer than it may.
+func IsTimeout(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()
 }

@@ -77,9 +77,9 @@ func MayLackRight(err error) bool {
 }
 
 // forbiddenHint says what to do about a request that was refused. Most often a right is missing, but not always.
-func (h *Hub) forbiddenHint(err error) string {
+func (s Source) forbiddenHint(err error) string {
 	why, by := refusalOf(err)
-	ask := fmt.Sprintf("ask an administrator of the %s for it, or use another context with --context.", h.noun())
+	ask := fmt.Sprintf("ask an administrator of the %s for it, or use another context with --context.", s.noun())
 	switch why {
 	case refusedInTerminating:
 		return "No right is missing: the namespace is being deleted, and nothing can be created there. Run the command again when it is gone; " +
@@ -99,10 +99,10 @@ func (h *Hub) forbiddenHint(err error) string {
 		return fmt.Sprintf("No right is missing: the ValidatingAdmissionPolicy %s refuses it. Change what it says, or ask whoever has made "+
 			"the policy.", by)
 	case refusedByRights:
-		return fmt.Sprintf("The user of %s lacks this permission: %s", h.Source, ask)
+		return fmt.Sprintf("The user of %s lacks this permission: %s", s, ask)
 	case refusedOtherwise:
 	}
-	return fmt.Sprintf("The %s refuses it for the reason above. If it is that the user of %s lacks a permission, %s", h.noun(), h.Source,
+	return fmt.Sprintf("The %s refuses it for the reason above. If it is that the user of %s lacks a permission, %s", s.noun(), s,
 		ask)
 }
 

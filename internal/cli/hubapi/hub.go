@@ -119,6 +119,12 @@ func newClient(config *rest.Config, transport *http.Client, version schema.Group
 // Objects is a client for objects of any kind.
 func (h *Hub) Objects() dynamic.Interface { return h.objects }
 
+// Config is a copy of what the hub is connected by.
+func (h *Hub) Config() *rest.Config { return rest.CopyConfig(h.config) }
+
+// Transport sends the requests to the hub.
+func (h *Hub) Transport() *http.Client { return h.transport }
+
 // Raw is a client for any path of the server.
 func (h *Hub) Raw() rest.Interface { return h.clients[corev1.SchemeGroupVersion] }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/managedclusteraddons"
+	"github.com/capstan-io/capstan/internal/cli/namespaces"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -161,7 +162,7 @@ func NewInstallHubAddOnCommand(global *options.Global) *cobra.Command {
 // checkNamespaces fails if a namespace is missing.
 func checkNamespaces(ctx context.Context, hub *hubapi.Hub, addOns []hubAddOn) error {
 	for _, addOn := range addOns {
-		exists, err := hub.HasNamespace(ctx, addOn.namespace)
+		exists, err := namespaces.Exists(ctx, hub, addOn.namespace)
 		if err != nil {
 			return err
 		}

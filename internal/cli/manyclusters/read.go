@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/clusterapi"
 )
 
 const (
@@ -80,12 +80,12 @@ func (q Query) showsNamespace(resource Resource) bool {
 // Failure is a cluster that did not answer all of it.
 type Failure struct {
 	Cluster string
-	hubapi.Trouble
+	clusterapi.Trouble
 }
 
 // Read reads of all clusters at once. The pages are handed over as clusters answer; several that are there at the same time come together,
 // in the order of the clusters. Of a cluster that fails, the pages before that count.
-func Read(ctx context.Context, clusters []*hubapi.ClusterAPI, q Query, write func([]Page) error) ([]Failure, error) {
+func Read(ctx context.Context, clusters []*clusterapi.Cluster, q Query, write func([]Page) error) ([]Failure, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	pages := newArrivals(len(clusters), heldBytes)
@@ -129,12 +129,12 @@ func Read(ctx context.Context, clusters []*hubapi.ClusterAPI, q Query, write fun
 
 // reader reads of one cluster.
 type reader struct {
-	cluster *hubapi.ClusterAPI
+	cluster *clusterapi.Cluster
 	query   Query
 	put     func(Page) error
 }
 
-func (r *reader) read(ctx context.Context) *hubapi.Trouble {
+func (r *reader) read(ctx context.Context) *clusterapi.Trouble {
 	resource, trouble := r.resolve(ctx)
 	if trouble != nil {
 		return trouble
@@ -153,19 +153,19 @@ func (r *reader) read(ctx context.Context) *hubapi.Trouble {
 	}
 }
 
-func (r *reader) trouble(err error) *hubapi.Trouble {
+func (r *reader) trouble(err error) *clusterapi.Trouble {
 	trouble := r.cluster.Trouble(err, r.query.Timeout)
 	return &trouble
 }
 
 // resolve finds what can be listed.
-func (r *reader) resolve(ctx context.Context) (Resource, *hubapi.Trouble) {
+func (r *reader) resolve(ctx context.Context) (Resource, *clusterapi.Trouble) {
 	return Resolve(ctx, r.cluster, r.query.Resource, "list", r.query.Timeout)
 }
 
 // Resolve finds what a word means to a cluster, among the resources that have a verb, if one is given. Most of what people ask for is in
 // the core group, which is one small answer. The cluster has the time for each answer.
-func Resolve(ctx context.Context, cluster *hubapi.ClusterAPI, word, verb string, timeout time.Duration) (Resource, *hubapi.Trouble) {
+func Resolve(ctx context.Context, cluster *clusterapi.Cluster, word, verb string, timeout time.Duration) (Resource, *clusterapi.Trouble) {
 	for _, coreOnly := range []bool{true, false} {
 		limited, cancel := context.WithTimeout(ctx, timeout)
 		lists, err := cluster.Resources(limited, coreOnly)
@@ -178,7 +178,7 @@ func Resolve(ctx context.Context, cluster *hubapi.ClusterAPI, word, verb string,
 			return resource, nil
 		}
 	}
-	return Resource{}, &hubapi.Trouble{What: fmt.Sprintf("no such resource: it serves no %q", word), Connected: true}
+	return Resource{}, &clusterapi.Trouble{What: fmt.Sprintf("no such resource: it serves no %q", word), Connected: true}
 }
 
 // page reads a page, and says where the next one begins; an empty token is the beginning and the end.

@@ -12,12 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/clusterapi"
 )
 
 // Watch hands over what changes after the last pages of clusters that Read brought, as rows of tables, until the context ends or no
 // cluster is left. A cluster whose watch fails is told of at once; the others go on.
-func Watch(ctx context.Context, clusters []*hubapi.ClusterAPI, last map[string]Page, q Query, write func(Page) error,
+func Watch(ctx context.Context, clusters []*clusterapi.Cluster, last map[string]Page, q Query, write func(Page) error,
 	failed func(Failure)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -50,7 +50,7 @@ func Watch(ctx context.Context, clusters []*hubapi.ClusterAPI, last map[string]P
 
 // follower watches one cluster.
 type follower struct {
-	cluster *hubapi.ClusterAPI
+	cluster *clusterapi.Cluster
 	query   Query
 	page    Page // the last one
 	write   func(Page)

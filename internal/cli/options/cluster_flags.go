@@ -13,6 +13,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
+	"github.com/capstan-io/capstan/internal/cli/namespaces"
 )
 
 // ClusterFlags choose clusters: --cluster names one, --clusters several; together they mean all of them.
@@ -74,7 +75,7 @@ func CheckCluster(ctx context.Context, hub *hubapi.Hub, name string) error {
 	case cluster.Spec.HubAcceptsClient:
 		return nil
 	}
-	exists, err := hub.HasNamespace(ctx, name)
+	exists, err := namespaces.Exists(ctx, hub, name)
 	if err == nil && !exists {
 		return fmt.Errorf("cluster %s has no namespace on the hub, because it is not accepted yet: \"capstan accept --clusters %s\" accepts it",
 			name, name)

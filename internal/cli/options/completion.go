@@ -7,12 +7,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 	"github.com/capstan-io/capstan/internal/cli/managedclustersets"
+	"github.com/capstan-io/capstan/internal/cli/namespaces"
 	"github.com/capstan-io/capstan/internal/cli/placements"
 )
 
@@ -96,7 +95,7 @@ func (g *Global) CompleteClusterSet(command *cobra.Command, args []string, typed
 // CompleteNamespaces completes the name of a namespace of the hub.
 func (g *Global) CompleteNamespaces(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return g.Offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
-		return namespaces(ctx, hub)
+		return namespaces.Names(ctx, hub)
 	}), cobra.ShellCompDirectiveNoFileComp
 }
 
@@ -137,15 +136,4 @@ func (g *Global) CompletePlacementRef(command *cobra.Command, _ []string, _ stri
 		}
 		return refs, err
 	}), cobra.ShellCompDirectiveNoFileComp
-}
-
-// namespaces are the names of the namespaces of the hub.
-func namespaces(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
-	list := &corev1.NamespaceList{}
-	err := hub.Client(corev1.SchemeGroupVersion.WithResource("namespaces")).List(ctx, metav1.ListOptions{}, list)
-	var names []string
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
-	}
-	return names, hub.Explain("list namespaces", err)
 }

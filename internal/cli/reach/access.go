@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	permissionv1alpha1 "github.com/capstan-io/capstan/api/rbac/v1alpha1"
+	"github.com/capstan-io/capstan/internal/cli/clusterapi"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
@@ -146,7 +147,7 @@ func (f *accessQuery) asker(command *cobra.Command, one bool) (*asker, []string,
 	}
 	ctx, cancel := f.Limited(command.Context())
 	defer cancel()
-	who, err := q.hub.Who(ctx)
+	who, err := who(ctx, q.hub)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -187,7 +188,7 @@ const (
 func (q *asker) enter(ctx context.Context, cluster string) ([]string, error) {
 	verbs := []string{}
 	for _, verb := range enterVerbs {
-		may, err := q.hub.MayEnter(ctx, cluster, verb)
+		may, err := mayEnter(ctx, q.hub, cluster, verb)
 		if err != nil {
 			return nil, err
 		}
@@ -248,13 +249,13 @@ func (q *asker) accessTo(ctx context.Context, name string) (output.ClusterAccess
 		found.Reason, found.Next, err = q.notLetIn(ctx, name, enterVerbs)
 		return found, err
 	}
-	cluster, err := q.hub.ClusterAPI(ctx, name)
+	cluster, err := clusterapi.Of(ctx, q.hub, name)
 	if err != nil {
 		return found, err
 	}
 	switch {
 	case slices.Contains(found.Enter, verbCreate):
-		rights, narrowed, err := cluster.Rights(ctx, q.namespace)
+		rights, narrowed, err := rightsOn(ctx, cluster, q.namespace)
 		found.Rights, found.Incomplete, found.Narrowed = rights.ResourceRules, rights.Incomplete, narrowed
 		q.connected(&found, cluster, err)
 	case slices.Contains(found.Enter, verbGet):
@@ -272,7 +273,7 @@ func (q *asker) accessTo(ctx context.Context, name string) (output.ClusterAccess
 const cannotAsk = "the rights on the cluster are not known: it is asked by a POST, for which the hub does not give the verb create"
 
 // connected says whether the cluster has answered.
-func (q *asker) connected(found *output.ClusterAccess, cluster *hubapi.ClusterAPI, err error) {
+func (q *asker) connected(found *output.ClusterAccess, cluster *clusterapi.Cluster, err error) {
 	found.Connected = string(metav1.ConditionTrue)
 	if err == nil {
 		return
@@ -286,7 +287,7 @@ func (q *asker) connected(found *output.ClusterAccess, cluster *hubapi.ClusterAP
 
 // notLetIn says that the hub does not let the user into a cluster, and how it would.
 func (q *asker) notLetIn(ctx context.Context, cluster string, verbs []string) (reason, next string, err error) {
-	resource, err := q.hub.ProxyResource(ctx)
+	resource, err := proxyResource(ctx, q.hub)
 	if err != nil {
 		return "", "", err
 	}
@@ -301,7 +302,7 @@ func (q *asker) notLetIn(ctx context.Context, cluster string, verbs []string) (r
 
 // permissions are the ClusterPermissions that are about the user. Who may not read them is told of none.
 func (q *asker) permissions(ctx context.Context, cluster string) []output.Permission {
-	items, err := q.own.ClusterPermissions(ctx, cluster)
+	items, err := clusterPermissions(ctx, q.own, cluster)
 	if err != nil {
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/clusterapi"
 	"github.com/capstan-io/capstan/internal/cli/manyclusters"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
@@ -83,7 +83,7 @@ func (q *asker) answer(ctx context.Context, name string, asked question) (output
 		answer.Reason, answer.Next, err = q.notLetIn(ctx, name, missing)
 		return answer, err
 	}
-	cluster, err := q.hub.ClusterAPI(ctx, name)
+	cluster, err := clusterapi.Of(ctx, q.hub, name)
 	if err != nil {
 		return answer, err
 	}
@@ -99,7 +99,7 @@ func (q *asker) answer(ctx context.Context, name string, asked question) (output
 	if !slices.Contains(enter, verbCreate) {
 		return q.try(ctx, answer, cluster, resource, what), nil
 	}
-	status, err := cluster.May(ctx, what)
+	status, err := mayOn(ctx, cluster, what)
 	if err != nil {
 		trouble := cluster.Trouble(err, q.limit)
 		return inTheWay(answer, &trouble), nil
@@ -111,8 +111,8 @@ func (q *asker) answer(ctx context.Context, name string, asked question) (output
 }
 
 // resolve finds the resource that a word means. Who may not ask the cluster has to mean it as it is written, as RESOURCE.GROUP.
-func (q *asker) resolve(ctx context.Context, cluster *hubapi.ClusterAPI, word string,
-	mayAsk bool) (manyclusters.Resource, *hubapi.Trouble) {
+func (q *asker) resolve(ctx context.Context, cluster *clusterapi.Cluster, word string,
+	mayAsk bool) (manyclusters.Resource, *clusterapi.Trouble) {
 	if mayAsk {
 		return manyclusters.Resolve(ctx, cluster, word, "", q.limit)
 	}
@@ -120,7 +120,7 @@ func (q *asker) resolve(ctx context.Context, cluster *hubapi.ClusterAPI, word st
 	return manyclusters.Resource{GroupVersionResource: resource.WithVersion(""), Namespaced: true}, nil
 }
 
-func inTheWay(answer output.Answer, trouble *hubapi.Trouble) output.Answer {
+func inTheWay(answer output.Answer, trouble *clusterapi.Trouble) output.Answer {
 	answer.By, answer.Reason, answer.Next = output.ByWay, trouble.What, trouble.Next
 	if trouble.Connected {
 		answer.By = output.ByCluster
@@ -175,7 +175,7 @@ func describe(what *authorizationv1.ResourceAttributes) string {
 }
 
 // try finds out by a request that changes nothing, for those whom the hub lets read alone: a question to the cluster is a POST.
-func (q *asker) try(ctx context.Context, answer output.Answer, cluster *hubapi.ClusterAPI, resource manyclusters.Resource,
+func (q *asker) try(ctx context.Context, answer output.Answer, cluster *clusterapi.Cluster, resource manyclusters.Resource,
 	what *authorizationv1.ResourceAttributes) output.Answer {
 	named := what.Verb == verbGet && what.Name != ""
 	if what.Subresource != "" || !named && (what.Verb != "list" || what.Name != "") {

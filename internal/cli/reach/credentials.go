@@ -115,7 +115,7 @@ func (f *credentials) printCredential(ctx context.Context, version, cluster stri
 		return err
 	}
 	namespace = cmp.Or(f.namespace, namespace)
-	secret, err := hub.Secret(ctx, namespace, cluster+"-"+f.account)
+	secret, err := readSecret(ctx, hub, namespace, cluster+"-"+f.account)
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("%w\nThe hub copies the token there if ManagedServiceAccount %s in namespace %s has the label %s=%s, and there is a "+
 			"ClusterProfile %s in namespace %s", err, f.account, cluster, fleet.LabelSyncToClusterProfile, fleet.LabelTrue, cluster, namespace)
@@ -169,4 +169,11 @@ func expiryOf(token string) *metav1.Time {
 	}
 	end := metav1.NewTime(said.Expiry.Time())
 	return &end
+}
+
+// readSecret reads a Secret of the hub.
+func readSecret(ctx context.Context, hub *hubapi.Hub, namespace, name string) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	err := hub.Client(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace).Get(ctx, name, secret)
+	return secret, hub.Explain("read Secret "+name+" of namespace "+namespace, err)
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capstan-io/capstan/internal/cli/clusterapi"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/manyclusters"
 	"github.com/capstan-io/capstan/internal/cli/options"
@@ -150,9 +151,9 @@ func (f *resourceList) query(args []string) (manyclusters.Query, error) {
 
 // show reads of all clusters, prints what there is, and says which of them did not answer.
 func (f *resourceList) show(ctx context.Context, hub *hubapi.Hub, names []string, q manyclusters.Query) error {
-	clusters := make([]*hubapi.ClusterAPI, len(names))
+	clusters := make([]*clusterapi.Cluster, len(names))
 	for i, name := range names {
-		cluster, err := hub.ClusterAPI(ctx, name)
+		cluster, err := clusterapi.Of(ctx, hub, name)
 		if err != nil {
 			return err
 		}
@@ -201,7 +202,7 @@ func (f *resourceList) show(ctx context.Context, hub *hubapi.Hub, names []string
 var errInterrupted = errors.New("interrupted")
 
 // watchAll prints what changes, until it is interrupted, which is how it is meant to end.
-func (f *resourceList) watchAll(ctx context.Context, clusters []*hubapi.ClusterAPI, last map[string]manyclusters.Page,
+func (f *resourceList) watchAll(ctx context.Context, clusters []*clusterapi.Cluster, last map[string]manyclusters.Page,
 	q manyclusters.Query, printer resourcePrinter) error {
 	write := func(page manyclusters.Page) error { return printer.print([]manyclusters.Page{page}) }
 	err := manyclusters.Watch(ctx, clusters, last, q, write, func(failed manyclusters.Failure) {

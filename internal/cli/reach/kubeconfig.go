@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/capstan-io/capstan/internal/cli/clusterapi"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/managedclusteraddons"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
@@ -124,7 +125,7 @@ func (f *kubeconfigWriting) write(ctx context.Context, of *hubapi.Hub, clusters 
 	}
 	var config *clientcmdapi.Config
 	for _, cluster := range clusters {
-		server, err := of.ClusterServer(ctx, cluster)
+		server, err := clusterapi.Server(ctx, of, cluster)
 		if err != nil {
 			return err
 		}

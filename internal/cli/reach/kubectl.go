@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/capstan-io/capstan/internal/cli/clusterapi"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
@@ -154,7 +155,7 @@ func (r *kubectlRun) prepared(command *cobra.Command, do func(ctx context.Contex
 	if err != nil {
 		return err
 	}
-	server, err := r.hub.ClusterServer(ctx, r.cluster)
+	server, err := clusterapi.Server(ctx, r.hub, r.cluster)
 	if err != nil {
 		return err
 	}
@@ -177,7 +178,7 @@ func (r *kubectlRun) prepared(command *cobra.Command, do func(ctx context.Contex
 func (r *kubectlRun) actAs(ctx context.Context, server string) (*localProxy, error) {
 	ctx, cancel := r.Limited(ctx)
 	defer cancel()
-	secret, err := r.hub.Secret(ctx, r.cluster, r.serviceAccount)
+	secret, err := readSecret(ctx, r.hub, r.cluster, r.serviceAccount)
 	if err != nil {
 		return nil, fmt.Errorf("--sa: %w", err)
 	}
@@ -230,7 +231,7 @@ func (r *kubectlRun) kubectl(args []string, in io.Reader) error {
 func (r *kubectlRun) checkConnected(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.limit)
 	defer cancel()
-	cluster, err := r.hub.ClusterAPI(ctx, r.cluster)
+	cluster, err := clusterapi.Of(ctx, r.hub, r.cluster)
 	if err != nil {
 		return err
 	}

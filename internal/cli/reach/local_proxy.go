@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"time"
 
+	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
@@ -26,7 +27,7 @@ type localProxy struct {
 
 // startLocalProxy has requests go to the address of a cluster with a token for it. It ends with close.
 func startLocalProxy(hub *hubapi.Hub, address, token string) (*localProxy, error) {
-	transport, err := hub.Upgradable()
+	transport, err := upgradable(hub)
 	if err != nil {
 		return nil, err
 	}
@@ -68,4 +69,11 @@ func (p *localProxy) kubeconfig(cluster string) *clientcmdapi.Config {
 	config.Contexts[cluster] = &clientcmdapi.Context{Cluster: cluster, AuthInfo: cluster}
 	config.CurrentContext = cluster
 	return config
+}
+
+// upgradable sends requests to the hub with its credentials, over HTTP/1.1, with which connections can be upgraded.
+func upgradable(hub *hubapi.Hub) (http.RoundTripper, error) {
+	config := hub.Config()
+	config.NextProtos = []string{"http/1.1"}
+	return rest.TransportFor(config)
 }

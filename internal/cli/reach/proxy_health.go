@@ -11,6 +11,7 @@ import (
 
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/cli/clusterapi"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/managedclusteraddons"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
@@ -146,7 +147,7 @@ func (h *healthCheck) probeOne(ctx context.Context, hub *hubapi.Hub, name string
 	}
 	ctx, cancel := h.LimitedTo(ctx, limit)
 	defer cancel()
-	cluster, err := hub.ClusterAPI(ctx, name)
+	cluster, err := clusterapi.Of(ctx, hub, name)
 	if err != nil {
 		health.Healthy, health.Reason = "False", err.Error()
 		return health
