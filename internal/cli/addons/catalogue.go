@@ -28,8 +28,8 @@ func catalogueAddOn(ctx context.Context, hub *hubapi.Hub, name string) (*addonv1
 	return addOn, hub.Explain("read add-on "+name, err)
 }
 
-// postCatalogueAddOn makes an add-on known to the hub.
-func postCatalogueAddOn(ctx context.Context, hub *hubapi.Hub, addOn *addonv1alpha1.ClusterManagementAddOn) error {
+// createCatalogueAddOn makes an add-on known to the hub.
+func createCatalogueAddOn(ctx context.Context, hub *hubapi.Hub, addOn *addonv1alpha1.ClusterManagementAddOn) error {
 	err := hub.Client(clusterManagementAddOns).Create(ctx, addOn, nil)
 	return hub.Explain("create ClusterManagementAddon "+addOn.Name, err)
 }
@@ -50,8 +50,8 @@ func addOnTemplate(ctx context.Context, hub *hubapi.Hub, name string) (*addonv1a
 	return template, hub.Explain("read AddonTemplate "+name, err)
 }
 
-// postAddOnTemplate creates an AddOnTemplate.
-func postAddOnTemplate(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.AddOnTemplate) error {
+// createAddOnTemplate creates an AddOnTemplate.
+func createAddOnTemplate(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.AddOnTemplate) error {
 	err := hub.Client(addOnTemplates).Create(ctx, template, nil)
 	return hub.Explain("create AddonTemplate "+template.Name, err)
 }

@@ -243,7 +243,7 @@ func planTemplate(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.
 func (f *addOnCreation) writeTemplate(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.AddOnTemplate, what change) error {
 	switch what {
 	case changeCreate:
-		return f.saying(postAddOnTemplate(ctx, hub, template), "AddonTemplate %s is created", template.Name)
+		return f.saying(createAddOnTemplate(ctx, hub, template), "AddonTemplate %s is created", template.Name)
 	case changeUpdate:
 		return f.saying(updateAddOnTemplate(ctx, hub, template.Name, func(live *addonv1alpha1.AddOnTemplate) {
 			live.Spec.AgentSpec.Workload = template.Spec.AgentSpec.Workload
@@ -279,7 +279,7 @@ func (f *addOnCreation) writeCatalogueAddOn(ctx context.Context, hub *hubapi.Hub
 	what change) error {
 	switch what {
 	case changeCreate:
-		return f.saying(postCatalogueAddOn(ctx, hub, addOn), "ClusterManagementAddon %s is created", addOn.Name)
+		return f.saying(createCatalogueAddOn(ctx, hub, addOn), "ClusterManagementAddon %s is created", addOn.Name)
 	case changeUpdate:
 		return f.saying(updateCatalogueAddOn(ctx, hub, addOn.Name, func(live *addonv1alpha1.ClusterManagementAddOn) { become(live, addOn) }),
 			"ClusterManagementAddon %s is updated", addOn.Name)

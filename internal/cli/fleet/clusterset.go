@@ -92,7 +92,7 @@ func (b *binding) bind(ctx context.Context, hub *hubapi.Hub, set string) error {
 	if b.DryRun {
 		return b.Render(binding)
 	}
-	err := postBinding(ctx, hub, binding)
+	err := createBinding(ctx, hub, binding)
 	switch {
 	case err == nil:
 		b.Say("Clusterset %s is bound to Namespace %s", set, b.namespace)
@@ -244,8 +244,8 @@ func (m *membership) setNamespaces(ctx context.Context, hub *hubapi.Hub, set *cl
 	return nil
 }
 
-// postBinding lets a namespace place on the clusters of a set.
-func postBinding(ctx context.Context, hub *hubapi.Hub, binding *clusterv1beta2.ManagedClusterSetBinding) error {
+// createBinding lets a namespace place on the clusters of a set.
+func createBinding(ctx context.Context, hub *hubapi.Hub, binding *clusterv1beta2.ManagedClusterSetBinding) error {
 	err := hub.Client(managedclustersets.Bindings).Namespace(binding.Namespace).Create(ctx, binding, nil)
 	return hub.Explain("bind cluster set "+binding.Name+" to namespace "+binding.Namespace, err)
 }

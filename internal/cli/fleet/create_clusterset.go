@@ -88,7 +88,7 @@ func (c *clusterSetCreation) createAll(ctx context.Context, hub *hubapi.Hub, nam
 }
 
 func (c *clusterSetCreation) create(ctx context.Context, hub *hubapi.Hub, name string) error {
-	err := postClusterSet(ctx, hub, newClusterSet(name))
+	err := createClusterSet(ctx, hub, newClusterSet(name))
 	switch {
 	case err == nil:
 		c.Say("Clusterset %s is created", name)
@@ -189,17 +189,18 @@ func (d *clusterSetDeletion) delete(ctx context.Context, hub *hubapi.Hub, set *c
 	return nil
 }
 
-// postClusterSet creates a cluster set.
-func postClusterSet(ctx context.Context, hub *hubapi.Hub, set *clusterv1beta2.ManagedClusterSet) error {
+// createClusterSet creates a cluster set.
+func createClusterSet(ctx context.Context, hub *hubapi.Hub, set *clusterv1beta2.ManagedClusterSet) error {
 	err := hub.Client(managedclustersets.Resource).Create(ctx, set, nil)
 	return hub.Explain("create cluster set "+set.Name, err)
 }
 
 // deleteClusterSet deletes a cluster set and returns once it is gone.
 func deleteClusterSet(ctx context.Context, hub *hubapi.Hub, name string) error {
-	err := hub.Client(managedclustersets.Resource).Delete(ctx, name)
+	sets := hub.Client(managedclustersets.Resource)
+	err := sets.Delete(ctx, name)
 	if err == nil {
-		err = hubapi.UntilNone(ctx, hub.Client(managedclustersets.Resource), hubapi.Named(name), func(*clusterv1beta2.ManagedClusterSet) bool { return true })
+		err = hubapi.UntilNone(ctx, sets, hubapi.Named(name), func(*clusterv1beta2.ManagedClusterSet) bool { return true })
 	}
 	return hub.Explain("delete cluster set "+name, err)
 }

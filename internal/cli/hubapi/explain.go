@@ -36,6 +36,9 @@ func (p Problem) Error() string { return p.Err.Error() }
 // Unwrap returns what is wrong.
 func (p Problem) Unwrap() error { return p.Err }
 
+// DebugServerName is what the operator makes the certificate of the debug server for.
+const DebugServerName = "cluster-manager-placement." + fleet.NamespaceHub + ".svc"
+
 // Explain turns a failed request into what a person can act on: what was being done, what is wrong, what to do next. A nil error
 // stays nil, any other stays in the chain.
 func (h *Hub) Explain(doing string, err error) error {

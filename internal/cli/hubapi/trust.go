@@ -13,12 +13,10 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -137,7 +135,7 @@ func (i Invitation) trustHub(ctx context.Context) (Trust, error) {
 		return published, nil
 	case errors.Is(err, ErrUntrusted):
 		return Trust{}, err
-	case err != nil && !withheld(err):
+	case err != nil && !Withheld(err):
 		return Trust{}, anonymous.Explain("ask the hub for its certificate authority", err)
 	}
 	return i.trustSystem(ctx)
@@ -205,15 +203,15 @@ func (i Invitation) trustSystem(ctx context.Context) (Trust, error) {
 // trustPinned needs no signature: the pin came from the hub with the token.
 func (i Invitation) trustPinned(ctx context.Context, anonymous *Hub) (Trust, error) {
 	published, err := anonymous.publishedCA(ctx, "")
-	if err != nil && !errors.Is(err, ErrUntrusted) && !withheld(err) {
+	if err != nil && !errors.Is(err, ErrUntrusted) && !Withheld(err) {
 		return Trust{}, anonymous.Explain("ask the hub for its certificate authority", err)
 	}
 	ca, err := keepPinned(published.CA, i.Pins)
 	return Trust{CA: ca, Reason: "verified with --ca-cert-hash"}, err
 }
 
-// withheld tells that a hub publishes nothing about itself, from one that cannot be asked.
-func withheld(err error) bool {
+// Withheld tells that a hub publishes nothing about itself, from one that cannot be asked.
+func Withheld(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }
 
@@ -336,37 +334,6 @@ func (i Invitation) Prove(ctx context.Context) error {
 		return nil
 	}
 	return err
-}
-
-// ShowsClusterInfo tells whether the ConfigMap cluster-info is shown to everybody.
-func (h *Hub) ShowsClusterInfo(ctx context.Context) (bool, error) {
-	err := h.readAnonymously(ctx)
-	if err != nil && withheld(err) {
-		return false, nil
-	}
-	return err == nil, h.Explain("read what the cluster shows to everybody", err)
-}
-
-func (h *Hub) readAnonymously(ctx context.Context) error {
-	anonymous, err := New(rest.AnonymousClientConfig(h.config))
-	if err != nil {
-		return err
-	}
-	_, err = anonymous.publicConfigMap(ctx, bootstrapapi.ConfigMapClusterInfo)
-	return err
-}
-
-// AwaitClusterInfo waits until the ConfigMap cluster-info is shown to everybody: rights that were just given count a moment later. If it is
-// not in time, the error is why.
-func (h *Hub) AwaitClusterInfo(ctx context.Context) (shown bool, err error) {
-	const again = 200 * time.Millisecond
-	_ = wait.PollUntilContextCancel(ctx, again, true, func(ctx context.Context) (bool, error) {
-		if now := h.readAnonymously(ctx); ctx.Err() == nil {
-			err = now
-		}
-		return err == nil, nil
-	})
-	return err == nil, err
 }
 
 func (i Invitation) connect(tls rest.TLSClientConfig, token string) (*Hub, error) {

@@ -315,7 +315,7 @@ func madeByClusteradm(object *unstructured.Unstructured) bool {
 
 // letRead lets everybody read how the cluster is reached, unless everybody may.
 func (i *initialization) letRead(ctx context.Context, cluster *Cluster) error {
-	shown, err := cluster.Hub().ShowsClusterInfo(ctx)
+	shown, err := showsClusterInfo(ctx, cluster.Hub())
 	if i.shown = shown; err != nil || shown {
 		return err
 	}
@@ -334,7 +334,7 @@ func (i *initialization) letRead(ctx context.Context, cluster *Cluster) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)
 	defer cancel()
-	if i.shown, err = cluster.Hub().AwaitClusterInfo(ctx); !i.shown {
+	if i.shown, err = awaitClusterInfo(ctx, cluster.Hub()); !i.shown {
 		i.Note("Warning: the cluster shows nothing to who has no credential (%v), so clusters that join cannot compare its certificate authority with the "+
 			"hash in the join command: give them that in a file, and add --ca-file FILE to the command.", err)
 	}

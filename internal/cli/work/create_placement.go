@@ -200,7 +200,7 @@ func checkBound(ctx context.Context, hub *hubapi.Hub, namespace string, sets []s
 }
 
 func (f *placementCreation) create(ctx context.Context, hub *hubapi.Hub, placement *clusterv1beta1.Placement) error {
-	err := postPlacement(ctx, hub, placement)
+	err := createPlacement(ctx, hub, placement)
 	switch {
 	case err == nil:
 		f.Say("Placement '%s' has been created in '%s' namespace", placement.Name, placement.Namespace)
@@ -228,8 +228,8 @@ func checkBinding(ctx context.Context, hub *hubapi.Hub, set, namespace string) e
 	return hub.Explain("look for the binding of cluster set "+set+" to namespace "+namespace, err)
 }
 
-// postPlacement creates a Placement.
-func postPlacement(ctx context.Context, hub *hubapi.Hub, placement *clusterv1beta1.Placement) error {
+// createPlacement creates a Placement.
+func createPlacement(ctx context.Context, hub *hubapi.Hub, placement *clusterv1beta1.Placement) error {
 	err := hub.Client(placements.Resource).Namespace(placement.Namespace).Create(ctx, placement, nil)
 	return hub.Explain("create placement "+placement.Name+" in namespace "+placement.Namespace, err)
 }

@@ -37,7 +37,7 @@ func (d *delivery) createReplicaSet(ctx context.Context, hub *hubapi.Hub) error 
 	live, err := readReplicaSet(ctx, hub, wanted.Namespace, wanted.Name)
 	switch {
 	case apierrors.IsNotFound(err) && !errors.Is(err, hubapi.ErrNotAHub):
-		if err := postReplicaSet(ctx, hub, wanted); err != nil {
+		if err := createReplicaSet(ctx, hub, wanted); err != nil {
 			return err
 		}
 		d.Say("create manifestworkreplicaset %s in namespace %s", wanted.Name, wanted.Namespace)
@@ -79,8 +79,8 @@ func readReplicaSet(ctx context.Context, hub *hubapi.Hub, namespace, name string
 	return set, hub.Explain("read ManifestWorkReplicaSet "+name+" of namespace "+namespace, err)
 }
 
-// postReplicaSet creates a ManifestWorkReplicaSet.
-func postReplicaSet(ctx context.Context, hub *hubapi.Hub, set *workv1alpha1.ManifestWorkReplicaSet) error {
+// createReplicaSet creates a ManifestWorkReplicaSet.
+func createReplicaSet(ctx context.Context, hub *hubapi.Hub, set *workv1alpha1.ManifestWorkReplicaSet) error {
 	err := hub.Client(manifestWorkReplicaSets).Namespace(set.Namespace).Create(ctx, set, nil)
 	return hub.Explain("create ManifestWorkReplicaSet "+set.Name+" in namespace "+set.Namespace, err)
 }

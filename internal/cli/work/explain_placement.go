@@ -37,7 +37,7 @@ type explanation struct {
 	namespace string
 	cluster   string
 	whatIf    string
-	server    hubapi.DebugServer
+	server    debugServer
 	format    *output.Choice
 }
 
@@ -127,7 +127,7 @@ func (f *explanation) report(ctx context.Context, args []string) (*report.Report
 // explaining is the hub, or what it has for explaining placements.
 func (f *explanation) explaining() (*hubapi.Hub, error) {
 	if f.server.URL != "" {
-		return f.server.Connect(f.Target())
+		return f.server.connect(f.Target())
 	}
 	return f.Hub()
 }

@@ -1,4 +1,4 @@
-package hubapi
+package work
 
 import (
 	"fmt"
@@ -8,11 +8,11 @@ import (
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 
-	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
 )
 
-// DebugServer is where the placement controllers of a hub in an existing cluster answer: next to its API server.
-type DebugServer struct {
+// debugServer is where the placement controllers of a hub in an existing cluster answer: next to its API server.
+type debugServer struct {
 	// URL of it. It gets the credentials for the API server, so it must begin with https://.
 	URL string
 	// CAFile has PEM certificates to verify it with; empty means those of the system.
@@ -21,12 +21,9 @@ type DebugServer struct {
 	Name string
 }
 
-// DebugServerName is what the operator makes the certificate of the debug server for.
-const DebugServerName = "cluster-manager-placement." + fleet.NamespaceHub + ".svc"
-
-// Connect prepares to ask the debug server, with the credentials that lead to the target. What it returns can explain
+// connect prepares to ask the debug server, with the credentials that lead to the target. What it returns can explain
 // placements, and nothing else.
-func (d DebugServer) Connect(target Target) (*Hub, error) {
+func (d debugServer) connect(target hubapi.Target) (*hubapi.Hub, error) {
 	config, source, err := target.Resolve()
 	if err != nil {
 		return nil, err
@@ -34,7 +31,7 @@ func (d DebugServer) Connect(target Target) (*Hub, error) {
 	if config, err = d.redirect(config); err != nil {
 		return nil, err
 	}
-	hub, err := New(config)
+	hub, err := hubapi.New(config)
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be used: %w", source, err)
 	}
@@ -44,7 +41,7 @@ func (d DebugServer) Connect(target Target) (*Hub, error) {
 }
 
 // redirect keeps of a config who asks.
-func (d DebugServer) redirect(config *rest.Config) (*rest.Config, error) {
+func (d debugServer) redirect(config *rest.Config) (*rest.Config, error) {
 	if u, err := url.Parse(d.URL); err != nil || u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("--debug-server: %q is no URL such as https://localhost:9443", d.URL)
 	}
