@@ -250,7 +250,7 @@ func createBinding(ctx context.Context, hub *hubapi.Hub, binding *clusterv1beta2
 	return hub.Explain("bind cluster set "+binding.Name+" to namespace "+binding.Namespace, err)
 }
 
-// deleteBinding takes back what BindClusterSet did.
+// deleteBinding takes back what createBinding did.
 func deleteBinding(ctx context.Context, hub *hubapi.Hub, set, namespace string) error {
 	err := hub.Client(managedclustersets.Bindings).Namespace(namespace).Delete(ctx, set)
 	return hub.Explain("unbind cluster set "+set+" from namespace "+namespace, err)

@@ -65,19 +65,20 @@ func (c ResourceClient) Delete(ctx context.Context, name string) error {
 	return c.on(c.client.Delete()).Name(name).Do(ctx).Error()
 }
 
-// Change reads an object, has it changed and writes it, again if others have changed it meanwhile. What is not changed is not written.
-func Change[T any, P interface {
+// pointerTo is what objects of a kind are read into.
+type pointerTo[T any] interface {
 	*T
 	runtime.Object
-}](ctx context.Context, c ResourceClient, name string, change func(P) (changed bool, err error)) error {
+}
+
+// Change reads an object, has it changed and writes it, again if others have changed it meanwhile. What is not changed is not written.
+func Change[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, name string, change func(P) (changed bool, err error)) error {
 	return ChangeSubresource(ctx, c, name, "", change)
 }
 
 // ChangeSubresource changes what of an object is written by a subresource of it.
-func ChangeSubresource[T any, P interface {
-	*T
-	runtime.Object
-}](ctx context.Context, c ResourceClient, name, subresource string, change func(P) (changed bool, err error)) error {
+func ChangeSubresource[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, name, subresource string,
+	change func(P) (changed bool, err error)) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		live := P(new(T))
 		if err := c.Get(ctx, name, live); err != nil {

@@ -7,7 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
@@ -20,10 +19,7 @@ func Named(name string) metav1.ListOptions {
 
 // Until watches until wanted returns true for an object that exists. Lost connections are made again; what the hub
 // refuses (permissions, an unknown kind) is an error at once.
-func Until[T any, P interface {
-	*T
-	runtime.Object
-}](ctx context.Context, c ResourceClient, selectors metav1.ListOptions, wanted func(P) bool) error {
+func Until[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, selectors metav1.ListOptions, wanted func(P) bool) error {
 	err := c.probe(ctx, selectors)
 	if err == nil {
 		err = follow(ctx, c, selectors, wanted)
@@ -34,10 +30,7 @@ func Until[T any, P interface {
 	return err
 }
 
-func follow[T any, P interface {
-	*T
-	runtime.Object
-}](ctx context.Context, c ResourceClient, selectors metav1.ListOptions, wanted func(P) bool) error {
+func follow[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, selectors metav1.ListOptions, wanted func(P) bool) error {
 	source := c.listWatch(selectors)
 	_, err := watchtools.UntilWithSync(ctx, source, P(new(T)), nil, func(event watch.Event) (bool, error) {
 		object, ok := event.Object.(P)
@@ -50,10 +43,7 @@ func follow[T any, P interface {
 }
 
 // UntilNone watches until there is no object left that counts, and fails like Until.
-func UntilNone[T any, P interface {
-	*T
-	runtime.Object
-}](ctx context.Context, c ResourceClient, selectors metav1.ListOptions, counts func(P) bool) error {
+func UntilNone[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, selectors metav1.ListOptions, counts func(P) bool) error {
 	err := c.probe(ctx, selectors)
 	if err == nil {
 		err = followNone(ctx, c, selectors, counts)
@@ -64,10 +54,7 @@ func UntilNone[T any, P interface {
 	return err
 }
 
-func followNone[T any, P interface {
-	*T
-	runtime.Object
-}](ctx context.Context, c ResourceClient, selectors metav1.ListOptions, counts func(P) bool) error {
+func followNone[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, selectors metav1.ListOptions, counts func(P) bool) error {
 	source := c.listWatch(selectors)
 	var objects cache.Store
 	none := func() bool {

@@ -94,9 +94,7 @@ func (g *Global) CompleteClusterSet(command *cobra.Command, args []string, typed
 
 // CompleteNamespaces completes the name of a namespace of the hub.
 func (g *Global) CompleteNamespaces(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return g.Offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
-		return namespaces.Names(ctx, hub)
-	}), cobra.ShellCompDirectiveNoFileComp
+	return g.Offer(command.Context(), namespaces.Names), cobra.ShellCompDirectiveNoFileComp
 }
 
 // Offer asks the hub for names to complete; one that does not answer has none to offer.
