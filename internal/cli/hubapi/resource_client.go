@@ -19,7 +19,7 @@ type ResourceClient struct {
 	namespace string
 }
 
-// Client returns a client for a resource of a kind that commands use, in all namespaces if it has any.
+// Client returns a client for a resource of a kind that newScheme lists, in all namespaces if it has any.
 func (h *Hub) Client(resource schema.GroupVersionResource) ResourceClient {
 	return ResourceClient{client: h.clients[resource.GroupVersion()], resource: resource.Resource}
 }
