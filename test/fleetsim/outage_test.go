@@ -187,15 +187,16 @@ func (o *outage) run(hubConfig, clusterConfig *rest.Config) {
 	}))
 	objects := sure(dynamic.NewForConfig(clusterConfig))
 	partial := sure(metadata.NewForConfig(clusterConfig))
-	managed := &appliedmanifestwork.Cluster{Objects: partial, Complete: objects, Discovery: sure(discovery.NewDiscoveryClientForConfig(clusterConfig)),
-		Tracked: tracker.New(ctx, partial)}
+	managed := &appliedmanifestwork.Cluster{Objects: partial, Complete: objects,
+		Discovery: sure(discovery.NewDiscoveryClientForConfig(clusterConfig)), Tracked: tracker.New(ctx, partial)}
 	observed := observe.New(objects, managed.Tracked, observe.Options{MaxJSONRawLength: 1024, Clock: clock.RealClock{}})
 	uncached := sure(hubclient.New(hubConfig))
 	connection := monitor.New(uncached, outageCluster, 0, clock.RealClock{})
 	for _, err := range []error{
 		mgr.Add(hub), mgr.Add(observed), mgr.Add(manager.RunnableFunc(connection.Start)),
 		heartbeat.Register(mgr, heartbeat.Options{
-			Hub: hub, Leases: uncached, CheckHub: connection.CheckNow, Record: func(string, string, string, string, ...any) {}, Clock: clock.RealClock{},
+			Hub: hub, Leases: uncached, CheckHub: connection.CheckNow, Clock: clock.RealClock{},
+			Record: func(string, string, string, string, ...any) {},
 		}),
 		finalize.Register(mgr, finalize.Options{Applied: managed, HubHash: outageHash, AgentID: "agent", Workers: 10, Clock: clock.RealClock{}}),
 		evict.Register(mgr, evict.Options{

@@ -74,7 +74,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 	sent := token.Bearer(r.Header.Get("Authorization"))
 	ctx, cancel := token.Context(proxied.Context(), sent)
 	defer cancel()
-	proxied = proxied.WithContext(ctx)
+	proxied = proxied.WithContext(ctx) //nolint:contextcheck // token.Context is that of the request, but for its end
 	if !h.maybeOfCluster(sent) {
 		h.API.ServeHTTP(w, proxied)
 		return nil

@@ -69,7 +69,7 @@ type Controller struct {
 	// missed is since when a lease is missing that has not been reported yet.
 	missed map[types.NamespacedName]time.Time
 	// agents knows where the agents of add-ons run.
-	agents install.InstallModes
+	agents install.Modes
 }
 
 type leases = single.Objects[*coordinationv1.Lease]

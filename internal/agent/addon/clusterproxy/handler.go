@@ -124,7 +124,7 @@ func (h *apiHandler) serve(w http.ResponseWriter, r *http.Request) error {
 		h.proxy(h.own, r, user.OnCluster().Impersonate).ServeHTTP(w, r)
 		return nil
 	}
-	person, issued, err := h.tokens.issuedTo(r.Context(), credential)
+	person, issued, err := h.tokens.issuedTo(ctx, credential)
 	switch {
 	case err != nil:
 		return err

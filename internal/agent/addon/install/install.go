@@ -42,8 +42,8 @@ func Hosted(addOn *addonv1beta1.ManagedClusterAddOn) (hosted, known bool) {
 // the default lease duration of add-on agents, so the state of an agent cannot be expected any sooner.
 const ModeTimeout = 30 * time.Second
 
-// InstallModes remember since when it is not known where the agents of add-ons run. They have no lock.
-type InstallModes struct {
+// Modes remember since when it is not known where the agents of add-ons run. They have no lock.
+type Modes struct {
 	undetermined map[types.NamespacedName]undetermined
 }
 
@@ -54,7 +54,7 @@ type undetermined struct {
 
 // Hosted tells whether the add-on's agent runs on a hosting cluster, as the function Hosted does. If that is still unknown ModeTimeout
 // after the first call, the add-on is not hosted. Until then, wait is how long that will take; it is 0 once the answer is known.
-func (p *InstallModes) Hosted(addOn *addonv1beta1.ManagedClusterAddOn, now time.Time) (hosted bool, wait time.Duration) {
+func (p *Modes) Hosted(addOn *addonv1beta1.ManagedClusterAddOn, now time.Time) (hosted bool, wait time.Duration) {
 	key := client.ObjectKeyFromObject(addOn)
 	hosted, known := Hosted(addOn)
 	if known {
@@ -71,6 +71,6 @@ func (p *InstallModes) Hosted(addOn *addonv1beta1.ManagedClusterAddOn, now time.
 }
 
 // Forget drops what is remembered of an add-on.
-func (p *InstallModes) Forget(addOn types.NamespacedName) {
+func (p *Modes) Forget(addOn types.NamespacedName) {
 	delete(p.undetermined, addOn)
 }

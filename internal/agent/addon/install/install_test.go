@@ -14,7 +14,7 @@ import (
 // RG-60, RG-63: an add-on is not hosted if no condition says after half a minute whether it is.
 func TestModeTimeout(t *testing.T) {
 	t.Parallel()
-	begin, places := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), install.InstallModes{}
+	begin, places := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), install.Modes{}
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
 	addOn.UID = "1"
 	metav1.SetMetaDataAnnotation(&addOn.ObjectMeta, fleet.AnnotationHostingClusterName, "host")

@@ -83,7 +83,7 @@ type Controller struct {
 	// silent is since when the driver of an add-on could have been reported.
 	silent map[types.NamespacedName]time.Time
 	// agents knows where the agents of add-ons run.
-	agents install.InstallModes
+	agents install.Modes
 	// ready is until when a cluster is taken to have the default namespace of agents of add-ons.
 	ready map[string]time.Time
 }

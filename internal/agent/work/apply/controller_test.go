@@ -28,8 +28,9 @@ func TestUntrack(t *testing.T) {
 	tracked := tracker.New(t.Context(), fake.NewSimpleMetadataClient(scheme))
 	c := &Controller{Options: Options{Applied: &appliedmanifestwork.Cluster{Tracked: tracked}}}
 	outcomeOf := func(name string) manifestResult {
-		o := manifestResult{resolved: true, mapping: &meta.RESTMapping{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
-			Scope: meta.RESTScopeNamespace}}
+		o := manifestResult{resolved: true, mapping: &meta.RESTMapping{
+			Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
+			Scope:    meta.RESTScopeNamespace}}
 		o.identity = manifest.Identity{Namespace: "default", Name: name}
 		return o
 	}
