@@ -1,12 +1,13 @@
 package frame
 
 import (
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -34,25 +35,18 @@ func runs(node *corev1.Node, placement operatorv1.NodePlacement) bool {
 	if !labels.SelectorFromSet(placement.NodeSelector).Matches(labels.Set(node.Labels)) {
 		return false
 	}
-	return !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
-		if taint.Effect == corev1.TaintEffectPreferNoSchedule || passes(taint) {
-			return false
-		}
-		return !slices.ContainsFunc(placement.Tolerations, func(t corev1.Toleration) bool { return tolerates(t, taint) })
-	})
+	_, isTainted := scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, placement.Tolerations, keepsPodsAway, false)
+	return !isTainted
+}
+
+// keepsPodsAway tells whether a taint does so for good.
+func keepsPodsAway(taint *corev1.Taint) bool {
+	return taint.Effect != corev1.TaintEffectPreferNoSchedule && !passes(taint)
 }
 
 // passes tells whether Kubernetes puts a taint on nodes for as long as something is wrong with them.
-func passes(taint corev1.Taint) bool {
+func passes(taint *corev1.Taint) bool {
 	return strings.HasPrefix(taint.Key, "node.kubernetes.io/") || strings.HasPrefix(taint.Key, "node.cloudprovider.kubernetes.io/")
-}
-
-// tolerates is the rule of the scheduler for the operators Equal and Exists.
-func tolerates(t corev1.Toleration, taint corev1.Taint) bool {
-	if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
-		return false
-	}
-	return t.Operator == corev1.TolerationOpExists || t.Value == taint.Value
 }
 
 // nodeChanged passes the events of nodes that may change the number of replicas.
