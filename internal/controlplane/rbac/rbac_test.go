@@ -13,7 +13,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// SC-19: of two hubs on the same etcd that start at once, the second completes what the first has made since it listed.
+// SC-19: of two hubs on the same etcd that start at once, the second completes what the first has made since it looked.
 func TestTwoAtOnce(t *testing.T) {
 	t.Parallel()
 	named := metav1.ObjectMeta{Name: "test"}
