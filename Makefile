@@ -307,6 +307,7 @@ bench-fleet-works: build ## Measure works in simulated fleets of FLEET clusters;
 
 .PHONY: bench-report
 bench-report: build ## Measure fleets of FLEET clusters at rest and at work; writes docs/benchmarks
+	mkdir -p $(RESULTS)
 	for size in $$(echo '$(FLEET)' | tr , ' '); do \
 		$(MEASURE) -run 'TestFleet$$' -fleet $$size -light -out "$(CURDIR)/$(RESULTS)/fleet-$$size.json" || exit 1; \
 	done

@@ -209,6 +209,7 @@ func (d *deliveryWatch) seePlacement(o any) {
 	defer d.mu.Unlock()
 	if _, seen := d.decided[p.Name]; !seen {
 		d.decided[p.Name] = time.Now()
+		d.notify()
 	}
 }
 
@@ -226,26 +227,32 @@ func (d *deliveryWatch) seeWork(o any) {
 	d.counted[client.ObjectKeyFromObject(w)] = true
 	if d.applied[set]++; d.applied[set] == d.each {
 		d.delivered[set] = time.Now()
-		close(d.changed)
-		d.changed = make(chan struct{})
+		d.notify()
 	}
 }
 
-// await returns when all works of the set are applied.
+// notify wakes who awaits something. The lock is held.
+func (d *deliveryWatch) notify() {
+	close(d.changed)
+	d.changed = make(chan struct{})
+}
+
+// await returns when the placement has its decisions, and all works of its set are applied.
 func (d *deliveryWatch) await(t *testing.T, set string) {
 	timeout := time.After(deliveryTimeout)
 	for {
 		d.mu.Lock()
+		_, decided := d.decided[set]
 		_, delivered := d.delivered[set]
 		changed, applied := d.changed, d.applied[set]
 		d.mu.Unlock()
-		if delivered {
+		if decided && delivered {
 			return
 		}
 		select {
 		case <-changed:
 		case <-timeout:
-			t.Fatalf("after %s, %d of %d works of %s are applied", deliveryTimeout, applied, d.each, set)
+			t.Fatalf("after %s, %d of %d works of %s are applied; it is decided: %t", deliveryTimeout, applied, d.each, set, decided)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func (c curve) write(folder string, all results) error {
 	p.Title.Text, p.Title.Padding = c.title, vg.Points(8)
 	p.X.Label.Text, p.Y.Label.Text = "clusters", c.unit
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, ticks(all.sizes(c.measures))
-	if c.linear {
+	if c.linear || !all.differ(c.measures) {
 		p.Y.Min = 0
 	} else {
 		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: 3}

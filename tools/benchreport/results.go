@@ -106,3 +106,14 @@ func (r results) sizes(names []string) []int {
 	slices.Sort(sizes)
 	return sizes
 }
+
+// differ tells whether the values of measures are above 0 and not all the same, so that a logarithmic axis can have them.
+func (r results) differ(names []string) bool {
+	var values []float64
+	for _, name := range names {
+		for _, m := range r.byName[name] {
+			values = append(values, m.Median)
+		}
+	}
+	return len(values) > 0 && slices.Min(values) > 0 && slices.Min(values) < slices.Max(values)
+}

@@ -21,33 +21,7 @@ type ClusterProfile struct {
 
 	// status is what the cluster manager knows of the cluster.
 	// +optional
-	Status ClusterProfileStatus `json:"status,omitempty,omitzero"`
-}
-
-// ClusterProfileStatus is what the cluster manager knows of a cluster.
-type ClusterProfileStatus struct {
-	// conditions: ControlPlaneHealthy tells whether the API server of the cluster answers, Joined whether the cluster is
-	// under management.
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
-
-	// version of the cluster.
-	// +optional
-	Version v1alpha1.ClusterVersion `json:"version,omitempty,omitzero"`
-
-	// properties of the cluster, such as its region.
-	// +optional
-	// +listType=map
-	// +listMapKey=name
-	Properties []v1alpha1.Property `json:"properties,omitempty"`
-
-	// accessProviders are ways to reach the cluster's API server.
-	// +optional
-	// +listType=map
-	// +listMapKey=name
-	AccessProviders []v1alpha1.AccessProvider `json:"accessProviders,omitempty"`
+	Status v1alpha1.ClusterProfileStatus `json:"status,omitempty,omitzero"`
 }
 
 // ClusterProfileList is a list of ClusterProfiles.

@@ -114,14 +114,14 @@ func argoNamespace(g *appsv1beta1.GitOpsCluster) string {
 // register brings the Secrets in line with the decisions, as far as the outcome then says, and returns when that is due again.
 func (c *Controller) register(ctx context.Context, g *appsv1beta1.GitOpsCluster, o *outcome) (wait time.Duration, err error) {
 	if o.placement = checkRef(g); o.placement != nil {
-		return 0, nil //nolint:nilerr // the outcome has it
+		return 0, c.removeRevoked(ctx, g, o)
 	}
 	clusters, err := c.clusters(ctx, g, o)
 	if err != nil {
 		return 0, err
 	}
 	if o.argo, err = c.verifyArgo(ctx, g); err != nil || o.argo != nil {
-		return 0, err
+		return 0, errors.Join(err, c.removeRevoked(ctx, g, o))
 	}
 	near, err := c.neighbours(ctx, argoNamespace(g))
 	if err != nil {

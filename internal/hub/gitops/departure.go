@@ -23,22 +23,26 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/hub/debounce"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/text"
-	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-// stayLimit is how long a cluster that is no longer selected stays known to an Argo CD that still has Applications for it. An Argo CD that
-// does not know the cluster can neither remove what it has deployed there nor get rid of the Applications.
-const stayLimit = 10 * time.Minute
+const (
+	// stayLimit is how long a cluster that is no longer selected stays known to an Argo CD that still has Applications for it. An Argo CD
+	// that does not know the cluster can only forget the Applications, and leaves there what it has deployed.
+	stayLimit = 10 * time.Minute
+	// unknownInterval is when it is looked again for Applications that cannot be read yet.
+	unknownInterval = 10 * time.Second
+)
 
 const applicationCRD = "applications.argoproj.io"
 
 var applicationKind = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Application"}
 
-// stay is until when a cluster stays known, and because of which Applications.
+// stay is until when a cluster stays known, and because of which Applications, in words.
 type stay struct {
 	until        time.Time
-	applications []string
+	applications string
 }
 
 // departures tells of Secrets whose clusters have left how long they stay.
@@ -68,12 +72,37 @@ func (d *departures) left(ctx context.Context, secret *corev1.Secret, since time
 	case err != nil:
 		return 0, err
 	case !known:
-		return debounce.Settle, nil
+		return unknownInterval, nil
 	case len(applications) == 0:
 		return 0, nil
 	}
-	d.o.staying[clusterOf(secret)] = stay{until, applications}
-	return until.Sub(now), nil
+	d.o.staying[clusterOf(secret)] = stay{until, d.describe(applications)}
+	return until.Sub(now), d.hide(ctx, secret)
+}
+
+// describe names the Applications in the namespaces of the GitOpsCluster and of its Argo CD. Others are of other users.
+func (d *departures) describe(applications []string) string {
+	var named []string
+	for _, app := range applications {
+		if namespace, _, _ := strings.Cut(app, "/"); namespace == argoNamespace(d.g) || namespace == d.g.Namespace {
+			named = append(named, app)
+		}
+	}
+	if others := len(applications) - len(named); others > 0 {
+		named = append(named, fmt.Sprintf("%d in other namespaces", others))
+	}
+	return text.FirstFew(named)
+}
+
+// hide takes the labels of the cluster off a Secret that stays: ApplicationSets that select clusters by them have their Applications removed
+// while the Argo CD still knows the cluster.
+func (d *departures) hide(ctx context.Context, secret *corev1.Secret) error {
+	unlabelled := &clusterv1.ManagedCluster{}
+	unlabelled.Name = clusterOf(secret)
+	hidden := secret.DeepCopy()
+	hidden.Labels = labelsOf(unlabelled, string(secret.Data[keyServer]))
+	_, err := patch.Object(ctx, d.c.Secrets, hidden, secret)
+	return client.IgnoreNotFound(err)
 }
 
 // mayStay tells whether a Secret is one that an Argo CD would still have if its cluster was selected. Who takes a cluster away from a
@@ -86,23 +115,31 @@ func (d *departures) mayStay(ctx context.Context, secret *corev1.Secret) (bool, 
 	if secret.Namespace != argoNamespace(d.g) || !slices.Contains(names(d.g, name), secret.Name) {
 		return false, nil
 	}
+	if given, err := d.isGiven(ctx, d.g, secret); err != nil || !given {
+		return false, err
+	}
+	another, err := d.anotherWants(ctx, name)
+	return !another, err
+}
+
+// isGiven tells whether the cluster of a Secret is one of the hub, in a set that is bound where a GitOpsCluster and its Argo CD are.
+func (c *Controller) isGiven(ctx context.Context, g *appsv1beta1.GitOpsCluster, secret *corev1.Secret) (bool, error) {
 	cluster := &clusterv1.ManagedCluster{}
-	if err := d.c.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
+	if err := c.c.Get(ctx, client.ObjectKey{Name: clusterOf(secret)}, cluster); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
 	if !cluster.Spec.HubAcceptsClient || !cluster.DeletionTimestamp.IsZero() {
 		return false, nil
 	}
 	decision := clusterv1beta1.PlacementDecision{}
-	decision.Status.Decisions = []clusterv1beta1.ClusterDecision{{ClusterName: name}}
-	for _, namespace := range []string{secret.Namespace, d.g.Namespace} {
-		given, _, err := d.selected.Clusters(ctx, namespace, []clusterv1beta1.PlacementDecision{decision})
+	decision.Status.Decisions = []clusterv1beta1.ClusterDecision{{ClusterName: cluster.Name}}
+	for _, namespace := range []string{secret.Namespace, g.Namespace} {
+		given, _, err := c.selected.Clusters(ctx, namespace, []clusterv1beta1.PlacementDecision{decision})
 		if err != nil || len(given) == 0 {
 			return false, err
 		}
 	}
-	another, err := d.anotherWants(ctx, name)
-	return !another, err
+	return true, nil
 }
 
 // anotherWants tells whether the Placement of another GitOpsCluster of the same Argo CD selects a cluster: that is to register it, maybe as
@@ -118,12 +155,9 @@ func (d *departures) anotherWants(ctx context.Context, cluster string) (bool, er
 			!other.DeletionTimestamp.IsZero() || checkRef(other) != nil {
 			continue
 		}
-		decisions, err := d.decisions(ctx, other)
-		if err != nil {
-			return false, err
-		}
-		if slices.ContainsFunc(rollout.Selected(decisions), func(c rollout.Cluster) bool { return c.Name == cluster }) {
-			return true, nil
+		clusters, err := d.clusters(ctx, other, newOutcome(other))
+		if err != nil || slices.Contains(clusters, cluster) {
+			return err == nil, err
 		}
 	}
 	return false, nil
@@ -243,7 +277,7 @@ func (o *outcome) withStaying(message string) string {
 	for _, cluster := range slices.Sorted(maps.Keys(o.staying)) {
 		s := o.staying[cluster]
 		texts = append(texts, fmt.Sprintf("%s is no longer selected, and stays registered until %s at the latest, as Applications "+
-			"deploy to it: %s", cluster, s.until.UTC().Format(time.RFC3339), text.FirstFew(s.applications)))
+			"deploy to it: %s", cluster, s.until.UTC().Format(time.RFC3339), s.applications))
 	}
 	return strings.Join(texts, "; ")
 }

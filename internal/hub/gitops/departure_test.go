@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -107,11 +108,12 @@ func placementWeb() *clusterv1beta1.Placement {
 	return &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: argo, Name: "web"}}
 }
 
-// anotherFor makes decisions of another Placement, and returns a GitOpsCluster for it.
+// anotherFor makes another Placement and its decisions, and returns a GitOpsCluster for it.
 func anotherFor(cluster string, f *fixture) *appsv1beta1.GitOpsCluster {
 	d := decided(argo, cluster)
 	d.Name, d.Labels = "other-decision-1", map[string]string{fleet.LabelPlacement: "other"}
 	f.apply(f.Create(f.Context(), d))
+	f.apply(f.Create(f.Context(), &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: argo, Name: "other"}}))
 	return gitOps(argo, func(g *appsv1beta1.GitOpsCluster) {
 		g.Name, g.Spec.PlacementRef.Name, g.Spec.ManagedServiceAccountRef = "other", "other", "another"
 	})
@@ -219,4 +221,39 @@ func TestApplicationLeaves(t *testing.T) {
 	if matters.Create(event.CreateEvent{Object: before}) || !matters.Delete(event.DeleteEvent{Object: before}) {
 		t.Error("an Application that comes matters, or one that goes does not")
 	}
+}
+
+// AR-03: what stays is not selected by the labels of its cluster any more, names only Applications of its own users, and goes at once with
+// the binding or the acceptance, also while the GitOpsCluster or the Argo CD cannot be used.
+func TestDepartureGivesNothingAway(t *testing.T) {
+	t.Parallel()
+	elsewhere := application("c1", "")
+	elsewhere.SetNamespace("other-team")
+	f, _ := withApplications(t, application("c1", ""), elsewhere)
+	secret := func() *corev1.Secret {
+		found := &corev1.Secret{}
+		f.apply(client.IgnoreNotFound(f.Get(f.Context(), client.ObjectKey{Namespace: argo, Name: "c1-argo-cluster-secret"}, found)))
+		return found
+	}
+	f.apply(f.Patch(f.Context(), member("c1", nil)[0], client.RawPatch("application/merge-patch+json",
+		[]byte(`{"metadata":{"labels":{"env":"prod"}}}`))))
+	f.reconcile(argo)
+	if secret().Labels["env"] != "prod" {
+		t.Fatalf("the Secret has the labels %v", secret().Labels)
+	}
+	f.apply(f.decide("c2"))
+	g := f.reconcile(argo)
+	if labels := secret().Labels; labels["env"] != "" || labels[fleet.LabelArgoSecretType] != fleet.ArgoSecretTypeCluster {
+		t.Errorf("the Secret that stays has the labels %v", labels)
+	}
+	if !strings.HasSuffix(g.Status.Message, "as Applications deploy to it: argocd/web, 1 in other namespaces") {
+		t.Errorf("the status is %q", g.Status.Message)
+	}
+	f.apply(f.Patch(f.Context(), gitOps(argo), client.RawPatch("application/merge-patch+json",
+		[]byte(`{"spec":{"placementRef":{"kind":"Unknown"}}}`))))
+	f.reconcile(argo)
+	f.expectSecrets("c1-argo-cluster-secret", "c2-argo-cluster-secret")
+	f.apply(f.Delete(f.Context(), bound(argo)))
+	f.reconcile(argo)
+	f.expectSecrets()
 }

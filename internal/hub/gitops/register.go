@@ -69,6 +69,9 @@ func Register(mgr ctrl.Manager, o Options) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-gitopscluster-register").
 		For(&appsv1beta1.GitOpsCluster{}, builder.WithPredicates(predicate.Or(predicates.Generation(),
 			predicate.Predicate(predicate.AnnotationChangedPredicate{})))).
+		Watches(&appsv1beta1.GitOpsCluster{}, debounce.ByName(settle, func(ctx context.Context, _ client.Object) []reconcile.Request {
+			return c.waiting(ctx)
+		}), builder.WithPredicates(predicates.Generation())).
 		Watches(&clusterv1beta1.Placement{}, debounce.ByName(settle, c.find(refersTo)), builder.WithPredicates(predicates.Generation())).
 		Watches(&clusterv1beta1.PlacementDecision{}, debounce.ByLabels(settle, c.decided)).
 		Watches(&clusterv1.ManagedCluster{}, all, builder.WithPredicates(clusterMatters())).

@@ -278,6 +278,21 @@ func (c *Controller) removeOthers(ctx context.Context, g *appsv1beta1.GitOpsClus
 	return wait, errors.Join(failed...)
 }
 
+// removeRevoked deletes the Secrets of a GitOpsCluster whose clusters are not given any more. It is for one that is otherwise left as it is.
+func (c *Controller) removeRevoked(ctx context.Context, g *appsv1beta1.GitOpsCluster, o *outcome) error {
+	own, err := c.ownedBy(ctx, client.ObjectKeyFromObject(g))
+	failed := []error{err}
+	for i := range own {
+		given, err := c.isGiven(ctx, g, &own[i])
+		if err == nil && !given {
+			o.removed = append(o.removed, clusterOf(&own[i]))
+			err = c.remove(ctx, &own[i])
+		}
+		failed = append(failed, err)
+	}
+	return errors.Join(failed...)
+}
+
 // remove deletes this Secret, and not one of the same name that was made meanwhile.
 func (c *Controller) remove(ctx context.Context, secret *corev1.Secret) error {
 	gone := &corev1.Secret{ObjectMeta: *secret.ObjectMeta.DeepCopy()}

@@ -38,10 +38,14 @@ func Expiry(token string) time.Time {
 // errExpired is the cause of what ends with a token.
 var errExpired = errors.New("the token has expired")
 
-// Context ends when the token does. A token that does not say when, or that has ended already, is left to who verifies it.
+// Context ends when the token does, and for one that has just ended, when nobody takes it any more. A token that does not say when, or that
+// has ended before, is left to who verifies it.
 func Context(ctx context.Context, token string) (context.Context, context.CancelFunc) {
-	ends := Expiry(token)
-	if !ends.After(time.Now()) {
+	now, ends := time.Now(), Expiry(token)
+	if !ends.After(now) {
+		ends = ends.Add(jwt.DefaultLeeway) // for so long API servers take it
+	}
+	if !ends.After(now) {
 		return context.WithCancel(ctx)
 	}
 	return context.WithDeadlineCause(ctx, ends, errExpired)

@@ -42,33 +42,44 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// CP-09: what is done by a token ends with it. One that has ended is for who verifies it to refuse.
+// CP-09: what is done by a token ends with it; by one that has just ended, when API servers stop to take it. One that ended before is for who
+// verifies it to refuse.
 func TestContext(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		now := time.Now()
-		for name, test := range map[string]struct {
-			token string
-			ends  bool
-		}{
-			"of a minute":    {jwt(fmt.Sprintf(`{"exp":%d}`, now.Add(time.Minute).Unix())), true},
-			"of before":      {jwt(fmt.Sprintf(`{"exp":%d}`, now.Add(-time.Minute).Unix())), false},
-			"without an end": {jwt(`{"sub":"a"}`), false},
-			"opaque":         {"opaque", false},
-			"none":           {"", false},
-		} {
-			ctx, cancel := token.Context(t.Context(), test.token)
-			at, ends := ctx.Deadline()
-			if ends != test.ends || ends && (at.Sub(now) <= 0 || at.Sub(now) > time.Minute) {
-				t.Errorf("%s: ends %t, at %s", name, ends, at)
-			}
-			if ends {
-				<-ctx.Done()
-				if cause := context.Cause(ctx); cause == nil || cause.Error() != "the token has expired" {
-					t.Errorf("%s: %v", name, cause)
+	expiring := func(in time.Duration) func() string {
+		return func() string { return jwt(fmt.Sprintf(`{"exp":%d}`, time.Now().Add(in).Unix())) }
+	}
+	for name, test := range map[string]struct {
+		token func() string
+		ends  time.Duration
+	}{
+		"of a minute":    {expiring(time.Minute), time.Minute},
+		"just ended":     {expiring(-20 * time.Second), 40 * time.Second},
+		"of before":      {expiring(-2 * time.Minute), 0},
+		"without an end": {func() string { return jwt(`{"sub":"a"}`) }, 0},
+		"opaque":         {func() string { return "opaque" }, 0},
+		"none":           {func() string { return "" }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				ctx, cancel := token.Context(t.Context(), test.token())
+				defer cancel()
+				if _, ends := ctx.Deadline(); ends != (test.ends > 0) {
+					t.Fatalf("it ends: %t", ends)
 				}
-			}
-			cancel()
-		}
-	})
+				if test.ends == 0 {
+					return
+				}
+				<-ctx.Done()
+				if took := time.Since(began); took > test.ends || took <= test.ends-time.Second {
+					t.Errorf("it ended after %s, want %s", took, test.ends)
+				}
+				if cause := context.Cause(ctx); cause == nil || cause.Error() != "the token has expired" {
+					t.Errorf("it ended because of %v", cause)
+				}
+			})
+		})
+	}
 }

@@ -76,7 +76,7 @@ func TestClusterProfiles(t *testing.T) {
 	framework.AwaitGone(t, c, profile.DeepCopy())
 }
 
-// NX-02: v1alpha2 has the same objects, without the former name of the access providers, and who manages a cluster never changes.
+// NX-02: v1alpha2 has the same objects, which lose nothing when they are written as that, and who manages a cluster never changes.
 func testNewerProfile(t *testing.T, c client.Client, older *multiclusterv1alpha1.ClusterProfile) {
 	t.Helper()
 	older = older.DeepCopy()
@@ -97,6 +97,11 @@ func testNewerProfile(t *testing.T, c client.Client, older *multiclusterv1alpha1
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "clusterManager is immutable") {
 			t.Errorf("%s: another cluster manager: %v", what, err)
 		}
+	}
+	framework.MergePatch(t, c, newer, `{"metadata":{"annotations":{"example.com/by":"v1alpha2"}}}`)
+	framework.Get(t, c, client.ObjectKeyFromObject(older), older)
+	if older.Annotations["example.com/by"] != "v1alpha2" || len(older.Status.CredentialProviders) != 1 || len(older.Status.AccessProviders) != 1 {
+		t.Errorf("after a write as v1alpha2 it is %+v", older)
 	}
 	twice := framework.Merge(`{"status":{"accessProviders":[{"name":"a"},{"name":"a"}]}}`)
 	if err := c.Status().Patch(t.Context(), newer, twice); !apierrors.IsInvalid(err) {
