@@ -1,5 +1,5 @@
-// Package v1alpha2 holds the newer version of the ClusterProfile of the Kubernetes SIG Multicluster (KEP-4322). A hub serves both versions of
-// the same objects, with the same fields: whoever writes one as v1alpha2 takes nothing away that a client of v1alpha1 reads.
+// Package v1alpha2 holds the newer version of the ClusterProfile of the Kubernetes SIG Multicluster (KEP-4322). A hub serves both
+// versions of the same objects, with the same fields: whoever writes one as v1alpha2 takes nothing away that a client of v1alpha1 reads.
 //
 // +kubebuilder:object:generate=true
 // +groupName=multicluster.x-k8s.io

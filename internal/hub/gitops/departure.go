@@ -94,8 +94,8 @@ func (d *departures) describe(applications []string) string {
 	return text.FirstFew(named)
 }
 
-// hide takes the labels of the cluster off a Secret that stays: ApplicationSets that select clusters by them have their Applications removed
-// while the Argo CD still knows the cluster.
+// hide takes the labels of the cluster off a Secret that stays: ApplicationSets that select clusters by them have their Applications
+// removed while the Argo CD still knows the cluster.
 func (d *departures) hide(ctx context.Context, secret *corev1.Secret) error {
 	unlabelled := &clusterv1.ManagedCluster{}
 	unlabelled.Name = clusterOf(secret)

@@ -278,7 +278,8 @@ func (c *Controller) removeOthers(ctx context.Context, g *appsv1beta1.GitOpsClus
 	return wait, errors.Join(failed...)
 }
 
-// removeRevoked deletes the Secrets of a GitOpsCluster whose clusters are not given any more. It is for one that is otherwise left as it is.
+// removeRevoked deletes the Secrets of a GitOpsCluster whose clusters are not given any more. It is for one that is otherwise left as
+// it is.
 func (c *Controller) removeRevoked(ctx context.Context, g *appsv1beta1.GitOpsCluster, o *outcome) error {
 	own, err := c.ownedBy(ctx, client.ObjectKeyFromObject(g))
 	failed := []error{err}
