@@ -6,23 +6,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
@@ -44,23 +39,7 @@ const (
 
 // TestAddOns measures what it takes to install several add-ons made of templates, each with access to the hub, on fleets of
 // several sizes by one placement, and to change their configuration a tenth of the clusters at a time.
-func TestAddOns(t *testing.T) {
-	log.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
-	r := newReport()
-	t.Cleanup(func() {
-		if err := errors.Join(r.print(os.Stdout), r.write(*out)); err != nil {
-			t.Error(err)
-		}
-	})
-	for text := range strings.SplitSeq(*sizes, ",") {
-		size, err := strconv.Atoi(text)
-		if err != nil || size < 1 {
-			t.Fatalf("-fleet %s: %q is no size of a fleet", *sizes, text)
-		}
-		t.Run(text, func(t *testing.T) { measureAddOns(t, r, size) })
-	}
-}
+func TestAddOns(t *testing.T) { measureFleets(t, 1, measureAddOns) }
 
 func measureAddOns(t *testing.T, r *report, size int) {
 	hub := env.StartHub(t, "", append(fleetsim.HubFlags(), "--profiling")...)

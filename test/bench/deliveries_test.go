@@ -3,25 +3,19 @@
 package bench
 
 import (
-	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
@@ -45,23 +39,7 @@ const (
 
 // TestDeliveries measures how soon a placement of a tenth of the clusters has its decisions, and its ManifestWorkReplicaSet is applied on all
 // of them: one placement after the other, then all others at once. Then the hub starts again and decides on all of them anew.
-func TestDeliveries(t *testing.T) {
-	log.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
-	r := newReport()
-	t.Cleanup(func() {
-		if err := errors.Join(r.print(os.Stdout), r.write(*out)); err != nil {
-			t.Error(err)
-		}
-	})
-	for text := range strings.SplitSeq(*sizes, ",") {
-		size, err := strconv.Atoi(text)
-		if err != nil || size < selectedShare {
-			t.Fatalf("-fleet %s: %q is no size of a fleet; use numbers from %d", *sizes, text, selectedShare)
-		}
-		t.Run(text, func(t *testing.T) { measureDeliveries(t, r, size) })
-	}
-}
+func TestDeliveries(t *testing.T) { measureFleets(t, selectedShare, measureDeliveries) }
 
 func measureDeliveries(t *testing.T, r *report, size int) {
 	hub := env.StartHub(t, "", append(fleetsim.HubFlags(), "--profiling")...)

@@ -7,13 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,10 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
@@ -47,23 +43,7 @@ const (
 
 // TestFleetWorks measures works in simulated fleets of several sizes. Next to what the fleet takes stands what the same API
 // server takes of the same writes, sent by as many clients as the hub has writers, with no agent to learn of them.
-func TestFleetWorks(t *testing.T) {
-	log.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
-	r := newReport()
-	t.Cleanup(func() {
-		if err := errors.Join(r.print(os.Stdout), r.write(*out)); err != nil {
-			t.Error(err)
-		}
-	})
-	for text := range strings.SplitSeq(*sizes, ",") {
-		size, err := strconv.Atoi(text)
-		if err != nil || size < 1 {
-			t.Fatalf("-fleet %s: %q is no size of a fleet", *sizes, text)
-		}
-		t.Run(text, func(t *testing.T) { measureFleetWorks(t, r, size) })
-	}
-}
+func TestFleetWorks(t *testing.T) { measureFleets(t, 1, measureFleetWorks) }
 
 // workBench is a fleet and its hub.
 type workBench struct {
