@@ -22,7 +22,7 @@ import (
 )
 
 func main() {
-	program.LimitMemory()
+	program.TuneGC(100)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	command, err := parseCommand(os.Args)
 	if err == nil {

@@ -38,7 +38,7 @@ and logs, exec, attach and port-forward fail with a message that says so. There
 are no volumes, load balancers or metrics. Use it for playgrounds and tests.`
 
 func main() {
-	program.LimitMemory()
+	program.TuneGC(200)
 	// Cobra would offer the flags that Kubernetes libraries registered here.
 	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
