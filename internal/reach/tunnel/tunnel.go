@@ -29,8 +29,10 @@ const (
 	// noticed after both.
 	keepAlive   = 10 * time.Second
 	pingTimeout = 10 * time.Second
-	// backlog is how many streams may wait for the agent to accept them.
-	backlog = 1024
+	// backlog is how many streams may wait for the agent to accept them, and acceptTimeout how long one may. Then the tunnel ends, with all
+	// who wait for a stream of it, and the agent makes another.
+	backlog       = 1024
+	acceptTimeout = 20 * time.Second
 	// closeTimeout is how long the agent may go on with a stream that the hub has closed.
 	closeTimeout = 10 * time.Second
 )
@@ -85,6 +87,13 @@ func config() *yamux.Config {
 	return c
 }
 
+// hubConfig is that of the side that opens streams.
+func hubConfig() *yamux.Config {
+	c := config()
+	c.StreamOpenTimeout, c.StreamCloseTimeout = acceptTimeout, closeTimeout
+	return c
+}
+
 // Dial makes a tunnel to the hub with a client that speaks HTTP/1.1. A refusal of the hub is the error that a client of the API gets.
 func Dial(ctx context.Context, client *http.Client, url string) (*Tunnel, error) {
 	conn, err := Upgrade(ctx, client, url, Protocol)
@@ -105,9 +114,7 @@ func Accept(w http.ResponseWriter, r *http.Request) (*Tunnel, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := config()
-	c.StreamCloseTimeout = closeTimeout
-	session, err := yamux.Client(conn, c)
+	session, err := yamux.Client(conn, hubConfig())
 	if err != nil {
 		_ = conn.Close()
 		return nil, err

@@ -27,11 +27,12 @@ import (
 
 // The wait before another attempt doubles from the first to the last, and is up to twice as long, so that the agents of a hub that has
 // started again do not all come at once. After a tunnel it is the first. A hub at which nothing listens is asked sooner: that costs it
-// nothing, and it may be back at any moment.
+// nothing, and it may be back at any moment. So is one that has just started, or whose server of tunnels has.
 const (
-	firstRetry  = 50 * time.Millisecond
-	absentRetry = 800 * time.Millisecond
-	lastRetry   = 12800 * time.Millisecond
+	firstRetry       = 50 * time.Millisecond
+	absentRetry      = 800 * time.Millisecond
+	unavailableRetry = time.Second
+	lastRetry        = 12800 * time.Millisecond
 )
 
 // headerTimeout is how long a request in a stream may take to arrive.
@@ -221,8 +222,11 @@ func answered(err error) bool {
 
 func longer(wait time.Duration, err error) time.Duration {
 	var network *net.OpError
-	if errors.As(err, &network) && network.Op == "dial" {
+	switch {
+	case errors.As(err, &network) && network.Op == "dial":
 		return min(2*wait, absentRetry)
+	case apierrors.IsServiceUnavailable(err):
+		return min(2*wait, unavailableRetry)
 	}
 	return min(2*wait, lastRetry)
 }

@@ -32,7 +32,8 @@ func TestRetries(t *testing.T) {
 	}{
 		"away":    {fmt.Errorf("Post: %w", &net.OpError{Op: "dial", Err: errors.New("connection refused")}), absentRetry, false},
 		"silent":  {fmt.Errorf("Post: %w", &net.OpError{Op: "read", Err: errors.New("timeout")}), lastRetry, false},
-		"refuses": {apierrors.NewServiceUnavailable("no"), lastRetry, true},
+		"starts":  {fmt.Errorf("Post: %w", apierrors.NewServiceUnavailable("try again in a second")), unavailableRetry, true},
+		"refuses": {apierrors.NewUnauthorized("no"), lastRetry, true},
 	} {
 		wait := firstRetry
 		for range 20 {
