@@ -37,9 +37,6 @@ const servingPod = `{apiVersion: v1, kind: Pod, metadata: {namespace: default, n
 const (
 	service = `{apiVersion: v1, kind: Service, metadata: {namespace: default, name: serving}, spec: {selector: {app: serving},
 	ports: [{port: 80, targetPort: 8080}]}}`
-	egressOfAgent = `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {namespace: ` + fleet.NamespaceAgent + `, name: services},
-	spec: {podSelector: {}, policyTypes: [Egress],
-	egress: [{to: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}}]}]}}`
 	exposedServices = "- {namespace: default, service: serving, port: 80, protocol: http}"
 )
 
@@ -109,7 +106,6 @@ func reachesPod(t *testing.T, managed, through *realcluster.Cluster) {
 func reachesService(t *testing.T, hub client.Client, managed, through *realcluster.Cluster) {
 	t.Helper()
 	managed.Apply(t, service)
-	managed.Apply(t, egressOfAgent)
 	for _, object := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet.NamespaceAddOn}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceAddOn, Name: fleet.ConfigMapExposedServices},
