@@ -29,6 +29,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/keyutil"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -215,6 +216,31 @@ func TestCertificateReload(t *testing.T) {
 			t.Fatalf("as %s", s.last())
 		default:
 		}
+	}
+}
+
+// CE-07: an event waits for its turn, of which there are 50 a second, and 100 at once.
+func TestRate(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	c, err := New(t.Context(), "test", &grpcconfig.Config{URL: s.address, CAData: s.ca.pem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rate := c.limiter.QPS(); rate != 50 {
+		t.Errorf("%v events a second", rate)
+	}
+	for i := range 100 {
+		if !c.limiter.TryAccept() {
+			t.Fatalf("event %d waits", i)
+		}
+	}
+	c.limiter = flowcontrol.NewFakeNeverRateLimiter()
+	err = c.Publish(t.Context(), newEvent())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil || len(s.callers) > 0 {
+		t.Errorf("the server has got %d events out of turn, %v", len(s.callers), err)
 	}
 }
 

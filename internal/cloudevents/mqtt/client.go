@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/capstan-io/capstan/internal/cloudevents"
+	"github.com/capstan-io/capstan/internal/machinery/filewatch"
 )
 
 // How long it takes until a lost connection, or a refused subscription, is tried again.
@@ -44,8 +45,9 @@ type Client struct {
 	options    Options
 	connection *autopaho.ConnectionManager
 
-	mu  sync.Mutex
-	end context.CancelFunc // of the context of what the current connection has begun
+	mu   sync.Mutex
+	end  context.CancelFunc // of the context of what the current connection has begun
+	conn net.Conn           // the last that was dialed
 }
 
 // Connect returns at once, and connects until the context ends. What goes wrong meanwhile is logged.
@@ -87,11 +89,15 @@ func Connect(ctx context.Context, options Options) (*Client, error) {
 			}},
 		},
 	}
+	changes := filewatch.New(options.Config.files)
 	connection, err := autopaho.NewConnection(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the MQTT broker %s: %w", options.Config.BrokerHost, err)
 	}
 	c.connection = connection
+	if len(options.Config.files()) > 0 {
+		go changes.Run(ctx, c.reconnect)
+	}
 	return c, nil
 }
 
@@ -110,7 +116,23 @@ func (c *Client) dial(ctx context.Context, _ autopaho.ClientConfig, server *url.
 	if err != nil {
 		return nil, err
 	}
-	return packets.NewThreadSafeConn(connection), nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conn = packets.NewThreadSafeConn(connection)
+	return c.conn, nil
+}
+
+// reconnect has another connection made, with the certificates that are in the files now. While these do not fit together, because they are
+// being written, the connection stays: the change of the next file is another one.
+func (c *Client) reconnect() {
+	if _, err := c.options.Config.tls(); err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil {
+		_ = c.conn.Close()
+	}
 }
 
 // newConnection returns a context for what a new connection begins, and ends that of the one before.

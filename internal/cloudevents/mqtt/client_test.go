@@ -2,9 +2,15 @@ package mqtt
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -15,6 +21,8 @@ import (
 	broker "github.com/mochi-mqtt/server/v2"
 	"github.com/mochi-mqtt/server/v2/hooks/auth"
 	"github.com/mochi-mqtt/server/v2/listeners"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 
 	"github.com/capstan-io/capstan/internal/cloudevents"
 )
@@ -31,6 +39,11 @@ func file(t *testing.T, content string) string {
 // startBroker serves at the address until the function is called; an empty address means any.
 func startBroker(t *testing.T, address string) (at string, stop func()) {
 	t.Helper()
+	return startBrokerWithTLS(t, address, nil)
+}
+
+func startBrokerWithTLS(t *testing.T, address string, secure *tls.Config) (at string, stop func()) {
+	t.Helper()
 	server := broker.New(&broker.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err := server.AddHook(new(auth.AllowHook), nil); err != nil {
 		t.Fatal(err)
@@ -38,7 +51,7 @@ func startBroker(t *testing.T, address string) (at string, stop func()) {
 	if address == "" {
 		address = "127.0.0.1:0"
 	}
-	listener := listeners.NewTCP(listeners.Config{ID: "tcp", Address: address})
+	listener := listeners.NewTCP(listeners.Config{ID: "tcp", Address: address, TLSConfig: secure})
 	if err := server.AddListener(listener); err != nil {
 		t.Fatal(err)
 	}
@@ -180,5 +193,76 @@ func TestNoEvent(t *testing.T) {
 	}
 	if got := await(t, "event", toAgent); got.event.ID != "2" {
 		t.Errorf("got %+v", got.event)
+	}
+}
+
+// CE-11: when the files of its certificate change, a client makes another connection, with the certificate that is in them now.
+func TestCertificateReload(t *testing.T) {
+	t.Parallel()
+	serving, servingKey, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(serving, servingKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := make(chan string, 100)
+	address, stop := startBrokerWithTLS(t, "", &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
+		ClientAuth: tls.RequireAnyClientCert, VerifyConnection: func(state tls.ConnectionState) error {
+			clients <- state.PeerCertificates[0].Subject.CommonName
+			return nil
+		}})
+	defer stop()
+	dir := t.TempDir()
+	writeClient(t, dir, "first")
+	config, err := Load(file(t, fmt.Sprintf(`
+brokerHost: %[1]s
+caData: %[2]s
+clientCertFile: %[3]s/tls.crt
+clientKeyFile: %[3]s/tls.key
+topics: {sourceEvents: sources/+/clusters/+/sourceevents, agentEvents: sources/+/clusters/+/agentevents}
+`, address, base64.StdEncoding.EncodeToString(serving), dir)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	subscribed := make(chan struct{}, 100)
+	if _, err := Connect(t.Context(), Options{Config: config, ClientID: "c1", Routes: config.Topics.ForAgent("c1"),
+		Receive: func(string, *cloudevents.Event) {}, Subscribed: func(context.Context) { subscribed <- struct{}{} }}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "subscription", subscribed)
+	if name := await(t, "certificate", clients); name != "first" {
+		t.Errorf("connected as %s", name)
+	}
+	writeClient(t, dir, "second")
+	for await(t, "second certificate", clients) != "second" { // two files are two changes
+	}
+	await(t, "second subscription", subscribed)
+}
+
+// writeClient writes the certificate of a client and its key.
+func writeClient(t *testing.T, dir, name string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := cert.NewSelfSignedCACert(cert.Config{CommonName: name}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encodedKey, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := cert.EncodeCertificates(certificate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, content := range map[string][]byte{"tls.key": encodedKey, "tls.crt": encoded} {
+		if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -41,8 +42,8 @@ type Config struct {
 	// CAFile or CAData, in base64, has the certificates of the authorities that the broker's certificate is from.
 	CAFile string `json:"caFile,omitempty"`
 	CAData []byte `json:"caData,omitempty"`
-	// ClientCertFile and ClientKeyFile, or the same as data in base64, are the certificate of the client and its key. Files are read for each
-	// connection, so that certificates may be replaced.
+	// ClientCertFile and ClientKeyFile, or the same as data in base64, are the certificate of the client and its key. When a file changes,
+	// another connection is made with what it has now.
 	ClientCertFile string `json:"clientCertFile,omitempty"`
 	ClientCertData []byte `json:"clientCertData,omitempty"`
 	ClientKeyFile  string `json:"clientKeyFile,omitempty"`
@@ -130,6 +131,11 @@ func (c *Config) tls() (*tls.Config, error) {
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return config, nil
+}
+
+// files are those that tls reads.
+func (c *Config) files() []string {
+	return slices.DeleteFunc([]string{c.CAFile, c.ClientCertFile, c.ClientKeyFile}, func(file string) bool { return file == "" })
 }
 
 // content is that of the file, or the data if no file is named.
