@@ -69,7 +69,7 @@ LDFLAGS := -s -w
 
 # The programs that checks and measurements run do not know their commit: one that changes nothing in a program leaves it as it is.
 BUILDVCS := -buildvcs=auto
-test test-argocd test-clusters build-clusters test-images race audit vuln verify-generate: BUILDVCS := -buildvcs=false
+test test-argocd test-interop test-clusters build-clusters test-images race audit vuln verify-generate: BUILDVCS := -buildvcs=false
 bench%: BUILDVCS := -buildvcs=false
 
 # The version of what is built: none in programs that do not know their commit.
@@ -88,6 +88,9 @@ VERSIONED  = -X k8s.io/component-base/version.gitVersion=$(KUBERNETES) \
 
 # The module of the tests against Argo CD, which requires other versions of Kubernetes than the programs.
 ARGOCD := test/argocd
+
+# The module of the tests with programs and libraries of others: the SDK of Open Cluster Management, and Mosquitto.
+INTEROP := test/interop
 
 # The tests that `make test-clusters` runs.
 CLUSTER_TESTS ?= ./test/realcluster/... ./test/walkthrough
@@ -164,7 +167,7 @@ verify-generate: generate ## Fail if generated files are not up to date
 
 .PHONY: verify-modules
 verify-modules: ## Fail if the go.mod of a module is not tidy
-	for module in . $(MODULES) $(HYPERKUBE) $(ARGOCD); do $(GO) -C $$module mod tidy -diff || exit 1; done
+	for module in . $(MODULES) $(HYPERKUBE) $(ARGOCD) $(INTEROP); do $(GO) -C $$module mod tidy -diff || exit 1; done
 
 .PHONY: build
 build: ## Build all programs, and those of the examples, into bin/
@@ -215,11 +218,16 @@ test: build ## Run the tests of what changed since they passed, but those on clu
 
 .PHONY: test-all
 test-all: ## Run all tests, those on clusters with real pods and the race detector, whether or not anything changed: before a release
-	$(MAKE) test test-argocd test-clusters race TESTFLAGS="-count=1 $(TESTFLAGS)"
+	$(MAKE) test test-argocd test-interop test-clusters race TESTFLAGS="-count=1 $(TESTFLAGS)"
 
 .PHONY: test-argocd
 test-argocd: build ## Run the tests against Argo CD: its ApplicationSet controller, and its engine, which deploys through the hub
 	cd $(ARGOCD) && $(RERUN) --jsonfile bin/reruns/test-argocd.json --packages ./... -- -timeout 10m $(TESTFLAGS)
+
+.PHONY: test-interop
+test-interop: build ## Run the tests with the CloudEvents clients of the SDK of Open Cluster Management, and Mosquitto, which it installs as root
+	@command -v mosquitto /usr/sbin/mosquitto >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends mosquitto; }
+	cd $(INTEROP) && $(RERUN) --jsonfile bin/reruns/test-interop.json --packages ./... -- -timeout 10m $(TESTFLAGS)
 
 .PHONY: build-clusters
 build-clusters: ## Build what clusters with real pods are made of, into bin/
@@ -244,7 +252,7 @@ test-clusters: build build-clusters test-images ## Run the tests that start clus
 
 .PHONY: flaky
 flaky: ## List the tests that passed only when they were run once more
-	@$(GO) -C tools run ./flaky $(foreach step,test test-argocd test-clusters,"$(CURDIR)/bin/reruns/$(step).json")
+	@$(GO) -C tools run ./flaky $(foreach step,test test-argocd test-interop test-clusters,"$(CURDIR)/bin/reruns/$(step).json")
 
 .PHONY: cluster-up
 cluster-up: build-clusters ## Start a cluster with real pods and the name NAME, and print the path of its kubeconfig
@@ -328,6 +336,7 @@ bench-controllers: build ## Measure the hub's controllers as a process of their 
 lint: ## Check the code of all modules with golangci-lint
 	GOWORK="$(CURDIR)/tools/lint/go.work" $(GOLANGCI_LINT) run $(LINTFLAGS) ./... $(patsubst %,./%/...,$(MODULES) $(HYPERKUBE))
 	cd $(ARGOCD) && GOWORK=off $(GOLANGCI_LINT) run $(LINTFLAGS) ./...
+	cd $(INTEROP) && GOWORK=off $(GOLANGCI_LINT) run $(LINTFLAGS) ./...
 
 .PHONY: audit
 audit: build ## Check the licences of all modules in the programs; writes sbom.json, which lists them

@@ -49,6 +49,14 @@ func TestCompatibility(t *testing.T) {
 			t.Errorf("%s does not name %s, with which it is tested", name, want)
 		}
 	}
+	sdk, err := os.ReadFile("../test/interop/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if version := regexp.MustCompile(`(?m)^\s*open-cluster-management\.io/sdk-go v(\S+)`).FindStringSubmatch(string(sdk)); version == nil ||
+		!strings.Contains(string(page), "SDK of Open Cluster Management "+version[1]+" ") {
+		t.Errorf("compatibility.md does not name the version of the SDK that test/interop/go.mod requires: %v", version)
+	}
 	functions, _ := readTests(t)
 	for _, match := range namedTest.FindAllStringSubmatch(string(page), -1) {
 		if _, exists := functions[match[1]+"."+match[2]]; !exists {

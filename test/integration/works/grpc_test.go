@@ -10,10 +10,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
-	"math/big"
-	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -47,110 +43,6 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-// servedHub is a hub with a gRPC server.
-type servedHub struct {
-	*env.Server
-	address string
-	roots   *x509.CertPool
-}
-
-// startServedHub starts both. One certification authority signs the serving certificate and those of agents.
-func startServedHub(t *testing.T) *servedHub {
-	t.Helper()
-	dir := t.TempDir()
-	h := &servedHub{address: env.FreeAddress(t), roots: x509.NewCertPool()}
-	authority, key := writeSelfSigned(t, dir, "ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-		Subject: pkix.Name{CommonName: "grpc"}}, nil, nil)
-	writeSelfSigned(t, dir, "tls", &x509.Certificate{Subject: pkix.Name{CommonName: "hub"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, authority, key)
-	h.roots.AddCert(authority)
-	ca := filepath.Join(dir, "ca.crt")
-	h.Server = env.StartHub(t, "registration", "--enabled-registration-drivers", "csr,grpc", "--grpc-ca-file", ca,
-		"--grpc-key-file", filepath.Join(dir, "ca.key"))
-	c := h.Client(t)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet.NamespaceHub}}
-	if err := c.Create(t.Context(), namespace); client.IgnoreAlreadyExists(err) != nil {
-		t.Fatal(err)
-	}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceHub, Name: fleet.ServiceAccountGRPCServer}}
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "grpc-server"}, Rules: grpcServerRules()}
-	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "grpc-server"},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}}}
-	framework.Create(t, c, account, role, binding)
-
-	_, port, err := net.SplitHostPort(h.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := filepath.Join(dir, "config.yaml")
-	content := fmt.Sprintf("server_bind_port: %q\ntls_cert_file: %s/tls.crt\ntls_key_file: %s/tls.key\nclient_ca_file: %s\n", port, dir,
-		dir, ca)
-	if err := os.WriteFile(config, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	server := env.NewGRPCServer(t, framework.KubeconfigOf(t, h.Server, fleet.ServiceAccountGRPCServer), "--server-config", config)
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return h
-}
-
-// grpcServerRules are the rights of the server, as its operator gives them (contract section 10.6).
-func grpcServerRules() []rbacv1.PolicyRule {
-	rule := func(group, resources, verbs string) rbacv1.PolicyRule {
-		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: strings.Fields(resources), Verbs: strings.Fields(verbs)}
-	}
-	return []rbacv1.PolicyRule{
-		rule("events.k8s.io", "events", "get create patch update"),
-		rule("authorization.k8s.io", "subjectaccessreviews", "create"),
-		rule("authentication.k8s.io", "tokenreviews", "create"),
-		rule("certificates.k8s.io", "certificatesigningrequests", "get list watch create"),
-		rule("coordination.k8s.io", "leases", "get list watch create update patch"),
-		rule("cluster.open-cluster-management.io", "managedclusters", "get list watch create update patch"),
-		rule("cluster.open-cluster-management.io", "managedclusters/status", "update patch"),
-		rule("cluster.open-cluster-management.io", "managedclustersets/join", "create"),
-		rule("addon.open-cluster-management.io", "managedclusteraddons", "get list watch"),
-		rule("addon.open-cluster-management.io", "managedclusteraddons/status", "update patch"),
-		rule("work.open-cluster-management.io", "manifestworks", "get list watch patch"),
-		rule("work.open-cluster-management.io", "manifestworks/status", "update patch"),
-		rule("", "serviceaccounts/token", "create"),
-	}
-}
-
-// writeSelfSigned writes NAME.crt and NAME.key, signed by a parent or by themselves.
-func writeSelfSigned(t *testing.T, dir, name string, template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate,
-	*ecdsa.PrivateKey) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Hour),
-		time.Now().Add(time.Hour)
-	if parent == nil {
-		parent, parentKey = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), parentKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	encoded, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, block := range map[string]*pem.Block{".crt": {Type: "CERTIFICATE", Bytes: der}, ".key": {Type: "PRIVATE KEY", Bytes: encoded}} {
-		if err := os.WriteFile(filepath.Join(dir, name+file), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return certificate, key
-}
-
 // grpcAgent is a client of the server, for a cluster.
 type grpcAgent struct {
 	pb.CloudEventServiceClient
@@ -158,10 +50,10 @@ type grpcAgent struct {
 }
 
 // connect returns an agent with a token, a certificate, or neither.
-func (h *servedHub) connect(t *testing.T, cluster, token string, certificates ...tls.Certificate) *grpcAgent {
+func connectByGRPC(t *testing.T, h *framework.GRPCHub, cluster, token string, certificates ...tls.Certificate) *grpcAgent {
 	t.Helper()
-	connection, err := grpc.NewClient(h.address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
-		MinVersion: tls.VersionTLS12, RootCAs: h.roots, Certificates: certificates})))
+	connection, err := grpc.NewClient(h.Address, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{
+		MinVersion: tls.VersionTLS12, RootCAs: h.Roots, Certificates: certificates})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,9 +168,9 @@ func (in *inbox) await(t *testing.T, check func(*cloudevents.Event) error) *clou
 func TestGRPC(t *testing.T) {
 	t.Parallel()
 	const cluster = "grpc1"
-	h := startServedHub(t)
+	h := framework.StartGRPCHub(t)
 	c := h.Client(t)
-	joining := h.connect(t, cluster, h.BootstrapToken(t))
+	joining := connectByGRPC(t, h, cluster, h.BootstrapToken(t))
 	if err := joining.write(t, cloudevents.ManagedClusters, cloudevents.Spec, cloudevents.Create,
 		&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}}); err != nil {
 		t.Fatal(err)
@@ -296,7 +188,7 @@ func TestGRPC(t *testing.T) {
 	}
 	certificate := registerByGRPC(t, h, joining)
 
-	agent := h.connect(t, cluster, "", certificate)
+	agent := connectByGRPC(t, h, cluster, "", certificate)
 	testGRPCWorks(t, c, agent)
 	testGRPCReports(t, c, agent)
 	testGRPCRefusals(t, h, agent, certificate)
@@ -313,7 +205,7 @@ func TestGRPC(t *testing.T) {
 }
 
 // registerByGRPC gets a certificate for the agent, whose request an administrator approves, along with the cluster.
-func registerByGRPC(t *testing.T, h *servedHub, joining *grpcAgent) tls.Certificate {
+func registerByGRPC(t *testing.T, h *framework.GRPCHub, joining *grpcAgent) tls.Certificate {
 	t.Helper()
 	c := h.Client(t)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -493,7 +385,7 @@ func testGRPCTokens(t *testing.T, c client.Client, agent *grpcAgent) {
 }
 
 // testGRPCRefusals: the agent of one cluster has no rights for another, and nobody has any without a credential.
-func testGRPCRefusals(t *testing.T, h *servedHub, agent *grpcAgent, certificate tls.Certificate) {
+func testGRPCRefusals(t *testing.T, h *framework.GRPCHub, agent *grpcAgent, certificate tls.Certificate) {
 	t.Helper()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: fleet.ClusterNamespaceLease}}
 	if err := agent.write(t, cloudevents.Leases, cloudevents.Spec, cloudevents.Update, lease); !apierrors.IsForbidden(err) {
@@ -503,9 +395,9 @@ func testGRPCRefusals(t *testing.T, h *servedHub, agent *grpcAgent, certificate 
 		agent *grpcAgent
 		want  codes.Code
 	}{
-		"another cluster": {h.connect(t, "other", "", certificate), codes.PermissionDenied},
-		"no credential":   {h.connect(t, agent.cluster, ""), codes.Unauthenticated},
-		"a wrong token":   {h.connect(t, agent.cluster, "nothing"), codes.Unauthenticated},
+		"another cluster": {connectByGRPC(t, h, "other", "", certificate), codes.PermissionDenied},
+		"no credential":   {connectByGRPC(t, h, agent.cluster, ""), codes.Unauthenticated},
+		"a wrong token":   {connectByGRPC(t, h, agent.cluster, "nothing"), codes.Unauthenticated},
 	} {
 		lease.Namespace = test.agent.cluster
 		if err := test.agent.write(t, cloudevents.Leases, cloudevents.Spec, cloudevents.Update, lease); status.Code(err) != test.want {
