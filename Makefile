@@ -69,7 +69,7 @@ LDFLAGS := -s -w
 
 # The programs that checks and measurements run do not know their commit: one that changes nothing in a program leaves it as it is.
 BUILDVCS := -buildvcs=auto
-test test-argocd test-interop test-clusters build-clusters test-images race audit vuln verify-generate: BUILDVCS := -buildvcs=false
+test test-argocd test-interop build-interop test-clusters build-clusters test-images race audit vuln verify-generate: BUILDVCS := -buildvcs=false
 bench%: BUILDVCS := -buildvcs=false
 
 # The version of what is built: none in programs that do not know their commit.
@@ -89,7 +89,7 @@ VERSIONED  = -X k8s.io/component-base/version.gitVersion=$(KUBERNETES) \
 # The module of the tests against Argo CD, which requires other versions of Kubernetes than the programs.
 ARGOCD := test/argocd
 
-# The module of the tests with programs and libraries of others: the SDK of Open Cluster Management, and Mosquitto.
+# The module of the tests with programs and libraries of others: Open Cluster Management, its SDK and its add-on framework, and Mosquitto.
 INTEROP := test/interop
 
 # The tests that `make test-clusters` runs.
@@ -167,7 +167,7 @@ verify-generate: generate ## Fail if generated files are not up to date
 
 .PHONY: verify-modules
 verify-modules: ## Fail if the go.mod of a module is not tidy
-	for module in . $(MODULES) $(HYPERKUBE) $(ARGOCD) $(INTEROP); do $(GO) -C $$module mod tidy -diff || exit 1; done
+	for module in . $(MODULES) $(HYPERKUBE) $(ARGOCD) $(INTEROP) $(INTEROP)/ocm; do $(GO) -C $$module mod tidy -diff || exit 1; done
 
 .PHONY: build
 build: ## Build all programs, and those of the examples, into bin/
@@ -224,8 +224,13 @@ test-all: ## Run all tests, those on clusters with real pods and the race detect
 test-argocd: build ## Run the tests against Argo CD: its ApplicationSet controller, and its engine, which deploys through the hub
 	cd $(ARGOCD) && $(RERUN) --jsonfile bin/reruns/test-argocd.json --packages ./... -- -timeout 10m $(TESTFLAGS)
 
+.PHONY: build-interop
+build-interop: ## Build the programs of Open Cluster Management that tests run, into bin/ocm
+	$(GO) build -C $(INTEROP)/ocm $(BUILDVCS) -ldflags "$(LDFLAGS)" -o "$(CURDIR)/bin/built/ocm/" tool
+	@tools/update bin/built/ocm/* bin/ocm
+
 .PHONY: test-interop
-test-interop: build ## Run the tests with the CloudEvents clients of the SDK of Open Cluster Management, and Mosquitto, which it installs as root
+test-interop: build build-interop ## Run the tests with Open Cluster Management, its SDK and its add-on framework, and with Mosquitto, which it installs as root
 	@command -v mosquitto /usr/sbin/mosquitto >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends mosquitto; }
 	cd $(INTEROP) && $(RERUN) --jsonfile bin/reruns/test-interop.json --packages ./... -- -timeout 10m $(TESTFLAGS)
 
