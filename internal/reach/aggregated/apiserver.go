@@ -196,7 +196,7 @@ func (a *API) describe() *genericapiserver.Config {
 	}
 	stock := config.BuildHandlerChainFunc
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		return stock(a.Handler(handler), c)
+		return stock(whileAuthorized(a.Handler(handler), c.Authorization.Authorizer), c)
 	}
 	return config
 }
