@@ -153,6 +153,39 @@ func TestManagedServiceAccount(t *testing.T) {
 		Name: "managed-serviceaccount-addon-agent"}})
 }
 
+// MS-01 MS-02 MS-03: who knows the first version of the API makes, reads and changes accounts by it, which are the same in the second.
+func TestManagedServiceAccountInFirstVersion(t *testing.T) {
+	t.Parallel()
+	const cluster, name = "msafirst", "ci"
+	env.Join(t, framework.Hub, framework.Managed, cluster)
+	h := framework.Hub.Client(t)
+	addOn, _ := enableAccounts(t, cluster)
+	framework.AwaitAddOn(t, addOn, "Available", metav1.ConditionTrue, "BuiltInRunning", "")
+	first := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"rotation": map[string]any{"validity": "1h"}}}}
+	first.SetAPIVersion("authentication.open-cluster-management.io/v1alpha1")
+	first.SetKind("ManagedServiceAccount")
+	first.SetNamespace(cluster)
+	first.SetName(name)
+	framework.Create(t, h, first)
+	before := awaitToken(t, cluster, name)
+	framework.AwaitObject(t, h, first, func(account *unstructured.Unstructured) error {
+		if secret, _, _ := unstructured.NestedString(account.Object, "status", "tokenSecretRef", "name"); secret != name {
+			return fmt.Errorf("status %v", account.Object["status"])
+		}
+		return nil
+	})
+	framework.MergePatch(t, h, first, `{"spec":{"rotation":{"validity":"20m"}}}`)
+	awaitToken(t, cluster, name, string(before.Data["token"]))
+	second := framework.ManagedServiceAccount(cluster, name, 0)
+	if err := h.Get(t.Context(), client.ObjectKeyFromObject(second), second); err != nil || second.Spec.Rotation.Validity.Duration != 20*time.Minute {
+		t.Errorf("in the second version, its tokens are valid for %s, %v", second.Spec.Rotation.Validity.Duration, err)
+	}
+	if err := h.Delete(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	framework.AwaitGone(t, h, second)
+}
+
 func awaitAccountEvent(t *testing.T, cluster, name, reason string) {
 	t.Helper()
 	h := framework.Hub.Client(t)
