@@ -10,14 +10,28 @@ import (
 	"io/fs"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	kubectl "k8s.io/kubectl/pkg/cmd"
 
 	"github.com/capstan-io/capstan/internal/cli"
 )
+
+// programs are those whose commands messages name.
+var programs = map[string]func() *cobra.Command{
+	"capstan": func() *cobra.Command { return cli.NewCommand(strings.NewReader(""), io.Discard, io.Discard) },
+	"kubectl": func() *cobra.Command {
+		return kubectl.NewKubectlCommand(kubectl.KubectlOptions{IOStreams: genericiooptions.NewTestIOStreamsDiscard(),
+			ConfigFlags: genericclioptions.NewConfigFlags(true)})
+	},
+}
 
 // notAdvice are texts that look like a command and are none.
 var notAdvice = map[string]bool{
@@ -27,22 +41,24 @@ var notAdvice = map[string]bool{
 	"join --proxy-ca-file":  true,
 }
 
-// Every command that a message, a condition or a help text names is one that there is, with the flags that it has.
+// Every command of capstan or kubectl that a message, a condition or a help text names is one that there is, with the flags that it has.
 func TestAdvice(t *testing.T) {
 	t.Parallel()
-	found := 0
+	found := map[string]int{}
 	for _, root := range []string{"..", "../../addon", "../../cmd"} {
 		for _, text := range textsBelow(t, root) {
-			for _, command := range commandsIn(text.content) {
-				found++
-				if err := parse(command); err != nil && !notAdvice[command] {
-					t.Errorf("%s: capstan %s: %v", text.at, command, err)
+			for program := range programs {
+				for _, command := range commandsIn(program, text.content) {
+					found[program]++
+					if err := parse(program, command); err != nil && !notAdvice[command] {
+						t.Errorf("%s: %s %s: %v", text.at, program, command, err)
+					}
 				}
 			}
 		}
 	}
-	if found < 100 {
-		t.Errorf("%d commands are found; there are more than 100", found)
+	if found["capstan"] < 100 || found["kubectl"] < 20 {
+		t.Errorf("%v commands are found; there are more than 100 of capstan, and 20 of kubectl", found)
 	}
 }
 
@@ -57,8 +73,16 @@ func TestCommandsIn(t *testing.T) {
 		"To let it in, run: capstan accept --clusters %s":         "accept --clusters 1",
 		"use the capstan of that version":                         "",
 	} {
-		if got := strings.Join(commandsIn(text), "|"); got != want {
+		if got := strings.Join(commandsIn("capstan", text), "|"); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	if got := commandsIn("kubectl", "Then run:\n  kubectl delete crd %s && kubectl get crd"); !slices.Equal(got, []string{"delete crd 1"}) {
+		t.Errorf("%q", got)
+	}
+	for arguments, valid := range map[string]bool{"delete crd 1": true, "delete crd --no-such-flag": false, "no-such-command": false} {
+		if err := parse("kubectl", arguments); (err == nil) != valid {
+			t.Errorf("kubectl %s: %v", arguments, err)
 		}
 	}
 	for command, valid := range map[string]bool{
@@ -69,7 +93,7 @@ func TestCommandsIn(t *testing.T) {
 		"no-such-command":                         false,
 		"clusterset no-such-command --clusters 1": false,
 	} {
-		if err := parse(command); (err == nil) != valid {
+		if err := parse("capstan", command); (err == nil) != valid {
 			t.Errorf("capstan %s: %v", command, err)
 		}
 	}
@@ -127,11 +151,12 @@ func contentOf(expression ast.Expr) string {
 	return "1"
 }
 
-var quotedCommand = regexp.MustCompile(`["«]capstan ([^"»\n]+)`)
-
-var namedCommand = regexp.MustCompile(`: capstan ([^"»\n;,]+)`)
-
-var indentedCommand = regexp.MustCompile(`(?m)^[ \t]+(?:[^\n]*\| )?capstan ([^\n]+)$`)
+// The forms in which a text names a command: in quotes, after a colon, and on an indented line.
+const (
+	quotedCommand   = `["«]%s ([^"»\n]+)`
+	namedCommand    = `: %s ([^"»\n;,]+)`
+	indentedCommand = `(?m)^[ \t]+(?:[^\n]*\| )?%s ([^\n]+)$`
+)
 
 var quotedArgument = regexp.MustCompile(`"[^"]*"|'[^']*'`)
 
@@ -139,13 +164,16 @@ var shellSyntax = regexp.MustCompile(`\s(#|&&|\||>|&).*$`)
 
 var placeholder = regexp.MustCompile(`%(\[\d+\])?[a-z]|…`)
 
-// commandsIn are the arguments of the command line in a text: in quotes, after a colon, or on an indented line.
-func commandsIn(content string) (commands []string) {
-	for _, match := range indentedCommand.FindAllStringSubmatch(content, -1) {
+// commandsIn are the arguments of the command lines of a program in a text.
+func commandsIn(program, content string) (commands []string) {
+	matches := func(form string) [][]string {
+		return regexp.MustCompile(fmt.Sprintf(form, program)).FindAllStringSubmatch(content, -1)
+	}
+	for _, match := range matches(indentedCommand) {
 		commands = append(commands, tidy(quotedArgument.ReplaceAllString(shellSyntax.ReplaceAllString(match[1], ""), "1")))
 	}
-	for _, form := range []*regexp.Regexp{quotedCommand, namedCommand} {
-		for _, match := range form.FindAllStringSubmatch(content, -1) {
+	for _, form := range []string{quotedCommand, namedCommand} {
+		for _, match := range matches(form) {
 			commands = append(commands, tidy(shellSyntax.ReplaceAllString(match[1], "")))
 		}
 	}
@@ -157,13 +185,13 @@ func tidy(command string) string {
 }
 
 // parse finds the command that arguments are for, and parses its flags. Of arguments, it checks that they are no unknown subcommand.
-func parse(arguments string) error {
-	command, rest, err := cli.NewCommand(strings.NewReader(""), io.Discard, io.Discard).Find(strings.Fields(arguments))
+func parse(program, arguments string) error {
+	command, rest, err := programs[program]().Find(strings.Fields(arguments))
 	if err != nil {
 		return err
 	}
-	switch command.Name() {
-	case "logs", "exec", "port-forward", "cp": // with the flags of kubectl
+	switch command.CommandPath() {
+	case "capstan logs", "capstan exec", "capstan port-forward", "capstan cp": // with the flags of kubectl
 		return nil
 	}
 	if err := command.ParseFlags(rest); err != nil && !errors.Is(err, pflag.ErrHelp) {
