@@ -76,6 +76,20 @@ func reachesPod(t *testing.T, managed, through *realcluster.Cluster) {
 		_, err := through.Clientset.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		return err
 	})
+	usesPod(t, through)
+}
+
+// usesPod watches the pod, follows its log, runs a command in it, and connects to it.
+func usesPod(t *testing.T, through *realcluster.Cluster) {
+	t.Helper()
+	watch, err := through.Clientset.CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=serving"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Stop()
+	if pod, ok := (<-watch.ResultChan()).Object.(*corev1.Pod); !ok || pod.Name != "serving" {
+		t.Errorf("the watch has %v", pod)
+	}
 	log, err := through.Clientset.CoreV1().Pods("default").GetLogs("serving", &corev1.PodLogOptions{Follow: true}).Stream(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +146,14 @@ func throughHub(t *testing.T, kubeconfig string, version schema.GroupVersion, na
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.Host += api.Path(version, name, fleet.SubresourceProxy)
+	return below(t, config, api.Path(version, name, fleet.SubresourceProxy), name)
+}
+
+// below is a cluster as users of an API server reach it at a path there.
+func below(t *testing.T, server *rest.Config, path, name string) *realcluster.Cluster {
+	t.Helper()
+	config := rest.CopyConfig(server)
+	config.Host += path
 	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -225,8 +246,8 @@ func (c cluster) reachesByGateway(t *testing.T, managed cluster, name string) {
 	if _, err := ask("api", "v1", "namespaces"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), user) {
 		t.Errorf("without rights on the cluster the answer is %v, want %s", err, user)
 	}
-	managed.Apply(t, `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: cluster-gateway-view},
-		roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}, subjects: [
+	managed.Apply(t, `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: cluster-gateway-edit},
+		roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}, subjects: [
 		{kind: ServiceAccount, name: cluster-gateway, namespace: open-cluster-management-agent-addon}]}`)
 	c.Eventually(t, func(context.Context) error {
 		body, err := ask("api", "v1", "namespaces")
@@ -235,4 +256,5 @@ func (c cluster) reachesByGateway(t *testing.T, managed cluster, name string) {
 		}
 		return err
 	})
+	usesPod(t, below(t, c.Config, "/apis/"+gatewayv1alpha1.GroupVersion.String()+"/clustergateways/"+name+"/proxy", name))
 }
