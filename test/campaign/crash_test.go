@@ -25,7 +25,7 @@ var (
 const (
 	// pause is how long nothing happens before the next step, when all is as it should be.
 	pause = 150 * time.Millisecond
-	// longPause is that when it is not known what should be. It is longer than controllers wait for more events: debounce.Settle.
+	// longPause is that when it is not known what should be. It is longer than controllers wait for more events: debounce.Delay.
 	longPause = 1500 * time.Millisecond
 	// patience is how long nothing happens before what is stored is taken for the end.
 	patience = 15 * time.Second

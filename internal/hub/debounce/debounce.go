@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Settle is how long a cluster has to be missing from all decisions before what it has because of them is deleted.
-const Settle = time.Second
+// Delay is how long a cluster has to be missing from all decisions before what it has because of them is deleted.
+const Delay = time.Second
 
 // Tracker remembers since when something is absent, by owner. After a restart it starts from zero, which only delays deletions.
 type Tracker[Owner, What comparable] struct {

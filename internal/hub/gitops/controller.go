@@ -34,7 +34,7 @@ import (
 
 const (
 	workers = 5
-	// retryInterval is when it is looked again whether what stands in the way has gone, of which not all is watched.
+	// retryInterval is when what blocks a registration is checked again, as not all of it is watched.
 	retryInterval = time.Minute
 
 	kindPlacement = "Placement"
@@ -92,12 +92,12 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		c.absences.Forget(req.NamespacedName)
 		return ctrl.Result{}, c.removeAll(ctx, req.NamespacedName)
 	}
-	o := newOutcome(g)
-	wait, err := c.register(ctx, g, o)
-	if err := errors.Join(err, c.report(ctx, g, o)); err != nil {
+	r := newRegistration(g)
+	wait, err := c.register(ctx, g, r)
+	if err := errors.Join(err, c.report(ctx, g, r)); err != nil {
 		return ctrl.Result{}, err
 	}
-	if !o.successful() {
+	if !r.successful() {
 		wait = soonest(wait, retryInterval)
 	}
 	return ctrl.Result{RequeueAfter: wait}, nil
@@ -111,40 +111,40 @@ func argoNamespace(g *appsv1beta1.GitOpsCluster) string {
 	return g.Namespace
 }
 
-// register brings the Secrets in line with the decisions, as far as the outcome then says, and returns when that is due again.
-func (c *Controller) register(ctx context.Context, g *appsv1beta1.GitOpsCluster, o *outcome) (wait time.Duration, err error) {
-	if o.placement = checkRef(g); o.placement != nil {
-		return 0, c.removeRevoked(ctx, g, o)
+// register brings the Secrets in line with the decisions, as far as the registration then says, and returns when that is due again.
+func (c *Controller) register(ctx context.Context, g *appsv1beta1.GitOpsCluster, r *registration) (wait time.Duration, err error) {
+	if r.placement = checkRef(g); r.placement != nil {
+		return 0, c.removeRevoked(ctx, g, r)
 	}
-	clusters, err := c.clusters(ctx, g, o)
+	clusters, err := c.clusters(ctx, g, r)
 	if err != nil {
 		return 0, err
 	}
-	if o.argo, err = c.verifyArgo(ctx, g); err != nil || o.argo != nil {
-		return 0, errors.Join(err, c.removeRevoked(ctx, g, o))
+	if r.argo, err = c.verifyArgo(ctx, g); err != nil || r.argo != nil {
+		return 0, errors.Join(err, c.removeRevoked(ctx, g, r))
 	}
-	near, err := c.neighbours(ctx, argoNamespace(g))
+	index, err := c.indexSecrets(ctx, argoNamespace(g))
 	if err != nil {
 		return 0, err
 	}
 	kept := map[string]bool{}
 	var failed []error
 	for _, cluster := range clusters {
-		names, err := c.provide(ctx, g, cluster, near, o)
+		names, err := c.ensureSecret(ctx, g, cluster, index, r)
 		for _, name := range names {
 			kept[name] = true
 		}
 		if err == nil {
-			o.registered = append(o.registered, cluster)
+			r.registered = append(r.registered, cluster)
 			continue
 		}
-		o.refused[cluster] = err
+		r.refused[cluster] = err
 		if !errors.As(err, new(*obstacleError)) {
 			failed = append(failed, fmt.Errorf("register cluster %s: %w", cluster, err))
 		}
 	}
-	wait, err = c.removeOthers(ctx, g, kept, o)
-	failed = append(failed, err, c.makeGenerator(ctx, argoNamespace(g)))
+	wait, err = c.removeOthers(ctx, g, kept, r)
+	failed = append(failed, err, c.ensureGenerator(ctx, argoNamespace(g)))
 	return wait, errors.Join(failed...)
 }
 
@@ -168,10 +168,10 @@ func checkRef(g *appsv1beta1.GitOpsCluster) *obstacleError {
 }
 
 // clusters are those that the Argo CD is to know. Without the Placement, these are none.
-func (c *Controller) clusters(ctx context.Context, g *appsv1beta1.GitOpsCluster, o *outcome) (names []string, err error) {
+func (c *Controller) clusters(ctx context.Context, g *appsv1beta1.GitOpsCluster, r *registration) (names []string, err error) {
 	key := client.ObjectKey{Namespace: g.Namespace, Name: g.Spec.PlacementRef.Name}
 	if err := c.c.Get(ctx, key, &clusterv1beta1.Placement{}); apierrors.IsNotFound(err) {
-		o.placement = obstacle(reasonPlacementNotFound, "There is no Placement %s in namespace %s", key.Name, key.Namespace)
+		r.placement = obstacle(reasonPlacementNotFound, "There is no Placement %s in namespace %s", key.Name, key.Namespace)
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("get Placement %s: %w", key, err)
@@ -185,10 +185,10 @@ func (c *Controller) clusters(ctx context.Context, g *appsv1beta1.GitOpsCluster,
 		if err != nil {
 			return nil, err
 		}
-		maps.Copy(o.passedOver, passedOver)
+		maps.Copy(r.passedOver, passedOver)
 	}
 	for _, cluster := range rollout.Selected(decisions) {
-		if o.passedOver[cluster.Name] == "" {
+		if r.passedOver[cluster.Name] == "" {
 			names = append(names, cluster.Name)
 		}
 	}

@@ -162,7 +162,7 @@ func (f *fixture) reconcile(namespace string) *appsv1beta1.GitOpsCluster {
 		if _, err := f.c.Reconcile(f.Context(), ctrl.Request{NamespacedName: key}); err != nil {
 			f.Fatal(err)
 		}
-		f.clock.Step(debounce.Settle)
+		f.clock.Step(debounce.Delay)
 	}
 	if err := f.Get(f.Context(), key, g); client.IgnoreNotFound(err) != nil {
 		f.Fatal(err)
@@ -217,8 +217,8 @@ func (f *fixture) apply(err error) {
 	}
 }
 
-// said are the events until now.
-func (f *fixture) said() (all string) {
+// recordedEvents are the events until now.
+func (f *fixture) recordedEvents() (all string) {
 	for {
 		select {
 		case event := <-f.events:
@@ -260,7 +260,7 @@ func TestSecretOfCluster(t *testing.T) {
 			t.Errorf("%s is not True in %+v", kind, g.Status.Conditions)
 		}
 	}
-	if said := f.said(); strings.Count(said, "ClusterRegistered") != 1 || strings.Contains(said, "token of") {
+	if said := f.recordedEvents(); strings.Count(said, "ClusterRegistered") != 1 || strings.Contains(said, "token of") {
 		t.Errorf("the events are %s", said)
 	}
 	// Nothing is written again, and what others keep there stays.
@@ -379,7 +379,7 @@ func TestCopies(t *testing.T) {
 			}
 			f.expectSecrets() // not even that of before
 			expectFailure(t, g, append(test.refused, "CredentialRefused", "c1/c1-cluster-secret")...)
-			if said := f.said() + fmt.Sprint(g.Status); strings.Contains(said, "hidden") {
+			if said := f.recordedEvents() + fmt.Sprint(g.Status); strings.Contains(said, "hidden") {
 				t.Errorf("a credential is told: %s", said)
 			}
 		})
@@ -432,7 +432,7 @@ func TestSecretsOfOthers(t *testing.T) {
 				t.Errorf("the Secret is now %+v", got)
 			}
 			expectFailure(t, g, "SecretOfAnother", argo+"/"+secret.Name)
-			if said := f.said(); strings.Count(said, "ClusterNotRegistered") != 1 {
+			if said := f.recordedEvents(); strings.Count(said, "ClusterNotRegistered") != 1 {
 				t.Errorf("the events are %s", said)
 			}
 			f.apply(f.Delete(t.Context(), f.secret(secret.Name)))
@@ -525,7 +525,7 @@ func TestDecisionThatMoves(t *testing.T) {
 	f.reconcile(argo)
 	f.apply(f.decide())
 	result, err := f.c.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(gitOps(argo))})
-	if err != nil || result.RequeueAfter != debounce.Settle {
+	if err != nil || result.RequeueAfter != debounce.Delay {
 		t.Errorf("it is due again after %s: %v", result.RequeueAfter, err)
 	}
 	f.expectSecrets("c1-argo-cluster-secret")

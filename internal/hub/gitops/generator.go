@@ -19,17 +19,17 @@ const generatorConfig = "acm-placement"
 
 const resourceDecisions = "placementdecisions"
 
-// makeGenerator makes what ApplicationSets of an Argo CD need to follow placements, where it is absent. What is there belongs to whoever
+// ensureGenerator creates what ApplicationSets of an Argo CD need to follow placements, where it is absent. What exists belongs to whoever
 // changes it.
-func (c *Controller) makeGenerator(ctx context.Context, namespace string) error {
+func (c *Controller) ensureGenerator(ctx context.Context, namespace string) error {
 	var failed []error
 	for _, o := range generator(namespace) {
-		there, ok := o.DeepCopyObject().(client.Object)
+		existing, ok := o.DeepCopyObject().(client.Object)
 		if !ok {
 			continue
 		}
 		key := client.ObjectKeyFromObject(o)
-		err := c.c.Live.Get(ctx, key, there)
+		err := c.c.Live.Get(ctx, key, existing)
 		if apierrors.IsNotFound(err) {
 			err = c.c.Live.Create(ctx, o)
 		}

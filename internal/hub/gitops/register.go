@@ -31,8 +31,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
-// settle is how long events about many clusters are collected.
-const settle = debounce.Settle / 4
+// eventDelay is how long events about many clusters are collected.
+const eventDelay = debounce.Delay / 4
 
 // Register adds the controller to the manager.
 func Register(mgr ctrl.Manager, o Options) error {
@@ -65,16 +65,16 @@ func Register(mgr ctrl.Manager, o Options) error {
 	}
 	c := New(Clients{Client: mgr.GetClient(), Live: live, Tokens: tokens, Secrets: writer, Applications: apps.Reader},
 		mgr.GetEventRecorder("gitops-controller"), o)
-	all := debounce.ByName(settle, c.find(func(*appsv1beta1.GitOpsCluster, client.Object) bool { return true }))
+	all := debounce.ByName(eventDelay, c.find(func(*appsv1beta1.GitOpsCluster, client.Object) bool { return true }))
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-gitopscluster-register").
 		For(&appsv1beta1.GitOpsCluster{}, builder.WithPredicates(predicate.Or(predicates.Generation(),
 			predicate.Predicate(predicate.AnnotationChangedPredicate{})))).
-		Watches(&appsv1beta1.GitOpsCluster{}, debounce.ByName(settle, func(ctx context.Context, _ client.Object) []reconcile.Request {
-			return c.waiting(ctx)
+		Watches(&appsv1beta1.GitOpsCluster{}, debounce.ByName(eventDelay, func(ctx context.Context, _ client.Object) []reconcile.Request {
+			return c.withAbsences(ctx)
 		}), builder.WithPredicates(predicates.Generation())).
-		Watches(&clusterv1beta1.Placement{}, debounce.ByName(settle, c.find(refersTo)), builder.WithPredicates(predicates.Generation())).
-		Watches(&clusterv1beta1.PlacementDecision{}, debounce.ByLabels(settle, c.decided)).
-		Watches(&clusterv1.ManagedCluster{}, all, builder.WithPredicates(clusterMatters())).
+		Watches(&clusterv1beta1.Placement{}, debounce.ByName(eventDelay, c.find(refersTo)), builder.WithPredicates(predicates.Generation())).
+		Watches(&clusterv1beta1.PlacementDecision{}, debounce.ByLabels(eventDelay, c.ofDecision)).
+		Watches(&clusterv1.ManagedCluster{}, all, builder.WithPredicates(clusterChanged())).
 		Watches(&clusterv1beta2.ManagedClusterSet{}, all, builder.WithPredicates(predicates.Generation())).
 		Watches(&clusterv1beta2.ManagedClusterSetBinding{}, all).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, all, builder.WithPredicates(
@@ -83,9 +83,9 @@ func Register(mgr ctrl.Manager, o Options) error {
 		WatchesRawSource(source.Channel(o.Access.Address.Changes(), all)).
 		WatchesRawSource(secretsOf(tokens, c.find(presents))).
 		WatchesRawSource(secretsOf(clusters, c.ofSecret)).
-		WatchesRawSource(apps.Events(debounce.ByName(settle, func(ctx context.Context, _ client.Object) []reconcile.Request {
-			return c.waiting(ctx)
-		}), c.waiting, applicationLeaves())).
+		WatchesRawSource(apps.Events(debounce.ByName(eventDelay, func(ctx context.Context, _ client.Object) []reconcile.Request {
+			return c.withAbsences(ctx)
+		}), c.withAbsences, applicationMayLeave())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(c))
 }
@@ -109,8 +109,8 @@ func secretsOf(from cache.Cache, of handler.MapFunc) source.Source {
 		func(ctx context.Context, secret *corev1.Secret) []reconcile.Request { return of(ctx, secret) }))
 }
 
-// clusterMatters matches changes of what the Secret of a cluster says, and of whether there is one.
-func clusterMatters() predicate.Predicate {
+// clusterChanged matches changes of what the Secret of a cluster says, and of whether there is one.
+func clusterChanged() predicate.Predicate {
 	return predicate.Or(predicates.Generation(), predicate.Predicate(predicate.LabelChangedPredicate{}), selected.ClusterChanged())
 }
 
@@ -125,9 +125,10 @@ func follows(g *appsv1beta1.GitOpsCluster, decision client.Object) bool {
 		g.Spec.PlacementRef.Name == decision.GetLabels()[fleet.LabelPlacement]
 }
 
-// decided maps a decision to the GitOpsClusters that follow it, and to those with clusters that have left, which another one may have got.
-func (c *Controller) decided(ctx context.Context, decision client.Object) []reconcile.Request {
-	return append(c.find(follows)(ctx, decision), c.waiting(ctx)...)
+// ofDecision maps a decision to the GitOpsClusters that follow it, and to those with clusters that are no longer selected, which another
+// one may have got.
+func (c *Controller) ofDecision(ctx context.Context, decision client.Object) []reconcile.Request {
+	return append(c.find(follows)(ctx, decision), c.withAbsences(ctx)...)
 }
 
 // presents tells whether a GitOpsCluster presents the tokens of accounts of this name.

@@ -41,28 +41,29 @@ func clusterOf(secret *corev1.Secret) string {
 	return secret.Labels[fleet.LabelArgoClusterName]
 }
 
-// provide writes the Secret of a cluster. It also returns the names under which one that exists is kept, whether or not it can be written.
-func (c *Controller) provide(ctx context.Context, g *appsv1beta1.GitOpsCluster, name string, near neighbours,
-	o *outcome) (kept []string, err error) {
+// ensureSecret writes the Secret of a cluster. It also returns the names under which one that exists is kept, whether or not it can be
+// written.
+func (c *Controller) ensureSecret(ctx context.Context, g *appsv1beta1.GitOpsCluster, name string, index secretIndex,
+	r *registration) (kept []string, err error) {
 	cluster := &clusterv1.ManagedCluster{}
 	if err := c.c.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {
 		return names(g, name), fmt.Errorf("get ManagedCluster %s: %w", name, err)
 	}
 	found, err := c.entry(ctx, g, cluster)
-	if known := (*obstacleError)(nil); errors.As(err, &known) && known.reason == reasonRefused {
+	if blocked := (*obstacleError)(nil); errors.As(err, &blocked) && blocked.reason == reasonRefused {
 		return nil, err
 	} else if err != nil {
 		return names(g, name), err
 	}
-	want := wanted(g, cluster, found)
-	if err := near.check(want); err != nil {
+	desired := desiredSecret(g, cluster, found)
+	if err := index.check(desired); err != nil {
 		return nil, err
 	}
-	return []string{want.Name}, c.write(ctx, want, o)
+	return []string{desired.Name}, c.write(ctx, desired, r)
 }
 
-// wanted is the Secret of a cluster.
-func wanted(g *appsv1beta1.GitOpsCluster, cluster *clusterv1.ManagedCluster, e *entry) *corev1.Secret {
+// desiredSecret is what the Secret of a cluster should be.
+func desiredSecret(g *appsv1beta1.GitOpsCluster, cluster *clusterv1.ManagedCluster, e *entry) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: argoNamespace(g), Name: e.secret, Labels: labelsOf(cluster, e.server),
@@ -92,11 +93,11 @@ func labelsOf(cluster *clusterv1.ManagedCluster, server string) map[string]strin
 
 // hostLabel is the host of a URL, as far as it fits into a label.
 func hostLabel(server string) string {
-	at, err := url.Parse(server)
+	parsed, err := url.Parse(server)
 	if err != nil {
 		return ""
 	}
-	host := at.Hostname()
+	host := parsed.Hostname()
 	host = strings.Trim(strings.ReplaceAll(host[:min(len(host), validation.LabelValueMaxLength)], ":", "-"), "-.")
 	if len(validation.IsValidLabelValue(host)) > 0 {
 		return ""
@@ -104,22 +105,22 @@ func hostLabel(server string) string {
 	return host
 }
 
-// neighbours are the Secrets by which an Argo CD knows clusters, by what no two of them may have in common.
-type neighbours map[string][]*corev1.Secret
+// secretIndex has the Secrets by which an Argo CD knows clusters, by what no two of them may have in common.
+type secretIndex map[string][]*corev1.Secret
 
-// neighbours reads those of an Argo CD.
-func (c *Controller) neighbours(ctx context.Context, namespace string) (neighbours, error) {
+// indexSecrets reads those of an Argo CD.
+func (c *Controller) indexSecrets(ctx context.Context, namespace string) (secretIndex, error) {
 	list := &corev1.SecretList{}
 	if err := c.c.Secrets.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the Secrets of clusters in namespace %s: %w", namespace, err)
 	}
-	all := neighbours{}
+	index := secretIndex{}
 	for i := range list.Items {
 		for _, key := range keysOf(&list.Items[i]) {
-			all[key] = append(all[key], &list.Items[i])
+			index[key] = append(index[key], &list.Items[i])
 		}
 	}
-	return all, nil
+	return index, nil
 }
 
 // keysOf are the name and the server that an Argo CD knows a cluster by, and the ManagedCluster that the hub made the Secret for.
@@ -130,17 +131,17 @@ func keysOf(secret *corev1.Secret) []string {
 
 // check looks for Secrets by which the Argo CD knows a cluster already, or something else by the same server. A Secret for the cluster
 // that the hub has made for another GitOpsCluster counts if it was made before.
-func (n neighbours) check(want *corev1.Secret) error {
-	var near []*corev1.Secret
-	for _, key := range keysOf(want) {
-		near = append(near, n[key]...)
+func (index secretIndex) check(desired *corev1.Secret) error {
+	var related []*corev1.Secret
+	for _, key := range keysOf(desired) {
+		related = append(related, index[key]...)
 	}
-	own := slices.IndexFunc(near, func(s *corev1.Secret) bool { return s.Name == want.Name && ownerOf(s) == ownerOf(want) })
-	for _, other := range near {
+	own := slices.IndexFunc(related, func(s *corev1.Secret) bool { return s.Name == desired.Name && ownerOf(s) == ownerOf(desired) })
+	for _, other := range related {
 		owner, key := ownerOf(other), client.ObjectKeyFromObject(other)
-		made := owner != (types.NamespacedName{}) && clusterOf(other) == clusterOf(want)
+		made := owner != (types.NamespacedName{}) && clusterOf(other) == clusterOf(desired)
 		switch {
-		case other.Name == want.Name, made && owner == ownerOf(want), made && own >= 0 && precedes(near[own], other):
+		case other.Name == desired.Name, made && owner == ownerOf(desired), made && own >= 0 && isOlder(related[own], other):
 		case made:
 			return obstacle(reasonTaken, "GitOpsCluster %s has made Secret %s for it, with another credential; leave the cluster to one of "+
 				"the two", owner, key)
@@ -152,8 +153,8 @@ func (n neighbours) check(want *corev1.Secret) error {
 	return nil
 }
 
-// precedes tells whether a Secret was made before another one.
-func precedes(a, b *corev1.Secret) bool {
+// isOlder tells whether a Secret was made before another one.
+func isOlder(a, b *corev1.Secret) bool {
 	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.Name < b.Name
 	}
@@ -161,60 +162,60 @@ func precedes(a, b *corev1.Secret) bool {
 }
 
 // write writes what is different of a Secret. What an Argo CD keeps in its data and annotations besides stays.
-func (c *Controller) write(ctx context.Context, want *corev1.Secret, o *outcome) error {
-	if problems := validation.IsDNS1123Subdomain(want.Name); len(problems) > 0 {
-		return obstacle(reasonTaken, "%q is no name of a Secret: %s; choose a ManagedServiceAccount with a shorter name", want.Name,
+func (c *Controller) write(ctx context.Context, desired *corev1.Secret, r *registration) error {
+	if problems := validation.IsDNS1123Subdomain(desired.Name); len(problems) > 0 {
+		return obstacle(reasonTaken, "%q is no name of a Secret: %s; choose a ManagedServiceAccount with a shorter name", desired.Name,
 			strings.Join(problems, ", "))
 	}
-	key := client.ObjectKeyFromObject(want)
+	key := client.ObjectKeyFromObject(desired)
 	secret := &corev1.Secret{}
 	if err := c.c.Secrets.Get(ctx, key, secret); apierrors.IsNotFound(err) {
-		return c.create(ctx, want, o)
+		return c.create(ctx, desired, r)
 	} else if err != nil {
 		return fmt.Errorf("get Secret %s: %w", key, err)
 	}
 	owner := ownerOf(secret)
-	foreign := owner != (types.NamespacedName{}) && owner != ownerOf(want)
+	foreign := owner != (types.NamespacedName{}) && owner != ownerOf(desired)
 	switch {
-	case clusterOf(secret) != clusterOf(want):
-		return taken(key)
-	case foreign && bytes.Equal(secret.Data[keyServer], want.Data[keyServer]):
+	case clusterOf(secret) != clusterOf(desired):
+		return secretTaken(key)
+	case foreign && bytes.Equal(secret.Data[keyServer], desired.Data[keyServer]):
 		return nil // with the same credential, which is in the name
 	case foreign:
 		return obstacle(reasonTaken, "GitOpsCluster %s has made Secret %s, for another server; leave the cluster to one of the two", owner, key)
 	}
 	before := secret.DeepCopy()
-	secret.Labels = want.Labels
+	secret.Labels = desired.Labels
 	if secret.Annotations == nil {
 		secret.Annotations = map[string]string{}
 	}
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}
 	}
-	maps.Copy(secret.Annotations, want.Annotations)
-	maps.Copy(secret.Data, want.Data)
+	maps.Copy(secret.Annotations, desired.Annotations)
+	maps.Copy(secret.Data, desired.Data)
 	_, err := patch.Object(ctx, c.c.Secrets, secret, before)
 	return client.IgnoreNotFound(err)
 }
 
-// taken says that a Secret is there that is none of the cluster.
-func taken(key client.ObjectKey) error {
+// secretTaken is the error of a Secret with the name that is none of the cluster.
+func secretTaken(key client.ObjectKey) error {
 	return obstacle(reasonTaken, "Secret %s is there, and was not made for it; delete that, or choose another ManagedServiceAccount", key)
 }
 
-func (c *Controller) create(ctx context.Context, want *corev1.Secret, o *outcome) error {
-	err := c.c.Secrets.Create(ctx, want)
+func (c *Controller) create(ctx context.Context, desired *corev1.Secret, r *registration) error {
+	err := c.c.Secrets.Create(ctx, desired)
 	if apierrors.IsAlreadyExists(err) {
 		// The cache does not have it: because it is too new, or because it is no Secret of a cluster.
-		key, there := client.ObjectKeyFromObject(want), &corev1.Secret{}
-		if readErr := c.c.Live.Get(ctx, key, there); readErr == nil && clusterOf(there) == "" {
-			return taken(key)
+		key, existing := client.ObjectKeyFromObject(desired), &corev1.Secret{}
+		if readErr := c.c.Live.Get(ctx, key, existing); readErr == nil && clusterOf(existing) == "" {
+			return secretTaken(key)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("create Secret %s: %w", client.ObjectKeyFromObject(want), err)
+		return fmt.Errorf("create Secret %s: %w", client.ObjectKeyFromObject(desired), err)
 	}
-	o.added = append(o.added, clusterOf(want))
+	r.added = append(r.added, clusterOf(desired))
 	return nil
 }
 
@@ -242,51 +243,52 @@ func (c *Controller) removeAll(ctx context.Context, g types.NamespacedName) erro
 }
 
 // removeOthers deletes the Secrets of a GitOpsCluster that are none of those that are kept, and returns when it is due again: a cluster
-// that moves from one decision to another is in neither for a moment, and one that has left stays while Applications deploy to it.
+// that moves from one decision to another is in neither for a moment, and the Secret of one that is no longer selected is retained while
+// Applications deploy to it.
 func (c *Controller) removeOthers(ctx context.Context, g *appsv1beta1.GitOpsCluster, kept map[string]bool,
-	o *outcome) (wait time.Duration, err error) {
+	r *registration) (wait time.Duration, err error) {
 	own, err := c.ownedBy(ctx, client.ObjectKeyFromObject(g))
 	if err != nil {
 		return 0, err
 	}
-	leaving := map[types.NamespacedName]bool{}
+	absent := map[types.NamespacedName]bool{}
 	own = slices.DeleteFunc(own, func(s corev1.Secret) bool {
 		stays := s.Namespace == argoNamespace(g) && kept[s.Name]
 		if !stays {
-			leaving[client.ObjectKeyFromObject(&s)] = true
+			absent[client.ObjectKeyFromObject(&s)] = true
 		}
 		return stays
 	})
-	since := c.absences.Update(client.ObjectKeyFromObject(g), leaving, c.Clock.Now())
-	left := &departures{Controller: c, g: g, o: o}
+	since := c.absences.Update(client.ObjectKeyFromObject(g), absent, c.Clock.Now())
+	deselected := &deselectedSecrets{Controller: c, g: g, r: r}
 	var failed []error
 	for i := range own {
-		stays, err := left.left(ctx, &own[i], since[client.ObjectKeyFromObject(&own[i])])
-		if err == nil && stays == 0 {
+		remaining, err := deselected.remaining(ctx, &own[i], since[client.ObjectKeyFromObject(&own[i])])
+		if err == nil && remaining == 0 {
 			err = c.remove(ctx, &own[i])
 		}
 		if err != nil {
 			failed = append(failed, err)
 			continue
 		}
-		if stays > 0 {
-			wait = soonest(wait, stays)
+		if remaining > 0 {
+			wait = soonest(wait, remaining)
 			continue
 		}
-		o.removed = append(o.removed, clusterOf(&own[i]))
+		r.removed = append(r.removed, clusterOf(&own[i]))
 	}
 	return wait, errors.Join(failed...)
 }
 
 // removeRevoked deletes the Secrets of a GitOpsCluster whose clusters are not given any more. It is for one that is otherwise left as
 // it is.
-func (c *Controller) removeRevoked(ctx context.Context, g *appsv1beta1.GitOpsCluster, o *outcome) error {
+func (c *Controller) removeRevoked(ctx context.Context, g *appsv1beta1.GitOpsCluster, r *registration) error {
 	own, err := c.ownedBy(ctx, client.ObjectKeyFromObject(g))
 	failed := []error{err}
 	for i := range own {
 		given, err := c.isGiven(ctx, g, &own[i])
 		if err == nil && !given {
-			o.removed = append(o.removed, clusterOf(&own[i]))
+			r.removed = append(r.removed, clusterOf(&own[i]))
 			err = c.remove(ctx, &own[i])
 		}
 		failed = append(failed, err)
@@ -296,8 +298,8 @@ func (c *Controller) removeRevoked(ctx context.Context, g *appsv1beta1.GitOpsClu
 
 // remove deletes this Secret, and not one of the same name that was made meanwhile.
 func (c *Controller) remove(ctx context.Context, secret *corev1.Secret) error {
-	gone := &corev1.Secret{ObjectMeta: *secret.ObjectMeta.DeepCopy()}
-	err := c.c.Secrets.Delete(ctx, gone, client.Preconditions{UID: &gone.UID, ResourceVersion: &gone.ResourceVersion})
+	target := &corev1.Secret{ObjectMeta: *secret.ObjectMeta.DeepCopy()}
+	err := c.c.Secrets.Delete(ctx, target, client.Preconditions{UID: &target.UID, ResourceVersion: &target.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete Secret %s: %w", client.ObjectKeyFromObject(secret), err)
 	}

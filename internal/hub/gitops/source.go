@@ -119,9 +119,9 @@ func (c *Controller) entry(ctx context.Context, g *appsv1beta1.GitOpsCluster, cl
 	return c.fromCopy(ctx, cluster.Name)
 }
 
-// fromToken has the token of an account, and the way to its cluster.
+// fromToken has the token of an account, and the endpoint of its cluster.
 func (c *Controller) fromToken(ctx context.Context, cluster *clusterv1.ManagedCluster, token *corev1.Secret) (*entry, error) {
-	server, ca, err := c.wayTo(ctx, cluster, token.Data[corev1.ServiceAccountRootCAKey])
+	server, ca, err := c.endpointOf(ctx, cluster, token.Data[corev1.ServiceAccountRootCAKey])
 	if err != nil {
 		return nil, err
 	}
@@ -129,22 +129,24 @@ func (c *Controller) fromToken(ctx context.Context, cluster *clusterv1.ManagedCl
 	return &entry{secret: secretOf(cluster.Name, token.Name), server: server, config: config}, err
 }
 
-// wayTo is where the API server of a cluster is reached, and what verifies it: through the hub, where that has a tunnel to the cluster.
-func (c *Controller) wayTo(ctx context.Context, cluster *clusterv1.ManagedCluster, ca []byte) (server string, verify []byte, err error) {
+// endpointOf is where the API server of a cluster is reached, and the CA that verifies it: through the hub, where that has a tunnel to the
+// cluster.
+func (c *Controller) endpointOf(ctx context.Context, cluster *clusterv1.ManagedCluster,
+	ca []byte) (server string, verify []byte, err error) {
 	tunnel, err := accessprovider.IsReached(ctx, c.c, cluster.Name)
 	if err != nil {
 		return "", nil, err
 	}
 	if tunnel {
-		address, verify, known := c.Access.Address.Get()
-		if !known {
+		address, verify, ok := c.Access.Address.Get()
+		if !ok {
 			return "", nil, obstacle(reasonNotReached, "the hub does not know its own address yet")
 		}
 		return c.Access.Server(address, cluster.Name), verify, nil
 	}
 	for _, direct := range cluster.Spec.ManagedClusterClientConfigs {
-		at, err := url.Parse(direct.URL)
-		if err != nil || at.Scheme != "https" || at.Hostname() == "" || at.Hostname() == hostOfHub {
+		parsed, err := url.Parse(direct.URL)
+		if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" || parsed.Hostname() == hostOfHub {
 			continue
 		}
 		if len(direct.CABundle) > 0 {
@@ -174,7 +176,7 @@ func (c *Controller) fromCopy(ctx context.Context, cluster string) (*entry, erro
 		}
 	}
 	server := strings.TrimRight(string(source.Data[keyServer]), "/") // an Argo CD takes both for the same
-	if at, err := url.Parse(server); err != nil || at.Hostname() == "" || at.Hostname() == hostOfHub {
+	if parsed, err := url.Parse(server); err != nil || parsed.Hostname() == "" || parsed.Hostname() == hostOfHub {
 		return nil, obstacle(reasonRefused, "%s of Secret %s is not the URL of a cluster, such as https://cluster.example.com:6443",
 			keyServer, key)
 	}

@@ -133,7 +133,7 @@ func (c *Controller) debounceDeselected(s *snapshot) {
 		}
 	}
 	for name, since := range c.absences.Update(s.entry.Name, absent, s.now) {
-		if due := since.Add(debounce.Settle); s.now.Before(due) {
+		if due := since.Add(debounce.Delay); s.now.Before(due) {
 			s.states[name].kept = true
 			s.requeueBy(due)
 		}

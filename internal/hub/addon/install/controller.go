@@ -169,7 +169,7 @@ func (c *Controller) leaving(
 	}
 	now := c.clock.Now()
 	for cluster, since := range c.absences.Update(name, absent, now) {
-		due := since.Add(debounce.Settle)
+		due := since.Add(debounce.Delay)
 		if !now.Before(due) {
 			all = append(all, installed[cluster])
 			continue

@@ -44,7 +44,7 @@ const (
 	valueRevision  = "syncRevision"
 )
 
-var reported = []workv1.JSONPath{
+var feedbackPaths = []workv1.JSONPath{
 	{Name: valueHealth, Path: ".status.health.status"},
 	{Name: valueSync, Path: ".status.sync.status"},
 	{Name: valueStartedAt, Path: ".status.operationState.startedAt"},
@@ -64,8 +64,8 @@ func pulled(app client.Object) (cluster string, ok bool) {
 	return cluster, cluster != "" && app.GetLabels()[fleet.LabelArgoPull] == fleet.LabelTrue
 }
 
-// leftAlone tells whether the Argo CD of the hub leaves an Application alone.
-func leftAlone(app client.Object) bool {
+// isSkipped tells whether the Argo CD of the hub leaves an Application alone.
+func isSkipped(app client.Object) bool {
 	return app.GetAnnotations()[fleet.AnnotationArgoSkip] == fleet.LabelTrue
 }
 
@@ -115,7 +115,7 @@ func workOf(app *unstructured.Unstructured, cluster string) (*workv1.ManifestWor
 	work.Spec.ManifestConfigs = []workv1.ManifestConfigOption{{
 		ResourceIdentifier: workv1.ResourceIdentifier{Group: applicationKind.Group, Resource: "applications",
 			Namespace: manifest.GetNamespace(), Name: manifest.GetName()},
-		FeedbackRules:      []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JSONPaths: reported}},
+		FeedbackRules:      []workv1.FeedbackRule{{Type: workv1.JSONPathsType, JSONPaths: feedbackPaths}},
 		FeedbackScrapeType: workv1.FeedbackWatchType,
 		UpdateStrategy: &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeServerSideApply,
 			ServerSideApply: &workv1.ServerSideApplyConfig{Force: true, FieldManager: "work-agent", IgnoreFields: []workv1.IgnoreField{
@@ -129,9 +129,9 @@ func onCluster(app *unstructured.Unstructured) *unstructured.Unstructured {
 	copied := newApplication()
 	copied.SetName(app.GetName())
 	copied.SetNamespace(namespaceOnCluster(app))
-	copied.SetLabels(without(app.GetLabels()))
-	copied.SetAnnotations(without(app.GetAnnotations()))
-	copied.SetFinalizers(ofArgo(app.GetFinalizers()))
+	copied.SetLabels(withoutHubMetadata(app.GetLabels()))
+	copied.SetAnnotations(withoutHubMetadata(app.GetAnnotations()))
+	copied.SetFinalizers(argoFinalizers(app.GetFinalizers()))
 	for _, field := range []string{fieldSpec, fieldOperation} {
 		if value, found := app.Object[field]; found {
 			copied.Object[field] = runtime.DeepCopyJSONValue(value)
@@ -147,12 +147,12 @@ func onCluster(app *unstructured.Unstructured) *unstructured.Unstructured {
 	return copied
 }
 
-// ofArgo are the finalizers that the Argo CD on the cluster takes off: nobody there does those of others.
-func ofArgo(finalizers []string) []string {
-	return slices.DeleteFunc(slices.Clone(finalizers), func(finalizer string) bool { return !isOfArgo(finalizer) })
+// argoFinalizers are the finalizers that the Argo CD on the cluster takes off: nobody there does those of others.
+func argoFinalizers(finalizers []string) []string {
+	return slices.DeleteFunc(slices.Clone(finalizers), func(finalizer string) bool { return !isArgoFinalizer(finalizer) })
 }
 
-func isOfArgo(finalizer string) bool {
+func isArgoFinalizer(finalizer string) bool {
 	domain, _, _ := strings.Cut(finalizer, "/")
 	return strings.HasSuffix(domain, ".argocd.argoproj.io")
 }
@@ -166,9 +166,9 @@ func namespaceOnCluster(app client.Object) string {
 	return "argocd"
 }
 
-// without are the labels or annotations of an Application on its cluster: not those that say what is on the hub, or ask the Argo CD there
-// for something.
-func without(all map[string]string) map[string]string {
+// withoutHubMetadata are the labels or annotations of an Application on its cluster: not those that say what is on the hub, or ask the Argo
+// CD there for something.
+func withoutHubMetadata(all map[string]string) map[string]string {
 	kept := maps.Clone(all)
 	maps.DeleteFunc(kept, func(key, _ string) bool {
 		switch key {

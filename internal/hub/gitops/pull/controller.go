@@ -1,5 +1,5 @@
-// Package pull brings Applications of Argo CD to the clusters that they are for, as ManifestWorks, and tells on the hub how they are there:
-// in their own status, and in a MulticlusterApplicationSetReport for each ApplicationSet.
+// Package pull brings Applications of Argo CD to the clusters that they are for, as ManifestWorks, and reports on the hub how they are
+// there: in their own status, and in a MulticlusterApplicationSetReport for each ApplicationSet.
 //
 // Who may write Applications in a namespace has them deployed to clusters. So a cluster gets one only if one of its sets is bound in that
 // namespace.
@@ -75,7 +75,8 @@ func obstacle(format string, args ...any) error {
 	return &obstacleError{message: fmt.Sprintf(format, args...)}
 }
 
-func mistake(format string, args ...any) error {
+// keepingObstacle is an obstacle that leaves what the cluster has.
+func keepingObstacle(format string, args ...any) error {
 	return &obstacleError{message: fmt.Sprintf(format, args...), keeps: true}
 }
 
@@ -92,9 +93,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("get Application %s: %w", req, err)
 	}
 	if app.GetDeletionTimestamp() != nil {
-		return ctrl.Result{}, c.finish(ctx, app)
+		return ctrl.Result{}, c.finalize(ctx, app)
 	}
-	work, err := c.bring(ctx, app)
+	work, err := c.propagate(ctx, app)
 	blocked := (*obstacleError)(nil)
 	if err != nil && !errors.As(err, &blocked) {
 		return ctrl.Result{}, err
@@ -103,27 +104,27 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if cluster, ok := pulled(app); ok && (blocked == nil || blocked.keeps) {
 		kept = types.NamespacedName{Namespace: cluster, Name: workName(app)}
 	}
-	return ctrl.Result{}, errors.Join(c.removeOthers(ctx, req.NamespacedName, kept), c.tell(ctx, app, work, blocked))
+	return ctrl.Result{}, errors.Join(c.removeOthers(ctx, req.NamespacedName, kept), c.reportStatus(ctx, app, work, blocked))
 }
 
-// bring writes the work of an Application. It returns an obstacleError where the Application is not to get to the cluster.
-func (c *Controller) bring(ctx context.Context, app *unstructured.Unstructured) (*workv1.ManifestWork, error) {
+// propagate writes the work of an Application. It returns an obstacleError where the Application is not to get to the cluster.
+func (c *Controller) propagate(ctx context.Context, app *unstructured.Unstructured) (*workv1.ManifestWork, error) {
 	cluster, ok := pulled(app)
 	if !ok {
 		return nil, nil
 	}
-	if !leftAlone(app) {
-		return nil, mistake("the Application has not the annotation %s: %q, without which the Argo CD of the hub deploys it, too",
+	if !isSkipped(app) {
+		return nil, keepingObstacle("the Application has not the annotation %s: %q, without which the Argo CD of the hub deploys it, too",
 			fleet.AnnotationArgoSkip, fleet.LabelTrue)
 	}
 	if err := c.check(ctx, app.GetNamespace(), cluster); err != nil {
 		return nil, err
 	}
-	want, err := workOf(app, cluster)
+	desired, err := workOf(app, cluster)
 	if err != nil {
 		return nil, err
 	}
-	return c.write(ctx, app, want)
+	return c.write(ctx, app, desired)
 }
 
 // check says why no Application of a namespace gets to a cluster.
@@ -150,12 +151,13 @@ func (c *Controller) check(ctx context.Context, namespace, cluster string) error
 }
 
 // write creates a work, or brings what is different of it in line.
-func (c *Controller) write(ctx context.Context, app *unstructured.Unstructured, want *workv1.ManifestWork) (*workv1.ManifestWork, error) {
-	key := client.ObjectKeyFromObject(want)
+func (c *Controller) write(ctx context.Context, app *unstructured.Unstructured,
+	desired *workv1.ManifestWork) (*workv1.ManifestWork, error) {
+	key := client.ObjectKeyFromObject(desired)
 	work := &workv1.ManifestWork{}
 	err := c.c.Get(ctx, key, work)
 	if apierrors.IsNotFound(err) {
-		return nil, c.create(ctx, app, want)
+		return nil, c.create(ctx, app, desired)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get ManifestWork %s: %w", key, err)
@@ -170,10 +172,10 @@ func (c *Controller) write(ctx context.Context, app *unstructured.Unstructured, 
 	if work.Labels == nil {
 		work.Labels = map[string]string{}
 	}
-	maps.Copy(work.Labels, want.Labels)
-	maps.Copy(work.Annotations, want.Annotations)
-	if !sameSpec(&work.Spec, &want.Spec) {
-		work.Spec = want.Spec
+	maps.Copy(work.Labels, desired.Labels)
+	maps.Copy(work.Annotations, desired.Annotations)
+	if !sameSpec(&work.Spec, &desired.Spec) {
+		work.Spec = desired.Spec
 	}
 	_, err = patch.Object(ctx, c.c.Client, work, before)
 	if err != nil {
@@ -182,19 +184,19 @@ func (c *Controller) write(ctx context.Context, app *unstructured.Unstructured, 
 	return work, nil
 }
 
-func (c *Controller) create(ctx context.Context, app *unstructured.Unstructured, want *workv1.ManifestWork) error {
-	if err := c.c.Create(ctx, want); err != nil {
-		return refusal(fmt.Errorf("create ManifestWork %s: %w", client.ObjectKeyFromObject(want), err))
+func (c *Controller) create(ctx context.Context, app *unstructured.Unstructured, desired *workv1.ManifestWork) error {
+	if err := c.c.Create(ctx, desired); err != nil {
+		return refusal(fmt.Errorf("create ManifestWork %s: %w", client.ObjectKeyFromObject(desired), err))
 	}
 	c.recorder.Eventf(app, nil, corev1.EventTypeNormal, "ApplicationPropagated", "Propagate", "Cluster %s gets it by ManifestWork %s",
-		want.Namespace, want.Name)
+		desired.Namespace, desired.Name)
 	return nil
 }
 
 // refusal makes an obstacle of a refusal that does not go by itself.
 func refusal(err error) error {
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
-		return mistake("%s", err)
+		return keepingObstacle("%s", err)
 	}
 	return err
 }
@@ -238,17 +240,17 @@ func (c *Controller) removeOthers(ctx context.Context, app types.NamespacedName,
 	return errors.Join(failed...)
 }
 
-// finish deletes the works of an Application that is being deleted, and releases it from the Argo CD of the hub, which leaves it alone. On
-// the cluster, its Argo CD deletes what it has deployed.
-func (c *Controller) finish(ctx context.Context, app *unstructured.Unstructured) error {
+// finalize deletes the works of an Application that is being deleted, and releases it from the Argo CD of the hub, which leaves it alone.
+// On the cluster, its Argo CD deletes what it has deployed.
+func (c *Controller) finalize(ctx context.Context, app *unstructured.Unstructured) error {
 	if err := c.removeOthers(ctx, client.ObjectKeyFromObject(app), types.NamespacedName{}); err != nil {
 		return err
 	}
-	if _, ok := pulled(app); !ok || !leftAlone(app) {
+	if _, ok := pulled(app); !ok || !isSkipped(app) {
 		return nil
 	}
 	before := app.DeepCopy()
-	app.SetFinalizers(slices.DeleteFunc(app.GetFinalizers(), isOfArgo))
+	app.SetFinalizers(slices.DeleteFunc(app.GetFinalizers(), isArgoFinalizer))
 	_, err := patch.Object(ctx, c.c.Live, app, before)
 	return client.IgnoreNotFound(err)
 }

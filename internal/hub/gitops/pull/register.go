@@ -35,8 +35,8 @@ const (
 	workers = 5
 	// indexApplication finds the works of an Application.
 	indexApplication = "work.application"
-	// settle is how long events about many clusters are collected, and those for a report.
-	settle = debounce.Settle / 4
+	// eventDelay is how long events about many clusters are collected, and those for a report.
+	eventDelay = debounce.Delay / 4
 )
 
 // Register adds the controllers to the manager. They begin when the hub has the kind Application.
@@ -64,11 +64,11 @@ func Register(mgr ctrl.Manager, o Options) error {
 }
 
 func (c *Controller) register(mgr ctrl.Manager, apps *optionalkind.Kind) error {
-	all := debounce.ByName(settle, c.applicationsFor)
+	all := debounce.ByName(eventDelay, c.applicationsFor)
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-application-pull").
 		WatchesRawSource(apps.Events(&handler.EnqueueRequestForObject{}, c.ofWorks)).
 		Watches(&workv1.ManifestWork{}, handler.EnqueueRequestsFromMapFunc(c.ofWork),
-			builder.WithPredicates(predicate.Funcs{UpdateFunc: workMatters})).
+			builder.WithPredicates(predicate.Funcs{UpdateFunc: workChanged})).
 		Watches(&clusterv1.ManagedCluster{}, all, builder.WithPredicates(predicate.Or(
 			predicate.Predicate(predicate.LabelChangedPredicate{}), selected.ClusterChanged()))).
 		Watches(&clusterv1beta2.ManagedClusterSet{}, all, builder.WithPredicates(predicates.Generation())).
@@ -82,9 +82,10 @@ func (r *Reporter) register(mgr ctrl.Manager, apps *optionalkind.Kind) error {
 		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-applicationset-report").
-		WatchesRawSource(apps.Events(debounce.ByName(settle, ofSet), r.reports)).
-		Watches(&workv1.ManifestWork{}, debounce.ByName(settle, reportedBy), builder.WithPredicates(predicate.Funcs{UpdateFunc: workMatters})).
-		Watches(&appsv1alpha1.MulticlusterApplicationSetReport{}, debounce.ByName(settle, itself)).
+		WatchesRawSource(apps.Events(debounce.ByName(eventDelay, ofSet), r.reports)).
+		Watches(&workv1.ManifestWork{}, debounce.ByName(eventDelay, reportedBy),
+			builder.WithPredicates(predicate.Funcs{UpdateFunc: workChanged})).
+		Watches(&appsv1alpha1.MulticlusterApplicationSetReport{}, debounce.ByName(eventDelay, itself)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(r))
 }
@@ -105,7 +106,7 @@ func (c *Controller) ofWork(_ context.Context, work client.Object) []reconcile.R
 	return nil
 }
 
-// ofWorks are the Applications of all works, also of those that have gone while nobody looked.
+// ofWorks are the Applications of all works, also of those that were deleted while none were watched.
 func (c *Controller) ofWorks(ctx context.Context) (requests []reconcile.Request) {
 	works := &workv1.ManifestWorkList{}
 	if err := c.c.List(ctx, works, client.MatchingLabels{fleet.LabelArgoPull: fleet.LabelTrue}, client.UnsafeDisableDeepCopy); err != nil {
@@ -166,15 +167,15 @@ func (r *Reporter) reports(ctx context.Context) (requests []reconcile.Request) {
 	return requests
 }
 
-// workMatters tells whether a change of a work is one of what it brings, of what its cluster reports, or of whose it is.
-func workMatters(e event.UpdateEvent) bool {
-	now, ok := e.ObjectNew.(*workv1.ManifestWork)
-	then, thenOK := e.ObjectOld.(*workv1.ManifestWork)
-	if !ok || !thenOK || applicationOf(now).Name == "" && applicationOf(then).Name == "" {
+// workChanged tells whether a change of a work is one of what it brings, of what its cluster reports, or of whose it is.
+func workChanged(e event.UpdateEvent) bool {
+	newWork, newOK := e.ObjectNew.(*workv1.ManifestWork)
+	oldWork, oldOK := e.ObjectOld.(*workv1.ManifestWork)
+	if !newOK || !oldOK || applicationOf(newWork).Name == "" && applicationOf(oldWork).Name == "" {
 		return false
 	}
-	return now.Generation != then.Generation || !equality.Semantic.DeepEqual(now.Labels, then.Labels) ||
-		!equality.Semantic.DeepEqual(now.Annotations, then.Annotations) ||
-		now.DeletionTimestamp.IsZero() != then.DeletionTimestamp.IsZero() || failureOf(now) != failureOf(then) ||
-		!equality.Semantic.DeepEqual(valuesOf(now), valuesOf(then))
+	return newWork.Generation != oldWork.Generation || !equality.Semantic.DeepEqual(newWork.Labels, oldWork.Labels) ||
+		!equality.Semantic.DeepEqual(newWork.Annotations, oldWork.Annotations) ||
+		newWork.DeletionTimestamp.IsZero() != oldWork.DeletionTimestamp.IsZero() || failureOf(newWork) != failureOf(oldWork) ||
+		!equality.Semantic.DeepEqual(valuesOf(newWork), valuesOf(oldWork))
 }

@@ -46,7 +46,7 @@ func (r *Reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	case err != nil:
 		report.ObjectMeta = metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name,
 			Labels: map[string]string{fleet.LabelArgoSet: fleet.LabelTrue}}
-		report.Statuses = summarized(found)
+		report.Statuses = summarize(found)
 		return ctrl.Result{}, ignoreTerminating(r.c.Create(ctx, report))
 	case report.Labels[fleet.LabelArgoSet] != fleet.LabelTrue:
 		return ctrl.Result{}, nil // it is somebody else's
@@ -54,7 +54,7 @@ func (r *Reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, client.IgnoreNotFound(r.c.Delete(ctx, report, client.Preconditions{UID: &report.UID}))
 	}
 	before := report.DeepCopy()
-	report.Statuses = summarized(found)
+	report.Statuses = summarize(found)
 	_, err = patch.Object(ctx, r.c.Client, report, before)
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
@@ -110,31 +110,32 @@ func (r *Reporter) condition(ctx context.Context, app *unstructured.Unstructured
 	return condition, nil
 }
 
-// summarized counts clusters, and names those that are not well first.
-func summarized(found []appsv1alpha1.ClusterCondition) appsv1alpha1.AppConditions {
-	var inSync, well, becoming int
+// summarize counts clusters, and names those that are not healthy first.
+func summarize(found []appsv1alpha1.ClusterCondition) appsv1alpha1.AppConditions {
+	var syncedCount, healthyCount, progressingCount int
 	for _, condition := range found {
-		inSync += number(condition.SyncStatus == synced)
-		well += number(condition.HealthStatus == healthy)
-		becoming += number(condition.HealthStatus == progressing)
+		syncedCount += boolToInt(condition.SyncStatus == synced)
+		healthyCount += boolToInt(condition.HealthStatus == healthy)
+		progressingCount += boolToInt(condition.HealthStatus == progressing)
 	}
 	slices.SortFunc(found, func(a, b appsv1alpha1.ClusterCondition) int {
-		return cmp.Or(number(isWell(a))-number(isWell(b)), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.App, b.App))
+		return cmp.Or(boolToInt(isHealthy(a))-boolToInt(isHealthy(b)), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.App, b.App))
 	})
 	return appsv1alpha1.AppConditions{
 		ClusterConditions: found[:min(len(found), mostReported)],
 		Summary: appsv1alpha1.ReportSummary{
-			Synced: strconv.Itoa(inSync), NotSynced: strconv.Itoa(len(found) - inSync), Healthy: strconv.Itoa(well),
-			NotHealthy: strconv.Itoa(len(found) - well - becoming), InProgress: strconv.Itoa(becoming), Clusters: strconv.Itoa(len(found)),
+			Synced: strconv.Itoa(syncedCount), NotSynced: strconv.Itoa(len(found) - syncedCount), Healthy: strconv.Itoa(healthyCount),
+			NotHealthy: strconv.Itoa(len(found) - healthyCount - progressingCount), InProgress: strconv.Itoa(progressingCount),
+			Clusters: strconv.Itoa(len(found)),
 		},
 	}
 }
 
-func isWell(c appsv1alpha1.ClusterCondition) bool {
+func isHealthy(c appsv1alpha1.ClusterCondition) bool {
 	return c.HealthStatus == healthy && c.SyncStatus == synced && len(c.Conditions) == 0
 }
 
-func number(is bool) int {
+func boolToInt(is bool) int {
 	if is {
 		return 1
 	}

@@ -51,8 +51,9 @@ func failureOf(work *workv1.ManifestWork) string {
 	return "cluster " + work.Namespace + " has not applied it: " + applied.Message
 }
 
-// tell writes the status of an Application that the Argo CD of the hub leaves alone, and an event where it begins to fail.
-func (c *Controller) tell(ctx context.Context, app *unstructured.Unstructured, work *workv1.ManifestWork, blocked *obstacleError) error {
+// reportStatus writes the status of an Application that the Argo CD of the hub leaves alone, and records an event where it starts to fail.
+func (c *Controller) reportStatus(ctx context.Context, app *unstructured.Unstructured, work *workv1.ManifestWork,
+	blocked *obstacleError) error {
 	if _, ok := pulled(app); !ok {
 		return nil
 	}
@@ -63,7 +64,7 @@ func (c *Controller) tell(ctx context.Context, app *unstructured.Unstructured, w
 	case work != nil:
 		failure = text.Message(failureOf(work))
 	}
-	if !leftAlone(app) {
+	if !isSkipped(app) {
 		c.recorder.Eventf(app, nil, corev1.EventTypeWarning, "ApplicationNotPropagated", "Propagate", "%s", failure)
 		return nil
 	}
@@ -102,12 +103,12 @@ func setHealth(app *unstructured.Unstructured, health string, now time.Time) {
 	if healthOf(app) == health {
 		return
 	}
-	set(app, health, "health", fieldStatus)
-	set(app, now.UTC().Format(time.RFC3339), "health", "lastTransitionTime")
+	setStatusField(app, health, "health", fieldStatus)
+	setStatusField(app, now.UTC().Format(time.RFC3339), "health", "lastTransitionTime")
 }
 
-// set sets a field of the status. Where another type is in the way, the status stays as it is: the kind does not allow it.
-func set(app *unstructured.Unstructured, value any, fields ...string) {
+// setStatusField sets a field of the status. Where another type is in the way, the status stays as it is: the kind does not allow it.
+func setStatusField(app *unstructured.Unstructured, value any, fields ...string) {
 	_ = unstructured.SetNestedField(app.Object, value, append([]string{fieldStatus}, fields...)...)
 }
 
@@ -117,9 +118,9 @@ func (c *Controller) copyStatus(app *unstructured.Unstructured, values map[strin
 		setHealth(app, health, c.Clock.Now())
 	}
 	if sync := values[valueSync]; sync != "" {
-		set(app, sync, "sync", fieldStatus)
+		setStatusField(app, sync, "sync", fieldStatus)
 		if revision := values[valueRevision]; revision != "" {
-			set(app, revision, "sync", "revision")
+			setStatusField(app, revision, "sync", "revision")
 		}
 	}
 	// The kind wants all of an operation, or none.
@@ -127,10 +128,10 @@ func (c *Controller) copyStatus(app *unstructured.Unstructured, values map[strin
 	if _, err := time.Parse(time.RFC3339, startedAt); err != nil || phase == "" {
 		return
 	}
-	set(app, phase, "operationState", "phase")
-	set(app, startedAt, "operationState", "startedAt")
+	setStatusField(app, phase, "operationState", "phase")
+	setStatusField(app, startedAt, "operationState", "startedAt")
 	if _, found, _ := unstructured.NestedMap(app.Object, fieldStatus, "operationState", fieldOperation); !found {
-		set(app, map[string]any{}, "operationState", fieldOperation)
+		setStatusField(app, map[string]any{}, "operationState", fieldOperation)
 	}
 }
 
@@ -160,5 +161,5 @@ func setCondition(app *unstructured.Unstructured, message string, now time.Time)
 		conditions = append(conditions, map[string]any{"type": conditionNotPropagated, "message": message,
 			"lastTransitionTime": now.UTC().Format(time.RFC3339)})
 	}
-	set(app, conditions, "conditions")
+	setStatusField(app, conditions, "conditions")
 }

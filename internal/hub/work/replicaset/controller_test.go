@@ -368,12 +368,12 @@ func TestDeselectedClusters(t *testing.T) {
 	h.reconcile(t)
 	uid := h.works(t)["c2"][0].UID
 	h.decide(t, decision("p", 1, 0, "c1"))
-	if wait := h.reconcile(t).RequeueAfter; wait != debounce.Settle {
+	if wait := h.reconcile(t).RequeueAfter; wait != debounce.Delay {
 		t.Errorf("comes back after %s", wait)
 	}
 	h.expectClusters(t, "c1", "c2")
 	h.decide(t, decision("p", 2, 1, "c2"))
-	h.clock.Step(debounce.Settle)
+	h.clock.Step(debounce.Delay)
 	h.reconcile(t)
 	if h.expectClusters(t, "c1", "c2"); h.works(t)["c2"][0].UID != uid {
 		t.Error("the work was made again")
@@ -382,7 +382,7 @@ func TestDeselectedClusters(t *testing.T) {
 	h.decide(t, decision("p", 2, 1))
 	h.reconcile(t)
 	h.expectClusters(t, "c1", "c2")
-	h.clock.Step(debounce.Settle)
+	h.clock.Step(debounce.Delay)
 	h.failToRead(t) // does not start the wait again
 	h.reconcile(t)
 	h.expectClusters(t, "c1")

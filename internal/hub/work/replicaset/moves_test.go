@@ -58,7 +58,7 @@ func (h *hub) hear(t *testing.T, name string, available metav1.ConditionStatus) 
 func (h *hub) settled(t *testing.T) {
 	t.Helper()
 	h.reconcile(t)
-	h.clock.Step(debounce.Settle)
+	h.clock.Step(debounce.Delay)
 	h.reconcile(t)
 }
 

@@ -32,7 +32,7 @@ func (c *Controller) readPlacements(ctx context.Context, s *snapshot) error {
 	for _, p := range s.placements {
 		for cluster := range p.works {
 			gone, found := since[missing{p.Name, cluster}]
-			if due := gone.Add(debounce.Settle); found && s.now.Before(due) {
+			if due := gone.Add(debounce.Delay); found && s.now.Before(due) {
 				p.kept[cluster] = true
 				s.requeueBy(due)
 			}

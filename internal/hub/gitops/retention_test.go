@@ -31,8 +31,8 @@ func application(name, server string) *unstructured.Unstructured {
 	return app
 }
 
-// leftAlone is an Application that the Argo CD of the hub does not deploy.
-func leftAlone(app *unstructured.Unstructured) *unstructured.Unstructured {
+// skipped is an Application that the Argo CD of the hub does not deploy.
+func skipped(app *unstructured.Unstructured) *unstructured.Unstructured {
 	app.SetAnnotations(map[string]string{fleet.AnnotationArgoSkip: fleet.LabelTrue})
 	return app
 }
@@ -56,7 +56,7 @@ func withApplications(t *testing.T, applications ...*unstructured.Unstructured) 
 
 // AR-03: a cluster that is no longer selected stays known to an Argo CD that deploys Applications there, and the status says so; one that
 // is taken away does not.
-func TestDeparture(t *testing.T) {
+func TestRetention(t *testing.T) {
 	t.Parallel()
 	byName, byServer := application("c1", ""), application("", "https://hub.example.com/c1/")
 	merge := func(f *fixture, o client.Object, change string) error {
@@ -71,7 +71,7 @@ func TestDeparture(t *testing.T) {
 		"an Application by server": {byServer, nil, true},
 		"one for another cluster":  {application("c2", ""), nil, false},
 		"one for another server":   {application("", "https://hub.example.com/c12"), nil, false},
-		"one that is left alone":   {leftAlone(application("c1", "")), nil, false},
+		"one that is left alone":   {skipped(application("c1", "")), nil, false},
 		"no longer accepted": {byName, func(f *fixture) error {
 			return merge(f, member("c1", nil)[0], `{"spec":{"hubAcceptsClient":false}}`)
 		}, false},
@@ -120,15 +120,18 @@ func anotherFor(cluster string, f *fixture) *appsv1beta1.GitOpsCluster {
 }
 
 // AR-03: it stays until the Applications are gone, for ten minutes at the latest, or for good if it is selected again.
-func TestDepartureEnds(t *testing.T) {
+func TestRetentionEnds(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]struct {
 		by    func(*fixture, client.Client) error
 		stays bool
 	}{
 		"the Application goes": {func(f *fixture, apps client.Client) error { return apps.Delete(f.Context(), application("c1", "")) }, false},
-		"ten minutes pass":     {func(f *fixture, _ client.Client) error { f.clock.Step(stayLimit); return nil }, false},
-		"it is selected again": {func(f *fixture, _ client.Client) error { defer f.clock.Step(stayLimit); return f.decide("c1", "c2") }, true},
+		"ten minutes pass":     {func(f *fixture, _ client.Client) error { f.clock.Step(retentionLimit); return nil }, false},
+		"it is selected again": {func(f *fixture, _ client.Client) error {
+			defer f.clock.Step(retentionLimit)
+			return f.decide("c1", "c2")
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -139,11 +142,11 @@ func TestDepartureEnds(t *testing.T) {
 				g.Status.Phase != appsv1beta1.GitOpsClusterSuccessful {
 				t.Errorf("the status is %s, %q", g.Status.Phase, g.Status.Message)
 			}
-			if waiting := f.c.waiting(t.Context()); len(waiting) != 1 || waiting[0].Name != g.Name {
+			if waiting := f.c.withAbsences(t.Context()); len(waiting) != 1 || waiting[0].Name != g.Name {
 				t.Errorf("the GitOpsClusters that look at Applications are %v", waiting)
 			}
 			result, err := f.c.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(g)})
-			if want := stayLimit - 2*debounce.Settle; err != nil || result.RequeueAfter != want {
+			if want := retentionLimit - 2*debounce.Delay; err != nil || result.RequeueAfter != want {
 				t.Errorf("it is due again after %s, want %s: %v", result.RequeueAfter, want, err)
 			}
 			f.apply(end.by(f, apps))
@@ -151,7 +154,7 @@ func TestDepartureEnds(t *testing.T) {
 			if stays := slices.Contains(f.secrets(), "c1-argo-cluster-secret"); stays != end.stays {
 				t.Errorf("the Secret stays: %t, want %t", stays, end.stays)
 			}
-			if waiting := f.c.waiting(t.Context()); strings.Contains(g.Status.Message, "stays registered") || len(waiting) > 0 {
+			if waiting := f.c.withAbsences(t.Context()); strings.Contains(g.Status.Message, "stays registered") || len(waiting) > 0 {
 				t.Errorf("the status is %q; %v look at Applications", g.Status.Message, waiting)
 			}
 		})
@@ -159,7 +162,7 @@ func TestDepartureEnds(t *testing.T) {
 }
 
 // AR-03: what stands in the way of other clusters is looked at again in the meantime.
-func TestDepartureAndFailure(t *testing.T) {
+func TestRetentionAndFailure(t *testing.T) {
 	t.Parallel()
 	f, _ := withApplications(t, application("c1", ""))
 	f.apply(f.Delete(t.Context(), token("c2", "argo")))
@@ -178,7 +181,7 @@ func TestDepartureAndFailure(t *testing.T) {
 }
 
 // AR-03: after a start, the hub does not know the Applications for a moment, in which no Secret goes.
-func TestDepartureBeforeApplicationsAreKnown(t *testing.T) {
+func TestRetentionBeforeApplicationsAreRead(t *testing.T) {
 	t.Parallel()
 	f, _ := withApplications(t)
 	f.c.c.Applications = func() client.Reader { return nil }
@@ -202,9 +205,9 @@ type mapped struct {
 func (m mapped) RESTMapper() meta.RESTMapper { return m.mapper }
 
 // Only events after which an Application may be for a cluster no more are looked at.
-func TestApplicationLeaves(t *testing.T) {
+func TestApplicationMayLeave(t *testing.T) {
 	t.Parallel()
-	matters, before := applicationLeaves(), application("c1", "")
+	matters, before := applicationMayLeave(), application("c1", "")
 	changed := before.DeepCopy()
 	changed.SetLabels(map[string]string{"a": "b"})
 	for name, test := range map[string]struct {
@@ -212,7 +215,7 @@ func TestApplicationLeaves(t *testing.T) {
 		want bool
 	}{
 		"something else": {changed, false}, "the name": {application("c2", ""), true}, "the server": {application("c1", "https://x"), true},
-		"that it is left alone": {leftAlone(application("c1", "")), true},
+		"that it is left alone": {skipped(application("c1", "")), true},
 	} {
 		if got := matters.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: test.now}); got != test.want {
 			t.Errorf("a change of %s matters: %t, want %t", name, got, test.want)
@@ -225,7 +228,7 @@ func TestApplicationLeaves(t *testing.T) {
 
 // AR-03: what stays is not selected by the labels of its cluster any more, names only Applications of its own users, and goes at once with
 // the binding or the acceptance, also while the GitOpsCluster or the Argo CD cannot be used.
-func TestDepartureGivesNothingAway(t *testing.T) {
+func TestRetentionGivesNothingAway(t *testing.T) {
 	t.Parallel()
 	elsewhere := application("c1", "")
 	elsewhere.SetNamespace("other-team")

@@ -49,71 +49,71 @@ func obstacle(reason, format string, args ...any) *obstacleError {
 	return &obstacleError{reason, fmt.Sprintf(format, args...)}
 }
 
-// outcome is how far the registration of clusters has come.
-type outcome struct {
+// registration is how far the clusters of a GitOpsCluster are registered.
+type registration struct {
 	argoNamespace string
-	// placement and argo are in the way of all clusters, or nil.
+	// placement and argo block all clusters, or are nil.
 	placement, argo *obstacleError
 	passedOver      selected.PassedOver
 	registered      []string
 	refused         selected.Errors
-	// staying are the clusters that are no longer selected, and stay registered for a while.
-	staying map[string]stay
+	// retained are the clusters that are no longer selected, and stay registered for a while.
+	retained map[string]retention
 	// added and removed are the clusters whose Secrets were made and deleted now.
 	added, removed []string
 }
 
-func newOutcome(g *appsv1beta1.GitOpsCluster) *outcome {
-	return &outcome{argoNamespace: argoNamespace(g), passedOver: selected.PassedOver{}, refused: selected.Errors{},
-		staying: map[string]stay{}}
+func newRegistration(g *appsv1beta1.GitOpsCluster) *registration {
+	return &registration{argoNamespace: argoNamespace(g), passedOver: selected.PassedOver{}, refused: selected.Errors{},
+		retained: map[string]retention{}}
 }
 
-// failure is what is in the way, nil if nothing is.
-func (o *outcome) failure() *obstacleError {
+// failure is what blocks the registration, nil if nothing does.
+func (r *registration) failure() *obstacleError {
 	switch {
-	case o.placement != nil:
-		return o.placement
-	case o.argo != nil:
-		return o.argo
-	case len(o.refused) == 0:
+	case r.placement != nil:
+		return r.placement
+	case r.argo != nil:
+		return r.argo
+	case len(r.refused) == 0:
 		return nil
 	}
 	reason := ""
-	texts := make([]string, 0, len(o.refused))
-	for _, cluster := range slices.Sorted(maps.Keys(o.refused)) {
+	texts := make([]string, 0, len(r.refused))
+	for _, cluster := range slices.Sorted(maps.Keys(r.refused)) {
 		one := reasonNotRegistered
-		if known := (*obstacleError)(nil); errors.As(o.refused[cluster], &known) {
-			one = known.reason
+		if blocked := (*obstacleError)(nil); errors.As(r.refused[cluster], &blocked) {
+			one = blocked.reason
 		}
 		if reason == "" {
 			reason = one
 		} else if reason != one {
 			reason = reasonNotRegistered
 		}
-		texts = append(texts, cluster+": "+o.refused[cluster].Error())
+		texts = append(texts, cluster+": "+r.refused[cluster].Error())
 	}
 	return obstacle(reason, "%s not registered: %s", text.Count(len(texts), "cluster"), strings.Join(texts, "; "))
 }
 
-func (o *outcome) successful() bool { return o.failure() == nil }
+func (r *registration) successful() bool { return r.failure() == nil }
 
 // report writes the status, and events about what has changed.
-func (c *Controller) report(ctx context.Context, g *appsv1beta1.GitOpsCluster, o *outcome) error {
+func (c *Controller) report(ctx context.Context, g *appsv1beta1.GitOpsCluster, r *registration) error {
 	before := g.DeepCopy()
-	c.setConditions(g, o)
-	g.Status.Phase, g.Status.Message = appsv1beta1.GitOpsClusterSuccessful, text.Message(o.success())
-	failure := o.failure()
+	c.setConditions(g, r)
+	g.Status.Phase, g.Status.Message = appsv1beta1.GitOpsClusterSuccessful, text.Message(r.success())
+	failure := r.failure()
 	if failure != nil {
-		g.Status.Phase, g.Status.Message = appsv1beta1.GitOpsClusterFailed, text.Message(o.withStaying(failure.message))
+		g.Status.Phase, g.Status.Message = appsv1beta1.GitOpsClusterFailed, text.Message(r.withRetained(failure.message))
 	}
-	c.tell(g, fleet.EventClusterRegistered, "Register", "known to the Argo CD in namespace "+o.argoNamespace, o.added)
-	c.tell(g, fleet.EventClusterDeregistered, "Deregister", "no longer known to the Argo CD in namespace "+o.argoNamespace, o.removed)
+	c.recordEvent(g, fleet.EventClusterRegistered, "Register", "known to the Argo CD in namespace "+r.argoNamespace, r.added)
+	c.recordEvent(g, fleet.EventClusterDeregistered, "Deregister", "no longer known to the Argo CD in namespace "+r.argoNamespace, r.removed)
 	if equality.Semantic.DeepEqual(before.Status, g.Status) {
 		return nil
 	}
 	if failure != nil && before.Status.Message != g.Status.Message {
 		note := failure.message
-		if err := o.refused.AsError("Secret"); err != nil { // all of them may be more than an event may say
+		if err := r.refused.AsError("Secret"); err != nil { // all of them may be more than an event may say
 			note = err.Error()
 		}
 		c.recorder.Eventf(g, nil, corev1.EventTypeWarning, fleet.EventClusterNotRegistered, "Register", "%s", note)
@@ -124,12 +124,12 @@ func (c *Controller) report(ctx context.Context, g *appsv1beta1.GitOpsCluster, o
 }
 
 // success says which clusters the Argo CD knows.
-func (o *outcome) success() string {
-	return o.withStaying(fmt.Sprintf("%s registered with the Argo CD in namespace %s: %s", text.Count(len(o.registered), "cluster"),
-		o.argoNamespace, strings.Join(o.registered, " ")))
+func (r *registration) success() string {
+	return r.withRetained(fmt.Sprintf("%s registered with the Argo CD in namespace %s: %s", text.Count(len(r.registered), "cluster"),
+		r.argoNamespace, strings.Join(r.registered, " ")))
 }
 
-func (c *Controller) setConditions(g *appsv1beta1.GitOpsCluster, o *outcome) {
+func (c *Controller) setConditions(g *appsv1beta1.GitOpsCluster, r *registration) {
 	set := func(kind, reason, message string, failure *obstacleError) {
 		condition := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: text.Message(message),
 			ObservedGeneration: g.Generation, LastTransitionTime: metav1.NewTime(c.Clock.Now())}
@@ -138,17 +138,17 @@ func (c *Controller) setConditions(g *appsv1beta1.GitOpsCluster, o *outcome) {
 		}
 		meta.SetStatusCondition(&g.Status.Conditions, condition)
 	}
-	found := text.Count(len(o.registered)+len(o.refused), "cluster") + " selected"
-	if passedOver := o.passedOver.String(); passedOver != "" {
+	found := text.Count(len(r.registered)+len(r.refused), "cluster") + " selected"
+	if passedOver := r.passedOver.String(); passedOver != "" {
 		found += "; " + passedOver
 	}
-	set(appsv1beta1.GitOpsClusterPlacementResolved, reasonPlacementFound, o.withStaying(found), o.placement)
-	set(appsv1beta1.GitOpsClusterClustersRegistered, reasonRegistered, o.success(), o.failure())
-	set(appsv1beta1.GitOpsClusterReady, reasonReady, o.success(), o.failure())
+	set(appsv1beta1.GitOpsClusterPlacementResolved, reasonPlacementFound, r.withRetained(found), r.placement)
+	set(appsv1beta1.GitOpsClusterClustersRegistered, reasonRegistered, r.success(), r.failure())
+	set(appsv1beta1.GitOpsClusterReady, reasonReady, r.success(), r.failure())
 }
 
-// tell writes one event about some clusters.
-func (c *Controller) tell(g *appsv1beta1.GitOpsCluster, reason, action, what string, clusters []string) {
+// recordEvent records one event about some clusters.
+func (c *Controller) recordEvent(g *appsv1beta1.GitOpsCluster, reason, action, what string, clusters []string) {
 	if len(clusters) == 0 {
 		return
 	}

@@ -28,60 +28,60 @@ import (
 )
 
 const (
-	// stayLimit is how long a cluster that is no longer selected stays known to an Argo CD that still has Applications for it. An Argo CD
+	// retentionLimit is how long the Secret of a cluster that is no longer selected is retained while the Argo CD has Applications for it. One
 	// that does not know the cluster can only forget the Applications, and leaves there what it has deployed.
-	stayLimit = 10 * time.Minute
-	// unknownInterval is when it is looked again for Applications that cannot be read yet.
-	unknownInterval = 10 * time.Second
+	retentionLimit = 10 * time.Minute
+	// applicationsRetryInterval is when Applications that cannot be read yet are listed again.
+	applicationsRetryInterval = 10 * time.Second
 )
 
 const applicationCRD = "applications.argoproj.io"
 
 var applicationKind = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Application"}
 
-// stay is until when a cluster stays known, and because of which Applications, in words.
-type stay struct {
+// retention is until when the Secret of a cluster is retained, and because of which Applications, in words.
+type retention struct {
 	until        time.Time
 	applications string
 }
 
-// departures tells of Secrets whose clusters have left how long they stay.
-type departures struct {
+// deselectedSecrets decides how long the Secrets of clusters that are no longer selected are retained.
+type deselectedSecrets struct {
 	*Controller
 	g *appsv1beta1.GitOpsCluster
-	o *outcome
-	// applications are those for a cluster, by what they name it by; nil until they are asked for.
+	r *registration
+	// applications are those for a cluster, by what they name it by; nil until they are needed.
 	applications map[string][]string
 }
 
-// left is how long the Secret of a cluster stays that has been absent for a while; 0 if it goes now.
-func (d *departures) left(ctx context.Context, secret *corev1.Secret, since time.Time) (time.Duration, error) {
+// remaining is how long the Secret of a cluster that is absent since a time is still retained; 0 if it is to be deleted now.
+func (d *deselectedSecrets) remaining(ctx context.Context, secret *corev1.Secret, since time.Time) (time.Duration, error) {
 	now := d.Clock.Now()
-	if left := debounce.Settle - now.Sub(since); left > 0 {
-		return left, nil
+	if remaining := debounce.Delay - now.Sub(since); remaining > 0 {
+		return remaining, nil
 	}
-	until := since.Add(stayLimit)
+	until := since.Add(retentionLimit)
 	if !until.After(now) {
 		return 0, nil
 	}
-	if may, err := d.mayStay(ctx, secret); err != nil || !may {
+	if allowed, err := d.mayBeRetained(ctx, secret); err != nil || !allowed {
 		return 0, err
 	}
-	applications, known, err := d.applicationsFor(ctx, secret)
+	applications, ok, err := d.applicationsFor(ctx, secret)
 	switch {
 	case err != nil:
 		return 0, err
-	case !known:
-		return unknownInterval, nil
+	case !ok:
+		return applicationsRetryInterval, nil
 	case len(applications) == 0:
 		return 0, nil
 	}
-	d.o.staying[clusterOf(secret)] = stay{until, d.describe(applications)}
-	return until.Sub(now), d.hide(ctx, secret)
+	d.r.retained[clusterOf(secret)] = retention{until, d.describe(applications)}
+	return until.Sub(now), d.removeLabels(ctx, secret)
 }
 
 // describe names the Applications in the namespaces of the GitOpsCluster and of its Argo CD. Others are of other users.
-func (d *departures) describe(applications []string) string {
+func (d *deselectedSecrets) describe(applications []string) string {
 	var named []string
 	for _, app := range applications {
 		if namespace, _, _ := strings.Cut(app, "/"); namespace == argoNamespace(d.g) || namespace == d.g.Namespace {
@@ -94,22 +94,23 @@ func (d *departures) describe(applications []string) string {
 	return text.FirstFew(named)
 }
 
-// hide takes the labels of the cluster off a Secret that stays: ApplicationSets that select clusters by them have their Applications
+// removeLabels takes the labels of the cluster off a Secret that is retained: ApplicationSets that select clusters by them have their
+// Applications
 // removed while the Argo CD still knows the cluster.
-func (d *departures) hide(ctx context.Context, secret *corev1.Secret) error {
+func (d *deselectedSecrets) removeLabels(ctx context.Context, secret *corev1.Secret) error {
 	unlabelled := &clusterv1.ManagedCluster{}
 	unlabelled.Name = clusterOf(secret)
-	hidden := secret.DeepCopy()
-	hidden.Labels = labelsOf(unlabelled, string(secret.Data[keyServer]))
-	_, err := patch.Object(ctx, d.c.Secrets, hidden, secret)
+	updated := secret.DeepCopy()
+	updated.Labels = labelsOf(unlabelled, string(secret.Data[keyServer]))
+	_, err := patch.Object(ctx, d.c.Secrets, updated, secret)
 	return client.IgnoreNotFound(err)
 }
 
-// mayStay tells whether a Secret is one that an Argo CD would still have if its cluster was selected. Who takes a cluster away from a
-// namespace, or from the hub, takes it at once.
-func (d *departures) mayStay(ctx context.Context, secret *corev1.Secret) (bool, error) {
+// mayBeRetained tells whether a Secret is one that an Argo CD would still have if its cluster was selected. Who takes a cluster away from
+// a namespace, or from the hub, takes it at once.
+func (d *deselectedSecrets) mayBeRetained(ctx context.Context, secret *corev1.Secret) (bool, error) {
 	name := clusterOf(secret)
-	if _, refused := d.o.refused[name]; refused || slices.Contains(d.o.registered, name) {
+	if _, refused := d.r.refused[name]; refused || slices.Contains(d.r.registered, name) {
 		return false, nil
 	}
 	if secret.Namespace != argoNamespace(d.g) || !slices.Contains(names(d.g, name), secret.Name) {
@@ -118,7 +119,7 @@ func (d *departures) mayStay(ctx context.Context, secret *corev1.Secret) (bool, 
 	if given, err := d.isGiven(ctx, d.g, secret); err != nil || !given {
 		return false, err
 	}
-	another, err := d.anotherWants(ctx, name)
+	another, err := d.isSelectedByAnother(ctx, name)
 	return !another, err
 }
 
@@ -142,9 +143,9 @@ func (c *Controller) isGiven(ctx context.Context, g *appsv1beta1.GitOpsCluster, 
 	return true, nil
 }
 
-// anotherWants tells whether the Placement of another GitOpsCluster of the same Argo CD selects a cluster: that is to register it, maybe as
-// another account.
-func (d *departures) anotherWants(ctx context.Context, cluster string) (bool, error) {
+// isSelectedByAnother tells whether the Placement of another GitOpsCluster of the same Argo CD selects a cluster: that is to register it,
+// maybe as another account.
+func (d *deselectedSecrets) isSelectedByAnother(ctx context.Context, cluster string) (bool, error) {
 	list := &appsv1beta1.GitOpsClusterList{}
 	if err := d.c.List(ctx, list); err != nil {
 		return false, fmt.Errorf("list GitOpsClusters: %w", err)
@@ -155,7 +156,7 @@ func (d *departures) anotherWants(ctx context.Context, cluster string) (bool, er
 			!other.DeletionTimestamp.IsZero() || checkRef(other) != nil {
 			continue
 		}
-		clusters, err := d.clusters(ctx, other, newOutcome(other))
+		clusters, err := d.clusters(ctx, other, newRegistration(other))
 		if err != nil || slices.Contains(clusters, cluster) {
 			return err == nil, err
 		}
@@ -163,8 +164,9 @@ func (d *departures) anotherWants(ctx context.Context, cluster string) (bool, er
 	return false, nil
 }
 
-// applicationsFor are the Applications that an Argo CD deploys to a cluster by its Secret. They are not known for a moment after a start.
-func (d *departures) applicationsFor(ctx context.Context, secret *corev1.Secret) (applications []string, known bool, err error) {
+// applicationsFor are the Applications that an Argo CD deploys to a cluster by its Secret; ok is false for a moment after a start, until
+// they can be read.
+func (d *deselectedSecrets) applicationsFor(ctx context.Context, secret *corev1.Secret) (applications []string, ok bool, err error) {
 	if d.applications == nil {
 		reader := d.c.Applications()
 		if reader == nil {
@@ -185,8 +187,7 @@ func (d *departures) applicationsFor(ctx context.Context, secret *corev1.Secret)
 	return slices.Compact(applications), true, nil
 }
 
-// byDestination are the Applications by the names and the servers of the clusters that they are for, but for those that the Argo CD leaves
-// alone.
+// byDestination are the Applications by the names and the servers of the clusters that they are for, but for those that the Argo CD skips.
 func byDestination(ctx context.Context, reader client.Reader) (map[string][]string, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(applicationKind.GroupVersion().WithKind(applicationKind.Kind + "List"))
@@ -245,37 +246,37 @@ func onlyDestination(o any) (any, error) {
 	return kept, nil
 }
 
-// applicationLeaves matches events after which an Application may no longer be for a cluster.
-func applicationLeaves() predicate.Predicate {
+// applicationMayLeave matches events after which an Application may no longer be for a cluster.
+func applicationMayLeave() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			then, okThen := e.ObjectOld.(*unstructured.Unstructured)
-			now, okNow := e.ObjectNew.(*unstructured.Unstructured)
-			if !okThen || !okNow {
+			oldApp, oldOK := e.ObjectOld.(*unstructured.Unstructured)
+			newApp, newOK := e.ObjectNew.(*unstructured.Unstructured)
+			if !oldOK || !newOK {
 				return true
 			}
-			nameThen, serverThen := destinationOf(then)
-			nameNow, serverNow := destinationOf(now)
-			return nameThen != nameNow || serverThen != serverNow ||
-				then.GetAnnotations()[fleet.AnnotationArgoSkip] != now.GetAnnotations()[fleet.AnnotationArgoSkip]
+			oldName, oldServer := destinationOf(oldApp)
+			newName, newServer := destinationOf(newApp)
+			return oldName != newName || oldServer != newServer ||
+				oldApp.GetAnnotations()[fleet.AnnotationArgoSkip] != newApp.GetAnnotations()[fleet.AnnotationArgoSkip]
 		},
 	}
 }
 
-// waiting are the GitOpsClusters with clusters that have left.
-func (c *Controller) waiting(context.Context) (requests []reconcile.Request) {
+// withAbsences are the GitOpsClusters with Secrets of clusters that are no longer selected.
+func (c *Controller) withAbsences(context.Context) (requests []reconcile.Request) {
 	for _, g := range c.absences.Owners() {
 		requests = append(requests, ctrl.Request{NamespacedName: g})
 	}
 	return requests
 }
 
-// withStaying is a message that also says which clusters stay known, and why, if there are any.
-func (o *outcome) withStaying(message string) string {
+// withRetained is a message that also says which clusters stay registered, and why, if there are any.
+func (r *registration) withRetained(message string) string {
 	texts := []string{message}
-	for _, cluster := range slices.Sorted(maps.Keys(o.staying)) {
-		s := o.staying[cluster]
+	for _, cluster := range slices.Sorted(maps.Keys(r.retained)) {
+		s := r.retained[cluster]
 		texts = append(texts, fmt.Sprintf("%s is no longer selected, and stays registered until %s at the latest, as Applications "+
 			"deploy to it: %s", cluster, s.until.UTC().Format(time.RFC3339), s.applications))
 	}
