@@ -32,7 +32,7 @@ func Decide(in Input) Plan {
 		return r.plan
 	}
 	stages := r.buildStages(problems.clamped)
-	r.setVerdicts()
+	r.setClusterPhases()
 	for _, stage := range stages {
 		r.countStage(stage)
 	}
@@ -62,26 +62,26 @@ func (r *rollout) buildStages(problems []clamped) []*stage {
 	return stages
 }
 
-// blockAll begins no cluster, as the strategy is invalid.
+// blockAll starts no cluster, as the strategy is invalid.
 func (r *rollout) blockAll(problems field.ErrorList) {
 	r.policy = policy{}
-	r.setVerdicts()
+	r.setClusterPhases()
 	r.plan.Phase = Invalid
 	r.plan.Message = fmt.Sprintf("nothing is rolled out until the strategy is corrected: %v", problems.ToAggregate())
 	for i := range r.plan.Clusters {
-		if c := &r.plan.Clusters[i]; c.Verdict == Waiting {
+		if c := &r.plan.Clusters[i]; c.Phase == Waiting {
 			c.Reason = "the rollout strategy cannot be read"
 		}
 	}
-	r.countVerdicts()
+	r.countPhases()
 }
 
-// setVerdicts gives every cluster the verdict that follows from its own state and the time. Clusters without the change are Waiting.
-func (r *rollout) setVerdicts() {
+// setClusterPhases gives every cluster the phase that follows from its own state and the time. Clusters without the change are Waiting.
+func (r *rollout) setClusterPhases() {
 	for i := range r.input.Clusters {
 		cluster := &r.input.Clusters[i]
-		verdict, due := r.policy.verdictOf(cluster, r.input.Now)
-		r.plan.Clusters[i] = ClusterPlan{Name: cluster.Name, Verdict: verdict}
+		phase, due := r.policy.phaseOf(cluster, r.input.Now)
+		r.plan.Clusters[i] = ClusterPlan{Name: cluster.Name, Phase: phase}
 		r.requeueBy(due)
 	}
 }
@@ -93,8 +93,8 @@ func (r *rollout) requeueBy(due time.Time) {
 	}
 }
 
-// verdictOf returns the verdict on a cluster, and when it changes with time.
-func (p policy) verdictOf(cluster *Cluster, now time.Time) (verdict Verdict, due time.Time) {
+// phaseOf returns the phase of a cluster, and when it changes with time.
+func (p policy) phaseOf(cluster *Cluster, now time.Time) (phase ClusterPhase, due time.Time) {
 	if cluster.Deselected {
 		return Remove, time.Time{}
 	}
@@ -117,20 +117,20 @@ func (p policy) verdictOf(cluster *Cluster, now time.Time) (verdict Verdict, due
 	}
 }
 
-func (p policy) untilDeadline(verdict Verdict, since, now time.Time) (Verdict, time.Time) {
+func (p policy) untilDeadline(phase ClusterPhase, since, now time.Time) (ClusterPhase, time.Time) {
 	if p.deadline == 0 {
-		return verdict, time.Time{}
+		return phase, time.Time{}
 	}
 	if deadline := since.Add(p.deadline); now.Before(deadline) {
-		return verdict, deadline
+		return phase, deadline
 	}
 	return TimedOut, time.Time{}
 }
 
-// inFlight tells whether a cluster with the verdict takes a slot. A failed cluster takes one until its deadline, in which it may recover;
+// inFlight tells whether a cluster in the phase takes a slot. A failed cluster takes one until its deadline, in which it may recover;
 // without a deadline it takes none, as it would never free it.
-func (p policy) inFlight(verdict Verdict) bool {
-	switch verdict {
+func (p policy) inFlight(phase ClusterPhase) bool {
+	switch phase {
 	case InProgress, Soaking:
 		return true
 	case HasFailed:
@@ -143,11 +143,11 @@ func (p policy) inFlight(verdict Verdict) bool {
 // countStage counts the clusters of a stage that wait, take a slot or have failed.
 func (r *rollout) countStage(s *stage) {
 	for _, i := range s.clusters {
-		verdict := r.plan.Clusters[i].Verdict
-		if r.policy.inFlight(verdict) {
+		phase := r.plan.Clusters[i].Phase
+		if r.policy.inFlight(phase) {
 			s.inFlight++
 		}
-		switch verdict {
+		switch phase {
 		case Waiting:
 			s.waiting = append(s.waiting, i)
 		case HasFailed, TimedOut:
@@ -175,11 +175,11 @@ func (r *rollout) setPhase(stages []*stage) (current *stage) {
 	return nil
 }
 
-// startNext begins as many clusters of a stage as it has free slots.
+// startNext starts as many clusters of a stage as it has free slots.
 func (r *rollout) startNext(s *stage) {
 	next := s.nextClusters(r.input.Clusters)
 	for _, i := range next {
-		r.plan.Clusters[i].Verdict = Begin
+		r.plan.Clusters[i].Phase = Start
 	}
 	if len(next) > 0 && r.policy.deadline > 0 {
 		r.requeueBy(r.input.Now.Add(r.policy.deadline))
@@ -199,9 +199,9 @@ func (r *rollout) setEffective(current *stage) {
 	}
 }
 
-func (r *rollout) countVerdicts() {
-	r.plan.Count = map[Verdict]int{}
+func (r *rollout) countPhases() {
+	r.plan.Count = map[ClusterPhase]int{}
 	for i := range r.plan.Clusters {
-		r.plan.Count[r.plan.Clusters[i].Verdict]++
+		r.plan.Count[r.plan.Clusters[i].Phase]++
 	}
 }

@@ -53,11 +53,11 @@ func clusters(t testing.TB, text string) []Cluster {
 	return all
 }
 
-// verdicts writes "name=verdict" of all clusters, in their order.
-func verdicts(p Plan) string {
+// phasesOf writes "name=phase" of all clusters, in their order.
+func phasesOf(p Plan) string {
 	var all []string
 	for _, c := range p.Clusters {
-		all = append(all, c.Name+"="+string(c.Verdict))
+		all = append(all, c.Name+"="+string(c.Phase))
 	}
 	return strings.Join(all, " ")
 }
@@ -80,62 +80,62 @@ func TestDecide(t *testing.T) {
 		reason   string        // Of those that wait.
 	}{
 		// AM-20: All.
-		"no type is All": {strategy: `{}`, clusters: "a, b, c", want: "a=Begin b=Begin c=Begin", phase: Rolling},
+		"no type is All": {strategy: `{}`, clusters: "a, b, c", want: "a=Start b=Start c=Start", phase: Rolling},
 		"All ignores failures": {strategy: `{type: All, all: {maxFailures: 0}}`, clusters: "a 0 Failed, b, c 0 TimeOut",
-			want: "a=Failed b=Begin c=TimedOut", phase: Rolling},
+			want: "a=Failed b=Start c=TimedOut", phase: Rolling},
 		"All ignores the soak": {strategy: `{type: All, all: {minSuccessTime: 1h}}`, clusters: "a 0 Succeeded 1s", want: "a=Done",
 			phase: Complete},
 		"All has a deadline": {strategy: `{type: All, all: {progressDeadline: 10m}}`, clusters: "a 0 Progressing 4m, b 0 Progressing 10m",
 			want: "a=InProgress b=TimedOut", phase: Rolling, next: 6 * time.Minute},
 		"All is over in spite of failures": {strategy: `{}`, clusters: "a 0 Failed, b 0 Succeeded", want: "a=Failed b=Done", phase: Complete},
-		"All takes no heed of groups":      {strategy: `{}`, clusters: "a 1 Progressing, b 2", want: "a=InProgress b=Begin", phase: Rolling},
+		"All takes no heed of groups":      {strategy: `{}`, clusters: "a 1 Progressing, b 2", want: "a=InProgress b=Start", phase: Rolling},
 
 		// AM-20: Progressive, maxConcurrency.
-		"by name, whatever the order": {strategy: two, clusters: "d, c, b, a", want: "d=Waiting c=Waiting b=Begin a=Begin", phase: Rolling,
+		"by name, whatever the order": {strategy: two, clusters: "d, c, b, a", want: "d=Waiting c=Waiting b=Start a=Start", phase: Rolling,
 			reason: "maxConcurrency: no more than 2 clusters at a time"},
-		"by name, whatever the group": {strategy: two, clusters: "d 0, c 1, b 2, a 3", want: "d=Waiting c=Waiting b=Begin a=Begin",
+		"by name, whatever the group": {strategy: two, clusters: "d 0, c 1, b 2, a 3", want: "d=Waiting c=Waiting b=Start a=Start",
 			phase: Rolling},
-		"those in progress have slots": {strategy: two, clusters: "a, b, c 0 Progressing", want: "a=Begin b=Waiting c=InProgress",
+		"those in progress have slots": {strategy: two, clusters: "a, b, c 0 Progressing", want: "a=Start b=Waiting c=InProgress",
 			phase: Rolling},
 		"all slots taken": {strategy: two, clusters: "a, b 0 Progressing, c 0 Progressing",
 			want: "a=Waiting b=InProgress c=InProgress", phase: Rolling},
 		"more in progress than slots": {strategy: two, clusters: "a, b 0 Progressing, c 0 Progressing, d 0 Progressing",
 			want: "a=Waiting b=InProgress c=InProgress d=InProgress", phase: Rolling, reason: "maxConcurrency: no more than 2 clusters at a time"},
-		"success frees a slot": {strategy: two, clusters: "a 0 Succeeded, b 0 Progressing, c, d", want: "a=Done b=InProgress c=Begin d=Waiting",
+		"success frees a slot": {strategy: two, clusters: "a 0 Succeeded, b 0 Progressing, c, d", want: "a=Done b=InProgress c=Start d=Waiting",
 			phase: Rolling},
 		"the percentage is rounded up": {strategy: `{type: Progressive, progressive: {maxConcurrency: 25%}}`, clusters: "a, b, c, d, e",
-			want: "a=Begin b=Begin c=Waiting d=Waiting e=Waiting", phase: Rolling},
+			want: "a=Start b=Start c=Waiting d=Waiting e=Waiting", phase: Rolling},
 		"the percentage is of the clusters outside of mandatory groups": {
 			strategy: `{type: Progressive, progressive: {maxConcurrency: 50%, mandatoryDecisionGroups: [{groupIndex: 0}]}}`,
 			clusters: "a 0 Succeeded, b 0 Succeeded, c 1, d 1, e 1, f 2",
-			want:     "a=Done b=Done c=Begin d=Begin e=Waiting f=Waiting", phase: Rolling},
-		"a number in a string": {strategy: `{type: Progressive, progressive: {maxConcurrency: "1"}}`, clusters: "a, b", want: "a=Begin b=Waiting",
+			want:     "a=Done b=Done c=Start d=Start e=Waiting f=Waiting", phase: Rolling},
+		"a number in a string": {strategy: `{type: Progressive, progressive: {maxConcurrency: "1"}}`, clusters: "a, b", want: "a=Start b=Waiting",
 			phase: Rolling},
-		"no maxConcurrency": {strategy: `{type: Progressive}`, clusters: "a 0, b 1, c 2", want: "a=Begin b=Begin c=Begin", phase: Rolling},
+		"no maxConcurrency": {strategy: `{type: Progressive}`, clusters: "a 0, b 1, c 2", want: "a=Start b=Start c=Start", phase: Rolling},
 
 		// AM-20: mandatory groups.
 		"mandatory groups in their order": {
 			strategy: `{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupName: east}, {groupIndex: 0}]}}`,
-			clusters: "a 0, b 1/east, c 2, d 1/east", want: "a=Waiting b=Begin c=Waiting d=Begin", phase: Rolling,
+			clusters: "a 0, b 1/east, c 2, d 1/east", want: "a=Waiting b=Start c=Waiting d=Start", phase: Rolling,
 			reason: "first comes mandatory decision group 1 (east), with 2 clusters to go"},
 		"the second after the first": {
 			strategy: `{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupName: east}, {groupIndex: 0}]}}`,
-			clusters: "a 0, b 1/east Succeeded, c 2, d 1/east Succeeded", want: "a=Begin b=Done c=Waiting d=Done", phase: Rolling},
+			clusters: "a 0, b 1/east Succeeded, c 2, d 1/east Succeeded", want: "a=Start b=Done c=Waiting d=Done", phase: Rolling},
 		"maxConcurrency is not for mandatory groups": {
 			strategy: `{type: Progressive, progressive: {maxConcurrency: 1, mandatoryDecisionGroups: [{groupIndex: 1}]}}`,
-			clusters: "a 0, b 1, c 1", want: "a=Waiting b=Begin c=Begin", phase: Rolling},
+			clusters: "a 0, b 1, c 1", want: "a=Waiting b=Start c=Start", phase: Rolling},
 		"a name goes before an index": {
 			strategy: `{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupName: east, groupIndex: 0}]}}`,
-			clusters: "a 0, b 1/east", want: "a=Waiting b=Begin", phase: Rolling},
+			clusters: "a 0, b 1/east", want: "a=Waiting b=Start", phase: Rolling},
 		"a name that no group has is not index 0": {
 			strategy: `{type: Progressive, progressive: {maxConcurrency: 1, mandatoryDecisionGroups: [{groupName: west}]}}`,
-			clusters: "b 0, a 1", want: "b=Waiting a=Begin", phase: Rolling},
+			clusters: "b 0, a 1", want: "b=Waiting a=Start", phase: Rolling},
 		"a name is of several groups": { // PL-15
 			strategy: `{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupName: east}]}}`,
-			clusters: "a 0/east Succeeded, b 1/east, c 2", want: "a=Done b=Begin c=Waiting", phase: Rolling},
+			clusters: "a 0/east Succeeded, b 1/east, c 2", want: "a=Done b=Start c=Waiting", phase: Rolling},
 		"a group listed twice": {
 			strategy: `{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupName: east}, {groupIndex: 0}]}}`,
-			clusters: "a 0/east, b 1", want: "a=Begin b=Waiting", phase: Rolling},
+			clusters: "a 0/east, b 1", want: "a=Start b=Waiting", phase: Rolling},
 		"mandatory groups tolerate no failure": {
 			strategy: `{type: Progressive, progressive: {maxFailures: 100%, mandatoryDecisionGroups: [{groupIndex: 0}]}}`,
 			clusters: "a 0 Failed, b 0 Progressing, c 1", want: "a=Failed b=InProgress c=Waiting", phase: Stopped,
@@ -145,20 +145,20 @@ func TestDecide(t *testing.T) {
 			clusters: "a 0 Succeeded 2m, b 1", want: "a=Soaking b=Waiting", phase: Rolling, next: 3 * time.Minute},
 		"a newcomer in a mandatory group comes first": {
 			strategy: `{type: Progressive, progressive: {mandatoryDecisionGroups: [{groupIndex: 0}]}}`,
-			clusters: "a 0 Succeeded, b 0, c 1 Progressing, d 1", want: "a=Done b=Begin c=InProgress d=Waiting", phase: Rolling},
+			clusters: "a 0 Succeeded, b 0, c 1 Progressing, d 1", want: "a=Done b=Start c=InProgress d=Waiting", phase: Rolling},
 
 		// AM-20: ProgressivePerGroup.
-		"groups by index": {strategy: perG, clusters: "a 10, b 2, c 2, d 9", want: "a=Waiting b=Begin c=Begin d=Waiting", phase: Rolling,
+		"groups by index": {strategy: perG, clusters: "a 10, b 2, c 2, d 9", want: "a=Waiting b=Start c=Start d=Waiting", phase: Rolling,
 			reason: "first comes decision group 2, with 2 clusters to go"},
 		"a group waits until none is in flight": {strategy: perG, clusters: "a 0 Succeeded, b 0 Progressing, c 1",
 			want: "a=Done b=InProgress c=Waiting", phase: Rolling},
 		"then comes the next": {strategy: perG, clusters: "a 0 Succeeded, b 0 Succeeded, c 1, d 2",
-			want: "a=Done b=Done c=Begin d=Waiting", phase: Rolling},
+			want: "a=Done b=Done c=Start d=Waiting", phase: Rolling},
 		"mandatory groups before the others": {
 			strategy: `{type: ProgressivePerGroup, progressivePerGroup: {mandatoryDecisionGroups: [{groupName: east}]}}`,
-			clusters: "a 0, b 1, c 2/east", want: "a=Waiting b=Waiting c=Begin", phase: Rolling},
+			clusters: "a 0, b 1, c 2/east", want: "a=Waiting b=Waiting c=Start", phase: Rolling},
 		"failures are of each group": {strategy: `{type: ProgressivePerGroup, progressivePerGroup: {maxFailures: 1}}`,
-			clusters: "a 0 Failed, b 0 Succeeded, c 1 Failed, d 1 Succeeded, e 2", want: "a=Failed b=Done c=Failed d=Done e=Begin", phase: Rolling},
+			clusters: "a 0 Failed, b 0 Succeeded, c 1 Failed, d 1 Succeeded, e 2", want: "a=Failed b=Done c=Failed d=Done e=Start", phase: Rolling},
 		"a percentage of failures is of the group": {strategy: `{type: ProgressivePerGroup, progressivePerGroup: {maxFailures: 25%}}`,
 			clusters: "a 0 Failed, b 0 Failed, c 0 Succeeded, d 0 Succeeded, e 1, f 1, g 1, h 1",
 			want:     "a=Failed b=Failed c=Done d=Done e=Waiting f=Waiting g=Waiting h=Waiting", phase: Stopped,
@@ -168,21 +168,21 @@ func TestDecide(t *testing.T) {
 		// AM-20: minSuccessTime.
 		"a soaking cluster keeps its slot": {strategy: soak, clusters: "a 0 Succeeded 4m59s, b", want: "a=Soaking b=Waiting",
 			phase: Rolling, next: time.Second},
-		"the soak is over to the moment": {strategy: soak, clusters: "a 0 Succeeded 5m, b", want: "a=Done b=Begin", phase: Rolling},
+		"the soak is over to the moment": {strategy: soak, clusters: "a 0 Succeeded 5m, b", want: "a=Done b=Start", phase: Rolling},
 		"a rollout is over when the last soaked": {strategy: soak, clusters: "a 0 Succeeded 1m", want: "a=Soaking", phase: Rolling,
 			next: 4 * time.Minute},
-		"an unknown time is long ago": {strategy: soak, clusters: "a 0 Succeeded, b", want: "a=Done b=Begin", phase: Rolling},
+		"an unknown time is long ago": {strategy: soak, clusters: "a 0 Succeeded, b", want: "a=Done b=Start", phase: Rolling},
 
 		// AM-20: progressDeadline.
 		"a cluster in time keeps its slot": {strategy: late, clusters: "a 0 Progressing 9m, b", want: "a=InProgress b=Waiting",
 			phase: Rolling, next: time.Minute},
-		"a deadline passes to the moment": {strategy: late, clusters: "a 0 Progressing 10m, b", want: "a=TimedOut b=Begin",
+		"a deadline passes to the moment": {strategy: late, clusters: "a 0 Progressing 10m, b", want: "a=TimedOut b=Start",
 			phase: Rolling, next: 10 * time.Minute},
 		"a failed cluster has until then": {strategy: late, clusters: "a 0 Failed 9m, b", want: "a=Failed b=Waiting",
 			phase: Rolling, next: time.Minute},
-		"a failed cluster times out": {strategy: late, clusters: "a 0 Failed 10m, b", want: "a=TimedOut b=Begin",
+		"a failed cluster times out": {strategy: late, clusters: "a 0 Failed 10m, b", want: "a=TimedOut b=Start",
 			phase: Rolling, next: 10 * time.Minute},
-		"a known timeout stays one": {strategy: late, clusters: "a 0 TimeOut 1m, b", want: "a=TimedOut b=Begin",
+		"a known timeout stays one": {strategy: late, clusters: "a 0 TimeOut 1m, b", want: "a=TimedOut b=Start",
 			phase: Rolling, next: 10 * time.Minute},
 		"success after the deadline is success": {strategy: late, clusters: "a 0 Succeeded 1h, b 0 Failed 1h", want: "a=Done b=TimedOut",
 			phase: Complete},
@@ -195,11 +195,11 @@ func TestDecide(t *testing.T) {
 			phase: Rolling, next: 3 * time.Minute},
 		// Gap W22.
 		"a failed cluster without a deadline frees its slot": {strategy: `{type: Progressive, progressive: {maxConcurrency: 1, maxFailures: 1}}`,
-			clusters: "a 0 Failed, b", want: "a=Failed b=Begin", phase: Rolling},
+			clusters: "a 0 Failed, b", want: "a=Failed b=Start", phase: Rolling},
 
 		// AM-20: maxFailures.
 		"as many failures as tolerated": {strategy: `{type: Progressive, progressive: {maxFailures: 2}}`, clusters: "a 0 Failed, b 0 TimeOut, c",
-			want: "a=Failed b=TimedOut c=Begin", phase: Rolling},
+			want: "a=Failed b=TimedOut c=Start", phase: Rolling},
 		"one more stops the rollout": {strategy: `{type: Progressive, progressive: {maxFailures: 2}}`,
 			clusters: "a 0 Failed, b 0 TimeOut, c, d 0 Failed, e 0 Progressing",
 			want:     "a=Failed b=TimedOut c=Waiting d=Failed e=InProgress", phase: Stopped},
@@ -210,26 +210,26 @@ func TestDecide(t *testing.T) {
 		"a percentage of failures is of all clusters, rounded up": {
 			strategy: `{type: Progressive, progressive: {maxFailures: 30%, mandatoryDecisionGroups: [{groupIndex: 0}]}}`,
 			clusters: "a 0 Succeeded, b 0 Succeeded, c 1 Failed, d 1 Failed, e 1",
-			want:     "a=Done b=Done c=Failed d=Failed e=Begin", phase: Rolling},
+			want:     "a=Done b=Done c=Failed d=Failed e=Start", phase: Rolling},
 
 		// AM-20, MR-05: the rest.
-		"skipped clusters take no part":       {strategy: perG, clusters: "a 0 Skip, b 1", want: "a=Skipped b=Begin", phase: Rolling},
-		"deselected clusters":                 {strategy: two, clusters: "a 0 Gone, b", want: "a=Remove b=Begin", phase: Rolling},
-		"deselected clusters delay no others": {strategy: soak, clusters: "a 0 Gone 1s, b", want: "a=Remove b=Begin", phase: Rolling},
+		"skipped clusters take no part":       {strategy: perG, clusters: "a 0 Skip, b 1", want: "a=Skipped b=Start", phase: Rolling},
+		"deselected clusters":                 {strategy: two, clusters: "a 0 Gone, b", want: "a=Remove b=Start", phase: Rolling},
+		"deselected clusters delay no others": {strategy: soak, clusters: "a 0 Gone 1s, b", want: "a=Remove b=Start", phase: Rolling},
 		"all deselected":                      {strategy: two, clusters: "a 0 Gone", want: "a=Remove", phase: Complete},
 		"all successful":                      {strategy: perG, clusters: "a 0 Succeeded, b 1 Succeeded", want: "a=Done b=Done", phase: Complete},
 		"an unknown type begins nothing": {strategy: `{type: Canary}`, clusters: "a, b 0 Succeeded, c 0 Gone",
 			want: "a=Waiting b=Done c=Remove", phase: Invalid, reason: "the rollout strategy cannot be read"},
 		"unreadable numbers begin nothing": {strategy: `{type: Progressive, progressive: {maxConcurrency: abc}}`,
 			clusters: "a 0 Progressing, b", want: "a=InProgress b=Waiting", phase: Invalid},
-		"blocks of other types do not matter": {strategy: `{type: All, progressive: {maxConcurrency: abc}}`, clusters: "a", want: "a=Begin",
+		"blocks of other types do not matter": {strategy: `{type: All, progressive: {maxConcurrency: abc}}`, clusters: "a", want: "a=Start",
 			phase: Rolling},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			plan := Decide(Input{Strategy: strategy(t, test.strategy), Clusters: clusters(t, test.clusters), Now: now})
-			if diff := cmp.Diff(test.want, verdicts(plan)); diff != "" {
-				t.Errorf("verdicts (-want +got):\n%s", diff)
+			if diff := cmp.Diff(test.want, phasesOf(plan)); diff != "" {
+				t.Errorf("phases (-want +got):\n%s", diff)
 			}
 			if plan.Phase != test.phase {
 				t.Errorf("phase %s, want %s", plan.Phase, test.phase)
@@ -243,9 +243,9 @@ func TestDecide(t *testing.T) {
 			}
 			for _, c := range plan.Clusters {
 				switch {
-				case (c.Verdict == Waiting) != (c.Reason != ""):
-					t.Errorf("%s is %s, the reason is %q", c.Name, c.Verdict, c.Reason)
-				case c.Verdict == Waiting && test.reason != "" && c.Reason != test.reason:
+				case (c.Phase == Waiting) != (c.Reason != ""):
+					t.Errorf("%s is %s, the reason is %q", c.Name, c.Phase, c.Reason)
+				case c.Phase == Waiting && test.reason != "" && c.Reason != test.reason:
 					t.Errorf("%s waits because of %q, want %q", c.Name, c.Reason, test.reason)
 				}
 			}
@@ -257,16 +257,16 @@ func TestDecide(t *testing.T) {
 func TestDefaultMaxConcurrency(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ strategy, size, want string }{
-		{`{type: Progressive}`, "2", "a=Begin b=Begin c=Waiting d=Waiting"},
-		{`{type: Progressive}`, "25%", "a=Begin b=Waiting c=Waiting d=Waiting"},
-		{`{type: Progressive}`, "100%", "a=Begin b=Begin c=Begin d=Begin"},
-		{`{type: Progressive}`, "7", "a=Begin b=Begin c=Begin d=Begin"},
-		{`{type: Progressive, progressive: {maxConcurrency: 3}}`, "2", "a=Begin b=Begin c=Begin d=Waiting"},
-		{`{type: ProgressivePerGroup}`, "2", "a=Begin b=Begin c=Begin d=Begin"},
+		{`{type: Progressive}`, "2", "a=Start b=Start c=Waiting d=Waiting"},
+		{`{type: Progressive}`, "25%", "a=Start b=Waiting c=Waiting d=Waiting"},
+		{`{type: Progressive}`, "100%", "a=Start b=Start c=Start d=Start"},
+		{`{type: Progressive}`, "7", "a=Start b=Start c=Start d=Start"},
+		{`{type: Progressive, progressive: {maxConcurrency: 3}}`, "2", "a=Start b=Start c=Start d=Waiting"},
+		{`{type: ProgressivePerGroup}`, "2", "a=Start b=Start c=Start d=Start"},
 	} {
 		size := intstr.Parse(test.size)
 		plan := Decide(Input{Strategy: strategy(t, test.strategy), DefaultMaxConcurrency: &size, Clusters: clusters(t, "a, b, c, d"), Now: now})
-		if got := verdicts(plan); got != test.want {
+		if got := phasesOf(plan); got != test.want {
 			t.Errorf("%s by default %s: %s, want %s", test.strategy, test.size, got, test.want)
 		}
 		if len(plan.Notes) > 0 {
@@ -283,8 +283,8 @@ func TestCanaryGroupsThenAQuarterAtATime(t *testing.T) {
 		maxConcurrency: 25%, minSuccessTime: 5m, progressDeadline: 10m, maxFailures: 2}}`)
 	all := clusters(t, "w1 0/prod-canary-west, w2 0/prod-canary-west, e1 1/prod-canary-east, a 2, b 2, c 2, d 2, e 3, f 3, g 3, h 3")
 	at := now
-	// step puts clusters into a state at the time, begins those that the plan begins, and returns their names.
-	step := func(after time.Duration, state State, names ...string) (begun string, plan Plan) {
+	// step puts clusters into a state at the time, starts those that the plan starts, and returns their names.
+	step := func(after time.Duration, state State, names ...string) (started string, plan Plan) {
 		at = at.Add(after)
 		for i := range all {
 			if slices.Contains(names, all[i].Name) {
@@ -293,42 +293,42 @@ func TestCanaryGroupsThenAQuarterAtATime(t *testing.T) {
 		}
 		plan = Decide(Input{Strategy: s, Clusters: all, Now: at})
 		for i := range all {
-			if plan.Clusters[i].Verdict == Begin {
+			if plan.Clusters[i].Phase == Start {
 				all[i].State, all[i].Since = Progressing, at
 			}
 		}
-		return strings.Join(plan.Names(Begin), " "), plan
+		return strings.Join(plan.Names(Start), " "), plan
 	}
 	for i, test := range []struct {
 		after  time.Duration
 		state  State
 		names  []string
-		begins string
+		starts string
 		phase  Phase
 	}{
-		{begins: "w1 w2", phase: Rolling},
+		{starts: "w1 w2", phase: Rolling},
 		{after: time.Minute, state: Succeeded, names: []string{"w1", "w2"}, phase: Rolling},
-		{after: 5 * time.Minute, begins: "e1", phase: Rolling},
+		{after: 5 * time.Minute, starts: "e1", phase: Rolling},
 		{after: time.Minute, state: Succeeded, names: []string{"e1"}, phase: Rolling},
-		{after: 5 * time.Minute, begins: "a b", phase: Rolling}, // 25 % of 8
+		{after: 5 * time.Minute, starts: "a b", phase: Rolling}, // 25 % of 8
 		{after: time.Minute, state: Succeeded, names: []string{"a"}, phase: Rolling},
-		{after: 5 * time.Minute, begins: "c", phase: Rolling},
-		{after: 4 * time.Minute, begins: "d", phase: Rolling}, // b has timed out
+		{after: 5 * time.Minute, starts: "c", phase: Rolling},
+		{after: 4 * time.Minute, starts: "d", phase: Rolling}, // b has timed out
 		{after: time.Minute, state: Succeeded, names: []string{"c"}, phase: Rolling},
 		{state: Failed, names: []string{"d"}, phase: Rolling}, // keeps its slot until 10 minutes from here
-		{after: 5 * time.Minute, begins: "e", phase: Rolling}, // c has soaked
+		{after: 5 * time.Minute, starts: "e", phase: Rolling}, // c has soaked
 		{after: time.Minute, state: Failed, names: []string{"e"}, phase: Stopped},
 		{after: 20 * time.Minute, phase: Stopped},
 		{state: Succeeded, names: []string{"b", "d"}, phase: Rolling},
-		{after: 5 * time.Minute, begins: "f g", phase: Rolling},
+		{after: 5 * time.Minute, starts: "f g", phase: Rolling},
 		{after: time.Minute, state: Succeeded, names: []string{"f", "g"}, phase: Rolling},
-		{after: 5 * time.Minute, begins: "h", phase: Rolling},
+		{after: 5 * time.Minute, starts: "h", phase: Rolling},
 		{after: time.Minute, state: Succeeded, names: []string{"h"}, phase: Rolling},
 		{after: 5 * time.Minute, phase: Complete},
 	} {
-		begun, plan := step(test.after, test.state, test.names...)
-		if begun != test.begins || plan.Phase != test.phase {
-			t.Fatalf("step %d: %s, begins %q, want %s, %q\n%s", i, plan.Phase, begun, test.phase, test.begins, plan.Message)
+		started, plan := step(test.after, test.state, test.names...)
+		if started != test.starts || plan.Phase != test.phase {
+			t.Fatalf("step %d: %s, begins %q, want %s, %q\n%s", i, plan.Phase, started, test.phase, test.starts, plan.Message)
 		}
 	}
 }
@@ -364,16 +364,16 @@ func TestCounts(t *testing.T) {
 	t.Parallel()
 	plan := Decide(Input{Strategy: strategy(t, `{type: Progressive, progressive: {maxConcurrency: 3, maxFailures: 1}}`),
 		Clusters: clusters(t, "a, b, c, d 0 Progressing, e 0 Failed, f 0 Gone"), Now: now})
-	want := map[Verdict]int{Begin: 2, Waiting: 1, InProgress: 1, HasFailed: 1, Remove: 1}
+	want := map[ClusterPhase]int{Start: 2, Waiting: 1, InProgress: 1, HasFailed: 1, Remove: 1}
 	if diff := cmp.Diff(want, plan.Count); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if names := plan.Names(Begin); !slices.Equal(names, []string{"a", "b"}) {
+	if names := plan.Names(Start); !slices.Equal(names, []string{"a", "b"}) {
 		t.Errorf("to begin: %v", names)
 	}
 	gets := ""
 	for _, c := range plan.Clusters {
-		gets += fmt.Sprintf("%s=%t ", c.Name, c.Verdict.Gets())
+		gets += fmt.Sprintf("%s=%t ", c.Name, c.Phase.GetsChange())
 	}
 	if gets != "a=true b=true c=false d=true e=true f=false " {
 		t.Error("who gets the change: " + gets)

@@ -37,7 +37,7 @@ func ExampleDecide() {
 		})
 		fmt.Printf("12:%02d %s\n", minutes, plan.Message)
 		for _, cluster := range plan.Clusters {
-			fmt.Println("     ", cluster.Name, cluster.Verdict)
+			fmt.Println("     ", cluster.Name, cluster.Phase)
 		}
 		fmt.Println("      oslo waits:", plan.Clusters[3].Reason)
 	}
@@ -50,8 +50,8 @@ func ExampleDecide() {
 	//       oslo waits: first comes mandatory decision group 0 (canary), with 1 cluster to go
 	// 12:05 1 of 4 clusters successful, 2 beginning, 1 waiting; now: the rest of the placement, at most 2 at a time
 	//       berlin Done
-	//       lagos Begin
-	//       lima Begin
+	//       lagos Start
+	//       lima Start
 	//       oslo Waiting
 	//       oslo waits: maxConcurrency: no more than 2 clusters at a time
 }

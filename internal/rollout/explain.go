@@ -13,7 +13,7 @@ func (r *rollout) setMessage(stages []*stage, current *stage) {
 	if current != nil {
 		r.setReasons(stages, current)
 	}
-	r.countVerdicts()
+	r.countPhases()
 	switch r.plan.Phase {
 	case Complete:
 		r.plan.Message = r.completeMessage()
@@ -67,7 +67,7 @@ func (r *rollout) completeMessage() string {
 
 func (r *rollout) rollingMessage(current *stage) string {
 	return fmt.Sprintf("%d of %s successful%s; now: %s, at most %d at a time", r.plan.Count[Done], text.Count(r.selected(), "cluster"),
-		r.listCounts(Begin, InProgress, Soaking, HasFailed, TimedOut, Waiting, Skipped), current.name, current.slots)
+		r.listCounts(Start, InProgress, Soaking, HasFailed, TimedOut, Waiting, Skipped), current.name, current.slots)
 }
 
 func (r *rollout) stoppedMessage(current *stage) string {
@@ -93,17 +93,17 @@ func (r *rollout) describeFailures(s *stage) string {
 	return fmt.Sprintf("%s in %s (%s), %s", text.Count(len(s.failed), "failure"), s.name, text.FirstFew(names), limit)
 }
 
-var verdictText = map[Verdict]string{
-	Begin: "beginning", InProgress: "in progress", Soaking: "soaking", HasFailed: "failed", TimedOut: "timed out",
+var phaseText = map[ClusterPhase]string{
+	Start: "beginning", InProgress: "in progress", Soaking: "soaking", HasFailed: "failed", TimedOut: "timed out",
 	Waiting: "waiting", Skipped: "skipped",
 }
 
-// listCounts lists the numbers of clusters with these verdicts, other than 0: ", 2 failed, 1 waiting".
-func (r *rollout) listCounts(verdicts ...Verdict) string {
+// listCounts lists the numbers of clusters in these phases, other than 0: ", 2 failed, 1 waiting".
+func (r *rollout) listCounts(phases ...ClusterPhase) string {
 	var message strings.Builder
-	for _, verdict := range verdicts {
-		if n := r.plan.Count[verdict]; n > 0 {
-			fmt.Fprintf(&message, ", %d %s", n, verdictText[verdict])
+	for _, phase := range phases {
+		if n := r.plan.Count[phase]; n > 0 {
+			fmt.Fprintf(&message, ", %d %s", n, phaseText[phase])
 		}
 	}
 	return message.String()

@@ -51,21 +51,21 @@ func (a intOrPercent) of(total int) int {
 
 // slots returns a maxConcurrency that fits the number of clusters: at least one can begin.
 func (a intOrPercent) slots(total int) (slots int, note string) {
-	wanted := a.of(total)
+	limit := a.of(total)
 	switch {
 	case a.path == nil || total == 0:
-	case wanted < 1:
+	case limit < 1:
 		note = fmt.Sprintf("%s: %s lets no cluster begin: 1 at a time is used", a.path, a)
-	case wanted > total:
+	case limit > total:
 		note = fmt.Sprintf("%s: %s is more than the %s it is about: %d is used", a.path, a, text.Count(total, "cluster"), total)
 	}
-	return min(max(wanted, 1), total), note
+	return min(max(limit, 1), total), note
 }
 
 // tolerated returns a maxFailures that fits the number of clusters.
 func (a intOrPercent) tolerated(total int) (tolerated int, tooLarge bool) {
-	wanted := a.of(total)
-	return min(wanted, total), wanted > total && total > 0
+	limit := a.of(total)
+	return min(limit, total), limit > total && total > 0
 }
 
 func (a intOrPercent) String() string {

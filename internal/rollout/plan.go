@@ -6,10 +6,10 @@ import "time"
 type Plan struct {
 	// Phase of the whole rollout.
 	Phase Phase
-	// Clusters has the verdict on each cluster, in the order of the input.
+	// Clusters has the phase of each cluster, in the order of the input.
 	Clusters []ClusterPlan
-	// Count is the number of clusters by verdict.
-	Count map[Verdict]int
+	// Count is the number of clusters by phase.
+	Count map[ClusterPhase]int
 	// Next is when to call Decide again if nothing happens before: the next end of a minSuccessTime or progressDeadline. Zero is
 	// never.
 	Next time.Time
@@ -26,53 +26,53 @@ func (p Plan) Succeeded() bool {
 	return p.Phase == Complete && p.Count[Done]+p.Count[Remove] == len(p.Clusters)
 }
 
-// Names lists the clusters with a verdict, in the order of the input.
-func (p Plan) Names(verdict Verdict) []string {
+// Names lists the clusters in a phase, in the order of the input.
+func (p Plan) Names(phase ClusterPhase) []string {
 	var names []string
 	for i := range p.Clusters {
-		if p.Clusters[i].Verdict == verdict {
+		if p.Clusters[i].Phase == phase {
 			names = append(names, p.Clusters[i].Name)
 		}
 	}
 	return names
 }
 
-// ClusterPlan is the verdict on one cluster.
+// ClusterPlan is the phase of one cluster.
 type ClusterPlan struct {
-	Name    string
-	Verdict Verdict
+	Name  string
+	Phase ClusterPhase
 	// Reason is why a Waiting cluster waits.
 	Reason string
 }
 
-// Verdict is what is due on a cluster.
-type Verdict string
+// ClusterPhase is how far a cluster is in the rollout, and so what is due on it.
+type ClusterPhase string
 
 const (
-	// Begin is a cluster that is to get the change now.
-	Begin Verdict = "Begin"
+	// Start is a cluster that is to get the change now.
+	Start ClusterPhase = "Start"
 	// InProgress is a cluster that has got the change, and has not reached its deadline.
-	InProgress Verdict = "InProgress"
+	InProgress ClusterPhase = "InProgress"
 	// Soaking is a cluster that is successful, but not yet for as long as minSuccessTime.
-	Soaking Verdict = "Soaking"
+	Soaking ClusterPhase = "Soaking"
 	// Done is a cluster that was successful for minSuccessTime.
-	Done Verdict = "Done"
+	Done ClusterPhase = "Done"
 	// HasFailed is a cluster that has failed with the change. It may recover.
-	HasFailed Verdict = "Failed"
+	HasFailed ClusterPhase = "Failed"
 	// TimedOut is a cluster that has missed its deadline. It may still become successful.
-	TimedOut Verdict = "TimedOut"
+	TimedOut ClusterPhase = "TimedOut"
 	// Waiting is a cluster that is to get the change later: what it has, if anything, stays as it is.
-	Waiting Verdict = "Waiting"
+	Waiting ClusterPhase = "Waiting"
 	// Skipped is a cluster that the rollout leaves out.
-	Skipped Verdict = "Skipped"
+	Skipped ClusterPhase = "Skipped"
 	// Remove is a cluster that is not selected any more: what it has is to be deleted.
-	Remove Verdict = "Remove"
+	Remove ClusterPhase = "Remove"
 )
 
-// Gets tells whether the cluster is to get the change, or to keep it, now.
-func (v Verdict) Gets() bool {
+// GetsChange tells whether the cluster is to get the change, or to keep it, now.
+func (v ClusterPhase) GetsChange() bool {
 	switch v {
-	case Begin, InProgress, Soaking, Done, HasFailed, TimedOut:
+	case Start, InProgress, Soaking, Done, HasFailed, TimedOut:
 		return true
 	default:
 		return false

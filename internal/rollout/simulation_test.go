@@ -79,16 +79,16 @@ func (s *simulation) decide() Plan {
 // apply holds the plan against the rules, and does what it says.
 func (s *simulation) apply(plan Plan) {
 	s.checkNext(plan)
-	s.checkBegun(plan)
+	s.checkStarted(plan)
 	for _, c := range plan.Clusters {
 		cluster := s.fleet[c.Name]
-		if (c.Verdict == Remove) != cluster.Deselected {
-			s.fail("%s is %s, deselected: %t", c.Name, c.Verdict, cluster.Deselected)
+		if (c.Phase == Remove) != cluster.Deselected {
+			s.fail("%s is %s, deselected: %t", c.Name, c.Phase, cluster.Deselected)
 		}
-		switch c.Verdict {
+		switch c.Phase {
 		case Remove:
 			delete(s.fleet, c.Name)
-		case Begin:
+		case Start:
 			if cluster.State != ToApply {
 				s.fail("%s begins as %s", c.Name, cluster.State)
 			}
@@ -100,7 +100,7 @@ func (s *simulation) apply(plan Plan) {
 
 func (s *simulation) checkNext(plan Plan) {
 	var want time.Time
-	if len(plan.Names(Begin)) > 0 && s.config.deadline > 0 {
+	if len(plan.Names(Start)) > 0 && s.config.deadline > 0 {
 		want = s.now.Add(s.config.deadline)
 	}
 	for _, c := range s.fleet {
@@ -122,9 +122,9 @@ func (s *simulation) checkNext(plan Plan) {
 	}
 }
 
-// checkBegun are the rules on who may begin: order, slots and failures.
-func (s *simulation) checkBegun(plan Plan) {
-	begun := plan.Names(Begin)
+// checkStarted are the rules on who may start: order, slots and failures.
+func (s *simulation) checkStarted(plan Plan) {
+	started := plan.Names(Start)
 	inFlight, waiting := 0, 0
 	for _, c := range s.fleet {
 		if !c.Deselected && s.inFlight(c) {
@@ -135,34 +135,34 @@ func (s *simulation) checkBegun(plan Plan) {
 		}
 	}
 	tooMany := s.kind != clusterv1alpha1.All && s.tooManyFailures()
-	if len(begun) == 0 {
+	if len(started) == 0 {
 		if waiting > 0 && inFlight == 0 && !tooMany {
 			s.fail("%d clusters wait for nothing: %s", waiting, plan.Message)
 		}
 		return
 	}
 	if tooMany {
-		s.fail("%v begin in spite of the failures", begun)
+		s.fail("%v begin in spite of the failures", started)
 	}
-	stage := s.stage(s.fleet[begun[0]])
-	slots := len(begun)
+	stage := s.stage(s.fleet[started[0]])
+	slots := len(started)
 	for _, c := range s.fleet {
 		if c.Deselected {
 			continue
 		}
 		switch at := s.stage(c); {
 		case at < stage && s.kind != clusterv1alpha1.All && (c.State == ToApply || s.inFlight(c)):
-			s.fail("%v begin before %s of an earlier stage is done: %s", begun, c.Name, c.State)
+			s.fail("%v begin before %s of an earlier stage is done: %s", started, c.Name, c.State)
 		case at < stage && at < len(s.config.mandatory) && c.State != Succeeded && c.State != Skip:
-			s.fail("%v begin although %s of a mandatory group is %s", begun, c.Name, c.State)
-		case at != stage && slices.Contains(begun, c.Name):
-			s.fail("%v are of several stages", begun)
+			s.fail("%v begin although %s of a mandatory group is %s", started, c.Name, c.State)
+		case at != stage && slices.Contains(started, c.Name):
+			s.fail("%v are of several stages", started)
 		case at == stage && s.inFlight(c):
 			slots++
 		}
 	}
 	if s.kind == clusterv1alpha1.Progressive && stage == restOfPlacement && slots > s.maxConcurrency() {
-		s.fail("%v begin: %d in flight, limit %d", begun, slots, s.maxConcurrency())
+		s.fail("%v begin: %d in flight, limit %d", started, slots, s.maxConcurrency())
 	}
 }
 
@@ -253,7 +253,7 @@ func roundUp(percent, of int) int { return int(math.Ceil(float64(percent*of) / 1
 
 // end is right when the rollout is over, or has stopped, or waits for a cluster that hangs and has no deadline.
 func (s *simulation) end(plan Plan) string {
-	hanging := len(plan.Names(InProgress))+len(plan.Names(Begin)) > 0 && s.config.deadline == 0
+	hanging := len(plan.Names(InProgress))+len(plan.Names(Start)) > 0 && s.config.deadline == 0
 	switch plan.Phase {
 	case Complete:
 		if len(plan.Names(Waiting)) > 0 {

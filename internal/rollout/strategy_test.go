@@ -190,12 +190,12 @@ func checkUsable(t *testing.T, s clusterv1alpha1.RolloutStrategy) {
 	if len(errs) > 0 && plan.Phase != Invalid && len(plan.Notes) == 0 {
 		t.Errorf("%s: Validate refuses it (%v) and the rollout notes nothing", what, errs)
 	}
-	begun, e := plan.Count[Begin], plan.Effective
+	started, e := plan.Count[Start], plan.Effective
 	switch {
-	case plan.Phase == Invalid && begun > 0:
-		t.Errorf("%s: %d clusters begin although the strategy is invalid", what, begun)
-	case plan.Phase == Rolling && (begun < 1 || begun > e.MaxConcurrency || e.MaxConcurrency > 3):
-		t.Errorf("%s: %d clusters begin, limit %d", what, begun, e.MaxConcurrency)
+	case plan.Phase == Invalid && started > 0:
+		t.Errorf("%s: %d clusters begin although the strategy is invalid", what, started)
+	case plan.Phase == Rolling && (started < 1 || started > e.MaxConcurrency || e.MaxConcurrency > 3):
+		t.Errorf("%s: %d clusters begin, limit %d", what, started, e.MaxConcurrency)
 	case e.MaxFailures < 0 || e.MaxFailures > 3 || e.MinSuccessTime < 0 || e.ProgressDeadline < 0:
 		t.Errorf("%s: in force is %+v", what, e)
 	}

@@ -330,59 +330,59 @@ func TestAnnounced(t *testing.T) {
 	missing := errors.New("missing")
 	for name, test := range map[string]struct {
 		have, wanted references
-		verdict      rollout.Verdict
+		phase        rollout.ClusterPhase
 		problem      error
 		kept         bool
 		deployed     bool
 		want         references
 		configured   metav1.ConditionStatus
 	}{
-		"its turn": {wanted: references{x1, y1}, verdict: rollout.Begin, want: references{x1, y1},
+		"its turn": {wanted: references{x1, y1}, phase: rollout.Start, want: references{x1, y1},
 			configured: metav1.ConditionTrue},
-		"its turn, announced before": {have: references{x, y}, wanted: references{x1, y1}, verdict: rollout.Begin,
+		"its turn, announced before": {have: references{x, y}, wanted: references{x1, y1}, phase: rollout.Start,
 			want: references{x1, y1}, configured: metav1.ConditionTrue},
-		"nothing is wanted": {verdict: rollout.InProgress, configured: metav1.ConditionTrue},
-		"new, waits": {wanted: references{y1, x1}, verdict: rollout.Waiting, want: references{x, y},
+		"nothing is wanted": {phase: rollout.InProgress, configured: metav1.ConditionTrue},
+		"new, waits": {wanted: references{y1, x1}, phase: rollout.Waiting, want: references{x, y},
 			configured: metav1.ConditionFalse},
-		"new, waits for another": {have: references{other, y}, wanted: references{x1}, verdict: rollout.Waiting, want: references{x},
+		"new, waits for another": {have: references{other, y}, wanted: references{x1}, phase: rollout.Waiting, want: references{x},
 			configured: metav1.ConditionFalse},
-		"new, waits to have nothing": {have: references{x}, verdict: rollout.Waiting, want: references{x},
+		"new, waits to have nothing": {have: references{x}, phase: rollout.Waiting, want: references{x},
 			configured: metav1.ConditionFalse},
-		"new, missing": {wanted: references{x}, verdict: rollout.Skipped, problem: missing, want: references{x},
+		"new, missing": {wanted: references{x}, phase: rollout.Skipped, problem: missing, want: references{x},
 			configured: metav1.ConditionFalse},
-		"new, one of two is missing": {wanted: references{x1, y}, verdict: rollout.Skipped, problem: missing, want: references{x, y},
+		"new, one of two is missing": {wanted: references{x1, y}, phase: rollout.Skipped, problem: missing, want: references{x, y},
 			configured: metav1.ConditionFalse},
 		"new, not looked up": {wanted: references{x}, problem: hashes.ErrNotYet, want: references{x},
 			configured: metav1.ConditionFalse},
 		"new, the other one is looked up": {wanted: references{x1}, want: references{x}, configured: metav1.ConditionFalse},
-		"new, placement unknown": {have: references{x}, wanted: references{x2}, verdict: rollout.Skipped, kept: true,
+		"new, placement unknown": {have: references{x}, wanted: references{x2}, phase: rollout.Skipped, kept: true,
 			want: references{x}, configured: metav1.ConditionFalse},
-		"upgrade, waits": {have: references{x1}, wanted: references{x2}, verdict: rollout.Waiting, deployed: true,
+		"upgrade, waits": {have: references{x1}, wanted: references{x2}, phase: rollout.Waiting, deployed: true,
 			want: references{x1}, configured: metav1.ConditionFalse},
-		"upgrade, waits, not deployed": {have: references{x1}, wanted: references{x2}, verdict: rollout.Waiting, want: references{x1},
+		"upgrade, waits, not deployed": {have: references{x1}, wanted: references{x2}, phase: rollout.Waiting, want: references{x1},
 			configured: metav1.ConditionFalse},
-		"upgrade, waits for its first": {wanted: references{x1}, verdict: rollout.Waiting, deployed: true,
+		"upgrade, waits for its first": {wanted: references{x1}, phase: rollout.Waiting, deployed: true,
 			configured: metav1.ConditionFalse},
-		"upgrade, waits for one more": {have: references{x1}, wanted: references{x1, y1}, verdict: rollout.Waiting, deployed: true,
+		"upgrade, waits for one more": {have: references{x1}, wanted: references{x1, y1}, phase: rollout.Waiting, deployed: true,
 			want: references{x1}, configured: metav1.ConditionFalse},
-		"upgrade, its turn": {have: references{x1}, wanted: references{x2}, verdict: rollout.Begin, deployed: true,
+		"upgrade, its turn": {have: references{x1}, wanted: references{x2}, phase: rollout.Start, deployed: true,
 			want: references{x2}, configured: metav1.ConditionTrue},
-		"upgrade, the first is missing": {wanted: references{x}, verdict: rollout.Skipped, problem: missing, deployed: true,
+		"upgrade, the first is missing": {wanted: references{x}, phase: rollout.Skipped, problem: missing, deployed: true,
 			want: references{x}, configured: metav1.ConditionFalse},
-		"upgrade, one more is missing": {have: references{y1}, wanted: references{x, y1}, verdict: rollout.Skipped, problem: missing,
+		"upgrade, one more is missing": {have: references{y1}, wanted: references{x, y1}, phase: rollout.Skipped, problem: missing,
 			deployed: true, want: references{x, y1}, configured: metav1.ConditionFalse},
-		"upgrade, the next is missing": {have: references{x1}, wanted: references{other}, verdict: rollout.Skipped, problem: missing,
+		"upgrade, the next is missing": {have: references{x1}, wanted: references{other}, phase: rollout.Skipped, problem: missing,
 			deployed: true, want: references{x1}, configured: metav1.ConditionFalse},
-		"what it has is gone": {have: references{x1}, wanted: references{x}, verdict: rollout.Skipped, problem: missing,
+		"what it has is gone": {have: references{x1}, wanted: references{x}, phase: rollout.Skipped, problem: missing,
 			deployed: true, want: references{x1}, configured: metav1.ConditionFalse},
-		"no longer selected, for the moment": {have: references{x1}, wanted: references{x2}, verdict: rollout.Skipped, kept: true, deployed: true,
+		"no longer selected, for the moment": {have: references{x1}, wanted: references{x2}, phase: rollout.Skipped, kept: true, deployed: true,
 			want: references{x1}, configured: metav1.ConditionTrue},
 	} {
 		addOn := &addonv1beta1.ManagedClusterAddOn{Status: addonv1beta1.ManagedClusterAddOnStatus{ConfigReferences: test.have}}
 		if test.deployed {
 			addOn.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionManifestApplied, Status: metav1.ConditionTrue}}
 		}
-		cluster := &clusterState{addOn: addOn, desired: test.wanted, verdict: test.verdict, problem: test.problem, kept: test.kept}
+		cluster := &clusterState{addOn: addOn, desired: test.wanted, phase: test.phase, problem: test.problem, kept: test.kept}
 		after, condition := cluster.after()
 		if after == nil {
 			t.Errorf("%s: nothing is said of it", name)

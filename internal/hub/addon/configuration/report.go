@@ -98,7 +98,7 @@ func (r *placementRollout) progressing() metav1.Condition {
 			Message: strings.Join(append([]string{fmt.Sprintf("selected clusters %d. configured addons %d/%d completed with no errors, %s",
 				len(r.Selected), count[rollout.Done], r.configured, failed)}, r.notes()...), " ")}
 	}
-	under := count[rollout.Begin] + count[rollout.InProgress] + count[rollout.Soaking] + count[rollout.Done]
+	under := count[rollout.Start] + count[rollout.InProgress] + count[rollout.Soaking] + count[rollout.Done]
 	message := []string{fmt.Sprintf("selected clusters %d. configured addons %d/%d progressing..., %s", len(r.Selected), under, r.configured,
 		failed)}
 	if r.Unknown != "" {

@@ -52,8 +52,8 @@ type clusterState struct {
 	// problem is why the wanted configurations cannot be used.
 	problem error
 	// kept is true if the configurations stay as they are.
-	kept    bool
-	verdict rollout.Verdict
+	kept  bool
+	phase rollout.ClusterPhase
 }
 
 // placementRollout is how far the clusters of a placement are.
@@ -195,9 +195,9 @@ func (s *snapshot) decide() {
 	}
 	for _, cluster := range s.states {
 		if cluster.placement == nil {
-			cluster.verdict = rollout.Begin
+			cluster.phase = rollout.Start
 			if cluster.keepsConfigs() {
-				cluster.verdict = rollout.Skipped
+				cluster.phase = rollout.Skipped
 			}
 		}
 	}
@@ -233,7 +233,7 @@ func (s *snapshot) decideFor(r *placementRollout) {
 		Strategy: r.RolloutStrategy, DefaultMaxConcurrency: r.ClustersPerDecisionGroup, Clusters: clusters, Now: s.now,
 	})
 	for _, planned := range r.plan.Clusters {
-		s.states[planned.Name].verdict = planned.Verdict
+		s.states[planned.Name].phase = planned.Phase
 	}
 	s.requeueBy(r.plan.Next)
 }

@@ -73,9 +73,9 @@ func (c *clusterState) after() (*addonv1beta1.ManagedClusterAddOn, metav1.Condit
 func (c *clusterState) references() []addonv1beta1.ConfigReference {
 	have := c.addOn.Status.ConfigReferences
 	switch deployed := meta.FindStatusCondition(c.addOn.Status.Conditions, fleet.ConditionManifestApplied) != nil; {
-	case c.verdict.Gets() && hasDesired(have, c.desired) && generationsSeen(have, c.desired):
+	case c.phase.GetsChange() && hasDesired(have, c.desired) && generationsSeen(have, c.desired):
 		return have
-	case c.verdict.Gets():
+	case c.phase.GetsChange():
 		return merge(have, c.desired)
 	case c.kept, len(c.desired) == 0, deployed && c.problem == nil:
 		return have
@@ -103,7 +103,7 @@ func (c *clusterState) configured(references []addonv1beta1.ConfigReference) met
 	switch {
 	case c.problem != nil:
 		return no(c.problem.Error())
-	case c.verdict == rollout.Waiting:
+	case c.phase == rollout.Waiting:
 		// The progress is in the status of the ClusterManagementAddOn only, not on each cluster that waits.
 		return no(fmt.Sprintf("Waiting for the rollout: its turn has not come; the status of ClusterManagementAddOn %s tells how far it is",
 			c.addOn.Name))
@@ -121,7 +121,7 @@ func (c *clusterState) configured(references []addonv1beta1.ConfigReference) met
 func (c *Controller) writeOne(
 	ctx context.Context, s *snapshot, cluster *clusterState, after *addonv1beta1.ManagedClusterAddOn, condition metav1.Condition,
 ) error {
-	starts := cluster.verdict.Gets() && !hasDesired(cluster.addOn.Status.ConfigReferences, after.Status.ConfigReferences)
+	starts := cluster.phase.GetsChange() && !hasDesired(cluster.addOn.Status.ConfigReferences, after.Status.ConfigReferences)
 	progress.Set(after, condition, s.now)
 	works, err := lookup.Works(ctx, c.client, after)
 	if err != nil {
@@ -138,8 +138,8 @@ func (c *Controller) writeOne(
 	}
 	progress.RecordEvents(c.recorder, after, before)
 	cluster.addOn = after
-	if cluster.verdict == rollout.Begin && starts {
-		cluster.verdict = rollout.InProgress
+	if cluster.phase == rollout.Start && starts {
+		cluster.phase = rollout.InProgress
 	}
 	had := meta.FindStatusCondition(before.Status.Conditions, condition.Type)
 	if cluster.problem != nil && !errors.Is(cluster.problem, hashes.ErrNotYet) && (had == nil || had.Message != condition.Message) {

@@ -68,14 +68,14 @@ func (s *snapshot) changes() (all []change) {
 		for _, cluster := range p.plan.Clusters {
 			w := p.works[cluster.Name]
 			switch {
-			case cluster.Verdict == rollout.Remove:
+			case cluster.Phase == rollout.Remove:
 				if !p.kept[cluster.Name] {
 					removals = append(removals, remove(w))
 				}
-			case w == nil && cluster.Verdict.Gets() && s.stalled == "":
+			case w == nil && cluster.Phase.GetsChange() && s.stalled == "":
 				all = append(all, s.create(p, cluster.Name))
 			case w != nil && w.DeletionTimestamp.IsZero():
-				all = append(all, s.update(p, w, cluster.Verdict)...)
+				all = append(all, s.update(p, w, cluster.Phase)...)
 			}
 		}
 	}
@@ -168,9 +168,9 @@ func (s *snapshot) isOfAnother(w *workv1.ManifestWork) bool {
 }
 
 // update returns at most one change: of the labels if they differ, and of the spec when the rollout reaches the cluster.
-func (s *snapshot) update(p *placement, w *work, verdict rollout.Verdict) []change {
+func (s *snapshot) update(p *placement, w *work, phase rollout.ClusterPhase) []change {
 	same, err := s.upToDate(w.Namespace, w)
-	rewrite := err == nil && verdict.Gets() && !same
+	rewrite := err == nil && phase.GetsChange() && !same
 	if !rewrite && labelled(w.ManifestWork, s.labels(p), s.labelsOfSet()) {
 		return nil
 	}
