@@ -35,9 +35,9 @@ const (
 )
 
 // Apply makes objects what they should be, by server-side apply: namespaces first, then CustomResourceDefinitions, which it waits
-// for, then the others in their order. What client-side apply left is taken over, so fields that are not applied any more go. told is
-// called for each object after it was applied.
-func (c *Cluster) Apply(ctx context.Context, objects []*unstructured.Unstructured, told func(Reference, Change)) error {
+// for, then the others in their order. What client-side apply left is taken over, so fields that are not applied any more go.
+// report is called for each object after it was applied.
+func (c *Cluster) Apply(ctx context.Context, objects []*unstructured.Unstructured, report func(Reference, Change)) error {
 	var definitions []string
 	for _, object := range inOrder(objects) {
 		if object.GroupVersionKind() != KindCRD && len(definitions) > 0 {
@@ -47,14 +47,14 @@ func (c *Cluster) Apply(ctx context.Context, objects []*unstructured.Unstructure
 			definitions = nil
 		}
 		var change Change
-		err := insist(func() (err error) {
+		err := retryOnConflict(func() (err error) {
 			change, err = c.apply(ctx, object)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		told(ReferenceTo(object), change)
+		report(ReferenceTo(object), change)
 		if object.GroupVersionKind() == KindCRD {
 			definitions = append(definitions, object.GetName())
 		}
@@ -198,7 +198,7 @@ func (c *Cluster) Patch(ctx context.Context, of Reference, patch []byte) error {
 // awaitEstablished waits until CustomResourceDefinitions are served.
 func (c *Cluster) awaitEstablished(ctx context.Context, names []string) error {
 	for _, name := range names {
-		err := c.await(ctx, watched{kind: KindCRD, name: name}, func(found []unstructured.Unstructured) bool {
+		err := c.await(ctx, watchTarget{kind: KindCRD, name: name}, func(found []unstructured.Unstructured) bool {
 			return len(found) == 1 && conditionStatus(&found[0], "Established") == metav1.ConditionTrue
 		})
 		if err != nil {
@@ -211,7 +211,7 @@ func (c *Cluster) awaitEstablished(ctx context.Context, names []string) error {
 	return nil
 }
 
-// awaitServed makes sure that discovery knows a kind, which it does a moment after its definition is established.
+// awaitServed waits until discovery has a kind, which it does a moment after its definition is established.
 func (c *Cluster) awaitServed(ctx context.Context, name string) error {
 	definition, err := c.Get(ctx, Reference{GroupVersionKind: KindCRD, Name: name})
 	if err != nil || definition == nil {

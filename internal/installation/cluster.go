@@ -119,7 +119,7 @@ func (c *Cluster) ResourceOf(ctx context.Context, kind schema.GroupVersionKind) 
 	return served.GroupVersionResource, err
 }
 
-// resourceOf asks the cluster how it serves a kind. The error is errNotServed for one that it does not serve.
+// resourceOf discovers how the cluster serves a kind. The error is errNotServed for one that it does not serve.
 func (c *Cluster) resourceOf(ctx context.Context, kind schema.GroupVersionKind) (resource, error) {
 	resources, err := c.resources(ctx, kind.GroupVersion())
 	if err != nil {
@@ -133,13 +133,13 @@ func (c *Cluster) resourceOf(ctx context.Context, kind schema.GroupVersionKind) 
 	return resource{}, fmt.Errorf("%s of %s: %w", kind.Kind, kind.GroupVersion(), errNotServed)
 }
 
-// resources are those that the cluster serves of a group and version. What is not served yet is asked for again the next time.
+// resources are those that the cluster serves of a group and version. What is not served yet is read again the next time.
 func (c *Cluster) resources(ctx context.Context, version schema.GroupVersion) ([]metav1.APIResource, error) {
 	c.mu.Lock()
-	known := c.served[version]
+	cached := c.served[version]
 	c.mu.Unlock()
-	if known != nil {
-		return known, nil
+	if cached != nil {
+		return cached, nil
 	}
 	path := []string{"/apis", version.Group, version.Version}
 	if version.Group == "" {
@@ -168,7 +168,7 @@ func (c *Cluster) Serves(ctx context.Context, version schema.GroupVersion) (bool
 	return len(resources) > 0, err
 }
 
-// forget makes the next question about a group and version go to the cluster again.
+// forget has a group and version read from the cluster again the next time.
 func (c *Cluster) forget(version schema.GroupVersion) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

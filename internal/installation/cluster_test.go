@@ -46,13 +46,13 @@ func TestNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	changes := map[string]Change{}
-	told := func(of Reference, change Change) { changes[of.String()] = change }
-	err = cluster.Apply(t.Context(), []*unstructured.Unstructured{configMap("few"), configMap("many")}, told)
+	report := func(of Reference, change Change) { changes[of.String()] = change }
+	err = cluster.Apply(t.Context(), []*unstructured.Unstructured{configMap("few"), configMap("many")}, report)
 	if !apierrors.IsForbidden(err) || err.Error() != "apply ConfigMap one/many: "+refused {
 		t.Errorf("error %v", err)
 	}
 	if changes["ConfigMap one/few"] != Created || len(changes) != 1 || strings.Join(applied, ", ") != "few by capstan" {
-		t.Errorf("told %v, applied %v", changes, applied)
+		t.Errorf("reported %v, applied %v", changes, applied)
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ignoredGroups are the groups of which Kubernetes, OpenShift and the hub put objects into namespaces, or show some there, that nobody
-// misses.
+// ignoredGroups are the groups of which Kubernetes, OpenShift and the hub put objects into namespaces, or show some there, that do
+// not count as contents.
 var ignoredGroups = []string{
 	"events.k8s.io", "coordination.k8s.io", "discovery.k8s.io", "rbac.authorization.k8s.io", "authorization.openshift.io", "metrics.k8s.io",
 	"packages.operators.coreos.com",
@@ -55,7 +55,7 @@ func isContents(object *unstructured.Unstructured) bool {
 }
 
 // namespacedKinds are those of which objects in namespaces can be listed, each in the version that the cluster prefers, but for those of
-// which there are objects by the way, and those of the hub.
+// which the objects do not count, and those of the hub.
 func (c *Cluster) namespacedKinds(ctx context.Context) ([]schema.GroupVersionKind, error) {
 	body, err := c.Raw().Get().AbsPath("/apis").DoRaw(ctx)
 	if err != nil && !apierrors.IsNotFound(err) {

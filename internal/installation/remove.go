@@ -17,12 +17,13 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// insist tries a write again that another one got ahead of: controllers that still run change what is being removed, some of them often.
-func insist(write func() error) error {
+// retryOnConflict tries a write again that another one got ahead of: controllers that still run change what is being removed, some of them
+// often.
+func retryOnConflict(write func() error) error {
 	return retry.RetryOnConflict(wait.Backoff{Steps: 12, Duration: 10 * time.Millisecond, Factor: 1.6, Jitter: 0.1}, write)
 }
 
-// Delete asks the cluster to delete an object. It returns whether there was one.
+// Delete deletes an object, and returns whether there was one. It does not wait.
 func (c *Cluster) Delete(ctx context.Context, of Reference) (bool, error) {
 	client, err := c.client(ctx, of.GroupVersionKind, of.Namespace)
 	if errors.Is(err, errNotServed) {
@@ -32,28 +33,28 @@ func (c *Cluster) Delete(ctx context.Context, of Reference) (bool, error) {
 		return false, err
 	}
 	background := metav1.DeletePropagationBackground
-	err = insist(func() error { return client.Delete(ctx, of.Name, metav1.DeleteOptions{PropagationPolicy: &background}) })
+	err = retryOnConflict(func() error { return client.Delete(ctx, of.Name, metav1.DeleteOptions{PropagationPolicy: &background}) })
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	return err == nil, c.Explain("delete "+of.String(), err)
 }
 
-// AwaitGone waits until an object with that UID is gone; others may make another one with its name at once. On a time-out the error says
-// what keeps it: its finalizers, and what is left in it if it is a namespace.
-func (c *Cluster) AwaitGone(ctx context.Context, of Reference, uid types.UID) error {
-	err := c.await(ctx, watched{kind: of.GroupVersionKind, namespace: of.Namespace, name: of.Name},
+// AwaitDeletion waits until an object with that UID is gone; others may make another one with its name at once. On a time-out the error
+// says what keeps it: its finalizers, and what is left in it if it is a namespace.
+func (c *Cluster) AwaitDeletion(ctx context.Context, of Reference, uid types.UID) error {
+	err := c.await(ctx, watchTarget{kind: of.GroupVersionKind, namespace: of.Namespace, name: of.Name},
 		func(found []unstructured.Unstructured) bool {
 			return !slices.ContainsFunc(found, func(object unstructured.Unstructured) bool { return object.GetUID() == uid })
 		})
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s is not gone: %w%s", of, err, c.whatKeeps(ctx, of))
+	return fmt.Errorf("%s is not gone: %w%s", of, err, c.describeBlockers(ctx, of))
 }
 
-// whatKeeps says what keeps an object that is being deleted. It also looks after the time to wait is over.
-func (c *Cluster) whatKeeps(ctx context.Context, of Reference) string {
+// describeBlockers says what keeps an object that is being deleted. It also reads that when the time to wait is over.
+func (c *Cluster) describeBlockers(ctx context.Context, of Reference) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), diagnosisTimeout)
 	defer cancel()
 	object, err := c.Get(ctx, of)
@@ -78,7 +79,7 @@ func (c *Cluster) whatKeeps(ctx context.Context, of Reference) string {
 
 // RemoveFinalizers takes finalizers off an object that their owners do not take off. It returns those that it took off.
 func (c *Cluster) RemoveFinalizers(ctx context.Context, of Reference, remove func(finalizer string) bool) (removed []string, err error) {
-	err = insist(func() error {
+	err = retryOnConflict(func() error {
 		removed, err = c.removeFinalizers(ctx, of, remove)
 		return err
 	})
@@ -109,12 +110,12 @@ func (c *Cluster) removeFinalizers(ctx context.Context, of Reference, remove fun
 	return removed, err
 }
 
-// AwaitNone waits until no object of a kind is left that counts. say is called with the names of those that are left whenever
-// they change.
+// AwaitNone waits until no object of a kind is left that counts. report is called with the names of those that are left
+// whenever they change.
 func (c *Cluster) AwaitNone(ctx context.Context, kind schema.GroupVersionKind, counts func(*unstructured.Unstructured) bool,
-	say func([]string)) error {
+	report func([]string)) error {
 	var left []string
-	err := c.await(ctx, watched{kind: kind}, func(found []unstructured.Unstructured) bool {
+	err := c.await(ctx, watchTarget{kind: kind}, func(found []unstructured.Unstructured) bool {
 		var now []string
 		for i := range found {
 			if counts(&found[i]) {
@@ -124,7 +125,7 @@ func (c *Cluster) AwaitNone(ctx context.Context, kind schema.GroupVersionKind, c
 		slices.Sort(now)
 		if !slices.Equal(now, left) {
 			left = now
-			say(now)
+			report(now)
 		}
 		return len(now) == 0
 	})

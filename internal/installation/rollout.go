@@ -17,11 +17,11 @@ import (
 	"github.com/capstan-io/capstan/internal/apply/problem"
 )
 
-// AwaitRollout waits until all pods of a Deployment are the wanted ones and ready. say is called with how far it is whenever that
+// AwaitRollout waits until all pods of a Deployment are the desired ones and ready. report is called with how far it is whenever that
 // changes. On a time-out the error says what the pods lack.
-func (c *Cluster) AwaitRollout(ctx context.Context, namespace, name string, say func(string)) error {
+func (c *Cluster) AwaitRollout(ctx context.Context, namespace, name string, report func(string)) error {
 	var state string
-	err := c.await(ctx, watched{kind: KindDeployment, namespace: namespace, name: name}, func(found []unstructured.Unstructured) bool {
+	err := c.await(ctx, watchTarget{kind: KindDeployment, namespace: namespace, name: name}, func(found []unstructured.Unstructured) bool {
 		now := "not created yet"
 		done := false
 		if len(found) == 1 {
@@ -29,14 +29,14 @@ func (c *Cluster) AwaitRollout(ctx context.Context, namespace, name string, say 
 		}
 		if now != state {
 			state = now
-			say(now)
+			report(now)
 		}
 		return done
 	})
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("Deployment %s/%s: %w: %s%s", namespace, name, err, state, c.why(ctx, namespace, name))
+	return fmt.Errorf("Deployment %s/%s: %w: %s%s", namespace, name, err, state, c.describeReasons(ctx, namespace, name))
 }
 
 // rolloutState says how many pods of a Deployment are ready, and whether they are all.
@@ -45,15 +45,15 @@ func rolloutState(object *unstructured.Unstructured) (state string, done bool) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment); err != nil {
 		return err.Error(), false
 	}
-	wanted := int32(1)
+	desired := int32(1)
 	if deployment.Spec.Replicas != nil {
-		wanted = *deployment.Spec.Replicas
+		desired = *deployment.Spec.Replicas
 	}
 	status := deployment.Status
 	current := status.ObservedGeneration >= deployment.Generation
-	done = current && status.UpdatedReplicas >= wanted && status.AvailableReplicas >= wanted && status.Replicas <= wanted
+	done = current && status.UpdatedReplicas >= desired && status.AvailableReplicas >= desired && status.Replicas <= desired
 	available := min(status.AvailableReplicas, status.UpdatedReplicas)
-	return fmt.Sprintf("%d of %d pods ready", available, wanted), done
+	return fmt.Sprintf("%d of %d pods ready", available, desired), done
 }
 
 const (
@@ -61,8 +61,9 @@ const (
 	logLines         = 10
 )
 
-// why says in lines of their own what keeps the pods of a Deployment from being ready. It also looks after the time to wait is over.
-func (c *Cluster) why(ctx context.Context, namespace, name string) string {
+// describeReasons says in lines of their own what keeps the pods of a Deployment from being ready. It also reads that when the time to wait
+// is over.
+func (c *Cluster) describeReasons(ctx context.Context, namespace, name string) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), diagnosisTimeout)
 	defer cancel()
 	var text strings.Builder
@@ -86,8 +87,8 @@ func (c *Cluster) Reasons(ctx context.Context, namespace, name string) []string 
 		return []string{err.Error()}
 	}
 	var reasons []string
-	if why := problem.Uncreated(deployment); why != "" {
-		reasons = append(reasons, "its pods cannot be created: "+why)
+	if uncreated := problem.Uncreated(deployment); uncreated != "" {
+		reasons = append(reasons, "its pods cannot be created: "+uncreated)
 	}
 	pods, err := c.List(ctx, KindPod, namespace, metav1.FormatLabelSelector(deployment.Spec.Selector))
 	if err != nil {
@@ -136,7 +137,7 @@ func (c *Cluster) whyNotReady(ctx context.Context, pod *corev1.Pod) string {
 	return fmt.Sprintf("pod %s is %s and not ready%s", pod.Name, strings.ToLower(string(pod.Status.Phase)), c.logOf(ctx, pod, "", false))
 }
 
-// lastWarning is the newest event of a pod that is bad news, such as a Secret that is missing.
+// lastWarning is the newest event of type Warning of a pod, such as a Secret that is missing.
 func (c *Cluster) lastWarning(ctx context.Context, pod *corev1.Pod) string {
 	events, err := c.List(ctx, KindEvent, pod.Namespace, "")
 	if err != nil {
@@ -157,7 +158,7 @@ func (c *Cluster) lastWarning(ctx context.Context, pod *corev1.Pod) string {
 	return newest.Reason + ": " + newest.Message
 }
 
-// logOf is the end of the log of a container, of its previous run if asked for, as lines to append.
+// logOf is the end of the log of a container, or of its previous run, as lines to append.
 func (c *Cluster) logOf(ctx context.Context, pod *corev1.Pod, container string, previous bool) string {
 	request := c.Raw().Get().AbsPath("/api/v1/namespaces", pod.Namespace, "pods", pod.Name, "log").
 		Param("tailLines", fmt.Sprint(logLines))

@@ -19,19 +19,19 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// watched is what to watch: one object by its name, or all that a label selector matches.
-type watched struct {
+// watchTarget is what to watch: one object by its name, or all that a label selector matches.
+type watchTarget struct {
 	kind      schema.GroupVersionKind
 	namespace string
 	name      string
 	selector  string
 }
 
-func watchedOne(of Reference) watched {
-	return watched{kind: of.GroupVersionKind, namespace: of.Namespace, name: of.Name}
+func targetOf(of Reference) watchTarget {
+	return watchTarget{kind: of.GroupVersionKind, namespace: of.Namespace, name: of.Name}
 }
 
-func (w watched) narrow(options *metav1.ListOptions) {
+func (w watchTarget) narrow(options *metav1.ListOptions) {
 	if w.name != "" {
 		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String()
 	}
@@ -40,13 +40,13 @@ func (w watched) narrow(options *metav1.ListOptions) {
 
 // await returns once done is true for all objects that are watched. Lost connections are made again; what the cluster refuses is an
 // error at once. A kind that is not served has no objects.
-func (c *Cluster) await(ctx context.Context, w watched, done func([]unstructured.Unstructured) bool) error {
+func (c *Cluster) await(ctx context.Context, w watchTarget, done func([]unstructured.Unstructured) bool) error {
 	client, err := c.client(ctx, w.kind, w.namespace)
 	if err != nil {
 		if errors.Is(err, errNotServed) && done(nil) {
 			return nil
 		}
-		return ended(ctx, err)
+		return causeOf(ctx, err)
 	}
 	options := metav1.ListOptions{}
 	w.narrow(&options)
@@ -55,15 +55,15 @@ func (c *Cluster) await(ctx context.Context, w watched, done func([]unstructured
 		return nil
 	}
 	if err != nil {
-		return ended(ctx, c.Explain("watch objects of kind "+w.kind.Kind, err))
+		return causeOf(ctx, c.Explain("watch objects of kind "+w.kind.Kind, err))
 	}
 	if done(list.Items) {
 		return nil
 	}
-	return ended(ctx, follow(ctx, client, w, done))
+	return causeOf(ctx, watchUntil(ctx, client, w, done))
 }
 
-func follow(ctx context.Context, client dynamic.ResourceInterface, w watched, done func([]unstructured.Unstructured) bool) error {
+func watchUntil(ctx context.Context, client dynamic.ResourceInterface, w watchTarget, done func([]unstructured.Unstructured) bool) error {
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			w.narrow(&options)
@@ -93,8 +93,8 @@ func follow(ctx context.Context, client dynamic.ResourceInterface, w watched, do
 	return err
 }
 
-// ended gives the reason why a context ended, if that is why waiting did.
-func ended(ctx context.Context, err error) error {
+// causeOf returns the cause of a context that has ended, and otherwise the error.
+func causeOf(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -103,9 +103,9 @@ func ended(ctx context.Context, err error) error {
 
 const pollInterval = 200 * time.Millisecond
 
-// poll asks again and again until there is an answer, for what cannot be watched.
+// poll tries again and again until it is done, for what cannot be watched.
 func poll(ctx context.Context, done wait.ConditionFunc) error {
-	return ended(ctx, wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) { return done() }))
+	return causeOf(ctx, wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) { return done() }))
 }
 
 // Conditions are those in the status of an object.
@@ -130,24 +130,24 @@ func conditionStatus(object *unstructured.Unstructured, kind string) metav1.Cond
 	return ""
 }
 
-// Wanted is the status that a condition should have.
-type Wanted struct {
+// DesiredCondition is the status that a condition should have.
+type DesiredCondition struct {
 	Type   string
 	Status metav1.ConditionStatus
 }
 
-// AwaitConditions waits until an object has the conditions that are wanted, for its present generation. say is called with what is
-// missing whenever that changes.
-func (c *Cluster) AwaitConditions(ctx context.Context, of Reference, wanted []Wanted, say func(string)) error {
+// AwaitConditions waits until an object has the desired conditions, for its present generation. report is called with what is missing
+// whenever that changes.
+func (c *Cluster) AwaitConditions(ctx context.Context, of Reference, desired []DesiredCondition, report func(string)) error {
 	var missing string
-	err := c.await(ctx, watchedOne(of), func(found []unstructured.Unstructured) bool {
+	err := c.await(ctx, targetOf(of), func(found []unstructured.Unstructured) bool {
 		now := "it does not exist"
 		if len(found) == 1 {
-			now = missingConditions(&found[0], wanted)
+			now = missingConditions(&found[0], desired)
 		}
 		if now != missing {
 			missing = now
-			say(now)
+			report(now)
 		}
 		return now == ""
 	})
@@ -157,34 +157,34 @@ func (c *Cluster) AwaitConditions(ctx context.Context, of Reference, wanted []Wa
 	return err
 }
 
-// missingConditions says what keeps an object from being as wanted; nothing if it is.
-func missingConditions(object *unstructured.Unstructured, wanted []Wanted) string {
+// missingConditions says which desired conditions an object does not have; nothing if it has all.
+func missingConditions(object *unstructured.Unstructured, desired []DesiredCondition) string {
 	all := Conditions(object)
 	var missing []string
-	for _, want := range wanted {
-		missing = append(missing, missingCondition(object, all, want)...)
+	for _, condition := range desired {
+		missing = append(missing, missingCondition(object, all, condition)...)
 	}
 	return joinReasons(missing)
 }
 
-func missingCondition(object *unstructured.Unstructured, all []metav1.Condition, want Wanted) []string {
+func missingCondition(object *unstructured.Unstructured, all []metav1.Condition, desired DesiredCondition) []string {
 	for _, condition := range all {
 		switch {
-		case condition.Type != want.Type:
-		case condition.Status != want.Status:
-			return []string{fmt.Sprintf("%s is %s (%s): %s", want.Type, condition.Status, condition.Reason, condition.Message)}
+		case condition.Type != desired.Type:
+		case condition.Status != desired.Status:
+			return []string{fmt.Sprintf("%s is %s (%s): %s", desired.Type, condition.Status, condition.Reason, condition.Message)}
 		case condition.ObservedGeneration != 0 && condition.ObservedGeneration < object.GetGeneration():
-			return []string{want.Type + " is about an earlier generation"}
+			return []string{desired.Type + " is about an earlier generation"}
 		default:
 			return nil
 		}
 	}
-	return []string{want.Type + " is not reported yet"}
+	return []string{desired.Type + " is not reported yet"}
 }
 
-// AwaitObject waits until an object exists and is as wanted.
-func (c *Cluster) AwaitObject(ctx context.Context, of Reference, wanted func(*unstructured.Unstructured) bool) error {
-	return c.await(ctx, watchedOne(of), func(found []unstructured.Unstructured) bool {
-		return len(found) == 1 && wanted(&found[0])
+// AwaitObject waits until an object exists and meets the condition.
+func (c *Cluster) AwaitObject(ctx context.Context, of Reference, condition func(*unstructured.Unstructured) bool) error {
+	return c.await(ctx, targetOf(of), func(found []unstructured.Unstructured) bool {
+		return len(found) == 1 && condition(&found[0])
 	})
 }

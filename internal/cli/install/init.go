@@ -410,7 +410,7 @@ func publishedServer(info *unstructured.Unstructured) (string, error) {
 }
 
 // What a ClusterManager says of a hub that works.
-var hubWorks = []installation.Wanted{
+var hubWorks = []installation.DesiredCondition{
 	{Type: "Applied", Status: metav1.ConditionTrue}, {Type: "Progressing", Status: metav1.ConditionFalse},
 	{Type: "HubRegistrationDegraded", Status: metav1.ConditionFalse}, {Type: "HubPlacementDegraded", Status: metav1.ConditionFalse},
 }

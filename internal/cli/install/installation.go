@@ -275,12 +275,13 @@ func printObjects(global *options.Global, objects []*unstructured.Unstructured) 
 	return nil
 }
 
-// awaitRollout waits for a Deployment with progress, and says meanwhile what its pods lack.
+// awaitRollout waits for a Deployment with progress, and reports meanwhile what its pods lack.
 func awaitRollout(ctx context.Context, global *options.Global, cluster *Cluster, namespace, name string) error {
 	progress := global.Progress()
 	defer progress.Close()
-	tell := func(trouble string) { progress.Trouble(name, trouble) }
-	err := cluster.Attend(ctx, []installation.Attended{{Namespace: namespace, Deployment: name}}, tell, func(ctx context.Context) error {
+	report := func(problem string) { progress.Trouble(name, problem) }
+	pods := []installation.MonitoredPods{{Namespace: namespace, Deployment: name}}
+	err := cluster.MonitorPods(ctx, pods, report, func(ctx context.Context) error {
 		return cluster.AwaitRollout(ctx, namespace, name, func(state string) { progress.Wait(name, state) })
 	})
 	if err == nil {
@@ -289,26 +290,26 @@ func awaitRollout(ctx context.Context, global *options.Global, cluster *Cluster,
 	return err
 }
 
-// awaitConditions waits with progress until a custom resource has the conditions that are wanted, and what they are about is there: they
+// awaitConditions waits with progress until a custom resource has the desired conditions, and what they are about is there: they
 // may be from before. Meanwhile, and on a time-out, it says what the Deployments in the namespaces lack.
-func awaitConditions(ctx context.Context, global *options.Global, cluster *Cluster, of installation.Reference, wanted []installation.Wanted,
-	namespaces ...string) error {
+func awaitConditions(ctx context.Context, global *options.Global, cluster *Cluster, of installation.Reference,
+	desired []installation.DesiredCondition, namespaces ...string) error {
 	progress := global.Progress()
 	defer progress.Close()
-	tell := func(trouble string) { progress.Trouble(of.Name, trouble) }
-	say := func(missing string) { progress.Wait(of.Name, missing) }
-	var pods []installation.Attended
+	report := func(problem string) { progress.Trouble(of.Name, problem) }
+	reportMissing := func(missing string) { progress.Wait(of.Name, missing) }
+	var pods []installation.MonitoredPods
 	for _, namespace := range namespaces {
-		pods = append(pods, installation.Attended{Namespace: namespace, About: of})
+		pods = append(pods, installation.MonitoredPods{Namespace: namespace, Owner: of})
 	}
-	err := cluster.Attend(ctx, pods, tell, func(ctx context.Context) error {
-		if err := cluster.AwaitConditions(ctx, of, wanted, say); err != nil {
+	err := cluster.MonitorPods(ctx, pods, report, func(ctx context.Context) error {
+		if err := cluster.AwaitConditions(ctx, of, desired, reportMissing); err != nil {
 			return err
 		}
-		if err := awaitRelated(ctx, cluster, of, say); err != nil {
+		if err := awaitRelated(ctx, cluster, of, reportMissing); err != nil {
 			return err
 		}
-		return cluster.AwaitConditions(ctx, of, wanted, say)
+		return cluster.AwaitConditions(ctx, of, desired, reportMissing)
 	})
 	if err == nil {
 		progress.Done(of.Name, "all conditions are good")

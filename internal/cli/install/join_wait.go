@@ -21,7 +21,7 @@ import (
 )
 
 // What a Klusterlet says of an agent that runs.
-var agentRuns = []installation.Wanted{
+var agentRuns = []installation.DesiredCondition{
 	{Type: "Applied", Status: metav1.ConditionTrue},
 	{Type: "RegistrationDesiredDegraded", Status: metav1.ConditionFalse}, {Type: "WorkDesiredDegraded", Status: metav1.ConditionFalse},
 }

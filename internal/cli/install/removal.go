@@ -45,7 +45,7 @@ func (r *removal) awaitGone(ctx context.Context, of installation.Reference, uid 
 	progress := r.Progress()
 	defer progress.Close()
 	progress.Wait(of.String(), "waiting until it is gone")
-	if err := r.in.AwaitGone(ctx, of, uid); err != nil {
+	if err := r.in.AwaitDeletion(ctx, of, uid); err != nil {
 		return err
 	}
 	progress.Done(of.String(), "deleted")

@@ -38,7 +38,7 @@ type upgradable struct {
 	kind              schema.GroupVersionKind
 	custom            string // the values of the custom resource, in those of the chart
 	images            []string
-	wanted            []installation.Wanted
+	wanted            []installation.DesiredCondition
 	namespaces        func(*unstructured.Unstructured) []string
 }
 

@@ -1,0 +1,115 @@
+package installation
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/capstan-io/capstan/internal/apply/problem"
+)
+
+// errUnrecoverable is why a wait ended that could have gone on for ever.
+var errUnrecoverable = errors.New("waiting does not mend this")
+
+// MonitoredPods are the pods that somebody waits for: those of one Deployment, or of all in a namespace. They are the current ones
+// only once the status of Owner, if there is one, is about its present generation.
+type MonitoredPods struct {
+	Namespace, Deployment string
+	Owner                 Reference
+}
+
+// MonitorPods runs wait, and reports meanwhile what keeps pods from being ready, each reason once. A problem that is final, such as an
+// image that does not exist, ends the wait.
+func (c *Cluster) MonitorPods(ctx context.Context, pods []MonitoredPods, report func(string), wait func(context.Context) error) error {
+	ctx, end := context.WithCancelCause(ctx)
+	var monitors sync.WaitGroup
+	for _, monitored := range pods {
+		monitors.Go(func() {
+			if c.monitorPods(ctx, monitored, report) {
+				end(errUnrecoverable)
+			}
+		})
+	}
+	err := wait(ctx)
+	end(nil)
+	monitors.Wait()
+	return err
+}
+
+// monitorPods reports what is wrong with pods until the context ends, or until a problem is final. Where pods may not be watched, it
+// reports nothing.
+func (c *Cluster) monitorPods(ctx context.Context, monitored MonitoredPods, report func(string)) (final bool) {
+	reported := map[string]bool{}
+	_ = c.await(ctx, watchTarget{kind: KindPod, namespace: monitored.Namespace}, func(pods []unstructured.Unstructured) bool {
+		for i := range pods {
+			pod := &corev1.Pod{}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(pods[i].Object, pod); err != nil || pod.DeletionTimestamp != nil {
+				continue
+			}
+			found := problem.Of(pod)
+			key := pod.Name + " " + string(found.Kind)
+			if !isProblem(found) || reported[key] && !found.Final || !c.isCurrent(ctx, monitored, pod) {
+				continue
+			}
+			if !reported[key] {
+				reported[key] = true
+				report(c.whyNotReady(ctx, pod))
+			}
+			final = final || found.Final
+		}
+		return final
+	})
+	return final
+}
+
+// isProblem tells whether a pod is not just starting.
+func isProblem(found problem.Problem) bool {
+	return found.Kind != problem.None && found.Kind != problem.Starting && found.Kind != problem.Waiting
+}
+
+// isCurrent tells whether a pod is one that a Deployment wants now: one of an earlier image says nothing about what was just applied.
+func (c *Cluster) isCurrent(ctx context.Context, monitored MonitoredPods, pod *corev1.Pod) bool {
+	if monitored.Owner.Name != "" && !c.isObserved(ctx, monitored.Owner) {
+		return false
+	}
+	deployments, err := c.List(ctx, KindDeployment, monitored.Namespace, "")
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(deployments, func(object unstructured.Unstructured) bool {
+		deployment := &appsv1.Deployment{}
+		if monitored.Deployment != "" && object.GetName() != monitored.Deployment ||
+			runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment) != nil {
+			return false
+		}
+		selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
+		return err == nil && selector.Matches(labels.Set(pod.Labels)) &&
+			slices.Equal(images(pod.Spec.Containers), images(deployment.Spec.Template.Spec.Containers))
+	})
+}
+
+func images(containers []corev1.Container) []string {
+	var all []string
+	for i := range containers {
+		all = append(all, containers[i].Image)
+	}
+	return all
+}
+
+// isObserved tells whether the status of an object is about its present generation.
+func (c *Cluster) isObserved(ctx context.Context, of Reference) bool {
+	object, err := c.Get(ctx, of)
+	if err != nil || object == nil {
+		return false
+	}
+	observed, _, _ := unstructured.NestedInt64(object.Object, "status", "observedGeneration")
+	return observed >= object.GetGeneration()
+}
