@@ -100,26 +100,26 @@ func (k *kubeconfig) currentContextCommand() *cobra.Command {
 	}
 }
 
-// change changes the kubeconfig and says what was done.
-func (k *kubeconfig) change(change func(config *clientcmdapi.Config) (said string, err error)) error {
+// change changes the kubeconfig and prints the message.
+func (k *kubeconfig) change(change func(config *clientcmdapi.Config) (message string, err error)) error {
 	access := k.ConfigAccess()
 	config, err := access.GetStartingConfig()
 	if err != nil {
 		return err
 	}
-	said, err := change(config)
+	message, err := change(config)
 	if err != nil {
 		return err
 	}
 	if k.DryRun {
-		k.Say("would do this: %s", said)
+		k.Say("would do this: %s", message)
 		return nil
 	}
 	const relative = true
 	if err := clientcmd.ModifyConfig(access, *config, relative); err != nil {
 		return err
 	}
-	k.Say("%s", said)
+	k.Say("%s", message)
 	return nil
 }
 
@@ -175,9 +175,9 @@ func (k *kubeconfig) setContextCommand() *cobra.Command {
 			if !current {
 				name = args[0]
 			}
-			said := "Context %q modified."
+			message := "Context %q modified."
 			if config.Contexts[name] == nil {
-				said = "Context %q created."
+				message = "Context %q created."
 				config.Contexts[name] = clientcmdapi.NewContext()
 			}
 			context := config.Contexts[name]
@@ -186,7 +186,7 @@ func (k *kubeconfig) setContextCommand() *cobra.Command {
 					*field = value
 				}
 			}
-			return fmt.Sprintf(said, name), nil
+			return fmt.Sprintf(message, name), nil
 		})
 	}
 	return command

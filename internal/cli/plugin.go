@@ -79,8 +79,8 @@ func plugins() []string {
 
 func isExecutable(file string) bool {
 	info, err := os.Stat(file)
-	const anybody fs.FileMode = 0o111
-	return err == nil && info.Mode().IsRegular() && info.Mode()&anybody != 0
+	const anyExecutable fs.FileMode = 0o111
+	return err == nil && info.Mode().IsRegular() && info.Mode()&anyExecutable != 0
 }
 
 // commandWords are the words of the command that a program is; none if it is none.

@@ -45,11 +45,11 @@ func NewCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
 // tree is all commands.
 func tree(global *options.Global) *cobra.Command {
 	root := newRoot(global)
-	add(root, "playground", "A playground on this machine:",
+	addGroup(root, "playground", "A playground on this machine:",
 		play.NewUpCommand(global),
 		play.NewStatusCommand(global),
 		play.NewDownCommand(global))
-	add(root, "registration", "Install a hub, and bring clusters to it:",
+	addGroup(root, "registration", "Install a hub, and bring clusters to it:",
 		install.NewInitCommand(global),
 		install.NewJoinCommand(global),
 		fleet.NewAcceptCommand(global),
@@ -59,7 +59,7 @@ func tree(global *options.Global) *cobra.Command {
 		options.Parent("upgrade", "Upgrade a hub or an agent in a cluster",
 			install.NewUpgradeClusterManagerCommand(global),
 			install.NewUpgradeKlusterletCommand(global)))
-	add(root, "hub", "Work with a hub:",
+	addGroup(root, "hub", "Work with a hub:",
 		reach.NewGetCommand(global, // RESOURCE of clusters
 			addons.NewGetCommand(global),
 			fleet.NewGetClustersCommand(global),
@@ -94,7 +94,7 @@ func tree(global *options.Global) *cobra.Command {
 			install.NewInstallHubAddOnCommand(global)),
 		options.Parent("uninstall", "Uninstall the hub's side of add-ons",
 			install.NewUninstallHubAddOnCommand(global)))
-	add(root, "reach", "Reach into clusters through the hub:",
+	addGroup(root, "reach", "Reach into clusters through the hub:",
 		reach.NewAccessCommand(global),
 		reach.NewKubeconfigCommand(global),
 		reach.NewKubectlCommand(global),
@@ -139,8 +139,8 @@ func newRoot(global *options.Global) *cobra.Command {
 	return root
 }
 
-// add adds a group of commands to the root. The help lists groups in the order in which they are added.
-func add(root *cobra.Command, group, title string, commands ...*cobra.Command) {
+// addGroup adds a group of commands to the root. The help lists groups in the order in which they are added.
+func addGroup(root *cobra.Command, group, title string, commands ...*cobra.Command) {
 	root.AddGroup(&cobra.Group{ID: group, Title: title})
 	for _, command := range commands {
 		command.GroupID = group
@@ -179,16 +179,16 @@ func Run(ctx context.Context, global *options.Global, args []string) int {
 	}
 	root.SetArgs(reach.SeparateKubectl(root, args))
 	command, err := root.ExecuteContextC(ctx)
-	var ended options.ExitError
+	var exit options.ExitError
 	switch {
 	case err == nil:
 		return 0
 	case errors.Is(err, options.ErrDiffers):
 		return 1
-	case errors.As(err, &ended):
-		return ended.Code
+	case errors.As(err, &exit):
+		return exit.Code
 	}
-	fmt.Fprintln(global.ErrOut, output.StyleOf(global.ErrOut).Error("Error:"), lastOfEach(err.Error()))
+	fmt.Fprintln(global.ErrOut, output.StyleOf(global.ErrOut).Error("Error:"), dropRepeatedLines(err.Error()))
 	if ctx.Err() != nil {
 		return options.InterruptedCode
 	}
@@ -198,8 +198,8 @@ func Run(ctx context.Context, global *options.Global, args []string) int {
 	return 1
 }
 
-// lastOfEach drops lines that come again: what to do next is the same for much that goes wrong at once.
-func lastOfEach(text string) string {
+// dropRepeatedLines keeps only the last of equal lines: what to do next is the same for much that goes wrong at once.
+func dropRepeatedLines(text string) string {
 	lines := strings.Split(text, "\n")
 	var kept []string
 	for i, line := range lines {

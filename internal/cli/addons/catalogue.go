@@ -21,14 +21,14 @@ func catalogueAddOns(ctx context.Context, hub *hubapi.Hub) ([]addonv1alpha1.Clus
 	return list.Items, hub.Explain("list add-ons", err)
 }
 
-// catalogueAddOn reads what there is to know of an add-on in addition to its installations.
+// catalogueAddOn reads one ClusterManagementAddOn.
 func catalogueAddOn(ctx context.Context, hub *hubapi.Hub, name string) (*addonv1alpha1.ClusterManagementAddOn, error) {
 	addOn := &addonv1alpha1.ClusterManagementAddOn{}
 	err := hub.Client(clusterManagementAddOns).Get(ctx, name, addOn)
 	return addOn, hub.Explain("read add-on "+name, err)
 }
 
-// createCatalogueAddOn makes an add-on known to the hub.
+// createCatalogueAddOn creates a ClusterManagementAddOn.
 func createCatalogueAddOn(ctx context.Context, hub *hubapi.Hub, addOn *addonv1alpha1.ClusterManagementAddOn) error {
 	err := hub.Client(clusterManagementAddOns).Create(ctx, addOn, nil)
 	return hub.Explain("create ClusterManagementAddon "+addOn.Name, err)

@@ -91,7 +91,7 @@ func NewCreateCommand(global *options.Global) *cobra.Command {
 			if err := f.create(ctx, hub, template, addOn); err != nil {
 				return err
 			}
-			f.noteNoRole(ctx, hub)
+			f.warnMissingRole(ctx, hub)
 			return nil
 		})
 	}
@@ -102,8 +102,8 @@ func NewCreateCommand(global *options.Global) *cobra.Command {
 func (f *addOnCreation) objects(ctx context.Context, name string) (*addonv1alpha1.AddOnTemplate, *addonv1alpha1.ClusterManagementAddOn,
 	error) {
 	templateName := name + "-" + f.version
-	if why := validation.IsDNS1123Subdomain(templateName); len(why) > 0 {
-		return nil, nil, fmt.Errorf("--version: %q cannot end the name of a template: %s", f.version, strings.Join(why, "; "))
+	if problems := validation.IsDNS1123Subdomain(templateName); len(problems) > 0 {
+		return nil, nil, fmt.Errorf("--version: %q cannot end the name of a template: %s", f.version, strings.Join(problems, "; "))
 	}
 	if err := checkLabels("--labels", f.labels); err != nil {
 		return nil, nil, err
@@ -186,7 +186,7 @@ func (f *addOnCreation) installStrategy() (addonv1beta1.InstallStrategy, error) 
 	return strategy, nil
 }
 
-// create looks at everything before it writes anything. The template comes first: an add-on never offers one that is not
+// create checks everything before it writes anything. The template comes first: an add-on never offers one that is not
 // there.
 func (f *addOnCreation) create(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.AddOnTemplate,
 	addOn *addonv1alpha1.ClusterManagementAddOn) error {
@@ -209,8 +209,8 @@ func (f *addOnCreation) create(ctx context.Context, hub *hubapi.Hub, template *a
 	return f.writeCatalogueAddOn(ctx, hub, addOn, forAddOn)
 }
 
-// noteNoRole points out that the agent can do nothing yet. Who may not look for the role is not told.
-func (f *addOnCreation) noteNoRole(ctx context.Context, hub *hubapi.Hub) {
+// warnMissingRole points out that the agent can do nothing yet, where roles may be read.
+func (f *addOnCreation) warnMissingRole(ctx context.Context, hub *hubapi.Hub) {
 	role := f.clusterRole
 	if role == "" {
 		return
@@ -243,15 +243,15 @@ func planTemplate(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.
 func (f *addOnCreation) writeTemplate(ctx context.Context, hub *hubapi.Hub, template *addonv1alpha1.AddOnTemplate, what change) error {
 	switch what {
 	case changeCreate:
-		return f.saying(createAddOnTemplate(ctx, hub, template), "AddonTemplate %s is created", template.Name)
+		return f.report(createAddOnTemplate(ctx, hub, template), "AddonTemplate %s is created", template.Name)
 	case changeUpdate:
-		return f.saying(updateAddOnTemplate(ctx, hub, template.Name, func(live *addonv1alpha1.AddOnTemplate) {
+		return f.report(updateAddOnTemplate(ctx, hub, template.Name, func(live *addonv1alpha1.AddOnTemplate) {
 			live.Spec.AgentSpec.Workload = template.Spec.AgentSpec.Workload
 			live.Spec.Registration = template.Spec.Registration
 			setLabels(&live.ObjectMeta, template.Labels)
 		}), "AddonTemplate %s is updated", template.Name)
 	default:
-		return f.saying(nil, "AddonTemplate %s is already created", template.Name)
+		return f.report(nil, "AddonTemplate %s is already created", template.Name)
 	}
 }
 
@@ -263,10 +263,10 @@ func planCatalogueAddOn(ctx context.Context, hub *hubapi.Hub, addOn *addonv1alph
 	if err != nil {
 		return changeNone, err
 	}
-	wanted := live.DeepCopy()
-	become(wanted, addOn)
+	desired := live.DeepCopy()
+	mergeInto(desired, addOn)
 	switch {
-	case equality.Semantic.DeepEqual(live, wanted):
+	case equality.Semantic.DeepEqual(live, desired):
 		return changeNone, nil
 	case !overwrite:
 		return changeNone, fmt.Errorf("ClusterManagementAddon %s already exists, with another template, other labels, placements or kinds of configuration: "+
@@ -279,26 +279,26 @@ func (f *addOnCreation) writeCatalogueAddOn(ctx context.Context, hub *hubapi.Hub
 	what change) error {
 	switch what {
 	case changeCreate:
-		return f.saying(createCatalogueAddOn(ctx, hub, addOn), "ClusterManagementAddon %s is created", addOn.Name)
+		return f.report(createCatalogueAddOn(ctx, hub, addOn), "ClusterManagementAddon %s is created", addOn.Name)
 	case changeUpdate:
-		return f.saying(updateCatalogueAddOn(ctx, hub, addOn.Name, func(live *addonv1alpha1.ClusterManagementAddOn) { become(live, addOn) }),
+		return f.report(updateCatalogueAddOn(ctx, hub, addOn.Name, func(live *addonv1alpha1.ClusterManagementAddOn) { mergeInto(live, addOn) }),
 			"ClusterManagementAddon %s is updated", addOn.Name)
 	default:
-		return f.saying(nil, "ClusterManagementAddon %s is already created", addOn.Name)
+		return f.report(nil, "ClusterManagementAddon %s is already created", addOn.Name)
 	}
 }
 
-// saying says that something is done, unless it failed.
-func (f *addOnCreation) saying(err error, format string, args ...any) error {
+// report prints that something is done, unless it failed.
+func (f *addOnCreation) report(err error, format string, args ...any) error {
 	if err == nil {
 		f.Say(format, args...)
 	}
 	return err
 }
 
-// become makes an add-on offer the template of another, and be deployed by its placements, if that has any. What else there is
+// mergeInto makes an add-on offer the template of another, and be deployed by its placements, if that has any. What else there is
 // stays: other kinds of configuration, and how the change reaches the clusters of a placement.
-func become(live, addOn *addonv1alpha1.ClusterManagementAddOn) {
+func mergeInto(live, addOn *addonv1alpha1.ClusterManagementAddOn) {
 	setLabels(&live.ObjectMeta, addOn.Labels)
 	metav1.SetMetaDataAnnotation(&live.ObjectMeta, fleet.AnnotationLifecycle, fleet.LifecycleAddOnManager)
 	for _, offered := range addOn.Spec.SupportedConfigs {
@@ -318,9 +318,9 @@ func become(live, addOn *addonv1alpha1.ClusterManagementAddOn) {
 	before := live.Spec.InstallStrategy.Placements
 	live.Spec.InstallStrategy = addonv1beta1.InstallStrategy{Type: addonv1beta1.InstallStrategyPlacements}
 	for _, p := range placements {
-		known := slices.IndexFunc(before, func(b addonv1beta1.PlacementStrategy) bool { return b.PlacementRef == p.PlacementRef })
-		if known >= 0 {
-			p = before[known]
+		existing := slices.IndexFunc(before, func(b addonv1beta1.PlacementStrategy) bool { return b.PlacementRef == p.PlacementRef })
+		if existing >= 0 {
+			p = before[existing]
 		}
 		live.Spec.InstallStrategy.Placements = append(live.Spec.InstallStrategy.Placements, p)
 	}

@@ -51,18 +51,18 @@ func (f *addOnRemoval) disableAll(ctx context.Context, hub *hubapi.Hub, names, c
 	if err != nil {
 		return err
 	}
-	there := map[[2]string]bool{}
+	onCluster := map[[2]string]bool{}
 	for i := range installed.Items {
-		there[[2]string{installed.Items[i].Name, installed.Items[i].Namespace}] = true
+		onCluster[[2]string{installed.Items[i].Name, installed.Items[i].Namespace}] = true
 	}
 	var errs []error
 	for _, name := range names {
-		if err := f.noteComesBack(ctx, hub, name); err != nil {
+		if err := f.warnReinstalled(ctx, hub, name); err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		for _, cluster := range clusters {
-			errs = append(errs, f.disable(ctx, hub, name, cluster, there[[2]string{name, cluster}]))
+			errs = append(errs, f.disable(ctx, hub, name, cluster, onCluster[[2]string{name, cluster}]))
 		}
 	}
 	return errors.Join(errs...)
@@ -88,8 +88,8 @@ func (f *addOnRemoval) disable(ctx context.Context, hub *hubapi.Hub, name, clust
 	return nil
 }
 
-// noteComesBack points out that a placement deploys the add-on. One that the hub does not offer and no cluster has is misspelt.
-func (f *addOnRemoval) noteComesBack(ctx context.Context, hub *hubapi.Hub, name string) error {
+// warnReinstalled points out that a placement deploys the add-on again. One that the hub does not offer and no cluster has is misspelt.
+func (f *addOnRemoval) warnReinstalled(ctx context.Context, hub *hubapi.Hub, name string) error {
 	offered, err := catalogueAddOn(ctx, hub, name)
 	if apierrors.IsNotFound(err) {
 		everywhere, listErr := managedclusteraddons.List(ctx, hub, "")

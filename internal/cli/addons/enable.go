@@ -39,7 +39,7 @@ not, such as its --config-file, --annotate or --labels, is taken back.
 type addOnEnabling struct {
 	addOnFlags
 	namespace   string
-	inNamespace bool // that the namespace was asked for
+	inNamespace bool // that --namespace was set
 	annotations map[string]string
 	labels      map[string]string
 	configFile  string
@@ -96,8 +96,8 @@ func (f *addOnEnabling) check() error {
 		return err
 	}
 	for key := range f.annotations {
-		if why := validation.IsQualifiedName(strings.ToLower(key)); len(why) > 0 {
-			return fmt.Errorf("--annotate: %s: %s", key, strings.Join(why, "; "))
+		if problems := validation.IsQualifiedName(strings.ToLower(key)); len(problems) > 0 {
+			return fmt.Errorf("--annotate: %s: %s", key, strings.Join(problems, "; "))
 		}
 	}
 	return checkLabels("--labels", f.labels)
@@ -132,7 +132,7 @@ func (c addOnConfig) reference() addonv1beta1.AddOnConfig {
 	}
 }
 
-// enable looks at everything before it writes anything.
+// enable checks everything before it writes anything.
 func (f *addOnEnabling) enable(ctx context.Context, hub *hubapi.Hub, names, clusters []string, objects []*unstructured.Unstructured) error {
 	configs, err := resolveConfigs(ctx, hub, objects)
 	if err != nil {
@@ -149,8 +149,8 @@ func (f *addOnEnabling) enable(ctx context.Context, hub *hubapi.Hub, names, clus
 		return err
 	}
 	for _, c := range configs {
-		if elsewhere := f.elsewhere(c); elsewhere != "" {
-			f.Note("%s", elsewhere)
+		if warning := f.namespaceWarning(c); warning != "" {
+			f.Note("%s", warning)
 		}
 	}
 	var deployments []*addonv1alpha1.ManagedClusterAddOn
@@ -214,23 +214,23 @@ func checkOffered(ctx context.Context, hub *hubapi.Hub, name string, configs []a
 	return errors.Join(errs...)
 }
 
-// elsewhere says that a configuration has the agents run in another namespace than the one that was asked for, if it does: an
+// namespaceWarning says that a configuration has the agents run in another namespace than that of --namespace, if it does: an
 // AddOnDeploymentConfig decides, and does so without a word, since the hub fills the field in.
-func (f *addOnEnabling) elsewhere(c addOnConfig) string {
+func (f *addOnEnabling) namespaceWarning(c addOnConfig) string {
 	if !f.inNamespace || c.object.GetKind() != "AddOnDeploymentConfig" || c.resource.Group != addonv1beta1.GroupVersion.Group {
 		return ""
 	}
-	namespace, said, err := unstructured.NestedString(c.object.Object, "spec", "agentInstallNamespace")
-	why := ""
-	if err == nil && !said {
-		namespace, why = fleet.NamespaceAgentAddOn, ", which is the default of its spec.agentInstallNamespace"
+	namespace, set, err := unstructured.NestedString(c.object.Object, "spec", "agentInstallNamespace")
+	origin := ""
+	if err == nil && !set {
+		namespace, origin = fleet.NamespaceAgentAddOn, ", which is the default of its spec.agentInstallNamespace"
 	}
 	if err != nil || namespace == "" || namespace == f.namespace {
 		return ""
 	}
 	return fmt.Sprintf("AddOnDeploymentConfig %s/%s of --config-file has the agents run in namespace %s%s, and not in %s: write agentInstallNamespace: "+
 		"%s in its spec if they are to run there",
-		c.object.GetNamespace(), c.object.GetName(), namespace, why, f.namespace, f.namespace)
+		c.object.GetNamespace(), c.object.GetName(), namespace, origin, f.namespace, f.namespace)
 }
 
 func (f *addOnEnabling) deployment(name, cluster string, configs []addOnConfig) *addonv1alpha1.ManagedClusterAddOn {

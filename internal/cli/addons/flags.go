@@ -45,9 +45,9 @@ func (f *addOnFlags) chosen() (names, clusters []string, err error) {
 // checkLabels says what is wrong with labels from a flag.
 func checkLabels(flag string, labels map[string]string) error {
 	for key, value := range labels {
-		why := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...)
-		if len(why) > 0 {
-			return fmt.Errorf("%s: %s=%s: %s", flag, key, value, strings.Join(why, "; "))
+		problems := append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...)
+		if len(problems) > 0 {
+			return fmt.Errorf("%s: %s=%s: %s", flag, key, value, strings.Join(problems, "; "))
 		}
 	}
 	return nil

@@ -130,7 +130,7 @@ func (l *addOnList) completeAddOns(command *cobra.Command, args []string, _ stri
 }
 
 func addOnNames(ctx context.Context, global *options.Global) []string {
-	return global.Offer(ctx, func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+	return global.CompleteFromHub(ctx, func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
 		installed, err := managedclusteraddons.List(ctx, hub, "")
 		if err != nil {
 			return nil, err

@@ -30,7 +30,7 @@ var (
 // legacyBootstrapBinding is what older hubs call fleet.ClusterRoleBindingBootstrapServiceAccount.
 const legacyBootstrapBinding = "agent-registration-bootstrap"
 
-// Object is something without which nobody, or nobody with a certain token, can ask to join.
+// Object is something without which nobody, or nobody with a certain token, can request to join.
 type Object struct {
 	Kind, Namespace, Name string
 
@@ -46,8 +46,8 @@ func (o Object) String() string {
 	return o.Kind + " " + o.Namespace + "/" + o.Name
 }
 
-// accessObjects let those ask to join who have a token. The service account comes first: that it is missing is how
-// ServiceAccountToken knows that there is something to restore.
+// accessObjects give those who have a token the right to request to join. The service account comes first: if it is missing,
+// ServiceAccountToken restores all of them.
 func accessObjects(hub *hubapi.Hub) []Object {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceOperators, Name: fleet.ServiceAccountBootstrap}}
 	role := &rbacv1.ClusterRole{
@@ -112,7 +112,7 @@ func joins(secret *corev1.Secret) bool {
 	return secret.Labels[fleet.LabelApp] == fleet.AppClusterManager || slices.Contains(groups, fleet.GroupBootstrap)
 }
 
-// Delete deletes an object that Objects found. One that is gone already is well.
+// Delete deletes an object that Objects found. One that is gone already is no error.
 func Delete(ctx context.Context, hub *hubapi.Hub, object Object) error {
 	err := object.client.Delete(ctx, object.Name)
 	if apierrors.IsNotFound(err) {
@@ -139,7 +139,7 @@ func restoreAccess(ctx context.Context, hub *hubapi.Hub) error {
 	return nil
 }
 
-// ensureRole restores the role that every token needs, if it is missing. Who may not look has to rely on it.
+// ensureRole restores the role that every token needs, if it is missing. Where it may not be read, it is taken to exist.
 func ensureRole(ctx context.Context, hub *hubapi.Hub) error {
 	err := hub.Client(clusterRoles).Get(ctx, fleet.ClusterRoleBootstrap, nil)
 	if apierrors.IsNotFound(err) && !errors.Is(hub.CheckIsHub(ctx), hubapi.ErrNotAHub) {

@@ -1,4 +1,4 @@
-// Package clusterapi asks managed clusters through a hub, and says why they do not answer.
+// Package clusterapi sends requests to managed clusters through a hub, and says why they fail.
 package clusterapi
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/capstan-io/capstan/internal/reach/api"
 )
 
-// Server is the URL at which the hub serves the API of a cluster. It asks the hub, once.
+// Server is the URL at which the hub serves the API of a cluster. It reads the version of that API from the hub, once.
 func Server(ctx context.Context, hub *hubapi.Hub, cluster string) (string, error) {
 	version, err := hub.ReachVersion(ctx)
 	if err != nil {
@@ -42,7 +42,7 @@ type Cluster struct {
 	discovery *discovery.DiscoveryClient
 }
 
-// Of prepares to ask a cluster; nothing is sent to it yet. All clusters share the connections to the hub.
+// Of is the client of a cluster; nothing is sent to it yet. All clusters share the connections to the hub.
 func Of(ctx context.Context, hub *hubapi.Hub, name string) (*Cluster, error) {
 	server, err := Server(ctx, hub, name)
 	if err != nil {
@@ -58,7 +58,7 @@ func Of(ctx context.Context, hub *hubapi.Hub, name string) (*Cluster, error) {
 	return &Cluster{Name: name, hub: hub, client: found.RESTClient(), discovery: found}, nil
 }
 
-// Get asks for a path of the cluster's API, once: what fails is for the user to see, not to wait for.
+// Get requests a path of the cluster's API, once: what fails is for the user to see, not to wait for.
 func (c *Cluster) Get(path ...string) *rest.Request {
 	return c.client.Get().AbsPath(path...).MaxRetries(0)
 }
@@ -68,7 +68,7 @@ func (c *Cluster) Post(path string) *rest.Request {
 	return c.client.Post().AbsPath(path).MaxRetries(0)
 }
 
-// Health is nil if the API server of the cluster says that it is well.
+// Health is nil if the API server of the cluster says that it is healthy.
 func (c *Cluster) Health(ctx context.Context) error { return c.Get("/healthz").Do(ctx).Error() }
 
 // Resources are the resources of all groups, or those of the core group alone, which takes one small request.
@@ -85,60 +85,61 @@ func (c *Cluster) Resources(ctx context.Context, coreOnly bool) ([]*metav1.APIRe
 	return lists, err
 }
 
-// Trouble is why a cluster did not do what it was asked, in words for a person.
-type Trouble struct {
-	// What is wrong.
-	What string
+// Problem is why a request to a cluster failed, in words for a person.
+type Problem struct {
+	// Message says what is wrong.
+	Message string
 	// Next is what to do about it, empty if that is plain.
 	Next string
-	// Hub says that it is the way to the hub that fails, so that it fails for all clusters.
+	// Hub says that the connection to the hub fails, and so that to all clusters.
 	Hub bool
 	// Connected says that the cluster itself answered.
 	Connected bool
 }
 
 // String is what is wrong and, in a line of its own, what to do about it.
-func (t Trouble) String() string {
+func (t Problem) String() string {
 	if t.Next == "" {
-		return t.What
+		return t.Message
 	}
-	return t.What + "\n" + t.Next
+	return t.Message + "\n" + t.Next
 }
 
-// Trouble says what is wrong with a request that failed, and that had a time to be answered in.
-func (c *Cluster) Trouble(err error, limit time.Duration) Trouble {
+// Diagnose says what is wrong with a request that failed, and that had a time limit.
+func (c *Cluster) Diagnose(err error, limit time.Duration) Problem {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		if errors.Is(err, context.DeadlineExceeded) || hubapi.IsTimeout(err) {
-			return Trouble{What: fmt.Sprintf("time-out: no answer in %s", limit), Next: "Wait longer with --timeout."}
+			return Problem{Message: fmt.Sprintf("time-out: no answer in %s", limit), Next: "Wait longer with --timeout."}
 		}
 		problem, next := c.hub.Diagnose(err)
-		return Trouble{What: problem.Error(), Next: next, Hub: true}
+		return Problem{Message: problem.Error(), Next: next, Hub: true}
 	}
 	message := text.OneLine(status.Status().Message)
 	switch {
 	case hubapi.NotServed(err):
-		return Trouble{
-			What: "the hub does not serve the API of clusters, or the cluster is no API server",
-			Next: "A hub of Capstan serves it for clusters with the add-on " + fleet.AddOnClusterProxy + ", in an existing cluster if its chart is installed.",
+		return Problem{
+			Message: "the hub does not serve the API of clusters, or the cluster is no API server",
+			Next: "A hub of Capstan serves it for clusters with the add-on " + fleet.AddOnClusterProxy +
+				", in an existing cluster if its chart is installed.",
 		}
 	case apierrors.IsUnauthorized(err):
-		return Trouble{What: "the credentials are not accepted: " + message, Next: c.hub.Source.RenewHint()}
+		return Problem{Message: "the credentials are not accepted: " + message, Next: c.hub.Source.RenewHint()}
 	case isAboutCluster(status) && apierrors.IsNotFound(err):
-		return Trouble{What: fmt.Sprintf("the hub has no cluster %q", c.Name), Next: "\"capstan get clusters\" lists those there are."}
+		return Problem{Message: fmt.Sprintf("the hub has no cluster %q", c.Name), Next: "\"capstan get clusters\" lists those there are."}
 	case isAboutCluster(status) && apierrors.IsForbidden(err):
-		return Trouble{
-			What: "forbidden: " + message,
-			Next: "Ask an administrator of the hub for the right to use managedclusters/proxy of this cluster.",
+		return Problem{
+			Message: "forbidden: " + message,
+			Next:    "Ask an administrator of the hub for the right to use managedclusters/proxy of this cluster.",
 		}
 	case apierrors.IsServiceUnavailable(err):
-		return Trouble{What: "not connected: " + message, Next: "\"capstan proxy health\" shows which clusters are."}
+		return Problem{Message: "not connected: " + message, Next: "\"capstan proxy health\" shows which clusters are."}
 	case apierrors.IsForbidden(err):
-		return Trouble{What: "forbidden: " + message, Connected: true}
+		return Problem{Message: "forbidden: " + message, Connected: true}
 	case status.Status().Code == http.StatusGatewayTimeout:
-		return Trouble{What: "time-out: " + message}
+		return Problem{Message: "time-out: " + message}
 	}
-	return Trouble{What: message, Connected: true}
+	return Problem{Message: message, Connected: true}
 }
 
 // isAboutCluster tells a Status that the hub wrote from one of the cluster itself, which has no ManagedClusters, if it is no hub.

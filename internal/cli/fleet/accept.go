@@ -79,9 +79,9 @@ func NewAcceptCommand(global *options.Global) *cobra.Command {
 	return command
 }
 
-// completeRequesters completes the common names of agents that ask to be one of the chosen clusters.
+// completeRequesters completes the common names of agents that request to be one of the chosen clusters.
 func (r *acceptance) completeRequesters(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return r.Offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+	return r.CompleteFromHub(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
 		chosen, err := r.clusters.Names()
 		var names []string
 		for _, cluster := range chosen {
@@ -108,9 +108,9 @@ func (r *acceptance) acceptAll(ctx context.Context, clusters []string) error {
 			result.Error = err.Error()
 			errs = append(errs, err)
 		} else if !r.DryRun {
-			r.tell("cluster %s is accepted; \"capstan get clusters\" shows when it is available", cluster)
+			r.report("cluster %s is accepted; \"capstan get clusters\" shows when it is available", cluster)
 			if !slices.ContainsFunc(result.Requests, func(request output.AgentRequest) bool { return request.Approved }) {
-				r.tell("no request was there to approve: its agent has a way in already")
+				r.report("no request was there to approve: its agent has a way in already")
 			}
 		}
 		results = append(results, result)
@@ -121,8 +121,8 @@ func (r *acceptance) acceptAll(ctx context.Context, clusters []string) error {
 	return errors.Join(errs...)
 }
 
-// tell says what is done to a person; a program reads the result.
-func (r *acceptance) tell(format string, args ...any) {
+// report prints what is done for a person; a program reads the result.
+func (r *acceptance) report(format string, args ...any) {
 	if r.format.Format() == output.Tree {
 		r.Say(format, args...)
 	}
@@ -149,18 +149,18 @@ func (r *acceptance) accept(ctx context.Context, result *output.Acceptance) erro
 		return err
 	}
 	if r.DryRun {
-		r.tell("would set hubAcceptsClient to true for managed cluster %s", cluster.Name)
+		r.report("would set hubAcceptsClient to true for managed cluster %s", cluster.Name)
 		return nil
 	}
 	if err := managedclusters.Accept(ctx, r.hub, cluster.Name); err != nil {
 		return err
 	}
 	result.Accepted = true
-	r.tell("set hubAcceptsClient to true for managed cluster %s", cluster.Name)
+	r.report("set hubAcceptsClient to true for managed cluster %s", cluster.Name)
 	return nil
 }
 
-// describe notes what the hub knows of a cluster.
+// describe puts what the hub has about a cluster into the result.
 func (r *acceptance) describe(ctx context.Context, cluster *clusterv1.ManagedCluster, result *output.Acceptance) error {
 	result.Accepted = cluster.Spec.HubAcceptsClient
 	result.Joined = meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionJoined)
@@ -176,7 +176,7 @@ func (r *acceptance) describe(ctx context.Context, cluster *clusterv1.ManagedClu
 	return err
 }
 
-// cluster reads the ManagedCluster, which its agent creates, and waits for it if that was asked for.
+// cluster reads the ManagedCluster, which its agent creates, and waits for it with --wait.
 func (r *acceptance) cluster(ctx context.Context, name string) (*clusterv1.ManagedCluster, error) {
 	cluster, err := managedclusters.Get(ctx, r.hub, name)
 	if !apierrors.IsNotFound(err) || errors.Is(err, hubapi.ErrNotAHub) {
@@ -206,29 +206,29 @@ func (r *acceptance) waitFor(subject, what string, waiting func() error) error {
 	return err
 }
 
-// requests returns the requests to approve, and waits for one if that was asked for. It fails when the agent of the cluster has and gets
-// no way in.
+// requests returns the requests to approve, and waits for one with --wait. It fails when the agent of the cluster has no access and gets
+// none.
 func (r *acceptance) requests(ctx context.Context, cluster *clusterv1.ManagedCluster, result *output.Acceptance) ([]joinrequests.Request,
 	error) {
-	since := joinrequests.AskedSince(cluster)
+	since := joinrequests.RequestedSince(cluster)
 	requests, rejected, err := joinrequests.List(ctx, r.hub, cluster.Name, since)
 	if err != nil {
 		return nil, err
 	}
-	requests, earlier := r.leaveEarlier(requests, since)
+	requests, earlier := r.splitEarlier(requests, since)
 	rejected = append(rejected, earlier...)
-	note(result, requests, rejected)
+	setRequests(result, requests, rejected)
 	chosen, err := r.choose(result, requests)
 	if err != nil {
 		return nil, err
 	}
-	approved := slices.ContainsFunc(requests, func(request joinrequests.Request) bool { return r.isIn(request, cluster) })
-	others := r.unwanted(requests)
+	approved := slices.ContainsFunc(requests, func(request joinrequests.Request) bool { return r.hasAccess(request, cluster) })
+	others := r.notNamed(requests)
 	if len(chosen) > 0 || approved || len(others) == 0 && needsNoRequest(cluster) {
 		return chosen, nil
 	}
 	if !r.wait {
-		return nil, noRequest(cluster, others, rejected)
+		return nil, noRequestError(cluster, others, rejected)
 	}
 	if err := r.awaitRequest(ctx, cluster, since); err != nil {
 		return nil, err
@@ -236,16 +236,16 @@ func (r *acceptance) requests(ctx context.Context, cluster *clusterv1.ManagedClu
 	return r.requests(ctx, cluster, result)
 }
 
-// leaveEarlier takes out the requests that were made before the cluster was, by agents of a deleted cluster of the same name, unless
+// splitEarlier takes out the requests that were made before the cluster was, by agents of a deleted cluster of the same name, unless
 // --requesters names who made them.
-func (r *acceptance) leaveEarlier(requests []joinrequests.Request, since time.Time) (left []joinrequests.Request,
+func (r *acceptance) splitEarlier(requests []joinrequests.Request, since time.Time) (left []joinrequests.Request,
 	earlier []joinrequests.Rejected) {
 	for _, request := range requests {
 		if !r.isEarlier(request, since) {
 			left = append(left, request)
 			continue
 		}
-		earlier = append(earlier, joinrequests.Rejected{Name: request.Name, Why: fmt.Errorf(
+		earlier = append(earlier, joinrequests.Rejected{Name: request.Name, Err: fmt.Errorf(
 			"it is of %s, before the cluster was created, as by an "+
 				"agent of a deleted cluster of this name; --requesters %s approves it all the same", request.Created.UTC().Format(time.RFC3339),
 			output.Printable(request.CommonName))})
@@ -254,11 +254,11 @@ func (r *acceptance) leaveEarlier(requests []joinrequests.Request, since time.Ti
 }
 
 func (r *acceptance) isEarlier(request joinrequests.Request, since time.Time) bool {
-	return request.EarlierThan(since) && (len(r.requesters) == 0 || !r.wanted(request))
+	return request.EarlierThan(since) && (len(r.requesters) == 0 || !r.isNamed(request))
 }
 
-// note puts the requests of a cluster into the result.
-func note(result *output.Acceptance, requests []joinrequests.Request, rejected []joinrequests.Rejected) {
+// setRequests puts the requests of a cluster into the result.
+func setRequests(result *output.Acceptance, requests []joinrequests.Request, rejected []joinrequests.Rejected) {
 	result.Requests, result.Rejected = nil, nil
 	for _, request := range requests {
 		if request.Pending || request.Approved {
@@ -268,14 +268,14 @@ func note(result *output.Acceptance, requests []joinrequests.Request, rejected [
 		}
 	}
 	for _, request := range rejected {
-		result.Rejected = append(result.Rejected, output.RejectedRequest{Name: request.Name, Why: request.Why.Error()})
+		result.Rejected = append(result.Rejected, output.RejectedRequest{Name: request.Name, Reason: request.Err.Error()})
 	}
 }
 
 func (r *acceptance) approve(ctx context.Context, chosen []joinrequests.Request, result *output.Acceptance) error {
 	for _, request := range chosen {
 		if r.DryRun {
-			r.tell("would approve CSR %s of %s", request.Name, output.Printable(request.CommonName))
+			r.report("would approve CSR %s of %s", request.Name, output.Printable(request.CommonName))
 			continue
 		}
 		if err := joinrequests.Approve(ctx, r.hub, request.Name); err != nil {
@@ -284,19 +284,19 @@ func (r *acceptance) approve(ctx context.Context, chosen []joinrequests.Request,
 		for i := range result.Requests {
 			result.Requests[i].Approved = result.Requests[i].Approved || result.Requests[i].Name == request.Name
 		}
-		r.tell("CSR %s approved", request.Name)
+		r.report("CSR %s approved", request.Name)
 	}
 	return nil
 }
 
-// choose tells which requests to approve.
+// choose returns the requests to approve.
 func (r *acceptance) choose(result *output.Acceptance, requests []joinrequests.Request) (chosen []joinrequests.Request, err error) {
-	agents, holders := map[string]bool{}, map[string]bool{}
+	agents, certified := map[string]bool{}, map[string]bool{}
 	for _, request := range requests {
 		if request.Approved {
-			holders[request.CommonName] = true
+			certified[request.CommonName] = true
 		}
-		if !r.wanted(request) {
+		if !r.isNamed(request) {
 			continue
 		}
 		if request.Pending {
@@ -307,28 +307,28 @@ func (r *acceptance) choose(result *output.Acceptance, requests []joinrequests.R
 	if len(chosen) == 0 || len(r.requesters) > 0 || r.skipApproveCheck {
 		return chosen, nil
 	}
-	maps.DeleteFunc(holders, func(agent string, _ bool) bool { return agents[agent] })
+	maps.DeleteFunc(certified, func(agent string, _ bool) bool { return agents[agent] })
 	switch {
 	case len(agents) > 1:
 		return nil, fmt.Errorf("%d agents ask to be cluster %s, so none is approved. Choose the ones you know with --requesters, "+
-			"or approve all with --skip-approve-check:%s%s", len(agents), result.Cluster, listed(chosen), howToTell(result.Cluster))
-	case result.Joined || len(holders) > 0:
+			"or approve all with --skip-approve-check:%s%s", len(agents), result.Cluster, listRequests(chosen), identityHint(result.Cluster))
+	case result.Joined || len(certified) > 0:
 		return nil, fmt.Errorf("an agent of cluster %s has a certificate already, and one asks for another, so it is not approved. It may be the "+
 			"same agent, which has lost its credential, or an impostor, who would get all that goes to the cluster. If you know it, name it with --requesters, "+
-			"or approve every requester with --skip-approve-check:%s%s", result.Cluster, listed(chosen), howToTell(result.Cluster))
+			"or approve every requester with --skip-approve-check:%s%s", result.Cluster, listRequests(chosen), identityHint(result.Cluster))
 	}
 	return chosen, nil
 }
 
-// howToTell says how the owner of a cluster sees who its agent is: its name ends with the UID of the Klusterlet.
-func howToTell(cluster string) string {
+// identityHint says how the owner of a cluster sees who its agent is: its name ends with the UID of the Klusterlet.
+func identityHint(cluster string) string {
 	return fmt.Sprintf("\nThe owner of the cluster sees in it who its agent is, by the UID of the Klusterlet:\n"+
 		"  kubectl get klusterlets --output custom-columns=CLUSTER:.spec.clusterName,UID:.metadata.uid\n"+
 		"  %s is then the one to name.", fleet.ClusterUser(cluster, "UID"))
 }
 
-// listed is who asks, one a line.
-func listed(requests []joinrequests.Request) string {
+// listRequests lists the requests with their requesters, one a line.
+func listRequests(requests []joinrequests.Request) string {
 	var lines strings.Builder
 	for _, request := range requests {
 		fmt.Fprintf(&lines, "\n  %s (CSR %s of %s by %s)", output.Printable(request.CommonName), request.Name,
@@ -337,16 +337,16 @@ func listed(requests []joinrequests.Request) string {
 	return lines.String()
 }
 
-// wanted matches common names whole.
-func (r *acceptance) wanted(request joinrequests.Request) bool {
+// isNamed tells whether --requesters names who made a request, or is not set. It matches common names whole.
+func (r *acceptance) isNamed(request joinrequests.Request) bool {
 	return len(r.requesters) == 0 || slices.Contains(r.requesters, request.CommonName)
 }
 
-// unwanted are the common names of agents that ask, or were approved, and that --requesters does not name.
-func (r *acceptance) unwanted(requests []joinrequests.Request) []string {
+// notNamed are the common names of agents with a request that is pending or approved, and that --requesters does not name.
+func (r *acceptance) notNamed(requests []joinrequests.Request) []string {
 	var names []string
 	for _, request := range requests {
-		if (request.Pending || request.Approved) && !r.wanted(request) && !slices.Contains(names, request.CommonName) {
+		if (request.Pending || request.Approved) && !r.isNamed(request) && !slices.Contains(names, request.CommonName) {
 			names = append(names, request.CommonName)
 		}
 	}
@@ -356,18 +356,18 @@ func (r *acceptance) unwanted(requests []joinrequests.Request) []string {
 func (r *acceptance) awaitRequest(ctx context.Context, cluster *clusterv1.ManagedCluster, since time.Time) error {
 	return r.waitFor(cluster.Name, "waiting for its certificate request", func() error {
 		return joinrequests.Watch(ctx, r.hub, cluster.Name, since, func(request joinrequests.Request) bool {
-			return r.isIn(request, cluster) || request.Pending && r.wanted(request) && !r.isEarlier(request, since)
+			return r.hasAccess(request, cluster) || request.Pending && r.isNamed(request) && !r.isEarlier(request, since)
 		})
 	})
 }
 
-// isIn tells whether a request that is wanted is approved already. One that was approved before the hub lost sight of the cluster is about
-// an agent that may be gone, unless --requesters names it.
-func (r *acceptance) isIn(request joinrequests.Request, cluster *clusterv1.ManagedCluster) bool {
+// hasAccess tells whether a request that is to be approved has been already. One that was approved before the hub lost sight of the cluster
+// is about an agent that may be gone, unless --requesters names it.
+func (r *acceptance) hasAccess(request joinrequests.Request, cluster *clusterv1.ManagedCluster) bool {
 	available := meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionClusterAvailable)
 	lost := hasJoined(cluster) && available != nil && available.Status != metav1.ConditionTrue &&
 		request.Decided.Before(available.LastTransitionTime.Time)
-	return request.Approved && r.wanted(request) && (!lost || len(r.requesters) > 0)
+	return request.Approved && r.isNamed(request) && (!lost || len(r.requesters) > 0)
 }
 
 // hasJoined tells whether an agent has joined as the cluster, now or once.
@@ -375,33 +375,33 @@ func hasJoined(cluster *clusterv1.ManagedCluster) bool {
 	return cluster.Spec.HubAcceptsClient && meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionJoined)
 }
 
-// needsNoRequest tells whether the agent of a cluster has another way in: it works, or is known by its AWS role. That some agent joined
-// once says nothing about the one that is to join now.
+// needsNoRequest tells whether the agent of a cluster has access without one: it works, or registers by its AWS role. That some agent
+// joined once says nothing about the one that is to join now.
 func needsNoRequest(cluster *clusterv1.ManagedCluster) bool {
 	works := hasJoined(cluster) && meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionClusterAvailable)
 	return works || cluster.Annotations[fleet.AnnotationManagedClusterARN] != ""
 }
 
-func noRequest(cluster *clusterv1.ManagedCluster, others []string, rejected []joinrequests.Rejected) error {
-	var left strings.Builder
+func noRequestError(cluster *clusterv1.ManagedCluster, others []string, rejected []joinrequests.Rejected) error {
+	var details strings.Builder
 	if hasJoined(cluster) {
-		left.WriteString("\n  It was accepted before, for an agent that the hub does not hear of now: if that one is only away, there is nothing to accept.")
+		details.WriteString("\n  It was accepted before, for an agent that the hub does not hear of now: if that one is only away, there is nothing to accept.")
 	}
 	if len(others) > 0 {
-		left.WriteString("\n  --requesters names none of those who asked, whose names it has to match whole:")
+		details.WriteString("\n  --requesters names none of those who asked, whose names it has to match whole:")
 	}
 	for _, name := range others {
-		fmt.Fprintf(&left, "\n    %s", output.Printable(name))
+		fmt.Fprintf(&details, "\n    %s", output.Printable(name))
 	}
 	for _, request := range rejected {
-		fmt.Fprintf(&left, "\n  CSR %s is left alone: %s", request.Name, request.Why)
+		fmt.Fprintf(&details, "\n  CSR %s is left alone: %s", request.Name, request.Err)
 	}
 	return fmt.Errorf("no csr is approved yet for cluster %s: see whether its agent runs and can reach the hub; --wait waits for its request%s",
-		cluster.Name, left.String())
+		cluster.Name, details.String())
 }
 
-// foreignNamespace tells whether the hub has a namespace of a cluster's name that was not made for the cluster. Who may not look sees
-// none.
+// foreignNamespace tells whether the hub has a namespace of a cluster's name that was not made for the cluster. Where namespaces may
+// not be read, it is taken for none.
 func foreignNamespace(ctx context.Context, hub *hubapi.Hub, cluster string) (bool, error) {
 	namespace := &corev1.Namespace{}
 	err := hub.Client(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, cluster, namespace)

@@ -266,8 +266,7 @@ func putClusterIntoSet(ctx context.Context, hub *hubapi.Hub, cluster, set string
 	return hub.Explain("put cluster "+cluster+" into cluster set "+set, err)
 }
 
-// addManagedNamespaces makes the clusters of a set have some more namespaces, and returns those that it did not ask for
-// before.
+// addManagedNamespaces makes the clusters of a set have some more namespaces, and returns those that it did not have before.
 func addManagedNamespaces(ctx context.Context, hub *hubapi.Hub, name string, namespaces []string) (added []string, err error) {
 	err = hubapi.Change(ctx, hub.Client(managedclustersets.Resource), name, func(set *clusterv1beta2.ManagedClusterSet) (bool, error) {
 		added = nil

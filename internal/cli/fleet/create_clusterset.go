@@ -156,7 +156,7 @@ func (d *clusterSetDeletion) deleteAll(ctx context.Context, hub *hubapi.Hub, nam
 			continue
 		}
 		if bound := of.BoundNamespaces(name); len(bound) > 0 {
-			errs = append(errs, stillBound(name, bound))
+			errs = append(errs, boundError(name, bound))
 			continue
 		}
 		errs = append(errs, d.delete(ctx, hub, set, of.Members(set)))
@@ -164,7 +164,7 @@ func (d *clusterSetDeletion) deleteAll(ctx context.Context, hub *hubapi.Hub, nam
 	return errors.Join(errs...)
 }
 
-func stillBound(set string, namespaces []string) error {
+func boundError(set string, namespaces []string) error {
 	unbind := make([]string, len(namespaces))
 	for i, namespace := range namespaces {
 		unbind[i] = fmt.Sprintf("\n  capstan clusterset unbind %s --namespace %s", set, namespace)

@@ -34,7 +34,7 @@ func denyCluster(ctx context.Context, hub *hubapi.Hub, name string, cutOff bool)
 }
 
 // pendingRequestsOf are the names of the certificate requests that nobody has decided on and that are for or of a cluster or its add-ons,
-// whatever label they carry: by who asks, and by whom the certificate would name.
+// whatever label they carry: by the requester, and by the identity in the certificate.
 func pendingRequestsOf(ctx context.Context, hub *hubapi.Hub, cluster string) (names []string, err error) {
 	list := &certificatesv1.CertificateSigningRequestList{}
 	err = hub.Client(joinrequests.Resource).List(ctx, metav1.ListOptions{}, list)
@@ -83,8 +83,8 @@ func denyRequest(ctx context.Context, hub *hubapi.Hub, name string) error {
 	return hub.Explain("deny certificate request "+name, err)
 }
 
-// rightsPoll is how often it is looked whether rights are gone: they are several objects, and go within a second.
-const rightsPoll = 200 * time.Millisecond
+// rightsPollInterval is how often rights are read until they are gone: they are several objects, and go within a second.
+const rightsPollInterval = 200 * time.Millisecond
 
 // awaitNoRights returns once nothing on the hub gives the agent of a cluster rights. When it fails, it returns what still does.
 func awaitNoRights(ctx context.Context, hub *hubapi.Hub, cluster string) (left []string, err error) {
@@ -101,7 +101,7 @@ func awaitNoRights(ctx context.Context, hub *hubapi.Hub, cluster string) (left [
 		}
 		left = found
 		select {
-		case <-time.After(rightsPoll):
+		case <-time.After(rightsPollInterval):
 		case <-ctx.Done():
 			return left, context.Cause(ctx)
 		}

@@ -99,7 +99,7 @@ func (r *denial) deny(ctx context.Context, cluster string) error {
 	return nil
 }
 
-// denyRequests denies the certificates that the cluster and its add-ons ask for.
+// denyRequests denies the certificates that the cluster and its add-ons request.
 func (r *denial) denyRequests(ctx context.Context, cluster string) error {
 	requests, err := pendingRequestsOf(ctx, r.hub, cluster)
 	if err != nil {

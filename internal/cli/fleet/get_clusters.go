@@ -55,7 +55,7 @@ func (l *clusterList) show(ctx context.Context, hub *hubapi.Hub, names []string)
 	if err != nil {
 		return err
 	}
-	if list.Items, err = options.KeepNamed(list.Items, names, "cluster", "capstan get clusters"); err != nil {
+	if list.Items, err = options.FilterByName(list.Items, names, "cluster", "capstan get clusters"); err != nil {
 		return err
 	}
 	switch {

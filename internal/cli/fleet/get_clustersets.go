@@ -50,7 +50,7 @@ func (l *clusterSetList) show(ctx context.Context, hub *hubapi.Hub, names []stri
 	if err != nil {
 		return err
 	}
-	if list.Items, err = options.KeepNamed(list.Items, names, "cluster set", "capstan get clustersets"); err != nil {
+	if list.Items, err = options.FilterByName(list.Items, names, "cluster set", "capstan get clustersets"); err != nil {
 		return err
 	}
 	if len(list.Items) == 0 {

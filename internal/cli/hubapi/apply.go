@@ -22,7 +22,7 @@ type Resource struct {
 	Namespaced bool
 }
 
-// ResourceOf asks the hub how it serves a kind. One that it does not serve is an error that says so.
+// ResourceOf discovers how the hub serves a kind. One that it does not serve is an error that says so.
 func (h *Hub) ResourceOf(ctx context.Context, kind schema.GroupVersionKind) (Resource, error) {
 	result := h.Raw().Get().AbsPath(versionPath(kind.GroupVersion())...).Do(ctx)
 	err := result.Error()

@@ -68,15 +68,15 @@ func (h *Hub) Diagnose(err error) (problem error, next string) { //nolint:revive
 	var unknownAuthority x509.UnknownAuthorityError
 	var wrongHost x509.HostnameError
 	var dns *net.DNSError
-	var noWay *forwardproxy.Error
-	var known Problem
+	var proxyErr *forwardproxy.Error
+	var explained Problem
 	switch {
-	case errors.As(err, &known):
-		return err, known.Next
+	case errors.As(err, &explained):
+		return err, explained.Next
 	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted"), "Run the command again to go on."
-	case errors.As(err, &noWay):
-		return noWay, fmt.Sprintf("The way to %s leads through this proxy: %s.", h.Server, h.Source.proxyHint())
+	case errors.As(err, &proxyErr):
+		return proxyErr, fmt.Sprintf("The way to %s leads through this proxy: %s.", h.Server, h.Source.proxyHint())
 	case NotServed(err):
 		return fmt.Errorf("%s is %w: it does not serve %s (%w)", h.Server, ErrNotAHub, clusterv1.GroupVersion, err), h.Source.otherHubHint()
 	case apierrors.IsUnauthorized(err) || strings.Contains(err.Error(), "tls: expired certificate"):
@@ -94,13 +94,13 @@ func (h *Hub) Diagnose(err error) (problem error, next string) { //nolint:revive
 		return fmt.Errorf("the certificate of %s has expired, or the clock of this machine is wrong: %w", h.Server, err),
 			"Compare the clock with the dates above. If it is right, the certificate of the hub has to be renewed: a hub of Capstan does so by itself while it runs."
 	case errors.As(err, &unknownAuthority):
-		return fmt.Errorf("%s shows a certificate that %s does not trust: %w", h.Server, h.Source.truster(), err),
+		return fmt.Errorf("%s shows a certificate that %s does not trust: %w", h.Server, h.Source.caSource(), err),
 			h.Source.trustHint()
 	case errors.As(err, &wrongHost):
 		return fmt.Errorf("the certificate of %s is for another host: %w", h.Server, err),
 			h.Source.hostHint()
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("nothing answers at %s: %w", h.Server, err), h.Source.silenceHint()
+		return fmt.Errorf("nothing answers at %s: %w", h.Server, err), h.Source.unreachableHint()
 	case errors.As(err, &dns):
 		return fmt.Errorf("the host of %s is not known: %w", h.Server, err), fmt.Sprintf("Check the server of %s and the network.", h.Source)
 	case errors.Is(err, context.DeadlineExceeded) || IsTimeout(err):
@@ -173,7 +173,7 @@ func (h *Hub) missingHint(err error) string {
 	return fmt.Sprintf("Asked %s, with %s.", h.Server, h.Source)
 }
 
-func (s Source) silenceHint() string {
+func (s Source) unreachableHint() string {
 	switch {
 	case s.DebugServer:
 		return "See whether the placement controllers run, and whether \"kubectl port-forward\" still leads to their port 9443."
@@ -195,8 +195,8 @@ func (s Source) hostHint() string {
 	return "Use a host name the certificate is for, or set apiserver.externalHostname in the hub's configuration."
 }
 
-// truster is what the certificate of the server is verified with.
-func (s Source) truster() string {
+// caSource is what the certificate of the server is verified with.
+func (s Source) caSource() string {
 	if s.DebugServer {
 		return "--debug-server-ca"
 	}
@@ -204,18 +204,18 @@ func (s Source) truster() string {
 }
 
 func (s Source) trustHint() string {
-	why := fmt.Sprintf("Another %s may have taken this address, or its CA was replaced: ", s.noun())
+	cause := fmt.Sprintf("Another %s may have taken this address, or its CA was replaced: ", s.noun())
 	switch {
 	case s.DebugServer:
 		return "Name a file with the certificate, or with the certificate authority that signed it: --debug-server-ca FILE. " +
 			"The placement controllers show the one in the folder of their --placement-debug-cert-dir; on a hub that the operator has installed, ConfigMap " +
 			fleet.NamespaceHub + "/" + fleet.ConfigMapCABundle + " has the authority."
 	case s.Invitation:
-		return why + "run \"capstan get token\" on the hub again, and check --ca-file if you named one."
+		return cause + "run \"capstan get token\" on the hub again, and check --ca-file if you named one."
 	case s.Playground:
-		return why + "run \"capstan up\", which writes a fresh kubeconfig."
+		return cause + "run \"capstan up\", which writes a fresh kubeconfig."
 	}
-	return fmt.Sprintf("%sget a fresh kubeconfig from the %s.", why, s.noun())
+	return fmt.Sprintf("%sget a fresh kubeconfig from the %s.", cause, s.noun())
 }
 
 // NotServed tells a kind that the server does not serve from an object that is not there: it has no words for the former.

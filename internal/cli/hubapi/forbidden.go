@@ -23,19 +23,19 @@ const (
 	refusedByPodSecurity
 	refusedByWebhook
 	refusedByPolicy
-	// refusedOtherwise is for what admission in the server refuses, and for rights that are told in other words.
+	// refusedOtherwise is for what admission in the server refuses, and for missing rights that are reported in other words.
 	refusedOtherwise
 )
 
 var (
-	// aboutUser is what the authorizer and admission say of a user whose rights do not suffice.
+	// aboutUser is what the authorizer and admission say about a user whose rights do not suffice.
 	aboutUser = regexp.MustCompile(`(?i)\buser "[^"]*".* (cannot|may not|is attempting to grant) |\bmay not\b`)
 	webhook   = regexp.MustCompile(`admission webhook "([^"]+)" denied the request`)
 	policy    = regexp.MustCompile(`ValidatingAdmissionPolicy '([^']+)'`)
 )
 
-// refusalOf tells what a forbidden request was refused for, and the name of the webhook or policy that did.
-func refusalOf(err error) (why refusal, by string) {
+// refusalOf is why a forbidden request was refused, and the name of the webhook or policy that did.
+func refusalOf(err error) (cause refusal, by string) {
 	message := err.Error()
 	has := func(texts ...string) bool {
 		for _, text := range texts {
@@ -67,20 +67,20 @@ func refusalOf(err error) (why refusal, by string) {
 	return refusedOtherwise, ""
 }
 
-// MayLackRight tells whether a request was refused because of the rights of the user, as far as the answer tells.
+// MayLackRight tells whether a request was refused because of the rights of the user, as far as the response says.
 func MayLackRight(err error) bool {
 	if !apierrors.IsForbidden(err) {
 		return false
 	}
-	why, _ := refusalOf(err)
-	return why == refusedByRights || why == refusedOtherwise
+	cause, _ := refusalOf(err)
+	return cause == refusedByRights || cause == refusedOtherwise
 }
 
 // forbiddenHint says what to do about a request that was refused. Most often a right is missing, but not always.
 func (s Source) forbiddenHint(err error) string {
-	why, by := refusalOf(err)
-	ask := fmt.Sprintf("ask an administrator of the %s for it, or use another context with --context.", s.noun())
-	switch why {
+	cause, by := refusalOf(err)
+	advice := fmt.Sprintf("ask an administrator of the %s for it, or use another context with --context.", s.noun())
+	switch cause {
 	case refusedInTerminating:
 		return "No right is missing: the namespace is being deleted, and nothing can be created there. Run the command again when it is gone; " +
 			"\"kubectl get namespace " + namespaceOf(err) + " -o yaml\" shows what it waits for."
@@ -99,17 +99,17 @@ func (s Source) forbiddenHint(err error) string {
 		return fmt.Sprintf("No right is missing: the ValidatingAdmissionPolicy %s refuses it. Change what it says, or ask whoever has made "+
 			"the policy.", by)
 	case refusedByRights:
-		return fmt.Sprintf("The user of %s lacks this permission: %s", s, ask)
+		return fmt.Sprintf("The user of %s lacks this permission: %s", s, advice)
 	case refusedOtherwise:
 	}
 	return fmt.Sprintf("The %s refuses it for the reason above. If it is that the user of %s lacks a permission, %s", s.noun(), s,
-		ask)
+		advice)
 }
 
 // terminating finds the namespace in what an API server says of one that is being deleted.
 var terminating = regexp.MustCompile(`(?:in namespace |the namespace )"?([a-z0-9-]+)"?`)
 
-// namespaceOf is the namespace that a request was refused for, as far as the answer tells.
+// namespaceOf is the namespace that a request was refused for, as far as the response says.
 func namespaceOf(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {

@@ -28,8 +28,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 )
 
-// Hub is a hub that commands read and write. Its client knows no more kinds than the commands use and never asks the
-// hub what it serves: that keeps a command as fast as its one request.
+// Hub is a hub that commands read and write. Its client has no more kinds than the commands use and does no discovery: that keeps a
+// command as fast as its one request.
 type Hub struct {
 	// Source is where the access was found.
 	Source Source
@@ -49,7 +49,7 @@ type Hub struct {
 	reached reached
 }
 
-// Connect finds the access to a hub and prepares to use it; nothing is sent yet.
+// Connect finds the access to a hub and makes a client of it; nothing is sent yet.
 func Connect(target Target) (*Hub, error) {
 	config, source, err := target.Resolve()
 	if err != nil {
@@ -164,12 +164,12 @@ func newScheme() *runtime.Scheme {
 	return scheme
 }
 
-// Ready asks the hub whether it can be used; nil is yes.
+// Ready is nil if the hub says that it is ready.
 func (h *Hub) Ready(ctx context.Context) error {
 	return h.Raw().Get().AbsPath("/readyz").Do(ctx).Error()
 }
 
-// Live asks whether the hub serves its API, ready or not; nil is yes.
+// Live is nil if the hub serves its API, ready or not.
 func (h *Hub) Live(ctx context.Context) error {
 	return h.Raw().Get().AbsPath("/livez").Do(ctx).Error()
 }

@@ -1,4 +1,4 @@
-// Package hubapi is how the command line talks to a hub: which kubeconfig leads there, a small client that starts in a
+// Package hubapi is the client of a hub for the command line: which kubeconfig leads there, a small client that starts in a
 // few milliseconds, and errors that say what to do next.
 package hubapi
 
@@ -20,7 +20,7 @@ import (
 // PlaygroundContext is the context of the hub in the kubeconfig that "capstan up" writes.
 const PlaygroundContext = "hub"
 
-// Target is what a person says about the hub a command is for.
+// Target is what the flags say about the hub that a command is for.
 type Target struct {
 	// Kubeconfig is the value of --kubeconfig, empty without one.
 	Kubeconfig string
@@ -28,7 +28,7 @@ type Target struct {
 	Context string
 	// Playground is the kubeconfig that "capstan up" writes, whether it is there or not; empty where the hub of a playground is of no use.
 	Playground string
-	// Cluster says that a cluster is looked for, to install something in, and no hub.
+	// Cluster says that the target is a cluster, to install something in, and no hub.
 	Cluster bool
 	// MatchServerVersion says that requests fail unless the server is of the minor version of Kubernetes that this program is built with.
 	MatchServerVersion bool
@@ -71,7 +71,7 @@ type candidate struct {
 func (c candidate) String() string { return strings.Join(c.files, string(filepath.ListSeparator)) }
 
 // Resolve finds the access to the hub. The first of these decides: --kubeconfig, KUBECONFIG, the playground's kubeconfig,
-// ~/.kube/config. The last two are passed over when they do not exist or lack the context that was asked for.
+// ~/.kube/config. The last two are passed over when they do not exist or lack the context of --context.
 func (t Target) Resolve() (*rest.Config, Source, error) {
 	chosen, config, err := t.load()
 	if err != nil {
@@ -129,14 +129,14 @@ func (t Target) contextOf(chosen candidate, config *clientcmdapi.Config) string 
 }
 
 func (t Target) load() (candidate, *clientcmdapi.Config, error) {
-	if fixed := t.fixed(); fixed != nil {
-		config, err := read(*fixed)
+	if explicit := t.explicit(); explicit != nil {
+		config, err := read(*explicit)
 		if err == nil && len(config.Contexts) == 0 {
-			err = t.emptyError(*fixed)
+			err = t.emptyError(*explicit)
 		}
-		return *fixed, config, err
+		return *explicit, config, err
 	}
-	var unfit, contexts []string
+	var skipped, contexts []string
 	for _, c := range t.defaults() {
 		config, err := read(c)
 		if err != nil {
@@ -145,19 +145,19 @@ func (t Target) load() (candidate, *clientcmdapi.Config, error) {
 		if len(config.Contexts) > 0 && (t.Context == "" || config.Contexts[t.Context] != nil) {
 			return c, config, nil
 		}
-		unfit = append(unfit, c.String())
+		skipped = append(skipped, c.String())
 		contexts = append(contexts, sortedContexts(config)...)
 	}
 	if t.Context != "" {
 		return candidate{}, nil, fmt.Errorf("no context %q in %s (contexts there: %s): choose another, or name the kubeconfig it is in with --kubeconfig",
-			t.Context, strings.Join(unfit, " or "), cmp.Or(strings.Join(contexts, ", "), "none"))
+			t.Context, strings.Join(skipped, " or "), cmp.Or(strings.Join(contexts, ", "), "none"))
 	}
 	if t.Cluster {
 		return candidate{}, nil, fmt.Errorf("no kubeconfig leads to a cluster (looked for %s): name one with --kubeconfig or KUBECONFIG",
-			strings.Join(unfit, " and "))
+			strings.Join(skipped, " and "))
 	}
 	return candidate{}, nil, fmt.Errorf("no kubeconfig leads to a hub (looked for %s): start a hub on this machine with \"capstan up\", "+
-		"or name the kubeconfig of one with --kubeconfig or KUBECONFIG", strings.Join(unfit, " and "))
+		"or name the kubeconfig of one with --kubeconfig or KUBECONFIG", strings.Join(skipped, " and "))
 }
 
 // emptyError is that a kubeconfig that was named leads nowhere.
@@ -169,8 +169,8 @@ func (t Target) emptyError(named candidate) error {
 		"or start a hub on this machine with \"capstan up\"", named.namedBy, named)
 }
 
-// fixed is the kubeconfig that was named, nil if none was. That of the playground stays that, however it is named.
-func (t Target) fixed() *candidate {
+// explicit is the kubeconfig that was named, nil if none was. That of the playground stays that, however it is named.
+func (t Target) explicit() *candidate {
 	if t.Kubeconfig != "" {
 		return &candidate{files: []string{t.Kubeconfig}, playground: t.isPlayground(t.Kubeconfig), namedBy: "--kubeconfig"}
 	}

@@ -14,7 +14,7 @@ import (
 	baseversion "k8s.io/component-base/version"
 )
 
-// versionLimit is how much is read of what a server says of its version, in bytes.
+// versionLimit is how much is read of the version of a server, in bytes.
 const versionLimit = 64 << 10
 
 // matchVersion makes the requests of a config fail if the server is of another minor version of Kubernetes than this program. Patches
@@ -29,7 +29,7 @@ func matchVersion(config *rest.Config) error {
 	return nil
 }
 
-// versionMatch asks for the version of the server before the first request.
+// versionMatch reads the version of the server before the first request.
 type versionMatch struct {
 	next http.RoundTripper
 	url  *url.URL
@@ -68,7 +68,7 @@ func (m *versionMatch) check(before *http.Request) error {
 	return nil
 }
 
-// serverVersion asks with the credentials of a request.
+// serverVersion reads it with the credentials of a request.
 func (m *versionMatch) serverVersion(before *http.Request) (*version.Version, error) {
 	request := before.Clone(before.Context())
 	request.Method, request.URL, request.Body, request.ContentLength = http.MethodGet, m.url, nil, 0

@@ -9,7 +9,7 @@ import (
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 )
 
-// Published is what the hub tells everybody about itself.
+// Published is what the hub publishes about itself.
 type Published struct {
 	// Server is the URL under which agents reach the hub: the one that the hub publishes, else that of the kubeconfig.
 	Server string

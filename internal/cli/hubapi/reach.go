@@ -9,13 +9,13 @@ import (
 	"github.com/capstan-io/capstan/internal/reach/api"
 )
 
-// reached is how a hub lets its clients reach clusters, once it has been asked.
+// reached is how a hub lets its clients reach clusters, once that has been read.
 type reached struct {
 	mu      sync.Mutex
 	version schema.GroupVersion
 }
 
-// ReachVersion is the version of the API by which clusters are reached. It asks the hub, once.
+// ReachVersion is the version of the API by which clusters are reached. It is read from the hub, once.
 func (h *Hub) ReachVersion(ctx context.Context) (schema.GroupVersion, error) {
 	h.reached.mu.Lock()
 	defer h.reached.mu.Unlock()

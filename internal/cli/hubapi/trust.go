@@ -32,7 +32,7 @@ import (
 type Invitation struct {
 	// Server is the URL of the hub, Token is what to join with: a bootstrap token or one of a service account.
 	Server, Token string
-	// CAFile holds the certificates to verify the hub with; empty means to ask the hub itself.
+	// CAFile holds the certificates to verify the hub with; empty means those that the hub itself publishes.
 	CAFile string
 	// Pins are what --ca-cert-hash holds: the hashes of the public keys of the certificate authorities that the hub may have,
 	// as kubeadm writes them. Empty for any.
@@ -41,7 +41,7 @@ type Invitation struct {
 	TrustOnFirstUse bool
 	// Known are clusters that the user trusts already: the hub may be one of them.
 	Known []KnownCluster
-	// Confirm asks a person whether a certificate authority with this fingerprint is that of the hub. It is asked only when nothing else
+	// Confirm asks a person whether a certificate authority with this fingerprint is that of the hub. It is called only when nothing else
 	// vouches for it; nil is no.
 	Confirm func(fingerprint string) bool
 	// ProxyURL is the HTTP proxy to the hub, empty for none. ProxyCAFile holds the certificates to verify it with.
@@ -69,7 +69,7 @@ var errUnsigned = fmt.Errorf("%w: it does not know the bootstrap token", ErrUntr
 // ErrUntrusted is why a hub cannot be recognised. Nothing secret was sent to it.
 var ErrUntrusted = errors.New("the hub cannot be verified")
 
-// Check finds what is wrong with an invitation without asking any server.
+// Check finds what is wrong with an invitation without a request to any server.
 func (i Invitation) Check() error {
 	server, err := url.Parse(i.Server)
 	if err != nil || server.Host == "" || server.Scheme != "https" {
@@ -210,7 +210,7 @@ func (i Invitation) trustPinned(ctx context.Context, anonymous *Hub) (Trust, err
 	return Trust{CA: ca, Reason: "verified with --ca-cert-hash"}, err
 }
 
-// Withheld tells that a hub publishes nothing about itself, from one that cannot be asked.
+// Withheld tells a hub that publishes nothing about itself from one that cannot be reached.
 func Withheld(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }
@@ -303,8 +303,8 @@ func (i Invitation) Hub(trust Trust) (*Hub, error) {
 	return i.connect(rest.TLSClientConfig{CAData: trust.CA}, i.Token)
 }
 
-// As connects to the hub of the invitation with the certificate of an agent that has joined.
-func (i Invitation) As(ctx context.Context, certificate, key []byte) (*Hub, error) {
+// ConnectAs connects to the hub of the invitation with the certificate of an agent that has joined.
+func (i Invitation) ConnectAs(ctx context.Context, certificate, key []byte) (*Hub, error) {
 	trust, err := i.Trust(ctx)
 	if err != nil {
 		return nil, err
@@ -312,9 +312,9 @@ func (i Invitation) As(ctx context.Context, certificate, key []byte) (*Hub, erro
 	return i.connect(rest.TLSClientConfig{CAData: trust.CA, CertData: certificate, KeyData: key}, "")
 }
 
-// Prove tries what a cluster does first with the invitation: it finds the certificates to verify the hub with, and verifies it. The error
+// Verify tries what a cluster does first with the invitation: it finds the certificates to verify the hub with, and verifies it. The error
 // is ErrUntrusted if that cannot succeed from anywhere.
-func (i Invitation) Prove(ctx context.Context) error {
+func (i Invitation) Verify(ctx context.Context) error {
 	trust, err := i.Trust(ctx)
 	if err != nil {
 		return err

@@ -17,12 +17,12 @@ func Named(name string) metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 }
 
-// Until watches until wanted returns true for an object that exists. Lost connections are made again; what the hub
+// Until watches until the condition is true for an object that exists. Lost connections are made again; what the hub
 // refuses (permissions, an unknown kind) is an error at once.
-func Until[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, selectors metav1.ListOptions, wanted func(P) bool) error {
+func Until[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, selectors metav1.ListOptions, condition func(P) bool) error {
 	err := c.probe(ctx, selectors)
 	if err == nil {
-		err = follow(ctx, c, selectors, wanted)
+		err = watchUntil(ctx, c, selectors, condition)
 	}
 	if err != nil && ctx.Err() != nil {
 		return errWaitEnded{context.Cause(ctx)}
@@ -30,14 +30,14 @@ func Until[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, selecto
 	return err
 }
 
-func follow[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, selectors metav1.ListOptions, wanted func(P) bool) error {
+func watchUntil[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, selectors metav1.ListOptions, condition func(P) bool) error {
 	source := c.listWatch(selectors)
 	_, err := watchtools.UntilWithSync(ctx, source, P(new(T)), nil, func(event watch.Event) (bool, error) {
 		object, ok := event.Object.(P)
 		if !ok {
 			return false, fmt.Errorf("watch sent a %T", event.Object)
 		}
-		return event.Type != watch.Deleted && wanted(object), nil
+		return event.Type != watch.Deleted && condition(object), nil
 	})
 	return err
 }
@@ -46,7 +46,7 @@ func follow[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, select
 func UntilNone[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, selectors metav1.ListOptions, counts func(P) bool) error {
 	err := c.probe(ctx, selectors)
 	if err == nil {
-		err = followNone(ctx, c, selectors, counts)
+		err = watchUntilNone(ctx, c, selectors, counts)
 	}
 	if err != nil && ctx.Err() != nil {
 		return errWaitEnded{context.Cause(ctx)}
@@ -54,7 +54,7 @@ func UntilNone[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, sel
 	return err
 }
 
-func followNone[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, selectors metav1.ListOptions, counts func(P) bool) error {
+func watchUntilNone[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, selectors metav1.ListOptions, counts func(P) bool) error {
 	source := c.listWatch(selectors)
 	var objects cache.Store
 	none := func() bool {
@@ -72,7 +72,7 @@ func followNone[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, se
 }
 
 // errWaitEnded is why waiting ended before what was waited for had happened. The hub is not to blame, so there is nothing
-// to explain; the caller that waits knows what it was for and says what to do.
+// to explain; the caller that waits says what to do.
 type errWaitEnded struct{ error }
 
 func (e errWaitEnded) Unwrap() error { return e.error }

@@ -467,7 +467,7 @@ func (i *initialization) prove(ctx context.Context, info joincommand.Info) error
 	}
 	ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)
 	defer cancel()
-	err := hubapi.Invitation{Server: info.Server, Token: info.Token, Pins: info.Pins}.Prove(ctx)
+	err := hubapi.Invitation{Server: info.Server, Token: info.Token, Pins: info.Pins}.Verify(ctx)
 	switch {
 	case errors.Is(err, hubapi.ErrUntrusted):
 		return fmt.Errorf("the hub is installed; clusters cannot join with what it publishes in ConfigMap %s/%s: %w\n"+
@@ -483,7 +483,7 @@ func (i *initialization) writeJoinCommand(info joincommand.Info) error {
 	if i.joinCommandFile == "" {
 		return nil
 	}
-	script := "#!/bin/sh\nexec " + info.Words() + " --cluster-name \"$1\"\n"
+	script := "#!/bin/sh\nexec " + info.Command() + " --cluster-name \"$1\"\n"
 	const onlyOwner = 0o700 // there is a token in it
 	err := os.WriteFile(i.joinCommandFile, []byte(script), onlyOwner)
 	if err == nil {

@@ -279,7 +279,7 @@ func printObjects(global *options.Global, objects []*unstructured.Unstructured) 
 func awaitRollout(ctx context.Context, global *options.Global, cluster *Cluster, namespace, name string) error {
 	progress := global.Progress()
 	defer progress.Close()
-	report := func(problem string) { progress.Trouble(name, problem) }
+	report := func(problem string) { progress.Warn(name, problem) }
 	pods := []installation.MonitoredPods{{Namespace: namespace, Deployment: name}}
 	err := cluster.MonitorPods(ctx, pods, report, func(ctx context.Context) error {
 		return cluster.AwaitRollout(ctx, namespace, name, func(state string) { progress.Wait(name, state) })
@@ -296,7 +296,7 @@ func awaitConditions(ctx context.Context, global *options.Global, cluster *Clust
 	desired []installation.DesiredCondition, namespaces ...string) error {
 	progress := global.Progress()
 	defer progress.Close()
-	report := func(problem string) { progress.Trouble(of.Name, problem) }
+	report := func(problem string) { progress.Warn(of.Name, problem) }
 	reportMissing := func(missing string) { progress.Wait(of.Name, missing) }
 	var pods []installation.MonitoredPods
 	for _, namespace := range namespaces {

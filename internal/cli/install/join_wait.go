@@ -76,7 +76,7 @@ func (c *clusterJoin) agentOf(ctx context.Context, cluster *Cluster, of installa
 		return agent, fmt.Errorf("read Secret %s/%s: %w", namespace, fleet.SecretHubKubeconfig, err)
 	}
 	if string(secret.Data[fleet.KeyClusterName]) == c.cluster && len(secret.Data[fleet.KeyTLSCert]) > 0 {
-		agent.credential, err = c.invitation.As(ctx, secret.Data[fleet.KeyTLSCert], secret.Data[fleet.KeyTLSKey])
+		agent.credential, err = c.invitation.ConnectAs(ctx, secret.Data[fleet.KeyTLSCert], secret.Data[fleet.KeyTLSKey])
 	}
 	return agent, err
 }

@@ -23,8 +23,8 @@ type Info struct {
 	Wait bool `json:"-"`
 }
 
-// Words are the command to run for the cluster, but for the name of the cluster.
-func (j Info) Words() string {
+// Command is the command to run for the cluster, but for the name of the cluster.
+func (j Info) Command() string {
 	words := []string{"capstan", "join", "--hub-token", j.Token, "--hub-apiserver", j.Server}
 	if len(j.Pins) > 0 {
 		words = append(words, "--ca-cert-hash", strings.Join(j.Pins, ","))
@@ -36,14 +36,14 @@ func (j Info) Words() string {
 }
 
 // CommandLine is the whole command. What is in angle brackets is for the person to fill in.
-func (j Info) CommandLine() string { return j.Words() + " --cluster-name <cluster_name>" }
+func (j Info) CommandLine() string { return j.Command() + " --cluster-name <cluster_name>" }
 
 // Text is what "capstan get token" prints, in the words of clusteradm.
 func (j Info) Text() string {
 	return fmt.Sprintf("token=%s\nplease log on spoke and run:\n\n    %s\n", j.Token, j.CommandLine())
 }
 
-// New asks a hub for what a cluster joins it with.
+// New reads from a hub what a cluster joins it with.
 func New(ctx context.Context, hub *hubapi.Hub, useBootstrapToken bool, now time.Time) (Info, error) {
 	published, err := hub.Published(ctx)
 	if err != nil {

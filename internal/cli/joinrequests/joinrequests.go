@@ -1,4 +1,4 @@
-// Package joinrequests reads the certificate requests with which agents ask to join a hub, tells them from others, and approves them.
+// Package joinrequests reads the certificate requests by which agents join a hub, distinguishes them from others, and approves them.
 package joinrequests
 
 import (
@@ -34,7 +34,7 @@ const ApprovalReason = "capstan Approve"
 type Request struct {
 	// Name of the CertificateSigningRequest.
 	Name string
-	// CommonName is who the agent will be on the hub, Requester is the user who asks for it.
+	// CommonName is who the agent will be on the hub, Requester is the user who requests it.
 	CommonName, Requester string
 	// Created is when.
 	Created time.Time
@@ -60,10 +60,10 @@ type requester struct {
 	group string
 }
 
-// requesters are matched whole: a user that merely begins like one of them is a different one.
+// requesters are matched whole: a user with one of them as a prefix is a different one.
 var requesters = []requester{
-	{user: exactly(`system:bootstrap:[a-z0-9]{6}`), group: fleet.GroupBootstrap},
-	{user: exactly(regexp.QuoteMeta(fleet.ServiceAccountUser(fleet.NamespaceOperators, fleet.ServiceAccountBootstrap))),
+	{user: anchored(`system:bootstrap:[a-z0-9]{6}`), group: fleet.GroupBootstrap},
+	{user: anchored(regexp.QuoteMeta(fleet.ServiceAccountUser(fleet.NamespaceOperators, fleet.ServiceAccountBootstrap))),
 		group: "system:serviceaccounts:" + fleet.NamespaceOperators},
 }
 
@@ -90,9 +90,9 @@ func fromGRPCServer(ctx context.Context, hub *hubapi.Hub, csr *certificatesv1.Ce
 	})
 }
 
-// requesterOf is who asks for a certificate, himself or through the gRPC server, and whether that is an identity that agents join with.
+// requesterOf is who requests a certificate, directly or through the gRPC server, and whether that is an identity that agents join with.
 func requesterOf(csr *certificatesv1.CertificateSigningRequest, byServer bool) (user string, joins bool) {
-	// Whom the server knows is not known to the API server by groups.
+	// The API server has no groups for users of the gRPC server.
 	if byServer {
 		user = csr.Annotations[fleet.AnnotationCSRUser]
 		return user, slices.ContainsFunc(requesters, func(r requester) bool { return r.user.MatchString(user) })
@@ -103,7 +103,7 @@ func requesterOf(csr *certificatesv1.CertificateSigningRequest, byServer bool) (
 	})
 }
 
-func exactly(pattern string) *regexp.Regexp { return regexp.MustCompile(`^(?:` + pattern + `)$`) }
+func anchored(pattern string) *regexp.Regexp { return regexp.MustCompile(`^(?:` + pattern + `)$`) }
 
 // read reads a certificate request that carries the label of the cluster. The error says why it is not one that an
 // agent of this cluster makes to join.
@@ -162,16 +162,16 @@ func checkSubject(request []byte, cluster string) (commonName string, err error)
 // Rejected is a certificate request that carries the label of a cluster and is not to be approved.
 type Rejected struct {
 	Name string
-	Why  error
+	Err  error
 }
 
-// sideBySide is how far apart an agent may create its ManagedCluster and its certificate request, and a hub approve that by itself.
-const sideBySide = 10 * time.Second
+// creationSkew is how far apart an agent may create its ManagedCluster and its certificate request, and a hub approve that by itself.
+const creationSkew = 10 * time.Second
 
-// AskedSince is from when on certificate requests, and decisions on them, are about this cluster: earlier ones are about a deleted cluster
-// that had the same name.
-func AskedSince(cluster *clusterv1.ManagedCluster) time.Time {
-	return cluster.CreationTimestamp.Add(-sideBySide)
+// RequestedSince is from when on certificate requests, and decisions on them, are about this cluster: earlier ones are about a deleted
+// cluster that had the same name.
+func RequestedSince(cluster *clusterv1.ManagedCluster) time.Time {
+	return cluster.CreationTimestamp.Add(-creationSkew)
 }
 
 // List lists the certificate requests that agents of the cluster made to join, and those that only look so. Those that were
@@ -182,13 +182,13 @@ func List(ctx context.Context, hub *hubapi.Hub, cluster string, since time.Time)
 	err = hub.Client(Resource).List(ctx, ofCluster(cluster), list)
 	for i := range list.Items {
 		csr := &list.Items[i]
-		request, why := read(csr, fromGRPCServer(ctx, hub, csr), cluster)
+		request, rejection := read(csr, fromGRPCServer(ctx, hub, csr), cluster)
 		switch {
 		case request.decidedBefore(since):
-		case why == nil:
+		case rejection == nil:
 			requests = append(requests, request)
 		case request.Pending && csr.Labels[fleet.LabelAddOnName] == "":
-			rejected = append(rejected, Rejected{Name: csr.Name, Why: why})
+			rejected = append(rejected, Rejected{Name: csr.Name, Err: rejection})
 		}
 	}
 	return requests, rejected, hub.Explain("list certificate requests of cluster "+cluster, err)
@@ -198,8 +198,8 @@ func List(ctx context.Context, hub *hubapi.Hub, cluster string, since time.Time)
 // returns true. It leaves out those that were approved or denied before the time since.
 func Watch(ctx context.Context, hub *hubapi.Hub, cluster string, since time.Time, handle func(Request) bool) error {
 	err := hubapi.Until(ctx, hub.Client(Resource), ofCluster(cluster), func(csr *certificatesv1.CertificateSigningRequest) bool {
-		request, why := read(csr, fromGRPCServer(ctx, hub, csr), cluster)
-		return why == nil && !request.decidedBefore(since) && handle(request)
+		request, rejection := read(csr, fromGRPCServer(ctx, hub, csr), cluster)
+		return rejection == nil && !request.decidedBefore(since) && handle(request)
 	})
 	return hub.Explain("wait for certificate requests of cluster "+cluster, err)
 }
@@ -215,7 +215,7 @@ func Names(ctx context.Context, hub *hubapi.Hub, cluster string) (map[string]boo
 	return names, hub.Explain("list certificate requests of cluster "+cluster, err)
 }
 
-// WaitFor returns once an agent waits for an answer to a certificate request, or has made one that is not among the earlier ones.
+// WaitFor returns once an agent has a pending certificate request, or has made one that is not among the earlier ones.
 func WaitFor(ctx context.Context, hub *hubapi.Hub, cluster, agent string, earlier map[string]bool) error {
 	err := hubapi.Until(ctx, hub.Client(Resource), ofCluster(cluster), func(csr *certificatesv1.CertificateSigningRequest) bool {
 		commonName, _ := checkSubject(csr.Spec.Request, cluster)

@@ -47,8 +47,8 @@ func Accept(ctx context.Context, hub *hubapi.Hub, name string) error {
 	return hub.Explain("accept cluster "+name, err)
 }
 
-// Wait returns once the cluster exists and is as wanted. It fails only with what waiting cannot mend.
-func Wait(ctx context.Context, hub *hubapi.Hub, name string, wanted func(*clusterv1.ManagedCluster) bool) error {
-	err := hubapi.Until(ctx, hub.Client(Resource), hubapi.Named(name), wanted)
+// Wait returns once the cluster exists and meets the condition. It fails only with what waiting cannot mend.
+func Wait(ctx context.Context, hub *hubapi.Hub, name string, condition func(*clusterv1.ManagedCluster) bool) error {
+	err := hubapi.Until(ctx, hub.Client(Resource), hubapi.Named(name), condition)
 	return hub.Explain("wait for cluster "+name, err)
 }

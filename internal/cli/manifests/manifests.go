@@ -42,7 +42,7 @@ type Files struct {
 	Flag  string // for messages
 	Paths []string
 	Stdin io.Reader
-	// Note tells users what they may miss.
+	// Note prints what users may miss.
 	Note func(format string, args ...any)
 
 	recursive     bool
@@ -209,14 +209,14 @@ func flatten(d Document) []Document {
 	return items
 }
 
-// inDocument says where in the files a manifest is that cannot be used. The error itself only knows its ordinal in the work.
-type inDocument struct {
+// documentError says where in the files a manifest is that cannot be used. The error itself only has its ordinal in the work.
+type documentError struct {
 	where   string
 	ordinal int
 	error
 }
 
-func (e inDocument) Error() string {
+func (e documentError) Error() string {
 	return e.where + strings.TrimPrefix(e.error.Error(), fmt.Sprintf("manifest %d", e.ordinal))
 }
 
@@ -235,7 +235,7 @@ func (m Files) toManifests(documents []Document) ([]workv1.Manifest, error) {
 	for i, decoded := range manifest.Decode(manifests) {
 		where := documents[i].Where
 		if decoded.Err != nil {
-			return nil, inDocument{where, i, decoded.Err}
+			return nil, documentError{where, i, decoded.Err}
 		}
 		identity := manifest.Identify(decoded.Object)
 		same := object{identity.GroupKind(), identity.Namespace, identity.Name}

@@ -42,8 +42,8 @@ func Create(ctx context.Context, hub *hubapi.Hub, work *workv1.ManifestWork) (*w
 	return created, hub.Explain("create work "+work.Name+" in cluster "+work.Namespace, err)
 }
 
-// Wait returns once the ManifestWork exists and is as wanted.
-func Wait(ctx context.Context, hub *hubapi.Hub, cluster, name string, wanted func(*workv1.ManifestWork) bool) error {
-	err := hubapi.Until(ctx, hub.Client(Resource).Namespace(cluster), hubapi.Named(name), wanted)
+// Wait returns once the ManifestWork exists and meets the condition.
+func Wait(ctx context.Context, hub *hubapi.Hub, cluster, name string, condition func(*workv1.ManifestWork) bool) error {
+	err := hubapi.Until(ctx, hub.Client(Resource).Namespace(cluster), hubapi.Named(name), condition)
 	return hub.Explain("wait for work "+name+" of cluster "+cluster, err)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// Page is an answer of a cluster, or a part of it.
+// Page is the response of a cluster, or a part of it.
 type Page struct {
 	Cluster  string
 	Resource Resource
@@ -30,7 +30,7 @@ type Page struct {
 	version string // of the collection
 }
 
-// WithoutContent is what Watch goes on from.
+// WithoutContent is what Watch continues from.
 func (p *Page) WithoutContent() Page {
 	return Page{Cluster: p.Cluster, Resource: p.Resource, Columns: p.Columns, version: p.version}
 }
@@ -42,8 +42,8 @@ type Column struct {
 	Wide bool
 }
 
-// answer is a table, a list, or an object.
-type answer struct {
+// response is a table, a list, or an object.
+type response struct {
 	Kind       string          `json:"kind"`
 	APIVersion string          `json:"apiVersion"`
 	Metadata   metav1.ListMeta `json:"metadata"`
@@ -67,25 +67,25 @@ type named struct {
 	} `json:"metadata"`
 }
 
-// decode reads the body of an answer.
+// decode reads the body of a response.
 func decode(cluster string, resource Resource, q Query, body []byte) (page Page, next string, err error) {
-	a := &answer{}
-	if err := unmarshal(body, a); err != nil {
+	r := &response{}
+	if err := unmarshal(body, r); err != nil {
 		return Page{}, "", fmt.Errorf("read the answer: %w", err)
 	}
-	page = Page{Cluster: cluster, Resource: resource, size: len(body), version: a.Metadata.ResourceVersion}
-	next = a.Metadata.Continue
-	if a.Kind == "Table" {
-		page.addTable(a, q.showsNamespace(resource))
+	page = Page{Cluster: cluster, Resource: resource, size: len(body), version: r.Metadata.ResourceVersion}
+	next = r.Metadata.Continue
+	if r.Kind == "Table" {
+		page.addTable(r, q.showsNamespace(resource))
 		return page, next, nil
 	}
-	items := a.Items
+	items := r.Items
 	if q.Name != "" {
 		items, next = []json.RawMessage{body}, ""
 	}
 	switch q.Form {
 	case Objects:
-		err = page.addObjects(items, a)
+		err = page.addObjects(items, r)
 	case Names:
 		err = page.addNames(items)
 	case Tables:
@@ -101,17 +101,17 @@ func unmarshal(content []byte, into any) error {
 	return decoder.Decode(into)
 }
 
-func (p *Page) addTable(a *answer, withNamespace bool) {
+func (p *Page) addTable(r *response, withNamespace bool) {
 	p.addColumns(withNamespace)
-	for _, column := range a.Columns {
+	for _, column := range r.Columns {
 		p.Columns = append(p.Columns, Column{Name: column.Name, Wide: column.Priority > 0})
 	}
-	for i := range a.Rows {
+	for i := range r.Rows {
 		row := make([]string, 0, len(p.Columns))
 		if withNamespace {
-			row = append(row, a.Rows[i].Object.Metadata.Namespace)
+			row = append(row, r.Rows[i].Object.Metadata.Namespace)
 		}
-		for _, cell := range a.Rows[i].Cells {
+		for _, cell := range r.Rows[i].Cells {
 			row = append(row, text(cell))
 		}
 		p.Rows = append(p.Rows, row)
@@ -150,7 +150,7 @@ func (p *Page) addBareTable(items []json.RawMessage, withNamespace bool) error {
 }
 
 // addObjects says of which kind and cluster each is.
-func (p *Page) addObjects(items []json.RawMessage, list *answer) error {
+func (p *Page) addObjects(items []json.RawMessage, list *response) error {
 	for _, item := range items {
 		object := &unstructured.Unstructured{}
 		if err := utiljson.Unmarshal(item, &object.Object); err != nil {

@@ -15,13 +15,13 @@ import (
 
 const (
 	pageSize = 500
-	// heldBytes bounds the answers that wait to be written.
-	heldBytes = 64 << 20
-	// patience is how long answers wait for others, so that columns are as wide as they have to be from the first line on.
-	patience = 300 * time.Millisecond
+	// maxQueuedBytes bounds the responses that wait to be written.
+	maxQueuedBytes = 64 << 20
+	// batchDelay is how long responses wait for others, so that columns are as wide as they have to be from the first line on.
+	batchDelay = 300 * time.Millisecond
 )
 
-// Form is what clusters answer.
+// Form is the form of what clusters return.
 type Form int
 
 // The forms.
@@ -51,8 +51,8 @@ func (q Query) accept() string {
 	return acceptObjects
 }
 
-// atOnce is how many clusters are asked at the same time. Objects take more memory.
-var atOnce = map[Form]int{Tables: 50, Names: 50, Objects: 10}
+// concurrency is how many clusters are read at the same time. Objects take more memory.
+var concurrency = map[Form]int{Tables: 50, Names: 50, Objects: 10}
 
 // Query is what to read of each cluster.
 type Query struct {
@@ -66,9 +66,9 @@ type Query struct {
 	LabelSelector, FieldSelector string
 
 	Form Form
-	// Timeout is how long a cluster has for each answer.
+	// Timeout is how long a cluster has for each response.
 	Timeout time.Duration
-	// Clock says how long answers wait for others.
+	// Clock says how long responses wait for others.
 	Clock clock.WithDelayedExecution
 }
 
@@ -77,29 +77,29 @@ func (q Query) showsNamespace(resource Resource) bool {
 	return resource.Namespaced && q.Namespace == ""
 }
 
-// Failure is a cluster that did not answer all of it.
+// Failure is a cluster that could not be read, or not all of it.
 type Failure struct {
 	Cluster string
-	clusterapi.Trouble
+	clusterapi.Problem
 }
 
-// Read reads of all clusters at once. The pages are handed over as clusters answer; several that are there at the same time come together,
-// in the order of the clusters. Of a cluster that fails, the pages before that count.
+// Read reads of all clusters at once. The pages are handed over as they come; several that are queued at the same time come
+// together, in the order of the clusters. Of a cluster that fails, the pages before that count.
 func Read(ctx context.Context, clusters []*clusterapi.Cluster, q Query, write func([]Page) error) ([]Failure, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	pages := newArrivals(len(clusters), heldBytes)
-	defer pages.wait(q.Clock, patience)()
+	queue := newPageQueue(len(clusters), maxQueuedBytes)
+	defer queue.batch(q.Clock, batchDelay)()
 	failures := make([]*Failure, len(clusters))
 	var readers errgroup.Group
-	readers.SetLimit(atOnce[q.Form] + 1) // one starts them
+	readers.SetLimit(concurrency[q.Form] + 1) // one starts them
 	readers.Go(func() error {
 		for i, cluster := range clusters {
 			readers.Go(func() error {
-				defer pages.end()
-				r := reader{cluster: cluster, query: q, put: func(page Page) error { return pages.put(ctx, i, page) }}
-				if trouble := r.read(ctx); trouble != nil {
-					failures[i] = &Failure{Cluster: cluster.Name, Trouble: *trouble}
+				defer queue.done()
+				r := reader{cluster: cluster, query: q, put: func(page Page) error { return queue.put(ctx, i, page) }}
+				if problem := r.read(ctx); problem != nil {
+					failures[i] = &Failure{Cluster: cluster.Name, Problem: *problem}
 				}
 				return nil
 			})
@@ -107,7 +107,7 @@ func Read(ctx context.Context, clusters []*clusterapi.Cluster, q Query, write fu
 		return nil
 	})
 	var err error
-	for batch := pages.take(); len(batch) > 0; batch = pages.take() {
+	for batch := queue.next(); len(batch) > 0; batch = queue.next() {
 		if err == nil {
 			if err = write(batch); err != nil {
 				cancel(err)
@@ -134,18 +134,18 @@ type reader struct {
 	put     func(Page) error
 }
 
-func (r *reader) read(ctx context.Context) *clusterapi.Trouble {
-	resource, trouble := r.resolve(ctx)
-	if trouble != nil {
-		return trouble
+func (r *reader) read(ctx context.Context) *clusterapi.Problem {
+	resource, problem := r.resolve(ctx)
+	if problem != nil {
+		return problem
 	}
 	for token := ""; ; {
 		page, next, err := r.page(ctx, resource, token)
 		if err != nil {
-			return r.trouble(err)
+			return r.diagnose(err)
 		}
 		if err := r.put(page); err != nil {
-			return r.trouble(err)
+			return r.diagnose(err)
 		}
 		if token = next; token == "" {
 			return nil
@@ -153,35 +153,35 @@ func (r *reader) read(ctx context.Context) *clusterapi.Trouble {
 	}
 }
 
-func (r *reader) trouble(err error) *clusterapi.Trouble {
-	trouble := r.cluster.Trouble(err, r.query.Timeout)
-	return &trouble
+func (r *reader) diagnose(err error) *clusterapi.Problem {
+	problem := r.cluster.Diagnose(err, r.query.Timeout)
+	return &problem
 }
 
 // resolve finds what can be listed.
-func (r *reader) resolve(ctx context.Context) (Resource, *clusterapi.Trouble) {
+func (r *reader) resolve(ctx context.Context) (Resource, *clusterapi.Problem) {
 	return Resolve(ctx, r.cluster, r.query.Resource, "list", r.query.Timeout)
 }
 
-// Resolve finds what a word means to a cluster, among the resources that have a verb, if one is given. Most of what people ask for is in
-// the core group, which is one small answer. The cluster has the time for each answer.
-func Resolve(ctx context.Context, cluster *clusterapi.Cluster, word, verb string, timeout time.Duration) (Resource, *clusterapi.Trouble) {
+// Resolve finds what a word means to a cluster, among the resources that have a verb, if one is given. Most of what people read is in
+// the core group, which is one small response. The cluster has the time for each response.
+func Resolve(ctx context.Context, cluster *clusterapi.Cluster, word, verb string, timeout time.Duration) (Resource, *clusterapi.Problem) {
 	for _, coreOnly := range []bool{true, false} {
 		limited, cancel := context.WithTimeout(ctx, timeout)
 		lists, err := cluster.Resources(limited, coreOnly)
 		cancel()
 		if err != nil {
-			trouble := cluster.Trouble(err, timeout)
-			return Resource{}, &trouble
+			problem := cluster.Diagnose(err, timeout)
+			return Resource{}, &problem
 		}
 		if resource, found := find(lists, word, verb); found {
 			return resource, nil
 		}
 	}
-	return Resource{}, &clusterapi.Trouble{What: fmt.Sprintf("no such resource: it serves no %q", word), Connected: true}
+	return Resource{}, &clusterapi.Problem{Message: fmt.Sprintf("no such resource: it serves no %q", word), Connected: true}
 }
 
-// page reads a page, and says where the next one begins; an empty token is the beginning and the end.
+// page reads a page, and returns the token of the next one; an empty token is that of the first, and says that there is no next.
 func (r *reader) page(ctx context.Context, resource Resource, token string) (page Page, next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.query.Timeout)
 	defer cancel()

@@ -16,12 +16,12 @@ import (
 )
 
 // Watch hands over what changes after the last pages of clusters that Read brought, as rows of tables, until the context ends or no
-// cluster is left. A cluster whose watch fails is told of at once; the others go on.
+// cluster is left. A cluster whose watch fails is reported at once; the others go on.
 func Watch(ctx context.Context, clusters []*clusterapi.Cluster, last map[string]Page, q Query, write func(Page) error,
 	failed func(Failure)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var one sync.Mutex // writes at a time
+	var mu sync.Mutex // writes at a time
 	var watches sync.WaitGroup
 	for _, cluster := range clusters {
 		page, read := last[cluster.Name]
@@ -29,18 +29,18 @@ func Watch(ctx context.Context, clusters []*clusterapi.Cluster, last map[string]
 			continue
 		}
 		watches.Go(func() {
-			f := follower{cluster: cluster, query: q, page: page, write: func(page Page) {
-				one.Lock()
-				defer one.Unlock()
+			w := watcher{cluster: cluster, query: q, page: page, write: func(page Page) {
+				mu.Lock()
+				defer mu.Unlock()
 				if err := write(page); err != nil {
 					cancel(err)
 				}
 			}}
-			err := f.follow(ctx)
-			one.Lock()
-			defer one.Unlock()
+			err := w.run(ctx)
+			mu.Lock()
+			defer mu.Unlock()
 			if ctx.Err() == nil {
-				failed(Failure{Cluster: cluster.Name, Trouble: cluster.Trouble(err, q.Timeout)})
+				failed(Failure{Cluster: cluster.Name, Problem: cluster.Diagnose(err, q.Timeout)})
 			}
 		})
 	}
@@ -48,8 +48,8 @@ func Watch(ctx context.Context, clusters []*clusterapi.Cluster, last map[string]
 	return context.Cause(ctx)
 }
 
-// follower watches one cluster.
-type follower struct {
+// watcher watches one cluster.
+type watcher struct {
 	cluster *clusterapi.Cluster
 	query   Query
 	page    Page // the last one
@@ -58,10 +58,10 @@ type follower struct {
 
 var errEndsWatches = errors.New("the cluster ends watches as soon as they begin")
 
-// follow watches until that fails. API servers end a watch now and then, but not without an event, for they send bookmarks.
-func (f *follower) follow(ctx context.Context) error {
+// run watches until that fails. API servers end a watch now and then, but not without an event, for they send bookmarks.
+func (w *watcher) run(ctx context.Context) error {
 	for {
-		events, err := f.watch(ctx)
+		events, err := w.watch(ctx)
 		if err == nil && events == 0 {
 			err = errEndsWatches
 		}
@@ -72,15 +72,15 @@ func (f *follower) follow(ctx context.Context) error {
 }
 
 // watch makes one watch, and counts its events.
-func (f *follower) watch(ctx context.Context) (events int, err error) {
+func (w *watcher) watch(ctx context.Context) (events int, err error) {
 	options := &metav1.ListOptions{
-		LabelSelector: f.query.LabelSelector, FieldSelector: f.query.FieldSelector,
-		Watch: true, AllowWatchBookmarks: true, ResourceVersion: f.page.version,
+		LabelSelector: w.query.LabelSelector, FieldSelector: w.query.FieldSelector,
+		Watch: true, AllowWatchBookmarks: true, ResourceVersion: w.page.version,
 	}
-	if f.query.Name != "" {
-		options.FieldSelector = "metadata.name=" + f.query.Name
+	if w.query.Name != "" {
+		options.FieldSelector = "metadata.name=" + w.query.Name
 	}
-	stream, err := f.cluster.Get(f.page.Resource.Path(f.query.Namespace, "")...).SetHeader("Accept", acceptTables).
+	stream, err := w.cluster.Get(w.page.Resource.Path(w.query.Namespace, "")...).SetHeader("Accept", acceptTables).
 		VersionedParams(options, metav1.ParameterCodec).Stream(ctx)
 	if err != nil {
 		return 0, err
@@ -97,14 +97,14 @@ func (f *follower) watch(ctx context.Context) (events int, err error) {
 		} else if err != nil {
 			return events, err
 		}
-		if err := f.take(event.Type, event.Object); err != nil {
+		if err := w.handle(event.Type, event.Object); err != nil {
 			return events, err
 		}
 	}
 }
 
-// take hands over the row of an event. Only the first table of a watch says which columns there are.
-func (f *follower) take(event watch.EventType, object []byte) error {
+// handle passes on the row of an event. Only the first table of a watch says which columns there are.
+func (w *watcher) handle(event watch.EventType, object []byte) error {
 	if event == watch.Error {
 		status := &metav1.Status{}
 		if err := json.Unmarshal(object, status); err != nil {
@@ -112,16 +112,16 @@ func (f *follower) take(event watch.EventType, object []byte) error {
 		}
 		return apierrors.FromObject(status)
 	}
-	page, _, err := decode(f.cluster.Name, f.page.Resource, f.query, object)
+	page, _, err := decode(w.cluster.Name, w.page.Resource, w.query, object)
 	if err != nil {
 		return err
 	}
-	if len(page.Columns) < len(f.page.Columns) {
-		page.Columns = f.page.Columns
+	if len(page.Columns) < len(w.page.Columns) {
+		page.Columns = w.page.Columns
 	}
-	f.page = page
+	w.page = page
 	if event != watch.Bookmark {
-		f.write(page)
+		w.write(page)
 	}
 	return nil
 }

@@ -27,12 +27,12 @@ func KnownCommand(command *cobra.Command, args []string) error {
 		return nil
 	}
 	command.SuggestionsMinimumDistance = max(command.SuggestionsMinimumDistance, 2)
-	meant := ""
+	suggestion := ""
 	if found := command.SuggestionsFor(args[0]); len(found) > 0 {
 		at := max(0, slices.IndexFunc(found, func(name string) bool { return strings.HasPrefix(name, args[0]) }))
-		meant = fmt.Sprintf(" Did you mean %q?", found[at])
+		suggestion = fmt.Sprintf(" Did you mean %q?", found[at])
 	}
-	return fmt.Errorf("unknown command %q for %q.%s \"%s --help\" lists the commands", args[0], command.CommandPath(), meant,
+	return fmt.Errorf("unknown command %q for %q.%s \"%s --help\" lists the commands", args[0], command.CommandPath(), suggestion,
 		command.CommandPath())
 }
 

@@ -116,8 +116,8 @@ func membersOf(ctx context.Context, hub *hubapi.Hub, name string) ([]string, err
 	return members, nil
 }
 
-// DecidedClusters are what a placement has selected. One that has never been decided on is an error: it says
-// nothing of where works should be.
+// DecidedClusters are what a placement has selected. One that has never been decided on is an error: where works
+// should be is not known.
 func DecidedClusters(ctx context.Context, hub *hubapi.Hub, ref types.NamespacedName) ([]string, error) {
 	if _, err := placements.Get(ctx, hub, ref.Namespace, ref.Name); err != nil {
 		return nil, err

@@ -64,7 +64,7 @@ func CheckClusterName(flag, name string) error {
 		flag, name, validation.DNS1123LabelMaxLength)
 }
 
-// CheckCluster fails if nothing can be delivered to a cluster. Who may not read clusters learns it from the API.
+// CheckCluster fails if nothing can be delivered to a cluster. It passes where clusters may not be read: the API refuses then.
 func CheckCluster(ctx context.Context, hub *hubapi.Hub, name string) error {
 	cluster, err := managedclusters.Get(ctx, hub, name)
 	switch {

@@ -46,18 +46,18 @@ func CompleteList(typed string, names []string) ([]string, cobra.ShellCompDirect
 	if last := strings.LastIndex(typed, ","); last >= 0 {
 		listed, prefix = strings.Split(typed[:last], ","), typed[:last+1]
 	}
-	var offers []string
+	var completions []string
 	for _, name := range names {
 		if !slices.Contains(listed, name) {
-			offers = append(offers, prefix+name)
+			completions = append(completions, prefix+name)
 		}
 	}
-	return offers, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	return completions, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
 // ClusterNames are the clusters of the hub, to complete.
 func (g *Global) ClusterNames(ctx context.Context) []string {
-	return g.Offer(ctx, func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+	return g.CompleteFromHub(ctx, func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
 		list, err := managedclusters.List(ctx, hub, "")
 		var names []string
 		for i := range list.Items {
@@ -74,7 +74,7 @@ func (g *Global) CompleteClusterSets(command *cobra.Command, args []string, _ st
 }
 
 func (g *Global) clusterSetNames(ctx context.Context) []string {
-	return g.Offer(ctx, func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+	return g.CompleteFromHub(ctx, func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
 		list, err := managedclustersets.List(ctx, hub)
 		var names []string
 		for i := range list.Items {
@@ -94,11 +94,11 @@ func (g *Global) CompleteClusterSet(command *cobra.Command, args []string, typed
 
 // CompleteNamespaces completes the name of a namespace of the hub.
 func (g *Global) CompleteNamespaces(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return g.Offer(command.Context(), namespaces.Names), cobra.ShellCompDirectiveNoFileComp
+	return g.CompleteFromHub(command.Context(), namespaces.Names), cobra.ShellCompDirectiveNoFileComp
 }
 
-// Offer asks the hub for names to complete; one that does not answer has none to offer.
-func (g *Global) Offer(ctx context.Context, names func(context.Context, *hubapi.Hub) ([]string, error)) []string {
+// CompleteFromHub reads names to complete from the hub; a hub that cannot be reached has none.
+func (g *Global) CompleteFromHub(ctx context.Context, names func(context.Context, *hubapi.Hub) ([]string, error)) []string {
 	if g.SetHome() != nil { // completion does not run what commands run first
 		return nil
 	}
@@ -126,7 +126,7 @@ func (g *Global) CompleteContexts(*cobra.Command, []string, string) ([]string, c
 
 // CompletePlacementRef completes NAMESPACE/NAME of a placement.
 func (g *Global) CompletePlacementRef(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return g.Offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+	return g.CompleteFromHub(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
 		list, err := placements.List(ctx, hub, "")
 		var refs []string
 		for i := range list.Items {

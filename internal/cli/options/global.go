@@ -75,7 +75,7 @@ func (g *Global) Start() error {
 	return flags.Set("v", strconv.Itoa(g.verbosity))
 }
 
-// silenceLibraries keeps off the terminal what libraries log: they try again anyway, or return the error.
+// silenceLibraries discards what libraries log: they retry anyway, or return the error.
 var silenceLibraries = sync.OnceFunc(func() { klog.SetLogger(logr.Discard()) })
 
 // SetHome finds the playground, where a command is completed and Start does not run.

@@ -20,9 +20,9 @@ func CheckNamespaceName(flag, name string) error {
 		flag, name, validation.DNS1123LabelMaxLength)
 }
 
-// KeepNamed narrows a list to the names that were asked for, all of them if there are none. One that is missing is an
+// FilterByName narrows a list to the objects of some names, all of them if there are none. One that is missing is an
 // error, which names the command that lists those there are.
-func KeepNamed[T any, P interface {
+func FilterByName[T any, P interface {
 	*T
 	metav1.Object
 }](items []T, names []string, kind, list string) ([]T, error) {
@@ -44,8 +44,8 @@ func NamesOf(flag string, values []string) ([]string, error) {
 		if name = strings.TrimSpace(name); name == "" || slices.Contains(names, name) {
 			continue
 		}
-		if why := validation.IsDNS1123Subdomain(name); len(why) > 0 {
-			return nil, fmt.Errorf("%s: %q: %s", flag, name, strings.Join(why, "; "))
+		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+			return nil, fmt.Errorf("%s: %q: %s", flag, name, strings.Join(problems, "; "))
 		}
 		names = append(names, name)
 	}
@@ -75,8 +75,8 @@ func ExactName(command *cobra.Command, args []string) error {
 
 // checkObjectName says what is wrong with the name of an object.
 func checkObjectName(name string) error {
-	if why := validation.IsDNS1123Subdomain(name); len(why) > 0 {
-		return fmt.Errorf("NAME: %q: %s", name, strings.Join(why, "; "))
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return fmt.Errorf("NAME: %q: %s", name, strings.Join(problems, "; "))
 	}
 	return nil
 }

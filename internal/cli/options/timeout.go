@@ -13,7 +13,7 @@ func (g *Global) Limited(ctx context.Context) (context.Context, context.CancelFu
 	return g.LimitedTo(ctx, time.Duration(g.timeout)*time.Second)
 }
 
-// LimitedTo returns a context that ends after another time than --timeout, and says so in the same words.
+// LimitedTo returns a context that ends after another time than --timeout, with the same error.
 func (g *Global) LimitedTo(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return g.WithTimeout(ctx, limit, timeoutError{limit})
 }

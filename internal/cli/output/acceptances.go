@@ -33,7 +33,7 @@ type Acceptance struct {
 // AgentRequest is the certificate request of an agent.
 type AgentRequest struct {
 	Name string `json:"name"`
-	// Agent is who the agent will be on the hub, Requester is who asks for that.
+	// Agent is who the agent will be on the hub, Requester is who requests that.
 	Agent     string    `json:"agent"`
 	Requester string    `json:"requester"`
 	Created   time.Time `json:"created"`
@@ -42,11 +42,11 @@ type AgentRequest struct {
 
 // RejectedRequest is a certificate request that is left alone.
 type RejectedRequest struct {
-	Name string `json:"name"`
-	Why  string `json:"why"`
+	Name   string `json:"name"`
+	Reason string `json:"why"`
 }
 
-// AcceptanceTree shows what a user is about to agree to. Any client that asks to join has written most of it.
+// AcceptanceTree shows what a user is about to agree to. Any client that requests to join has written most of it.
 func AcceptanceTree(a *Acceptance, now time.Time) Node {
 	root := Node{Key: a.Cluster, Children: []Node{
 		Leaf("RequestedBy", Plain(Printable(a.RequestedBy))),

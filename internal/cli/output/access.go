@@ -10,14 +10,14 @@ import (
 
 // Access is what a user of a hub may do on clusters.
 type Access struct {
-	Person
+	Subject
 	// Namespace is the one on the clusters in which the rights are.
 	Namespace string          `json:"namespace"`
 	Clusters  []ClusterAccess `json:"clusters"`
 }
 
-// Person is a user of a hub.
-type Person struct {
+// Subject is a user of a hub.
+type Subject struct {
 	User   string   `json:"user"`
 	Groups []string `json:"groups,omitempty"`
 	// OnClusters is the name that the user has on clusters.
@@ -29,11 +29,11 @@ type ClusterAccess struct {
 	Cluster string `json:"clusterName"`
 	// Enter has the verbs that the hub lets the user send to the cluster: get, create, update, patch, delete.
 	Enter []string `json:"enter"`
-	// Connected tells whether the cluster answers through the hub: True or False; empty if it was not asked.
+	// Connected tells whether the cluster answers through the hub: True or False; empty if nothing was sent to it.
 	Connected string `json:"connected,omitempty"`
 	// Rights are those that the cluster gives.
 	Rights []authorizationv1.ResourceRule `json:"rights,omitempty"`
-	// Incomplete says that there may be more, because the cluster asks others than RBAC.
+	// Incomplete says that there may be more, because the cluster has other authorizers than RBAC.
 	Incomplete bool `json:"incomplete,omitempty"`
 	// Narrowed is what the owner of the cluster makes of the rights.
 	Narrowed []string `json:"narrowed,omitempty"`
@@ -74,7 +74,7 @@ func Accesses(access *Access) View {
 			if len(c.Narrowed) > 0 {
 				narrowed = "yes"
 			}
-			grid.Rows = append(grid.Rows, []Cell{Plain(c.Cluster), enter, verdict(c.Connected), c.rights(), Plain(narrowed),
+			grid.Rows = append(grid.Rows, []Cell{Plain(c.Cluster), enter, probeCell(c.Connected), c.rights(), Plain(narrowed),
 				Plain(strings.Join(permissions, ","))})
 		}
 		return grid
@@ -84,7 +84,7 @@ func Accesses(access *Access) View {
 // shownResources is how many resources a cell names.
 const shownResources = 3
 
-// rights names the first resources of the rules with most verbs, but for those by which everybody asks about itself.
+// rights names the first resources of the rules with most verbs, but for the reviews that everybody may make of itself.
 func (c *ClusterAccess) rights() Cell {
 	if c.Connected != "True" || c.Rights == nil {
 		return Plain("")
@@ -126,42 +126,42 @@ func (c *ClusterAccess) rights() Cell {
 	return Plain(strings.Join(parts, "; "))
 }
 
-// Answers say whether a user may do something on clusters.
-type Answers struct {
-	Person
-	Verb        string   `json:"verb"`
-	Resource    string   `json:"resource"`
-	Subresource string   `json:"subresource,omitempty"`
-	Name        string   `json:"name,omitempty"`
-	Namespace   string   `json:"namespace,omitempty"`
-	Clusters    []Answer `json:"clusters"`
+// AccessReviews say whether a user may do something on clusters.
+type AccessReviews struct {
+	Subject
+	Verb        string         `json:"verb"`
+	Resource    string         `json:"resource"`
+	Subresource string         `json:"subresource,omitempty"`
+	Name        string         `json:"name,omitempty"`
+	Namespace   string         `json:"namespace,omitempty"`
+	Clusters    []AccessReview `json:"clusters"`
 }
 
-// Who stands in the way.
+// Who refuses a request.
 const (
-	ByHub     = "hub"
-	ByWay     = "connection"
-	ByOwner   = "owner"
-	ByCluster = "cluster"
+	ByHub        = "hub"
+	ByConnection = "connection"
+	ByOwner      = "owner"
+	ByCluster    = "cluster"
 )
 
-// Answer is that of one cluster.
-type Answer struct {
+// AccessReview is that of one cluster.
+type AccessReview struct {
 	Cluster string `json:"clusterName"`
 	Allowed bool   `json:"allowed"`
-	// By is who stands in the way first: hub, connection, owner or cluster.
+	// By is who refuses it first: hub, connection, owner or cluster.
 	By string `json:"refusedBy,omitempty"`
 	// Reason is why, and Next what to do about it.
 	Reason string `json:"reason,omitempty"`
 	Next   string `json:"next,omitempty"`
 }
 
-// AnswerTable shows a row for each cluster.
-func AnswerTable(answers *Answers) View {
-	return View{Object: answers, Grid: func() Grid {
+// AccessReviewTable shows a row for each cluster.
+func AccessReviewTable(reviews *AccessReviews) View {
+	return View{Object: reviews, Grid: func() Grid {
 		grid := Grid{Header: []string{"Cluster Name", "Allowed", "Refused By", "Reason"}}
-		for i := range answers.Clusters {
-			c := &answers.Clusters[i]
+		for i := range reviews.Clusters {
+			c := &reviews.Clusters[i]
 			allowed := Plain("yes")
 			if !c.Allowed {
 				allowed = Cell{Text: "no", Bad: true}

@@ -7,7 +7,7 @@ type ClusterHealth struct {
 	Installed bool `json:"installed"`
 	// Available is the status of the condition of that add-on: True, False or Unknown.
 	Available string `json:"available"`
-	// Healthy is the answer of the cluster: True or False; empty if it was not asked.
+	// Healthy is the answer of the cluster: True or False; empty if it was not probed.
 	Healthy string `json:"probedHealth,omitempty"`
 	// Latency of the answer.
 	Latency string `json:"latency,omitempty"`
@@ -24,7 +24,7 @@ func ClusterHealths(clusters []ClusterHealth) View {
 			for i := range clusters {
 				c := &clusters[i]
 				grid.Rows = append(grid.Rows, []Cell{
-					Plain(c.Cluster), truth(c.Installed), verdict(c.Available), verdict(c.Healthy), Plain(c.Latency),
+					Plain(c.Cluster), boolCell(c.Installed), probeCell(c.Available), probeCell(c.Healthy), Plain(c.Latency),
 				})
 			}
 			return grid
@@ -32,12 +32,12 @@ func ClusterHealths(clusters []ClusterHealth) View {
 	}
 }
 
-func truth(b bool) Cell {
+func boolCell(b bool) Cell {
 	if b {
 		return Plain("True")
 	}
 	return Plain("False")
 }
 
-// verdict is bad news, unless it is True or unknown because nobody asked.
-func verdict(status string) Cell { return Cell{Text: status, Bad: status != "" && status != "True"} }
+// probeCell is bad news, unless it is True, or empty because nothing was probed.
+func probeCell(status string) Cell { return Cell{Text: status, Bad: status != "" && status != "True"} }

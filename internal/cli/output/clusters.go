@@ -30,7 +30,7 @@ func conditionWithReason(conditions []metav1.Condition, conditionType string) Ce
 	return cell
 }
 
-// Clusters shows managed clusters. Object is what YAML and JSON show: the list, or the one that was asked for.
+// Clusters shows managed clusters. Object is what YAML and JSON show: the list, or the one that was named.
 func Clusters(object any, clusters []clusterv1.ManagedCluster) View {
 	return View{
 		Object: object,

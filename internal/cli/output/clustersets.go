@@ -19,7 +19,7 @@ type ClusterSetContext struct {
 	Bindings []clusterv1beta2.ManagedClusterSetBinding
 }
 
-// ClusterSets shows cluster sets. Object is what YAML and JSON show: the list, or the one that was asked for.
+// ClusterSets shows cluster sets. Object is what YAML and JSON show: the list, or the one that was named.
 func ClusterSets(object any, sets []clusterv1beta2.ManagedClusterSet, of ClusterSetContext) View {
 	return View{
 		Object: object,

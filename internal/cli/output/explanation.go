@@ -57,12 +57,12 @@ func funnelGrid(f report.Funnel) Grid {
 
 // byRank has the candidates first, the best one before the others, and then all the rest by name.
 func byRank(r *report.Report) []report.ClusterReason {
-	place := map[string]int{}
+	rank := map[string]int{}
 	for i, s := range r.AggregatedScores {
-		place[s.ClusterName] = i - len(r.AggregatedScores)
+		rank[s.ClusterName] = i - len(r.AggregatedScores)
 	}
 	order := slices.Clone(r.Clusters)
-	slices.SortStableFunc(order, func(a, b report.ClusterReason) int { return place[a.ClusterName] - place[b.ClusterName] })
+	slices.SortStableFunc(order, func(a, b report.ClusterReason) int { return rank[a.ClusterName] - rank[b.ClusterName] })
 	return order
 }
 

@@ -66,7 +66,7 @@ func (c *Choice) Set(value string) error {
 }
 
 // View is something that can be written in several formats. Object holds every field, for YAML and JSON; a nil Grid, Root or
-// Names means that the view is never asked for that format.
+// Names means that the view is never written in that format.
 type View struct {
 	Object any
 	Grid   func() Grid

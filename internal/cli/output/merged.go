@@ -66,8 +66,8 @@ func (m *Merged) Write(blocks []Block) error {
 func (m *Merged) addColumns(columns []string) {
 	at := 0
 	for _, column := range columns {
-		if known := slices.Index(m.columns, column); known >= 0 {
-			at = known + 1
+		if existing := slices.Index(m.columns, column); existing >= 0 {
+			at = existing + 1
 			continue
 		}
 		m.columns = slices.Insert(m.columns, at, column)

@@ -15,7 +15,7 @@ import (
 )
 
 // Placements shows Placements and their decisions. Object is what YAML and JSON show: the list, or the one that was
-// asked for.
+// named.
 func Placements(object any, placements []clusterv1beta1.Placement, decisions []clusterv1beta1.PlacementDecision) View {
 	return View{
 		Object: object,

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Progress tells a person what is being waited for. On a terminal the last line shows it with the time elapsed; elsewhere
+// Progress shows a person what is being waited for. On a terminal the last line shows it with the time elapsed; elsewhere
 // only what has happened is written, a line each. It may be used from several goroutines.
 type Progress struct {
 	w     io.Writer
@@ -70,7 +70,7 @@ func (p *Progress) animate(ticker clock.Ticker) {
 	}
 }
 
-// Wait says what the subject is being waited for. It replaces what was said of the same subject before; an empty what
+// Wait sets what the subject is being waited for. It replaces what was set for the same subject before; an empty what
 // takes the subject off the line.
 func (p *Progress) Wait(subject, what string) {
 	p.mu.Lock()
@@ -101,8 +101,8 @@ func (p *Progress) write(mark, colour, subject, what string) {
 	p.draw()
 }
 
-// Trouble writes a line that stays: what holds up the subject, and since when. It is still waited for.
-func (p *Progress) Trouble(subject, what string) {
+// Warn writes a line that stays: what blocks the subject, and since when. It is still waited for.
+func (p *Progress) Warn(subject, what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.write("!", red, subject, what)

@@ -53,7 +53,7 @@ func TestProgressPlain(t *testing.T) {
 	progress.Done("hub", "ready")
 	progress.Wait("cluster1", "joining")
 	clock.Step(time.Second)
-	progress.Trouble("cluster1", "no certificate")
+	progress.Warn("cluster1", "no certificate")
 	progress.Close()
 	if got, want := out.String(), "✓ hub: ready (1.2s)\n! cluster1: no certificate (2.2s)\n"; got != want {
 		t.Errorf("wrote %q, want %q", got, want)

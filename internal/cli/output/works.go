@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// Works shows ManifestWorks. Object is what YAML and JSON show: the list, or the one that was asked for.
+// Works shows ManifestWorks. Object is what YAML and JSON show: the list, or the one that was named.
 func Works(object any, works []workv1.ManifestWork) View {
 	return View{
 		Object: object,

@@ -15,8 +15,8 @@ import (
 
 // recorder is a Reporter for tests.
 type recorder struct {
-	mu            sync.Mutex
-	done, trouble []string
+	mu             sync.Mutex
+	done, warnings []string
 }
 
 func (r *recorder) Wait(string, string) {}
@@ -27,10 +27,10 @@ func (r *recorder) Done(subject, what string) {
 	r.done = append(r.done, subject+": "+what)
 }
 
-func (r *recorder) Trouble(subject, what string) {
+func (r *recorder) Warn(subject, what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.trouble = append(r.trouble, subject+": "+what)
+	r.warnings = append(r.warnings, subject+": "+what)
 }
 
 func TestDown(t *testing.T) {

@@ -31,12 +31,12 @@ const (
 	deathNotice = 200 * time.Millisecond
 )
 
-// Reporter tells the person who waits what is being waited for, and what has been done.
+// Reporter shows the person who waits what is being waited for, and what has been done.
 type Reporter interface {
 	Wait(subject, what string)
 	Done(subject, what string)
-	// Trouble tells what holds up the subject, which is still waited for.
-	Trouble(subject, what string)
+	// Warn shows what blocks the subject, which is still waited for.
+	Warn(subject, what string)
 }
 
 // up is one run of Home.Up.

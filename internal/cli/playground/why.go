@@ -35,7 +35,7 @@ func sayingWhy(ctx context.Context, report Reporter, subject string, why func(co
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	reasons := make(chan string, 1)
-	tell := func(reason string) { report.Trouble(subject, reason) }
+	tell := func(reason string) { report.Warn(subject, reason) }
 	go func() { reasons <- tellReasons(watching, time.After, why, tell) }()
 	err := wait(ctx)
 	stop()

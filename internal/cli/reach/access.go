@@ -129,8 +129,8 @@ type asker struct {
 	limit     time.Duration
 }
 
-func (q *asker) person() output.Person {
-	return output.Person{User: q.user.Name, Groups: q.user.Groups, OnClusters: q.user.OnCluster().Name}
+func (q *asker) person() output.Subject {
+	return output.Subject{User: q.user.Name, Groups: q.user.Groups, OnClusters: q.user.OnCluster().Name}
 }
 
 // asker prepares to ask, and returns the clusters to ask about.
@@ -206,7 +206,7 @@ func (f *accessQuery) show(ctx context.Context, q *asker, names []string) error 
 	if err != nil {
 		return err
 	}
-	if err := f.Print(format, output.Accesses(&output.Access{Person: q.person(), Namespace: q.namespace, Clusters: clusters})); err != nil {
+	if err := f.Print(format, output.Accesses(&output.Access{Subject: q.person(), Namespace: q.namespace, Clusters: clusters})); err != nil {
 		return err
 	}
 	if format != output.Table {
@@ -278,11 +278,11 @@ func (q *asker) connected(found *output.ClusterAccess, cluster *clusterapi.Clust
 	if err == nil {
 		return
 	}
-	trouble := cluster.Trouble(err, q.limit)
+	trouble := cluster.Diagnose(err, q.limit)
 	if !trouble.Connected {
 		found.Connected = string(metav1.ConditionFalse)
 	}
-	found.Reason, found.Next = trouble.What, trouble.Next
+	found.Reason, found.Next = trouble.Message, trouble.Next
 }
 
 // notLetIn says that the hub does not let the user into a cluster, and how it would.

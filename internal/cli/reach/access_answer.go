@@ -47,18 +47,18 @@ func (q question) enterVerbs() []string {
 
 // answer says for each cluster whether the user may do something there, and fails if it may not.
 func (f *accessQuery) answer(ctx context.Context, q *asker, names []string, asked question) error {
-	clusters, err := ofAll(ctx, q, names, func(ctx context.Context, name string) (output.Answer, error) {
+	clusters, err := ofAll(ctx, q, names, func(ctx context.Context, name string) (output.AccessReview, error) {
 		return q.answer(ctx, name, asked)
 	})
 	if err != nil {
 		return err
 	}
-	answers := &output.Answers{Person: q.person(), Verb: asked.verb, Resource: asked.resource, Subresource: asked.subresource,
+	answers := &output.AccessReviews{Subject: q.person(), Verb: asked.verb, Resource: asked.resource, Subresource: asked.subresource,
 		Name: asked.name, Namespace: q.namespace, Clusters: clusters}
-	if err := f.Print(f.format.Format(), output.AnswerTable(answers)); err != nil {
+	if err := f.Print(f.format.Format(), output.AccessReviewTable(answers)); err != nil {
 		return err
 	}
-	refused := slices.ContainsFunc(clusters, func(answer output.Answer) bool { return !answer.Allowed })
+	refused := slices.ContainsFunc(clusters, func(answer output.AccessReview) bool { return !answer.Allowed })
 	if !refused {
 		return nil
 	}
@@ -71,8 +71,8 @@ func (f *accessQuery) answer(ctx context.Context, q *asker, names []string, aske
 }
 
 // answer goes the way of the request, up to what stands in the way first.
-func (q *asker) answer(ctx context.Context, name string, asked question) (output.Answer, error) {
-	answer := output.Answer{Cluster: name}
+func (q *asker) answer(ctx context.Context, name string, asked question) (output.AccessReview, error) {
+	answer := output.AccessReview{Cluster: name}
 	enter, err := q.enter(ctx, name)
 	if err != nil {
 		return answer, err
@@ -101,7 +101,7 @@ func (q *asker) answer(ctx context.Context, name string, asked question) (output
 	}
 	status, err := mayOn(ctx, cluster, what)
 	if err != nil {
-		trouble := cluster.Trouble(err, q.limit)
+		trouble := cluster.Diagnose(err, q.limit)
 		return inTheWay(answer, &trouble), nil
 	}
 	if answer.Allowed = status.Allowed; !status.Allowed {
@@ -112,7 +112,7 @@ func (q *asker) answer(ctx context.Context, name string, asked question) (output
 
 // resolve finds the resource that a word means. Who may not ask the cluster has to mean it as it is written, as RESOURCE.GROUP.
 func (q *asker) resolve(ctx context.Context, cluster *clusterapi.Cluster, word string,
-	mayAsk bool) (manyclusters.Resource, *clusterapi.Trouble) {
+	mayAsk bool) (manyclusters.Resource, *clusterapi.Problem) {
 	if mayAsk {
 		return manyclusters.Resolve(ctx, cluster, word, "", q.limit)
 	}
@@ -120,8 +120,8 @@ func (q *asker) resolve(ctx context.Context, cluster *clusterapi.Cluster, word s
 	return manyclusters.Resource{GroupVersionResource: resource.WithVersion(""), Namespaced: true}, nil
 }
 
-func inTheWay(answer output.Answer, trouble *clusterapi.Trouble) output.Answer {
-	answer.By, answer.Reason, answer.Next = output.ByWay, trouble.What, trouble.Next
+func inTheWay(answer output.AccessReview, trouble *clusterapi.Problem) output.AccessReview {
+	answer.By, answer.Reason, answer.Next = output.ByConnection, trouble.Message, trouble.Next
 	if trouble.Connected {
 		answer.By = output.ByCluster
 		byOwner(&answer)
@@ -130,7 +130,7 @@ func inTheWay(answer output.Answer, trouble *clusterapi.Trouble) output.Answer {
 }
 
 // byOwner tells what the agent refuses, by the rules of the owner of the cluster, from what its API server does.
-func byOwner(answer *output.Answer) bool {
+func byOwner(answer *output.AccessReview) bool {
 	if !strings.Contains(answer.Reason, fleet.ConfigMapHubAccess) {
 		return false
 	}
@@ -140,7 +140,7 @@ func byOwner(answer *output.Answer) bool {
 }
 
 // explainNo says why the cluster does not allow something.
-func (q *asker) explainNo(ctx context.Context, answer *output.Answer, what *authorizationv1.ResourceAttributes, reason string) {
+func (q *asker) explainNo(ctx context.Context, answer *output.AccessReview, what *authorizationv1.ResourceAttributes, reason string) {
 	answer.By, answer.Reason = output.ByCluster, text.OneLine(reason)
 	if byOwner(answer) {
 		return
@@ -175,8 +175,8 @@ func describe(what *authorizationv1.ResourceAttributes) string {
 }
 
 // try finds out by a request that changes nothing, for those whom the hub lets read alone: a question to the cluster is a POST.
-func (q *asker) try(ctx context.Context, answer output.Answer, cluster *clusterapi.Cluster, resource manyclusters.Resource,
-	what *authorizationv1.ResourceAttributes) output.Answer {
+func (q *asker) try(ctx context.Context, answer output.AccessReview, cluster *clusterapi.Cluster, resource manyclusters.Resource,
+	what *authorizationv1.ResourceAttributes) output.AccessReview {
 	named := what.Verb == verbGet && what.Name != ""
 	if what.Subresource != "" || !named && (what.Verb != "list" || what.Name != "") {
 		answer.By, answer.Reason = output.ByHub, cannotAsk
@@ -189,12 +189,12 @@ func (q *asker) try(ctx context.Context, answer output.Answer, cluster *clustera
 	}
 	err := request.Do(ctx).Error()
 	switch {
-	case err == nil, named && apierrors.IsNotFound(err) && cluster.Trouble(err, q.limit).Connected:
+	case err == nil, named && apierrors.IsNotFound(err) && cluster.Diagnose(err, q.limit).Connected:
 		answer.Allowed = true
-	case apierrors.IsForbidden(err) && cluster.Trouble(err, q.limit).Connected:
-		q.explainNo(ctx, &answer, what, cluster.Trouble(err, q.limit).What)
+	case apierrors.IsForbidden(err) && cluster.Diagnose(err, q.limit).Connected:
+		q.explainNo(ctx, &answer, what, cluster.Diagnose(err, q.limit).Message)
 	default:
-		trouble := cluster.Trouble(err, q.limit)
+		trouble := cluster.Diagnose(err, q.limit)
 		return inTheWay(answer, &trouble)
 	}
 	return answer

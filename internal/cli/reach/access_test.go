@@ -182,7 +182,7 @@ func TestAccessAnswers(t *testing.T) {
 		succeedsNot(t, got, says...)
 	}
 	got := h.Run(t, "", "access", "list", "pods", "-n", "web", "--clusters", "cluster1,cluster2", "--as", "alice", "-o", "json")
-	answers := &output.Answers{}
+	answers := &output.AccessReviews{}
 	if err := json.Unmarshal([]byte(got.Out), answers); err != nil || got.Code != 1 || got.ErrOut != "" {
 		t.Fatalf("%v: %+v", err, got)
 	}

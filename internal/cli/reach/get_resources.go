@@ -206,7 +206,7 @@ func (f *resourceList) watchAll(ctx context.Context, clusters []*clusterapi.Clus
 	q manyclusters.Query, printer resourcePrinter) error {
 	write := func(page manyclusters.Page) error { return printer.print([]manyclusters.Page{page}) }
 	err := manyclusters.Watch(ctx, clusters, last, q, write, func(failed manyclusters.Failure) {
-		f.Note("%s: no longer watched: %s", failed.Cluster, failed.What)
+		f.Note("%s: no longer watched: %s", failed.Cluster, failed.Message)
 	})
 	switch {
 	case ctx.Err() != nil:
@@ -238,10 +238,10 @@ func failureError(failed []manyclusters.Failure, all int) error {
 	clusters := map[string][]string{}
 	for i := range failed {
 		f := &failed[i]
-		if clusters[f.What] == nil {
-			reasons = append(reasons, f.What)
+		if clusters[f.Message] == nil {
+			reasons = append(reasons, f.Message)
 		}
-		clusters[f.What] = append(clusters[f.What], f.Cluster)
+		clusters[f.Message] = append(clusters[f.Message], f.Cluster)
 		if f.Next != "" && !slices.Contains(next, f.Next) {
 			next = append(next, f.Next)
 		}

@@ -238,7 +238,7 @@ func (r *kubectlRun) checkConnected(ctx context.Context) error {
 	if err = cluster.Health(ctx); err == nil {
 		return nil
 	}
-	if trouble := cluster.Trouble(err, r.limit); !trouble.Connected {
+	if trouble := cluster.Diagnose(err, r.limit); !trouble.Connected {
 		return fmt.Errorf("cluster %s: %s", r.cluster, trouble)
 	}
 	return nil

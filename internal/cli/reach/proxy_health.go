@@ -115,7 +115,7 @@ func (h *healthCheck) probe(ctx context.Context, hub *hubapi.Hub, chosen []strin
 	if err := reading.Wait(); err != nil {
 		return nil, err
 	}
-	items, err := options.KeepNamed(clusters.Items, chosen, "cluster", "capstan get clusters")
+	items, err := options.FilterByName(clusters.Items, chosen, "cluster", "capstan get clusters")
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (h *healthCheck) probeOne(ctx context.Context, hub *hubapi.Hub, name string
 	}
 	start := h.Clock.Now()
 	if err := cluster.Health(ctx); err != nil {
-		health.Healthy, health.Reason = "False", cluster.Trouble(err, limit).What
+		health.Healthy, health.Reason = "False", cluster.Diagnose(err, limit).Message
 		return health
 	}
 	health.Healthy, health.Latency = "True", h.Clock.Since(start).Round(latencyUnit).String()

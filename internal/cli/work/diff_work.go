@@ -61,7 +61,7 @@ func NewDiffCommand(global *options.Global) *cobra.Command {
 func (f *workDiff) diff(ctx context.Context, hub *hubapi.Hub, d *delivery) error {
 	trials, err := d.try(ctx, hub)
 	if len(trials) > 0 || err == nil {
-		err = errors.Join(f.Print(f.format.Format(), output.Trials(trials)), err, wouldFail(trials))
+		err = errors.Join(f.Print(f.format.Format(), output.DryRuns(trials)), err, wouldFail(trials))
 	}
 	if err != nil {
 		return err

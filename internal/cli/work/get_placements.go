@@ -90,7 +90,7 @@ func completePlacement(global *options.Global, namespace *string) cobra.Completi
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return global.Offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+		return global.CompleteFromHub(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
 			list, err := placements.List(ctx, hub, *namespace)
 			var names []string
 			for i := range list.Items {

@@ -100,7 +100,7 @@ func completeWork(global *options.Global, clusters *options.ClusterFlags) cobra.
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return global.Offer(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+		return global.CompleteFromHub(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
 			chosen, err := clusters.Names()
 			if err != nil {
 				return nil, err

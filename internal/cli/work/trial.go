@@ -33,11 +33,11 @@ const (
 // tryOut is "create work --dry-run=server": it shows what would change, and fails if that cannot be done.
 func (d *delivery) tryOut(ctx context.Context, hub *hubapi.Hub) error {
 	trials, err := d.try(ctx, hub)
-	return errors.Join(d.Print(output.Tree, output.Trials(trials)), err, wouldFail(trials))
+	return errors.Join(d.Print(output.Tree, output.DryRuns(trials)), err, wouldFail(trials))
 }
 
 // wouldFail is an error if a cluster would not take all of its manifests.
-func wouldFail(trials []output.Trial) error {
+func wouldFail(trials []output.DryRun) error {
 	var errs []error
 	for _, t := range trials {
 		if n := t.Count(fleet.ReasonWouldFail); n > 0 {
@@ -49,14 +49,14 @@ func wouldFail(trials []output.Trial) error {
 
 // try has the clusters try what is to be done, all at once, and returns what they say. The error is about those that could not
 // be asked.
-func (d *delivery) try(ctx context.Context, hub *hubapi.Hub) ([]output.Trial, error) {
+func (d *delivery) try(ctx context.Context, hub *hubapi.Hub) ([]output.DryRun, error) {
 	steps, err := d.plan(ctx, hub)
 	if err != nil {
 		return nil, err
 	}
 	progress := d.Progress()
 	defer progress.Close()
-	found := make([]*output.Trial, len(steps))
+	found := make([]*output.DryRun, len(steps))
 	errs := make([]error, len(steps))
 	var group errgroup.Group
 	group.SetLimit(requestsAtOnce)
@@ -73,7 +73,7 @@ func (d *delivery) try(ctx context.Context, hub *hubapi.Hub) ([]output.Trial, er
 		})
 	}
 	_ = group.Wait() // the errors are in errs, in the order of the clusters
-	var trials []output.Trial
+	var trials []output.DryRun
 	for _, t := range found {
 		if t != nil {
 			trials = append(trials, *t)
@@ -84,7 +84,7 @@ func (d *delivery) try(ctx context.Context, hub *hubapi.Hub) ([]output.Trial, er
 
 // tryStep has the cluster try the work under another name, which nobody depends on: whatever happens to this command, the work
 // itself is as it was.
-func (d *delivery) tryStep(ctx context.Context, hub *hubapi.Hub, s step) (*output.Trial, error) {
+func (d *delivery) tryStep(ctx context.Context, hub *hubapi.Hub, s step) (*output.DryRun, error) {
 	cluster, err := managedclusters.GetWithManagers(ctx, hub, s.work.Namespace)
 	if err != nil {
 		return nil, err
@@ -147,12 +147,12 @@ func (d *delivery) removeTrial(ctx context.Context, hub *hubapi.Hub, trial *work
 }
 
 // reportOf is what came of a trial, and what the work would no longer name.
-func reportOf(s step, tried *workv1.ManifestWork) *output.Trial {
+func reportOf(s step, tried *workv1.ManifestWork) *output.DryRun {
 	done := meta.FindStatusCondition(tried.Status.Conditions, fleet.ConditionDryRun)
-	t := &output.Trial{Work: s.work.Name, Cluster: s.work.Namespace, Message: done.Message}
+	t := &output.DryRun{Work: s.work.Name, Cluster: s.work.Namespace, Message: done.Message}
 	for _, m := range tried.Status.ResourceStatus.Manifests {
 		if c := meta.FindStatusCondition(m.Conditions, fleet.ConditionDryRun); c != nil {
-			t.Manifests = append(t.Manifests, output.TriedManifest{
+			t.Manifests = append(t.Manifests, output.DryRunManifest{
 				Group: m.ResourceMeta.Group, Kind: m.ResourceMeta.Kind, Namespace: m.ResourceMeta.Namespace, Name: m.ResourceMeta.Name,
 				Result: c.Reason, Message: c.Message,
 			})
@@ -165,15 +165,15 @@ func reportOf(s step, tried *workv1.ManifestWork) *output.Trial {
 }
 
 // deletionTrial is what would come of taking a work off a cluster.
-func deletionTrial(live *workv1.ManifestWork) *output.Trial {
-	return &output.Trial{
+func deletionTrial(live *workv1.ManifestWork) *output.DryRun {
+	return &output.DryRun{
 		Work: live.Name, Cluster: live.Namespace, Message: "The work would be deleted: the placement does not select the cluster any more",
 		Manifests: dropped(live, workv1.ManifestsTemplate{}),
 	}
 }
 
 // dropped are the objects of a work that are not in its new manifests.
-func dropped(live *workv1.ManifestWork, workload workv1.ManifestsTemplate) []output.TriedManifest {
+func dropped(live *workv1.ManifestWork, workload workv1.ManifestsTemplate) []output.DryRunManifest {
 	kept := sets.New[objectKey]()
 	for _, m := range manifest.Decode(workload.Manifests) {
 		if m.Err == nil {
@@ -190,13 +190,13 @@ func dropped(live *workv1.ManifestWork, workload workv1.ManifestsTemplate) []out
 		case workv1.DeletePropagationPolicyTypeForeground:
 		}
 	}
-	var gone []output.TriedManifest
+	var gone []output.DryRunManifest
 	for _, m := range manifest.Decode(live.Spec.Workload.Manifests) {
 		if m.Err != nil || kept.Has(keyOf(m)) {
 			continue
 		}
 		key := keyOf(m)
-		gone = append(gone, output.TriedManifest{Group: key.group, Kind: key.kind, Namespace: key.namespace, Name: key.name, Result: result,
+		gone = append(gone, output.DryRunManifest{Group: key.group, Kind: key.kind, Namespace: key.namespace, Name: key.name, Result: result,
 			Message: message})
 	}
 	return gone

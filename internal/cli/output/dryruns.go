@@ -13,17 +13,17 @@ const (
 	ReasonWouldOrphan = "WouldOrphan"
 )
 
-// Trial is what a cluster says would become of a work there.
-type Trial struct {
+// DryRun is what a cluster says would become of a work there.
+type DryRun struct {
 	Work    string `json:"work"`
 	Cluster string `json:"cluster"`
 	// Message sums it up.
-	Message   string          `json:"message"`
-	Manifests []TriedManifest `json:"manifests"`
+	Message   string           `json:"message"`
+	Manifests []DryRunManifest `json:"manifests"`
 }
 
-// TriedManifest is what would become of one object.
-type TriedManifest struct {
+// DryRunManifest is what would become of one object.
+type DryRunManifest struct {
 	Group     string `json:"group,omitempty"`
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
@@ -35,10 +35,10 @@ type TriedManifest struct {
 }
 
 // Count is how many manifests have a result.
-func (t *Trial) Count(result string) int {
+func (d *DryRun) Count(result string) int {
 	n := 0
-	for i := range t.Manifests {
-		if t.Manifests[i].Result == result {
+	for i := range d.Manifests {
+		if d.Manifests[i].Result == result {
 			n++
 		}
 	}
@@ -46,17 +46,17 @@ func (t *Trial) Count(result string) int {
 }
 
 // Differs tells whether the cluster is not as the work would have it.
-func (t *Trial) Differs() bool { return t.Count(fleet.ReasonWouldNotChange) < len(t.Manifests) }
+func (d *DryRun) Differs() bool { return d.Count(fleet.ReasonWouldNotChange) < len(d.Manifests) }
 
-func (m *TriedManifest) subject() string {
+func (m *DryRunManifest) subject() string {
 	if m.Namespace == "" {
 		return m.Kind + " " + m.Name
 	}
 	return m.Kind + " " + m.Namespace + "/" + m.Name
 }
 
-// verdicts are the results in words.
-var verdicts = map[string]string{
+// resultTexts are the results in words.
+var resultTexts = map[string]string{
 	fleet.ReasonWouldCreate:    "would be created",
 	fleet.ReasonWouldChange:    "would change",
 	fleet.ReasonWouldNotChange: "would not change",
@@ -67,47 +67,47 @@ var verdicts = map[string]string{
 }
 
 // details is the message where it says more than the result.
-func (m *TriedManifest) details() string {
+func (m *DryRunManifest) details() string {
 	if m.Result == fleet.ReasonWouldCreate || m.Result == fleet.ReasonWouldNotChange {
 		return ""
 	}
 	return m.Message
 }
 
-func (m *TriedManifest) verdict() Cell {
-	return Cell{Text: verdicts[m.Result], Bad: m.Result == fleet.ReasonWouldFail || m.Result == ReasonWouldDelete}
+func (m *DryRunManifest) resultCell() Cell {
+	return Cell{Text: resultTexts[m.Result], Bad: m.Result == fleet.ReasonWouldFail || m.Result == ReasonWouldDelete}
 }
 
-// Trials shows what clusters say would become of works there.
-func Trials(trials []Trial) View {
+// DryRuns shows what clusters say would become of works there.
+func DryRuns(dryRuns []DryRun) View {
 	return View{
-		Object: trials,
-		Grid:   func() Grid { return trialGrid(trials) },
-		Root:   func() Node { return trialTree(trials) },
+		Object: dryRuns,
+		Grid:   func() Grid { return dryRunGrid(dryRuns) },
+		Root:   func() Node { return dryRunTree(dryRuns) },
 	}
 }
 
-func trialGrid(trials []Trial) Grid {
+func dryRunGrid(dryRuns []DryRun) Grid {
 	grid := Grid{Header: []string{"Cluster", "Work", "Object", "Result", "Details"}}
-	for i := range trials {
-		t := &trials[i]
-		for j := range t.Manifests {
-			m := &t.Manifests[j]
-			grid.Rows = append(grid.Rows, []Cell{Plain(t.Cluster), Plain(t.Work), Plain(m.subject()), m.verdict(), Plain(m.details())})
+	for i := range dryRuns {
+		d := &dryRuns[i]
+		for j := range d.Manifests {
+			m := &d.Manifests[j]
+			grid.Rows = append(grid.Rows, []Cell{Plain(d.Cluster), Plain(d.Work), Plain(m.subject()), m.resultCell(), Plain(m.details())})
 		}
 	}
 	return grid
 }
 
-// trialTree has one line for each field that would change.
-func trialTree(trials []Trial) Node {
-	root := Node{Key: "Clusters", Value: count(len(trials))}
-	for i := range trials {
-		t := &trials[i]
-		cluster := Node{Key: t.Cluster, Value: Plain(t.summary())}
-		for j := range t.Manifests {
-			m := &t.Manifests[j]
-			node := Leaf(m.subject(), m.verdict())
+// dryRunTree has one line for each field that would change.
+func dryRunTree(dryRuns []DryRun) Node {
+	root := Node{Key: "Clusters", Value: count(len(dryRuns))}
+	for i := range dryRuns {
+		d := &dryRuns[i]
+		cluster := Node{Key: d.Cluster, Value: Plain(d.summary())}
+		for j := range d.Manifests {
+			m := &d.Manifests[j]
+			node := Leaf(m.subject(), m.resultCell())
 			switch details := m.details(); {
 			case details == "":
 			case m.Result == fleet.ReasonWouldChange:
@@ -125,14 +125,14 @@ func trialTree(trials []Trial) Node {
 }
 
 // summary counts the results, those that there are.
-func (t *Trial) summary() string {
+func (d *DryRun) summary() string {
 	var parts []string
 	for _, result := range []string{
 		fleet.ReasonWouldCreate, fleet.ReasonWouldChange, ReasonWouldDelete, ReasonWouldOrphan, fleet.ReasonWouldNotChange,
 		fleet.ReasonWouldFail, fleet.ReasonCannotBeTried,
 	} {
-		if n := t.Count(result); n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, verdicts[result]))
+		if n := d.Count(result); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, resultTexts[result]))
 		}
 	}
 	return strings.Join(parts, ", ")
