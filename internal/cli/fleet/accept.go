@@ -385,7 +385,8 @@ func needsNoRequest(cluster *clusterv1.ManagedCluster) bool {
 func noRequestError(cluster *clusterv1.ManagedCluster, others []string, rejected []joinrequests.Rejected) error {
 	var details strings.Builder
 	if hasJoined(cluster) {
-		details.WriteString("\n  It was accepted before, for an agent that the hub does not hear of now: if that one is only away, there is nothing to accept.")
+		details.WriteString("\n  It was accepted before, for an agent that the hub does not hear of now: if that one is only away, " +
+			"there is nothing to accept.")
 	}
 	if len(others) > 0 {
 		details.WriteString("\n  --requesters names none of those who asked, whose names it has to match whole:")

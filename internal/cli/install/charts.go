@@ -41,8 +41,8 @@ func runCharts(ctx context.Context, command *exec.Cmd) (string, error) {
 		if ctx.Err() != nil {
 			return "", fmt.Errorf("%s %s: %w", chartProgram, command.Args[1], context.Cause(ctx))
 		}
-		if said := strings.TrimSpace(errOut.String()); said != "" {
-			return "", fmt.Errorf("%s", said)
+		if message := strings.TrimSpace(errOut.String()); message != "" {
+			return "", fmt.Errorf("%s", message)
 		}
 		return "", fmt.Errorf("%s %s: %w", chartProgram, command.Args[1], err)
 	}

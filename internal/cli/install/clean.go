@@ -81,7 +81,7 @@ func (c *cleaning) clean(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.settle(ctx); err != nil {
+	if err := c.ensureNoneAvailable(ctx); err != nil {
 		return err
 	}
 	operator, err := c.operatorObjects(ctx)
@@ -98,7 +98,7 @@ func (c *cleaning) clean(ctx context.Context) error {
 	if err := c.onHub(ctx, removal, c.removeOfClusters); err != nil {
 		return err
 	}
-	if err := removal.all(ctx, operator); err != nil {
+	if err := removal.deleteAll(ctx, operator); err != nil {
 		return err
 	}
 	if err := c.onHub(ctx, removal, c.unpublish); err != nil || c.DryRun {
@@ -179,8 +179,8 @@ func isAvailable(cluster *unstructured.Unstructured) bool {
 	})
 }
 
-// settle makes sure that no cluster is available any more.
-func (c *cleaning) settle(ctx context.Context) error {
+// ensureNoneAvailable makes sure that no cluster is available any more.
+func (c *cleaning) ensureNoneAvailable(ctx context.Context) error {
 	if c.hub == nil {
 		return nil
 	}
@@ -241,10 +241,10 @@ func (c *cleaning) removeBootstrap(ctx context.Context, removal *removal) error 
 			GroupVersionKind: installation.KindSecret, Namespace: metav1.NamespaceSystem, Name: tokens[i].GetName(),
 		})
 	}
-	return removal.all(ctx, refs)
+	return removal.deleteAll(ctx, refs)
 }
 
-// removeHub deletes the ClusterManager, which its operator takes apart.
+// removeHub deletes the ClusterManager, and its operator what it has installed for it.
 func (c *cleaning) removeHub(ctx context.Context, manager *unstructured.Unstructured, removal *removal) error {
 	if manager == nil {
 		return nil
@@ -254,8 +254,8 @@ func (c *cleaning) removeHub(ctx context.Context, manager *unstructured.Unstruct
 			return err
 		}
 	}
-	err := removal.custom(ctx, installation.ReferenceTo(manager), clusterManagerOperator, func(ctx context.Context) error {
-		return c.dismantle(ctx, manager, removal)
+	err := removal.deleteCustom(ctx, installation.ReferenceTo(manager), clusterManagerOperator, func(ctx context.Context) error {
+		return c.deleteRelated(ctx, manager, removal)
 	})
 	if err != nil && !c.force {
 		return errors.Join(err, c.blockers(ctx))
@@ -316,22 +316,22 @@ func (c *cleaning) releaseObjects(ctx context.Context) error {
 	return nil
 }
 
-// dismantle deletes what the operator has installed for a ClusterManager, as its status lists it, because the operator does not.
-func (c *cleaning) dismantle(ctx context.Context, manager *unstructured.Unstructured, here *removal) error {
+// deleteRelated deletes what the operator has installed for a ClusterManager, as its status lists it, because the operator does not.
+func (c *cleaning) deleteRelated(ctx context.Context, manager *unstructured.Unstructured, here *removal) error {
 	refs, err := related(ctx, c.in, manager)
 	if err != nil {
 		return err
 	}
 	for _, of := range refs {
 		if c.hub == c.in || of.Namespace == c.name { // what runs a hosted hub is in its namespace, which is the user's
-			if err := here.one(ctx, of); err != nil {
+			if err := here.delete(ctx, of); err != nil {
 				return err
 			}
 		}
 		if c.hub == c.in {
 			continue
 		}
-		if err := c.onHub(ctx, here, func(ctx context.Context, there *removal) error { return there.one(ctx, of) }); err != nil {
+		if err := c.onHub(ctx, here, func(ctx context.Context, there *removal) error { return there.delete(ctx, of) }); err != nil {
 			return err
 		}
 	}
@@ -341,7 +341,7 @@ func (c *cleaning) dismantle(ctx context.Context, manager *unstructured.Unstruct
 // removeRolesOfAgents deletes what the controllers of the hub have made for the agents of all clusters.
 func removeRolesOfAgents(ctx context.Context, there *removal) error {
 	for _, name := range []string{fleet.ClusterRoleRegistration, fleet.ClusterRoleWork} {
-		if err := there.one(ctx, installation.Reference{GroupVersionKind: installation.KindClusterRole, Name: name}); err != nil {
+		if err := there.delete(ctx, installation.Reference{GroupVersionKind: installation.KindClusterRole, Name: name}); err != nil {
 			return err
 		}
 	}
@@ -369,7 +369,7 @@ func (c *cleaning) removeOfClusters(ctx context.Context, there *removal) error {
 		return err
 	}
 	for i := range requests {
-		if err := there.one(ctx, installation.Reference{GroupVersionKind: installation.KindCSR, Name: requests[i].GetName()}); err != nil {
+		if err := there.delete(ctx, installation.Reference{GroupVersionKind: installation.KindCSR, Name: requests[i].GetName()}); err != nil {
 			return err
 		}
 	}
@@ -382,14 +382,14 @@ func (c *cleaning) removeOfClusters(ctx context.Context, there *removal) error {
 		if namespaces[i].GetLabels()[fleet.LabelClusterName] != name {
 			continue // it is about a cluster, and not the one of the cluster
 		}
-		if err := there.namespaceOfCluster(ctx, name); err != nil {
+		if err := there.deleteNamespaceOfCluster(ctx, name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// operatorObjects are the operator, unless it is to stay or another hub needs it.
+// operatorObjects are the operator, unless it is kept or another hub needs it.
 func (c *cleaning) operatorObjects(ctx context.Context) ([]installation.Reference, error) {
 	if !c.purgeOperator {
 		c.Note("The operator stays, with its kinds: --purge-operator is false.")
@@ -413,7 +413,7 @@ func (c *cleaning) operatorObjects(ctx context.Context) ([]installation.Referenc
 // hub, the namespace for what clusters join with.
 func (c *cleaning) unpublish(ctx context.Context, removal *removal) error {
 	if c.hub != c.in {
-		if err := removal.namespaceIfEmpty(ctx, fleet.NamespaceOperators); err != nil {
+		if err := removal.deleteNamespaceIfEmpty(ctx, fleet.NamespaceOperators); err != nil {
 			return err
 		}
 	}
@@ -425,7 +425,7 @@ func (c *cleaning) unpublish(ctx context.Context, removal *removal) error {
 		if object == nil || object.GetAnnotations()[annotationCreatedBy] == "" {
 			continue
 		}
-		if err := removal.one(ctx, name); err != nil {
+		if err := removal.delete(ctx, name); err != nil {
 			return err
 		}
 	}

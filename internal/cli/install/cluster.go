@@ -14,7 +14,7 @@ type Cluster struct {
 	hub *hubapi.Hub
 }
 
-// connect finds the access to a cluster and prepares to use it; nothing is sent yet.
+// connect finds the access to a cluster and makes a client of it; nothing is sent yet.
 func connect(target hubapi.Target) (*Cluster, error) {
 	hub, err := hubapi.Connect(target)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 )
 
-// showsClusterInfo tells whether the ConfigMap cluster-info is shown to everybody.
+// showsClusterInfo tells whether everybody may read the ConfigMap cluster-info.
 func showsClusterInfo(ctx context.Context, hub *hubapi.Hub) (bool, error) {
 	err := readAnonymously(ctx, hub)
 	if err != nil && hubapi.Withheld(err) {
@@ -31,11 +31,11 @@ func readAnonymously(ctx context.Context, hub *hubapi.Hub) error {
 	return configMaps.Get(ctx, bootstrapapi.ConfigMapClusterInfo, &corev1.ConfigMap{})
 }
 
-// awaitClusterInfo waits until the ConfigMap cluster-info is shown to everybody: rights that were just given count a moment later. If it is
+// awaitClusterInfo waits until everybody may read the ConfigMap cluster-info: rights that were just given count a moment later. If it is
 // not in time, the error is why.
 func awaitClusterInfo(ctx context.Context, hub *hubapi.Hub) (shown bool, err error) {
-	const again = 200 * time.Millisecond
-	_ = wait.PollUntilContextCancel(ctx, again, true, func(ctx context.Context) (bool, error) {
+	const interval = 200 * time.Millisecond
+	_ = wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
 		if now := readAnonymously(ctx, hub); ctx.Err() == nil {
 			err = now
 		}

@@ -68,24 +68,24 @@ var agentFeatureGates = map[string]featureGate{
 
 // gateFlag is --feature-gates of commands that install. It implements pflag.Value.
 type gateFlag struct {
-	known map[string]featureGate
+	gates map[string]featureGate
 	set   map[string]bool
 }
 
-func addGateFlag(command *cobra.Command, known map[string]featureGate) *gateFlag {
-	f := &gateFlag{known: known, set: map[string]bool{}}
+func addGateFlag(command *cobra.Command, gates map[string]featureGate) *gateFlag {
+	f := &gateFlag{gates: gates, set: map[string]bool{}}
 	var usage strings.Builder
 	usage.WriteString("features to switch on or off, each as NAME=true or NAME=false:")
-	for _, name := range slices.Sorted(maps.Keys(known)) {
-		fmt.Fprintf(&usage, "\n%s (default %t)", name, known[name].on)
+	for _, name := range slices.Sorted(maps.Keys(gates)) {
+		fmt.Fprintf(&usage, "\n%s (default %t)", name, gates[name].on)
 	}
 	command.Flags().Var(f, "feature-gates", usage.String())
 	options.Complete(command, "feature-gates", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		var offers []string
-		for _, name := range slices.Sorted(maps.Keys(known)) {
-			offers = append(offers, fmt.Sprintf("%s=%t", name, !known[name].on))
+		var completions []string
+		for _, name := range slices.Sorted(maps.Keys(gates)) {
+			completions = append(completions, fmt.Sprintf("%s=%t", name, !gates[name].on))
 		}
-		return options.CompleteList(typed, offers)
+		return options.CompleteList(typed, completions)
 	})
 	return f
 }
@@ -97,8 +97,8 @@ func (f *gateFlag) Set(value string) error {
 		if name == "" {
 			continue
 		}
-		if _, known := f.known[name]; !known {
-			return fmt.Errorf("%q is no feature gate here; use some of %s", name, strings.Join(slices.Sorted(maps.Keys(f.known)), ", "))
+		if _, known := f.gates[name]; !known {
+			return fmt.Errorf("%q is no feature gate here; use some of %s", name, strings.Join(slices.Sorted(maps.Keys(f.gates)), ", "))
 		}
 		on := true
 		if given {
@@ -129,14 +129,14 @@ func (f *gateFlag) enabled(name string) bool {
 	if on, set := f.set[name]; set {
 		return on
 	}
-	return f.known[name].on
+	return f.gates[name].on
 }
 
 // of are the gates of a part as its custom resource lists them: those that are on, and those that were switched off.
 func (f *gateFlag) of(part gatedPart) []any {
 	gates := []any{}
-	for _, name := range slices.Sorted(maps.Keys(f.known)) {
-		switch gate := f.known[name]; {
+	for _, name := range slices.Sorted(maps.Keys(f.gates)) {
+		switch gate := f.gates[name]; {
 		case gate.part != part:
 		case f.enabled(name):
 			gates = append(gates, map[string]any{"feature": name, "mode": "Enable"})

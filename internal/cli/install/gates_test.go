@@ -46,7 +46,7 @@ func TestFeatureGatesAreDeclared(t *testing.T) {
 // CA-08: gates that are on are sent as Enable, those that were switched off as Disable, others not at all.
 func TestFeatureGatesOfPart(t *testing.T) {
 	t.Parallel()
-	flag := &gateFlag{known: hubFeatureGates, set: map[string]bool{}}
+	flag := &gateFlag{gates: hubFeatureGates, set: map[string]bool{}}
 	if err := flag.Set("ManifestWorkReplicaSet=false,NilExecutorValidating=true"); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestFeatureGatesOfPart(t *testing.T) {
 func TestWithoutNetworkPolicies(t *testing.T) {
 	t.Parallel()
 	for name, known := range map[string]map[string]featureGate{"init": hubFeatureGates, "join": agentFeatureGates} {
-		flag := &gateFlag{known: known, set: map[string]bool{}}
+		flag := &gateFlag{gates: known, set: map[string]bool{}}
 		if err := flag.Set("NetworkPolicies=false"); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -74,8 +74,8 @@ func clusterOfSecret(ctx context.Context, in *Cluster, of installation.Reference
 	return cluster, cluster.Live(ctx)
 }
 
-// forHostedHub divides the objects of a hosted hub: what clusters join with belongs on the hub, the rest where its controllers run.
-func forHostedHub(objects []*unstructured.Unstructured) (onHub, here []*unstructured.Unstructured) {
+// splitForHostedHub divides the objects of a hosted hub: what clusters join with belongs on the hub, the rest where its controllers run.
+func splitForHostedHub(objects []*unstructured.Unstructured) (onHub, here []*unstructured.Unstructured) {
 	for _, object := range objects {
 		switch {
 		case object.GroupVersionKind() == installation.KindNamespace && object.GetName() == fleet.NamespaceOperators:

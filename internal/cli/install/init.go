@@ -97,7 +97,7 @@ func NewInitCommand(global *options.Global) *cobra.Command {
 		if err := run.check(); err != nil && !run.force {
 			return err
 		}
-		sayFlags(global, command)
+		noteFlags(global, command)
 		run.AnnounceDryRun(command)
 		ctx, cancel := run.Limited(command.Context())
 		defer cancel()
@@ -109,7 +109,7 @@ func NewInitCommand(global *options.Global) *cobra.Command {
 	return command
 }
 
-// check finds what is wrong with the flags before the cluster is asked.
+// check finds what is wrong with the flags before anything is sent to the cluster.
 func (i *initialization) check() error {
 	if i.drivers.aws.hubARN == "" && i.drivers.has(driverAWS) {
 		i.drivers.aws.hubARN = currentCluster(i.Global)
@@ -150,7 +150,7 @@ func (i *initialization) install(ctx context.Context) error {
 	if err := i.apply(ctx, cluster, objects); err != nil {
 		return err
 	}
-	return i.sayJoin(ctx, cluster)
+	return i.printJoinCommand(ctx, cluster)
 }
 
 // installHosted installs the operator of a hub whose API is in another cluster, where clusters join.
@@ -165,17 +165,17 @@ func (i *initialization) installHosted(ctx context.Context, cluster *Cluster, ma
 	if err := i.publish(ctx, hub); err != nil {
 		return err
 	}
-	joining, components := forHostedHub(objects)
+	joining, components := splitForHostedHub(objects)
 	if err := applyAll(ctx, i.Global, hub, joining, ""); err != nil {
 		return err
 	}
 	if err := i.apply(ctx, cluster, components); err != nil {
 		return err
 	}
-	return i.sayJoin(ctx, hub)
+	return i.printJoinCommand(ctx, hub)
 }
 
-// apply applies the operator and the ClusterManager, and waits until they are in effect if it is asked to.
+// apply applies the operator and the ClusterManager, and waits with --wait until they are in effect.
 func (i *initialization) apply(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
 	if err := applyAll(ctx, i.Global, cluster, objects, i.outputFile); err != nil || !i.wait {
 		return err
@@ -227,7 +227,7 @@ func (i *initialization) preflight(ctx context.Context, cluster *Cluster, object
 	if err := i.checkNamespace(ctx, cluster, fleet.NamespaceOperators); err != nil {
 		return err
 	}
-	if err := checkManagerStays(ctx, cluster, objects); err != nil {
+	if err := checkManagerNotDeleted(ctx, cluster, objects); err != nil {
 		return err
 	}
 	running, err := cluster.Deployed(ctx, fleet.NamespaceOperators, clusterManagerOperator)
@@ -243,8 +243,8 @@ func (i *initialization) preflight(ctx context.Context, cluster *Cluster, object
 	return checkRights(ctx, cluster, objects)
 }
 
-// checkManagerStays refuses to install a hub while its ClusterManager is being deleted.
-func checkManagerStays(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
+// checkManagerNotDeleted refuses to install a hub while its ClusterManager is being deleted.
+func checkManagerNotDeleted(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
 		if object.GroupVersionKind() != installation.KindClusterManager {
 			continue
@@ -282,7 +282,7 @@ func (i *initialization) checkVersion(ctx context.Context, cluster *Cluster, run
 	return nil
 }
 
-// publish makes sure that the cluster says how it is reached.
+// publish makes sure that the cluster publishes how it is reached.
 func (i *initialization) publish(ctx context.Context, cluster *Cluster) error {
 	info, err := cluster.Get(ctx, clusterInfo)
 	if err != nil {
@@ -304,8 +304,8 @@ func (i *initialization) publish(ctx context.Context, cluster *Cluster) error {
 	} else if server, err = publishedServer(info); err != nil && !i.force {
 		return err
 	}
-	i.warnOfHost(server)
-	return i.letRead(ctx, cluster)
+	i.warnAboutAddress(server)
+	return i.allowReading(ctx, cluster)
 }
 
 // madeByClusteradm tells whether clusteradm has made an object: it signs what it writes.
@@ -313,8 +313,8 @@ func madeByClusteradm(object *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(object.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == "clusteradm" })
 }
 
-// letRead lets everybody read how the cluster is reached, unless everybody may.
-func (i *initialization) letRead(ctx context.Context, cluster *Cluster) error {
+// allowReading gives everybody the right to read how the cluster is reached, unless everybody has it.
+func (i *initialization) allowReading(ctx context.Context, cluster *Cluster) error {
 	shown, err := showsClusterInfo(ctx, cluster.Hub())
 	if i.shown = shown; err != nil || shown {
 		return err
@@ -328,8 +328,8 @@ func (i *initialization) letRead(ctx context.Context, cluster *Cluster) error {
 		"roleRef":  map[string]any{"apiGroup": installation.KindRole.Group, "kind": "Role", "name": clusterInfoReaders[0].Name},
 		"subjects": []any{group("system:unauthenticated"), group("system:authenticated")},
 	})
-	silently := func(installation.Reference, installation.Change) {}
-	if err := cluster.Apply(ctx, []*unstructured.Unstructured{role, binding}, silently); err != nil {
+	noReport := func(installation.Reference, installation.Change) {}
+	if err := cluster.Apply(ctx, []*unstructured.Unstructured{role, binding}, noReport); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, diagnosisTimeout)
@@ -341,8 +341,8 @@ func (i *initialization) letRead(ctx context.Context, cluster *Cluster) error {
 	return nil
 }
 
-// warnOfHost tells of addresses that agents in other clusters may not reach.
-func (i *initialization) warnOfHost(server string) {
+// warnAboutAddress warns about addresses that agents in other clusters may not reach.
+func (i *initialization) warnAboutAddress(server string) {
 	parsed, err := url.Parse(server)
 	if err != nil {
 		return
@@ -361,8 +361,8 @@ var clusterInfo = installation.Reference{
 	GroupVersionKind: installation.KindConfigMap, Namespace: metav1.NamespacePublic, Name: bootstrapapi.ConfigMapClusterInfo,
 }
 
-// clusterInfoReaders let everybody read that ConfigMap, as installers of Kubernetes do: who joins compares the hash of the certificate
-// authority in it with the one of the join command, before sending a token.
+// clusterInfoReaders give everybody the right to read that ConfigMap, as installers of Kubernetes do: who joins compares the hash of the
+// certificate authority in it with the one of the join command, before sending a token.
 var clusterInfoReaders = []installation.Reference{
 	{GroupVersionKind: installation.KindRole, Namespace: clusterInfo.Namespace, Name: "open-cluster-management:cluster-info"},
 	{GroupVersionKind: installation.KindRoleBinding, Namespace: clusterInfo.Namespace, Name: "open-cluster-management:cluster-info"},
@@ -409,8 +409,8 @@ func publishedServer(info *unstructured.Unstructured) (string, error) {
 	return "", nil
 }
 
-// What a ClusterManager says of a hub that works.
-var hubWorks = []installation.DesiredCondition{
+// hubConditions are those of the ClusterManager of a hub that works.
+var hubConditions = []installation.DesiredCondition{
 	{Type: "Applied", Status: metav1.ConditionTrue}, {Type: "Progressing", Status: metav1.ConditionFalse},
 	{Type: "HubRegistrationDegraded", Status: metav1.ConditionFalse}, {Type: "HubPlacementDegraded", Status: metav1.ConditionFalse},
 }
@@ -424,19 +424,19 @@ func (i *initialization) awaitHub(ctx context.Context, cluster *Cluster, objects
 		if object.GroupVersionKind() != installation.KindClusterManager {
 			continue
 		}
-		return awaitConditions(ctx, i.Global, cluster, installation.ReferenceTo(object), hubWorks, fleet.NamespaceHub, object.GetName())
+		return awaitConditions(ctx, i.Global, cluster, installation.ReferenceTo(object), hubConditions, fleet.NamespaceHub, object.GetName())
 	}
 	return nil
 }
 
-// sayJoin prints what a cluster joins with.
-func (i *initialization) sayJoin(ctx context.Context, cluster *Cluster) error {
+// printJoinCommand prints what a cluster joins with.
+func (i *initialization) printJoinCommand(ctx context.Context, cluster *Cluster) error {
 	info, err := joincommand.New(ctx, cluster.Hub(), i.useBootstrapToken, i.Clock.Now())
 	if err != nil {
 		return fmt.Errorf("the hub is installed; what clusters join with is not to be had: %w", err)
 	}
 	info.Wait = i.wait
-	if err := i.prove(ctx, info); err != nil {
+	if err := i.verifyJoinCommand(ctx, info); err != nil {
 		return err
 	}
 	if err := i.writeJoinCommand(info); err != nil {
@@ -460,8 +460,8 @@ func (i *initialization) sayJoin(ctx context.Context, cluster *Cluster) error {
 	return nil
 }
 
-// prove makes sure that the join command finds the hub, as far as that can be seen from here.
-func (i *initialization) prove(ctx context.Context, info joincommand.Info) error {
+// verifyJoinCommand makes sure that the join command finds the hub, as far as that can be tried from here.
+func (i *initialization) verifyJoinCommand(ctx context.Context, info joincommand.Info) error {
 	if !i.shown {
 		return nil
 	}

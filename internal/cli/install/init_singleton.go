@@ -142,7 +142,7 @@ func (i *initialization) installSingleton(ctx context.Context) error {
 	if err := applyAll(ctx, i.Global, cluster, objects, i.outputFile); err != nil {
 		return err
 	}
-	if err := deleteLeftOut(ctx, cluster, hub, objects); err != nil {
+	if err := deleteObsolete(ctx, cluster, hub, objects); err != nil {
 		return err
 	}
 	if !i.wait {
@@ -239,15 +239,15 @@ func (i *initialization) checkSingleton(ctx context.Context, cluster *Cluster, o
 	return checkRights(ctx, cluster, objects)
 }
 
-// deleteLeftOut deletes what the hub had with other values. Its volume stays, with all that the hub knows.
-func deleteLeftOut(ctx context.Context, cluster *Cluster, hub installer.StandaloneHub, objects []*unstructured.Unstructured) error {
+// deleteObsolete deletes what the hub had with other values. Its volume stays, with all data of the hub.
+func deleteObsolete(ctx context.Context, cluster *Cluster, hub installer.StandaloneHub, objects []*unstructured.Unstructured) error {
 	for _, optional := range hub.Optional() {
 		of := installation.ReferenceTo(optional)
 		if slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return installation.ReferenceTo(o) == of }) {
 			continue
 		}
-		there, err := cluster.Get(ctx, of)
-		if err == nil && there != nil {
+		existing, err := cluster.Get(ctx, of)
+		if err == nil && existing != nil {
 			_, err = cluster.Delete(ctx, of)
 		}
 		if err != nil {

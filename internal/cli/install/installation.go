@@ -27,7 +27,7 @@ import (
 // defaultRegistry is where the images of releases are.
 const defaultRegistry = "ghcr.io/capstan-io"
 
-// The oldest versions of Kubernetes that can be installed in, which the charts require, too, or that know something of use.
+// The oldest versions of Kubernetes that can be installed in, which the charts require, too, or that have a feature of use.
 var (
 	// oldestForHubs has ValidatingAdmissionPolicies, which bound what the controllers of a hub may do with their rights.
 	oldestForHubs = version.MustParseGeneric("1.30.0")
@@ -77,7 +77,7 @@ func (f *installFlags) add(command *cobra.Command, valuesFlag string, gates map[
 	}
 }
 
-// check finds what is wrong before any server is asked.
+// check finds what is wrong before any request.
 func (f *installFlags) check() error {
 	if err := options.CheckOutputFile(f.outputFile); err != nil {
 		return err
@@ -172,8 +172,8 @@ func (f *imageFlags) values() (map[string]any, error) {
 	return images, nil
 }
 
-// sayFlags names the flags that were set, as clusteradm does.
-func sayFlags(global *options.Global, command *cobra.Command) {
+// noteFlags prints the flags that were set, as clusteradm does.
+func noteFlags(global *options.Global, command *cobra.Command) {
 	command.Flags().Visit(func(flag *pflag.Flag) { global.Note("flag %s has been set", flag.Name) })
 }
 
@@ -215,7 +215,7 @@ func beingDeleted(of installation.Reference, finalizers []string, remove string)
 		"If that operator does not run any more, this takes it away:\n  %s", of, strings.Join(finalizers, ", "), remove)
 }
 
-// checkInstaller refuses to change what another tool keeps: it would change it back, or lose track of it.
+// checkInstaller refuses to change what another tool manages: it would change it back, or lose track of it.
 func checkInstaller(running installation.Running, namespace, deployment, how string) error {
 	by := running.Installer()
 	if by == "" {
@@ -236,7 +236,7 @@ func (f *installFlags) checkNamespace(ctx context.Context, cluster *Cluster, nam
 	return err
 }
 
-// applyAll applies objects and says what became of each; those that are applied go to the file of --output-file.
+// applyAll applies objects and shows what became of each; those that are applied go to the file of --output-file.
 func applyAll(ctx context.Context, global *options.Global, cluster *Cluster, objects []*unstructured.Unstructured,
 	outputFile string) error {
 	progress := global.Progress()
@@ -319,7 +319,7 @@ func awaitConditions(ctx context.Context, global *options.Global, cluster *Clust
 }
 
 // awaitRelated waits until the Deployments that an operator has made for a custom resource run, in namespaces that stay.
-func awaitRelated(ctx context.Context, cluster *Cluster, of installation.Reference, say func(string)) error {
+func awaitRelated(ctx context.Context, cluster *Cluster, of installation.Reference, report func(string)) error {
 	custom, err := cluster.Get(ctx, of)
 	if err != nil || custom == nil {
 		return err
@@ -332,13 +332,13 @@ func awaitRelated(ctx context.Context, cluster *Cluster, of installation.Referen
 		if ref.GroupVersionKind != installation.KindDeployment {
 			continue
 		}
-		say("waiting for " + ref.String())
+		report("waiting for " + ref.String())
 		namespace := installation.Reference{GroupVersionKind: installation.KindNamespace, Name: ref.Namespace}
 		stays := func(found *unstructured.Unstructured) bool { return found.GetDeletionTimestamp() == nil }
 		if err := cluster.AwaitObject(ctx, namespace, stays); err != nil {
 			return fmt.Errorf("%s: %w: it does not exist, or is being deleted", namespace, err)
 		}
-		if err := cluster.AwaitRollout(ctx, ref.Namespace, ref.Name, func(state string) { say(ref.Name + ": " + state) }); err != nil {
+		if err := cluster.AwaitRollout(ctx, ref.Namespace, ref.Name, func(state string) { report(ref.Name + ": " + state) }); err != nil {
 			return err
 		}
 	}

@@ -276,7 +276,7 @@ const (
 )
 
 // CA-10: the command that init prints last leads to the hub, whoever has made what the cluster publishes.
-func TestInitProvesTheJoinCommand(t *testing.T) {
+func TestInitVerifiesTheJoinCommand(t *testing.T) {
 	config := func(server, ca string) string {
 		return fmt.Sprintf(`{"data":{"kubeconfig":%q}}`, "apiVersion: v1\nkind: Config\nclusters: [{name: '', cluster: {server: '"+server+
 			"', certificate-authority-data: "+base64.StdEncoding.EncodeToString([]byte(ca))+"}}]")
@@ -477,7 +477,7 @@ func TestCleanOfNoHub(t *testing.T) {
 }
 
 // CA-20, O18: what is changed by others at the same time is removed all the same.
-func TestRemovalInsists(t *testing.T) {
+func TestRemovalRetriesConflicts(t *testing.T) {
 	const operator = "/apis/apps/v1/namespaces/open-cluster-management/deployments/cluster-manager"
 	for _, request := range []string{
 		"DELETE " + managersPath + "cluster-manager", "PATCH " + managersPath + "cluster-manager", "DELETE " + operator,

@@ -144,7 +144,7 @@ func (j *joining) readToken() error {
 	return nil
 }
 
-// check finds what is missing or wrong before any server is asked.
+// check finds what is missing or wrong before any request.
 func (j *joining) check() error {
 	hint := "\"capstan get token\" on the hub prints the whole command"
 	switch {
@@ -163,7 +163,7 @@ func (j *joining) check() error {
 	return j.invitation.Check()
 }
 
-// findHub makes sure that there is a hub, that it is the right one, and that it lets the token in.
+// findHub makes sure that there is a hub, that it is the right one, and that it accepts the token.
 func (j *joining) findHub(ctx context.Context) (hubapi.Trust, *hubapi.Hub, error) {
 	ctx, cancel := j.Limited(ctx)
 	defer cancel()
@@ -203,8 +203,8 @@ func (j *joining) confirmHub(fingerprint string) bool {
 	return err == nil && strings.TrimSpace(answer) == "yes"
 }
 
-// sayAccept is what an administrator of the hub does next.
-func (j *joining) sayAccept() {
+// printAcceptCommand prints what an administrator of the hub does next.
+func (j *joining) printAcceptCommand() {
 	j.Say("Please log onto the hub cluster and run the following command:\n\n    capstan accept --clusters %s\n\n"+
 		"A hub with the feature gate ManagedClusterAutoApproval may accept it by itself.", j.cluster)
 }

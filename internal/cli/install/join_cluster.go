@@ -83,7 +83,7 @@ func (c *clusterJoin) add(command *cobra.Command) {
 	}
 }
 
-// check finds what is missing or wrong for an agent in a cluster, before any server is asked.
+// check finds what is missing or wrong for an agent in a cluster, before any request.
 func (c *clusterJoin) check() error {
 	switch {
 	case c.detach:
@@ -145,7 +145,7 @@ func (c *clusterJoin) join(ctx context.Context) error {
 			return err
 		}
 	}
-	if c.wait { // who may not look has none
+	if c.wait { // none where they may not be read
 		c.earlier, _ = joinrequests.Names(ctx, hub, c.cluster)
 	}
 	if err := applyAll(ctx, c.Global, cluster, objects, c.outputFile); err != nil {
@@ -156,12 +156,12 @@ func (c *clusterJoin) join(ctx context.Context) error {
 			return err
 		}
 	}
-	c.sayAccept()
-	return c.sayAgent(ctx, cluster, objects)
+	c.printAcceptCommand()
+	return c.printAgent(ctx, cluster, objects)
 }
 
-// sayAgent says who the agent is on the hub, for an administrator who sees several ask.
-func (c *clusterJoin) sayAgent(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
+// printAgent prints who the agent is on the hub, for an administrator who sees requests of several.
+func (c *clusterJoin) printAgent(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
 		if object.GroupVersionKind() != installation.KindKlusterlet {
 			continue
@@ -212,12 +212,12 @@ func (c *clusterJoin) renderOperator() ([]*unstructured.Unstructured, error) {
 
 // merged are objects and others that are not among them.
 func merged(objects, others []*unstructured.Unstructured) []*unstructured.Unstructured {
-	known := map[installation.Reference]bool{}
+	present := map[installation.Reference]bool{}
 	for _, object := range objects {
-		known[installation.ReferenceTo(object)] = true
+		present[installation.ReferenceTo(object)] = true
 	}
 	for _, object := range others {
-		if !known[installation.ReferenceTo(object)] {
+		if !present[installation.ReferenceTo(object)] {
 			objects = append(objects, object)
 		}
 	}

@@ -21,7 +21,7 @@ import (
 // localJoin is "capstan join --local", for an agent that is a process of this machine.
 type localJoin struct{ *joining }
 
-// check finds what is missing or wrong for an agent that is a process of this machine, before any server is asked.
+// check finds what is missing or wrong for an agent that is a process of this machine, before any request.
 func (l *localJoin) check(command *cobra.Command, inCluster clusterJoinFlags) error {
 	switch {
 	case l.managedKubeconfig == "":
@@ -76,7 +76,7 @@ func (l *localJoin) join(ctx context.Context) error {
 		}
 		return err
 	}
-	l.warnOfClash(ctx, hub)
+	l.warnAboutName(ctx, hub)
 	program, err := l.Home.Enrol(enrolment)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (l *localJoin) join(ctx context.Context) error {
 	return l.runAttached(ctx, hub, program, enrolment)
 }
 
-// findCluster makes sure that the kubeconfig lets us into a cluster, and finds the URL that the cluster publishes, else
+// findCluster makes sure that the kubeconfig gives access to a cluster, and finds the URL that the cluster publishes, else
 // that of the kubeconfig.
 func (l *localJoin) findCluster(ctx context.Context) (playground.Member, error) {
 	member := playground.Member{Name: l.cluster, Kubeconfig: l.managedKubeconfig}
@@ -113,8 +113,8 @@ func (l *localJoin) findCluster(ctx context.Context) (playground.Member, error) 
 	return member, nil
 }
 
-// warnOfClash tells that the name is taken already, unless that is the agent of this home.
-func (l *localJoin) warnOfClash(ctx context.Context, hub *hubapi.Hub) {
+// warnAboutName warns that the name is taken already, unless by the agent of this home.
+func (l *localJoin) warnAboutName(ctx context.Context, hub *hubapi.Hub) {
 	ctx, cancel := l.Limited(ctx)
 	defer cancel()
 	if _, err := managedclusters.Get(ctx, hub, l.cluster); err == nil && !l.Home.Enrolled(l.cluster) {
@@ -134,7 +134,7 @@ func (l *localJoin) runDetached(ctx context.Context, hub *hubapi.Hub, program pl
 		}
 	}
 	l.Note("The agent runs in the background as process %d; its log is %s.", agent.PID, agent.Log)
-	l.sayAccept()
+	l.printAcceptCommand()
 	return nil
 }
 
@@ -161,7 +161,7 @@ func (l *localJoin) runAttached(ctx context.Context, hub *hubapi.Hub, program pl
 	defer cancel()
 	switch err := playground.AwaitCluster(registering, hub, l.cluster, agent); {
 	case err == nil:
-		l.sayAccept()
+		l.printAcceptCommand()
 	case agent.Running() && ctx.Err() == nil:
 		l.Note("The hub does not know the cluster yet: %v\nThe agent goes on trying; interrupt it to give up.", err)
 	}

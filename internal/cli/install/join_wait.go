@@ -20,13 +20,13 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// What a Klusterlet says of an agent that runs.
-var agentRuns = []installation.DesiredCondition{
+// agentConditions are those of the Klusterlet of an agent that runs.
+var agentConditions = []installation.DesiredCondition{
 	{Type: "Applied", Status: metav1.ConditionTrue},
 	{Type: "RegistrationDesiredDegraded", Status: metav1.ConditionFalse}, {Type: "WorkDesiredDegraded", Status: metav1.ConditionFalse},
 }
 
-// awaitAgent waits until the operator and the agent run, and the hub knows the cluster.
+// awaitAgent waits until the operator and the agent run, and the agent has registered the cluster.
 func (c *clusterJoin) awaitAgent(ctx context.Context, cluster *Cluster, hub *hubapi.Hub, objects []*unstructured.Unstructured) error {
 	if err := awaitRollout(ctx, c.Global, cluster, fleet.NamespaceOperators, klusterletOperator); err != nil {
 		return err
@@ -37,7 +37,7 @@ func (c *clusterJoin) awaitAgent(ctx context.Context, cluster *Cluster, hub *hub
 		}
 		of := installation.ReferenceTo(object)
 		namespace := agentNamespace(object)
-		if err := awaitConditions(ctx, c.Global, cluster, of, agentRuns, namespace); err != nil {
+		if err := awaitConditions(ctx, c.Global, cluster, of, agentConditions, namespace); err != nil {
 			return err
 		}
 		agent, err := c.agentOf(ctx, cluster, of, namespace)
@@ -51,7 +51,7 @@ func (c *clusterJoin) awaitAgent(ctx context.Context, cluster *Cluster, hub *hub
 	return nil
 }
 
-// joinedAgent is what tells the agent of this cluster from others.
+// joinedAgent identifies the agent of this cluster among others.
 type joinedAgent struct {
 	// user is who the agent is on the hub.
 	user string
@@ -81,8 +81,8 @@ func (c *clusterJoin) agentOf(ctx context.Context, cluster *Cluster, of installa
 	return agent, err
 }
 
-// awaitRegistered waits until the agent of this cluster has asked the hub to join, or works there: that the hub knows the cluster may be
-// from before.
+// awaitRegistered waits until the agent of this cluster has requested to join, or works with the hub: the ManagedCluster alone may be from
+// before.
 func (c *clusterJoin) awaitRegistered(ctx context.Context, hub *hubapi.Hub, agent joinedAgent) error {
 	progress := c.Progress()
 	defer progress.Close()
@@ -97,7 +97,7 @@ func (c *clusterJoin) awaitRegistered(ctx context.Context, hub *hubapi.Hub, agen
 	return nil
 }
 
-// awaitAgentOnHub waits until the agent asks for a certificate, or shows that it works with the one it has. Agents that register by AWS IAM
+// awaitAgentOnHub waits until the agent requests a certificate, or renews its lease with the one it has. Agents that register by AWS IAM
 // make no requests, and those of the gRPC server none once they have joined.
 func (c *clusterJoin) awaitAgentOnHub(ctx context.Context, hub *hubapi.Hub, agent joinedAgent) error {
 	driver := c.driver.registration

@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-io/capstan/internal/operator/installer"
 )
 
-// removal takes objects out of a cluster, says so, and remembers them. In a dry run it only says what it would do.
+// removal deletes objects of a cluster, prints that, and records them. In a dry run it only prints what it would do.
 type removal struct {
 	*options.Global
 	in      *Cluster
@@ -24,8 +24,8 @@ type removal struct {
 	deleted []*unstructured.Unstructured
 }
 
-// one deletes an object if it exists, and waits until it is gone.
-func (r *removal) one(ctx context.Context, of installation.Reference) error {
+// delete deletes an object if it exists, and waits until it is gone.
+func (r *removal) delete(ctx context.Context, of installation.Reference) error {
 	object, err := r.in.Get(ctx, of)
 	if err != nil || object == nil {
 		return err
@@ -38,10 +38,10 @@ func (r *removal) one(ctx context.Context, of installation.Reference) error {
 		return err
 	}
 	r.deleted = append(r.deleted, object)
-	return r.awaitGone(ctx, of, object.GetUID())
+	return r.awaitDeletion(ctx, of, object.GetUID())
 }
 
-func (r *removal) awaitGone(ctx context.Context, of installation.Reference, uid types.UID) error {
+func (r *removal) awaitDeletion(ctx context.Context, of installation.Reference, uid types.UID) error {
 	progress := r.Progress()
 	defer progress.Close()
 	progress.Wait(of.String(), "waiting until it is gone")
@@ -52,13 +52,13 @@ func (r *removal) awaitGone(ctx context.Context, of installation.Reference, uid 
 	return nil
 }
 
-// all deletes objects in their order. CustomResourceDefinitions of which there are objects, and namespaces in which there is something of
-// others, stay.
-func (r *removal) all(ctx context.Context, refs []installation.Reference) error {
+// deleteAll deletes objects in their order. CustomResourceDefinitions of which there are objects, and namespaces in which there is
+// something of others, stay.
+func (r *removal) deleteAll(ctx context.Context, refs []installation.Reference) error {
 	for _, of := range refs {
 		switch of.GroupVersionKind {
 		case installation.KindNamespace:
-			if err := r.namespaceIfEmpty(ctx, of.Name); err != nil {
+			if err := r.deleteNamespaceIfEmpty(ctx, of.Name); err != nil {
 				return err
 			}
 			continue
@@ -71,7 +71,7 @@ func (r *removal) all(ctx context.Context, refs []installation.Reference) error 
 				continue
 			}
 		}
-		if err := r.one(ctx, of); err != nil {
+		if err := r.delete(ctx, of); err != nil {
 			return err
 		}
 	}
@@ -96,25 +96,25 @@ func (r *removal) isUsed(ctx context.Context, of installation.Reference) (bool, 
 	return false, nil
 }
 
-// namespace deletes a namespace with all that is in it.
-func (r *removal) namespace(ctx context.Context, name string) error {
-	return r.one(ctx, installation.Reference{GroupVersionKind: installation.KindNamespace, Name: name})
+// deleteNamespace deletes a namespace with all that is in it.
+func (r *removal) deleteNamespace(ctx context.Context, name string) error {
+	return r.delete(ctx, installation.Reference{GroupVersionKind: installation.KindNamespace, Name: name})
 }
 
-// namespaceIfEmpty deletes a namespace unless something of others is in it: it may have been there before.
-func (r *removal) namespaceIfEmpty(ctx context.Context, name string) error {
+// deleteNamespaceIfEmpty deletes a namespace unless something of others is in it: it may have been there before.
+func (r *removal) deleteNamespaceIfEmpty(ctx context.Context, name string) error {
 	others, err := r.in.Remaining(ctx, name)
-	return r.namespaceWithout(ctx, name, others, err)
+	return r.deleteNamespaceWithout(ctx, name, others, err)
 }
 
-// namespaceOfCluster deletes the namespace of a cluster unless something of others is in it, of whatever kind: the hub may have found it,
-// with what runs the cluster itself.
-func (r *removal) namespaceOfCluster(ctx context.Context, name string) error {
+// deleteNamespaceOfCluster deletes the namespace of a cluster unless something of others is in it, of whatever kind: the hub may have found
+// it, with what runs the cluster itself.
+func (r *removal) deleteNamespaceOfCluster(ctx context.Context, name string) error {
 	others, err := r.in.Contents(ctx, name)
-	return r.namespaceWithout(ctx, name, others, err)
+	return r.deleteNamespaceWithout(ctx, name, others, err)
 }
 
-func (r *removal) namespaceWithout(ctx context.Context, name string, others []string, err error) error {
+func (r *removal) deleteNamespaceWithout(ctx context.Context, name string, others []string, err error) error {
 	if err != nil {
 		return err
 	}
@@ -122,12 +122,12 @@ func (r *removal) namespaceWithout(ctx context.Context, name string, others []st
 		r.Note("Namespace %s stays: it has %s.", name, strings.Join(others, ", "))
 		return nil
 	}
-	return r.namespace(ctx, name)
+	return r.deleteNamespace(ctx, name)
 }
 
-// custom deletes a custom resource, which its operator takes apart. With --force, where the operator does not run, or does not get there,
-// its finalizers are taken off; release does before what the operator would have done.
-func (r *removal) custom(ctx context.Context, of installation.Reference, operator string, release func(context.Context) error) error {
+// deleteCustom deletes a custom resource, and its operator what it has installed for it. With --force, where the operator does not run, or
+// does not get there, its finalizers are taken off; release does before what the operator would have done.
+func (r *removal) deleteCustom(ctx context.Context, of installation.Reference, operator string, release func(context.Context) error) error {
 	object, err := r.in.Get(ctx, of)
 	if err != nil || object == nil {
 		return err
@@ -145,9 +145,9 @@ func (r *removal) custom(ctx context.Context, of installation.Reference, operato
 	}
 	r.deleted = append(r.deleted, object)
 	if r.force {
-		return r.forceCustom(ctx, of, object.GetUID(), running, release)
+		return r.forceDeleteCustom(ctx, of, object.GetUID(), running, release)
 	}
-	if err := r.awaitGone(ctx, of, object.GetUID()); err != nil {
+	if err := r.awaitDeletion(ctx, of, object.GetUID()); err != nil {
 		return fmt.Errorf("%w%s\n%s", err, deploymentReasons(ctx, r.in, []string{fleet.NamespaceOperators}), operatorHint(running, operator))
 	}
 	return nil
@@ -161,12 +161,12 @@ func operatorHint(running installation.Running, operator string) string {
 		fleet.NamespaceOperators, operator)
 }
 
-// forceCustom gives an operator that runs a while, and takes the finalizers off then.
-func (r *removal) forceCustom(ctx context.Context, of installation.Reference, uid types.UID, running installation.Running,
+// forceDeleteCustom gives an operator that runs a while, and takes the finalizers off then.
+func (r *removal) forceDeleteCustom(ctx context.Context, of installation.Reference, uid types.UID, running installation.Running,
 	release func(context.Context) error) error {
 	if running.Available {
-		patient, cancel := context.WithTimeout(ctx, forceAfter)
-		err := r.awaitGone(patient, of, uid)
+		limited, cancel := context.WithTimeout(ctx, forceAfter)
+		err := r.awaitDeletion(limited, of, uid)
 		cancel()
 		if err == nil || ctx.Err() != nil {
 			return err
@@ -184,7 +184,7 @@ func (r *removal) forceCustom(ctx context.Context, of installation.Reference, ui
 	if len(removed) > 0 {
 		r.Note("Warning: took the finalizers %s off %s.", strings.Join(removed, ", "), of)
 	}
-	return r.awaitGone(ctx, of, uid)
+	return r.awaitDeletion(ctx, of, uid)
 }
 
 // related are the objects that an operator has applied for a custom resource, as its status lists them.

@@ -22,7 +22,7 @@ import (
 // verbsToApply are what server-side apply takes.
 var verbsToApply = []string{"get", "create", "patch"}
 
-// concurrency is how many questions are asked at a time.
+// concurrency is how many reviews are made at a time.
 const concurrency = 10
 
 // right is something that a user needs to be allowed to do.
@@ -47,11 +47,11 @@ func (c *Cluster) MissingRights(ctx context.Context, objects []*unstructured.Uns
 	}
 	var mu sync.Mutex
 	var missing []string
-	group, asking := errgroup.WithContext(ctx)
+	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(concurrency)
 	for _, right := range needed {
 		group.Go(func() error {
-			allowed, err := c.may(asking, right)
+			allowed, err := c.isAllowed(groupCtx, right)
 			if err == nil && !allowed {
 				mu.Lock()
 				defer mu.Unlock()
@@ -99,8 +99,8 @@ func (c *Cluster) neededRights(ctx context.Context, objects []*unstructured.Unst
 	return slices.Compact(needed), nil
 }
 
-// may asks the cluster whether the user may do something.
-func (c *Cluster) may(ctx context.Context, what right) (bool, error) {
+// isAllowed reviews whether the user may do something in the cluster.
+func (c *Cluster) isAllowed(ctx context.Context, what right) (bool, error) {
 	review := authorizationv1.SelfSubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: authorizationv1.SchemeGroupVersion.String(), Kind: "SelfSubjectAccessReview"},
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -111,12 +111,12 @@ func (c *Cluster) may(ctx context.Context, what right) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	answer, err := c.hub.Raw().Post().AbsPath("/apis", authorizationv1.GroupName, "v1", "selfsubjectaccessreviews").
+	body, err := c.hub.Raw().Post().AbsPath("/apis", authorizationv1.GroupName, "v1", "selfsubjectaccessreviews").
 		SetHeader("Content-Type", "application/json").Body(content).DoRaw(ctx)
 	if err != nil {
 		return false, err
 	}
-	err = json.Unmarshal(answer, &review)
+	err = json.Unmarshal(body, &review)
 	return review.Status.Allowed, err
 }
 

@@ -30,7 +30,7 @@ type unjoining struct {
 	wait, force   bool
 
 	in         *Cluster
-	klusterlet *operatorv1.Klusterlet // nil if it is gone, and nothing tells what it was
+	klusterlet *operatorv1.Klusterlet // nil if it is gone, and not recorded
 	resumed    bool                   // an earlier run has removed the Klusterlet
 	managed    *hubapi.Hub            // the cluster that the agent is for; nil if it cannot be reached
 }
@@ -84,7 +84,7 @@ func NewUnjoinCommand(global *options.Global) *cobra.Command {
 			return err
 		}
 		if local {
-			l := &leaving{Global: global, cluster: run.cluster, wait: run.wait, force: run.force}
+			l := &localUnjoin{Global: global, cluster: run.cluster, wait: run.wait, force: run.force}
 			return l.run(command)
 		}
 		run.AnnounceDryRun(command)
@@ -99,7 +99,7 @@ func (u *unjoining) unjoin(ctx context.Context) error {
 	if err := u.find(ctx); err != nil {
 		return err
 	}
-	if err := u.settle(ctx); err != nil {
+	if err := u.ensureNoWorks(ctx); err != nil {
 		return err
 	}
 	operator, err := u.operatorObjects(ctx)
@@ -110,13 +110,13 @@ func (u *unjoining) unjoin(ctx context.Context) error {
 	if err := u.removeAgent(ctx, removal); err != nil {
 		return err
 	}
-	if err := removal.all(ctx, operator); err != nil || u.DryRun {
+	if err := removal.deleteAll(ctx, operator); err != nil || u.DryRun {
 		return err
 	}
 	if err := writeObjects(u.Global, u.outputFile, removal.deleted); err != nil {
 		return err
 	}
-	return u.sayUnjoined(ctx)
+	return u.printResult(ctx)
 }
 
 // find finds the Klusterlet of the cluster.
@@ -150,8 +150,8 @@ func (u *unjoining) find(ctx context.Context) error {
 // annotationUnjoining on the namespace of an agent is its Klusterlet, as far as unjoin needs it: an interrupted run has removed that.
 const annotationUnjoining = "capstan.io/unjoining"
 
-// resume finds what an interrupted run has left, and what it was of. A namespace speaks for itself alone, and not if the agent of a
-// Klusterlet that there is runs in it.
+// resume finds what an interrupted run has left, and what it was of. An annotation counts only for its own namespace, and not if the agent
+// of a Klusterlet that exists runs in it.
 func (u *unjoining) resume(ctx context.Context, others []operatorv1.Klusterlet) (left bool, err error) {
 	namespaces, err := u.in.List(ctx, installation.KindNamespace, "", "")
 	if err != nil {
@@ -175,11 +175,11 @@ func (u *unjoining) resume(ctx context.Context, others []operatorv1.Klusterlet) 
 	if err != nil || operator.Exists || agents { // those of another cluster, which runs them
 		return operator.Exists, err
 	}
-	return u.operatorLeft(ctx)
+	return u.hasOperatorObjects(ctx)
 }
 
-// operatorLeft tells whether there is anything of the operator but its namespace, which may have been there before.
-func (u *unjoining) operatorLeft(ctx context.Context) (bool, error) {
+// hasOperatorObjects tells whether there is anything of the operator but its namespace, which may have been there before.
+func (u *unjoining) hasOperatorObjects(ctx context.Context) (bool, error) {
 	refs, err := u.operatorObjects(ctx)
 	if err != nil {
 		return false, err
@@ -195,8 +195,8 @@ func (u *unjoining) operatorLeft(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// mark makes the namespace of the agent tell a later run what it is of.
-func (u *unjoining) mark(ctx context.Context) error {
+// annotateNamespace puts what a later run needs of the Klusterlet on the namespace of the agent.
+func (u *unjoining) annotateNamespace(ctx context.Context) error {
 	namespace := installation.Reference{GroupVersionKind: installation.KindNamespace, Name: u.agentNamespace()}
 	object, err := u.in.Get(ctx, namespace)
 	if err != nil || object == nil || u.DryRun {
@@ -246,7 +246,7 @@ func (u *unjoining) noKlusterlet(others []string) error {
 		"Choose the cluster that the agent runs in with --kubeconfig or --context", u.in.Server(), u.in.Source(), u.cluster, hint)
 }
 
-// findManaged finds the way to the cluster that the agent is for.
+// findManaged connects to the cluster that the agent is for.
 func (u *unjoining) findManaged(ctx context.Context) error {
 	if !hosted(u.klusterlet) {
 		u.managed = u.in.Hub()
@@ -266,8 +266,8 @@ func (u *unjoining) findManaged(ctx context.Context) error {
 	return fmt.Errorf("cluster %s, which the agent is for, cannot be reached: %w\n--force removes the agent and leaves what it has put there", u.cluster, err)
 }
 
-// settle makes sure that nothing is left on the cluster that only the agent takes off, unless it may be left there.
-func (u *unjoining) settle(ctx context.Context) error {
+// ensureNoWorks makes sure that nothing is left on the cluster that only the agent takes off, unless it may be left there.
+func (u *unjoining) ensureNoWorks(ctx context.Context) error {
 	if u.managed == nil || u.resumed {
 		return nil
 	}
@@ -302,8 +302,8 @@ func (u *unjoining) awaitNoWorks(ctx context.Context, applied []workv1.AppliedMa
 	return nil
 }
 
-// removeAgent deletes the Klusterlet, which its operator takes apart, and what that leaves: the kinds on the managed cluster, to which the
-// namespace of a hosted agent has the way, and that namespace.
+// removeAgent deletes the Klusterlet, for which its operator deletes the agent, and what that leaves: the kinds on the managed cluster, for
+// which the namespace of a hosted agent has the kubeconfig, and that namespace.
 func (u *unjoining) removeAgent(ctx context.Context, removal *removal) error {
 	if u.klusterlet != nil && !u.resumed {
 		if err := u.removeKlusterlet(ctx, removal); err != nil {
@@ -313,7 +313,7 @@ func (u *unjoining) removeAgent(ctx context.Context, removal *removal) error {
 	if err := u.removeKinds(ctx, removal); err != nil {
 		return err
 	}
-	return removal.namespace(ctx, u.agentNamespace())
+	return removal.deleteNamespace(ctx, u.agentNamespace())
 }
 
 func (u *unjoining) removeKlusterlet(ctx context.Context, removal *removal) error {
@@ -322,16 +322,17 @@ func (u *unjoining) removeKlusterlet(ctx context.Context, removal *removal) erro
 	if err != nil || klusterlet == nil {
 		return err
 	}
-	if err := u.mark(ctx); err != nil {
+	if err := u.annotateNamespace(ctx); err != nil {
 		return err
 	}
-	return removal.custom(ctx, of, klusterletOperator, func(ctx context.Context) error {
-		return u.dismantle(ctx, klusterlet, removal)
+	return removal.deleteCustom(ctx, of, klusterletOperator, func(ctx context.Context) error {
+		return u.deleteRelated(ctx, klusterlet, removal)
 	})
 }
 
-// dismantle does what the operator does not: it deletes what that has installed, as the status of the Klusterlet lists it, the agent first.
-func (u *unjoining) dismantle(ctx context.Context, klusterlet *unstructured.Unstructured, here *removal) error {
+// deleteRelated does what the operator does not: it deletes what that has installed, as the status of the Klusterlet lists it, the agent
+// first.
+func (u *unjoining) deleteRelated(ctx context.Context, klusterlet *unstructured.Unstructured, here *removal) error {
 	if err := u.releaseWorks(ctx); err != nil {
 		return err
 	}
@@ -353,20 +354,20 @@ func (u *unjoining) dismantle(ctx context.Context, klusterlet *unstructured.Unst
 		if of.GroupVersionKind == installation.KindCRD || forAddOns && shares {
 			continue
 		}
-		if err := here.one(ctx, of); err != nil {
+		if err := here.delete(ctx, of); err != nil {
 			return err
 		}
 		if there == nil {
 			continue
 		}
-		if err := there.one(ctx, of); err != nil {
+		if err := there.delete(ctx, of); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// releaseWorks lets go what an agent has applied that nobody takes off any more: it stays.
+// releaseWorks takes the finalizers off what records what an agent has applied: that stays on the cluster.
 func (u *unjoining) releaseWorks(ctx context.Context) error {
 	if u.managed == nil {
 		return nil
@@ -435,14 +436,14 @@ func (u *unjoining) removeKinds(ctx context.Context, here *removal) error {
 		return nil
 	}
 	there := &removal{Global: u.Global, in: managed, force: u.force}
-	err = there.all(ctx, agentKinds)
+	err = there.deleteAll(ctx, agentKinds)
 	here.deleted = append(here.deleted, there.deleted...)
 	return err
 }
 
-// sayUnjoined says what is done, and how what works have applied is deleted, where that was left.
-func (u *unjoining) sayUnjoined(ctx context.Context) error {
-	left, err := u.worksLeft(ctx)
+// printResult prints what is done, and how what works have applied is deleted, where that was left.
+func (u *unjoining) printResult(ctx context.Context) error {
+	left, err := u.remainingWorks(ctx)
 	switch {
 	case err != nil:
 		return err
@@ -461,8 +462,8 @@ func (u *unjoining) sayUnjoined(ctx context.Context) error {
 	return nil
 }
 
-// worksLeft are the AppliedManifestWorks of the agent that are left on the cluster.
-func (u *unjoining) worksLeft(ctx context.Context) ([]string, error) {
+// remainingWorks are the AppliedManifestWorks of the agent that are left on the cluster.
+func (u *unjoining) remainingWorks(ctx context.Context) ([]string, error) {
 	cluster := u.in
 	switch {
 	case u.managed != nil:

@@ -15,8 +15,8 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/playground"
 )
 
-// leaving is one run of "capstan unjoin --local".
-type leaving struct {
+// localUnjoin is one run of "capstan unjoin --local".
+type localUnjoin struct {
 	*options.Global
 	cluster string
 	wait    bool
@@ -40,18 +40,18 @@ func completeJoined(global *options.Global) cobra.CompletionFunc {
 	}
 }
 
-func (l *leaving) run(command *cobra.Command) error {
+func (l *localUnjoin) run(command *cobra.Command) error {
 	if err := l.check(); err != nil {
 		return err
 	}
 	l.AnnounceDryRun(command)
 	ctx, cancel := l.Limited(command.Context())
 	defer cancel()
-	return l.leave(ctx)
+	return l.unjoin(ctx)
 }
 
 // check finds what is missing or wrong before anything is touched.
-func (l *leaving) check() error {
+func (l *localUnjoin) check() error {
 	if l.Kubeconfig != "" || l.Context != "" {
 		return errors.New("--kubeconfig, --context: of no use with --local: \"capstan join\" was told the kubeconfig of the cluster, and the hub is not asked")
 	}
@@ -63,8 +63,8 @@ func (l *leaving) check() error {
 	return err
 }
 
-func (l *leaving) leave(ctx context.Context) error {
-	stays, err := l.settle(ctx)
+func (l *localUnjoin) unjoin(ctx context.Context) error {
+	remaining, err := l.ensureNoWorks(ctx)
 	if err != nil {
 		return err
 	}
@@ -82,13 +82,13 @@ func (l *leaving) leave(ctx context.Context) error {
 	if err := l.Home.Forget(l.cluster); err != nil {
 		return err
 	}
-	l.sayLeft(stays)
+	l.printResult(remaining)
 	return nil
 }
 
-// settle makes sure that nothing is left on the cluster that only the agent takes off, unless it may be left there: then it
-// says what.
-func (l *leaving) settle(ctx context.Context) (stays []workv1.AppliedManifestWork, err error) {
+// ensureNoWorks makes sure that nothing is left on the cluster that only the agent takes off, unless it may be left there: then it
+// returns what.
+func (l *localUnjoin) ensureNoWorks(ctx context.Context) (remaining []workv1.AppliedManifestWork, err error) {
 	applied, err := l.applied(ctx)
 	switch {
 	case err != nil && l.force:
@@ -105,16 +105,18 @@ func (l *leaving) settle(ctx context.Context) (stays []workv1.AppliedManifestWor
 	case err != nil:
 		return nil, err
 	case !running:
-		return nil, fmt.Errorf("%w\nThe agent does not run. Start it (\"capstan up\", or \"capstan join --local\" if that was in a terminal), delete the works on the hub, then run this command again", l.refusal(applied))
+		return nil, fmt.Errorf("%w\nThe agent does not run. Start it (\"capstan up\", or \"capstan join --local\" if that was in a terminal), "+
+			"delete the works on the hub, then run this command again", l.worksRemainError(applied))
 	case !l.wait || l.DryRun:
 		return nil, fmt.Errorf("%w\nDelete them on the hub, then run this command again, or run it with --wait meanwhile. Sets of works and add-ons make theirs "+
-			"anew as long as the hub has the cluster, so that goes with them:\n  kubectl delete managedcluster %s", l.refusal(applied), l.cluster)
+			"anew as long as the hub has the cluster, so that goes with them:\n  kubectl delete managedcluster %s",
+			l.worksRemainError(applied), l.cluster)
 	}
-	return nil, l.awaitNothing(ctx, applied)
+	return nil, l.awaitNoWorks(ctx, applied)
 }
 
-// refusal lists what keeps the agent from being removed.
-func (l *leaving) refusal(applied []workv1.AppliedManifestWork) error {
+// worksRemainError lists what keeps the agent from being removed.
+func (l *localUnjoin) worksRemainError(applied []workv1.AppliedManifestWork) error {
 	return fmt.Errorf("cluster %s still has what its agent applied for the hub, and only the agent takes it off:\n%s\n--force leaves it there",
 		l.cluster, listWorksApplied(applied))
 }
@@ -127,7 +129,7 @@ func listWorksApplied(applied []workv1.AppliedManifestWork) string {
 	return strings.Join(lines, "\n")
 }
 
-func (l *leaving) awaitNothing(ctx context.Context, applied []workv1.AppliedManifestWork) error {
+func (l *localUnjoin) awaitNoWorks(ctx context.Context, applied []workv1.AppliedManifestWork) error {
 	l.Note("Waiting until these works are deleted on the hub and off the cluster:\n%s", listWorksApplied(applied))
 	managed, err := l.managed()
 	if err != nil {
@@ -144,8 +146,8 @@ func (l *leaving) awaitNothing(ctx context.Context, applied []workv1.AppliedMani
 	return nil
 }
 
-// applied is what the agent has applied and not taken off. One that was never let in has applied nothing.
-func (l *leaving) applied(ctx context.Context) ([]workv1.AppliedManifestWork, error) {
+// applied is what the agent has applied and not taken off. One that never joined has applied nothing.
+func (l *localUnjoin) applied(ctx context.Context) ([]workv1.AppliedManifestWork, error) {
 	if l.agent == "" {
 		return nil, nil
 	}
@@ -156,7 +158,7 @@ func (l *leaving) applied(ctx context.Context) ([]workv1.AppliedManifestWork, er
 	return appliedWorks(ctx, managed, l.agent)
 }
 
-func (l *leaving) managed() (*hubapi.Hub, error) {
+func (l *localUnjoin) managed() (*hubapi.Hub, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", l.member.Kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig that it was joined with: %w", err)
@@ -164,20 +166,20 @@ func (l *leaving) managed() (*hubapi.Hub, error) {
 	return hubapi.New(config)
 }
 
-func (l *leaving) stop(ctx context.Context) error {
+func (l *localUnjoin) stop(ctx context.Context) error {
 	progress := l.Progress()
 	defer progress.Close()
 	return l.Home.StopAgent(ctx, l.cluster, progress)
 }
 
-func (l *leaving) sayLeft(stays []workv1.AppliedManifestWork) {
+func (l *localUnjoin) printResult(remaining []workv1.AppliedManifestWork) {
 	switch {
 	case !l.force:
 		l.Say("Applied resources have been deleted during the %s joined stage. The status of mcl %s will be unknown in the hub cluster.",
 			l.cluster, l.cluster)
-	case len(stays) > 0:
+	case len(remaining) > 0:
 		l.Say("The agent of cluster %s is removed. What it applied stays there:\n%s\nThe status of mcl %s will be unknown in the hub cluster.",
-			l.cluster, listWorksApplied(stays), l.cluster)
+			l.cluster, listWorksApplied(remaining), l.cluster)
 	default:
 		l.Say("The agent of cluster %s is removed. The status of mcl %s will be unknown in the hub cluster.", l.cluster, l.cluster)
 	}

@@ -38,7 +38,7 @@ type upgradable struct {
 	kind              schema.GroupVersionKind
 	custom            string // the values of the custom resource, in those of the chart
 	images            []string
-	wanted            []installation.DesiredCondition
+	conditions        []installation.DesiredCondition
 	namespaces        func(*unstructured.Unstructured) []string
 }
 
@@ -46,8 +46,8 @@ var (
 	upgradableHub = upgradable{
 		command: "clustermanager", operator: clusterManagerOperator, oldest: oldestForHubs,
 		kind: installation.KindClusterManager, custom: "clusterManager",
-		images: []string{"registrationImagePullSpec", "workImagePullSpec", "placementImagePullSpec", "addOnManagerImagePullSpec"},
-		wanted: hubWorks,
+		images:     []string{"registrationImagePullSpec", "workImagePullSpec", "placementImagePullSpec", "addOnManagerImagePullSpec"},
+		conditions: hubConditions,
 		namespaces: func(manager *unstructured.Unstructured) []string {
 			return []string{fleet.NamespaceHub, manager.GetName()}
 		},
@@ -56,7 +56,7 @@ var (
 		command: "klusterlet", operator: klusterletOperator, oldest: oldestForAgents,
 		kind: installation.KindKlusterlet, custom: "klusterlet",
 		images:     []string{"registrationImagePullSpec", "workImagePullSpec", "imagePullSpec"},
-		wanted:     agentRuns,
+		conditions: agentConditions,
 		namespaces: func(klusterlet *unstructured.Unstructured) []string { return []string{agentNamespace(klusterlet)} },
 	}
 )
@@ -132,14 +132,14 @@ func (u *upgrading) upgrade(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	operator, images := u.divide(objects)
+	operator, images := u.splitCustom(objects)
 	if !u.force {
 		if err := u.preflight(ctx, running, operator, custom); err != nil {
 			return err
 		}
 	}
 	if u.DryRun {
-		return u.sayPlan(operator, custom, images)
+		return u.printPlan(operator, custom, images)
 	}
 	return u.apply(ctx, operator, custom, images)
 }
@@ -170,8 +170,8 @@ func (u *upgrading) render(running installation.Running) ([]*unstructured.Unstru
 	return installer.Objects(u.what.operator, values)
 }
 
-// divide takes the custom resource out of the rendered objects, of which only the images count.
-func (u *upgrading) divide(objects []*unstructured.Unstructured) (operator []*unstructured.Unstructured, images map[string]any) {
+// splitCustom takes the custom resource out of the rendered objects, of which only the images count.
+func (u *upgrading) splitCustom(objects []*unstructured.Unstructured) (operator []*unstructured.Unstructured, images map[string]any) {
 	images = map[string]any{}
 	for _, object := range objects {
 		if object.GroupVersionKind() != u.what.kind {
@@ -254,8 +254,8 @@ func splitImage(image string) (name, tag string) {
 
 func lastPart(name string) string { return name[strings.LastIndex(name, "/")+1:] }
 
-// sayPlan shows what would be changed.
-func (u *upgrading) sayPlan(operator []*unstructured.Unstructured, custom []unstructured.Unstructured, images map[string]any) error {
+// printPlan shows what would be changed.
+func (u *upgrading) printPlan(operator []*unstructured.Unstructured, custom []unstructured.Unstructured, images map[string]any) error {
 	content, err := u.change(operator, images)
 	if err != nil {
 		return err
@@ -310,7 +310,7 @@ func (u *upgrading) await(ctx context.Context, custom []unstructured.Unstructure
 	for i := range custom {
 		of := installation.Reference{GroupVersionKind: u.what.kind, Name: custom[i].GetName()}
 		namespaces := u.what.namespaces(&custom[i])
-		if err := awaitConditions(ctx, u.Global, u.in, of, u.what.wanted, namespaces...); err != nil {
+		if err := awaitConditions(ctx, u.Global, u.in, of, u.what.conditions, namespaces...); err != nil {
 			return err
 		}
 		for _, namespace := range namespaces {
