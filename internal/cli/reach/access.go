@@ -38,7 +38,7 @@ the hub, the connection, the owner of the cluster, or the rights on the cluster.
 
 --as asks for somebody else, if the hub lets you impersonate. A cluster has 10 seconds to answer, or those of --timeout.`
 
-// accessQuery is one run of "capstan access": whose access to which clusters is asked for.
+// accessQuery is one run of "capstan access": whose access to which clusters is reviewed.
 type accessQuery struct {
 	*options.Global
 	options.ClusterChoice
@@ -75,14 +75,14 @@ func NewAccessCommand(global *options.Global) *cobra.Command {
 		options.Complete(command, flag, cobra.NoFileCompletions)
 	}
 	command.RunE = func(command *cobra.Command, args []string) error {
-		asker, names, err := f.asker(command, len(args) > 0)
+		reviewer, names, err := f.newReviewer(command, len(args) > 0)
 		if err != nil {
 			return err
 		}
 		if len(args) == 0 {
-			return f.show(command.Context(), asker, names)
+			return f.show(command.Context(), reviewer, names)
 		}
-		return f.answer(command.Context(), asker, names, f.question(args))
+		return f.canI(command.Context(), reviewer, names, f.accessRequest(args))
 	}
 	return command
 }
@@ -104,8 +104,8 @@ func (f *accessQuery) checkArgs(command *cobra.Command, args []string) error {
 		return fmt.Errorf("say on which clusters, with --cluster, --clusters, --placement, --clusterset or --all-clusters: capstan access %s --cluster CLUSTER",
 			strings.Join(args, " "))
 	}
-	q := f.question(args)
-	if strings.ContainsAny(q.resource+q.name+f.subresource, "/%") || q.resource == "" {
+	request := f.accessRequest(args)
+	if strings.ContainsAny(request.resource+request.name+f.subresource, "/%") || request.resource == "" {
 		return fmt.Errorf("RESOURCE: %q: write it as RESOURCE or RESOURCE/NAME, such as pods or pods/web-0; --subresource is for exec, log and others", args[1])
 	}
 	return nil
@@ -118,8 +118,8 @@ func completeAccess(_ *cobra.Command, args []string, _ string) ([]string, cobra.
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
-// asker asks the hub and clusters about the rights of a user.
-type asker struct {
+// reviewer makes access reviews of a user on the hub and on clusters.
+type reviewer struct {
 	global *options.Global
 	hub    *hubapi.Hub // as that user
 	// own is the hub as whoever runs the program.
@@ -129,54 +129,55 @@ type asker struct {
 	limit     time.Duration
 }
 
-func (q *asker) person() output.Subject {
-	return output.Subject{User: q.user.Name, Groups: q.user.Groups, OnClusters: q.user.OnCluster().Name}
+func (r *reviewer) subject() output.Subject {
+	return output.Subject{User: r.user.Name, Groups: r.user.Groups, OnClusters: r.user.OnCluster().Name}
 }
 
-// asker prepares to ask, and returns the clusters to ask about.
-func (f *accessQuery) asker(command *cobra.Command, one bool) (*asker, []string, error) {
-	q := &asker{global: f.Global, namespace: f.namespace, limit: clusterLimit(f.Global, command)}
+// newReviewer returns a reviewer, and the clusters to review.
+func (f *accessQuery) newReviewer(command *cobra.Command, one bool) (*reviewer, []string, error) {
+	r := &reviewer{global: f.Global, namespace: f.namespace, limit: clusterLimit(f.Global, command)}
 	var err error
-	if q.own, err = f.Hub(); err != nil {
+	if r.own, err = f.Hub(); err != nil {
 		return nil, nil, err
 	}
 	target := f.Target()
 	target.As = rest.ImpersonationConfig{UserName: f.user, Groups: f.groups}
-	if q.hub, err = hubapi.Connect(target); err != nil {
+	if r.hub, err = hubapi.Connect(target); err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := f.Limited(command.Context())
 	defer cancel()
-	who, err := who(ctx, q.hub)
+	user, err := whoAmI(ctx, r.hub)
 	if err != nil {
 		return nil, nil, err
 	}
-	q.user = access.User{Name: who.Username, Groups: who.Groups}
+	r.user = access.User{Name: user.Username, Groups: user.Groups}
 	if !f.Chosen() && !one {
 		f.All = true
 	}
-	names, err := f.Choose(ctx, q.own)
-	return q, names, err
+	names, err := f.Choose(ctx, r.own)
+	return r, names, err
 }
 
-// ofAll asks about all clusters at once, each of which has the time to answer.
-func ofAll[T any](ctx context.Context, q *asker, names []string, ask func(ctx context.Context, name string) (T, error)) ([]T, error) {
-	answers := make([]T, len(names))
-	var asking errgroup.Group
-	asking.SetLimit(parallelClusters)
+// forEachCluster reviews all clusters at once, each within the time limit.
+func forEachCluster[T any](ctx context.Context, r *reviewer, names []string,
+	review func(ctx context.Context, name string) (T, error)) ([]T, error) {
+	results := make([]T, len(names))
+	var group errgroup.Group
+	group.SetLimit(parallelClusters)
 	for i, name := range names {
-		asking.Go(func() (err error) {
-			ctx, cancel := q.global.LimitedTo(ctx, q.limit)
+		group.Go(func() (err error) {
+			ctx, cancel := r.global.LimitedTo(ctx, r.limit)
 			defer cancel()
-			answers[i], err = ask(ctx, name)
+			results[i], err = review(ctx, name)
 			return err
 		})
 	}
-	return answers, asking.Wait()
+	return results, group.Wait()
 }
 
-// enterVerbs are those of the methods of HTTP, for which the hub asks.
-var enterVerbs = []string{verbGet, verbCreate, "update", "patch", verbDelete}
+// proxyVerbs are those of the methods of HTTP, by which the hub authorizes requests to clusters.
+var proxyVerbs = []string{verbGet, verbCreate, "update", "patch", verbDelete}
 
 const (
 	verbGet    = "get"
@@ -184,15 +185,15 @@ const (
 	verbDelete = "delete"
 )
 
-// enter returns the verbs with which the hub lets the user into a cluster.
-func (q *asker) enter(ctx context.Context, cluster string) ([]string, error) {
+// proxyVerbs returns the verbs that the hub allows the user on a cluster.
+func (r *reviewer) proxyVerbs(ctx context.Context, cluster string) ([]string, error) {
 	verbs := []string{}
-	for _, verb := range enterVerbs {
-		may, err := mayEnter(ctx, q.hub, cluster, verb)
+	for _, verb := range proxyVerbs {
+		allowed, err := reviewProxyAccess(ctx, r.hub, cluster, verb)
 		if err != nil {
 			return nil, err
 		}
-		if may {
+		if allowed {
 			verbs = append(verbs, verb)
 		}
 	}
@@ -200,20 +201,20 @@ func (q *asker) enter(ctx context.Context, cluster string) ([]string, error) {
 }
 
 // show lists what the user may do on each of the clusters.
-func (f *accessQuery) show(ctx context.Context, q *asker, names []string) error {
+func (f *accessQuery) show(ctx context.Context, r *reviewer, names []string) error {
 	format := f.format.Format()
-	clusters, err := ofAll(ctx, q, names, q.accessTo)
+	clusters, err := forEachCluster(ctx, r, names, r.clusterAccess)
 	if err != nil {
 		return err
 	}
-	if err := f.Print(format, output.Accesses(&output.Access{Subject: q.person(), Namespace: q.namespace, Clusters: clusters})); err != nil {
+	if err := f.Print(format, output.Accesses(&output.Access{Subject: r.subject(), Namespace: r.namespace, Clusters: clusters})); err != nil {
 		return err
 	}
 	if format != output.Table {
 		return nil
 	}
-	f.Note("The hub knows the user as %s, and clusters as %s. The rights are those outside of namespaces and in namespace %s.", q.user.Name,
-		q.user.OnCluster().Name, q.namespace)
+	f.Note("The hub knows the user as %s, and clusters as %s. The rights are those outside of namespaces and in namespace %s.", r.user.Name,
+		r.user.OnCluster().Name, r.namespace)
 	for i := range clusters {
 		for _, narrowed := range clusters[i].Narrowed {
 			f.Note("%s: %s", clusters[i].Cluster, narrowed)
@@ -238,29 +239,29 @@ func (f *accessQuery) noteNext(next string) {
 	}
 }
 
-// accessTo says what the user may do on a cluster.
-func (q *asker) accessTo(ctx context.Context, name string) (output.ClusterAccess, error) {
-	found := output.ClusterAccess{Cluster: name, Permissions: q.permissions(ctx, name)}
+// clusterAccess is what the user may do on a cluster.
+func (r *reviewer) clusterAccess(ctx context.Context, name string) (output.ClusterAccess, error) {
+	found := output.ClusterAccess{Cluster: name, Permissions: r.permissions(ctx, name)}
 	var err error
-	if found.Enter, err = q.enter(ctx, name); err != nil {
+	if found.Enter, err = r.proxyVerbs(ctx, name); err != nil {
 		return found, err
 	}
 	if len(found.Enter) == 0 {
-		found.Reason, found.Next, err = q.notLetIn(ctx, name, enterVerbs)
+		found.Reason, found.Next, err = r.explainHubRefusal(ctx, name, proxyVerbs)
 		return found, err
 	}
-	cluster, err := clusterapi.Of(ctx, q.hub, name)
+	cluster, err := clusterapi.Of(ctx, r.hub, name)
 	if err != nil {
 		return found, err
 	}
 	switch {
 	case slices.Contains(found.Enter, verbCreate):
-		rights, narrowed, err := rightsOn(ctx, cluster, q.namespace)
+		rights, narrowed, err := reviewRules(ctx, cluster, r.namespace)
 		found.Rights, found.Incomplete, found.Narrowed = rights.ResourceRules, rights.Incomplete, narrowed
-		q.connected(&found, cluster, err)
+		r.setConnected(&found, cluster, err)
 	case slices.Contains(found.Enter, verbGet):
-		q.connected(&found, cluster, cluster.Health(ctx))
-		found.Reason = strings.TrimPrefix(found.Reason+"; "+cannotAsk, "; ")
+		r.setConnected(&found, cluster, cluster.Health(ctx))
+		found.Reason = strings.TrimPrefix(found.Reason+"; "+noReview, "; ")
 	}
 	for _, permission := range found.Permissions {
 		if !permission.Applied && found.Reason == "" {
@@ -270,45 +271,45 @@ func (q *asker) accessTo(ctx context.Context, name string) (output.ClusterAccess
 	return found, nil
 }
 
-const cannotAsk = "the rights on the cluster are not known: it is asked by a POST, for which the hub does not give the verb create"
+const noReview = "the rights on the cluster are not known: it is asked by a POST, for which the hub does not give the verb create"
 
-// connected says whether the cluster has answered.
-func (q *asker) connected(found *output.ClusterAccess, cluster *clusterapi.Cluster, err error) {
+// setConnected sets whether the cluster has answered.
+func (r *reviewer) setConnected(found *output.ClusterAccess, cluster *clusterapi.Cluster, err error) {
 	found.Connected = string(metav1.ConditionTrue)
 	if err == nil {
 		return
 	}
-	trouble := cluster.Diagnose(err, q.limit)
-	if !trouble.Connected {
+	problem := cluster.Diagnose(err, r.limit)
+	if !problem.Connected {
 		found.Connected = string(metav1.ConditionFalse)
 	}
-	found.Reason, found.Next = trouble.Message, trouble.Next
+	found.Reason, found.Next = problem.Message, problem.Next
 }
 
-// notLetIn says that the hub does not let the user into a cluster, and how it would.
-func (q *asker) notLetIn(ctx context.Context, cluster string, verbs []string) (reason, next string, err error) {
-	resource, err := proxyResource(ctx, q.hub)
+// explainHubRefusal says that the hub refuses requests of the user to a cluster, and how it would allow them.
+func (r *reviewer) explainHubRefusal(ctx context.Context, cluster string, verbs []string) (reason, next string, err error) {
+	resource, err := proxyResource(ctx, r.hub)
 	if err != nil {
 		return "", "", err
 	}
 	role := "enter-" + cluster
 	name, subresource, _ := strings.Cut(resource.Resource, "/")
-	return fmt.Sprintf("the hub does not let user %q %s %s of this cluster", q.user.Name, strings.Join(verbs, ", "), resource.Resource),
+	return fmt.Sprintf("the hub does not let user %q %s %s of this cluster", r.user.Name, strings.Join(verbs, ", "), resource.Resource),
 		fmt.Sprintf("An administrator of the hub lets the user in:\n"+
 			"  kubectl create clusterrole %s --verb=%s --resource=%s.%s/%s --resource-name=%s\n"+
 			"  kubectl create clusterrolebinding %s --clusterrole=%s --user='%s'",
-			role, strings.Join(verbs, ","), name, resource.Group, subresource, cluster, role, role, q.user.Name), nil
+			role, strings.Join(verbs, ","), name, resource.Group, subresource, cluster, role, role, r.user.Name), nil
 }
 
-// permissions are the ClusterPermissions that are about the user. Who may not read them is told of none.
-func (q *asker) permissions(ctx context.Context, cluster string) []output.Permission {
-	items, err := clusterPermissions(ctx, q.own, cluster)
+// permissions are the ClusterPermissions that are about the user; none where they may not be read.
+func (r *reviewer) permissions(ctx context.Context, cluster string) []output.Permission {
+	items, err := clusterPermissions(ctx, r.own, cluster)
 	if err != nil {
 		return nil
 	}
 	var found []output.Permission
 	for i := range items {
-		if !isAbout(&items[i].Spec, q.user.OnCluster()) {
+		if !isAbout(&items[i].Spec, r.user.OnCluster()) {
 			continue
 		}
 		permission := output.Permission{Name: items[i].Name}

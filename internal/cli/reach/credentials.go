@@ -36,7 +36,7 @@ it for ManagedServiceAccounts with the label authentication.open-cluster-managem
 is read from the cluster of the pod and its namespace; otherwise, and with --kubeconfig, from the hub of the kubeconfig and the
 namespace of its context.`
 
-// credentials is one run of "capstan credentials": it says where the token is.
+// credentials is one run of "capstan credentials": the flags say where the token is.
 type credentials struct {
 	*options.Global
 	account   string
@@ -66,7 +66,7 @@ func NewCredentialsCommand(global *options.Global) *cobra.Command {
 		if f.account == "" {
 			return errors.New("--managed-serviceaccount: name the ManagedServiceAccount whose token is wanted")
 		}
-		version, cluster, err := askedCluster()
+		version, cluster, err := execCluster()
 		if err != nil {
 			return err
 		}
@@ -77,21 +77,21 @@ func NewCredentialsCommand(global *options.Global) *cobra.Command {
 	return command
 }
 
-// askedCluster reads for which cluster a client wants a credential, and the version in which it wants it.
-func askedCluster() (version, cluster string, err error) {
+// execCluster reads for which cluster a client requests a credential, and in which version.
+func execCluster() (version, cluster string, err error) {
 	const from = "KUBERNETES_EXEC_INFO"
-	asked, _, err := exec.LoadExecCredentialFromEnv()
+	credential, _, err := exec.LoadExecCredentialFromEnv()
 	if err != nil {
 		return "", "", fmt.Errorf("%s: %w; have client-go run this as a credential plugin, with provideClusterInfo: true", from, err)
 	}
 	var config runtime.RawExtension
-	switch asked := asked.(type) {
+	switch credential := credential.(type) {
 	case *clientauthenticationv1.ExecCredential:
-		version, config = asked.APIVersion, asked.Spec.Cluster.Config
+		version, config = credential.APIVersion, credential.Spec.Cluster.Config
 	case *clientauthenticationv1beta1.ExecCredential:
-		version, config = asked.APIVersion, asked.Spec.Cluster.Config
+		version, config = credential.APIVersion, credential.Spec.Cluster.Config
 	default:
-		return "", "", fmt.Errorf("%s: %T is not in this version; use apiVersion %s", from, asked, clientauthenticationv1.SchemeGroupVersion)
+		return "", "", fmt.Errorf("%s: %T is not in this version; use apiVersion %s", from, credential, clientauthenticationv1.SchemeGroupVersion)
 	}
 	var extension struct {
 		ClusterName string `json:"clusterName"`
@@ -157,17 +157,17 @@ func (f *credentials) hubOfPod() (hub *hubapi.Hub, namespace string, err error) 
 var tokenAlgorithms = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
 	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA}
 
-// expiryOf is when a token of a service account ends, as far as it says; nil if it does not. Clients ask for another one then.
+// expiryOf is when a token of a service account ends, if it has that claim, or else nil. Clients request another one then.
 func expiryOf(token string) *metav1.Time {
 	parsed, err := jwt.ParseSigned(token, tokenAlgorithms)
 	if err != nil {
 		return nil
 	}
-	var said jwt.Claims
-	if err := parsed.UnsafeClaimsWithoutVerification(&said); err != nil || said.Expiry == nil {
+	var claims jwt.Claims
+	if err := parsed.UnsafeClaimsWithoutVerification(&claims); err != nil || claims.Expiry == nil {
 		return nil
 	}
-	end := metav1.NewTime(said.Expiry.Time())
+	end := metav1.NewTime(claims.Expiry.Time())
 	return &end
 }
 

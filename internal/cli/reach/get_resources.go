@@ -40,7 +40,7 @@ type resourceList struct {
 	options.ClusterChoice
 
 	namespace     string
-	everywhere    bool
+	allNamespaces bool
 	labelSelector string
 	fieldSelector string
 	watch         bool
@@ -55,7 +55,7 @@ func NewGetCommand(global *options.Global, subcommands ...*cobra.Command) *cobra
 	f.ClusterChoice.Add(global, command)
 	flags := command.Flags()
 	flags.StringVarP(&f.namespace, "namespace", "n", metav1.NamespaceDefault, "namespace of the clusters")
-	flags.BoolVarP(&f.everywhere, "all-namespaces", "A", false, "read all namespaces of the clusters")
+	flags.BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "read all namespaces of the clusters")
 	flags.StringVarP(&f.labelSelector, "selector", "l", "", "only objects with these labels, such as app=web,tier!=cache")
 	flags.StringVar(&f.fieldSelector, "field-selector", "", "only objects with these fields, such as status.phase=Running")
 	flags.BoolVarP(&f.watch, "watch", "w", false, "go on with the rows of what changes, until you end it")
@@ -118,7 +118,7 @@ func (f *resourceList) checkArgs(command *cobra.Command, args []string) error {
 	return nil
 }
 
-// query is what the arguments ask for.
+// query is what the arguments describe.
 func (f *resourceList) query(args []string) (manyclusters.Query, error) {
 	q := manyclusters.Query{Resource: args[0], Namespace: f.namespace, LabelSelector: f.labelSelector, FieldSelector: f.fieldSelector}
 	if resource, name, found := strings.Cut(args[0], "/"); found && len(args) == 1 { // as in pod/web-0
@@ -127,7 +127,7 @@ func (f *resourceList) query(args []string) (manyclusters.Query, error) {
 	if len(args) > 1 {
 		q.Name = args[1]
 	}
-	if f.everywhere {
+	if f.allNamespaces {
 		q.Namespace = ""
 	} else if err := options.CheckNamespaceName("--namespace", f.namespace); err != nil {
 		return q, err
@@ -141,7 +141,7 @@ func (f *resourceList) query(args []string) (manyclusters.Query, error) {
 	switch {
 	case strings.ContainsAny(q.Resource+q.Name, "/%") || q.Name == "." || q.Name == "..":
 		return q, fmt.Errorf("NAME: %q: a name is no path, and has no slash or percent sign", q.Name)
-	case q.Name != "" && f.everywhere:
+	case q.Name != "" && f.allNamespaces:
 		return q, errors.New("--all-namespaces: an object with a name is in one namespace: name it with --namespace, or use --field-selector metadata.name=NAME")
 	case q.Name != "" && (f.labelSelector != "" || f.fieldSelector != ""):
 		return q, errors.New("--selector, --field-selector: choose among objects; leave them out, or NAME")
@@ -149,7 +149,7 @@ func (f *resourceList) query(args []string) (manyclusters.Query, error) {
 	return q, nil
 }
 
-// show reads of all clusters, prints what there is, and says which of them did not answer.
+// show reads of all clusters, prints what there is, and reports which of them failed.
 func (f *resourceList) show(ctx context.Context, hub *hubapi.Hub, names []string, q manyclusters.Query) error {
 	clusters := make([]*clusterapi.Cluster, len(names))
 	for i, name := range names {
@@ -187,7 +187,7 @@ func (f *resourceList) show(ctx context.Context, hub *hubapi.Hub, names []string
 		return err
 	}
 	if printer.empty() && len(failed) < len(names) {
-		f.Note("No %s%s.", q.Resource, ofWhat(q, namespaced))
+		f.Note("No %s%s.", q.Resource, whereSearched(q, namespaced))
 	}
 	err = failureError(failed, len(names))
 	if !f.watch || len(failed) == len(names) {
@@ -217,8 +217,8 @@ func (f *resourceList) watchAll(ctx context.Context, clusters []*clusterapi.Clus
 	return errors.New("no cluster is watched any more")
 }
 
-// ofWhat says where nothing was found.
-func ofWhat(q manyclusters.Query, namespaced bool) string {
+// whereSearched says where nothing was found.
+func whereSearched(q manyclusters.Query, namespaced bool) string {
 	where := ""
 	if q.Namespace != "" && namespaced {
 		where = fmt.Sprintf(" in namespace %q; --namespace or --all-namespaces chooses others", q.Namespace)
@@ -263,16 +263,16 @@ type resourcePrinter interface {
 
 // tablePrinter has a column for the cluster, and those of the servers.
 type tablePrinter struct {
-	table *output.Merged
-	wide  bool
-	some  bool
+	table   *output.Merged
+	wide    bool
+	hasRows bool
 }
 
 func (p *tablePrinter) print(pages []manyclusters.Page) error {
 	blocks := make([]output.Block, len(pages))
 	for i := range pages {
 		blocks[i] = p.block(&pages[i])
-		p.some = p.some || len(pages[i].Rows) > 0
+		p.hasRows = p.hasRows || len(pages[i].Rows) > 0
 	}
 	return p.table.Write(blocks)
 }
@@ -299,18 +299,18 @@ func (p *tablePrinter) block(page *manyclusters.Page) output.Block {
 }
 
 func (p *tablePrinter) end() error  { return nil }
-func (p *tablePrinter) empty() bool { return !p.some }
+func (p *tablePrinter) empty() bool { return !p.hasRows }
 
 // namePrinter prints the cluster and the name of each object as kubectl takes it.
 type namePrinter struct {
-	out  io.Writer
-	some bool
+	out      io.Writer
+	hasNames bool
 }
 
 func (p *namePrinter) print(pages []manyclusters.Page) error {
 	for i := range pages {
 		for _, name := range pages[i].Names {
-			p.some = true
+			p.hasNames = true
 			if _, err := fmt.Fprintf(p.out, "%s %s/%s\n", pages[i].Cluster, text.OneLine(pages[i].Resource.String()), text.OneLine(name)); err != nil {
 				return err
 			}
@@ -320,7 +320,7 @@ func (p *namePrinter) print(pages []manyclusters.Page) error {
 }
 
 func (p *namePrinter) end() error  { return nil }
-func (p *namePrinter) empty() bool { return !p.some }
+func (p *namePrinter) empty() bool { return !p.hasNames }
 
 // listPrinter prints one List, object by object, so that it holds none of them.
 type listPrinter struct {
@@ -343,9 +343,9 @@ func (p *listPrinter) print(pages []manyclusters.Page) error {
 func (p *listPrinter) item(object map[string]any) error {
 	var content []byte
 	var err error
-	begin, between := "{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"List\",\n  \"items\": [\n    ", ",\n    "
+	prefix, separator := "{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"List\",\n  \"items\": [\n    ", ",\n    "
 	if p.yaml {
-		begin, between = "apiVersion: v1\nkind: List\nitems:\n- ", "- "
+		prefix, separator = "apiVersion: v1\nkind: List\nitems:\n- ", "- "
 		if content, err = yaml.Marshal(object); err == nil {
 			content = []byte(strings.ReplaceAll(strings.TrimSuffix(string(content), "\n"), "\n", "\n  ") + "\n")
 		}
@@ -356,24 +356,24 @@ func (p *listPrinter) item(object map[string]any) error {
 		return err
 	}
 	if p.count > 0 {
-		begin = between
+		prefix = separator
 	}
 	p.count++
-	_, err = fmt.Fprintf(p.out, "%s%s", begin, content)
+	_, err = fmt.Fprintf(p.out, "%s%s", prefix, content)
 	return err
 }
 
 func (p *listPrinter) end() error {
-	rest := "\n  ]\n}\n"
+	suffix := "\n  ]\n}\n"
 	switch {
 	case p.yaml && p.count > 0:
 		return nil
 	case p.yaml:
-		rest = "apiVersion: v1\nkind: List\nitems: []\n"
+		suffix = "apiVersion: v1\nkind: List\nitems: []\n"
 	case p.count == 0:
-		rest = "{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"List\",\n  \"items\": []\n}\n"
+		suffix = "{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"List\",\n  \"items\": []\n}\n"
 	}
-	_, err := io.WriteString(p.out, rest)
+	_, err := io.WriteString(p.out, suffix)
 	return err
 }
 

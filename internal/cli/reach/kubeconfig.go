@@ -98,8 +98,8 @@ func (f *kubeconfigWriting) completeMoreClusters(command *cobra.Command, args []
 		cobra.ShellCompDirectiveNoFileComp
 }
 
-// checkReachable makes sure that there is such a cluster, and points out what it needs to be reached. Who may not look is told by the first
-// request to the cluster.
+// checkReachable makes sure that there is such a cluster, and points out what it needs to be reached. Where that may not be
+// read, the first request to the cluster says it.
 func (f *kubeconfigWriting) checkReachable(ctx context.Context, hub *hubapi.Hub, cluster string) error {
 	if _, err := managedclusters.Get(ctx, hub, cluster); err != nil && !apierrors.IsForbidden(err) {
 		return err
@@ -229,9 +229,9 @@ func checkReplaces(existing, config *clientcmdapi.Config, file string, merge boo
 		return nil
 	}
 	for name := range config.Contexts {
-		there := existing.Clusters[name]
-		another := there != nil && there.Server != config.Clusters[name].Server
-		if another || there == nil && (existing.Contexts[name] != nil || existing.AuthInfos[name] != nil) {
+		cluster := existing.Clusters[name]
+		replaced := cluster != nil && cluster.Server != config.Clusters[name].Server
+		if replaced || cluster == nil && (existing.Contexts[name] != nil || existing.AuthInfos[name] != nil) {
 			return fmt.Errorf("%s has a context, cluster or user %q already, which leads elsewhere: choose another name with --context-name", file, name)
 		}
 	}

@@ -27,7 +27,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/playground"
 )
 
-// kubectlProgram is what runs; it is looked for in PATH.
+// kubectlProgram is the program to run, from PATH.
 const kubectlProgram = "kubectl"
 
 const kubectlLong = `Run kubectl against a cluster, through the hub.
@@ -112,7 +112,7 @@ func NewProxyKubectlCommand(global *options.Global) *cobra.Command {
 		if len(args) > 0 {
 			return errors.New("--interactive-mode asks for arguments: leave out --args and those behind the flags")
 		}
-		return run.prepared(command, run.converse)
+		return run.withKubeconfig(command, run.runInteractive)
 	}
 	return command
 }
@@ -121,11 +121,11 @@ func (r *kubectlRun) runOnce(command *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return fmt.Errorf("nothing for kubectl to do: %s", command.UseLine())
 	}
-	return r.prepared(command, func(context.Context) error { return r.kubectl(args, r.In) })
+	return r.withKubeconfig(command, func(context.Context) error { return r.kubectl(args, r.In) })
 }
 
-// prepared does something while there is a kubeconfig for the cluster.
-func (r *kubectlRun) prepared(command *cobra.Command, do func(ctx context.Context) error) error {
+// withKubeconfig calls a function while there is a kubeconfig for the cluster.
+func (r *kubectlRun) withKubeconfig(command *cobra.Command, do func(ctx context.Context) error) error {
 	if r.cluster == "" {
 		return errors.New("--cluster needs to be set; \"capstan get clusters\" lists those there are")
 	}
@@ -161,7 +161,7 @@ func (r *kubectlRun) prepared(command *cobra.Command, do func(ctx context.Contex
 	}
 	config = clusterKubeconfig(config, server, r.cluster)
 	if r.serviceAccount != "" {
-		local, err := r.actAs(ctx, server)
+		local, err := r.startTokenProxy(ctx, server)
 		if err != nil {
 			return err
 		}
@@ -174,8 +174,8 @@ func (r *kubectlRun) prepared(command *cobra.Command, do func(ctx context.Contex
 	return do(ctx)
 }
 
-// actAs starts what sends the token of the service account along.
-func (r *kubectlRun) actAs(ctx context.Context, server string) (*localProxy, error) {
+// startTokenProxy starts a local proxy that adds the token of the service account to requests.
+func (r *kubectlRun) startTokenProxy(ctx context.Context, server string) (*localProxy, error) {
 	ctx, cancel := r.Limited(ctx)
 	defer cancel()
 	secret, err := readSecret(ctx, r.hub, r.cluster, r.serviceAccount)
@@ -226,8 +226,8 @@ func (r *kubectlRun) kubectl(args []string, in io.Reader) error {
 	return options.ExitError{Code: exit.ExitCode()}
 }
 
-// checkConnected makes sure that there is a way to the cluster: kubectl has many words for it if there is none, and no clear one. What the
-// cluster itself says is for kubectl to deal with.
+// checkConnected makes sure that the cluster can be reached: kubectl reports it in many ways if not, none of them clear. What the cluster
+// itself answers is for kubectl to handle.
 func (r *kubectlRun) checkConnected(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.limit)
 	defer cancel()
@@ -238,8 +238,8 @@ func (r *kubectlRun) checkConnected(ctx context.Context) error {
 	if err = cluster.Health(ctx); err == nil {
 		return nil
 	}
-	if trouble := cluster.Diagnose(err, r.limit); !trouble.Connected {
-		return fmt.Errorf("cluster %s: %s", r.cluster, trouble)
+	if problem := cluster.Diagnose(err, r.limit); !problem.Connected {
+		return fmt.Errorf("cluster %s: %s", r.cluster, problem)
 	}
 	return nil
 }
@@ -274,8 +274,8 @@ func isTerminal(in io.Reader) bool {
 	return ok && output.Terminal(file)
 }
 
-// converse runs kubectl with one line after the other, until there is none or one says exit.
-func (r *kubectlRun) converse(ctx context.Context) error {
+// runInteractive runs kubectl with one line after the other, until there is none or one says exit.
+func (r *kubectlRun) runInteractive(ctx context.Context) error {
 	terminal := isTerminal(r.In)
 	var in io.Reader // commands from a pipe are not for kubectl to read
 	if terminal {

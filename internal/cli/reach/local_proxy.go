@@ -27,7 +27,7 @@ type localProxy struct {
 
 // startLocalProxy has requests go to the address of a cluster with a token for it. It ends with close.
 func startLocalProxy(hub *hubapi.Hub, address, token string) (*localProxy, error) {
-	transport, err := upgradable(hub)
+	transport, err := upgradableTransport(hub)
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +71,8 @@ func (p *localProxy) kubeconfig(cluster string) *clientcmdapi.Config {
 	return config
 }
 
-// upgradable sends requests to the hub with its credentials, over HTTP/1.1, with which connections can be upgraded.
-func upgradable(hub *hubapi.Hub) (http.RoundTripper, error) {
+// upgradableTransport sends requests to the hub with its credentials, over HTTP/1.1, with which connections can be upgraded.
+func upgradableTransport(hub *hubapi.Hub) (http.RoundTripper, error) {
 	config := hub.Config()
 	config.NextProtos = []string{"http/1.1"}
 	return rest.TransportFor(config)

@@ -24,7 +24,7 @@ import (
 const (
 	// clusterTimeout is how long a cluster has to answer, unless --timeout says otherwise.
 	clusterTimeout = 10 * time.Second
-	// parallelClusters is how many clusters are asked at once.
+	// parallelClusters is how many clusters are probed or reviewed at once.
 	parallelClusters = 50
 )
 
@@ -62,7 +62,7 @@ func NewProxyHealthCommand(global *options.Global) *cobra.Command {
 			return err
 		}
 		for _, name := range h.ignored.Used() {
-			h.Note("--%s changes nothing: %s", name, whyNoProxyFlags)
+			h.Note("--%s changes nothing: %s", name, proxyFlagsReason)
 		}
 		hub, err := h.Hub()
 		if err != nil {
@@ -81,15 +81,15 @@ func NewProxyHealthCommand(global *options.Global) *cobra.Command {
 	return command
 }
 
-const whyNoProxyFlags = "clusters are reached through the API of the hub, with the credentials for the hub"
+const proxyFlagsReason = "clusters are reached through the API of the hub, with the credentials for the hub"
 
-// addIgnoredProxyFlags adds the flags that clusteradm needs to find its way to the proxy server, which is the hub itself here.
+// addIgnoredProxyFlags adds the flags by which clusteradm finds the proxy server, which is the hub itself here.
 func addIgnoredProxyFlags(ignored *ignoredflags.Flags, command *cobra.Command) {
-	ignored.Add(command.Flags(), "in-cluster-proxy-cert-lookup", ignoredflags.Switch, whyNoProxyFlags)
+	ignored.Add(command.Flags(), "in-cluster-proxy-cert-lookup", ignoredflags.Switch, proxyFlagsReason)
 	for _, name := range []string{"proxy-ca-cert", "proxy-cert", "proxy-key", "proxy-server-host"} {
-		ignored.Add(command.Flags(), name, ignoredflags.Text, whyNoProxyFlags)
+		ignored.Add(command.Flags(), name, ignoredflags.Text, proxyFlagsReason)
 	}
-	ignored.Add(command.Flags(), "proxy-server-port", ignoredflags.Number, whyNoProxyFlags)
+	ignored.Add(command.Flags(), "proxy-server-port", ignoredflags.Number, proxyFlagsReason)
 }
 
 // clusterLimit is how long a cluster has to answer.
@@ -97,7 +97,7 @@ func clusterLimit(global *options.Global, command *cobra.Command) time.Duration 
 	return global.TimeoutOr(command, clusterTimeout)
 }
 
-// probe asks the chosen clusters how they are, all of them if none is chosen.
+// probe reads the health of the chosen clusters, of all of them if none is chosen.
 func (h *healthCheck) probe(ctx context.Context, hub *hubapi.Hub, chosen []string, limit time.Duration) ([]output.ClusterHealth, error) {
 	var clusters *clusterv1.ManagedClusterList
 	var addOns map[string]*addonv1alpha1.ManagedClusterAddOn
@@ -134,7 +134,7 @@ func (h *healthCheck) probe(ctx context.Context, hub *hubapi.Hub, chosen []strin
 	return health, probes.Wait()
 }
 
-// probeOne asks a cluster how it is, if it has the add-on.
+// probeOne reads the health of a cluster, if it has the add-on.
 func (h *healthCheck) probeOne(ctx context.Context, hub *hubapi.Hub, name string, addOn *addonv1alpha1.ManagedClusterAddOn,
 	limit time.Duration) output.ClusterHealth {
 	health := output.ClusterHealth{Cluster: name}
@@ -164,7 +164,7 @@ func (h *healthCheck) probeOne(ctx context.Context, hub *hubapi.Hub, name string
 // latencyUnit is as precise as a latency is shown.
 const latencyUnit = 10 * time.Microsecond
 
-// noteUnhealthy says why clusters do not answer, and how they would.
+// noteUnhealthy prints why clusters do not answer, and how to connect them.
 func (h *healthCheck) noteUnhealthy(clusters []output.ClusterHealth) {
 	missing := ""
 	for i := range clusters {

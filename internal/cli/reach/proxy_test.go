@@ -421,7 +421,7 @@ func TestKubectlAsServiceAccount(t *testing.T) {
 		"Secret empty", "has no token", "ManagedServiceAccount")
 }
 
-// answerHeaders answers who asks for what, and what is sent to it after an upgrade.
+// answerHeaders answers with the path and the credentials of a request, and with what is sent to it after an upgrade.
 func answerHeaders(w http.ResponseWriter, r *http.Request) {
 	answer := fmt.Sprintf("%s %s %s, %s", r.Method, r.URL, strings.Join(r.Header.Values("Authorization"), ";"),
 		strings.Join(r.Header.Values(fleet.HeaderClusterAuthorization), ";"))
@@ -461,7 +461,7 @@ func get(t *testing.T, address string) string {
 	return string(body)
 }
 
-// upgrade asks for SPDY, as kubectl does, and talks.
+// upgrade requests SPDY, as kubectl does, and exchanges a line.
 func upgrade(t *testing.T, server *url.URL) string {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Host)

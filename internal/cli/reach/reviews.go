@@ -23,8 +23,8 @@ const (
 	pathRulesReviews  = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 )
 
-// who asks the hub who the user is.
-func who(ctx context.Context, hub *hubapi.Hub) (authenticationv1.UserInfo, error) {
+// whoAmI reviews who the user is on the hub.
+func whoAmI(ctx context.Context, hub *hubapi.Hub) (authenticationv1.UserInfo, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	err := hub.Raw().Post().AbsPath("/apis/authentication.k8s.io/v1/selfsubjectreviews").Body(review).Do(ctx).Into(review)
 	return review.Status.UserInfo, hub.Explain("ask who the user is", err)
@@ -36,8 +36,9 @@ func proxyResource(ctx context.Context, hub *hubapi.Hub) (schema.GroupResource, 
 	return schema.GroupResource{Group: version.Group, Resource: fleet.ResourceManagedClusters + "/" + fleet.SubresourceProxy}, err
 }
 
-// mayEnter asks the hub whether the user may send requests to a cluster. The verb is that of their HTTP method, such as get and create.
-func mayEnter(ctx context.Context, hub *hubapi.Hub, cluster, verb string) (bool, error) {
+// reviewProxyAccess reviews on the hub whether the user may send requests to a cluster. The verb is that of their HTTP method, such as get
+// and create.
+func reviewProxyAccess(ctx context.Context, hub *hubapi.Hub, cluster, verb string) (bool, error) {
 	version, err := hub.ReachVersion(ctx)
 	if err != nil {
 		return false, err
@@ -57,32 +58,33 @@ func clusterPermissions(ctx context.Context, hub *hubapi.Hub, cluster string) (i
 	return items, err
 }
 
-// mayOn asks the cluster whether the user may do something there.
-func mayOn(ctx context.Context, cluster *clusterapi.Cluster,
-	what *authorizationv1.ResourceAttributes) (authorizationv1.SubjectAccessReviewStatus, error) {
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: what}}
+// reviewAccess reviews on the cluster whether the user may do something there.
+func reviewAccess(ctx context.Context, cluster *clusterapi.Cluster,
+	attributes *authorizationv1.ResourceAttributes) (authorizationv1.SubjectAccessReviewStatus, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes}}
 	review.SetGroupVersionKind(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"))
-	_, err := ask(ctx, cluster, pathAccessReviews, review)
+	_, err := postReview(ctx, cluster, pathAccessReviews, review)
 	return review.Status, err
 }
 
-// rightsOn asks the cluster what the user may do there, outside of namespaces and in one of them. The warnings say what narrows it.
-func rightsOn(ctx context.Context, cluster *clusterapi.Cluster,
+// reviewRules reviews on the cluster what the user may do there, outside of namespaces and in one of them. The warnings say what narrows
+// it.
+func reviewRules(ctx context.Context, cluster *clusterapi.Cluster,
 	namespace string) (authorizationv1.SubjectRulesReviewStatus, []string, error) {
 	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
 	review.SetGroupVersionKind(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectRulesReview"))
-	told, err := ask(ctx, cluster, pathRulesReviews, review)
-	return review.Status, told, err
+	warned, err := postReview(ctx, cluster, pathRulesReviews, review)
+	return review.Status, warned, err
 }
 
-// ask sends a review and reads the answer into it. The client encodes nothing itself.
-func ask(ctx context.Context, cluster *clusterapi.Cluster, path string, review any) ([]string, error) {
+// postReview sends a review and reads the response into it. The client encodes nothing itself.
+func postReview(ctx context.Context, cluster *clusterapi.Cluster, path string, review any) ([]string, error) {
 	content, err := json.Marshal(review)
 	if err != nil {
 		return nil, err
 	}
-	told := &warnings{}
-	result := cluster.Post(path).WarningHandler(told).
+	warned := &warnings{}
+	result := cluster.Post(path).WarningHandler(warned).
 		SetHeader("Content-Type", runtime.ContentTypeJSON).Body(content).Do(ctx)
 	if err := result.Error(); err != nil {
 		return nil, err
@@ -91,16 +93,16 @@ func ask(ctx context.Context, cluster *clusterapi.Cluster, path string, review a
 	if err != nil {
 		return nil, err
 	}
-	return told.texts, json.Unmarshal(body, review)
+	return warned.texts, json.Unmarshal(body, review)
 }
 
-// warnings keeps what a server warns of.
+// warnings collects the warnings of a server.
 type warnings struct {
 	mu    sync.Mutex
 	texts []string
 }
 
-// HandleWarningHeader keeps a text once.
+// HandleWarningHeader adds a text once.
 func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
