@@ -17,7 +17,7 @@ func TestNotAHub(t *testing.T) {
 	t.Parallel()
 	h := clitest.NewHub(t)
 	for _, request := range []string{"GET " + clitest.ClustersPath, "GET " + clitest.ClustersPath + "/cluster1", "POST " + clitest.WorksPath} {
-		h.Answer(request, http.NotFound)
+		h.Handle(request, http.NotFound)
 	}
 	for _, command := range []string{"get clusters", "accept --cluster cluster1", "create work w -f - --cluster cluster1"} {
 		h.Run(t, clitest.ConfigMap, strings.Fields(command)...).Fails(t, "is not an Open Cluster Management hub", "--context")

@@ -16,7 +16,7 @@ func TestMatchServerVersion(t *testing.T) {
 	t.Parallel()
 	h := clitest.NewHub(t)
 	h.Run(t, "", "create", "clusterset", "prod").Succeeds(t) // without the flag, no version is asked for
-	h.Answer("GET /version", fakehub.JSON(`{"gitVersion":"v1.2.3"}`))
+	h.Handle("GET /version", fakehub.JSON(`{"gitVersion":"v1.2.3"}`))
 	other := h.Run(t, "", "create", "clusterset", "staging", "--match-server-version")
 	other.Fails(t, "--match-server-version: the server is of version 1.2 of Kubernetes")
 	own := regexp.MustCompile(`this program is of version (1[.][0-9]+)`).FindStringSubmatch(other.ErrOut)
@@ -30,8 +30,8 @@ func TestMatchServerVersion(t *testing.T) {
 	if slices.ContainsFunc(posts, func(body string) bool { return strings.Contains(body, "staging") }) {
 		t.Errorf("it wrote: %v", posts)
 	}
-	h.Answer("GET /version", fakehub.JSON(`{"gitVersion":"v`+own[1]+`.77+vendor"}`))
+	h.Handle("GET /version", fakehub.JSON(`{"gitVersion":"v`+own[1]+`.77+vendor"}`))
 	h.Run(t, "", "create", "clusterset", "staging", "--match-server-version").Succeeds(t, "Clusterset staging is created")
-	h.Answer("GET /version", http.NotFound)
+	h.Handle("GET /version", http.NotFound)
 	h.Run(t, "", "get", "clustersets", "--match-server-version").Fails(t, "does not tell the version of the server (status 404)")
 }

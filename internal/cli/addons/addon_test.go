@@ -185,8 +185,8 @@ spec: {agentInstallNamespace: hello}
 func TestAddOnEnable(t *testing.T) {
 	t.Parallel()
 	h := clitest.NewHubWithClusters(t)
-	h.Answer("GET "+clitest.AddOnAPI, fakehub.JSON(`{"resources":[{"name":"addondeploymentconfigs/status","kind":"AddOnDeploymentConfig"},{"name":"addondeploymentconfigs","kind":"AddOnDeploymentConfig","namespaced":true}]}`))
-	h.Answer("GET /apis/none/v1", http.NotFound)
+	h.Handle("GET "+clitest.AddOnAPI, fakehub.JSON(`{"resources":[{"name":"addondeploymentconfigs/status","kind":"AddOnDeploymentConfig"},{"name":"addondeploymentconfigs","kind":"AddOnDeploymentConfig","namespaced":true}]}`))
+	h.Handle("GET /apis/none/v1", http.NotFound)
 	h.PutCatalogue(t, "hello", func(a *addonv1alpha1.ClusterManagementAddOn) {
 		a.Spec.SupportedConfigs = []addonv1alpha1.ConfigMeta{
 			{ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: "addon.open-cluster-management.io", Resource: "addondeploymentconfigs"}}}

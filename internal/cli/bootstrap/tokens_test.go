@@ -25,7 +25,7 @@ const (
 func TestServiceAccountToken(t *testing.T) {
 	t.Parallel()
 	fake := fakehub.New(t)
-	fake.Answer("POST "+tokenPath, fakehub.JSON(`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"secret"}}`))
+	fake.Handle("POST "+tokenPath, fakehub.JSON(`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"secret"}}`))
 	token, err := bootstrap.ServiceAccountToken(t.Context(), fake.Client(t))
 	if err != nil || token != "secret" {
 		t.Fatalf("token %q, error %v", token, err)
@@ -39,13 +39,13 @@ func TestServiceAccountToken(t *testing.T) {
 func TestServiceAccountTokenMissing(t *testing.T) {
 	t.Parallel()
 	fake := fakehub.New(t)
-	fake.Answer("POST "+tokenPath, fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, "not found"))
-	fake.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
+	fake.Handle("POST "+tokenPath, fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, "not found"))
+	fake.Handle("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
 	hub := fake.Client(t)
 	_, err := bootstrap.ServiceAccountToken(t.Context(), hub)
 	mention(t, err, "open-cluster-management/agent-registration-bootstrap is missing", "--use-bootstrap-token")
 
-	fake.Answer("GET /apis/cluster.open-cluster-management.io/v1", http.NotFound)
+	fake.Handle("GET /apis/cluster.open-cluster-management.io/v1", http.NotFound)
 	if _, err := bootstrap.ServiceAccountToken(t.Context(), hub); !errors.Is(err, hubapi.ErrNotAHub) {
 		t.Errorf("error %v, want ErrNotAHub", err)
 	}
@@ -79,7 +79,7 @@ func TestBootstrapToken(t *testing.T) {
 	if err != nil || token != "newer2.bbbbbbbbbbbbbbbb" {
 		t.Errorf("token %q, error %v", token, err)
 	}
-	fake.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
+	fake.Handle("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
 	_, err = bootstrap.Token(t.Context(), hub, now.Add(2*time.Hour))
 	mention(t, err, "expired", "app=cluster-manager")
 }

@@ -11,7 +11,7 @@ import (
 
 const clusters = "/apis/cluster.open-cluster-management.io/v1/managedclusters/"
 
-// Connect has the hub serve the API of a cluster. Its requests are noted by nobody, and may take as long as they like.
+// Connect has the hub serve the API of a cluster. Its requests are not recorded, and may take as long as they like.
 func (h *Hub) Connect(cluster string, api http.Handler) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,10 +72,10 @@ func (o Object) json(kind, apiVersion string) map[string]any {
 	}
 }
 
-// ClusterAPI serves discovery and collections, in pages and as tables. Answers are served in the place of a path.
+// ClusterAPI serves discovery and collections, in pages and as tables. Handlers answer for their paths in its place.
 type ClusterAPI struct {
 	Collections []Collection
-	Answers     map[string]http.HandlerFunc
+	Handlers    map[string]http.HandlerFunc
 	// Watch has events for who watches a collection, by its path, until it is closed.
 	Watch map[string]chan string
 	// NoTables is for servers that make none.
@@ -84,7 +84,7 @@ type ClusterAPI struct {
 
 // ServeHTTP answers one request.
 func (c *ClusterAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if answer := c.Answers[r.URL.Path]; answer != nil {
+	if answer := c.Handlers[r.URL.Path]; answer != nil {
 		answer(w, r)
 		return
 	}
@@ -185,7 +185,7 @@ func (c *Collection) serve(w http.ResponseWriter, r *http.Request, noTables bool
 	return true
 }
 
-// page writes as many objects as were asked for, and where the next page begins.
+// page writes as many objects as were requested, and where the next page begins.
 func (c *Collection) page(w http.ResponseWriter, r *http.Request, objects []Object, table bool) {
 	from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
 	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))

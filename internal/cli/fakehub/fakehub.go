@@ -1,5 +1,5 @@
 // Package fakehub is an API server for tests of the command line: it keeps objects as JSON, speaks the REST protocol of
-// Kubernetes including watches, and notes what it was asked. It checks nothing: that is for tests against a real hub.
+// Kubernetes including watches, and records requests. It checks nothing: that is for tests against a real hub.
 package fakehub
 
 import (
@@ -31,7 +31,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 )
 
-// Request is something the hub was asked.
+// Request is a request that the hub got.
 type Request struct {
 	Method, Path, Authorization, Body string
 }
@@ -45,7 +45,7 @@ type Hub struct {
 	objects  map[string]*unstructured.Unstructured
 	history  []event
 	requests []Request
-	answers  map[string]http.HandlerFunc
+	handlers map[string]http.HandlerFunc
 	watches  map[string]int // ever made, by path
 	created  map[string]func(*unstructured.Unstructured)
 
@@ -104,7 +104,7 @@ type event struct {
 // New starts a hub with TLS and stops it when the test ends.
 func New(t *testing.T) *Hub {
 	t.Helper()
-	h := &Hub{objects: map[string]*unstructured.Unstructured{}, answers: map[string]http.HandlerFunc{}, watches: map[string]int{},
+	h := &Hub{objects: map[string]*unstructured.Unstructured{}, handlers: map[string]http.HandlerFunc{}, watches: map[string]int{},
 		created: map[string]func(*unstructured.Unstructured){}, connected: map[string]http.Handler{},
 		conflicts: map[string]int{}, ends: map[string]bool{}}
 	h.changed = sync.NewCond(&h.mu)
@@ -117,11 +117,11 @@ func New(t *testing.T) *Hub {
 	return h
 }
 
-// Answer makes the hub answer requests ("GET /readyz") in a way of the test's own.
-func (h *Hub) Answer(request string, with http.HandlerFunc) {
+// Handle has a handler of the test answer requests such as "GET /readyz".
+func (h *Hub) Handle(request string, with http.HandlerFunc) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.answers[request] = with
+	h.handlers[request] = with
 }
 
 // Conflict makes the hub answer some requests ("DELETE /path") with a conflict, as if somebody else had just changed the object.
@@ -188,10 +188,10 @@ func (h *Hub) Has(objectPath string) bool {
 	return h.HasLocked(objectPath)
 }
 
-// HasLocked is Has for an answer of the test's own, while which nothing changes.
+// HasLocked is Has for a handler of the test, while which nothing changes.
 func (h *Hub) HasLocked(objectPath string) bool { return h.objects[objectPath] != nil }
 
-// RespondLocked answers with the object at a path, for an answer of the test's own.
+// RespondLocked answers with the object at a path, for a handler of the test.
 func (h *Hub) RespondLocked(w http.ResponseWriter, objectPath string) {
 	h.respond(w, h.objects[objectPath], objectPath)
 }
@@ -240,7 +240,7 @@ func (h *Hub) AwaitWatches(ctx context.Context, collection string, number int) e
 	return ctx.Err()
 }
 
-// wake makes everybody who waits look again.
+// wake makes everybody who waits check again.
 func (h *Hub) wake() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -278,7 +278,7 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body, _ := io.ReadAll(r.Body)
-	r.Body = io.NopCloser(bytes.NewReader(body))                     // for an answer of the test's own
+	r.Body = io.NopCloser(bytes.NewReader(body))                     // for a handler of the test
 	if r.Method == http.MethodPatch && r.URL.Query().Has("dryRun") { // changes nothing, so tests that count changes need not know
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(body)
@@ -287,7 +287,7 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.requests = append(h.requests, Request{r.Method, r.URL.Path, r.Header.Get("Authorization"), string(body)})
-	if answer := h.answers[r.Method+" "+r.URL.Path]; answer != nil {
+	if answer := h.handlers[r.Method+" "+r.URL.Path]; answer != nil {
 		answer(w, r)
 		return
 	}
@@ -371,7 +371,7 @@ func (h *Hub) list(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	list := map[string]any{"metadata": map[string]any{"resourceVersion": strconv.Itoa(len(h.history))}, "items": items}
-	if kind := kinds[path.Base(r.URL.Path)]; kind != "" { // typed clients know the kind of what they asked for
+	if kind := kinds[path.Base(r.URL.Path)]; kind != "" { // typed clients know the kind of what they requested
 		list["kind"], list["apiVersion"] = kind+"List", versionOf(r.URL.Path)
 	}
 	writeJSON(w, http.StatusOK, list)
@@ -521,12 +521,12 @@ func (h *Hub) respond(w http.ResponseWriter, object *unstructured.Unstructured, 
 	writeJSON(w, http.StatusOK, object.Object)
 }
 
-// JSON is an answer that succeeds.
+// JSON is a handler that succeeds.
 func JSON(content string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, json.RawMessage(content)) }
 }
 
-// Refuse is an answer: a Status as the API server writes it.
+// Refuse is a handler that fails, with a Status as the API server writes it.
 func Refuse(code int, reason metav1.StatusReason, message string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { writeStatus(w, code, reason, message, "") }
 }

@@ -9,23 +9,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Paths by which users ask who they are, and what they may do.
+// Paths of the reviews of who users are, and what they may do.
 const (
 	PathWhoAmI       = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 	PathAccessReview = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 	PathRulesReview  = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 )
 
-// Allow has the hub say who asks, which is the user admin unless somebody is impersonated, and what that user may do.
+// Allow has the hub review who the user is, which is admin unless somebody is impersonated, and what that user may do.
 func (h *Hub) Allow(may func(user string, what *authorizationv1.ResourceAttributes) bool) {
-	h.Answer("POST "+PathWhoAmI, func(w http.ResponseWriter, r *http.Request) {
+	h.Handle("POST "+PathWhoAmI, func(w http.ResponseWriter, r *http.Request) {
 		review := authenticationv1.SelfSubjectReview{TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"}}
 		review.Status.UserInfo = authenticationv1.UserInfo{
 			Username: userOf(r), Groups: append(r.Header.Values("Impersonate-Group"), "system:authenticated"),
 		}
 		writeJSON(w, http.StatusCreated, review)
 	})
-	h.Answer("POST "+PathAccessReview, func(w http.ResponseWriter, r *http.Request) {
+	h.Handle("POST "+PathAccessReview, func(w http.ResponseWriter, r *http.Request) {
 		ReviewAccess(func(what *authorizationv1.ResourceAttributes) (status authorizationv1.SubjectAccessReviewStatus) {
 			status.Allowed = may(userOf(r), what)
 			return status
@@ -40,7 +40,7 @@ func userOf(r *http.Request) string {
 	return "admin"
 }
 
-// ReviewAccess is an answer: what a user may do.
+// ReviewAccess is a handler: it reviews what a user may do.
 func ReviewAccess(may func(what *authorizationv1.ResourceAttributes) authorizationv1.SubjectAccessReviewStatus) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		review := authorizationv1.SelfSubjectAccessReview{}
@@ -53,7 +53,7 @@ func ReviewAccess(may func(what *authorizationv1.ResourceAttributes) authorizati
 	}
 }
 
-// ReviewRules is an answer: the rights of a user, with a warning unless that is empty.
+// ReviewRules is a handler: it reviews the rights of a user, with a warning unless that is empty.
 func ReviewRules(warning string, rules ...authorizationv1.ResourceRule) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if warning != "" {

@@ -248,7 +248,7 @@ func TestAcceptForbidden(t *testing.T) {
 	h := clitest.NewHub(t)
 	h.PutClusters(t)
 	h.PutRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1"))
-	h.Answer("PATCH "+clitest.ClustersPath+"/cluster1", fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "may not accept"))
+	h.Handle("PATCH "+clitest.ClustersPath+"/cluster1", fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "may not accept"))
 	got := h.Run(t, "", "accept", "--cluster", "cluster1")
 	got.Fails(t, "accept cluster cluster1", "may not accept", "ask an administrator")
 	if !strings.Contains(got.Out, "CSR one approved") {

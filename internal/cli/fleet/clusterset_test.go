@@ -107,7 +107,7 @@ func TestDeleteClusterSetWaits(t *testing.T) {
 	held := func() clitest.Hub {
 		h := clitest.NewHub(t)
 		h.PutSet(t, "prod")
-		h.Answer("DELETE "+clitest.SetsPath+"/prod", fakehub.JSON(`{"kind":"Status","apiVersion":"v1","status":"Success"}`))
+		h.Handle("DELETE "+clitest.SetsPath+"/prod", fakehub.JSON(`{"kind":"Status","apiVersion":"v1","status":"Success"}`))
 		return h
 	}
 	held().TimesOut(t, clitest.SetsPath, "", "delete", "clusterset", "prod", "--timeout", "1").Fails(t, "delete cluster set prod", "not done after 1s")
@@ -154,9 +154,9 @@ func TestBindClusterSet(t *testing.T) {
 		h.Run(t, "", "clusterset", verb, "prod", "-n", "Team").Fails(t, "--namespace", `"Team"`, "small letters")
 		h.Run(t, "", "clusterset", verb).Fails(t, "0 names given", "clusterset "+verb+" NAME")
 	}
-	h.Answer("POST "+bindingsPath, fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, `namespaces "team-a" not found`))
+	h.Handle("POST "+bindingsPath, fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, `namespaces "team-a" not found`))
 	bind("bind").Fails(t, `no namespace "team-a"`, "kubectl create namespace team-a")
-	h.Answer("POST "+bindingsPath, fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "may not bind"))
+	h.Handle("POST "+bindingsPath, fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "may not bind"))
 	bind("bind").Fails(t, "may not bind", "ask an administrator")
 }
 

@@ -83,7 +83,7 @@ func TestDenyNowSaysWhatIsLeft(t *testing.T) {
 	h.PutClusters(t)
 	const left = "open-cluster-management:managedcluster:cluster1:work"
 	asked, again := 0, make(chan struct{})
-	h.Answer("GET "+rbacPath+"/namespaces/cluster1/rolebindings/"+left, func(w http.ResponseWriter, r *http.Request) {
+	h.Handle("GET "+rbacPath+"/namespaces/cluster1/rolebindings/"+left, func(w http.ResponseWriter, r *http.Request) {
 		if asked++; asked == 2 {
 			close(again)
 		}

@@ -63,7 +63,7 @@ func TestGetClustersNone(t *testing.T) {
 func TestGetToken(t *testing.T) {
 	t.Parallel()
 	h := clitest.NewHub(t)
-	h.Answer("POST /api/v1/namespaces/open-cluster-management/serviceaccounts/agent-registration-bootstrap/token",
+	h.Handle("POST /api/v1/namespaces/open-cluster-management/serviceaccounts/agent-registration-bootstrap/token",
 		fakehub.JSON(`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"secret"}}`))
 	line := "capstan join --hub-token secret --hub-apiserver " + h.URL +
 		" --cluster-name <cluster_name>\n"
@@ -91,7 +91,7 @@ func TestGetToken(t *testing.T) {
 func TestGetTokenPinsTheHub(t *testing.T) {
 	t.Parallel()
 	h := clitest.NewHub(t)
-	h.Answer("POST /api/v1/namespaces/open-cluster-management/serviceaccounts/agent-registration-bootstrap/token",
+	h.Handle("POST /api/v1/namespaces/open-cluster-management/serviceaccounts/agent-registration-bootstrap/token",
 		fakehub.JSON(`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"secret"}}`))
 	h.Put(t, "/api/v1/namespaces/kube-public/configmaps/kube-root-ca.crt", &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},

@@ -25,7 +25,7 @@ const (
 
 func putCRDs(t *testing.T, h clitest.Hub, but string) {
 	t.Helper()
-	h.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON(`{}`))
+	h.Handle("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON(`{}`))
 	for _, crd := range crds.Hub() {
 		if crd.Name != but {
 			h.Put(t, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+crd.Name, crd)

@@ -23,7 +23,7 @@ const (
 // putCredentials puts on the hub what clusters join with, and a bootstrap token for something else.
 func putCredentials(t *testing.T, h clitest.Hub) {
 	t.Helper()
-	h.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
+	h.Handle("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
 	h.Put(t, accountPath, &corev1.ServiceAccount{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: metav1.ObjectMeta{Name: "agent-registration-bootstrap"},
 	})
@@ -91,7 +91,7 @@ func TestDeleteTokenForbidden(t *testing.T) {
 	t.Parallel()
 	h := clitest.NewHub(t)
 	putCredentials(t, h)
-	h.Answer("DELETE "+rolePath, fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "may not delete roles"))
+	h.Handle("DELETE "+rolePath, fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "may not delete roles"))
 	got := h.Run(t, "", "delete", "token")
 	got.Fails(t, "delete ClusterRole open-cluster-management:bootstrap", "may not delete roles", "ask an administrator")
 	if h.Has(accountPath) || h.Has(secretsPath+"/bootstrap-token-former") {
@@ -100,7 +100,7 @@ func TestDeleteTokenForbidden(t *testing.T) {
 	if strings.Contains(got.ErrOut, "No token that was given out") {
 		t.Errorf("it says that all was deleted: %s", got.ErrOut)
 	}
-	h.Answer("GET /apis/cluster.open-cluster-management.io/v1", http.NotFound)
+	h.Handle("GET /apis/cluster.open-cluster-management.io/v1", http.NotFound)
 	h.Run(t, "", "delete", "token").Fails(t, "is not an Open Cluster Management hub")
 }
 
@@ -118,7 +118,7 @@ func TestGetTokenRestores(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-abcdef", Labels: map[string]string{"app": "cluster-manager"}},
 				Data:       map[string][]byte{"token-id": []byte("abcdef"), "token-secret": []byte("0123456789abcdef")},
 			})
-			h.Answer("POST "+accountPath+"/token", func(w http.ResponseWriter, r *http.Request) {
+			h.Handle("POST "+accountPath+"/token", func(w http.ResponseWriter, r *http.Request) {
 				if h.HasLocked(accountPath) {
 					fakehub.JSON(`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"secret"}}`)(w, r)
 				} else {

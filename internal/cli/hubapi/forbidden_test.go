@@ -60,7 +60,7 @@ func TestForbidden(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			fake := fakehub.New(t)
-			fake.Answer("GET "+clustersPath, refuse(t, test.message, test.cause))
+			fake.Handle("GET "+clustersPath, refuse(t, test.message, test.cause))
 			_, err := managedclusters.List(t.Context(), fake.Client(t), "")
 			mention(t, err, append(test.says, test.message)...)
 			if strings.Contains(err.Error(), right) == strings.Contains(err.Error(), notRight) {

@@ -51,7 +51,7 @@ func TestErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			fake := fakehub.New(t)
-			fake.Answer("GET "+clustersPath, test.answer)
+			fake.Handle("GET "+clustersPath, test.answer)
 			_, err := managedclusters.List(t.Context(), fake.Client(t), "")
 			mention(t, err, append(test.says, "list clusters")...)
 			if !test.is(err) {

@@ -40,9 +40,9 @@ func TestHubAddOn(t *testing.T) { //nolint:paralleltest // it changes PATH
 	}
 	h.PutNamespace(t, "open-cluster-management")
 	h.PutNamespace(t, "argocd")
-	h.Answer("GET /apis/apps/v1", http.NotFound)
+	h.Handle("GET /apis/apps/v1", http.NotFound)
 	h.Run(t, "", install...).Fails(t, "runs no pods")
-	h.Answer("GET /apis/apps/v1", fakehub.JSON(`{"resources":[{"name":"deployments","kind":"Deployment","namespaced":true}]}`))
+	h.Handle("GET /apis/apps/v1", fakehub.JSON(`{"resources":[{"name":"deployments","kind":"Deployment","namespaced":true}]}`))
 	t.Setenv("PATH", t.TempDir())
 	h.Run(t, "", install...).Fails(t, "capstan-charts is neither in ", "nor in PATH")
 

@@ -29,8 +29,8 @@ import (
 func newCluster(t *testing.T) clitest.Hub {
 	t.Helper()
 	h := clitest.NewHub(t)
-	h.Answer("GET /version", fakehub.JSON(`{"gitVersion":"v1.30.0"}`))
-	h.Answer("GET /apis", fakehub.JSON(`{}`))
+	h.Handle("GET /version", fakehub.JSON(`{"gitVersion":"v1.30.0"}`))
+	h.Handle("GET /apis", fakehub.JSON(`{}`))
 	serve(h, "/api/v1", "namespaces Namespace", "pods Pod", "secrets Secret", "configmaps ConfigMap", "events Event", "serviceaccounts ServiceAccount")
 	serve(h, "/apis/apps/v1", "deployments Deployment", "statefulsets StatefulSet", "daemonsets DaemonSet")
 	serve(h, "/apis/rbac.authorization.k8s.io/v1", "roles Role", "rolebindings RoleBinding", "clusterroles ClusterRole",
@@ -42,7 +42,7 @@ func newCluster(t *testing.T) clitest.Hub {
 		definition.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}}
 	})
 	serve(h, "/apis/operator.open-cluster-management.io/v1", "clustermanagers ClusterManager", "klusterlets Klusterlet")
-	h.Answer("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", fakehub.JSON(`{"status":{"allowed":true}}`))
+	h.Handle("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", fakehub.JSON(`{"status":{"allowed":true}}`))
 	return h
 }
 
@@ -65,7 +65,7 @@ func serve(h clitest.Hub, path string, resources ...string) {
 			Verbs: metav1.Verbs{"list"}})
 	}
 	content, _ := json.Marshal(list)
-	h.Answer("GET "+path, fakehub.JSON(string(content)))
+	h.Handle("GET "+path, fakehub.JSON(string(content)))
 }
 
 // objectsOf are the objects that a dry run prints, each by its kind and name.
@@ -261,15 +261,15 @@ func TestInitBadInput(t *testing.T) {
 func TestInitPreflight(t *testing.T) {
 	t.Parallel()
 	old := newCluster(t)
-	old.Answer("GET /version", fakehub.JSON(`{"gitVersion":"v1.29.3"}`))
+	old.Handle("GET /version", fakehub.JSON(`{"gitVersion":"v1.29.3"}`))
 	old.Run(t, "", "init").Fails(t, "v1.29.3", "1.30.0 or newer")
 
 	podless := newCluster(t)
-	podless.Answer("GET /apis/apps/v1", fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, "no"))
+	podless.Handle("GET /apis/apps/v1", fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, "no"))
 	podless.Run(t, "", "init").Fails(t, "runs no pods")
 
 	forbidden := newCluster(t)
-	forbidden.Answer("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", fakehub.JSON(`{"status":{"allowed":false}}`))
+	forbidden.Handle("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", fakehub.JSON(`{"status":{"allowed":false}}`))
 	forbidden.Run(t, "", "init").Fails(t, "create deployments.apps in namespace open-cluster-management",
 		"patch deployments.apps in namespace open-cluster-management", "Ask an administrator")
 
@@ -301,7 +301,7 @@ func TestOldestKubernetes(t *testing.T) {
 			oldest := kubernetesOf(t, chart)
 			tooOld := fmt.Sprintf("v%d.%d.9", oldest.Major(), oldest.Minor()-1)
 			h := newHubToJoin(t)
-			h.Answer("GET /version", fakehub.JSON(`{"gitVersion":"`+tooOld+`"}`))
+			h.Handle("GET /version", fakehub.JSON(`{"gitVersion":"`+tooOld+`"}`))
 			h.Run(t, "", strings.Fields(strings.Replace(command, "%s", h.URL, 1))...).Fails(t, tooOld, oldest.String()+" or newer")
 		})
 	}
@@ -413,7 +413,7 @@ func TestInitTimeout(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Name: "p1", Namespace: "open-cluster-management", UID: "u1", Labels: map[string]string{"app": "cluster-manager"}},
 				Status:     test.status,
 			})
-			h.Answer("GET /api/v1/namespaces/open-cluster-management/pods/p1/log", func(w http.ResponseWriter, _ *http.Request) {
+			h.Handle("GET /api/v1/namespaces/open-cluster-management/pods/p1/log", func(w http.ResponseWriter, _ *http.Request) {
 				fmt.Fprintln(w, "panic: no")
 			})
 			if test.event != "" {
@@ -617,7 +617,7 @@ func TestInitRefusesValues(t *testing.T) {
 func TestCleanOldCluster(t *testing.T) {
 	t.Parallel()
 	h := newCluster(t)
-	h.Answer("GET /version", fakehub.JSON(`{"gitVersion":"v1.21.0"}`))
+	h.Handle("GET /version", fakehub.JSON(`{"gitVersion":"v1.21.0"}`))
 	putOperator(t, h, "cluster-manager", "other/x:v0.1.0", nil)
 	for path, kind := range map[string]string{
 		"/api/v1/namespaces/open-cluster-management/serviceaccounts": "ServiceAccount",
@@ -625,7 +625,7 @@ func TestCleanOldCluster(t *testing.T) {
 		"/api/v1/namespaces/open-cluster-management/secrets":         "Secret",
 		"/api/v1/namespaces/open-cluster-management/pods":            "Pod",
 	} {
-		h.Answer("GET "+path, fakehub.JSON(`{"apiVersion":"v1","kind":"`+kind+`List","items":[]}`))
+		h.Handle("GET "+path, fakehub.JSON(`{"apiVersion":"v1","kind":"`+kind+`List","items":[]}`))
 	}
 	h.Run(t, "", "clean", "--dry-run").Succeeds(t, "Deployment open-cluster-management/cluster-manager")
 }

@@ -259,8 +259,8 @@ const tokenPath = "/api/v1/namespaces/open-cluster-management/serviceaccounts/ag
 func newClusterForHub(t *testing.T) clitest.Hub {
 	t.Helper()
 	h := newCluster(t)
-	h.Answer("POST "+tokenPath, fakehub.JSON(`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"t"}}`))
-	h.Answer("GET "+clusterInfoPath, func(w http.ResponseWriter, r *http.Request) {
+	h.Handle("POST "+tokenPath, fakehub.JSON(`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"t"}}`))
+	h.Handle("GET "+clusterInfoPath, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "" && !h.HasLocked(readersPath) {
 			fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "not for everybody")(w, r)
 			return
@@ -406,13 +406,13 @@ func TestCleanKeepsNamespacesOfOthers(t *testing.T) {
 				"serviceaccounts ServiceAccount", "persistentvolumeclaims PersistentVolumeClaim")
 			serve(h, "/apis/x.io/v1", "machines Machine")
 			serve(h, "/apis/work.open-cluster-management.io/v1", "manifestworks ManifestWork")
-			h.Answer("GET /apis", fakehub.JSON(`{"groups":[{"name":"x.io","preferredVersion":{"version":"v1"}},
+			h.Handle("GET /apis", fakehub.JSON(`{"groups":[{"name":"x.io","preferredVersion":{"version":"v1"}},
 				{"name":"work.open-cluster-management.io","preferredVersion":{"version":"v1"}}]}`))
 			if test.object != "" {
 				put(t, h, map[string]string{test.object: "Machine"}, map[string]string{test.object: test.content})
 			}
 			if test.says == "which cannot be listed" {
-				h.Answer("GET /apis/x.io/v1/namespaces/c1/machines", fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "no"))
+				h.Handle("GET /apis/x.io/v1/namespaces/c1/machines", fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "no"))
 			}
 			got := h.Run(t, "", "clean")
 			got.Succeeds(t, "cleaned up successfully")

@@ -20,7 +20,7 @@ import (
 func newHubToJoin(t *testing.T) clitest.Hub {
 	t.Helper()
 	h := clitest.NewHub(t)
-	h.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
+	h.Handle("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
 	return h
 }
 
@@ -196,7 +196,7 @@ func TestJoinKnownHub(t *testing.T) {
 	for path, answer := range map[string]string{
 		"GET /version": `{"gitVersion":"v1.30.0"}`, "GET /apis/apps/v1": `{"resources":[{"name":"deployments","kind":"Deployment","namespaced":true}]}`,
 	} {
-		h.Answer(path, fakehub.JSON(answer))
+		h.Handle(path, fakehub.JSON(answer))
 	}
 	got := join(h.File, h) // the hub is the cluster that joins, too
 	got.Succeeds(t, "kind: Deployment")

@@ -63,7 +63,7 @@ func TestJoinBadInput(t *testing.T) {
 func TestJoinTokenFile(t *testing.T) {
 	t.Parallel()
 	h := clitest.NewHub(t)
-	h.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
+	h.Handle("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("from-file\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func TestJoinUnreachableCluster(t *testing.T) {
 	t.Parallel()
 	h, gone := clitest.NewHub(t), clitest.NewHub(t)
 	gone.Close()
-	h.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
+	h.Handle("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
 	clitest.Run(t.Context(), "", "join", "--local", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1", "--ca-file", clitest.WriteCA(t, h),
 		"--managed-cluster-kubeconfig", gone.File).Fails(t, "--managed-cluster-kubeconfig: "+gone.File, gone.URL,
 		"connection refused", "see whether it runs")
@@ -125,7 +125,7 @@ func TestJoinReportsURL(t *testing.T) {
 	}
 	t.Setenv("PATH", programs)
 	h, managed := clitest.NewHub(t), clitest.NewHub(t)
-	h.Answer("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
+	h.Handle("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
 	join := []string{"join", "--local", "--dry-run", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1", "--ca-file", clitest.WriteCA(t, h),
 		"--managed-cluster-kubeconfig", managed.File}
 	clitest.Run(t.Context(), "", join...).Succeeds(t, "--spoke-external-server-urls "+managed.URL)

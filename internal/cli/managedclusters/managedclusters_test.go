@@ -59,7 +59,7 @@ func TestWaitForClusterEnds(t *testing.T) {
 		t.Errorf("error %v, want the cause %v", err, why)
 	}
 
-	fake.Answer("GET "+clustersPath, fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "no"))
+	fake.Handle("GET "+clustersPath, fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "no"))
 	err = managedclusters.Wait(t.Context(), fake.Client(t), "cluster1", func(*clusterv1.ManagedCluster) bool { return true })
 	if err == nil || !strings.Contains(err.Error(), "ask an administrator") {
 		t.Errorf("error %v, want what to do", err)

@@ -49,7 +49,7 @@ func (c *statusCommand) show(ctx context.Context) error {
 	} else if err := c.printStatus(status); err != nil {
 		return err
 	}
-	return verdict(status)
+	return checkRunning(status)
 }
 
 func (c *statusCommand) printStatus(status playground.Status) error {
@@ -74,8 +74,8 @@ func (c *statusCommand) printStatus(status playground.Status) error {
 	return nil
 }
 
-// verdict is an error when something that should run does not.
-func verdict(status playground.Status) error {
+// checkRunning is an error when something that should run does not.
+func checkRunning(status playground.Status) error {
 	switch down := status.Down(); {
 	case !status.Exists():
 		return fmt.Errorf("there is no playground in %s: \"capstan up\" makes one", status.Home)

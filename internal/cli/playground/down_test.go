@@ -64,7 +64,7 @@ func TestDown(t *testing.T) {
 }
 
 // An interrupted "down" leaves processes that are stopping. They do not count as running, and are not asked twice.
-func TestSettleAwaitsStopping(t *testing.T) {
+func TestUpAwaitsStopping(t *testing.T) {
 	t.Parallel()
 	home := newHome(t)
 	// It works in the home. Asked to stop, it waits until it may.
@@ -82,7 +82,7 @@ func TestSettleAwaitsStopping(t *testing.T) {
 		t.Fatal(err)
 	}
 	report := &recorder{}
-	if err := home.settle(t.Context(), report); err != nil {
+	if err := home.awaitStopping(t.Context(), report); err != nil {
 		t.Fatal(err)
 	}
 	if reread(t, home, "hub").Running() {

@@ -73,7 +73,7 @@ func (h Home) hasCredential(cluster string) bool {
 	return err == nil
 }
 
-// forgetCredential removes the access of an agent to the hub, but not its name, by which it knows what it has applied.
+// forgetCredential removes the access of an agent to the hub, but not its name, by which it recognizes what it has applied.
 func (h Home) forgetCredential(cluster string) error {
 	for _, key := range []string{fleet.KeyKubeconfig, fleet.KeyTLSCert, fleet.KeyTLSKey} {
 		if err := os.Remove(filepath.Join(h.agentDir(cluster), key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -115,7 +115,7 @@ type Member struct {
 	Name string `json:"name"`
 	// Kubeconfig leads to the cluster. Its absolute path.
 	Kubeconfig string `json:"kubeconfig"`
-	// URL of the cluster's API server that the hub's users are told, empty for none.
+	// URL of the cluster's API server for users of the hub, empty for none.
 	URL string `json:"url,omitempty"`
 	// Foreground says that a person runs the agent in a terminal: "up" leaves it alone.
 	Foreground bool `json:"foreground,omitempty"`

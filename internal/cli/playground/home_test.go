@@ -140,7 +140,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-func TestWanted(t *testing.T) {
+func TestDesiredClusters(t *testing.T) {
 	t.Parallel()
 	three := State{Hub: &HubState{}, Clusters: make([]ClusterState, 3)}
 	for name, test := range map[string]struct {
@@ -152,7 +152,7 @@ func TestWanted(t *testing.T) {
 		"later":                    {three, 0, 3},
 		"later, as asked":          {three, 4, 4},
 	} {
-		if got := test.state.wanted(test.asked); got != test.expected {
+		if got := test.state.desiredClusters(test.asked); got != test.expected {
 			t.Errorf("%s: %d clusters, want %d", name, got, test.expected)
 		}
 	}

@@ -55,7 +55,7 @@ func (h Home) Enrolled(cluster string) bool {
 	return err == nil
 }
 
-// Detach starts the program of an enrolment in the background and remembers it: "up" starts it again, "down" stops it.
+// Detach starts the program of an enrolment in the background and saves it: "up" starts it again, "down" stops it.
 func (h Home) Detach(program Program, e Enrolment) (*Process, error) {
 	unlock, err := h.Lock()
 	if err != nil {
@@ -80,8 +80,8 @@ func (h Home) remember(member Member) error {
 	return h.Save(state)
 }
 
-// Attach runs the program of an enrolment as a child that writes to logs, and remembers it for "unjoin". It is asked to stop
-// when the context ends.
+// Attach runs the program of an enrolment as a child that writes to logs, and saves it for "unjoin". It is sent SIGTERM when the context
+// ends.
 func (h Home) Attach(ctx context.Context, program Program, e Enrolment, logs io.Writer) (*Process, error) {
 	unlock, err := h.Lock()
 	if err != nil {
@@ -105,7 +105,7 @@ func (h Home) Attach(ctx context.Context, program Program, e Enrolment, logs io.
 
 // AwaitCluster returns once the agent has created its ManagedCluster on the hub. It fails when the agent dies.
 func AwaitCluster(ctx context.Context, hub *hubapi.Hub, cluster string, agent *Process) error {
-	ctx, release := guard(ctx, agent)
+	ctx, release := cancelOnExit(ctx, agent)
 	defer release()
 	if err := managedclusters.Wait(ctx, hub, cluster, exists); err != nil {
 		return processExitOr(ctx, err, agent)
@@ -113,9 +113,9 @@ func AwaitCluster(ctx context.Context, hub *hubapi.Hub, cluster string, agent *P
 	return nil
 }
 
-// AwaitDetached does the same for an agent whose log nobody sees, and tells what problems it writes there.
+// AwaitDetached does the same for an agent whose log nobody sees, and reports the problems in that.
 func AwaitDetached(ctx context.Context, hub *hubapi.Hub, cluster string, agent *Process, report Reporter) error {
-	words := listen(agent, true)
-	return sayingWhy(ctx, report, cluster, func(context.Context) string { return words.or("") },
+	problems := followLog(agent, true)
+	return waitReportingReasons(ctx, report, cluster, func(context.Context) string { return problems.describe("") },
 		func(ctx context.Context) error { return AwaitCluster(ctx, hub, cluster, agent) })
 }

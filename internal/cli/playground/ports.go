@@ -14,8 +14,8 @@ const (
 	highestPort = 29999
 )
 
-// wanted is how many clusters there are to be when a person asks for some, or with 0 for none in particular.
-func (s State) wanted(clusters int) int {
+// desiredClusters is how many clusters there are to be, with the value of --clusters, or 0 without one.
+func (s State) desiredClusters(clusters int) int {
 	switch {
 	case clusters > 0:
 		return clusters

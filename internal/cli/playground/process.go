@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// exitPoll is how often a process that is not our child is looked at: no system we run on tells us when it ends.
-	exitPoll = 25 * time.Millisecond
+	// exitPollInterval is how often the state of a process is read that is not our child: no system we run on notifies us when it ends.
+	exitPollInterval = 25 * time.Millisecond
 	// shutdownGrace is how long a process may take to stop before it is killed.
 	shutdownGrace = 20 * time.Second
 	// startTolerance is how far apart the start of a process may be by its pid file and by the operating system, which
@@ -53,7 +53,7 @@ type Process struct {
 	StartedAt time.Time `json:"startedAt"`
 	Endpoint  string    `json:"endpoint,omitempty"`
 	Log       string    `json:"log"`
-	// StoppingSince is when it was asked to end, so that the next command waits for that and does not take it for running.
+	// StoppingSince is when it was sent SIGTERM, so that the next command waits for that and does not take it for running.
 	StoppingSince *time.Time `json:"stoppingSince,omitempty"`
 
 	file string // its pid file, empty if it has none
@@ -124,7 +124,7 @@ func (p *Process) save() error {
 	return WriteSecretFile(p.file, content)
 }
 
-// openLog begins a new log and keeps the one of the run before next to it.
+// openLog starts a new log and keeps the one of the run before next to it.
 func (h Home) openLog(name string) (*os.File, error) {
 	file := h.logFile(name)
 	if err := os.Rename(file, previous(file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -181,11 +181,11 @@ func (p *Process) WaitExit(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	return wait.PollUntilContextCancel(ctx, exitPoll, true, func(context.Context) (bool, error) { return !p.Running(), nil })
+	return wait.PollUntilContextCancel(ctx, exitPollInterval, true, func(context.Context) (bool, error) { return !p.Running(), nil })
 }
 
-// Died says how the process ended, with the last lines of its log.
-func (p *Process) Died() error {
+// ExitError says how the process ended, with the last lines of its log.
+func (p *Process) ExitError() error {
 	how := "it ended"
 	if p.exited != nil && p.result != nil {
 		how = "it ended with " + p.result.Error()
@@ -194,20 +194,20 @@ func (p *Process) Died() error {
 	if tail == "" {
 		tail = "  (it wrote nothing)"
 	}
-	return &deathError{
-		name: p.Name, wasFound: p.exited == nil,
+	return &exitError{
+		name: p.Name, ranAlready: p.exited == nil,
 		message: fmt.Sprintf("%s does not run: %s. The last lines of its log:\n%s\nThe whole log is %s.", p.Name, how, tail, p.Log),
 	}
 }
 
-// deathError is what Died returns.
-type deathError struct {
+// exitError is what ExitError returns.
+type exitError struct {
 	name, message string
-	// wasFound tells whether the process ran already, and is no child of ours.
-	wasFound bool
+	// ranAlready tells whether the process ran before this command, and is no child of ours.
+	ranAlready bool
 }
 
-func (e *deathError) Error() string { return e.message }
+func (e *exitError) Error() string { return e.message }
 
 func (p *Process) tail() string {
 	content, err := os.ReadFile(p.Log)
@@ -219,14 +219,13 @@ func (p *Process) tail() string {
 	return strings.TrimRight("  "+strings.Join(lines, "\n  "), " ")
 }
 
-// Stop asks the process to end, and makes it end when it has not done so within the grace. forced tells whether that was
-// needed.
+// Stop sends SIGTERM to the process, and SIGKILL when it has not ended within the grace. forced tells whether that was needed.
 func (p *Process) Stop(ctx context.Context, grace time.Duration) (forced bool, err error) {
 	if !p.Running() {
 		return false, nil
 	}
-	if p.StoppingSince == nil { // a second signal would cut short what the first one began
-		if err := p.askToStop(); err != nil {
+	if p.StoppingSince == nil { // a second signal would cut short what the first one started
+		if err := p.requestStop(); err != nil {
 			return false, err
 		}
 	}
@@ -244,7 +243,7 @@ func (p *Process) Stop(ctx context.Context, grace time.Duration) (forced bool, e
 	return true, p.WaitExit(ctx)
 }
 
-func (p *Process) askToStop() error {
+func (p *Process) requestStop() error {
 	if err := p.signal(syscall.SIGTERM); err != nil {
 		return err
 	}
@@ -275,9 +274,9 @@ func FindProgram(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	neighbour := filepath.Join(filepath.Dir(self), name)
-	if info, err := os.Stat(neighbour); err == nil && info.Mode().IsRegular() {
-		return neighbour, nil
+	sibling := filepath.Join(filepath.Dir(self), name)
+	if info, err := os.Stat(sibling); err == nil && info.Mode().IsRegular() {
+		return sibling, nil
 	}
 	if found, err := exec.LookPath(name); err == nil {
 		return filepath.Abs(found)
@@ -286,7 +285,7 @@ func FindProgram(name string) (string, error) {
 		filepath.Dir(self))
 }
 
-// attach runs the program as a child that writes to logs. It is asked to stop when the context ends.
+// attach runs the program as a child that writes to logs. It is sent SIGTERM when the context ends.
 func (p Program) attach(ctx context.Context, logs io.Writer) (*Process, error) {
 	cmd := exec.CommandContext(ctx, p.Path, p.Args...)
 	cmd.Stdout, cmd.Stderr = logs, logs

@@ -161,13 +161,13 @@ func TestProcessDied(t *testing.T) {
 	t.Parallel()
 	home := newHome(t)
 	process := start(t, home, shell(t, "hub", `i=0; while [ $i -lt 30 ]; do i=$((i+1)); echo line $i; done; exit 3`))
-	ctx, release := guard(t.Context(), process)
+	ctx, release := cancelOnExit(t.Context(), process)
 	defer release()
 	<-ctx.Done()
 	message := context.Cause(ctx).Error()
 	for p, found := range map[*Process]bool{process: false, reread(t, home, "hub"): true} {
-		var death *deathError
-		if !errors.As(p.Died(), &death) || death.wasFound != found {
+		var death *exitError
+		if !errors.As(p.ExitError(), &death) || death.ranAlready != found {
 			t.Errorf("death %+v, want that of a process that was found: %t", death, found)
 		}
 	}

@@ -89,7 +89,7 @@ func (h Home) sandboxProgram(cluster ClusterState) (Program, error) {
 	}, nil
 }
 
-// sandboxMember is a cluster of the playground as its agent knows it.
+// sandboxMember is a cluster of the playground as its agent sees it.
 func (h Home) sandboxMember(cluster ClusterState) Member {
 	return Member{Name: cluster.Name, Kubeconfig: h.sandboxKubeconfig(cluster.Name), URL: localURL(cluster.Port)}
 }
@@ -120,7 +120,7 @@ func (h Home) Plan(clusters int) ([]Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	state, err := before.plan(before.wanted(clusters))
+	state, err := before.plan(before.desiredClusters(clusters))
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ func (s Status) Down() []string {
 	return names
 }
 
-// Status finds out how the playground is. What the hub does not tell is in Problem, not in the error.
+// Status reads how the playground is. Why the hub could not be read is in Problem, not in the error.
 func (h Home) Status(ctx context.Context) (Status, error) {
 	status := Status{
 		Home: h.Dir, Kubeconfig: h.Kubeconfig(),

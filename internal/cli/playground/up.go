@@ -15,20 +15,20 @@ import (
 	"github.com/capstan-io/capstan/internal/freeport"
 )
 
-// DefaultClusters is how many clusters the first "up" makes unless it is told otherwise.
+// DefaultClusters is how many clusters the first "up" makes without --clusters.
 const DefaultClusters = 2
 
 const (
-	// readyPoll is how often a process is asked whether it is ready: there is nothing to watch before it is.
-	readyPoll = 25 * time.Millisecond
-	// readyRequest is how long a single question may take.
-	readyRequest = 5 * time.Second
+	// readyPollInterval is how often a process is probed until it is ready: there is nothing to watch before it is.
+	readyPollInterval = 25 * time.Millisecond
+	// readyRequestTimeout is how long a single probe may take.
+	readyRequestTimeout = 5 * time.Second
 	// exitLag is how long a process may take to go after it was killed.
 	exitLag = 100 * time.Millisecond
 	// portRelease is how long the ports of processes that have ended may still be in use.
 	portRelease = 2 * time.Second
-	// deathNotice is how long after a failed request a process is given to turn out dead.
-	deathNotice = 200 * time.Millisecond
+	// exitNotice is how long after a failed request a process may turn out to have ended.
+	exitNotice = 200 * time.Millisecond
 )
 
 // Reporter shows the person who waits what is being waited for, and what has been done.
@@ -64,7 +64,7 @@ func (h Home) Up(ctx context.Context, clusters int, report Reporter) error {
 		return err
 	}
 	defer unlock()
-	if err := h.settle(ctx, report); err != nil {
+	if err := h.awaitStopping(ctx, report); err != nil {
 		return err
 	}
 	state, err := h.prepare(ctx, clusters)
@@ -72,33 +72,33 @@ func (h Home) Up(ctx context.Context, clusters int, report Reporter) error {
 		return err
 	}
 	for range state.processes() {
-		var death *deathError
-		if err = h.raise(ctx, state, report); !errors.As(err, &death) || !death.wasFound {
+		var exit *exitError
+		if err = h.start(ctx, state, report); !errors.As(err, &exit) || !exit.ranAlready {
 			return err
 		}
-		report.Done(death.name, "ended meanwhile, starting it again")
+		report.Done(exit.name, "ended meanwhile, starting it again")
 	}
 	return err
 }
 
-// raise starts what does not run and joins it all. It takes for running what was killed and is not gone yet, and fails with
-// a deathError when it goes.
-func (h Home) raise(ctx context.Context, state State, report Reporter) error {
+// start starts what does not run and joins it all. It takes for running what was killed and is not gone yet, and fails with
+// an exitError when it goes.
+func (h Home) start(ctx context.Context, state State, report Reporter) error {
 	u := &up{home: h, report: report, hubIsReady: make(chan struct{})}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return u.raiseHub(ctx, state.Hub.Port) })
+	group.Go(func() error { return u.startHub(ctx, state.Hub.Port) })
 	for _, cluster := range state.Clusters {
-		group.Go(func() error { return u.raiseCluster(ctx, cluster) })
+		group.Go(func() error { return u.startCluster(ctx, cluster) })
 	}
 	for _, joined := range state.background() {
-		group.Go(func() error { return u.raiseJoined(joined) })
+		group.Go(func() error { return u.startJoined(joined) })
 	}
 	return group.Wait()
 }
 
-// settle gives processes that were killed a moment ago, or that an interrupted "down" has asked to stop, the time to be gone:
-// until then they look as if they ran.
-func (h Home) settle(ctx context.Context, report Reporter) error {
+// awaitStopping gives processes that were killed a moment ago, or that an interrupted "down" is stopping, the time to be gone: until then
+// they count as running.
+func (h Home) awaitStopping(ctx context.Context, report Reporter) error {
 	running, err := h.running()
 	if err != nil {
 		return err
@@ -115,13 +115,13 @@ func (h Home) settle(ctx context.Context, report Reporter) error {
 	return nil
 }
 
-// prepare decides what there will be and remembers it before anything starts.
+// prepare decides what there will be and saves it before anything starts.
 func (h Home) prepare(ctx context.Context, clusters int) (State, error) {
 	before, err := h.Load()
 	if err != nil {
 		return before, err
 	}
-	state, err := before.plan(before.wanted(clusters))
+	state, err := before.plan(before.desiredClusters(clusters))
 	if err != nil {
 		return state, err
 	}
@@ -150,7 +150,7 @@ func (h Home) checkPorts(ctx context.Context, state State) error {
 			continue
 		}
 		var busy error
-		if wait.PollUntilContextCancel(ctx, exitPoll, true, func(context.Context) (bool, error) {
+		if wait.PollUntilContextCancel(ctx, exitPollInterval, true, func(context.Context) (bool, error) {
 			busy = freeport.Check(port)
 			return busy == nil, nil
 		}) != nil {

@@ -31,7 +31,7 @@ func newHubWithRights(t *testing.T) clitest.Hub {
 	})
 	for _, name := range []string{"cluster1", "cluster2"} {
 		api := podsOf("web-0")
-		api.Answers[fakehub.PathAccessReview] = fakehub.ReviewAccess(
+		api.Handlers[fakehub.PathAccessReview] = fakehub.ReviewAccess(
 			func(what *authorizationv1.ResourceAttributes) (status authorizationv1.SubjectAccessReviewStatus) {
 				if status.Denied = name == "cluster2" && what.Verb == "list"; status.Denied {
 					status.Reason = inOwnersConfigMap
@@ -43,7 +43,7 @@ func newHubWithRights(t *testing.T) clitest.Hub {
 		if name == "cluster2" {
 			warning = "ConfigMap hub-access of the managed cluster lets you do no more than: get in web"
 		}
-		api.Answers[fakehub.PathRulesReview] = fakehub.ReviewRules(warning,
+		api.Handlers[fakehub.PathRulesReview] = fakehub.ReviewRules(warning,
 			authorizationv1.ResourceRule{Verbs: []string{"create"}, Resources: []string{"selfsubjectaccessreviews"}},
 			authorizationv1.ResourceRule{Verbs: []string{"list", "get"}, Resources: []string{"pods", "services", "configmaps", "events"}})
 		h.Connect(name, api)
@@ -151,7 +151,7 @@ func TestAccessAnswers(t *testing.T) {
 	h := newHubWithRights(t)
 	h.Put(t, clitest.ClustersPath+"/noright", clitest.AcceptedCluster("noright"))
 	slow := podsOf()
-	slow.Answers["/api/v1"] = fakehub.Refuse(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "the cluster does not answer")
+	slow.Handlers["/api/v1"] = fakehub.Refuse(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "the cluster does not answer")
 	h.Connect("noright", slow)
 	for command, says := range map[string][]string{
 		"list pods -n web --cluster cluster1":                              nil,
@@ -198,7 +198,7 @@ func TestAccessTries(t *testing.T) {
 	h := newHubWithRights(t)
 	for name, message := range map[string]string{"cluster1": `pods is forbidden: User "cluster:hub:reader" cannot list`, "cluster2": inOwnersConfigMap} {
 		api := podsOf()
-		api.Answers["/api/v1/namespaces/web/pods"] = fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, message)
+		api.Handlers["/api/v1/namespaces/web/pods"] = fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, message)
 		h.Connect(name, api)
 	}
 	succeedsNot(t, h.Run(t, "", "access", "list", "pods", "-n", "web", "--clusters", "cluster1,cluster2", "--as", "reader"),
@@ -223,7 +223,7 @@ func TestAccessBadCommandLine(t *testing.T) {
 	} {
 		h.Run(t, "", append([]string{"access"}, strings.Fields(command)...)...).Fails(t, says...)
 	}
-	h.Answer("POST "+fakehub.PathWhoAmI, fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden,
+	h.Handle("POST "+fakehub.PathWhoAmI, fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden,
 		`users "bob" is forbidden: User "alice" cannot impersonate resource "users" in API group "" at the cluster scope`))
 	h.Run(t, "", "access", "--as", "bob").Fails(t, "ask who the user is", "cannot impersonate", "lacks this permission")
 	h.Run(t, "", "access", "--help").Succeeds(t, "--as-group", "capstan access list pods")

@@ -33,7 +33,7 @@ func podsOf(names ...string) *fakehub.ClusterAPI {
 		Columns: []metav1.TableColumnDefinition{{Name: "Name"}},
 		Objects: []fakehub.Object{{Namespace: "web", Name: "front", Cells: []any{"front"}}},
 	}
-	return &fakehub.ClusterAPI{Collections: []fakehub.Collection{pods, deployments}, Answers: map[string]http.HandlerFunc{}}
+	return &fakehub.ClusterAPI{Collections: []fakehub.Collection{pods, deployments}, Handlers: map[string]http.HandlerFunc{}}
 }
 
 // newHubWithPods has two clusters with pods, and the cluster idle, which is not connected.
@@ -114,14 +114,14 @@ func TestGetResourcesPartly(t *testing.T) {
 	release := make(chan struct{})
 	t.Cleanup(func() { close(release) })
 	slow, forbidden, bare := podsOf(), podsOf(), podsOf()
-	slow.Answers["/api/v1/namespaces/default/pods"] = func(_ http.ResponseWriter, r *http.Request) {
+	slow.Handlers["/api/v1/namespaces/default/pods"] = func(_ http.ResponseWriter, r *http.Request) {
 		select {
 		case <-release:
 		case <-r.Context().Done():
 			panic(http.ErrAbortHandler) // no answer, not an empty one
 		}
 	}
-	forbidden.Answers["/api/v1/namespaces/default/pods"] = fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden,
+	forbidden.Handlers["/api/v1/namespaces/default/pods"] = fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden,
 		`pods is forbidden: User "alice" cannot list resource "pods"`)
 	bare.Collections = nil
 	h.Connect("slow", slow)
@@ -170,10 +170,10 @@ func TestGetResourcesAsTheyAnswer(t *testing.T) {
 		h := newHubWithPods(t)
 		slow, release := podsOf("late"), make(chan struct{})
 		answer := *slow
-		slow.Answers["/api/v1/namespaces/default/pods"] = func(w http.ResponseWriter, r *http.Request) {
+		slow.Handlers["/api/v1/namespaces/default/pods"] = func(w http.ResponseWriter, r *http.Request) {
 			select {
 			case <-release:
-				answer.Answers = nil
+				answer.Handlers = nil
 				answer.ServeHTTP(w, r)
 			case <-r.Context().Done():
 			}

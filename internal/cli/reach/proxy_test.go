@@ -285,7 +285,7 @@ func TestKubectlWithoutCluster(t *testing.T) {
 	fakeKubectl(t, "echo 'the server is unable' >&2; exit 1")
 	h := clitest.NewHubWithClusters(t)
 	unhealthy := podsOf()
-	unhealthy.Answers["/healthz"] = fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "no")
+	unhealthy.Handlers["/healthz"] = fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "no")
 	h.Connect("cluster1", unhealthy)
 	h.Connect("cluster2", fakehub.RefuseCluster(http.StatusForbidden, metav1.StatusReasonForbidden, "cluster2"))
 	for cluster, says := range map[string][]string{

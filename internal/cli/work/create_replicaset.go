@@ -33,14 +33,14 @@ func (d *delivery) createReplicaSet(ctx context.Context, hub *hubapi.Hub) error 
 	if _, err := placements.Get(ctx, hub, d.placement.Namespace, d.placement.Name); err != nil { // the API would take one that is misspelt
 		return err
 	}
-	wanted := d.replicaSet()
-	live, err := readReplicaSet(ctx, hub, wanted.Namespace, wanted.Name)
+	desired := d.replicaSet()
+	live, err := readReplicaSet(ctx, hub, desired.Namespace, desired.Name)
 	switch {
 	case apierrors.IsNotFound(err) && !errors.Is(err, hubapi.ErrNotAHub):
-		if err := createReplicaSet(ctx, hub, wanted); err != nil {
+		if err := createReplicaSet(ctx, hub, desired); err != nil {
 			return err
 		}
-		d.Say("create manifestworkreplicaset %s in namespace %s", wanted.Name, wanted.Namespace)
+		d.Say("create manifestworkreplicaset %s in namespace %s", desired.Name, desired.Namespace)
 		return nil
 	case err != nil:
 		return err
@@ -55,7 +55,7 @@ func (d *delivery) createReplicaSet(ctx context.Context, hub *hubapi.Hub) error 
 	err = updateReplicaSet(ctx, hub, live.Namespace, live.Name, func(set *workv1alpha1.ManifestWorkReplicaSet) {
 		set.Spec.ManifestWorkTemplate.Workload = d.workload
 		if !refersTo(set, d.placement.Name) { // else its rollout strategy stays
-			set.Spec.PlacementRefs = wanted.Spec.PlacementRefs
+			set.Spec.PlacementRefs = desired.Spec.PlacementRefs
 		}
 	})
 	if err != nil {

@@ -50,8 +50,8 @@ func NewCreateSampleAppCommand(global *options.Global) *cobra.Command {
 		if len(args) > 0 {
 			name = args[0]
 		}
-		if why := validation.IsDNS1123Label(name); len(why) > 0 {
-			return fmt.Errorf("NAME: %q: %s", name, strings.Join(why, "; "))
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			return fmt.Errorf("NAME: %q: %s", name, strings.Join(problems, "; "))
 		}
 		if err := options.CheckOutputFile(c.outputFile); err != nil {
 			return err

@@ -19,9 +19,9 @@ func TestCreateSampleApp(t *testing.T) {
 	t.Parallel()
 	const argoAPI, sets = "/apis/argoproj.io/v1alpha1", "/apis/argoproj.io/v1alpha1/namespaces/argocd/applicationsets"
 	h := clitest.NewHub(t)
-	h.Answer("GET "+argoAPI, http.NotFound)
+	h.Handle("GET "+argoAPI, http.NotFound)
 	h.Run(t, "", "create", "sampleapp").Fails(t, "the hub needs Argo CD", "does not serve argoproj.io/v1alpha1")
-	h.Answer("GET "+argoAPI, fakehub.JSON(`{"resources":[{"name":"applicationsets","kind":"ApplicationSet","namespaced":true}]}`))
+	h.Handle("GET "+argoAPI, fakehub.JSON(`{"resources":[{"name":"applicationsets","kind":"ApplicationSet","namespaced":true}]}`))
 	h.Run(t, "", "create", "sampleapp", "--dry-run").Succeeds(t, "kind: ApplicationSet", "name: sampleapp-appset")
 	if h.Has(sets + "/sampleapp-appset") {
 		t.Error("the dry run created it")
@@ -50,7 +50,7 @@ func TestCreateSampleApp(t *testing.T) {
 		t.Errorf("%s, %v", written, err)
 	}
 	h.Run(t, "", "create", "sampleapp", "web").Succeeds(t, "web-appset") // once more
-	h.Answer("PATCH "+sets+"/lost-appset", fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, `namespaces "argocd" not found`))
+	h.Handle("PATCH "+sets+"/lost-appset", fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, `namespaces "argocd" not found`))
 	h.Run(t, "", "create", "sampleapp", "lost").Fails(t, "the hub has no namespace argocd: install Argo CD there")
 	h.Run(t, "", "create", "sampleapp", "Web").Fails(t, `NAME: "Web"`)
 	h.Run(t, "", "create", "sampleapp", "web", "--output-file", "/none/x").Fails(t, "--output-file: /none/x: there is no folder")

@@ -45,7 +45,7 @@ func (f *workFlags) add(command *cobra.Command) {
 	command.MarkFlagsMutuallyExclusive("placement", "clusters")
 }
 
-// delivery is what is to be where.
+// delivery is which manifests are to be on which clusters.
 type delivery struct {
 	*options.Global
 	name     string
@@ -73,7 +73,7 @@ func (f *workFlags) delivery(ctx context.Context, name string) (*delivery, error
 	if d.workload.Manifests, err = f.files.Read(ctx); err != nil {
 		return nil, err
 	}
-	d.noteNested()
+	d.warnNested()
 	return d, nil
 }
 
@@ -82,7 +82,7 @@ type workCreation struct {
 	workFlags
 	overwrite  bool
 	replicaSet bool
-	trial      *options.DryRunFlag
+	dryRunMode *options.DryRunFlag
 }
 
 // NewCreateCommand is "capstan create work".
@@ -104,7 +104,7 @@ func NewCreateCommand(global *options.Global) *cobra.Command {
 	command.Flags().BoolVar(&f.overwrite, "overwrite", false,
 		"replace the manifests of a work that is there already; with --placement, also take it off clusters that are not selected any more")
 	command.Flags().BoolVarP(&f.replicaSet, "replicaset", "r", false, "create a ManifestWorkReplicaSet in the namespace of the placement")
-	f.trial = options.AddDryRunFlag(global, command)
+	f.dryRunMode = options.AddDryRunFlag(global, command)
 	command.RunE = func(command *cobra.Command, args []string) error {
 		if err := f.check(); err != nil {
 			return err
@@ -116,7 +116,7 @@ func NewCreateCommand(global *options.Global) *cobra.Command {
 			return err
 		}
 		d.overwrite = f.overwrite
-		if f.DryRun && !f.trial.OnClusters() && (d.placement == nil || f.replicaSet) {
+		if f.DryRun && !f.dryRunMode.OnClusters() && (d.placement == nil || f.replicaSet) {
 			f.AnnounceDryRun(command)
 			return d.show(f.replicaSet)
 		}
@@ -130,7 +130,7 @@ func (f *workCreation) check() error {
 	if f.replicaSet && f.placement == "" {
 		return errors.New("--replicaset: needs a placement to choose the clusters: name it with --placement NAMESPACE/NAME")
 	}
-	if f.replicaSet && f.trial.OnClusters() {
+	if f.replicaSet && f.dryRunMode.OnClusters() {
 		return errors.New("--dry-run=server: the clusters cannot try a ManifestWorkReplicaSet: leave out --replicaset to have those of the placement try " +
 			"its manifests")
 	}
@@ -141,15 +141,15 @@ func (f *workCreation) create(ctx context.Context, hub *hubapi.Hub, d *delivery)
 	switch {
 	case f.replicaSet:
 		return d.createReplicaSet(ctx, hub)
-	case f.trial.OnClusters():
-		return d.tryOut(ctx, hub)
+	case f.dryRunMode.OnClusters():
+		return d.printDryRun(ctx, hub)
 	default:
 		return d.deliver(ctx, hub)
 	}
 }
 
-// deliver brings the work to the clusters. It plans all of it first, so that what can be known to fail fails before anything
-// is written.
+// deliver brings the work to the clusters. It plans all of it first, so that what is sure to fail does before anything is
+// written.
 func (d *delivery) deliver(ctx context.Context, hub *hubapi.Hub) error {
 	steps, err := d.plan(ctx, hub)
 	if err != nil {
@@ -157,13 +157,13 @@ func (d *delivery) deliver(ctx context.Context, hub *hubapi.Hub) error {
 	}
 	var errs []error
 	for _, step := range steps {
-		errs = append(errs, d.take(ctx, hub, step))
+		errs = append(errs, d.execute(ctx, hub, step))
 	}
 	return errors.Join(errs...)
 }
 
-// take does one step, or shows what it would create.
-func (d *delivery) take(ctx context.Context, hub *hubapi.Hub, s step) error {
+// execute does one step, or shows what it would create.
+func (d *delivery) execute(ctx context.Context, hub *hubapi.Hub, s step) error {
 	name, cluster := s.work.Name, s.work.Namespace
 	switch {
 	case d.DryRun && s.action == actionDelete:
@@ -175,7 +175,7 @@ func (d *delivery) take(ctx context.Context, hub *hubapi.Hub, s step) error {
 	switch s.action {
 	case actionKeep:
 		d.Say("work %s in cluster %s already exists, with these manifests", name, cluster)
-		d.noteHeldBack(s.live)
+		d.warnNotApplied(s.live)
 		return nil
 	case actionCreate:
 		if _, err := manifestworks.Create(ctx, hub, s.work); err != nil {
@@ -193,7 +193,7 @@ func (d *delivery) take(ctx context.Context, hub *hubapi.Hub, s step) error {
 			return err
 		}
 		d.Say("update work %s in cluster %s", name, cluster)
-		d.noteHeldBack(s.live)
+		d.warnNotApplied(s.live)
 	case actionDelete:
 		if err := deleteWork(ctx, hub, cluster, name); err != nil {
 			return err
@@ -203,8 +203,8 @@ func (d *delivery) take(ctx context.Context, hub *hubapi.Hub, s step) error {
 	return nil
 }
 
-// noteHeldBack points out why nothing happens on the cluster.
-func (d *delivery) noteHeldBack(live *workv1.ManifestWork) {
+// warnNotApplied points out why nothing happens on the cluster.
+func (d *delivery) warnNotApplied(live *workv1.ManifestWork) {
 	if value := live.Annotations[fleet.AnnotationDryRun]; value != "" && value != fleet.DryRunNone {
 		d.Note("Warning: the annotation %s holds back work %s in cluster %s. \"kubectl -n %s annotate manifestwork %s %s-\" lets it be applied.",
 			fleet.AnnotationDryRun, live.Name, live.Namespace, live.Namespace, live.Name, fleet.AnnotationDryRun)
@@ -219,7 +219,7 @@ func newWork(cluster, name string, workload workv1.ManifestsTemplate) *workv1.Ma
 	}
 }
 
-// show prints what would be created, where that is known without a hub.
+// show prints what would be created, where that does not take a hub.
 func (d *delivery) show(replicaSet bool) error {
 	if replicaSet {
 		return d.Render(d.replicaSet())
@@ -232,8 +232,8 @@ func (d *delivery) show(replicaSet bool) error {
 	return nil
 }
 
-// noteNested points out what is hardly meant: a ManifestWork in a ManifestWork makes the cluster a hub for others.
-func (d *delivery) noteNested() {
+// warnNested points out what is hardly meant: a ManifestWork in a ManifestWork makes the cluster a hub for others.
+func (d *delivery) warnNested() {
 	for _, decoded := range manifest.Decode(d.workload.Manifests) {
 		if decoded.Object.GroupVersionKind() == workv1.GroupVersion.WithKind("ManifestWork") {
 			d.Note("Warning: ManifestWork %q is delivered to the clusters as it is, not what is in it. "+

@@ -89,13 +89,13 @@ func TestCreateWorkPlansFirst(t *testing.T) {
 	}
 
 	h.Remove(t, in("cluster2")+"/web")
-	h.Answer("POST "+in("cluster2"), fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not"))
+	h.Handle("POST "+in("cluster2"), fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not"))
 	got = h.Run(t, clitest.ConfigMap, append(create, "cluster2,cluster1")...)
 	got.Fails(t, "you may not")
 	if !strings.Contains(got.Out, "create work web in cluster cluster1") {
 		t.Errorf("the other cluster was left out: %s", got.Out)
 	}
-	h.Answer("GET "+clitest.ClustersPath+"/cluster1", fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not"))
+	h.Handle("GET "+clitest.ClustersPath+"/cluster1", fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not"))
 	h.Run(t, clitest.ConfigMap, append(create, "cluster1")...).Succeeds(t, "already exists, with these manifests")
 }
 

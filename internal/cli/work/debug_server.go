@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 )
 
-// debugServer is where the placement controllers of a hub in an existing cluster answer: next to its API server.
+// debugServer is where the placement controllers of a hub in an existing cluster serve reports: next to its API server.
 type debugServer struct {
 	// URL of it. It gets the credentials for the API server, so it must begin with https://.
 	URL string
@@ -21,7 +21,7 @@ type debugServer struct {
 	Name string
 }
 
-// connect prepares to ask the debug server, with the credentials that lead to the target. What it returns can explain
+// connect returns a client of the debug server, with the credentials that lead to the target. What it returns can explain
 // placements, and nothing else.
 func (d debugServer) connect(target hubapi.Target) (*hubapi.Hub, error) {
 	config, source, err := target.Resolve()
@@ -40,7 +40,7 @@ func (d debugServer) connect(target hubapi.Target) (*hubapi.Hub, error) {
 	return hub, nil
 }
 
-// redirect keeps of a config who asks.
+// redirect keeps the credentials of a config.
 func (d debugServer) redirect(config *rest.Config) (*rest.Config, error) {
 	if u, err := url.Parse(d.URL); err != nil || u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("--debug-server: %q is no URL such as https://localhost:9443", d.URL)

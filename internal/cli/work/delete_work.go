@@ -66,15 +66,15 @@ func NewDeleteCommand(global *options.Global) *cobra.Command {
 	return command
 }
 
-// placeOf is a cluster, and whether it has the work.
-type placeOf struct {
+// workLocation is a cluster, and whether it has the work.
+type workLocation struct {
 	cluster string
 	found   bool
 }
 
-// findWorks looks for the work in each cluster before any is deleted. A name that none of them knows is misspelt.
-func findWorks(ctx context.Context, hub *hubapi.Hub, name string, clusters []string) ([]placeOf, error) {
-	places := make([]placeOf, 0, len(clusters))
+// findWorks reads the work of each cluster before any is deleted. A name that none of them has is misspelt.
+func findWorks(ctx context.Context, hub *hubapi.Hub, name string, clusters []string) ([]workLocation, error) {
+	locations := make([]workLocation, 0, len(clusters))
 	var errs []error
 	var missing error
 	for _, cluster := range clusters {
@@ -92,24 +92,24 @@ func findWorks(ctx context.Context, hub *hubapi.Hub, name string, clusters []str
 				"\"kubectl delete manifestworkreplicaset\"",
 				name, cluster, work.Labels[fleet.LabelManifestWorkReplicaSet]))
 		}
-		places = append(places, placeOf{cluster, err == nil})
+		locations = append(locations, workLocation{cluster, err == nil})
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	for _, p := range places {
+	for _, p := range locations {
 		if p.found {
-			return places, nil
+			return locations, nil
 		}
 	}
 	return nil, missing
 }
 
 // deleteAll deletes all of them before it waits for any.
-func (d *workDeletion) deleteAll(ctx context.Context, hub *hubapi.Hub, name string, places []placeOf) error {
+func (d *workDeletion) deleteAll(ctx context.Context, hub *hubapi.Hub, name string, locations []workLocation) error {
 	var errs []error
-	var going []string
-	for _, p := range places {
+	var deleting []string
+	for _, p := range locations {
 		switch {
 		case !p.found:
 			d.Say("work %s in cluster %s is already deleted", name, p.cluster)
@@ -120,14 +120,14 @@ func (d *workDeletion) deleteAll(ctx context.Context, hub *hubapi.Hub, name stri
 				errs = append(errs, err)
 				continue
 			}
-			going = append(going, p.cluster)
+			deleting = append(deleting, p.cluster)
 		}
 	}
 	ctx, cancel := d.LimitedTo(ctx, d.timeout)
 	defer cancel()
 	progress := d.Progress()
 	defer progress.Close()
-	for _, cluster := range going {
+	for _, cluster := range deleting {
 		progress.Wait(cluster, "waiting for its agent")
 		err := awaitNoWork(ctx, hub, cluster, name)
 		progress.Wait(cluster, "")
@@ -164,7 +164,7 @@ func awaitNoWork(ctx context.Context, hub *hubapi.Hub, cluster, name string) err
 	return hub.Explain("delete work "+name+" in cluster "+cluster, err)
 }
 
-// releaseWork takes the finalizers off a ManifestWork, which lets it go whatever is left on the cluster. One that is gone
+// releaseWork takes the finalizers off a ManifestWork, which is then deleted whatever is left on the cluster. One that is gone
 // already is no error.
 func releaseWork(ctx context.Context, hub *hubapi.Hub, cluster, name string) error {
 	err := hub.Client(manifestworks.Resource).Namespace(cluster).MergePatch(ctx, name, []byte(`{"metadata":{"finalizers":null}}`))

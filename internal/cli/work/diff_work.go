@@ -59,15 +59,15 @@ func NewDiffCommand(global *options.Global) *cobra.Command {
 }
 
 func (f *workDiff) diff(ctx context.Context, hub *hubapi.Hub, d *delivery) error {
-	trials, err := d.try(ctx, hub)
-	if len(trials) > 0 || err == nil {
-		err = errors.Join(f.Print(f.format.Format(), output.DryRuns(trials)), err, wouldFail(trials))
+	dryRuns, err := d.dryRun(ctx, hub)
+	if len(dryRuns) > 0 || err == nil {
+		err = errors.Join(f.Print(f.format.Format(), output.DryRuns(dryRuns)), err, wouldFail(dryRuns))
 	}
 	if err != nil {
 		return err
 	}
-	for i := range trials {
-		if trials[i].Differs() {
+	for i := range dryRuns {
+		if dryRuns[i].Differs() {
 			return options.ErrDiffers
 		}
 	}

@@ -84,14 +84,14 @@ func NewExplainPlacementCommand(global *options.Global) *cobra.Command {
 			return err
 		}
 		if f.cluster != "" {
-			return f.printWhy(r)
+			return f.printReason(r)
 		}
 		return f.printReport(r)
 	}
 	return command
 }
 
-// report asks the hub about the placement on it, or the one in the file.
+// report reads the report of the hub on the placement there, or on the one in the file.
 func (f *explanation) report(ctx context.Context, args []string) (*report.Report, error) {
 	if f.namespace != "" {
 		if err := options.CheckNamespaceName("--namespace", f.namespace); err != nil {
@@ -107,7 +107,7 @@ func (f *explanation) report(ctx context.Context, args []string) (*report.Report
 		return nil, errors.New("--debug-server-ca, --debug-server-name: need the URL of the server, too: --debug-server https://localhost:9443")
 	}
 	if f.whatIf == "" {
-		hub, err := f.explaining()
+		hub, err := f.explainer()
 		if err != nil {
 			return nil, err
 		}
@@ -117,15 +117,15 @@ func (f *explanation) report(ctx context.Context, args []string) (*report.Report
 	if err != nil {
 		return nil, err
 	}
-	hub, err := f.explaining()
+	hub, err := f.explainer()
 	if err != nil {
 		return nil, err
 	}
 	return whatIf(ctx, hub, placement)
 }
 
-// explaining is the hub, or what it has for explaining placements.
-func (f *explanation) explaining() (*hubapi.Hub, error) {
+// explainer is the client of the hub, or of its debug server, for explaining placements.
+func (f *explanation) explainer() (*hubapi.Hub, error) {
 	if f.server.URL != "" {
 		return f.server.connect(f.Target())
 	}
@@ -174,44 +174,44 @@ func (f *explanation) readPlacement(args []string) (*unstructured.Unstructured, 
 	return written, nil
 }
 
-// printWhy says why one cluster is selected or not.
-func (f *explanation) printWhy(r *report.Report) error {
+// printReason prints why one cluster is selected or not.
+func (f *explanation) printReason(r *report.Report) error {
 	at := slices.IndexFunc(r.Clusters, func(c report.ClusterReason) bool { return c.ClusterName == f.cluster })
 	if at < 0 {
 		return fmt.Errorf("cluster %q does not exist, or is in none of the cluster sets of this placement and you may not list all clusters: "+
 			"\"capstan get clusters\" lists the clusters", f.cluster)
 	}
-	why := r.Clusters[at]
+	reason := r.Clusters[at]
 	if f.format.Format() != output.Text {
-		return f.Print(f.format.Format(), output.View{Object: why})
+		return f.Print(f.format.Format(), output.View{Object: reason})
 	}
-	f.Say("%s", whyOf(r, why))
-	if scores := output.ScoreGrid(r, []report.ClusterReason{why}); len(scores.Rows) > 0 {
+	f.Say("%s", reasonOf(r, reason))
+	if scores := output.ScoreGrid(r, []report.ClusterReason{reason}); len(scores.Rows) > 0 {
 		f.Say("")
 		return output.StyleOf(f.Out).WriteGrid(f.Out, scores)
 	}
 	return nil
 }
 
-// whyOf is why one cluster is selected or not, in a sentence or two.
-func whyOf(r *report.Report, why report.ClusterReason) string {
-	not := map[bool]string{true: "", false: "not "}[why.Selected]
+// reasonOf is why one cluster is selected or not, in a sentence or two.
+func reasonOf(r *report.Report, reason report.ClusterReason) string {
+	not := map[bool]string{true: "", false: "not "}[reason.Selected]
 	switch {
 	case r.Error != "":
-		return fmt.Sprintf("%s\nCluster %s is %samong those it keeps.", verdictOf(r), why.ClusterName, not)
+		return fmt.Sprintf("%s\nCluster %s is %samong those it keeps.", summaryOf(r), reason.ClusterName, not)
 	case r.Disabled:
 		return fmt.Sprintf("The annotation %s of placement %s keeps its decisions as they are: the hub makes none.\n"+
-			"Without the annotation, cluster %s would %sbe selected: %s", fleet.AnnotationSchedulingDisable, title(r.Placement), why.ClusterName,
-			not, why.Reason)
+			"Without the annotation, cluster %s would %sbe selected: %s", fleet.AnnotationSchedulingDisable, title(r.Placement), reason.ClusterName,
+			not, reason.Reason)
 	}
-	return fmt.Sprintf("Cluster %s is %sselected by placement %s: %s", why.ClusterName, not, title(r.Placement), why.Reason)
+	return fmt.Sprintf("Cluster %s is %sselected by placement %s: %s", reason.ClusterName, not, title(r.Placement), reason.Reason)
 }
 
 func (f *explanation) printReport(r *report.Report) error {
 	if f.format.Format() != output.Text {
 		return f.Print(f.format.Format(), output.View{Object: r})
 	}
-	f.Say("%s", verdictOf(r))
+	f.Say("%s", summaryOf(r))
 	if r.Error != "" {
 		return nil
 	}
@@ -231,8 +231,8 @@ func (f *explanation) printReport(r *report.Report) error {
 	return nil
 }
 
-// verdictOf is the whole of it in a sentence.
-func verdictOf(r *report.Report) string {
+// summaryOf is a report in a sentence.
+func summaryOf(r *report.Report) string {
 	if r.Error != "" {
 		return fmt.Sprintf("Placement %s makes no sense, and keeps the %s it has: %s", title(r.Placement), clusterCount(r.Funnel.Selected),
 			r.Error)

@@ -22,24 +22,24 @@ const noReportsHint = "In an existing cluster, the placement controllers do at a
 	"The conditions of the Placement and the reasons in its PlacementDecisions tell part of it, too: \"capstan get placements -o yaml\", \"kubectl get " +
 	"placementdecisions -o yaml\"."
 
-// explainPlacement asks why a Placement selects what it does.
+// explainPlacement reads why a Placement selects what it does.
 func explainPlacement(ctx context.Context, hub *hubapi.Hub, namespace, name string) (*report.Report, error) {
-	r, err := askForReport(ctx, hub, hub.Raw().Get().AbsPath(report.Path, namespace, name))
+	r, err := getReport(ctx, hub, hub.Raw().Get().AbsPath(report.Path, namespace, name))
 	return r, hub.Explain("explain placement "+name+" of namespace "+namespace, err)
 }
 
-// whatIf asks what a Placement that is not saved would select, and why.
+// whatIf reads what a Placement that is not saved would select, and why.
 func whatIf(ctx context.Context, hub *hubapi.Hub, placement *unstructured.Unstructured) (*report.Report, error) {
 	body, err := json.Marshal(placement.Object)
 	if err != nil {
 		return nil, err
 	}
 	// AbsPath would take off the slash.
-	r, err := askForReport(ctx, hub, hub.Raw().Post().RequestURI(report.Path).SetHeader("Content-Type", "application/json").Body(body))
+	r, err := getReport(ctx, hub, hub.Raw().Post().RequestURI(report.Path).SetHeader("Content-Type", "application/json").Body(body))
 	return r, hub.Explain("find out what the placement would select", err)
 }
 
-func askForReport(ctx context.Context, hub *hubapi.Hub, request *rest.Request) (*report.Report, error) {
+func getReport(ctx context.Context, hub *hubapi.Hub, request *rest.Request) (*report.Report, error) {
 	result := request.Do(ctx)
 	err := result.Error()
 	if hubapi.NotServed(err) {

@@ -84,8 +84,8 @@ func TestCreatePlacement(t *testing.T) {
 	if after.Spec.NumberOfClusters != nil || len(after.Spec.Predicates) > 0 {
 		t.Errorf("after --overwrite: %+v", after.Spec)
 	}
-	h.Answer("POST "+strings.Replace(clitest.PlacementsPath, "team-a", "gone", 1), fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound,
-		`namespaces "gone" not found`))
+	h.Handle("POST "+strings.Replace(clitest.PlacementsPath, "team-a", "gone", 1), fakehub.Refuse(http.StatusNotFound,
+		metav1.StatusReasonNotFound, `namespaces "gone" not found`))
 	h.Run(t, "", "create", "placement", "web", "-n", "gone").Fails(t, "--namespace", "kubectl create namespace gone")
 	for flags, says := range map[string]string{
 		"--count -1":                             "--count: -1",
@@ -119,7 +119,7 @@ const aReport = `{
 func TestExplainPlacement(t *testing.T) {
 	t.Parallel()
 	h := clitest.NewHub(t)
-	h.Answer("GET "+report.Path+"team-a/web", fakehub.JSON(aReport))
+	h.Handle("GET "+report.Path+"team-a/web", fakehub.JSON(aReport))
 	explain := []string{"explain", "placement", "web", "-n", "team-a"}
 	h.Run(t, "", explain...).Succeeds(t, "Placement team-a/web selects 1 cluster: all cluster decisions scheduled\n",
 		"in the fleet                 9\n",
@@ -131,7 +131,7 @@ func TestExplainPlacement(t *testing.T) {
 		"yes        200     100           50")
 	h.Run(t, "", append(explain, "-c", "b", "-o", "json")...).Succeeds(t, `"selected": true`)
 	h.Run(t, "", append(explain, "-c", "gone")...).Fails(t, `cluster "gone" does not exist`, "capstan get clusters")
-	h.Answer("GET "+report.Path+"team-a/stranger", fakehub.JSON(strings.Replace(aReport, `"fleet": 9, `, "", 1)))
+	h.Handle("GET "+report.Path+"team-a/stranger", fakehub.JSON(strings.Replace(aReport, `"fleet": 9, `, "", 1)))
 	if out := h.Run(t, "", "explain", "placement", "stranger", "-n", "team-a").Out; strings.Contains(out, "in the fleet") ||
 		!strings.Contains(out, "in the cluster sets          3\n") {
 		t.Errorf("of a fleet whose size is not told: %s", out)
@@ -140,7 +140,7 @@ func TestExplainPlacement(t *testing.T) {
 	if err := json.Unmarshal([]byte(h.Run(t, "", append(explain, "-o", "json")...).Out), &whole); err != nil || whole.Funnel.Fleet != 9 {
 		t.Errorf("as JSON: %+v, %v", whole, err)
 	}
-	h.Answer("GET "+report.Path+"team-a/broken",
+	h.Handle("GET "+report.Path+"team-a/broken",
 		fakehub.JSON(`{"placement":{"metadata":{"namespace":"team-a","name":"broken"}},"error":"Predicate:spec is wrong","funnel":{"selected":3},
 		"clusters":[{"clusterName":"a","selected":true},{"clusterName":"b","selected":false}]}`))
 	broken := []string{"explain", "placement", "broken", "-n", "team-a"}
@@ -148,23 +148,23 @@ func TestExplainPlacement(t *testing.T) {
 	h.Run(t, "", broken...).Succeeds(t, wrong)
 	h.Run(t, "", append(broken, "-c", "a")...).Succeeds(t, wrong+"Cluster a is among those it keeps.\n")
 	h.Run(t, "", append(broken, "-c", "b")...).Succeeds(t, wrong+"Cluster b is not among those it keeps.\n")
-	h.Answer("GET "+report.Path+"team-a/off", fakehub.JSON(strings.Replace(aReport, `"funnel"`, `"disabled": true, "funnel"`, 1)))
+	h.Handle("GET "+report.Path+"team-a/off", fakehub.JSON(strings.Replace(aReport, `"funnel"`, `"disabled": true, "funnel"`, 1)))
 	h.Run(t, "", "explain", "placement", "off", "-n", "team-a", "-c", "us").Succeeds(t,
 		"experimental-scheduling-disable of placement team-a/web keeps its decisions as they are: the hub makes none.",
 		"Without the annotation, cluster us would not be selected: its labels do not match")
 
 	expired := strings.Replace(aReport, `{"a": 0, "b": 50}`, `{"a": 0, "b": 50}, "expired": ["a"]`, 1) // PL-12
-	h.Answer("GET "+report.Path+"team-a/late", fakehub.JSON(expired))
+	h.Handle("GET "+report.Path+"team-a/late", fakehub.JSON(expired))
 	h.Run(t, "", "explain", "placement", "late", "-n", "team-a").Succeeds(t, "b         yes        200     100           50\n",
 		"a         no         -100    -100          0 (expired)\n")
 
-	h.Answer("GET "+report.Path+"team-a/gone", fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, `placements "gone" not found`))
+	h.Handle("GET "+report.Path+"team-a/gone", fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, `placements "gone" not found`))
 	h.Run(t, "", "explain", "placement", "gone", "-n", "team-a").Fails(t, `"gone" not found`)
 	h.Run(t, "", "explain", "placement", "team-a/web").Fails(t, "web --namespace team-a")
-	h.Answer("GET "+report.Path+"default/secret", fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden,
+	h.Handle("GET "+report.Path+"default/secret", fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden,
 		"you may not get placements"))
 	h.Run(t, "", "explain", "placement", "secret").Fails(t, "you may not get placements", "lacks this permission")
-	h.Answer("GET "+report.Path+"team-a/elsewhere", http.NotFound)
+	h.Handle("GET "+report.Path+"team-a/elsewhere", http.NotFound)
 	h.Run(t, "", "explain", "placement", "elsewhere", "-n", "team-a").Fails(t, "does not explain placements",
 		"--debug-server https://localhost:9443", "port-forward service/cluster-manager-placement 9443", `{.data.ca-bundle\.crt}`,
 		"--debug-server-name cluster-manager-placement.open-cluster-management-hub.svc", "capstan get placements -o yaml")
@@ -176,8 +176,8 @@ func TestExplainPlacement(t *testing.T) {
 func TestExplainAtDebugServer(t *testing.T) {
 	t.Parallel()
 	h, server := clitest.NewHub(t), clitest.NewHub(t)
-	server.Answer("GET "+report.Path+"default/web", fakehub.JSON(aReport))
-	server.Answer("POST "+report.Path, fakehub.JSON(aReport))
+	server.Handle("GET "+report.Path+"default/web", fakehub.JSON(aReport))
+	server.Handle("POST "+report.Path, fakehub.JSON(aReport))
 	ask := []string{"explain", "placement", "web", "--debug-server", server.URL}
 	trusting := slices.Concat(ask, []string{"--debug-server-ca", clitest.WriteCA(t, server)})
 	h.Run(t, "", trusting...).Succeeds(t, "Placement team-a/web selects 1 cluster")
@@ -207,7 +207,7 @@ func TestExplainAtDebugServer(t *testing.T) {
 func TestExplainThroughPortForward(t *testing.T) {
 	t.Parallel()
 	h, server := clitest.NewHub(t), clitest.NewHub(t)
-	server.Answer("GET "+report.Path+"default/web", fakehub.JSON(aReport))
+	server.Handle("GET "+report.Path+"default/web", fakehub.JSON(aReport))
 	forwarded := strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
 	ask := []string{"explain", "placement", "web", "--debug-server", forwarded, "--debug-server-ca", clitest.WriteCA(t, server)}
 	h.Run(t, "", ask...).Fails(t, "the certificate of "+forwarded+" is for another host",
@@ -229,7 +229,7 @@ func TestExplainManyClusters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Answer("GET "+report.Path+"default/many", fakehub.JSON(string(content)))
+	h.Handle("GET "+report.Path+"default/many", fakehub.JSON(string(content)))
 	h.Run(t, "", "explain", "placement", "many").Succeeds(t, "p              it is far away\na              it is far away\n",
 		"6 clusters more not selected")
 }
@@ -238,7 +238,7 @@ func TestExplainManyClusters(t *testing.T) {
 func TestExplainWhatIf(t *testing.T) {
 	t.Parallel()
 	h := clitest.NewHub(t)
-	h.Answer("POST "+report.Path, fakehub.JSON(aReport))
+	h.Handle("POST "+report.Path, fakehub.JSON(aReport))
 	file := filepath.Join(t.TempDir(), "placement.yaml")
 	const content = "apiVersion: cluster.open-cluster-management.io/v1beta1\nkind: Placement\nspec:\n  prioritizerPolicy:\n    configurations:\n    - scoreCoordinate: {builtIn: Steady}\n"
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {

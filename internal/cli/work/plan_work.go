@@ -18,8 +18,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// requestsAtOnce bounds how many clusters are looked at, or try something, at the same time.
-const requestsAtOnce = 10
+// maxConcurrentRequests bounds for how many clusters there are requests at the same time.
+const maxConcurrentRequests = 10
 
 // action is what becomes of the work of one cluster.
 type action int
@@ -38,8 +38,8 @@ type step struct {
 	live   *workv1.ManifestWork // as it is, nil if it is not there
 }
 
-// plan says what is to be done in each cluster, those that get the work before those that lose it. It fails for all reasons
-// that can be known beforehand, and tells all of them.
+// plan returns what is to be done in each cluster, those that get the work before those that lose it. It fails for all reasons
+// that can be found beforehand, and reports all of them.
 func (d *delivery) plan(ctx context.Context, hub *hubapi.Hub) ([]step, error) {
 	clusters := d.clusters
 	if d.placement != nil {
@@ -56,7 +56,7 @@ func (d *delivery) plan(ctx context.Context, hub *hubapi.Hub) ([]step, error) {
 	steps := make([]step, len(clusters))
 	errs := make([]error, len(clusters))
 	var group errgroup.Group
-	group.SetLimit(requestsAtOnce)
+	group.SetLimit(maxConcurrentRequests)
 	for i, cluster := range clusters {
 		group.Go(func() error {
 			steps[i], errs[i] = d.planCluster(ctx, hub, cluster)

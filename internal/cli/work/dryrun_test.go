@@ -121,8 +121,8 @@ func TestDiffWork(t *testing.T) {
 		putAgent(t, h, "foreign", "work-agent")
 		putAgent(t, h, "closed", "capstan-agent")
 		putAgent(t, h, "slow", "capstan-agent")
-		h.Answer("POST "+strings.Replace(clitest.WorksPath, "cluster1", "closed", 1), fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden,
-			"you may not create works"))
+		h.Handle("POST "+strings.Replace(clitest.WorksPath, "cluster1", "closed", 1), fakehub.Refuse(http.StatusForbidden,
+			metav1.StatusReasonForbidden, "you may not create works"))
 		if got := h.Run(t, clitest.ConfigMap, args...); got.Code != 2 || !strings.Contains(got.ErrOut, says) {
 			t.Errorf("%v: %+v, want exit code 2 and %q", args, got, says)
 		}
@@ -186,10 +186,10 @@ func TestDeleteWork(t *testing.T) {
 	h.Run(t, "", "delete", "work", "web", "--cluster", "cluster1").Fails(t, "belongs to ManifestWorkReplicaSet default.web")
 
 	put("cluster1", nil) // its agent is gone: the finalizer stays
-	h.Answer("DELETE "+clitest.WorksPath+"/web", fakehub.JSON(`{}`))
+	h.Handle("DELETE "+clitest.WorksPath+"/web", fakehub.JSON(`{}`))
 	h.TimesOut(t, clitest.WorksPath, "", "delete", "work", "web", "--cluster", "cluster1", "--timeout", "1").Fails(t, "not done after 1s", "--force")
 	released := make(chan struct{})
-	h.Answer("PATCH "+clitest.WorksPath+"/web", func(w http.ResponseWriter, r *http.Request) {
+	h.Handle("PATCH "+clitest.WorksPath+"/web", func(w http.ResponseWriter, r *http.Request) {
 		close(released)
 		fakehub.JSON(`{}`)(w, r)
 	})

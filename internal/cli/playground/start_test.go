@@ -35,7 +35,7 @@ func newUp(t *testing.T) (*up, *fakehub.Hub, *recorder) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fake.Answer("POST "+tokenPath, fakehub.JSON(
+	fake.Handle("POST "+tokenPath, fakehub.JSON(
 		`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"fresh"}}`))
 	self := &Process{Name: hubProcess, PID: os.Getpid(), StartedAt: time.Now(), exited: make(chan struct{})}
 	return &up{home: home, report: report, hub: hub, hubProcess: self, invitation: hubapi.Invitation{Server: fake.URL},
@@ -83,7 +83,7 @@ func TestInviteAgain(t *testing.T) {
 			if test.cluster != nil {
 				fake.Put(t, clusterPath, test.cluster)
 			}
-			if err := u.inviteAgain(t.Context(), "cluster1"); err != nil {
+			if err := u.renewInvitation(t.Context(), "cluster1"); err != nil {
 				t.Fatal(err)
 			}
 			content, err := os.ReadFile(u.home.bootstrapKubeconfig("cluster1"))
@@ -118,7 +118,7 @@ func TestDeniedIsNotAccepted(t *testing.T) {
 			t.Parallel()
 			u, fake, _ := newUp(t)
 			fake.Put(t, clusterPath, test.cluster)
-			err := u.awaitAsking(t.Context(), "cluster1")
+			err := u.awaitRegistered(t.Context(), "cluster1")
 			if test.says == "" {
 				if err != nil {
 					t.Error(err)
@@ -141,7 +141,7 @@ func TestBeingDeletedIsWaitedFor(t *testing.T) {
 	u, fake, _ := newUp(t)
 	fake.Put(t, clusterPath, clusterWith(isDeleted))
 	done := make(chan error)
-	go func() { done <- u.awaitAsking(t.Context(), "cluster1") }()
+	go func() { done <- u.awaitRegistered(t.Context(), "cluster1") }()
 	if err := fake.AwaitWatch(t.Context(), strings.TrimSuffix(clusterPath, "/cluster1")); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestBeingDeletedIsWaitedFor(t *testing.T) {
 }
 
 // What holds up a cluster, by the hub's conditions and the agent's log.
-func TestWhyNotJoined(t *testing.T) {
+func TestReasonNotJoined(t *testing.T) {
 	t.Parallel()
 	const problem = `time=2026-11-26T12:00:00Z level=ERROR msg="Cannot register" err="the token has \"expired\""` + "\n"
 	const told = `; the agent says: Cannot register: the token has "expired"`
@@ -188,7 +188,7 @@ func TestWhyNotJoined(t *testing.T) {
 			if err := os.WriteFile(log, []byte("level=INFO msg=Hello\n"+test.log+"level=INFO msg=Trying\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if got := u.whyNotJoined(t.Context(), "cluster1", listen(&Process{Log: log}, true)); got != test.want {
+			if got := u.reasonNotJoined(t.Context(), "cluster1", followLog(&Process{Log: log}, true)); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
@@ -196,7 +196,7 @@ func TestWhyNotJoined(t *testing.T) {
 }
 
 // What an agent that runs has written before is about something else.
-func TestWordsBefore(t *testing.T) {
+func TestLogProblemsBefore(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "log")
 	write := func(line string) {
@@ -211,7 +211,7 @@ func TestWordsBefore(t *testing.T) {
 		}
 	}
 	write("level=ERROR msg=Before err=old")
-	w := listen(&Process{Log: log}, false)
+	w := followLog(&Process{Log: log}, false)
 	if got := w.last(); got != "" {
 		t.Errorf("got %q", got)
 	}
@@ -219,13 +219,13 @@ func TestWordsBefore(t *testing.T) {
 	if got := w.last(); got != "After" {
 		t.Errorf("got %q", got)
 	}
-	if got := (&words{file: log + ".none"}).last(); got != "" {
+	if got := (&logProblems{file: log + ".none"}).last(); got != "" {
 		t.Errorf("of no log: %q", got)
 	}
 }
 
 // What holds up the sample.
-func TestWhyNoSample(t *testing.T) {
+func TestReasonNoSample(t *testing.T) {
 	t.Parallel()
 	applied := condition1(fleet.ConditionApplied, "True", "")
 	for name, test := range map[string]struct {
@@ -247,7 +247,7 @@ func TestWhyNoSample(t *testing.T) {
 				meta.SetStatusCondition(&work.Status.Conditions, c)
 			}
 			fake.Put(t, workPath, work)
-			if got := u.whyNoSample(t.Context(), "cluster1"); got != test.want {
+			if got := u.reasonNoSample(t.Context(), "cluster1"); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
@@ -304,7 +304,7 @@ func TestAwaitDeletion(t *testing.T) {
 }
 
 // Reasons are told within seconds, each once; the last one goes into the error of a wait that is cut short.
-func TestReasonsAreTold(t *testing.T) {
+func TestReasonsAreReported(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	reasons := []string{"a", "a", "", "b", "a", "b"}
@@ -320,7 +320,7 @@ func TestReasonsAreTold(t *testing.T) {
 		}
 		return tick
 	}
-	last := tellReasons(ctx, after, func(context.Context) string {
+	last := reportReasons(ctx, after, func(context.Context) string {
 		reason := reasons[0]
 		reasons = reasons[1:]
 		return reason
@@ -328,12 +328,12 @@ func TestReasonsAreTold(t *testing.T) {
 	if got := strings.Join(told, " "); got != "a b" || last != "b" {
 		t.Errorf("told %q, at last %q", got, last)
 	}
-	if waits[0] != whyAfter || waits[1] != whyAgain || whyAfter > 10*time.Second {
+	if waits[0] != reasonsDelay || waits[1] != reasonsInterval || reasonsDelay > 10*time.Second {
 		t.Errorf("it looks after %v", waits)
 	}
 
 	done := errors.New("it went wrong")
-	if err := sayingWhy(t.Context(), &recorder{}, "cluster1", func(context.Context) string { return "why" },
+	if err := waitReportingReasons(t.Context(), &recorder{}, "cluster1", func(context.Context) string { return "why" },
 		func(context.Context) error { return done }); !errors.Is(err, done) || err.Error() != done.Error() {
 		t.Errorf("a wait that fails by itself: %v", err)
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 )
 
-func (u *up) raiseHub(ctx context.Context, port int) error {
+func (u *up) startHub(ctx context.Context, port int) error {
 	program, err := u.home.hubProgram(port)
 	if err != nil {
 		return err
@@ -54,9 +54,9 @@ func (u *up) raiseHub(ctx context.Context, port int) error {
 	return nil
 }
 
-// raiseCluster brings a cluster from nothing, or from wherever it is, to running the sample. The agent starts as soon as
-// there is something to talk to on both sides; the cluster gets its nodes meanwhile.
-func (u *up) raiseCluster(ctx context.Context, cluster ClusterState) error {
+// startCluster brings a cluster from nothing, or from whatever state it is in, to running the sample. The agent starts as soon as
+// there are API servers on both sides; the cluster gets its nodes meanwhile.
+func (u *up) startCluster(ctx context.Context, cluster ClusterState) error {
 	program, err := u.home.sandboxProgram(cluster)
 	if err != nil {
 		return err
@@ -84,37 +84,37 @@ func (u *up) raiseCluster(ctx context.Context, cluster ClusterState) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		return u.raiseMember(ctx, cluster, sandbox)
+		return u.joinMember(ctx, cluster, sandbox)
 	})
 	return group.Wait()
 }
 
-// raiseMember makes a running cluster a member of the running hub.
-func (u *up) raiseMember(ctx context.Context, state ClusterState, sandbox *Process) error {
+// joinMember makes a running cluster a member of the running hub.
+func (u *up) joinMember(ctx context.Context, state ClusterState, sandbox *Process) error {
 	cluster := state.Name
-	agent, started, err := u.raiseAgent(ctx, state)
+	agent, started, err := u.startAgent(ctx, state)
 	if err != nil {
 		return err
 	}
 	deleted, err := u.awaitDeletion(ctx, cluster, sandbox, agent)
 	if err == nil && deleted {
-		agent, started, err = u.startAnew(ctx, state, agent)
+		agent, started, err = u.restartAgent(ctx, state, agent)
 	}
 	if err != nil {
 		return err
 	}
 	u.report.Wait(cluster, "joining")
-	ctx, release := guard(ctx, u.hubProcess, sandbox, agent)
+	ctx, release := cancelOnExit(ctx, u.hubProcess, sandbox, agent)
 	defer release()
-	words := listen(agent, started)
-	err = sayingWhy(ctx, u.report, cluster, func(ctx context.Context) string { return u.whyNotJoined(ctx, cluster, words) },
+	problems := followLog(agent, started)
+	err = waitReportingReasons(ctx, u.report, cluster, func(ctx context.Context) string { return u.reasonNotJoined(ctx, cluster, problems) },
 		func(ctx context.Context) error { return u.join(ctx, cluster, agent, started) })
 	if err != nil {
 		return processExitOr(ctx, err, u.hubProcess, sandbox, agent)
 	}
 	u.report.Done(cluster, "accepted, joined and available")
 	u.report.Wait(cluster, "applying the sample")
-	err = sayingWhy(ctx, u.report, cluster, func(ctx context.Context) string { return u.whyNoSample(ctx, cluster) },
+	err = waitReportingReasons(ctx, u.report, cluster, func(ctx context.Context) string { return u.reasonNoSample(ctx, cluster) },
 		func(ctx context.Context) error { return u.awaitSample(ctx, cluster) })
 	if err != nil {
 		return processExitOr(ctx, err, u.hubProcess, sandbox, agent)
@@ -123,9 +123,9 @@ func (u *up) raiseMember(ctx context.Context, state ClusterState, sandbox *Proce
 	return nil
 }
 
-// raiseAgent starts the agent of a cluster. It gets a fresh token to join with each time, which it needs if it has lost
-// its own access to the hub or stood still until that expired. One that runs takes a changed token up by itself.
-func (u *up) raiseAgent(ctx context.Context, cluster ClusterState) (agent *Process, started bool, err error) {
+// startAgent starts the agent of a cluster. It gets a fresh token to join with each time, which it needs if it has lost
+// its own access to the hub or was stopped until that expired. One that runs takes a changed token up by itself.
+func (u *up) startAgent(ctx context.Context, cluster ClusterState) (agent *Process, started bool, err error) {
 	program, err := u.home.AgentProgram(u.home.sandboxMember(cluster))
 	if err != nil {
 		return nil, false, err
@@ -135,7 +135,7 @@ func (u *up) raiseAgent(ctx context.Context, cluster ClusterState) (agent *Proce
 		return nil, false, err
 	}
 	if running.Running() {
-		return running, false, u.inviteAgain(ctx, cluster.Name)
+		return running, false, u.renewInvitation(ctx, cluster.Name)
 	}
 	if err := u.invite(ctx, cluster.Name); err != nil {
 		return nil, false, err
@@ -144,7 +144,7 @@ func (u *up) raiseAgent(ctx context.Context, cluster ClusterState) (agent *Proce
 }
 
 // awaitDeletion tells whether an agent that had joined has to join anew, because its cluster was deleted on the hub: it goes on with the
-// certificate that it has. While a deletion is under way, the agent has to finish it.
+// certificate that it has. While a deletion is in progress, the agent has to complete it.
 func (u *up) awaitDeletion(ctx context.Context, name string, sandbox, agent *Process) (deleted bool, err error) {
 	if !u.home.hasCredential(name) {
 		return false, nil
@@ -159,9 +159,9 @@ func (u *up) awaitDeletion(ctx context.Context, name string, sandbox, agent *Pro
 		return false, nil
 	}
 	u.report.Wait(name, "being deleted on the hub")
-	ctx, release := guard(ctx, u.hubProcess, sandbox, agent)
+	ctx, release := cancelOnExit(ctx, u.hubProcess, sandbox, agent)
 	defer release()
-	err = sayingWhy(ctx, u.report, name, func(ctx context.Context) string { return u.whyNotJoined(ctx, name, &words{}) },
+	err = waitReportingReasons(ctx, u.report, name, func(ctx context.Context) string { return u.reasonNotJoined(ctx, name, &logProblems{}) },
 		func(ctx context.Context) error { return awaitNoCluster(ctx, u.hub, name, cluster.UID) })
 	if err != nil {
 		return false, processExitOr(ctx, err, u.hubProcess, sandbox, agent)
@@ -169,8 +169,8 @@ func (u *up) awaitDeletion(ctx context.Context, name string, sandbox, agent *Pro
 	return true, nil
 }
 
-// startAnew starts an agent again without its certificate, to join with a new token.
-func (u *up) startAnew(ctx context.Context, cluster ClusterState, agent *Process) (*Process, bool, error) {
+// restartAgent starts an agent again without its certificate, to join with a new token.
+func (u *up) restartAgent(ctx context.Context, cluster ClusterState, agent *Process) (*Process, bool, error) {
 	u.report.Wait(cluster.Name, "stopping its agent, to join anew")
 	if _, err := agent.Stop(ctx, shutdownGrace); err != nil {
 		return nil, false, err
@@ -179,7 +179,7 @@ func (u *up) startAnew(ctx context.Context, cluster ClusterState, agent *Process
 		return nil, false, err
 	}
 	u.report.Done(cluster.Name, "was deleted on the hub, joining anew")
-	return u.raiseAgent(ctx, cluster)
+	return u.startAgent(ctx, cluster)
 }
 
 // invite writes a new token to join with.
@@ -191,8 +191,8 @@ func (u *up) invite(ctx context.Context, cluster string) (err error) {
 	return u.home.WriteBootstrapKubeconfig(cluster, invitation, u.trust)
 }
 
-// inviteAgain gives an agent that runs a new token unless it needs none: the one that it was started with is good for an hour.
-func (u *up) inviteAgain(ctx context.Context, name string) error {
+// renewInvitation gives an agent that runs a new token unless it needs none: the one that it was started with is good for an hour.
+func (u *up) renewInvitation(ctx context.Context, name string) error {
 	cluster, err := managedclusters.Get(ctx, u.hub, name)
 	switch {
 	case err != nil && !apierrors.IsNotFound(err):
@@ -206,13 +206,13 @@ func (u *up) inviteAgain(ctx context.Context, name string) error {
 // join does what an administrator does on other hubs: it approves the agent's certificate and accepts the cluster, unless an administrator
 // has denied it.
 func (u *up) join(ctx context.Context, cluster string, agent *Process, started bool) error {
-	if err := u.awaitAsking(ctx, cluster); err != nil {
+	if err := u.awaitRegistered(ctx, cluster); err != nil {
 		return err
 	}
 	approving, stop := context.WithCancel(ctx)
 	var approvals errgroup.Group
 	approvals.Go(func() error { return u.approve(approving, cluster) })
-	err := u.awaitMember(ctx, cluster, agent, started)
+	err := u.awaitJoined(ctx, cluster, agent, started)
 	stop()
 	return errors.Join(err, approvals.Wait())
 }
@@ -231,8 +231,8 @@ func (u *up) approve(ctx context.Context, cluster string) error {
 	return errors.Join(failed, err)
 }
 
-// awaitAsking returns once a cluster is registered and not being deleted. It fails if it was denied.
-func (u *up) awaitAsking(ctx context.Context, name string) error {
+// awaitRegistered returns once a cluster is registered and not being deleted. It fails if it was denied.
+func (u *up) awaitRegistered(ctx context.Context, name string) error {
 	var cluster *clusterv1.ManagedCluster
 	err := managedclusters.Wait(ctx, u.hub, name, func(found *clusterv1.ManagedCluster) bool {
 		cluster = found
@@ -249,17 +249,17 @@ func (u *up) awaitAsking(ctx context.Context, name string) error {
 		"To take it back, run \"capstan accept --clusters %s\", and then \"capstan up\".", name, how, name)
 }
 
-func (u *up) awaitMember(ctx context.Context, cluster string, agent *Process, started bool) error {
+func (u *up) awaitJoined(ctx context.Context, cluster string, agent *Process, started bool) error {
 	if err := managedclusters.Accept(ctx, u.hub, cluster); err != nil {
 		return err
 	}
 	if err := managedclusters.Wait(ctx, u.hub, cluster, has(fleet.ConditionHubAccepted)); err != nil {
 		return err
 	}
-	if err := u.deploySample(ctx, cluster); err != nil { // at once, so that the agent finds it when it looks first
+	if err := u.deploySample(ctx, cluster); err != nil { // at once, so that the agent finds it when it lists works first
 		return err
 	}
-	if started { // what the hub says of the cluster may be from before the agent stopped
+	if started { // the conditions of the cluster may be from before the agent stopped
 		if err := awaitHeartbeat(ctx, u.hub, cluster, agent.StartedAt); err != nil {
 			return err
 		}
@@ -303,8 +303,8 @@ func (u *up) awaitSample(ctx context.Context, cluster string) error {
 	})
 }
 
-// raiseJoined starts the agent of a cluster that is not of the playground again. Whether its hub lets it in is not for us to wait for.
-func (u *up) raiseJoined(joined Member) error {
+// startJoined starts the agent of a cluster that is not of the playground again. Whether its hub accepts it is not waited for.
+func (u *up) startJoined(joined Member) error {
 	program, err := u.home.AgentProgram(joined)
 	if err != nil {
 		return err
@@ -322,15 +322,15 @@ func (u *up) publish(name, kubeconfig string) error {
 	return u.home.publish(name, kubeconfig)
 }
 
-// awaitServer returns when the API server that the process runs answers a question with yes.
+// awaitServer returns when a probe of the API server that the process runs succeeds.
 func (u *up) awaitServer(ctx context.Context, process *Process, kubeconfig string,
-	ask func(*hubapi.Hub, context.Context) error) (*hubapi.Hub, error) {
+	probe func(*hubapi.Hub, context.Context) error) (*hubapi.Hub, error) {
 	var server *hubapi.Hub
 	last := errors.New("it has not answered yet")
-	ctx, release := guard(ctx, process)
+	ctx, release := cancelOnExit(ctx, process)
 	defer release()
-	err := wait.PollUntilContextCancel(ctx, readyPoll, true, func(ctx context.Context) (bool, error) {
-		ctx, cancel := context.WithTimeout(ctx, readyRequest)
+	err := wait.PollUntilContextCancel(ctx, readyPollInterval, true, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, readyRequestTimeout)
 		defer cancel()
 		if _, err := os.Stat(kubeconfig); err != nil {
 			return false, nil
@@ -340,7 +340,7 @@ func (u *up) awaitServer(ctx context.Context, process *Process, kubeconfig strin
 			server, err = hubapi.New(config)
 		}
 		if err == nil {
-			err = ask(server, ctx)
+			err = probe(server, ctx)
 		}
 		last = err
 		return err == nil, nil
@@ -355,13 +355,13 @@ func (u *up) awaitServer(ctx context.Context, process *Process, kubeconfig strin
 	return nil, context.Cause(ctx)
 }
 
-// guard returns a context that ends when one of the processes does, with how it died as the cause.
-func guard(ctx context.Context, processes ...*Process) (context.Context, context.CancelFunc) {
+// cancelOnExit returns a context that ends when one of the processes does, with its exit error as the cause.
+func cancelOnExit(ctx context.Context, processes ...*Process) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	for _, process := range processes {
 		go func() {
 			if process.WaitExit(ctx) == nil {
-				cancel(process.Died())
+				cancel(process.ExitError())
 			}
 		}()
 	}
@@ -371,11 +371,11 @@ func guard(ctx context.Context, processes ...*Process) (context.Context, context
 // processExitOr returns that a process has ended, if one has, because that explains why a request failed; otherwise the error of the
 // request.
 func processExitOr(ctx context.Context, err error, processes ...*Process) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deathNotice)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exitNotice)
 	defer cancel()
 	for _, process := range processes {
 		if process.WaitExit(ctx) == nil {
-			return process.Died()
+			return process.ExitError()
 		}
 	}
 	return err
