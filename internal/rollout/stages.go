@@ -65,7 +65,7 @@ type groupMembers struct {
 
 // groupClusters returns the selected clusters by decision group, in the order of the indexes.
 func groupClusters(clusters []Cluster) (groups []*groupMembers, total int) {
-	known := map[Group]*groupMembers{}
+	byGroup := map[Group]*groupMembers{}
 	var group *groupMembers // Clusters usually come group by group.
 	for i := range clusters {
 		if clusters[i].Deselected {
@@ -73,11 +73,11 @@ func groupClusters(clusters []Cluster) (groups []*groupMembers, total int) {
 		}
 		total++
 		if group == nil || group.Group != clusters[i].Group {
-			group = known[clusters[i].Group]
+			group = byGroup[clusters[i].Group]
 		}
 		if group == nil {
 			group = &groupMembers{Group: clusters[i].Group}
-			known[group.Group] = group
+			byGroup[group.Group] = group
 			groups = append(groups, group)
 		}
 		group.clusters = append(group.clusters, i)

@@ -430,11 +430,11 @@ func TestAcceptJSON(t *testing.T) {
 		}
 		return answers[0], got.Code
 	}
-	asked, code := accept()
-	if code != 1 || !asked.Joined || !strings.Contains(asked.Error, "has a certificate already") || asked.Requests[0].Approved {
-		t.Errorf("exit code %d: %+v", code, asked)
+	requested, code := accept()
+	if code != 1 || !requested.Joined || !strings.Contains(requested.Error, "has a certificate already") || requested.Requests[0].Approved {
+		t.Errorf("exit code %d: %+v", code, requested)
 	}
-	if done, code := accept("--requesters", asked.Requests[0].Agent); code != 0 || !done.Accepted || !done.Requests[0].Approved ||
+	if done, code := accept("--requesters", requested.Requests[0].Agent); code != 0 || !done.Accepted || !done.Requests[0].Approved ||
 		done.Error != "" || !h.Approved(t, "one") {
 		t.Errorf("exit code %d: %+v", code, done)
 	}

@@ -51,9 +51,9 @@ func TestDenyNow(t *testing.T) {
 	unlabelled := fakehub.JoinRequest(t, "unlabelled", "cluster1", "a2")
 	unlabelled.Labels = nil
 	h.PutRequest(t, unlabelled)
-	asked := fakehub.JoinRequest(t, "asked-by-it", "cluster2", "a1")
-	asked.Spec.Username, asked.Spec.Groups = "system:open-cluster-management:cluster1:a1", []string{"system:open-cluster-management:cluster1"}
-	h.PutRequest(t, asked)
+	requested := fakehub.JoinRequest(t, "asked-by-it", "cluster2", "a1")
+	requested.Spec.Username, requested.Spec.Groups = "system:open-cluster-management:cluster1:a1", []string{"system:open-cluster-management:cluster1"}
+	h.PutRequest(t, requested)
 	h.PutRequest(t, fakehub.JoinRequest(t, "of-another", "cluster2", "a1"))
 	decided := fakehub.JoinRequest(t, "decided", "cluster1", "a3")
 	decided.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved, Status: "True"}}
@@ -82,9 +82,9 @@ func TestDenyNowSaysWhatIsLeft(t *testing.T) {
 	h := clitest.NewHub(t)
 	h.PutClusters(t)
 	const left = "open-cluster-management:managedcluster:cluster1:work"
-	asked, again := 0, make(chan struct{})
+	requested, again := 0, make(chan struct{})
 	h.Handle("GET "+rbacPath+"/namespaces/cluster1/rolebindings/"+left, func(w http.ResponseWriter, r *http.Request) {
-		if asked++; asked == 2 {
+		if requested++; requested == 2 {
 			close(again)
 		}
 		fakehub.JSON(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"`+left+`","namespace":"cluster1"}}`)(w, r)

@@ -33,11 +33,11 @@ func putCRDs(t *testing.T, h clitest.Hub, but string) {
 	}
 }
 
-func putDeployment(t *testing.T, h clitest.Hub, path, namespace, name string, wanted, available int32) {
+func putDeployment(t *testing.T, h clitest.Hub, path, namespace, name string, desired, available int32) {
 	t.Helper()
 	h.Put(t, path+name, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: appsv1.DeploymentSpec{Replicas: ptr.To(wanted), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		Spec: appsv1.DeploymentSpec{Replicas: ptr.To(desired), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Image: "example.com/" + name + ":v1"}},
 		}}},
 		Status: appsv1.DeploymentStatus{AvailableReplicas: available},

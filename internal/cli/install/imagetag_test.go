@@ -20,13 +20,13 @@ func TestTagOfBuiltImages(t *testing.T) {
 	t.Parallel()
 	for _, variable := range []string{"", "VERSION=v0.2.0", "VERSION=v0.2.0-rc.1+x", "TAG=mine"} {
 		version := printed(t, linkedVersion, "build", variable)
-		asked, err := (&bundleFlags{version: defaultBundle}).imageTag(version)
+		bundleVersion, err := (&bundleFlags{version: defaultBundle}).imageTag(version)
 		if err != nil {
 			t.Fatal(err)
 		}
 		written := printed(t, writtenTag, "images", variable)
-		if pushed := printed(t, pushedTag, "push", variable); asked != written || asked != pushed {
-			t.Errorf("make %s: version %s asks for the tag %s, images are written with %s and pushed with %s", variable, version, asked, written,
+		if pushed := printed(t, pushedTag, "push", variable); bundleVersion != written || bundleVersion != pushed {
+			t.Errorf("make %s: version %s asks for the tag %s, images are written with %s and pushed with %s", variable, version, bundleVersion, written,
 				pushed)
 		}
 	}

@@ -112,8 +112,8 @@ func TestJoinUnreachableCluster(t *testing.T) {
 	clitest.Run(t.Context(), "", "join", "--local", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1", "--ca-file", clitest.WriteCA(t, h),
 		"--managed-cluster-kubeconfig", gone.File).Fails(t, "--managed-cluster-kubeconfig: "+gone.File, gone.URL,
 		"connection refused", "see whether it runs")
-	if asked := h.Requests("POST"); len(asked) != 0 {
-		t.Errorf("the hub was asked for %+v", asked)
+	if requested := h.Requests("POST"); len(requested) != 0 {
+		t.Errorf("the hub was asked for %+v", requested)
 	}
 }
 

@@ -145,14 +145,14 @@ func TestDesiredClusters(t *testing.T) {
 	three := State{Hub: &HubState{}, Clusters: make([]ClusterState, 3)}
 	for name, test := range map[string]struct {
 		state           State
-		asked, expected int
+		flag, expected int
 	}{
 		"the first time":           {State{}, 0, DefaultClusters},
 		"the first time, as asked": {State{}, 1, 1},
 		"later":                    {three, 0, 3},
 		"later, as asked":          {three, 4, 4},
 	} {
-		if got := test.state.desiredClusters(test.asked); got != test.expected {
+		if got := test.state.desiredClusters(test.flag); got != test.expected {
 			t.Errorf("%s: %d clusters, want %d", name, got, test.expected)
 		}
 	}

@@ -166,9 +166,9 @@ func TestProcessDied(t *testing.T) {
 	<-ctx.Done()
 	message := context.Cause(ctx).Error()
 	for p, found := range map[*Process]bool{process: false, reread(t, home, "hub"): true} {
-		var death *exitError
-		if !errors.As(p.ExitError(), &death) || death.ranAlready != found {
-			t.Errorf("death %+v, want that of a process that was found: %t", death, found)
+		var exit *exitError
+		if !errors.As(p.ExitError(), &exit) || exit.ranAlready != found {
+			t.Errorf("death %+v, want that of a process that was found: %t", exit, found)
 		}
 	}
 	for _, want := range []string{"hub does not run", "exit status 3", "line 30", process.Log} {

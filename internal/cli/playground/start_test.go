@@ -155,7 +155,7 @@ func TestBeingDeletedIsWaitedFor(t *testing.T) {
 func TestReasonNotJoined(t *testing.T) {
 	t.Parallel()
 	const problem = `time=2026-11-26T12:00:00Z level=ERROR msg="Cannot register" err="the token has \"expired\""` + "\n"
-	const told = `; the agent says: Cannot register: the token has "expired"`
+	const reported = `; the agent says: Cannot register: the token has "expired"`
 	joined := condition1(fleet.ConditionJoined, "True", "")
 	for name, test := range map[string]struct {
 		cluster *clusterv1.ManagedCluster
@@ -163,7 +163,7 @@ func TestReasonNotJoined(t *testing.T) {
 		want    string
 	}{
 		"not registered":          {nil, "", "the agent has not registered it on the hub yet"},
-		"not registered, and why": {nil, problem, "the agent has not registered it on the hub yet" + told},
+		"not registered, and why": {nil, problem, "the agent has not registered it on the hub yet" + reported},
 		"being deleted":           {clusterWith(isDeleted), problem, "it is being deleted"},
 		"being deleted, and why": {clusterWith(isDeleted, condition1(fleet.ConditionDeleting, "False", "1 manifestworks remain")), "",
 			"it is being deleted: 1 manifestworks remain"},
@@ -171,12 +171,12 @@ func TestReasonNotJoined(t *testing.T) {
 			clusterWith(nil, condition1(fleet.ConditionHubAccepted, "False", "Namespace cluster1 is being deleted")),
 			"", "the hub has not set it up: Namespace cluster1 is being deleted"},
 		"no certificate": {clusterWith(nil, condition1(fleet.ConditionHubAccepted, "True", "")), problem,
-			"the agent has no certificate of the hub yet" + told},
+			"the agent has no certificate of the hub yet" + reported},
 		"not available": {clusterWith(nil, joined, condition1(fleet.ConditionClusterAvailable, "Unknown", "stopped updating its lease")), "",
 			"it is not available: stopped updating its lease"},
 		"no heartbeat": {clusterWith(nil, joined, condition1(fleet.ConditionClusterAvailable, "True", "")), "", ""},
 		"no heartbeat, and why": {clusterWith(nil, joined, condition1(fleet.ConditionClusterAvailable, "True", "")), problem,
-			strings.TrimPrefix(told, "; ")},
+			strings.TrimPrefix(reported, "; ")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -308,7 +308,7 @@ func TestReasonsAreReported(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	reasons := []string{"a", "a", "", "b", "a", "b"}
-	var told []string
+	var reported []string
 	var waits []time.Duration
 	after := func(wait time.Duration) <-chan time.Time {
 		waits = append(waits, wait)
@@ -324,8 +324,8 @@ func TestReasonsAreReported(t *testing.T) {
 		reason := reasons[0]
 		reasons = reasons[1:]
 		return reason
-	}, func(reason string) { told = append(told, reason) })
-	if got := strings.Join(told, " "); got != "a b" || last != "b" {
+	}, func(reason string) { reported = append(reported, reason) })
+	if got := strings.Join(reported, " "); got != "a b" || last != "b" {
 		t.Errorf("told %q, at last %q", got, last)
 	}
 	if waits[0] != reasonsDelay || waits[1] != reasonsInterval || reasonsDelay > 10*time.Second {

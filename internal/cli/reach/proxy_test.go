@@ -37,9 +37,9 @@ func TestProxyHealth(t *testing.T) {
 	}
 	h.PutAddOn(t, "idle", "hello", available)
 	h.Connect("cluster1", podsOf())
-	asked := make(chan struct{})
+	requested := make(chan struct{})
 	h.Connect("slow", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		close(asked)
+		close(requested)
 		<-r.Context().Done()
 	}))
 	got := h.Run(t, "", "proxy", "health", "--clusters", "cluster1,cluster2,idle")
@@ -65,7 +65,7 @@ func TestProxyHealth(t *testing.T) {
 			t.Errorf("%q is missing in %s", words, got.ErrOut)
 		}
 	}
-	slow := clitest.TimesOutAfter(t, clitest.Closed(asked), "", "--kubeconfig", h.File, "proxy", "health", "--clusters", "slow", "--timeout", "1")
+	slow := clitest.TimesOutAfter(t, clitest.Closed(requested), "", "--kubeconfig", h.File, "proxy", "health", "--clusters", "slow", "--timeout", "1")
 	if !strings.Contains(slow.ErrOut, "slow: time-out: no answer in 1s") {
 		t.Errorf("a slow cluster: %+v", slow)
 	}

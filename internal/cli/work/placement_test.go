@@ -178,27 +178,27 @@ func TestExplainAtDebugServer(t *testing.T) {
 	h, server := clitest.NewHub(t), clitest.NewHub(t)
 	server.Handle("GET "+report.Path+"default/web", fakehub.JSON(aReport))
 	server.Handle("POST "+report.Path, fakehub.JSON(aReport))
-	ask := []string{"explain", "placement", "web", "--debug-server", server.URL}
-	trusting := slices.Concat(ask, []string{"--debug-server-ca", clitest.WriteCA(t, server)})
+	explain := []string{"explain", "placement", "web", "--debug-server", server.URL}
+	trusting := slices.Concat(explain, []string{"--debug-server-ca", clitest.WriteCA(t, server)})
 	h.Run(t, "", trusting...).Succeeds(t, "Placement team-a/web selects 1 cluster")
 	what := "{apiVersion: cluster.open-cluster-management.io/v1beta1, kind: Placement}"
 	h.Run(t, what, append(trusting, "--what-if", "-")...).Succeeds(t, "Placement team-a/web selects 1 cluster")
 	if sent := h.Requests("GET"); len(sent) > 0 {
 		t.Errorf("the API server was asked, too: %+v", sent)
 	}
-	asked := server.Requests("GET")
-	if len(asked) != 1 || asked[0].Authorization == "" {
-		t.Errorf("it was asked %+v", asked)
+	requested := server.Requests("GET")
+	if len(requested) != 1 || requested[0].Authorization == "" {
+		t.Errorf("it was asked %+v", requested)
 	}
-	h.Run(t, "", ask...).Fails(t, "--debug-server-ca does not trust", "--placement-debug-cert-dir")
+	h.Run(t, "", explain...).Fails(t, "--debug-server-ca does not trust", "--placement-debug-cert-dir")
 	h.Run(t, "", append(trusting, "--debug-server", "http://localhost:9443")...).Fails(t, `--debug-server: "http://localhost:9443"`,
 		"https://localhost:9443")
 	h.Run(t, "", append(trusting, "--debug-server", "https://127.0.0.1:1")...).Fails(t, "nothing answers at https://127.0.0.1:1",
 		"kubectl port-forward")
-	h.Run(t, "", append(ask, "--debug-server-ca", "placement_test.go")...).Fails(t, "--debug-server-ca: placement_test.go", "PEM certificates")
+	h.Run(t, "", append(explain, "--debug-server-ca", "placement_test.go")...).Fails(t, "--debug-server-ca: placement_test.go", "PEM certificates")
 	h.Run(t, "", "explain", "placement", "web", "--debug-server-ca", "ca.crt").Fails(t, "--debug-server https://localhost:9443")
 	h.Run(t, "", "explain", "placement", "web", "--debug-server-name", "x").Fails(t, "--debug-server https://localhost:9443")
-	if got := server.Requests("GET"); len(got) != len(asked) {
+	if got := server.Requests("GET"); len(got) != len(requested) {
 		t.Errorf("requests were sent all the same: %+v", got)
 	}
 }
@@ -209,11 +209,11 @@ func TestExplainThroughPortForward(t *testing.T) {
 	h, server := clitest.NewHub(t), clitest.NewHub(t)
 	server.Handle("GET "+report.Path+"default/web", fakehub.JSON(aReport))
 	forwarded := strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
-	ask := []string{"explain", "placement", "web", "--debug-server", forwarded, "--debug-server-ca", clitest.WriteCA(t, server)}
-	h.Run(t, "", ask...).Fails(t, "the certificate of "+forwarded+" is for another host",
+	explain := []string{"explain", "placement", "web", "--debug-server", forwarded, "--debug-server-ca", clitest.WriteCA(t, server)}
+	h.Run(t, "", explain...).Fails(t, "the certificate of "+forwarded+" is for another host",
 		"--debug-server-name", "cluster-manager-placement.open-cluster-management-hub.svc")
-	h.Run(t, "", append(ask, "--debug-server-name", "other.example.org")...).Fails(t, "is for another host")
-	h.Run(t, "", append(ask, "--debug-server-name", "example.com")...).Succeeds(t, "Placement team-a/web selects 1 cluster")
+	h.Run(t, "", append(explain, "--debug-server-name", "other.example.org")...).Fails(t, "is for another host")
+	h.Run(t, "", append(explain, "--debug-server-name", "example.com")...).Succeeds(t, "Placement team-a/web selects 1 cluster")
 }
 
 // Of many clusters that are not selected, the best are listed and the others counted.

@@ -260,8 +260,8 @@ func TestSecretOfCluster(t *testing.T) {
 			t.Errorf("%s is not True in %+v", kind, g.Status.Conditions)
 		}
 	}
-	if said := f.recordedEvents(); strings.Count(said, "ClusterRegistered") != 1 || strings.Contains(said, "token of") {
-		t.Errorf("the events are %s", said)
+	if recorded := f.recordedEvents(); strings.Count(recorded, "ClusterRegistered") != 1 || strings.Contains(recorded, "token of") {
+		t.Errorf("the events are %s", recorded)
 	}
 	// Nothing is written again, and what others keep there stays.
 	before := g.ResourceVersion
@@ -379,8 +379,8 @@ func TestCopies(t *testing.T) {
 			}
 			f.expectSecrets() // not even that of before
 			expectFailure(t, g, append(test.refused, "CredentialRefused", "c1/c1-cluster-secret")...)
-			if said := f.recordedEvents() + fmt.Sprint(g.Status); strings.Contains(said, "hidden") {
-				t.Errorf("a credential is told: %s", said)
+			if written := f.recordedEvents() + fmt.Sprint(g.Status); strings.Contains(written, "hidden") {
+				t.Errorf("a credential is told: %s", written)
 			}
 		})
 	}
@@ -397,13 +397,13 @@ func TestNameOfHub(t *testing.T) {
 // expectFailure looks for texts in the conditions of a GitOpsCluster that is not ready.
 func expectFailure(t *testing.T, g *appsv1beta1.GitOpsCluster, texts ...string) {
 	t.Helper()
-	said := fmt.Sprintf("%+v", g.Status)
+	status := fmt.Sprintf("%+v", g.Status)
 	if g.Status.Phase != "failed" || !meta.IsStatusConditionFalse(g.Status.Conditions, "Ready") {
-		t.Errorf("the status is %s", said)
+		t.Errorf("the status is %s", status)
 	}
 	for _, text := range texts {
-		if !strings.Contains(said, text) {
-			t.Errorf("%q is missing in %s", text, said)
+		if !strings.Contains(status, text) {
+			t.Errorf("%q is missing in %s", text, status)
 		}
 	}
 }
@@ -432,8 +432,8 @@ func TestSecretsOfOthers(t *testing.T) {
 				t.Errorf("the Secret is now %+v", got)
 			}
 			expectFailure(t, g, "SecretOfAnother", argo+"/"+secret.Name)
-			if said := f.recordedEvents(); strings.Count(said, "ClusterNotRegistered") != 1 {
-				t.Errorf("the events are %s", said)
+			if recorded := f.recordedEvents(); strings.Count(recorded, "ClusterNotRegistered") != 1 {
+				t.Errorf("the events are %s", recorded)
 			}
 			f.apply(f.Delete(t.Context(), f.secret(secret.Name)))
 			if g = f.reconcile(argo); g.Status.Phase != "successful" {
@@ -612,8 +612,8 @@ func TestBoundSets(t *testing.T) {
 				return
 			}
 			f.expectSecrets()
-			if said := fmt.Sprintf("%+v", g.Status); !strings.Contains(said, "passed over: c1") {
-				t.Errorf("the status is %s", said)
+			if status := fmt.Sprintf("%+v", g.Status); !strings.Contains(status, "passed over: c1") {
+				t.Errorf("the status is %s", status)
 			}
 		})
 	}

@@ -65,7 +65,7 @@ func TestRetention(t *testing.T) {
 	for name, test := range map[string]struct {
 		app    *unstructured.Unstructured
 		change func(*fixture) error // besides that it is no longer selected
-		stays  bool
+		retained  bool
 	}{
 		"an Application by name":   {byName, nil, true},
 		"an Application by server": {byServer, nil, true},
@@ -92,12 +92,12 @@ func TestRetention(t *testing.T) {
 				f.apply(test.change(f))
 			}
 			g := f.reconcile(argo)
-			if stays := slices.Contains(f.secrets(), "c1-argo-cluster-secret"); stays != test.stays {
-				t.Errorf("the Secret stays: %t, want %t; there are %q", stays, test.stays, f.secrets())
+			if retained := slices.Contains(f.secrets(), "c1-argo-cluster-secret"); retained != test.retained {
+				t.Errorf("the Secret stays: %t, want %t; there are %q", retained, test.retained, f.secrets())
 			}
 			resolved := meta.FindStatusCondition(g.Status.Conditions, appsv1beta1.GitOpsClusterPlacementResolved)
-			said := strings.Contains(g.Status.Message+resolved.Message, "c1 is no longer selected, and stays registered until ")
-			if said != test.stays {
+			reported := strings.Contains(g.Status.Message+resolved.Message, "c1 is no longer selected, and stays registered until ")
+			if reported != test.retained {
 				t.Errorf("the status is %q, %q", g.Status.Message, resolved.Message)
 			}
 		})
@@ -124,7 +124,7 @@ func TestRetentionEnds(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]struct {
 		by    func(*fixture, client.Client) error
-		stays bool
+		retained bool
 	}{
 		"the Application goes": {func(f *fixture, apps client.Client) error { return apps.Delete(f.Context(), application("c1", "")) }, false},
 		"ten minutes pass":     {func(f *fixture, _ client.Client) error { f.clock.Step(retentionLimit); return nil }, false},
@@ -151,8 +151,8 @@ func TestRetentionEnds(t *testing.T) {
 			}
 			f.apply(end.by(f, apps))
 			g = f.reconcile(argo)
-			if stays := slices.Contains(f.secrets(), "c1-argo-cluster-secret"); stays != end.stays {
-				t.Errorf("the Secret stays: %t, want %t", stays, end.stays)
+			if retained := slices.Contains(f.secrets(), "c1-argo-cluster-secret"); retained != end.retained {
+				t.Errorf("the Secret stays: %t, want %t", retained, end.retained)
 			}
 			if waiting := f.c.withAbsences(t.Context()); strings.Contains(g.Status.Message, "stays registered") || len(waiting) > 0 {
 				t.Errorf("the status is %q; %v look at Applications", g.Status.Message, waiting)
