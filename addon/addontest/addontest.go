@@ -51,17 +51,17 @@ func ClientOf(scheme *runtime.Scheme, objects ...client.Object) client.Client {
 	return interceptor.NewClient(builder.Build(),
 		interceptor.Funcs{
 			Get: func(ctx context.Context, hub client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
-				wanted, ok := into.(*unstructured.Unstructured)
+				target, ok := into.(*unstructured.Unstructured)
 				if !ok {
 					return hub.Get(ctx, key, into, opts...)
 				}
 				for _, object := range given {
-					if object.GroupVersionKind() == wanted.GroupVersionKind() && client.ObjectKeyFromObject(object) == key {
-						object.DeepCopyInto(wanted)
+					if object.GroupVersionKind() == target.GroupVersionKind() && client.ObjectKeyFromObject(object) == key {
+						object.DeepCopyInto(target)
 						return nil
 					}
 				}
-				return apierrors.NewNotFound(schema.GroupResource{Group: wanted.GroupVersionKind().Group, Resource: wanted.GetKind()}, key.Name)
+				return apierrors.NewNotFound(schema.GroupResource{Group: target.GroupVersionKind().Group, Resource: target.GetKind()}, key.Name)
 			},
 		})
 }

@@ -69,9 +69,9 @@ func (a *Agent) crds() []*apiextensionsv1.CustomResourceDefinition {
 	return crds.ManagedCluster()
 }
 
-func installCRDs(ctx context.Context, managed client.WithWatch, wanted []*apiextensionsv1.CustomResourceDefinition) error {
+func installCRDs(ctx context.Context, managed client.WithWatch, desired []*apiextensionsv1.CustomResourceDefinition) error {
 	var installed []string
-	for _, want := range wanted {
+	for _, want := range desired {
 		err := ensureCRD(ctx, managed, want)
 		if errors.Is(err, errCRDsForbidden) {
 			log.FromContext(ctx).Info("A CustomResourceDefinition is taken to be installed: the agent may not look at it", "name", want.Name)
@@ -160,11 +160,11 @@ func (a *Agent) keepCRD(ctx context.Context, managed client.WithWatch, want *api
 	}
 }
 
-// awaitCRD watches a CustomResourceDefinition until it is as wanted. It fails if there is none, or none any more.
+// awaitCRD watches a CustomResourceDefinition until it meets the condition. It fails if there is none, or none any more.
 func awaitCRD(ctx context.Context, managed client.WithWatch, name string,
-	wanted func(*apiextensionsv1.CustomResourceDefinition) bool) error {
+	condition func(*apiextensionsv1.CustomResourceDefinition) bool) error {
 	for ctx.Err() == nil {
-		if done, err := watchCRD(ctx, managed, name, wanted); done || err != nil {
+		if done, err := watchCRD(ctx, managed, name, condition); done || err != nil {
 			return err
 		}
 	}
@@ -173,7 +173,7 @@ func awaitCRD(ctx context.Context, managed client.WithWatch, name string,
 
 // watchCRD reports false when the watch ended.
 func watchCRD(ctx context.Context, managed client.WithWatch, name string,
-	wanted func(*apiextensionsv1.CustomResourceDefinition) bool) (bool, error) {
+	condition func(*apiextensionsv1.CustomResourceDefinition) bool) (bool, error) {
 	selector := fields.OneTermEqualSelector("metadata.name", name)
 	w, err := managed.Watch(ctx, &apiextensionsv1.CustomResourceDefinitionList{}, &client.ListOptions{FieldSelector: selector})
 	if err != nil {
@@ -185,7 +185,7 @@ func watchCRD(ctx context.Context, managed client.WithWatch, name string,
 	if err := managed.Get(ctx, client.ObjectKey{Name: name}, now); err != nil {
 		return false, err
 	}
-	if wanted(now) {
+	if condition(now) {
 		return true, nil
 	}
 	for event := range w.ResultChan() {
@@ -193,7 +193,7 @@ func watchCRD(ctx context.Context, managed client.WithWatch, name string,
 		switch {
 		case ok && event.Type == watch.Deleted:
 			return false, apierrors.NewNotFound(apiextensionsv1.Resource("customresourcedefinitions"), name)
-		case ok && wanted(crd):
+		case ok && condition(crd):
 			return true, nil
 		}
 	}

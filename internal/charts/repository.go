@@ -81,11 +81,11 @@ func (of Reference) find(in *repo.IndexFile) (*repo.ChartVersion, error) {
 		return nil, fmt.Errorf("the Helm repository %s has no chart %s: name the one that has it with --repository", of.Repository, of.Name)
 	}
 	if err != nil {
-		wanted := "version " + of.Version
+		missing := "version " + of.Version
 		if of.Version == "" {
-			wanted = "a version that is no pre-release"
+			missing = "a version that is no pre-release"
 		}
-		return nil, fmt.Errorf("the Helm repository %s does not have %s of chart %s: it has %s", of.Repository, wanted, of.Name,
+		return nil, fmt.Errorf("the Helm repository %s does not have %s of chart %s: it has %s", of.Repository, missing, of.Name,
 			newest(in.Entries[of.Name]))
 	}
 	return version, nil

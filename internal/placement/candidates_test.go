@@ -85,31 +85,31 @@ func TestPredicates(t *testing.T) {
 		{Key: "region", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"eu"}}}}}
 	for name, test := range map[string]struct {
 		selectors []clusterv1beta1.ClusterSelector
-		wanted    string
+		want      string
 	}{
-		"none":                    {wanted: "a b c d"},
-		"labels":                  {selectors: []clusterv1beta1.ClusterSelector{byLabels(map[string]string{"region": "eu"})}, wanted: "a b"},
-		"labels that others have": {selectors: []clusterv1beta1.ClusterSelector{notIn}, wanted: "c d"},
+		"none":                    {want: "a b c d"},
+		"labels":                  {selectors: []clusterv1beta1.ClusterSelector{byLabels(map[string]string{"region": "eu"})}, want: "a b"},
+		"labels that others have": {selectors: []clusterv1beta1.ClusterSelector{notIn}, want: "c d"},
 		"claims in": {selectors: []clusterv1beta1.ClusterSelector{byClaim("platform", metav1.LabelSelectorOpIn, "aws", "azure")},
-			wanted: "a c"},
+			want: "a c"},
 		"claims not in": {selectors: []clusterv1beta1.ClusterSelector{byClaim("platform", metav1.LabelSelectorOpNotIn, "aws")},
-			wanted: "b d"},
+			want: "b d"},
 		"claims that exist": {selectors: []clusterv1beta1.ClusterSelector{byClaim("platform", metav1.LabelSelectorOpExists)},
-			wanted: "a b c"},
+			want: "a b c"},
 		"claims that do not": {selectors: []clusterv1beta1.ClusterSelector{byClaim("platform", metav1.LabelSelectorOpDoesNotExist)},
-			wanted: "d"},
-		"labels and claims": {selectors: []clusterv1beta1.ClusterSelector{both}, wanted: "a"},
+			want: "d"},
+		"labels and claims": {selectors: []clusterv1beta1.ClusterSelector{both}, want: "a"},
 		"either of two": {selectors: []clusterv1beta1.ClusterSelector{both, byLabels(map[string]string{"region": "us"})},
-			wanted: "a c"},
-		"CEL": {selectors: []clusterv1beta1.ClusterSelector{byCEL(`managedCluster.metadata.name > "b"`)}, wanted: "c d"},
+			want: "a c"},
+		"CEL": {selectors: []clusterv1beta1.ClusterSelector{byCEL(`managedCluster.metadata.name > "b"`)}, want: "c d"},
 		"CEL that fails for some": {selectors: []clusterv1beta1.ClusterSelector{byCEL(`managedCluster.metadata.labels["region"] == "us"`)},
-			wanted: "c"},
+			want: "c"},
 		"CEL of scores that are new": {
-			selectors: []clusterv1beta1.ClusterSelector{byCEL(`managedCluster.scores("usage").exists(s, s.value > 60)`)}, wanted: "b"},
+			selectors: []clusterv1beta1.ClusterSelector{byCEL(`managedCluster.scores("usage").exists(s, s.value > 60)`)}, want: "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			result := schedule(t, s, newPlacement(withPredicates(test.selectors...)))
-			wantClusters(t, result, strings.Fields(test.wanted)...)
+			wantClusters(t, result, strings.Fields(test.want)...)
 			if result.Funnel.InClusterSets != 4 || result.Funnel.Matched != result.Selected || result.Funnel.Fleet != 4 {
 				t.Errorf("the funnel is %+v", result.Funnel)
 			}

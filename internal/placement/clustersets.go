@@ -230,10 +230,10 @@ func (s *snapshot) boundSets(n *namespace) []*clusterSet {
 	return sets
 }
 
-// filterSets returns the sets with wanted names; all if no names are wanted.
-func filterSets(sets []*clusterSet, wanted []string) []*clusterSet {
-	if len(wanted) == 0 {
+// filterSets returns the sets with these names; all if there are none.
+func filterSets(sets []*clusterSet, names []string) []*clusterSet {
+	if len(names) == 0 {
 		return sets
 	}
-	return slices.DeleteFunc(slices.Clone(sets), func(set *clusterSet) bool { return !slices.Contains(wanted, set.name) })
+	return slices.DeleteFunc(slices.Clone(sets), func(set *clusterSet) bool { return !slices.Contains(names, set.name) })
 }

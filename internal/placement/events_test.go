@@ -37,7 +37,7 @@ func TestAffected(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		happen func() []Key
-		wanted []string
+		want   []string
 	}{
 		{name: "a heartbeat", happen: func() []Key {
 			c := numbered(49)
@@ -45,32 +45,32 @@ func TestAffected(t *testing.T) {
 			return s.SetCluster(c)
 		}},
 		{name: "a label that no placement reads", happen: func() []Key { return s.SetCluster(numbered(10, "color=red")) }},
-		{name: "a label that one asks for", happen: func() []Key { return s.SetCluster(numbered(11, "region=eu")) }, wanted: []string{"eu"}},
+		{name: "a label that one asks for", happen: func() []Key { return s.SetCluster(numbered(11, "region=eu")) }, want: []string{"eu"}},
 		{name: "some CPU more, not enough", happen: func() []Key { return s.SetCluster(numbered(12, "cpu=30")) }},
 		{name: "enough CPU to be among the best", happen: func() []Key { return s.SetCluster(numbered(12, "cpu=48500m")) },
-			wanted: []string{"cpu"}},
-		{name: "the most CPU of all", happen: func() []Key { return s.SetCluster(numbered(49, "cpu=200")) }, wanted: []string{"cpu"}},
+			want: []string{"cpu"}},
+		{name: "the most CPU of all", happen: func() []Key { return s.SetCluster(numbered(49, "cpu=200")) }, want: []string{"cpu"}},
 		{name: "a low score", happen: func() []Key { return s.SetScore(usage("c03", 5, 0)) }},
-		{name: "a score above a threshold", happen: func() []Key { return s.SetScore(usage("c03", 41, 0)) }, wanted: []string{"cel"}},
-		{name: "a high score", happen: func() []Key { return s.SetScore(usage("c03", 99, 0)) }, wanted: []string{"score"}},
+		{name: "a score above a threshold", happen: func() []Key { return s.SetScore(usage("c03", 41, 0)) }, want: []string{"cel"}},
+		{name: "a high score", happen: func() []Key { return s.SetScore(usage("c03", 99, 0)) }, want: []string{"score"}},
 		{name: "a score that is gone", happen: func() []Key { return s.DeleteScore(Key{Namespace: "c03", Name: "usage"}) },
-			wanted: []string{"cel", "score"}},
+			want: []string{"cel", "score"}},
 		{name: "another score", happen: func() []Key {
 			other := usage("c49", -1, 0)
 			other.Name = "cost"
 			return s.SetScore(other)
 		}},
-		{name: "a taint", happen: func() []Key { return s.SetCluster(numbered(20, "taint:down:NoSelect")) }, wanted: []string{"all"}},
+		{name: "a taint", happen: func() []Key { return s.SetCluster(numbered(20, "taint:down:NoSelect")) }, want: []string{"all"}},
 		{name: "another one", happen: func() []Key { return s.SetCluster(numbered(20, "taint:down:NoSelect", "taint:x:NoSelect")) }},
-		{name: "a cluster that goes", happen: func() []Key { return s.DeleteCluster("c21") }, wanted: []string{"all"}},
+		{name: "a cluster that goes", happen: func() []Key { return s.DeleteCluster("c21") }, want: []string{"all"}},
 		{name: "a cluster that never was", happen: func() []Key { return s.DeleteCluster("c99") }},
 		{name: "a cluster that is of another set", happen: func() []Key {
 			return s.SetCluster(numbered(22, fleet.LabelClusterSet+"=other"))
-		}, wanted: []string{"all", "elsewhere"}},
+		}, want: []string{"all", "elsewhere"}},
 		{name: "a binding that was there", happen: func() []Key { return s.SetBinding(binding("ns", "default")) }},
 		{name: "a binding that leads nowhere", happen: func() []Key { return s.SetBinding(binding("ns", "nowhere")) }},
 		{name: "a set that comes to a binding", happen: func() []Key { return s.SetClusterSet(set("nowhere")) },
-			wanted: []string{"all", "cel", "cpu", "eu", "score"}},
+			want: []string{"all", "cel", "cpu", "eu", "score"}},
 		{name: "a set as it was", happen: func() []Key { return s.SetClusterSet(set("default")) }},
 		{name: "a set without a binding", happen: func() []Key { return s.SetClusterSet(set("unbound")) }},
 		{name: "a status", happen: func() []Key {
@@ -82,8 +82,8 @@ func TestAffected(t *testing.T) {
 			p := newPlacement(withName("all"))
 			p.Generation, p.Spec.Tolerations = 2, []clusterv1beta1.Toleration{}
 			return s.SetPlacement(p)
-		}, wanted: []string{"all"}},
-		{name: "a spec", happen: func() []Key { return s.SetPlacement(newPlacement(withName("all"), withLimit(49))) }, wanted: []string{"all"}},
+		}, want: []string{"all"}},
+		{name: "a spec", happen: func() []Key { return s.SetPlacement(newPlacement(withName("all"), withLimit(49))) }, want: []string{"all"}},
 	} {
 		affected := append(test.happen(), evaluateAll(s)...)
 		var names []string
@@ -93,8 +93,8 @@ func TestAffected(t *testing.T) {
 		}
 		evaluateAll(s)
 		slices.Sort(names)
-		if !slices.Equal(names, test.wanted) {
-			t.Errorf("%s affects %q, want %q", test.name, names, test.wanted)
+		if !slices.Equal(names, test.want) {
+			t.Errorf("%s affects %q, want %q", test.name, names, test.want)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func TestReasonsNotSelected(t *testing.T) {
 	p := newPlacement(withLimit(2), withExactWeights(map[string]int32{"ResourceAllocatableCPU": 1}),
 		withPredicates(byLabels(map[string]string{"region": "eu"}), byCEL("false")))
 	explanation := s.Explain(p)
-	for cluster, wanted := range map[string]string{
+	for cluster, want := range map[string]string{
 		"best":    "score 100 = ResourceAllocatableCPU 100",
 		"deleted": "it is being deleted",
 		"denied":  "it is denied: spec.hubAcceptsClient of the ManagedCluster is false",
@@ -44,12 +44,12 @@ func TestReasonsNotSelected(t *testing.T) {
 		"unknown": "there is no such ManagedCluster",
 	} {
 		got := explanation.Why(cluster)
-		if got.Reason != wanted || got.Selected != (cluster == "best") {
-			t.Errorf("%s: %+v, want %q", cluster, got, wanted)
+		if got.Reason != want || got.Selected != (cluster == "best") {
+			t.Errorf("%s: %+v, want %q", cluster, got, want)
 		}
 	}
-	if wanted := (Funnel{Fleet: 10, InClusterSets: 7, Matched: 6, Tolerated: 4, Selected: 2}); explanation.Result.Funnel != wanted {
-		t.Errorf("the funnel is %+v, want %+v", explanation.Result.Funnel, wanted)
+	if want := (Funnel{Fleet: 10, InClusterSets: 7, Matched: 6, Tolerated: 4, Selected: 2}); explanation.Result.Funnel != want {
+		t.Errorf("the funnel is %+v, want %+v", explanation.Result.Funnel, want)
 	}
 	for reason, q := range map[string]*clusterv1beta1.Placement{
 		"spec.numberOfClusters is 0": newPlacement(withLimit(0)),
@@ -83,12 +83,12 @@ func TestExplain(t *testing.T) {
 	unsaved := newPlacement(withLimit(1), withPredicates(notUS), withWeights(map[string]int32{"ResourceAllocatableCPU": 3}))
 	explanation := s.Explain(unsaved)
 	wantClusters(t, explanation.Result, "b")
-	wanted := []Filter{
+	want := []Filter{
 		{Name: "ClusterSets", Clusters: []string{"a", "b", "c", "d"}},
 		{Name: "Predicate", Clusters: []string{"a", "b", "c"}},
 		{Name: "TaintToleration", Clusters: []string{"a", "b"}},
 	}
-	if diff := cmp.Diff(wanted, explanation.Filters); diff != "" {
+	if diff := cmp.Diff(want, explanation.Filters); diff != "" {
 		t.Error(diff)
 	}
 	scores := []PrioritizerScores{

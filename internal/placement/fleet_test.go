@@ -188,10 +188,10 @@ func evaluateAll(s *Scheduler) (changed []Key) {
 	}
 }
 
-func wantClusters(t *testing.T, result *Result, wanted ...string) {
+func wantClusters(t *testing.T, result *Result, want ...string) {
 	t.Helper()
-	if got := clusters(result); !slices.Equal(got, wanted) {
-		t.Errorf("selected %q, want %q (%s: %s)", got, wanted, result.Satisfied.Reason, result.Satisfied.Message)
+	if got := clusters(result); !slices.Equal(got, want) {
+		t.Errorf("selected %q, want %q (%s: %s)", got, want, result.Satisfied.Reason, result.Satisfied.Message)
 	}
 }
 

@@ -20,22 +20,22 @@ func TestDecisionGroups(t *testing.T) {
 	onAWS := clusterv1beta1.DecisionGroup{GroupName: "aws", ClusterSelector: clusterv1beta1.GroupClusterSelector{
 		ClaimSelector: byClaim("platform", "In", "aws").ClaimSelector}}
 	for name, test := range map[string]struct {
-		rules  []clusterv1beta1.DecisionGroup
-		size   intstr.IntOrString
-		wanted string
+		rules []clusterv1beta1.DecisionGroup
+		size  intstr.IntOrString
+		want  string
 	}{
-		"one by default":         {wanted: ":a,b,c,d,e"},
-		"100%":                   {size: intstr.FromString("100%"), wanted: ":a,b,c,d,e"},
-		"of two":                 {size: intstr.FromInt32(2), wanted: ":a,b :c,d :e"},
-		"of two as text":         {size: intstr.FromString("2"), wanted: ":a,b :c,d :e"},
-		"rounded up":             {size: intstr.FromString("25%"), wanted: ":a,b :c,d :e"},
-		"more than there are":    {size: intstr.FromInt32(9), wanted: ":a,b,c,d,e"},
-		"less than one":          {size: intstr.FromInt32(-1), wanted: ":a,b,c,d,e"},
-		"named":                  {rules: []clusterv1beta1.DecisionGroup{rule("canary", "us")}, wanted: "canary:b,d :a,c,e"},
-		"the first that matches": {rules: []clusterv1beta1.DecisionGroup{onAWS, rule("canary", "us")}, wanted: "aws:a,b canary:d :c,e"},
+		"one by default":         {want: ":a,b,c,d,e"},
+		"100%":                   {size: intstr.FromString("100%"), want: ":a,b,c,d,e"},
+		"of two":                 {size: intstr.FromInt32(2), want: ":a,b :c,d :e"},
+		"of two as text":         {size: intstr.FromString("2"), want: ":a,b :c,d :e"},
+		"rounded up":             {size: intstr.FromString("25%"), want: ":a,b :c,d :e"},
+		"more than there are":    {size: intstr.FromInt32(9), want: ":a,b,c,d,e"},
+		"less than one":          {size: intstr.FromInt32(-1), want: ":a,b,c,d,e"},
+		"named":                  {rules: []clusterv1beta1.DecisionGroup{rule("canary", "us")}, want: "canary:b,d :a,c,e"},
+		"the first that matches": {rules: []clusterv1beta1.DecisionGroup{onAWS, rule("canary", "us")}, want: "aws:a,b canary:d :c,e"},
 		"named and cut to size": {rules: []clusterv1beta1.DecisionGroup{rule("eu", "eu")}, size: intstr.FromString("40%"),
-			wanted: "eu:a,c eu:e :b,d"},
-		"named but empty": {rules: []clusterv1beta1.DecisionGroup{rule("ap", "ap")}, wanted: ":a,b,c,d,e"},
+			want: "eu:a,c eu:e :b,d"},
+		"named but empty": {rules: []clusterv1beta1.DecisionGroup{rule("ap", "ap")}, want: ":a,b,c,d,e"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -43,8 +43,8 @@ func TestDecisionGroups(t *testing.T) {
 				newMember("c", "region=eu"), newMember("d", "region=us"), newMember("e", "region=eu"))
 			p := newPlacement()
 			p.Spec.DecisionStrategy.GroupStrategy = clusterv1beta1.GroupStrategy{DecisionGroups: test.rules, ClustersPerDecisionGroup: test.size}
-			if got := groupsOf(schedule(t, s, p)); got != test.wanted {
-				t.Errorf("groups are %s, want %s", got, test.wanted)
+			if got := groupsOf(schedule(t, s, p)); got != test.want {
+				t.Errorf("groups are %s, want %s", got, test.want)
 			}
 		})
 	}

@@ -38,15 +38,15 @@ func TestMisconfiguredKeepsGroups(t *testing.T) {
 	t.Parallel()
 	s := newFleet(newMember("a"), newMember("b", "canary=yes"), newMember("c"), newMember("d"))
 	decided := schedule(t, s, newPlacement(canaryFirst))
-	wanted := [][]string{{"canary", "b"}, {"", "a", "c"}, {"", "d"}}
+	want := [][]string{{"canary", "b"}, {"", "a", "c"}, {"", "d"}}
 	broken := newPlacement(canaryFirst, withPredicates(byCEL("broken")))
-	if diff := cmp.Diff(wanted, divided(schedule(t, s, broken))); diff != "" {
+	if diff := cmp.Diff(want, divided(schedule(t, s, broken))); diff != "" {
 		t.Error(diff)
 	}
 	restarted := newFleet()
 	restarted.SetPlacement(broken)
 	restarted.Restore(keyOf(broken), decided.Groups)
-	if diff := cmp.Diff(wanted, divided(schedule(t, restarted, broken))); diff != "" {
+	if diff := cmp.Diff(want, divided(schedule(t, restarted, broken))); diff != "" {
 		t.Errorf("after a restart:\n%s", diff)
 	}
 	// Another cluster is the canary now.

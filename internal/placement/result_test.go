@@ -103,7 +103,7 @@ func TestMisconfigured(t *testing.T) {
 	badExpression := func(key string) metav1.LabelSelectorRequirement {
 		return metav1.LabelSelectorRequirement{Key: key, Operator: "Like"}
 	}
-	for wanted, option := range map[string]option{
+	for want, option := range map[string]option{
 		"TaintToleration:spec.tolerations[0].operator: must be Exists": toleration(clusterv1beta1.Toleration{Value: "v"}),
 		"TaintToleration:spec.tolerations[0].value: \"v\" must be empty": toleration(clusterv1beta1.Toleration{Key: "k", Operator: "Exists",
 			Value: "v"}),
@@ -157,11 +157,11 @@ func TestMisconfigured(t *testing.T) {
 		}),
 		"Placement:metadata.name: ": withName(strings.Repeat("n", 64)),
 	} {
-		t.Run(wanted, func(t *testing.T) {
+		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 			result := schedule(t, newFleet(newMember("a")), newPlacement(option))
 			condition := result.ConditionMisconfigured()
-			if condition.Status != "True" || condition.Reason != "Misconfigured" || !strings.Contains(condition.Message, wanted) {
+			if condition.Status != "True" || condition.Reason != "Misconfigured" || !strings.Contains(condition.Message, want) {
 				t.Errorf("%+v", condition)
 			}
 		})

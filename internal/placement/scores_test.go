@@ -17,21 +17,21 @@ func TestWeights(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		option option
-		wanted []Prioritizer
+		want   []Prioritizer
 	}{
-		"by default": {option: withWeights(nil), wanted: []Prioritizer{{"Balance", 1}, {"Steady", 1}}},
+		"by default": {option: withWeights(nil), want: []Prioritizer{{"Balance", 1}, {"Steady", 1}}},
 		"added": {option: withWeights(map[string]int32{"ResourceAllocatableCPU": 2}),
-			wanted: []Prioritizer{{"Balance", 1}, {"Steady", 1}, {"ResourceAllocatableCPU", 2}}},
-		"overridden":      {option: withWeights(map[string]int32{"Balance": -3}), wanted: []Prioritizer{{"Balance", -3}, {"Steady", 1}}},
-		"off":             {option: withWeights(map[string]int32{"Steady": 0}), wanted: []Prioritizer{{"Balance", 1}}},
-		"exactly":         {option: withExactWeights(map[string]int32{"AddOn/usage/cpu": 1}), wanted: []Prioritizer{{"AddOn/usage/cpu", 1}}},
+			want: []Prioritizer{{"Balance", 1}, {"Steady", 1}, {"ResourceAllocatableCPU", 2}}},
+		"overridden":      {option: withWeights(map[string]int32{"Balance": -3}), want: []Prioritizer{{"Balance", -3}, {"Steady", 1}}},
+		"off":             {option: withWeights(map[string]int32{"Steady": 0}), want: []Prioritizer{{"Balance", 1}}},
+		"exactly":         {option: withExactWeights(map[string]int32{"AddOn/usage/cpu": 1}), want: []Prioritizer{{"AddOn/usage/cpu", 1}}},
 		"exactly nothing": {option: withExactWeights(nil)},
 		"memory, not less": {option: withExactWeights(map[string]int32{"ResourceAllocatableMemory": 10}),
-			wanted: []Prioritizer{{"ResourceAllocatableMemory", 10}}},
+			want: []Prioritizer{{"ResourceAllocatableMemory", 10}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(test.wanted, schedule(t, newFleet(), newPlacement(test.option)).Prioritizers); diff != "" {
+			if diff := cmp.Diff(test.want, schedule(t, newFleet(), newPlacement(test.option)).Prioritizers); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -70,7 +70,7 @@ func TestSteady(t *testing.T) {
 // PL-25: the placement leaves its cluster only for one that is better by more than 100.
 func TestSteadyBound(t *testing.T) {
 	t.Parallel()
-	for better, wanted := range map[int32]string{50: "a", 99: "a", 100: "a", 101: "b", 150: "b"} {
+	for better, want := range map[int32]string{50: "a", 99: "a", 100: "a", 101: "b", 150: "b"} {
 		s := newFleet(newMember("a"))
 		s.SetScore(usage("a", -60, 0))
 		p := newPlacement(withLimit(1), withWeights(map[string]int32{"AddOn/usage/cpu": 1}))
@@ -78,8 +78,8 @@ func TestSteadyBound(t *testing.T) {
 		s.SetCluster(newMember("b"))
 		s.SetScore(usage("b", -60+better, 0))
 		result := schedule(t, s, p)
-		if got := clusters(result); !slices.Equal(got, []string{wanted}) {
-			t.Errorf("another cluster is better by %d: got %v, want %s", better, got, wanted)
+		if got := clusters(result); !slices.Equal(got, []string{want}) {
+			t.Errorf("another cluster is better by %d: got %v, want %s", better, got, want)
 		}
 	}
 }
@@ -107,12 +107,12 @@ func TestBalance(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		count, highest int
-		wanted         int64
+		want           int64
 	}{
 		{0, 0, 100}, {0, 4, 100}, {1, 4, 50}, {2, 4, 0}, {3, 4, -50}, {4, 4, -100}, {1, 3, 32}, {2, 3, -32}, {1, 1, -100},
 	} {
-		if got := balanceScore(test.count, test.highest); got != test.wanted {
-			t.Errorf("%d of %d scores %d, want %d", test.count, test.highest, got, test.wanted)
+		if got := balanceScore(test.count, test.highest); got != test.want {
+			t.Errorf("%d of %d scores %d, want %d", test.count, test.highest, got, test.want)
 		}
 	}
 	s := newFleet(newMember("a"), newMember("b"), newMember("c"))
@@ -157,13 +157,13 @@ func TestResourceAllocatable(t *testing.T) {
 	unknown.Status.Capacity = nil
 	s := newFleet(newMember("a", "cpu=1"), newMember("b", "cpu=2500m"), newMember("c", "cpu=4"), newMember("d"), unknown,
 		newMember("f", "cpu=1000", "taint:x:NoSelect"))
-	wanted := map[string]int64{"a": -100, "b": 0, "c": 100, "d": 0, "e": 0}
-	if diff := cmp.Diff(wanted, scoresOf(s, newPlacement(withExactWeights(map[string]int32{"ResourceAllocatableCPU": 1})))); diff != "" {
+	want := map[string]int64{"a": -100, "b": 0, "c": 100, "d": 0, "e": 0}
+	if diff := cmp.Diff(want, scoresOf(s, newPlacement(withExactWeights(map[string]int32{"ResourceAllocatableCPU": 1})))); diff != "" {
 		t.Error(diff)
 	}
 	s = newFleet(newMember("a", "memory=1Gi"), newMember("b", "memory=1Gi"), newMember("c"))
-	wanted = map[string]int64{"a": 100, "b": 100, "c": 0}
-	if diff := cmp.Diff(wanted, scoresOf(s, newPlacement(withExactWeights(map[string]int32{"ResourceAllocatableMemory": 1})))); diff != "" {
+	want = map[string]int64{"a": 100, "b": 100, "c": 0}
+	if diff := cmp.Diff(want, scoresOf(s, newPlacement(withExactWeights(map[string]int32{"ResourceAllocatableMemory": 1})))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -259,7 +259,7 @@ func TestReasons(t *testing.T) {
 	t.Parallel()
 	s := newFleet(newMember("a"))
 	s.SetScore(usage("a", 7, 0))
-	for wanted, p := range map[string]*clusterv1beta1.Placement{
+	for want, p := range map[string]*clusterv1beta1.Placement{
 		"matches, and all that match are selected":              newPlacement(),
 		"matches; nothing prioritizes one cluster over another": newPlacement(withLimit(1), withExactWeights(nil)),
 		"score -14 = -2×AddOn/usage/cpu 7": newPlacement(withLimit(1),
@@ -269,8 +269,8 @@ func TestReasons(t *testing.T) {
 	} {
 		result := schedule(t, s, p)
 		decision := result.Groups[0].Decisions[0]
-		if decision.Reason != wanted {
-			t.Errorf("the reason is %q, want %q", decision.Reason, wanted)
+		if decision.Reason != want {
+			t.Errorf("the reason is %q, want %q", decision.Reason, want)
 		}
 		if decision.Score != 0 {
 			t.Errorf("the score is %d, and not left out (AR-01)", decision.Score)

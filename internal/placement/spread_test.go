@@ -30,34 +30,34 @@ func TestSpread(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		options   []option
-		wanted    string
+		want      string
 		satisfied bool
 	}{
-		"by rank alone": {options: []option{withLimit(4)}, wanted: "a1 a2 a3 a4", satisfied: true},
-		"one of each": {options: []option{withLimit(3), withSpread(spreadOver(label, "region", 1, strict))}, wanted: "a1 b1 c1",
+		"by rank alone": {options: []option{withLimit(4)}, want: "a1 a2 a3 a4", satisfied: true},
+		"one of each": {options: []option{withLimit(3), withSpread(spreadOver(label, "region", 1, strict))}, want: "a1 b1 c1",
 			satisfied: true},
-		"maxSkew is 1 by default": {options: []option{withLimit(3), withSpread(spreadOver(label, "region", 0, strict))}, wanted: "a1 b1 c1",
+		"maxSkew is 1 by default": {options: []option{withLimit(3), withSpread(spreadOver(label, "region", 0, strict))}, want: "a1 b1 c1",
 			satisfied: true},
-		"the best of a round": {options: []option{withLimit(4), withSpread(spreadOver(label, "region", 1, strict))}, wanted: "a1 a2 b1 c1",
+		"the best of a round": {options: []option{withLimit(4), withSpread(spreadOver(label, "region", 1, strict))}, want: "a1 a2 b1 c1",
 			satisfied: true},
-		"more skew": {options: []option{withLimit(4), withSpread(spreadOver(label, "region", 3, strict))}, wanted: "a1 a2 a3 b1",
+		"more skew": {options: []option{withLimit(4), withSpread(spreadOver(label, "region", 3, strict))}, want: "a1 a2 a3 b1",
 			satisfied: true},
-		"fewer than asked":  {options: []option{withLimit(9), withSpread(spreadOver(label, "region", 1, strict))}, wanted: "a1 a2 b1 b2 c1"},
-		"as many as can be": {options: []option{withSpread(spreadOver(label, "region", 1, strict))}, wanted: "a1 a2 b1 b2 c1", satisfied: true},
-		"as many as asked": {options: []option{withLimit(7), withSpread(spreadOver(label, "region", 1, anyway))}, wanted: "a1 a2 a3 a4 b1 b2 c1",
+		"fewer than asked":  {options: []option{withLimit(9), withSpread(spreadOver(label, "region", 1, strict))}, want: "a1 a2 b1 b2 c1"},
+		"as many as can be": {options: []option{withSpread(spreadOver(label, "region", 1, strict))}, want: "a1 a2 b1 b2 c1", satisfied: true},
+		"as many as asked": {options: []option{withLimit(7), withSpread(spreadOver(label, "region", 1, anyway))}, want: "a1 a2 a3 a4 b1 b2 c1",
 			satisfied: true},
-		"anyway, but well": {options: []option{withLimit(3), withSpread(spreadOver(label, "region", 1, anyway))}, wanted: "a1 b1 c1",
+		"anyway, but well": {options: []option{withLimit(3), withSpread(spreadOver(label, "region", 1, anyway))}, want: "a1 b1 c1",
 			satisfied: true},
-		"claims": {options: []option{withLimit(4), withSpread(spreadOver(claim, "platform", 1, strict))}, wanted: "a1 a2 a4 a5",
+		"claims": {options: []option{withLimit(4), withSpread(spreadOver(claim, "platform", 1, strict))}, want: "a1 a2 a4 a5",
 			satisfied: true},
 		"both": {options: []option{withLimit(4), withSpread(spreadOver(claim, "platform", 1, strict), spreadOver(label, "region", 1, anyway))},
-			wanted: "a1 a4 a5 b1", satisfied: true},
-		"a label that no cluster has": {options: []option{withLimit(2), withSpread(spreadOver(label, "zone", 1, strict))}, wanted: ""},
-		"and anyway": {options: []option{withLimit(2), withSpread(spreadOver(label, "zone", 1, anyway))}, wanted: "a1 a2",
+			want: "a1 a4 a5 b1", satisfied: true},
+		"a label that no cluster has": {options: []option{withLimit(2), withSpread(spreadOver(label, "zone", 1, strict))}, want: ""},
+		"and anyway": {options: []option{withLimit(2), withSpread(spreadOver(label, "zone", 1, anyway))}, want: "a1 a2",
 			satisfied: true},
 		"the first goes first": {options: []option{withLimit(2),
 			withSpread(spreadOver(label, "region", 1, anyway), spreadOver(claim, "platform", 1, anyway))},
-			wanted: "a1 b1", satisfied: true},
+			want: "a1 b1", satisfied: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,7 +67,7 @@ func TestSpread(t *testing.T) {
 				s.SetCluster(newMember(properties[0], properties[1:]...))
 			}
 			result := schedule(t, s, newPlacement(append(test.options, withExactWeights(nil))...))
-			wantClusters(t, result, strings.Fields(test.wanted)...)
+			wantClusters(t, result, strings.Fields(test.want)...)
 			if (result.Satisfied.Status == "True") != test.satisfied {
 				t.Errorf("%+v", result.Satisfied)
 			}

@@ -172,14 +172,14 @@ func difference(want, have store, kept map[string]bool) string {
 	keys := slices.AppendSeq(slices.Collect(maps.Keys(want)), maps.Keys(have))
 	slices.Sort(keys)
 	for _, key := range slices.Compact(keys) {
-		w, wanted := want[key]
+		w, desired := want[key]
 		h, there := have[key]
 		switch {
 		case !there:
 			fmt.Fprintf(&text, "%s is missing\n", key)
-		case !wanted && !kept[key]:
+		case !desired && !kept[key]:
 			fmt.Fprintf(&text, "%s is there, and should not be:\n%s\n", key, h)
-		case wanted && w != h:
+		case desired && w != h:
 			fmt.Fprintf(&text, "%s differs (- wanted, + found):\n%s\n", key, gocmp.Diff(strings.Split(w, "\n"), strings.Split(h, "\n")))
 		}
 	}

@@ -45,11 +45,11 @@ func (s *store) get(k key) *unstructured.Unstructured {
 }
 
 // list returns the objects that are wanted, in no order, and the resource version they are of.
-func (s *store) list(wanted func(key, *unstructured.Unstructured) bool) (all []*unstructured.Unstructured, version int) {
+func (s *store) list(selects func(key, *unstructured.Unstructured) bool) (all []*unstructured.Unstructured, version int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, o := range s.objects {
-		if wanted(k, o) {
+		if selects(k, o) {
 			all = append(all, o)
 		}
 	}

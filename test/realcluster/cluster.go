@@ -266,14 +266,14 @@ func (c *Cluster) available(ctx context.Context, namespace, name string) error {
 	if err := c.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &d); err != nil {
 		return err
 	}
-	wanted := int32(1)
+	desired := int32(1)
 	if d.Spec.Replicas != nil {
-		wanted = *d.Spec.Replicas
+		desired = *d.Spec.Replicas
 	}
 	s := d.Status
-	if s.ObservedGeneration < d.Generation || s.UpdatedReplicas != wanted || s.AvailableReplicas != wanted || s.Replicas != wanted {
+	if s.ObservedGeneration < d.Generation || s.UpdatedReplicas != desired || s.AvailableReplicas != desired || s.Replicas != desired {
 		return fmt.Errorf("deployment %s/%s: %d replicas wanted; there are %d, of them %d updated and %d available",
-			namespace, name, wanted, s.Replicas, s.UpdatedReplicas, s.AvailableReplicas)
+			namespace, name, desired, s.Replicas, s.UpdatedReplicas, s.AvailableReplicas)
 	}
 	return nil
 }

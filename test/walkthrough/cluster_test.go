@@ -320,8 +320,8 @@ func isReady(pod *corev1.Pod) bool {
 }
 
 // haveConditions is an error if conditions are not as given: each as Type=Status, or with a text of the message after a colon.
-func haveConditions(conditions []metav1.Condition, wanted ...string) error {
-	for _, want := range wanted {
+func haveConditions(conditions []metav1.Condition, desired ...string) error {
+	for _, want := range desired {
 		rest, text, _ := strings.Cut(want, ":")
 		kind, status, _ := strings.Cut(rest, "=")
 		condition := meta.FindStatusCondition(conditions, kind)

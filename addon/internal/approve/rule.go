@@ -74,11 +74,11 @@ func checkUsages(csr *certificatesv1.CertificateSigningRequest) error {
 	return nil
 }
 
-// checkSubject requires exactly the wanted subject.
+// checkSubject requires exactly the desired subject.
 func checkSubject(request *x509.CertificateRequest, want addonv1beta1.Subject) error {
 	if !signingrequest.IsFor(request, want) {
-		wanted := pkix.Name{CommonName: want.User, Organization: want.Groups, OrganizationalUnit: want.OrganizationUnits}
-		return fmt.Errorf("its subject is %q; the add-on registers as %q", request.Subject, wanted)
+		expected := pkix.Name{CommonName: want.User, Organization: want.Groups, OrganizationalUnit: want.OrganizationUnits}
+		return fmt.Errorf("its subject is %q; the add-on registers as %q", request.Subject, expected)
 	}
 	return nil
 }

@@ -149,14 +149,14 @@ func (in Input) idle() (probes []string) {
 		return nil
 	}
 	for i := range in.Options.Health.Probes {
-		wanted := in.Options.Health.Probes[i].Resource
+		resource := in.Options.Health.Probes[i].Resource
 		if !slices.ContainsFunc(in.Works, func(work workv1.ManifestWork) bool {
 			return slices.ContainsFunc(work.Status.ResourceStatus.Manifests, func(reported workv1.ManifestCondition) bool {
-				return manifest.Matches(wanted, identify(reported.ResourceMeta))
+				return manifest.Matches(resource, identify(reported.ResourceMeta))
 			})
 		}) {
-			kind := schema.GroupResource{Group: wanted.Group, Resource: wanted.Resource}
-			probes = append(probes, kind.String()+" "+named(wanted.Namespace, wanted.Name))
+			kind := schema.GroupResource{Group: resource.Group, Resource: resource.Resource}
+			probes = append(probes, kind.String()+" "+named(resource.Namespace, resource.Name))
 		}
 	}
 	return probes

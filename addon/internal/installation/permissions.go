@@ -20,7 +20,7 @@ import (
 
 // grant applies the permissions of the add-on, and deletes those that it no longer has.
 func (r *reconciliation) grant(ctx context.Context) error {
-	wanted, err := r.permissions(ctx)
+	desired, err := r.permissions(ctx)
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (r *reconciliation) grant(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, permission := range wanted {
+	for _, permission := range desired {
 		if err := r.apply(ctx, permission, existing[identify(permission)]); err != nil {
 			return err
 		}
@@ -100,8 +100,8 @@ func copyOf(permission client.Object) (o client.Object, namespaced bool, err err
 }
 
 // apply creates or updates a permission; existing is nil if there is none.
-func (r *reconciliation) apply(ctx context.Context, wanted, existing client.Object) error {
-	if existing != nil && !sameRoleRef(existing, wanted) {
+func (r *reconciliation) apply(ctx context.Context, desired, existing client.Object) error {
+	if existing != nil && !sameRoleRef(existing, desired) {
 		// The role of a binding cannot be changed, so the binding is replaced. Later reads wait for the new object, not for the deletion of
 		// the old one: a watch that was interrupted shows the two as one update, without a deletion to wait for.
 		if err := r.revoke(ctx, map[string]client.Object{identify(existing): existing}, client.DisableReadYourWritesConsistency); err != nil {
@@ -110,23 +110,23 @@ func (r *reconciliation) apply(ctx context.Context, wanted, existing client.Obje
 		existing = nil
 	}
 	if existing == nil {
-		err := r.client.Create(ctx, wanted)
+		err := r.client.Create(ctx, desired)
 		if apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("%s exists and is not of the add-on %s on the cluster %s: give it a name that has both in it", identify(wanted),
+			return fmt.Errorf("%s exists and is not of the add-on %s on the cluster %s: give it a name that has both in it", identify(desired),
 				r.addOn.Name, r.addOn.Namespace)
 		}
 		if err != nil {
-			return fmt.Errorf("create %s: %w", identify(wanted), withRightToBind(err, wanted))
+			return fmt.Errorf("create %s: %w", identify(desired), withRightToBind(err, desired))
 		}
 		return nil
 	}
 	before, ok := existing.DeepCopyObject().(client.Object)
 	if !ok {
-		return fmt.Errorf("%s is no object of the API", identify(wanted))
+		return fmt.Errorf("%s is no object of the API", identify(desired))
 	}
-	take(existing, wanted)
+	take(existing, desired)
 	_, err := patch.Object(ctx, r.client, existing, before)
-	return withRightToBind(err, wanted)
+	return withRightToBind(err, desired)
 }
 
 // withRightToBind adds the right that lets the manager make a binding to the error of one that it is not allowed to make.
@@ -144,28 +144,28 @@ func withRightToBind(err error, binding client.Object) error {
 		err, resource, rbacv1.GroupName, ref.Name, where, fleet.ServiceAccountAddOnManager, fleet.NamespaceHub)
 }
 
-// take copies the wanted content into o, which is of the same kind, and keeps labels and annotations of other writers.
-func take(o, wanted client.Object) {
+// take copies the desired content into o, which is of the same kind, and keeps labels and annotations of other writers.
+func take(o, desired client.Object) {
 	labels := maps.Clone(o.GetLabels())
-	maps.Copy(labels, wanted.GetLabels())
+	maps.Copy(labels, desired.GetLabels())
 	o.SetLabels(labels)
-	if len(wanted.GetAnnotations()) > 0 {
+	if len(desired.GetAnnotations()) > 0 {
 		annotations := map[string]string{}
 		maps.Copy(annotations, o.GetAnnotations())
-		maps.Copy(annotations, wanted.GetAnnotations())
+		maps.Copy(annotations, desired.GetAnnotations())
 		o.SetAnnotations(annotations)
 	}
-	o.SetOwnerReferences(wanted.GetOwnerReferences())
-	switch wanted := wanted.(type) {
+	o.SetOwnerReferences(desired.GetOwnerReferences())
+	switch desired := desired.(type) {
 	case *rbacv1.Role:
-		o.(*rbacv1.Role).Rules = wanted.Rules
+		o.(*rbacv1.Role).Rules = desired.Rules
 	case *rbacv1.RoleBinding:
-		o.(*rbacv1.RoleBinding).Subjects = wanted.Subjects
+		o.(*rbacv1.RoleBinding).Subjects = desired.Subjects
 	case *rbacv1.ClusterRole:
 		role := o.(*rbacv1.ClusterRole)
-		role.Rules, role.AggregationRule = wanted.Rules, wanted.AggregationRule
+		role.Rules, role.AggregationRule = desired.Rules, desired.AggregationRule
 	case *rbacv1.ClusterRoleBinding:
-		o.(*rbacv1.ClusterRoleBinding).Subjects = wanted.Subjects
+		o.(*rbacv1.ClusterRoleBinding).Subjects = desired.Subjects
 	}
 }
 

@@ -41,8 +41,8 @@ func (p *planner) deployTo(s side) error {
 	bins := split(objects, works, p.MaxBytes)
 	progress := progress{side: s}
 	for _, b := range bins {
-		wanted := p.deployWork(s, b, hashes, b.manifests(objects))
-		progress.note(wanted.Name, b, p.write(b, wanted))
+		desired := p.deployWork(s, b, hashes, b.manifests(objects))
+		progress.note(desired.Name, b, p.write(b, desired))
 	}
 	if c := progress.condition(p.Installation.AddOn); c != nil {
 		p.Conditions = append(p.Conditions, *c)
@@ -61,16 +61,16 @@ func (p *planner) worksAt(s side) (works []*work) {
 }
 
 // write plans the creation or update of a work, and tells whether there is a difference.
-func (p *planner) write(b *bin, wanted *workv1.ManifestWork) bool {
+func (p *planner) write(b *bin, desired *workv1.ManifestWork) bool {
 	switch {
 	case b.closed():
 		return true // it is created again when it is gone
 	case b.work == nil:
-		p.Create = append(p.Create, wanted)
-	case len(wanted.Spec.Workload.Manifests) == 0:
+		p.Create = append(p.Create, desired)
+	case len(desired.Spec.Workload.Manifests) == 0:
 		p.Delete = append(p.Delete, b.work.ManifestWork)
-	case !same(b.work.ManifestWork, wanted):
-		p.Update = append(p.Update, wanted)
+	case !same(b.work.ManifestWork, desired):
+		p.Update = append(p.Update, desired)
 	default:
 		return false
 	}
@@ -78,13 +78,13 @@ func (p *planner) write(b *bin, wanted *workv1.ManifestWork) bool {
 }
 
 // same compares what this package sets of a work, and ignores what other writers have set.
-func same(existing, wanted *workv1.ManifestWork) bool {
-	return maps.Equal(existing.Labels, wanted.Labels) && maps.Equal(existing.Annotations, wanted.Annotations) &&
-		slices.EqualFunc(existing.OwnerReferences, wanted.OwnerReferences, func(a, b metav1.OwnerReference) bool { return a.UID == b.UID }) &&
-		sameSpec(&existing.Spec, &wanted.Spec)
+func same(existing, desired *workv1.ManifestWork) bool {
+	return maps.Equal(existing.Labels, desired.Labels) && maps.Equal(existing.Annotations, desired.Annotations) &&
+		slices.EqualFunc(existing.OwnerReferences, desired.OwnerReferences, func(a, b metav1.OwnerReference) bool { return a.UID == b.UID }) &&
+		sameSpec(&existing.Spec, &desired.Spec)
 }
 
-// deployWork returns the wanted work.
+// deployWork returns the desired work.
 func (p *planner) deployWork(s side, b *bin, hashes string, objects []*object) *workv1.ManifestWork {
 	addOn := p.Installation.AddOn
 	name := fleet.AddOnDeployWork(addOn.Name, b.index)

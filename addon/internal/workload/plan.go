@@ -1,5 +1,5 @@
 // Package workload determines which ManifestWorks an add-on needs on a cluster, and on its hosting cluster. It is pure: it compares the
-// wanted state with the present one, and returns what has to be written.
+// desired state with the present one, and returns what has to be written.
 //
 // # Works
 //
@@ -156,7 +156,7 @@ func (p *planner) deploy() error {
 }
 
 // tidy deletes works that are no longer needed: hooks of a previous add-on of the same name, and works on a former hosting cluster. The
-// latter stay while the wanted state is unknown, unless their cluster is being deleted.
+// latter stay while the desired state is unknown, unless their cluster is being deleted.
 func (p *planner) tidy(hosting side) {
 	gone := p.hosted() && hosting.cluster == nil
 	for _, w := range p.works {
@@ -168,28 +168,28 @@ func (p *planner) tidy(hosting side) {
 }
 
 // desiredFinalizers returns the finalizers of an add-on that is not being deleted.
-func (p *planner) desiredFinalizers(managed, hosting side) (wanted []string) {
+func (p *planner) desiredFinalizers(managed, hosting side) (desired []string) {
 	if p.Workload == nil {
 		for _, f := range finalizers {
 			if f.isOn(p.Installation.AddOn) {
-				wanted = append(wanted, f.name)
+				desired = append(desired, f.name)
 			}
 		}
-		return wanted
+		return desired
 	}
 	if len(p.at(managed, true)) > 0 {
-		wanted = append(wanted, fleet.FinalizerAddOnPreDelete)
+		desired = append(desired, fleet.FinalizerAddOnPreDelete)
 	}
 	if hosting.cluster == nil {
-		return wanted
+		return desired
 	}
 	if len(p.at(hosting, true)) > 0 {
-		wanted = append(wanted, fleet.FinalizerHostingAddOnPreDelete)
+		desired = append(desired, fleet.FinalizerHostingAddOnPreDelete)
 	}
 	if len(p.at(hosting, false)) > 0 {
-		wanted = append(wanted, fleet.FinalizerHostingManifestsCleanup)
+		desired = append(desired, fleet.FinalizerHostingManifestsCleanup)
 	}
-	return wanted
+	return desired
 }
 
 // finalizer is one of the three finalizers, with its deprecated name.

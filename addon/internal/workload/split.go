@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// bin is the wanted content of one work of a side.
+// bin is the desired content of one work of a side.
 type bin struct {
 	index int
 	// work is the existing work; nil if it is to be created.

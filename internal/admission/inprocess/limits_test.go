@@ -138,8 +138,8 @@ func plugin[T any](t *testing.T, s *server, name string) T {
 	t.Helper()
 	var found T
 	for _, p := range s.plugins(t) {
-		if wanted, ok := p.Plugin.(T); ok && p.Name == name {
-			found = wanted
+		if desired, ok := p.Plugin.(T); ok && p.Name == name {
+			found = desired
 		}
 	}
 	if any(found) == nil {

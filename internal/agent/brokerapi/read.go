@@ -74,14 +74,14 @@ func (c *collection) read(r *request) (*http.Response, error) {
 		}
 		return respond(r.Request, http.StatusOK, found.raw), nil
 	}
-	wanted, err := r.selection()
+	s, err := r.selection()
 	if err != nil {
 		return nil, err
 	}
 	if r.flag("watch") {
-		return c.watch(r, wanted)
+		return c.watch(r, s)
 	}
-	return respond(r.Request, http.StatusOK, c.list(wanted)), nil
+	return respond(r.Request, http.StatusOK, c.list(s)), nil
 }
 
 func acceptsJSON(header http.Header) bool {
@@ -96,10 +96,10 @@ func acceptsJSON(header http.Header) bool {
 	return len(header.Values("Accept")) == 0
 }
 
-// list returns a list of all that is wanted, in the order of names.
-func (c *collection) list(wanted *selection) []byte {
+// list returns a list of all that the selection matches, in the order of names.
+func (c *collection) list(s *selection) []byte {
 	c.mu.Lock()
-	found, version := c.selected(wanted), c.version
+	found, version := c.selected(s), c.version
 	c.mu.Unlock()
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `{"apiVersion":%q,"kind":%q,"metadata":{"resourceVersion":"%d"},"items":[`, c.kind.group.String(), c.kind.name+"List", version)
@@ -113,9 +113,9 @@ func (c *collection) list(wanted *selection) []byte {
 	return b.Bytes()
 }
 
-func (c *collection) selected(wanted *selection) (found []*record) {
+func (c *collection) selected(s *selection) (found []*record) {
 	for _, r := range c.records {
-		if wanted.matches(r) {
+		if s.matches(r) {
 			found = append(found, r)
 		}
 	}
@@ -126,7 +126,7 @@ func (c *collection) selected(wanted *selection) (found []*record) {
 // watcher sends changes to one client.
 type watcher struct {
 	*collection
-	wanted     *selection
+	selection  *selection
 	version    int64 // that the client has seen
 	bookmarked int64 // that it knows it has seen
 	bookmarks  bool
@@ -135,8 +135,8 @@ type watcher struct {
 }
 
 // watch begins with what there is, or with the version that the client has seen.
-func (c *collection) watch(r *request, wanted *selection) (*http.Response, error) {
-	w := &watcher{collection: c, wanted: wanted, bookmarks: r.flag("allowWatchBookmarks")}
+func (c *collection) watch(r *request, s *selection) (*http.Response, error) {
+	w := &watcher{collection: c, selection: s, bookmarks: r.flag("allowWatchBookmarks")}
 	initial := []change{}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,7 +145,7 @@ func (c *collection) watch(r *request, wanted *selection) (*http.Response, error
 	switch from := r.URL.Query().Get("resourceVersion"); {
 	case streamed, from == "", from == "0":
 		w.version = c.version
-		for _, one := range c.selected(wanted) {
+		for _, one := range c.selected(s) {
 			initial = append(initial, change{kind: watch.Added, now: one})
 		}
 	default:
@@ -233,7 +233,7 @@ func (w *watcher) run(ctx context.Context) {
 
 func (w *watcher) sendAll(changes []change) error {
 	for _, one := range changes {
-		before, now := w.wanted.matches(one.before), one.kind != watch.Deleted && w.wanted.matches(one.now)
+		before, now := w.selection.matches(one.before), one.kind != watch.Deleted && w.selection.matches(one.now)
 		kind := one.kind
 		switch {
 		case before && !now:

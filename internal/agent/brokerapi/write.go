@@ -233,21 +233,21 @@ func (r *request) modification() (modification, error) {
 // modified is the object after the request: of the status alone, or without the status. It fails with a conflict if the client has not seen
 // the current one.
 func (r *request) modified(current *unstructured.Unstructured, base *record, modify modification) (*unstructured.Unstructured, error) {
-	wanted, err := modify(current)
+	desired, err := modify(current)
 	if err != nil {
 		return nil, err
 	}
-	if seen := wanted.GetResourceVersion(); seen != "" && seen != strconv.FormatInt(base.version, 10) {
+	if seen := desired.GetResourceVersion(); seen != "" && seen != strconv.FormatInt(base.version, 10) {
 		return nil, apierrors.NewConflict(r.groupResource(), r.name,
 			errors.New("the object has been modified; apply the change to the latest version"))
 	}
-	if uid := string(wanted.GetUID()); uid != "" && base.uid != "" && uid != base.uid {
+	if uid := string(desired.GetUID()); uid != "" && base.uid != "" && uid != base.uid {
 		return nil, apierrors.NewConflict(r.groupResource(), r.name,
 			fmt.Errorf("the object has the UID %s, and the change is of %s", base.uid, uid))
 	}
-	from, into := wanted, current.DeepCopy()
+	from, into := desired, current.DeepCopy()
 	if r.subresource == "" {
-		from, into = current, wanted.DeepCopy()
+		from, into = current, desired.DeepCopy()
 		for _, field := range []string{"uid", "creationTimestamp", "generation", "deletionTimestamp", "resourceVersion"} {
 			carry(current, into, "metadata", field)
 		}

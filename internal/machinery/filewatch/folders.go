@@ -50,15 +50,15 @@ func (f *folders) listen(l *listener, paths []string) error {
 		f.notify = notify
 		go f.notifyListeners(notify)
 	}
-	wanted := map[string]bool{}
+	desired := map[string]bool{}
 	var errs []error
 	for _, path := range paths {
-		wanted[path] = true
+		desired[path] = true
 		if err := f.add(l, path); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	f.drop(l, wanted)
+	f.drop(l, desired)
 	return errors.Join(errs...)
 }
 
@@ -84,11 +84,11 @@ func (f *folders) add(l *listener, path string) error {
 }
 
 // drop ends the notifications of the listener about folders but those it wants, and the watch of those without a listener.
-func (f *folders) drop(l *listener, wanted map[string]bool) {
+func (f *folders) drop(l *listener, desired map[string]bool) {
 	f.mu.Lock()
 	var unwatched []string
 	for path, listeners := range f.listeners {
-		if !listeners[l] || wanted[path] {
+		if !listeners[l] || desired[path] {
 			continue
 		}
 		if delete(listeners, l); len(listeners) == 0 {

@@ -39,9 +39,9 @@ func number(value any) (float64, bool) {
 
 // sameQuantity compares two quantities by what they mean. One that would take minutes to compare is not the same as any other.
 func sameQuantity(required, live any) bool {
-	want, wanted := quantityOf(required)
-	have, there := quantityOf(live)
-	return wanted && there && want.Cmp(have) == 0
+	want, wantOK := quantityOf(required)
+	have, haveOK := quantityOf(live)
+	return wantOK && haveOK && want.Cmp(have) == 0
 }
 
 func quantityOf(value any) (resource.Quantity, bool) {

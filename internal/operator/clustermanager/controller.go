@@ -116,11 +116,11 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 	if err := c.rememberMode(ctx, cm, modeOf(cm)); err != nil {
 		return 0, err
 	}
-	wanted := p.plan()
-	if err := hub.ApplyCRDs(ctx, cm.Name, wanted.crds); err != nil {
+	desired := p.plan()
+	if err := hub.ApplyCRDs(ctx, cm.Name, desired.crds); err != nil {
 		return 0, r.failed(fleet.ReasonCRDApplyFailed, err)
 	}
-	if err := hub.Apply(ctx, cm.Name, wanted.hub...); err != nil {
+	if err := hub.Apply(ctx, cm.Name, desired.hub...); err != nil {
 		return 0, r.failed(fleet.ReasonHubResourceApplyFailed, err)
 	}
 	if p.hosted {
@@ -129,32 +129,32 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 		if p.accounts, good, err = c.Kubeconfigs(ctx, hub, access, p.kubeconfigs()); err != nil {
 			return 0, r.failed(fleet.ReasonServiceAccountSyncFailed, err)
 		}
-		due, wanted.base = frame.Earliest(due, good), p.base()
-		p.label(wanted)
+		due, desired.base = frame.Earliest(due, good), p.base()
+		p.label(desired)
 	}
-	if err := c.Management.Apply(ctx, cm.Name, append(wanted.base, objects(wanted.deployments)...)...); err != nil {
+	if err := c.Management.Apply(ctx, cm.Name, append(desired.base, objects(desired.deployments)...)...); err != nil {
 		return 0, r.failed(fleet.ReasonRuntimeResourceApplyFailed, err)
 	}
-	rolling, err := c.rollout(ctx, r, p, wanted.deployments)
+	rolling, err := c.rollout(ctx, r, p, desired.deployments)
 	if err != nil {
 		return 0, r.failed(fleet.ReasonRuntimeResourceApplyFailed, err)
 	}
 	if p.formerServices && len(rolling) == 0 && len(p.certificates.Problems) == 0 {
-		wanted = p.withoutFormerServices(wanted)
-		if err := hub.ApplyCRDs(ctx, cm.Name, wanted.crds); err != nil {
+		desired = p.withoutFormerServices(desired)
+		if err := hub.ApplyCRDs(ctx, cm.Name, desired.crds); err != nil {
 			return 0, r.failed(fleet.ReasonCRDApplyFailed, err)
 		}
 	}
-	if err := applyWebhooks(ctx, hub, cm.Name, wanted.webhooks, len(rolling) == 0); err != nil {
+	if err := applyWebhooks(ctx, hub, cm.Name, desired.webhooks, len(rolling) == 0); err != nil {
 		return 0, r.failed(fleet.ReasonWebhookApplyFailed, err)
 	}
-	if err := c.prune(ctx, cm, hub, wanted); err != nil {
+	if err := c.prune(ctx, cm, hub, desired); err != nil {
 		return 0, r.failed(fleet.ReasonRuntimeResourceApplyFailed, err)
 	}
-	if err := r.applied(c.Management.Scheme, wanted, rolling); err != nil {
+	if err := r.applied(c.Management.Scheme, desired, rolling); err != nil {
 		return 0, err
 	}
-	if err := r.migrated(c.migrate(ctx, hub.Client, wanted.crds, len(rolling) == 0)); err != nil {
+	if err := r.migrated(c.migrate(ctx, hub.Client, desired.crds, len(rolling) == 0)); err != nil {
 		return 0, err
 	}
 	if len(rolling) > 0 {
@@ -183,9 +183,9 @@ func (c *Controller) migrate(ctx context.Context, hub client.Client, applied []*
 }
 
 // prune deletes what the ClusterManager no longer consists of.
-func (c *Controller) prune(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster, wanted *plan) error {
+func (c *Controller) prune(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster, desired *plan) error {
 	for _, cluster := range distinct(hub, c.Management) {
-		if _, err := cluster.Prune(ctx, cm.Name, wanted.all()...); err != nil {
+		if _, err := cluster.Prune(ctx, cm.Name, desired.all()...); err != nil {
 			return err
 		}
 	}
@@ -201,8 +201,8 @@ func distinct(hub, management *apply.Cluster) []*apply.Cluster {
 }
 
 // rollout returns the Deployments that do not run yet as they are written, and reports on those that the status tells about.
-func (c *Controller) rollout(ctx context.Context, r *report, p planned, wanted []*appsv1.Deployment) (rolling []string, err error) {
-	for _, deployment := range wanted {
+func (c *Controller) rollout(ctx context.Context, r *report, p planned, desired []*appsv1.Deployment) (rolling []string, err error) {
+	for _, deployment := range desired {
 		live, err := c.Management.Deployment(ctx, client.ObjectKeyFromObject(deployment))
 		if err != nil && !apierrors.IsNotFound(err) {
 			return nil, err

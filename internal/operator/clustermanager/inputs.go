@@ -102,10 +102,10 @@ func (c *Controller) stored(ctx context.Context, namespace, name string, into cl
 }
 
 // kubeconfigs are those by which the components of a hosted hub reach it.
-func (p planned) kubeconfigs() (wanted []frame.Kubeconfig) {
+func (p planned) kubeconfigs() (desired []frame.Kubeconfig) {
 	for _, name := range p.accountNames() {
-		wanted = append(wanted, frame.Kubeconfig{Secret: types.NamespacedName{Namespace: p.namespace, Name: accountSecret(name)},
+		desired = append(desired, frame.Kubeconfig{Secret: types.NamespacedName{Namespace: p.namespace, Name: accountSecret(name)},
 			Account: types.NamespacedName{Namespace: p.namespace, Name: name}})
 	}
-	return wanted
+	return desired
 }

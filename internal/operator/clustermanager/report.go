@@ -97,10 +97,10 @@ func unsupportedImports(p planned) (fields []string) {
 }
 
 // component reports on a Deployment that a condition is about. err says that there is none.
-func (r *report) component(ctx context.Context, reader client.Reader, p planned, wanted, live *appsv1.Deployment, err error) {
+func (r *report) component(ctx context.Context, reader client.Reader, p planned, desired, live *appsv1.Deployment, err error) {
 	var condition metav1.Condition
 	var missing, unavailable string
-	switch wanted.Name {
+	switch desired.Name {
 	case p.name(registrationController):
 		condition = metav1.Condition{Type: fleet.ConditionHubRegistrationDegraded, Status: metav1.ConditionFalse,
 			Reason: fleet.ReasonRegistrationFunctional, Message: "The registration controllers work"}
@@ -121,13 +121,13 @@ func (r *report) component(ctx context.Context, reader client.Reader, p planned,
 }
 
 // applied says that all stages have succeeded.
-func (r *report) applied(scheme *runtime.Scheme, wanted *plan, rolling []string) error {
-	related, err := frame.Related(scheme, wanted.all()...)
+func (r *report) applied(scheme *runtime.Scheme, desired *plan, rolling []string) error {
+	related, err := frame.Related(scheme, desired.all()...)
 	if err != nil {
 		return err
 	}
 	r.cm.Status.RelatedResources = related
-	r.cm.Status.Generations = frame.Generations(objects(wanted.deployments)...)
+	r.cm.Status.Generations = frame.Generations(objects(desired.deployments)...)
 	r.set(metav1.Condition{Type: fleet.ConditionApplied, Status: metav1.ConditionTrue, Reason: fleet.ReasonClusterManagerApplied,
 		Message: "The components of the hub are applied"})
 	progress := metav1.Condition{Type: fleet.ConditionProgressing, Status: metav1.ConditionFalse, Reason: fleet.ReasonClusterManagerUpToDate,

@@ -18,17 +18,17 @@ func applyWebhooks(ctx context.Context, hub *apply.Cluster, installation string,
 	if ready {
 		return hub.Apply(ctx, installation, webhooks...)
 	}
-	for _, wanted := range webhooks {
-		if err := trust(ctx, hub.Client, wanted); err != nil {
-			return fmt.Errorf("renew the authorities that %s trusts: %w", wanted.GetName(), err)
+	for _, desired := range webhooks {
+		if err := trust(ctx, hub.Client, desired); err != nil {
+			return fmt.Errorf("renew the authorities that %s trusts: %w", desired.GetName(), err)
 		}
 	}
 	return nil
 }
 
-// trust gives the webhooks that exist the authorities of those that are wanted.
-func trust(ctx context.Context, hub client.Client, wanted client.Object) error {
-	kind, err := apiutil.GVKForObject(wanted, hub.Scheme())
+// trust gives the webhooks that exist the authorities of those that are desired.
+func trust(ctx context.Context, hub client.Client, desired client.Object) error {
+	kind, err := apiutil.GVKForObject(desired, hub.Scheme())
 	if err != nil {
 		return err
 	}
@@ -40,14 +40,14 @@ func trust(ctx context.Context, hub client.Client, wanted client.Object) error {
 	if !isObject {
 		return fmt.Errorf("%s is no object", kind)
 	}
-	if err := hub.Get(ctx, client.ObjectKeyFromObject(wanted), live); err != nil {
+	if err := hub.Get(ctx, client.ObjectKeyFromObject(desired), live); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	before, isObject := live.DeepCopyObject().(client.Object)
 	if !isObject {
 		return fmt.Errorf("%s is no object", kind)
 	}
-	current := clientConfigs(wanted)
+	current := clientConfigs(desired)
 	for name, config := range clientConfigs(live) {
 		if now, found := current[name]; found {
 			config.CABundle = now.CABundle

@@ -21,8 +21,8 @@ func TestTrust(t *testing.T) {
 		return made
 	}
 	hub := fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(configuration("there", "old", "a", "b")).Build()
-	for _, wanted := range []client.Object{configuration("there", "new", "b", "c"), configuration("missing", "new", "a")} {
-		if err := trust(t.Context(), hub, wanted); err != nil {
+	for _, desired := range []client.Object{configuration("there", "new", "b", "c"), configuration("missing", "new", "a")} {
+		if err := trust(t.Context(), hub, desired); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -57,10 +57,10 @@ func (o *Operator) ReplicasFor(ctx context.Context, hosted bool, placement opera
 type Kubeconfig struct{ Secret, Account types.NamespacedName }
 
 // Kubeconfigs makes the Secrets, and returns how long the tokens in them are good. access is how the cluster is reached.
-func (o *Operator) Kubeconfigs(ctx context.Context, cluster *apply.Cluster, access *rest.Config, wanted []Kubeconfig) (
+func (o *Operator) Kubeconfigs(ctx context.Context, cluster *apply.Cluster, access *rest.Config, desired []Kubeconfig) (
 	secrets []client.Object, good time.Duration, err error,
 ) {
-	for _, kubeconfig := range wanted {
+	for _, kubeconfig := range desired {
 		stored, err := o.Secrets.Get(ctx, kubeconfig.Secret.Namespace, kubeconfig.Secret.Name)
 		if err != nil {
 			return nil, 0, err

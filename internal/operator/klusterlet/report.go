@@ -108,9 +108,9 @@ type deploymentState struct {
 	key types.NamespacedName
 	// err is why it could not be read.
 	err error
-	// wanted and available are numbers of pods, and problem is why some are missing.
-	wanted, available int32
-	problem           string
+	// desired and available are numbers of pods, and problem is why some are missing.
+	desired, available int32
+	problem            string
 }
 
 func (c *Controller) state(ctx context.Context, key types.NamespacedName) deploymentState {
@@ -118,8 +118,8 @@ func (c *Controller) state(ctx context.Context, key types.NamespacedName) deploy
 	if err != nil {
 		return deploymentState{key: key, err: err}
 	}
-	state := deploymentState{key: key, wanted: ptr.Deref(deployment.Spec.Replicas, 1), available: deployment.Status.AvailableReplicas}
-	if state.available < state.wanted {
+	state := deploymentState{key: key, desired: ptr.Deref(deployment.Spec.Replicas, 1), available: deployment.Status.AvailableReplicas}
+	if state.available < state.desired {
 		state.problem = frame.Problem(ctx, c.Client, deployment)
 	}
 	return state
@@ -127,13 +127,13 @@ func (c *Controller) state(ctx context.Context, key types.NamespacedName) deploy
 
 func degraded(kind string, state deploymentState) metav1.Condition {
 	condition := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: fleet.ReasonDeploymentsFunctional,
-		Message: fmt.Sprintf("All %d pods of Deployment %s are available", state.wanted, state.key)}
+		Message: fmt.Sprintf("All %d pods of Deployment %s are available", state.desired, state.key)}
 	switch {
 	case state.err != nil:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, fleet.ReasonGetDeploymentFailed, state.err.Error()
 	case state.problem != "":
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, fleet.ReasonUnavailablePods, state.problem
-	case state.wanted == 0:
+	case state.desired == 0:
 		condition.Message = waits(state.key)
 	}
 	return condition
@@ -156,7 +156,7 @@ func available(states []deploymentState) metav1.Condition {
 		switch {
 		case state.err != nil:
 			unknown = append(unknown, state.err.Error())
-		case state.wanted == 0:
+		case state.desired == 0:
 			without = append(without, waits(state.key))
 		case state.available == 0:
 			without = append(without, state.problem)

@@ -132,18 +132,18 @@ func TestReplaced(t *testing.T) {
 		"authority": func(s *servingcerts.Stored, _ []servingcerts.Server) { s.Authority = nil },
 		"missing":   func(s *servingcerts.Stored, _ []servingcerts.Server) { delete(s.Serving, "a-cert") },
 	} {
-		stored, wanted := store(c), append([]servingcerts.Server(nil), servers...)
+		stored, desired := store(c), append([]servingcerts.Server(nil), servers...)
 		stored.Serving["a-cert"] = stored.Serving["a-cert"].DeepCopy()
 		stored.Serving["a-cert"].ResourceVersion = "7"
-		change(&stored, wanted)
-		now := renew(t, start.Add(time.Hour), wanted, stored)
+		change(&stored, desired)
+		now := renew(t, start.Add(time.Hour), desired, stored)
 		if leaf(t, now.Serving[0]).Equal(leaf(t, c.Serving[0])) {
 			t.Errorf("%s: the certificate is the same", name)
 		}
 		if stored.Serving["a-cert"] != nil && now.Serving[0].ResourceVersion != "7" {
 			t.Errorf("%s: it replaces version %q", name, now.Serving[0].ResourceVersion)
 		}
-		if err := verify(now, leaf(t, now.Serving[0]), "a-cert", wanted[0].Hosts[0], start.Add(time.Hour)); err != nil {
+		if err := verify(now, leaf(t, now.Serving[0]), "a-cert", desired[0].Hosts[0], start.Add(time.Hour)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -94,8 +94,8 @@ func TestObjects(t *testing.T) {
 		t.Fatal(diff)
 	}
 	second := h.objects[1]
-	wanted := map[string]string{fleet.LabelPlacement: "p", fleet.LabelDecisionGroupName: "", fleet.LabelDecisionGroupIndex: "1"}
-	if diff := cmp.Diff(wanted, second.Labels); diff != "" {
+	want := map[string]string{fleet.LabelPlacement: "p", fleet.LabelDecisionGroupName: "", fleet.LabelDecisionGroupIndex: "1"}
+	if diff := cmp.Diff(want, second.Labels); diff != "" {
 		t.Error(diff)
 	}
 	if !metav1.IsControlledBy(second, h.owner) || second.Namespace != "ns" || second.OwnerReferences[0].Kind != "Placement" ||
@@ -304,11 +304,11 @@ func (h *fakeHub) check(t *testing.T, groups ...placement.Group) {
 		found[index] = append(found[index], names(object.Status.Decisions)...)
 	}
 	for i, group := range groups {
-		wanted := names(group.Decisions)
-		slices.Sort(wanted)
+		want := names(group.Decisions)
+		slices.Sort(want)
 		slices.Sort(found[i])
-		if !slices.Equal(wanted, found[i]) {
-			t.Errorf("group %d has %v, want %v", i, found[i], wanted)
+		if !slices.Equal(want, found[i]) {
+			t.Errorf("group %d has %v, want %v", i, found[i], want)
 		}
 	}
 	for i := range h.objects {

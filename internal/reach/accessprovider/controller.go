@@ -160,7 +160,7 @@ func provider(server string, ca []byte, cluster string) (multiclusterv1alpha1.Ac
 	return entry, err
 }
 
-// isWritten tells whether the profile has the entry as it is wanted, or none if none is.
+// isWritten tells whether the profile has the entry as it is desired, or none if none is.
 func isWritten(profile *multiclusterv1alpha1.ClusterProfile, want []multiclusterv1alpha1.AccessProvider) (bool, error) {
 	var have []multiclusterv1alpha1.AccessProvider
 	for _, entry := range profile.Status.AccessProviders {

@@ -219,12 +219,12 @@ func (s *health) Update(ctx context.Context, name string, info rest.UpdatedObjec
 	if err := validate(ctx, after, before); err != nil {
 		return nil, false, err
 	}
-	wanted, ok := after.(*gatewayv1alpha1.ClusterGateway)
+	updated, ok := after.(*gatewayv1alpha1.ClusterGateway)
 	if !ok {
 		return nil, false, fmt.Errorf("%T is no ClusterGateway", after)
 	}
-	status := wanted.Status
-	patch, err := healthPatch(status, wanted.UID, wanted.ResourceVersion)
+	status := updated.Status
+	patch, err := healthPatch(status, updated.UID, updated.ResourceVersion)
 	if err != nil {
 		return nil, false, err
 	}

@@ -44,15 +44,15 @@ func newNode(i int) node {
 // syncNode makes a node of ours exist and be Ready, and removes one that an
 // earlier run with more nodes left behind.
 func (s *Simulator) syncNode(ctx context.Context, name string) (time.Duration, error) {
-	wanted, ours := s.nodes[name]
+	desired, ours := s.nodes[name]
 	existing, err := s.nodeLister.Get(name)
 	switch {
 	case err != nil && !apierrors.IsNotFound(err):
 		return 0, err
 	case ours && err != nil:
-		return heartbeat, s.register(ctx, wanted)
+		return heartbeat, s.register(ctx, desired)
 	case ours:
-		return s.reportNode(ctx, wanted, existing)
+		return s.reportNode(ctx, desired, existing)
 	case err == nil && existing.Labels[LabelSimulated] == "true":
 		return 0, s.removeNode(ctx, name)
 	default:

@@ -28,9 +28,9 @@ func TestEngineTrigger(t *testing.T) {
 	framework.AcceptAll(t, cluster)
 	h := framework.Hub.Client(t)
 	a := newEngineAgent(name, engineConfigMap("default", name, "before"))
-	var wanted atomic.Bool
+	var desired atomic.Bool
 	a.options.Registration.Approve = func(context.Context, addon.Installation, *certificatesv1.CertificateSigningRequest) (bool, error) {
-		return wanted.Load(), nil
+		return desired.Load(), nil
 	}
 	var signs atomic.Bool
 	var asked atomic.Int32
@@ -67,7 +67,7 @@ func TestEngineTrigger(t *testing.T) {
 	deploys("before")
 
 	a.set(func(a *engineAgent) { a.objects[0] = engineConfigMap("default", name, "after") })
-	wanted.Store(true)
+	desired.Store(true)
 	m.Trigger(cluster, name)
 	deploys("after")
 	awaitEngineIssued(t, csr)

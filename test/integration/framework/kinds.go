@@ -59,8 +59,8 @@ func ServeOnly(t *testing.T, existing *env.Server, resources []string) {
 	}
 	c := existing.Client(t)
 	for _, crd := range crds.Hub() {
-		wanted := slices.Contains(resources, crd.Spec.Names.Plural)
-		if wanted {
+		serve := slices.Contains(resources, crd.Spec.Names.Plural)
+		if serve {
 			err = client.IgnoreAlreadyExists(c.Create(t.Context(), asUnstructured(t, crd)))
 		} else {
 			err = client.IgnoreNotFound(c.Delete(t.Context(), asUnstructured(t, crd)))
@@ -68,7 +68,7 @@ func ServeOnly(t *testing.T, existing *env.Server, resources []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		env.Eventually(t, func(context.Context) error { return expectServed(api, crd, wanted) })
+		env.Eventually(t, func(context.Context) error { return expectServed(api, crd, serve) })
 	}
 }
 

@@ -50,7 +50,7 @@ type link struct {
 	mu        sync.Mutex
 	route     route
 	ctx       context.Context //nolint:containedctx // that of the process, from which tunnels come
-	wanted    bool
+	enabled   bool
 	stop      context.CancelFunc
 	connected bool
 	problem   error
@@ -62,7 +62,7 @@ type route struct {
 	hub *http.Client
 }
 
-// newLink returns one that is not wanted yet. It calls changed when its state is another.
+// newLink returns one that is not enabled yet. It calls changed when its state is another.
 func newLink(o Options, allowed *rules, changed func()) (*link, error) {
 	config := rest.CopyConfig(o.Hub.GetConfig())
 	config.NextProtos = []string{tunnel.HTTP}
@@ -135,13 +135,13 @@ func (l *link) Start(ctx context.Context) error {
 func (l *link) enable() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.wanted = true
+	l.enabled = true
 	l.run()
 }
 
-// run begins once it is wanted and may.
+// run starts once it is enabled and has a context.
 func (l *link) run() {
-	if !l.wanted || l.ctx == nil || l.stop != nil {
+	if !l.enabled || l.ctx == nil || l.stop != nil {
 		return
 	}
 	ctx, stop := context.WithCancel(l.ctx)
@@ -153,7 +153,7 @@ func (l *link) run() {
 func (l *link) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.wanted = false
+	l.enabled = false
 	if l.stop != nil {
 		l.stop()
 		l.stop = nil

@@ -141,7 +141,7 @@ func (a *agentCluster) remove(ctx context.Context, key client.ObjectKey, marks m
 	return nil
 }
 
-// marksOf are the marks of a Secret together with what tells whether its credential is still the wanted one.
+// marksOf are the marks of a Secret together with what tells whether its credential is still the desired one.
 func (c *Controller) marksOf(w *desiredSecret) metav1.ObjectMeta {
 	marks := c.marks(w.addOn, w.cluster)
 	marks.Annotations[fleet.AnnotationHubID] = w.hubID

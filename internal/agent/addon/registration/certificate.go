@@ -60,7 +60,7 @@ func (c *Controller) reconcileCertificate(ctx context.Context, addOn *addonv1bet
 	return now
 }
 
-// readCertificate tells how long the certificate is valid. It fails if it is not the one that is wanted.
+// readCertificate tells how long the certificate is valid. It fails if it is not the one that is desired.
 func (c *Controller) readCertificate(w *desiredSecret, secret *corev1.Secret) (secretState, error) {
 	if len(secret.Data[fleet.KeyTLSCert]) == 0 {
 		return secretState{}, errNoCredential
@@ -82,7 +82,7 @@ func (c *Controller) readCertificate(w *desiredSecret, secret *corev1.Secret) (s
 	return c.renewal(w, pair.Leaf.NotBefore, pair.Leaf.NotAfter), nil
 }
 
-// checkSubject fails if a certificate is not for the subject that is wanted. A signer of the
+// checkSubject fails if a certificate is not for the subject that is desired. A signer of the
 // add-on's own may issue another subject than was requested; there the requested subject counts.
 func checkSubject(w *desiredSecret, leaf *x509.Certificate, requested string) error {
 	if w.request.SignerName == fleet.SignerKubeAPIServerClient {

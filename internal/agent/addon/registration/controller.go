@@ -158,7 +158,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: max(report.next.Sub(c.Clock.Now()), time.Nanosecond)}, errors.Join(errs...)
 }
 
-// reconcileSecrets makes the Secrets of an add-on what they should be, and removes those that are not wanted any more.
+// reconcileSecrets makes the Secrets of an add-on what they should be, and removes those that are not desired any more.
 func (c *Controller) reconcileSecrets(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, all []desiredSecret,
 	report *report) (errs []error) {
 	owner := client.ObjectKeyFromObject(addOn)
@@ -253,7 +253,7 @@ func (c *Controller) refresh(ctx context.Context, addOn *addonv1beta1.ManagedClu
 	return c.reconcileCertificate(ctx, addOn, w, live)
 }
 
-// read returns the state of the credential in a Secret, and fails if it is not the one that is wanted.
+// read returns the state of the credential in a Secret, and fails if it is not the one that is desired.
 func (c *Controller) read(addOn *addonv1beta1.ManagedClusterAddOn, w *desiredSecret, secret *corev1.Secret) (secretState, error) {
 	if w.request == nil {
 		return c.readToken(addOn, w, secret)
@@ -276,7 +276,7 @@ func (c *Controller) renewal(w *desiredSecret, notBefore, notAfter time.Time) se
 	return now
 }
 
-// release removes the Secrets of an add-on that are not wanted any more.
+// release removes the Secrets of an add-on that are not desired any more.
 func (c *Controller) release(ctx context.Context, owner types.NamespacedName, all []desiredSecret) error {
 	if len(all) == 0 {
 		c.follow(owner, nil)

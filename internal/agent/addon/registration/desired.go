@@ -34,7 +34,7 @@ type desiredSecret struct {
 	notBefore time.Time
 }
 
-// errNotYet says that it is not known which Secrets are wanted. Existing ones stay as they are.
+// errNotYet says that it is not known which Secrets are desired. Existing ones stay as they are.
 var errNotYet = errors.New("which Secrets the add-on is to have is not known yet")
 
 // desiredSecrets are the Secrets of an add-on. Of several registrations for the same Secret, the last one counts. It fails with

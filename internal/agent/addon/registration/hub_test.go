@@ -65,10 +65,10 @@ func TestCredentialOfAnother(t *testing.T) {
 	addOn.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionTokenInfrastructureReady, Status: metav1.ConditionTrue,
 		Message: fleet.TokenInfrastructureReadyMessage("c1", "hello-agent", "uid1")}}
 	for name, test := range map[string]struct {
-		wanted *desiredSecret
-		says   map[string]string
-		data   map[string][]byte
-		want   string // in the error; empty for none
+		desired *desiredSecret
+		says    map[string]string
+		data    map[string][]byte
+		want    string // in the error; empty for none
 	}{
 		"a certificate of this hub":    {kube, map[string]string{id: "this", hash: "hash"}, certificateOf(t, user), ""},
 		"of this hub, which has moved": {kube, map[string]string{id: "this", hash: "before"}, certificateOf(t, user), ""},
@@ -103,7 +103,7 @@ func TestCredentialOfAnother(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Annotations: test.says}, Data: test.data}
-			_, err := newController("csr").read(addOn, test.wanted, secret)
+			_, err := newController("csr").read(addOn, test.desired, secret)
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
@@ -135,14 +135,14 @@ func TestNotWellMeanwhile(t *testing.T) {
 	} {
 		for _, kind := range []struct {
 			name, reason, failed string
-			wanted               *desiredSecret
+			desired              *desiredSecret
 		}{
 			{"ClusterCertificateRotated", "ClientCertificateUpdated", "ClientCertificateUpdateFailed", &desiredSecret{request: &clientcert.AddOn{}}},
 			{"TokenRefreshed", "AddonTokenRefreshed", "TokenCreationFailed", &desiredSecret{}},
 		} {
 			t.Run(kind.name+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				kind.wanted.secret.Namespace, kind.wanted.secret.Name = "ns", "s"
+				kind.desired.secret.Namespace, kind.desired.secret.Name = "ns", "s"
 				var conditions []metav1.Condition
 				if test.before != "" {
 					conditions = []metav1.Condition{{Type: kind.name, Status: test.before, Reason: kind.failed, Message: "before",
@@ -150,7 +150,7 @@ func TestNotWellMeanwhile(t *testing.T) {
 				}
 				r := newReport(begin)
 				for _, o := range test.outcomes {
-					r.add(kind.wanted, o)
+					r.add(kind.desired, o)
 				}
 				r.write(&conditions)
 				cond := meta.FindStatusCondition(conditions, kind.name)

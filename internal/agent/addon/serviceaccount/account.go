@@ -58,7 +58,7 @@ func retryable(err error) bool { return apierrors.IsConflict(err) }
 // keep returns the token that the Secret on the hub has, and why it was replaced, if it was.
 func (c *Controller) keep(ctx context.Context, s *session, owner *authenticationv1beta1.ManagedServiceAccount,
 ) (token claims, renewed string, err error) {
-	w := wanted{owner: owner, validity: owner.Spec.Rotation.Validity.Duration}
+	w := requirements{owner: owner, validity: owner.Spec.Rotation.Validity.Duration}
 	if w.account, err = c.ensureAccount(ctx, s.namespace, owner); err != nil {
 		return token, "", err
 	}

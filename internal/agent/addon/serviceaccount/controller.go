@@ -374,7 +374,7 @@ func (c *Controller) isValid(ctx context.Context, token []byte) (bool, error) {
 }
 
 // newToken asks the managed cluster for a token of an account.
-func (c *Controller) newToken(ctx context.Context, w wanted) ([]byte, error) {
+func (c *Controller) newToken(ctx context.Context, w requirements) ([]byte, error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(w.validity.Seconds()))}}
 	if err := c.managed.SubResource("token").Create(ctx, w.account.DeepCopy(), request); err != nil {
 		return nil, fmt.Errorf("request a token of service account %s on the managed cluster: %w", client.ObjectKeyFromObject(w.account), err)
@@ -383,7 +383,7 @@ func (c *Controller) newToken(ctx context.Context, w wanted) ([]byte, error) {
 }
 
 // saveToken writes the Secret on the hub.
-func (c *Controller) saveToken(ctx context.Context, w wanted, before *corev1.Secret, token []byte) error {
+func (c *Controller) saveToken(ctx context.Context, w requirements, before *corev1.Secret, token []byte) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.Cluster, Name: w.owner.Name}}
 	if before != nil {
 		secret = before.DeepCopy()

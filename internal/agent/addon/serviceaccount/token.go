@@ -19,7 +19,7 @@ import (
 // renewAt is the share of its lifetime after which a token is replaced.
 const renewAt = 0.8
 
-// slack is by how much a token may live longer than is wanted, and still be kept.
+// slack is by how much a token may live longer than is desired, and still be kept.
 const slack = time.Minute
 
 // claims are what a token of a service account says of itself. Only the API server that has issued it can tell whether it is true.
@@ -66,8 +66,8 @@ func (c claims) due() time.Time {
 	return c.issued.Add(time.Duration(float64(c.expires.Sub(c.issued)) * renewAt))
 }
 
-// wanted is what the token in a Secret has to fit.
-type wanted struct {
+// requirements are what the token in a Secret has to meet.
+type requirements struct {
 	account  *corev1.ServiceAccount
 	owner    *authenticationv1beta1.ManagedServiceAccount
 	ca       []byte
@@ -75,7 +75,7 @@ type wanted struct {
 }
 
 // stale tells why the token in a Secret has to be replaced; nothing if it need not be.
-func (w wanted) stale(secret *corev1.Secret, now time.Time) (why string, token claims) {
+func (r requirements) stale(secret *corev1.Secret, now time.Time) (reason string, token claims) {
 	if secret == nil {
 		return "there is no Secret with a token", token
 	}
@@ -83,23 +83,23 @@ func (w wanted) stale(secret *corev1.Secret, now time.Time) (why string, token c
 	switch {
 	case err != nil:
 		return "the Secret has no usable token: " + err.Error(), token
-	case token.subject != fleet.ServiceAccountUser(w.account.Namespace, w.account.Name):
+	case token.subject != fleet.ServiceAccountUser(r.account.Namespace, r.account.Name):
 		return fmt.Sprintf("the token is of %q", token.subject), token
-	case token.account != "" && token.account != w.account.UID:
+	case token.account != "" && token.account != r.account.UID:
 		return "the token is of a service account that does not exist any more", token
 	case !now.Before(token.due()):
 		return "most of the lifetime of the token has passed", token
-	case isShortened(secret, w.validity) && token.expires.Sub(token.issued) > w.validity+slack:
-		return fmt.Sprintf("the token lives longer than %s", w.validity), token
-	case !bytes.Equal(secret.Data[corev1.ServiceAccountRootCAKey], w.ca):
+	case isShortened(secret, r.validity) && token.expires.Sub(token.issued) > r.validity+slack:
+		return fmt.Sprintf("the token lives longer than %s", r.validity), token
+	case !bytes.Equal(secret.Data[corev1.ServiceAccountRootCAKey], r.ca):
 		return "the certificate authority of the cluster is another one", token
-	case !isOwned(secret, w.owner):
+	case !isOwned(secret, r.owner):
 		return "the Secret is of a ManagedServiceAccount that does not exist any more", token
 	}
 	return "", token
 }
 
-// isShortened tells whether a Secret has a token for which another lifetime was asked than is wanted now. Without that, an API server that
+// isShortened tells whether a Secret has a token for which another lifetime was asked than is desired now. Without that, an API server that
 // lengthens all tokens would be asked without an end.
 func isShortened(secret *corev1.Secret, validity time.Duration) bool {
 	requested, known := secret.Annotations[fleet.AnnotationRequestedValidity]

@@ -34,7 +34,7 @@ func claimsFor(lifetime time.Duration) map[string]any {
 // MS-03: a token is kept until 80 % of the lifetime that it really has have passed, as long as it is of the account and of this owner.
 func TestStale(t *testing.T) {
 	t.Parallel()
-	w := wanted{
+	w := requirements{
 		account:  &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "accounts", Name: "ci", UID: "sa"}},
 		owner:    &authenticationv1beta1.ManagedServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "ci", UID: "owner"}},
 		ca:       []byte("ca"),

@@ -33,8 +33,8 @@ import (
 
 // The values of the label that a hub has on a namespace.
 const (
-	wanted   = "true"
-	unwanted = "false"
+	labelManaged  = "true"
+	labelReleased = "false"
 )
 
 // Options configure the controller.
@@ -103,7 +103,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	labelled := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}}
-	if err := c.managed.List(ctx, labelled, client.MatchingLabels{c.label(): wanted}); err != nil {
+	if err := c.managed.List(ctx, labelled, client.MatchingLabels{c.label(): labelManaged}); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list the managed namespaces: %w", err)
 	}
 	before := mc.DeepCopy()
@@ -159,7 +159,7 @@ func (c *Controller) ensure(ctx context.Context, mc *clusterv1.ManagedCluster, n
 	switch {
 	case apierrors.IsNotFound(err):
 		fresh := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{c.label(): wanted}, Annotations: map[string]string{c.annotation(): c.Cluster},
+			Name: name, Labels: map[string]string{c.label(): labelManaged}, Annotations: map[string]string{c.annotation(): c.Cluster},
 		}}
 		if err := c.managed.Create(ctx, fresh); err != nil {
 			return fmt.Errorf("create Namespace %s: %w", name, err)
@@ -168,10 +168,10 @@ func (c *Controller) ensure(ctx context.Context, mc *clusterv1.ManagedCluster, n
 		return fmt.Errorf("get Namespace %s: %w", name, err)
 	case !ns.DeletionTimestamp.IsZero():
 		return fmt.Errorf("the Namespace %s is being deleted; it is created again when it has gone", name)
-	case ns.Labels[c.label()] == wanted:
+	case ns.Labels[c.label()] == labelManaged:
 		return nil
 	default:
-		if err := c.mark(ctx, ns, wanted); err != nil {
+		if err := c.mark(ctx, ns, labelManaged); err != nil {
 			return err
 		}
 	}
@@ -189,7 +189,7 @@ func (c *Controller) release(ctx context.Context, mc *clusterv1.ManagedCluster, 
 		if c.othersOwn(ns) || slices.ContainsFunc(mc.Status.ManagedNamespaces, listed) {
 			continue
 		}
-		if err := client.IgnoreNotFound(c.mark(ctx, ns, unwanted)); err != nil {
+		if err := client.IgnoreNotFound(c.mark(ctx, ns, labelReleased)); err != nil {
 			errs = append(errs, err)
 			continue
 		}

@@ -107,7 +107,7 @@ func TestLifeOfANamespace(t *testing.T) {
 	if told := b.reconcile("c1"); len(told) != 1 || told[0] != "Normal NamespaceApplied The namespace ns1 is on the cluster" {
 		t.Errorf("events %q", told)
 	}
-	b.label(wanted)
+	b.label(labelManaged)
 	cond := meta.FindStatusCondition(b.cluster("c1").Status.ManagedNamespaces[0].Conditions, fleet.ConditionNamespaceAvailable)
 	if cond == nil || cond.Status != metav1.ConditionTrue || cond.Reason != fleet.ReasonNamespaceApplied {
 		t.Errorf("condition %+v", cond)
@@ -120,7 +120,7 @@ func TestLifeOfANamespace(t *testing.T) {
 		told[0] != "Normal NamespaceUnmanaged No set wants the namespace ns1 any more; it stays on the cluster" {
 		t.Errorf("events %q", told)
 	}
-	b.label(unwanted)
+	b.label(labelReleased)
 }
 
 // RG-43: of two managed clusters of one hub that are the same cluster, one does not undo what the other does; when the first does
@@ -133,18 +133,18 @@ func TestTwoAgentsOnACluster(t *testing.T) {
 	if told := b.reconcile("c2"); told != nil {
 		t.Errorf("events of an agent with nothing to do: %q", told)
 	}
-	b.label(wanted)
+	b.label(labelManaged)
 	b.want("c2", "ns1")
 	b.reconcile("c2")
 	b.want("c1")
 	b.reconcile("c1")
-	b.label(unwanted)
+	b.label(labelReleased)
 	b.reconcile("c2")
-	b.label(wanted)
+	b.label(labelManaged)
 	if told := b.reconcile("c1"); told != nil {
 		t.Errorf("events of an agent with nothing to do: %q", told)
 	}
-	b.label(wanted)
+	b.label(labelManaged)
 }
 
 // RG-43: a namespace that was labelled without a word of who did it is the agent's that finds it.
@@ -152,10 +152,10 @@ func TestLabelWithoutOwner(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "c1")
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns1",
-		Labels: map[string]string{fleet.ManagedNamespaceLabel(hubHash): wanted}}}
+		Labels: map[string]string{fleet.ManagedNamespaceLabel(hubHash): labelManaged}}}
 	if err := b.managed.Create(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
 	b.reconcile("c1")
-	b.label(unwanted)
+	b.label(labelReleased)
 }

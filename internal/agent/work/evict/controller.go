@@ -119,11 +119,11 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return ctrl.Result{RequeueAfter: max(predecessor.RecheckInterval, c.GracePeriod)}, nil
 		}
 	}
-	wanted, err := c.wanted(ctx, amw)
+	onHub, err := c.isOnHub(ctx, amw)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if wanted || c.GracePeriod >= Never {
+	if onHub || c.GracePeriod >= Never {
 		return ctrl.Result{}, c.mark(ctx, amw, nil)
 	}
 	if amw.Status.EvictionStartTime == nil {
@@ -141,8 +141,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-// wanted tells whether the work is on the hub. It reads the cache, which keeps works while the hub does not answer.
-func (c *Controller) wanted(ctx context.Context, amw *workv1.AppliedManifestWork) (bool, error) {
+// isOnHub tells whether the work is on the hub. It reads the cache, which keeps works while the hub does not answer.
+func (c *Controller) isOnHub(ctx context.Context, amw *workv1.AppliedManifestWork) (bool, error) {
 	if amw.Spec.HubHash != c.HubHash {
 		return false, nil
 	}

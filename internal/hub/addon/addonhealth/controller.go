@@ -173,7 +173,7 @@ func label(cluster *clusterv1.ManagedCluster, addOns []addonv1beta1.ManagedClust
 		}
 	}
 	for key := range cluster.Labels {
-		if _, wanted := labels[key]; !wanted && strings.HasPrefix(key, fleet.LabelAddOnFeaturePrefix) {
+		if _, desired := labels[key]; !desired && strings.HasPrefix(key, fleet.LabelAddOnFeaturePrefix) {
 			delete(cluster.Labels, key)
 		}
 	}

@@ -329,60 +329,60 @@ func TestAnnounced(t *testing.T) {
 	x, other, y := kind("x", "one", ""), kind("x", "two", ""), kind("y", "one", "")
 	missing := errors.New("missing")
 	for name, test := range map[string]struct {
-		have, wanted references
-		phase        rollout.ClusterPhase
-		problem      error
-		kept         bool
-		deployed     bool
-		want         references
-		configured   metav1.ConditionStatus
+		have, desired references
+		phase         rollout.ClusterPhase
+		problem       error
+		kept          bool
+		deployed      bool
+		want          references
+		configured    metav1.ConditionStatus
 	}{
-		"its turn": {wanted: references{x1, y1}, phase: rollout.Start, want: references{x1, y1},
+		"its turn": {desired: references{x1, y1}, phase: rollout.Start, want: references{x1, y1},
 			configured: metav1.ConditionTrue},
-		"its turn, announced before": {have: references{x, y}, wanted: references{x1, y1}, phase: rollout.Start,
+		"its turn, announced before": {have: references{x, y}, desired: references{x1, y1}, phase: rollout.Start,
 			want: references{x1, y1}, configured: metav1.ConditionTrue},
 		"nothing is wanted": {phase: rollout.InProgress, configured: metav1.ConditionTrue},
-		"new, waits": {wanted: references{y1, x1}, phase: rollout.Waiting, want: references{x, y},
+		"new, waits": {desired: references{y1, x1}, phase: rollout.Waiting, want: references{x, y},
 			configured: metav1.ConditionFalse},
-		"new, waits for another": {have: references{other, y}, wanted: references{x1}, phase: rollout.Waiting, want: references{x},
+		"new, waits for another": {have: references{other, y}, desired: references{x1}, phase: rollout.Waiting, want: references{x},
 			configured: metav1.ConditionFalse},
 		"new, waits to have nothing": {have: references{x}, phase: rollout.Waiting, want: references{x},
 			configured: metav1.ConditionFalse},
-		"new, missing": {wanted: references{x}, phase: rollout.Skipped, problem: missing, want: references{x},
+		"new, missing": {desired: references{x}, phase: rollout.Skipped, problem: missing, want: references{x},
 			configured: metav1.ConditionFalse},
-		"new, one of two is missing": {wanted: references{x1, y}, phase: rollout.Skipped, problem: missing, want: references{x, y},
+		"new, one of two is missing": {desired: references{x1, y}, phase: rollout.Skipped, problem: missing, want: references{x, y},
 			configured: metav1.ConditionFalse},
-		"new, not looked up": {wanted: references{x}, problem: hashes.ErrNotYet, want: references{x},
+		"new, not looked up": {desired: references{x}, problem: hashes.ErrNotYet, want: references{x},
 			configured: metav1.ConditionFalse},
-		"new, the other one is looked up": {wanted: references{x1}, want: references{x}, configured: metav1.ConditionFalse},
-		"new, placement unknown": {have: references{x}, wanted: references{x2}, phase: rollout.Skipped, kept: true,
+		"new, the other one is looked up": {desired: references{x1}, want: references{x}, configured: metav1.ConditionFalse},
+		"new, placement unknown": {have: references{x}, desired: references{x2}, phase: rollout.Skipped, kept: true,
 			want: references{x}, configured: metav1.ConditionFalse},
-		"upgrade, waits": {have: references{x1}, wanted: references{x2}, phase: rollout.Waiting, deployed: true,
+		"upgrade, waits": {have: references{x1}, desired: references{x2}, phase: rollout.Waiting, deployed: true,
 			want: references{x1}, configured: metav1.ConditionFalse},
-		"upgrade, waits, not deployed": {have: references{x1}, wanted: references{x2}, phase: rollout.Waiting, want: references{x1},
+		"upgrade, waits, not deployed": {have: references{x1}, desired: references{x2}, phase: rollout.Waiting, want: references{x1},
 			configured: metav1.ConditionFalse},
-		"upgrade, waits for its first": {wanted: references{x1}, phase: rollout.Waiting, deployed: true,
+		"upgrade, waits for its first": {desired: references{x1}, phase: rollout.Waiting, deployed: true,
 			configured: metav1.ConditionFalse},
-		"upgrade, waits for one more": {have: references{x1}, wanted: references{x1, y1}, phase: rollout.Waiting, deployed: true,
+		"upgrade, waits for one more": {have: references{x1}, desired: references{x1, y1}, phase: rollout.Waiting, deployed: true,
 			want: references{x1}, configured: metav1.ConditionFalse},
-		"upgrade, its turn": {have: references{x1}, wanted: references{x2}, phase: rollout.Start, deployed: true,
+		"upgrade, its turn": {have: references{x1}, desired: references{x2}, phase: rollout.Start, deployed: true,
 			want: references{x2}, configured: metav1.ConditionTrue},
-		"upgrade, the first is missing": {wanted: references{x}, phase: rollout.Skipped, problem: missing, deployed: true,
+		"upgrade, the first is missing": {desired: references{x}, phase: rollout.Skipped, problem: missing, deployed: true,
 			want: references{x}, configured: metav1.ConditionFalse},
-		"upgrade, one more is missing": {have: references{y1}, wanted: references{x, y1}, phase: rollout.Skipped, problem: missing,
+		"upgrade, one more is missing": {have: references{y1}, desired: references{x, y1}, phase: rollout.Skipped, problem: missing,
 			deployed: true, want: references{x, y1}, configured: metav1.ConditionFalse},
-		"upgrade, the next is missing": {have: references{x1}, wanted: references{other}, phase: rollout.Skipped, problem: missing,
+		"upgrade, the next is missing": {have: references{x1}, desired: references{other}, phase: rollout.Skipped, problem: missing,
 			deployed: true, want: references{x1}, configured: metav1.ConditionFalse},
-		"what it has is gone": {have: references{x1}, wanted: references{x}, phase: rollout.Skipped, problem: missing,
+		"what it has is gone": {have: references{x1}, desired: references{x}, phase: rollout.Skipped, problem: missing,
 			deployed: true, want: references{x1}, configured: metav1.ConditionFalse},
-		"no longer selected, for the moment": {have: references{x1}, wanted: references{x2}, phase: rollout.Skipped, kept: true, deployed: true,
+		"no longer selected, for the moment": {have: references{x1}, desired: references{x2}, phase: rollout.Skipped, kept: true, deployed: true,
 			want: references{x1}, configured: metav1.ConditionTrue},
 	} {
 		addOn := &addonv1beta1.ManagedClusterAddOn{Status: addonv1beta1.ManagedClusterAddOnStatus{ConfigReferences: test.have}}
 		if test.deployed {
 			addOn.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionManifestApplied, Status: metav1.ConditionTrue}}
 		}
-		cluster := &clusterState{addOn: addOn, desired: test.wanted, phase: test.phase, problem: test.problem, kept: test.kept}
+		cluster := &clusterState{addOn: addOn, desired: test.desired, phase: test.phase, problem: test.problem, kept: test.kept}
 		after, condition := cluster.after()
 		if after == nil {
 			t.Errorf("%s: nothing is said of it", name)
@@ -547,7 +547,7 @@ func TestMerge(t *testing.T) {
 	if merged := merge(before, []addonv1beta1.ConfigReference{otherKind(reference("x", ""))}); merged[0].LastAppliedConfig != nil {
 		t.Errorf("of another kind: %+v", merged[0])
 	}
-	for name, test := range map[string]struct{ wanted, applied []string }{
+	for name, test := range map[string]struct{ desired, applied []string }{
 		"the same":   {[]string{"x", "y"}, []string{"1", "2"}},
 		"turned":     {[]string{"y", "x"}, []string{"2", "1"}},
 		"changed":    {[]string{"z"}, []string{""}},
@@ -556,12 +556,12 @@ func TestMerge(t *testing.T) {
 		"one less":   {[]string{"y"}, []string{"2"}},
 		"one more":   {[]string{"x", "y", "z"}, []string{"1", "2", ""}},
 	} {
-		var wanted []addonv1beta1.ConfigReference
-		for _, name := range test.wanted {
-			wanted = append(wanted, reference(name, ""))
+		var desired []addonv1beta1.ConfigReference
+		for _, name := range test.desired {
+			desired = append(desired, reference(name, ""))
 		}
 		var applied []string
-		for _, merged := range merge(before, wanted) {
+		for _, merged := range merge(before, desired) {
 			hash := ""
 			if merged.LastAppliedConfig != nil {
 				hash = merged.LastAppliedConfig.SpecHash

@@ -43,13 +43,13 @@ type known struct {
 	err error
 }
 
-// clusterState is the present and the wanted state of the add-on on a cluster.
+// clusterState is the present and the desired state of the add-on on a cluster.
 type clusterState struct {
 	addOn *addonv1beta1.ManagedClusterAddOn // nil if it is still to be installed
 	// placement is the one that applies; nil if none selects the cluster.
 	placement *lookup.Placement
 	desired   []addonv1beta1.ConfigReference
-	// problem is why the wanted configurations cannot be used.
+	// problem is why the desired configurations cannot be used.
 	problem error
 	// kept is true if the configurations stay as they are.
 	kept  bool

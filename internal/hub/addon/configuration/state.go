@@ -14,9 +14,9 @@ import (
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-// stateOf returns the rollout state of a cluster for the wanted configurations, and since when it has been in it.
-func stateOf(addOn *addonv1beta1.ManagedClusterAddOn, wanted []addonv1beta1.ConfigReference, now time.Time) (rollout.State, time.Time) {
-	if addOn == nil || !hasDesired(addOn.Status.ConfigReferences, wanted) {
+// stateOf returns the rollout state of a cluster for the desired configurations, and since when it has been in it.
+func stateOf(addOn *addonv1beta1.ManagedClusterAddOn, desired []addonv1beta1.ConfigReference, now time.Time) (rollout.State, time.Time) {
+	if addOn == nil || !hasDesired(addOn.Status.ConfigReferences, desired) {
 		return rollout.ToApply, time.Time{}
 	}
 	progressing := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionProgressing)
@@ -37,9 +37,9 @@ func stateOf(addOn *addonv1beta1.ManagedClusterAddOn, wanted []addonv1beta1.Conf
 	}
 }
 
-// hasDesired tells whether the references are to the wanted configurations, in their wanted states.
-func hasDesired(have, wanted []addonv1beta1.ConfigReference) bool {
-	return slices.EqualFunc(have, wanted, func(a, b addonv1beta1.ConfigReference) bool {
+// hasDesired tells whether the references are to the desired configurations, in their desired states.
+func hasDesired(have, desired []addonv1beta1.ConfigReference) bool {
+	return slices.EqualFunc(have, desired, func(a, b addonv1beta1.ConfigReference) bool {
 		return a.ConfigGroupResource == b.ConfigGroupResource && same(a.DesiredConfig, b.DesiredConfig)
 	})
 }
@@ -48,12 +48,12 @@ func same(a, b *addonv1beta1.ConfigSpecHash) bool {
 	return a != nil && b != nil && *a == *b
 }
 
-// merge returns the wanted references, with what was applied of the same configurations before. Of another configuration in the place of
+// merge returns the desired references, with what was applied of the same configurations before. Of another configuration in the place of
 // one, nothing has been applied.
-func merge(before, wanted []addonv1beta1.ConfigReference) []addonv1beta1.ConfigReference {
-	merged := make([]addonv1beta1.ConfigReference, 0, len(wanted))
+func merge(before, desired []addonv1beta1.ConfigReference) []addonv1beta1.ConfigReference {
+	merged := make([]addonv1beta1.ConfigReference, 0, len(desired))
 	had := entries(before)
-	for _, reference := range wanted {
+	for _, reference := range desired {
 		if p := slices.Index(had, entryOf(reference)); p >= 0 {
 			reference.LastAppliedConfig = before[p].LastAppliedConfig.DeepCopy()
 		}
@@ -63,15 +63,15 @@ func merge(before, wanted []addonv1beta1.ConfigReference) []addonv1beta1.ConfigR
 	return merged
 }
 
-// announce returns the references before, and a pending one for each wanted configuration of a type of which the add-on has none. A
+// announce returns the references before, and a pending one for each desired configuration of a type of which the add-on has none. A
 // configuration that the add-on has stays until it is replaced.
-func announce(have, wanted []addonv1beta1.ConfigReference) []addonv1beta1.ConfigReference {
+func announce(have, desired []addonv1beta1.ConfigReference) []addonv1beta1.ConfigReference {
 	announced := slices.DeleteFunc(slices.Clone(have), config.IsPending)
 	given := map[addonv1beta1.ConfigGroupResource]bool{}
 	for _, reference := range announced {
 		given[reference.ConfigGroupResource] = true
 	}
-	for _, reference := range wanted {
+	for _, reference := range desired {
 		if !given[reference.ConfigGroupResource] {
 			announced = append(announced, config.Pending([]addonv1beta1.AddOnConfig{{
 				ConfigGroupResource: reference.ConfigGroupResource, ConfigReferent: reference.DesiredConfig.ConfigReferent,

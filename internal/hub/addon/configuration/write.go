@@ -52,7 +52,7 @@ func (c *Controller) write(ctx context.Context, s *snapshot) error {
 	return first
 }
 
-// after returns the add-on with its wanted references, and the condition about them. The add-on is nil if nothing has to be written.
+// after returns the add-on with its desired references, and the condition about them. The add-on is nil if nothing has to be written.
 func (c *clusterState) after() (*addonv1beta1.ManagedClusterAddOn, metav1.Condition) {
 	references, before := c.references(), c.addOn.Status.ConfigReferences
 	condition := c.configured(references)
@@ -67,7 +67,7 @@ func (c *clusterState) after() (*addonv1beta1.ManagedClusterAddOn, metav1.Condit
 	return after, condition
 }
 
-// references returns the wanted references for the status. A configuration that the add-on may not get yet is listed as pending if
+// references returns the desired references for the status. A configuration that the add-on may not get yet is listed as pending if
 // nothing is in its place: without it, a manager would deploy the add-on with defaults. An add-on that has been deployed with defaults
 // keeps them until the rollout reaches it.
 func (c *clusterState) references() []addonv1beta1.ConfigReference {
@@ -84,16 +84,16 @@ func (c *clusterState) references() []addonv1beta1.ConfigReference {
 	}
 }
 
-func generationsSeen(have, wanted []addonv1beta1.ConfigReference) bool {
+func generationsSeen(have, desired []addonv1beta1.ConfigReference) bool {
 	for i := range have {
-		if have[i].LastObservedGeneration != wanted[i].LastObservedGeneration {
+		if have[i].LastObservedGeneration != desired[i].LastObservedGeneration {
 			return false
 		}
 	}
 	return true
 }
 
-// configured returns the condition that tells whether the add-on has its wanted configurations.
+// configured returns the condition that tells whether the add-on has its desired configurations.
 func (c *clusterState) configured(references []addonv1beta1.ConfigReference) metav1.Condition {
 	no := func(message string) metav1.Condition {
 		return metav1.Condition{

@@ -48,14 +48,14 @@ type Hashes struct {
 	serves discovery.DiscoveryInterfaceWithContext
 	clock  clock.PassiveClock
 
-	mu      sync.Mutex
-	ctx     context.Context // the life of the watches; nil before Start
-	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
-	watches map[schema.GroupResource]*watch
-	wanted  map[string]map[addonv1beta1.AddOnConfig]bool // by ClusterManagementAddOn
-	askers  map[addonv1beta1.AddOnConfig]map[string]bool // the same, the other way round
-	wrong   map[schema.GroupResource]wrong               // kinds without a watch
-	changes int                                          // of definitions
+	mu       sync.Mutex
+	ctx      context.Context // the life of the watches; nil before Start
+	queue    workqueue.TypedRateLimitingInterface[reconcile.Request]
+	watches  map[schema.GroupResource]*watch
+	required map[string]map[addonv1beta1.AddOnConfig]bool // by ClusterManagementAddOn
+	askers   map[addonv1beta1.AddOnConfig]map[string]bool // the same, the other way round
+	wrong    map[schema.GroupResource]wrong               // kinds without a watch
+	changes  int                                          // of definitions
 }
 
 // wrong is why a kind cannot be watched, and until when that is cached.
@@ -68,7 +68,7 @@ type wrong struct {
 func New(c dynamic.Interface, serves discovery.DiscoveryInterfaceWithContext, clk clock.PassiveClock) *Hashes {
 	return &Hashes{
 		client: c, serves: serves, clock: clk, watches: map[schema.GroupResource]*watch{}, wrong: map[schema.GroupResource]wrong{},
-		wanted: map[string]map[addonv1beta1.AddOnConfig]bool{}, askers: map[addonv1beta1.AddOnConfig]map[string]bool{},
+		required: map[string]map[addonv1beta1.AddOnConfig]bool{}, askers: map[addonv1beta1.AddOnConfig]map[string]bool{},
 	}
 }
 
@@ -87,14 +87,14 @@ func (h *Hashes) Source() source.Source {
 func (h *Hashes) Require(addOn string, configs map[addonv1beta1.AddOnConfig]bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for config := range h.wanted[addOn] {
+	for config := range h.required[addOn] {
 		if delete(h.askers[config], addOn); len(h.askers[config]) == 0 {
 			delete(h.askers, config)
 		}
 	}
-	delete(h.wanted, addOn)
+	delete(h.required, addOn)
 	if len(configs) > 0 {
-		h.wanted[addOn] = configs
+		h.required[addOn] = configs
 	}
 	kinds := map[schema.GroupResource]bool{}
 	for config := range configs {

@@ -222,7 +222,7 @@ func (c *Controller) install(
 	}
 }
 
-// announce writes the wanted configurations to the status of a new add-on: its manager would deploy an add-on without any with
+// announce writes the desired configurations to the status of a new add-on: its manager would deploy an add-on without any with
 // defaults. The status cannot be created with the object, so this is the next request. If another writer is faster, its status stays.
 func (c *Controller) announce(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, configs []addonv1beta1.AddOnConfig) error {
 	if len(configs) == 0 {

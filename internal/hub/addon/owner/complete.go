@@ -41,21 +41,21 @@ func owned(references []metav1.OwnerReference, entry *addonv1beta1.ClusterManage
 
 // copyAnnotations keeps the annotations that an add-on shares with its cluster in sync, and removes those that the cluster no longer
 // has. A value that a user has set on an add-on that was not installed by a strategy stays.
-func copyAnnotations(addOn *addonv1beta1.ManagedClusterAddOn, wanted map[string]string) {
+func copyAnnotations(addOn *addonv1beta1.ManagedClusterAddOn, desired map[string]string) {
 	byStrategy := addOn.Annotations[fleet.AnnotationInstalledBy] == fleet.InstalledByStrategy
 	copied := map[string]bool{}
 	for key := range strings.SplitSeq(addOn.Annotations[fleet.AnnotationFromCluster], ",") {
 		copied[key] = true
 	}
 	var now []string
-	for _, key := range slices.Sorted(maps.Keys(wanted)) {
+	for _, key := range slices.Sorted(maps.Keys(desired)) {
 		if _, own := addOn.Annotations[key]; byStrategy || copied[key] || !own {
-			metav1.SetMetaDataAnnotation(&addOn.ObjectMeta, key, wanted[key])
+			metav1.SetMetaDataAnnotation(&addOn.ObjectMeta, key, desired[key])
 			now = append(now, key)
 		}
 	}
 	for key := range copied {
-		if _, still := wanted[key]; !still {
+		if _, still := desired[key]; !still {
 			delete(addOn.Annotations, key)
 		}
 	}

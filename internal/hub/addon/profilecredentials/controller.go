@@ -157,7 +157,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := c.client.Get(ctx, req.NamespacedName, account); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("get ManagedServiceAccount %s: %w", req, err)
 	}
-	want, err := c.wanted(ctx, req.NamespacedName, account)
+	want, err := c.desiredSecrets(ctx, req.NamespacedName, account)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -179,8 +179,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: blockedInterval}, errors.Join(failed...)
 }
 
-// wanted are the copies that there should be, by their namespaces.
-func (c *Controller) wanted(ctx context.Context, key client.ObjectKey,
+// desiredSecrets are the copies that there should be, by their namespaces.
+func (c *Controller) desiredSecrets(ctx context.Context, key client.ObjectKey,
 	account *authenticationv1beta1.ManagedServiceAccount) (map[string]*corev1.Secret, error) {
 	if !requestsCopies(account) || !account.DeletionTimestamp.IsZero() {
 		return nil, nil

@@ -47,7 +47,7 @@ func IsDone(addOn *addonv1beta1.ManagedClusterAddOn) bool {
 	return condition.Reason == fleet.ReasonCompleted || condition.Reason == fleet.ReasonConfigurationUnsupported && IsApplied(addOn)
 }
 
-// IsApplied tells whether all wanted configurations of an add-on have been applied.
+// IsApplied tells whether all desired configurations of an add-on have been applied.
 func IsApplied(addOn *addonv1beta1.ManagedClusterAddOn) bool {
 	return !slices.ContainsFunc(addOn.Status.ConfigReferences, func(r addonv1beta1.ConfigReference) bool {
 		return r.DesiredConfig == nil || r.LastAppliedConfig == nil || *r.DesiredConfig != *r.LastAppliedConfig

@@ -66,9 +66,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("get the PlacementDecision %s of the SIG: %w", req, missing)
 	}
 	exists := missing == nil
-	wanted := err == nil && decision.DeletionTimestamp.IsZero() && decision.Labels[fleet.LabelPlacement] != ""
+	desired := err == nil && decision.DeletionTimestamp.IsZero() && decision.Labels[fleet.LabelPlacement] != ""
 	switch {
-	case !exists && wanted:
+	case !exists && desired:
 		shown.Namespace, shown.Name = decision.Namespace, decision.Name
 		show(shown, decision)
 		err := c.client.Create(ctx, shown)
@@ -78,7 +78,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	case !exists, !isOurs(shown):
 		return ctrl.Result{}, nil
-	case !wanted:
+	case !desired:
 		return ctrl.Result{}, client.IgnoreNotFound(c.client.Delete(ctx, shown, client.Preconditions{UID: &shown.UID}))
 	}
 	before := shown.DeepCopy()

@@ -332,23 +332,23 @@ func ensure[T any, O interface {
 	*T
 	client.Object
 }](ctx context.Context, c *Controller, key client.ObjectKey, mutate func(O)) error {
-	var cached, wanted, live O = new(T), new(T), new(T)
+	var cached, desired, live O = new(T), new(T), new(T)
 	err := c.client.Get(ctx, key, cached)
 	switch {
 	case err == nil:
-		wanted = cached.DeepCopyObject().(O)
-		if mutate(wanted); equality.Semantic.DeepEqual(cached, wanted) {
+		desired = cached.DeepCopyObject().(O)
+		if mutate(desired); equality.Semantic.DeepEqual(cached, desired) {
 			return nil
 		}
 	case apierrors.IsNotFound(err):
-		wanted.SetNamespace(key.Namespace)
-		wanted.SetName(key.Name)
-		mutate(wanted)
-		if err = c.client.Create(ctx, wanted); err == nil {
+		desired.SetNamespace(key.Namespace)
+		desired.SetName(key.Name)
+		mutate(desired)
+		if err = c.client.Create(ctx, desired); err == nil {
 			return nil
 		}
 		if !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("create %T %s: %w", wanted, key, err)
+			return fmt.Errorf("create %T %s: %w", desired, key, err)
 		}
 	default:
 		return fmt.Errorf("get %T %s: %w", cached, key, err)

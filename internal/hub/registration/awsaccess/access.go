@@ -157,11 +157,11 @@ func samePolicy(escaped, want string) bool {
 	if err != nil {
 		return false
 	}
-	var now, wanted any
-	if json.Unmarshal([]byte(text), &now) != nil || json.Unmarshal([]byte(want), &wanted) != nil {
+	var current, desired any
+	if json.Unmarshal([]byte(text), &current) != nil || json.Unmarshal([]byte(want), &desired) != nil {
 		return false
 	}
-	return reflect.DeepEqual(now, wanted)
+	return reflect.DeepEqual(current, desired)
 }
 
 // entry is nil if the role has none.

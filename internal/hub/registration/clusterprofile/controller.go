@@ -179,17 +179,17 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil // it belongs to another cluster manager
 	}
 	cluster := &clusterv1.ManagedCluster{}
-	wanted, err := wanted(ctx, c.client, req.NamespacedName, cluster)
+	desired, err := isDesired(ctx, c.client, req.NamespacedName, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if !wanted {
+	if !desired {
 		c.pace.forget(req.NamespacedName)
 	}
 	switch {
-	case wanted && exists:
+	case desired && exists:
 		return c.update(ctx, profile, cluster)
-	case wanted:
+	case desired:
 		return c.create(ctx, req, cluster)
 	case exists && profile.DeletionTimestamp.IsZero():
 		return ctrl.Result{}, client.IgnoreNotFound(c.client.Delete(ctx, profile))
@@ -203,11 +203,11 @@ func IsOfHub(ctx context.Context, c client.Reader, profile *multiclusterv1alpha1
 	if profile.Spec.ClusterManager.Name != clusterManager || !profile.DeletionTimestamp.IsZero() {
 		return false, nil
 	}
-	return wanted(ctx, c, client.ObjectKeyFromObject(profile), &clusterv1.ManagedCluster{})
+	return isDesired(ctx, c, client.ObjectKeyFromObject(profile), &clusterv1.ManagedCluster{})
 }
 
-// wanted tells whether the cluster exists and is in a set that is bound in the namespace.
-func wanted(ctx context.Context, c client.Reader, req client.ObjectKey, cluster *clusterv1.ManagedCluster) (bool, error) {
+// isDesired tells whether the cluster exists and is in a set that is bound in the namespace.
+func isDesired(ctx context.Context, c client.Reader, req client.ObjectKey, cluster *clusterv1.ManagedCluster) (bool, error) {
 	err := c.Get(ctx, client.ObjectKey{Name: req.Name}, cluster)
 	if apierrors.IsNotFound(err) || err == nil && !cluster.DeletionTimestamp.IsZero() {
 		return false, nil

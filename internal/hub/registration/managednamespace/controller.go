@@ -100,7 +100,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("list ManagedClusterSets: %w", err)
 	}
 	before := cluster.DeepCopy()
-	cluster.Status.ManagedNamespaces = wanted(cluster, sets.Items)
+	cluster.Status.ManagedNamespaces = desiredNamespaces(cluster, sets.Items)
 	changed, err := patch.Status(ctx, c.client, cluster, before)
 	if changed {
 		c.recorder.Eventf(cluster, nil, corev1.EventTypeNormal, fleet.EventManagedNamespacesUpdated, "UpdateManagedNamespaces",
@@ -109,8 +109,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, err
 }
 
-// wanted returns the list, ordered by set and name. Existing entries keep their conditions.
-func wanted(cluster *clusterv1.ManagedCluster, sets []clusterv1beta2.ManagedClusterSet) []clusterv1.ClusterSetManagedNamespaceStatus {
+// desiredNamespaces returns the list, ordered by set and name. Existing entries keep their conditions.
+func desiredNamespaces(cluster *clusterv1.ManagedCluster,
+	sets []clusterv1beta2.ManagedClusterSet) []clusterv1.ClusterSetManagedNamespaceStatus {
 	var list []clusterv1.ClusterSetManagedNamespaceStatus
 	for i := range sets {
 		members, err := managedcluster.SetSelector(&sets[i])

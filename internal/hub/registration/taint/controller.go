@@ -90,13 +90,13 @@ func availability(cluster *clusterv1.ManagedCluster) metav1.ConditionStatus {
 }
 
 // set adds or removes a taint. Admission sets its time, because it knows since when the cluster has it.
-func set(cluster *clusterv1.ManagedCluster, key string, wanted bool) {
+func set(cluster *clusterv1.ManagedCluster, key string, desired bool) {
 	ours := func(t clusterv1.Taint) bool { return t.Key == key && t.Effect == clusterv1.TaintEffectNoSelect }
 	has := slices.ContainsFunc(cluster.Spec.Taints, ours)
 	switch {
-	case wanted && !has:
+	case desired && !has:
 		cluster.Spec.Taints = append(cluster.Spec.Taints, clusterv1.Taint{Key: key, Effect: clusterv1.TaintEffectNoSelect})
-	case !wanted && has:
+	case !desired && has:
 		cluster.Spec.Taints = slices.DeleteFunc(cluster.Spec.Taints, ours)
 	}
 }

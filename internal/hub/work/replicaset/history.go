@@ -147,13 +147,13 @@ func (t templates) keep(ctx context.Context, set *workv1alpha1.ManifestWorkRepli
 }
 
 func (t templates) prune(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet, h history) error {
-	wanted := map[string]bool{}
+	kept := map[string]bool{}
 	for _, r := range slices.Backward(h) {
-		if r.State != good || wanted[r.Hash] {
+		if r.State != good || kept[r.Hash] {
 			continue
 		}
-		if len(wanted) < keptTemplates {
-			wanted[r.Hash] = true
+		if len(kept) < keptTemplates {
+			kept[r.Hash] = true
 			continue
 		}
 		err := t.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: templateName(set, r.Hash)}})

@@ -138,7 +138,7 @@ func (s *snapshot) create(p *placement, cluster string) change {
 // createOrAdopt also adopts an existing work that has lost its labels. A work with the label of another set is left alone, even if its
 // name matches: a user who chooses the names of sets, placements and namespaces can find colliding hashes.
 func (s *snapshot) createOrAdopt(ctx context.Context, c client.Client, p *placement, w *workv1.ManifestWork) error {
-	wanted := w.DeepCopy()
+	desired := w.DeepCopy()
 	err := c.Create(ctx, w)
 	if !apierrors.IsAlreadyExists(err) {
 		return err
@@ -152,8 +152,8 @@ func (s *snapshot) createOrAdopt(ctx context.Context, c client.Client, p *placem
 	}
 	before := found.DeepCopy()
 	label(found, s.labels(p), s.labelsOfSet())
-	found.Annotations = merged(found.Annotations, wanted.Annotations)
-	found.Spec = wanted.Spec
+	found.Annotations = merged(found.Annotations, desired.Annotations)
+	found.Spec = desired.Spec
 	if err := c.Patch(ctx, found, client.MergeFrom(before)); err != nil {
 		return err
 	}

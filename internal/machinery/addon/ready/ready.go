@@ -27,14 +27,14 @@ func DeploymentFeedback() []workv1.FeedbackRule {
 
 // Deployment returns an error unless a Deployment has a ready replica, or is scaled to zero.
 func Deployment(reported workv1.StatusFeedbackResult) error {
-	wanted, known := integer(reported, desiredReplicas)
+	desired, known := integer(reported, desiredReplicas)
 	if !known {
-		wanted, known = integer(reported, replicas) // an agent may not have seen the rule for the other yet
+		desired, known = integer(reported, replicas) // an agent may not have seen the rule for the other yet
 	}
-	if ready, _ := integer(reported, readyReplicas); ready >= 1 || known && wanted == 0 {
+	if ready, _ := integer(reported, readyReplicas); ready >= 1 || known && desired == 0 {
 		return nil
 	}
-	return fmt.Errorf("none of %s is ready", text.Count(int(wanted), "replica"))
+	return fmt.Errorf("none of %s is ready", text.Count(int(desired), "replica"))
 }
 
 // DaemonSetFeedback returns the rules for the values that DaemonSet needs. A DaemonSet that its controller has not seen yet wants no
@@ -48,12 +48,12 @@ func DaemonSet(reported workv1.StatusFeedbackResult) error {
 	if _, seen := integer(reported, observedGeneration); !seen {
 		return errors.New("its controller has not seen it yet")
 	}
-	wanted, _ := integer(reported, numberDesired)
+	desired, _ := integer(reported, numberDesired)
 	ready, _ := integer(reported, numberReady)
-	if ready == wanted {
+	if ready == desired {
 		return nil
 	}
-	return fmt.Errorf("%d of %s are ready", ready, text.Count(int(wanted), "pod"))
+	return fmt.Errorf("%d of %s are ready", ready, text.Count(int(desired), "pod"))
 }
 
 func wellKnownAnd(name, path string) []workv1.FeedbackRule {

@@ -21,8 +21,8 @@ func (o reading) count(fields ...string) int64 {
 	return n
 }
 
-// wanted is spec.replicas, which is 1 if nothing is said.
-func (o reading) wanted() int64 {
+// desired is spec.replicas, which is 1 if nothing is said.
+func (o reading) desired() int64 {
 	if n, found := o.number("spec", "replicas"); found {
 		return n
 	}

@@ -18,56 +18,56 @@ func deploymentHealth(o reading) Health {
 	if c := o.condition("ReplicaFailure"); c.isTrue() {
 		return failed("%s", c)
 	}
-	wanted, all := o.wanted(), o.count("status", "replicas")
+	desired, all := o.desired(), o.count("status", "replicas")
 	updated, available := o.count("status", "updatedReplicas"), o.count("status", "availableReplicas")
 	switch {
 	case o.isTrue("spec", "paused"): // as a suspended Job: it asks for no rollout, and waiting changes nothing
-		return current("it is paused; %d of %d replicas are available", available, wanted)
-	case updated < wanted:
-		return inProgress("%d of %d replicas are updated", updated, wanted)
+		return current("it is paused; %d of %d replicas are available", available, desired)
+	case updated < desired:
+		return inProgress("%d of %d replicas are updated", updated, desired)
 	case all > updated:
 		return inProgress("%d old replicas are still there", all-updated)
-	case available < wanted:
-		return inProgress("%d of %d replicas are available", available, wanted)
+	case available < desired:
+		return inProgress("%d of %d replicas are available", available, desired)
 	}
-	return current("%d of %d replicas are available", available, wanted)
+	return current("%d of %d replicas are available", available, desired)
 }
 
 func statefulSetHealth(o reading) Health {
 	if _, seen := o.number("status", "observedGeneration"); !seen {
 		return inProgress("its controller has not seen it yet")
 	}
-	wanted, ready := o.wanted(), o.count("status", "readyReplicas")
-	if ready < wanted {
-		return inProgress("%d of %d replicas are ready", ready, wanted)
+	desired, ready := o.desired(), o.count("status", "readyReplicas")
+	if ready < desired {
+		return inProgress("%d of %d replicas are ready", ready, desired)
 	}
 	if o.text("spec", "updateStrategy", "type") == onDelete {
-		return current("%d of %d replicas are ready", ready, wanted)
+		return current("%d of %d replicas are ready", ready, desired)
 	}
 	// Replicas below the partition stay as they are.
-	updated, toUpdate := o.count("status", "updatedReplicas"), max(0, wanted-o.count("spec", "updateStrategy", "rollingUpdate", "partition"))
+	updated, toUpdate := o.count("status", "updatedReplicas"), max(0, desired-o.count("spec", "updateStrategy", "rollingUpdate", "partition"))
 	switch {
 	case o.text("status", "updateRevision") != o.text("status", "currentRevision") && updated < toUpdate:
 		return inProgress("%d of %d replicas are updated", updated, toUpdate)
-	case o.count("status", "replicas") > wanted:
-		return inProgress("%d replicas too many are still there", o.count("status", "replicas")-wanted)
+	case o.count("status", "replicas") > desired:
+		return inProgress("%d replicas too many are still there", o.count("status", "replicas")-desired)
 	}
-	return current("%d of %d replicas are ready", ready, wanted)
+	return current("%d of %d replicas are ready", ready, desired)
 }
 
 func daemonSetHealth(o reading) Health {
 	if _, seen := o.number("status", "observedGeneration"); !seen {
 		return inProgress("its controller has not seen it yet")
 	}
-	wanted, available := o.count("status", "desiredNumberScheduled"), o.count("status", "numberAvailable")
+	desired, available := o.count("status", "desiredNumberScheduled"), o.count("status", "numberAvailable")
 	updated := o.count("status", "updatedNumberScheduled")
 	switch {
-	case o.text("spec", "updateStrategy", "type") != onDelete && updated < wanted:
-		return inProgress("the pods of %d of %d nodes are updated", updated, wanted)
-	case available < wanted:
-		return inProgress("the pods of %d of %d nodes are available", available, wanted)
+	case o.text("spec", "updateStrategy", "type") != onDelete && updated < desired:
+		return inProgress("the pods of %d of %d nodes are updated", updated, desired)
+	case available < desired:
+		return inProgress("the pods of %d of %d nodes are available", available, desired)
 	}
-	return current("the pods of %d of %d nodes are available", available, wanted)
+	return current("the pods of %d of %d nodes are available", available, desired)
 }
 
 func replicaSetHealth(o reading) Health {
@@ -77,14 +77,14 @@ func replicaSetHealth(o reading) Health {
 	if c := o.condition("ReplicaFailure"); c.isTrue() {
 		return failed("%s", c)
 	}
-	wanted, all, available := o.wanted(), o.count("status", "replicas"), o.count("status", "availableReplicas")
+	desired, all, available := o.desired(), o.count("status", "replicas"), o.count("status", "availableReplicas")
 	switch {
-	case available < wanted:
-		return inProgress("%d of %d replicas are available", available, wanted)
-	case all > wanted:
-		return inProgress("%d replicas too many are still there", all-wanted)
+	case available < desired:
+		return inProgress("%d of %d replicas are available", available, desired)
+	case all > desired:
+		return inProgress("%d replicas too many are still there", all-desired)
 	}
-	return current("%d of %d replicas are available", available, wanted)
+	return current("%d of %d replicas are available", available, desired)
 }
 
 // HasEnded tells whether an object is a Job that is complete or has failed.

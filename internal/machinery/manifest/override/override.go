@@ -183,7 +183,7 @@ func selectorOf(selector *metav1.LabelSelector) (labels.Selector, error) {
 }
 
 func (m Manifest) matches(object *metav1.PartialObjectMetadata) bool {
-	is := func(wanted, have string) bool { return wanted == "" || wanted == have }
+	is := func(want, have string) bool { return want == "" || want == have }
 	return is(m.APIVersion, object.APIVersion) && is(m.Kind, object.Kind) && is(m.Namespace, object.Namespace) && is(m.Name, object.Name)
 }
 

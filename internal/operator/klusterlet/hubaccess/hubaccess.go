@@ -93,8 +93,8 @@ func (c Credentials) hub(ctx context.Context) (reason, message string) {
 func (c Credentials) bootstrap(ctx context.Context) (reason, message string) {
 	name := c.Namespace + "/" + fleet.SecretBootstrapHubKubeconfig
 	if c.Bootstrap == nil {
-		return fleet.ReasonBootstrapSecretMissing, "Secret " + name + " does not exist; create it with " + c.wanted() + " under the key " +
-			c.key() + ", as capstan join does"
+		return fleet.ReasonBootstrapSecretMissing, "Secret " + name + " does not exist; create it with " + c.describeNeeded() +
+			" under the key " + c.key() + ", as capstan join does"
 	}
 	if c.GRPC {
 		return c.bootstrapByGRPC(ctx, name)
@@ -110,8 +110,8 @@ func (c Credentials) bootstrap(ctx context.Context) (reason, message string) {
 	return fleet.ReasonBootstrapSecretFunctional, "The kubeconfig of Secret " + name + " may register on the hub " + host
 }
 
-// wanted is what leads to the hub, in words.
-func (c Credentials) wanted() string {
+// describeNeeded is what leads to the hub, in words.
+func (c Credentials) describeNeeded() string {
 	if c.GRPC {
 		return "the configuration of a gRPC client of the hub"
 	}

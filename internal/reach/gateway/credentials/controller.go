@@ -292,7 +292,7 @@ func (c *Controller) provide(ctx context.Context, addOn *addonv1beta1.ManagedClu
 	if err != nil {
 		return nil, err
 	}
-	want, err := c.wanted(ctx, cluster, configuration, token)
+	want, err := c.desiredSecret(ctx, cluster, configuration, token)
 	if err != nil {
 		return nil, err
 	}
@@ -366,8 +366,8 @@ func (c *Controller) token(ctx context.Context, addOn *addonv1beta1.ManagedClust
 	return secret, nil
 }
 
-// wanted is the Secret for the gateway.
-func (c *Controller) wanted(ctx context.Context, cluster *clusterv1.ManagedCluster,
+// desiredSecret is the Secret for the gateway.
+func (c *Controller) desiredSecret(ctx context.Context, cluster *clusterv1.ManagedCluster,
 	configuration *proxyv1alpha1.ClusterGatewayConfiguration, token *corev1.Secret) (*corev1.Secret, error) {
 	want := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: cluster.Name, Labels: map[string]string{

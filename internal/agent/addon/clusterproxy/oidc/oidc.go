@@ -180,7 +180,7 @@ type keys struct{ oidc.KeySet }
 
 func (k keys) VerifySignature(ctx context.Context, token string) ([]byte, error) {
 	payload, err := k.KeySet.VerifySignature(ctx, token)
-	if failure, wanted := ctx.Value(failureKey{}).(*error); wanted {
+	if failure, ok := ctx.Value(failureKey{}).(*error); ok {
 		*failure = err
 	}
 	return payload, err
