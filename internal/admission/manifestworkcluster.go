@@ -59,11 +59,11 @@ func clusterTakes(ctx context.Context, work *workv1.ManifestWork, clusters Clust
 
 // addsManifests tells whether an update adds content to what a cluster has. Removals are always allowed.
 func addsManifests(work, old *workv1.ManifestWork) bool {
-	known := make(map[string]bool, len(old.Spec.Workload.Manifests))
+	existing := make(map[string]bool, len(old.Spec.Workload.Manifests))
 	for _, manifest := range old.Spec.Workload.Manifests {
-		known[string(manifest.Raw)] = true
+		existing[string(manifest.Raw)] = true
 	}
-	return slices.ContainsFunc(work.Spec.Workload.Manifests, func(manifest workv1.Manifest) bool { return !known[string(manifest.Raw)] })
+	return slices.ContainsFunc(work.Spec.Workload.Manifests, func(manifest workv1.Manifest) bool { return !existing[string(manifest.Raw)] })
 }
 
 // isHook tells whether a work has the pre-delete hooks of an add-on, by the name that all managers of add-ons give it.

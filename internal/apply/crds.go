@@ -53,11 +53,11 @@ func (c *Cluster) ReleaseCRD(ctx context.Context, crd client.Object) error {
 
 // releaseOf is the release of the API that a definition on the cluster is of; empty if there is none.
 func (c *Cluster) releaseOf(ctx context.Context, installation, name string) (string, error) {
-	known, err := c.List(ctx, installation, CRDs)
+	existing, err := c.List(ctx, installation, CRDs)
 	if err != nil {
 		return "", err
 	}
-	for _, crd := range known {
+	for _, crd := range existing {
 		if crd.GetName() == name {
 			return crd.GetAnnotations()[fleet.AnnotationOperatorVersion], nil
 		}

@@ -106,10 +106,10 @@ type forTheirAPI struct{ authenticator.Token }
 // AuthenticateToken implements authenticator.Token.
 func (t forTheirAPI) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	// The context has the audience of the hub, which cannot be taken out of it.
-	asking, cancel := context.WithCancel(context.Background())
+	authenticating, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
-	return t.Token.AuthenticateToken(asking, token) //nolint:contextcheck // it ends with the context
+	return t.Token.AuthenticateToken(authenticating, token) //nolint:contextcheck // it ends with the context
 }
 
 // hostingPrefix begins the names on the hub of what has a name of the system in the hosting cluster.

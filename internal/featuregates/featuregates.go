@@ -212,11 +212,11 @@ func (s *Set) unknown(name featuregate.Feature) error {
 	if _, other := s.others[name]; other {
 		hint = fmt.Sprintf(" (it is one of %s)", s.owner)
 	}
-	var known []string
+	var names []string
 	for _, k := range slices.Sorted(maps.Keys(s.gates)) {
-		known = append(known, string(k))
+		names = append(names, string(k))
 	}
-	return fmt.Errorf("%q is no feature gate here%s; use some of %s", name, hint, strings.Join(known, ", "))
+	return fmt.Errorf("%q is no feature gate here%s; use some of %s", name, hint, strings.Join(names, ", "))
 }
 
 // Values are the gates that change something, each as NAME=true or NAME=false.

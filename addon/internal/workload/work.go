@@ -39,9 +39,9 @@ type work struct {
 
 // find returns the existing works, ordered by the numbers in their names.
 func find(in Input, objects []*object) (works []*work) {
-	known := make(map[string]id, len(objects))
+	ids := make(map[string]id, len(objects))
 	for _, o := range objects {
-		known[string(o.raw)] = o.id
+		ids[string(o.raw)] = o.id
 	}
 	owner := client.ObjectKeyFromObject(in.Installation.AddOn)
 	for i := range in.Existing {
@@ -50,7 +50,7 @@ func find(in Input, objects []*object) (works []*work) {
 			continue
 		}
 		role, _ := ownership.Parse(w.Name, owner)
-		works = append(works, &work{ManifestWork: w, Role: role, manifests: identify(w.Spec.Workload.Manifests, known)})
+		works = append(works, &work{ManifestWork: w, Role: role, manifests: identify(w.Spec.Workload.Manifests, ids)})
 	}
 	slices.SortFunc(works, func(a, b *work) int { return cmp.Or(a.Index-b.Index, cmp.Compare(a.Namespace, b.Namespace)) })
 	return works
@@ -58,10 +58,10 @@ func find(in Input, objects []*object) (works []*work) {
 
 // identify returns which objects the manifests are, and parses only manifests that are not known. It leaves out those that cannot be
 // parsed.
-func identify(manifests []workv1.Manifest, known map[string]id) map[id]int {
+func identify(manifests []workv1.Manifest, ids map[string]id) map[id]int {
 	found := make(map[id]int, len(manifests))
 	for i := range manifests {
-		if o, ok := known[string(manifests[i].Raw)]; ok {
+		if o, ok := ids[string(manifests[i].Raw)]; ok {
 			found[o] = i
 			continue
 		}

@@ -190,7 +190,7 @@ func (c *collection) since(version int64) ([]change, bool) {
 }
 
 // receive stores what the hub says of an object. keep carries over what its events do not have from the object as it is known.
-func (c *collection) receive(o *unstructured.Unstructured, keep func(o, known *unstructured.Unstructured) error) error {
+func (c *collection) receive(o *unstructured.Unstructured, keep func(o, current *unstructured.Unstructured) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	uid, hubVersion := string(o.GetUID()), o.GetResourceVersion()
@@ -208,11 +208,11 @@ func (c *collection) receive(o *unstructured.Unstructured, keep func(o, known *u
 	case !isNewer(hubVersion, before.hubVersion):
 		return nil
 	case keep != nil:
-		known, err := before.object()
+		current, err := before.object()
 		if err != nil {
 			return err
 		}
-		if err := keep(o, known); err != nil {
+		if err := keep(o, current); err != nil {
 			return err
 		}
 	}

@@ -60,15 +60,15 @@ func (a *API) createEvent(r *request) (*http.Response, error) {
 
 // patchEvent counts another occurrence of an Event.
 func (a *API) patchEvent(r *request) (*http.Response, error) {
-	known := a.events.get(r.name)
-	if known == nil || r.Method != http.MethodPatch {
+	current := a.events.get(r.name)
+	if current == nil || r.Method != http.MethodPatch {
 		return nil, apierrors.NewNotFound(r.groupResource(), r.name)
 	}
 	patch, err := r.body()
 	if err != nil {
 		return nil, err
 	}
-	before, err := known.MarshalJSON()
+	before, err := current.MarshalJSON()
 	if err != nil {
 		return nil, fmt.Errorf("encode Event %s: %w", r.name, err)
 	}

@@ -187,8 +187,8 @@ func (c *collection) startResync(ctx context.Context, subscription cloudevents.S
 	eventType := cloudevents.Type{DataType: c.kind.dataType, SubResource: cloudevents.Spec, Action: cloudevents.Resync}
 	event := cloudevents.New(c.api.Source, eventType, c.api.Clock.Now())
 	event.Extensions[cloudevents.ExtensionClusterName] = c.api.Cluster
-	known := append(c.known(), cloudevents.ResourceVersion{ResourceID: r.mark})
-	if err := event.SetData(cloudevents.ResourceVersions{Versions: known}); err != nil {
+	versions := append(c.resourceVersions(), cloudevents.ResourceVersion{ResourceID: r.mark})
+	if err := event.SetData(cloudevents.ResourceVersions{Versions: versions}); err != nil {
 		subscription.End(err)
 		return r
 	}
@@ -215,8 +215,8 @@ func (r *resync) isEnd(event *cloudevents.Event) bool {
 func (r *resync) end()       { r.stop() }
 func (r *resync) done() bool { return r.synced }
 
-// known is what a resync request says of the collection.
-func (c *collection) known() (all []cloudevents.ResourceVersion) {
+// resourceVersions is what a resync request says of the collection.
+func (c *collection) resourceVersions() (all []cloudevents.ResourceVersion) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range c.records {

@@ -43,10 +43,10 @@ func (c *collection) receiveWork(event *cloudevents.Event, action cloudevents.Ac
 		return fmt.Errorf("decode ManifestWork %s: %w", work.Name, err)
 	}
 	o := &unstructured.Unstructured{Object: content}
-	return c.receive(o, func(o, known *unstructured.Unstructured) error {
-		carry(known, o, "status")
+	return c.receive(o, func(o, current *unstructured.Unstructured) error {
+		carry(current, o, "status")
 		if work.DeletionTimestamp != nil {
-			carry(known, o, "spec")
+			carry(current, o, "spec")
 		}
 		return nil
 	})

@@ -278,7 +278,7 @@ func (s *Subscription) accepted() error {
 			return status.Errorf(codes.Internal, "the gRPC server sent an event before the header %s", cloudevents.HeaderSubscriptionID)
 		}
 	}
-	return s.why(err)
+	return s.explain(err)
 }
 
 // Receive returns the next event. Heartbeats are none.
@@ -286,7 +286,7 @@ func (s *Subscription) Receive() (*cloudevents.Event, error) {
 	for {
 		message, err := s.stream.Recv()
 		if err != nil {
-			return nil, s.why(err)
+			return nil, s.explain(err)
 		}
 		if s.silent != nil {
 			s.silent.Reset(s.patient)
@@ -304,8 +304,8 @@ func (s *Subscription) Receive() (*cloudevents.Event, error) {
 	}
 }
 
-// why is the reason for which the client ended the subscription itself, if it did.
-func (s *Subscription) why(err error) error {
+// explain is the reason for which the client ended the subscription itself, if it did.
+func (s *Subscription) explain(err error) error {
 	cause := context.Cause(s.ctx)
 	if cause == nil || errors.Is(cause, context.Canceled) {
 		return err

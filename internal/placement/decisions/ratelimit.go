@@ -51,17 +51,17 @@ func sameExceptOrder(groups []placement.Group, indexes []int, stored []placement
 
 // keepStored gives the clusters of a misconfigured placement their stored reasons and scores, as no others are known.
 func keepStored(groups, stored []placement.Group) []placement.Group {
-	known := map[string]clusterv1beta1.ClusterDecision{}
+	byCluster := map[string]clusterv1beta1.ClusterDecision{}
 	for _, group := range stored {
 		for _, decision := range group.Decisions {
-			known[decision.ClusterName] = decision
+			byCluster[decision.ClusterName] = decision
 		}
 	}
 	kept := slices.Clone(groups)
 	for i := range kept {
 		kept[i].Decisions = slices.Clone(kept[i].Decisions)
 		for j, decision := range kept[i].Decisions {
-			if former, ok := known[decision.ClusterName]; ok {
+			if former, ok := byCluster[decision.ClusterName]; ok {
 				kept[i].Decisions[j] = former
 			}
 		}

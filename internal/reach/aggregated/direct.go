@@ -54,7 +54,7 @@ func (o *Options) tokens(config *rest.Config) (authenticator.Token, error) {
 	if err != nil {
 		return nil, err
 	}
-	ask := func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	authenticate := func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, o.Authentication.TokenRequestTimeout)
 		defer cancel()
 		review, err := client.AuthenticationV1().TokenReviews().Create(ctx,
@@ -64,5 +64,5 @@ func (o *Options) tokens(config *rest.Config) (authenticator.Token, error) {
 		}
 		return &authenticator.Response{User: &user.DefaultInfo{Name: review.Status.User.Username}}, true, nil
 	}
-	return cache.New(authenticator.TokenFunc(ask), false, o.Authentication.CacheTTL, o.Authentication.CacheTTL), nil
+	return cache.New(authenticator.TokenFunc(authenticate), false, o.Authentication.CacheTTL, o.Authentication.CacheTTL), nil
 }

@@ -56,11 +56,11 @@ func BehindProxy(t *testing.T, agent *env.Agent, proxyURL string, ca []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := config.Clusters["hub"]
-	known.Server = "https://" + Unreachable
-	known.TLSServerName = "localhost" // a name in the hub's certificate, and not in a proxy's
-	known.ProxyURL = proxyURL
-	known.CertificateAuthorityData = append(known.CertificateAuthorityData, ca...)
+	cluster := config.Clusters["hub"]
+	cluster.Server = "https://" + Unreachable
+	cluster.TLSServerName = "localhost" // a name in the hub's certificate, and not in a proxy's
+	cluster.ProxyURL = proxyURL
+	cluster.CertificateAuthorityData = append(cluster.CertificateAuthorityData, ca...)
 	if err := clientcmd.WriteToFile(*config, agent.Bootstrap); err != nil {
 		t.Fatal(err)
 	}

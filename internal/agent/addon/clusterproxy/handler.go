@@ -217,11 +217,11 @@ func hostPort(u *url.URL) string {
 
 // writeError answers as an API server does.
 func writeError(w http.ResponseWriter, err error) {
-	var known apierrors.APIStatus
-	if !errors.As(err, &known) {
-		known = apierrors.NewInternalError(err)
+	var apiStatus apierrors.APIStatus
+	if !errors.As(err, &apiStatus) {
+		apiStatus = apierrors.NewInternalError(err)
 	}
-	status := known.Status()
+	status := apiStatus.Status()
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(int(status.Code))

@@ -81,8 +81,8 @@ func notAccepted(format string, args ...any) error {
 // known asks the API server whether the token is one of its own.
 func (t *tokens) known(ctx context.Context, token string, ttl time.Duration) (bool, error) {
 	key := sha256.Sum256([]byte(token))
-	if known, found := t.own.Get(key); found {
-		return known.(bool), nil //nolint:forcetypeassert // nothing else is put there
+	if cached, found := t.own.Get(key); found {
+		return cached.(bool), nil //nolint:forcetypeassert // nothing else is put there
 	}
 	request := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 	review, err := t.reviews.Create(ctx, request, metav1.CreateOptions{})

@@ -133,7 +133,7 @@ func bundleOf(info *corev1.ConfigMap) ([]byte, error) {
 // until it expires: it may be of a proxy. Where the two have no certificate in common, the agent reaches the hub through
 // something that terminates TLS with a CA of its own, which the hub does not know.
 func join(trusted, published []byte, now time.Time) []byte {
-	known, err := cert.ParseCertsPEM(trusted)
+	existing, err := cert.ParseCertsPEM(trusted)
 	if err != nil {
 		return nil
 	}
@@ -141,13 +141,13 @@ func join(trusted, published []byte, now time.Time) []byte {
 	if err != nil {
 		return nil
 	}
-	isKnown := func(c *x509.Certificate) bool { return slices.ContainsFunc(known, c.Equal) }
+	isKnown := func(c *x509.Certificate) bool { return slices.ContainsFunc(existing, c.Equal) }
 	lacking := slices.DeleteFunc(slices.Clone(current), isKnown)
 	if len(lacking) == 0 || len(lacking) == len(current) {
 		return nil
 	}
-	known = slices.DeleteFunc(known, func(c *x509.Certificate) bool { return now.After(c.NotAfter) })
-	bundle, err := cert.EncodeCertificates(append(known, lacking...)...)
+	existing = slices.DeleteFunc(existing, func(c *x509.Certificate) bool { return now.After(c.NotAfter) })
+	bundle, err := cert.EncodeCertificates(append(existing, lacking...)...)
 	if err != nil {
 		return nil
 	}

@@ -106,12 +106,12 @@ func (p *Prober) next() time.Duration {
 // Health is the state to report. The first call probes, later ones return what the last probe found.
 func (p *Prober) Health(ctx context.Context) Health {
 	p.mu.Lock()
-	known := p.health
+	cached := p.health
 	p.mu.Unlock()
-	if known == nil {
+	if cached == nil {
 		return p.probe(ctx)
 	}
-	return *known
+	return *cached
 }
 
 func (p *Prober) probe(ctx context.Context) Health {

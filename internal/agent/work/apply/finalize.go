@@ -93,8 +93,8 @@ type deletion struct {
 }
 
 func (d *deletions) start(work *workv1.ManifestWork, now time.Time) *deletion {
-	if known, ok := d.m.Load(work.Name); ok && known.(*deletion).work == work.UID {
-		return known.(*deletion)
+	if existing, ok := d.m.Load(work.Name); ok && existing.(*deletion).work == work.UID {
+		return existing.(*deletion)
 	}
 	started := &deletion{work: work.UID, since: now}
 	d.m.Store(work.Name, started)

@@ -198,8 +198,8 @@ func (c *Checker) review(ctx context.Context, account workv1.ManifestWorkSubject
 
 // once answers a query from memory, or has it found out; several works that ask at the same time have it found out together.
 func (c *Checker) once(q reviewKey, find func() (allowed, remember bool, err error)) (answer, error) {
-	if known, ok := c.recall(q); ok {
-		return known, nil
+	if cached, ok := c.recall(q); ok {
+		return cached, nil
 	}
 	found, err, _ := c.inFlight.Do(fmt.Sprint(q), func() (any, error) {
 		a := answer{until: c.clock.Now().Add(remembered)}

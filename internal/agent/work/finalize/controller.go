@@ -131,8 +131,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // deletionOf is what is known of the deletion. It begins with all that may be there: what was applied, and what an agent that
 // was killed may have applied.
 func (c *Controller) deletionOf(amw *workv1.AppliedManifestWork) (*deletion, error) {
-	if known, found := c.deletions.Load(amw.Name); found && known.(*deletion).uid == amw.UID {
-		return known.(*deletion), nil
+	if existing, found := c.deletions.Load(amw.Name); found && existing.(*deletion).uid == amw.UID {
+		return existing.(*deletion), nil
 	}
 	unrecorded, err := appliedmanifestwork.Unrecorded(c.managed.RESTMapper(), amw)
 	if err != nil {

@@ -39,8 +39,8 @@ type answer struct {
 // Left tells whether a cluster has left the hub. Works ask about the same few clusters, so an answer is good for a while, and those
 // that ask at the same time wait for the same one. The error is for a condition.
 func (c *Clusters) Left(ctx context.Context, cluster string) (bool, error) {
-	if known, ok := c.recall(cluster); ok {
-		return known.left, known.err
+	if cached, ok := c.recall(cluster); ok {
+		return cached.left, cached.err
 	}
 	found := c.inFlight.DoChan(cluster, func() (any, error) { return c.query(ctx, cluster), nil })
 	select {
@@ -55,20 +55,20 @@ func (c *Clusters) Left(ctx context.Context, cluster string) (bool, error) {
 func (c *Clusters) recall(cluster string) (answer, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	known, ok := c.answers[cluster]
-	return known, ok && c.Clock.Since(known.at) < RecheckInterval/2
+	cached, ok := c.answers[cluster]
+	return cached, ok && c.Clock.Since(cached.at) < RecheckInterval/2
 }
 
 func (c *Clusters) query(ctx context.Context, cluster string) answer {
-	if known, ok := c.recall(cluster); ok { // which came a moment ago
-		return known
+	if cached, ok := c.recall(cluster); ok { // which came a moment ago
+		return cached
 	}
-	known, err := c.Exists(ctx, cluster)
+	exists, err := c.Exists(ctx, cluster)
 	if err != nil {
 		log.FromContext(ctx).Info("It cannot be found out whether a cluster is still on the hub", "cluster", cluster, "error", err.Error())
 		err = fmt.Errorf("it cannot be found out whether cluster %s is still on the hub: %w", cluster, lasting(err))
 	}
-	now := answer{left: err == nil && !known, err: err, at: c.Clock.Now()}
+	now := answer{left: err == nil && !exists, err: err, at: c.Clock.Now()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.answers == nil {

@@ -78,10 +78,10 @@ func workMatters(e event.UpdateEvent) bool {
 }
 
 // applied returns what the agent says of the present generation of a work.
-func applied(work *workv1.ManifestWork) (said metav1.Condition) {
+func applied(work *workv1.ManifestWork) (result metav1.Condition) {
 	condition := meta.FindStatusCondition(work.Status.Conditions, fleet.ConditionApplied)
 	if condition == nil || condition.ObservedGeneration != work.Generation {
-		return said
+		return result
 	}
 	return metav1.Condition{Status: condition.Status, Message: condition.Message}
 }
@@ -139,12 +139,12 @@ func (c *Controller) condition(permission *permissionv1alpha1.ClusterPermission,
 		condition.Message = err.Error()
 		return condition
 	}
-	switch said := applied(work); said.Status {
+	switch result := applied(work); result.Status {
 	case metav1.ConditionTrue:
 		condition.Status, condition.Reason = metav1.ConditionTrue, fleet.ReasonAppliedRBACManifestWork
 		condition.Message = fmt.Sprintf("The roles and bindings are on the cluster, by ManifestWork %s", work.Name)
 	case metav1.ConditionFalse:
-		condition.Message = fmt.Sprintf("The cluster has not all roles and bindings: %s; the status of ManifestWork %s says which", said.Message,
+		condition.Message = fmt.Sprintf("The cluster has not all roles and bindings: %s; the status of ManifestWork %s says which", result.Message,
 			work.Name)
 	default:
 		condition.Reason = fleet.ReasonProgressing

@@ -55,11 +55,11 @@ func (s *snapshot) progression(r *placementRollout, before []addonv1beta1.Instal
 		before[i].DeepCopyInto(&now)
 	}
 	had := now.ConfigReferences
-	known := installEntries(had)
+	existing := installEntries(had)
 	now.ConfigReferences = nil
 	for i, e := range installEntries(r.references) {
 		reference := r.references[i]
-		if p := slices.Index(known, e); p >= 0 {
+		if p := slices.Index(existing, e); p >= 0 {
 			reference.LastAppliedConfig, reference.LastKnownGoodConfig = had[p].LastAppliedConfig, had[p].LastKnownGoodConfig
 		}
 		if r.isDone() {

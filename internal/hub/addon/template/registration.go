@@ -20,8 +20,8 @@ import (
 // longer declares cannot be renewed, because only the template names the CA.
 func (a *agent) registrations(ctx context.Context, installation addon.Installation) ([]addonv1beta1.RegistrationConfig, error) {
 	spec, err := a.template(ctx, installation)
-	known := installation.AddOn.Status.Registrations
-	if len(known) > 0 && (errors.Is(err, addon.ErrNotYet) || errors.Is(err, config.ErrMissing) && isLeaving(installation.AddOn)) {
+	existing := installation.AddOn.Status.Registrations
+	if len(existing) > 0 && (errors.Is(err, addon.ErrNotYet) || errors.Is(err, config.ErrMissing) && isLeaving(installation.AddOn)) {
 		return a.asBefore(installation), nil
 	}
 	if err != nil {

@@ -189,11 +189,11 @@ func (s *server) authorized(ctx context.Context, caller user.Info, what authoriz
 
 // statusOf returns the Status of an error.
 func statusOf(err error) metav1.Status {
-	var known apierrors.APIStatus
-	if !errors.As(err, &known) {
-		known = apierrors.NewInternalError(err)
+	var apiStatus apierrors.APIStatus
+	if !errors.As(err, &apiStatus) {
+		apiStatus = apierrors.NewInternalError(err)
 	}
-	status := known.Status()
+	status := apiStatus.Status()
 	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
 	return status
 }

@@ -53,8 +53,9 @@ func presentStatus(profile *multiclusterv1alpha1.ClusterProfile, cluster *cluste
 func translate(profile *multiclusterv1alpha1.ClusterProfile, cluster *clusterv1.ManagedCluster, from, to string) {
 	cond := metav1.Condition{Type: to, Status: metav1.ConditionUnknown, Reason: "NotReported", Message: "The cluster has not reported it yet"}
 	cond.LastTransitionTime = cluster.CreationTimestamp
-	if known := meta.FindStatusCondition(cluster.Status.Conditions, from); known != nil {
-		cond.Status, cond.Reason, cond.Message, cond.LastTransitionTime = known.Status, known.Reason, known.Message, known.LastTransitionTime
+	if condition := meta.FindStatusCondition(cluster.Status.Conditions, from); condition != nil {
+		cond.Status, cond.Reason, cond.Message = condition.Status, condition.Reason, condition.Message
+		cond.LastTransitionTime = condition.LastTransitionTime
 	}
 	meta.SetStatusCondition(&profile.Status.Conditions, cond)
 }

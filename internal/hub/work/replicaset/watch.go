@@ -193,10 +193,10 @@ func (c *Controller) actingOn(ctx context.Context, cluster client.Object) []reco
 		ctrl.LoggerFrom(ctx).Error(err, "Find the ManifestWorkReplicaSets of a cluster")
 		return requests
 	}
-	known := map[string]bool{}
+	seen := map[string]bool{}
 	for i := range works.Items {
-		if key := works.Items[i].Labels[fleet.LabelManifestWorkReplicaSet]; !known[key] {
-			known[key] = true
+		if key := works.Items[i].Labels[fleet.LabelManifestWorkReplicaSet]; !seen[key] {
+			seen[key] = true
 			requests = append(requests, c.ofWork(ctx, &works.Items[i])...)
 		}
 	}

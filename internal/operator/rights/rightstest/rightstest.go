@@ -89,10 +89,11 @@ type Reviewer struct {
 func (r Reviewer) Create(_ context.Context, review *authorizationv1.SelfSubjectAccessReview, _ metav1.CreateOptions) (
 	*authorizationv1.SelfSubjectAccessReview, error,
 ) {
-	answer, asked := review.DeepCopy(), review.Spec.ResourceAttributes
+	answer, attributes := review.DeepCopy(), review.Spec.ResourceAttributes
 	answer.Status.Allowed = slices.ContainsFunc(r.Rules, func(rule rbacv1.PolicyRule) bool {
-		return slices.Contains(rule.Verbs, asked.Verb) && slices.Contains(rule.APIGroups, asked.Group) &&
-			slices.Contains(rule.Resources, asked.Resource) && (len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, asked.Name))
+		return slices.Contains(rule.Verbs, attributes.Verb) && slices.Contains(rule.APIGroups, attributes.Group) &&
+			slices.Contains(rule.Resources, attributes.Resource) &&
+			(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, attributes.Name))
 	})
 	return answer, nil
 }

@@ -141,8 +141,8 @@ func (a *Authenticator) Concerns(token string) bool {
 // is not good. It waits for the issuer no longer than that may take.
 func (a *Authenticator) Authenticate(ctx context.Context, token string) (access.User, error) {
 	key := sha256.Sum256([]byte(token))
-	if known, found := a.users.Get(key); found {
-		return known.(access.User), nil //nolint:forcetypeassert // nothing else is put there
+	if cached, found := a.users.Get(key); found {
+		return cached.(access.User), nil //nolint:forcetypeassert // nothing else is put there
 	}
 	verifier, err := a.ready(ctx)
 	if err != nil {
