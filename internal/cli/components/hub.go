@@ -58,7 +58,7 @@ type CRD struct {
 	Storage   string   `json:"storage,omitempty"`
 }
 
-// part is what a component of a hub is looked for by.
+// part is what a component of a hub is found by.
 type part struct {
 	name, group string
 	// Without the name of the ClusterManager and a dash.
@@ -118,7 +118,7 @@ type featureGates struct {
 	FeatureGates []struct{ Feature, Mode string } `json:"featureGates"`
 }
 
-// hubObjects are what tells of a hub.
+// hubObjects are the objects that describe a hub.
 type hubObjects struct {
 	info            *corev1.ConfigMap
 	operators       []deployment

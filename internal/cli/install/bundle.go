@@ -27,7 +27,7 @@ const (
 	latestBundle  = "latest"
 )
 
-// bundles are those that --bundle-version knows. The last one is the default.
+// bundles are the values of --bundle-version. The last one is the default.
 var bundles = []bundle{
 	{"v1.1.0", "v0.16.0"}, {"v1.1.1", "v0.16.0"}, {"v1.1.3", "v0.16.0"},
 	{"v1.2.0", "v0.17.0"}, {"v1.2.1", "v0.17.0"},

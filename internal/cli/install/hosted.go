@@ -89,7 +89,7 @@ func splitForHostedHub(objects []*unstructured.Unstructured) (onHub, here []*uns
 	return onHub, here
 }
 
-// isForJoining tells whether an object of the chart cluster-manager lets clusters ask to join.
+// isForJoining tells whether an object of the chart cluster-manager gives clusters the right to request to join.
 func isForJoining(object *unstructured.Unstructured) bool {
 	return strings.HasPrefix(object.GetName(), fleet.ClusterRoleBootstrap) ||
 		object.GetNamespace() == fleet.NamespaceOperators && object.GetName() == fleet.ServiceAccountBootstrap ||

@@ -34,7 +34,7 @@ func (h Home) Down(ctx context.Context, purge bool, report Reporter) (int, error
 	return len(running), nil
 }
 
-// running are the processes that have a pid file and have not ended, whether the state knows them or not.
+// running are the processes that have a pid file and have not ended, whether they are in the state or not.
 func (h Home) running() ([]*Process, error) {
 	files, err := filepath.Glob(filepath.Join(h.runDir(), "*.json"))
 	if err != nil {

@@ -143,7 +143,7 @@ func (u *up) startAgent(ctx context.Context, cluster ClusterState) (agent *Proce
 	return u.home.Start(program)
 }
 
-// awaitDeletion tells whether an agent that had joined has to join anew, because its cluster was deleted on the hub: it goes on with the
+// awaitDeletion tells whether an agent that had joined has to join anew, because its cluster was deleted on the hub: it continues with the
 // certificate that it has. While a deletion is in progress, the agent has to complete it.
 func (u *up) awaitDeletion(ctx context.Context, name string, sandbox, agent *Process) (deleted bool, err error) {
 	if !u.home.hasCredential(name) {

@@ -167,7 +167,7 @@ func checkRef(g *appsv1beta1.GitOpsCluster) *obstacleError {
 	return nil
 }
 
-// clusters are those that the Argo CD is to know. Without the Placement, these are none.
+// clusters are those to register with the Argo CD. Without the Placement, these are none.
 func (c *Controller) clusters(ctx context.Context, g *appsv1beta1.GitOpsCluster, r *registration) (names []string, err error) {
 	key := client.ObjectKey{Namespace: g.Namespace, Name: g.Spec.PlacementRef.Name}
 	if err := c.c.Get(ctx, key, &clusterv1beta1.Placement{}); apierrors.IsNotFound(err) {
@@ -207,8 +207,8 @@ func (c *Controller) decisions(ctx context.Context, g *appsv1beta1.GitOpsCluster
 	return list.Items, nil
 }
 
-// verifyArgo looks for the server of an Argo CD in the namespace. An API without Services, as that of a standalone hub, has none to look
-// for.
+// verifyArgo checks that the namespace has the server of an Argo CD. An API without Services, as that of a standalone hub, has nothing to
+// check.
 func (c *Controller) verifyArgo(ctx context.Context, g *appsv1beta1.GitOpsCluster) (*obstacleError, error) {
 	if g.Annotations[fleet.AnnotationSkipArgoVerify] == fleet.LabelTrue {
 		return nil, nil

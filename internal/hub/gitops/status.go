@@ -123,7 +123,7 @@ func (c *Controller) report(ctx context.Context, g *appsv1beta1.GitOpsCluster, r
 	return client.IgnoreNotFound(err)
 }
 
-// success says which clusters the Argo CD knows.
+// success says which clusters are registered with the Argo CD.
 func (r *registration) success() string {
 	return r.withRetained(fmt.Sprintf("%s registered with the Argo CD in namespace %s: %s", text.Count(len(r.registered), "cluster"),
 		r.argoNamespace, strings.Join(r.registered, " ")))
