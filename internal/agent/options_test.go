@@ -93,10 +93,12 @@ func TestRegistrationByAWS(t *testing.T) {
 	}
 }
 
+// WK-38 CE-10: what is not in this version is refused with what to use in its place.
 func TestFlagsRefused(t *testing.T) {
 	t.Parallel()
 	for arg, want := range map[string]string{
 		"--workload-source-driver=kafka":                                                       `"kafka" is not in this version; use kube, grpc or mqtt`,
+		"--workload-source-driver=pubsub":                                                      `"pubsub" is not in this version; use kube, grpc or mqtt`,
 		"--registration-auth=grpc --bootstrap-kubeconfigs=/a":                                  "name the hubs by --grpc-bootstrap-configs",
 		"--workload-source-driver=grpc --bootstrap-kubeconfigs=/a":                             "name the hubs by --grpc-bootstrap-configs",
 		"--grpc-bootstrap-configs=/a,/b":                                                       "name the hubs by --bootstrap-kubeconfigs",

@@ -35,15 +35,7 @@ type ClusterDecision struct {
 
 // ClusterProfileReference names a ClusterProfile.
 type ClusterProfileReference struct {
-	// apiVersion of the ClusterProfile.
-	// +optional
-	APIVersion string `json:"apiVersion,omitempty"`
-
-	// kind is ClusterProfile.
-	// +optional
-	Kind string `json:"kind,omitempty"`
-
-	// namespace of the ClusterProfile.
+	// namespace of the ClusterProfile; empty means that of the decision.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 

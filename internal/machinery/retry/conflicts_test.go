@@ -14,7 +14,7 @@ import (
 
 var conflict = apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "a", errors.New("it has changed"))
 
-// A conflict is no error and no log line, until there are many in a row; what else has failed stays one.
+// SD-03: a conflict is no error and no log line, until there are many in a row; what else has failed stays one.
 func TestConflicts(t *testing.T) {
 	t.Parallel()
 	var failure error

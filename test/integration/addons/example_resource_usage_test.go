@@ -3,17 +3,21 @@ package addons
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
@@ -26,40 +30,163 @@ import (
 // scored is the example resource-usage-collect.
 const scored = "resource-usage-collect"
 
-// The example resource-usage-collect: its agents score two clusters, by which a placement chooses the one with most CPU left, and
-// the other one when that is used. RU-01 RU-02 RU-03 RU-04.
+// The article about placement by scores, with the example resource-usage-collect: its agents score two clusters, by which a placement
+// chooses the one with most CPU left, and the other one when that is used. RU-01 RU-02 RU-03 RU-04 PL-12 PL-20.
 func TestExampleResourceUsage(t *testing.T) {
 	t.Parallel()
 	// The add-on is installed on all clusters of a hub, so the hub is the test's own; so are the clusters, whose pods count.
-	site := &scoredSite{hub: env.StartHub(t, ""), clusters: map[string]*env.Server{"usage1": env.StartSandbox(t),
-		"usage2": env.StartSandbox(t)}}
-	c := site.hub.Client(t)
-	for _, file := range []string{"hub.yaml", "placement.yaml", "addondeploymentconfig.yaml", "addontemplate.yaml",
-		"clustermanagementaddon.yaml", "most-cpu.yaml"} {
-		for _, object := range exampleObjects(t, scored, file) {
-			framework.Create(t, c, object)
-		}
-	}
+	site := &scoredSite{hub: env.StartHub(t, ""), clusters: map[string]*env.Server{"cluster1": env.StartSandbox(t),
+		"cluster2": env.StartSandbox(t)}}
 	for name, cluster := range site.clusters {
 		env.Join(t, site.hub, cluster, name)
 	}
-	site.runAgent(t, "usage1", "usage2")
-	site.runAgent(t, "usage2", "usage1")
+	site.bindDefaultSet(t)
+	for _, file := range []string{"hub.yaml", "placement.yaml", "addondeploymentconfig.yaml", "addontemplate.yaml",
+		"clustermanagementaddon.yaml"} {
+		for _, object := range exampleObjects(t, scored, file) {
+			framework.Create(t, site.hub.Client(t), object)
+		}
+	}
+	site.runAgent(t, "cluster1", "cluster2")
+	site.runAgent(t, "cluster2", "cluster1")
 	// What the agent itself requests is little: it changes no score of a cluster with 32 cores by more than 1.
-	site.awaitCPU(t, "usage1", 31)
-	site.awaitCPU(t, "usage2", 31)
+	site.awaitCPU(t, "cluster1", 31)
+	site.awaitCPU(t, "cluster2", 31)
+	site.place(t)
+	site.awaitChosen(t, "cluster1")
+	site.awaitEvents(t, "DecisionCreate", "ScoreUpdate")
 
-	site.use(t, "usage1", "6")
-	site.awaitCPU(t, "usage1", 25)
-	site.awaitChosen(t, "usage2")
-	site.use(t, "usage2", "12")
-	site.awaitCPU(t, "usage2", 19)
-	site.awaitChosen(t, "usage1")
+	site.use(t, "cluster1", "6")
+	site.awaitCPU(t, "cluster1", 25)
+	site.awaitChosen(t, "cluster2")
+	site.awaitEvents(t, "DecisionUpdate", "ScoreUpdate cluster1:25 cluster2:31")
+	site.use(t, "cluster2", "12")
+	site.awaitCPU(t, "cluster2", 19)
+	site.awaitChosen(t, "cluster1")
+	site.awaitEvents(t, "ScoreUpdate cluster1:25 cluster2:19")
+}
+
+// placementByScore is the first one of the article.
+const placementByScore = `
+apiVersion: cluster.open-cluster-management.io/v1beta1
+kind: Placement
+metadata:
+  name: placement
+  namespace: ns1
+spec:
+  numberOfClusters: 3
+  prioritizerPolicy:
+    mode: Exact
+    configurations:
+    - scoreCoordinate:
+        type: AddOn
+        addOn:
+          resourceName: default
+          scoreName: cpuAvailable
+      weight: 1
+`
+
+// PL-07 PL-12: the first example of the article about placement by scores chooses the three clusters with most CPU available.
+func TestExampleOfScores(t *testing.T) {
+	t.Parallel()
+	// Without the controllers of registration, clusters without agents have no taint, which the example does not tolerate.
+	site := framework.NewSiteOn(t, env.StartHub(t, "placement"), "ns1")
+	for end, cpu := range map[string]int32{"cluster1": 66, "cluster2": 12, "cluster3": -40, "cluster4": 35} {
+		cluster := site.Add(t, end, nil)
+		framework.Namespace(t, site.C, cluster.Name)
+		score := &clusterv1alpha1.AddOnPlacementScore{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Name, Name: "default"}}
+		framework.Create(t, site.C, score)
+		score.Status = clusterv1alpha1.AddOnPlacementScoreStatus{
+			Conditions: []metav1.Condition{{Type: "AddOnPlacementScoreUpdated", Status: metav1.ConditionTrue, Reason: "AddOnPlacementScoreUpdated",
+				Message: "AddOnPlacementScore updated successfully", LastTransitionTime: metav1.Now()}},
+			ValidUntil: ptr.To(metav1.NewTime(time.Now().Add(time.Hour))),
+			Scores:     []clusterv1alpha1.AddOnPlacementScoreItem{{Name: "cpuAvailable", Value: cpu}, {Name: "memAvailable", Value: 55}},
+		}
+		if err := site.C.Status().Update(t.Context(), score); err != nil {
+			t.Fatal(err)
+		}
+	}
+	placement := &clusterv1beta1.Placement{}
+	if err := yaml.UnmarshalStrict([]byte(placementByScore), placement); err != nil {
+		t.Fatal(err)
+	}
+	framework.Create(t, site.C, placement)
+	site.Await(t, "placement", "cluster1", "cluster2", "cluster4")
 }
 
 type scoredSite struct {
 	hub      *env.Server
 	clusters map[string]*env.Server
+}
+
+// bindDefaultSet shows the clusters and their set, and binds that to the namespace default.
+func (s *scoredSite) bindDefaultSet(t *testing.T) {
+	t.Helper()
+	for _, cluster := range []string{"cluster1", "cluster2"} {
+		s.awaitRow(t, "clusters", "NAME ACCEPTED AVAILABLE CLUSTERSET CPU MEMORY KUBERNETES VERSION",
+			regexp.MustCompile(`^`+cluster+` true True default 32 [0-9]+[KMGT]i v1\.[0-9]+\.[0-9]+`))
+	}
+	const header = "NAME BOUND NAMESPACES STATUS"
+	s.awaitRow(t, "clustersets", header, regexp.MustCompile(`^default - 2 ManagedClusters selected\b`))
+	s.hub.Capstan(t, "", "clusterset", "bind", "default", "--namespace", "default").Succeeds(t,
+		"Clusterset default is bound to Namespace default")
+	s.awaitRow(t, "clustersets", header, regexp.MustCompile(`^default default 2 ManagedClusters selected\b`))
+}
+
+// awaitRow waits until "capstan get" of a kind prints a row below a header, with one space between columns.
+func (s *scoredSite) awaitRow(t *testing.T, kind, header string, row *regexp.Regexp) {
+	t.Helper()
+	env.Eventually(t, func(context.Context) error {
+		result := s.hub.Capstan(t, "", "get", kind, "--output", "table")
+		result.Succeeds(t)
+		var rows []string
+		for line := range strings.Lines(result.Out) {
+			rows = append(rows, strings.Join(strings.Fields(line), " "))
+		}
+		if len(rows) == 0 || !strings.HasPrefix(rows[0], header) || !slices.ContainsFunc(rows[1:], row.MatchString) {
+			return fmt.Errorf("%q without %s and %s", rows, header, row)
+		}
+		return nil
+	})
+}
+
+// place makes the placement of the article. The file has the binding of the set, too, which the command has made.
+func (s *scoredSite) place(t *testing.T) {
+	t.Helper()
+	for _, object := range exampleObjects(t, scored, "most-cpu.yaml") {
+		if object.GetKind() == "Placement" {
+			framework.Create(t, s.hub.Client(t), object)
+			continue
+		}
+		bound := object.DeepCopy()
+		framework.Get(t, s.hub.Client(t), client.ObjectKeyFromObject(object), bound)
+		if !equality.Semantic.DeepEqual(bound.Object["spec"], object.Object["spec"]) {
+			t.Errorf("bound is %v, and most-cpu.yaml has %v", bound.Object["spec"], object.Object["spec"])
+		}
+	}
+}
+
+// awaitEvents waits until the placement has events, given as their reason and, if it counts, what they say.
+func (s *scoredSite) awaitEvents(t *testing.T, want ...string) {
+	t.Helper()
+	env.Eventually(t, func(ctx context.Context) error {
+		events := &corev1.EventList{} // what kubectl describe reads
+		if err := s.hub.Client(t).List(ctx, events, client.InNamespace("default")); err != nil {
+			return err
+		}
+		var have []string
+		for _, event := range events.Items {
+			if event.InvolvedObject.Kind == "Placement" && event.InvolvedObject.Name == "placement1" && event.Type == corev1.EventTypeNormal {
+				have = append(have, event.Reason, event.Reason+" "+event.Message)
+			}
+		}
+		for _, one := range want {
+			if !slices.Contains(have, one) {
+				return fmt.Errorf("there is no event %q among %q", one, have)
+			}
+		}
+		return nil
+	})
 }
 
 // runAgent runs the agent of a cluster as its Deployment says, and makes sure that it may do nothing on the hub but what it needs.

@@ -26,11 +26,15 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-// importedImage is what agents are installed from.
-const importedImage = "example.com/capstan-agent:v1"
+const (
+	// importedImage is what agents are installed from.
+	importedImage = "example.com/capstan-agent:v1"
+	// byAccess has a ManagedCluster imported by its Secret access.
+	byAccess = `{"metadata":{"annotations":{"capstan.io/import-kubeconfig-secret":"access"}}}`
+)
 
-// RG-47 RG-48: an accepted ManagedCluster gets an agent by itself when Cluster API has provisioned the cluster of its name. Each obstacle
-// is in the condition, and goes when it is mended. Another joins by the kubeconfig in a Secret that its annotation names.
+// RG-47 RG-48: an accepted ManagedCluster gets an agent by the kubeconfig in a Secret that its annotation names. Each obstacle is in the
+// condition, and goes when it is mended. With what is installed, the agent joins.
 func TestImport(t *testing.T) {
 	t.Parallel()
 	hub := env.StartHub(t, "registration", "--feature-gates", "ClusterImporter=true", "--cluster-import-agent-image", importedImage,
@@ -46,34 +50,35 @@ func TestImport(t *testing.T) {
 		framework.AwaitHubAccepted(t, h, cluster, metav1.ConditionTrue, "HubClusterAdminAccepted")
 	}
 
-	// By Cluster API, which comes after the hub.
-	serveClusterAPI(t, h)
-	provisioning := capiCluster("rome")
-	framework.Create(t, h, provisioning)
-	setPhase(t, h, provisioning, "Provisioning")
-	awaitImport(t, h, "rome", "KubeConfigNotFound", `is "Provisioning"`)
-	kubeconfig := secretWith("rome", "rome-kubeconfig", "value", []byte("users: [{"))
+	kubeconfig := secretWith("rome", "access", "value", []byte("users: [{"))
 	framework.Create(t, h, kubeconfig)
-	setPhase(t, h, provisioning, "Provisioned")
+	framework.MergePatch(t, h, framework.AcceptedCluster("rome"), byAccess)
 	awaitImport(t, h, "rome", "KubeConfigGetFailed", "its value is no kubeconfig")
 	setData(t, h, kubeconfig, "value", access)
 	awaitImport(t, h, "rome", "ConfigRendererFailed", "get Secret rome/cluster-import-config")
 	framework.Create(t, h, secretWith("rome", "cluster-import-config", "values.yaml", []byte("klusterlet: {mode: Singleton}")))
 	awaitImport(t, h, "rome", "ImportSucceed", "")
 	framework.AwaitEvent(t, h, metav1.NamespaceDefault, "ManagedClusterImported")
-	checkInstalled(t, hub, s, "klusterlet", "rome")
+	bootstrap := checkInstalled(t, hub, s, "klusterlet", "rome")
 	operator := &appsv1.Deployment{}
 	framework.Get(t, s, client.ObjectKey{Namespace: "open-cluster-management", Name: "klusterlet"}, operator)
 	if image := operator.Spec.Template.Spec.Containers[0].Image; image != importedImage {
 		t.Errorf("the operator is of image %s", image)
 	}
+	agent := env.NewAgent(t, hub, sandbox, "rome", "") // as its pod would run
+	env.ReplaceFile(t, agent.Bootstrap, bootstrap)
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	env.Accept(t, h, "rome")
+	env.AwaitAvailable(t, h, "rome")
+	awaitImport(t, h, "rome", "ImportSucceed", "")
 
-	// By a Secret.
+	// Another one of the same cluster has to be named otherwise there.
 	framework.Create(t, h, secretWith("milan", "cluster-import-config", "values.yaml", []byte("klusterlet: {mode: Default}")))
 	given := secretWith("milan", "access", "kubeconfig", kubeconfigAt(t, access, "https://"+env.FreeAddress(t)))
 	framework.Create(t, h, given)
-	framework.MergePatch(t, h, framework.AcceptedCluster("milan"),
-		`{"metadata":{"annotations":{"capstan.io/import-kubeconfig-secret":"access"}}}`)
+	framework.MergePatch(t, h, framework.AcceptedCluster("milan"), byAccess)
 	awaitImport(t, h, "milan", "ImportFailed", "connection refused")
 	setData(t, h, given, "kubeconfig", access)
 	awaitImport(t, h, "milan", "ImportFailed", "the cluster has joined a hub as rome already")
@@ -147,8 +152,9 @@ func awaitImport(t *testing.T, h client.Client, name, reason, message string) {
 	})
 }
 
-// checkInstalled checks that the cluster has a Klusterlet for a ManagedCluster, and a credential with which its agent may ask to join.
-func checkInstalled(t *testing.T, hub *env.Server, s client.Client, name, cluster string) {
+// checkInstalled checks that the cluster has a Klusterlet for a ManagedCluster, and a credential with which its agent may ask to join, and
+// returns that.
+func checkInstalled(t *testing.T, hub *env.Server, s client.Client, name, cluster string) (kubeconfig []byte) {
 	t.Helper()
 	klusterlet := &operatorv1.Klusterlet{}
 	framework.Get(t, s, client.ObjectKey{Name: name}, klusterlet)
@@ -171,17 +177,17 @@ func checkInstalled(t *testing.T, hub *env.Server, s client.Client, name, cluste
 	if config.Host != own.Host {
 		t.Errorf("the agent of %s joins %s, not %s", cluster, config.Host, own.Host)
 	}
+	return bootstrap.Data["kubeconfig"]
 }
 
-// serveClusterAPI has the API server serve Clusters of Cluster API, as far as the hub reads them.
+// serveClusterAPI has the API server serve Clusters of Cluster API, as far as the hub needs rights for them.
 func serveClusterAPI(t *testing.T, c client.Client) {
 	t.Helper()
 	open := map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}
-	version := func(name string, stored bool) any {
-		return map[string]any{"name": name, "served": true, "storage": stored, "schema": open, "subresources": map[string]any{"status": map[string]any{}}}
-	}
+	version := map[string]any{"name": "v1beta1", "served": true, "storage": true, "schema": open, "subresources": map[string]any{
+		"status": map[string]any{}}}
 	crd := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"group": "cluster.x-k8s.io", "scope": "Namespaced", "versions": []any{version("v1beta1", false), version("v1beta2", true)},
+		"group": "cluster.x-k8s.io", "scope": "Namespaced", "versions": []any{version},
 		"names": map[string]any{"kind": "Cluster", "listKind": "ClusterList", "plural": "clusters", "singular": "cluster"},
 	}}}
 	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))

@@ -110,9 +110,8 @@ func show(shown *multiclusterv1alpha1.PlacementDecision, decision *clusterv1beta
 	shown.Decisions = make([]multiclusterv1alpha1.ClusterDecision, 0, len(decision.Status.Decisions))
 	for _, chosen := range decision.Status.Decisions {
 		shown.Decisions = append(shown.Decisions, multiclusterv1alpha1.ClusterDecision{
-			ClusterProfileRef: multiclusterv1alpha1.ClusterProfileReference{APIVersion: multiclusterv1alpha1.GroupVersion.String(),
-				Kind: "ClusterProfile", Namespace: decision.Namespace, Name: chosen.ClusterName},
-			Reason: chosen.Reason,
+			ClusterProfileRef: multiclusterv1alpha1.ClusterProfileReference{Namespace: decision.Namespace, Name: chosen.ClusterName},
+			Reason:            chosen.Reason,
 		})
 	}
 }

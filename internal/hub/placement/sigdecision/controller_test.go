@@ -1,22 +1,40 @@
 package sigdecision
 
 import (
+	"context"
+	"encoding/json"
 	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	inventory "sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/yaml"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	multiclusterv1alpha1 "github.com/capstan-io/capstan/api/multicluster/v1alpha1"
+	"github.com/capstan-io/capstan/deploy/crds"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 func setUp(t *testing.T, objects ...client.Object) (client.Client, func()) {
+	t.Helper()
+	return setUpWith(t, interceptor.Funcs{}, objects...)
+}
+
+func setUpWith(t *testing.T, intercept interceptor.Funcs, objects ...client.Object) (client.Client, func()) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clusterv1beta1.AddToScheme, multiclusterv1alpha1.AddToScheme} {
@@ -24,7 +42,7 @@ func setUp(t *testing.T, objects ...client.Object) (client.Client, func()) {
 			t.Fatal(err)
 		}
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(intercept).Build()
 	return c, func() {
 		t.Helper()
 		request := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "web-decision-2"}}
@@ -66,15 +84,9 @@ func TestDecisionIsShown(t *testing.T) {
 	if !maps.Equal(got.Labels, want) || got.SchedulerName != "open-cluster-management" {
 		t.Errorf("labels %v, want %v, by %s", got.Labels, want, got.SchedulerName)
 	}
-	profile := multiclusterv1alpha1.ClusterProfileReference{APIVersion: "multicluster.x-k8s.io/v1alpha1", Kind: "ClusterProfile",
-		Namespace: "ns", Name: "rome"}
+	profile := multiclusterv1alpha1.ClusterProfileReference{Namespace: "ns", Name: "rome"}
 	if len(got.Decisions) != 2 || got.Decisions[1].ClusterProfileRef != profile || got.Decisions[1].Reason != "why" {
 		t.Errorf("decisions %+v", got.Decisions)
-	}
-	version := got.ResourceVersion
-	reconcile()
-	if read(); got.ResourceVersion != version {
-		t.Error("what is right is written again")
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(of), of); err != nil {
 		t.Fatal(err)
@@ -93,6 +105,100 @@ func TestDecisionIsShown(t *testing.T) {
 	reconcile()
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(got), got); !apierrors.IsNotFound(err) {
 		t.Errorf("it stays: %v", err)
+	}
+}
+
+// NX-04: a decision that has not changed is written once, also where the CRD of the SIG keeps only what its type has.
+func TestUnchangedDecisionIsNotWritten(t *testing.T) {
+	t.Parallel()
+	writes := 0
+	_, reconcile := setUpWith(t, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			err := c.Get(ctx, key, o, options...)
+			if read, ok := o.(*multiclusterv1alpha1.PlacementDecision); ok && err == nil {
+				err = prune(read)
+			}
+			return err
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			writes++
+			return c.Create(ctx, o, options...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+			writes++
+			return c.Patch(ctx, o, p, options...)
+		},
+	}, decided("paris", "rome"))
+	for range 3 {
+		reconcile()
+	}
+	if writes != 1 {
+		t.Errorf("it is written %d times", writes)
+	}
+}
+
+// prune leaves of a decision what the type of the SIG has.
+func prune(decision *multiclusterv1alpha1.PlacementDecision) error {
+	content, err := json.Marshal(decision)
+	if err != nil {
+		return err
+	}
+	kept := &inventory.PlacementDecision{}
+	if err := json.Unmarshal(content, kept); err != nil {
+		return err
+	}
+	if content, err = json.Marshal(kept); err != nil {
+		return err
+	}
+	*decision = multiclusterv1alpha1.PlacementDecision{}
+	return json.Unmarshal(content, decision)
+}
+
+// NX-04: our CRD allows what that of the SIG allows.
+func TestSchema(t *testing.T) {
+	t.Parallel()
+	const name = "placementdecisions.multicluster.x-k8s.io"
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-inventory-api").Output()
+	if err != nil {
+		t.Fatalf("find the module of the SIG: %v", err)
+	}
+	file := filepath.Join(strings.TrimSpace(string(out)), "config", "crd", "bases", "multicluster.x-k8s.io_placementdecisions.yaml")
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(content, theirs); err != nil {
+		t.Fatal(err)
+	}
+	all := crds.Hub()
+	i := slices.IndexFunc(all, func(crd *apiextensionsv1.CustomResourceDefinition) bool { return crd.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no %s", name)
+	}
+	ours := all[i]
+	for _, crd := range []*apiextensionsv1.CustomResourceDefinition{ours, theirs} {
+		for v := range crd.Spec.Versions {
+			withoutWords(crd.Spec.Versions[v].Schema.OpenAPIV3Schema)
+		}
+	}
+	if diff := cmp.Diff(theirs.Spec, ours.Spec); diff != "" {
+		t.Errorf("our CRD differs:\n%s", diff)
+	}
+}
+
+// withoutWords takes off a schema what changes nothing about what is valid.
+func withoutWords(schema *apiextensionsv1.JSONSchemaProps) {
+	schema.Description = ""
+	if schema.MinItems != nil && *schema.MinItems == 0 {
+		schema.MinItems = nil
+	}
+	if schema.Items != nil {
+		withoutWords(schema.Items.Schema)
+	}
+	for name, property := range schema.Properties {
+		withoutWords(&property)
+		schema.Properties[name] = property
 	}
 }
 
