@@ -2,6 +2,7 @@ package mqtt
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/eclipse/paho.golang/paho"
@@ -9,8 +10,12 @@ import (
 	"github.com/capstan-io/capstan/internal/cloudevents"
 )
 
-// Names of the attributes of an event in the user properties of a message, as in the MQTT binding of CloudEvents:
+// prefix is before the names of attributes and extensions in the user properties of a message: that is how the Go SDK of CloudEvents, and
+// with it Open Cluster Management, writes and reads them. The MQTT binding has none, and what comes without one is read, too:
 // https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/mqtt-protocol-binding.md.
+const prefix = "ce-"
+
+// Names of the attributes of an event.
 const (
 	propertyID          = "id"
 	propertySource      = "source"
@@ -23,15 +28,16 @@ const (
 // toMessage is the event in binary mode, with the topic and the quality of service still to be set.
 func toMessage(event *cloudevents.Event) *paho.Publish {
 	properties := paho.UserProperties{}
-	properties.Add(propertyID, event.ID)
-	properties.Add(propertySource, event.Source)
-	properties.Add(propertySpecVersion, cloudevents.SpecVersion)
-	properties.Add(propertyType, event.Type)
+	add := func(name, value string) { properties.Add(prefix+name, value) }
+	add(propertyID, event.ID)
+	add(propertySource, event.Source)
+	add(propertySpecVersion, cloudevents.SpecVersion)
+	add(propertyType, event.Type)
 	if !event.Time.IsZero() {
-		properties.Add(propertyTime, event.Time.Format(time.RFC3339Nano))
+		add(propertyTime, event.Time.Format(time.RFC3339Nano))
 	}
 	for extension := range event.Extensions {
-		properties.Add(extension, event.Text(extension))
+		add(extension, event.Text(extension))
 	}
 	message := &paho.Publish{Payload: event.Data, Properties: &paho.PublishProperties{User: properties}}
 	if len(event.Data) > 0 {
@@ -48,7 +54,7 @@ func fromMessage(message *paho.Publish) (*cloudevents.Event, error) {
 		message.Properties = &paho.PublishProperties{}
 	}
 	for _, property := range message.Properties.User {
-		switch property.Key {
+		switch name := strings.TrimPrefix(property.Key, prefix); name {
 		case propertyID:
 			event.ID = property.Value
 		case propertySource:
@@ -64,7 +70,7 @@ func fromMessage(message *paho.Publish) (*cloudevents.Event, error) {
 			}
 			event.Time = at
 		default:
-			event.Extensions[property.Key] = property.Value
+			event.Extensions[name] = property.Value
 		}
 	}
 	for name, value := range map[string]string{propertyID: event.ID, propertySource: event.Source, propertyType: event.Type} {

@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -72,6 +73,13 @@ func StartGRPCHub(t *testing.T) *GRPCHub {
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
+	env.Eventually(t, func(ctx context.Context) error {
+		connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", h.Address)
+		if err != nil {
+			return err
+		}
+		return connection.Close()
+	})
 	return h
 }
 
