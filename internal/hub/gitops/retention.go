@@ -60,7 +60,8 @@ func (d *deselectedSecrets) remaining(ctx context.Context, secret *corev1.Secret
 	if remaining := debounce.Delay - now.Sub(since); remaining > 0 {
 		return remaining, nil
 	}
-	until := since.Add(retentionLimit)
+	departed := departedAt(secret, since)
+	until := departed.Add(retentionLimit)
 	if !until.After(now) {
 		return 0, nil
 	}
@@ -77,7 +78,16 @@ func (d *deselectedSecrets) remaining(ctx context.Context, secret *corev1.Secret
 		return 0, nil
 	}
 	d.r.retained[clusterOf(secret)] = retention{until, d.describe(applications)}
-	return until.Sub(now), d.removeLabels(ctx, secret)
+	return until.Sub(now), d.removeLabels(ctx, secret, departed)
+}
+
+// departedAt is when the cluster of a Secret has left. A hub that has started since then knows it from the Secret.
+func departedAt(secret *corev1.Secret, since time.Time) time.Time {
+	noted, err := time.Parse(time.RFC3339, secret.Annotations[fleet.AnnotationDepartedAt])
+	if err != nil || noted.After(since) {
+		return since
+	}
+	return noted
 }
 
 // describe names the Applications in the namespaces of the GitOpsCluster and of its Argo CD. Others are of other users.
@@ -95,13 +105,13 @@ func (d *deselectedSecrets) describe(applications []string) string {
 }
 
 // removeLabels takes the labels of the cluster off a Secret that is retained: ApplicationSets that select clusters by them have their
-// Applications
-// removed while the Argo CD still knows the cluster.
-func (d *deselectedSecrets) removeLabels(ctx context.Context, secret *corev1.Secret) error {
+// Applications removed while the Argo CD still knows the cluster. It notes when the cluster has left.
+func (d *deselectedSecrets) removeLabels(ctx context.Context, secret *corev1.Secret, departed time.Time) error {
 	unlabelled := &clusterv1.ManagedCluster{}
 	unlabelled.Name = clusterOf(secret)
 	updated := secret.DeepCopy()
 	updated.Labels = labelsOf(unlabelled, string(secret.Data[keyServer]))
+	updated.Annotations[fleet.AnnotationDepartedAt] = departed.UTC().Format(time.RFC3339)
 	_, err := patch.Object(ctx, d.c.Secrets, updated, secret)
 	return client.IgnoreNotFound(err)
 }

@@ -63,9 +63,9 @@ func TestRetention(t *testing.T) {
 		return f.Patch(f.Context(), o, client.RawPatch("application/merge-patch+json", []byte(change)))
 	}
 	for name, test := range map[string]struct {
-		app    *unstructured.Unstructured
-		change func(*fixture) error // besides that it is no longer selected
-		retained  bool
+		app      *unstructured.Unstructured
+		change   func(*fixture) error // besides that it is no longer selected
+		retained bool
 	}{
 		"an Application by name":   {byName, nil, true},
 		"an Application by server": {byServer, nil, true},
@@ -123,11 +123,20 @@ func anotherFor(cluster string, f *fixture) *appsv1beta1.GitOpsCluster {
 func TestRetentionEnds(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]struct {
-		by    func(*fixture, client.Client) error
+		by       func(*fixture, client.Client) error
 		retained bool
 	}{
 		"the Application goes": {func(f *fixture, apps client.Client) error { return apps.Delete(f.Context(), application("c1", "")) }, false},
 		"ten minutes pass":     {func(f *fixture, _ client.Client) error { f.clock.Step(retentionLimit); return nil }, false},
+		"ten minutes pass, and the hub has started meanwhile": {func(f *fixture, _ client.Client) error {
+			f.clock.Step(retentionLimit / 2)
+			f.c = New(f.c.c, f.c.recorder, f.c.Options)
+			if f.reconcile(argo); !slices.Contains(f.secrets(), "c1-argo-cluster-secret") {
+				f.Error("with the start of the hub, the Secret goes")
+			}
+			f.clock.Step(retentionLimit / 2)
+			return nil
+		}, false},
 		"it is selected again": {func(f *fixture, _ client.Client) error {
 			defer f.clock.Step(retentionLimit)
 			return f.decide("c1", "c2")
@@ -153,6 +162,8 @@ func TestRetentionEnds(t *testing.T) {
 			g = f.reconcile(argo)
 			if retained := slices.Contains(f.secrets(), "c1-argo-cluster-secret"); retained != end.retained {
 				t.Errorf("the Secret stays: %t, want %t", retained, end.retained)
+			} else if retained && f.secret("c1-argo-cluster-secret").Annotations[fleet.AnnotationDepartedAt] != "" {
+				t.Error("the Secret of a cluster that is back says that it has left")
 			}
 			if waiting := f.c.withAbsences(t.Context()); strings.Contains(g.Status.Message, "stays registered") || len(waiting) > 0 {
 				t.Errorf("the status is %q; %v look at Applications", g.Status.Message, waiting)

@@ -193,6 +193,7 @@ func (c *Controller) write(ctx context.Context, desired *corev1.Secret, r *regis
 		secret.Data = map[string][]byte{}
 	}
 	maps.Copy(secret.Annotations, desired.Annotations)
+	delete(secret.Annotations, fleet.AnnotationDepartedAt)
 	maps.Copy(secret.Data, desired.Data)
 	_, err := patch.Object(ctx, c.c.Secrets, secret, before)
 	return client.IgnoreNotFound(err)

@@ -19,6 +19,9 @@ const (
 // AnnotationGitOpsCluster on such a Secret is the GitOpsCluster that it was made for, as namespace/name. It is an extension.
 const AnnotationGitOpsCluster = "capstan.io/gitopscluster"
 
+// AnnotationDepartedAt on such a Secret is when its cluster left the decisions, while Applications keep the Secret. It is an extension.
+const AnnotationDepartedAt = "capstan.io/departed-at"
+
 // AnnotationSkipArgoVerify has the hub not look, when it is "true" on a GitOpsCluster, for an Argo CD in the namespace.
 const AnnotationSkipArgoVerify = "skipArgoNamespaceVerify"
 
