@@ -120,7 +120,7 @@ func (c *Controller) register(ctx context.Context, g *appsv1beta1.GitOpsCluster,
 	if err != nil {
 		return 0, err
 	}
-	if r.argo, err = c.verifyArgo(ctx, g); err != nil || r.argo != nil {
+	if r.argo, err = c.verifyArgo(ctx, g); err != nil || r.argo != nil || r.undecided() {
 		return 0, errors.Join(err, c.removeRevoked(ctx, g, r))
 	}
 	index, err := c.indexSecrets(ctx, argoNamespace(g))
@@ -167,7 +167,7 @@ func checkRef(g *appsv1beta1.GitOpsCluster) *obstacleError {
 	return nil
 }
 
-// clusters are those to register with the Argo CD. Without the Placement, these are none.
+// clusters are those to register with the Argo CD. Without the Placement, these are none, and before it has decided, none are known.
 func (c *Controller) clusters(ctx context.Context, g *appsv1beta1.GitOpsCluster, r *registration) (names []string, err error) {
 	key := client.ObjectKey{Namespace: g.Namespace, Name: g.Spec.PlacementRef.Name}
 	if err := c.c.Get(ctx, key, &clusterv1beta1.Placement{}); apierrors.IsNotFound(err) {
@@ -179,6 +179,10 @@ func (c *Controller) clusters(ctx context.Context, g *appsv1beta1.GitOpsCluster,
 	decisions, err := c.decisions(ctx, g)
 	if err != nil {
 		return nil, err
+	}
+	if len(decisions) == 0 { // one that selects no cluster has a PlacementDecision, too
+		r.placement = obstacle(reasonPlacementNotDecided, "Placement %s has no PlacementDecision yet; its conditions say why, if that lasts", key)
+		return nil, nil
 	}
 	for _, namespace := range []string{argoNamespace(g), g.Namespace} {
 		_, passedOver, err := c.selected.Clusters(ctx, namespace, decisions)

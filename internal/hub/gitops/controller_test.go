@@ -531,6 +531,26 @@ func TestDecisionThatMoves(t *testing.T) {
 	f.expectSecrets("c1-argo-cluster-secret")
 }
 
+// AR-02 AR-03: until the Placement has decided, the status says so, and what is registered stays. An empty choice is one.
+func TestPlacementHasNotDecided(t *testing.T) {
+	t.Parallel()
+	f := setUp(t, slices.Concat(member("c1", nil), []client.Object{gitOps(argo), token("c1", "argo")})...)
+	expectFailure(t, f.reconcile(argo), "PlacementNotDecided", "Placement argocd/web")
+	f.apply(f.Create(t.Context(), decided(argo, "c1")))
+	f.reconcile(argo)
+	f.expectSecrets("c1-argo-cluster-secret")
+	f.apply(f.Delete(t.Context(), decided(argo)))
+	expectFailure(t, f.reconcile(argo), "PlacementNotDecided")
+	f.expectSecrets("c1-argo-cluster-secret")
+	f.apply(f.Delete(t.Context(), bound(argo)))
+	f.reconcile(argo)
+	f.expectSecrets() // what is taken away is not kept
+	f.apply(f.Create(t.Context(), decided(argo)))
+	if g := f.reconcile(argo); g.Status.Phase != "successful" {
+		t.Errorf("when the Placement selects no cluster, the status is %+v", g.Status)
+	}
+}
+
 // AR-02 AR-03: what stands in the way of all clusters.
 func TestNothingIsRegistered(t *testing.T) {
 	t.Parallel()
@@ -688,7 +708,7 @@ func TestTwoAtOnce(t *testing.T) {
 func TestGenerator(t *testing.T) {
 	t.Parallel()
 	own := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "own", Name: "acm-placement"}, Data: map[string]string{"kind": "own"}}
-	f := setUp(t, gitOps(argo), own)
+	f := setUp(t, decided(argo), gitOps(argo), own)
 	f.reconcile(argo)
 	config := &corev1.ConfigMap{}
 	f.apply(f.Get(t.Context(), client.ObjectKey{Namespace: argo, Name: "acm-placement"}, config))

@@ -25,6 +25,7 @@ import (
 const (
 	reasonPlacementFound      = "PlacementFound"
 	reasonPlacementNotFound   = "PlacementNotFound"
+	reasonPlacementNotDecided = "PlacementNotDecided"
 	reasonInvalidPlacementRef = "InvalidPlacementRef"
 	reasonArgoServerNotFound  = "ArgoServerNotFound"
 	reasonRegistered          = "ClustersRegistered"
@@ -66,6 +67,11 @@ type registration struct {
 func newRegistration(g *appsv1beta1.GitOpsCluster) *registration {
 	return &registration{argoNamespace: argoNamespace(g), passedOver: selected.PassedOver{}, refused: selected.Errors{},
 		retained: map[string]retention{}}
+}
+
+// undecided tells whether it is not known yet which clusters are selected.
+func (r *registration) undecided() bool {
+	return r.placement != nil && r.placement.reason == reasonPlacementNotDecided
 }
 
 // failure is what blocks the registration, nil if nothing does.
