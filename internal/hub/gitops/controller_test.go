@@ -658,13 +658,81 @@ func TestTwoForOneArgo(t *testing.T) {
 			if same := second == "argo"; (g.Status.Phase == "successful") != same || f.reconcile(argo).Status.Phase != "successful" {
 				t.Errorf("the status is %+v, and %+v", first.Status, g.Status)
 			}
+			made := f.secret("c1-argo-cluster-secret")
+			made.UID = "made"
+			f.apply(f.Update(t.Context(), made))
 			f.apply(f.Delete(t.Context(), gitOps(argo)))
 			f.reconcile(argo)
-			f.expectSecrets()
+			if second == "argo" {
+				expectOwner(f, "dev/clusters")
+			} else {
+				f.expectSecrets()
+			}
 			if g = f.reconcile("dev"); g.Status.Phase != "successful" {
 				t.Errorf("alone, the status is %+v", g.Status)
 			}
 			f.expectSecrets("c1-" + second + "-cluster-secret")
+		})
+	}
+}
+
+// expectOwner looks for whose the Secret of cluster c1 is, which has to be the one that was there before.
+func expectOwner(f *fixture, owner string) {
+	f.Helper()
+	secret := f.secret("c1-argo-cluster-secret")
+	if got := secret.Annotations[fleet.AnnotationGitOpsCluster]; got != owner || secret.UID != "made" {
+		f.Errorf("the Secret is that of %s, with the UID %q; want that of %s, as it was", got, secret.UID, owner)
+	}
+}
+
+// AR-03: a GitOpsCluster that gives a cluster up leaves the Secret to another one with the same credential, and takes it from one that may
+// not have the cluster any more, or cannot use it.
+func TestChangeOfOwner(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*fixture) error
+		owner  string // empty if the Secret goes
+	}{
+		"it is no longer selected": {func(f *fixture) error { return f.decide() }, "dev/clusters"},
+		"with another account": {func(f *fixture) error {
+			return f.Patch(f.Context(), gitOps(argo), client.RawPatch("application/merge-patch+json",
+				[]byte(`{"spec":{"managedServiceAccountRef":"other"}}`)))
+		}, ""},
+		"it is taken away everywhere": {func(f *fixture) error { return f.Delete(f.Context(), bound(argo)) }, ""},
+		"it is taken away from the other one": {func(f *fixture) error {
+			return errors.Join(f.Delete(f.Context(), bound("dev")), f.decide())
+		}, ""},
+		"a user has made another Secret": {func(f *fixture) error {
+			return f.Create(f.Context(), clusterSecret("mine", "c1", "https://x"))
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			placement := &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "dev", Name: "web"}}
+			f := setUp(t, append(member("c1", nil), decided(argo, "c1"), decided("dev", "c1"), gitOps(argo), gitOps("dev"), placement,
+				bound("dev"), token("c1", "argo"))...)
+			f.reconcile(argo)
+			f.reconcile("dev")
+			made := f.secret("c1-argo-cluster-secret")
+			made.UID = "made"
+			f.apply(f.Update(t.Context(), made))
+			f.said()
+			f.apply(test.change(f))
+			f.reconcile(argo)
+			if test.owner == "" {
+				if slices.Contains(f.secrets(), made.Name) {
+					t.Errorf("there are the Secrets %q", f.secrets())
+				}
+				return
+			}
+			expectOwner(f, test.owner)
+			if g := f.reconcile("dev"); g.Status.Phase != "successful" {
+				t.Errorf("the status of the other one is %+v", g.Status)
+			}
+			expectOwner(f, test.owner)
+			if said := f.said(); strings.Contains(said, "ClusterDeregistered") {
+				t.Errorf("the events are %s", said)
+			}
 		})
 	}
 }

@@ -120,7 +120,7 @@ func (d *deselectedSecrets) removeLabels(ctx context.Context, secret *corev1.Sec
 // a namespace, or from the hub, takes it at once.
 func (d *deselectedSecrets) mayBeRetained(ctx context.Context, secret *corev1.Secret) (bool, error) {
 	name := clusterOf(secret)
-	if _, refused := d.r.refused[name]; refused || slices.Contains(d.r.registered, name) {
+	if d.r.selects(name) {
 		return false, nil
 	}
 	if secret.Namespace != argoNamespace(d.g) || !slices.Contains(names(d.g, name), secret.Name) {
@@ -156,14 +156,13 @@ func (c *Controller) isGiven(ctx context.Context, g *appsv1beta1.GitOpsCluster, 
 // isSelectedByAnother tells whether the Placement of another GitOpsCluster of the same Argo CD selects a cluster: that is to register it,
 // maybe as another account.
 func (d *deselectedSecrets) isSelectedByAnother(ctx context.Context, cluster string) (bool, error) {
-	list := &appsv1beta1.GitOpsClusterList{}
-	if err := d.c.List(ctx, list); err != nil {
-		return false, fmt.Errorf("list GitOpsClusters: %w", err)
+	others, err := d.others(ctx, client.ObjectKeyFromObject(d.g))
+	if err != nil {
+		return false, err
 	}
-	for i := range list.Items {
-		other := &list.Items[i]
-		if client.ObjectKeyFromObject(other) == client.ObjectKeyFromObject(d.g) || argoNamespace(other) != argoNamespace(d.g) ||
-			!other.DeletionTimestamp.IsZero() || checkRef(other) != nil {
+	for i := range others {
+		other := &others[i]
+		if argoNamespace(other) != argoNamespace(d.g) {
 			continue
 		}
 		clusters, err := d.clusters(ctx, other, newRegistration(other))

@@ -230,25 +230,27 @@ func (c *Controller) ownedBy(ctx context.Context, g types.NamespacedName) ([]cor
 	return slices.DeleteFunc(slices.Clone(all.Items), func(s corev1.Secret) bool { return ownerOf(&s) != g }), nil
 }
 
-// removeAll deletes all Secrets of a GitOpsCluster that has gone.
+// removeAll releases all Secrets of a GitOpsCluster that has gone.
 func (c *Controller) removeAll(ctx context.Context, g types.NamespacedName) error {
 	own, err := c.ownedBy(ctx, g)
 	if err != nil {
 		return err
 	}
+	releaser := &releaser{Controller: c, from: g, registration: newRegistration(&appsv1beta1.GitOpsCluster{})}
 	var failed []error
 	for i := range own {
-		failed = append(failed, c.remove(ctx, &own[i]))
+		failed = append(failed, releaser.release(ctx, &own[i]))
 	}
 	return errors.Join(failed...)
 }
 
-// removeOthers deletes the Secrets of a GitOpsCluster that are none of those that are kept, and returns when it is due again: a cluster
+// removeOthers releases the Secrets of a GitOpsCluster that are none of those that are kept, and returns when it is due again: a cluster
 // that moves from one decision to another is in neither for a moment, and the Secret of one that is no longer selected is retained while
 // Applications deploy to it.
 func (c *Controller) removeOthers(ctx context.Context, g *appsv1beta1.GitOpsCluster, kept map[string]bool,
 	r *registration) (wait time.Duration, err error) {
-	own, err := c.ownedBy(ctx, client.ObjectKeyFromObject(g))
+	key := client.ObjectKeyFromObject(g)
+	own, err := c.ownedBy(ctx, key)
 	if err != nil {
 		return 0, err
 	}
@@ -260,37 +262,34 @@ func (c *Controller) removeOthers(ctx context.Context, g *appsv1beta1.GitOpsClus
 		}
 		return stays
 	})
-	since := c.absences.Update(client.ObjectKeyFromObject(g), absent, c.Clock.Now())
-	deselected := &deselectedSecrets{Controller: c, g: g, r: r}
+	since := c.absences.Update(key, absent, c.Clock.Now())
+	deselected, releaser := &deselectedSecrets{Controller: c, g: g, r: r}, &releaser{Controller: c, from: key, registration: r}
 	var failed []error
 	for i := range own {
 		remaining, err := deselected.remaining(ctx, &own[i], since[client.ObjectKeyFromObject(&own[i])])
 		if err == nil && remaining == 0 {
-			err = c.remove(ctx, &own[i])
+			err = releaser.release(ctx, &own[i])
 		}
 		if err != nil {
 			failed = append(failed, err)
 			continue
 		}
-		if remaining > 0 {
-			wait = soonest(wait, remaining)
-			continue
-		}
-		r.removed = append(r.removed, clusterOf(&own[i]))
+		wait = soonest(wait, remaining)
 	}
 	return wait, errors.Join(failed...)
 }
 
-// removeRevoked deletes the Secrets of a GitOpsCluster whose clusters are not given any more. It is for one that is otherwise left as
+// removeRevoked releases the Secrets of a GitOpsCluster whose clusters are not given any more. It is for one that is otherwise left as
 // it is.
 func (c *Controller) removeRevoked(ctx context.Context, g *appsv1beta1.GitOpsCluster, r *registration) error {
-	own, err := c.ownedBy(ctx, client.ObjectKeyFromObject(g))
+	key := client.ObjectKeyFromObject(g)
+	own, err := c.ownedBy(ctx, key)
+	releaser := &releaser{Controller: c, from: key, registration: r}
 	failed := []error{err}
 	for i := range own {
 		given, err := c.isGiven(ctx, g, &own[i])
 		if err == nil && !given {
-			r.removed = append(r.removed, clusterOf(&own[i]))
-			err = c.remove(ctx, &own[i])
+			err = releaser.release(ctx, &own[i])
 		}
 		failed = append(failed, err)
 	}

@@ -74,6 +74,12 @@ func (r *registration) undecided() bool {
 	return r.placement != nil && r.placement.reason == reasonPlacementNotDecided
 }
 
+// selects tells whether a cluster is one to register with the Argo CD.
+func (r *registration) selects(cluster string) bool {
+	_, refused := r.refused[cluster]
+	return refused || slices.Contains(r.registered, cluster)
+}
+
 // failure is what blocks the registration, nil if nothing does.
 func (r *registration) failure() *obstacleError {
 	switch {
