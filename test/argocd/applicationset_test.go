@@ -122,7 +122,7 @@ func TestApplicationSet(t *testing.T) {
 	namespace := f.hub.namespace(t, "set")
 	paris, rome, tokyo := namespace+"-paris", namespace+"-rome", namespace+"-tokyo"
 	f.hub.apply(t, namespace, strings.Join([]string{clustersOfSet, placementOfSet, generator, project}, "---"))
-	f.hub.awaitRegistered(t, namespace, paris, rome)
+	f.hub.awaitRegistered(t, namespace, "web", paris, rome)
 	installArgo(t, f.hub, namespace)
 	runApplicationSets(t, f.hub, namespace)
 	for name, configMap := range map[string]string{"made": "acm-placement", "own": "ocm-placement-generator"} {
@@ -147,10 +147,10 @@ func TestApplicationSet(t *testing.T) {
 	awaitApplications(t, f.hub, namespace, paris, rome, tokyo)
 }
 
-// awaitRegistered waits until clusters of GitOpsCluster web are known to the Argo CD of its namespace.
-func (s *server) awaitRegistered(t *testing.T, namespace string, clusters ...string) {
+// awaitRegistered waits until clusters of a GitOpsCluster are known to the Argo CD of its namespace.
+func (s *server) awaitRegistered(t *testing.T, namespace, name string, clusters ...string) {
 	t.Helper()
-	g := object("apps.open-cluster-management.io/v1beta1", "GitOpsCluster", namespace, "web")
+	g := object("apps.open-cluster-management.io/v1beta1", "GitOpsCluster", namespace, name)
 	for _, cluster := range clusters {
 		eventually(t, func(ctx context.Context) error {
 			secrets := &corev1.SecretList{}

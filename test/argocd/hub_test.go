@@ -34,7 +34,7 @@ import (
 	logutils "github.com/argoproj/argo-cd/v3/util/log"
 )
 
-// member is the cluster that is joined to the hub, by an agent of its own.
+// member is the cluster that is joined to the hub which tests share.
 const member = "cluster1"
 
 // server is an API server and its administrator.
@@ -44,26 +44,47 @@ type server struct {
 	config     *rest.Config
 }
 
-// fleet is a hub, and a cluster that only its agent reaches. All tests share it: each has a namespace of its own.
-type fleet struct {
-	hub, cluster *server
-	programs     []*program
+// cluster is a cluster that only its agent reaches.
+type cluster struct {
+	*server
+	name  string
+	agent *program
 }
 
-// shared starts the fleet when the first test asks for it.
+// fleet is a hub, and clusters that are joined to it.
+type fleet struct {
+	dir      string
+	hub      *server
+	cluster  *cluster   // the one of the fleet that tests share
+	clusters []*cluster // those of a fleet of a single test
+	programs []*program
+}
+
+// shared starts, when the first test asks for it, the fleet of all tests that need none of their own. Each has a namespace there.
 var shared = sync.OnceValues(func() (*fleet, error) {
 	dir, err := os.MkdirTemp("", "argocd")
 	if err != nil {
 		return nil, err
 	}
 	cleanUp = append(cleanUp, func() { _ = os.RemoveAll(dir) })
-	f := &fleet{}
+	f := &fleet{dir: dir}
 	cleanUp = append(cleanUp, f.stop)
-	if err := f.start(context.Background(), dir); err != nil {
+	if err := f.start(context.Background()); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, f.tails())
 	}
 	return f, nil
 })
+
+// start starts the hub, and the cluster with the add-ons by which the hub reaches it.
+func (f *fleet) start(ctx context.Context) (err error) {
+	if err := f.startHub(ctx); err != nil {
+		return err
+	}
+	if f.cluster, err = f.join(ctx, member); err != nil {
+		return err
+	}
+	return f.enableAddOns(ctx, member, "cluster-proxy", "managed-serviceaccount")
+}
 
 // cleanUp is what is left to do when all tests have run, last things first.
 var cleanUp []func()
@@ -78,7 +99,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// newFleet is the fleet, for a test.
+// newFleet is the fleet that tests share, for a test.
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
 	f, err := shared()
@@ -107,66 +128,51 @@ func (f *fleet) tails() string {
 	return all.String()
 }
 
-func (f *fleet) start(ctx context.Context, dir string) (err error) {
-	if f.hub, err = f.startHub(ctx, filepath.Join(dir, "hub")); err != nil {
-		return err
+// run starts a program, which is stopped at the end. Its log and its data are in a folder, which is made if need be.
+func (f *fleet) run(dir, name string, args ...string) (*program, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
 	}
-	if f.cluster, err = f.startSandbox(ctx, filepath.Join(dir, "cluster")); err != nil {
-		return err
-	}
-	if err := f.join(ctx, filepath.Join(dir, "agent")); err != nil {
-		return err
-	}
-	// An Argo CD brings its kinds: that of the hub, and the one that the cluster has of its own, for Applications that it pulls.
-	kinds, err := argoFiles(ctx, "manifests/crds/*-crd.yaml")
-	if err != nil {
-		return err
-	}
-	for _, s := range []*server{f.hub, f.cluster} {
-		if err := s.create(ctx, "", kinds); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// run starts a program, which is stopped at the end.
-func (f *fleet) run(dir, name string, args ...string) error {
 	p, err := start(dir, name, args...)
 	if err == nil {
 		f.programs = append(f.programs, p)
 	}
-	return err
+	return p, err
 }
 
-func (f *fleet) startHub(ctx context.Context, dir string) (*server, error) {
+func (f *fleet) startHub(ctx context.Context) error {
 	port, err := freePort()
 	if err != nil {
-		return nil, err
+		return err
 	}
+	dir := filepath.Join(f.dir, "hub")
 	data := filepath.Join(dir, "data")
 	if err := os.Mkdir(dir, 0o700); err != nil {
-		return nil, err
+		return err
 	}
 	config := fmt.Sprintf("dataDirectory: %s\napiserver:\n  externalHostname: 127.0.0.1\n  port: %d\n", data, port)
 	if err := os.WriteFile(filepath.Join(dir, "ocmconfig.yaml"), []byte(config), 0o600); err != nil {
-		return nil, err
+		return err
 	}
-	if err := f.run(dir, "capstan-hub", "server", "--controlplane-config-dir", dir, "--bind-address", "127.0.0.1",
+	if _, err := f.run(dir, "capstan-hub", "server", "--controlplane-config-dir", dir, "--bind-address", "127.0.0.1",
 		"--feature-gates", "GitOpsCluster=true"); err != nil {
-		return nil, err
+		return err
 	}
-	return newServer(ctx, filepath.Join(data, "cert", "kube-aggregator.kubeconfig"))
+	f.hub, err = newArgoServer(ctx, filepath.Join(data, "cert", "kube-aggregator.kubeconfig"))
+	return err
 }
 
-func (f *fleet) startSandbox(ctx context.Context, dir string) (*server, error) {
-	if err := os.Mkdir(dir, 0o700); err != nil {
+// newArgoServer waits until an API server is ready, and has it serve the kinds that an Argo CD brings.
+func newArgoServer(ctx context.Context, kubeconfig string) (*server, error) {
+	s, err := newServer(ctx, kubeconfig)
+	if err != nil {
 		return nil, err
 	}
-	if err := f.run(dir, "capstan-sandbox", "run", "--data-dir", dir); err != nil {
+	kinds, err := argoFiles(ctx, "manifests/crds/*-crd.yaml")
+	if err != nil {
 		return nil, err
 	}
-	return newServer(ctx, filepath.Join(dir, "kubeconfig"))
+	return s, s.applyAll(ctx, "", kinds)
 }
 
 // newServer waits until the API server of a kubeconfig is ready.
@@ -222,28 +228,50 @@ func newClient(config *rest.Config) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
-// join has an agent join the cluster to the hub, accepts it, and enables the add-ons by which the hub reaches it.
-func (f *fleet) join(ctx context.Context, dir string) error {
-	if err := os.Mkdir(dir, 0o700); err != nil {
+// join starts a cluster, has its agent join it to the hub, and accepts it.
+func (f *fleet) join(ctx context.Context, name string) (*cluster, error) {
+	c, dir := &cluster{name: name}, filepath.Join(f.dir, name)
+	if _, err := f.run(dir, "capstan-sandbox", "run", "--data-dir", dir); err != nil {
+		return nil, err
+	}
+	var err error
+	if c.server, err = newArgoServer(ctx, filepath.Join(dir, "kubeconfig")); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(f.agentDir(c), 0o700); err != nil {
+		return nil, err
+	}
+	if err := f.writeBootstrap(ctx, f.bootstrapOf(c)); err != nil {
+		return nil, err
+	}
+	if err := f.startAgent(c); err != nil {
+		return nil, err
+	}
+	_, err = capstan(ctx, f.hub.kubeconfig, "accept", "--clusters", name, "--wait")
+	return c, err
+}
+
+func (f *fleet) agentDir(c *cluster) string { return filepath.Join(f.dir, c.name+"-agent") }
+
+func (f *fleet) bootstrapOf(c *cluster) string {
+	return filepath.Join(f.agentDir(c), "bootstrap.kubeconfig")
+}
+
+// startAgent starts the agent of a cluster, also once more.
+func (f *fleet) startAgent(c *cluster) (err error) {
+	dir := f.agentDir(c)
+	c.agent, err = f.run(dir, "capstan-agent", "run", "--cluster-name", c.name, "--bootstrap-kubeconfig", f.bootstrapOf(c),
+		"--hub-kubeconfig-dir", filepath.Join(dir, "hub"), "--spoke-kubeconfig", c.kubeconfig)
+	return err
+}
+
+// enableAddOns enables add-ons on a cluster, and waits until they are available.
+func (f *fleet) enableAddOns(ctx context.Context, cluster string, names ...string) error {
+	if _, err := capstan(ctx, f.hub.kubeconfig, "addon", "enable", "--clusters", cluster, "--names", strings.Join(names, ",")); err != nil {
 		return err
 	}
-	bootstrap := filepath.Join(dir, "bootstrap.kubeconfig")
-	if err := f.writeBootstrap(ctx, bootstrap); err != nil {
-		return err
-	}
-	if err := f.run(dir, "capstan-agent", "run", "--cluster-name", member, "--bootstrap-kubeconfig", bootstrap,
-		"--hub-kubeconfig-dir", filepath.Join(dir, "hub"), "--spoke-kubeconfig", f.cluster.kubeconfig); err != nil {
-		return err
-	}
-	if _, err := capstan(ctx, f.hub.kubeconfig, "accept", "--clusters", member, "--wait"); err != nil {
-		return err
-	}
-	addOns := []string{"cluster-proxy", "managed-serviceaccount"}
-	if _, err := capstan(ctx, f.hub.kubeconfig, "addon", "enable", "--clusters", member, "--names", strings.Join(addOns, ",")); err != nil {
-		return err
-	}
-	for _, name := range addOns {
-		addOn := object("addon.open-cluster-management.io/v1alpha1", "ManagedClusterAddOn", member, name)
+	for _, name := range names {
+		addOn := object("addon.open-cluster-management.io/v1alpha1", "ManagedClusterAddOn", cluster, name)
 		if err := f.hub.awaitCondition(ctx, addOn, "Available"); err != nil {
 			return err
 		}
@@ -311,15 +339,15 @@ func (s *server) namespace(t *testing.T, prefix string) string {
 	return made.Name
 }
 
-// apply creates objects that are written in YAML, in a namespace if they have none. TEST in them is the namespace.
+// apply applies objects that are written in YAML, in a namespace if they have none. TEST in them is the namespace.
 func (s *server) apply(t *testing.T, namespace, objects string) {
 	t.Helper()
-	if err := s.create(t.Context(), namespace, strings.ReplaceAll(objects, "TEST", namespace)); err != nil {
+	if err := s.applyAll(t.Context(), namespace, strings.ReplaceAll(objects, "TEST", namespace)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (s *server) create(ctx context.Context, namespace, objects string) error {
+func (s *server) applyAll(ctx context.Context, namespace, objects string) error {
 	all, err := decode(objects)
 	if err != nil {
 		return err
@@ -331,13 +359,14 @@ func (s *server) create(ctx context.Context, namespace, objects string) error {
 		// The API server serves a new kind a moment before it tells clients of it.
 		var err error
 		unknown := await(ctx, func(ctx context.Context) error {
-			if err = s.Create(ctx, o); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			err = s.Patch(ctx, o, client.Apply, client.FieldOwner("test"), client.ForceOwnership)
+			if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 				return err
 			}
 			return nil
 		})
 		if err := errors.Join(unknown, err); err != nil {
-			return fmt.Errorf("create %s %s: %w", o.GetKind(), o.GetName(), err)
+			return fmt.Errorf("apply %s %s: %w", o.GetKind(), o.GetName(), err)
 		}
 	}
 	return nil

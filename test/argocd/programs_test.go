@@ -88,9 +88,14 @@ func (p *program) stop() {
 	select {
 	case <-p.done:
 	case <-time.After(grace):
-		_ = p.cmd.Process.Kill()
-		<-p.done
+		p.kill()
 	}
+}
+
+// kill ends the program as a crash does.
+func (p *program) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.done
 }
 
 // tail is the end of its log.

@@ -61,7 +61,7 @@ func TestPull(t *testing.T) {
 		t.Errorf("the operation on the cluster is %+v", there.Operation)
 	}
 
-	deploy(t, f.cluster, key)
+	deploy(t, f.cluster.server, key)
 	eventually(t, func(ctx context.Context) error {
 		if err := f.hub.Get(ctx, key, app); err != nil {
 			return err
@@ -90,7 +90,7 @@ func TestPull(t *testing.T) {
 		return nil
 	})
 	f.cluster.patch(t, there, `{"metadata":{"finalizers":null}}`)
-	for _, s := range []*server{f.cluster, f.hub} {
+	for _, s := range []*server{f.cluster.server, f.hub} {
 		eventually(t, func(ctx context.Context) error {
 			if err := s.Get(ctx, key, &argov1alpha1.Application{}); !apierrors.IsNotFound(err) {
 				return fmt.Errorf("the Application is still there: %w", err)

@@ -110,7 +110,7 @@ func TestPush(t *testing.T) {
 	if err := f.hub.awaitCondition(t.Context(), permission, "AppliedRBACManifestWork"); err != nil {
 		t.Fatal(err)
 	}
-	f.hub.awaitRegistered(t, namespace, member)
+	f.hub.awaitRegistered(t, namespace, "web", member)
 	installArgo(t, f.hub, namespace)
 	argoCD := newPusher(t, f.hub, namespace)
 
