@@ -716,7 +716,7 @@ func TestChangeOfOwner(t *testing.T) {
 			made := f.secret("c1-argo-cluster-secret")
 			made.UID = "made"
 			f.apply(f.Update(t.Context(), made))
-			f.said()
+			f.recordedEvents()
 			f.apply(test.change(f))
 			f.reconcile(argo)
 			if test.owner == "" {
@@ -730,7 +730,7 @@ func TestChangeOfOwner(t *testing.T) {
 				t.Errorf("the status of the other one is %+v", g.Status)
 			}
 			expectOwner(f, test.owner)
-			if said := f.said(); strings.Contains(said, "ClusterDeregistered") {
+			if said := f.recordedEvents(); strings.Contains(said, "ClusterDeregistered") {
 				t.Errorf("the events are %s", said)
 			}
 		})
