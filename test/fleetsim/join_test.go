@@ -60,7 +60,6 @@ var ofAJoin = []string{
 	"hub: update certificatesigningrequests/status",
 	"newcomer: create certificatesigningrequests",
 	"newcomer: create managedclusters",
-	"newcomer: get managedclusters",
 	"newcomer: watch certificatesigningrequests",
 	"newcomer: watch managedclusters",
 }

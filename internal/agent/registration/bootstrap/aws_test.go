@@ -88,6 +88,9 @@ func (h *awsHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case byAWS && h.byAWS < 2:
 		h.answer(w, http.StatusUnauthorized, &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnauthorized,
 			Reason: metav1.StatusReasonUnauthorized})
+	case r.Method == http.MethodPost && r.URL.Path == path && h.cluster != nil:
+		h.answer(w, http.StatusConflict, &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusConflict,
+			Reason: metav1.StatusReasonAlreadyExists})
 	case r.Method == http.MethodPost && r.URL.Path == path:
 		h.cluster = &clusterv1.ManagedCluster{}
 		if err := json.NewDecoder(r.Body).Decode(h.cluster); err != nil {

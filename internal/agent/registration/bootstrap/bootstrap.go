@@ -327,33 +327,38 @@ func (b *Bootstrap) access() *hubaccess.Access {
 	return b.Access
 }
 
-// ensureManagedCluster creates the ManagedCluster if it does not exist, never accepted: that is for an administrator.
-func (b *Bootstrap) ensureManagedCluster(ctx context.Context, hub client.Client) (created bool, err error) {
+// ensureManagedCluster creates the ManagedCluster if it does not exist, never accepted: that is for an administrator. It creates before it
+// asks, because most agents that register are those of new clusters.
+func (b *Bootstrap) ensureManagedCluster(ctx context.Context, hub client.Client) (created bool, _ error) {
 	cluster := &clusterv1.ManagedCluster{}
-	err = hub.Get(ctx, client.ObjectKey{Name: b.Identity.Cluster}, cluster)
-	if err == nil {
-		b.warnOfNameClash(ctx, cluster)
-		return false, b.checkAWSAnnotations(cluster)
-	}
-	if !apierrors.IsNotFound(err) {
-		return false, fmt.Errorf("get ManagedCluster %s: %w", b.Identity.Cluster, err)
-	}
 	cluster.Name = b.Identity.Cluster
 	cluster.Annotations, cluster.Labels = b.annotations(), b.Labels
 	cluster.Spec.ManagedClusterClientConfigs = b.ClientConfigs
-	err = hub.Create(ctx, cluster)
-	if apierrors.IsForbidden(err) && len(b.Labels) > 0 {
-		log.FromContext(ctx).Info("The hub does not let the agent set labels, and gets none; let an administrator of the hub set them", "labels", b.Labels,
-			"reason", err.Error())
-		cluster.Labels = nil
-		err = hub.Create(ctx, cluster)
+	refused := hub.Create(ctx, cluster)
+	if refused != nil {
+		// Whatever the reason: to an agent that may create no more clusters, a hub does not say that there is this one.
+		existing := &clusterv1.ManagedCluster{}
+		err := hub.Get(ctx, client.ObjectKeyFromObject(cluster), existing)
+		if err == nil {
+			b.warnOfNameClash(ctx, existing)
+			return false, b.checkAWSAnnotations(existing)
+		}
+		if !apierrors.IsNotFound(err) {
+			return false, fmt.Errorf("get ManagedCluster %s: %w", b.Identity.Cluster, err)
+		}
 	}
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return false, fmt.Errorf("create ManagedCluster %s: %w", b.Identity.Cluster, err)
+	if apierrors.IsForbidden(refused) && len(b.Labels) > 0 {
+		log.FromContext(ctx).Info("The hub does not let the agent set labels, and gets none; let an administrator of the hub set them", "labels", b.Labels,
+			"reason", refused.Error())
+		cluster.Labels = nil
+		refused = hub.Create(ctx, cluster)
+	}
+	if refused != nil {
+		return false, fmt.Errorf("create ManagedCluster %s: %w", b.Identity.Cluster, refused)
 	}
 	b.Record(corev1.EventTypeNormal, fleet.EventManagedClusterCreated, "Register", "ManagedCluster %s is created on the hub",
 		b.Identity.Cluster)
-	return err == nil, nil
+	return true, nil
 }
 
 // warnOfNameClash logs that two clusters may be about to share a name. It may also be the same cluster that has lost
