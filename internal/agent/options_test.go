@@ -203,7 +203,8 @@ func TestBootstrapOfWorkAgent(t *testing.T) {
 			continue
 		}
 		asks := (&Agent{Options: o, parts: Parts{Work: true}}).newBootstrap()
-		if got := strings.Join(asks.Kubeconfigs, ","); got != test.want || asks.Access.Key != test.key || asks.Access.WorksAlone {
+		if got := strings.Join(asks.Kubeconfigs, ","); got != test.want || asks.Access.Key != test.key ||
+			asks.Access.Brokered != (test.key == "config.yaml") {
 			t.Errorf("%s with %q: asks by %s with %+v, want %s", test.args, test.environment, got, asks.Access, test.want)
 		}
 	}
@@ -233,14 +234,14 @@ func TestMQTTFlags(t *testing.T) {
 		if err == nil {
 			var access *hubaccess.Access
 			if access, err = o.access(test.parts); err == nil {
-				works = access.WorksAlone
+				works = access.Brokered
 			}
 		}
 		if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 			t.Errorf("%s of %+v: %v, want %q", test.args, test.parts, err, test.err)
 		}
 		if err == nil && works != test.parts.Work {
-			t.Errorf("%+v: nothing but works comes: %t", test.parts, works)
+			t.Errorf("%+v: works come by a broker: %t", test.parts, works)
 		}
 	}
 }

@@ -196,8 +196,7 @@ const (
 	lastRightsRetry  = 10 * time.Second
 )
 
-// awaitRights returns when the hub lets the agent see its ManagedCluster, its works and its add-ons. Caches that start earlier meet a
-// refusal and then back off for longer.
+// awaitRights returns when the hub lets the agent work. Caches that start earlier meet a refusal and then back off for longer.
 func (a *Agent) awaitRights(ctx context.Context, hub client.Client, connection *monitor.Monitor) error {
 	logged := false
 	for wait := firstRightsRetry; ; wait = min(2*wait, lastRightsRetry) {
@@ -227,20 +226,14 @@ func (a *Agent) managesAddOns() bool {
 	return a.parts.Registration && a.FeatureGates.Enabled(featuregates.AddonManagement)
 }
 
-// tryRights fails if the hub does not let the agent read what it is to work on. A hub may have no kinds for add-ons.
+// tryRights fails if the hub does not let the agent read what it is to work on. The hub gives and takes all rights of an agent together, so
+// one list tells of all of them. A hub may have no kinds for add-ons.
 func (a *Agent) tryRights(ctx context.Context, hub client.Client) error {
-	if !a.access.WorksAlone {
-		if err := hub.Get(ctx, client.ObjectKey{Name: a.identity.Cluster}, &clusterv1.ManagedCluster{}); err != nil {
-			return err
-		}
-	}
-	if err := hub.List(ctx, &workv1.ManifestWorkList{}, client.InNamespace(a.identity.Cluster), client.Limit(1)); err != nil {
-		return err
-	}
+	one := []client.ListOption{client.InNamespace(a.identity.Cluster), client.Limit(1)}
 	if !a.managesAddOns() {
-		return nil
+		return hub.List(ctx, &workv1.ManifestWorkList{}, one...)
 	}
-	err := hub.List(ctx, &addonv1beta1.ManagedClusterAddOnList{}, client.InNamespace(a.identity.Cluster), client.Limit(1))
+	err := hub.List(ctx, &addonv1beta1.ManagedClusterAddOnList{}, one...)
 	a.addOns = err == nil
 	return client.IgnoreNotFound(err)
 }

@@ -23,11 +23,9 @@ const auditContents = `{"apiVersion":"audit.k8s.io/v1","kind":"Policy","omitStag
 var ofAJoin = []string{
 	"agent: create events",
 	"agent: get leases",
-	"agent: get managedclusters",
 	"agent: list managedclusteraddons",
 	"agent: list managedclusteraddons",
 	"agent: list managedclusters",
-	"agent: list manifestworks",
 	"agent: list manifestworks",
 	"agent: patch managedclusters/status",
 	"agent: update leases",

@@ -133,18 +133,11 @@ func (l *light) serve(ctx context.Context) error {
 
 func ignore(context.Context, client.Object) error { return nil }
 
-// awaitRights makes the requests by which the real agent finds out that the hub lets it work.
+// awaitRights makes the request by which the real agent finds out that the hub lets it work.
 func (s *session) awaitRights(ctx context.Context) error {
 	one := []client.ListOption{client.InNamespace(s.name), client.Limit(1)}
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, lastPause) {
-		err := s.hub.Get(ctx, client.ObjectKey{Name: s.name}, &clusterv1.ManagedCluster{})
-		if err == nil {
-			err = s.hub.List(ctx, &workv1.ManifestWorkList{}, one...)
-		}
-		if err == nil {
-			err = s.hub.List(ctx, &addonv1beta1.ManagedClusterAddOnList{}, one...)
-		}
-		if err == nil {
+		if err := s.hub.List(ctx, &addonv1beta1.ManagedClusterAddOnList{}, one...); err == nil {
 			return nil
 		}
 		if !sleep(ctx, pause) {

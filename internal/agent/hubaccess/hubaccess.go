@@ -23,8 +23,6 @@ type Access struct {
 	// Brokered says that a broker stands between the agent and the API of the hub: the agent reaches the kinds that the broker has events for,
 	// and nothing else.
 	Brokered bool
-	// WorksAlone says that nothing comes this way but works.
-	WorksAlone bool
 	// Load reads a file of a bootstrap credential. Paths in it are absolute then.
 	Load func(file string) (*clientcmdapi.Config, error)
 	// Encode makes the file of a credential, whose certificate is in a folder, of a kubeconfig; Decode does the opposite.

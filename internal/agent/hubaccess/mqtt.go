@@ -16,7 +16,7 @@ import (
 // the cluster. What there is of a hub has the form in which another process of the agent registers.
 func MQTT(config *mqtt.Config, clientID string, registers *Access) *Access {
 	works := *registers
-	works.Brokered, works.WorksAlone = true, true
+	works.Brokered = true
 	works.Connect = func(ctx context.Context, _ *clientcmdapi.Config, cluster string) (*rest.Config, error) {
 		id := clientID
 		if id == "" {
