@@ -46,8 +46,6 @@ var ofAJoin = []string{
 	"hub: create rolebindings",
 	"hub: create serviceaccounts",
 	"hub: get managedclusters",
-	"hub: get namespaces",
-	"hub: get namespaces",
 	"hub: patch managedclusters",
 	"hub: patch managedclusters",
 	"hub: patch managedclusters",

@@ -5,8 +5,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/informers"
+	clientset "k8s.io/client-go/kubernetes/fake"
+
+	"github.com/capstan-io/capstan/internal/admission/inprocess"
 )
 
 // newcomers have a bootstrap credential, each in its way.
@@ -99,6 +105,39 @@ func TestWhoJoinsTakesNoNamespace(t *testing.T) {
 			s.namespace.Labels, s.namespace.Status.Phase = test.labels, corev1.NamespaceActive
 			checkStatus(t, s.write(t, cluster(t, "metadata: {name: c1}"), nil, ""), test.code,
 				`cannot take the name "c1": the hub has a namespace of this name that is no cluster's`)
+		})
+	}
+}
+
+// RG-16: where the server's cache has no namespace of the name, none is read; one that it has is read as it is now.
+func TestNamespaceOfTheCache(t *testing.T) {
+	t.Parallel()
+	tenants := corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "c1", Labels: map[string]string{"team": "a"}},
+		Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}}
+	before := tenants.DeepCopy()
+	before.Labels = map[string]string{"open-cluster-management.io/cluster-name": "c1"}
+	for name, test := range map[string]struct {
+		cached []runtime.Object
+		code   int32
+	}{
+		"none":                 {nil, 0},
+		"another":              {[]runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "c2"}}}, 0},
+		"as it was before":     {[]runtime.Object{before}, 403},
+		"as it is, a tenant's": {[]runtime.Object{&tenants}, 403},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := as(newcomers["bootstrap token"])
+			s.namespace = tenants
+			validator := plugin[counting](t, s, inprocess.ManagedClusterValidating)
+			factory := informers.NewSharedInformerFactory(clientset.NewClientset(test.cached...), 0)
+			validator.SetExternalKubeInformerFactory(factory)
+			created := cluster(t, "metadata: {name: c1}")
+			request := creation(created, resourceOf(created.GroupVersionKind()), s.who)
+			checkStatus(t, validator.Validate(t.Context(), request, nil), 403, "namespace of this name") // the cache is not filled yet
+			factory.Start(t.Context().Done())
+			factory.WaitForCacheSync(t.Context().Done())
+			checkStatus(t, validator.Validate(t.Context(), request, nil), test.code, "namespace of this name")
 		})
 	}
 }

@@ -7,13 +7,16 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -106,17 +109,19 @@ func setTimeAdded(object *unstructured.Unstructured, index int, added metav1.Tim
 type clusterValidator struct {
 	*admission.Handler
 	authorizing
-	client    kubernetes.Interface
-	pending   pendingClusters
-	joinLimit int
+	client     kubernetes.Interface
+	namespaces cache.SharedIndexInformer // nil where the server has none
+	pending    pendingClusters
+	joinLimit  int
 }
 
 var (
-	_ admission.ValidationInterface            = (*clusterValidator)(nil)
-	_ initializer.WantsUnconditionalAuthorizer = (*clusterValidator)(nil)
-	_ initializer.WantsExternalKubeClientSet   = (*clusterValidator)(nil)
-	_ initializer.WantsDynamicClient           = (*clusterValidator)(nil)
-	_ initializer.WantsDrainedNotification     = (*clusterValidator)(nil)
+	_ admission.ValidationInterface                = (*clusterValidator)(nil)
+	_ initializer.WantsUnconditionalAuthorizer     = (*clusterValidator)(nil)
+	_ initializer.WantsExternalKubeClientSet       = (*clusterValidator)(nil)
+	_ initializer.WantsExternalKubeInformerFactory = (*clusterValidator)(nil)
+	_ initializer.WantsDynamicClient               = (*clusterValidator)(nil)
+	_ initializer.WantsDrainedNotification         = (*clusterValidator)(nil)
 )
 
 func newClusterValidator(joinLimit int) *clusterValidator {
@@ -136,6 +141,11 @@ func (p *clusterValidator) SetDrainedNotification(stopped <-chan struct{}) {
 // SetExternalKubeClientSet is called by the server.
 func (p *clusterValidator) SetExternalKubeClientSet(client kubernetes.Interface) {
 	p.client = client
+}
+
+// SetExternalKubeInformerFactory is called by a server that has informers, as a standalone hub does.
+func (p *clusterValidator) SetExternalKubeInformerFactory(factory informers.SharedInformerFactory) {
+	p.namespaces = factory.Core().V1().Namespaces().Informer()
 }
 
 // ValidateInitialization is called by the server before the first request.
@@ -192,8 +202,13 @@ func validateStatus(request admission.Attributes, sender rules.Sender) error {
 	return rules.ValidateManagedClusterStatus(cluster, old, sender)
 }
 
-// namespace reads the namespace from the API server and not from a cache: acceptance is rare, and what matters is whether the namespace
-// has just begun to terminate.
+// namespace reads the namespace from the API server if the cache has it: what matters is whether it has just begun to terminate. That the
+// cache has none is enough, as it is for most clusters that join: one that is created at this moment may as well be created a moment later.
 func (p *clusterValidator) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+	if p.namespaces != nil && p.namespaces.HasSynced() {
+		if _, known, err := p.namespaces.GetIndexer().GetByKey(name); err == nil && !known {
+			return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), name)
+		}
+	}
 	return p.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 }

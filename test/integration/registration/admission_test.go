@@ -79,6 +79,12 @@ func TestJoiningIsBounded(t *testing.T) {
 		return csr
 	}
 	framework.Create(t, admin, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}})
+	env.Eventually(t, func(ctx context.Context) error { // as soon as the hub's admission has seen it
+		if err := joiner.Create(ctx, cluster("tenant"), client.DryRunAll); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("not refused: %w", err)
+		}
+		return nil
+	})
 	framework.ExpectRefusal(t, joiner.Create(t.Context(), cluster("tenant")), apierrors.IsForbidden, "namespace of this name")
 
 	for i := range limit {
