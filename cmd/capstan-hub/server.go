@@ -134,6 +134,12 @@ func (f *serverFlags) complete(ctx context.Context, flags *pflag.FlagSet, o *con
 		return err
 	}
 	admissionOptions.BindCredentials = true // the API server of this process refuses those that do not hold
+	if slices.Contains(controllers.Groups, hub.GroupRegistration) {
+		admissionOptions.Taint = true
+		if f.hub.gates.Enabled(featuregates.ResourceCleanup) {
+			admissionOptions.Finalizer = fleet.FinalizerResourceCleanup
+		}
+	}
 	for _, plugin := range inprocess.Plugins(admissionOptions) {
 		o.Admission = append(o.Admission, controlplane.AdmissionPlugin{Name: plugin.Name, Plugin: plugin.Plugin})
 	}

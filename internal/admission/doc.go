@@ -3,7 +3,7 @@
 // `capstan-hub server` can call them in its own process (package inprocess) and a webhook server can call the same
 // code for a hub inside an existing Kubernetes.
 //
-//	MutateManagedCluster                         taint times, default set label
+//	MutateManagedCluster                         what a new cluster begins with, taint times, default set label
 //	ValidateManagedCluster                       name, addresses, acceptance, set membership
 //	ManagedClusterSetWarnings                    selectors that select nothing; nothing is refused
 //	ManagedClusterSetDeletionWarnings            bindings and members of a set that is deleted; nothing is refused

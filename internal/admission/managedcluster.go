@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -29,6 +30,10 @@ var (
 type MutateOptions struct {
 	// Now becomes the time of new and changed taints, cut to whole seconds as the API stores it.
 	Now time.Time
+	// Taint and Finalizer are what the hub's own controllers would give a new cluster next, in a write each: the taint of one that no agent
+	// has reported about, and the finalizer of their cleanup; none if it is empty.
+	Taint     bool
+	Finalizer string
 	// DefaultClusterSet is the feature gate of this name: clusters without a set join the set default.
 	DefaultClusterSet bool
 	// Requester is the user name of the sender if it has a bootstrap credential, and empty otherwise.
@@ -41,10 +46,10 @@ type MutateOptions struct {
 	Agent bool
 }
 
-// MutateManagedCluster completes a cluster that is created (old is nil) or updated, in place: it sets the time of new taints, puts the
-// cluster in the set default if it is in none, and records its requester and from when on certificates are valid. It changes nothing
-// else. It fails with 400 when an update changes the timeAdded of a taint or sets an invalid time for certificates, and with 403 when a
-// joining agent, or an agent, sets what is reserved for administrators.
+// MutateManagedCluster completes a cluster that is created (old is nil) or updated, in place: it gives a new cluster its taint and its
+// finalizer, sets the time of new taints, puts the cluster in the set default if it is in none, and records its requester and from when on
+// certificates are valid. It changes nothing else. It fails with 400 when an update changes the timeAdded of a taint or sets an invalid
+// time for certificates, and with 403 when a joining agent, or an agent, sets what is reserved for administrators.
 func MutateManagedCluster(cluster, old *clusterv1.ManagedCluster, opts MutateOptions) error {
 	now := metav1.NewTime(opts.Now).Rfc3339Copy()
 	if old == nil && opts.Requester != "" {
@@ -53,6 +58,7 @@ func MutateManagedCluster(cluster, old *clusterv1.ManagedCluster, opts MutateOpt
 		}
 	}
 	if old == nil {
+		prepare(cluster, opts)
 		stampAll(cluster.Spec.Taints, now)
 	} else if errs := stampChanged(cluster.Spec.Taints, old.Spec.Taints, now); len(errs) > 0 {
 		return badRequest(managedClusterKind, cluster.Name, errs)
@@ -70,6 +76,19 @@ func MutateManagedCluster(cluster, old *clusterv1.ManagedCluster, opts MutateOpt
 		metav1.SetMetaDataLabel(&cluster.ObjectMeta, fleet.LabelClusterSet, defaultClusterSet)
 	}
 	return nil
+}
+
+// prepare gives a new cluster its taint, as the last one, and its finalizer.
+func prepare(cluster *clusterv1.ManagedCluster, opts MutateOptions) {
+	tainted := slices.ContainsFunc(cluster.Spec.Taints, func(t clusterv1.Taint) bool {
+		return t.Key == fleet.TaintUnreachable && t.Effect == clusterv1.TaintEffectNoSelect
+	})
+	if opts.Taint && !tainted {
+		cluster.Spec.Taints = append(cluster.Spec.Taints, clusterv1.Taint{Key: fleet.TaintUnreachable, Effect: clusterv1.TaintEffectNoSelect})
+	}
+	if opts.Finalizer != "" && !slices.Contains(cluster.Finalizers, opts.Finalizer) {
+		cluster.Finalizers = append(cluster.Finalizers, opts.Finalizer)
+	}
 }
 
 // stampAll sets the time of every taint of a new cluster, whatever the sender wrote there.

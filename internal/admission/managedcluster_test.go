@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -86,6 +87,46 @@ func TestTaintTimes(t *testing.T) {
 				if got := cluster.Spec.Taints[i].TimeAdded; !got.Equal(&want) || got.Nanosecond() != 0 {
 					t.Errorf("taint %d was added at %v, want %v", i, got, want)
 				}
+			}
+		})
+	}
+}
+
+// RG-28 RG-44: a new cluster begins with the taint and the finalizer that the hub's controllers would give it next, each once. An update
+// adds neither.
+func TestNewCluster(t *testing.T) {
+	t.Parallel()
+	const finalizer = "cluster.open-cluster-management.io/resource-cleanup"
+	own := taint("a", "", clusterv1.TaintEffectNoSelect, stamped)
+	unreachable := taint("cluster.open-cluster-management.io/unreachable", "", clusterv1.TaintEffectNoSelect, stamped)
+	preferred := taint(unreachable.Key, "", clusterv1.TaintEffectPreferNoSelect, stamped)
+	for name, test := range map[string]struct {
+		old                   *clusterv1.ManagedCluster
+		without               bool
+		taints, wants         []clusterv1.Taint
+		finalizers, wantsHeld []string
+	}{
+		"plain":                        {wants: []clusterv1.Taint{unreachable}, wantsHeld: []string{finalizer}},
+		"on a hub without controllers": {without: true, taints: []clusterv1.Taint{own}, wants: []clusterv1.Taint{own}},
+		"with others": {taints: []clusterv1.Taint{own}, wants: []clusterv1.Taint{own, unreachable},
+			finalizers: []string{"a.io/b"}, wantsHeld: []string{"a.io/b", finalizer}},
+		"that has them": {taints: []clusterv1.Taint{unreachable, own}, wants: []clusterv1.Taint{unreachable, own},
+			finalizers: []string{finalizer}, wantsHeld: []string{finalizer}},
+		"with a taint of another effect": {taints: []clusterv1.Taint{preferred}, wants: []clusterv1.Taint{preferred, unreachable},
+			wantsHeld: []string{finalizer}},
+		"update": {old: tainted(unreachable)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := tainted(slices.Clone(test.taints)...)
+			cluster.Finalizers = slices.Clone(test.finalizers)
+			options := admission.MutateOptions{Now: now, Taint: true, Finalizer: finalizer}
+			if test.without {
+				options = admission.MutateOptions{Now: now}
+			}
+			checkStatus(t, admission.MutateManagedCluster(cluster, test.old, options), 0)
+			if !equality.Semantic.DeepEqual(cluster.Spec.Taints, test.wants) || !slices.Equal(cluster.Finalizers, test.wantsHeld) {
+				t.Errorf("taints %v, want %v; finalizers %v, want %v", cluster.Spec.Taints, test.wants, cluster.Finalizers, test.wantsHeld)
 			}
 		})
 	}

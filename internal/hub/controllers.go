@@ -124,6 +124,9 @@ type GRPCOptions struct {
 	LongestValidity time.Duration
 }
 
+// GroupRegistration is the group of controllers that taint new clusters, and hold them until their namespaces are empty.
+const GroupRegistration = "registration"
+
 // GroupWork is the group of controllers that Options.WorkTransport belongs to.
 const GroupWork = "work"
 
@@ -295,7 +298,7 @@ var apart = []group{serviceAccounts, gatewayCredentials, access}
 
 // groups is every controller of the hub.
 var groups = []group{
-	{name: "registration", reads: registrationReads, controllers: []registration{
+	{name: GroupRegistration, reads: registrationReads, controllers: []registration{
 		{always, func(mgr ctrl.Manager, o Options) error {
 			return accept.Register(mgr, accept.Options{Labels: o.Labels, KeepsContent: !o.enabled(featuregates.ResourceCleanup), Clock: o.Clock})
 		}},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,7 +18,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	rules "github.com/capstan-io/capstan/internal/admission"
@@ -29,16 +29,13 @@ var managedClusters = clusterv1.GroupVersion.WithResource("managedclusters").Gro
 // clusterMutator completes ManagedClusters.
 type clusterMutator struct {
 	*admission.Handler
-	clock             clock.PassiveClock
-	defaultClusterSet bool
-	bindCredentials   bool
+	Options
 }
 
 var _ admission.MutationInterface = (*clusterMutator)(nil)
 
 func newClusterMutator(opts Options) *clusterMutator {
-	return &clusterMutator{Handler: writes(), clock: opts.Clock, defaultClusterSet: opts.DefaultClusterSet,
-		bindCredentials: opts.BindCredentials}
+	return &clusterMutator{Handler: writes(), Options: opts}
 }
 
 // Admit is called by the server.
@@ -53,7 +50,8 @@ func (p *clusterMutator) Admit(_ context.Context, request admission.Attributes, 
 		return nil //nolint:nilerr // another check reports it
 	}
 	before := cluster.DeepCopy()
-	options := rules.MutateOptions{Now: p.clock.Now(), DefaultClusterSet: p.defaultClusterSet, BindCredentials: p.bindCredentials}
+	options := rules.MutateOptions{Now: p.Clock.Now(), Taint: p.Taint, Finalizer: p.Finalizer, DefaultClusterSet: p.DefaultClusterSet,
+		BindCredentials: p.BindCredentials}
 	// On a reinvocation, after a webhook has changed the object, it is no longer what the sender sent.
 	if who := request.GetUserInfo(); !request.GetReinvocationContext().IsReinvoke() {
 		switch {
@@ -76,12 +74,21 @@ func writeMutation(target runtime.Object, before, after *clusterv1.ManagedCluste
 	if !ok {
 		return fmt.Errorf("the object under admission is a %T, not unstructured", target)
 	}
-	for i := range after.Spec.Taints {
+	had := len(before.Spec.Taints)
+	for _, taint := range after.Spec.Taints[had:] {
+		if err := addTaint(object, taint); err != nil {
+			return err
+		}
+	}
+	for i := range had {
 		if added := after.Spec.Taints[i].TimeAdded; !added.Equal(&before.Spec.Taints[i].TimeAdded) {
 			if err := setTimeAdded(object, i, added); err != nil {
 				return err
 			}
 		}
+	}
+	if !slices.Equal(before.Finalizers, after.Finalizers) {
+		object.SetFinalizers(after.Finalizers)
 	}
 	if !maps.Equal(before.Labels, after.Labels) {
 		object.SetLabels(after.Labels)
@@ -89,6 +96,17 @@ func writeMutation(target runtime.Object, before, after *clusterv1.ManagedCluste
 	if !maps.Equal(before.Annotations, after.Annotations) {
 		object.SetAnnotations(after.Annotations)
 	}
+	return nil
+}
+
+func addTaint(object *unstructured.Unstructured, taint clusterv1.Taint) error {
+	added, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&taint)
+	if err != nil {
+		return fmt.Errorf("taint ManagedCluster %q: %w", object.GetName(), err)
+	}
+	taints, _, _ := unstructured.NestedSlice(object.Object, "spec", "taints")
+	// Where spec is no object, there is nothing to taint: the schema, which the server checks later, refuses that.
+	_ = unstructured.SetNestedSlice(object.Object, append(taints, added), "spec", "taints")
 	return nil
 }
 

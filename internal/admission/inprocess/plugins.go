@@ -34,6 +34,10 @@ const (
 type Options struct {
 	// Clock is the source of the time of taints.
 	Clock clock.PassiveClock
+	// Taint and Finalizer are for new clusters: the taint of one that no agent has reported about, and a finalizer; none if it is empty. The
+	// controllers of a hub set both next, and nobody else removes them: they are for a hub that runs these.
+	Taint     bool
+	Finalizer string
 	// DefaultClusterSet is the feature gate of this name.
 	DefaultClusterSet bool
 	// BindCredentials makes certificates valid only for the ManagedCluster that they were issued for, which a standalone hub enforces.

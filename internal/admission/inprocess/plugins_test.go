@@ -249,6 +249,27 @@ func TestManagedClusterIsCompleted(t *testing.T) {
 	}
 }
 
+// RG-28 RG-44: where the hub's controllers run, a new cluster has their taint and their finalizer, too, even one without a spec.
+func TestNewClusterIsPrepared(t *testing.T) {
+	t.Parallel()
+	s := newServer("create join")
+	s.options.Taint, s.options.Finalizer = true, "a.io/cleanup"
+	const labels = "labels: {cluster.open-cluster-management.io/clusterset: default}"
+	const unreachable = `{key: cluster.open-cluster-management.io/unreachable, effect: NoSelect, timeAdded: "2026-11-21T04:30:00Z"}`
+	for sent, stored := range map[string]string{
+		"metadata: {name: c1}": "metadata: {name: c1, finalizers: [a.io/cleanup], " + labels + "}, spec: {taints: [" + unreachable + "]}",
+		"metadata: {name: c1, finalizers: [a.io/own]}, spec: {unknown: 1, taints: [{key: k, effect: NoSelect, unknown: 2}]}": "metadata: " +
+			"{name: c1, finalizers: [a.io/own, a.io/cleanup], " + labels + "}, spec: {unknown: 1, taints: [{key: k, effect: NoSelect, unknown: 2, " +
+			`timeAdded: "2026-11-21T04:30:00Z"}, ` + unreachable + "]}",
+	} {
+		got := cluster(t, sent)
+		checkStatus(t, s.write(t, got, nil, ""), 0, "")
+		if diff := cmp.Diff(cluster(t, stored).Object, got.Object); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", sent, diff)
+		}
+	}
+}
+
 // WH-02
 func TestManagedClusterUpdate(t *testing.T) {
 	t.Parallel()
