@@ -41,8 +41,8 @@ func schemeOf(t *testing.T) *runtime.Scheme {
 	return scheme
 }
 
-// RG-16, RG-17: HubAcceptedManagedCluster, after failures, too. It has the time at which its status changed, and an
-// event tells of a decision.
+// RG-16, RG-17, RG-22: HubAcceptedManagedCluster, after failures, too. It has the time at which its status changed, and an
+// event tells of a decision. With acceptance, the clocks are synced.
 func TestHubAccepted(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -115,6 +115,11 @@ func TestHubAccepted(t *testing.T) {
 				!cond.LastTransitionTime.Time.Equal(at) {
 				t.Errorf("got %+v, want %s %s %q at %s", cond, test.status, test.reason, test.message, at)
 			}
+			synced := meta.FindStatusCondition(cluster.Status.Conditions, "ManagedClusterConditionClockSynced")
+			if (synced != nil) != (test.reason == "HubClusterAdminAccepted") || synced != nil &&
+				(synced.Status != isTrue || synced.Reason != "ManagedClusterClockSynced" || !synced.LastTransitionTime.Time.Equal(now)) {
+				t.Errorf("of the clocks it says %+v", synced)
+			}
 			var event string
 			select {
 			case event = <-recorder.Events:
@@ -124,5 +129,25 @@ func TestHubAccepted(t *testing.T) {
 				t.Errorf("event %q, want %q", event, test.event)
 			}
 		})
+	}
+}
+
+// RG-22: a cluster whose clock is off is accepted again without a word about that.
+func TestAcceptedWithAClockThatIsOff(t *testing.T) {
+	t.Parallel()
+	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}, Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}}
+	cluster.Status.Conditions = []metav1.Condition{
+		{Type: "ManagedClusterConditionClockSynced", Status: metav1.ConditionFalse, Reason: "Before"}}
+	c := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithObjects(cluster).WithStatusSubresource(cluster).Build()
+	controller := accept.New(c, c, events.NewFakeRecorder(10), accept.Options{Clock: clocktesting.NewFakeClock(time.Now())})
+	if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
+		t.Fatal(err)
+	}
+	if !meta.IsStatusConditionTrue(cluster.Status.Conditions, "HubAcceptedManagedCluster") ||
+		!meta.IsStatusConditionFalse(cluster.Status.Conditions, "ManagedClusterConditionClockSynced") {
+		t.Errorf("conditions %+v", cluster.Status.Conditions)
 	}
 }

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	"github.com/capstan-io/capstan/internal/hub/registration/availability"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
@@ -312,11 +313,16 @@ func again(done bool) ctrl.Result {
 	return ctrl.Result{RequeueAfter: worksCheckInterval}
 }
 
-// report writes the condition if it has changed, and then an event. It returns cause, for the caller to retry.
+// report writes the condition if it has changed, and then an event. It returns cause, for the caller to retry. With acceptance it writes
+// the first condition about the clocks, too, which the new lease says nothing against.
 func (c *Controller) report(ctx context.Context, cluster *clusterv1.ManagedCluster, cond metav1.Condition, cause error) error {
 	before := cluster.DeepCopy()
 	cond.LastTransitionTime = metav1.NewTime(c.Clock.Now())
 	meta.SetStatusCondition(&cluster.Status.Conditions, cond)
+	if cond.Reason == fleet.ReasonHubClusterAdminAccepted &&
+		meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionClockSynced) == nil {
+		meta.SetStatusCondition(&cluster.Status.Conditions, availability.ClockSynced(c.Clock.Now()))
+	}
 	changed, err := patch.Status(ctx, c.client, cluster, before)
 	if err != nil {
 		return err

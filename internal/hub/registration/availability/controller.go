@@ -24,6 +24,7 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
@@ -95,6 +96,9 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	before := cluster.DeepCopy()
 	remaining := c.heartbeats.overdue(cluster.Name, graceOf(cluster)).Sub(c.clock.Now())
+	if remaining > 0 && !managedcluster.Accepted(cluster) {
+		return ctrl.Result{RequeueAfter: remaining}, nil // the lease is new; acceptance is about to be reported, and the clocks with it
+	}
 	c.setClockSynced(cluster, last)
 	if remaining <= 0 {
 		c.setUnknown(cluster)
@@ -145,15 +149,20 @@ func (c *Controller) setUnknown(cluster *clusterv1.ManagedCluster) {
 	})
 }
 
+// ClockSynced returns the condition of a cluster whose clock is that of the hub. It is so until a heartbeat says otherwise.
+func ClockSynced(since time.Time) metav1.Condition {
+	return metav1.Condition{
+		Type: fleet.ConditionClockSynced, Status: metav1.ConditionTrue, Reason: fleet.ReasonManagedClusterClockSynced,
+		Message: "The clock of the managed cluster is synced with the hub.", LastTransitionTime: metav1.NewTime(since),
+	}
+}
+
 // setClockSynced sets the condition about the clocks of cluster and hub. Nothing else depends on it: the hub uses the time at which it
 // received a heartbeat.
 func (c *Controller) setClockSynced(cluster *clusterv1.ManagedCluster, last heartbeat) {
 	skew := last.received.Sub(last.renewTime.Time).Abs()
 	synced := skew < graceOf(cluster) || cluster.Annotations[fleet.AnnotationSkipClockSyncCheck] == "true"
-	cond := metav1.Condition{
-		Type: fleet.ConditionClockSynced, Status: metav1.ConditionTrue, Reason: fleet.ReasonManagedClusterClockSynced,
-		Message: "The clock of the managed cluster is synced with the hub.",
-	}
+	cond := ClockSynced(c.clock.Now())
 	if !synced {
 		cond.Status, cond.Reason = metav1.ConditionFalse, fleet.ReasonManagedClusterClockOutOfSync
 		cond.Message = fmt.Sprintf("The clock of the managed cluster differs from the hub's by %s; set it, for instance with NTP.",

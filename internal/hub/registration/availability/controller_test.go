@@ -50,6 +50,13 @@ func newHub(t *testing.T) *hub {
 
 func (h *hub) join(t *testing.T) {
 	t.Helper()
+	h.create(t)
+	h.say(t, metav1.Condition{Type: "HubAcceptedManagedCluster", Status: metav1.ConditionTrue, Reason: "R"})
+}
+
+// create the cluster, which is to be accepted.
+func (h *hub) create(t *testing.T) {
+	t.Helper()
 	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1"},
 		Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true}}
 	if err := h.Create(t.Context(), cluster); err != nil {
@@ -83,15 +90,36 @@ func (h *hub) reconcile(t *testing.T, after time.Duration, available metav1.Cond
 // report is what the agent says.
 func (h *hub) report(t *testing.T) {
 	t.Helper()
+	h.say(t, metav1.Condition{Type: "ManagedClusterConditionAvailable", Status: metav1.ConditionTrue, Reason: "R"})
+}
+
+func (h *hub) say(t *testing.T, cond metav1.Condition) {
+	t.Helper()
 	cluster := &clusterv1.ManagedCluster{}
 	if err := h.Get(t.Context(), client.ObjectKey{Name: "cluster1"}, cluster); err != nil {
 		t.Fatal(err)
 	}
-	meta.SetStatusCondition(&cluster.Status.Conditions,
-		metav1.Condition{Type: "ManagedClusterConditionAvailable", Status: metav1.ConditionTrue, Reason: "R"})
+	meta.SetStatusCondition(&cluster.Status.Conditions, cond)
 	if err := h.Status().Update(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// RG-21 RG-22: of a cluster that is about to be accepted, acceptance reports that the clocks are synced. One that stays like that is judged
+// by its lease all the same.
+func TestBeforeAcceptance(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	h.create(t)
+	h.reconcile(t, 0, "")
+	cluster := &clusterv1.ManagedCluster{}
+	if err := h.Get(t.Context(), client.ObjectKey{Name: "cluster1"}, cluster); err != nil || len(cluster.Status.Conditions) > 0 {
+		t.Errorf("conditions %v, %v", cluster.Status.Conditions, err)
+	}
+	if h.due != patience {
+		t.Errorf("looked at again after %s, want %s", h.due, patience)
+	}
+	h.reconcile(t, h.due, metav1.ConditionUnknown)
 }
 
 // RG-21: a cluster that says it is available, and then dies before its next heartbeat, is judged again.
