@@ -4,6 +4,7 @@ package clusterset
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,10 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
+
+// settle is how long after a cluster has joined or left a set its members are counted, so that clusters that do so together are counted
+// once.
+const settle = time.Second
 
 // Options configure the controller.
 type Options struct {
@@ -75,7 +80,7 @@ func (c *Controller) enqueue(ctx context.Context, q queue, after, before labels.
 			continue // its own reconcile reports the error
 		}
 		if is, was := after != nil && members.Matches(after), before != nil && members.Matches(before); is != was {
-			q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: sets.Items[i].Name}})
+			q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: sets.Items[i].Name}}, settle)
 		}
 	}
 }
