@@ -68,7 +68,7 @@ func (h *grpcHub) config(t *testing.T, lines string) *sdkgrpc.GRPCOptions {
 // grpcClient are the options of a client for one kind of object, with a store of its own.
 func grpcClient[T generic.ResourceObject](h *grpcHub, config *sdkgrpc.GRPCOptions, codec generic.Codec[T]) *options.GenericClientOptions[T] {
 	return options.NewGenericClientOptions(config, codec, h.cluster).WithClusterName(h.cluster).
-		WithClientWatcherStore(store.NewAgentInformerWatcherStore[T]())
+		WithClientWatcherStore(store.NewSimpleStore[T]())
 }
 
 // RG-51 CE-01 CE-09 GR-03 GR-06 GR-08 GR-09 GR-11: an agent with the clients of the SDK registers with the gRPC server of a hub, gets its
@@ -117,25 +117,20 @@ func (h *grpcHub) register(t *testing.T) {
 	if _, err := clusters.ManagedClusters().Create(t.Context(), asked, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("asked for again: %v", err)
 	}
-	requests, err := csrclient.NewAgentClientHolder(t.Context(), grpcClient(h, bootstrap, csrclient.NewCSRCodec()))
+	requests, err := csrclient.NewAgentClientHolder(t.Context(), grpcClient(h, bootstrap, csrclient.NewCSRCodec()).
+		WithClientWatcherStore(store.NewAgentInformerWatcherStore[*certificatesv1.CertificateSigningRequest]()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	go requests.Informer().RunWithContext(t.Context())
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{
-		CommonName: fleet.ClusterUser(h.cluster, "agent"), Organization: fleet.ClusterGroups(h.cluster)}}, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h.awaitSubscription(t, hub, requests)
+	key := newKey(t)
 	request, err := requests.Clients().Create(t.Context(), &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: fleet.ClusterCSRGenerateName(h.cluster), Labels: map[string]string{fleet.LabelClusterName: h.cluster}},
 		Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: fleet.SignerGRPC, Usages: []certificatesv1.KeyUsage{
 			certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth},
-			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})},
+			Request: signingRequest(t, &x509.CertificateRequest{Subject: pkix.Name{CommonName: fleet.ClusterUser(h.cluster, "agent"),
+				Organization: fleet.ClusterGroups(h.cluster)}}, key)},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -158,6 +153,39 @@ func (h *grpcHub) register(t *testing.T) {
 	}
 	writeFile(t, filepath.Join(h.dir, "tls.crt"), string(request.Status.Certificate))
 	writeFile(t, filepath.Join(h.dir, "tls.key"), string(encoded))
+}
+
+// awaitSubscription waits until the client knows what is on the hub: it asks for nothing later that it has missed before.
+func (h *grpcHub) awaitSubscription(t *testing.T, hub client.Client, requests *csrclient.ClientHolder) {
+	t.Helper()
+	earlier := &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: "earlier", Labels: map[string]string{fleet.LabelClusterName: h.cluster}},
+		Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: "example.com/none", Usages: []certificatesv1.KeyUsage{
+			certificatesv1.UsageClientAuth}, Request: signingRequest(t, &x509.CertificateRequest{}, newKey(t))}}
+	framework.Create(t, hub, earlier)
+	env.Eventually(t, func(ctx context.Context) error {
+		_, err := requests.Clients().Get(ctx, earlier.Name, metav1.GetOptions{})
+		return err
+	})
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// signingRequest is a request in PEM.
+func signingRequest(t *testing.T, template *x509.CertificateRequest, key *ecdsa.PrivateKey) []byte {
+	t.Helper()
+	der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
 // grant accepts the cluster and approves its request, which the SDK has named.

@@ -129,7 +129,7 @@ func TestSDKAgentByMQTT(t *testing.T) {
 	}
 	agent.cleanUp(t, "web")
 	awaitGone(t, hub, work)
-	agent.awaitGone(t, "web")
+	agent.cleanUpAgain(t, "web")
 }
 
 // expectRefusal: with the certificate of another cluster, nobody speaks for this one.
@@ -188,20 +188,28 @@ func TestSDKSourceByMQTT(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitCondition(t, hub, ofHub, fleet.ConditionApplied)
-	known := source.await(t, "of-source", isTrue(fleet.ConditionApplied))
+	known := source.await(t, "of-source", isTrue(fleet.ConditionApplied)).DeepCopy()
 	awaitValue(t, managed, "of-hub", "1")
 	awaitValue(t, managed, "of-source", "1")
 
-	source.patch(t, "of-source", func(work *ocmworkv1.ManifestWork) {
-		work.Spec.Workload.Manifests = []ocmworkv1.Manifest{{RawExtension: manifest("of-source", "2")}}
-	})
-	awaitValue(t, managed, "of-source", "2")
-	known = source.await(t, "of-source", isTrue(fleet.ConditionAvailable)).DeepCopy()
 	source.stop()
 	known.Status = ocmworkv1.ManifestWorkStatus{}
 	source = startSDKSource(t, config, "sdk", cluster, known)
 	source.await(t, "of-source", isTrue(fleet.ConditionAvailable))
-
+	source.patch(t, "of-source", func(work *ocmworkv1.ManifestWork) {
+		work.Spec.Workload.Manifests = []ocmworkv1.Manifest{{RawExtension: manifest("of-source", "2")}}
+	})
+	awaitValue(t, managed, "of-source", "2")
+	// The client of a source takes a work back that it deletes while reports on it come.
+	source.await(t, "of-source", func(work *ocmworkv1.ManifestWork) error {
+		for _, condition := range []string{fleet.ConditionApplied, fleet.ConditionAvailable} {
+			found := meta.FindStatusCondition(work.Status.Conditions, condition)
+			if found == nil || found.ObservedGeneration != 2 || len(work.Finalizers) == 0 {
+				return fmt.Errorf("finalizers %v, conditions %+v", work.Finalizers, work.Status.Conditions)
+			}
+		}
+		return nil
+	})
 	if err := source.ManifestWorks(cluster).Delete(t.Context(), "of-source", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -95,6 +95,9 @@ func TestAgentsOfOCM(t *testing.T) {
 	}
 	startComponent(t, managed, "registration", "agent", "--spoke-cluster-name", cluster, "--bootstrap-kubeconfig", credentials.Bootstrap,
 		"--hub-kubeconfig-dir", credentials.HubDir)
+	// It asks for its certificate and for its cluster at the same time, and a certificate from before the cluster would not hold.
+	framework.AwaitObject(t, hub, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}},
+		func(*clusterv1.ManagedCluster) error { return nil })
 	env.Accept(t, hub, cluster)
 	env.AwaitAvailable(t, hub, cluster)
 	framework.AwaitObject(t, hub, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}},
@@ -131,7 +134,6 @@ func TestControllersOfOCM(t *testing.T) {
 	const cluster = "capstan1"
 	server, managed := env.StartHub(t, "none"), env.StartSandbox(t)
 	hub := server.Client(t)
-	framework.Create(t, hub, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet.NamespaceHub}})
 	startComponent(t, server, "registration", "controller", "--namespace", fleet.NamespaceHub)
 	startComponent(t, server, "placement", "controller", "--namespace", fleet.NamespaceHub)
 	startComponent(t, server, "work", "manager", "--namespace", fleet.NamespaceHub, "--feature-gates", "ManifestWorkReplicaSet=true")
@@ -148,7 +150,7 @@ func TestControllersOfOCM(t *testing.T) {
 			Spec: clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: "global"}},
 		&clusterv1beta1.Placement{ObjectMeta: named},
 		&workv1alpha1.ManifestWorkReplicaSet{ObjectMeta: named, Spec: workv1alpha1.ManifestWorkReplicaSetSpec{
-			ManifestWorkTemplate: newWork("", "", "1").Spec, PlacementRefs: []workv1alpha1.LocalPlacementReference{{Name: named.Name}}}})
+			ManifestWorkTemplate: newWork("", "everywhere", "1").Spec, PlacementRefs: []workv1alpha1.LocalPlacementReference{{Name: named.Name}}}})
 	framework.AwaitObject(t, hub, &workv1alpha1.ManifestWorkReplicaSet{ObjectMeta: named}, func(set *workv1alpha1.ManifestWorkReplicaSet) error {
 		if !meta.IsStatusConditionTrue(set.Status.Conditions, "ManifestworkApplied") || set.Status.Summary.Applied != 1 {
 			return fmt.Errorf("%+v", set.Status)

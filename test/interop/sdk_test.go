@@ -105,6 +105,18 @@ func (w *sdkWorks) awaitGone(t *testing.T, name string) {
 	})
 }
 
+// cleanUpAgain cleans up what an agent is told to once more, when the work is gone from the hub.
+func (w *sdkWorks) cleanUpAgain(t *testing.T, name string) {
+	t.Helper()
+	env.Eventually(t, func(ctx context.Context) error {
+		_, err := w.ManifestWorks(w.cluster).Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":[]}}`), metav1.PatchOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(err, errors.New("the work is still there"))
+	})
+}
+
 // patch changes what the client has of a work, or its status, as soon as nobody else changes it meanwhile.
 func (w *sdkWorks) patch(t *testing.T, name string, change func(*workv1.ManifestWork), subresources ...string) {
 	t.Helper()

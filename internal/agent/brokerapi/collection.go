@@ -221,11 +221,14 @@ func (c *collection) receive(o *unstructured.Unstructured, keep func(o, current 
 	return err
 }
 
+// unversioned is the version of works whose source counts none.
+const unversioned = "0"
+
 // isNewer compares versions of the hub, which are numbers in order. What has no version is taken to be newer.
 func isNewer(version, than string) bool {
 	a, err := strconv.ParseUint(version, 10, 64)
 	b, err2 := strconv.ParseUint(than, 10, 64)
-	return err != nil || err2 != nil || a > b
+	return err != nil || err2 != nil || version == unversioned || a > b
 }
 
 // remove forgets an object that the hub does not have any more.

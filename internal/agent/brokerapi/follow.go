@@ -224,7 +224,7 @@ func (c *collection) resourceVersions() (all []cloudevents.ResourceVersion) {
 			continue
 		}
 		version := r.generation
-		if c.kind.resource != resourceWorks {
+		if c.kind.resource != resourceWorks || r.hubVersion == unversioned {
 			version, _ = strconv.ParseInt(r.hubVersion, 10, 64) // 0, which is older than any, for what is no number
 		}
 		all = append(all, cloudevents.ResourceVersion{ResourceID: r.uid, ResourceVersion: version})

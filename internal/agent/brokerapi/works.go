@@ -43,13 +43,27 @@ func (c *collection) receiveWork(event *cloudevents.Event, action cloudevents.Ac
 		return fmt.Errorf("decode ManifestWork %s: %w", work.Name, err)
 	}
 	o := &unstructured.Unstructured{Object: content}
+	if work.ResourceVersion == unversioned {
+		o.SetGeneration(1)
+	}
 	return c.receive(o, func(o, current *unstructured.Unstructured) error {
 		carry(current, o, "status")
 		if work.DeletionTimestamp != nil {
 			carry(current, o, "spec")
 		}
+		if work.ResourceVersion == unversioned {
+			o.SetGeneration(generationAfter(current, o))
+		}
 		return nil
 	})
+}
+
+// generationAfter counts the specs of a work whose source does not: it is how the agent knows that it has another one to apply.
+func generationAfter(current, o *unstructured.Unstructured) int64 {
+	if equality.Semantic.DeepEqual(current.Object["spec"], o.Object["spec"]) {
+		return current.GetGeneration()
+	}
+	return current.GetGeneration() + 1
 }
 
 // updateWork writes what an agent may write of a work: its status, and its own finalizer, which the hub keeps for it. The hub puts it on
@@ -89,6 +103,9 @@ func (a *API) updateWork(r *request, c *collection, base *record, current, next 
 
 func (a *API) publishStatus(ctx context.Context, work *workv1.ManifestWork, hubVersion string, action cloudevents.Action) error {
 	work.ResourceVersion = hubVersion
+	if hubVersion == unversioned {
+		work.Generation = 0
+	}
 	event, err := manifestbundle.EncodeStatus(a.Source, action, work, a.sequence.next(), a.Clock.Now())
 	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
