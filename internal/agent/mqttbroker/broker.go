@@ -3,13 +3,17 @@ package mqttbroker
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/capstan-io/capstan/internal/cloudevents"
+	"github.com/capstan-io/capstan/internal/cloudevents/manifestbundle"
 	"github.com/capstan-io/capstan/internal/cloudevents/mqtt"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // mostWaiting is how many events wait for the agent to take them, before the subscription is ended and begun again.
@@ -92,13 +96,19 @@ func (b *Broker) isFor(topic string, event *cloudevents.Event) bool {
 	id, source := event.Text(cloudevents.ExtensionResourceID), mqtt.Source(topic)
 	if eventType.Action == cloudevents.Delete {
 		known := b.sources[id]
-		if known == source {
+		if known == source && !isToBeCleanedUp(event) {
 			delete(b.sources, id)
 		}
 		return known == "" || known == source
 	}
 	b.sources[id] = source
 	return true
+}
+
+// isToBeCleanedUp tells whether a work is still there for its agent to clean up. Its source is to know when that is done.
+func isToBeCleanedUp(event *cloudevents.Event) bool {
+	work, err := manifestbundle.DecodeSpec(event)
+	return err == nil && slices.Contains(work.Finalizers, fleet.FinalizerManifestWorkCleanup)
 }
 
 // Publish returns when the broker has the event; what the hub makes of it nobody says.
@@ -120,7 +130,19 @@ func (b *Broker) Publish(ctx context.Context, event *cloudevents.Event) error {
 	if err := b.client.Send(ctx, event); err != nil {
 		return status.Error(codes.Unavailable, err.Error())
 	}
+	b.forget(event)
 	return nil
+}
+
+// forget forgets the source of a work that is reported to have left the cluster.
+func (b *Broker) forget(event *cloudevents.Event) {
+	work, err := manifestbundle.DecodeStatus(event)
+	if err != nil || !meta.IsStatusConditionTrue(work.Status.Conditions, manifestbundle.ConditionDeleted) {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.sources, string(work.UID))
 }
 
 func unsupported(dataType cloudevents.DataType) error {

@@ -6,8 +6,12 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cloudevents"
+	"github.com/capstan-io/capstan/internal/cloudevents/manifestbundle"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 func specOf(action cloudevents.Action, cluster, id string) *cloudevents.Event {
@@ -43,6 +47,36 @@ func TestWhoseEvents(t *testing.T) {
 	}
 	if len(b.sources) > 0 {
 		t.Errorf("remembered for ever: %v", b.sources)
+	}
+}
+
+// WK-38: a source that says of a work that it is gone, while the work waits for its agent, is the one to which the agent reports when it has
+// cleaned up.
+func TestWhoseWorkIsCleanedUp(t *testing.T) {
+	t.Parallel()
+	const topic = "sources/one/clusters/c1/sourceevents"
+	b := &Broker{cluster: "c1", sources: map[string]string{}}
+	work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "w", UID: "w",
+		Finalizers: []string{fleet.FinalizerManifestWorkCleanup}}}
+	for _, action := range []cloudevents.Action{cloudevents.Create, cloudevents.Delete} {
+		event, err := manifestbundle.EncodeSpec("one", action, work, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !b.isFor(topic, event) || b.sources["w"] != "one" {
+			t.Errorf("after %s, the work is from %q", action, b.sources["w"])
+		}
+	}
+	for _, condition := range []string{"Applied", manifestbundle.ConditionDeleted} {
+		work.Status.Conditions = []metav1.Condition{{Type: condition, Status: metav1.ConditionTrue}}
+		event, err := manifestbundle.EncodeStatus("c1", cloudevents.Update, work, "1", time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.forget(event)
+		if _, there := b.sources["w"]; there != (condition == "Applied") {
+			t.Errorf("when it is reported to be %s, its source is known: %t", condition, there)
+		}
 	}
 }
 

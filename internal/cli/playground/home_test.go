@@ -144,7 +144,7 @@ func TestDesiredClusters(t *testing.T) {
 	t.Parallel()
 	three := State{Hub: &HubState{}, Clusters: make([]ClusterState, 3)}
 	for name, test := range map[string]struct {
-		state           State
+		state          State
 		flag, expected int
 	}{
 		"the first time":           {State{}, 0, DefaultClusters},
