@@ -158,8 +158,8 @@ func expectRefusal(t *testing.T, broker *mosquitto) {
 	}
 }
 
-// WK-38 CE-02 CE-05 CE-06 CE-08: an agent applies the works of two sources by Mosquitto, a hub and a client of the SDK, reports to each on its
-// own, and tells a source that has lost its memory how its works are.
+// WK-38 CE-02 CE-05 CE-06 CE-08 O14: an agent applies the works of two sources by Mosquitto, a hub and a client of the SDK, reports to each
+// on its own, and tells a source that has lost its memory how its works are.
 func TestSDKSourceByMQTT(t *testing.T) {
 	t.Parallel()
 	const cluster = "c1"

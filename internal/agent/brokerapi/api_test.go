@@ -111,7 +111,7 @@ func beginCache(t *testing.T, a *API) (*hubclient.Cluster, *seen) {
 	return hub, s
 }
 
-// GR-11 CE-05: a cache has what the hub has, from the beginning and after changes; each change is told once.
+// GR-11 CE-05 O13: a cache has what the hub has, from the beginning and after changes; each change is told once.
 func TestCache(t *testing.T) {
 	t.Parallel()
 	h := newTestHub(t)
@@ -290,7 +290,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// CE-05: what the hub accepted and does not have any more is gone after the next resync.
+// CE-05 O13: what the hub accepted and does not have any more is gone after the next resync.
 func TestCreatedAndLost(t *testing.T) {
 	t.Parallel()
 	h := newTestHub(t)
@@ -471,7 +471,7 @@ func TestEventsAndTokens(t *testing.T) {
 	}
 }
 
-// GR-10: errors of the broker are those of the API.
+// GR-10 O13: errors of the broker are those of the API.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	h := newTestHub(t)

@@ -21,7 +21,7 @@ func specOf(action cloudevents.Action, cluster, id string) *cloudevents.Event {
 	return event
 }
 
-// CE-08: an agent takes events for its own cluster alone, and a source says of its own works alone that they are gone.
+// CE-08 O14: an agent takes events for its own cluster alone, and a source says of its own works alone that they are gone.
 func TestWhoseEvents(t *testing.T) {
 	t.Parallel()
 	b := &Broker{cluster: "c1", sources: map[string]string{}}
