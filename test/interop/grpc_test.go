@@ -66,7 +66,8 @@ func (h *grpcHub) config(t *testing.T, lines string) *sdkgrpc.GRPCOptions {
 }
 
 // grpcClient are the options of a client for one kind of object, with a store of its own.
-func grpcClient[T generic.ResourceObject](h *grpcHub, config *sdkgrpc.GRPCOptions, codec generic.Codec[T]) *options.GenericClientOptions[T] {
+func grpcClient[T generic.ResourceObject](h *grpcHub, config *sdkgrpc.GRPCOptions,
+	codec generic.Codec[T]) *options.GenericClientOptions[T] {
 	return options.NewGenericClientOptions(config, codec, h.cluster).WithClusterName(h.cluster).
 		WithClientWatcherStore(store.NewSimpleStore[T]())
 }
@@ -106,7 +107,8 @@ func (h *grpcHub) register(t *testing.T) {
 	t.Helper()
 	hub := h.Client(t)
 	bootstrap := h.config(t, "token: "+h.BootstrapToken(t)+"\n")
-	clusters, err := clusterclient.NewClientHolder(t.Context(), grpcClient(h, bootstrap, clusterclient.NewManagedClusterCodec()).WithSubscription(false))
+	clusters, err := clusterclient.NewClientHolder(t.Context(),
+		grpcClient(h, bootstrap, clusterclient.NewManagedClusterCodec()).WithSubscription(false))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +128,8 @@ func (h *grpcHub) register(t *testing.T) {
 	h.awaitSubscription(t, hub, requests)
 	key := newKey(t)
 	request, err := requests.Clients().Create(t.Context(), &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: fleet.ClusterCSRGenerateName(h.cluster), Labels: map[string]string{fleet.LabelClusterName: h.cluster}},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: fleet.ClusterCSRGenerateName(h.cluster),
+			Labels: map[string]string{fleet.LabelClusterName: h.cluster}},
 		Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: fleet.SignerGRPC, Usages: []certificatesv1.KeyUsage{
 			certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth},
 			Request: signingRequest(t, &x509.CertificateRequest{Subject: pkix.Name{CommonName: fleet.ClusterUser(h.cluster, "agent"),
@@ -227,7 +230,8 @@ func (h *grpcHub) reportStatus(t *testing.T, config *sdkgrpc.GRPCOptions) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := clusters.ManagedClusters().Patch(t.Context(), h.cluster, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+	_, err = clusters.ManagedClusters().Patch(t.Context(), h.cluster, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil {
 		t.Fatal(err)
 	}
 	framework.AwaitObject(t, h.Client(t), &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: h.cluster}},

@@ -96,8 +96,8 @@ func awaitGone(t *testing.T, c client.Client, o client.Object) {
 	})
 }
 
-// CM-13 CE-03 CE-05 CE-07 CE-08 GR-09: an agent with the client of the SDK gets the works of a hub by Mosquitto, reports on them, goes on when
-// the broker was away, and has their deletion wait for it. The broker refuses what another cluster writes in its name.
+// CM-13 CE-03 CE-05 CE-07 CE-08 GR-09: an agent with the client of the SDK gets the works of a hub by Mosquitto, reports on them, goes on
+// when the broker was away, and has their deletion wait for it. The broker refuses what another cluster writes in its name.
 func TestSDKAgentByMQTT(t *testing.T) {
 	t.Parallel()
 	broker := startMosquitto(t, []string{hubSource}, []string{"c1", "c2"})

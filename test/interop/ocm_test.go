@@ -80,7 +80,8 @@ func createKinds(t *testing.T, managed client.Client) {
 	}
 }
 
-// RG-01 RG-26 RG-27 WK-01 WK-13 WK-14: agents of Open Cluster Management join a hub, report on their cluster, and apply the works in its namespace.
+// RG-01 RG-26 RG-27 WK-01 WK-13 WK-14: agents of Open Cluster Management join a hub, report on their cluster, and apply the works in its
+// namespace.
 func TestAgentsOfOCM(t *testing.T) {
 	t.Parallel()
 	const cluster = "ocm1"
@@ -127,8 +128,8 @@ func TestAgentsOfOCM(t *testing.T) {
 	awaitGone(t, there, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}})
 }
 
-// RG-20 RG-24 PL-01 MR-01 MR-02: the controllers of Open Cluster Management run on the API of a standalone hub: they accept our agent, choose its cluster
-// by a Placement, and roll out a ManifestWorkReplicaSet, whose works the agent applies.
+// RG-20 RG-24 PL-01 MR-01 MR-02: the controllers of Open Cluster Management run on the API of a standalone hub: they accept our agent, choose
+// its cluster by a Placement, and roll out a ManifestWorkReplicaSet, whose works the agent applies.
 func TestControllersOfOCM(t *testing.T) {
 	t.Parallel()
 	const cluster = "capstan1"
@@ -151,7 +152,8 @@ func TestControllersOfOCM(t *testing.T) {
 		&clusterv1beta1.Placement{ObjectMeta: named},
 		&workv1alpha1.ManifestWorkReplicaSet{ObjectMeta: named, Spec: workv1alpha1.ManifestWorkReplicaSetSpec{
 			ManifestWorkTemplate: newWork("", "everywhere", "1").Spec, PlacementRefs: []workv1alpha1.LocalPlacementReference{{Name: named.Name}}}})
-	framework.AwaitObject(t, hub, &workv1alpha1.ManifestWorkReplicaSet{ObjectMeta: named}, func(set *workv1alpha1.ManifestWorkReplicaSet) error {
+	everywhere := &workv1alpha1.ManifestWorkReplicaSet{ObjectMeta: named}
+	framework.AwaitObject(t, hub, everywhere, func(set *workv1alpha1.ManifestWorkReplicaSet) error {
 		if !meta.IsStatusConditionTrue(set.Status.Conditions, "ManifestworkApplied") || set.Status.Summary.Applied != 1 {
 			return fmt.Errorf("%+v", set.Status)
 		}
@@ -163,8 +165,8 @@ func TestControllersOfOCM(t *testing.T) {
 	}
 }
 
-// AM-02 AF-05 AF-07: the manager of an add-on that is built with the add-on framework runs on a hub: it has our agent install the add-on's, approves
-// its request, and gives it its rights.
+// AM-02 AF-05 AF-07: the manager of an add-on that is built with the add-on framework runs on a hub: it has our agent install the add-on's,
+// approves its request, and gives it its rights.
 func TestAddOnFramework(t *testing.T) {
 	t.Parallel()
 	const cluster, addOn = "capstan1", "helloworld"
@@ -185,6 +187,7 @@ func TestAddOnFramework(t *testing.T) {
 		})
 	// Its credential is for the group to which the manager has given the rights: it reads ConfigMaps of its cluster.
 	env.Eventually(t, func(ctx context.Context) error {
-		return managed.Client(t).Get(ctx, client.ObjectKey{Namespace: fleet.NamespaceAgentAddOn, Name: addOn + "-hub-kubeconfig"}, &corev1.Secret{})
+		key := client.ObjectKey{Namespace: fleet.NamespaceAgentAddOn, Name: addOn + "-hub-kubeconfig"}
+		return managed.Client(t).Get(ctx, key, &corev1.Secret{})
 	})
 }

@@ -59,8 +59,9 @@ func startSDKSource(t *testing.T, config any, source, cluster string, works ...*
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	memory := store.NewSourceInformerWatcherStore(ctx)
-	holder, err := work.NewSourceClientHolder(ctx, options.NewGenericClientOptions(config, sourcecodec.NewManifestBundleCodec(), source+"-sdk").
-		WithClientWatcherStore(memory).WithSourceID(source))
+	holder, err := work.NewSourceClientHolder(ctx,
+		options.NewGenericClientOptions(config, sourcecodec.NewManifestBundleCodec(), source+"-sdk").
+			WithClientWatcherStore(memory).WithSourceID(source))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +110,8 @@ func (w *sdkWorks) awaitGone(t *testing.T, name string) {
 func (w *sdkWorks) cleanUpAgain(t *testing.T, name string) {
 	t.Helper()
 	env.Eventually(t, func(ctx context.Context) error {
-		_, err := w.ManifestWorks(w.cluster).Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":[]}}`), metav1.PatchOptions{})
+		_, err := w.ManifestWorks(w.cluster).Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":[]}}`),
+			metav1.PatchOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}

@@ -50,8 +50,8 @@ func TestWhoseEvents(t *testing.T) {
 	}
 }
 
-// WK-38: a source that says of a work that it is gone, while the work waits for its agent, is the one to which the agent reports when it has
-// cleaned up.
+// WK-38: a source that says of a work that it is gone, while the work waits for its agent, is the one to which the agent reports when it
+// has cleaned up.
 func TestWhoseWorkIsCleanedUp(t *testing.T) {
 	t.Parallel()
 	const topic = "sources/one/clusters/c1/sourceevents"

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// CP-07 CG-02: a request that goes on ends when its user has lost the right to it, and not while nobody can say so; one that is over at once
-// is not checked again.
+// CP-07 CG-02: a request that goes on ends when its user has lost the right to it, and not while nobody can say so; one that is over at
+// once is not checked again.
 func TestWhileAuthorized(t *testing.T) {
 	t.Parallel()
 	const untilAnswer, untilLost = time.Hour, time.Minute

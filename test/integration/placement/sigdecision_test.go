@@ -83,7 +83,8 @@ func testSlices(t *testing.T, hub *env.Server, sig versioned.Interface) {
 }
 
 // awaitSlices waits until a client of the SIG finds the slices of a placement, with so many clusters each.
-func awaitSlices(t *testing.T, sig versioned.Interface, namespace, placement string, clusters ...int) (found []inventory.PlacementDecision) {
+func awaitSlices(t *testing.T, sig versioned.Interface, namespace, placement string,
+	clusters ...int) (found []inventory.PlacementDecision) {
 	t.Helper()
 	env.Eventually(t, func(ctx context.Context) error {
 		list, err := sig.ApisV1alpha1().PlacementDecisions(namespace).List(ctx,

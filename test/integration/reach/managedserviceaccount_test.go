@@ -177,8 +177,9 @@ func TestManagedServiceAccountInFirstVersion(t *testing.T) {
 	framework.MergePatch(t, h, first, `{"spec":{"rotation":{"validity":"20m"}}}`)
 	awaitToken(t, cluster, name, string(before.Data["token"]))
 	second := framework.ManagedServiceAccount(cluster, name, 0)
-	if err := h.Get(t.Context(), client.ObjectKeyFromObject(second), second); err != nil || second.Spec.Rotation.Validity.Duration != 20*time.Minute {
-		t.Errorf("in the second version, its tokens are valid for %s, %v", second.Spec.Rotation.Validity.Duration, err)
+	err := h.Get(t.Context(), client.ObjectKeyFromObject(second), second)
+	if validity := second.Spec.Rotation.Validity.Duration; err != nil || validity != 20*time.Minute {
+		t.Errorf("in the second version, its tokens are valid for %s, %v", validity, err)
 	}
 	if err := h.Delete(t.Context(), first); err != nil {
 		t.Fatal(err)
