@@ -18,8 +18,8 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-// mosquitto is a broker that knows its clients by certificates, and lets them do what docs/mqtt.md says.
-type mosquitto struct {
+// mqttBroker is one that knows its clients by certificates, and lets them do what docs/mqtt.md says.
+type mqttBroker struct {
 	dir, address string
 	authority    *x509.Certificate
 	authorityKey *ecdsa.PrivateKey
@@ -27,9 +27,9 @@ type mosquitto struct {
 }
 
 // startMosquitto starts a broker for these sources and clusters, for as long as the test runs.
-func startMosquitto(t *testing.T, sources, clusters []string) *mosquitto {
+func startMosquitto(t *testing.T, sources, clusters []string) *mqttBroker {
 	t.Helper()
-	m := &mosquitto{dir: t.TempDir(), address: env.FreeAddress(t)}
+	m := &mqttBroker{dir: t.TempDir(), address: env.FreeAddress(t)}
 	m.authority, m.authorityKey = framework.WriteCertificate(t, m.dir, "ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign, Subject: pkix.Name{CommonName: "mqtt"}}, nil, nil)
 	framework.WriteCertificate(t, m.dir, "broker", &x509.Certificate{Subject: pkix.Name{CommonName: "broker"},
@@ -76,17 +76,18 @@ log_dest stderr
 }
 
 // writeCertificate writes the certificate of a client.
-func (m *mosquitto) writeCertificate(t *testing.T, client string) {
+func (m *mqttBroker) writeCertificate(t *testing.T, client string) {
 	t.Helper()
 	framework.WriteCertificate(t, m.dir, client, &x509.Certificate{Subject: pkix.Name{CommonName: client},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, m.authority, m.authorityKey)
 }
 
-func (m *mosquitto) start(t *testing.T) {
+func (m *mqttBroker) start(t *testing.T) {
 	t.Helper()
 	path, err := exec.LookPath("mosquitto")
 	if err != nil {
-		path = "/usr/sbin/mosquitto" // where Debian has it, which not every user has in PATH
+		// Not every user has the folder in PATH where Debian has it.
+		path = "/usr/sbin/mosquitto"
 	}
 	log, err := os.OpenFile(filepath.Join(m.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -109,7 +110,7 @@ func (m *mosquitto) start(t *testing.T) {
 	})
 }
 
-func (m *mosquitto) stop(t *testing.T) {
+func (m *mqttBroker) stop(t *testing.T) {
 	t.Helper()
 	if err := m.process.Process.Kill(); err != nil {
 		t.Error(err)
@@ -118,7 +119,7 @@ func (m *mosquitto) stop(t *testing.T) {
 }
 
 // config is the configuration of a client, for the topics of a source, or of all with "+". Capstan and the SDK read the same file.
-func (m *mosquitto) config(t *testing.T, client, source string) string {
+func (m *mqttBroker) config(t *testing.T, client, source string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	writeFile(t, path, fmt.Sprintf(`brokerHost: %[1]s

@@ -96,7 +96,7 @@ func awaitGone(t *testing.T, c client.Client, o client.Object) {
 	})
 }
 
-// CM-13 CE-03 CE-05 CE-07 CE-08 GR-09: an agent with the client of the SDK gets the works of a hub by Mosquitto, reports on them, goes on
+// CM-13 CE-03 CE-05 CE-07 CE-08 GR-09: an agent with the client of the SDK gets the works of a hub by MQTT, reports on them, goes on
 // when the broker was away, and has their deletion wait for it. The broker refuses what another cluster writes in its name.
 func TestSDKAgentByMQTT(t *testing.T) {
 	t.Parallel()
@@ -133,7 +133,7 @@ func TestSDKAgentByMQTT(t *testing.T) {
 }
 
 // expectRefusal: with the certificate of another cluster, nobody speaks for this one.
-func expectRefusal(t *testing.T, broker *mosquitto) {
+func expectRefusal(t *testing.T, broker *mqttBroker) {
 	t.Helper()
 	config, err := mqtt.Load(broker.config(t, "c2", hubSource))
 	if err != nil {
@@ -158,7 +158,7 @@ func expectRefusal(t *testing.T, broker *mosquitto) {
 	}
 }
 
-// WK-38 CE-02 CE-05 CE-06 CE-08 O14: an agent applies the works of two sources by Mosquitto, a hub and a client of the SDK, reports to each
+// WK-38 CE-02 CE-05 CE-06 CE-08 O14: an agent applies the works of two sources by MQTT, a hub and a client of the SDK, reports to each
 // on its own, and tells a source that has lost its memory how its works are.
 func TestSDKSourceByMQTT(t *testing.T) {
 	t.Parallel()

@@ -128,8 +128,8 @@ func TestAgentsOfOCM(t *testing.T) {
 	awaitGone(t, there, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}})
 }
 
-// RG-20 RG-24 PL-01 MR-01 MR-02: the controllers of Open Cluster Management run on the API of a standalone hub: they accept our agent, choose
-// its cluster by a Placement, and roll out a ManifestWorkReplicaSet, whose works the agent applies.
+// RG-20 RG-24 PL-01 MR-01 MR-02: the controllers of Open Cluster Management run on the API of a standalone hub: they accept our agent,
+// choose its cluster by a Placement, and roll out a ManifestWorkReplicaSet, whose works the agent applies.
 func TestControllersOfOCM(t *testing.T) {
 	t.Parallel()
 	const cluster = "capstan1"
