@@ -39,6 +39,7 @@ var notAdvice = map[string]bool{
 	"upgrade 1 --wait":      true, // one of two commands
 	"join --hub-token-file": true, // a flag
 	"join --proxy-ca-file":  true,
+	"apply -f":              true, // with files that are not named
 }
 
 // Every command of capstan or kubectl that a message, a condition or a help text names is one that there is, with the flags that it has.
