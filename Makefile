@@ -232,7 +232,7 @@ build-interop: ## Build the programs of Open Cluster Management that tests run, 
 .PHONY: test-interop
 test-interop: build build-interop ## Run the tests with Open Cluster Management, its SDK and its add-on framework, and with Mosquitto, which it installs as root
 	@command -v mosquitto /usr/sbin/mosquitto >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends mosquitto; }
-	cd $(INTEROP) && GOLANG_PROTOBUF_REGISTRATION_CONFLICT=ignore $(RERUN) --jsonfile bin/reruns/test-interop.json --packages ./... -- -timeout 10m $(TESTFLAGS)
+	cd $(INTEROP) && export GOLANG_PROTOBUF_REGISTRATION_CONFLICT=ignore && $(RERUN) --jsonfile bin/reruns/test-interop.json --packages ./... -- -timeout 10m $(TESTFLAGS)
 
 .PHONY: build-clusters
 build-clusters: ## Build what clusters with real pods are made of, into bin/
