@@ -252,7 +252,7 @@ test-clusters: build build-clusters test-images ## Run the tests that start clus
 		echo "The tests on clusters with real pods are skipped:"; bin/realcluster install || true; \
 	else \
 		bin/realcluster install && export CAPSTAN_TEST_CLUSTERS=1 && \
-			$(RERUN) --jsonfile bin/reruns/test-clusters.json --packages "$(CLUSTER_TESTS)" -- -timeout 40m -parallel 10 $(TESTFLAGS); \
+			$(RERUN) --jsonfile bin/reruns/test-clusters.json --packages "$(CLUSTER_TESTS)" -- -timeout 40m $(TESTFLAGS); \
 	fi
 
 .PHONY: flaky
