@@ -137,13 +137,26 @@ func sameTaint(taints []clusterv1.Taint, taint clusterv1.Taint) *clusterv1.Taint
 // apierrors.IsNotFound holds.
 type NamespaceGetter func(ctx context.Context, name string) (*corev1.Namespace, error)
 
+// ValidateOptions is what ValidateManagedCluster needs, in addition to the objects and the sender.
+type ValidateOptions struct {
+	// Namespaces reads those of the hub.
+	Namespaces NamespaceGetter
+	// DefaultClusterSet is that of MutateOptions: the hub puts a cluster that was in no set into the set default at any update, such as one
+	// of its agent or of the controllers of the hub, who need no right to that.
+	DefaultClusterSet bool
+}
+
 // ValidateManagedCluster validates a cluster that is created (old is nil) or updated, after MutateManagedCluster. It fails with 400
 // when the name is reserved, or the name or an address is invalid, and with 403 when the sender may not accept the cluster or revoke
 // that, may not move it between sets, or may not let the add-ons of the cluster run on another one, when the namespace of the cluster
 // is still being deleted, or when a joining agent uses the name of a namespace that is not a cluster's.
 func ValidateManagedCluster(
-	ctx context.Context, cluster, old *clusterv1.ManagedCluster, sender Sender, namespaces NamespaceGetter,
+	ctx context.Context, cluster, old *clusterv1.ManagedCluster, sender Sender, opts ValidateOptions,
 ) error {
+	if opts.DefaultClusterSet && old != nil && old.Labels[fleet.LabelClusterSet] == "" && cluster.Labels[fleet.LabelClusterSet] == defaultClusterSet {
+		old = old.DeepCopy()
+		metav1.SetMetaDataLabel(&old.ObjectMeta, fleet.LabelClusterSet, defaultClusterSet)
+	}
 	accepted := cluster.Spec.HubAcceptsClient && (old == nil || !old.Spec.HubAcceptsClient)
 	if (old == nil || accepted) && fleet.ReservedClusterName(cluster.Name) {
 		return badRequest(managedClusterKind, cluster.Name, field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), cluster.Name,
@@ -155,7 +168,7 @@ func ValidateManagedCluster(
 		}
 	}
 	if accepted {
-		if err := validateNamespace(ctx, cluster.Name, namespaces); err != nil {
+		if err := validateNamespace(ctx, cluster.Name, opts.Namespaces); err != nil {
 			return err
 		}
 	}
@@ -175,7 +188,7 @@ func ValidateManagedCluster(
 		return err
 	}
 	if old == nil && sender.Joining {
-		if err := validateFreeName(ctx, cluster.Name, sender, namespaces); err != nil {
+		if err := validateFreeName(ctx, cluster.Name, sender, opts.Namespaces); err != nil {
 			return err
 		}
 	}

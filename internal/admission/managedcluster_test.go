@@ -198,7 +198,7 @@ func TestManagedClusterContent(t *testing.T) {
 				code = 400
 			}
 			for _, old := range []*clusterv1.ManagedCluster{nil, tainted()} {
-				err := admission.ValidateManagedCluster(context.Background(), cluster, old, (&fakeAuthorizer{}).sender(), noNamespace)
+				err := admission.ValidateManagedCluster(context.Background(), cluster, old, (&fakeAuthorizer{}).sender(), noNamespaces)
 				checkStatus(t, err, code, test.refusals...)
 			}
 		})
@@ -220,7 +220,7 @@ func TestReservedNames(t *testing.T) {
 		}{{cluster, nil, 400}, {accepted, nil, 400}, {accepted, cluster, 400}, {cluster, cluster, 0}, {cluster, accepted, 0},
 			{accepted, accepted, 0}} {
 			authorizer := &fakeAuthorizer{allowed: []string{"update managedclusters/accept.register.open-cluster-management.io /" + name}}
-			err := admission.ValidateManagedCluster(context.Background(), test.cluster, test.old, authorizer.sender(), noNamespace)
+			err := admission.ValidateManagedCluster(context.Background(), test.cluster, test.old, authorizer.sender(), noNamespaces)
 			var texts []string
 			if test.code != 0 {
 				texts = []string{"metadata.name", `"` + name + `"`, "reserved"}
@@ -229,6 +229,9 @@ func TestReservedNames(t *testing.T) {
 		}
 	}
 }
+
+// noNamespaces is for a hub that has none.
+var noNamespaces = admission.ValidateOptions{Namespaces: noNamespace}
 
 func noNamespace(_ context.Context, name string) (*corev1.Namespace, error) {
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, name)
@@ -290,7 +293,8 @@ func TestAcceptance(t *testing.T) {
 			if test.namespace == nil {
 				test.namespace = noNamespace
 			}
-			err := admission.ValidateManagedCluster(context.Background(), test.cluster, test.old, test.authorizer.sender(), test.namespace)
+			err := admission.ValidateManagedCluster(context.Background(), test.cluster, test.old, test.authorizer.sender(),
+				admission.ValidateOptions{Namespaces: test.namespace})
 			checkStatus(t, err, test.code, test.texts...)
 			want := []string{accept}
 			if test.unasked {
@@ -308,6 +312,7 @@ func TestSetMembership(t *testing.T) {
 	t.Parallel()
 	const joinA = "create managedclustersets/join.cluster.open-cluster-management.io /a"
 	const joinB = "create managedclustersets/join.cluster.open-cluster-management.io /b"
+	const joinDefault = "create managedclustersets/join.cluster.open-cluster-management.io /default"
 	in := func(set string) *clusterv1.ManagedCluster {
 		cluster := tainted()
 		cluster.Labels = map[string]string{fleet.LabelClusterSet: set, "x": set}
@@ -316,6 +321,7 @@ func TestSetMembership(t *testing.T) {
 	for _, test := range []struct {
 		name         string
 		cluster, old *clusterv1.ManagedCluster
+		gate         bool
 		allowed      []string
 		asked        []string
 		texts        []string
@@ -332,11 +338,19 @@ func TestSetMembership(t *testing.T) {
 		{name: "taken out", cluster: in(""), old: in("a"), allowed: []string{joinA}, asked: []string{joinA}},
 		{name: "taken out without permission", cluster: in(""), old: in("a"), asked: []string{joinA}, texts: []string{`ManagedClusterSet "a"`}},
 		{name: "stays", cluster: in("a"), old: in("a")},
+		{name: "put by the hub into the default set", cluster: in("default"), old: in(""), gate: true},
+		{name: "put by the sender into the default set", cluster: in("default"), old: in(""), asked: []string{joinDefault},
+			texts: []string{`ManagedClusterSet "default"`}},
+		{name: "created in the default set", cluster: in("default"), gate: true, asked: []string{joinDefault},
+			texts: []string{`ManagedClusterSet "default"`}},
+		{name: "moved to the default set", cluster: in("default"), old: in("a"), gate: true, allowed: []string{joinA},
+			asked: []string{joinA, joinDefault}, texts: []string{`ManagedClusterSet "default"`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			authorizer := fakeAuthorizer{allowed: test.allowed}
-			err := admission.ValidateManagedCluster(context.Background(), test.cluster, test.old, authorizer.sender(), noNamespace)
+			err := admission.ValidateManagedCluster(context.Background(), test.cluster, test.old, authorizer.sender(),
+				admission.ValidateOptions{Namespaces: noNamespace, DefaultClusterSet: test.gate})
 			code := 0
 			if test.texts != nil {
 				code = 403
@@ -344,6 +358,45 @@ func TestSetMembership(t *testing.T) {
 			checkStatus(t, err, code, test.texts...)
 			if !slices.Equal(authorizer.asked, test.asked) {
 				t.Errorf("asked for %q, want %q", authorizer.asked, test.asked)
+			}
+		})
+	}
+}
+
+// WH-02 WH-07: a cluster that is in no set, such as one from before the webhooks, joins the set default at the next update, also of its agent
+// and of the hub, which have no right to move it.
+func TestUpdateOfClusterWithoutSet(t *testing.T) {
+	t.Parallel()
+	authorizer := fakeAuthorizer{}
+	agent := authorizer.sender()
+	agent.Clusters = []string{"c1"}
+	for name, test := range map[string]struct {
+		sender admission.Sender
+		change func(*clusterv1.ManagedCluster)
+	}{
+		"its agent says how it is reached": {agent, func(c *clusterv1.ManagedCluster) {
+			c.Spec.ManagedClusterClientConfigs = []clusterv1.ClientConfig{{URL: "https://c1.example.com:6443"}}
+		}},
+		"the hub has cleaned up": {authorizer.sender(), func(c *clusterv1.ManagedCluster) { c.Finalizers = nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			old := tainted()
+			old.Name, old.Finalizers = "c1", []string{fleet.FinalizerManagedCluster}
+			cluster := old.DeepCopy()
+			test.change(cluster)
+			if err := admission.MutateManagedCluster(cluster, old, admission.MutateOptions{Now: time.Now(), DefaultClusterSet: true}); err != nil {
+				t.Fatal(err)
+			}
+			if got := cluster.Labels[fleet.LabelClusterSet]; got != "default" {
+				t.Errorf("the cluster is in the set %q", got)
+			}
+			opts := admission.ValidateOptions{Namespaces: noNamespace, DefaultClusterSet: true}
+			if err := admission.ValidateManagedCluster(context.Background(), cluster, old, test.sender, opts); err != nil {
+				t.Error(err)
+			}
+			if _, labelled := old.Labels[fleet.LabelClusterSet]; labelled {
+				t.Error("the old object has changed")
 			}
 		})
 	}

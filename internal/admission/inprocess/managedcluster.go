@@ -130,7 +130,7 @@ type clusterValidator struct {
 	client     kubernetes.Interface
 	namespaces cache.SharedIndexInformer // nil where the server has none
 	pending    pendingClusters
-	joinLimit  int
+	Options
 }
 
 var (
@@ -142,8 +142,8 @@ var (
 	_ initializer.WantsDrainedNotification         = (*clusterValidator)(nil)
 )
 
-func newClusterValidator(joinLimit int) *clusterValidator {
-	return &clusterValidator{Handler: writes(), joinLimit: joinLimit}
+func newClusterValidator(opts Options) *clusterValidator {
+	return &clusterValidator{Handler: writes(), Options: opts}
 }
 
 // SetDynamicClient is called by a server that lets the plugin count pending clusters, as a standalone hub does.
@@ -197,7 +197,8 @@ func (p *clusterValidator) Validate(ctx context.Context, request admission.Attri
 			return err
 		}
 	}
-	return rules.ValidateManagedCluster(ctx, cluster, old, sender, p.namespace)
+	return rules.ValidateManagedCluster(ctx, cluster, old, sender,
+		rules.ValidateOptions{Namespaces: p.namespace, DefaultClusterSet: p.DefaultClusterSet})
 }
 
 func (p *clusterValidator) validateCount(ctx context.Context, sender rules.Sender) error {
@@ -208,7 +209,7 @@ func (p *clusterValidator) validateCount(ctx context.Context, sender rules.Sende
 	if err != nil {
 		return err
 	}
-	return rules.ValidateClusterCount(sender, pending, p.joinLimit)
+	return rules.ValidateClusterCount(sender, pending, p.JoinLimit)
 }
 
 func validateStatus(request admission.Attributes, sender rules.Sender) error {

@@ -72,7 +72,7 @@ func Plugins(opts Options) []Plugin {
 	return []Plugin{
 		{ManagedClusterMutating, newClusterMutator(opts)},
 		{HubTypeValidating, newTypeValidator()},
-		{ManagedClusterValidating, newClusterValidator(opts.JoinLimit)},
+		{ManagedClusterValidating, newClusterValidator(opts)},
 		{ManagedClusterSetValidating, newSetValidator()},
 		{ManagedClusterSetBindingValidating, newBindingValidator()},
 		{PlacementValidating, newPlacementValidator()},
