@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -72,7 +73,7 @@ func (c *Controller) readCertificate(w *desiredSecret, secret *corev1.Secret) (s
 	if err := c.checkHub(w, secret); err != nil {
 		return secretState{}, err
 	}
-	if w.request.SignerName == fleet.SignerKubeAPIServerClient && pair.Leaf.NotBefore.Before(w.notBefore) {
+	if c.isBound(w.request) && pair.Leaf.NotBefore.Before(w.notBefore) {
 		return secretState{}, fmt.Errorf("the client certificate is valid from %s on, and the hub takes those from %s on, when the cluster was created or cut off",
 			pair.Leaf.NotBefore.UTC().Format(time.RFC3339), w.notBefore.UTC().Format(time.RFC3339))
 	}
@@ -80,6 +81,13 @@ func (c *Controller) readCertificate(w *desiredSecret, secret *corev1.Secret) (s
 		return secretState{}, err
 	}
 	return c.renewal(w, pair.Leaf.NotBefore, pair.Leaf.NotAfter), nil
+}
+
+// isBound tells whether the hub takes the certificate only if it is not older than the cluster: one for a user who acts for the cluster.
+// Add-ons of others may have the same user on all clusters.
+func (c *Controller) isBound(request *clientcert.AddOn) bool {
+	return request.SignerName == fleet.SignerKubeAPIServerClient &&
+		slices.Contains(fleet.ClustersBehind(request.Subject.CommonName, request.Subject.Organization), c.Identity.Cluster)
 }
 
 // checkSubject fails if a certificate is not for the subject that is desired. A signer of the

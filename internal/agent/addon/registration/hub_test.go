@@ -52,8 +52,11 @@ func tokenOf(account string) map[string][]byte {
 func TestCredentialOfAnother(t *testing.T) {
 	t.Parallel()
 	user := pkix.Name{CommonName: "u", Organization: []string{"g", "h"}}
+	ofCluster := pkix.Name{CommonName: "system:open-cluster-management:cluster:c1:addon:hello:agent:a1", Organization: []string{"g"}}
 	withUnit := pkix.Name{CommonName: "u", OrganizationalUnit: []string{"signer-1"}}
 	kube := &desiredSecret{addOn: "hello", hubID: "this", request: &clientcert.AddOn{SignerName: fleet.SignerKubeAPIServerClient, Subject: user}}
+	bound := &desiredSecret{addOn: "hello", hubID: "this",
+		request: &clientcert.AddOn{SignerName: fleet.SignerKubeAPIServerClient, Subject: ofCluster}}
 	custom := &desiredSecret{addOn: "hello", hubID: "this", request: &clientcert.AddOn{SignerName: "example.com/a", Subject: withUnit}}
 	token := &desiredSecret{addOn: "hello", hubID: "this"}
 	since := func(notBefore time.Time, w desiredSecret) *desiredSecret {
@@ -72,9 +75,11 @@ func TestCredentialOfAnother(t *testing.T) {
 	}{
 		"a certificate of this hub":    {kube, map[string]string{id: "this", hash: "hash"}, certificateOf(t, user), ""},
 		"of this hub, which has moved": {kube, map[string]string{id: "this", hash: "before"}, certificateOf(t, user), ""},
-		"of the cluster":               {since(begin, *kube), map[string]string{id: "this"}, certificateOf(t, user), ""},
-		"of a cluster that had the name before": {since(begin.Add(time.Second), *kube), map[string]string{id: "this"},
-			certificateOf(t, user), "when the cluster was created or cut off"},
+		"of the cluster":               {since(begin, *bound), map[string]string{id: "this"}, certificateOf(t, ofCluster), ""},
+		"of a cluster that had the name before": {since(begin.Add(time.Second), *bound), map[string]string{id: "this"},
+			certificateOf(t, ofCluster), "when the cluster was created or cut off"},
+		"of a user that add-ons on all clusters have, before the cluster": {since(begin.Add(time.Second), *kube), map[string]string{id: "this"},
+			certificateOf(t, user), ""},
 		"of another signer, before the cluster": {since(begin.Add(time.Second), *custom), map[string]string{id: "this"},
 			certificateOf(t, withUnit), ""},
 		"of another hub at the same address": {kube, map[string]string{id: "before", hash: "hash"}, certificateOf(t, user),
