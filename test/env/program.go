@@ -9,7 +9,7 @@ import (
 // with the variables, given as NAME=VALUE, in its environment.
 func NewProgram(t testing.TB, variables []string, program string, args ...string) *Process {
 	t.Helper()
-	p := newProcess(filepath.Join(t.TempDir(), program+".log"), program, args...)
+	p := newProcess(filepath.Join(t.TempDir(), filepath.Base(program)+".log"), program, args...)
 	p.env = variables
 	p.StopWith(t)
 	return p

@@ -32,9 +32,13 @@ import (
 // startOCM starts a program of Open Cluster Management as its makers have written it, for as long as the test runs.
 func startOCM(t *testing.T, program string, args ...string) {
 	t.Helper()
-	p := env.NewProcess(filepath.Join(t.TempDir(), "log"), filepath.Join("ocm", program), args...)
-	p.StopWith(t)
-	if err := p.Start(); err != nil {
+	startOCMIn(t, nil, program, args...)
+}
+
+// startOCMIn starts one with variables, given as NAME=VALUE, in its environment.
+func startOCMIn(t *testing.T, variables []string, program string, args ...string) {
+	t.Helper()
+	if err := env.NewProgram(t, variables, filepath.Join("ocm", program), args...).Start(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -49,17 +53,7 @@ func startComponent(t *testing.T, in *env.Server, program, command string, flags
 // createKinds creates the kinds of a managed cluster from the files that the operator of Open Cluster Management has.
 func createKinds(t *testing.T, managed client.Client) {
 	t.Helper()
-	module := exec.CommandContext(t.Context(), "go", "list", "-C", "ocm", "-m", "-f", "{{.Dir}}", "open-cluster-management.io/ocm")
-	module.Env = append(os.Environ(), "GOWORK=off")
-	dir, err := module.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "manifests", "klusterlet", "managed", "*.crd.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no kinds in %s: %v", dir, err)
-	}
-	for _, file := range files {
+	for _, file := range filesOf(t, "open-cluster-management.io/ocm", "manifests/klusterlet/managed/*.crd.yaml") {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -78,6 +72,22 @@ func createKinds(t *testing.T, managed client.Client) {
 			return fmt.Errorf("%s is not established", kind.Name)
 		})
 	}
+}
+
+// filesOf are the files of a module, whose programs the tests run, that match a pattern.
+func filesOf(t *testing.T, module, pattern string) []string {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "go", "list", "-C", "ocm", "-m", "-f", "{{.Dir}}", module)
+	list.Env = append(os.Environ(), "GOWORK=off")
+	dir, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), pattern))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no %s in %s: %v", pattern, dir, err)
+	}
+	return files
 }
 
 // RG-01 RG-26 RG-27 WK-01 WK-13 WK-14: agents of Open Cluster Management join a hub, report on their cluster, and apply the works in its
