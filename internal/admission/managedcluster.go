@@ -153,7 +153,8 @@ type ValidateOptions struct {
 func ValidateManagedCluster(
 	ctx context.Context, cluster, old *clusterv1.ManagedCluster, sender Sender, opts ValidateOptions,
 ) error {
-	if opts.DefaultClusterSet && old != nil && old.Labels[fleet.LabelClusterSet] == "" && cluster.Labels[fleet.LabelClusterSet] == defaultClusterSet {
+	if opts.DefaultClusterSet && old != nil && old.Labels[fleet.LabelClusterSet] == "" &&
+		cluster.Labels[fleet.LabelClusterSet] == defaultClusterSet {
 		old = old.DeepCopy()
 		metav1.SetMetaDataLabel(&old.ObjectMeta, fleet.LabelClusterSet, defaultClusterSet)
 	}

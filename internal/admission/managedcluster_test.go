@@ -363,8 +363,8 @@ func TestSetMembership(t *testing.T) {
 	}
 }
 
-// WH-02 WH-07: a cluster that is in no set, such as one from before the webhooks, joins the set default at the next update, also of its agent
-// and of the hub, which have no right to move it.
+// WH-03 WH-07: a cluster that is in no set, such as one from before the webhooks, joins the set default at the next update, also of its
+// agent and of the hub, which have no right to move it.
 func TestUpdateOfClusterWithoutSet(t *testing.T) {
 	t.Parallel()
 	authorizer := fakeAuthorizer{}
