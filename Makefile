@@ -314,6 +314,11 @@ bench-addons: build ## Measure add-ons on simulated fleets of FLEET clusters; wr
 bench-proxy: build ## Measure requests to clusters through the hub, and tunnels of fleets of FLEET clusters; writes bench-proxy.json
 	$(MEASURE) -run 'TestProxy$$' -fleet '$(FLEET)' -out "$(CURDIR)/bench-proxy.json"
 
+.PHONY: bench-tunnels
+bench-tunnels: ## Measure the tunnels of agents next to those of konnectivity
+	cd $(INTEROP) && GOLANG_PROTOBUF_REGISTRATION_CONFLICT=ignore $(GO) test -run '^$$' -bench '/^(direct|capstan|konnectivity)$$/^(request|stream)' -count 3 .
+	cd $(INTEROP) && GOLANG_PROTOBUF_REGISTRATION_CONFLICT=ignore $(GO) test -run '^$$' -bench '/^(capstan|konnectivity)$$/^idle' -benchtime 200x .
+
 .PHONY: bench-fleet-works
 bench-fleet-works: build ## Measure works in simulated fleets of FLEET clusters; writes bench-fleet-works.json
 	$(MEASURE) -run 'TestFleetWorks$$' -fleet '$(FLEET)' -out "$(CURDIR)/bench-fleet-works.json"

@@ -36,6 +36,8 @@ const (
 	proxiedWatches  = 1000
 	proxiedObjects  = 64
 	proxiedLists    = 16
+	proxiedStreams  = 10000
+	commandRuns     = 5
 )
 
 // TestProxy measures what a request through the hub adds to a direct one, and what tunnels and what is open in them take.
@@ -169,6 +171,8 @@ func measureTunnels(t *testing.T, r *report, size int) {
 	add("memory of the agents for a tunnel", "kB", (selfAfter.rss-self.rss)*1024/float64(size))
 	steady := measurePeriod(t, hub, steadyPeriod)
 	add("hub CPU with idle tunnels, of a core", "%", steady.cpu)
+	measureManyStreams(t, add, hub, simulated.Names())
+	measureManyClusters(t, add, hub)
 
 	hub.Kill()
 	<-hub.Done()
@@ -202,6 +206,54 @@ func measureTunnels(t *testing.T, r *report, size int) {
 		t.Fatal(err)
 	}
 	add("hub killed and ready again, to tunnel back, each", "ms", times...)
+}
+
+// measureManyStreams opens watches in all tunnels, and leaves them open for a while.
+func measureManyStreams(t *testing.T, add func(name, unit string, values ...float64), hub *env.Server, clusters []string) {
+	config := hubConfig(t, hub)
+	requests := clientOf(t, config)
+	before, self := usageOf(t, hub.Pid()), usageOf(t, os.Getpid())
+	var opened errgroup.Group
+	bodies := make([]io.Closer, proxiedStreams)
+	begin := time.Now()
+	for i := range bodies {
+		opened.Go(func() error {
+			response, err := requests.Get(through(config, clusters[i%len(clusters)]).Host + "/api/v1/namespaces?watch=true")
+			if err != nil {
+				return err
+			}
+			bodies[i] = response.Body
+			if response.StatusCode != http.StatusOK {
+				return errors.New(response.Status)
+			}
+			return nil
+		})
+	}
+	if err := opened.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(begin)
+	wait(t, settled)
+	after, selfAfter := usageOf(t, hub.Pid()), usageOf(t, os.Getpid())
+	name := fmt.Sprintf("%d streams: ", proxiedStreams)
+	add(name+"all open", "s", took.Seconds())
+	add(name+"memory of the hub for a stream", "kB", (after.rss-before.rss)*1024/proxiedStreams)
+	add(name+"memory of agents and clients for a stream", "kB", (selfAfter.rss-self.rss)*1024/proxiedStreams)
+	for _, body := range bodies {
+		body.Close()
+	}
+	requests.CloseIdleConnections()
+}
+
+// measureManyClusters has the command line read from all clusters.
+func measureManyClusters(t *testing.T, add func(name, unit string, values ...float64), hub *env.Server) {
+	var took []time.Duration
+	for range commandRuns {
+		begin := time.Now()
+		hub.Capstan(t, "", "get", "namespaces", "--all-clusters").Succeeds(t, "default")
+		took = append(took, time.Since(begin))
+	}
+	add("capstan get namespaces --all-clusters", "ms", milliseconds(took)...)
 }
 
 func connected(ctx context.Context, c *http.Client, host string) bool {
