@@ -143,8 +143,8 @@ spec:
   proxyAgent: {image: proxy-agent, replicas: 1}
 `
 
-// CP-01 CP-02 CP-05 CP-06: the manager of the cluster proxy of Open Cluster Management runs on a hub that does not have the add-on built in,
-// and signs a certificate for the agent, for which ours has asked. With what both have made, a server and an agent of konnectivity
+// CP-01 CP-02 CP-05 CP-06: the manager of the cluster proxy of Open Cluster Management runs on a hub that does not have the add-on built
+// in, and signs a certificate for the agent, for which ours has asked. With what both have made, a server and an agent of konnectivity
 // connect the hub with the API server of the cluster. A standalone hub has no pods, in which they would run.
 func TestClusterProxyOfOCM(t *testing.T) {
 	t.Parallel()

@@ -20,14 +20,14 @@ import (
 // It is removed from one cluster by "capstan addon disable", and from all by deleting the ClusterManagementAddOn. Then come those that are
 // built in, by their charts.
 //
-// CA-37, CA-38, HC-08, HC-09, HC-10
+// CA-37, CA-38, CP-12, HC-08, HC-09, HC-10
 func TestAddOn(t *testing.T) {
 	t.Parallel()
 	clusters := start(t, "hub", "cluster1")
 	hub, managed := clusters[0], clusters[1]
 	hub.importImages(t, "capstan-hub", "helloworld-addon")
 	managed.importImages(t, "capstan-agent", "helloworld-addon")
-	managed.join(t, hub.initialize(t), "cluster1", "--wait")
+	managed.join(t, hub.initialize(t, "--feature-gates", "ClusterProfile=true"), "cluster1", "--wait")
 	hub.accept(t, "cluster1")
 	before := managed.Inventory(t)
 

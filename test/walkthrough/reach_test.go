@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -16,16 +17,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/cluster-inventory-api/client/clientset/versioned"
+	clusteraccess "sigs.k8s.io/cluster-inventory-api/pkg/access"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	authenticationv1beta1 "github.com/capstan-io/capstan/api/authentication/v1beta1"
 	gatewayv1alpha1 "github.com/capstan-io/capstan/api/gateway/v1alpha1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/reach/access"
 	"github.com/capstan-io/capstan/internal/reach/api"
+	"github.com/capstan-io/capstan/test/env"
 	"github.com/capstan-io/capstan/test/realcluster"
 )
 
@@ -165,8 +172,10 @@ func below(t *testing.T, server *rest.Config, path, name string) *realcluster.Cl
 // as themselves, and a ClusterGateway as the managed service account of the gateway, through the same tunnel.
 func (c cluster) reachesByCharts(t *testing.T, managed cluster, name string) {
 	t.Helper()
-	c.installChart(t, fleet.NamespaceAddOn, "cluster-proxy", map[string]any{"tag": tag, "userServer": map[string]any{"enabled": true}})
-	c.installChart(t, fleet.NamespaceAddOn, "managed-serviceaccount", map[string]any{"tag": tag})
+	gates := map[string]any{"clusterProfile": true}
+	c.installChart(t, fleet.NamespaceAddOn, "cluster-proxy", map[string]any{"tag": tag, "featureGates": gates,
+		"userServer": map[string]any{"enabled": true}})
+	c.installChart(t, fleet.NamespaceAddOn, "managed-serviceaccount", map[string]any{"tag": tag, "featureGates": gates})
 	c.installChart(t, fleet.NamespaceAddOn, "cluster-gateway-addon-manager", map[string]any{
 		"manualSecretManagement": false, "konnectivityEgress": true,
 		"clusterGateway": map[string]any{"image": "ghcr.io/capstan-io/capstan-hub:" + tag}})
@@ -179,11 +188,24 @@ func (c cluster) reachesByCharts(t *testing.T, managed cluster, name string) {
 	reachesPod(t, managed.Cluster, throughHub(t, c.Kubeconfig, api.Aggregated, name))
 	says(t, c.capstan(t, "get", "pods", "-n", "default", "--clusters", name), name, "serving")
 	c.reachesByGateway(t, managed, name)
-	c.reachesByUserServer(t, name)
+	address := c.userServer(t)
+	c.reachesByUserServer(t, address, name)
+	c.reachesByProfile(t, address, name)
+}
+
+// userServer is the address by which this machine reaches the user server of the cluster proxy.
+func (c cluster) userServer(t *testing.T) string {
+	t.Helper()
+	pods := &corev1.PodList{}
+	if err := c.Client.List(t.Context(), pods, client.InNamespace(fleet.NamespaceAddOn),
+		client.MatchingLabels{"app.kubernetes.io/name": "cluster-proxy"}); err != nil || len(pods.Items) != 1 {
+		t.Fatalf("%d pods of the cluster proxy: %v", len(pods.Items), err)
+	}
+	return c.PortForward(t, fleet.NamespaceAddOn, pods.Items[0].Name, 9092)
 }
 
 // reachesByUserServer asks the cluster with the token of the account that the gateway has there.
-func (c cluster) reachesByUserServer(t *testing.T, name string) {
+func (c cluster) reachesByUserServer(t *testing.T, address, name string) {
 	t.Helper()
 	ca, token := &corev1.Secret{}, &corev1.Secret{}
 	for secret, key := range map[*corev1.Secret]client.ObjectKey{
@@ -193,12 +215,6 @@ func (c cluster) reachesByUserServer(t *testing.T, name string) {
 			t.Fatal(err)
 		}
 	}
-	pods := &corev1.PodList{}
-	if err := c.Client.List(t.Context(), pods, client.InNamespace(fleet.NamespaceAddOn),
-		client.MatchingLabels{"app.kubernetes.io/name": "cluster-proxy"}); err != nil || len(pods.Items) != 1 {
-		t.Fatalf("%d pods of the cluster proxy: %v", len(pods.Items), err)
-	}
-	address := c.PortForward(t, fleet.NamespaceAddOn, pods.Items[0].Name, 9092)
 	clientset, err := kubernetes.NewForConfig(&rest.Config{
 		Host: "https://" + address + "/" + name, BearerToken: string(token.Data[corev1.ServiceAccountTokenKey]),
 		TLSClientConfig: rest.TLSClientConfig{CAData: ca.Data[corev1.ServiceAccountRootCAKey],
@@ -213,6 +229,56 @@ func (c cluster) reachesByUserServer(t *testing.T, name string) {
 	if _, err := clientset.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("without the right to, nodes are listed with %v", err)
 	}
+}
+
+// reachesByProfile asks the cluster as a client that knows nothing but its ClusterProfile, with the library of the SIG and the credential
+// plugin of capstan: as the account that the gateway has there, whose token the hub copies next to the profile.
+func (c cluster) reachesByProfile(t *testing.T, address, name string) {
+	t.Helper()
+	const namespace, account = "default", "cluster-gateway"
+	c.capstan(t, "clusterset", "bind", "global", "--namespace", namespace)
+	token := &authenticationv1beta1.ManagedServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: account}}
+	const asks = `{"metadata": {"labels": {"authentication.open-cluster-management.io/sync-to-clusterprofile": "true"}}}`
+	if err := c.Client.Patch(t.Context(), token, client.RawPatch(types.MergePatchType, []byte(asks))); err != nil {
+		t.Fatal(err)
+	}
+	plugin, err := env.Binary("capstan")
+	if err != nil {
+		t.Fatal(err)
+	}
+	providers := clusteraccess.New([]clusteraccess.Provider{{Name: fleet.ClusterManagerOfProfiles, ExecConfig: &clientcmdapi.ExecConfig{
+		APIVersion: "client.authentication.k8s.io/v1", Command: plugin, ProvideClusterInfo: true,
+		Args: []string{"credentials", "--kubeconfig", c.Kubeconfig, "--namespace", namespace, "--managed-serviceaccount", account},
+	}}})
+	inventory, err := versioned.NewForConfig(c.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Eventually(t, func(ctx context.Context) error {
+		if err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name + "-" + account}, &corev1.Secret{}); err != nil {
+			return err
+		}
+		profile, err := inventory.ApisV1alpha1().ClusterProfiles(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		config, err := providers.BuildConfigFromCP(profile)
+		if err != nil {
+			return err
+		}
+		if want := "https://cluster-proxy-addon-user." + fleet.NamespaceAddOn + ":9092/" + name; config.Host != want {
+			return fmt.Errorf("the server of the ClusterProfile is %s, want %s", config.Host, want)
+		}
+		config.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, address)
+		}
+		clientset, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return err
+		}
+		_, err = clientset.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+		return err
+	})
 }
 
 // reachesByGateway takes the account of the gateway, which the cluster gives no rights at first.

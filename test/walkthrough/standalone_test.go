@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -82,7 +84,7 @@ func (c cluster) installChart(t *testing.T, namespace, name string, values map[s
 	}
 }
 
-// apply installs or upgrades the hub, and waits until it is available.
+// apply installs or upgrades the hub, and waits until it is up.
 func (p plane) apply(t *testing.T, values string) {
 	t.Helper()
 	loaded, all := loadChart(t, "capstan-hub"), map[string]any{}
@@ -105,7 +107,20 @@ func (p plane) apply(t *testing.T, values string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.awaitUp(t)
+}
+
+// awaitUp waits until the hub is available, and reached at the port of the nodes: kube-proxy learns after the others that a pod is ready.
+func (p plane) awaitUp(t *testing.T) {
+	t.Helper()
 	p.hosting.AwaitAvailable(t, p.namespace, "multicluster-controlplane")
+	p.hosting.Eventually(t, func(ctx context.Context) error {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(p.hosting.NodeIP, strconv.Itoa(p.port)))
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
 }
 
 func (p plane) uninstall(t *testing.T) {
@@ -239,6 +254,7 @@ func TestStandaloneHub(t *testing.T) {
 	p.bringPod(t, hub, "edge", edge.Cluster, "on-the-edge")
 	p.bringPod(t, hub, "home", hosting, "at-home")
 	p.knowsAccounts(t)
+	t.Run("tutorial", func(t *testing.T) { p.tutorial(t, edge) })                  //nolint:paralleltest // of the same hub
 	t.Run("reach", func(t *testing.T) { p.reaches(t, hub, edge.Cluster, "edge") }) //nolint:paralleltest // the hub is killed after it
 
 	for _, pod := range hosting.Pods(t, p.namespace, nil) {
@@ -246,7 +262,7 @@ func TestStandaloneHub(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	hosting.AwaitAvailable(t, p.namespace, "multicluster-controlplane")
+	p.awaitUp(t)
 	p.bringPod(t, hub, "edge", edge.Cluster, "after-the-kill")
 	p.bringPod(t, hub, "home", hosting, "after-the-kill")
 
@@ -334,7 +350,7 @@ func TestStandaloneReplicas(t *testing.T) {
 	p.leader(t, hub, leader)
 	p.bringPod(t, hub, "home", hosting, "after-the-leader")
 
-	hosting.AwaitAvailable(t, p.namespace, "multicluster-controlplane")
+	p.awaitUp(t)
 	p.apply(t, values+"podLabels: {upgraded: 'true'}\n")
 	p.bringPod(t, hub, "home", hosting, "after-the-upgrade")
 	p.takeAway(t, hub, "home")

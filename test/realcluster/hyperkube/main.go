@@ -1,6 +1,6 @@
-// Command hyperkube has the programs of a Kubernetes cluster of one node in one binary, and etcd, CoreDNS and what enforces NetworkPolicies
-// with them: one link, and one copy of the program's text in memory for all of them. The first argument names the program; the others are
-// its flags.
+// Command hyperkube has the programs of a Kubernetes cluster of one node in one binary, and etcd, CoreDNS, kubectl and what enforces
+// NetworkPolicies with them: one link, and one copy of the program's text in memory for all of them. The first argument names the program;
+// the others are its arguments.
 //
 // It is a Go module of its own so that Capstan does not require what only a kubelet or a DNS server needs. It requires the versions of
 // Capstan's module, so that a build takes most packages from the cache.
@@ -24,6 +24,8 @@ import (
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
+	kubectl "k8s.io/kubectl/pkg/cmd"
+	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
@@ -31,7 +33,7 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-// programs run until they are stopped; they take their flags from os.Args.
+// programs take their arguments from os.Args. All but kubectl run until they are stopped.
 var programs = map[string]func(){
 	"etcd":                    func() { etcdmain.Main(os.Args) },
 	"coredns":                 coremain.Run,
@@ -40,6 +42,7 @@ var programs = map[string]func(){
 	"kube-scheduler":          component(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
 	"kube-proxy":              component(proxy.NewProxyCommand),
 	"kube-network-policies":   enforceNetworkPolicies,
+	"kubectl":                 func() { kubectlutil.CheckErr(cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand())) },
 	"kubelet":                 component(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
 }
 

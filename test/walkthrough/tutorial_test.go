@@ -1,0 +1,105 @@
+package walkthrough
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/capstan-io/capstan/test/env"
+	"github.com/capstan-io/capstan/test/realcluster"
+)
+
+// tutorial does what the tutorial of docs/reaching-clusters.md says, word by word, with kubectl itself. The hub cannot connect to the
+// cluster.
+func (p plane) tutorial(t *testing.T, edge cluster) {
+	t.Helper()
+	p.cannotConnect(t, edge.Cluster)
+	edge.tagTestImage(t, "docker.io/library/busybox:1.37")
+	work, rights, log := tutorialOfReaching(t)
+	u := user{kubeconfig: p.kubeconfig(t), dir: t.TempDir(), path: programs(t)}
+	u.does(t, work)
+	u.does(t, rights)
+	says(t, u.does(t, log), "it is ", "clock-")
+	u.does(t, "capstan delete work clock --clusters edge\nkubectl delete clusterpermission administrators-of-the-hub -n edge")
+}
+
+// cannotConnect has the hub begin no connection to the cluster.
+func (p plane) cannotConnect(t *testing.T, edge *realcluster.Cluster) {
+	t.Helper()
+	for _, chain := range []string{"OUTPUT", "FORWARD"} {
+		if _, err := p.hosting.NodeExec(t.Context(), "iptables", "--wait", "-I", chain, "-d", edge.NodeIP, "-m", "conntrack", "--ctstate", "NEW",
+			"-j", "REJECT"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := p.hosting.NodeExec(t.Context(), "busybox", "nc", edge.NodeIP, "6443"); err == nil {
+		t.Fatalf("the node of the hub connects to that of the cluster: %s", out)
+	}
+}
+
+// tagTestImage gives the cluster the image that containers of tests run under the name of another one.
+func (c cluster) tagTestImage(t *testing.T, name string) {
+	t.Helper()
+	if _, err := c.NodeExec(t.Context(), "ctr", "--namespace", "k8s.io", "images", "tag", realcluster.TestImage, name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tutorialOfReaching has the commands of the tutorial: for something to look at, for rights, and for its log.
+func tutorialOfReaching(t *testing.T) (work, rights, log string) {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "reaching-clusters.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## A tutorial: the log of a pod behind NAT\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var blocks []string
+	for _, rest := range strings.Split(section, "\n```sh\n")[1:] {
+		block, _, _ := strings.Cut(rest, "\n```\n")
+		blocks = append(blocks, block)
+	}
+	if len(blocks) != 3 {
+		t.Fatalf("the tutorial has %d blocks of commands, not 3", len(blocks))
+	}
+	return blocks[0], blocks[1], blocks[2]
+}
+
+// user is one of a shell.
+type user struct{ kubeconfig, dir, path string }
+
+// programs is a folder with capstan and kubectl.
+func programs(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, command := range map[string][]string{"capstan": {"capstan"}, "kubectl": {"hyperkube", "kubectl"}} {
+		path, err := env.Binary(command[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		script := fmt.Sprintf("#!/bin/sh\nexec %s %s \"$@\"\n", path, strings.Join(command[1:], " "))
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o700); err != nil { //nolint:gosec // a program
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// does runs commands in a shell, all of which must succeed, and returns what they write.
+func (u user) does(t *testing.T, commands string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
+	defer cancel()
+	shell := exec.CommandContext(ctx, "sh", "-ec", commands)
+	shell.Dir = u.dir
+	shell.Env = env.Environ("KUBECONFIG="+u.kubeconfig, "HOME="+u.dir, "CAPSTAN_HOME="+u.dir, "PATH="+u.path+":"+os.Getenv("PATH"))
+	out, err := shell.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s\n%v\n%s", commands, err, out)
+	}
+	return string(out)
+}
