@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
-	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1alpha1 "github.com/capstan-io/capstan/api/cluster/v1alpha1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
@@ -50,10 +50,10 @@ func startComponent(t *testing.T, in *env.Server, program, command string, flags
 		env.FreeAddress(t)}, flags...)...)
 }
 
-// createKinds creates the kinds of a managed cluster from the files that the operator of Open Cluster Management has.
-func createKinds(t *testing.T, managed client.Client) {
+// createKinds creates kinds from files.
+func createKinds(t *testing.T, c client.Client, files []string) {
 	t.Helper()
-	for _, file := range filesOf(t, "open-cluster-management.io/ocm", "manifests/klusterlet/managed/*.crd.yaml") {
+	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -62,8 +62,8 @@ func createKinds(t *testing.T, managed client.Client) {
 		if err := yaml.Unmarshal(content, kind); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		framework.Create(t, managed, kind)
-		framework.AwaitObject(t, managed, kind, func(kind *apiextensionsv1.CustomResourceDefinition) error {
+		framework.Create(t, c, kind)
+		framework.AwaitObject(t, c, kind, func(kind *apiextensionsv1.CustomResourceDefinition) error {
 			for _, condition := range kind.Status.Conditions {
 				if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
 					return nil
@@ -97,7 +97,7 @@ func TestAgentsOfOCM(t *testing.T) {
 	const cluster = "ocm1"
 	server, managed := env.StartHub(t, ""), env.StartSandbox(t)
 	hub, there := server.Client(t), managed.Client(t)
-	createKinds(t, there)
+	createKinds(t, there, filesOf(t, "open-cluster-management.io/ocm", "manifests/klusterlet/managed/*.crd.yaml"))
 	framework.Create(t, there, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet.NamespaceAgent}},
 		&clusterv1alpha1.ClusterClaim{ObjectMeta: metav1.ObjectMeta{Name: "region"}, Spec: clusterv1alpha1.ClusterClaimSpec{Value: "north"}})
 	credentials := env.NewRegistrationAgent(t, server, managed, cluster) // for its files alone
@@ -186,15 +186,7 @@ func TestAddOnFramework(t *testing.T) {
 	framework.Create(t, hub, &addonv1alpha1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: addOn}},
 		&addonv1alpha1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: addOn}})
 	startOCM(t, "helloworld", "controller", "--kubeconfig", server.Kubeconfig)
-	framework.AwaitObject(t, hub, &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: addOn}},
-		func(addOn *addonv1beta1.ManagedClusterAddOn) error {
-			for _, condition := range []string{"RegistrationApplied", "ManifestApplied", fleet.ConditionAvailable} {
-				if !meta.IsStatusConditionTrue(addOn.Status.Conditions, condition) {
-					return fmt.Errorf("not %s: %+v", condition, addOn.Status.Conditions)
-				}
-			}
-			return nil
-		})
+	awaitAddOn(t, hub, cluster, addOn, append(slices.Clone(installed), fleet.ConditionAvailable)...)
 	// Its credential is for the group to which the manager has given the rights: it reads ConfigMaps of its cluster.
 	env.Eventually(t, func(ctx context.Context) error {
 		key := client.ObjectKey{Namespace: fleet.NamespaceAgentAddOn, Name: addOn + "-hub-kubeconfig"}

@@ -55,12 +55,12 @@ func filesOfSecret(t *testing.T, cluster *env.Server, namespace, name, key strin
 	return dir
 }
 
-// awaitAddOn waits until an add-on is registered and applied.
-func awaitAddOn(t *testing.T, hub client.Client, cluster, name string) {
+// awaitAddOn waits until conditions of an add-on are True.
+func awaitAddOn(t *testing.T, hub client.Client, cluster, name string, conditions ...string) {
 	t.Helper()
 	framework.AwaitObject(t, hub, &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}},
 		func(addOn *addonv1beta1.ManagedClusterAddOn) error {
-			for _, condition := range []string{"RegistrationApplied", "ManifestApplied", fleet.ConditionCertificateRotated} {
+			for _, condition := range conditions {
 				if !meta.IsStatusConditionTrue(addOn.Status.Conditions, condition) {
 					return fmt.Errorf("not %s: %+v", condition, addOn.Status.Conditions)
 				}
@@ -68,6 +68,9 @@ func awaitAddOn(t *testing.T, hub client.Client, cluster, name string) {
 			return nil
 		})
 }
+
+// installed are the conditions of an add-on that its manager and our agent have installed.
+var installed = []string{"RegistrationApplied", "ManifestApplied", fleet.ConditionCertificateRotated}
 
 // MS-01 MS-02 MS-04: manager and agent of the managed service accounts of Open Cluster Management run on a hub that does not have the
 // add-on built in: the agent puts the token of a service account of the cluster into a Secret on the hub, and takes the account away.
@@ -81,7 +84,7 @@ func TestServiceAccountsOfOCM(t *testing.T) {
 		&addonv1alpha1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: addOn}})
 	startOCMIn(t, []string{"NAMESPACE=" + fleet.NamespaceAddOn}, program, "manager", "--kubeconfig", server.Kubeconfig,
 		"--metrics-bind-address", "0", "--health-probe-bind-address", "0")
-	awaitAddOn(t, hub, cluster, addOn)
+	awaitAddOn(t, hub, cluster, addOn, installed...)
 	kubeconfig := filepath.Join(filesOfSecret(t, managed, fleet.NamespaceAgentAddOn, addOn+"-hub-kubeconfig", "tls.crt"), fleet.KeyKubeconfig)
 	startOCMIn(t, []string{"NAMESPACE=" + fleet.NamespaceAgentAddOn, "HUB_KUBECONFIG=" + kubeconfig}, program, "agent",
 		"--kubeconfig", kubeconfig, "--spoke-kubeconfig", managed.Kubeconfig, "--cluster-name", cluster, "--lease-health-check",
@@ -95,7 +98,7 @@ func TestServiceAccountsOfOCM(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := rest.AnonymousClientConfig(configOf(t, managed))
+	config := rest.AnonymousClientConfig(framework.AsAdmin(t, managed))
 	config.BearerToken = string(token)
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := env.ClientFor(t, config).Create(t.Context(), review); err != nil {
@@ -104,28 +107,12 @@ func TestServiceAccountsOfOCM(t *testing.T) {
 	if got, want := review.Status.UserInfo.Username, "system:serviceaccount:"+fleet.NamespaceAgentAddOn+":"+account.Name; got != want {
 		t.Errorf("the token is that of %s, want %s", got, want)
 	}
-	framework.AwaitObject(t, hub, &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: addOn}},
-		func(addOn *addonv1beta1.ManagedClusterAddOn) error {
-			if !meta.IsStatusConditionTrue(addOn.Status.Conditions, fleet.ConditionAvailable) {
-				return fmt.Errorf("not available: %+v", addOn.Status.Conditions)
-			}
-			return nil
-		})
+	awaitAddOn(t, hub, cluster, addOn, fleet.ConditionAvailable)
 	if err := hub.Delete(t.Context(), account); err != nil {
 		t.Fatal(err)
 	}
 	there := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceAgentAddOn, Name: account.Name}}
 	awaitGone(t, managed.Client(t), there)
-}
-
-// configOf is the access of the administrator of a cluster.
-func configOf(t *testing.T, cluster *env.Server) *rest.Config {
-	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", cluster.Kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return config
 }
 
 // proxyOfOCM describes the proxy servers of Open Cluster Management, whose agents connect to a port of this machine.
@@ -158,7 +145,7 @@ func TestClusterProxyOfOCM(t *testing.T) {
 	framework.Create(t, hub, &addonv1alpha1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: addOn}})
 	startOCM(t, "addon-manager", "--kubeconfig", server.Kubeconfig, "--metrics-bind-address", "0", "--health-probe-bind-address", "0",
 		"--signer-secret-namespace", fleet.NamespaceAddOn, "--enable-service-proxy=false")
-	awaitAddOn(t, hub, cluster, addOn)
+	awaitAddOn(t, hub, cluster, addOn, installed...)
 
 	secret := func(name string) string { return filesOfSecret(t, server, fleet.NamespaceAddOn, name, "tls.crt") }
 	ca := filepath.Join(filesOfSecret(t, server, fleet.NamespaceAddOn, "cluster-proxy-signer", "ca.crt"), "ca.crt")
@@ -173,7 +160,7 @@ func TestClusterProxyOfOCM(t *testing.T) {
 	}
 	t.Cleanup(agent.Kill) // asked to stop, it waits for a minute
 
-	config := rest.CopyConfig(configOf(t, managed))
+	config := rest.CopyConfig(framework.AsAdmin(t, managed))
 	address, err := net.ResolveTCPAddr("tcp", strings.TrimPrefix(config.Host, "https://"))
 	if err != nil {
 		t.Fatal(err)
@@ -212,19 +199,7 @@ func freePort(t *testing.T) string {
 // createProxyOfOCM creates what the chart of that cluster proxy has beside its manager.
 func createProxyOfOCM(t *testing.T, hub client.Client, port string) {
 	t.Helper()
-	for _, file := range filesOf(t, "open-cluster-management.io/cluster-proxy", "charts/cluster-proxy/crds/*.yaml") {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		kind := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(content, &kind.Object); err != nil {
-			t.Fatal(err)
-		}
-		if err := client.IgnoreAlreadyExists(hub.Create(t.Context(), kind)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	createKinds(t, hub, filesOf(t, "open-cluster-management.io/cluster-proxy", "charts/cluster-proxy/crds/*.yaml"))
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet.NamespaceAddOn}}
 	if err := client.IgnoreAlreadyExists(hub.Create(t.Context(), namespace)); err != nil {
 		t.Fatal(err)
@@ -233,8 +208,7 @@ func createProxyOfOCM(t *testing.T, hub client.Client, port string) {
 	if err := yaml.Unmarshal(fmt.Appendf(nil, proxyOfOCM, fleet.NamespaceAddOn, port), &proxy.Object); err != nil {
 		t.Fatal(err)
 	}
-	env.Eventually(t, func(ctx context.Context) error { return client.IgnoreAlreadyExists(hub.Create(ctx, proxy)) })
-	framework.Create(t, hub, &addonv1alpha1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: fleet.AddOnClusterProxy},
+	framework.Create(t, hub, proxy, &addonv1alpha1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: fleet.AddOnClusterProxy},
 		Spec: addonv1alpha1.ClusterManagementAddOnSpec{SupportedConfigs: []addonv1alpha1.ConfigMeta{{
 			ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: proxy.GroupVersionKind().Group, Resource: "managedproxyconfigurations"},
 			DefaultConfig:       &addonv1beta1.ConfigReferent{Name: proxy.GetName()}}}}})

@@ -18,12 +18,16 @@ import (
 func (p plane) tutorial(t *testing.T, edge cluster) {
 	t.Helper()
 	p.cannotConnect(t, edge.Cluster)
-	edge.tagTestImage(t, "docker.io/library/busybox:1.37")
+	edge.ImportTestImage(t, "docker.io/library/busybox:1.37")
 	work, rights, log := tutorialOfReaching(t)
 	u := user{kubeconfig: p.kubeconfig(t), dir: t.TempDir(), path: programs(t)}
 	u.does(t, work)
 	u.does(t, rights)
-	says(t, u.does(t, log), "it is ", "clock-")
+	out := u.does(t, log)
+	says(t, out, "clock-")
+	if n := strings.Count(out, "it is "); n != 2 {
+		t.Errorf("kubectl and capstan print %d lines of the log, not one each:\n%s", n, out)
+	}
 	u.does(t, "capstan delete work clock --clusters edge\nkubectl delete clusterpermission administrators-of-the-hub -n edge")
 }
 
@@ -38,14 +42,6 @@ func (p plane) cannotConnect(t *testing.T, edge *realcluster.Cluster) {
 	}
 	if out, err := p.hosting.NodeExec(t.Context(), "busybox", "nc", edge.NodeIP, "6443"); err == nil {
 		t.Fatalf("the node of the hub connects to that of the cluster: %s", out)
-	}
-}
-
-// tagTestImage gives the cluster the image that containers of tests run under the name of another one.
-func (c cluster) tagTestImage(t *testing.T, name string) {
-	t.Helper()
-	if _, err := c.NodeExec(t.Context(), "ctr", "--namespace", "k8s.io", "images", "tag", realcluster.TestImage, name); err != nil {
-		t.Fatal(err)
 	}
 }
 
