@@ -37,6 +37,7 @@ const (
 	proxiedObjects  = 64
 	proxiedLists    = 16
 	proxiedStreams  = 10000
+	openedAtATime   = 100
 	commandRuns     = 5
 )
 
@@ -214,6 +215,7 @@ func measureManyStreams(t *testing.T, add func(name, unit string, values ...floa
 	requests := clientOf(t, config)
 	before, self := usageOf(t, hub.Pid()), usageOf(t, os.Getpid())
 	var opened errgroup.Group
+	opened.SetLimit(openedAtATime)
 	bodies := make([]io.Closer, proxiedStreams)
 	begin := time.Now()
 	for i := range bodies {
@@ -224,7 +226,8 @@ func measureManyStreams(t *testing.T, add func(name, unit string, values ...floa
 			}
 			bodies[i] = response.Body
 			if response.StatusCode != http.StatusOK {
-				return errors.New(response.Status)
+				answer, err := io.ReadAll(response.Body)
+				return errors.Join(fmt.Errorf("%s: %s", response.Status, answer), err)
 			}
 			return nil
 		})
