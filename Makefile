@@ -128,7 +128,8 @@ help: ## Show this help
 
 .PHONY: generate
 generate: ## Generate deepcopy functions and CRDs from api/, files of the charts, bundles, docs/reference and docs/benchmarks
-	git ls-files -z -- $(GENERATED) | tools/keep-times $(MAKE) write-generated BUILDVCS="$(BUILDVCS)"
+	$(MAKE) write-generated BUILDVCS="$(BUILDVCS)"
+	@git ls-files -z -- $(GENERATED) | xargs -0 tools/content-times
 
 .PHONY: write-generated
 write-generated:

@@ -3,7 +3,6 @@ package ci
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -73,7 +72,10 @@ go test ./test/started
 		{name: "nothing changed", make: func() {}, cached: true},
 		{name: "a page", make: func() { r.write("README.md", "read this") }, cached: true},
 		{name: "a program", make: func() { r.replace("cmd/program/main.go", "first", "other") }},
+		{name: "the program of before", make: func() { r.replace("cmd/program/main.go", "other", "first") }, cached: true},
 		{name: "a chart", make: func() { r.replace("chart/values.yaml", "1", "2") }},
+		{name: "the chart of before", make: func() { r.replace("chart/values.yaml", "2", "1") }, cached: true},
+		{name: "files that a killed run has written as they were", make: func() { r.writeAgain() }, cached: true},
 		{name: "a variable that programs get", make: func() {}, variables: []string{"GOGC=77"}},
 		{name: "a variable that they do not get", make: func() {}, variables: []string{"GOGC=77", "KUBECONFIG=mine"}, cached: true},
 		{name: "a test, not committed", make: func() { r.replace("test/started/started_test.go", `"expected" !=`, `"broken" !=`) }},
@@ -99,33 +101,37 @@ go test ./test/started
 	}
 }
 
-// Generated files that are written again as they were keep their times, so that the tests that read them come from the cache.
-func TestKeepTimes(t *testing.T) {
+// A file that is written again as it was has the time that it had, so that tests that have read it come from the cache; another content has
+// another time. What is not a file has none.
+func TestContentTimes(t *testing.T) {
 	t.Parallel()
-	script, err := filepath.Abs(filepath.Join(root, "tools", "keep-times"))
+	script, err := filepath.Abs(filepath.Join(root, "tools", "content-times"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, before := t.TempDir(), time.Now().Add(-time.Hour).Truncate(time.Second)
-	for _, name := range []string{"same", "changed", "untouched"} {
-		path := filepath.Join(dir, name)
-		if err := errors.Join(os.WriteFile(path, []byte("first\n"), 0o600), os.Chtimes(path, before, before)); err != nil {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a file")
+	timeOf := func(content string) time.Time {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-	}
-	command := exec.CommandContext(t.Context(), script, "sh", "-c", "echo first > same; echo other > changed; echo first > new")
-	command.Dir, command.Stdin = dir, strings.NewReader("same\x00changed\x00untouched\x00")
-	if output, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
-	for name, want := range map[string]bool{"same": true, "changed": false, "untouched": true, "new": false} {
-		info, err := os.Stat(filepath.Join(dir, name))
+		command := exec.CommandContext(t.Context(), script, path, dir, filepath.Join(dir, "missing"))
+		if output, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, output)
+		}
+		info, err := os.Stat(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if kept := info.ModTime().Equal(before); kept != want {
-			t.Errorf("%s keeps its time: %t", name, kept)
-		}
+		return info.ModTime()
+	}
+	first, other, again := timeOf("first\n"), timeOf("other\n"), timeOf("first\n")
+	if !again.Equal(first) || other.Equal(first) {
+		t.Errorf("a file has the time %s, with another content %s, and with that of before %s", first, other, again)
+	}
+	if age := time.Since(first); age < time.Hour {
+		t.Errorf("a file is %s old, which Go takes for too new to trust its time", age)
 	}
 }
 
@@ -213,7 +219,7 @@ type repository struct {
 func newRepository(t *testing.T) *repository {
 	t.Helper()
 	r := &repository{t: t, dir: t.TempDir(), cache: t.TempDir()}
-	for _, file := range []string{".ci/run", "tools/update", ".gitignore", "go.sum"} {
+	for _, file := range []string{".ci/run", "tools/content-times", "tools/update", ".gitignore", "go.sum"} {
 		r.copy(file)
 	}
 	r.copyModule()
@@ -297,6 +303,16 @@ func (r *repository) replace(name, old, now string) {
 		r.t.Fatalf("%s has no %q", name, old)
 	}
 	r.write(name, strings.ReplaceAll(content, old, now))
+}
+
+// writeAgain writes the files of the folder of .ci/run as they are.
+func (r *repository) writeAgain() {
+	r.t.Helper()
+	command := exec.CommandContext(r.t.Context(), "sh", "-c", "git ls-files -z | xargs -0 touch")
+	command.Dir = filepath.Join(r.cache, "capstan-ci", "checkout")
+	if output, err := command.CombinedOutput(); err != nil {
+		r.t.Fatalf("%v\n%s", err, output)
+	}
 }
 
 func (r *repository) commit(subject string) {
