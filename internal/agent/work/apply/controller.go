@@ -8,7 +8,6 @@ package apply
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -178,18 +177,8 @@ func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	c.observe(amw.Name, work, last, results)
 	c.lastResults.put(work.Name, &workResult{work: work.UID, generation: work.Generation, owner: amw.UID, named: named, results: results})
 	changes := newsOf(work, results)
-	// One writes to the cluster and one to the hub: neither waits for the other.
-	var recordErr, reportErr error
-	var both sync.WaitGroup
-	recorded := make(chan struct{})
-	both.Go(func() {
-		defer close(recorded)
-		recordErr = errors.Join(c.recordEnded(ctx, amw, results), c.record(ctx, amw, results))
-	})
-	both.Go(func() {
-		reportErr = c.report(ctx, work, results, func() bool { <-recorded; return recordErr == nil })
-	})
-	both.Wait()
+	recordErr := errors.Join(c.recordEnded(ctx, amw, results), c.record(ctx, amw, results))
+	reportErr := c.report(ctx, work, results, recordErr == nil)
 	if reportErr == nil {
 		c.recordEvents(work, changes, len(results))
 	}

@@ -10,10 +10,10 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 )
 
-// report writes the results to the work's status, in one request, if they change it. isRecorded waits until it is written down what the
-// work owns, and tells whether that succeeded: a work is never applied again once its status says that it is complete, so that comes last.
-func (c *Controller) report(ctx context.Context, work *workv1.ManifestWork, results []manifestResult, isRecorded func() bool) error {
-	if !c.updateStatus(work, results) || conditions.IsComplete(work) && !isRecorded() {
+// report writes the results to the work's status, in one request, if they change it. A work is never applied again once its status says that
+// it is complete: that is not written before it is recorded what the work owns.
+func (c *Controller) report(ctx context.Context, work *workv1.ManifestWork, results []manifestResult, recorded bool) error {
+	if !c.updateStatus(work, results) || conditions.IsComplete(work) && !recorded {
 		return nil
 	}
 	return c.writeStatus(ctx, work)
