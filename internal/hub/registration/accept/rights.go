@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -261,16 +260,6 @@ func (c *Controller) deleteClusterRole(ctx context.Context, cluster string) erro
 	return nil
 }
 
-// ensureNamespace returns when the cache has the namespace. The API server looks up the namespace of each new object, and does so in the
-// storage as long as its own cache lacks it.
-func (c *Controller) ensureNamespace(ctx context.Context, cluster string) error {
-	key := client.ObjectKey{Name: cluster}
-	if err := ensure(ctx, c, key, func(ns *corev1.Namespace) { c.label(ns, cluster) }); err != nil {
-		return err
-	}
-	return client.IgnoreNotFound(c.client.Get(ctx, key, &corev1.Namespace{}))
-}
-
 func (c *Controller) ensureClusterRole(ctx context.Context, cluster string, rules []rbacv1.PolicyRule) error {
 	return ensure(ctx, c, client.ObjectKey{Name: fleet.ManagedClusterClusterRole(cluster)}, func(role *rbacv1.ClusterRole) {
 		c.label(role, cluster)
@@ -299,17 +288,6 @@ func (c *Controller) ensureRoleBinding(ctx context.Context, cluster, name, role 
 
 func (c *Controller) ensureWorkRoleBinding(ctx context.Context, cluster string) error {
 	return c.ensureRoleBinding(ctx, cluster, fleet.WorkRoleBinding(cluster), fleet.ClusterRoleWork, fleet.FinalizerManifestWorkCleanup)
-}
-
-// ensureLease creates the Lease of the cluster, which the agent renews.
-func (c *Controller) ensureLease(ctx context.Context, cluster string) error {
-	return ensure(ctx, c, client.ObjectKey{Namespace: cluster, Name: fleet.ClusterNamespaceLease}, func(lease *coordinationv1.Lease) {
-		c.label(lease, cluster)
-		if lease.Spec.HolderIdentity == nil {
-			lease.Spec.HolderIdentity = ptr.To(fleet.ClusterNamespaceLease)
-			lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(c.Clock.Now()))
-		}
-	})
 }
 
 // ensureCommonRoles applies the roles that the bindings of all clusters refer to.
