@@ -144,19 +144,7 @@ func TestInterruptedCommands(t *testing.T) {
 // CA-19: the way to the managed cluster of a hosted agent is needed until all that is there is removed.
 func TestInterruptedHostedUnjoin(t *testing.T) {
 	for steps := 1; ; steps++ {
-		managed := newCluster(t)
-		serve(managed, "/apis/work.open-cluster-management.io/v1", "appliedmanifestworks AppliedManifestWork")
-		for _, name := range agentDefinitions {
-			put(t, managed, map[string]string{definitionsPath + name: "CustomResourceDefinition"}, nil)
-		}
-		h := withAgent(t, "klusterlet-hosted-x", "klusterlet-hosted-x", `{"clusterName":"c1","deployOption":{"mode":"Hosted"}}`)
-		kubeconfig, err := os.ReadFile(managed.File)
-		if err != nil {
-			t.Fatal(err)
-		}
-		const secret = "/api/v1/namespaces/klusterlet-hosted-x/secrets/external-managed-kubeconfig"
-		put(t, h, map[string]string{secret: "Secret"},
-			map[string]string{secret: `{"data":{"kubeconfig":"` + base64.StdEncoding.EncodeToString(kubeconfig) + `"}}`})
+		h, managed := withHostedAgent(t)
 		writes := 0
 		ctx, kill := context.WithCancel(t.Context())
 		count := func() {
@@ -181,6 +169,37 @@ func TestInterruptedHostedUnjoin(t *testing.T) {
 			t.Errorf("killed after change %d and run again, it leaves %v", steps, left)
 		}
 	}
+}
+
+// CA-19: --purge-operator is about the cluster of the operator: the kinds of a hosted agent go from the managed cluster, which has no other.
+func TestHostedUnjoinLeavesTheOperatorAlone(t *testing.T) {
+	h, managed := withHostedAgent(t)
+	h.Run(t, "", "unjoin", "--cluster-name", "c1", "--purge-operator=false").Succeeds(t)
+	if left := managed.Paths(); len(left) > 0 {
+		t.Errorf("it leaves %v on the managed cluster", left)
+	}
+	if !h.Has(definitionsPath + agentDefinitions[0]) {
+		t.Errorf("it leaves only %v on the cluster of the operator", h.Paths())
+	}
+}
+
+// withHostedAgent has the operator and the agent on one cluster, and the kinds of agents also on the managed one.
+func withHostedAgent(t *testing.T) (hosting, managed clitest.Hub) {
+	t.Helper()
+	managed = newCluster(t)
+	serve(managed, "/apis/work.open-cluster-management.io/v1", "appliedmanifestworks AppliedManifestWork")
+	for _, name := range agentDefinitions {
+		put(t, managed, map[string]string{definitionsPath + name: "CustomResourceDefinition"}, nil)
+	}
+	hosting = withAgent(t, "klusterlet-hosted-x", "klusterlet-hosted-x", `{"clusterName":"c1","deployOption":{"mode":"Hosted"}}`)
+	kubeconfig, err := os.ReadFile(managed.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const secret = "/api/v1/namespaces/klusterlet-hosted-x/secrets/external-managed-kubeconfig"
+	put(t, hosting, map[string]string{secret: "Secret"},
+		map[string]string{secret: `{"data":{"kubeconfig":"` + base64.StdEncoding.EncodeToString(kubeconfig) + `"}}`})
+	return hosting, managed
 }
 
 // CA-19: what an interrupted run has left is not taken for the agent that the namespace has now.

@@ -420,9 +420,9 @@ var agentKinds = []installation.Reference{
 	{GroupVersionKind: installation.KindCRD, Name: installation.CRDClusterProperties},
 }
 
-// removeKinds removes them from the managed cluster of a hosted agent, unless another agent needs them.
+// removeKinds removes them from the managed cluster of a hosted agent, where the operator is not, unless another agent needs them.
 func (u *unjoining) removeKinds(ctx context.Context, here *removal) error {
-	if u.klusterlet == nil || !hosted(u.klusterlet) || u.managed == nil || !u.purgeOperator {
+	if u.klusterlet == nil || !hosted(u.klusterlet) || u.managed == nil {
 		return nil
 	}
 	managed := clusterOf(u.managed)

@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
-	"strings"
 
+	"github.com/distribution/reference"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -226,9 +227,9 @@ func firstImage(deployment *unstructured.Unstructured) (string, error) {
 // checkSkew refuses what the next operator would refuse, too: to take over what the one before has installed, by its image if that has the
 // same name, and by the custom resources of the kind.
 func checkSkew(running, next, kind string, custom []unstructured.Unstructured) error {
-	runningName, runningTag := splitImage(running)
-	nextName, nextTag := splitImage(next)
-	if lastPart(runningName) == lastPart(nextName) {
+	runningRepository, runningTag := splitImage(running)
+	nextRepository, nextTag := splitImage(next)
+	if path.Base(runningRepository) == path.Base(nextRepository) {
 		if err := upgrade.Step(runningTag, nextTag); err != nil {
 			return err
 		}
@@ -242,17 +243,20 @@ func checkSkew(running, next, kind string, custom []unstructured.Unstructured) e
 	return nil
 }
 
-// splitImage divides an image into its name and its tag.
-func splitImage(image string) (name, tag string) {
-	image, _, _ = strings.Cut(image, "@")
-	at := strings.LastIndex(image, ":")
-	if at < strings.LastIndex(image, "/") || at < 0 {
+// splitImage divides an image into its repository and its tag, which is empty if it has none.
+func splitImage(image string) (repository, tag string) {
+	parsed, err := reference.Parse(image)
+	if err != nil {
 		return image, ""
 	}
-	return image[:at], image[at+1:]
+	if named, ok := parsed.(reference.Named); ok {
+		repository = named.Name()
+	}
+	if tagged, ok := parsed.(reference.Tagged); ok {
+		tag = tagged.Tag()
+	}
+	return repository, tag
 }
-
-func lastPart(name string) string { return name[strings.LastIndex(name, "/")+1:] }
 
 // printPlan shows what would be changed.
 func (u *upgrading) printPlan(operator []*unstructured.Unstructured, custom []unstructured.Unstructured, images map[string]any) error {
