@@ -166,7 +166,7 @@ const ManifestComplete = "Complete"
 
 // FeedbackRule picks fields to report.
 type FeedbackRule struct {
-	// type: WellKnownStatus reports what matters of Deployments, DaemonSets, Jobs and Pods, JSONPaths reports
+	// type: WellKnownStatus reports what matters of the kinds of Kubernetes, such as Deployments and Jobs, JSONPaths reports
 	// the fields of jsonPaths.
 	// +required
 	Type FeedBackType `json:"type"`
