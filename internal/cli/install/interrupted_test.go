@@ -171,7 +171,7 @@ func TestInterruptedHostedUnjoin(t *testing.T) {
 	}
 }
 
-// CA-19: --purge-operator is about the cluster of the operator: the kinds of a hosted agent go from the managed cluster, which has no other.
+// CA-19: --purge-operator is about the cluster of the operator: the kinds of a hosted agent go from the managed cluster, which has none.
 func TestHostedUnjoinLeavesTheOperatorAlone(t *testing.T) {
 	h, managed := withHostedAgent(t)
 	h.Run(t, "", "unjoin", "--cluster-name", "c1", "--purge-operator=false").Succeeds(t)

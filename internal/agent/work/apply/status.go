@@ -10,8 +10,8 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 )
 
-// report writes the results to the work's status, in one request, if they change it. A work is never applied again once its status says that
-// it is complete: that is not written before it is recorded what the work owns.
+// report writes the results to the work's status, in one request, if they change it. A work is never applied again once its status says
+// that it is complete: that is not written before it is recorded what the work owns.
 func (c *Controller) report(ctx context.Context, work *workv1.ManifestWork, results []manifestResult, recorded bool) error {
 	if !c.updateStatus(work, results) || conditions.IsComplete(work) && !recorded {
 		return nil
