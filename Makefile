@@ -21,7 +21,7 @@ STARTS_PROGRAMS := ./test/integration/... ./test/e2e/...
 OTHERS           = $$($(GO) list $(PACKAGES) | grep -vE '/test/(integration|e2e|campaign|realcluster|walkthrough)(/|$$)')
 
 # The packages whose goroutines share state: agents that apply works, brokers and tunnels, the queues of the hub, the scheduler.
-RACE ?= ./internal/agent/work/... ./internal/broker/... ./internal/hub/placement/... ./internal/hub/work/... ./internal/placement/... \
+RACE ?= ./internal/agent/work... ./internal/broker/... ./internal/hub/placement/... ./internal/hub/work... ./internal/placement/... \
 	./internal/reach/...
 
 # What a release has.
