@@ -183,6 +183,23 @@ func TestHostedUnjoinLeavesTheOperatorAlone(t *testing.T) {
 	}
 }
 
+// CA-19: a hosted agent of the cluster that hosts it: what is there is the operator's, and stays with that.
+func TestUnjoinHostedOnItself(t *testing.T) {
+	for _, purge := range []bool{false, true} {
+		h := withAgent(t, "klusterlet-hosted-x", "klusterlet-hosted-x", `{"clusterName":"c1","deployOption":{"mode":"Hosted"}}`)
+		// The operator has deleted the namespace of the agent by then, which here only loses its label.
+		const system, agent = "/api/v1/namespaces/kube-system", "/api/v1/namespaces/klusterlet-hosted-x"
+		put(t, h, map[string]string{system: "Namespace", agent: "Namespace"}, map[string]string{system: `{"metadata":{"uid":"1"}}`})
+		putManagedKubeconfig(t, h, h)
+		h.Run(t, "", "unjoin", "--cluster-name", "c1", fmt.Sprintf("--purge-operator=%t", purge)).Succeeds(t)
+		for _, name := range agentDefinitions {
+			if h.Has(definitionsPath+name) == purge {
+				t.Errorf("with --purge-operator=%t it leaves %v", purge, h.Paths())
+			}
+		}
+	}
+}
+
 // withHostedAgent has the operator and the agent on one cluster, and the kinds of agents also on the managed one.
 func withHostedAgent(t *testing.T) (hosting, managed clitest.Hub) {
 	t.Helper()
@@ -192,6 +209,13 @@ func withHostedAgent(t *testing.T) (hosting, managed clitest.Hub) {
 		put(t, managed, map[string]string{definitionsPath + name: "CustomResourceDefinition"}, nil)
 	}
 	hosting = withAgent(t, "klusterlet-hosted-x", "klusterlet-hosted-x", `{"clusterName":"c1","deployOption":{"mode":"Hosted"}}`)
+	putManagedKubeconfig(t, hosting, managed)
+	return hosting, managed
+}
+
+// putManagedKubeconfig puts the way to the managed cluster where the operator and unjoin look for it.
+func putManagedKubeconfig(t *testing.T, hosting, managed clitest.Hub) {
+	t.Helper()
 	kubeconfig, err := os.ReadFile(managed.File)
 	if err != nil {
 		t.Fatal(err)
@@ -199,7 +223,6 @@ func withHostedAgent(t *testing.T) (hosting, managed clitest.Hub) {
 	const secret = "/api/v1/namespaces/klusterlet-hosted-x/secrets/external-managed-kubeconfig"
 	put(t, hosting, map[string]string{secret: "Secret"},
 		map[string]string{secret: `{"data":{"kubeconfig":"` + base64.StdEncoding.EncodeToString(kubeconfig) + `"}}`})
-	return hosting, managed
 }
 
 // CA-19: what an interrupted run has left is not taken for the agent that the namespace has now.

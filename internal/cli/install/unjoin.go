@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -420,12 +422,16 @@ var agentKinds = []installation.Reference{
 	{GroupVersionKind: installation.KindCRD, Name: installation.CRDClusterProperties},
 }
 
-// removeKinds removes them from the managed cluster of a hosted agent, where the operator is not, unless another agent needs them.
+// removeKinds removes them from the managed cluster of a hosted agent, unless another agent needs them, or the operator is there, too, with
+// which they go.
 func (u *unjoining) removeKinds(ctx context.Context, here *removal) error {
 	if u.klusterlet == nil || !hosted(u.klusterlet) || u.managed == nil {
 		return nil
 	}
 	managed := clusterOf(u.managed)
+	if same, err := isSame(ctx, u.in, managed); same || err != nil {
+		return err
+	}
 	agents, err := managed.List(ctx, installation.KindNamespace, "", fleet.LabelKlusterlet)
 	if err != nil {
 		return err
@@ -439,6 +445,21 @@ func (u *unjoining) removeKinds(ctx context.Context, here *removal) error {
 	err = there.deleteAll(ctx, agentKinds)
 	here.deleted = append(here.deleted, there.deleted...)
 	return err
+}
+
+// isSame tells whether two kubeconfigs lead to one cluster: the UID of the namespace that every cluster has is its own.
+func isSame(ctx context.Context, one, other *Cluster) (bool, error) {
+	var uids [2]types.UID
+	for i, cluster := range []*Cluster{one, other} {
+		system, err := cluster.Get(ctx, installation.Reference{GroupVersionKind: installation.KindNamespace, Name: metav1.NamespaceSystem})
+		if err != nil {
+			return false, err
+		}
+		if system != nil {
+			uids[i] = system.GetUID()
+		}
+	}
+	return uids[0] != "" && uids[0] == uids[1], nil
 }
 
 // printResult prints what is done, and how what works have applied is deleted, where that was left.
