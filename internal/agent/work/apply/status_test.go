@@ -7,8 +7,13 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/conditions"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // WK-20 to WK-24: over a new generation, Applied of a manifest and what is derived from its object get a new time; all other
@@ -36,6 +41,32 @@ func TestTimesOverGenerations(t *testing.T) {
 			if is.Type != was.Type || is.ObservedGeneration != 2 || !is.LastTransitionTime.Time.Equal(want) {
 				t.Errorf("%s: %+v after %+v, want the time %s", what, is, was, want)
 			}
+		}
+	}
+}
+
+// WK-16: a work is not said to be complete before it is recorded what it owns: it is never applied again.
+func TestCompleteIsReportedLast(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	if err := workv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	for _, recorded := range []bool{false, true} {
+		r := newReporter(t)
+		r.work.Spec.ManifestConfigs[0].ConditionRules[0].Condition = fleet.ConditionComplete
+		r.hub = fake.NewClientBuilder().WithScheme(scheme).WithObjects(r.work).WithStatusSubresource(r.work).Build()
+		r.pass(t, webWith(2))
+		r.work.Status = workv1.ManifestWorkStatus{}
+		if err := r.report(t.Context(), r.work, r.last.results, recorded); err != nil {
+			t.Fatal(err)
+		}
+		stored := &workv1.ManifestWork{}
+		if err := r.hub.Get(t.Context(), client.ObjectKeyFromObject(r.work), stored); err != nil {
+			t.Fatal(err)
+		}
+		if conditions.IsComplete(stored) != recorded {
+			t.Errorf("recorded: %t, and the hub has %+v", recorded, stored.Status.Conditions)
 		}
 	}
 }
