@@ -231,33 +231,45 @@ func (b *workBench) measureDrift() {
 	b.add("deleted object is back", "ms", "200", milliseconds(took)...)
 }
 
-// measureFeedback times how long after a Deployment has become available on its cluster the hub knows, without any rule.
+// measureFeedback times how long after a Deployment has become available on its cluster the hub knows, without any rule. Deployments of the
+// simulator are available at once, so each is made unavailable first.
 func (b *workBench) measureFeedback() {
 	var took []time.Duration
 	for i := range rounds {
 		member := b.fleet[i*len(b.fleet)/rounds]
 		name := fmt.Sprintf("feedback-%d", i)
-		known := watchFor(b.t, b.c, &workv1.ManifestWorkList{}, name, func(o client.Object) bool {
-			return meta.IsStatusConditionFalse(o.(*workv1.ManifestWork).Status.Conditions, fleet.ConditionProgressing)
-		})
-		applied := watchFor(b.t, b.c, &workv1.ManifestWorkList{}, name, func(o client.Object) bool { return isApplied(o.(*workv1.ManifestWork)) })
+		progressing := func(status metav1.ConditionStatus) <-chan time.Time {
+			return watchFor(b.t, b.c, &workv1.ManifestWorkList{}, name, func(o client.Object) bool {
+				return meta.IsStatusConditionPresentAndEqual(o.(*workv1.ManifestWork).Status.Conditions, fleet.ConditionProgressing, status)
+			})
+		}
+		rolledOut := progressing(metav1.ConditionFalse)
 		create(b.t, b.c, workOf(member.Name, name, deploymentManifest(name)))
-		<-applied
-		c := env.ClientFor(b.t, member.Cluster.Config())
-		deployment := &appsv1.Deployment{}
-		if err := c.Get(b.t.Context(), client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: name}, deployment); err != nil {
-			b.t.Fatal(err)
-		}
-		deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: deployment.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1,
-			AvailableReplicas: 1,
-			Conditions:        []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue}}}
-		begin := time.Now()
-		if err := c.Status().Update(b.t.Context(), deployment); err != nil {
-			b.t.Fatal(err)
-		}
+		<-rolledOut
+		cluster := env.ClientFor(b.t, member.Cluster.Config())
+		unavailable := progressing(metav1.ConditionTrue)
+		b.setAvailable(cluster, name, 0)
+		<-unavailable
+		known := progressing(metav1.ConditionFalse)
+		begin := b.setAvailable(cluster, name, 1)
 		took = append(took, (<-known).Sub(begin))
 	}
 	b.add("Deployment available on its cluster, known on the hub", "ms", "15", milliseconds(took)...)
+}
+
+// setAvailable says of a Deployment of one replica how many are available, and returns when it began to.
+func (b *workBench) setAvailable(cluster client.Client, name string, available int32) time.Time {
+	b.t.Helper()
+	deployment := &appsv1.Deployment{}
+	if err := cluster.Get(b.t.Context(), client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: name}, deployment); err != nil {
+		b.t.Fatal(err)
+	}
+	deployment.Status.AvailableReplicas, deployment.Status.ReadyReplicas = available, available
+	begin := time.Now()
+	if err := cluster.Status().Update(b.t.Context(), deployment); err != nil {
+		b.t.Fatal(err)
+	}
+	return begin
 }
 
 func (b *workBench) measureWorksDeletion() {
