@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	program.TuneGC(200)
+	program.TuneGC(gcPercent)
 	// Cobra would offer the flags that Kubernetes libraries registered here.
 	pflag.CommandLine = pflag.NewFlagSet(os.Args[0], pflag.ContinueOnError)
 	// The API server warns its own clients, about deprecations for example; nobody reads that.

@@ -27,14 +27,7 @@ var occurring = map[string]bool{
 // TestDocumentedMetrics sees to it that a hub has the metrics of docs/metrics.md, which the alert rules look at.
 func TestDocumentedMetrics(t *testing.T) {
 	t.Parallel()
-	config, err := framework.Hub.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := clientOfHub(t)
 	page, err := os.ReadFile("../../../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
@@ -59,4 +52,29 @@ func TestDocumentedMetrics(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestGarbageCollectionOnceReady: a hub collects garbage half as often until it is ready, and no longer.
+func TestGarbageCollectionOnceReady(t *testing.T) {
+	t.Parallel()
+	served, err := clientOfHub(t).Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "\ngo_gc_gogc_percent 100\n"
+	if !strings.Contains(string(served), want) {
+		t.Errorf("a hub that is ready does not serve %q, but %q", want, regexp.MustCompile(`go_gc_gogc_percent \d+`).Find(served))
+	}
+}
+
+func clientOfHub(t *testing.T) *kubernetes.Clientset {
+	config, err := framework.Hub.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
 }
