@@ -179,5 +179,7 @@ func (a *availability) httpClient(api *apiregistrationv1.APIService) (*http.Clie
 		config.RootCAs = x509.NewCertPool()
 		config.RootCAs.AppendCertsFromPEM(api.Spec.CABundle)
 	}
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: config}}, nil
+	// The one that a redirect names would get the identity of the aggregator.
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: config}, CheckRedirect: stay}, nil
 }

@@ -209,7 +209,7 @@ func (h *hub) build(ctx context.Context) error {
 	for path, endpoint := range h.Endpoints {
 		generic.Handler.NonGoRestfulMux.HandlePrefix(path, endpoint)
 	}
-	generic.Handler.NonGoRestfulMux.Handle(backup.Path, backup.Handler(h.backupSource()))
+	generic.Handler.NonGoRestfulMux.Handle(backup.Path, backup.Handler(ctx, h.backupSource()))
 	transport.SetHandler(generic.Handler)
 	if h.client, err = kubernetes.NewForConfig(h.loopback); err != nil {
 		return err

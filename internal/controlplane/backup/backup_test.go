@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"net/http"
@@ -210,7 +211,7 @@ func TestHandlerRefuses(t *testing.T) {
 		<-wait
 		return database("objects")
 	}
-	handler := Handler(busy)
+	handler := Handler(t.Context(), busy)
 	first := make(chan int)
 	go func() {
 		answer := httptest.NewRecorder()
@@ -226,7 +227,7 @@ func TestHandlerRefuses(t *testing.T) {
 	}{
 		{handler, http.MethodGet, http.StatusConflict, "another backup"},
 		{handler, http.MethodPost, http.StatusMethodNotAllowed, "GET"},
-		{Handler(nil), http.MethodGet, http.StatusNotImplemented, "external etcd"},
+		{Handler(t.Context(), nil), http.MethodGet, http.StatusNotImplemented, "external etcd"},
 	} {
 		answer := httptest.NewRecorder()
 		test.handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), test.method, Path, nil))
@@ -237,6 +238,80 @@ func TestHandlerRefuses(t *testing.T) {
 	close(wait)
 	if code := <-first; code != http.StatusOK {
 		t.Errorf("the first backup: %d", code)
+	}
+}
+
+// A client that stops reading holds the database, and with it the end of the hub, until the hub stops and not for ever.
+func TestDownloadEnds(t *testing.T) {
+	t.Parallel()
+	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSource(t)
+			endless := &endlessDatabase{begun: make(chan struct{}), closed: make(chan struct{})}
+			s.Snapshot = func() Snapshot { return endless }
+			hub, stop := context.WithCancel(t.Context())
+			defer stop()
+			server := httptest.NewUnstartedServer(Handler(hub, s))
+			server.EnableHTTP2 = http2
+			server.StartTLS()
+			defer server.Close()
+			response, err := server.Client().Get(server.URL + Path) //nolint:noctx // it ends with the server
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			<-endless.begun
+			stop()
+			<-endless.closed
+			if _, err := io.Copy(io.Discard, response.Body); err == nil {
+				t.Error("the client does not see that the end is missing")
+			}
+		})
+	}
+}
+
+// endlessDatabase is more than any client has room for.
+type endlessDatabase struct{ begun, closed chan struct{} }
+
+func (d *endlessDatabase) Size() int64 { return 1 << 40 }
+
+func (d *endlessDatabase) WriteTo(w io.Writer) (int64, error) {
+	close(d.begun)
+	for written := int64(0); ; {
+		n, err := io.CopyN(w, rand.Reader, 1<<20)
+		if written += n; err != nil {
+			return written, err
+		}
+	}
+}
+
+func (d *endlessDatabase) Close() error {
+	close(d.closed)
+	return nil
+}
+
+// Each write has a minute, and none begins when the hub stops.
+func TestDownloadHasToGoOn(t *testing.T) {
+	t.Parallel()
+	var deadlines []time.Time
+	var got strings.Builder
+	d := download{Writer: &got, deadline: func(at time.Time) error {
+		deadlines = append(deadlines, at)
+		return http.ErrNotSupported
+	}}
+	before := time.Now()
+	for range 2 {
+		if _, err := d.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.stop()
+	if _, err := d.Write([]byte("y")); !errors.Is(err, errStopping) || got.String() != "xx" {
+		t.Errorf("%q was written, %v", got.String(), err)
+	}
+	if len(deadlines) != 3 || deadlines[1].Before(before.Add(stalled)) || !deadlines[2].Before(deadlines[1]) {
+		t.Errorf("deadlines %v since %v", deadlines, before)
 	}
 }
 

@@ -2,6 +2,7 @@ package backup
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -123,9 +124,48 @@ func (s *Source) readKeys() (map[string][]byte, error) {
 	return keys, nil
 }
 
-// Handler answers with a backup of the hub; one at a time, as the etcd keeps what a backup may still read. A nil source is a hub that has
-// no storage of its own.
-func Handler(source *Source) http.Handler {
+// stalled is how long a client may take nothing of a backup. The etcd keeps what a backup may still read, and does not close before.
+const stalled = time.Minute
+
+var errStopping = errors.New("the hub stops")
+
+// download writes to a client until it stalls, or the hub stops.
+type download struct {
+	io.Writer
+	deadline func(time.Time) error
+	mu       sync.Mutex
+	stopping bool
+}
+
+// Write implements io.Writer.
+func (d *download) Write(b []byte) (int, error) {
+	if err := d.extend(); err != nil {
+		return 0, err
+	}
+	return d.Writer.Write(b)
+}
+
+func (d *download) extend() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stopping {
+		return errStopping
+	}
+	_ = d.deadline(time.Now().Add(stalled)) // a client in the same process has none
+	return nil
+}
+
+// stop also ends a write that is under way.
+func (d *download) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stopping = true
+	_ = d.deadline(time.Now())
+}
+
+// Handler answers with a backup of the hub until ctx ends; one at a time, as the etcd keeps what a backup may still read. A nil source is a
+// hub that has no storage of its own.
+func Handler(ctx context.Context, source *Source) http.Handler {
 	var writing sync.Mutex
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -143,7 +183,9 @@ func Handler(source *Source) http.Handler {
 		defer writing.Unlock()
 		logger := klog.FromContext(r.Context())
 		w.Header().Set("Content-Type", "application/gzip")
-		if err := source.Write(w); err != nil {
+		to := &download{Writer: w, deadline: http.NewResponseController(w).SetWriteDeadline}
+		defer context.AfterFunc(ctx, to.stop)()
+		if err := source.Write(to); err != nil {
 			logger.Error(err, "A backup was not written to its end")
 			panic(http.ErrAbortHandler) // the client sees that the end is missing
 		}

@@ -94,6 +94,8 @@ type Server struct {
 	endpoint string
 	cleanup  func()
 	quota    int64
+	// reading is held by open snapshots, and alone by a defragmentation, which would wait for them, and have all reads and writes wait for it.
+	reading sync.RWMutex
 
 	// What KeepSpace remembers: when it defragmented, at which revision it last made room, and whether it has said that the database is nearly
 	// full.
@@ -330,8 +332,23 @@ func replayed() bool {
 // Endpoint is the URL a client of the same machine dials: a unix socket only this user can open.
 func (s *Server) Endpoint() string { return s.endpoint }
 
-// Snapshot is the database as it is now. Until it is closed, the database does not use again what it frees.
-func (s *Server) Snapshot() backend.Snapshot { return s.etcd.Server.Backend().Snapshot() }
+// Snapshot is the database as it is now. Until it is closed, the database does not use again what it frees, is not defragmented, and the
+// member does not close.
+func (s *Server) Snapshot() backend.Snapshot {
+	s.reading.RLock()
+	return &snapshot{Snapshot: s.etcd.Server.Backend().Snapshot(), done: sync.OnceFunc(s.reading.RUnlock)}
+}
+
+type snapshot struct {
+	backend.Snapshot
+	done func()
+}
+
+// Close implements backend.Snapshot.
+func (s *snapshot) Close() error {
+	defer s.done()
+	return s.Snapshot.Close()
+}
 
 // MemberDir is where a member has its files below Options.Dir.
 func MemberDir(dir string) string { return filepath.Join(dir, "member-data") }

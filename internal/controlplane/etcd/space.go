@@ -51,8 +51,12 @@ func (s *Server) checkSpace(ctx context.Context, now time.Time) {
 	if !worthDefragmenting(size, used, s.quota) || now.Sub(s.defragmented) < defragmentInterval {
 		return
 	}
+	err := s.defragment()
+	if errors.Is(err, errSnapshots) {
+		return
+	}
 	s.defragmented = now
-	if err := s.defragment(); err != nil {
+	if err != nil {
 		s.logger.Error(err, "The storage of the hub keeps free space that it does not use", "bytes", size-used)
 	}
 }
@@ -123,8 +127,15 @@ func (s *Server) shrink(ctx context.Context, revision int64) error {
 	return s.defragment()
 }
 
-// defragment writes the file again, without the free space in it.
+// errSnapshots is that a defragmentation has to wait.
+var errSnapshots = errors.New("a backup is being read, and the space that is free is given back after that")
+
+// defragment writes the file again, without the free space in it, unless snapshots are open.
 func (s *Server) defragment() error {
+	if !s.reading.TryLock() {
+		return errSnapshots
+	}
+	defer s.reading.Unlock()
 	before, _ := s.sizes()
 	if err := s.etcd.Server.Defragment(); err != nil {
 		return fmt.Errorf("defragment the database: %w", err)

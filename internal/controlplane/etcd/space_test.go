@@ -58,6 +58,30 @@ func TestHistoryMakesRoom(t *testing.T) {
 	}
 }
 
+// While a backup is read, the storage goes on, and is not defragmented: that would wait for the backup, and everything else for that.
+func TestNoDefragmentationOfSnapshots(t *testing.T) {
+	t.Parallel()
+	s := start(t, Options{Dir: t.TempDir(), QuotaBytes: smallQuota})
+	defer s.Close()
+	c := s.Client()
+	fill(t, s, 0, 1)
+	first, second := s.Snapshot(), s.Snapshot()
+	now := time.Now()
+	for _, open := range []interface{ Close() error }{first, second} {
+		s.checkSpace(t.Context(), now)
+		if _, err := c.Get(t.Context(), "k0"); err != nil || takesWrites(t, c) {
+			t.Errorf("the storage does not answer, or takes writes: %v", err)
+		}
+		if err := open.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	s.checkSpace(t.Context(), now)
+	if !takesWrites(t, c) {
+		t.Error("it takes no writes although there is room and nothing is read any more")
+	}
+}
+
 // A storage that is full of objects says what to do, takes deletions, and then writes again.
 func TestDeletionsMakeRoom(t *testing.T) {
 	t.Parallel()

@@ -349,10 +349,14 @@ func (f *forwarding) cleanAnswer(answer *http.Response) error {
 		return nil
 	}
 	redirected, err := access.Redirect(location, f.to.cluster.Endpoint, f.prefix)
-	if err != nil {
+	switch {
+	case err == nil:
+		answer.Header.Set("Location", redirected)
+	case answer.StatusCode/100 == 3:
 		return err
+	default: // no redirect, such as the place of what has been created
+		answer.Header.Del("Location")
 	}
-	answer.Header.Set("Location", redirected)
 	return nil
 }
 

@@ -443,7 +443,11 @@ func TestRedirects(t *testing.T) { // CG-02
 	f := setUp(t, gateway.Options{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Set-Cookie", "a=b")
 		w.Header().Set("Location", r.URL.Query().Get("to"))
-		w.WriteHeader(http.StatusFound)
+		status := http.StatusFound
+		if r.Method == http.MethodPost {
+			status = http.StatusCreated
+		}
+		w.WriteHeader(status)
 	}))
 	f.create(nil)
 	for to, want := range map[string]string{
@@ -463,6 +467,12 @@ func TestRedirects(t *testing.T) { // CG-02
 			t.Error("the cluster sets cookies of the hub")
 		}
 		_ = answer.Body.Close()
+		// What has been created is there, wherever the cluster says that it is.
+		created := f.do(http.MethodPost, "/?to="+strings.ReplaceAll(to, "?", "%3F"), nil, nil)
+		if got := created.Header.Get("Location"); got != want || created.StatusCode != http.StatusCreated {
+			t.Errorf("%s: %s at %q, want it created at %q", to, created.Status, got, want)
+		}
+		_ = created.Body.Close()
 	}
 }
 

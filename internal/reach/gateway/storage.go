@@ -115,16 +115,7 @@ func (s *gateways) Watch(ctx context.Context, options *metainternalversion.ListO
 	if err != nil {
 		return nil, err
 	}
-	return watch.Filter(secrets, func(event watch.Event) (watch.Event, bool) {
-		if secret, ok := event.Object.(*corev1.Secret); ok {
-			shown := clustersecret.Gateway(secret)
-			if event.Type == watch.Bookmark {
-				shown.Annotations = secret.Annotations // they say that all there was has been sent
-			}
-			event.Object = shown
-		}
-		return event, true
-	}), nil
+	return newGatewayWatch(secrets), nil
 }
 
 // ofSecrets are options for Secrets.

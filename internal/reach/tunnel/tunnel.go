@@ -114,7 +114,7 @@ func Accept(w http.ResponseWriter, r *http.Request) (*Tunnel, error) {
 	if err != nil {
 		return nil, err
 	}
-	session, err := yamux.Client(conn, hubConfig())
+	session, err := yamux.Client(withFewPings(conn), hubConfig())
 	if err != nil {
 		_ = conn.Close()
 		return nil, err

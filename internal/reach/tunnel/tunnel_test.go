@@ -201,46 +201,19 @@ func TestCloseBeforeEnd(t *testing.T) {
 // CP-07: an agent opens no streams to the hub, which would hold in memory what comes through them.
 func TestStreamsOfAgentsAreRefused(t *testing.T) {
 	t.Parallel()
-	accepted := make(chan *tunnel.Tunnel, 1)
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		made, err := tunnel.Accept(w, r)
-		if err != nil {
-			t.Error(err)
-		}
-		accepted <- made
-	}))
-	defer server.Close()
-	agent, err := tunnel.Upgrade(t.Context(), server.Client(), server.URL+"/tunnel", tunnel.Protocol)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer agent.Close()
-	hub := <-accepted
-	defer hub.Close()
-	// An agent that does not keep to the rules speaks yamux by itself.
-	const (
-		data, update, ping = 0, 1, 2
-		begin, answer, end = 1, 2, 8
-		streams            = 10
-	)
-	send := func(kind, flags byte, stream, length uint32, content []byte) {
-		t.Helper()
-		frame := append([]byte{0, kind, 0, flags}, binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, stream), length)...)
-		if _, err := agent.Write(append(frame, content...)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	hub, agent := rawAgent(t)
+	const streams = 10
 	for i := range uint32(streams) {
-		send(update, begin, 2*i+2, 0, nil)
-		send(data, 0, 2*i+2, 128<<10, make([]byte, 128<<10))
+		sendFrame(t, agent, frameUpdate, frameBegin, 2*i+2, 0, nil)
+		sendFrame(t, agent, frameData, 0, 2*i+2, 128<<10, make([]byte, 128<<10))
 	}
-	send(ping, begin, 0, 1, nil)
+	sendFrame(t, agent, framePing, frameBegin, 0, 1, nil)
 	refused := 0
-	for header := make([]byte, 12); header[1] != ping || header[3] != answer; {
+	for header := make([]byte, 12); header[1] != framePing || header[3] != frameAnswer; {
 		if _, err := io.ReadFull(agent, header); err != nil {
 			t.Fatal(err)
 		}
-		if header[1] == update && header[3] == end {
+		if header[1] == frameUpdate && header[3] == frameEnd {
 			refused++
 		}
 	}
@@ -252,6 +225,68 @@ func TestStreamsOfAgentsAreRefused(t *testing.T) {
 		t.Fatalf("the hub opens none itself any more: %v", err)
 	}
 	_ = stream.Close()
+}
+
+// CP-07: the tunnel of an agent that sends pings all the time ends. Each has the hub hold an answer, which an agent that does not read holds
+// up.
+func TestPingsOfAgentsAreFew(t *testing.T) {
+	t.Parallel()
+	hub, agent := rawAgent(t)
+	const pings = 1000
+	for i := range uint32(pings) {
+		frame := append([]byte{0, framePing, 0, frameBegin, 0, 0, 0, 0}, binary.BigEndian.AppendUint32(nil, i)...)
+		if _, err := agent.Write(frame); err != nil {
+			break // the hub has closed the connection
+		}
+	}
+	answered := 0
+	for header := make([]byte, 12); ; {
+		if _, err := io.ReadFull(agent, header); err != nil {
+			break
+		}
+		if header[1] == framePing && header[3] == frameAnswer {
+			answered++
+		}
+	}
+	<-hub.Done()
+	if answered >= pings/2 {
+		t.Errorf("of %d pings, the hub has answered %d", pings, answered)
+	}
+}
+
+// Frames of yamux, and their flags, for an agent that does not keep to the rules.
+const (
+	frameData, frameUpdate, framePing = 0, 1, 2
+	frameBegin, frameAnswer, frameEnd = 1, 2, 8
+)
+
+// rawAgent returns the hub's side of a tunnel and the connection of an agent that speaks yamux by itself.
+func rawAgent(t *testing.T) (hub *tunnel.Tunnel, agent net.Conn) {
+	accepted := make(chan *tunnel.Tunnel, 1)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		made, err := tunnel.Accept(w, r)
+		if err != nil {
+			t.Error(err)
+		}
+		accepted <- made
+	}))
+	t.Cleanup(server.Close)
+	agent, err := tunnel.Upgrade(t.Context(), server.Client(), server.URL+"/tunnel", tunnel.Protocol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = agent.Close() })
+	hub = <-accepted
+	t.Cleanup(hub.Close)
+	return hub, agent
+}
+
+func sendFrame(t *testing.T, agent net.Conn, kind, flags byte, stream, length uint32, content []byte) {
+	t.Helper()
+	frame := append([]byte{0, kind, 0, flags}, binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, stream), length)...)
+	if _, err := agent.Write(append(frame, content...)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestRefusals(t *testing.T) {
