@@ -42,6 +42,24 @@ func TestHubConfiguration(t *testing.T) {
 	}
 }
 
+// SC-24: the CA that the chart has made stays where the storage does, which agents of the next release go on with.
+func TestMadeCAStays(t *testing.T) {
+	t.Parallel()
+	const ours = "apiserver: {ca: CERT, cakey: KEY, generateCA: true}"
+	for values, want := range map[string]string{
+		"apiserver: {generateCA: true}":                                              "keep",
+		"{apiserver: {generateCA: true}, storage: {type: hostPath, hostPath: /hub}}": "keep",
+		"{apiserver: {generateCA: true}, pvc: {keep: false}}":                        "",
+		ours: "",
+		"":   "",
+	} {
+		secret := get[corev1.Secret](t, install("capstan-hub", values).objects(t), "Secret/multicluster-controlplane/controlplane-config")
+		if got := secret.Annotations["helm.sh/resource-policy"]; got != want {
+			t.Errorf("%q: the policy is %q, want %q", values, got, want)
+		}
+	}
+}
+
 // SC-24: who installs a hub is told what its storage loses, and how to go on without a StorageClass.
 func TestHubNotes(t *testing.T) {
 	t.Parallel()
