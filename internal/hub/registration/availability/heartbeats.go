@@ -24,9 +24,11 @@ type grace struct {
 	since  time.Time
 }
 
+// heartbeat has the time in the lease, when it was written to the API server, and since when this process knows of it.
 type heartbeat struct {
 	renewTime metav1.MicroTime
 	received  time.Time
+	known     time.Time
 }
 
 func newHeartbeats(clk clock.PassiveClock) *heartbeats {
@@ -46,11 +48,12 @@ func (h *heartbeats) observe(lease *coordinationv1.Lease) {
 	if known && last.renewTime.Equal(&renewed) {
 		return
 	}
-	received := h.clock.Now()
+	now := h.clock.Now()
+	received := now
 	if !known {
-		received = writtenAt(lease, received)
+		received = writtenAt(lease, now)
 	}
-	h.last[lease.Namespace] = heartbeat{renewTime: renewed, received: received}
+	h.last[lease.Namespace] = heartbeat{renewTime: renewed, received: received, known: now}
 }
 
 // of returns the last heartbeat of a cluster; ok is false if there was none.
@@ -61,8 +64,9 @@ func (h *heartbeats) of(cluster string) (last heartbeat, ok bool) {
 	return last, ok
 }
 
-// overdue returns when the next heartbeat of a cluster is overdue, with a grace of this length. A shorter grace counts from its change:
-// the last heartbeat came at the old pace, until the agent learns about the new one.
+// overdue returns when the next heartbeat of a cluster is overdue, with a grace of this length. The grace begins when this process knows of
+// the last heartbeat, which may be old: none can come while the hub is away, or before it is restored from a backup. A shorter grace counts
+// from its change: the last heartbeat came at the old pace, until the agent learns about the new one.
 func (h *heartbeats) overdue(cluster string, length time.Duration) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -72,7 +76,7 @@ func (h *heartbeats) overdue(cluster string, length time.Duration) time.Time {
 	}
 	now.length = length
 	h.graces[cluster] = now
-	from := h.last[cluster].received
+	from := h.last[cluster].known
 	if now.since.After(from) {
 		from = now.since
 	}

@@ -89,6 +89,31 @@ func TestOverdue(t *testing.T) {
 	}
 }
 
+// RG-21: no heartbeat can come while the hub is away. So those from before its start give each cluster the whole grace once more.
+func TestOverdueAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	const length = 5 * time.Minute
+	for name, test := range map[string]struct {
+		written []time.Time
+		want    time.Time
+	}{
+		"a minute ago":        {[]time.Time{noon.Add(-time.Minute)}, noon.Add(length)},
+		"hours ago":           {[]time.Time{noon.Add(-9 * time.Hour)}, noon.Add(length)},
+		"by a clock set back": {[]time.Time{noon.Add(time.Hour)}, noon.Add(length)},
+		"at no known time":    {nil, noon.Add(length)},
+	} {
+		clk := clocktesting.NewFakePassiveClock(noon)
+		h := newHeartbeats(clk)
+		for range 2 { // the second time, the hub has been running, and tells the same
+			h.observe(lease(noon.Add(-9*time.Hour), test.written...))
+			if got := h.overdue("cluster1", length); !got.Equal(test.want) {
+				t.Errorf("%s: overdue at %s, want %s", name, got, test.want)
+			}
+			clk.SetTime(clk.Now().Add(time.Minute))
+		}
+	}
+}
+
 func TestStripLease(t *testing.T) {
 	t.Parallel()
 	stripped, err := StripLease(lease(noon, noon.Add(-time.Hour), noon.Add(-time.Minute)))
