@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -51,11 +52,15 @@ type Controller struct {
 	client   client.Client
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
+
+	mu sync.Mutex
+	// doubted has the add-ons whose conditions were replaced because they were later than the hub's clock, and when their clusters were lost.
+	doubted map[client.ObjectKey]time.Time
 }
 
 // New returns a Controller that works through the client.
 func New(c client.Client, recorder events.EventRecorder, o Options) *Controller {
-	return &Controller{client: c, recorder: recorder, clock: o.Clock}
+	return &Controller{client: c, recorder: recorder, clock: o.Clock, doubted: map[client.ObjectKey]time.Time{}}
 }
 
 // Register adds the controller to the manager.
@@ -97,9 +102,13 @@ func availability(o client.Object) *metav1.Condition {
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &clusterv1.ManagedCluster{}
 	if err := c.client.Get(ctx, req.NamespacedName, cluster); err != nil {
+		c.trust(req.Name)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	available := availability(cluster)
+	if available == nil || available.Status != metav1.ConditionUnknown {
+		c.trust(req.Name)
+	}
 	if available == nil || !cluster.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
@@ -118,25 +127,31 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-// propagate sets the condition of a cluster without heartbeats on its add-ons.
+// propagate sets the condition of a cluster without heartbeats on its add-ons. If the condition of an add-on is another one after that, its
+// manager observes it in another way and may know better; this controller does not contradict it again. A time that the hub has not reached
+// is of a clock that is ahead, and may be before the loss: such a condition is replaced once.
 func (c *Controller) propagate(ctx context.Context, addOns []addonv1beta1.ManagedClusterAddOn, unknown *metav1.Condition) error {
 	var group errgroup.Group
 	group.SetLimit(writers)
+	now := after(c.clock.Now(), unknown.LastTransitionTime.Time)
 	for i := range addOns {
 		addOn := &addOns[i]
-		if wasSetSince(availability(addOn), unknown) {
+		tooLate := isAfter(availability(addOn), now)
+		if isAfter(availability(addOn), unknown.LastTransitionTime) && (!tooLate || c.hasDoubted(addOn, unknown)) {
 			continue
 		}
 		group.Go(func() error {
 			before := addOn.DeepCopy()
-			now := after(c.clock.Now(), unknown.LastTransitionTime.Time)
 			meta.SetStatusCondition(&addOn.Status.Conditions, metav1.Condition{
 				Type: fleet.ConditionAvailable, Status: metav1.ConditionUnknown, Reason: unknown.Reason, Message: unknown.Message,
 				LastTransitionTime: now,
 			})
-			// The time changes even if the add-on was Unknown for another reason: see wasSetSince.
+			// The time changes even if the add-on was Unknown for another reason: see propagate.
 			availability(addOn).LastTransitionTime = now
 			changed, err := patch.Status(ctx, c.client, addOn, before)
+			if tooLate && err == nil {
+				c.doubt(addOn, unknown)
+			}
 			if changed && err == nil {
 				c.recorder.Eventf(addOn, nil, corev1.EventTypeWarning, fleet.EventManagedClusterAddOnStatusUpdated, "UpdateCondition",
 					"It is not known whether the add-on %s is available: %s", addOn.Name, unknown.Message)
@@ -147,10 +162,32 @@ func (c *Controller) propagate(ctx context.Context, addOns []addonv1beta1.Manage
 	return group.Wait()
 }
 
-// wasSetSince tells whether an add-on has been set to Unknown since its cluster was lost. If its condition is another one after that, its
-// manager observes it in another way and may know better; this controller does not contradict it again.
-func wasSetSince(addOn, unknown *metav1.Condition) bool {
-	return addOn != nil && addOn.LastTransitionTime.After(unknown.LastTransitionTime.Time)
+// isAfter tells whether a condition got its status after that time.
+func isAfter(condition *metav1.Condition, then metav1.Time) bool {
+	return condition != nil && condition.LastTransitionTime.After(then.Time)
+}
+
+// doubt records that the condition of an add-on was replaced though its time is after the loss of its cluster.
+func (c *Controller) doubt(addOn client.Object, unknown *metav1.Condition) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.doubted[client.ObjectKeyFromObject(addOn)] = unknown.LastTransitionTime.Time
+}
+
+// hasDoubted tells whether that was done since the cluster was lost. Once is enough: an add-on whose clock is ahead would contradict again
+// each time.
+func (c *Controller) hasDoubted(addOn client.Object, unknown *metav1.Condition) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lost, found := c.doubted[client.ObjectKeyFromObject(addOn)]
+	return found && lost.Equal(unknown.LastTransitionTime.Time)
+}
+
+// trust forgets the doubts in add-ons of a cluster that is not lost.
+func (c *Controller) trust(cluster string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.doubted, func(addOn client.ObjectKey, _ time.Time) bool { return addOn.Namespace == cluster })
 }
 
 // after returns now, or, because times on the wire are whole seconds, the first time after then.

@@ -90,14 +90,16 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// RG-30: an add-on says what its lost cluster says; whoever contradicts that later has the last word.
+// RG-30: an add-on says what its lost cluster says; whoever contradicts that later has the last word. A clock that is ahead is no earlier
+// contradiction.
 func TestLostCluster(t *testing.T) {
 	t.Parallel()
 	lost := condition(fleet.ConditionClusterAvailable, metav1.ConditionUnknown, "Lost", noon)
 	c, reconcile := newHub(t, lost, nil,
 		addOn("up", condition(fleet.ConditionAvailable, metav1.ConditionTrue, "Fine", noon.Add(-time.Hour))),
 		addOn("unknown", condition(fleet.ConditionAvailable, metav1.ConditionUnknown, "WorkNotFound", noon.Add(-time.Hour))),
-		addOn("new", nil), addOn("knows", condition(fleet.ConditionAvailable, metav1.ConditionTrue, "Seen", noon.Add(time.Minute))))
+		addOn("new", nil), addOn("knows", condition(fleet.ConditionAvailable, metav1.ConditionTrue, "Seen", noon.Add(time.Second))),
+		addOn("ahead", condition(fleet.ConditionAvailable, metav1.ConditionTrue, "Fine", noon.Add(time.Hour))))
 	reconcile()
 	wantReason := func(name, want string) {
 		t.Helper()
@@ -109,16 +111,23 @@ func TestLostCluster(t *testing.T) {
 			t.Errorf("%s: %+v, want the reason %s", name, got, want)
 		}
 	}
-	for name, want := range map[string]string{"up": "Lost", "unknown": "Lost", "new": "Lost", "knows": "Seen"} {
+	for name, want := range map[string]string{"up": "Lost", "unknown": "Lost", "new": "Lost", "knows": "Seen", "ahead": "Lost"} {
 		wantReason(name, want)
 	}
-	for name, status := range map[string]metav1.ConditionStatus{"up": metav1.ConditionTrue, "unknown": metav1.ConditionUnknown} {
+	for name, says := range map[string]struct {
+		status metav1.ConditionStatus
+		at     time.Time
+	}{
+		"up":      {metav1.ConditionTrue, noon.Add(time.Second)},
+		"unknown": {metav1.ConditionUnknown, noon.Add(time.Second)},
+		"ahead":   {metav1.ConditionTrue, noon.Add(2 * time.Hour)},
+	} {
 		again := &addonv1beta1.ManagedClusterAddOn{}
 		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "c", Name: name}, again); err != nil {
 			t.Fatal(err)
 		}
 		meta.SetStatusCondition(&again.Status.Conditions, metav1.Condition{
-			Type: fleet.ConditionAvailable, Status: status, Reason: "Again", LastTransitionTime: metav1.NewTime(noon.Add(time.Second)),
+			Type: fleet.ConditionAvailable, Status: says.status, Reason: "Again", LastTransitionTime: metav1.NewTime(says.at),
 		})
 		if err := c.Status().Update(t.Context(), again); err != nil {
 			t.Fatal(err)

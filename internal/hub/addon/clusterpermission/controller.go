@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,6 +37,9 @@ import (
 
 // workers is how many permissions are reconciled at once.
 const workers = 5
+
+// recheckInterval is when a work is tried again that the hub has forbidden: cluster, rights or quota may change without an event here.
+const recheckInterval = time.Minute
 
 // ownerKind is that of what the works are owned by.
 const ownerKind = "ClusterPermission"
@@ -108,6 +112,9 @@ func (c *Controller) inNamespace(ctx context.Context, o client.Object) (requests
 // waitError is about what a user can put right.
 type waitError struct{ error }
 
+// Unwrap returns the cause.
+func (e waitError) Unwrap() error { return e.error }
+
 func waits(format string, args ...any) error { return waitError{fmt.Errorf(format, args...)} }
 
 // Reconcile keeps the work of a permission, and reports what the agent says of it.
@@ -123,10 +130,14 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil && !errors.As(err, new(waitError)) {
 		return ctrl.Result{}, err
 	}
+	result := ctrl.Result{}
+	if apierrors.IsForbidden(err) {
+		result.RequeueAfter = recheckInterval
+	}
 	before := permission.DeepCopy()
 	meta.SetStatusCondition(&permission.Status.Conditions, c.condition(permission, work, err))
 	_, err = patch.Status(ctx, c.client, permission, before)
-	return ctrl.Result{}, client.IgnoreNotFound(err)
+	return result, client.IgnoreNotFound(err)
 }
 
 // condition tells whether the rights are on the cluster, and if not, what to do.
@@ -184,8 +195,10 @@ func (c *Controller) apply(ctx context.Context, permission *permissionv1alpha1.C
 	}
 	before := work.DeepCopy()
 	work.Spec.Workload.Manifests = manifests
-	_, err = patch.Object(ctx, c.client, work, before)
-	return work, err
+	if _, err := patch.Object(ctx, c.client, work, before); err != nil {
+		return nil, refusal(err)
+	}
+	return work, nil
 }
 
 func (c *Controller) create(ctx context.Context, permission *permissionv1alpha1.ClusterPermission, manifests []workv1.Manifest,
@@ -195,14 +208,18 @@ func (c *Controller) create(ctx context.Context, permission *permissionv1alpha1.
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(permission, permissionv1alpha1.GroupVersion.WithKind(ownerKind))},
 	}}
 	work.Spec.Workload.Manifests = manifests
-	err := c.client.Create(ctx, work)
-	switch {
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err):
-		return nil, waits("the hub refuses its ManifestWork: %w", err)
-	case err != nil:
-		return nil, fmt.Errorf("create ManifestWork %s: %w", client.ObjectKeyFromObject(work), err)
+	if err := c.client.Create(ctx, work); err != nil {
+		return nil, refusal(fmt.Errorf("create ManifestWork %s: %w", client.ObjectKeyFromObject(work), err))
 	}
 	return work, nil
+}
+
+// refusal returns an error of writing a work: one for users if the hub refuses the work.
+func refusal(err error) error {
+	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) {
+		return waits("the hub refuses its ManifestWork: %w", err)
+	}
+	return err
 }
 
 // same tells whether manifests say the same: the API server may have stored them with another order of fields.

@@ -1,13 +1,16 @@
 package clusterpermission_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	authenticationv1beta1 "github.com/capstan-io/capstan/api/authentication/v1beta1"
@@ -52,6 +56,18 @@ func enabled() *addonv1beta1.ManagedClusterAddOn {
 
 func newHub(t *testing.T, objects ...client.Object) (client.Client, func() metav1.Condition) {
 	t.Helper()
+	c, reconcile := newHubThatRefuses(t, func() error { return nil }, objects...)
+	return c, func() metav1.Condition {
+		t.Helper()
+		condition, _ := reconcile()
+		return condition
+	}
+}
+
+// newHubThatRefuses is a hub that refuses to write works while there is a reason.
+func newHubThatRefuses(t *testing.T, reason func() error, objects ...client.Object) (client.Client,
+	func() (metav1.Condition, ctrl.Result)) {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{addonv1beta1.AddToScheme, authenticationv1beta1.AddToScheme,
 		permissionv1alpha1.AddToScheme, workv1.AddToScheme} {
@@ -60,12 +76,27 @@ func newHub(t *testing.T, objects ...client.Object) (client.Client, func() metav
 		}
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithStatusSubresource(&permissionv1alpha1.ClusterPermission{}, &workv1.ManifestWork{}).Build()
+		WithStatusSubresource(&permissionv1alpha1.ClusterPermission{}, &workv1.ManifestWork{}).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				if err := reason(); err != nil {
+					return err
+				}
+				return c.Create(ctx, o, opts...)
+			},
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				if err := reason(); err != nil {
+					return err
+				}
+				return c.Patch(ctx, o, p, opts...)
+			},
+		}).Build()
 	controller := clusterpermission.New(c, clusterpermission.Options{
 		Clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC))})
-	return c, func() metav1.Condition {
+	return c, func() (metav1.Condition, ctrl.Result) {
 		t.Helper()
-		if _, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: theKey}); err != nil {
+		result, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: theKey})
+		if err != nil {
 			t.Fatal(err)
 		}
 		now := &permissionv1alpha1.ClusterPermission{}
@@ -76,7 +107,7 @@ func newHub(t *testing.T, objects ...client.Object) (client.Client, func() metav
 		if condition == nil {
 			t.Fatalf("no condition in %+v", now.Status)
 		}
-		return *condition
+		return *condition, result
 	}
 }
 
@@ -203,6 +234,60 @@ func TestWaits(t *testing.T) {
 			if err := c.Get(t.Context(), theKey, work); err == nil && len(work.Spec.Workload.Manifests) > 0 {
 				t.Errorf("it was made: %+v", work.Spec)
 			}
+		})
+	}
+}
+
+// A12: what the hub refuses is said, of a new work as of a change, and tried again unless only another ClusterPermission can help.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	works := workv1.GroupVersion.WithResource("manifestworks").GroupResource()
+	for name, test := range map[string]struct {
+		err   error
+		again time.Duration
+	}{
+		"the cluster is denied": {apierrors.NewForbidden(works, "ci-rights", errors.New("the cluster is denied")), time.Minute},
+		"invalid":               {apierrors.NewInvalid(workv1.GroupVersion.WithKind("ManifestWork").GroupKind(), "ci-rights", nil), 0},
+		"a bad request":         {apierrors.NewBadRequest("no"), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reason := test.err
+			c, reconcile := newHubThatRefuses(t, func() error { return reason }, permission(bound(rbacv1.Subject{Kind: "User", Name: "ann"})))
+			expectRefusal := func() {
+				t.Helper()
+				condition, result := reconcile()
+				if condition.Status != metav1.ConditionFalse || condition.Reason != "FailedRBACManifestWork" ||
+					!strings.Contains(condition.Message, "the hub refuses its ManifestWork: ") ||
+					!strings.Contains(condition.Message, test.err.Error()) || result.RequeueAfter != test.again {
+					t.Errorf("%+v, tried again after %s, want %s", condition, result.RequeueAfter, test.again)
+				}
+			}
+			expectRefusal()
+			reason = nil
+			if condition, result := reconcile(); condition.Reason != "Progressing" || result.RequeueAfter != 0 {
+				t.Errorf("once it is accepted: %+v, tried again after %s", condition, result.RequeueAfter)
+			}
+			work, now := &workv1.ManifestWork{}, &permissionv1alpha1.ClusterPermission{}
+			if err := c.Get(t.Context(), theKey, work); err != nil {
+				t.Fatal(err)
+			}
+			work.Status.Conditions = []metav1.Condition{{Type: "Applied", Status: metav1.ConditionTrue, ObservedGeneration: work.Generation}}
+			if err := c.Status().Update(t.Context(), work); err != nil {
+				t.Fatal(err)
+			}
+			if condition, _ := reconcile(); condition.Status != metav1.ConditionTrue {
+				t.Errorf("applied: %+v", condition)
+			}
+			if err := c.Get(t.Context(), theKey, now); err != nil {
+				t.Fatal(err)
+			}
+			now.Spec.ClusterRoleBinding.Subjects[0].Name = "bob"
+			if err := c.Update(t.Context(), now); err != nil {
+				t.Fatal(err)
+			}
+			reason = test.err
+			expectRefusal()
 		})
 	}
 }

@@ -58,12 +58,25 @@ func Register(mgr ctrl.Manager, o Options) error {
 	c := New(mgr.GetClient(), mgr.GetEventRecorder("csr-approving-controller"), o)
 	return ctrl.NewControllerManagedBy(mgr).Named("registration-csr-autoapprove").
 		For(&certificatesv1.CertificateSigningRequest{}).
-		Watches(&clusterv1.ManagedCluster{}, handler.EnqueueRequestsFromMapFunc(c.withheld), builder.WithPredicates(predicate.Funcs{
-			CreateFunc: func(event.CreateEvent) bool { return false },
-			UpdateFunc: func(e event.UpdateEvent) bool { return connected(e.ObjectOld) && !connected(e.ObjectNew) },
-		})).
+		Watches(&clusterv1.ManagedCluster{}, handler.EnqueueRequestsFromMapFunc(c.withheld), builder.WithPredicates(isReleased())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(c))
+}
+
+// isReleased matches a cluster that is no longer what its requests were withheld for: it is lost, has gone, or is accepted again.
+func isReleased() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return connected(e.ObjectOld) && !connected(e.ObjectNew) || denied(e.ObjectOld) && !denied(e.ObjectNew)
+		},
+	}
+}
+
+// denied tells whether a cluster is denied, with or without rights left to its agent.
+func denied(cluster client.Object) bool {
+	mc, ok := cluster.(*clusterv1.ManagedCluster)
+	return ok && (managedcluster.Denied(mc) || managedcluster.CutOff(mc))
 }
 
 // connected tells whether a cluster is accepted and its agent renews its lease.
@@ -108,7 +121,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			cluster)
 		return ctrl.Result{}, nil
 	}
-	if managedcluster.Denied(mc) || managedcluster.CutOff(mc) {
+	if denied(mc) {
 		c.recorder.Eventf(csr, nil, corev1.EventTypeWarning, fleet.EventManagedClusterAutoApprovalWithheld, "Approve",
 			"ManagedCluster %s is denied; an agent for it is not approved automatically. If it is meant to be, run: capstan accept --clusters %s",
 			cluster, cluster)

@@ -41,12 +41,23 @@ func present(profile *multiclusterv1alpha1.ClusterProfile, cluster *clusterv1.Ma
 // presentStatus sets the status of the profile from the cluster. The access providers in it are set by add-ons.
 func presentStatus(profile *multiclusterv1alpha1.ClusterProfile, cluster *clusterv1.ManagedCluster) {
 	profile.Status.Version.Kubernetes = cluster.Status.Version.Kubernetes
-	profile.Status.Properties = nil
-	for _, claim := range cluster.Status.ClusterClaims {
-		profile.Status.Properties = append(profile.Status.Properties, multiclusterv1alpha1.Property{Name: claim.Name, Value: claim.Value})
-	}
+	profile.Status.Properties = properties(cluster.Status.ClusterClaims)
 	translate(profile, cluster, fleet.ConditionClusterAvailable, conditionControlPlaneHealthy)
 	translate(profile, cluster, fleet.ConditionJoined, conditionJoined)
+}
+
+// properties returns the claims that a profile may have: those with a name and a value, the first of each name. A ManagedCluster may have
+// others, and a profile with one of these would be refused.
+func properties(claims []clusterv1.ManagedClusterClaim) (all []multiclusterv1alpha1.Property) {
+	seen := map[string]bool{}
+	for _, claim := range claims {
+		if claim.Name == "" || claim.Value == "" || seen[claim.Name] {
+			continue
+		}
+		seen[claim.Name] = true
+		all = append(all, multiclusterv1alpha1.Property{Name: claim.Name, Value: claim.Value})
+	}
+	return all
 }
 
 // translate copies a condition under another type. A missing condition becomes Unknown.

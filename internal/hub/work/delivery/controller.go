@@ -24,6 +24,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cloudevents"
 	"github.com/capstan-io/capstan/internal/cloudevents/manifestbundle"
+	"github.com/capstan-io/capstan/internal/machinery/predicates"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
@@ -103,9 +104,11 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Complete(retry.Conflicts(c))
 }
 
-// changed tells whether there is something new for the agent in an update: a status, which it has written, is nothing new.
+// changed tells whether there is something new for the agent in an update: a status, which it has written, is nothing new. After a watch
+// was interrupted, an update may be to another work of the same name, of which the agent must be told.
 func changed(update event.UpdateEvent) bool {
-	return update.ObjectOld.GetGeneration() != update.ObjectNew.GetGeneration() ||
+	return predicates.Recreated().Update(update) ||
+		update.ObjectOld.GetGeneration() != update.ObjectNew.GetGeneration() ||
 		update.ObjectOld.GetDeletionTimestamp().IsZero() != update.ObjectNew.GetDeletionTimestamp().IsZero() ||
 		!equality.Semantic.DeepEqual(update.ObjectOld.GetLabels(), update.ObjectNew.GetLabels()) ||
 		!equality.Semantic.DeepEqual(update.ObjectOld.GetAnnotations(), update.ObjectNew.GetAnnotations())

@@ -126,7 +126,7 @@ func (c *Controller) advance(ctx context.Context, set *workv1alpha1.ManifestWork
 	if err := c.judge(ctx, s); err != nil {
 		return 0, err
 	}
-	failed := c.write(ctx, s.changes())
+	failed := c.writeWorks(ctx, s)
 	refused := refused(failed)
 	c.waiting.note(client.ObjectKeyFromObject(set), s.passedOver(), refused)
 	s.decide() // again: the status reports the state after these writes

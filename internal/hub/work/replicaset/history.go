@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// longestHistory is how many revisions are listed.
+	// longestHistory is how many revisions are listed. It is more than keptTemplates and the present one.
 	longestHistory = 10
 	// keptTemplates is how many templates of good revisions are kept.
 	keptTemplates = 5
@@ -60,7 +60,8 @@ const (
 // history are the revisions of a set, the present one last.
 type history []revision
 
-// historyOf reads the history of a set, and begins a revision if the template is new. Revisions that cannot be read are dropped.
+// historyOf reads the history of a set, and begins a revision if the template is new. Revisions that cannot be read are dropped, as are the
+// oldest without a kept template if there are too many.
 func historyOf(set *workv1alpha1.ManifestWorkReplicaSet) (history, error) {
 	var h history
 	if json.Unmarshal([]byte(set.Annotations[fleet.AnnotationRevisions]), &h) != nil {
@@ -79,7 +80,33 @@ func historyOf(set *workv1alpha1.ManifestWorkReplicaSet) (history, error) {
 		h = append(h, revision{Number: number, Hash: hash})
 	}
 	h.current().Executor = executorOf(&set.Spec.ManifestWorkTemplate)
-	return h[max(0, len(h)-longestHistory):], nil
+	return h.trimmed(), nil
+}
+
+// trimmed drops the oldest revisions beyond longestHistory, except the present one and those whose templates are kept: however many others
+// follow, there is a revision to roll back to.
+func (h history) trimmed() history {
+	surplus, kept := len(h)-longestHistory, h.kept()
+	left := make(history, 0, len(h))
+	for i, r := range h {
+		if newest, isKept := kept[r.Hash]; surplus > 0 && i < len(h)-1 && (!isKept || newest != i) {
+			surplus--
+			continue
+		}
+		left = append(left, r)
+	}
+	return left
+}
+
+// kept returns where the revisions are whose templates are kept, by the hashes of these: the newest good ones.
+func (h history) kept() map[string]int {
+	kept := map[string]int{}
+	for i, r := range slices.Backward(h) {
+		if _, found := kept[r.Hash]; !found && r.State == good && len(kept) < keptTemplates {
+			kept[r.Hash] = i
+		}
+	}
+	return kept
 }
 
 // executorOf returns the identity that applies the works of a template.
@@ -146,14 +173,11 @@ func (t templates) keep(ctx context.Context, set *workv1alpha1.ManifestWorkRepli
 	return t.prune(ctx, set, h)
 }
 
+// prune deletes the templates of good revisions that are no longer kept. It does so before these can be dropped from the history.
 func (t templates) prune(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet, h history) error {
-	kept := map[string]bool{}
-	for _, r := range slices.Backward(h) {
-		if r.State != good || kept[r.Hash] {
-			continue
-		}
-		if len(kept) < keptTemplates {
-			kept[r.Hash] = true
+	kept := h.kept()
+	for _, r := range h {
+		if _, isKept := kept[r.Hash]; isKept || r.State != good {
 			continue
 		}
 		err := t.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: templateName(set, r.Hash)}})

@@ -3,9 +3,12 @@ package replicaset
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
+	"time"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -110,6 +113,58 @@ func TestGoodRevisionsStay(t *testing.T) {
 	h.reconcile(t)
 	if h.versions(t)["c1"] != "2" || h.history(t).current().State != good {
 		t.Errorf("versions %v, history %+v", h.versions(t), h.history(t))
+	}
+}
+
+// MR-04, gap W11: a cluster that has lost for a moment what it has had for longer than the deadline has not missed the deadline.
+func TestNoRollbackForAMoment(t *testing.T) {
+	t.Parallel()
+	for name, lapse := range map[string]struct{ succeeded, lost []string }{
+		"not applied":   {[]string{"Applied", "True", "Progressing", "False"}, []string{"Applied", "False"}},
+		"not available": {[]string{"Applied", "True", "Available", "True"}, []string{"Available", "False"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := rolledOut(t)
+			h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) {
+				set.Spec.PlacementRefs[0] = progressive(2, clusterv1alpha1.RolloutConfig{ProgressDeadline: "10m"})
+				set.Spec.ManifestWorkTemplate = template("2")
+			})
+			h.reconcile(t)
+			h.clearConditions(t, "c1", "c2")
+			h.report(t, []string{"c1", "c2"}, lapse.succeeded...)
+			h.clock.Step(30 * time.Minute)
+			h.reconcile(t)
+			h.report(t, []string{"c1"}, lapse.lost...)
+			for range 2 {
+				h.reconcile(t)
+			}
+			if want := map[string]string{"c1": "2", "c2": "2", "c3": "2", "c4": "2"}; !maps.Equal(h.versions(t), want) {
+				t.Errorf("versions %v, want %v", h.versions(t), want)
+			}
+			if now := h.history(t).current(); now.State != "" {
+				t.Errorf("the present revision is %+v", now)
+			}
+			h.clearConditions(t, "c3", "c4")
+			h.report(t, []string{"c3", "c4"}, lapse.succeeded...)
+			h.clock.Step(10 * time.Minute)
+			h.reconcile(t)
+			if now := h.history(t).current(); now.State != failed {
+				t.Errorf("after the deadline, the present revision is %+v", now)
+			}
+		})
+	}
+}
+
+// clearConditions makes the works of clusters what they are before their agents have reported anything.
+func (h *hub) clearConditions(t *testing.T, clusters ...string) {
+	t.Helper()
+	for _, cluster := range clusters {
+		w := h.works(t)[cluster][0]
+		w.Status.Conditions = nil
+		if err := h.Status().Update(t.Context(), &w); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -323,5 +378,86 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 	if revisions := h.history(t); len(revisions) != longestHistory || revisions.current().Number != 15 || len(secrets.Items) != keptTemplates {
 		t.Errorf("%d revisions up to %d, %d templates", len(revisions), revisions.current().Number, len(secrets.Items))
+	}
+}
+
+// Gap W11: however often the template changes before a rollout completes, there is a good revision to go back to.
+func TestEditsLeaveTheGoodRevision(t *testing.T) {
+	t.Parallel()
+	h := rolledOut(t)
+	h.editUnjudged(t, longestHistory+1)
+	h.fail(t)
+	if want := map[string]string{"c1": "1", "c2": "1", "c3": "1", "c4": "1"}; !maps.Equal(h.versions(t), want) {
+		t.Errorf("versions %v, want %v", h.versions(t), want)
+	}
+	if revisions := h.history(t); len(revisions) != longestHistory || revisions[0].Number != 1 || revisions[1].Number != 5 {
+		t.Errorf("history %+v", revisions)
+	}
+}
+
+// Gap W11: the Secrets of good revisions go, also if there are many others in between.
+func TestSecretsOfScatteredRevisions(t *testing.T) {
+	t.Parallel()
+	h := rolledOut(t)
+	for i := range keptTemplates + 2 {
+		h.editUnjudged(t, longestHistory-1)
+		h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) {
+			set.Spec.ManifestWorkTemplate = template(strings.Repeat("x", i+1))
+		})
+		for range 3 {
+			h.reconcile(t)
+			h.report(t, []string{"c1", "c2", "c3", "c4"}, "Applied", "True", "Progressing", "False")
+		}
+		h.reconcile(t)
+	}
+	secrets := &corev1.SecretList{}
+	if err := h.List(t.Context(), secrets); err != nil {
+		t.Fatal(err)
+	}
+	revisions := h.history(t)
+	if len(secrets.Items) != keptTemplates || len(revisions) != longestHistory || len(revisions.kept()) != keptTemplates {
+		t.Errorf("%d templates of %+v", len(secrets.Items), revisions)
+	}
+}
+
+// editUnjudged changes the template so often, each time before an agent has reported on the last.
+func (h *hub) editUnjudged(t *testing.T, times int) {
+	t.Helper()
+	for range times {
+		h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) {
+			set.Spec.ManifestWorkTemplate = template(fmt.Sprint("edit ", set.Generation))
+		})
+		h.reconcile(t)
+	}
+}
+
+// Gap W11: the oldest revisions go first, but not the present one, and not those that can be restored.
+func TestTrimmedHistory(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ before, want string }{
+		"short":              {"Aa", "Aa"},
+		"not too long":       {"Abcdefghij", "Abcdefghij"},
+		"one good":           {"Abcdefghijk", "Acdefghijk"},
+		"all good":           {"ABCDEFGHIJK", "BCDEFGHIJK"},
+		"good beyond kept":   {"ABCDEFGhijk", "BCDEFGhijk"},
+		"many good, present": {"ABCDEFGHIJKlm", "DEFGHIJKlm"},
+		"restored again":     {"AbcAdefghij", "bcAdefghij"},
+		"none good":          {"abcdefghijkl", "cdefghijkl"},
+	} {
+		var h history
+		for i, letter := range test.before {
+			r := revision{Number: i + 1, Hash: strings.ToLower(string(letter))}
+			if unicode.IsUpper(letter) {
+				r.State = good
+			}
+			h = append(h, r)
+		}
+		got := ""
+		for _, r := range h.trimmed() {
+			got += test.before[r.Number-1 : r.Number]
+		}
+		if got != test.want {
+			t.Errorf("%s: %s of %s, want %s", name, got, test.before, test.want)
+		}
 	}
 }

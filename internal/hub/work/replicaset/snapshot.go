@@ -47,7 +47,8 @@ type placement struct {
 	// reason and message are why the decisions are not known, for PlacementVerified.
 	reason, message string
 	works           map[string]*work // By cluster.
-	// kept are clusters that have not been deselected for long enough to delete their works, or whose works wait to move.
+	// kept are clusters that have not been deselected for long enough to delete their works, whose works wait to move, or where a write has
+	// failed.
 	kept map[string]bool
 	plan rollout.Plan
 }

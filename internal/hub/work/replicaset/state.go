@@ -13,14 +13,14 @@ import (
 
 // stateOf returns the rollout state of the cluster of a work, and since when it has been in it. same tells whether the work has the
 // template. It is Progressing from the moment the hub writes the work: a cluster without a connected agent keeps its place in the
-// rollout, and its deadline runs.
+// rollout, and its deadline runs. A cluster that has lost what it had counts as Progressing since then, and has the whole deadline again.
 func stateOf(w *work, same bool, template *workv1.ManifestWorkSpec) (rollout.State, time.Time) {
 	if w == nil || !w.DeletionTimestamp.IsZero() || !same {
 		return rollout.ToApply, time.Time{}
 	}
 	given := w.writtenAt()
-	if !isTrue(w.current(fleet.ConditionApplied)) {
-		return rollout.Progressing, given
+	if applied := w.current(fleet.ConditionApplied); !isTrue(applied) {
+		return rollout.Progressing, latest(given, changedAt(applied))
 	}
 	progressing := w.current(fleet.ConditionProgressing)
 	if progressing == nil {
@@ -41,12 +41,15 @@ func stateOf(w *work, same bool, template *workv1.ManifestWorkSpec) (rollout.Sta
 // no kind in it is known to have any, then a work that is applied and available has succeeded; otherwise rollouts would never get past
 // it.
 func withoutProgress(w *work, template *workv1.ManifestWorkSpec, given time.Time) (rollout.State, time.Time) {
-	available := w.current(fleet.ConditionAvailable)
-	if !isTrue(available) || hasRule(template, fleet.ConditionProgressing) ||
-		meta.FindStatusCondition(w.Status.Conditions, fleet.ConditionProgressing) != nil {
+	if hasRule(template, fleet.ConditionProgressing) || meta.FindStatusCondition(w.Status.Conditions, fleet.ConditionProgressing) != nil {
 		return rollout.Progressing, given
 	}
-	return rollout.Succeeded, latest(given, available.LastTransitionTime.Time)
+	available := w.current(fleet.ConditionAvailable)
+	since := latest(given, changedAt(available))
+	if !isTrue(available) {
+		return rollout.Progressing, since
+	}
+	return rollout.Succeeded, since
 }
 
 func hasRule(template *workv1.ManifestWorkSpec, condition string) bool {
@@ -84,6 +87,14 @@ func isTrue(condition *metav1.Condition) bool {
 
 func isFalse(condition *metav1.Condition) bool {
 	return condition != nil && condition.Status == metav1.ConditionFalse
+}
+
+// changedAt returns when a condition got its status; zero if there is no condition.
+func changedAt(condition *metav1.Condition) time.Time {
+	if condition == nil {
+		return time.Time{}
+	}
+	return condition.LastTransitionTime.Time
 }
 
 func latest(a, b time.Time) time.Time {

@@ -35,7 +35,12 @@ func TestStateOf(t *testing.T) {
 		{name: "applied before", conditions: []metav1.Condition{is("Applied", "True", 1), is("Progressing", "False", 1)},
 			state: rollout.Progressing, since: noon},
 		{name: "not applied", conditions: []metav1.Condition{is("Applied", "False", 2), is("Progressing", "False", 2)},
-			state: rollout.Progressing, since: noon},
+			state: rollout.Progressing, since: after},
+		{name: "not applied before", conditions: []metav1.Condition{is("Applied", "False", 1)}, state: rollout.Progressing, since: noon},
+		{name: "not applied, as was said before it was written", conditions: []metav1.Condition{is("Applied", "False", 2)},
+			edit: func(w *workv1.ManifestWork) {
+				w.Annotations[fleet.AnnotationTemplateWrittenAt] = after.Add(time.Minute).Format(time.RFC3339Nano)
+			}, state: rollout.Progressing, since: after.Add(time.Minute)},
 		{name: "applied, progress of before", conditions: []metav1.Condition{is("Applied", "True", 2), is("Available", "True", 2),
 			is("Progressing", "False", 1)},
 			state: rollout.Progressing, since: noon},
@@ -53,6 +58,8 @@ func TestStateOf(t *testing.T) {
 		{name: "nothing to progress", conditions: []metav1.Condition{is("Applied", "True", 2), is("Available", "True", 2)},
 			state: rollout.Succeeded, since: after},
 		{name: "nothing to progress, not available", conditions: []metav1.Condition{is("Applied", "True", 2), is("Available", "False", 2)},
+			state: rollout.Progressing, since: after},
+		{name: "nothing to progress, nothing known of availability", conditions: []metav1.Condition{is("Applied", "True", 2)},
 			state: rollout.Progressing, since: noon},
 		{name: "rule without result", template: ruled, edit: func(w *workv1.ManifestWork) { w.Spec = ruled },
 			conditions: []metav1.Condition{is("Applied", "True", 2), is("Available", "True", 2)}, state: rollout.Progressing, since: noon},

@@ -60,18 +60,24 @@ type change struct {
 	done func()
 }
 
-// changes returns the writes that the plans require. A work that is being deleted is left alone until it is gone. Deletions come last,
-// so that a cluster that gets its objects from another placement now does not lose them in between.
+// writeWorks makes the changes that the plans require, and returns the errors. Deletions begin when all others are done, and a cluster
+// where one of these has failed keeps its works: one that gets its objects from another placement now does not lose them in between.
+func (c *Controller) writeWorks(ctx context.Context, s *snapshot) selected.Errors {
+	failed := c.write(ctx, s.changes())
+	for _, p := range s.placements {
+		p.keep(sortedKeys(failed))
+	}
+	maps.Copy(failed, c.write(ctx, s.removals(failed)))
+	return failed
+}
+
+// changes returns the creates and updates that the plans require. A work that is being deleted is left alone until it is gone.
 func (s *snapshot) changes() (all []change) {
-	var removals []change
 	for _, p := range s.placements {
 		for _, cluster := range p.plan.Clusters {
 			w := p.works[cluster.Name]
 			switch {
 			case cluster.Phase == rollout.Remove:
-				if !p.kept[cluster.Name] {
-					removals = append(removals, remove(w))
-				}
 			case w == nil && cluster.Phase.GetsChange() && s.stalled == "":
 				all = append(all, s.create(p, cluster.Name))
 			case w != nil && w.DeletionTimestamp.IsZero():
@@ -79,10 +85,24 @@ func (s *snapshot) changes() (all []change) {
 			}
 		}
 	}
-	for _, w := range s.loose {
-		removals = append(removals, remove(w))
+	return all
+}
+
+// removals returns the deletions that the plans require, but for those of works that are kept, and on clusters where a change has failed.
+func (s *snapshot) removals(failed selected.Errors) (all []change) {
+	for _, p := range s.placements {
+		for _, cluster := range p.plan.Names(rollout.Remove) {
+			if !p.kept[cluster] {
+				all = append(all, remove(p.works[cluster]))
+			}
+		}
 	}
-	return append(all, removals...)
+	for _, w := range s.loose {
+		if failed[w.Namespace] == nil {
+			all = append(all, remove(w))
+		}
+	}
+	return all
 }
 
 // write writes many works at once, and returns the errors. An error for one cluster does not hold up the others.
