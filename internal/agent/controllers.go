@@ -95,7 +95,7 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, unca
 // registerAddOns adds the controllers of add-ons: their access to the hub, their health, and those that are built in.
 func (a *Agent) registerAddOns(mgr ctrl.Manager, hub cluster.Cluster, uncached client.WithWatch, hubEvents events.EventBroadcaster) error {
 	err := addonregistration.Register(mgr, addonregistration.Options{
-		Hub: hub, Uncached: uncached, Identity: a.identity, HubHash: fleet.HubHash(hub.GetConfig().Host),
+		Hub: hub, Uncached: uncached, Identity: a.identity, Author: a.hubUser(a.identity.Cluster), HubHash: fleet.HubHash(hub.GetConfig().Host),
 		Driver:              addonv1beta1.KubeClientDriver(a.AddOnKubeClientRegistrationAuth),
 		CertificateLifetime: a.certificateLifetime(), TokenLifetime: time.Duration(a.AddOnTokenExpirationSeconds) * time.Second,
 		Brokered: a.access.Brokered, Store: a.store, Managed: a.managed, Hosting: a.management, Record: a.record, Clock: a.clock,

@@ -485,6 +485,14 @@ func (o *Options) Validate(parts Parts) error {
 	return nil
 }
 
+// hubUser is as whom the agent of a cluster acts on the hub, if that is not the user of its certificate.
+func (o *Options) hubUser(cluster string) string {
+	if o.aws == nil {
+		return ""
+	}
+	return fleet.AWSClusterUser(cluster)
+}
+
 // validateAWS checks what registration by AWS IAM needs, and keeps it.
 func (o *Options) validateAWS() (err error) {
 	if o.RegistrationAuth != authAWS {

@@ -91,6 +91,12 @@ func TestRegistrationByAWS(t *testing.T) {
 	if o.aws == nil || o.aws.Hub.ARN() != hubARN || o.aws.Managed.Name != "c1" {
 		t.Errorf("%+v", o.aws)
 	}
+	if user := o.hubUser("c1"); user != "open-cluster-management:c1" {
+		t.Errorf("it acts as %q on the hub", user)
+	}
+	if user := (&Options{}).hubUser("c1"); user != "" {
+		t.Errorf("without AWS IAM, it acts as %q on the hub", user)
+	}
 }
 
 // WK-38 CE-10: what is not in this version is refused with what to use in its place.

@@ -198,6 +198,76 @@ func TestRecreated(t *testing.T) {
 	eventually(t, "the cache has b", func() bool { return seen.has(map[string]int64{"a": 5, "b": 1}) })
 }
 
+// GR-11 CE-07: a work that the hub has said to be gone, and has, is there again when the agent subscribes again.
+func TestGoneByMistake(t *testing.T) {
+	t.Parallel()
+	h := newTestHub(t)
+	work := newWork("a")
+	h.put(cloudevents.ManifestBundles, work)
+	a, _ := h.api(t)
+	_, seen := beginCache(t, a)
+	eventually(t, "the cache is filled", func() bool { return seen.has(map[string]int64{"a": 1}) })
+	h.mu.Lock()
+	h.tell(cloudevents.ManifestBundles, gone(cloudevents.ManifestBundles, string(work.UID)))
+	h.mu.Unlock()
+	eventually(t, "the cache is empty", func() bool { return seen.has(map[string]int64{}) })
+	h.stop()
+	eventually(t, "the subscription has ended", func() bool { return !h.isSubscribed(cloudevents.ManifestBundles) })
+	h.start(t)
+	eventually(t, "the cache has the work again", func() bool { return seen.has(map[string]int64{"a": 1}) })
+}
+
+// WK-14 CE-07: a hub that still waits for the end of a work which the agent has reported to have left the cluster is told again, each time
+// the same. Of a work that the hub itself has said to be gone, the agent says nothing.
+func TestDeletedIsReportedAgain(t *testing.T) {
+	t.Parallel()
+	h := newTestHub(t)
+	work := newWork("a")
+	work.DeletionTimestamp, work.Finalizers = ptr.To(metav1.Now()), []string{finalizer}
+	h.put(cloudevents.ManifestBundles, work)
+	other := newWork("b")
+	h.put(cloudevents.ManifestBundles, other)
+	a, c := h.api(t)
+	known := &workv1.ManifestWork{}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(work), known); err != nil {
+		t.Fatal(err)
+	}
+	if err := patch.RemoveFinalizer(t.Context(), c, known, finalizer); err != nil {
+		t.Fatal(err)
+	}
+	h.remove(cloudevents.ManifestBundles, other.UID)
+	eventually(t, "b is gone", func() bool { return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(other), known)) })
+	if a.collections[resourceWorks].isReported(string(other.UID)) {
+		t.Error("the hub would be told that b has left the cluster")
+	}
+	hashes := map[string]bool{}
+	for _, action := range []cloudevents.Action{cloudevents.Update, cloudevents.Delete} {
+		h.mu.Lock()
+		h.published = nil
+		h.tell(cloudevents.ManifestBundles, encode(cloudevents.ManifestBundles, action, work))
+		h.mu.Unlock()
+		eventually(t, "the report", func() bool {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return len(h.published) > 0
+		})
+		h.mu.Lock()
+		told, err := manifestbundle.DecodeStatus(h.published[0])
+		hashes[h.published[0].Text(cloudevents.ExtensionStatusHash)] = true
+		h.mu.Unlock()
+		if err != nil || told.UID != work.UID || !meta.IsStatusConditionTrue(told.Status.Conditions, manifestbundle.ConditionDeleted) ||
+			len(told.Finalizers) > 0 {
+			t.Errorf("after %s, the hub is told %+v, %v", action, told, err)
+		}
+	}
+	if len(hashes) != 1 {
+		t.Errorf("the reports differ: %v", hashes)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(work), known); !apierrors.IsNotFound(err) {
+		t.Errorf("the work is there again: %v", err)
+	}
+}
+
 // GR-08 GR-10 CE-04: a patch of the status is visible at once, goes to the hub with the hub's version, and conflicts with what the client
 // has not seen.
 func TestStatusAndConflict(t *testing.T) {

@@ -63,7 +63,7 @@ type collection struct {
 	mu       sync.Mutex
 	records  map[types.NamespacedName]*record
 	byUID    map[string]types.NamespacedName
-	buried   map[string]struct{}
+	buried   map[string]bool // whether the agent has reported that the work has left the cluster
 	burials  []string
 	version  int64    // of the last change
 	history  []change // the last ones
@@ -77,7 +77,7 @@ type collection struct {
 
 func newCollection(a *API, k *kind) *collection {
 	c := &collection{api: a, kind: k, records: map[types.NamespacedName]*record{}, byUID: map[string]types.NamespacedName{},
-		buried: map[string]struct{}{}, changed: make(chan struct{}), version: a.versions.Load()}
+		buried: map[string]bool{}, changed: make(chan struct{}), version: a.versions.Load()}
 	c.trimmed = c.version
 	c.connection.init()
 	return c
@@ -155,12 +155,27 @@ func (c *collection) bury(uid string) {
 	if uid == "" {
 		return
 	}
-	c.buried[uid] = struct{}{}
+	c.buried[uid] = false
 	c.burials = append(c.burials, uid)
 	if len(c.burials) > maxBuried {
 		delete(c.buried, c.burials[0])
 		c.burials = c.burials[1:]
 	}
+}
+
+// exhume forgets which objects were deleted. A new subscription brings nothing that was late in the earlier one, and what the hub has of
+// these objects now, it has: what it said before may have come from a cache that lagged behind.
+func (c *collection) exhume() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.buried, c.burials = map[string]bool{}, nil
+}
+
+// isReported tells whether the agent has reported that a work has left the cluster.
+func (c *collection) isReported(uid string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.buried[uid]
 }
 
 // appendHistory adds a change to the history. The caller holds the lock.

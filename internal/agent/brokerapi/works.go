@@ -38,6 +38,10 @@ func (c *collection) receiveWork(event *cloudevents.Event, action cloudevents.Ac
 	if work.Namespace != c.api.Cluster || work.Name == "" {
 		return nil
 	}
+	if deleting && c.isReported(string(work.UID)) {
+		go c.api.reportDeleted(work)
+		return nil
+	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(work)
 	if err != nil {
 		return fmt.Errorf("decode ManifestWork %s: %w", work.Name, err)
@@ -82,9 +86,7 @@ func (a *API) updateWork(r *request, c *collection, base *record, current, next 
 				return nil, apierrors.NewForbidden(r.groupResource(), r.name,
 					fmt.Errorf("by gRPC the finalizer %s can be removed from a work that is being deleted alone", fleet.FinalizerManifestWorkCleanup))
 			}
-			meta.SetStatusCondition(&work.Status.Conditions, metav1.Condition{Type: manifestbundle.ConditionDeleted, Status: metav1.ConditionTrue,
-				Reason: "ManifestsDeleted", Message: "All that the work applied has been removed from the cluster",
-				LastTransitionTime: metav1.NewTime(a.Clock.Now())})
+			setDeleted(work, metav1.NewTime(a.Clock.Now()))
 		}
 	}
 	err := a.publishStatus(r.Context(), work, base.hubVersion, cloudevents.Update)
@@ -99,6 +101,23 @@ func (a *API) updateWork(r *request, c *collection, base *record, current, next 
 		return nil, err
 	}
 	return respond(r.Request, http.StatusOK, now.raw), nil
+}
+
+// setDeleted says in the status of a work that it has left the cluster.
+func setDeleted(work *workv1.ManifestWork, at metav1.Time) {
+	meta.SetStatusCondition(&work.Status.Conditions, metav1.Condition{Type: manifestbundle.ConditionDeleted, Status: metav1.ConditionTrue,
+		Reason: "ManifestsDeleted", Message: "All that the work applied has been removed from the cluster", LastTransitionTime: at})
+}
+
+// reportDeleted reports once more that a work has left the cluster: the hub still waits for that, so the first report was lost. Each
+// repetition has the same time, so that it is no news to a hub that has it.
+func (a *API) reportDeleted(work *workv1.ManifestWork) {
+	work.Finalizers = slices.DeleteFunc(work.Finalizers, func(f string) bool { return f == fleet.FinalizerManifestWorkCleanup })
+	setDeleted(work, *work.DeletionTimestamp)
+	err := a.publishStatus(a.ctx, work, work.ResourceVersion, cloudevents.Update)
+	if err != nil && !apierrors.IsNotFound(cloudevents.APIError(err)) {
+		log.FromContext(a.ctx).Error(err, "That a ManifestWork has left the cluster could not be reported again", "work", work.Name)
+	}
 }
 
 func (a *API) publishStatus(ctx context.Context, work *workv1.ManifestWork, hubVersion string, action cloudevents.Action) error {
@@ -148,10 +167,14 @@ func (c *collection) acceptedWork(base *record, next *unstructured.Unstructured,
 		carry(next, o, "metadata", "finalizers")
 	}
 	now, err = c.put(o, now.hubVersion, func(*record) {})
-	if err == nil && o.GetDeletionTimestamp() != nil && len(o.GetFinalizers()) == 0 {
-		return c.drop(now) // nothing keeps the work on the hub any more
+	if err != nil || o.GetDeletionTimestamp() == nil || len(o.GetFinalizers()) > 0 {
+		return now, err
 	}
-	return now, err
+	gone, err := c.drop(now) // nothing keeps the work on the hub any more
+	if err == nil {
+		c.buried[base.uid] = true
+	}
+	return gone, err
 }
 
 // forget drops a record, unless it is another one by now. The hub may yet send the object again.

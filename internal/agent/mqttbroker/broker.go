@@ -95,8 +95,10 @@ func (b *Broker) isFor(topic string, event *cloudevents.Event) bool {
 	}
 	id, source := event.Text(cloudevents.ExtensionResourceID), mqtt.Source(topic)
 	if eventType.Action == cloudevents.Delete {
-		known := b.sources[id]
-		if known == source && !isToBeCleanedUp(event) {
+		known, cleanUp := b.sources[id], isToBeCleanedUp(event)
+		if known == "" && cleanUp {
+			b.sources[id] = source // it is to know of the end, of which it may not have heard the first time
+		} else if known == source && !cleanUp {
 			delete(b.sources, id)
 		}
 		return known == "" || known == source

@@ -78,6 +78,13 @@ func TestWhoseWorkIsCleanedUp(t *testing.T) {
 			t.Errorf("when it is reported to be %s, its source is known: %t", condition, there)
 		}
 	}
+	event, err := manifestbundle.EncodeSpec("one", cloudevents.Delete, work, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !b.isFor(topic, event) || b.sources["w"] != "one" {
+		t.Errorf("asked again, the agent takes the work to be from %q", b.sources["w"])
+	}
 }
 
 // CE-08: what a broker of MQTT does not carry is said to be so, and Events of Kubernetes are left out.

@@ -50,6 +50,8 @@ type Options struct {
 	Uncached client.WithWatch
 	// Identity is the agent's own.
 	Identity identity.Identity
+	// Author is as whom Uncached authenticates, if that is not the user of Identity.
+	Author string
 	// HubHash tells the Secrets for this hub from those for others.
 	HubHash string
 	// Driver is how add-ons get access to the API server of the hub. Certificates of other signers take certificate requests either way.

@@ -280,7 +280,8 @@ func (b *Bootstrap) register(ctx context.Context, c *candidate) error {
 	if err := b.Store.Save(ctx, credential); err != nil {
 		return err
 	}
-	b.registered = true
+	// From now on, the credential is of this hub: if the wait for its acceptance ends early, the next attempt goes on with it.
+	b.registered, b.left = true, nil
 	b.Record(corev1.EventTypeNormal, fleet.EventHubClientConfigReady, "Register", "The hub kubeconfig for %s is ready", config.Host)
 	return awaitAccepted(ctx, hub, b.Identity.Cluster)
 }

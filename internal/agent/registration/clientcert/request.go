@@ -3,6 +3,7 @@
 package clientcert
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/x509"
@@ -76,9 +77,11 @@ type Requester struct {
 	Keys Keys
 	// Identity is the agent's, and what the certificate will say unless it is for an add-on.
 	Identity identity.Identity
+	// Author is as whom Hub authenticates, if that is not the user of Identity: an agent that joined by AWS IAM has another one.
+	Author string
 	// AddOn is the add-on that the certificate is for; nil means the agent itself.
 	AddOn *AddOn
-	// Renews tells that Hub authenticates as Identity already. Requests that others made for the name of the cluster then do
+	// Renews tells that Hub authenticates as Author already. Requests that others made for the name of the cluster then do
 	// not count against the agent's.
 	Renews bool
 	// NewCluster tells that the hub did not know the cluster until now, so that it has no earlier requests to look for: of a hub with many
@@ -192,7 +195,7 @@ func (r *Requester) pending(ctx context.Context, private *ecdsa.PrivateKey) (*ce
 	undecided := 0
 	for i := range list.Items {
 		csr := &list.Items[i]
-		if csr.Labels[fleet.LabelAddOnName] != r.addOnName() || r.Renews && r.author(csr) != r.Identity.User() {
+		if csr.Labels[fleet.LabelAddOnName] != r.addOnName() || r.Renews && r.author(csr) != cmp.Or(r.Author, r.Identity.User()) {
 			continue
 		}
 		if isUndecided(csr) {

@@ -2,6 +2,7 @@ package clientcert_test
 
 import (
 	"context"
+	"crypto/ecdsa"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
+	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -217,5 +219,69 @@ func TestBrokeredRequests(t *testing.T) {
 	all := &certificatesv1.CertificateSigningRequestList{}
 	if err := hub.List(t.Context(), all); err != nil || len(all.Items) != 1 || all.Items[0].Spec.SignerName != fleet.SignerGRPC {
 		t.Errorf("%+v, %v", all.Items, err)
+	}
+}
+
+// sameKey is the key of a request that was made before a restart.
+type sameKey struct {
+	key     *ecdsa.PrivateKey
+	encoded []byte
+}
+
+func (k sameKey) PendingKey() (*ecdsa.PrivateKey, []byte, error) { return k.key, k.encoded, nil }
+
+// RG-07: after a restart, an agent takes up the request of its own user on the hub, which is another one after joining by AWS IAM.
+func TestRequestTakenUpAgain(t *testing.T) {
+	t.Parallel()
+	const aws = "open-cluster-management:cluster1"
+	for name, test := range map[string]struct {
+		author  string
+		madeBy  string
+		takenUp bool
+	}{
+		"by certificate":            {"", self.User(), true},
+		"by certificate, of others": {"", aws, false},
+		"by AWS IAM":                {aws, aws, true},
+		"by AWS IAM, of others":     {aws, self.User(), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			key, encoded, err := hubkubeconfig.NewKey()
+			if err != nil {
+				t.Fatal(err)
+			}
+			hub := newHub()
+			request := func() (certificate []byte, err error) {
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				certificate, _, err = (&clientcert.Requester{Hub: hub, Keys: sameKey{key, encoded}, Identity: self, Author: test.author, Renews: true,
+					AddOn: &clientcert.AddOn{Name: "hello", SignerName: "example.com/a"},
+					Record: func(_, reason, _, _ string, _ ...any) {
+						if reason == fleet.EventCSRCreated {
+							stop()
+						}
+					}}).Request(ctx)
+				return certificate, err
+			}
+			if _, err := request(); !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			list := &certificatesv1.CertificateSigningRequestList{}
+			if err := hub.List(t.Context(), list); err != nil || len(list.Items) != 1 {
+				t.Fatalf("requests %v, %v", list.Items, err)
+			}
+			csr := &list.Items[0]
+			csr.Spec.Username = test.madeBy
+			if err := hub.Update(t.Context(), csr); err != nil {
+				t.Fatal(err)
+			}
+			csr.Status.Certificate = []byte("issued")
+			if err := hub.Status().Update(t.Context(), csr); err != nil {
+				t.Fatal(err)
+			}
+			if certificate, err := request(); (string(certificate) == "issued") != test.takenUp || (err == nil) != test.takenUp {
+				t.Errorf("%q, %v", certificate, err)
+			}
+		})
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -112,6 +113,9 @@ func Register(mgr ctrl.Manager, o Options) error {
 		c.backlog.requeue = func(work string, after time.Duration) { queue.AddAfter(workOf(work)[0], after) }
 		return nil
 	})
+	if err := mgr.Add(manager.RunnableFunc(c.countUntil)); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).Named("work-manifestwork-apply").WithLogConstructor(c.loggerFor(mgr.GetLogger())).
 		WatchesRawSource(source.Kind(o.Hub.GetCache(), &workv1.ManifestWork{}, &handler.TypedEnqueueRequestForObject[*workv1.ManifestWork]{})).
 		Watches(&workv1.AppliedManifestWork{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o2 client.Object) []reconcile.Request {
@@ -132,6 +136,14 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Complete(c)
 }
 
+// countUntil returns when the context ends, and with it the disputes that the controller has counted: the agent makes another controller
+// for each connection to a hub.
+func (c *Controller) countUntil(ctx context.Context) error {
+	<-ctx.Done()
+	c.lastResults.end()
+	return nil
+}
+
 // Reconcile is one pass over one work.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	result, err := c.reconcile(ctx, req)
@@ -141,11 +153,11 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	work := &workv1.ManifestWork{}
 	if err := c.hub.Get(ctx, req.NamespacedName, work); err != nil {
-		if apierrors.IsNotFound(err) {
-			c.forget(req.Name)
-			c.deletions.end(req.Name)
+		if !apierrors.IsNotFound(err) {
+			return ctrl.Result{}, err
 		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		c.deletions.end(req.Name)
+		return ctrl.Result{}, c.forgetGone(ctx, req.Name)
 	}
 	if !work.DeletionTimestamp.IsZero() {
 		return c.finalize(ctx, work)

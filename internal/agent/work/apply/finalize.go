@@ -69,7 +69,7 @@ func (c *Controller) await(ctx context.Context, work *workv1.ManifestWork, amw *
 func (c *Controller) dropForeground(ctx context.Context, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork) error {
 	const key = fleet.AnnotationPropagationPolicy
 	before, now := amw.Annotations[key], c.newApplied(work, "").Annotations[key]
-	if before == "" || before == now || now == "" && before == string(metav1.DeletePropagationBackground) {
+	if lacksSpec(work) || before == "" || before == now || now == "" && before == string(metav1.DeletePropagationBackground) {
 		return nil
 	}
 	changed := amw.DeepCopy()
@@ -79,6 +79,10 @@ func (c *Controller) dropForeground(ctx context.Context, work *workv1.ManifestWo
 	}
 	return nil
 }
+
+// lacksSpec tells that nothing is known of the spec of a work that is being deleted: brokers send such a work without it, and an agent that
+// has just started has not seen it before. What its AppliedManifestWork says of the deletion counts then.
+func lacksSpec(work *workv1.ManifestWork) bool { return len(work.Spec.Workload.Manifests) == 0 }
 
 // deletions are under way, of works by their name.
 type deletions struct{ m sync.Map }
@@ -124,6 +128,9 @@ func (c *Controller) deleteApplied(ctx context.Context, work *workv1.ManifestWor
 		}
 	}
 	fresh := c.newApplied(work, amw.Annotations[fleet.AnnotationManifests])
+	if policy, ok := amw.Annotations[fleet.AnnotationPropagationPolicy]; ok && lacksSpec(work) {
+		fresh.Annotations[fleet.AnnotationPropagationPolicy] = policy
+	}
 	if len(orphans) > 0 {
 		remaining, releaseErr := c.Applied.Release(ctx, amw, orphans)
 		if err := c.writeInventory(ctx, amw, append(owned, remaining...)); err != nil || releaseErr != nil {
@@ -152,18 +159,29 @@ func (c *Controller) ignore(work string) {
 	c.Observer.ForgetOwner(owner)
 }
 
-// forget drops what is remembered of a work that has gone.
-func (c *Controller) forget(work string) {
+// forget drops what is remembered of a work that owns nothing more, or is left as it is.
+func (c *Controller) forget(work string) { c.forgetExcept(work, nil) }
+
+// forgetGone drops what is remembered of a work that is not on the hub. What its AppliedManifestWork lists is yet to be deleted, or is
+// being deleted, and stays tracked until then: both are one owner to the tracker.
+func (c *Controller) forgetGone(ctx context.Context, work string) error {
+	amw := &workv1.AppliedManifestWork{}
+	if err := c.managed.Get(ctx, types.NamespacedName{Name: c.names.Of(work)}, amw); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get the AppliedManifestWork of ManifestWork %s, which is gone: %w", work, err)
+	}
+	c.forgetExcept(work, amw.Status.AppliedResources)
+	return nil
+}
+
+// forgetExcept drops what is remembered of a work, and leaves tracked what is to be kept.
+func (c *Controller) forgetExcept(work string, kept []workv1.AppliedManifestResourceMeta) {
 	last := c.lastResults.get(work)
 	if last == nil {
 		return
 	}
 	c.ignore(work)
-	owner := c.names.Of(work)
-	for i := range last.results {
-		for _, object := range last.results[i].tracked() {
-			c.Applied.Tracked.Forget(owner, object)
-		}
-	}
+	owner := &workv1.AppliedManifestWork{Status: workv1.AppliedManifestWorkStatus{AppliedResources: kept}}
+	owner.Name = c.names.Of(work)
+	c.untrack(last, nil, owner)
 	c.lastResults.delete(work)
 }

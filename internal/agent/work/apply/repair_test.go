@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -349,4 +350,28 @@ func TestCountDisputes(t *testing.T) {
 	expect("a work has gone", 1, 0)
 	all.delete("a")
 	expect("both have gone", 0, 0)
+}
+
+// What a controller has counted goes off the metric with its context; a pass that ends later is not counted.
+func TestCountDisputesUntilTheEnd(t *testing.T) {
+	t.Parallel()
+	disputed := func() *workResult {
+		o := manifestResult{dispute: &conditions.Dispute{}}
+		o.identity.Group, o.identity.Kind = "example.com", "Gizmo"
+		return &workResult{results: []manifestResult{o}}
+	}
+	before, after := &Controller{}, &Controller{}
+	before.lastResults.put("a", disputed())
+	before.lastResults.put("b", disputed())
+	after.lastResults.put("a", disputed())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := before.countUntil(ctx); err != nil {
+		t.Fatal(err)
+	}
+	before.lastResults.put("a", disputed())
+	before.lastResults.delete("b")
+	if n := testutil.ToFloat64(disputeCount.WithLabelValues("example.com", "Gizmo")); n != 1 {
+		t.Errorf("%v disputes after the end of a controller, want that of the other one", n)
+	}
 }

@@ -153,7 +153,12 @@ func failures(results []manifestResult) error {
 }
 
 // workResults are the last passes by the name of their work.
-type workResults struct{ m sync.Map }
+type workResults struct {
+	m sync.Map
+	// counting guards what the metric has of them; none is counted once they have ended.
+	counting sync.Mutex
+	ended    bool
+}
 
 func (p *workResults) get(work string) *workResult {
 	last, ok := p.m.Load(work)
@@ -164,15 +169,36 @@ func (p *workResults) get(work string) *workResult {
 }
 
 func (p *workResults) put(work string, last *workResult) {
+	p.counting.Lock()
+	defer p.counting.Unlock()
 	before, _ := p.m.Swap(work, last)
-	last.countDisputes(1)
+	p.count(last, 1)
 	if before != nil {
-		before.(*workResult).countDisputes(-1)
+		p.count(before.(*workResult), -1)
 	}
 }
 
 func (p *workResults) delete(work string) {
+	p.counting.Lock()
+	defer p.counting.Unlock()
 	if last, ok := p.m.LoadAndDelete(work); ok {
-		last.(*workResult).countDisputes(-1)
+		p.count(last.(*workResult), -1)
+	}
+}
+
+// end takes all disputes off the metric. A pass that ends later adds none.
+func (p *workResults) end() {
+	p.counting.Lock()
+	defer p.counting.Unlock()
+	p.m.Range(func(_, last any) bool {
+		p.count(last.(*workResult), -1)
+		return true
+	})
+	p.ended = true
+}
+
+func (p *workResults) count(last *workResult, sign float64) {
+	if !p.ended {
+		last.countDisputes(sign)
 	}
 }

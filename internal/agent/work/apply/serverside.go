@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/csaupgrade"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -30,7 +31,18 @@ import (
 // Fields to ignore are set when a missing object is created. To an existing object they are not applied, and the agent
 // gives up those that it owns, or else the API server would take their absence for a wish to remove them. All other fields
 // are applied every time. So drift is repaired, except in the fields to ignore.
-func (w *writer) serverSideApply(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
+//
+// It begins again when the object is not the one any more that it has read.
+func (w *writer) serverSideApply(ctx context.Context, t *task) (live *unstructured.Unstructured, err error) {
+	err = retry.OnError(retry.DefaultBackoff, isOutdated, func() error {
+		live, err = w.applyAsRead(ctx, t)
+		return err
+	})
+	return live, err
+}
+
+// applyAsRead applies the manifest to the object as it is when it is read.
+func (w *writer) applyAsRead(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
 	s, err := newServerSide(ctx, w, t)
 	if err != nil {
 		return nil, err
@@ -111,6 +123,9 @@ type serverSide struct {
 	// always are the fields to ignore of every object, and unlessNew those of an object to which this manifest was applied.
 	always, unlessNew ignore.Fields
 	ignoresAny        bool
+	// hashes mark an object to which this manifest was applied. The first is the present one; the other one includes the owners, and was
+	// written by earlier agents.
+	hashes [2]string
 }
 
 func newServerSide(ctx context.Context, w *writer, t *task) (*serverSide, error) {
@@ -141,31 +156,38 @@ func newServerSide(ctx context.Context, w *writer, t *task) (*serverSide, error)
 	return s, s.stamp(ctx)
 }
 
-// stamp writes the hash of the manifest into an annotation of the object, without the fields that are always ignored.
+// stamp writes the hash of the manifest into an annotation of the object, without the fields that are always ignored, and without owners:
+// these differ between works that apply the same manifest, and change while the manifest stays the same.
 func (s *serverSide) stamp(ctx context.Context) error {
 	counts, err := s.always.Without(ctx, s.full.Object)
 	if err != nil {
 		return err
 	}
+	hashed := &unstructured.Unstructured{Object: counts}
+	s.hashes[1] = manifest.Hash(hashed)
+	hashed.SetOwnerReferences(nil)
+	s.hashes[0] = manifest.Hash(hashed)
 	annotations := s.full.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[fleet.AnnotationConfigSpecHash] = manifest.Hash(&unstructured.Unstructured{Object: counts})
+	annotations[fleet.AnnotationConfigSpecHash] = s.hashes[0]
 	s.full.SetAnnotations(annotations)
 	return nil
 }
 
 // ignored are the fields to ignore of the live object.
 func (s *serverSide) ignored(live *unstructured.Unstructured) ignore.Fields {
-	if live.GetAnnotations()[fleet.AnnotationConfigSpecHash] == s.full.GetAnnotations()[fleet.AnnotationConfigSpecHash] {
+	if slices.Contains(s.hashes[:], live.GetAnnotations()[fleet.AnnotationConfigSpecHash]) {
 		return s.unlessNew
 	}
 	return s.always
 }
 
-// applyTo applies to an existing object.
+// applyTo applies to an existing object, and to no other: with its UID, the API server does not create an object without the fields to
+// ignore in place of one that was deleted meanwhile.
 func (s *serverSide) applyTo(ctx context.Context, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	s.full.SetUID(live.GetUID())
 	fields := s.ignored(live)
 	if fields.Empty() {
 		return s.apply(ctx, s.full)
@@ -268,6 +290,15 @@ func (s *serverSide) preview(ctx context.Context, object *unstructured.Unstructu
 func (s *serverSide) apply(ctx context.Context, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	live, err := s.resource.Apply(ctx, object.GetName(), object, s.options)
 	return live, explainConflict(err)
+}
+
+// isOutdated tells whether a write fails because the object has changed or gone since it was read, and not because others own fields.
+func isOutdated(err error) bool {
+	if apierrors.IsInvalid(err) {
+		cause, _ := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid)
+		return cause.Field == "metadata.uid" // another object has the name now
+	}
+	return apierrors.IsConflict(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeFieldManagerConflict)
 }
 
 // explainConflict says who else owns which fields, and what can be done about it.

@@ -33,7 +33,7 @@ func (w *writer) update(ctx context.Context, t *task) (*unstructured.Unstructure
 		t.disownInManifest()
 	}
 	if t.isUnseen() {
-		if live, err := w.create(ctx, t); !apierrors.IsAlreadyExists(err) {
+		if live, err := w.createUnseen(ctx, t); live != nil || err != nil {
 			return live, err
 		}
 	}
@@ -76,7 +76,7 @@ func (t *task) disownInManifest() {
 // createOnly implements the update strategy CreateOnly: of an object that exists, only the owner references are updated.
 func (w *writer) createOnly(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
 	if t.isUnseen() {
-		if live, err := w.create(ctx, t); !apierrors.IsAlreadyExists(err) {
+		if live, err := w.createUnseen(ctx, t); live != nil || err != nil {
 			return live, err
 		}
 	}
@@ -103,6 +103,25 @@ func (w *writer) readOnly(ctx context.Context, t *task) (*unstructured.Unstructu
 	}
 	t.presence, t.uid = conditions.Present, live.GetUID()
 	return w.own(ctx, t, live)
+}
+
+// createUnseen creates an object without reading it first. It returns nil if the object exists. That may be so whatever the refusal is: an
+// API server checks quotas, webhooks, and the ports and addresses of Services, before it finds the object.
+func (w *writer) createUnseen(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
+	live, refused := w.create(ctx, t)
+	if refused == nil || errors.Is(refused, errEnded) {
+		return live, refused
+	}
+	if apierrors.IsAlreadyExists(refused) {
+		return nil, nil
+	}
+	switch _, err := w.read(ctx, t); {
+	case err == nil:
+		return nil, nil
+	case apierrors.IsNotFound(err):
+		t.presence = conditions.Absent
+	}
+	return nil, refused
 }
 
 func (w *writer) create(ctx context.Context, t *task) (*unstructured.Unstructured, error) {

@@ -38,8 +38,12 @@ const (
 	reportAfter = 10 * time.Second
 )
 
-// unwatched is how often objects that are being deleted are read if the agent cannot watch their kind.
-const unwatched = 10 * time.Second
+// How often objects that are being deleted are looked at without an event: those of kinds that the agent cannot watch are read, and of the
+// others the tracker is asked, because nobody may have told of the last change.
+const (
+	unwatched = 10 * time.Second
+	watched   = time.Minute
+)
 
 // Options configure the controller.
 type Options struct {
@@ -175,12 +179,12 @@ func soonest(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// requeueAfter is when to read what remains without an event; 0 if there are events of all of it.
+// requeueAfter is when to look at what remains without an event.
 func (c *Controller) requeueAfter(remaining []workv1.AppliedManifestResourceMeta) time.Duration {
 	for _, r := range remaining {
 		if _, known := c.Applied.Tracked.Revision(appliedmanifestwork.Object(r)); !known {
 			return unwatched
 		}
 	}
-	return 0
+	return watched
 }

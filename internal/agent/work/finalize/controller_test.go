@@ -289,6 +289,31 @@ func TestHeldObject(t *testing.T) {
 	})
 }
 
+// WK-14: an object that is held is looked at again even if nobody tells of its end, because its tracking has ended.
+func TestHeldObjectGoesUnseen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		b.track()
+		b.pass()
+		b.change("2", func(o *metav1.PartialObjectMetadata) {
+			o.Finalizers, o.DeletionTimestamp = []string{"example.com/held"}, new(metav1.Now())
+		})
+		<-time.After(reportAfter)
+		b.pass()
+		if again := b.pass().RequeueAfter; again <= 0 || again > watched {
+			t.Fatalf("another look after %s, want one after %s at most", again, watched)
+		}
+		b.Applied.Tracked.Forget(workName, appliedmanifestwork.Object(workv1.AppliedManifestResourceMeta{Version: "v1",
+			ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Namespace: "default", Name: "cm-0"}}))
+		b.vanish(0, 1)
+		b.pass()
+		if err := b.client.Get(t.Context(), client.ObjectKey{Name: workName}, &workv1.AppliedManifestWork{}); !apierrors.IsNotFound(err) {
+			t.Errorf("the AppliedManifestWork is still there: %v", err)
+		}
+	})
+}
+
 // WK-12: what is to stay is let go of, even if it was to be deleted before and something held it.
 func TestReleaseOfWhatWasToGo(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,211 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	kubetesting "k8s.io/client-go/testing"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/manifest"
+)
+
+var widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+
+// widgetOf is a Widget with the fields of spec.
+func widgetOf(spec map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Widget",
+		"metadata": map[string]any{"name": "one"}, "spec": spec}}
+}
+
+// appliesServerSide is the task of a work that has the manifest under ServerSideApply and ignores the replicas.
+func appliesServerSide(work string, condition workv1.IgnoreFieldsCondition, object *unstructured.Unstructured,
+	option *workv1.DeleteOption) *task {
+	w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: work}}
+	w.Spec.DeleteOption = option
+	w.Spec.ManifestConfigs = []workv1.ManifestConfigOption{{
+		ResourceIdentifier: workv1.ResourceIdentifier{Group: widgets.Group, Resource: widgets.Resource, Name: "one"},
+		UpdateStrategy: &workv1.UpdateStrategy{Type: workv1.UpdateStrategyTypeServerSideApply,
+			ServerSideApply: &workv1.ServerSideApplyConfig{Force: true,
+				IgnoreFields: []workv1.IgnoreField{{Condition: condition, JSONPaths: []string{".spec.replicas"}}}}},
+	}}
+	o := &manifestResult{mapping: &meta.RESTMapping{Resource: widgets, Scope: meta.RESTScopeRoot}, resolved: true,
+		identity: manifest.Identify(object)}
+	return newTask(o, w, ownerNamed(work), object)
+}
+
+// WK-08: the hash that marks an object is of the manifest, and not of who owns the object: works that have the same manifest write the same
+// one, and so does a dry run. The hash of earlier agents, which is with the owners, counts as well.
+func TestConfigSpecHash(t *testing.T) {
+	t.Parallel()
+	object := widgetOf(map[string]any{"replicas": int64(2), "color": "red"})
+	const onChange = workv1.IgnoreFieldsConditionOnSpokeChange
+	moved := appliesServerSide("a", onChange, object, nil)
+	moved.required.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "another", UID: "2"}})
+	tried := appliesServerSide("a", onChange, object, nil)
+	tried.required = object.DeepCopy()
+	hashes := map[string]string{}
+	for name, task := range map[string]*task{
+		"a work":            appliesServerSide("a", onChange, object, nil),
+		"another work":      appliesServerSide("b", onChange, object, nil),
+		"a work that moved": moved,
+		"a work that leaves the object": appliesServerSide("a", onChange, object,
+			&workv1.DeleteOption{PropagationPolicy: workv1.DeletePropagationPolicyTypeOrphan}),
+		"a dry run": tried,
+	} {
+		s, err := newServerSide(t.Context(), &writer{}, task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hashes[name] = s.full.GetAnnotations()[fleet.AnnotationConfigSpecHash]
+		live := object.DeepCopy()
+		for hash, ignored := range map[string]bool{
+			manifest.Hash(object):                                true,
+			manifest.Hash(manifest.ForCreate(task.required)):     true,
+			manifest.Hash(widgetOf(map[string]any{"size": "s"})): false,
+			"": false,
+		} {
+			live.SetAnnotations(map[string]string{fleet.AnnotationConfigSpecHash: hash})
+			if got := !s.ignored(live).Empty(); got != ignored {
+				t.Errorf("%s, hash %q: fields are ignored: %t, want %t", name, hash, got, ignored)
+			}
+		}
+	}
+	for name, hash := range hashes {
+		if want := manifest.Hash(object); hash != want {
+			t.Errorf("%s: hash %s, want %s", name, hash, want)
+		}
+	}
+}
+
+// widgetServer has one Widget, and answers as an API server does. other is what another client does before the write with its number.
+type widgetServer struct {
+	live   *unstructured.Unstructured
+	writes int
+	other  map[int]func(*widgetServer)
+}
+
+func (w *widgetServer) serve(action kubetesting.Action) (bool, runtime.Object, error) {
+	patch, ok := action.(kubetesting.PatchActionImpl)
+	if !ok {
+		if w.live == nil {
+			return true, nil, apierrors.NewNotFound(widgets.GroupResource(), "one")
+		}
+		return true, w.live.DeepCopy(), nil
+	}
+	w.writes++
+	if other := w.other[w.writes]; other != nil {
+		other(w)
+	}
+	applied := &unstructured.Unstructured{}
+	if err := json.Unmarshal(patch.Patch, &applied.Object); err != nil {
+		return true, nil, err
+	}
+	after, err := w.apply(applied)
+	if err == nil && len(patch.PatchOptions.DryRun) == 0 {
+		w.live = after.DeepCopy()
+	}
+	return true, after, err
+}
+
+func (w *widgetServer) apply(applied *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	uid := applied.GetUID()
+	switch {
+	case w.live == nil && uid != "":
+		return nil, apierrors.NewConflict(widgets.GroupResource(), "one", fmt.Errorf("uid mismatch: %s, and no existing object was found", uid))
+	case w.live == nil:
+		applied.SetUID("new")
+		return applied, nil
+	case uid != "" && uid != w.live.GetUID():
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: widgets.Group, Kind: "Widget"}, "one",
+			field.ErrorList{field.Invalid(field.NewPath("metadata", "uid"), uid, "field is immutable")})
+	}
+	after := w.live.DeepCopy()
+	after.SetAnnotations(applied.GetAnnotations())
+	after.SetOwnerReferences(applied.GetOwnerReferences())
+	maps.Copy(after.Object["spec"].(map[string]any), applied.Object["spec"].(map[string]any))
+	return after, nil
+}
+
+// WK-08: an object that another client deletes while it is applied is made anew with the ignored fields, and another one that has taken its
+// place is applied to.
+func TestDeletedWhileApplied(t *testing.T) {
+	t.Parallel()
+	scaled := func(uid types.UID, replicas int64) *unstructured.Unstructured {
+		o := widgetOf(map[string]any{"replicas": replicas, "color": "blue"})
+		o.SetUID(uid)
+		return o
+	}
+	remove := func(w *widgetServer) { w.live = nil }
+	replace := func(w *widgetServer) { w.live = scaled("other", 7) }
+	const onPresent, onChange = workv1.IgnoreFieldsConditionOnSpokePresent, workv1.IgnoreFieldsConditionOnSpokeChange
+	for name, test := range map[string]struct {
+		condition workv1.IgnoreFieldsCondition
+		other     map[int]func(*widgetServer)
+		replicas  int64
+	}{
+		"nobody does":                    {onPresent, nil, 5},
+		"before the preview":             {onPresent, map[int]func(*widgetServer){1: remove}, 2},
+		"before the write":               {onPresent, map[int]func(*widgetServer){2: remove}, 2},
+		"replaced before the write":      {onPresent, map[int]func(*widgetServer){2: replace}, 7},
+		"of a changed manifest":          {onChange, map[int]func(*widgetServer){1: remove}, 2},
+		"replaced of a changed manifest": {onChange, map[int]func(*widgetServer){1: replace}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := &widgetServer{live: scaled("first", 5), other: test.other}
+			objects := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
+			objects.PrependReactor("*", widgets.Resource, server.serve)
+			task := appliesServerSide("a", test.condition, widgetOf(map[string]any{"replicas": int64(2), "color": "red"}), nil)
+			_, err := (&writer{resource: objects.Resource(widgets)}).serverSideApply(t.Context(), task)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]any{"replicas": test.replicas, "color": "red"}
+			if diff := cmp.Diff(want, server.live.Object["spec"]); diff != "" {
+				t.Errorf("spec (-want +got):\n%s", diff)
+			}
+			if task.uid != server.live.GetUID() {
+				t.Errorf("the result is of the object with UID %q, want %q", task.uid, server.live.GetUID())
+			}
+		})
+	}
+}
+
+// That others own fields is no reason to read an object again and to begin anew.
+func TestIsOutdated(t *testing.T) {
+	t.Parallel()
+	resource := widgets.GroupResource()
+	for name, test := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"it has changed": {fmt.Errorf("give up the ignored fields: %w", apierrors.NewConflict(resource, "one", errors.New("modified"))), true},
+		"others own fields": {explainConflict(apierrors.NewApplyConflict([]metav1.StatusCause{
+			{Type: metav1.CauseTypeFieldManagerConflict, Field: ".spec.replicas", Message: "conflict with \"hpa\""}}, "1 conflict")), false},
+		"it is another one": {apierrors.NewInvalid(schema.GroupKind{Kind: "Widget"}, "one", field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "uid"), "1", "field is immutable")}), true},
+		"it is invalid": {apierrors.NewInvalid(schema.GroupKind{Kind: "Widget"}, "one", field.ErrorList{
+			field.Invalid(field.NewPath("spec", "color"), "red", "unknown")}), false},
+		"the API server is away": {errors.New("connection refused"), false},
+		"nothing":                {nil, false},
+	} {
+		if got := isOutdated(test.err); got != test.want {
+			t.Errorf("%s: %t, want %t", name, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package apply
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	kubetesting "k8s.io/client-go/testing"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/agent/work/conditions"
+)
+
+// WK-07 WK-20: an object that exists is applied whatever the API server says of its creation, with which an agent begins after a restart.
+// If it does not exist, that is why the manifest is not applied.
+func TestRefusedCreation(t *testing.T) {
+	t.Parallel()
+	resource := schema.GroupResource{Group: "apps", Resource: "deployments"}
+	for name, refusal := range map[string]error{
+		"it exists": apierrors.NewAlreadyExists(resource, "web"),
+		"a port is taken": apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, "web", field.ErrorList{
+			field.Invalid(field.NewPath("spec", "ports").Index(0).Child("nodePort"), 30080, "provided port is already allocated")}),
+		"a quota is used up":  apierrors.NewForbidden(resource, "web", errors.New("exceeded quota")),
+		"a webhook is broken": apierrors.NewInternalError(errors.New("failed calling webhook")),
+	} {
+		for _, strategy := range []workv1.UpdateStrategyType{workv1.UpdateStrategyTypeUpdate, workv1.UpdateStrategyTypeCreateOnly} {
+			for _, exists := range []bool{true, false} {
+				if !exists && apierrors.IsAlreadyExists(refusal) {
+					continue // it has gone in between, and is created then
+				}
+				t.Run(name+", "+string(strategy)+map[bool]string{true: ", exists", false: ", missing"}[exists], func(t *testing.T) {
+					t.Parallel()
+					testRefusedCreation(t, refusal, strategy, exists)
+				})
+			}
+		}
+	}
+}
+
+func testRefusedCreation(t *testing.T, refusal error, strategy workv1.UpdateStrategyType, exists bool) {
+	work := deploys("a", 2, "")
+	work.Spec.ManifestConfigs = []workv1.ManifestConfigOption{{
+		ResourceIdentifier: workv1.ResourceIdentifier{Group: "apps", Resource: "deployments", Namespace: "default", Name: "web"},
+		UpdateStrategy:     &workv1.UpdateStrategy{Type: strategy},
+	}}
+	d := newDisputed(t, work)
+	d.managed = clientWith(t)
+	if exists {
+		d.store(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment",
+			"metadata": map[string]any{"namespace": "default", "name": "web", "uid": "1"}, "spec": map[string]any{"replicas": int64(3)}}}, "user")
+	}
+	d.objects.(*dynamicfake.FakeDynamicClient).PrependReactor("create", "deployments",
+		func(kubetesting.Action) (bool, runtime.Object, error) { return true, nil, refusal })
+	d.pass(t)
+	o := d.outcome("a")
+	if !exists {
+		if o.err == nil || !strings.Contains(o.err.Error(), refusal.Error()) || o.presence != conditions.Absent {
+			t.Errorf("presence %v, because %v; want %v", o.presence, o.err, refusal)
+		}
+		return
+	}
+	want := map[workv1.UpdateStrategyType]int64{workv1.UpdateStrategyTypeUpdate: 2, workv1.UpdateStrategyTypeCreateOnly: 3}[strategy]
+	replicas, _, _ := unstructured.NestedInt64(d.live.Object, "spec", "replicas")
+	if o.err != nil || o.presence != conditions.Present || o.uid != "1" || replicas != want {
+		t.Errorf("presence %v with %d replicas, want %d: %v", o.presence, replicas, want, o.err)
+	}
+	if !hasOwner(d.live, work) {
+		t.Errorf("owners %v", d.live.GetOwnerReferences())
+	}
+}
+
+func hasOwner(live metav1.Object, work *workv1.ManifestWork) bool {
+	for _, owner := range live.GetOwnerReferences() {
+		if owner.UID == work.UID {
+			return true
+		}
+	}
+	return false
+}
