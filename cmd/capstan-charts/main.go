@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -63,9 +64,16 @@ func (t *target) do(ctx context.Context, what func(context.Context, *charts.Rele
 	if err != nil {
 		return err
 	}
+	if err := context.Cause(ctx); err != nil { // while the chart was loaded
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
-	return what(ctx, releases)
+	err = what(ctx, releases)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("%w: not done after %s (--timeout)", err, t.timeout)
+	}
+	return err
 }
 
 // source is where a chart comes from.

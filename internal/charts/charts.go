@@ -14,7 +14,9 @@ import (
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/kube"
 	"helm.sh/helm/v4/pkg/release"
+	"helm.sh/helm/v4/pkg/release/common"
 	releasev1 "helm.sh/helm/v4/pkg/release/v1"
+	"helm.sh/helm/v4/pkg/storage"
 	"helm.sh/helm/v4/pkg/storage/driver"
 )
 
@@ -39,14 +41,59 @@ func In(kubeContext, namespace string) (*Releases, error) {
 
 // exists tells whether there is a release, whether or not it came to its end.
 func (r *Releases) exists(name string) (bool, error) {
+	revisions, err := r.history(name)
+	return len(revisions) > 0, err
+}
+
+// history are the revisions of a release; none if there is no such release.
+func (r *Releases) history(name string) ([]release.Releaser, error) {
 	revisions, err := r.config.Releases.History(name)
 	if errors.Is(err, driver.ErrReleaseNotFound) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look for release %s in namespace %s: %w", name, r.namespace, err)
+		return nil, fmt.Errorf("look for release %s in namespace %s: %w", name, r.namespace, err)
 	}
-	return len(revisions) > 0, nil
+	return revisions, nil
+}
+
+// failInterrupted has the last revision of a release failed if it is pending: a run that was killed has left it so, and Helm would refuse
+// to go on. A run that is going on at the same time applies the same objects.
+func (r *Releases) failInterrupted(name string) error {
+	last, err := r.config.Releases.Last(name)
+	if err != nil {
+		return fmt.Errorf("read the last revision of release %s in namespace %s: %w", name, r.namespace, err)
+	}
+	revision, ok := last.(*releasev1.Release)
+	if !ok || !revision.Info.Status.IsPending() {
+		return nil
+	}
+	failed, info := *revision, *revision.Info
+	failed.Info = &info
+	failed.SetStatus(common.StatusFailed, fmt.Sprintf("Interrupted as %s", revision.Info.Status))
+	if err := r.config.Releases.Update(&failed); err != nil {
+		return fmt.Errorf("mark revision %d of release %s in namespace %s as failed: %w", revision.Version, name, r.namespace, err)
+	}
+	return nil
+}
+
+// inMemory has the same release, of which nothing is written to the cluster.
+func (r *Releases) inMemory(name string) (*Releases, error) {
+	revisions, err := r.history(name)
+	if err != nil {
+		return nil, err
+	}
+	memory := driver.NewMemory()
+	memory.SetNamespace(r.namespace)
+	config := action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler))
+	config.RESTClientGetter, config.KubeClient, config.Capabilities = r.config.RESTClientGetter, r.config.KubeClient, r.config.Capabilities
+	config.Releases = storage.Init(memory)
+	for _, revision := range revisions {
+		if err := config.Releases.Create(revision); err != nil {
+			return nil, fmt.Errorf("copy release %s in namespace %s: %w", name, r.namespace, err)
+		}
+	}
+	return &Releases{config, r.namespace}, nil
 }
 
 // Render returns what Install would apply.
@@ -57,11 +104,23 @@ func (r *Releases) Render(ctx context.Context, name string, of *chart.Chart) (st
 	}
 	var rendered release.Releaser
 	if exists {
-		rendered, err = r.upgrade(ctx, name, of, action.DryRunServer)
+		rendered, err = r.renderUpgrade(ctx, name, of)
 	} else {
 		rendered, err = r.install(ctx, name, of, false, action.DryRunServer)
 	}
 	return manifestsOf(of, rendered, err)
+}
+
+// renderUpgrade renders an upgrade. An interrupted revision is marked as failed only in memory.
+func (r *Releases) renderUpgrade(ctx context.Context, name string, of *chart.Chart) (release.Releaser, error) {
+	copied, err := r.inMemory(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := copied.failInterrupted(name); err != nil {
+		return nil, err
+	}
+	return copied.upgrade(ctx, name, of, action.DryRunServer)
 }
 
 // manifestsOf are the objects of a release that Helm rendered, or the error that it ended with.
@@ -95,13 +154,17 @@ func writeDocument(to *strings.Builder, text string) {
 	to.WriteString(text + "\n")
 }
 
-// Install makes a release of a chart, or upgrades the one there is and keeps the values that it was made with.
+// Install makes a release of a chart, or upgrades the one there is and keeps the values that it was made with. One of which a run was
+// interrupted is upgraded, too.
 func (r *Releases) Install(ctx context.Context, name string, of *chart.Chart, createNamespace bool) error {
 	exists, err := r.exists(name)
 	if err != nil {
 		return err
 	}
 	if exists {
+		if err := r.failInterrupted(name); err != nil {
+			return err
+		}
 		_, err = r.upgrade(ctx, name, of, action.DryRunNone)
 	} else {
 		_, err = r.install(ctx, name, of, createNamespace, action.DryRunNone)

@@ -2,6 +2,7 @@ package charts
 
 import (
 	"encoding/pem"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -9,10 +10,16 @@ import (
 	"strings"
 	"testing"
 
-	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/action"
+	chartcommon "helm.sh/helm/v4/pkg/chart/common"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
+	kubefake "helm.sh/helm/v4/pkg/kube/fake"
+	"helm.sh/helm/v4/pkg/release/common"
+	releasev1 "helm.sh/helm/v4/pkg/release/v1"
 	repo "helm.sh/helm/v4/pkg/repo/v1"
+	"helm.sh/helm/v4/pkg/storage"
+	"helm.sh/helm/v4/pkg/storage/driver"
 )
 
 // newRepository writes a Helm repository with versions of the chart argocd, as `helm package` and `helm repo index` do.
@@ -22,7 +29,7 @@ func newRepository(t *testing.T, versions ...string) string {
 	for _, version := range versions {
 		packed := &chart.Chart{
 			Metadata:  &chart.Metadata{APIVersion: chart.APIVersionV2, Name: "argocd", Version: version},
-			Templates: []*common.File{{Name: "templates/object.yaml", Data: []byte("kind: Of" + version)}},
+			Templates: []*chartcommon.File{{Name: "templates/object.yaml", Data: []byte("kind: Of" + version)}},
 		}
 		if _, err := chartutil.Save(packed, dir); err != nil {
 			t.Fatal(err)
@@ -144,6 +151,67 @@ func TestLoadFails(t *testing.T) {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("%v, want %s in it", err, want)
 				}
+			}
+		})
+	}
+}
+
+// What an interrupted run has left pending, in which Helm refuses everything, is gone on with, and keeps its values. Rendering changes
+// nothing.
+func TestInstallAfterInterruption(t *testing.T) {
+	t.Parallel()
+	for status, known := range map[common.Status]bool{
+		common.StatusPendingInstall: false, common.StatusPendingUpgrade: true, common.StatusPendingRollback: true, common.StatusFailed: false,
+		common.StatusDeployed: false,
+	} {
+		t.Run(string(status), func(t *testing.T) {
+			t.Parallel()
+			memory := driver.NewMemory()
+			memory.SetNamespace("argocd")
+			stored := storage.Init(memory)
+			releases := &Releases{config: &action.Configuration{Releases: stored, KubeClient: &kubefake.PrintingKubeClient{Out: io.Discard},
+				Capabilities: chartcommon.DefaultCapabilities}, namespace: "argocd"}
+			of := &chart.Chart{
+				Metadata:  &chart.Metadata{APIVersion: chart.APIVersionV2, Name: "argocd", Version: "2.0.0"},
+				Templates: []*chartcommon.File{{Name: "templates/object.yaml", Data: []byte("kind: Of{{ .Values.a }}")}},
+			}
+			add := func(version int, status common.Status) {
+				t.Helper()
+				err := stored.Create(&releasev1.Release{Name: "argocd", Namespace: "argocd", Version: version, Chart: of,
+					Config: map[string]any{"a": "b"}, Info: &releasev1.Info{Status: status}})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			last := 1
+			if known { // and it was upgraded or rolled back
+				add(last, common.StatusDeployed)
+				last++
+			}
+			add(last, status)
+			rendered, err := releases.Render(t.Context(), "argocd", of)
+			if err != nil || rendered != "---\n# Source: argocd/templates/object.yaml\nkind: Ofb\n" {
+				t.Errorf("it renders %q: %v", rendered, err)
+			}
+			statusOf := func(version int) (common.Status, map[string]any) {
+				t.Helper()
+				found, err := stored.Get("argocd", version)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return found.(*releasev1.Release).Info.Status, found.(*releasev1.Release).Config
+			}
+			if left, _ := statusOf(last); left != status {
+				t.Errorf("after rendering, the revision is %s", left)
+			}
+			if err := releases.Install(t.Context(), "argocd", of, false); err != nil {
+				t.Fatal(err)
+			}
+			if now, values := statusOf(last + 1); now != common.StatusDeployed || values["a"] != "b" {
+				t.Errorf("the next revision is %s, with the values %v", now, values)
+			}
+			if left, _ := statusOf(last); left.IsPending() {
+				t.Errorf("the revision stays %s", left)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package installation
 
 import (
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
@@ -28,6 +29,9 @@ var (
 	KindPriorityClass      = schema.GroupVersionKind{Group: "scheduling.k8s.io", Version: "v1", Kind: "PriorityClass"}
 	KindCSR                = schema.GroupVersionKind{Group: "certificates.k8s.io", Version: "v1", Kind: "CertificateSigningRequest"}
 	KindCRD                = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+
+	KindValidatingWebhooks = admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration")
+	KindMutatingWebhooks   = admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration")
 
 	KindClusterManager      = operatorv1.GroupVersion.WithKind("ClusterManager")
 	KindKlusterlet          = operatorv1.GroupVersion.WithKind("Klusterlet")

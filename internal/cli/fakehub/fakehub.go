@@ -83,6 +83,9 @@ var kinds = map[string]string{
 	"secrets":                   "Secret",
 	"serviceaccounts":           "ServiceAccount",
 	"statefulsets":              "StatefulSet",
+
+	"mutatingwebhookconfigurations":   "MutatingWebhookConfiguration",
+	"validatingwebhookconfigurations": "ValidatingWebhookConfiguration",
 }
 
 // versionOf is the API version in a path.

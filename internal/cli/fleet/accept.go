@@ -99,26 +99,99 @@ func (r *acceptance) completeRequesters(command *cobra.Command, _ []string, _ st
 	}), cobra.ShellCompDirectiveNoFileComp
 }
 
+// attempt is what has become of one cluster.
+type attempt struct {
+	result *output.Acceptance
+	err    error
+}
+
+// acceptAll accepts all clusters that have asked, and then, with --wait, each of the others as soon as it asks.
 func (r *acceptance) acceptAll(ctx context.Context, clusters []string) error {
-	var errs []error
-	results := []*output.Acceptance{}
-	for _, cluster := range clusters {
-		result := &output.Acceptance{Cluster: cluster}
-		if err := r.accept(ctx, result); err != nil {
-			result.Error = err.Error()
-			errs = append(errs, err)
-		} else if !r.DryRun {
-			r.report("cluster %s is accepted; \"capstan get clusters\" shows when it is available", cluster)
-			if !slices.ContainsFunc(result.Requests, func(request output.AgentRequest) bool { return request.Approved }) {
-				r.report("no request was there to approve: its agent has a way in already")
-			}
+	attempts := make([]*attempt, len(clusters))
+	for i, cluster := range clusters {
+		attempts[i] = &attempt{result: &output.Acceptance{Cluster: cluster}}
+		r.try(ctx, attempts[i])
+	}
+	if r.wait {
+		r.acceptAsked(ctx, attempts)
+	}
+	errs := make([]error, 0, len(attempts))
+	results := make([]*output.Acceptance, 0, len(attempts))
+	for _, a := range attempts {
+		if a.err != nil {
+			a.result.Error = a.err.Error()
 		}
-		results = append(results, result)
+		errs, results = append(errs, a.err), append(results, a.result)
 	}
 	if r.format.Format() != output.Tree {
 		errs = append(errs, r.Print(r.format.Format(), output.View{Object: results}))
 	}
 	return errors.Join(errs...)
+}
+
+// try accepts a cluster if it has asked.
+func (r *acceptance) try(ctx context.Context, a *attempt) {
+	a.err = r.accept(ctx, a.result)
+	if a.err != nil || r.DryRun {
+		return
+	}
+	r.report("cluster %s is accepted; \"capstan get clusters\" shows when it is available", a.result.Cluster)
+	if !slices.ContainsFunc(a.result.Requests, func(request output.AgentRequest) bool { return request.Approved }) {
+		r.report("no request was there to approve: its agent has a way in already")
+	}
+}
+
+// notAskedError is why a cluster that has not asked yet is not accepted.
+type notAskedError struct {
+	error
+
+	// what is waited for, and how.
+	what  string
+	await func(context.Context) error
+}
+
+func (e *notAskedError) Unwrap() error { return e.error }
+
+// acceptAsked waits for all clusters that have not asked at the same time, and accepts each when it does.
+func (r *acceptance) acceptAsked(ctx context.Context, attempts []*attempt) {
+	asked := make(chan *attempt)
+	waiting := map[*attempt]*notAskedError{}
+	wait := func(a *attempt) {
+		notAsked := &notAskedError{}
+		if !errors.As(a.err, &notAsked) {
+			return
+		}
+		waiting[a] = notAsked
+		go func() {
+			a.err = notAsked.await(ctx)
+			asked <- a
+		}()
+	}
+	for _, a := range attempts {
+		wait(a)
+	}
+	for len(waiting) > 0 {
+		a := r.next(attempts, waiting, asked)
+		delete(waiting, a)
+		if a.err == nil {
+			r.try(ctx, a)
+			wait(a)
+		} else if errors.Is(a.err, context.DeadlineExceeded) {
+			a.err = fmt.Errorf("%w: see whether the agent of the cluster runs and can reach the hub", a.err)
+		}
+	}
+}
+
+// next returns the next cluster that has asked, or cannot be waited for any more. It shows meanwhile what is waited for.
+func (r *acceptance) next(attempts []*attempt, waiting map[*attempt]*notAskedError, asked <-chan *attempt) *attempt {
+	progress := r.Global.Progress()
+	defer progress.Close()
+	for _, a := range attempts {
+		if notAsked := waiting[a]; notAsked != nil {
+			progress.Wait(a.result.Cluster, notAsked.what)
+		}
+	}
+	return <-asked
 }
 
 // report prints what is done for a person; a program reads the result.
@@ -176,38 +249,20 @@ func (r *acceptance) describe(ctx context.Context, cluster *clusterv1.ManagedClu
 	return err
 }
 
-// cluster reads the ManagedCluster, which its agent creates, and waits for it with --wait.
+// cluster reads the ManagedCluster, which its agent creates.
 func (r *acceptance) cluster(ctx context.Context, name string) (*clusterv1.ManagedCluster, error) {
 	cluster, err := managedclusters.Get(ctx, r.hub, name)
 	if !apierrors.IsNotFound(err) || errors.Is(err, hubapi.ErrNotAHub) {
 		return cluster, err
 	}
-	if !r.wait {
-		return nil, fmt.Errorf("cluster %s is not known to the hub: its agent creates it when it joins (\"capstan get token\" prints the command); "+
-			"--wait waits for that: %w", name, err)
-	}
-	err = r.waitFor(name, "waiting for its agent", func() error {
-		return managedclusters.Wait(ctx, r.hub, name, func(found *clusterv1.ManagedCluster) bool {
-			cluster = found
-			return true
-		})
-	})
-	return cluster, err
+	err = fmt.Errorf("cluster %s is not known to the hub: its agent creates it when it joins (\"capstan get token\" prints the command); "+
+		"--wait waits for that: %w", name, err)
+	return nil, &notAskedError{err, "waiting for its agent", func(ctx context.Context) error {
+		return managedclusters.Wait(ctx, r.hub, name, func(*clusterv1.ManagedCluster) bool { return true })
+	}}
 }
 
-func (r *acceptance) waitFor(subject, what string, waiting func() error) error {
-	progress := r.Global.Progress()
-	defer progress.Close()
-	progress.Wait(subject, what)
-	err := waiting()
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w: see whether the agent of the cluster runs and can reach the hub", err)
-	}
-	return err
-}
-
-// requests returns the requests to approve, and waits for one with --wait. It fails when the agent of the cluster has no access and gets
-// none.
+// requests returns the requests to approve. It fails when the agent of the cluster has no access and gets none.
 func (r *acceptance) requests(ctx context.Context, cluster *clusterv1.ManagedCluster, result *output.Acceptance) ([]joinrequests.Request,
 	error) {
 	since := joinrequests.RequestedSince(cluster)
@@ -227,13 +282,8 @@ func (r *acceptance) requests(ctx context.Context, cluster *clusterv1.ManagedClu
 	if len(chosen) > 0 || approved || len(others) == 0 && needsNoRequest(cluster) {
 		return chosen, nil
 	}
-	if !r.wait {
-		return nil, noRequestError(cluster, others, rejected)
-	}
-	if err := r.awaitRequest(ctx, cluster, since); err != nil {
-		return nil, err
-	}
-	return r.requests(ctx, cluster, result)
+	return nil, &notAskedError{noRequestError(cluster, others, rejected), "waiting for its certificate request",
+		func(ctx context.Context) error { return r.awaitRequest(ctx, cluster, since) }}
 }
 
 // splitEarlier takes out the requests that were made before the cluster was, by agents of a deleted cluster of the same name, unless
@@ -354,10 +404,8 @@ func (r *acceptance) notNamed(requests []joinrequests.Request) []string {
 }
 
 func (r *acceptance) awaitRequest(ctx context.Context, cluster *clusterv1.ManagedCluster, since time.Time) error {
-	return r.waitFor(cluster.Name, "waiting for its certificate request", func() error {
-		return joinrequests.Watch(ctx, r.hub, cluster.Name, since, func(request joinrequests.Request) bool {
-			return r.hasAccess(request, cluster) || request.Pending && r.isNamed(request) && !r.isEarlier(request, since)
-		})
+	return joinrequests.Watch(ctx, r.hub, cluster.Name, since, func(request joinrequests.Request) bool {
+		return r.hasAccess(request, cluster) || request.Pending && r.isNamed(request) && !r.isEarlier(request, since)
 	})
 }
 

@@ -220,6 +220,78 @@ func TestAcceptWait(t *testing.T) {
 	}
 }
 
+// --wait does not let a cluster that has asked wait for one that does not.
+func TestAcceptWaitAcceptsWhatHasAsked(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		first, second bool // has a ManagedCluster
+		says          string
+	}{
+		"unknown":         {second: true, says: "wait for cluster first"},
+		"without request": {first: true, second: true, says: "wait for certificate requests of cluster first"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := clitest.NewHub(t)
+			watched := clitest.ClustersPath
+			if test.first {
+				h.Put(t, clitest.ClustersPath+"/first", clitest.Cluster("first", nil))
+				watched = clitest.RequestsPath
+			}
+			h.Put(t, clitest.ClustersPath+"/second", clitest.Cluster("second", nil))
+			h.PutRequest(t, fakehub.JoinRequest(t, "two", "second", "a1"))
+			got := h.TimesOut(t, watched, "", "accept", "--clusters", "first,second", "--wait", "--timeout", "1")
+			got.Fails(t, test.says, "not done after 1s (--timeout)", "agent of the cluster runs")
+			if !strings.Contains(got.Out, "cluster second is accepted") || !h.Approved(t, "two") || !h.Accepted(t, "second") {
+				t.Errorf("the second one is not accepted: %s", got.Out)
+			}
+			if strings.Contains(got.ErrOut, "second") {
+				t.Errorf("the error names the second one: %s", got.ErrOut)
+			}
+		})
+	}
+}
+
+// With --wait, clusters are accepted in the order in which they ask.
+func TestAcceptWaitInTheOrderOfAsking(t *testing.T) {
+	t.Parallel()
+	h := clitest.NewHub(t)
+	accepted := make(chan struct{})
+	left := 2 // the approval and the acceptance
+	h.OnWrite(func() {
+		if left--; left == 0 {
+			close(accepted)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	done := make(chan clitest.Result)
+	go func() {
+		done <- clitest.Run(ctx, "", "--kubeconfig", h.File, "accept", "--clusters", "first,second", "--wait", "-o", "json")
+	}()
+	ask := func(cluster string) {
+		h.PutRequest(t, fakehub.JoinRequest(t, "of-"+cluster, cluster, "a1"))
+		h.Put(t, clitest.ClustersPath+"/"+cluster, clitest.Cluster(cluster, nil))
+	}
+	h.WaitForWatch(t, clitest.ClustersPath)
+	ask("second")
+	clitest.Closed(accepted)(ctx)
+	if !h.Accepted(t, "second") {
+		t.Error("the second one is not accepted before the first one asks")
+	}
+	ask("first")
+	got := <-done
+	got.Succeeds(t)
+	var answers []struct {
+		Cluster  string
+		Accepted bool
+	}
+	if err := json.Unmarshal([]byte(got.Out), &answers); err != nil || len(answers) != 2 || answers[0].Cluster != "first" ||
+		!answers[0].Accepted || !answers[1].Accepted {
+		t.Errorf("%v: %s", err, got.Out)
+	}
+}
+
 func TestAcceptWaitIsInterrupted(t *testing.T) {
 	t.Parallel()
 	h := clitest.NewHub(t)

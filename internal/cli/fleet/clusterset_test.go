@@ -119,6 +119,20 @@ func TestDeleteClusterSetWaits(t *testing.T) {
 	(<-done).Succeeds(t, "Clusterset prod is deleted")
 }
 
+// A set that is not gone does not keep the others from being deleted.
+func TestDeleteClusterSetsAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	h := clitest.NewHub(t)
+	h.PutSet(t, "prod")
+	h.PutSet(t, "staging")
+	h.Handle("DELETE "+clitest.SetsPath+"/prod", fakehub.JSON(`{"kind":"Status","apiVersion":"v1","status":"Success"}`))
+	h.TimesOut(t, clitest.SetsPath, "", "delete", "clusterset", "prod", "staging", "--timeout", "1").
+		Fails(t, "delete cluster set prod", "not done after 1s")
+	if h.Has(clitest.SetsPath + "/staging") {
+		t.Error("staging is not deleted")
+	}
+}
+
 // CA-35
 func TestBindClusterSet(t *testing.T) {
 	t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -142,24 +143,40 @@ func NewDeleteClusterSetCommand(global *options.Global) *cobra.Command {
 	}
 }
 
-// deleteAll deletes those that can be deleted, and fails if that was not all of them.
+// deleteAll deletes those that can be deleted, waits for all of them at the same time, and fails if that was not all.
 func (d *clusterSetDeletion) deleteAll(ctx context.Context, hub *hubapi.Hub, names []string) error {
 	of, err := clusterSetContext(ctx, hub)
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, name := range names {
+	sets := make([]*clusterv1beta2.ManagedClusterSet, len(names)) // nil for those that are not deleted
+	errs := make([]error, len(names))
+	for i, name := range names {
 		set, err := managedclustersets.Get(ctx, hub, name)
-		if err != nil {
-			errs = append(errs, err)
-			continue
+		if err == nil {
+			err = d.delete(ctx, hub, name, of.BoundNamespaces(name))
 		}
-		if bound := of.BoundNamespaces(name); len(bound) > 0 {
-			errs = append(errs, boundError(name, bound))
-			continue
+		if errs[i] = err; err == nil {
+			sets[i] = set
 		}
-		errs = append(errs, d.delete(ctx, hub, set, of.Members(set)))
+	}
+	if d.DryRun {
+		return errors.Join(errs...)
+	}
+	var group errgroup.Group
+	for i, set := range sets {
+		if set != nil {
+			group.Go(func() error {
+				errs[i] = awaitClusterSetGone(ctx, hub, set.Name)
+				return nil
+			})
+		}
+	}
+	_ = group.Wait() // the errors are in errs, in the order of the names
+	for i, set := range sets {
+		if set != nil && errs[i] == nil {
+			d.printDeleted(set, of.Members(set))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -173,20 +190,24 @@ func boundError(set string, namespaces []string) error {
 		strings.Join(unbind, ""))
 }
 
-func (d *clusterSetDeletion) delete(ctx context.Context, hub *hubapi.Hub, set *clusterv1beta2.ManagedClusterSet, members []string) error {
+// delete deletes a set that is bound to no namespace. It does not wait until it is gone.
+func (d *clusterSetDeletion) delete(ctx context.Context, hub *hubapi.Hub, name string, bound []string) error {
+	if len(bound) > 0 {
+		return boundError(name, bound)
+	}
 	if d.DryRun {
-		d.Say("would delete Clusterset %s", set.Name)
+		d.Say("would delete Clusterset %s", name)
 		return nil
 	}
-	if err := deleteClusterSet(ctx, hub, set.Name); err != nil {
-		return err
-	}
+	return hub.Explain("delete cluster set "+name, hub.Client(managedclustersets.Resource).Delete(ctx, name))
+}
+
+func (d *clusterSetDeletion) printDeleted(set *clusterv1beta2.ManagedClusterSet, members []string) {
 	d.Say("Clusterset %s is deleted", set.Name)
 	if len(members) > 0 && set.Spec.ClusterSelector.SelectorType != clusterv1beta2.LabelSelector {
 		d.Note("Its clusters keep its label, and are in no such set now. This puts them into the default one:\n  capstan clusterset set default --clusters %s",
 			strings.Join(members, ","))
 	}
-	return nil
 }
 
 // createClusterSet creates a cluster set.
@@ -195,12 +216,9 @@ func createClusterSet(ctx context.Context, hub *hubapi.Hub, set *clusterv1beta2.
 	return hub.Explain("create cluster set "+set.Name, err)
 }
 
-// deleteClusterSet deletes a cluster set and returns once it is gone.
-func deleteClusterSet(ctx context.Context, hub *hubapi.Hub, name string) error {
-	sets := hub.Client(managedclustersets.Resource)
-	err := sets.Delete(ctx, name)
-	if err == nil {
-		err = hubapi.UntilNone(ctx, sets, hubapi.Named(name), func(*clusterv1beta2.ManagedClusterSet) bool { return true })
-	}
+// awaitClusterSetGone returns once a cluster set that is deleted is gone.
+func awaitClusterSetGone(ctx context.Context, hub *hubapi.Hub, name string) error {
+	err := hubapi.UntilNone(ctx, hub.Client(managedclustersets.Resource), hubapi.Named(name),
+		func(*clusterv1beta2.ManagedClusterSet) bool { return true })
 	return hub.Explain("delete cluster set "+name, err)
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/playground"
@@ -19,6 +21,15 @@ const chartRepository = "https://open-cluster-management.io/helm-charts"
 // slower to start, and this program three times as large.
 const chartProgram = "capstan-charts"
 
+// chartGrace is how long the program has to write down how far a release is, when it is interrupted or its time is over. A release that is
+// left pending keeps Helm from all others.
+const chartGrace = 20 * time.Second
+
+// chartTimeout is how long what the program does may take, in whole seconds, with time left for the end of it.
+func chartTimeout(left time.Duration) time.Duration {
+	return (left - min(chartGrace, left/2) + time.Second - 1).Truncate(time.Second)
+}
+
 // charts runs the program for charts against a hub.
 type charts struct{ source hubapi.Source }
 
@@ -28,7 +39,13 @@ func (c charts) run(ctx context.Context, args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	command := exec.CommandContext(ctx, path, append(args, "--kube-context", c.source.Context)...)
+	args = append(args, "--kube-context", c.source.Context)
+	if deadline, limited := ctx.Deadline(); limited {
+		args = append(args, "--timeout", chartTimeout(time.Until(deadline)).String())
+	}
+	command := exec.CommandContext(ctx, path, args...)
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	command.WaitDelay = chartGrace
 	command.Env = append(os.Environ(), "KUBECONFIG="+c.source.File) // which may be several files
 	return runCharts(ctx, command)
 }

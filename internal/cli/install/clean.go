@@ -249,13 +249,9 @@ func (c *cleaning) removeHub(ctx context.Context, manager *unstructured.Unstruct
 	if manager == nil {
 		return nil
 	}
-	if c.force && c.hub != nil {
-		if err := c.releaseObjects(ctx); err != nil {
-			return err
-		}
-	}
-	err := removal.deleteCustom(ctx, installation.ReferenceTo(manager), clusterManagerOperator, func(ctx context.Context) error {
-		return c.deleteRelated(ctx, manager, removal)
+	err := removal.deleteCustom(ctx, installation.ReferenceTo(manager), clusterManagerOperator, forced{
+		deleted: func(ctx context.Context) error { return c.releaseObjects(ctx, manager, removal) },
+		release: func(ctx context.Context) error { return c.deleteRelated(ctx, manager, removal) },
 	})
 	if err != nil && !c.force {
 		return errors.Join(err, c.blockers(ctx))
@@ -293,10 +289,50 @@ func (c *cleaning) blockers(ctx context.Context) error {
 	return fmt.Errorf("these objects wait for agents or controllers; --force does without:\n%s", strings.Join(lines, "\n"))
 }
 
+// removeDeadWebhooks deletes the configurations of the hub's webhooks if one of these does not run: the API server would refuse what is
+// changed to release objects.
+func (c *cleaning) removeDeadWebhooks(ctx context.Context, manager *unstructured.Unstructured, there *removal) error {
+	run, err := c.webhooksRun(ctx, manager)
+	if err != nil || run {
+		return err
+	}
+	for _, kind := range []schema.GroupVersionKind{installation.KindValidatingWebhooks, installation.KindMutatingWebhooks} {
+		configurations, err := there.in.List(ctx, kind, "", fleet.LabelCreatedByClusterManager+"="+manager.GetName())
+		if err != nil {
+			return err
+		}
+		for i := range configurations {
+			if err := there.delete(ctx, installation.Reference{GroupVersionKind: kind, Name: configurations[i].GetName()}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// webhooksRun tells whether all webhooks of the hub have a pod that is ready.
+func (c *cleaning) webhooksRun(ctx context.Context, manager *unstructured.Unstructured) (bool, error) {
+	namespace := fleet.NamespaceHub
+	if isHosted(manager) {
+		namespace = manager.GetName()
+	}
+	for _, name := range fleet.WebhookDeployments(manager.GetName()) {
+		running, err := c.in.Deployed(ctx, namespace, name)
+		if err != nil || !running.Available {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 // releaseObjects deletes the clusters, works and add-ons of the hub, and takes off the finalizers that wait for agents.
-func (c *cleaning) releaseObjects(ctx context.Context) error {
-	if c.DryRun {
+func (c *cleaning) releaseObjects(ctx context.Context, manager *unstructured.Unstructured, here *removal) error {
+	if c.hub == nil {
 		return nil
+	}
+	err := c.onHub(ctx, here, func(ctx context.Context, there *removal) error { return c.removeDeadWebhooks(ctx, manager, there) })
+	if err != nil {
+		return err
 	}
 	for _, kind := range hubKinds {
 		objects, err := c.hub.List(ctx, kind, "", "")

@@ -1,10 +1,13 @@
 package install_test
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/capstan-io/capstan/internal/cli/clitest"
@@ -73,7 +76,12 @@ func TestHubAddOn(t *testing.T) { //nolint:paralleltest // it changes PATH
 	}
 	const repo, mirror = " --repository https://open-cluster-management.io/helm-charts --namespace ",
 		" --repository https://mirror.example.com --namespace "
-	lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(string(content), h.File+": ", "")), "\n")
+	asked := strings.ReplaceAll(string(content), h.File+": ", "")
+	limits := regexp.MustCompile(` --timeout \S+`)
+	lines := strings.Split(strings.TrimSpace(limits.ReplaceAllString(asked, "")), "\n")
+	if n := len(limits.FindAllString(asked, -1)); n != len(lines) {
+		t.Errorf("the program was told %d times how long it may take, want %d", n, len(lines))
+	}
 	want := []string{
 		"template governance-policy-framework governance-policy-framework" + repo +
 			"open-cluster-management --version v0.18.0 --kube-context hub",
@@ -92,4 +100,33 @@ func TestHubAddOn(t *testing.T) { //nolint:paralleltest // it changes PATH
 	}
 	fakeCharts(t, "echo 'chart not found' >&2; exit 1\n")
 	h.Run(t, "", install...).Fails(t, "add-on governance-policy-framework: chart not found")
+}
+
+// The program is asked to end, and given the time to write down how far the release is.
+func TestHubAddOnIsInterrupted(t *testing.T) { //nolint:paralleltest // it changes PATH
+	h := clitest.NewHubWithClusters(t)
+	h.PutNamespace(t, "argocd")
+	h.Handle("GET /apis/apps/v1", fakehub.JSON(`{"resources":[{"name":"deployments","kind":"Deployment","namespaced":true}]}`))
+	started := filepath.Join(t.TempDir(), "started")
+	if err := syscall.Mkfifo(started, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log := fakeCharts(t, `[ "$1" = install ] || exit 0
+trap 'echo terminated >> "$0.log"; kill $!; exit 1' TERM
+sleep 1000 > /dev/null 2>&1 &
+echo > `+started+`
+wait
+`)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		_, _ = os.ReadFile(started) // once it writes there
+		cancel()
+	}()
+	if got := clitest.Run(ctx, "", "--kubeconfig", h.File, "install", "hub-addon", "--names", "argocd"); got.Code != 130 {
+		t.Errorf("exit code %d: %s", got.Code, got.ErrOut)
+	}
+	if content, err := os.ReadFile(filepath.Join(filepath.Dir(log), "capstan-charts.log")); err != nil || string(content) != "terminated\n" {
+		t.Errorf("the program was not asked to end: %q, %v", content, err)
+	}
 }

@@ -38,6 +38,7 @@ type initialization struct {
 	format            *output.Choice
 	drivers           hubDriverFlags
 	singleton         singletonFlags
+	changed           func(flag string) bool // tells which flags were set
 
 	shown bool // the ConfigMap cluster-info, to everybody
 }
@@ -69,7 +70,8 @@ cluster of the kubeconfig for the API of another one, to which the kubeconfig in
 Store that first. Clusters join there.
 
 With --singleton it installs a standalone hub instead, which keeps everything in one pod: what the chart capstan-hub consists of, with
-values of the flags -f, --set and their like. Run again, it keeps the values that were given before and are not given now.`
+values of the flags -f, --set and their like. Run again, it keeps the values, the registry and the tag of the image that were given before
+and are not given now. --bundle-version default goes back to the image of this program's version.`
 
 // NewInitCommand is "capstan init".
 func NewInitCommand(global *options.Global) *cobra.Command {
@@ -94,7 +96,8 @@ func NewInitCommand(global *options.Global) *cobra.Command {
 	run.singleton.add(command)
 	run.format = options.AddOutputFlag(command, output.Text, output.JSON)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		if err := run.check(); err != nil && !run.force {
+		run.changed = command.Flags().Changed
+		if err := run.check(command); err != nil && !run.force {
 			return err
 		}
 		noteFlags(global, command)
@@ -110,7 +113,7 @@ func NewInitCommand(global *options.Global) *cobra.Command {
 }
 
 // check finds what is wrong with the flags before anything is sent to the cluster.
-func (i *initialization) check() error {
+func (i *initialization) check(command *cobra.Command) error {
 	if i.drivers.aws.hubARN == "" && i.drivers.has(driverAWS) {
 		i.drivers.aws.hubARN = currentCluster(i.Global)
 	}
@@ -118,7 +121,10 @@ func (i *initialization) check() error {
 	if err == nil && i.singleton.enabled && i.drivers.has(driverGRPC) {
 		err = errors.New("--registration-drivers: the hub of --singleton has no gRPC server for the driver grpc")
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return i.singleton.checkOthers(command)
 }
 
 func (i *initialization) install(ctx context.Context) error {

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"helm.sh/helm/v4/pkg/strvals"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -89,6 +91,27 @@ func (f *singletonFlags) check() error {
 	return nil
 }
 
+// singletonUses are the flags of "capstan init" that --singleton uses, besides those of setters.
+var singletonUses = []string{"singleton", "singleton-name", "values", "image-registry", "bundle-version", "bundle-version-overrides",
+	"create-namespace", "output-file", "wait", "force"}
+
+// checkOthers refuses the flags that say nothing to a standalone hub.
+func (f *singletonFlags) checkOthers(command *cobra.Command) error {
+	if !f.enabled {
+		return nil
+	}
+	var useless []string
+	command.LocalNonPersistentFlags().VisitAll(func(flag *pflag.Flag) {
+		if flag.Changed && !slices.Contains(singletonUses, flag.Name) && f.set[flag.Name] == nil {
+			useless = append(useless, "--"+flag.Name)
+		}
+	})
+	if len(useless) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: of no use with --singleton; --values and --set have the values of a standalone hub", strings.Join(useless, ", "))
+}
+
 // values puts those of the flags over others.
 func (f *singletonFlags) values(values map[string]any) error {
 	for _, file := range f.files {
@@ -122,12 +145,12 @@ func (i *initialization) installSingleton(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	hub, err := i.standaloneHub(ctx, cluster)
+	hub, given, err := i.standaloneHub(ctx, cluster)
 	if err != nil {
 		return err
 	}
 	hub.KnowsSleep = kubernetes.AtLeast(oldestWithSleep)
-	objects, err := i.standaloneObjects(hub)
+	objects, err := i.standaloneObjects(hub, given)
 	if err != nil {
 		return err
 	}
@@ -159,36 +182,106 @@ func (i *initialization) installSingleton(ctx context.Context) error {
 // openShiftSecurity is what OpenShift serves, which gives pods users and groups.
 var openShiftSecurity = schema.GroupVersion{Group: "security.openshift.io", Version: "v1"}
 
-// keySingletonValues is where the Secret with the configuration of the hub has the values of the flags, for the next run.
-const keySingletonValues = "values.yaml"
+// Keys of the Secret with the configuration of the hub, for the next run.
+const (
+	// keySingletonValues has the values that the user has given.
+	keySingletonValues = "values.yaml"
+	// keySingletonImage has the choice of the image. Where it is missing, an earlier version has put the image among the values.
+	keySingletonImage = "image.yaml"
+)
+
+// imageChoice is what the user has said about the image of a standalone hub, other than by a value of the chart. What is empty follows this
+// program.
+type imageChoice struct {
+	Registry string `json:"registry,omitempty"`
+	Tag      string `json:"tag,omitempty"`
+}
+
+// givenValues are what the user has given, in this run and in those before.
+type givenValues struct {
+	values map[string]any
+	image  imageChoice
+}
 
 // standaloneHub is the hub that the flags describe. Values that were given before, and are not given now, stay, as they do in Helm.
-func (i *initialization) standaloneHub(ctx context.Context, cluster *Cluster) (hub installer.StandaloneHub, err error) {
+func (i *initialization) standaloneHub(ctx context.Context, cluster *Cluster) (hub installer.StandaloneHub, given givenValues, err error) {
 	hub = installer.StandaloneHub{Namespace: i.singleton.name}
-	config, err := cluster.Get(ctx, installation.Reference{
-		GroupVersionKind: installation.KindSecret, Namespace: hub.Namespace, Name: installer.StandaloneHubConfig})
+	of := installation.Reference{GroupVersionKind: installation.KindSecret, Namespace: hub.Namespace, Name: installer.StandaloneHubConfig}
+	config, err := cluster.Get(ctx, of)
 	if err != nil {
-		return hub, err
+		return hub, given, err
 	}
 	if config != nil {
 		hub.CA, hub.CAKey = dataOf(config, installer.KeyStandaloneCA), dataOf(config, installer.KeyStandaloneCAKey)
-		if err := yaml.Unmarshal(dataOf(config, keySingletonValues), &hub.Values); err != nil {
-			return hub, fmt.Errorf("read the values of the last run in %s: %w", installation.ReferenceTo(config), err)
+		if given, err = givenBefore(config); err != nil {
+			return hub, given, fmt.Errorf("read the values of the last run in %s: %w", of, err)
 		}
 	}
-	if hub.Values == nil { // of a hub that Helm has installed
-		hub.Values = map[string]any{}
+	if given.values == nil { // of a hub that Helm has installed
+		given.values = map[string]any{}
 	}
+	if err := i.chooseImage(&given); err != nil {
+		return hub, given, err
+	}
+	if err := i.singleton.values(given.values); err != nil {
+		return hub, given, err
+	}
+	image, err := given.image.image()
+	if err != nil {
+		return hub, given, err
+	}
+	hub.Values = map[string]any{"image": image}
+	installer.MergeValues(hub.Values, given.values)
+	hub.AssignsUsers, err = cluster.Serves(ctx, openShiftSecurity)
+	return hub, given, err
+}
+
+// givenBefore are what the user has given in runs before.
+func givenBefore(config *unstructured.Unstructured) (given givenValues, err error) {
+	if err := yaml.Unmarshal(dataOf(config, keySingletonValues), &given.values); err != nil {
+		return given, err
+	}
+	choice := dataOf(config, keySingletonImage)
+	if len(choice) == 0 {
+		delete(given.values, "image")
+	}
+	return given, yaml.Unmarshal(choice, &given.image)
+}
+
+// chooseImage puts what the flags for images say over what was said before, with a value of the chart, too.
+func (i *initialization) chooseImage(given *givenValues) error {
+	if i.changed("image-registry") {
+		given.image.Registry = strings.TrimSuffix(i.images.registry, "/")
+		delete(given.values, "image")
+	}
+	if !i.changed("bundle-version") && !i.changed("bundle-version-overrides") {
+		return nil
+	}
+	delete(given.values, "image")
 	tag, err := i.images.versions.imageTag(program.Version())
 	if err != nil {
-		return hub, err
+		return err
 	}
-	hub.Values["image"] = strings.TrimSuffix(i.images.registry, "/") + "/capstan-hub:" + tag
-	if err := i.singleton.values(hub.Values); err != nil {
-		return hub, err
+	own, err := ownImageTag()
+	if err != nil {
+		return err
 	}
-	hub.AssignsUsers, err = cluster.Serves(ctx, openShiftSecurity)
-	return hub, err
+	given.image.Tag = ""
+	if tag != own {
+		given.image.Tag = tag
+	}
+	return nil
+}
+
+// image is the image that is chosen.
+func (c imageChoice) image() (string, error) {
+	own, err := ownImageTag()
+	return cmp.Or(c.Registry, defaultRegistry) + "/capstan-hub:" + cmp.Or(c.Tag, own), err
+}
+
+// ownImageTag is the tag of the images of this program's version.
+func ownImageTag() (string, error) {
+	return (&bundleFlags{version: defaultBundle}).imageTag(program.Version())
 }
 
 // dataOf is what a Secret has under a key; empty if it has nothing there.
@@ -201,19 +294,21 @@ func dataOf(secret *unstructured.Unstructured, key string) []byte {
 	return content
 }
 
-// standaloneObjects are what installs the hub, with its namespace if that is to be created, and with the values for the next run.
-func (i *initialization) standaloneObjects(hub installer.StandaloneHub) ([]*unstructured.Unstructured, error) {
+// standaloneObjects are what installs the hub, with its namespace if that is to be created, and with what is given for the next run.
+func (i *initialization) standaloneObjects(hub installer.StandaloneHub, given givenValues) ([]*unstructured.Unstructured, error) {
 	objects, err := hub.Objects()
 	if err != nil {
 		return nil, err
 	}
-	values, err := yaml.Marshal(hub.Values)
-	if err != nil {
-		return nil, err
-	}
 	config := installation.Find(objects, installation.KindSecret.Kind, installer.StandaloneHubConfig)
-	if err := unstructured.SetNestedField(config.Object, base64.StdEncoding.EncodeToString(values), "data", keySingletonValues); err != nil {
-		return nil, err
+	for key, value := range map[string]any{keySingletonValues: given.values, keySingletonImage: given.image} {
+		content, err := yaml.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		if err := unstructured.SetNestedField(config.Object, base64.StdEncoding.EncodeToString(content), "data", key); err != nil {
+			return nil, err
+		}
 	}
 	if !i.createNamespace {
 		return objects, nil

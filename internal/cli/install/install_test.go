@@ -53,7 +53,7 @@ func changes(h clitest.Hub) int {
 
 // clusterScoped are the kinds without namespaces.
 var clusterScoped = []string{"AppliedManifestWork", "CertificateSigningRequest", "ClusterManager", "ClusterRole", "ClusterRoleBinding",
-	"CustomResourceDefinition", "Klusterlet", "ManagedCluster", "Namespace"}
+	"CustomResourceDefinition", "Klusterlet", "ManagedCluster", "MutatingWebhookConfiguration", "Namespace", "ValidatingWebhookConfiguration"}
 
 // serve has the cluster say that it serves some resources, each with its kind.
 func serve(h clitest.Hub, path string, resources ...string) {
@@ -249,6 +249,22 @@ func TestInitBadInput(t *testing.T) {
 		"--feature-gates Nonsense=true":                                                 {`"Nonsense" is no feature gate`},
 		"--output-file /no/such/folder/x":                                               {"--output-file"},
 		"--image-registry x --kubeconfig /no/such/kc":                                   {"/no/such/kc", "leads to a cluster"},
+
+		"--singleton --use-bootstrap-token":                           {"--use-bootstrap-token: of no use with --singleton"},
+		"--singleton --output-join-command-file x":                    {"--output-join-command-file: of no use with --singleton"},
+		"--singleton -o json":                                         {"--output: of no use with --singleton"},
+		"--singleton --registration-drivers csr":                      {"--registration-drivers: of no use with --singleton"},
+		"--singleton --feature-gates ManagedClusterAutoApproval=true": {"--feature-gates: of no use with --singleton"},
+		"--singleton --enable-sync-labels":                            {"--enable-sync-labels: of no use with --singleton"},
+		"--singleton --cluster-manager-values-file x":                 {"--cluster-manager-values-file: of no use with --singleton"},
+		"--singleton --image-pull-credential-file x":                  {"--image-pull-credential-file: of no use with --singleton"},
+		"--singleton --resource-qos-class BestEffort":                 {"--resource-qos-class: of no use with --singleton"},
+		"--singleton --resource-qos-class ResourceRequirement --resource-limits cpu=1": {
+			"--resource-limits, --resource-qos-class: of no use with --singleton"},
+		"--singleton --resource-qos-class ResourceRequirement --resource-requests cpu=1": {
+			"--resource-qos-class, --resource-requests: of no use with --singleton"},
+		"--singleton --feature-gates ManagedClusterAutoApproval=true --auto-approved-csr-identities u": {
+			"--auto-approved-csr-identities, --feature-gates: of no use with --singleton"},
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
@@ -553,6 +569,60 @@ func TestInitSingletonAgain(t *testing.T) {
 	initialize("--set", "storage.type=emptyDir")
 	if !h.Has(volume) {
 		t.Error("the volume is deleted")
+	}
+}
+
+// A standalone hub that is installed again keeps the image that was given; one that was not follows the version of the program.
+func TestInitSingletonKeepsTheImage(t *testing.T) {
+	t.Parallel()
+	const config = "/api/v1/namespaces/one/secrets/controlplane-config"
+	overrides := inDir(t)("bundle.json", `{"ocm":"v9"}`)
+	own := newClusterWithVolumes(t).Run(t, "", "init", "--singleton", "--dry-run")
+	own.Succeeds(t)
+	const at0 = "Deployment/multicluster-controlplane.spec.template.spec.containers.0.image"
+	ours := at(objectsOf(t, own), at0)
+	tag := ours[strings.LastIndex(ours, ":")+1:]
+	for name, test := range map[string]struct {
+		stored string // by an earlier version, which has kept the image among the values
+		runs   []string
+		want   string
+	}{
+		"nothing given":         {runs: []string{"", ""}, want: ours},
+		"of an earlier version": {stored: "image: old.example.com/capstan-hub:v0.0.1\nfeatures: a", runs: []string{""}, want: ours},
+		"a value":               {runs: []string{"--set image=r/x:1", ""}, want: "r/x:1"},
+		"a value, and another":  {runs: []string{"--set image=r/x:1", "--set features=a", "--set image=r/x:2", ""}, want: "r/x:2"},
+		"a registry": {runs: []string{"--image-registry r.example.com/a/", "--set features=a"},
+			want: "r.example.com/a/capstan-hub:" + tag},
+		"a tag": {runs: []string{"--bundle-version-overrides " + overrides, ""}, want: "ghcr.io/capstan-io/capstan-hub:v9"},
+		"a registry, then a tag": {runs: []string{"--image-registry r.example.com", "--bundle-version latest", ""},
+			want: "r.example.com/capstan-hub:latest"},
+		"a tag, then that of the program": {runs: []string{"--bundle-version latest", "--bundle-version default"}, want: ours},
+		"a tag that is the program's":     {runs: []string{"--bundle-version latest", "--bundle-version v1.2.0", ""}, want: ours},
+		"a registry over a value": {runs: []string{"--set image=r/x:1", "--image-registry r.example.com", ""},
+			want: "r.example.com/capstan-hub:" + tag},
+		"a value over a registry": {runs: []string{"--image-registry r.example.com --set image=r/x:1", ""}, want: "r/x:1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newClusterWithVolumes(t)
+			if test.stored != "" {
+				put(t, h, map[string]string{config: "Secret"}, map[string]string{
+					config: `{"data":{"values.yaml":"` + base64.StdEncoding.EncodeToString([]byte(test.stored)) + `"}}`})
+			}
+			for _, flags := range test.runs {
+				h.Run(t, "", append([]string{"init", "--singleton", "--singleton-name", "one"}, strings.Fields(flags)...)...).Succeeds(t)
+			}
+			var deployment appsv1.Deployment
+			h.Get(t, deploymentsOf+"one/deployments/multicluster-controlplane", &deployment)
+			if got := deployment.Spec.Template.Spec.Containers[0].Image; got != test.want {
+				t.Errorf("the image is %s, want %s", got, test.want)
+			}
+			var secret corev1.Secret
+			h.Get(t, config, &secret)
+			if test.want == ours && strings.Contains(string(secret.Data["values.yaml"])+string(secret.Data["image.yaml"]), tag) {
+				t.Errorf("the next version does not take its own image: %s%s", secret.Data["values.yaml"], secret.Data["image.yaml"])
+			}
+		})
 	}
 }
 

@@ -408,7 +408,8 @@ func (c *clusterJoin) preflight(ctx context.Context, cluster *Cluster, objects [
 	return checkRights(ctx, cluster, objects)
 }
 
-// checkJoined refuses to make a Klusterlet that is for one cluster into one for another, and to install one that is being deleted.
+// checkJoined refuses to make a Klusterlet that is for one cluster into one for another, to take a hosted agent from one hub to another,
+// and to install a Klusterlet that is being deleted.
 func (c *clusterJoin) checkJoined(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
 	existing, err := klusterlets(ctx, cluster)
 	if err != nil {
@@ -427,6 +428,27 @@ func (c *clusterJoin) checkJoined(ctx context.Context, cluster *Cluster, objects
 			return fmt.Errorf("this cluster has joined a hub as %s already: \"capstan unjoin --cluster-name %s\" takes it from there. "+
 				"For a second hub, name another klusterlet.name and klusterlet.namespace in a file for --klusterlet-values-file", other, other)
 		}
+		if err := c.checkHubOfHosted(ctx, cluster, &existing[i], objects); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// checkHubOfHosted refuses to take a hosted agent from its hub: nameHosted finds it by the name of the cluster alone, which the cluster may
+// have on several hubs.
+func (c *clusterJoin) checkHubOfHosted(ctx context.Context, cluster *Cluster, existing *operatorv1.Klusterlet,
+	objects []*unstructured.Unstructured) error {
+	bootstrap := installation.Find(objects, installation.KindSecret.Kind, fleet.SecretBootstrapHubKubeconfig)
+	if c.mode != modeHosted || bootstrap == nil {
+		return nil
+	}
+	hub, err := hubOfAgent(ctx, cluster, existing)
+	wanted := serverIn(dataOf(bootstrap, fleet.KeyKubeconfig))
+	if err != nil || hub == "" || hub == wanted {
+		return err
+	}
+	return fmt.Errorf("Klusterlet %s is the hosted agent of cluster %s for the hub at %s, and would be taken from there to %s. "+
+		"For a second hub, name another klusterlet.name and klusterlet.namespace in a file for --klusterlet-values-file; "+
+		"--force takes the agent to the other hub, or to another address of the same one", existing.Name, c.cluster, hub, wanted)
 }

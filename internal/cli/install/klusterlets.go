@@ -7,9 +7,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/installation"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // klusterlets are those of a cluster; one without the kind has none.
@@ -31,6 +35,51 @@ func klusterlets(ctx context.Context, cluster *Cluster) ([]operatorv1.Klusterlet
 func hosted(klusterlet *operatorv1.Klusterlet) bool {
 	mode := klusterlet.Spec.DeployOption.Mode
 	return mode == operatorv1.InstallModeHosted || mode == operatorv1.InstallModeSingletonHosted
+}
+
+// completeKlusterlets completes the names of the Klusterlets in the cluster that the flags are about.
+func completeKlusterlets(global *options.Global) cobra.CompletionFunc {
+	return func(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return global.CompleteFromCluster(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
+			found, err := klusterlets(ctx, clusterOf(hub))
+			names := make([]string, len(found))
+			for i := range found {
+				names[i] = found[i].Name
+			}
+			return names, err
+		}), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// hubOfAgent is the address of the hub that an agent has joined, as far as its namespace tells that.
+func hubOfAgent(ctx context.Context, in *Cluster, klusterlet *operatorv1.Klusterlet) (string, error) {
+	for _, name := range []string{fleet.SecretBootstrapHubKubeconfig, fleet.SecretHubKubeconfig} {
+		secret, err := in.Get(ctx, installation.Reference{
+			GroupVersionKind: installation.KindSecret, Namespace: namespaceOfAgent(klusterlet), Name: name})
+		if err != nil {
+			return "", err
+		}
+		if secret == nil {
+			continue
+		}
+		if server := serverIn(dataOf(secret, fleet.KeyKubeconfig)); server != "" {
+			return server, nil
+		}
+	}
+	return "", nil
+}
+
+// serverIn is where the current context of a kubeconfig leads; empty if that is nowhere.
+func serverIn(kubeconfig []byte) string {
+	config, err := clientcmd.Load(kubeconfig)
+	if err != nil || config.Contexts[config.CurrentContext] == nil {
+		return ""
+	}
+	cluster := config.Clusters[config.Contexts[config.CurrentContext].Cluster]
+	if cluster == nil {
+		return ""
+	}
+	return cluster.Server
 }
 
 // flagNames are the names of a command's own flags.

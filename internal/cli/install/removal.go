@@ -41,6 +41,19 @@ func (r *removal) delete(ctx context.Context, of installation.Reference) error {
 	return r.awaitDeletion(ctx, of, object.GetUID())
 }
 
+// deleteOf deletes an object if it has a label with the name of its owner: one that has not may be somebody else's of the same name.
+func (r *removal) deleteOf(ctx context.Context, of installation.Reference, label, owner string) error {
+	object, err := r.in.Get(ctx, of)
+	if err != nil || object == nil {
+		return err
+	}
+	if value, labelled := object.GetLabels()[label]; !labelled || value != owner {
+		r.Note("%s stays in %s: it has no label %s=%s.", of, r.in.Server(), label, owner)
+		return nil
+	}
+	return r.delete(ctx, of)
+}
+
 func (r *removal) awaitDeletion(ctx context.Context, of installation.Reference, uid types.UID) error {
 	progress := r.Progress()
 	defer progress.Close()
@@ -125,9 +138,17 @@ func (r *removal) deleteNamespaceWithout(ctx context.Context, name string, other
 	return r.deleteNamespace(ctx, name)
 }
 
+// forced is what --force does while a custom resource goes.
+type forced struct {
+	// deleted, which may be nil, goes on when the custom resource is being deleted, so that the operator does not undo it.
+	deleted func(context.Context) error
+	// release does what the operator would have done, before the finalizers are taken off.
+	release func(context.Context) error
+}
+
 // deleteCustom deletes a custom resource, and its operator what it has installed for it. With --force, where the operator does not run, or
-// does not get there, its finalizers are taken off; release does before what the operator would have done.
-func (r *removal) deleteCustom(ctx context.Context, of installation.Reference, operator string, release func(context.Context) error) error {
+// does not get there, its finalizers are taken off.
+func (r *removal) deleteCustom(ctx context.Context, of installation.Reference, operator string, do forced) error {
 	object, err := r.in.Get(ctx, of)
 	if err != nil || object == nil {
 		return err
@@ -145,7 +166,12 @@ func (r *removal) deleteCustom(ctx context.Context, of installation.Reference, o
 	}
 	r.deleted = append(r.deleted, object)
 	if r.force {
-		return r.forceDeleteCustom(ctx, of, object.GetUID(), running, release)
+		if do.deleted != nil {
+			if err := do.deleted(ctx); err != nil {
+				return err
+			}
+		}
+		return r.forceDeleteCustom(ctx, of, object.GetUID(), running, do.release)
 	}
 	if err := r.awaitDeletion(ctx, of, object.GetUID()); err != nil {
 		return fmt.Errorf("%w%s\n%s", err, deploymentReasons(ctx, r.in, []string{fleet.NamespaceOperators}), operatorHint(running, operator))

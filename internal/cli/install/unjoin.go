@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +28,7 @@ import (
 type unjoining struct {
 	*options.Global
 	cluster       string
+	name          string // of the Klusterlet; empty if the cluster has only one
 	purgeOperator bool
 	outputFile    string
 	wait, force   bool
@@ -35,6 +37,7 @@ type unjoining struct {
 	klusterlet *operatorv1.Klusterlet // nil if it is gone, and not recorded
 	resumed    bool                   // an earlier run has removed the Klusterlet
 	managed    *hubapi.Hub            // the cluster that the agent is for; nil if it cannot be reached
+	elsewhere  map[string]string      // the Klusterlets of agents that run in another cluster, by their namespaces in this one
 }
 
 const unjoinLong = `Take the agent of a cluster out of the cluster of the kubeconfig: its Klusterlet, its namespace, and the operator if no other
@@ -43,6 +46,8 @@ Klusterlet needs it.
 The agent takes what it applied off the cluster when the works are deleted on the hub. As long as there are any, the command
 refuses; --wait waits until they are gone, --force leaves what was applied where it is. If something is not gone in time, the error
 names it with the finalizers that keep it. Where the operator does not run any more, --force also takes those off.
+
+A cluster that has joined several hubs has a Klusterlet for each of them: --klusterlet chooses the one that goes.
 
 With --local, it stops the agent that "capstan join --local" runs as a process of this machine, and removes what it has kept here: its
 identity, its key, its log.
@@ -70,13 +75,17 @@ func NewUnjoinCommand(global *options.Global) *cobra.Command {
 	flags.StringVar(&run.cluster, "cluster-name", "", "name that the cluster has on the hub")
 	flags.BoolVar(&run.wait, "wait", false,
 		"wait until the works are deleted on the hub and off the cluster, for --timeout seconds at most")
+	flags.StringVar(&run.name, "klusterlet", "",
+		"name of the Klusterlet, if several in the cluster have this --cluster-name, each for another hub")
 	flags.BoolVar(&run.force, "force", false,
 		"leave what was applied on the cluster, and do without the cluster or the operator if they cannot be reached")
 	flags.BoolVar(&run.purgeOperator, "purge-operator", true, "remove the operator, too, if no other Klusterlet needs it")
 	flags.StringVar(&run.outputFile, "output-file", "", "write what was deleted to this file, which only you can read")
 	flags.BoolVar(&local, "local", false, "the agent is a process of this machine")
 	command.MarkFlagsMutuallyExclusive("wait", "force")
+	command.MarkFlagsMutuallyExclusive("local", "klusterlet")
 	options.Complete(command, "cluster-name", completeJoined(global))
+	options.Complete(command, "klusterlet", completeKlusterlets(global))
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if run.cluster == "" {
 			return errors.New("cluster-name is missing: --cluster-name: \"kubectl get klusterlets\" shows the agents in a cluster, " +
@@ -99,6 +108,10 @@ func NewUnjoinCommand(global *options.Global) *cobra.Command {
 
 func (u *unjoining) unjoin(ctx context.Context) error {
 	if err := u.find(ctx); err != nil {
+		return err
+	}
+	var err error
+	if u.elsewhere, err = u.hostedElsewhere(ctx); err != nil {
 		return err
 	}
 	if err := u.ensureNoWorks(ctx); err != nil {
@@ -134,19 +147,41 @@ func (u *unjoining) find(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var names []string
-	for i := range found {
-		if found[i].Spec.ClusterName == u.cluster {
-			u.klusterlet = &found[i]
-			return u.findManaged(ctx)
-		}
-		names = append(names, found[i].Spec.ClusterName)
+	switch chosen := u.choose(found); len(chosen) {
+	case 0:
+	case 1:
+		u.klusterlet = &chosen[0]
+		return u.findManaged(ctx)
+	default:
+		return u.severalKlusterlets(ctx, chosen)
 	}
 	if left, err := u.resume(ctx, found); err != nil || left {
 		u.Note("There is no Klusterlet any more: removing what is left of the agent.")
 		return err
 	}
-	return u.noKlusterlet(names)
+	return u.noKlusterlet(found)
+}
+
+// choose are the Klusterlets of the cluster; with --klusterlet, only the one of that name.
+func (u *unjoining) choose(found []operatorv1.Klusterlet) []operatorv1.Klusterlet {
+	return slices.DeleteFunc(slices.Clone(found), func(k operatorv1.Klusterlet) bool {
+		return k.Spec.ClusterName != u.cluster || u.name != "" && k.Name != u.name
+	})
+}
+
+// severalKlusterlets lists the Klusterlets of which the user has to choose one.
+func (u *unjoining) severalKlusterlets(ctx context.Context, found []operatorv1.Klusterlet) error {
+	var lines strings.Builder
+	for i := range found {
+		hub, err := hubOfAgent(ctx, u.in, &found[i])
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&lines, "\n  Klusterlet %s, with its agent in namespace %s, for the hub at %s", found[i].Name, namespaceOfAgent(&found[i]),
+			cmp.Or(hub, "an unknown address"))
+	}
+	return fmt.Errorf("the cluster at %s, where %s leads, has %d Klusterlets for cluster %s: choose one with --klusterlet:%s", u.in.Server(),
+		u.in.Source(), len(found), u.cluster, lines.String())
 }
 
 // annotationUnjoining on the namespace of an agent is its Klusterlet, as far as unjoin needs it: an interrupted run has removed that.
@@ -165,7 +200,8 @@ func (u *unjoining) resume(ctx context.Context, others []operatorv1.Klusterlet) 
 		klusterlet := &operatorv1.Klusterlet{}
 		marked := json.Unmarshal([]byte(namespaces[i].GetAnnotations()[annotationUnjoining]), klusterlet) == nil
 		runsHere := func(agent operatorv1.Klusterlet) bool { return namespaceOfAgent(&agent) == namespaces[i].GetName() }
-		if marked && runsHere(*klusterlet) && !slices.ContainsFunc(others, runsHere) && klusterlet.Spec.ClusterName == u.cluster {
+		isChosen := klusterlet.Spec.ClusterName == u.cluster && (u.name == "" || klusterlet.Name == u.name)
+		if marked && runsHere(*klusterlet) && !slices.ContainsFunc(others, runsHere) && isChosen {
 			u.klusterlet, u.resumed = klusterlet, true
 			return true, u.findManaged(ctx)
 		}
@@ -236,16 +272,32 @@ func namespaceOfAgent(klusterlet *operatorv1.Klusterlet) string {
 	return cmp.Or(klusterlet.Spec.Namespace, fleet.NamespaceAgent)
 }
 
-func (u *unjoining) noKlusterlet(others []string) error {
+func (u *unjoining) noKlusterlet(others []operatorv1.Klusterlet) error {
 	hint := "There is no Klusterlet at all."
 	if len(others) > 0 {
-		hint = "The Klusterlets there are for: " + strings.Join(others, ", ") + "."
+		hint = "The Klusterlets there are for: " + strings.Join(u.clustersOf(others), ", ") + "."
 	}
 	if joined, err := u.Home.JoinedNames(); err == nil && slices.Contains(joined, u.cluster) {
 		hint += fmt.Sprintf("\nAn agent of cluster %s is a process of this machine: --local removes that.", u.cluster)
 	}
-	return fmt.Errorf("the cluster at %s, where %s leads, has no Klusterlet for cluster %s. %s\n"+
-		"Choose the cluster that the agent runs in with --kubeconfig or --context", u.in.Server(), u.in.Source(), u.cluster, hint)
+	wanted := "no Klusterlet"
+	if u.name != "" {
+		wanted = fmt.Sprintf("no Klusterlet %s, which --klusterlet names,", u.name)
+	}
+	return fmt.Errorf("the cluster at %s, where %s leads, has %s for cluster %s. %s\n"+
+		"Choose the cluster that the agent runs in with --kubeconfig or --context", u.in.Server(), u.in.Source(), wanted, u.cluster, hint)
+}
+
+// clustersOf are the clusters that Klusterlets are for, with their names where one of them is to be chosen by its name.
+func (u *unjoining) clustersOf(klusterlets []operatorv1.Klusterlet) []string {
+	names := make([]string, len(klusterlets))
+	for i := range klusterlets {
+		names[i] = klusterlets[i].Spec.ClusterName
+		if u.name != "" {
+			names[i] += " (Klusterlet " + klusterlets[i].Name + ")"
+		}
+	}
+	return names
 }
 
 // findManaged connects to the cluster that the agent is for.
@@ -315,7 +367,36 @@ func (u *unjoining) removeAgent(ctx context.Context, removal *removal) error {
 	if err := u.removeKinds(ctx, removal); err != nil {
 		return err
 	}
-	return removal.deleteNamespace(ctx, u.agentNamespace())
+	namespace := u.agentNamespace()
+	if of, ok := u.elsewhere[namespace]; ok && u.klusterlet == nil {
+		u.Note("Namespace %s stays: it is that of Klusterlet %s, whose agent runs in another cluster.", namespace, of)
+		return nil
+	}
+	return removal.deleteNamespace(ctx, namespace)
+}
+
+// hostedElsewhere finds the Klusterlets whose agents are for this cluster and run in another one, by the namespaces that they have here:
+// there is no Deployment in them.
+func (u *unjoining) hostedElsewhere(ctx context.Context) (map[string]string, error) {
+	namespaces, err := u.in.List(ctx, installation.KindNamespace, "", fleet.LabelKlusterlet)
+	if err != nil {
+		return nil, err
+	}
+	elsewhere := map[string]string{}
+	for i := range namespaces {
+		name, klusterlet := namespaces[i].GetName(), namespaces[i].GetLabels()[fleet.LabelKlusterlet]
+		if u.klusterlet != nil && u.klusterlet.Name == klusterlet || namespaces[i].GetDeletionTimestamp() != nil {
+			continue
+		}
+		agents, err := u.in.List(ctx, installation.KindDeployment, name, fleet.LabelCreatedByKlusterlet+"="+klusterlet)
+		if err != nil {
+			return nil, err
+		}
+		if len(agents) == 0 {
+			elsewhere[name] = klusterlet
+		}
+	}
+	return elsewhere, nil
 }
 
 func (u *unjoining) removeKlusterlet(ctx context.Context, removal *removal) error {
@@ -327,13 +408,13 @@ func (u *unjoining) removeKlusterlet(ctx context.Context, removal *removal) erro
 	if err := u.annotateNamespace(ctx); err != nil {
 		return err
 	}
-	return removal.deleteCustom(ctx, of, klusterletOperator, func(ctx context.Context) error {
+	return removal.deleteCustom(ctx, of, klusterletOperator, forced{release: func(ctx context.Context) error {
 		return u.deleteRelated(ctx, klusterlet, removal)
-	})
+	}})
 }
 
 // deleteRelated does what the operator does not: it deletes what that has installed, as the status of the Klusterlet lists it, the agent
-// first.
+// first. The list does not say on which of the two clusters of a hosted agent an object is, and the other one may have one of that name.
 func (u *unjoining) deleteRelated(ctx context.Context, klusterlet *unstructured.Unstructured, here *removal) error {
 	if err := u.releaseWorks(ctx); err != nil {
 		return err
@@ -356,13 +437,17 @@ func (u *unjoining) deleteRelated(ctx context.Context, klusterlet *unstructured.
 		if of.GroupVersionKind == installation.KindCRD || forAddOns && shares {
 			continue
 		}
-		if err := here.delete(ctx, of); err != nil {
+		owner := klusterlet.GetName()
+		if forAddOns {
+			owner = "" // of all Klusterlets
+		}
+		if err := here.deleteOf(ctx, of, fleet.LabelCreatedByKlusterlet, owner); err != nil {
 			return err
 		}
 		if there == nil {
 			continue
 		}
-		if err := there.delete(ctx, of); err != nil {
+		if err := there.deleteOf(ctx, of, fleet.LabelCreatedByKlusterlet, owner); err != nil {
 			return err
 		}
 	}
@@ -412,8 +497,14 @@ func (u *unjoining) operatorObjects(ctx context.Context) ([]installation.Referen
 	if err != nil {
 		return nil, err
 	}
+	if hosted := slices.Sorted(maps.Values(u.elsewhere)); len(hosted) > 0 {
+		u.Note(kindsStay, u.in.Server(), hosted[0])
+		return refs, nil
+	}
 	return append(refs, agentKinds...), nil
 }
+
+const kindsStay = "The kinds of agents stay on cluster %s: the agent of Klusterlet %s is there, too."
 
 // agentKinds are the kinds that the operator has installed on the managed cluster, which it leaves there for what users have stored.
 var agentKinds = []installation.Reference{
@@ -437,8 +528,7 @@ func (u *unjoining) removeKinds(ctx context.Context, here *removal) error {
 		return err
 	}
 	if len(agents) > 0 && !u.DryRun {
-		u.Note("The kinds of agents stay on cluster %s: the agent of Klusterlet %s is there, too.", u.cluster,
-			agents[0].GetLabels()[fleet.LabelKlusterlet])
+		u.Note(kindsStay, u.cluster, agents[0].GetLabels()[fleet.LabelKlusterlet])
 		return nil
 	}
 	there := &removal{Global: u.Global, in: managed, force: u.force}
@@ -468,7 +558,7 @@ func (u *unjoining) printResult(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case len(left) == 0 && u.managed == nil && u.klusterlet != nil: // it cannot be reached
+	case len(left) == 0 && u.managed == nil && (u.klusterlet != nil || len(u.elsewhere) > 0): // nobody knows
 		u.Say("The agent of cluster %[1]s is removed. The status of mcl %[1]s will be unknown in the hub cluster.", u.cluster)
 	case len(left) == 0:
 		u.Say("Applied resources have been deleted during the %[1]s joined stage. The status of mcl %[1]s will be unknown in the hub cluster.",
@@ -489,7 +579,7 @@ func (u *unjoining) remainingWorks(ctx context.Context) ([]string, error) {
 	switch {
 	case u.managed != nil:
 		cluster = clusterOf(u.managed)
-	case u.klusterlet != nil: // it cannot be reached
+	case u.klusterlet != nil, len(u.elsewhere) > 0: // it cannot be reached, or they may be those of another agent
 		return nil, nil
 	}
 	works, err := cluster.List(ctx, installation.KindAppliedManifestWork, "", "")

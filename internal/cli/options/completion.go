@@ -97,13 +97,25 @@ func (g *Global) CompleteNamespaces(command *cobra.Command, _ []string, _ string
 	return g.CompleteFromHub(command.Context(), namespaces.Names), cobra.ShellCompDirectiveNoFileComp
 }
 
+// namesFrom are names that a hub or a cluster has.
+type namesFrom = func(context.Context, *hubapi.Hub) ([]string, error)
+
 // CompleteFromHub reads names to complete from the hub; a hub that cannot be reached has none.
-func (g *Global) CompleteFromHub(ctx context.Context, names func(context.Context, *hubapi.Hub) ([]string, error)) []string {
+func (g *Global) CompleteFromHub(ctx context.Context, names namesFrom) []string {
+	return g.completeFrom(ctx, g.Target, names)
+}
+
+// CompleteFromCluster does the same for the cluster that something is installed in, or taken out of.
+func (g *Global) CompleteFromCluster(ctx context.Context, names namesFrom) []string {
+	return g.completeFrom(ctx, g.InstallTarget, names)
+}
+
+func (g *Global) completeFrom(ctx context.Context, target func() hubapi.Target, names namesFrom) []string {
 	if g.SetHome() != nil { // completion does not run what commands run first
 		return nil
 	}
 	silenceLibraries()
-	hub, err := g.Hub()
+	hub, err := hubapi.Connect(target())
 	if err != nil {
 		return nil
 	}

@@ -49,8 +49,8 @@ type RejectedRequest struct {
 // AcceptanceTree shows what a user is about to agree to. Any client that requests to join has written most of it.
 func AcceptanceTree(a *Acceptance, now time.Time) Node {
 	root := Node{Key: a.Cluster, Children: []Node{
-		Leaf("RequestedBy", Plain(Printable(a.RequestedBy))),
-		Leaf("URLs", Plain(Printable(strings.Join(a.URLs, ", ")))),
+		Leaf("RequestedBy", Plain(a.RequestedBy)),
+		Leaf("URLs", Plain(strings.Join(a.URLs, ", "))),
 	}}
 	for _, pairs := range []struct {
 		key    string
@@ -68,9 +68,9 @@ func AcceptanceTree(a *Acceptance, now time.Time) Node {
 			Leaf("Namespace", Cell{Text: "exists and was not made for a cluster; the agent will read and write there", Bad: true}))
 	}
 	for _, request := range a.Requests {
-		root.Children = append(root.Children, Node{Key: "Request", Value: Plain(Printable(request.Name)), Children: []Node{
-			Leaf("Agent", Plain(Printable(request.Agent))),
-			Leaf("Requester", Plain(Printable(request.Requester))),
+		root.Children = append(root.Children, Node{Key: "Request", Value: Plain(request.Name), Children: []Node{
+			Leaf("Agent", Plain(request.Agent)),
+			Leaf("Requester", Plain(request.Requester)),
 			Leaf("Age", Plain(now.Sub(request.Created).Round(time.Second).String())),
 		}})
 	}
@@ -80,7 +80,7 @@ func AcceptanceTree(a *Acceptance, now time.Time) Node {
 func pairsNode(key string, values map[string]string) Node {
 	node := Node{Key: key}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		node.Children = append(node.Children, Leaf(name, Plain(Printable(values[name]))))
+		node.Children = append(node.Children, Leaf(name, Plain(values[name])))
 	}
 	return node
 }

@@ -34,15 +34,18 @@ func (s Style) WriteGrid(w io.Writer, grid Grid) error {
 func columnWidths(grid Grid) []int {
 	widths := make([]int, len(grid.Header))
 	for i, title := range grid.Header {
-		widths[i] = utf8.RuneCountInString(title)
+		widths[i] = width(Plain(title))
 	}
 	for _, row := range grid.Rows {
 		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell.Text))
+			widths[i] = max(widths[i], width(cell))
 		}
 	}
 	return widths
 }
+
+// width is how much room a cell takes on the screen, without colours.
+func width(cell Cell) int { return utf8.RuneCountInString(Style{}.cell(cell)) }
 
 // writeRow pads by what is seen: escape sequences take no room on the screen. bufio keeps the first error for Flush.
 func (s Style) writeRow(out *bufio.Writer, widths []int, row []Cell) {
@@ -52,7 +55,7 @@ func (s Style) writeRow(out *bufio.Writer, widths []int, row []Cell) {
 		}
 		out.WriteString(s.cell(cell))
 		if i < len(row)-1 {
-			out.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell.Text)+gap))
+			out.WriteString(strings.Repeat(" ", widths[i]-width(cell)+gap))
 		}
 	}
 	out.WriteByte('\n')

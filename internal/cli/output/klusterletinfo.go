@@ -57,5 +57,5 @@ func conditionCell(condition *metav1.Condition) Cell {
 	if condition.Status != good && condition.Message != "" {
 		text += ": " + condition.Message
 	}
-	return Cell{Text: Printable(text), Bad: condition.Status != good}
+	return Cell{Text: text, Bad: condition.Status != good}
 }

@@ -181,6 +181,59 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// What agents and users write does not reach the terminal as it is, and does not shift columns; colours do.
+func TestTextsOfOthersAreQuoted(t *testing.T) {
+	t.Parallel()
+	const hostile, quoted = "x\x1b[2K\ny\u202ez", `"x\x1b[2K\ny\u202ez"`
+	conditions := func(kinds ...string) []metav1.Condition {
+		var all []metav1.Condition
+		for _, kind := range kinds {
+			all = append(all, metav1.Condition{Type: kind, Status: "False", Reason: hostile, Message: hostile})
+		}
+		return all
+	}
+	cluster := clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"},
+		Status: clusterv1.ManagedClusterStatus{Version: clusterv1.ManagedClusterVersion{Kubernetes: hostile}}}
+	work := workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "c1"}}
+	work.Status.ResourceStatus.Manifests = []workv1.ManifestCondition{{
+		ResourceMeta: workv1.ManifestResourceMeta{Kind: "Secret", Name: hostile}, Conditions: conditions("Applied")}}
+	placement := clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "team-a"},
+		Status: clusterv1beta1.PlacementStatus{Conditions: conditions("PlacementSatisfied")}}
+	cells := output.View{
+		Grid: func() output.Grid {
+			return output.Grid{Header: []string{hostile, "b"}, Rows: [][]output.Cell{{{Text: "short", Bad: true}, output.Plain(hostile)}}}
+		},
+		Root: func() output.Node { return output.Node{Key: hostile, Value: output.Cell{Text: hostile, Bad: true}} },
+	}
+	for name, test := range map[string]struct {
+		view        output.View
+		table, tree string // a line of each; the table has two
+	}{
+		"any":      {cells, "\nshort" + strings.Repeat(" ", len(quoted)-len("short")+3) + quoted + "\n", quoted + ": " + quoted + "\n"},
+		"clusters": {output.Clusters(nil, []clusterv1.ManagedCluster{cluster}), "   " + quoted + "\n", "KubernetesVersion: " + quoted + "\n"},
+		"works": {output.Works(nil, []workv1.ManifestWork{work}), "web    c1",
+			`"Secret x\x1b[2K\ny\u202ez": "not-applied (x\x1b[2K\ny\u202ez)"` + "\n"},
+		"placements": {output.Placements(nil, []clusterv1beta1.Placement{placement}, nil), "False    " + quoted + "   -",
+			`PlacementSatisfied: "False (x\x1b[2K\ny\u202ez)"` + "\n"},
+	} {
+		for _, style := range []output.Style{{}, {Colour: true}} {
+			for format, want := range map[output.Format]string{output.Table: test.table, output.Tree: test.tree} {
+				var got bytes.Buffer
+				if err := style.Write(&got, format, test.view); err != nil {
+					t.Fatal(err)
+				}
+				plain := strings.NewReplacer("\x1b[31m", "", "\x1b[2m", "", "\x1b[0m", "").Replace(got.String())
+				if strings.Contains(plain, "\x1b") || !strings.Contains(plain, want) || format == output.Table && strings.Count(plain, "\n") != 2 {
+					t.Errorf("%s as %s: %q, want %q in it", name, format, plain, want)
+				}
+				if painted := plain != got.String(); painted != style.Colour {
+					t.Errorf("%s as %s is coloured: %t", name, format, painted)
+				}
+			}
+		}
+	}
+}
+
 func view(format output.Format, view output.View) func(*bytes.Buffer, output.Style) error {
 	return func(b *bytes.Buffer, s output.Style) error { return s.Write(b, format, view) }
 }

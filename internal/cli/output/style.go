@@ -52,11 +52,13 @@ func (s Style) paint(colour, text string) string {
 	return colour + text + reset
 }
 
+// cell is a cell as it is written. Agents and users write most texts, and a terminal is not to act on what is in them.
 func (s Style) cell(c Cell) string {
+	text := Printable(c.Text)
 	if c.Bad {
-		return s.paint(red, c.Text)
+		return s.paint(red, text)
 	}
-	return c.Text
+	return text
 }
 
 // Error colours a word that announces an error.

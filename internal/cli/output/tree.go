@@ -29,7 +29,7 @@ func (s Style) WriteTree(w io.Writer, root Node) error {
 }
 
 func (s Style) writeNode(out *bufio.Writer, node Node) {
-	out.WriteString(node.Key)
+	out.WriteString(Printable(node.Key))
 	if node.Value.Text != "" {
 		out.WriteString(": ")
 		out.WriteString(s.cell(node.Value))

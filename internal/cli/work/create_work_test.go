@@ -296,6 +296,27 @@ func TestCreateWorkByPlacement(t *testing.T) {
 	h.Run(t, changed, append(create, "--overwrite")...).Fails(t, "has not been decided on yet")
 }
 
+// With --overwrite, a work of the same name that another placement has brought to its clusters stays there.
+func TestOverwriteLeavesWorksOfOtherPlacements(t *testing.T) {
+	t.Parallel()
+	h := clitest.NewHubWithClusters(t)
+	h.PutPlacement(t, "team-a", "first", "cluster1")
+	h.PutPlacement(t, "team-a", "second", "cluster2", "cluster3")
+	create := func(placement string, flags ...string) clitest.Result {
+		args := []string{"create", "work", "web", "-f", "-", "--placement", "team-a/" + placement}
+		return h.Run(t, clitest.ConfigMap, append(args, flags...)...)
+	}
+	create("first").Succeeds(t, "create work web in cluster cluster1\n")
+	create("second").Succeeds(t, "create work web in cluster cluster2\ncreate work web in cluster cluster3\n")
+	h.PutPlacement(t, "team-a", "second", "cluster3")
+	create("second", "--overwrite").Succeeds(t, "web in cluster cluster3 already exists", "delete work web in cluster cluster2\n")
+	for cluster, stays := range map[string]bool{"cluster1": true, "cluster2": false, "cluster3": true} {
+		if path := strings.Replace(clitest.WorksPath, "cluster1", cluster, 1) + "/web"; h.Has(path) != stays {
+			t.Errorf("the work is in %s: %t", cluster, !stays)
+		}
+	}
+}
+
 // CA-31
 func TestCreateWorkReplicaSet(t *testing.T) {
 	t.Parallel()

@@ -82,7 +82,7 @@ func (d *delivery) planCluster(ctx context.Context, hub *hubapi.Hub, cluster str
 	}
 	s := step{action: actionCreate, work: newWork(cluster, d.name, d.workload)}
 	if d.placement != nil {
-		s.work.Labels = map[string]string{fleet.LabelWorkPlacement: fleet.LabelValue(d.placement.Namespace + "." + d.placement.Name)}
+		s.work.Labels = map[string]string{fleet.LabelWorkPlacement: d.placementLabel()}
 	}
 	live, err := manifestworks.Get(ctx, hub, cluster, d.name)
 	if apierrors.IsNotFound(err) && !errors.Is(err, hubapi.ErrNotAHub) {
@@ -111,10 +111,15 @@ func (d *delivery) planCluster(ctx context.Context, hub *hubapi.Hub, cluster str
 	return s, nil
 }
 
-// planDeletions finds the works of this name that a placement has brought to clusters where none selects them any more. Works
-// that a user created by name of the cluster stay.
+// placementLabel is the label value of works that are made for the placement.
+func (d *delivery) placementLabel() string {
+	return fleet.LabelValue(d.placement.Namespace + "." + d.placement.Name)
+}
+
+// planDeletions finds the works of this name that the placement has brought to clusters which it does not select any more. Works of other
+// placements, and those that a user created by name of the cluster, stay.
 func (d *delivery) planDeletions(ctx context.Context, hub *hubapi.Hub, decided []string) ([]step, error) {
-	list, err := manifestworks.List(ctx, hub, "", fleet.LabelWorkPlacement)
+	list, err := manifestworks.List(ctx, hub, "", fleet.LabelWorkPlacement+"="+d.placementLabel())
 	if err != nil {
 		return nil, err
 	}

@@ -71,6 +71,18 @@ const (
 	ServiceAccountGRPCServer             = "grpc-server-sa"
 )
 
+// Webhooks of a hub. Their Deployments are those of WebhookDeployments.
+const (
+	WebhookRegistration = "registration-webhook"
+	WebhookWork         = "work-webhook"
+	WebhookAddOn        = "addon-webhook"
+)
+
+// WebhookDeployments are the Deployments of the webhooks that the hub of a ClusterManager has.
+func WebhookDeployments(clusterManager string) []string {
+	return []string{clusterManager + "-" + WebhookRegistration, clusterManager + "-" + WebhookWork, clusterManager + "-" + WebhookAddOn}
+}
+
 // Leases.
 const (
 	// ClusterNamespaceLease is the lease in the namespace of a cluster that its agent renews.

@@ -19,13 +19,13 @@ import (
 // Names of Deployments, after that of the ClusterManager, and of Services, after that or servicePrefix.
 const (
 	registrationController = "registration-controller"
-	registrationWebhook    = "registration-webhook"
+	registrationWebhook    = fleet.WebhookRegistration
 	workController         = "work-controller"
-	workWebhook            = "work-webhook"
+	workWebhook            = fleet.WebhookWork
 	placementController    = "placement-controller"
 	placementService       = "placement"
 	addOnManager           = "addon-manager-controller"
-	addOnWebhook           = "addon-webhook"
+	addOnWebhook           = fleet.WebhookAddOn
 	grpcServer             = "grpc-server"
 )
 

@@ -113,8 +113,8 @@ func (c *Controller) hubToRemove(ctx context.Context, cm *operatorv1.ClusterMana
 // removeDeadWebhooks deletes the configurations of the webhooks if one of these does not run: the API server would refuse what the
 // controllers write to clean up.
 func (c *Controller) removeDeadWebhooks(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster) error {
-	for _, name := range []string{registrationWebhook, workWebhook, addOnWebhook} {
-		live, err := c.Management.Deployment(ctx, types.NamespacedName{Namespace: namespaceOf(cm), Name: cm.Name + "-" + name})
+	for _, name := range fleet.WebhookDeployments(cm.Name) {
+		live, err := c.Management.Deployment(ctx, types.NamespacedName{Namespace: namespaceOf(cm), Name: name})
 		if err == nil && workload.Ready(live) {
 			continue
 		}

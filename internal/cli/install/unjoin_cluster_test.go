@@ -1,0 +1,227 @@
+package install_test
+
+import (
+	"encoding/base64"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/capstan-io/capstan/internal/cli/clitest"
+)
+
+const (
+	namespacesPath   = "/api/v1/namespaces/"
+	deploymentsOf    = "/apis/apps/v1/namespaces/"
+	clusterRolesPath = "/apis/rbac.authorization.k8s.io/v1/clusterroles/"
+)
+
+// createdBy is an object that the operator has made for a Klusterlet.
+func createdBy(klusterlet string) string {
+	return `{"metadata":{"labels":{"open-cluster-management.io/created-by-klusterlet":"` + klusterlet + `"}}}`
+}
+
+// The status of a hosted Klusterlet does not say on which of two clusters an object is: what others have under its name on the other one
+// stays.
+func TestForcedHostedUnjoinLeavesWhatIsOfOthers(t *testing.T) {
+	t.Parallel()
+	const name = "klusterlet-hosted-x"
+	hosting, managed := withHostedAgent(t)
+	related := func(group, resource, namespace, name string) string {
+		return `{"group":"` + group + `","version":"v1","resource":"` + resource + `","namespace":"` + namespace + `","name":"` + name + `"}`
+	}
+	put(t, hosting, map[string]string{
+		klusterletsPath + name: "Klusterlet", namespacesPath + name: "Namespace", deploymentsOf + name + "/deployments/agent": "Deployment",
+		namespacesPath + "open-cluster-management-agent": "Namespace", clusterRolesPath + "of-" + name: "ClusterRole",
+	}, map[string]string{
+		klusterletsPath + name: `{"metadata":{"uid":"u1","finalizers":["operator.open-cluster-management.io/klusterlet-hosted-cleanup"]},
+			"spec":{"clusterName":"c1","deployOption":{"mode":"Hosted"}},"status":{"relatedResources":[` + strings.Join([]string{
+			related("", "namespaces", "", "open-cluster-management-agent"), related("", "namespaces", "", name),
+			related("rbac.authorization.k8s.io", "clusterroles", "", "of-"+name), related("apps", "deployments", name, "agent"),
+		}, ",") + `]}}`,
+		namespacesPath + name:                            createdBy(name),
+		deploymentsOf + name + "/deployments/agent":      createdBy(name),
+		namespacesPath + "open-cluster-management-agent": createdBy("klusterlet"),
+	})
+	put(t, managed, map[string]string{
+		namespacesPath + "open-cluster-management-agent": "Namespace", namespacesPath + name: "Namespace",
+		clusterRolesPath + "of-" + name: "ClusterRole",
+	}, map[string]string{
+		namespacesPath + "open-cluster-management-agent": createdBy(name), clusterRolesPath + "of-" + name: createdBy(name),
+	})
+	got := hosting.Run(t, "", "unjoin", "--cluster-name", "c1", "--force")
+	got.Succeeds(t)
+	for _, test := range []struct {
+		on    clitest.Hub
+		path  string
+		stays bool
+	}{
+		{hosting, namespacesPath + "open-cluster-management-agent", true},
+		{hosting, clusterRolesPath + "of-" + name, true},
+		{hosting, namespacesPath + name, false},
+		{hosting, deploymentsOf + name + "/deployments/agent", false},
+		{hosting, klusterletsPath + name, false},
+		{managed, namespacesPath + name, true},
+		{managed, namespacesPath + "open-cluster-management-agent", false},
+		{managed, clusterRolesPath + "of-" + name, false},
+	} {
+		if test.on.Has(test.path) != test.stays {
+			t.Errorf("%s on %s is there: %t", test.path, test.on.URL, !test.stays)
+		}
+	}
+	const says = "Namespace open-cluster-management-agent stays in "
+	if !strings.Contains(got.ErrOut, says+hosting.URL+": it has no label open-cluster-management.io/created-by-klusterlet="+name) {
+		t.Errorf("nothing says what stays: %s", got.ErrOut)
+	}
+}
+
+// putAgent puts a Klusterlet with what its agent joins with.
+func putAgent(t *testing.T, h clitest.Hub, klusterlet, namespace, hub, spec string) {
+	t.Helper()
+	kubeconfig := "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: b}}]\n" +
+		"clusters: [{name: b, cluster: {server: '" + hub + "'}}]\n"
+	secret := namespacesPath + namespace + "/secrets/bootstrap-hub-kubeconfig"
+	put(t, h, map[string]string{
+		klusterletsPath + klusterlet: "Klusterlet", namespacesPath + namespace: "Namespace", secret: "Secret",
+	}, map[string]string{
+		klusterletsPath + klusterlet: `{"metadata":{"uid":"` + klusterlet + `"},"spec":` + spec + `}`,
+		secret:                       `{"data":{"kubeconfig":"` + base64.StdEncoding.EncodeToString([]byte(kubeconfig)) + `"}}`,
+	})
+}
+
+// A cluster that has the same name on two hubs has two Klusterlets: none goes until the user says which, and then only that one.
+func TestUnjoinFromOneOfTwoHubs(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		flags       []string
+		fails       []string // empty if second goes
+		interrupted bool
+	}{
+		"not chosen": {fails: []string{"has 2 Klusterlets for cluster c1: choose one with --klusterlet:",
+			"\n  Klusterlet first, with its agent in namespace open-cluster-management-agent, for the hub at https://one.example.com",
+			"\n  Klusterlet second, with its agent in namespace mine, for the hub at https://two.example.com"}},
+		"not chosen, in a dry run": {flags: []string{"--dry-run"}, fails: []string{"choose one with --klusterlet"}},
+		"chosen":                   {flags: []string{"--klusterlet", "second"}},
+		"chosen, and interrupted":  {flags: []string{"--klusterlet", "second"}, interrupted: true},
+		"no such one": {flags: []string{"--klusterlet", "third"},
+			fails: []string{"no Klusterlet third, which --klusterlet names, for cluster c1", "c1 (Klusterlet first), c1 (Klusterlet second)"}},
+		"of another cluster": {flags: []string{"--klusterlet", "first", "--cluster-name", "c2"},
+			fails: []string{"no Klusterlet first, which --klusterlet names, for cluster c2", "c1 (Klusterlet first)"}},
+		"local": {flags: []string{"--klusterlet", "second", "--local"}, fails: []string{"[klusterlet local] were all set"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newCluster(t)
+			putOperator(t, h, "klusterlet", "r/x:v0.3.0", nil)
+			putAgent(t, h, "first", "open-cluster-management-agent", "https://one.example.com", `{"clusterName":"c1"}`)
+			before := h.Paths()
+			putAgent(t, h, "second", "mine", "https://two.example.com", `{"clusterName":"c1","namespace":"mine"}`)
+			both := h.Paths()
+			args := append([]string{"unjoin", "--cluster-name", "c1"}, test.flags...)
+			if test.interrupted {
+				if got := runKilled(t, h, 2, args...); got.Code == 0 || h.Has(klusterletsPath+"second") {
+					t.Fatalf("it is not interrupted after the Klusterlet is gone: %s", got.ErrOut)
+				}
+			}
+			got := h.Run(t, "", args...)
+			if len(test.fails) > 0 {
+				got.Fails(t, test.fails...)
+				if !slices.Equal(h.Paths(), both) {
+					t.Errorf("it leaves %v", h.Paths())
+				}
+				return
+			}
+			got.Succeeds(t)
+			left := slices.DeleteFunc(h.Paths(), func(path string) bool { return strings.HasPrefix(path, namespacesPath+"mine/") })
+			if !slices.Equal(left, before) { // the namespace takes what is in it with it
+				t.Errorf("it leaves %v, want %v", left, before)
+			}
+		})
+	}
+}
+
+func TestCompleteKlusterlets(t *testing.T) {
+	t.Parallel()
+	h := newCluster(t)
+	putAgent(t, h, "first", "open-cluster-management-agent", "https://one.example.com", `{"clusterName":"c1"}`)
+	if got := h.Run(t, "", "__complete", "unjoin", "--klusterlet="); !strings.HasPrefix(got.Out, "first\n:") {
+		t.Errorf("completes to %q", got.Out)
+	}
+}
+
+// With an operator that no Klusterlet is left of, the namespace of an agent that runs in another cluster stays, with the kinds of agents.
+func TestUnjoinLeavesAgentsHostedElsewhere(t *testing.T) {
+	t.Parallel()
+	const namespace = namespacesPath + "open-cluster-management-agent"
+	labelled := func(klusterlet string) string {
+		return `{"metadata":{"labels":{"operator.open-cluster-management.io/klusterlet":"` + klusterlet + `"}}}`
+	}
+	for name, test := range map[string]struct {
+		namespace, content string
+		agent              bool
+		stays              bool
+	}{
+		"hosted elsewhere":                     {namespace, labelled("klusterlet-hosted-x"), false, true},
+		"hosted elsewhere, in another one":     {namespacesPath + "other", labelled("klusterlet-hosted-x"), false, true},
+		"left by a Klusterlet":                 {namespace, labelled("klusterlet"), true, false},
+		"left by a Klusterlet, without labels": {namespace, `{}`, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newCluster(t)
+			putOperator(t, h, "klusterlet", "r/x:v0.3.0", nil)
+			put(t, h, map[string]string{
+				test.namespace: "Namespace", definitionsPath + agentDefinitions[0]: "CustomResourceDefinition",
+			}, map[string]string{test.namespace: test.content})
+			if test.agent {
+				const agent = deploymentsOf + "open-cluster-management-agent/deployments/agent"
+				put(t, h, map[string]string{agent: "Deployment"}, map[string]string{agent: createdBy("klusterlet")})
+			}
+			got := h.Run(t, "", "unjoin", "--cluster-name", "c1")
+			got.Succeeds(t)
+			if h.Has(test.namespace) != test.stays || h.Has(definitionsPath+agentDefinitions[0]) != test.stays {
+				t.Errorf("it leaves %v", h.Paths())
+			}
+			if h.Has(clitest.OperatorsPath + "klusterlet") {
+				t.Error("the operator is left")
+			}
+			if test.stays && !strings.Contains(got.ErrOut, "the agent of Klusterlet klusterlet-hosted-x is there, too") {
+				t.Errorf("nothing says what stays: %s", got.ErrOut)
+			}
+		})
+	}
+}
+
+// A hosted agent is not taken from its hub by joining another one, on which the cluster has the same name.
+func TestJoinHostedOnSecondHub(t *testing.T) {
+	t.Parallel()
+	hub, managed := newHubToJoin(t), clitest.NewHub(t)
+	const name = "klusterlet-hosted-x"
+	for title, test := range map[string]struct {
+		server string
+		flags  []string
+		fails  bool
+	}{
+		"the same hub":        {server: hub.URL},
+		"another hub":         {server: "https://other.example.com", fails: true},
+		"another hub, forced": {server: "https://other.example.com", flags: []string{"--force"}},
+		"another hub, another name": {server: "https://other.example.com", flags: []string{"--klusterlet-values-file",
+			inDir(t)("values.yaml", "klusterlet: {name: second, namespace: of-second}")}},
+	} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			h := newCluster(t)
+			putAgent(t, h, name, name, test.server, `{"clusterName":"c1","deployOption":{"mode":"Hosted"}}`)
+			before := h.Paths()
+			got := h.Run(t, "", joinCommand(t, hub, append(test.flags, "--mode", "hosted", "--managed-cluster-kubeconfig", managed.File)...)...)
+			if !test.fails {
+				got.Succeeds(t)
+				return
+			}
+			got.Fails(t, "Klusterlet "+name+" is the hosted agent of cluster c1 for the hub at https://other.example.com", "to "+hub.URL,
+				"klusterlet.name and klusterlet.namespace", "--force")
+			if !slices.Equal(h.Paths(), before) {
+				t.Errorf("it leaves %v", h.Paths())
+			}
+		})
+	}
+}
