@@ -168,7 +168,7 @@ func TestExpiryWhileOverBudget(t *testing.T) {
 	s.DeleteCluster("c1")
 	s.DeleteScore(Key{Namespace: "c1", Name: "usage"})
 	s.Advance(start.Add(2 * time.Minute))
-	if e := s.Explain(newPlacement(withCostlyCEL(1))); e.Result.Misconfigured == nil || len(s.explainQueues) > 0 {
+	if e := s.Explain(t.Context(), newPlacement(withCostlyCEL(1))); e.Result.Misconfigured == nil || len(s.explainQueues) > 0 {
 		t.Errorf("explained as %+v, at a cost", e.Result)
 	}
 }

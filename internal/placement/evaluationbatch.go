@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -52,9 +51,7 @@ func (s *Scheduler) nextBatch(now time.Time, affected affected) (b *batch, again
 		next, left := s.nextQueue(affected)
 		switch {
 		case next == nil:
-			for _, all := range []map[string]*evaluationQueue{s.queues, s.explainQueues} {
-				maps.DeleteFunc(all, func(_ string, q *evaluationQueue) bool { return q.idle(s.budgetTime) })
-			}
+			s.dropIdle()
 			return nil, time.Time{}
 		case left <= 0:
 			return nil, now.Add(time.Duration((1 - left) / celRate * float64(time.Second)))

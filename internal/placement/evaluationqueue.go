@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"maps"
 	"math"
 	"time"
 
@@ -11,9 +12,12 @@ import (
 type evaluations struct {
 	celBudget     int64
 	queues        map[string]*evaluationQueue
-	explainQueues map[string]*evaluationQueue // of explanations, which have a budget of their own
-	budgetTime    time.Time                   // up to which budgets were refilled
+	explainQueues ExplainBudgets // of explanations, which have a budget of their own
+	budgetTime    time.Time      // up to which budgets were refilled
 }
+
+// ExplainBudgets are the CEL budgets of explanations, by namespace.
+type ExplainBudgets map[string]*evaluationQueue
 
 // evaluationQueue has the evaluations of the placements of one namespace that have clusters to evaluate, and the budget of the namespace.
 type evaluationQueue struct {
@@ -74,12 +78,20 @@ func (q *evaluationQueue) markDeferred(affected affected) {
 	}
 }
 
+// dropIdle drops the queues of both kinds that need not be kept.
+func (s *evaluations) dropIdle() {
+	for _, all := range []map[string]*evaluationQueue{s.queues, s.explainQueues} {
+		maps.DeleteFunc(all, func(_ string, q *evaluationQueue) bool { return q.idle(s.budgetTime) })
+	}
+}
+
 // AdvanceBudget refills the CEL budgets of evaluations and explanations up to now. Evaluate does so, too; callers of Explain call it
 // first, as Evaluate is not called while there is nothing to evaluate.
 func (s *Scheduler) AdvanceBudget(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.advanceBudget(now)
+	s.dropIdle()
 }
 
 func (s *evaluations) advanceBudget(now time.Time) {

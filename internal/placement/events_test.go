@@ -137,7 +137,7 @@ func TestConcurrentUse(t *testing.T) {
 				s.Schedule(keyOf(p))
 				s.SetCluster(numbered(i%20, fmt.Sprintf("worker=%d", worker)))
 				s.Advance(start.Add(time.Duration(i) * time.Second))
-				s.Explain(p)
+				s.Explain(t.Context(), p)
 				s.NextAdvance()
 			}
 		})

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"context"
 	"slices"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
@@ -61,11 +62,12 @@ func (e *Explanation) Why(cluster string) ClusterReason {
 
 // Explain returns what a placement would select, and why. It records no decision. The placement need not exist; if it does, Steady and
 // Balance use its decisions. CEL expressions that were not evaluated yet are evaluated without holding the lock; if the explanations of
-// the namespace have used up their budget, the result is pending.
-func (s *Scheduler) Explain(object *clusterv1beta1.Placement) *Explanation {
+// the namespace have used up their budget, the result is pending. It evaluates no more when ctx has ended: then the explanation is
+// incomplete.
+func (s *Scheduler) Explain(ctx context.Context, object *clusterv1beta1.Placement) *Explanation {
 	precompile(&object.Spec)
-	explanation, unmatched := s.explain(object, s.evaluateForExplain(object))
-	unmatched.explain(explanation)
+	explanation, unmatched := s.explain(object, s.evaluateForExplain(ctx, object))
+	unmatched.explain(ctx, explanation)
 	s.chargeExplanation(object.Namespace, unmatched.costs)
 	return explanation
 }

@@ -30,7 +30,7 @@ func TestReasonsNotSelected(t *testing.T) {
 		newMember("other", fleet.LabelClusterSet+"=other"))
 	p := newPlacement(withLimit(2), withExactWeights(map[string]int32{"ResourceAllocatableCPU": 1}),
 		withPredicates(byLabels(map[string]string{"region": "eu"}), byCEL("false")))
-	explanation := s.Explain(p)
+	explanation := s.Explain(t.Context(), p)
 	for cluster, want := range map[string]string{
 		"best":    "score 100 = ResourceAllocatableCPU 100",
 		"deleted": "it is being deleted",
@@ -61,13 +61,14 @@ func TestReasonsNotSelected(t *testing.T) {
 			withExactWeights(map[string]int32{"ResourceAllocatableCPU": 1}),
 			withSpread(spreadOver("Label", "region", 1, "ScheduleAnyway"))),
 	} {
-		if got := s.Explain(q).Why("good"); !strings.Contains(got.Reason, reason) {
+		if got := s.Explain(t.Context(), q).Why("good"); !strings.Contains(got.Reason, reason) {
 			t.Errorf("%+v, want %q", got, reason)
 		}
 	}
 	elsewhere := newPlacement()
 	elsewhere.Namespace = "elsewhere"
-	if got := s.Explain(elsewhere).Why("best"); !strings.Contains(got.Reason, "No ManagedClusterSetBinding in namespace elsewhere") {
+	got := s.Explain(t.Context(), elsewhere).Why("best")
+	if !strings.Contains(got.Reason, "No ManagedClusterSetBinding in namespace elsewhere") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -81,7 +82,7 @@ func TestExplain(t *testing.T) {
 	notUS := clusterv1beta1.ClusterSelector{LabelSelector: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: "region", Operator: metav1.LabelSelectorOpDoesNotExist}}}}
 	unsaved := newPlacement(withLimit(1), withPredicates(notUS), withWeights(map[string]int32{"ResourceAllocatableCPU": 3}))
-	explanation := s.Explain(unsaved)
+	explanation := s.Explain(t.Context(), unsaved)
 	wantClusters(t, explanation.Result, "b")
 	want := []Filter{
 		{Name: "ClusterSets", Clusters: []string{"a", "b", "c", "d"}},
@@ -113,7 +114,7 @@ func TestExplainMisconfigured(t *testing.T) {
 	t.Parallel()
 	s := newFleet(newMember("a"), newMember("b"), newMember("other", fleet.LabelClusterSet+"=other"))
 	schedule(t, s, newPlacement(withLimit(1)))
-	broken := s.Explain(newPlacement(withPredicates(byCEL("broken"))))
+	broken := s.Explain(t.Context(), newPlacement(withPredicates(byCEL("broken"))))
 	if broken.Result.Misconfigured == nil || broken.Result.Selected != 1 {
 		t.Errorf("%+v", broken.Result)
 	}

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"time"
@@ -10,20 +11,26 @@ import (
 )
 
 // evaluateForExplain applies the CEL expressions of a placement to all clusters. It returns nil if there is nothing to evaluate, or the
-// explanations of the namespace have used up their budget.
-func (s *Scheduler) evaluateForExplain(object *clusterv1beta1.Placement) *celEvaluation {
+// explanations of the namespace have used up their budget, or ctx has ended.
+func (s *Scheduler) evaluateForExplain(ctx context.Context, object *clusterv1beta1.Placement) *celEvaluation {
 	e, b := s.newExplainBatch(object)
 	if b == nil {
 		return nil
 	}
 	b.costs = celselector.NewCosts(s.celBudget)
 	for i := range b.items {
+		if ctx.Err() != nil {
+			break
+		}
 		b.items[i].match(b.now, b.costs)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b.queue.running = false
 	s.charge(b.queue.limiter, b.costs.Spent())
+	if ctx.Err() != nil {
+		return nil
+	}
 	for i := range b.items {
 		// The result is good enough for a cluster that has changed in the meantime.
 		if item := &b.items[i]; e.class.has(item.of) {
@@ -92,8 +99,11 @@ type mismatches struct {
 	clusters  map[int]cluster // by index in Explanation.Clusters
 }
 
-func (u *mismatches) explain(e *Explanation) {
+func (u *mismatches) explain(ctx context.Context, e *Explanation) {
 	for _, i := range slices.Sorted(maps.Keys(u.clusters)) {
+		if ctx.Err() != nil {
+			return
+		}
 		c := u.clusters[i]
 		e.Clusters[i].Reason = u.selection.mismatchReason(&c, u.now, u.costs)
 	}

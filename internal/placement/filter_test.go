@@ -62,7 +62,7 @@ func TestExpressionsThatCostTooMuch(t *testing.T) {
 			t.Errorf("a cluster affects %v", keys)
 		}
 	}
-	if explanation := s.Explain(costly); explanation.Result.Misconfigured == nil || !explanation.Why("c0003").Selected {
+	if explanation := s.Explain(t.Context(), costly); explanation.Result.Misconfigured == nil || !explanation.Why("c0003").Selected {
 		t.Errorf("explained as %+v", explanation.Result)
 	}
 	wantClusters(t, schedule(t, s, p), "c0003")

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -198,7 +199,7 @@ func wantClusters(t *testing.T, result *Result, want ...string) {
 // scoresOf returns the total scores of all candidates.
 func scoresOf(s *Scheduler, p *clusterv1beta1.Placement) map[string]int64 {
 	scores := map[string]int64{}
-	for _, score := range s.Explain(p).Scores {
+	for _, score := range s.Explain(context.Background(), p).Scores {
 		scores[score.ClusterName] = score.Score
 	}
 	return scores

@@ -61,6 +61,14 @@ func (s *scorer) metricName() string {
 	return s.Name
 }
 
+// coordinate identifies where the scores come from. The name does not: what it joins may have slashes of its own.
+func (s *scorer) coordinate() [3]string {
+	if addOn, ok := s.plugin.(addOnScore); ok {
+		return [3]string{string(clusterv1beta1.ScoreCoordinateTypeAddOn), addOn.ResourceName, addOn.ScoreName}
+	}
+	return [3]string{string(clusterv1beta1.ScoreCoordinateTypeBuiltIn), s.Name}
+}
+
 // parsePrioritizerPolicy returns the scorers of spec.prioritizerPolicy with weights other than 0, in the order of the spec after the
 // default ones.
 func parsePrioritizerPolicy(policy *clusterv1beta1.PrioritizerPolicy) ([]scorer, *Misconfiguration) {
@@ -79,7 +87,7 @@ func parsePrioritizerPolicy(policy *clusterv1beta1.PrioritizerPolicy) ([]scorer,
 			return nil, invalid
 		}
 		configured.Weight = int64(policy.Configurations[i].Weight)
-		if at := slices.IndexFunc(scorers, func(s scorer) bool { return s.Name == configured.Name }); at >= 0 {
+		if at := slices.IndexFunc(scorers, func(s scorer) bool { return s.coordinate() == configured.coordinate() }); at >= 0 {
 			scorers[at] = configured
 		} else {
 			scorers = append(scorers, configured)

@@ -26,7 +26,7 @@ type profile struct {
 func profileSignature(spec *clusterv1beta1.PlacementSpec, scorers []scorer) (string, error) {
 	parts := []any{spec.Predicates, spec.Tolerations}
 	for _, scorer := range scorers {
-		parts = append(parts, scorer.Name, scorer.Weight)
+		parts = append(parts, scorer.coordinate(), scorer.Weight)
 	}
 	signature, err := json.Marshal(parts)
 	return string(signature), err

@@ -33,6 +33,8 @@ type Options struct {
 	CachedCandidates int
 	// TrustDecisions makes all decisions of other writers count for Balance, as the hub acts on them.
 	TrustDecisions bool
+	// ExplainBudgets are those of Explain; nil for ones of its own. Schedulers may share them if only one of them is in use at a time.
+	ExplainBudgets ExplainBudgets
 	// Timer measures plugins that run for all clusters, for metrics; nil for none. A plugin that runs for one changed cluster is
 	// not measured.
 	Timer Timer
@@ -91,12 +93,15 @@ func New(options Options) *Scheduler {
 	if options.CachedCandidates == 0 {
 		options.CachedCandidates = defaultCachedCandidates
 	}
+	if options.ExplainBudgets == nil {
+		options.ExplainBudgets = ExplainBudgets{}
+	}
 	return &Scheduler{
 		framework: framework{snapshot: newSnapshot(), options: options},
 		evaluations: evaluations{
 			celBudget:     celBudget,
 			queues:        map[string]*evaluationQueue{},
-			explainQueues: map[string]*evaluationQueue{},
+			explainQueues: options.ExplainBudgets,
 		},
 		classCache: classCache{limit: options.CachedCandidates, classes: map[string]*equivalenceClass{}},
 		profiles:   map[string]*profile{},

@@ -52,6 +52,42 @@ func TestHighestScoresFirst(t *testing.T) {
 	wantClusters(t, schedule(t, s, newPlacement(withLimit(2), weights)), "b", "c") // c comes before d by name
 }
 
+// Names of AddOnPlacementScores and of scores may have slashes: placements with different scores share nothing, whatever they look like
+// together.
+func TestScoresWithSlashes(t *testing.T) {
+	t.Parallel()
+	score := func(resource, score string) clusterv1beta1.PrioritizerConfig {
+		return clusterv1beta1.PrioritizerConfig{Weight: 1, ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{
+			Type: clusterv1beta1.ScoreCoordinateTypeAddOn, AddOn: &clusterv1beta1.AddOnScore{ResourceName: resource, ScoreName: score}}}
+	}
+	for name, test := range map[string]struct {
+		other, configs []clusterv1beta1.PrioritizerConfig
+	}{
+		"of another placement": {[]clusterv1beta1.PrioritizerConfig{score("usage/nvidia.com", "gpu")},
+			[]clusterv1beta1.PrioritizerConfig{score("usage", "nvidia.com/gpu")}},
+		"of the same placement": {nil,
+			[]clusterv1beta1.PrioritizerConfig{score("usage", "nvidia.com/gpu"), score("usage/nvidia.com", "gpu")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newFleet(newMember("a"), newMember("b"))
+			for cluster, value := range map[string]int32{"a": 10, "b": 80} {
+				scores := usage(cluster, value, 0)
+				scores.Status.Scores[0].Name = "nvidia.com/gpu"
+				s.SetScore(scores)
+			}
+			by := func(configs []clusterv1beta1.PrioritizerConfig) option {
+				return func(p *clusterv1beta1.Placement) {
+					withExactWeights(nil)(p)
+					p.Spec.PrioritizerPolicy.Configurations = configs
+				}
+			}
+			schedule(t, s, newPlacement(withName("other"), by(test.other)))
+			wantClusters(t, schedule(t, s, newPlacement(withLimit(1), by(test.configs))), "b")
+		})
+	}
+}
+
 // PL-09, PL-25
 func TestSteady(t *testing.T) {
 	t.Parallel()
@@ -219,7 +255,7 @@ func TestExpiredScores(t *testing.T) {
 	if got := result.Groups[0].Decisions[1].Reason; got != "score 0 = AddOn/usage/cpu 0 (expired)" {
 		t.Errorf("the reason is %q", got)
 	}
-	explanation := s.Explain(p)
+	explanation := s.Explain(t.Context(), p)
 	if got := explanation.Prioritizers[0].Expired; !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("explained with the expired scores of %q, want a and b", got)
 	}

@@ -168,7 +168,7 @@ func TestReasonsOfSeveralConstraints(t *testing.T) {
 	p := newPlacement(withSpread(spreadOver("Label", "region", 2, "DoNotSchedule"), spreadOver("Label", "zone", 1, "DoNotSchedule")),
 		withExactWeights(nil))
 	wantClusters(t, schedule(t, s, p), "a", "b", "d")
-	explanation := s.Explain(p)
+	explanation := s.Explain(t.Context(), p)
 	for cluster, want := range map[string]string{
 		"c": "it would exceed maxSkew of spec.spreadPolicy.spreadConstraints[1]: enough clusters with label zone=1 are selected",
 		"e": "it has no label zone, which spec.spreadPolicy.spreadConstraints[1] wants",
@@ -179,7 +179,7 @@ func TestReasonsOfSeveralConstraints(t *testing.T) {
 	}
 	withLimit(1)(p)
 	s.DeletePlacement(keyOf(p))
-	if got := s.Explain(p).Why("e").Reason; !strings.Contains(got, "it has no label zone") {
+	if got := s.Explain(t.Context(), p).Why("e").Reason; !strings.Contains(got, "it has no label zone") {
 		t.Errorf("its rank does not matter, but why not is %q", got)
 	}
 }

@@ -4,6 +4,7 @@ package approve
 import (
 	"context"
 	"fmt"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,8 +30,12 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
 
-// workers is how many requests are judged at once.
-const workers = 10
+const (
+	// workers is how many requests are judged at once.
+	workers = 10
+	// untilAccepted is when the request of a denied cluster is looked at again: this controller does not watch clusters.
+	untilAccepted = time.Minute
+)
 
 // Options configure the controller.
 type Options struct {
@@ -88,7 +93,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if managedcluster.Denied(installation.Cluster) {
 		c.withhold(ctx, csr, installation, fmt.Sprintf("ManagedCluster %s is denied", installation.Cluster.Name))
-		return ctrl.Result{}, nil
+		return ctrl.Result{RequeueAfter: untilAccepted}, nil
 	}
 	if signingrequest.Outdated(csr, installation.Cluster) {
 		c.withhold(ctx, csr, installation, signingrequest.OutdatedMessage(installation.Cluster))

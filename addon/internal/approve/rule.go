@@ -40,15 +40,18 @@ func check(csr *certificatesv1.CertificateSigningRequest, configs []addonv1beta1
 }
 
 // checkRequester requires that the request comes from the agent of the cluster; the label alone proves nothing, because any requester
-// can set it. The gRPC server makes requests on behalf of the user in an annotation.
+// can set it. The gRPC server makes requests on behalf of the user in an annotation. An agent that joined by AWS IAM has another user.
 func checkRequester(csr *certificatesv1.CertificateSigningRequest, cluster string) error {
 	user, groups := csr.Spec.Username, csr.Spec.Groups
 	if user == fleet.ServiceAccountUser(fleet.NamespaceHub, fleet.ServiceAccountGRPCServer) {
 		user, groups = csr.Annotations[fleet.AnnotationCSRUser], []string{fleet.ClusterGroup(cluster)}
 	}
-	of, _, err := fleet.ParseClusterUser(user)
-	if err != nil {
-		return fmt.Errorf("its requester is not the agent of the cluster %s: %w", cluster, err)
+	of := cluster
+	if user != fleet.AWSClusterUser(cluster) || !slices.Contains(groups, fleet.AWSClusterGroup(cluster)) {
+		var err error
+		if of, _, err = fleet.ParseClusterUser(user); err != nil {
+			return fmt.Errorf("its requester is not the agent of the cluster %s: %w", cluster, err)
+		}
 	}
 	if of != cluster || !slices.Equal(fleet.AgentClusters(groups), []string{cluster}) {
 		return fmt.Errorf("its requester %q, in the groups %q, is not the agent of the cluster %s, which its label names", user, groups, cluster)

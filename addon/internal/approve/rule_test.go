@@ -95,6 +95,9 @@ func TestApproved(t *testing.T) {
 			a.own()
 			a.csr.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageServerAuth}
 		},
+		"cluster that joined by AWS IAM": func(a *asked) {
+			a.csr.Spec.Username, a.csr.Spec.Groups = "open-cluster-management:c1", []string{"open-cluster-management:c1", "system:authenticated"}
+		},
 		"through the gRPC server": func(a *asked) {
 			a.csr.Spec.Username, a.csr.Spec.Groups = "system:serviceaccount:open-cluster-management-hub:grpc-server-sa",
 				[]string{"system:serviceaccounts"}
@@ -144,6 +147,27 @@ func TestForged(t *testing.T) {
 		"gRPC server for another cluster": {func(a *asked) {
 			a.csr.Spec.Username = "system:serviceaccount:open-cluster-management-hub:grpc-server-sa"
 			a.csr.Annotations = map[string]string{"open-cluster-management.io/csr-user": "system:open-cluster-management:c2:agent1"}
+		}, "requester"},
+		"another cluster that joined by AWS IAM": {func(a *asked) {
+			a.csr.Spec.Username, a.csr.Spec.Groups = "open-cluster-management:c2", []string{"open-cluster-management:c2"}
+		}, "requester"},
+		"user of AWS IAM, groups of another": {func(a *asked) {
+			a.csr.Spec.Username, a.csr.Spec.Groups = "open-cluster-management:c1", []string{"open-cluster-management:c2"}
+		}, "requester"},
+		"user of AWS IAM, groups of two": {func(a *asked) {
+			a.csr.Spec.Username = "open-cluster-management:c1"
+			a.csr.Spec.Groups = []string{"open-cluster-management:c1", "open-cluster-management:c2"}
+		}, "requester"},
+		"user of AWS IAM, without its group": {func(a *asked) { a.csr.Spec.Username = "open-cluster-management:c1" }, "requester"},
+		"user of AWS IAM, without groups": {func(a *asked) {
+			a.csr.Spec.Username, a.csr.Spec.Groups = "open-cluster-management:c1", []string{"system:authenticated"}
+		}, "requester"},
+		"group of AWS IAM, another user": {func(a *asked) {
+			a.csr.Spec.Username, a.csr.Spec.Groups = "ann", []string{"open-cluster-management:c1"}
+		}, "requester"},
+		"gRPC server for a user of AWS IAM": {func(a *asked) {
+			a.csr.Spec.Username = "system:serviceaccount:open-cluster-management-hub:grpc-server-sa"
+			a.csr.Annotations = map[string]string{"open-cluster-management.io/csr-user": "open-cluster-management:c1"}
 		}, "requester"},
 		"signer it does not register with": {func(a *asked) { a.csr.Spec.SignerName = "example.com/other" }, "signer"},
 		"kubelets' signer":                 {func(a *asked) { a.csr.Spec.SignerName = "kubernetes.io/kube-apiserver-client-kubelet" }, "signer"},

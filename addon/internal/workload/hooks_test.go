@@ -255,6 +255,8 @@ func TestHookTimeout(t *testing.T) {
 			h.reconcile()
 			if test.want != 1000*time.Hour {
 				h.expectFinalizers()
+				h.expectCondition("HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted",
+					"goes on without the pre-delete hooks", "Job ns/bye")
 			}
 		})
 	}

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -111,14 +110,15 @@ func encodeOne(o client.Object) (*object, error) {
 	return e, checkLocation(e.location)
 }
 
-// content returns a copy of the object with its type, without its status, whose metadata can be changed.
+// content returns a copy of the object with its type, without its status. It can be changed: the object may be one that the author shares
+// between calls.
 func content(o client.Object) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{}
 	switch o := o.(type) {
 	case nil:
 		return nil, fmt.Errorf("it is nil")
 	case *unstructured.Unstructured:
-		u.Object = maps.Clone(o.Object)
+		u.Object, _ = clone(o.Object).(map[string]any)
 	default:
 		converted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 		if err != nil {
@@ -127,15 +127,38 @@ func content(o client.Object) (*unstructured.Unstructured, error) {
 		u.Object = converted
 	}
 	delete(u.Object, "status")
-	if metadata, ok := u.Object["metadata"].(map[string]any); ok {
-		u.Object["metadata"] = maps.Clone(metadata)
-	}
 	if u.GetAPIVersion() == "" || u.GetKind() == "" {
 		if kind, ok := kindOf(o); ok {
 			u.SetGroupVersionKind(kind)
 		}
 	}
 	return u, nil
+}
+
+// clone copies the maps and lists of a value. Unlike runtime.DeepCopyJSON, it takes what only becomes JSON when it is encoded, such as
+// an int.
+func clone(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		if value == nil {
+			return value
+		}
+		copied := make(map[string]any, len(value))
+		for name, one := range value {
+			copied[name] = clone(one)
+		}
+		return copied
+	case []any:
+		if value == nil {
+			return value
+		}
+		copied := make([]any, len(value))
+		for i, one := range value {
+			copied[i] = clone(one)
+		}
+		return copied
+	}
+	return value
 }
 
 // isHook tells whether a Job or Pod runs before the add-on is deleted: by its annotation, or by the label that older add-ons use.

@@ -33,7 +33,7 @@ func (p *planner) stay() {
 // remove runs the hooks, and then deletes what is not garbage-collected. Until the hooks are done, everything else stays.
 func (p *planner) remove() {
 	managed, hosting := p.managedSide(), p.hostingSide()
-	var pending []string
+	var pending, abandoned []string
 	hooked := false
 	for _, s := range []side{managed, hosting} {
 		if !s.preDelete.isOn(p.Installation.AddOn) {
@@ -48,6 +48,7 @@ func (p *planner) remove() {
 		gaveUp, note := p.wait(s)
 		if gaveUp {
 			p.Create = p.Create[:before]
+			abandoned = append(abandoned, run.message)
 			continue
 		}
 		pending = append(pending, run.message+note)
@@ -58,7 +59,11 @@ func (p *planner) remove() {
 			"The add-on stays until its pre-delete hooks are done. "+strings.Join(pending, ". ")))
 		return
 	}
-	if hooked {
+	switch {
+	case len(abandoned) > 0:
+		p.Conditions = append(p.Conditions, falseCondition(fleet.ConditionHookManifestCompleted, fleet.ReasonHookManifestIsNotCompleted,
+			"The removal goes on without the pre-delete hooks, as the time for them is over. "+strings.Join(abandoned, ". ")))
+	case hooked:
 		p.Conditions = append(p.Conditions, trueCondition(fleet.ConditionHookManifestCompleted, fleet.ReasonHookManifestIsCompleted,
 			"The pre-delete hooks of the add-on are done"))
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,27 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
+
+// The objects are the author's, who may return the same ones to several calls at once: what is left out of works stays in them.
+func TestObjectsOfTheAuthorStay(t *testing.T) {
+	t.Parallel()
+	mine := yamlObject(`{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: ns, name: a, uid: x, creationTimestamp: null,
+		annotations: {kubectl.kubernetes.io/last-applied-configuration: "{}", deployment.kubernetes.io/revision: "1"}},
+		spec: {template: {metadata: {creationTimestamp: null}, spec: {containers: [{name: c}]}}}, status: {replicas: 1}}`)
+	before := mine.DeepCopy()
+	mine.Object["spec"].(map[string]any)["replicas"] = 3 // an int, which is no type of JSON
+	objects, err := encode([]client.Object{mine})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if raw := string(objects[0].raw); strings.Contains(raw, "last-applied") || !strings.Contains(raw, `"replicas":3`) {
+		t.Errorf("encoded as %s", raw)
+	}
+	delete(mine.Object["spec"].(map[string]any), "replicas")
+	if diff := cmp.Diff(before.Object, mine.Object); diff != "" {
+		t.Errorf("changed (-before +after):\n%s", diff)
+	}
+}
 
 // AF-16: what is to stay is named with its resource.
 func TestDeletionOrphan(t *testing.T) {

@@ -96,7 +96,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 	timed.Timer = timePlugins(o.Clock)
 	c := New(mgr.GetClient(), mgr.GetEventRecorder("placement-controller"), o.Clock, scheduler.New(timed))
 	if o.Debug != nil {
-		e := &explainer{controller: c, api: mgr.GetAPIReader(), options: options}
+		e := newExplainer(c, mgr.GetAPIReader(), options)
 		if err := e.open(o.Debug, mgr); err != nil {
 			return err
 		}

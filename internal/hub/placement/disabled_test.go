@@ -94,14 +94,14 @@ func TestDisabledPlacement(t *testing.T) {
 }
 
 // balance is the scores of the clusters by Balance for another placement.
-func (b *controllerTest) balance() map[string]int64 {
+func (b *controllerTest) balance(t *testing.T) map[string]int64 {
 	other := newPlacement(clusterv1beta1.PlacementSpec{
 		PrioritizerPolicy: clusterv1beta1.PrioritizerPolicy{Mode: clusterv1beta1.PrioritizerPolicyModeExact,
 			Configurations: []clusterv1beta1.PrioritizerConfig{{Weight: 1,
 				ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{BuiltIn: clusterv1beta1.PrioritizerBalance}}}}})
 	other.Name = "other"
 	scores := map[string]int64{}
-	for _, score := range b.scheduler.Explain(other).Scores {
+	for _, score := range b.scheduler.Explain(context.Background(), other).Scores {
 		scores[score.ClusterName] = score.Score
 	}
 	return scores
@@ -128,7 +128,7 @@ func TestDecisionsOutliveTheirPlacement(t *testing.T) {
 	}
 	b.scheduler.DeletePlacement(web)
 	b.reconcile(t)
-	if diff := cmp.Diff(map[string]int64{"a": -100, "b": -100}, b.balance()); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"a": -100, "b": -100}, b.balance(t)); diff != "" {
 		t.Error(diff)
 	}
 	// The last one is deleted just after it was listed for the scheduler.
@@ -138,7 +138,7 @@ func TestDecisionsOutliveTheirPlacement(t *testing.T) {
 	if len(waiting) > 0 {
 		b.reconcile(t)
 	}
-	if diff := cmp.Diff(map[string]int64{"a": 100, "b": 100}, b.balance()); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"a": 100, "b": 100}, b.balance(t)); diff != "" {
 		t.Error(diff)
 	}
 }

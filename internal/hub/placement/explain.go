@@ -17,11 +17,18 @@ import (
 )
 
 // explainer implements debug.Explainer with the scheduler of the controller. While that is not running, because another replica is the
-// leader or no placement was reconciled yet, it makes a scheduler for each request.
+// leader or no placement was reconciled yet, it makes a scheduler for each request, one at a time: each takes the memory of a fleet, and
+// all share their budgets.
 type explainer struct {
 	controller *Controller
 	api        client.Reader
 	options    scheduler.Options
+	turn       chan struct{} // has an element while a request has its own scheduler
+}
+
+func newExplainer(c *Controller, api client.Reader, options scheduler.Options) *explainer {
+	options.ExplainBudgets = scheduler.ExplainBudgets{}
+	return &explainer{controller: c, api: api, options: options, turn: make(chan struct{}, 1)}
 }
 
 // open opens the endpoint.
@@ -42,14 +49,26 @@ func (e *explainer) open(endpoint *debug.Endpoint, mgr ctrl.Manager) error {
 // Explain explains what a placement selects. The placement need not exist.
 func (e *explainer) Explain(ctx context.Context, placement *clusterv1beta1.Placement) (*scheduler.Explanation, error) {
 	if e.controller.restored.Load() {
-		e.controller.scheduler.AdvanceBudget(e.controller.clock.Now())
-		return e.controller.scheduler.Explain(placement), nil
+		return e.explainWith(ctx, e.controller.scheduler, placement)
+	}
+	select {
+	case e.turn <- struct{}{}:
+		defer func() { <-e.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 	s, err := e.schedulerFromAPI(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the fleet: %w", err)
 	}
-	return s.Explain(placement), nil
+	return e.explainWith(ctx, s, placement)
+}
+
+func (e *explainer) explainWith(ctx context.Context, s *scheduler.Scheduler, placement *clusterv1beta1.Placement,
+) (*scheduler.Explanation, error) {
+	s.AdvanceBudget(e.controller.clock.Now())
+	explanation := s.Explain(ctx, placement)
+	return explanation, ctx.Err()
 }
 
 // schedulerFromAPI returns a scheduler with all objects that the API has now.

@@ -83,7 +83,7 @@ type errorResponse struct {
 // WriteError answers a request with an error, as an API server does.
 func WriteError(w http.ResponseWriter, r *http.Request, err error) {
 	status := statusOf(err)
-	if status.Code == http.StatusInternalServerError {
+	if status.Code == http.StatusInternalServerError && r.Context().Err() == nil {
 		log.FromContext(r.Context()).Error(err, "Cannot explain a placement", "path", r.URL.Path)
 	}
 	if status.Code == http.StatusMethodNotAllowed {

@@ -30,10 +30,10 @@ import (
 // explainer explains with a scheduler that knows one cluster, or fails.
 type explainer struct{ err error }
 
-func (e explainer) Explain(_ context.Context, p *clusterv1beta1.Placement) (*scheduler.Explanation, error) {
+func (e explainer) Explain(ctx context.Context, p *clusterv1beta1.Placement) (*scheduler.Explanation, error) {
 	s := scheduler.New(scheduler.Options{})
 	s.SetCluster(&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "secret"}})
-	return s.Explain(p), e.err
+	return s.Explain(ctx, p), e.err
 }
 
 // testServer is an open endpoint at which all users may do what is in rights, as "VERB RESOURCE".
