@@ -42,14 +42,10 @@ func validateAgentUpdate(cluster, old *clusterv1.ManagedCluster, sender Sender) 
 	return nil
 }
 
-// annotationsOfHub returns the annotations that an agent may not change. Those that say which cluster of AWS it is are among them, once the
-// ManagedCluster exists: an administrator has accepted that cluster, and the hub gives access to it.
+// annotationsOfHub returns the annotations that an agent may not change.
 func annotationsOfHub(cluster *clusterv1.ManagedCluster) map[string]string {
 	annotations := maps.Clone(cluster.Annotations)
-	maps.DeleteFunc(annotations, func(name, _ string) bool {
-		return strings.HasPrefix(name, fleet.AnnotationAgentPrefix) && name != fleet.AnnotationManagedClusterARN &&
-			name != fleet.AnnotationManagedClusterIAMRoleSuffix
-	})
+	maps.DeleteFunc(annotations, func(name, _ string) bool { return fleet.AgentChangesAnnotation(name) })
 	return annotations
 }
 

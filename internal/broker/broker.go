@@ -127,7 +127,7 @@ func (b *Broker) publish(ctx context.Context, request *pb.PublishRequest, call *
 	if write.Name != "" {
 		needed.Name = write.Name
 	}
-	if err := b.Access.Authorize(ctx, caller, needed); err != nil {
+	if err := b.authorize(ctx, caller, needed); err != nil {
 		return err
 	}
 	if err := write.Do(ctx, caller); err != nil {
@@ -177,6 +177,17 @@ func attributes(dataType cloudevents.DataType, verb, cluster string) access.Attr
 	return needed
 }
 
+// authorize fails if the caller may not do what is needed. RBAC has rights to certificate requests of all clusters or of none, so agents
+// are held to those of their own cluster here. Who joins is in no cluster yet.
+func (b *Broker) authorize(ctx context.Context, caller *access.Caller, needed access.Attributes) error {
+	clusters := fleet.AgentClusters(caller.Groups)
+	if needed.Resource == cloudevents.SigningRequests.Resource && len(clusters) > 0 && !slices.Contains(clusters, needed.Cluster) {
+		return status.Errorf(codes.PermissionDenied, "user %q may not %s: it is an agent of cluster %q, and has certificate requests of that "+
+			"cluster alone", caller.Username, needed, strings.Join(clusters, " "))
+	}
+	return b.Access.Authorize(ctx, caller, needed)
+}
+
 // resync queues what a subscriber says that it has not got.
 func (b *Broker) resync(ctx context.Context, caller *access.Caller, service Service, event *cloudevents.Event, eventType cloudevents.Type,
 	cluster string) error {
@@ -188,7 +199,7 @@ func (b *Broker) resync(ctx context.Context, caller *access.Caller, service Serv
 	if err := event.ReadData(&known); err != nil {
 		return badRequest("%v", err)
 	}
-	if err := b.Access.Authorize(ctx, caller, attributes(eventType.DataType, "list", cluster)); err != nil {
+	if err := b.authorize(ctx, caller, attributes(eventType.DataType, "list", cluster)); err != nil {
 		return err
 	}
 	subscribers := b.registry.of(topic{eventType.DataType, cluster}, caller.Username)
@@ -197,12 +208,12 @@ func (b *Broker) resync(ctx context.Context, caller *access.Caller, service Serv
 			"user %q has no subscription to %s of cluster %q with this server, which would get the answer; subscribe first, by the same connection",
 			caller.Username, eventType.DataType, cluster)))
 	}
-	newer, gone, err := missed(ctx, catalogue, cluster, known.Versions)
+	changed, gone, err := missed(ctx, catalogue, cluster, known.Versions)
 	if err != nil {
 		return cloudevents.PublishError(err)
 	}
 	for _, s := range subscribers {
-		if err := s.enqueueAll(ctx, newer, cloudevents.ResyncResponse); err != nil {
+		if err := s.enqueueAll(ctx, changed, cloudevents.ResyncResponse); err != nil {
 			return err
 		}
 		if err := s.enqueueAll(ctx, gone, cloudevents.Delete); err != nil {
@@ -212,9 +223,10 @@ func (b *Broker) resync(ctx context.Context, caller *access.Caller, service Serv
 	return nil
 }
 
-// missed returns what is newer than the known versions, or being deleted, and what is known and does not exist any more. A server that has
-// just begun to read may not have heard yet of a resource that exists, so the API itself is asked about those.
-func missed(ctx context.Context, catalogue Catalogue, cluster string, known []cloudevents.ResourceVersion) (newer, gone []Ref, err error) {
+// missed returns what is not known in its present version, or being deleted, and what is known and does not exist any more. A server that
+// has just begun to read may not have heard yet of a resource that exists, so the API itself is asked about those.
+func missed(ctx context.Context, catalogue Catalogue, cluster string, known []cloudevents.ResourceVersion) (changed, gone []Ref,
+	err error) {
 	if err := catalogue.Start(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -228,13 +240,13 @@ func missed(ctx context.Context, catalogue Catalogue, cluster string, known []cl
 	}
 	for _, version := range versions {
 		at, has := unknown[string(version.UID)]
-		if !has || version.Deleting || version.Version > at {
-			newer = append(newer, version.Ref)
+		if !has || version.Deleting || outdated(catalogue.DataType(), at, version.Version) {
+			changed = append(changed, version.Ref)
 		}
 		delete(unknown, string(version.UID))
 	}
 	if len(unknown) == 0 {
-		return newer, nil, nil
+		return changed, nil, nil
 	}
 	existing, err := catalogue.Existing(ctx, cluster)
 	if err != nil {
@@ -245,7 +257,17 @@ func missed(ctx context.Context, catalogue Catalogue, cluster string, known []cl
 			gone = append(gone, ref)
 		}
 	}
-	return newer, gone, nil
+	return changed, gone, nil
+}
+
+// outdated tells whether an agent that knows a version of a resource lacks the present one. The versions of works are generations, which a
+// restored backup sets back; agents leave out a work that is older than theirs by its resource version. Those only grow, so a known one
+// that is larger is one that this server is yet to hear of.
+func outdated(dataType cloudevents.DataType, known, present int64) bool {
+	if dataType == cloudevents.ManifestBundles {
+		return known != present
+	}
+	return known < present
 }
 
 // Subscribe implements pb.CloudEventServiceServer.
@@ -272,7 +294,7 @@ func (b *Broker) subscribe(request *pb.SubscriptionRequest, stream grpc.ServerSt
 		verb = fleet.VerbSubscribe
 	}
 	needed := attributes(source.DataType(), verb, request.GetClusterName())
-	if err := b.Access.Authorize(ctx, caller, needed); err != nil {
+	if err := b.authorize(ctx, caller, needed); err != nil {
 		return err
 	}
 	if err := source.Start(ctx); err != nil {

@@ -36,7 +36,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cloudevents/pb"
 )
 
-// tokenReviews knows users by tokens that are their names.
+// tokenReviews knows users by tokens that are their names, with a group behind a plus sign.
 type tokenReviews struct {
 	authenticationclient.TokenReviewInterface
 }
@@ -44,12 +44,14 @@ type tokenReviews struct {
 func (tokenReviews) Create(_ context.Context, review *authenticationv1.TokenReview,
 	_ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
 	if user, known := strings.CutPrefix(review.Spec.Token, "user:"); known {
-		review.Status.Authenticated, review.Status.User.Username = true, user
+		name, group, _ := strings.Cut(user, "+")
+		review.Status.Authenticated, review.Status.User.Username, review.Status.User.Groups = true, name, []string{group}
 	}
 	return review, nil
 }
 
-// rights let the agent of a cluster do everything there, until it is denied.
+// rights let the agent of a cluster do everything there, and everybody with certificate requests, which are in no namespace, until they are
+// denied.
 type rights struct {
 	authorizationclient.SubjectAccessReviewInterface
 	mu     sync.Mutex
@@ -63,7 +65,9 @@ func (r *rights) Create(_ context.Context, review *authorizationv1.SubjectAccess
 	defer r.mu.Unlock()
 	r.asked = append(r.asked, *review.Spec.ResourceAttributes)
 	user, _, _ := strings.Cut(review.Spec.User, "-")
-	review.Status.Allowed = user == review.Spec.ResourceAttributes.Namespace && !r.denied[review.Spec.User]
+	attributes := review.Spec.ResourceAttributes
+	allowed := user == attributes.Namespace || attributes.Resource == "certificatesigningrequests"
+	review.Status.Allowed = allowed && !r.denied[review.Spec.User]
 	return review, nil
 }
 
@@ -149,14 +153,19 @@ func as(ctx context.Context, user string) context.Context {
 // subscribe returns when the subscription has begun.
 func (s *server) subscribe(t *testing.T, user, cluster string) grpc.ServerStreamingClient[pb.CloudEvent] {
 	t.Helper()
-	stream, err := s.client.Subscribe(as(t.Context(), user), &pb.SubscriptionRequest{ClusterName: cluster,
-		DataType: cloudevents.ManifestBundles.String()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := s.trySubscribe(t, user, cluster, cloudevents.ManifestBundles)
 	header, err := stream.Header()
 	if err != nil || len(header.Get("subscription-id")) != 1 {
 		t.Fatalf("header %v, %v", header, err)
+	}
+	return stream
+}
+
+func (s *server) trySubscribe(t *testing.T, user, cluster string, dataType cloudevents.DataType) grpc.ServerStreamingClient[pb.CloudEvent] {
+	t.Helper()
+	stream, err := s.client.Subscribe(as(t.Context(), user), &pb.SubscriptionRequest{ClusterName: cluster, DataType: dataType.String()})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return stream
 }
@@ -167,8 +176,13 @@ func (s *server) publish(t *testing.T, user, cluster string, action cloudevents.
 	if action == cloudevents.Resync {
 		subResource = cloudevents.Spec
 	}
-	event := cloudevents.New(user, cloudevents.Type{DataType: cloudevents.ManifestBundles, SubResource: subResource, Action: action},
-		time.Now())
+	eventType := cloudevents.Type{DataType: cloudevents.ManifestBundles, SubResource: subResource, Action: action}
+	return s.publishAs(t, user, cluster, eventType, data)
+}
+
+func (s *server) publishAs(t *testing.T, user, cluster string, eventType cloudevents.Type, data any) error {
+	t.Helper()
+	event := cloudevents.New(user, eventType, time.Now())
 	event.Extensions["clustername"], event.Extensions["resourceid"] = cluster, "w"
 	if err := event.SetData(data); err != nil {
 		t.Fatal(err)
@@ -288,6 +302,53 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// RBAC gives an agent the certificate requests of all clusters, and the server those of its own. Who joins has them for any cluster, as
+// on the API, by the name of the cluster.
+func TestRequestsOfOtherClusters(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		user    string
+		cluster string
+		want    codes.Code
+	}{
+		"its own":            {"c1-a+system:open-cluster-management:c1", "c1", codes.OK},
+		"of another":         {"c1-a+system:open-cluster-management:c1", "c2", codes.PermissionDenied},
+		"its own, by AWS":    {"c1-a+open-cluster-management:c1", "c1", codes.OK},
+		"of another, by AWS": {"c1-a+open-cluster-management:c1", "c2", codes.PermissionDenied},
+		"of who joins":       {"joiner+system:bootstrappers:managedcluster", "c2", codes.OK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t, clock.RealClock{}, 0)
+			requests := &works{dataType: cloudevents.SigningRequests}
+			s.Serve(requests)
+			spec := func(action cloudevents.Action) cloudevents.Type {
+				return cloudevents.Type{DataType: cloudevents.SigningRequests, SubResource: cloudevents.Spec, Action: action}
+			}
+			stream := s.trySubscribe(t, test.user, test.cluster, cloudevents.SigningRequests)
+			header, _ := stream.Header()
+			if begun := len(header.Get("subscription-id")) > 0; begun != (test.want == codes.OK) {
+				t.Fatalf("subscribed: %t", begun)
+			}
+			published := map[cloudevents.Action]any{cloudevents.Create: struct{}{}, cloudevents.Resync: cloudevents.ResourceVersions{}}
+			for action, data := range published {
+				if err := s.publishAs(t, test.user, test.cluster, spec(action), data); status.Code(err) != test.want {
+					t.Errorf("%s: got %v, want %s", action, err, test.want)
+				}
+			}
+			if test.want == codes.OK {
+				return
+			}
+			if _, err := stream.Recv(); status.Code(err) != test.want {
+				t.Errorf("subscribe: got %v, want %s", err, test.want)
+			}
+			if len(requests.wrote) > 0 {
+				t.Errorf("written: %v", requests.wrote)
+			}
+		})
+	}
+}
+
 // GR-10: a write is made in the name of the caller, and a client gets the error of the API.
 func TestPublish(t *testing.T) {
 	t.Parallel()
@@ -315,18 +376,20 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// CE-05: a resync brings what is newer and what is being deleted, and says what does not exist any more. What the API has and this server
-// has not heard of yet is not said to be gone.
+// CE-05: a resync brings what is newer and what is being deleted, and works of an earlier generation than the agent knows, as a restored
+// backup has them. It says what does not exist any more. What the API has and this server has not heard of yet is not said to be gone.
 func TestResync(t *testing.T) {
 	t.Parallel()
 	s := start(t, clock.RealClock{}, 0)
 	of := func(uid string, version int64, deleting bool) broker.Version {
 		return broker.Version{Ref: broker.Ref{Namespace: "c1", Name: uid, UID: types.UID(uid)}, Version: version, Deleting: deleting}
 	}
-	s.works.versions["c1"] = []broker.Version{of("same", 3, false), of("newer", 4, false), of("deleting", 3, true), of("new", 1, false)}
+	s.works.versions["c1"] = []broker.Version{of("same", 3, false), of("newer", 4, false), of("restored", 2, false),
+		of("deleting", 3, true), of("new", 1, false)}
 	s.works.existing = map[types.UID]bool{"unheard": true}
 	known := cloudevents.ResourceVersions{Versions: []cloudevents.ResourceVersion{{ResourceID: "same", ResourceVersion: 3},
-		{ResourceID: "newer", ResourceVersion: 3}, {ResourceID: "deleting", ResourceVersion: 3}, {ResourceID: "unheard", ResourceVersion: 1},
+		{ResourceID: "newer", ResourceVersion: 3}, {ResourceID: "restored", ResourceVersion: 3},
+		{ResourceID: "deleting", ResourceVersion: 3}, {ResourceID: "unheard", ResourceVersion: 1},
 		{ResourceID: "gone", ResourceVersion: 1}}}
 	if err := s.publish(t, "c1", "c1", cloudevents.Resync, known); !apierrors.IsServiceUnavailable(cloudevents.APIError(err)) {
 		t.Errorf("without a subscription: %v", err)
@@ -335,13 +398,36 @@ func TestResync(t *testing.T) {
 	if err := s.publish(t, "c1", "c1", cloudevents.Resync, known); err != nil {
 		t.Fatal(err)
 	}
-	var got []string
-	for range 4 {
+	got := []string{next(t, stream)}
+	for got[len(got)-1] != "delete_request gone" {
 		got = append(got, next(t, stream))
 	}
-	if want := []string{"resync_response newer", "resync_response deleting", "resync_response new",
+	if want := []string{"resync_response newer", "resync_response restored", "resync_response deleting", "resync_response new",
 		"delete_request gone"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// Resource versions only grow, so a resync does not take an agent back to what a server that is behind has of other kinds.
+func TestResyncBehind(t *testing.T) {
+	t.Parallel()
+	s := start(t, clock.RealClock{}, 0)
+	addOns := &works{dataType: cloudevents.AddOns, versions: map[string][]broker.Version{"c1": {
+		{Ref: broker.Ref{Namespace: "c1", Name: "behind", UID: "behind"}, Version: 2},
+		{Ref: broker.Ref{Namespace: "c1", Name: "newer", UID: "newer"}, Version: 4}}}}
+	s.Serve(addOns)
+	stream := s.trySubscribe(t, "c1", "c1", cloudevents.AddOns)
+	if _, err := stream.Header(); err != nil {
+		t.Fatal(err)
+	}
+	known := cloudevents.ResourceVersions{Versions: []cloudevents.ResourceVersion{{ResourceID: "behind", ResourceVersion: 3},
+		{ResourceID: "newer", ResourceVersion: 3}}}
+	resync := cloudevents.Type{DataType: cloudevents.AddOns, SubResource: cloudevents.Spec, Action: cloudevents.Resync}
+	if err := s.publishAs(t, "c1", "c1", resync, known); err != nil {
+		t.Fatal(err)
+	}
+	if got := next(t, stream); got != "resync_response newer" {
+		t.Errorf("got %q", got)
 	}
 }
 

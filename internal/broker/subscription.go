@@ -180,7 +180,7 @@ func (b *Broker) check(ctx context.Context, s *subscription, needed access.Attri
 		if caller.Username != s.to.User {
 			return status.Errorf(codes.PermissionDenied, "the credential is now one of %q, and was one of %q", caller.Username, s.to.User)
 		}
-		err = b.Access.Authorize(ctx, caller, needed)
+		err = b.authorize(ctx, caller, needed)
 	}
 	if status.Code(err) == codes.Unavailable {
 		return nil

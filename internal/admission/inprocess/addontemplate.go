@@ -37,5 +37,5 @@ func (p *templateValidator) Validate(ctx context.Context, request admission.Attr
 	if err != nil {
 		return err
 	}
-	return rules.ValidateAddOnTemplate(ctx, template, old, p.sender(request.GetUserInfo()), p.options)
+	return rules.ValidateAddOnTemplate(ctx, template, old, p.sender(request), p.options)
 }

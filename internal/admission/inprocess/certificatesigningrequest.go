@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	rules "github.com/capstan-io/capstan/internal/admission"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 var certificateRequests = certificatesv1.Resource("certificatesigningrequests")
@@ -56,9 +57,17 @@ func (p *requestValidator) SetExternalKubeInformerFactory(factory informers.Shar
 		}
 	}
 	p.failed = p.requests.AddIndexers(cache.Indexers{
-		undecidedOf:   undecided(func(csr *certificatesv1.CertificateSigningRequest) string { return csr.Spec.Username }),
+		undecidedOf:   undecided(func(csr *certificatesv1.CertificateSigningRequest) string { return requester(csr) }),
 		undecidedWith: undecided(func(csr *certificatesv1.CertificateSigningRequest) string { return credentialOf(csr.Spec.Extra) }),
 	})
+}
+
+// requester returns who asks for a certificate: who made the request or, for one of the gRPC server, whom that notes.
+func requester(csr *certificatesv1.CertificateSigningRequest) string {
+	if fleet.IsGRPCServer(csr.Spec.Username) {
+		return noted(csr, fleet.AnnotationCSRUser, csr.Spec.Username)
+	}
+	return csr.Spec.Username
 }
 
 // ValidateInitialization is called by the server before the first request.
@@ -76,7 +85,7 @@ func (p *requestValidator) Validate(_ context.Context, request admission.Attribu
 	if err != nil {
 		return fmt.Errorf("read the metadata of a CertificateSigningRequest: %w", err)
 	}
-	sender := identify(request.GetUserInfo())
+	sender := identify(request)
 	if err := rules.ValidateCertificateSigningRequest(csr, sender); err != nil || request.GetOperation() != admission.Create {
 		return err
 	}

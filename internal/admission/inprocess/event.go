@@ -49,7 +49,7 @@ func (p *eventLimiter) Validate(_ context.Context, request admission.Attributes,
 	if request.GetSubresource() != "" || !slices.Contains(eventResources, request.GetResource().GroupResource()) {
 		return nil
 	}
-	sender := identify(request.GetUserInfo())
+	sender := identify(request)
 	if len(sender.Clusters) == 0 {
 		return nil
 	}

@@ -36,5 +36,5 @@ func (p *leaseValidator) Validate(_ context.Context, request admission.Attribute
 			return fmt.Errorf("read the metadata of a Lease before it is updated: %w", err)
 		}
 	}
-	return rules.ValidateLease(lease, old, identify(request.GetUserInfo()))
+	return rules.ValidateLease(lease, old, identify(request))
 }

@@ -176,7 +176,7 @@ func (p *clusterValidator) ValidateInitialization() error {
 
 // Validate is called by the server.
 func (p *clusterValidator) Validate(ctx context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
-	sender := p.sender(request.GetUserInfo())
+	sender := p.sender(request)
 	if request.GetSubresource() == "status" && request.GetResource().GroupResource() == managedClusters {
 		return validateStatus(request, sender)
 	}
@@ -186,10 +186,6 @@ func (p *clusterValidator) Validate(ctx context.Context, request admission.Attri
 	cluster, old, err := decodeBoth[clusterv1.ManagedCluster](request)
 	if err != nil {
 		return err
-	}
-	if old == nil && fleet.IsGRPCServer(sender.Name) {
-		sender.Joining = true
-		sender.Name, sender.Credential = cluster.Annotations[fleet.AnnotationRequestedBy], ""
 	}
 	if old == nil && sender.Joining {
 		// This comes first: a fleet that joins asks again and again, and the rest reads the storage.

@@ -38,7 +38,7 @@ func (p *addOnValidator) Validate(ctx context.Context, request admission.Attribu
 		return fmt.Errorf("the object under admission is a %T, not unstructured", request.GetObject())
 	}
 	old, updated := request.GetOldObject().(*unstructured.Unstructured)
-	sender := p.sender(request.GetUserInfo())
+	sender := p.sender(request)
 	switch {
 	case subresource == "" && updated:
 		return rules.ValidateManagedClusterAddOn(ctx, addOn, old, sender)

@@ -9,6 +9,26 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
+var (
+	// addOnAgents count as agents of clusters and of add-ons in the namespace c1.
+	addOnAgents = []*user.DefaultInfo{
+		{Name: fleet.ClusterUser("c1", "x"), Groups: fleet.ClusterGroups("c1")},
+		{Name: "arn:aws:sts::1:assumed-role/r", Groups: []string{fleet.AWSClusterGroup("c1")}},
+		{Name: fleet.AddOnUser("c1", "x", "x-agent"), Groups: fleet.AddOnGroups("c1", "x")},
+		{Name: fleet.AddOnUser("c2", "a", "a-agent"), Groups: fleet.AddOnGroups("c2", "a")},
+		{Name: "whoever the add-on says", Groups: []string{"system:open-cluster-management:addon:x"}},
+		{Name: "system:serviceaccount:c1:x-agent", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:c1"}},
+	}
+	// addOnManagers do not.
+	addOnManagers = []*user.DefaultInfo{
+		{Name: "admin", Groups: []string{"system:masters"}},
+		{Name: "system:serviceaccount:open-cluster-management-hub:addon-manager-controller-sa", Groups: []string{"system:serviceaccounts"}},
+		{Name: "system:serviceaccount:addons:manager", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:addons"}},
+		{Name: "system:serviceaccount:c10:manager", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:c10"}},
+		{Name: "manager", Groups: []string{"managers"}},
+	}
+)
+
 // R10: whoever decides what an add-on registers for, or by which configurations it is made, decides as whom certificates are approved. That
 // is the hub, and an agent, of the cluster or of any of its add-ons, says no more than how it gets the credential and how the add-on is.
 func TestAgentsDoNotSayWhatAddOnsRegisterFor(t *testing.T) {
@@ -20,21 +40,6 @@ func TestAgentsDoNotSayWhatAddOnsRegisterFor(t *testing.T) {
 		alphaOld = `{namespace: ns, registrations: [{signerName: kubernetes.io/kube-apiserver-client, subject: {user: u, groups: [g, h]}}, {signerName: example.com/s}]}`
 		betaOld  = `{namespace: ns, registrations: [{type: kubeClient, kubeClient: {subject: {user: u, groups: [g, h]}}}, {type: customSigner, customSigner: {signerName: example.com/s}}]}`
 	)
-	agents := []*user.DefaultInfo{
-		{Name: fleet.ClusterUser("c1", "x"), Groups: fleet.ClusterGroups("c1")},
-		{Name: "arn:aws:sts::1:assumed-role/r", Groups: []string{fleet.AWSClusterGroup("c1")}},
-		{Name: fleet.AddOnUser("c1", "x", "x-agent"), Groups: fleet.AddOnGroups("c1", "x")},
-		{Name: fleet.AddOnUser("c2", "a", "a-agent"), Groups: fleet.AddOnGroups("c2", "a")},
-		{Name: "whoever the add-on says", Groups: []string{"system:open-cluster-management:addon:x"}},
-		{Name: "system:serviceaccount:c1:x-agent", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:c1"}},
-	}
-	others := []*user.DefaultInfo{
-		{Name: "admin", Groups: []string{"system:masters"}},
-		{Name: "system:serviceaccount:open-cluster-management-hub:addon-manager-controller-sa", Groups: []string{"system:serviceaccounts"}},
-		{Name: "system:serviceaccount:addons:manager", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:addons"}},
-		{Name: "system:serviceaccount:c10:manager", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:c10"}},
-		{Name: "manager", Groups: []string{"managers"}},
-	}
 	for _, test := range []struct {
 		name, old, now string
 		// refused is the field that an agent cannot change; empty if it can.
@@ -74,7 +79,7 @@ func TestAgentsDoNotSayWhatAddOnsRegisterFor(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			for _, who := range agents {
+			for _, who := range addOnAgents {
 				s := newServer()
 				s.who = who
 				code := int32(0)
@@ -83,7 +88,7 @@ func TestAgentsDoNotSayWhatAddOnsRegisterFor(t *testing.T) {
 				}
 				checkStatus(t, s.write(t, object(t, test.now+"}"), object(t, test.old+"}"), "status"), code, "cannot change "+test.refused+":")
 			}
-			for _, who := range others {
+			for _, who := range addOnManagers {
 				s := newServer()
 				s.who = who
 				checkStatus(t, s.write(t, object(t, test.now+"}"), object(t, test.old+"}"), "status"), 0, "")

@@ -36,5 +36,5 @@ func (p *bindingValidator) Validate(ctx context.Context, request admission.Attri
 	if err != nil {
 		return err
 	}
-	return rules.ValidateManagedClusterSetBinding(ctx, binding, old, p.sender(request.GetUserInfo()))
+	return rules.ValidateManagedClusterSetBinding(ctx, binding, old, p.sender(request))
 }

@@ -69,7 +69,7 @@ func (p *workValidator) Validate(ctx context.Context, request admission.Attribut
 	if err != nil {
 		return err
 	}
-	if err := rules.ValidateManifestWork(ctx, work, old, p.sender(request.GetUserInfo()), p.options); err != nil {
+	if err := rules.ValidateManifestWork(ctx, work, old, p.sender(request), p.options); err != nil {
 		return err
 	}
 	warn(ctx, rules.ManifestWorkWarnings(work, old))
@@ -90,7 +90,7 @@ func validateAgentWrites(request admission.Attributes) error {
 	if !ok || !updated {
 		return nil
 	}
-	sender := identify(request.GetUserInfo())
+	sender := identify(request)
 	switch request.GetSubresource() {
 	case "":
 		return rules.ValidateManifestWorkMetadata(work, old, sender)

@@ -21,7 +21,7 @@ func newMetadataLimiter() *metadataLimiter { return &metadataLimiter{writes()} }
 
 // Validate is called by the server.
 func (p *metadataLimiter) Validate(_ context.Context, request admission.Attributes, _ admission.ObjectInterfaces) error {
-	sender := identify(request.GetUserInfo())
+	sender := identify(request)
 	if !sender.Joining && len(sender.Clusters) == 0 || request.GetObject() == nil {
 		return nil
 	}

@@ -47,8 +47,10 @@ func (p *authorizing) ValidateInitialization() error {
 	return nil
 }
 
-// identify returns the sender of a request, for rules that need no authorizer.
-func identify(who user.Info) rules.Sender {
+// identify returns the sender of a request, for rules that need no authorizer. For what the gRPC server of the hub writes, that is for whom
+// it does so.
+func identify(request admission.Attributes) rules.Sender {
+	who := author(request)
 	return rules.Sender{
 		Name:       who.GetName(),
 		Groups:     who.GetGroups(),
@@ -67,9 +69,9 @@ func credentialOf[V ~[]string](extra map[string]V) string {
 	return ""
 }
 
-// sender binds the server's authorizer to the identity of a request.
-func (p *authorizing) sender(who user.Info) rules.Sender {
-	sender := identify(who)
+// sender binds the server's authorizer to the identity of a request. Rights are those of who sends it, the gRPC server as well.
+func (p *authorizing) sender(request admission.Attributes) rules.Sender {
+	sender, who := identify(request), request.GetUserInfo()
 	sender.Authorize = func(ctx context.Context, attributes authorizationv1.ResourceAttributes) (bool, string, error) {
 		decision, reason, err := p.authorizer.Authorize(ctx, authorizer.AttributesRecord{
 			User:            who,

@@ -42,7 +42,7 @@ func (p *replicaSetValidator) Validate(ctx context.Context, request admission.At
 	if err != nil {
 		return err
 	}
-	if err := rules.ValidateManifestWorkReplicaSet(ctx, set, old, p.sender(request.GetUserInfo()), p.options); err != nil {
+	if err := rules.ValidateManifestWorkReplicaSet(ctx, set, old, p.sender(request), p.options); err != nil {
 		return err
 	}
 	warn(ctx, rules.ManifestWorkReplicaSetWarnings(set, old))

@@ -23,7 +23,7 @@ func newSecretValidator() *secretValidator { return &secretValidator{Handler: wr
 
 // Validate is called by the server.
 func (p *secretValidator) Validate(_ context.Context, request admission.Attributes, server admission.ObjectInterfaces) error {
-	sender := identify(request.GetUserInfo())
+	sender := identify(request)
 	if !isAbout(request, secrets) || len(sender.Clusters) == 0 {
 		return nil
 	}

@@ -121,17 +121,18 @@ func (c *clusters) create(ctx context.Context, caller *access.Caller, sent *clus
 	return c.Client.Create(ctx, cluster)
 }
 
-// annotationsOfAgent are those that an agent may set.
+// annotationsOfAgent are those that an agent may set when it creates its ManagedCluster.
 func annotationsOfAgent(annotations map[string]string) map[string]string {
 	kept := maps.Clone(annotations)
 	maps.DeleteFunc(kept, func(key, _ string) bool { return !strings.HasPrefix(key, fleet.AnnotationAgentPrefix) })
 	return kept
 }
 
-// update writes how the cluster is reached, and annotations of agents. What else the agent sends, the hub knows better.
+// update writes how the cluster is reached, and annotations that agents change. What else the agent sends, the hub knows better.
 func (c *clusters) update(ctx context.Context, sent *clusterv1.ManagedCluster) error {
-	metadata := map[string]any{}
-	if annotations := annotationsOfAgent(sent.Annotations); len(annotations) > 0 {
+	metadata, annotations := map[string]any{}, maps.Clone(sent.Annotations)
+	maps.DeleteFunc(annotations, func(key, _ string) bool { return !fleet.AgentChangesAnnotation(key) })
+	if len(annotations) > 0 {
 		metadata["annotations"] = annotations
 	}
 	change, err := json.Marshal(map[string]any{

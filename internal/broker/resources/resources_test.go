@@ -3,6 +3,7 @@ package resources
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -260,6 +261,40 @@ func TestUpdateCluster(t *testing.T) {
 	sent.ResourceVersion = "1"
 	if err := h.write(t, statusOf(cloudevents.ManagedClusters), sent); !apierrors.IsConflict(err) {
 		t.Errorf("of a version from before: %v", err)
+	}
+}
+
+// Which cluster of AWS it is, an agent says when it creates its ManagedCluster, and does not change.
+func TestClusterOfAWS(t *testing.T) {
+	t.Parallel()
+	const prefix, c1, c2 = "agent.open-cluster-management.io/", "arn:aws:eks:us-west-2:1:cluster/c1", "arn:aws:eks:us-west-2:2:cluster/c2"
+	annotations := func(arn, suffix, other string) map[string]string {
+		return map[string]string{prefix + "managed-cluster-arn": arn, prefix + "managed-cluster-iam-role-suffix": suffix, prefix + "x": other}
+	}
+	h := newHub(t)
+	expect := func(want map[string]string) {
+		t.Helper()
+		got := &clusterv1.ManagedCluster{}
+		if err := h.Get(t.Context(), client.ObjectKey{Name: "c1"}, got); err != nil {
+			t.Fatal(err)
+		}
+		delete(got.Annotations, "capstan.io/requested-by")
+		if !maps.Equal(got.Annotations, want) {
+			t.Errorf("the annotations are %v, want %v", got.Annotations, want)
+		}
+	}
+	for _, step := range []struct {
+		action     cloudevents.Action
+		sent, want map[string]string
+	}{
+		{cloudevents.Create, annotations(c1, "a", "1"), annotations(c1, "a", "1")},
+		{cloudevents.Update, annotations(c2, "b", "2"), annotations(c1, "a", "2")},
+	} {
+		if err := h.write(t, spec(cloudevents.ManagedClusters, step.action),
+			&clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1", Annotations: step.sent}}); err != nil {
+			t.Fatal(err)
+		}
+		expect(step.want)
 	}
 }
 

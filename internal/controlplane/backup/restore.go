@@ -54,19 +54,32 @@ func Restore(r io.Reader, to Target) (_ *Description, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if to.SuspendWorks {
-		if err := os.WriteFile(SuspendWorksFile(to.DataDir), nil, 0o600); err != nil {
-			return nil, err
-		}
-	}
 	// The keys come last: a hub with its keys and without its objects would have all its agents remove their works.
 	if err := createEtcd(filepath.Join(staging, storageFile), to.EtcdDir); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(os.RemoveAll(keys), os.Rename(filepath.Join(staging, keysFolder), keys)); err != nil {
-		return nil, errors.Join(fmt.Errorf("put the keys in place: %w", err), os.RemoveAll(member))
+	if err := placeKeys(filepath.Join(staging, keysFolder), keys, to); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(member))
 	}
 	return description, nil
+}
+
+// placeKeys makes the data directory that of a hub, which holds its works if it is to do that. If it fails, the hub is told nothing.
+func placeKeys(staged, keys string, to Target) error {
+	hold := SuspendWorksFile(to.DataDir)
+	if to.SuspendWorks {
+		if err := os.WriteFile(hold, nil, 0o600); err != nil {
+			return fmt.Errorf("have the hub hold its works: %w", err)
+		}
+	}
+	err := errors.Join(os.RemoveAll(keys), os.Rename(staged, keys)) // it is empty
+	if err == nil {
+		return nil
+	}
+	if to.SuspendWorks {
+		err = errors.Join(err, os.Remove(hold))
+	}
+	return fmt.Errorf("put the keys in place: %w", err)
 }
 
 // createEtcd makes the storage of a database, in a folder that may be a disk of its own.

@@ -144,8 +144,11 @@ func (c *Controller) register(ctx context.Context, g *appsv1beta1.GitOpsCluster,
 		}
 	}
 	wait, err = c.removeOthers(ctx, g, kept, r)
-	failed = append(failed, err, c.ensureGenerator(ctx, argoNamespace(g)))
-	return wait, errors.Join(failed...)
+	// Where no cluster is registered, no set need be bound, and whoever writes the GitOpsCluster may have no say in the namespace.
+	if len(r.registered) > 0 {
+		r.generator = c.ensureGenerator(ctx, argoNamespace(g))
+	}
+	return wait, errors.Join(append(failed, err, r.generator)...)
 }
 
 // checkRef says why a reference can lead to no Placement.

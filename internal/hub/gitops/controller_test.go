@@ -772,11 +772,79 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
+// Whoever writes a GitOpsCluster has nothing made in a namespace that no cluster is registered in: that takes a set that is bound there.
+// What cannot be made, the status says.
+func TestNoGenerator(t *testing.T) {
+	t.Parallel()
+	const reason = "ClustersRegistered GeneratorNotMade"
+	for name, test := range map[string]struct {
+		objects []client.Object
+		change  func(*appsv1beta1.GitOpsCluster)
+		// refuse is the kind that cannot be made.
+		refuse string
+		made   int
+		want   string
+	}{
+		"no cluster is selected":       {objects: []client.Object{decided(argo)}},
+		"no cluster can be registered": {objects: append(member("c1", nil), decided(argo, "c1")), want: "ClustersRegistered CredentialNotFound"},
+		"no set is bound there": {objects: append(member("c1", nil), decided(argo, "c1"), token("c1", "argo")),
+			change: func(g *appsv1beta1.GitOpsCluster) {
+				g.Spec.ArgoServer.ArgoNamespace = "kube-system"
+				g.Annotations = map[string]string{fleet.AnnotationSkipArgoVerify: fleet.LabelTrue}
+			}},
+		"a cluster is registered": {objects: append(member("c1", nil), decided(argo, "c1"), token("c1", "argo")), made: 3},
+		"the Role is refused": {objects: append(member("c1", nil), decided(argo, "c1"), token("c1", "argo")), refuse: "Role", made: 2,
+			want: reason},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := setUp(t, append(test.objects, gitOps(argo, func(g *appsv1beta1.GitOpsCluster) {
+				if test.change != nil {
+					test.change(g)
+				}
+			}))...)
+			f.c.c.Live = refusing{f.Client, test.refuse}
+			key := client.ObjectKey{Namespace: argo, Name: "clusters"}
+			if _, err := f.c.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); (err != nil) != (test.refuse != "") {
+				t.Errorf("reconciling ends with %v", err)
+			}
+			g, made := &appsv1beta1.GitOpsCluster{}, 0
+			f.apply(f.Get(t.Context(), key, g))
+			for _, list := range []client.ObjectList{&corev1.ConfigMapList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}} {
+				f.apply(f.List(t.Context(), list))
+				made += meta.LenList(list)
+			}
+			if made != test.made {
+				t.Errorf("%d objects are made, want %d", made, test.made)
+			}
+			condition := meta.FindStatusCondition(g.Status.Conditions, appsv1beta1.GitOpsClusterClustersRegistered)
+			if got := condition.Type + " " + condition.Reason; test.want != "" && (got != test.want || condition.Status != metav1.ConditionFalse) {
+				t.Errorf("the condition is %+v, want %s", condition, test.want)
+			} else if test.want == reason && !strings.Contains(condition.Message, "Role argocd/argocd-applicationset-controller-placement") {
+				t.Errorf("the condition says %q", condition.Message)
+			}
+		})
+	}
+}
+
+// refusing is a client that cannot make objects of a kind.
+type refusing struct {
+	client.Client
+	kind string
+}
+
+func (r refusing) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	if kind := fmt.Sprintf("%T", o); r.kind != "" && kind == "*v1."+r.kind {
+		return apierrors.NewForbidden(rbacv1.Resource(strings.ToLower(r.kind)+"s"), o.GetName(), errors.New("not here"))
+	}
+	return r.Client.Create(ctx, o, opts...)
+}
+
 // AR-04: what ApplicationSets need is made where it is absent, and stays as somebody changes it.
 func TestGenerator(t *testing.T) {
 	t.Parallel()
 	own := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "own", Name: "acm-placement"}, Data: map[string]string{"kind": "own"}}
-	f := setUp(t, decided(argo), gitOps(argo), own)
+	f := setUp(t, append(member("c1", nil), token("c1", "argo"), decided(argo, "c1"), gitOps(argo), own)...)
 	f.reconcile(argo)
 	config := &corev1.ConfigMap{}
 	f.apply(f.Get(t.Context(), client.ObjectKey{Namespace: argo, Name: "acm-placement"}, config))

@@ -30,6 +30,7 @@ const (
 	reasonArgoServerNotFound  = "ArgoServerNotFound"
 	reasonRegistered          = "ClustersRegistered"
 	reasonNotRegistered       = "ClustersNotRegistered"
+	reasonNoGenerator         = "GeneratorNotMade"
 	reasonReady               = "Ready"
 
 	// Of a single cluster, in the condition only if it is that of all that are not registered.
@@ -58,6 +59,8 @@ type registration struct {
 	passedOver      selected.PassedOver
 	registered      []string
 	refused         selected.Errors
+	// generator is why what ApplicationSets need is not there, though clusters are registered.
+	generator error
 	// retained are the clusters that are no longer selected, and stay registered for a while.
 	retained map[string]retention
 	// added and removed are the clusters whose Secrets were made and deleted now.
@@ -87,6 +90,8 @@ func (r *registration) failure() *obstacleError {
 		return r.placement
 	case r.argo != nil:
 		return r.argo
+	case len(r.refused) == 0 && r.generator != nil:
+		return obstacle(reasonNoGenerator, "ApplicationSets cannot follow the Placement: %v", r.generator)
 	case len(r.refused) == 0:
 		return nil
 	}

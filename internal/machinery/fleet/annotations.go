@@ -1,6 +1,10 @@
 package fleet
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Annotations of clusters.
 const (
@@ -44,6 +48,13 @@ const (
 	// AnnotationCSRUser on a CSR that the gRPC server forwards is the user who asked for it.
 	AnnotationCSRUser = "open-cluster-management.io/csr-user"
 )
+
+// AgentChangesAnnotation tells whether an agent may change an annotation of its ManagedCluster. Those that say which cluster of AWS it is,
+// it only sets when it creates the ManagedCluster: an administrator has accepted that cluster, and the hub gives access to it.
+func AgentChangesAnnotation(key string) bool {
+	return strings.HasPrefix(key, AnnotationAgentPrefix) && key != AnnotationManagedClusterARN &&
+		key != AnnotationManagedClusterIAMRoleSuffix
+}
 
 // Annotations of placements and works.
 const (

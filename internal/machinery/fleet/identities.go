@@ -101,6 +101,11 @@ func AWSClusterGroup(cluster string) string {
 	return awsGroupPrefix + cluster
 }
 
+// AWSClusterUser is the user as whom the agents of such a cluster act on the hub.
+func AWSClusterUser(cluster string) string {
+	return awsGroupPrefix + cluster
+}
+
 // AgentClusters returns the clusters as whose agent a user in these groups acts on the hub: one for an agent, none for other users.
 func AgentClusters(groups []string) []string {
 	var clusters []string

@@ -227,8 +227,8 @@ func TestStreamsOfAgentsAreRefused(t *testing.T) {
 	_ = stream.Close()
 }
 
-// CP-07: the tunnel of an agent that sends pings all the time ends. Each has the hub hold an answer, which an agent that does not read holds
-// up.
+// CP-07: the tunnel of an agent that sends pings all the time ends. Each has the hub hold an answer, which an agent that does not read
+// holds up.
 func TestPingsOfAgentsAreFew(t *testing.T) {
 	t.Parallel()
 	hub, agent := rawAgent(t)

@@ -151,7 +151,8 @@ func (c *Controller) write(ctx context.Context, work *workv1.ManifestWork, recei
 	return err
 }
 
-// answer sends to the agent of a cluster what is newer than what it knows, what is being deleted, and what has gone.
+// answer sends to the agent of a cluster what it does not know in its present generation, what is being deleted, and what has gone. A
+// restored backup sets generations back.
 func (c *Controller) answer(ctx context.Context, cluster string) error {
 	c.mu.Lock()
 	versions, pending := c.resyncs[cluster]
@@ -160,7 +161,7 @@ func (c *Controller) answer(ctx context.Context, cluster string) error {
 	if !pending {
 		return nil
 	}
-	if err := c.sendNewer(ctx, cluster, versions); err != nil {
+	if err := c.sendChanged(ctx, cluster, versions); err != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if _, again := c.resyncs[cluster]; !again {
@@ -171,7 +172,7 @@ func (c *Controller) answer(ctx context.Context, cluster string) error {
 	return nil
 }
 
-func (c *Controller) sendNewer(ctx context.Context, cluster string, versions cloudevents.ResourceVersions) error {
+func (c *Controller) sendChanged(ctx context.Context, cluster string, versions cloudevents.ResourceVersions) error {
 	works := &workv1.ManifestWorkList{}
 	if err := c.client.List(ctx, works, client.InNamespace(cluster)); err != nil {
 		return err
@@ -184,7 +185,7 @@ func (c *Controller) sendNewer(ctx context.Context, cluster string, versions clo
 	for i := range works.Items {
 		work := &works.Items[i]
 		there[work.UID] = true
-		if generation, known := has[work.UID]; known && generation >= work.Generation && work.DeletionTimestamp.IsZero() {
+		if generation, known := has[work.UID]; known && generation == work.Generation && work.DeletionTimestamp.IsZero() {
 			continue
 		}
 		if err := c.send(ctx, cloudevents.ResyncResponse, work); err != nil {
