@@ -374,4 +374,10 @@ func TestCountDisputesUntilTheEnd(t *testing.T) {
 	if n := testutil.ToFloat64(disputeCount.WithLabelValues("example.com", "Gizmo")); n != 1 {
 		t.Errorf("%v disputes after the end of a controller, want that of the other one", n)
 	}
+	if err := after.countUntil(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n := testutil.ToFloat64(disputeCount.WithLabelValues("example.com", "Gizmo")); n != 0 {
+		t.Errorf("%v disputes after the end of both", n)
+	}
 }
