@@ -141,7 +141,7 @@ func clone(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
 		if value == nil {
-			return value
+			return nil
 		}
 		copied := make(map[string]any, len(value))
 		for name, one := range value {
@@ -150,7 +150,7 @@ func clone(value any) any {
 		return copied
 	case []any:
 		if value == nil {
-			return value
+			return nil
 		}
 		copied := make([]any, len(value))
 		for i, one := range value {

@@ -57,7 +57,7 @@ func (p *requestValidator) SetExternalKubeInformerFactory(factory informers.Shar
 		}
 	}
 	p.failed = p.requests.AddIndexers(cache.Indexers{
-		undecidedOf:   undecided(func(csr *certificatesv1.CertificateSigningRequest) string { return requester(csr) }),
+		undecidedOf:   undecided(requester),
 		undecidedWith: undecided(func(csr *certificatesv1.CertificateSigningRequest) string { return credentialOf(csr.Spec.Extra) }),
 	})
 }

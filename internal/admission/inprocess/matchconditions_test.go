@@ -134,7 +134,8 @@ func holds(t *testing.T, expression string, object, old *unstructured.Unstructur
 	}
 	request := cel.CreateAdmissionRequest(attributes.Attributes, metav1.GroupVersionResource(attributes.GetResource()),
 		metav1.GroupVersionKind(attributes.GetKind()))
-	results, _, err := compiled.ForInput(t.Context(), attributes, request, cel.OptionalVariableBindings{}, nil, apiservercel.RuntimeCELCostBudget)
+	results, _, err := compiled.ForInput(t.Context(), attributes, request, cel.OptionalVariableBindings{}, nil,
+		apiservercel.RuntimeCELCostBudget)
 	if err != nil || len(results) != 1 || results[0].Error != nil {
 		t.Fatalf("%s: %+v, %v", expression, results, err)
 	}

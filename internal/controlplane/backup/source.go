@@ -181,7 +181,7 @@ func Handler(ctx context.Context, source *Source) http.Handler {
 			return
 		}
 		defer writing.Unlock()
-		logger := klog.FromContext(r.Context())
+		logger := klog.FromContext(r.Context()) //nolint:contextcheck // a request has a context of its own, and ctx is that of the hub
 		w.Header().Set("Content-Type", "application/gzip")
 		to := &download{Writer: w, deadline: http.NewResponseController(w).SetWriteDeadline}
 		defer context.AfterFunc(ctx, to.stop)()

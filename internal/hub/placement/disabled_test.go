@@ -101,7 +101,7 @@ func (b *controllerTest) balance(t *testing.T) map[string]int64 {
 				ScoreCoordinate: &clusterv1beta1.ScoreCoordinate{BuiltIn: clusterv1beta1.PrioritizerBalance}}}}})
 	other.Name = "other"
 	scores := map[string]int64{}
-	for _, score := range b.scheduler.Explain(context.Background(), other).Scores {
+	for _, score := range b.scheduler.Explain(t.Context(), other).Scores {
 		scores[score.ClusterName] = score.Score
 	}
 	return scores

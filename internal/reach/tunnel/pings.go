@@ -36,7 +36,7 @@ type fewPings struct {
 	allowed *rate.Limiter
 	// header is what has come of the one that is next, and data how many bytes come before it.
 	header []byte
-	data   uint32
+	data   int
 }
 
 func withFewPings(conn net.Conn) *fewPings {
@@ -56,8 +56,8 @@ func (c *fewPings) Read(b []byte) (int, error) {
 func (c *fewPings) follow(b []byte) bool {
 	for len(b) > 0 {
 		if c.data > 0 {
-			skipped := min(uint64(c.data), uint64(len(b)))
-			c.data -= uint32(skipped)
+			skipped := min(c.data, len(b))
+			c.data -= skipped
 			b = b[skipped:]
 			continue
 		}
@@ -71,7 +71,7 @@ func (c *fewPings) follow(b []byte) bool {
 			return false
 		}
 		if c.header[typeAt] == typeData {
-			c.data = binary.BigEndian.Uint32(c.header[lengthAt:])
+			c.data = int(binary.BigEndian.Uint32(c.header[lengthAt:]))
 		}
 		c.header = c.header[:0]
 	}
