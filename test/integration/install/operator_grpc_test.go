@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -136,18 +137,21 @@ func (i *installed) testStolenGRPCToken(t *testing.T) {
 			Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("x")}})
 	}
 	forUser := map[string]string{fleet.AnnotationCSRUser: "system:bootstrap:abc123"}
-	for what, do := range map[string]func() error{
-		"a certificate for an agent": func() error { return request(fleet.SignerGRPC, forUser, framework.OfCluster(name)) },
-		"a token of an add-on":       func() error { return token(name, "proxy-agent") },
-		"the heartbeat of a cluster": func() error { return lease(fleet.ClusterNamespaceLease) },
-	} {
-		env.Eventually(t, func(context.Context) error { // until the policies, and the rights, are in force
-			if err := do(); err != nil && !apierrors.IsAlreadyExists(err) {
-				return fmt.Errorf("%s: %w", what, err)
-			}
-			return nil
-		})
-	}
+	// Rights and policies are at stake; the webhook, which is asked last, does not run here.
+	i.withoutRequestWebhook(t, func() {
+		for what, do := range map[string]func() error{
+			"a certificate for an agent": func() error { return request(fleet.SignerGRPC, forUser, framework.OfCluster(name)) },
+			"a token of an add-on":       func() error { return token(name, "proxy-agent") },
+			"the heartbeat of a cluster": func() error { return lease(fleet.ClusterNamespaceLease) },
+		} {
+			env.Eventually(t, func(context.Context) error { // until the policies, and the rights, are in force
+				if err := do(); err != nil && !apierrors.IsAlreadyExists(err) {
+					return fmt.Errorf("%s: %w", what, err)
+				}
+				return nil
+			})
+		}
+	})
 	for what, do := range map[string]func() error{
 		"a certificate for the API server": func() error { return request(fleet.SignerKubeAPIServerClient, forUser, framework.OfCluster(name)) },
 		"a certificate for nobody":         func() error { return request(fleet.SignerGRPC, nil, framework.OfCluster(name)) },
@@ -164,6 +168,37 @@ func (i *installed) testStolenGRPCToken(t *testing.T) {
 		})
 	}
 	i.testApprovalByGRPC(t, name)
+}
+
+// withoutRequestWebhook does something while the API server does not ask the webhook for certificate requests of agents, which the operator
+// would put back.
+func (i *installed) withoutRequestWebhook(t *testing.T, do func()) {
+	t.Helper()
+	if err := i.operator.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	const name = "agentrequestvalidators.admission.certificates.open-cluster-management.io"
+	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := i.Get(t.Context(), client.ObjectKey{Name: name}, configuration); err != nil {
+		t.Fatal(err)
+	}
+	configuration.Webhooks = slices.DeleteFunc(configuration.Webhooks, func(webhook admissionregistrationv1.ValidatingWebhook) bool {
+		return webhook.Name == name
+	})
+	if err := i.Update(t.Context(), configuration); err != nil {
+		t.Fatal(err)
+	}
+	do()
+	i.start(t)
+	env.Eventually(t, func(ctx context.Context) error {
+		if err := i.Get(ctx, client.ObjectKey{Name: name}, configuration); err != nil {
+			return err
+		}
+		if len(configuration.Webhooks) != 2 {
+			return fmt.Errorf("the operator has not put the webhook back: %v", configuration.Webhooks)
+		}
+		return nil
+	})
 }
 
 // testApprovalByGRPC is about what the registration controllers may approve and sign of what the server has asked for.
