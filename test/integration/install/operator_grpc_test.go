@@ -189,7 +189,9 @@ func (i *installed) withoutRequestWebhook(t *testing.T, do func()) {
 		t.Fatal(err)
 	}
 	do()
-	i.start(t)
+	if err := i.operator.Start(); err != nil {
+		t.Fatal(err)
+	}
 	env.Eventually(t, func(ctx context.Context) error {
 		if err := i.Get(ctx, client.ObjectKey{Name: name}, configuration); err != nil {
 			return err
