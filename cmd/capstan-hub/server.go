@@ -41,8 +41,8 @@ const (
 	envNoFsync       = "UNSAFE_E2E_HACK_DISABLE_ETCD_FSYNC"
 )
 
-// By how much the heap grows between two garbage collections, in percent. A starting hub keeps much of what it allocates: it is ready a
-// third sooner if it collects half as often. Later, what a collection finds is garbage of requests, and memory counts.
+// By how much the heap grows between two garbage collections, in percent. A hub keeps much of what it allocates at its start, which takes a
+// third longer with the value for later. Then what a collection finds is garbage of requests, and memory counts.
 const (
 	gcPercent        = 100
 	gcPercentAtStart = 200

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/client-go/informers"
 
 	"github.com/capstan-io/capstan/internal/admission/inprocess"
 )
@@ -124,10 +123,7 @@ func TestUndecidedRequestsByGRPC(t *testing.T) {
 			t.Parallel()
 			s := newServer()
 			s.options.JoinLimit = 3
-			validator := plugin[counting](t, s, inprocess.AgentRequestValidating)
-			factory := informers.NewSharedInformerFactory(nil, 0)
-			validator.SetExternalKubeInformerFactory(factory)
-			known := factory.Certificates().V1().CertificateSigningRequests().Informer().GetIndexer()
+			validator, known := requestValidator(t, s)
 			add := func(kind string, number int, change func(*certificatesv1.CertificateSigningRequest)) {
 				for i := range number {
 					csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(kind, i),

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/capstan-io/capstan/internal/admission/inprocess"
@@ -157,6 +158,15 @@ type counting interface {
 	SetExternalKubeInformerFactory(factory informers.SharedInformerFactory)
 }
 
+// requestValidator returns the plugin for the certificate requests of agents, and what it knows of those that there are.
+func requestValidator(t *testing.T, s *server) (validator admission.ValidationInterface, known cache.Indexer) {
+	t.Helper()
+	counts := plugin[counting](t, s, inprocess.AgentRequestValidating)
+	factory := informers.NewSharedInformerFactory(nil, 0)
+	counts.SetExternalKubeInformerFactory(factory)
+	return counts, factory.Certificates().V1().CertificateSigningRequests().Informer().GetIndexer()
+}
+
 // One credential has no more undecided certificate requests than it may; those of others, and those that a user decided on, do not count.
 func TestUndecidedRequests(t *testing.T) {
 	t.Parallel()
@@ -179,10 +189,7 @@ func TestUndecidedRequests(t *testing.T) {
 			t.Parallel()
 			s := newServer()
 			s.options.JoinLimit = 3
-			validator := plugin[counting](t, s, inprocess.AgentRequestValidating)
-			factory := informers.NewSharedInformerFactory(nil, 0)
-			validator.SetExternalKubeInformerFactory(factory)
-			known := factory.Certificates().V1().CertificateSigningRequests().Informer().GetIndexer()
+			validator, known := requestValidator(t, s)
 			for i := range test.waiting + test.decided {
 				csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}}
 				if !test.ofOthers {

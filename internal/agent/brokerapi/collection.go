@@ -20,8 +20,8 @@ import (
 const (
 	maxHistory      = 1024
 	maxHistoryBytes = 4 << 20
-	// maxBuried is how many deleted objects a collection knows, so that an event that was late does not bring them back.
-	maxBuried = 4096
+	// maxDeleted is how many deleted objects a collection knows, so that an event that was late does not bring them back.
+	maxDeleted = 4096
 )
 
 // record is an object as it was at one time. It never changes.
@@ -60,24 +60,24 @@ type collection struct {
 	api  *API
 	kind *kind
 
-	mu       sync.Mutex
-	records  map[types.NamespacedName]*record
-	byUID    map[string]types.NamespacedName
-	buried   map[string]bool // whether the agent has reported that the work has left the cluster
-	burials  []string
-	version  int64    // of the last change
-	history  []change // the last ones
-	bytes    int      // of the objects in history
-	trimmed  int64    // version of the last change that is not in history any more
-	changed  chan struct{}
-	refusals int // how often the hub has refused the subscription
+	mu            sync.Mutex
+	records       map[types.NamespacedName]*record
+	byUID         map[string]types.NamespacedName
+	deleted       map[string]bool // whether the agent has reported that the work has left the cluster
+	deletionOrder []string
+	version       int64    // of the last change
+	history       []change // the last ones
+	bytes         int      // of the objects in history
+	trimmed       int64    // version of the last change that is not in history any more
+	changed       chan struct{}
+	refusals      int // how often the hub has refused the subscription
 
 	connection
 }
 
 func newCollection(a *API, k *kind) *collection {
 	c := &collection{api: a, kind: k, records: map[types.NamespacedName]*record{}, byUID: map[string]types.NamespacedName{},
-		buried: map[string]bool{}, changed: make(chan struct{}), version: a.versions.Load()}
+		deleted: map[string]bool{}, changed: make(chan struct{}), version: a.versions.Load()}
 	c.trimmed = c.version
 	c.connection.init()
 	return c
@@ -146,36 +146,36 @@ func (c *collection) drop(before *record) (*record, error) {
 	}
 	delete(c.records, before.key)
 	delete(c.byUID, before.uid)
-	c.bury(before.uid)
+	c.noteDeleted(before.uid)
 	c.appendHistory(change{kind: watch.Deleted, now: gone, before: before})
 	return gone, nil
 }
 
-func (c *collection) bury(uid string) {
+func (c *collection) noteDeleted(uid string) {
 	if uid == "" {
 		return
 	}
-	c.buried[uid] = false
-	c.burials = append(c.burials, uid)
-	if len(c.burials) > maxBuried {
-		delete(c.buried, c.burials[0])
-		c.burials = c.burials[1:]
+	c.deleted[uid] = false
+	c.deletionOrder = append(c.deletionOrder, uid)
+	if len(c.deletionOrder) > maxDeleted {
+		delete(c.deleted, c.deletionOrder[0])
+		c.deletionOrder = c.deletionOrder[1:]
 	}
 }
 
-// exhume forgets which objects were deleted. A new subscription brings nothing that was late in the earlier one, and what the hub has of
-// these objects now, it has: what it said before may have come from a cache that lagged behind.
-func (c *collection) exhume() {
+// forgetDeleted forgets which objects were deleted. A new subscription brings nothing that was late in the earlier one, and what the hub
+// has of these objects now, it has: what it said before may have come from a cache that lagged behind.
+func (c *collection) forgetDeleted() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.buried, c.burials = map[string]bool{}, nil
+	c.deleted, c.deletionOrder = map[string]bool{}, nil
 }
 
 // isReported tells whether the agent has reported that a work has left the cluster.
 func (c *collection) isReported(uid string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.buried[uid]
+	return c.deleted[uid]
 }
 
 // appendHistory adds a change to the history. The caller holds the lock.
@@ -209,7 +209,7 @@ func (c *collection) receive(o *unstructured.Unstructured, keep func(o, current 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	uid, hubVersion := string(o.GetUID()), o.GetResourceVersion()
-	if _, gone := c.buried[uid]; gone {
+	if _, gone := c.deleted[uid]; gone {
 		return nil
 	}
 	before := c.records[types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}]
@@ -252,7 +252,7 @@ func (c *collection) remove(uid string) error {
 	defer c.mu.Unlock()
 	key, known := c.byUID[uid]
 	if !known {
-		c.bury(uid)
+		c.noteDeleted(uid)
 		return nil
 	}
 	_, err := c.drop(c.records[key])

@@ -143,7 +143,7 @@ func (c *collection) session(ctx context.Context) (lived bool, err error) {
 	}
 	defer subscription.Close()
 	c.emptyHurried()
-	c.exhume()
+	c.forgetDeleted()
 	resync := c.startResync(ctx, subscription)
 	defer resync.end()
 	for {

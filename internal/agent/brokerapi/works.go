@@ -172,7 +172,7 @@ func (c *collection) acceptedWork(base *record, next *unstructured.Unstructured,
 	}
 	gone, err := c.drop(now) // nothing keeps the work on the hub any more
 	if err == nil {
-		c.buried[base.uid] = true
+		c.deleted[base.uid] = true
 	}
 	return gone, err
 }
@@ -185,7 +185,7 @@ func (c *collection) forget(r *record) error {
 		return nil
 	}
 	_, err := c.drop(r)
-	delete(c.buried, r.uid)
+	delete(c.deleted, r.uid)
 	return err
 }
 

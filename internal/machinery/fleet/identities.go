@@ -101,7 +101,8 @@ func AWSClusterGroup(cluster string) string {
 	return awsGroupPrefix + cluster
 }
 
-// AWSClusterUser is the user as whom the agents of such a cluster act on the hub.
+// AWSClusterUser is the user as whom the agents of such a cluster act on the hub. A bare name may be that of a person, to whom roles are
+// bound.
 func AWSClusterUser(cluster string) string {
 	return awsGroupPrefix + cluster
 }

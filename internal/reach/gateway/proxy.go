@@ -344,20 +344,9 @@ func (f *forwarding) cleanAnswer(answer *http.Response) error {
 	for _, name := range []string{"Audit-Id", "Cache-Control", "Set-Cookie"} {
 		answer.Header.Del(name)
 	}
-	location := answer.Header.Get("Location")
-	if location == "" {
-		return nil
-	}
-	redirected, err := access.Redirect(location, f.to.cluster.Endpoint, f.prefix)
-	switch {
-	case err == nil:
-		answer.Header.Set("Location", redirected)
-	case answer.StatusCode/100 == 3:
-		return err
-	default: // no redirect, such as the place of what has been created
-		answer.Header.Del("Location")
-	}
-	return nil
+	return access.RewriteLocation(answer, func(location string) (string, error) {
+		return access.Redirect(location, f.to.cluster.Endpoint, f.prefix)
+	})
 }
 
 // buffers are for copying answers.

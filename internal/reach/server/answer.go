@@ -22,18 +22,9 @@ func cleanAPIAnswer(answer *http.Response, prefix string) error {
 	for _, name := range unsaid {
 		answer.Header.Del(name)
 	}
-	location := answer.Header.Get("Location")
-	if location == "" {
-		return nil
-	}
-	to, err := access.Redirect(location, &url.URL{}, prefix)
-	switch {
-	case err == nil:
-		answer.Header.Set("Location", to)
-	case answer.StatusCode/100 == 3:
+	err := access.RewriteLocation(answer, func(location string) (string, error) { return access.Redirect(location, &url.URL{}, prefix) })
+	if err != nil {
 		return fmt.Errorf("the API server of the cluster: %w", err)
-	default:
-		answer.Header.Del("Location")
 	}
 	return nil
 }
@@ -44,18 +35,9 @@ func cleanServiceAnswer(answer *http.Response, prefix string, service *access.Se
 	for _, name := range unsaid {
 		answer.Header.Del(name)
 	}
-	location := answer.Header.Get("Location")
-	if location == "" {
-		return nil
-	}
-	to, err := redirected(location, prefix, service, path)
-	switch {
-	case err == nil:
-		answer.Header.Set("Location", to)
-	case answer.StatusCode/100 == 3:
+	err := access.RewriteLocation(answer, func(location string) (string, error) { return redirected(location, prefix, service, path) })
+	if err != nil {
 		return fmt.Errorf("service %s: %w", service.Key(), access.ErrRedirect)
-	default: // no redirect, such as the place of what has been created
-		answer.Header.Del("Location")
 	}
 	return nil
 }

@@ -17,18 +17,25 @@ import (
 	"github.com/capstan-io/capstan/internal/reach/tunnel"
 )
 
-// connected returns both sides of a tunnel through a hub with TLS.
-func connected(t testing.TB) (hub, agent *tunnel.Tunnel) {
+// newHub returns a server with TLS that accepts tunnels, and where these come.
+func newHub(t testing.TB) (server *httptest.Server, accepted <-chan *tunnel.Tunnel) {
 	t.Helper()
-	accepted := make(chan *tunnel.Tunnel, 1)
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	tunnels := make(chan *tunnel.Tunnel, 1)
+	server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		made, err := tunnel.Accept(w, r)
 		if err != nil {
 			t.Error(err)
 		}
-		accepted <- made
+		tunnels <- made
 	}))
 	t.Cleanup(server.Close)
+	return server, tunnels
+}
+
+// connected returns both sides of a tunnel.
+func connected(t testing.TB) (hub, agent *tunnel.Tunnel) {
+	t.Helper()
+	server, accepted := newHub(t)
 	agent, err := tunnel.Dial(t.Context(), server.Client(), server.URL+"/tunnel")
 	if err != nil {
 		t.Fatal(err)
@@ -262,15 +269,8 @@ const (
 
 // rawAgent returns the hub's side of a tunnel and the connection of an agent that speaks yamux by itself.
 func rawAgent(t *testing.T) (hub *tunnel.Tunnel, agent net.Conn) {
-	accepted := make(chan *tunnel.Tunnel, 1)
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		made, err := tunnel.Accept(w, r)
-		if err != nil {
-			t.Error(err)
-		}
-		accepted <- made
-	}))
-	t.Cleanup(server.Close)
+	t.Helper()
+	server, accepted := newHub(t)
 	agent, err := tunnel.Upgrade(t.Context(), server.Client(), server.URL+"/tunnel", tunnel.Protocol)
 	if err != nil {
 		t.Fatal(err)

@@ -284,15 +284,7 @@ type reviewer struct {
 
 func newReviewer(t *testing.T, who authenticationv1.UserInfo) *reviewer {
 	t.Helper()
-	config, err := framework.Hub.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &reviewer{client: c, who: who}
+	return &reviewer{client: clientOfHub(t), who: who}
 }
 
 func (r *reviewer) may(ctx context.Context, attributes authorizationv1.ResourceAttributes) (bool, error) {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -101,9 +102,11 @@ func availability(o client.Object) *metav1.Condition {
 // Reconcile passes the condition of the cluster on to its add-ons, and then labels the cluster with the state of its add-ons.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &clusterv1.ManagedCluster{}
-	if err := c.client.Get(ctx, req.NamespacedName, cluster); err != nil {
+	if err := c.client.Get(ctx, req.NamespacedName, cluster); apierrors.IsNotFound(err) {
 		c.trust(req.Name)
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return ctrl.Result{}, err
 	}
 	available := availability(cluster)
 	if available == nil || available.Status != metav1.ConditionUnknown {

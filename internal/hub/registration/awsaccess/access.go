@@ -44,10 +44,6 @@ func NewAccess(
 	return &Access{hub: hub, tags: tags, iam: iam.NewFromConfig(loaded), eks: eks.NewFromConfig(loaded)}, nil
 }
 
-// userPrefix comes before the name of a cluster in that of its user on the hub. A bare name may be that of a person, to whom roles are
-// bound.
-const userPrefix = "open-cluster-management:"
-
 // clusterOf is the cluster that a role acts for on the hub, by the user of its access entry; empty if it has none.
 func (a *Access) clusterOf(ctx context.Context, role string) (string, error) {
 	entry, err := a.entry(ctx, role)
@@ -59,7 +55,7 @@ func (a *Access) clusterOf(ctx context.Context, role string) (string, error) {
 
 // clusterOf is the cluster whose access entry it is. The user of one that a hub of the original has made is the bare name.
 func clusterOf(entry *ekstypes.AccessEntry) string {
-	return strings.TrimPrefix(aws.ToString(entry.Username), userPrefix)
+	return strings.TrimPrefix(aws.ToString(entry.Username), fleet.AWSClusterUser(""))
 }
 
 // grant lets a cluster in, in the place of the holder. It changes nothing that is as it should be.
@@ -178,7 +174,7 @@ func (a *Access) entry(ctx context.Context, role string) (*ekstypes.AccessEntry,
 }
 
 func (a *Access) ensureEntry(ctx context.Context, cluster, owner string, pair ekscluster.Pair) error {
-	arn, user, groups, want := pair.HubRoleARN(), userPrefix+cluster, []string{fleet.AWSClusterGroup(cluster)}, a.tagsOf(pair)
+	arn, user, groups, want := pair.HubRoleARN(), fleet.AWSClusterUser(cluster), []string{fleet.AWSClusterGroup(cluster)}, a.tagsOf(pair)
 	entry, err := a.entry(ctx, pair.HubRole())
 	if err != nil {
 		return err

@@ -363,13 +363,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	h := rolledOut(t)
 	for i := range 14 {
-		h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) {
-			set.Spec.ManifestWorkTemplate = template(strings.Repeat("x", i+1))
-		})
-		for range 3 {
-			h.reconcile(t)
-			h.report(t, []string{"c1", "c2", "c3", "c4"}, "Applied", "True", "Progressing", "False")
-		}
+		h.rollOut(t, strings.Repeat("x", i+1))
 	}
 	h.reconcile(t)
 	secrets := &corev1.SecretList{}
@@ -401,13 +395,7 @@ func TestSecretsOfScatteredRevisions(t *testing.T) {
 	h := rolledOut(t)
 	for i := range keptTemplates + 2 {
 		h.editUnjudged(t, longestHistory-1)
-		h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) {
-			set.Spec.ManifestWorkTemplate = template(strings.Repeat("x", i+1))
-		})
-		for range 3 {
-			h.reconcile(t)
-			h.report(t, []string{"c1", "c2", "c3", "c4"}, "Applied", "True", "Progressing", "False")
-		}
+		h.rollOut(t, strings.Repeat("x", i+1))
 		h.reconcile(t)
 	}
 	secrets := &corev1.SecretList{}
@@ -417,6 +405,16 @@ func TestSecretsOfScatteredRevisions(t *testing.T) {
 	revisions := h.history(t)
 	if len(secrets.Items) != keptTemplates || len(revisions) != longestHistory || len(revisions.kept()) != keptTemplates {
 		t.Errorf("%d templates of %+v", len(secrets.Items), revisions)
+	}
+}
+
+// rollOut changes the template, and has all clusters succeed with it.
+func (h *hub) rollOut(t *testing.T, version string) {
+	t.Helper()
+	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Spec.ManifestWorkTemplate = template(version) })
+	for range 3 {
+		h.reconcile(t)
+		h.report(t, []string{"c1", "c2", "c3", "c4"}, "Applied", "True", "Progressing", "False")
 	}
 }
 

@@ -77,7 +77,7 @@ func (s *snapshot) changes() (all []change) {
 		for _, cluster := range p.plan.Clusters {
 			w := p.works[cluster.Name]
 			switch {
-			case cluster.Phase == rollout.Remove:
+			case cluster.Phase == rollout.Remove: // see removals
 			case w == nil && cluster.Phase.GetsChange() && s.stalled == "":
 				all = append(all, s.create(p, cluster.Name))
 			case w != nil && w.DeletionTimestamp.IsZero():
