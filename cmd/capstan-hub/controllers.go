@@ -92,6 +92,7 @@ func (f *controllersFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	controllers.LeaseNamespace = f.leaseNamespace
 	controllers.ServiceAccountsElsewhere = !slices.Contains(controllers.BuiltInAddOns, fleet.AddOnManagedServiceAccount)
 	f.hub.log(klog.FromContext(ctx))
 	if len(controllers.Groups) == 0 {

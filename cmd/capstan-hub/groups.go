@@ -327,6 +327,7 @@ func inProcess(o hub.Options, withoutElection bool) controlplane.ControllersFunc
 			<-ctx.Done()
 			return nil
 		}
+		o.LeaseNamespace = systemNamespace
 		options := hub.ManagerOptions(o)
 		// The API server of the same process serves their metrics with its own.
 		options.Metrics = metricsserver.Options{BindAddress: "0"}

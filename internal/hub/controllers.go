@@ -111,6 +111,8 @@ type Options struct {
 	Import importer.Options
 	// WorkTransport brings ManifestWorks to agents that do not read them from the API; nil brings none.
 	WorkTransport delivery.Transport
+	// LeaseNamespace is for a Lease by which the hub knows whether agents can renew theirs; empty means that there is none.
+	LeaseNamespace string
 	// Clock is the source of time; nil means the system clock.
 	Clock clock.Clock
 }
@@ -306,7 +308,7 @@ var groups = []group{
 			return renewal.Register(mgr, renewal.Options{GRPC: o.grpc(), Clock: o.Clock})
 		}},
 		{always, func(mgr ctrl.Manager, o Options) error {
-			return availability.Register(mgr, availability.Options{Clock: o.Clock})
+			return availability.Register(mgr, availability.Options{Clock: o.Clock, LeaseNamespace: o.LeaseNamespace})
 		}},
 		{always, func(mgr ctrl.Manager, _ Options) error { return taint.Register(mgr, taint.Options{}) }},
 		{hasAutoApprovedUsers, func(mgr ctrl.Manager, o Options) error {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -42,25 +43,34 @@ const (
 // Options configure the controller.
 type Options struct {
 	// Clock is the source of time.
-	Clock clock.PassiveClock
+	Clock clock.Clock
+	// LeaseNamespace is for a Lease of the hub itself, by which it knows since when it receives heartbeats without an interruption; empty
+	// means that there is none.
+	LeaseNamespace string
 }
 
 // Controller reconciles the conditions of a ManagedCluster that follow from its heartbeats.
 type Controller struct {
-	client     client.Client
-	recorder   events.EventRecorder
-	clock      clock.PassiveClock
-	heartbeats *heartbeats
+	client         client.Client
+	recorder       events.EventRecorder
+	clock          clock.Clock
+	leaseNamespace string
+	heartbeats     *heartbeats
 }
 
 // New returns a Controller that works through the client.
 func New(c client.Client, recorder events.EventRecorder, o Options) *Controller {
-	return &Controller{client: c, recorder: recorder, clock: o.Clock, heartbeats: newHeartbeats(o.Clock)}
+	return &Controller{client: c, recorder: recorder, clock: o.Clock, leaseNamespace: o.LeaseNamespace, heartbeats: newHeartbeats(o.Clock)}
 }
 
 // Register adds the controller to the manager.
 func Register(mgr ctrl.Manager, o Options) error {
 	c := New(mgr.GetClient(), mgr.GetEventRecorder("lease-controller"), o)
+	if o.LeaseNamespace != "" {
+		if err := mgr.Add(manager.RunnableFunc(c.renewOwn)); err != nil {
+			return err
+		}
+	}
 	return ctrl.NewControllerManagedBy(mgr).Named("registration-managedcluster-availability").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
 			predicates.Generation(), predicate.AnnotationChangedPredicate{}))).

@@ -2,7 +2,9 @@ package availability
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -11,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,7 +46,7 @@ func newHub(t *testing.T) *hub {
 	renewed.Name = "managed-cluster-lease"
 	h := &hub{clock: clocktesting.NewFakeClock(noon)}
 	h.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(renewed).WithStatusSubresource(&clusterv1.ManagedCluster{}).Build()
-	h.Controller = New(h.Client, events.NewFakeRecorder(10), Options{Clock: h.clock})
+	h.Controller = New(h.Client, events.NewFakeRecorder(10), Options{Clock: h.clock, LeaseNamespace: "kube-system"})
 	h.onLease(t.Context(), renewed)
 	return h
 }
@@ -167,4 +170,63 @@ func TestFailedReadGivesNoTime(t *testing.T) {
 	}
 	h.client = h.Client
 	h.reconcile(t, 0, metav1.ConditionUnknown)
+}
+
+// RG-21: a cluster is not lost while its heartbeats cannot be written, because nothing can. What the hub may not write says nothing.
+func TestInterruptionOfTheHub(t *testing.T) {
+	t.Parallel()
+	full := apierrors.NewInternalError(errors.New("etcdserver: mvcc: database space exceeded"))
+	forbidden := apierrors.NewForbidden(coordinationv1.Resource("leases"), ownLease, errors.New("no rule"))
+	for name, test := range map[string]struct {
+		refusal error
+		during  metav1.ConditionStatus
+	}{
+		"a full storage": {full, ""},
+		"no right":       {forbidden, metav1.ConditionUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHub(t)
+			h.join(t)
+			h.renewOwnOnce(t.Context())
+			h.client = interceptor.NewClient(h.Client.(client.WithWatch), interceptor.Funcs{
+				Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+					return test.refusal
+				},
+			})
+			h.clock.Step(patience)
+			h.renewOwnOnce(t.Context())
+			h.reconcile(t, patience, test.during)
+			h.client = h.Client
+			h.renewOwnOnce(t.Context())
+			h.reconcile(t, 0, test.during)
+			for range patience / ownInterval {
+				h.clock.Step(ownInterval)
+				h.renewOwnOnce(t.Context())
+			}
+			h.reconcile(t, 0, metav1.ConditionUnknown)
+		})
+	}
+}
+
+// RG-21: the hub renews its own Lease until it ends.
+func TestOwnLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHub(t)
+		h.Controller.clock = clock.RealClock{}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*ownInterval+time.Second)
+		defer cancel()
+		begin := time.Now()
+		if err := h.renewOwn(ctx); err != nil {
+			t.Fatal(err)
+		}
+		own := &coordinationv1.Lease{}
+		if err := h.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: "capstan-hub-heartbeat"}, own); err != nil {
+			t.Fatal(err)
+		}
+		if renewed := own.Spec.RenewTime; !renewed.Time.Equal(begin.Add(2 * ownInterval)) {
+			t.Errorf("last renewed at %s, begun at %s", renewed, begin)
+		}
+	})
 }

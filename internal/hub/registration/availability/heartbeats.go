@@ -1,6 +1,7 @@
 package availability
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,8 @@ type heartbeats struct {
 	mu     sync.Mutex
 	last   map[string]heartbeat
 	graces map[string]grace
+	// own is when the hub last renewed its own Lease; zero if that says nothing. Since receiving, it has done so without an interruption.
+	own, receiving time.Time
 }
 
 // grace is how long the hub waits for a heartbeat of a cluster, and when it was last shortened.
@@ -65,8 +68,9 @@ func (h *heartbeats) of(cluster string) (last heartbeat, ok bool) {
 }
 
 // overdue returns when the next heartbeat of a cluster is overdue, with a grace of this length. The grace begins when this process knows of
-// the last heartbeat, which may be old: none can come while the hub is away, or before it is restored from a backup. A shorter grace counts
-// from its change: the last heartbeat came at the old pace, until the agent learns about the new one.
+// the last heartbeat, which may be old: none can come while the hub is away, or before it is restored from a backup. It begins again after
+// an interruption of the hub, for the same reason. A shorter grace counts from its change: the last heartbeat came at the old pace, until
+// the agent learns about the new one.
 func (h *heartbeats) overdue(cluster string, length time.Duration) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -76,11 +80,34 @@ func (h *heartbeats) overdue(cluster string, length time.Duration) time.Time {
 	}
 	now.length = length
 	h.graces[cluster] = now
-	from := h.last[cluster].known
-	if now.since.After(from) {
-		from = now.since
+	return slices.MaxFunc([]time.Time{h.last[cluster].known, now.since, h.receivingSince()}, time.Time.Compare).Add(length)
+}
+
+// receivingSince is when the last interruption of the hub ended: now, if it has not. The caller holds the lock.
+func (h *heartbeats) receivingSince() time.Time {
+	if now := h.clock.Now(); !h.own.IsZero() && now.Sub(h.own) > interruption {
+		return now
 	}
-	return from.Add(length)
+	return h.receiving
+}
+
+// observeOwn records that the hub has renewed its own Lease, and returns for how long it did not, if that was an interruption.
+func (h *heartbeats) observeOwn() (interrupted time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.clock.Now()
+	if gap := now.Sub(h.own); !h.own.IsZero() && gap > interruption {
+		h.receiving, interrupted = now, gap
+	}
+	h.own = now
+	return interrupted
+}
+
+// forgetOwn makes the hub's own Lease say nothing, because it cannot be renewed for another reason than that nothing can be written.
+func (h *heartbeats) forgetOwn() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.own = time.Time{}
 }
 
 func (h *heartbeats) forget(cluster string) {

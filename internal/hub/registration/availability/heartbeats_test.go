@@ -114,6 +114,45 @@ func TestOverdueAfterAnOutage(t *testing.T) {
 	}
 }
 
+// RG-21: no heartbeat can come while the hub stands still, or its storage takes no writes. Each cluster then has the whole grace again.
+func TestOverdueAfterAnInterruption(t *testing.T) {
+	t.Parallel()
+	const length = 5 * time.Minute
+	for name, test := range map[string]struct {
+		renewals []time.Duration // of the hub's own Lease, after noon
+		forgets  bool
+		now      time.Duration
+		want     time.Duration
+	}{
+		"none":                              {now: 9 * time.Minute, want: length},
+		"one after the other":               {renewals: []time.Duration{0, 10 * time.Second, 20 * time.Second}, now: 30 * time.Second, want: length},
+		"one is late":                       {renewals: []time.Duration{0, 25 * time.Second}, now: 30 * time.Second, want: length},
+		"the first comes late":              {renewals: []time.Duration{time.Minute}, now: time.Minute, want: length},
+		"none for hours, and again":         {renewals: []time.Duration{0, 9 * time.Hour}, now: 9 * time.Hour, want: 9*time.Hour + length},
+		"none for hours, and not yet again": {renewals: []time.Duration{0}, now: 9 * time.Hour, want: 9*time.Hour + length},
+		"twice none": {renewals: []time.Duration{0, time.Minute, 2 * time.Minute}, now: 2 * time.Minute,
+			want: 2*time.Minute + length},
+		"an interruption of before": {renewals: []time.Duration{0, time.Minute, 70 * time.Second}, now: 71 * time.Second,
+			want: time.Minute + length},
+		"the hub may not any more": {renewals: []time.Duration{0}, forgets: true, now: 9 * time.Hour, want: length},
+	} {
+		clk := clocktesting.NewFakePassiveClock(noon)
+		h := newHeartbeats(clk)
+		h.observe(lease(noon))
+		for _, at := range test.renewals {
+			clk.SetTime(noon.Add(at))
+			h.observeOwn()
+		}
+		if test.forgets {
+			h.forgetOwn()
+		}
+		clk.SetTime(noon.Add(test.now))
+		if got := h.overdue("cluster1", length); !got.Equal(noon.Add(test.want)) {
+			t.Errorf("%s: overdue %s after noon, want %s", name, got.Sub(noon), test.want)
+		}
+	}
+}
+
 func TestStripLease(t *testing.T) {
 	t.Parallel()
 	stripped, err := StripLease(lease(noon, noon.Add(-time.Hour), noon.Add(-time.Minute)))
