@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -73,6 +74,18 @@ func ValidateManifestWorkMetadata(work, old metav1.Object, sender Sender) error 
 		}
 	}
 	return nil
+}
+
+// ValidateManifestWorkSpec refuses to an agent any change of what its cluster is to have. RBAC lets it update its works, for their
+// finalizers. With a time to live the hub would delete the work, which the agent may not, and with its manifests the agent would store far
+// more than it may report.
+func ValidateManifestWorkSpec(work, old *workv1.ManifestWork, sender Sender) error {
+	if old == nil || !slices.Contains(sender.Clusters, work.Namespace) || equality.Semantic.DeepEqual(work.Spec, old.Spec) {
+		return nil
+	}
+	return apierrors.NewForbidden(manifestWorkResource, work.Name, fmt.Errorf(
+		"user %q is the agent of cluster %q and cannot change spec: it applies works and reports on them; what they say is for users of the hub",
+		sender.Name, work.Namespace))
 }
 
 // finalizersOfOthers returns the finalizers that agents neither set nor remove, and that the hub does not remove for them.

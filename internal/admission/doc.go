@@ -9,6 +9,7 @@
 //	ManagedClusterSetDeletionWarnings            bindings and members of a set that is deleted; nothing is refused
 //	ValidateManagedClusterSetBinding             name, permission to bind
 //	ValidateManifestWork                         manifests, executor
+//	ValidateManifestWorkSpec                     no change by the agent of the cluster
 //	ValidateManifestWorkReplicaSet               manifests of the template, rollout strategies
 //	ValidateClusterManagementAddOn               rollout strategies, configurations, dependencies
 //	ValidateManagedClusterAddOn                  time limit of the removal, hosting cluster

@@ -117,6 +117,43 @@ func TestAgentsLeaveMetadataOfWorks(t *testing.T) {
 	}
 }
 
+// R10: an agent that changed the spec of a work would have the hub delete it, by its time to live, or store what it likes.
+func TestAgentsLeaveSpecsOfWorks(t *testing.T) {
+	t.Parallel()
+	work := func(finalizer, more, name string) *unstructured.Unstructured {
+		return object(t, `{apiVersion: work.open-cluster-management.io/v1, kind: ManifestWork, metadata: {name: w, namespace: c1,
+			finalizers: [`+finalizer+`]}, spec: {`+more+`workload: {manifests: [{apiVersion: v1, kind: ConfigMap, metadata: {name: `+name+`}}]}}}`)
+	}
+	const own = "cluster.open-cluster-management.io/manifest-work-cleanup"
+	old := work("", "", "c")
+	for _, test := range []struct {
+		name    string
+		changed *unstructured.Unstructured
+		refused bool
+	}{
+		{"its finalizer alone", work(own, "", "c"), false},
+		{"manifests", work("", "", "d"), true},
+		{"time to live", work(own, "deleteOption: {propagationPolicy: Foreground, ttlSecondsAfterFinished: 0}, ", "c"), true},
+		{"what is reported", work("", `manifestConfigs: [{resourceIdentifier: {group: "", resource: configmaps, name: c, namespace: c},
+			feedbackRules: [{type: JSONPaths, jsonPaths: [{name: a, path: .data.a}]}]}], `, "c"), true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			for _, agent := range []*user.DefaultInfo{agentOfC1, grpcServer,
+				{Name: "open-cluster-management:c1", Groups: []string{"open-cluster-management:c1"}}} {
+				code, text := int32(0), ""
+				if test.refused {
+					code, text = 403, `is the agent of cluster "c1" and cannot change spec`
+				}
+				checkStatus(t, as(agent).write(t, test.changed.DeepCopy(), old.DeepCopy(), ""), code, text)
+			}
+			for _, other := range []*user.DefaultInfo{{Name: "admin"}, {Name: "system:serviceaccount:c1:deployer"}} {
+				checkStatus(t, as(other).write(t, test.changed.DeepCopy(), old.DeepCopy(), ""), 0, "")
+			}
+		})
+	}
+}
+
 // R10: the label of a request says whose agent made it.
 func TestRequestsOfAgentsAreLabelled(t *testing.T) {
 	t.Parallel()

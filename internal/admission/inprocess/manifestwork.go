@@ -69,7 +69,11 @@ func (p *workValidator) Validate(ctx context.Context, request admission.Attribut
 	if err != nil {
 		return err
 	}
-	if err := rules.ValidateManifestWork(ctx, work, old, p.sender(request), p.options); err != nil {
+	sender := p.sender(request)
+	if err := rules.ValidateManifestWork(ctx, work, old, sender, p.options); err != nil {
+		return err
+	}
+	if err := rules.ValidateManifestWorkSpec(work, old, sender); err != nil {
 		return err
 	}
 	warn(ctx, rules.ManifestWorkWarnings(work, old))
