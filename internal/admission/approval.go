@@ -57,5 +57,9 @@ func checkFleetIdentity(content []byte) error {
 	if len(subject.Names) != 1+len(subject.Organization) {
 		return errors.New("spec.request has attributes of other kinds than a user and groups")
 	}
+	// Other services may take such a name in the certificate for an identity. Add-ons have a DNS name.
+	if len(request.EmailAddresses)+len(request.IPAddresses)+len(request.URIs) > 0 {
+		return errors.New("spec.request has e-mail addresses, IP addresses or URIs")
+	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/asn1"
 	"encoding/pem"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -62,6 +63,12 @@ func TestControllersApproveOnlyAgents(t *testing.T) {
 			}
 		})
 	}
+	named := &certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
+		SignerName: fleet.SignerKubeAPIServerClient,
+		Request:    encode(t, &x509.CertificateRequest{Subject: agent, URIs: []*url.URL{{Scheme: "spiffe", Host: "hub"}}})}}
+	if err := admission.ValidateApproval(named, admission.Sender{Name: registration}); !apierrors.IsForbidden(err) {
+		t.Errorf("a URI: got %v, want 403", err)
+	}
 	unreadable := &certificatesv1.CertificateSigningRequest{
 		Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: fleet.SignerKubeAPIServerClient, Request: []byte("nothing")}}
 	if err := admission.ValidateApproval(unreadable, admission.Sender{Name: registration}); !apierrors.IsForbidden(err) {
@@ -71,11 +78,16 @@ func TestControllersApproveOnlyAgents(t *testing.T) {
 
 func requestFor(t *testing.T, subject pkix.Name) []byte {
 	t.Helper()
+	return encode(t, &x509.CertificateRequest{Subject: subject})
+}
+
+func encode(t *testing.T, request *x509.CertificateRequest) []byte {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject}, key)
+	der, err := x509.CreateCertificateRequest(rand.Reader, request, key)
 	if err != nil {
 		t.Fatal(err)
 	}

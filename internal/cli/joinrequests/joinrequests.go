@@ -156,6 +156,13 @@ func checkSubject(request []byte, cluster string) (commonName string, err error)
 			return commonName, fmt.Errorf("it asks for the group %q", group)
 		}
 	}
+	// The certificate has whatever else is asked for, too: the UID of another user, or a URI that another service takes for an identity.
+	if len(parsed.Subject.Names) != 1+len(parsed.Subject.Organization) {
+		return commonName, errors.New("it asks for attributes of other kinds than a user and groups")
+	}
+	if n := len(parsed.DNSNames) + len(parsed.EmailAddresses) + len(parsed.IPAddresses) + len(parsed.URIs); n > 0 {
+		return commonName, fmt.Errorf("it asks for %d names of other kinds than a user and groups", n)
+	}
 	return commonName, nil
 }
 

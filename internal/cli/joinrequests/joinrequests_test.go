@@ -1,6 +1,14 @@
 package joinrequests
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/pem"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -14,12 +22,27 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
+// pemOf is a certificate request with a key of its own.
+func pemOf(t *testing.T, request *x509.CertificateRequest) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, request, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+}
+
 // CA-18, O16: accept approves the requests of agents with a bootstrap credential, and no look-alikes.
 func TestJoinRequest(t *testing.T) {
 	t.Parallel()
 	const cluster = "cluster1"
 	agent := fleet.ClusterUser(cluster, "a1")
 	good := fakehub.JoinRequest(t, "csr", cluster, "a1")
+	subject := pkix.Name{CommonName: agent, Organization: fleet.ClusterGroups(cluster)}
 	tests := map[string]struct {
 		change func(*certificatesv1.CertificateSigningRequest)
 		why    string
@@ -100,6 +123,26 @@ func TestJoinRequest(t *testing.T) {
 				c.Spec.Request = fakehub.PEMRequest(t, agent, fleet.ClusterGroup(cluster), "system:masters")
 			},
 			why: `group "system:masters"`,
+		},
+		"a URI": {
+			change: func(c *certificatesv1.CertificateSigningRequest) {
+				c.Spec.Request = pemOf(t, &x509.CertificateRequest{Subject: subject, URIs: []*url.URL{{Scheme: "spiffe", Host: "hub"}}})
+			},
+			why: "1 names of other kinds",
+		},
+		"a host": {
+			change: func(c *certificatesv1.CertificateSigningRequest) {
+				c.Spec.Request = pemOf(t, &x509.CertificateRequest{Subject: subject, DNSNames: []string{"hub"}})
+			},
+			why: "1 names of other kinds",
+		},
+		"the UID of another user": {
+			change: func(c *certificatesv1.CertificateSigningRequest) {
+				withUID := subject
+				withUID.ExtraNames = []pkix.AttributeTypeAndValue{{Type: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}, Value: "uid"}}
+				c.Spec.Request = pemOf(t, &x509.CertificateRequest{Subject: withUID})
+			},
+			why: "attributes of other kinds",
 		},
 		"no certificate request": {
 			change: func(c *certificatesv1.CertificateSigningRequest) { c.Spec.Request = []byte("x") },
