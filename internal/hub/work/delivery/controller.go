@@ -4,8 +4,10 @@ package delivery
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,9 +23,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cloudevents"
 	"github.com/capstan-io/capstan/internal/cloudevents/manifestbundle"
+	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
@@ -31,8 +35,12 @@ import (
 // Source is what the hub is called in events, as Open Cluster Management calls it.
 const Source = "mwrsctrl"
 
-// workers is how many works are reconciled at once: each waits for the broker.
-const workers = 20
+const (
+	// workers is how many works are reconciled at once: each waits for the broker.
+	workers = 20
+	// untilAccepted is when a work of a cluster that is cut off is looked at again: this controller does not watch clusters.
+	untilAccepted = time.Minute
+)
 
 // Transport brings events to agents, and from there.
 type Transport interface {
@@ -74,11 +82,11 @@ type Controller struct {
 	resyncs map[string]cloudevents.ResourceVersions
 }
 
-// version is what an agent is told of a work.
+// version is what an agent is told of a work. Of labels and annotations, which may be as large as the work, it is a hash.
 type version struct {
 	uid        types.UID
 	generation int64
-	metadata   string
+	metadata   [sha256.Size]byte
 	deleted    bool
 }
 
@@ -114,8 +122,14 @@ func changed(update event.UpdateEvent) bool {
 		!equality.Semantic.DeepEqual(update.ObjectOld.GetAnnotations(), update.ObjectNew.GetAnnotations())
 }
 
-// Reconcile writes the status that the agent has reported, and tells the agent what is new.
+// Reconcile writes the status that the agent has reported, and tells the agent what is new. The broker knows nothing of clusters that are
+// cut off: nothing goes to their agents, and nothing is taken from them.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if cutOff, err := c.isCutOff(ctx, req.Namespace); err != nil {
+		return ctrl.Result{}, err
+	} else if cutOff {
+		return ctrl.Result{RequeueAfter: untilAccepted}, nil
+	}
 	if req.Name == "" {
 		return ctrl.Result{}, c.answer(ctx, req.Namespace)
 	}
@@ -130,6 +144,14 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{}, c.deliver(ctx, work)
+}
+
+func (c *Controller) isCutOff(ctx context.Context, name string) (bool, error) {
+	cluster := &clusterv1.ManagedCluster{}
+	if err := c.client.Get(ctx, client.ObjectKey{Name: name}, cluster, client.UnsafeDisableDeepCopy); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return managedcluster.CutOff(cluster), nil
 }
 
 // deliver tells the agent of the work, unless it was told of this version.
@@ -202,6 +224,6 @@ func (c *Controller) last(key types.NamespacedName) (version, bool) {
 }
 
 func versionOf(work *workv1.ManifestWork) version {
-	return version{uid: work.UID, generation: work.Generation, metadata: fmt.Sprint(work.Labels, work.Annotations),
+	return version{uid: work.UID, generation: work.Generation, metadata: sha256.Sum256(fmt.Append(nil, work.Labels, work.Annotations)),
 		deleted: !work.DeletionTimestamp.IsZero()}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -13,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/admission"
 	"github.com/capstan-io/capstan/internal/cloudevents"
 	"github.com/capstan-io/capstan/internal/cloudevents/manifestbundle"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -69,7 +72,7 @@ func (c *Controller) keepStatus(ctx context.Context, received *cloudevents.Event
 		return fmt.Errorf("extension %s has no name of the work", cloudevents.ExtensionMetadata)
 	}
 	key := client.ObjectKeyFromObject(work)
-	if err := c.client.Get(ctx, key, &workv1.ManifestWork{}); err != nil {
+	if err := c.client.Get(ctx, key, &workv1.ManifestWork{}, client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -147,8 +150,23 @@ func (c *Controller) write(ctx context.Context, work *workv1.ManifestWork, recei
 	}
 	before := work.DeepCopy()
 	work.Status = reported.Status
+	if err := checkSize(work, before); err != nil {
+		log.FromContext(ctx).Info("A status is left out", "cluster", work.Namespace, "work", work.Name, "reason", err.Error())
+		return nil
+	}
 	_, err = patch.Status(ctx, c.client, work, before)
 	return err
+}
+
+// checkSize holds an agent to the limit of those that write to the API, where admission knows them.
+func checkSize(work, before *workv1.ManifestWork) error {
+	now, err := runtime.DefaultUnstructuredConverter.ToUnstructured(work)
+	old, errOld := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
+	if err := errors.Join(err, errOld); err != nil {
+		return err
+	}
+	return admission.ValidateManifestWorkStatus(&unstructured.Unstructured{Object: now}, &unstructured.Unstructured{Object: old},
+		admission.Sender{Behind: []string{work.Namespace}})
 }
 
 // answer sends to the agent of a cluster what it does not know in its present generation, what is being deleted, and what has gone. A
@@ -174,7 +192,7 @@ func (c *Controller) answer(ctx context.Context, cluster string) error {
 
 func (c *Controller) sendChanged(ctx context.Context, cluster string, versions cloudevents.ResourceVersions) error {
 	works := &workv1.ManifestWorkList{}
-	if err := c.client.List(ctx, works, client.InNamespace(cluster)); err != nil {
+	if err := c.client.List(ctx, works, client.InNamespace(cluster), client.UnsafeDisableDeepCopy); err != nil {
 		return err
 	}
 	has := map[types.UID]int64{}
@@ -216,7 +234,7 @@ func (c *Controller) sendDeleted(ctx context.Context, cluster string, versions c
 // direction, nobody knows what has arrived.
 func (c *Controller) connected(ctx context.Context) {
 	works := &workv1.ManifestWorkList{}
-	if err := c.client.List(ctx, works); err != nil {
+	if err := c.client.List(ctx, works, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "The works cannot be listed to deliver them")
 		return
 	}

@@ -2,17 +2,26 @@ package delivery
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/cloudevents"
+	"github.com/capstan-io/capstan/internal/cloudevents/manifestbundle"
 )
 
 // recorded keeps what is sent, as ACTION UID.
@@ -54,4 +63,136 @@ func TestAnswer(t *testing.T) {
 	if !slices.Equal(transport.sent, want) {
 		t.Errorf("sent %q, want %q", transport.sent, want)
 	}
+}
+
+// Works are sent as the cache has them: a copy of all of a fleet takes as much memory as the cache.
+func TestWorksAreNotCopied(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	if err := workv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	lists := 0
+	api := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			lists++
+			if !ptr.Deref((&client.ListOptions{}).ApplyOptions(options).UnsafeDisableDeepCopy, false) {
+				t.Errorf("%T is copied", list)
+			}
+			return c.List(ctx, list, options...)
+		},
+	}).Build()
+	c := New(api, Options{Transport: &recorded{}, Clock: clock.RealClock{}})
+	c.connected(t.Context())
+	if err := c.sendChanged(t.Context(), "c1", cloudevents.ResourceVersions{}); err != nil || lists != 2 {
+		t.Errorf("%d lists, %v", lists, err)
+	}
+}
+
+// What is remembered of each work of a fleet is small, whatever its annotations, and tells them apart.
+func TestVersionsAreSmall(t *testing.T) {
+	t.Parallel()
+	annotated := func(end string) *workv1.ManifestWork {
+		return &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", 200_000) + end}}}
+	}
+	one := versionOf(annotated("1"))
+	if one == versionOf(annotated("2")) || one != versionOf(annotated("1")) {
+		t.Error("versions are not told apart by annotations")
+	}
+	if text := fmt.Sprint(one); len(text) > 1000 {
+		t.Errorf("a version is written in %d characters", len(text))
+	}
+}
+
+// What an agent says through a broker is as bounded as on the API; what is left out is not tried again and again.
+func TestStatusesAreBounded(t *testing.T) {
+	t.Parallel()
+	c := newController(t, &recorded{}, cluster(false), workOfC1())
+	for _, test := range []struct {
+		bytes int
+		want  string
+	}{{60 << 10, "Applied"}, {70 << 10, "Applied"}, {10, "Progressing"}} {
+		condition := metav1.Condition{Type: test.want, Status: metav1.ConditionTrue, Message: strings.Repeat("m", test.bytes)}
+		if test.bytes > 64<<10 {
+			condition.Type = "TooLarge"
+		}
+		if err := c.keep(t.Context(), "c1", statusOf(t, condition)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Reconcile(t.Context(), workRequest); err != nil {
+			t.Errorf("%d bytes: %v", test.bytes, err)
+		}
+		work := &workv1.ManifestWork{}
+		if err := c.client.Get(t.Context(), workRequest.NamespacedName, work); err != nil {
+			t.Fatal(err)
+		}
+		if len(work.Status.Conditions) != 1 || work.Status.Conditions[0].Type != test.want || len(c.reported) > 0 {
+			t.Errorf("%d bytes: %d conditions, %d statuses wait", test.bytes, len(work.Status.Conditions), len(c.reported))
+		}
+	}
+}
+
+// The broker goes on to serve the agent of a cluster that is cut off. The hub tells it nothing, also if asked, and believes it nothing.
+func TestCutOff(t *testing.T) {
+	t.Parallel()
+	for _, cutOff := range []bool{false, true} {
+		transport := &recorded{}
+		c := newController(t, transport, cluster(cutOff), workOfC1())
+		if err := c.keep(t.Context(), "c1", statusOf(t, metav1.Condition{Type: "Applied", Status: metav1.ConditionTrue})); err != nil {
+			t.Fatal(err)
+		}
+		c.resyncs["c1"] = cloudevents.ResourceVersions{}
+		for _, request := range []ctrl.Request{workRequest, {NamespacedName: types.NamespacedName{Namespace: "c1"}}} {
+			result, err := c.Reconcile(t.Context(), request)
+			if again := result.RequeueAfter > 0; err != nil || again != cutOff {
+				t.Errorf("cut off: %t, %v is looked at again: %t, %v", cutOff, request, again, err)
+			}
+		}
+		work := &workv1.ManifestWork{}
+		if err := c.client.Get(t.Context(), workRequest.NamespacedName, work); err != nil {
+			t.Fatal(err)
+		}
+		if believed := len(work.Status.Conditions) > 0; believed == cutOff || len(transport.sent) > 0 == cutOff {
+			t.Errorf("cut off: %t, the status is taken: %t, sent %q", cutOff, believed, transport.sent)
+		}
+	}
+}
+
+func workOfC1() *workv1.ManifestWork {
+	return &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "w", UID: "1"}}
+}
+
+var workRequest = ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "c1", Name: "w"}}
+
+func newController(t *testing.T, transport Transport, objects ...client.Object) *Controller {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{workv1.AddToScheme, clusterv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&workv1.ManifestWork{}).Build()
+	return New(c, Options{Transport: transport, Clock: clock.RealClock{}})
+}
+
+func cluster(cutOff bool) *clusterv1.ManagedCluster {
+	c := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}
+	c.Spec.HubAcceptsClient = !cutOff
+	if cutOff {
+		c.Labels = map[string]string{"capstan.io/cut-off": "true"}
+	}
+	return c
+}
+
+// statusOf is what the agent of c1 reports of the work.
+func statusOf(t *testing.T, condition metav1.Condition) *cloudevents.Event {
+	t.Helper()
+	work := workOfC1()
+	work.Status.Conditions = []metav1.Condition{condition}
+	event, err := manifestbundle.EncodeStatus("agent", cloudevents.Update, work, "1", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return event
 }
