@@ -250,10 +250,11 @@ func (c *Checker) checkEscalation(ctx context.Context, account workv1.ManifestWo
 	return a.until, err
 }
 
-// tryAs has the API server try, as the account, to make the object.
+// tryAs has the API server try, as the account, to make the object. The API server knows the groups of a service account: an agent that
+// named them would need the right to impersonate groups, too, which would make it an administrator.
 func (c *Checker) tryAs(ctx context.Context, account workv1.ManifestWorkSubjectServiceAccount, o Object) error {
 	config := rest.CopyConfig(c.config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: username(account), Groups: groups(account)}
+	config.Impersonate = rest.ImpersonationConfig{UserName: username(account)}
 	as, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("act as ServiceAccount %s/%s: %w", account.Namespace, account.Name, err)

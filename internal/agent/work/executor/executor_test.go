@@ -160,7 +160,9 @@ func TestEscalation(t *testing.T) {
 			a := newAuthorizer("get", "create", "update", "patch", "delete")
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
-				if r.URL.Query().Get("dryRun") != "All" || r.Header.Get("Impersonate-User") != "system:serviceaccount:ns:deployer" {
+				// With a group, the agent would need the right to impersonate groups.
+				if r.URL.Query().Get("dryRun") != "All" || r.Header.Get("Impersonate-User") != "system:serviceaccount:ns:deployer" ||
+					len(r.Header.Values("Impersonate-Group")) > 0 {
 					w.WriteHeader(http.StatusTeapot)
 				}
 				if status := apierrors.APIStatus(nil); errors.As(test.answer, &status) {
