@@ -8,10 +8,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
 // isDerived tells whether a condition of a manifest comes from a rule or from the health of the object, and so has to go when
@@ -30,9 +32,10 @@ func isAggregated(cond metav1.Condition) bool {
 }
 
 // ofManifests returns the conditions of a ManifestWork that follow from those of its manifests, without times and
-// generations, sorted by type. ruled are the types that rules are about: those follow from rules alone.
-func ofManifests(manifests []workv1.ManifestCondition, ruled sets.Set[string]) []metav1.Condition {
-	aggregated := aggregateRules(manifests)
+// generations, sorted by type. ruled are the types that rules are about: those follow from rules alone. open are those of which rules
+// say nothing yet.
+func ofManifests(manifests []workv1.ManifestCondition, ruled sets.Set[string], open openRules) []metav1.Condition {
+	aggregated := aggregateRules(manifests, open)
 	for _, cond := range aggregateHealth(manifests) {
 		if !ruled.Has(cond.Type) && meta.FindStatusCondition(aggregated, cond.Type) == nil {
 			aggregated = append(aggregated, cond)
@@ -42,8 +45,8 @@ func ofManifests(manifests []workv1.ManifestCondition, ruled sets.Set[string]) [
 	return aggregated
 }
 
-// aggregateRules takes False for the whole if it is anywhere, then Unknown; of Progressing it takes True first.
-func aggregateRules(manifests []workv1.ManifestCondition) (aggregated []metav1.Condition) {
+// aggregateRules takes False for the whole if it is anywhere, then Unknown; of Progressing it takes True first. What is open is Unknown.
+func aggregateRules(manifests []workv1.ManifestCondition, open openRules) (aggregated []metav1.Condition) {
 	sources := map[string][]metav1.Condition{}
 	for _, m := range manifests {
 		for _, cond := range m.Conditions {
@@ -57,9 +60,62 @@ func aggregateRules(manifests []workv1.ManifestCondition) (aggregated []metav1.C
 		if kind == fleet.ConditionProgressing {
 			order = []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionUnknown, metav1.ConditionFalse}
 		}
-		aggregated = append(aggregated, aggregate(kind, sources[kind], order))
+		cond := aggregate(kind, sources[kind], order)
+		if cond.Status == order[len(order)-1] && len(open[kind]) > 0 {
+			cond.Status = metav1.ConditionUnknown
+			cond.Message = fmt.Sprintf("The rules could not be evaluated yet for %s: %s", text.Count(len(open[kind]), "resource"),
+				text.FirstFew(open[kind]))
+		}
+		aggregated = append(aggregated, cond)
 	}
 	return aggregated
+}
+
+// openRules names the resources for which the rules about a condition could not be evaluated, by the type of the condition: they do not
+// exist, were not read yet, or are of a kind that the cluster does not know.
+type openRules map[string][]string
+
+// openRulesOf compares the rules with the conditions that the manifests have.
+func openRulesOf(work *workv1.ManifestWork, results []Result) openRules {
+	open := openRules{}
+	for i := range results {
+		r, has := &results[i], work.Status.ResourceStatus.Manifests[i].Conditions
+		kinds := sets.New[string]()
+		for _, rule := range r.conditionRules(work) {
+			if kind := r.conditionOf(rule); kind != "" && meta.FindStatusCondition(has, kind) == nil {
+				kinds.Insert(kind)
+			}
+		}
+		for kind := range kinds {
+			open[kind] = append(open[kind], nameOf(r.Manifest))
+		}
+	}
+	return open
+}
+
+// conditionRules are those about the manifest, and those that may be if its resource is not known.
+func (r *Result) conditionRules(work *workv1.ManifestWork) (rules []workv1.ConditionRule) {
+	if r.Manifest.Resource != "" || r.Manifest.Kind == "" {
+		return r.Query.ConditionRules
+	}
+	for i := range work.Spec.ManifestConfigs {
+		if c := &work.Spec.ManifestConfigs[i]; mayBeAbout(c, r.Manifest) {
+			rules = append(rules, c.ConditionRules...)
+		}
+	}
+	return rules
+}
+
+// conditionOf is the type of the condition that a rule sets on the manifest; empty if it sets none.
+func (r *Result) conditionOf(rule workv1.ConditionRule) string {
+	switch {
+	case rule.Type != workv1.WellKnownConditionsType:
+		return rule.Condition
+	case hasWellKnown(schema.GroupKind{Group: r.Manifest.Group, Kind: r.Manifest.Kind}, rule):
+		return fleet.ConditionComplete
+	default:
+		return ""
+	}
 }
 
 func aggregate(kind string, sources []metav1.Condition, order []metav1.ConditionStatus) metav1.Condition {

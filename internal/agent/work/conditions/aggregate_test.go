@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -43,15 +44,75 @@ func TestAggregateRules(t *testing.T) {
 		for i, status := range strings.Fields(test.statuses) {
 			manifests = append(manifests, appliedManifest(int32(i), ruled(test.kind, metav1.ConditionStatus(status))))
 		}
-		got := meta.FindStatusCondition(ofManifests(manifests, sets.New(test.kind)), test.kind)
+		got := meta.FindStatusCondition(ofManifests(manifests, sets.New(test.kind), nil), test.kind)
 		message := fmt.Sprintf("Aggregated from %d manifest conditions", len(manifests))
 		if got == nil || got.Status != test.want || got.Reason != "ConditionRulesAggregated" || got.Message != message {
 			t.Errorf("%s of %s: %+v, want %s", test.kind, test.statuses, got, test.want)
 		}
 	}
 	single := []workv1.ManifestCondition{appliedManifest(0), appliedManifest(1, ruled("Custom", "True"))}
-	if got := meta.FindStatusCondition(ofManifests(single, sets.New("Custom")), "Custom"); got == nil || got.Message != "Custom is True" {
+	if got := meta.FindStatusCondition(ofManifests(single, sets.New("Custom"), nil), "Custom"); got == nil || got.Message != "Custom is True" {
 		t.Errorf("the message of a single source: %+v", got)
+	}
+}
+
+// WK-30, WK-16: a work is not complete, and left alone, while rules about one of its objects could not be evaluated under its present
+// generation, whatever they say of the others.
+func TestOpenRules(t *testing.T) {
+	t.Parallel()
+	const group, cel, wellKnown = "batch", workv1.CelConditionExpressionsType, workv1.WellKnownConditionsType
+	named := func(resource, kind, name string) workv1.ManifestResourceMeta {
+		return workv1.ManifestResourceMeta{Group: group, Version: "v1", Kind: kind, Resource: resource, Namespace: "default", Name: name}
+	}
+	about := func(condition string, kind workv1.ConditionRuleType) Query {
+		return Query{ConditionRules: []workv1.ConditionRule{{Condition: condition, Type: kind}}}
+	}
+	says := func(conditions ...metav1.Condition) *Reading { return &Reading{Conditions: conditions} }
+	job, widget, unknown := named("jobs", "Job", "b"), named("widgets", "Widget", "b"), named("", "Widget", "b")
+	for name, test := range map[string]struct {
+		kind, first   string // of the condition, and what it says of the first object
+		second        Result
+		want, message string
+	}{
+		"evaluated": {"Complete", "True", Result{Manifest: job, Query: about("Complete", wellKnown), Reading: says(ruled("Complete", "True"))},
+			"True", "Aggregated from 2 manifest conditions"},
+		"not read yet": {"Complete", "True", Result{Manifest: job, Query: about("Complete", wellKnown)}, "Unknown",
+			"The rules could not be evaluated yet for 1 resource: Job default/b"},
+		"not there": {"Complete", "True", Result{Manifest: job, Err: errBroken, Query: about("Complete", cel),
+			Reading: NotFound(about("Complete", cel))}, "Unknown", "Job default/b"},
+		"of an unknown kind":         {"Complete", "True", Result{Manifest: unknown, Err: errBroken}, "Unknown", "Widget default/b"},
+		"of a kind without progress": {"Complete", "True", Result{Manifest: widget, Query: about("", wellKnown)}, "True", "Complete is True"},
+		"without a rule":             {"Complete", "True", Result{Manifest: job}, "True", "Complete is True"},
+		"another condition": {"Complete", "True", Result{Manifest: job, Query: about("Other", cel)}, "True",
+			"Complete is True"},
+		"not complete anyway": {"Complete", "False", Result{Manifest: job, Query: about("Complete", cel)}, "False", "Complete is False"},
+		"on its way anyway":   {"Progressing", "True", Result{Manifest: job, Query: about("Progressing", cel)}, "True", "Progressing is True"},
+		"not known to be there": {"Progressing", "False", Result{Manifest: job, Query: about("Progressing", cel)}, "Unknown",
+			"Job default/b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			work := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Generation: 2}}
+			work.Spec.ManifestConfigs = []workv1.ManifestConfigOption{{
+				ResourceIdentifier: workv1.ResourceIdentifier{Group: group, Resource: "widgetry", Namespace: "*", Name: "*"},
+				ConditionRules:     about("Complete", cel).ConditionRules,
+			}}
+			first := Result{Manifest: named("jobs", "Job", "a"), Presence: Present, Query: about(test.kind, cel),
+				Reading: says(ruled(test.kind, metav1.ConditionStatus(test.first)))}
+			before := Result{Manifest: test.second.Manifest, Query: test.second.Query, Reading: says(ruled(test.kind, "False"))}
+			before.Manifest.Ordinal, test.second.Manifest.Ordinal = 1, 1
+			Update(work, []Result{first, before}, time.Unix(1000, 0))
+			work.Generation = 3
+			Update(work, []Result{first, test.second}, time.Unix(2000, 0))
+			if Update(work, []Result{first, test.second}, time.Unix(3000, 0)) {
+				t.Error("the same is news")
+			}
+			got := meta.FindStatusCondition(work.Status.Conditions, test.kind)
+			if got == nil || string(got.Status) != test.want || got.Reason != "ConditionRulesAggregated" ||
+				!strings.Contains(got.Message, test.message) {
+				t.Errorf("%+v, want %s: %s", got, test.want, test.message)
+			}
+		})
 	}
 }
 
@@ -88,7 +149,7 @@ func TestAggregateHealth(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := ofManifests(test.manifests, test.ruled)
+			got := ofManifests(test.manifests, test.ruled, nil)
 			for kind, want := range map[string]metav1.ConditionStatus{"Progressing": test.progressing, "Degraded": test.degraded} {
 				var status metav1.ConditionStatus
 				if cond := meta.FindStatusCondition(got, kind); cond != nil {
@@ -128,9 +189,9 @@ func TestAggregateInAnyOrder(t *testing.T) {
 			m.Conditions[0].Status = statuses[random.IntN(2)]
 			manifests = append(manifests, m)
 		}
-		want := ofManifests(manifests, sets.New("Complete"))
+		want := ofManifests(manifests, sets.New("Complete"), nil)
 		random.Shuffle(len(manifests), func(i, j int) { manifests[i], manifests[j] = manifests[j], manifests[i] })
-		if got := ofManifests(manifests, sets.New("Complete")); !cmp.Equal(want, got) {
+		if got := ofManifests(manifests, sets.New("Complete"), nil); !cmp.Equal(want, got) {
 			t.Fatalf("another order, another result:\n%s", cmp.Diff(want, got))
 		}
 	}

@@ -17,18 +17,17 @@ var (
 
 // wellKnown evaluates a rule of type WellKnownConditions: whether a Job or a Pod has completed or failed. It knows no other kinds.
 func wellKnown(object *unstructured.Unstructured, rule workv1.ConditionRule) (cond metav1.Condition, ok bool) {
-	if rule.Condition != "" && rule.Condition != fleet.ConditionComplete {
+	kind := object.GroupVersionKind().GroupKind()
+	if !hasWellKnown(kind, rule) {
 		return cond, false
 	}
 	var finished bool
-	switch object.GroupVersionKind().GroupKind() {
+	switch kind {
 	case jobKind:
 		finished = hasTrueCondition(object, "Complete", "Failed")
 	case podKind:
 		phase, _, _ := unstructured.NestedString(object.Object, "status", "phase")
 		finished = phase == "Succeeded" || phase == "Failed"
-	default:
-		return cond, false
 	}
 	message := rule.Message
 	if message == "" {
@@ -37,6 +36,11 @@ func wellKnown(object *unstructured.Unstructured, rule workv1.ConditionRule) (co
 	return metav1.Condition{
 		Type: fleet.ConditionComplete, Status: statusOf(finished), Reason: fleet.ReasonConditionRuleEvaluated, Message: clip(message),
 	}, true
+}
+
+// hasWellKnown tells whether a rule of type WellKnownConditions sets a condition of an object of the kind.
+func hasWellKnown(kind schema.GroupKind, rule workv1.ConditionRule) bool {
+	return (rule.Condition == "" || rule.Condition == fleet.ConditionComplete) && (kind == jobKind || kind == podKind)
 }
 
 func hasTrueCondition(object *unstructured.Unstructured, kinds ...string) bool {

@@ -175,9 +175,14 @@ func (s setter) setDerived(status *workv1.ManifestCondition, derived []metav1.Co
 // mayHaveFeedbackRules tells whether feedback rules may be about a manifest of which the resource is not known.
 func mayHaveFeedbackRules(work *workv1.ManifestWork, m workv1.ManifestResourceMeta) bool {
 	return slices.ContainsFunc(work.Spec.ManifestConfigs, func(c workv1.ManifestConfigOption) bool {
-		guess := workv1.ResourceIdentifier{Group: m.Group, Resource: c.ResourceIdentifier.Resource, Namespace: m.Namespace, Name: m.Name}
-		return len(c.FeedbackRules) > 0 && manifest.Matches(c.ResourceIdentifier, guess)
+		return len(c.FeedbackRules) > 0 && mayBeAbout(&c, m)
 	})
+}
+
+// mayBeAbout tells whether an entry of manifestConfigs may be about a manifest of which the resource is not known.
+func mayBeAbout(c *workv1.ManifestConfigOption, m workv1.ManifestResourceMeta) bool {
+	guess := workv1.ResourceIdentifier{Group: m.Group, Resource: c.ResourceIdentifier.Resource, Namespace: m.Namespace, Name: m.Name}
+	return manifest.Matches(c.ResourceIdentifier, guess)
 }
 
 // feedbackSynced tells whether all that the feedback rules ask for is reported.

@@ -87,7 +87,7 @@ func (s setter) aggregate(work *workv1.ManifestWork, results []Result) {
 			ruled.Insert(rule.Condition)
 		}
 	}
-	aggregated := ofManifests(work.Status.ResourceStatus.Manifests, ruled)
+	aggregated := ofManifests(work.Status.ResourceStatus.Manifests, ruled, openRulesOf(work, results))
 	work.Status.Conditions = slices.DeleteFunc(work.Status.Conditions, func(cond metav1.Condition) bool {
 		return isAggregated(cond) && meta.FindStatusCondition(aggregated, cond.Type) == nil
 	})
