@@ -54,17 +54,18 @@ type Options struct {
 type Controller struct {
 	Options
 	hub     client.Reader
+	live    client.Reader
 	managed client.Client
 }
 
-// New returns a Controller that looks for works on hub.
-func New(hub client.Reader, managed client.Client, o Options) *Controller {
-	return &Controller{Options: o, hub: hub, managed: managed}
+// New returns a Controller that looks for works in the cache hub, and asks live, without a cache, before it gives one up.
+func New(hub, live client.Reader, managed client.Client, o Options) *Controller {
+	return &Controller{Options: o, hub: hub, live: live, managed: managed}
 }
 
 // Register adds the controller to the manager of the managed cluster.
 func Register(mgr ctrl.Manager, o Options) error {
-	c := New(o.Hub.GetClient(), mgr.GetClient(), o)
+	c := New(o.Hub.GetClient(), o.Hub.GetAPIReader(), mgr.GetClient(), o)
 	ofOwn := predicate.NewPredicateFuncs(func(obj client.Object) bool {
 		amw, ok := obj.(*workv1.AppliedManifestWork)
 		return ok && c.concerns(amw)
@@ -137,6 +138,18 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if left := amw.Status.EvictionStartTime.Add(c.GracePeriod).Sub(c.Clock.Now()); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
+	return c.end(ctx, amw)
+}
+
+// end deletes the AppliedManifestWork, unless its work is back.
+func (c *Controller) end(ctx context.Context, amw *workv1.AppliedManifestWork) (ctrl.Result, error) {
+	back, err := c.isBack(ctx, amw)
+	switch {
+	case err != nil:
+		return ctrl.Result{}, err
+	case back:
+		return ctrl.Result{RequeueAfter: predecessor.RecheckInterval}, nil // the cache tells sooner
+	}
 	err = c.managed.Delete(ctx, amw, client.Preconditions{UID: &amw.UID, ResourceVersion: &amw.ResourceVersion})
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
@@ -153,6 +166,23 @@ func (c *Controller) isOnHub(ctx context.Context, amw *workv1.AppliedManifestWor
 	}
 	if err != nil {
 		return false, fmt.Errorf("look for ManifestWork %s: %w", work, err)
+	}
+	return true, nil
+}
+
+// isBack tells whether the hub has a work that the cache lacks. The cache is behind while the hub does not answer, and when the agent was
+// stopped for a while: what it lacked then may have come back. Where the agent may not read the work, the cache has to do.
+func (c *Controller) isBack(ctx context.Context, amw *workv1.AppliedManifestWork) (bool, error) {
+	if amw.Spec.HubHash != c.HubHash {
+		return false, nil
+	}
+	work := types.NamespacedName{Namespace: c.Namespace, Name: amw.Spec.ManifestWorkName}
+	err := c.live.Get(ctx, work, &workv1.ManifestWork{})
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("ask the hub for ManifestWork %s before what it applied is deleted: %w", work, err)
 	}
 	return true, nil
 }

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,8 +45,8 @@ func newWorld(t *testing.T, grace time.Duration, amw *workv1.AppliedManifestWork
 		}
 		return cluster == "cluster2", nil
 	}
-	w.Controller = New(w.hub, w.managed, Options{Namespace: "cluster1", HubHash: "hub", AgentID: "agent", GracePeriod: grace, Clock: w.clock,
-		Clusters: &predecessor.Clusters{Exists: onHub, Clock: w.clock}})
+	w.Controller = New(w.hub, w.hub, w.managed, Options{Namespace: "cluster1", HubHash: "hub", AgentID: "agent", GracePeriod: grace,
+		Clock: w.clock, Clusters: &predecessor.Clusters{Exists: onHub, Clock: w.clock}})
 	return w
 }
 
@@ -192,6 +193,45 @@ func TestHubGoneForAnHour(t *testing.T) {
 			}
 			if amw != nil && (amw.Status.EvictionStartTime == nil) != test.after || test.left && !test.after && again != 30*time.Minute {
 				t.Errorf("when the hub is back: %+v, again after %s", amw.Status, again)
+			}
+		})
+	}
+}
+
+// WK-15: an agent that was stopped for a while, or whose hub does not answer, has a cache from before. What the hub has by now is not
+// deleted, nor what it may have; who may not ask goes by the cache.
+func TestCacheFromBefore(t *testing.T) {
+	t.Parallel()
+	resource := schema.GroupResource{Group: workv1.GroupVersion.Group, Resource: "manifestworks"}
+	for name, test := range map[string]struct {
+		applied *workv1.AppliedManifestWork
+		answer  error
+		stays   bool
+	}{
+		"the work is back":           {applied("hub", "agent", "cluster1"), nil, true},
+		"the hub does not answer":    {applied("hub", "agent", "cluster1"), errors.New("no route"), true},
+		"the work is missing":        {applied("hub", "agent", "cluster1"), apierrors.NewNotFound(resource, "work"), false},
+		"the agent may not ask":      {applied("hub", "agent", "cluster1"), apierrors.NewForbidden(resource, "work", nil), false},
+		"it was for a hub of before": {applied("former", "agent", "cluster1"), errors.New("it is not asked"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, time.Hour, test.applied)
+			w.live = interceptor.NewClient(fake.NewClientBuilder().WithScheme(w.hub.Scheme()).Build(), interceptor.Funcs{
+				Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+					return test.answer
+				},
+			})
+			w.look()
+			w.clock.Step(time.Hour)
+			key := client.ObjectKey{Name: w.name}
+			result, err := w.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+			if again := err != nil || result.RequeueAfter > 0; again != test.stays {
+				t.Errorf("it is looked at again: %t (%v)", again, err)
+			}
+			left := w.managed.Get(t.Context(), key, &workv1.AppliedManifestWork{})
+			if client.IgnoreNotFound(left) != nil || apierrors.IsNotFound(left) == test.stays {
+				t.Errorf("what the work applied: %v", left)
 			}
 		})
 	}
