@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509/pkix"
 	"errors"
+	"slices"
 	"time"
 
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -64,10 +65,12 @@ func (c *Controller) desiredSecrets(ctx context.Context, addOn *addonv1beta1.Man
 		if err != nil {
 			return nil, err
 		}
-		if w != nil {
-			w.hubID, w.notBefore = hubID, notBefore
-			all = append(all, *w)
+		if w == nil {
+			continue
 		}
+		w.hubID, w.notBefore = hubID, notBefore
+		all = slices.DeleteFunc(all, func(other desiredSecret) bool { return other.id() == w.id() })
+		all = append(all, *w)
 	}
 	return all, nil
 }

@@ -3,16 +3,22 @@ package registration
 import (
 	"crypto/x509/pkix"
 	"errors"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/agent/registration/clientcert"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
@@ -93,6 +99,48 @@ func TestWanted(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// RG-60: of several registrations for the same Secret, the last one counts: requests for both would end each other over and over.
+func TestRegistrationsForOneSecret(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	if err := clusterv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := newController(addonv1beta1.KubeClientDriverCSR)
+	c.hub, c.Store = fake.NewClientBuilder().WithScheme(scheme).Build(), &hubkubeconfig.Store{Dir: t.TempDir()}
+	files := certificateOf(t, pkix.Name{CommonName: "agent"})
+	files[fleet.KeyKubeconfig] = []byte(bootstrap)
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(c.Store.Dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kube := func(user string) addonv1beta1.RegistrationConfig {
+		return addonv1beta1.RegistrationConfig{Type: addonv1beta1.KubeClient,
+			KubeClient: &addonv1beta1.KubeClientConfig{Subject: addonv1beta1.KubeClientSubject{User: user}}}
+	}
+	custom := func(signer, user string) addonv1beta1.RegistrationConfig {
+		return addonv1beta1.RegistrationConfig{Type: addonv1beta1.CustomSigner,
+			CustomSigner: &addonv1beta1.CustomSignerConfig{SignerName: signer, Subject: addonv1beta1.Subject{User: user}}}
+	}
+	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "hello"}}
+	addOn.Status.Registrations = []addonv1beta1.RegistrationConfig{
+		kube("first"), custom("example.com/a-b", "first"), custom("example.com/c", "only"), kube("last"), custom("example.com/a/b", "last"),
+	}
+	all, err := c.desiredSecrets(t.Context(), addOn, fleet.AddOnCredentialManaged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, w := range all {
+		got = append(got, w.secret.Name+" of "+w.request.Subject.CommonName)
+	}
+	want := []string{"hello-example.com-c-client-cert of only", "hello-hub-kubeconfig of last", "hello-example.com-a-b-client-cert of last"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
