@@ -134,7 +134,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		c.forget(req.NamespacedName)
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	lease, found, known := c.follow(addOn, hosted).Get(req.NamespacedName, leaseOf(addOn))
+	watched := c.follow(addOn, hosted)
+	lease, found, known := watched.Get(req.NamespacedName, leaseOf(addOn))
 	if !known {
 		return ctrl.Result{}, nil // the add-on is requeued when the lease is known
 	}
@@ -142,6 +143,12 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	cond, end := c.judge(addOn.Name, req.NamespacedName, lease, found, now)
+	if cond.Status == metav1.ConditionFalse && !meta.IsStatusConditionFalse(addOn.Status.Conditions, cond.Type) {
+		var err error
+		if cond, end, err = c.confirm(ctx, addOn, watched, now, cond); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	before := addOn.DeepCopy()
 	cond.LastTransitionTime = metav1.NewTime(now)
 	meta.SetStatusCondition(&addOn.Status.Conditions, cond)
@@ -168,6 +175,21 @@ func (c *Controller) follow(addOn *addonv1beta1.ManagedClusterAddOn, hosted bool
 	there.Follow(owner)
 	here.Follow(owner, leaseOf(addOn))
 	return here
+}
+
+// confirm judges by the lease itself where the watch has not seen it renewed: that is behind while the API server does not answer, and when
+// this agent was stopped for a while. Where the agent may not read the lease, the watch has to do.
+func (c *Controller) confirm(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, from *leases, now time.Time,
+	watched metav1.Condition) (metav1.Condition, time.Time, error) {
+	lease, err := from.Read(ctx, leaseOf(addOn))
+	switch {
+	case apierrors.IsForbidden(err):
+		return watched, time.Time{}, nil
+	case client.IgnoreNotFound(err) != nil:
+		return watched, time.Time{}, fmt.Errorf("read Lease %s of add-on %s: %w", leaseOf(addOn), addOn.Name, err)
+	}
+	cond, end := c.judge(addOn.Name, client.ObjectKeyFromObject(addOn), lease, err == nil, now)
+	return cond, end, nil
 }
 
 func (c *Controller) forget(owner types.NamespacedName) {

@@ -156,6 +156,15 @@ func TestMissingLeaseOfNewAddOn(t *testing.T) {
 // serve is a cluster with nothing but leases, which stay as they are.
 func serve(t *testing.T, leases ...coordinationv1.Lease) *rest.Config {
 	t.Helper()
+	if len(leases) == 0 {
+		return serveBehind(t, nil)
+	}
+	return serveBehind(t, &leases[0], leases...)
+}
+
+// serveBehind is a cluster of which lists and watches tell what there was. now is what is read; without it, reads are not answered.
+func serveBehind(t *testing.T, now *coordinationv1.Lease, leases ...coordinationv1.Lease) *rest.Config {
+	t.Helper()
 	list, err := json.Marshal(coordinationv1.LeaseList{
 		TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "LeaseList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
 		Items: leases,
@@ -171,6 +180,10 @@ func serve(t *testing.T, leases ...coordinationv1.Lease) *rest.Config {
 		case query.Get("watch") != "":
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
+		case strings.HasSuffix(r.URL.Path, "/leases/"+owner.Name) && now != nil:
+			_ = json.NewEncoder(w).Encode(now)
+		case strings.HasSuffix(r.URL.Path, "/leases/"+owner.Name):
+			w.WriteHeader(http.StatusServiceUnavailable)
 		default:
 			_, _ = w.Write(list)
 		}
@@ -321,5 +334,54 @@ func TestFailedReadKeepsTheWatch(t *testing.T) {
 	}
 	if _, found, known := c.managed.Get(owner, leaseOf(addOn)); !found || !known {
 		t.Errorf("the lease is found: %t, and known: %t", found, known)
+	}
+}
+
+// RG-63: that an add-on has not renewed its lease is not reported before the lease is read: an agent that was stopped for a while, or does
+// not reach the cluster, knows nothing of renewals.
+func TestWatchIsBehind(t *testing.T) {
+	t.Parallel()
+	const isTrue = metav1.ConditionTrue
+	leaseAt := func(renewed time.Time) *coordinationv1.Lease {
+		lease := leaseFor(60, renewed)
+		lease.Namespace, lease.Name = fleet.NamespaceAgentAddOn, owner.Name
+		return lease
+	}
+	for name, test := range map[string]struct {
+		now  *coordinationv1.Lease
+		want metav1.ConditionStatus
+	}{
+		"renewed meanwhile":           {leaseAt(begin.Add(time.Hour)), isTrue},
+		"not renewed":                 {leaseAt(begin), metav1.ConditionFalse},
+		"the cluster does not answer": {nil, isTrue},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name}}
+			addOn.Status.HealthCheck.Mode = addonv1beta1.HealthCheckModeLease
+			c, clock, queue := newHub(t, addOn)
+			var err error
+			if c.managed, err = newLeases(serveBehind(t, test.now, *leaseAt(begin))); err == nil {
+				err = c.managed.Start(t.Context(), queue)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			queue.Add(reconcile.Request{NamespacedName: owner})
+			if got := settle(t, c, queue, addOn); got.Status != isTrue {
+				t.Fatalf("before: %+v", got)
+			}
+			clock.Step(time.Hour)
+			_, err = c.Reconcile(t.Context(), reconcile.Request{NamespacedName: owner})
+			if (err != nil) != (test.now == nil) {
+				t.Errorf("it is tried again for %v", err)
+			}
+			if err := c.hub.Get(t.Context(), owner, addOn); err != nil {
+				t.Fatal(err)
+			}
+			if got := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionAvailable); got.Status != test.want {
+				t.Errorf("got %+v, want %s", got, test.want)
+			}
+		})
 	}
 }
