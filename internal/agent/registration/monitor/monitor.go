@@ -47,6 +47,9 @@ const (
 	// The time between two checks where there are several hubs is a part of the timeout, within bounds.
 	checksPerTimeout = 5
 	longestInterval  = 10 * time.Second
+	// stoppedAfter is the time between two checks of a row after which the agent itself has not run: the wait and the answer take no longer
+	// than longestInterval each. In that time nobody has asked the hub.
+	stoppedAfter = 3 * longestInterval
 )
 
 // Monitor looks after the connection to one hub. It is a manager's Runnable.
@@ -57,7 +60,7 @@ type Monitor struct {
 	clock     clock.Clock
 	requested chan struct{}
 
-	answered, refusing time.Time
+	answered, refusing, checked time.Time
 }
 
 // New returns a Monitor that asks a hub through a client without a cache. timeout is for how long a hub may be silent where
@@ -76,13 +79,18 @@ func (m *Monitor) CheckNow() {
 
 // Start checks the hub until the context ends. It returns a *LostError when the agent cannot work with the hub any more.
 func (m *Monitor) Start(ctx context.Context) error {
-	m.answered = m.clock.Now()
+	m.begin()
 	for m.wait(ctx) {
 		if err := m.check(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (m *Monitor) begin() {
+	m.answered = m.clock.Now()
+	m.checked = m.answered
 }
 
 // wait reports false if the context ended first.
@@ -119,6 +127,10 @@ func (m *Monitor) check(ctx context.Context) error {
 	cluster := &clusterv1.ManagedCluster{}
 	err := m.hub.Get(checkCtx, client.ObjectKey{Name: m.cluster}, cluster)
 	now := m.clock.Now()
+	if now.Sub(m.checked) > stoppedAfter {
+		m.answered, m.refusing = now, time.Time{}
+	}
+	m.checked = now
 	switch {
 	case ctx.Err() != nil:
 		return nil

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -112,6 +113,45 @@ func TestMonitor(t *testing.T) {
 					t.Errorf("took %s", took)
 				}
 			})
+		})
+	}
+}
+
+// RG-54: an agent that was stopped for a while has not asked its hubs meanwhile. It gives one that does not answer at once the whole time,
+// and one that refuses it, too.
+func TestStoppedAgent(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		before, after answer
+		patience      time.Duration
+		want          Reason
+	}{
+		"silent afterwards":        {accepted, silence, 30 * time.Second, Gone},
+		"silent before and after":  {silence, silence, 30 * time.Second, Gone},
+		"refused before and after": {unauthorized, unauthorized, persistence, Refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hub, now := &answers{}, clocktesting.NewFakeClock(time.Unix(1000, 0))
+			m := New(hub, "cluster1", 30*time.Second, now)
+			m.begin()
+			hub.current.Store(test.before)
+			now.Step(longestInterval)
+			if err := m.check(t.Context()); err != nil {
+				t.Fatalf("before: %v", err)
+			}
+			now.Step(time.Hour)
+			hub.current.Store(test.after)
+			for waited := time.Duration(0); waited < test.patience; waited += refusalInterval {
+				if err := m.check(t.Context()); err != nil {
+					t.Fatalf("after %s: %v", waited, err)
+				}
+				now.Step(refusalInterval)
+			}
+			var lost *LostError
+			if err := m.check(t.Context()); !errors.As(err, &lost) || lost.Reason != test.want {
+				t.Errorf("at last: %v, want %s", err, test.want)
+			}
 		})
 	}
 }
