@@ -27,6 +27,7 @@ func Start(ctx context.Context, config *rest.Config, transport *http.Client) (ev
 	if err := broadcaster.StartRecordingToSinkWithContext(calm(ctx)); err != nil {
 		return nil, fmt.Errorf("begin to record events on %s: %w", config.Host, err)
 	}
+	context.AfterFunc(ctx, broadcaster.Shutdown)
 	return broadcaster, nil
 }
 

@@ -7,11 +7,13 @@ import (
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -79,4 +81,21 @@ func TestEventsOfACluster(t *testing.T) {
 	if got, want := <-logged.infos, "Server rejected event (will not retry!)"; got != want || logged.errors.Load() > 0 {
 		t.Errorf("%d errors, and %q", logged.errors.Load(), got)
 	}
+}
+
+// Nothing is left running of a connection to a hub that has ended: an agent makes many.
+func TestNothingIsLeftRunning(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		broadcaster, err := hubevents.Start(ctx, &rest.Config{Host: "https://hub.example.com"}, http.DefaultClient)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		synctest.Wait()
+		if _, err := broadcaster.StartEventWatcher(func(runtime.Object) {}); err == nil {
+			t.Error("it goes on with events after the end of the connection")
+		}
+	})
 }
