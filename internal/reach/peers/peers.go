@@ -74,9 +74,9 @@ type Peers struct {
 
 // sighting is what is known of another process.
 type sighting struct {
-	lease    string
-	renewed  metav1.MicroTime
-	observed time.Time
+	lease, version string
+	renewed        metav1.MicroTime
+	observed       time.Time
 }
 
 // New returns the peers of a process.
@@ -128,9 +128,12 @@ func (p *Peers) observe(object any) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if before, known := p.seen[*l.Spec.HolderIdentity]; !known || !before.renewed.Equal(l.Spec.RenewTime) {
-		p.seen[*l.Spec.HolderIdentity] = sighting{l.Name, *l.Spec.RenewTime, p.Clock.Now()}
+	s, known := p.seen[*l.Spec.HolderIdentity]
+	if !known || !s.renewed.Equal(l.Spec.RenewTime) {
+		s = sighting{lease: l.Name, renewed: *l.Spec.RenewTime, observed: p.Clock.Now()}
 	}
+	s.version = l.ResourceVersion
+	p.seen[*l.Spec.HolderIdentity] = s
 }
 
 func (p *Peers) forget(object any) {
@@ -167,26 +170,32 @@ func (p *Peers) clean(ctx context.Context, client kubernetes.Interface) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
-			for _, name := range p.silent() {
-				err := client.CoordinationV1().Leases(p.Namespace).Delete(ctx, name, metav1.DeleteOptions{})
-				if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-					klog.FromContext(ctx).Error(err, "Delete the Lease of a process that has gone", "lease", name)
-				}
-			}
+			p.deleteSilent(ctx, client)
+		}
+	}
+}
+
+// deleteSilent leaves a Lease that has been renewed and is yet to be heard of: this process may have been stopped, and not the others.
+func (p *Peers) deleteSilent(ctx context.Context, client kubernetes.Interface) {
+	for _, s := range p.silent() {
+		err := client.CoordinationV1().Leases(p.Namespace).Delete(ctx, s.lease,
+			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &s.version}})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Delete the Lease of a process that has gone", "lease", s.lease)
 		}
 	}
 }
 
 // silent are the Leases that have not been renewed for a long time.
-func (p *Peers) silent() (leases []string) {
+func (p *Peers) silent() (found []sighting) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.seen {
 		if p.Clock.Since(s.observed) >= forgottenAfter {
-			leases = append(leases, s.lease)
+			found = append(found, s)
 		}
 	}
-	return leases
+	return found
 }
 
 // Dial opens a stream to the agent of a cluster in the tunnel of another process. It fails with ErrNotThere if none has one.

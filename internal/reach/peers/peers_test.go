@@ -17,9 +17,11 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 	certutil "k8s.io/client-go/util/cert"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -217,6 +219,33 @@ func TestLeases(t *testing.T) {
 	}
 	if all, err := api.List(t.Context(), metav1.ListOptions{}); err != nil || len(all.Items) > 0 {
 		t.Errorf("at the end there are %d Leases, %v", len(all.Items), err)
+	}
+}
+
+// CP-03: a process that was stopped for a while knows Leases as they were before. It deletes none that has been renewed since.
+func TestOldLeases(t *testing.T) {
+	t.Parallel()
+	clock, leases := clocktesting.NewFakeClock(time.Now()), fake.NewClientset()
+	p := New(Options{Address: "192.0.2.1:9443", Namespace: "hub", Clock: clock})
+	seen := leaseOf("192.0.2.2:9443", time.Now())
+	for _, version := range []string{"1", "2"} {
+		seen.ResourceVersion = version
+		p.observe(seen)
+	}
+	clock.Step(forgottenAfter)
+	var asked []clienttesting.DeleteActionImpl
+	leases.PrependReactor("delete", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if deletion, is := action.(clienttesting.DeleteActionImpl); is {
+			asked = append(asked, deletion)
+		}
+		return true, nil, nil
+	})
+	p.deleteSilent(t.Context(), leases)
+	if len(asked) != 1 || asked[0].Name != seen.Name {
+		t.Fatalf("it deletes %v", asked)
+	}
+	if only := asked[0].DeleteOptions.Preconditions; only == nil || only.ResourceVersion == nil || *only.ResourceVersion != "2" {
+		t.Errorf("it deletes whatever the Lease is by now: %v", only)
 	}
 }
 
