@@ -32,7 +32,7 @@ import (
 const (
 	// evictionTimeout is how long the managed cluster of a hosted Klusterlet may be unreachable before what is there is given up.
 	evictionTimeout = 5 * time.Minute
-	// podsTimeout is how long the pods of agents may take to end: those on a node that is lost never do.
+	// podsTimeout is how long the pods of agents may take to end once their Deployment is deleted: those on a node that is lost never do.
 	podsTimeout = 2 * time.Minute
 )
 
@@ -76,10 +76,19 @@ func (c *Controller) removeDeployments(ctx context.Context, k *operatorv1.Kluste
 	if err != nil {
 		return "", err
 	}
-	var left []string
+	left, err := c.endDeployments(ctx, deployments)
+	return strings.Join(left, ", "), err
+}
+
+// endDeployments deletes the Deployments, and returns those whose pods may yet end.
+func (c *Controller) endDeployments(ctx context.Context, deployments []client.Object) (left []string, err error) {
 	for _, deployment := range deployments {
+		deleted := deployment.GetDeletionTimestamp()
+		if deleted != nil && c.Clock.Since(deleted.Time) > podsTimeout {
+			continue
+		}
 		left = append(left, "Deployment "+client.ObjectKeyFromObject(deployment).String())
-		if deployment.GetDeletionTimestamp() != nil {
+		if deleted != nil {
 			continue
 		}
 		if err := c.Management.Client.Delete(
@@ -89,13 +98,10 @@ func (c *Controller) removeDeployments(ctx context.Context, k *operatorv1.Kluste
 		); client.IgnoreNotFound(
 			err,
 		) != nil {
-			return "", fmt.Errorf("delete Deployment %s: %w", client.ObjectKeyFromObject(deployment), err)
+			return nil, fmt.Errorf("delete Deployment %s: %w", client.ObjectKeyFromObject(deployment), err)
 		}
 	}
-	if c.Clock.Since(k.DeletionTimestamp.Time) > podsTimeout {
-		return "", nil
-	}
-	return strings.Join(left, ", "), nil
+	return left, nil
 }
 
 // removeFromHosted takes away what a hosted Klusterlet has on the managed cluster, or gives up if that cannot be reached for too long. The

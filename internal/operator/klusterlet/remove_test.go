@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -95,6 +96,31 @@ func TestRemovalNamesTheWayOut(t *testing.T) {
 	const want = "correct Secret klusterlet/external-managed-kubeconfig, or delete it: 5m0s later, what is on the managed cluster is given up"
 	if err == nil || !strings.Contains(err.Error(), "has no key kubeconfig") || !strings.Contains(err.Error(), want) || waitsFor != "" {
 		t.Errorf("waits for %q, error %v", waitsFor, err)
+	}
+}
+
+// KL-32: the removal waits for the pods of the agents from when their Deployment was deleted, however long the Klusterlet has been deleted
+// by then: the operator may not have run meanwhile.
+func TestPodsAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "open-cluster-management-agent", Name: "klusterlet-agent",
+		Finalizers: []string{metav1.FinalizerDeleteDependents}}}
+	api := fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(deployment).Build()
+	clock := clocktesting.NewFakeClock(time.Now())
+	c := &Controller{Operator: &frame.Operator{Options: frame.Options{Clock: clock}, Management: &apply.Cluster{Client: api}}}
+	for _, step := range []struct {
+		wait  time.Duration
+		waits bool
+	}{{0, true}, {podsTimeout - time.Minute, true}, {2 * time.Minute, false}} {
+		clock.Step(step.wait)
+		live := &appsv1.Deployment{}
+		if err := api.Get(t.Context(), client.ObjectKeyFromObject(deployment), live); err != nil {
+			t.Fatal(err)
+		}
+		left, err := c.endDeployments(t.Context(), []client.Object{live})
+		if err != nil || (len(left) > 0) != step.waits {
+			t.Errorf("after %s more: waits for %q (%v)", step.wait, left, err)
+		}
 	}
 }
 
