@@ -2,8 +2,11 @@ package klusterlet
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,13 +18,14 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 	"github.com/capstan-io/capstan/internal/operator/frame"
+	"github.com/capstan-io/capstan/internal/operator/rights"
 )
 
 // copiesRequest stands for all copies, which are made in one reconcile.
 const copiesRequest = "copies"
 
 // copies gives the namespaces of the agents of add-ons what their pods need from the namespace of the operator: the Secret to pull images
-// with, and the TLS profile. A namespace that is no longer marked keeps them.
+// with, and the TLS profile. What is no longer there is deleted in these namespaces, too. A namespace that is no longer marked keeps them.
 type copies struct{ *Controller }
 
 // Reconcile implements reconcile.Reconciler.
@@ -29,19 +33,50 @@ func (c copies) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, err
 	if err := c.Known(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	secret, err := c.OwnSecret(ctx, c.PullSecret)
-	if err != nil {
-		return ctrl.Result{}, err
+	return ctrl.Result{}, c.copyAll(ctx)
+}
+
+// copyAll makes the copies, and deletes those of what is gone. A Secret that may not be read may be there.
+func (c copies) copyAll(ctx context.Context) error {
+	secret, err := c.Secrets.Get(ctx, c.Namespace, c.PullSecret)
+	secretGone := secret == nil && err == nil
+	if err != nil && !rights.Denied(err) {
+		return err
 	}
 	profile, err := c.TLSProfile(ctx)
 	if err != nil {
-		return ctrl.Result{}, err
+		return err
 	}
-	namespaces := &corev1.NamespaceList{}
-	if err := c.Client.List(ctx, namespaces, client.MatchingLabels{fleet.LabelAddOnAgentNamespace: "true"}); err != nil {
-		return ctrl.Result{}, err
+	marked := &corev1.NamespaceList{}
+	if err := c.Client.List(ctx, marked, client.MatchingLabels{fleet.LabelAddOnAgentNamespace: "true"}); err != nil {
+		return err
 	}
-	return ctrl.Result{}, c.Management.Apply(ctx, sharedInstallation, copiesFor(c.Namespace, namespaces.Items, secret, profile)...)
+	if err := c.Management.Apply(ctx, sharedInstallation, copiesFor(c.Namespace, marked.Items, secret, profile)...); err != nil {
+		return err
+	}
+	if secretGone {
+		err = c.deleteCopies(ctx, secrets, c.PullSecret, marked.Items)
+	}
+	if profile == nil {
+		err = errors.Join(err, c.deleteCopies(ctx, configMaps, fleet.ConfigMapTLSProfile, marked.Items))
+	}
+	return err
+}
+
+// deleteCopies deletes those of a kind with a name in the namespaces.
+func (c copies) deleteCopies(ctx context.Context, kind schema.GroupVersionKind, name string, namespaces []corev1.Namespace) error {
+	made, err := c.Management.ListLive(ctx, sharedInstallation, kind)
+	if err != nil {
+		return err
+	}
+	var failures []error
+	for _, object := range made {
+		marked := slices.ContainsFunc(namespaces, func(n corev1.Namespace) bool { return n.Name == object.GetNamespace() })
+		if marked && object.GetName() == name {
+			failures = append(failures, c.Management.Delete(ctx, object))
+		}
+	}
+	return errors.Join(failures...)
 }
 
 // copiesFor are the copies for the namespaces, except that of the operator. The namespace of an agent has the Secret already, as part of

@@ -75,6 +75,7 @@ func stripPod(object any) (any, error) {
 var (
 	namespaces = corev1.SchemeGroupVersion.WithKind("Namespace")
 	configMaps = corev1.SchemeGroupVersion.WithKind("ConfigMap")
+	secrets    = corev1.SchemeGroupVersion.WithKind("Secret")
 	pods       = corev1.SchemeGroupVersion.WithKind("Pod")
 )
 
