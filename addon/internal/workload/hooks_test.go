@@ -24,6 +24,30 @@ func hookPod(name string) *unstructured.Unstructured {
 	return o
 }
 
+// AF-15: a hook is marked by an annotation, or by a label: with the key of the annotation, or with the one of older add-ons.
+func TestMarksOfHooks(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		kind                string
+		labels, annotations map[string]string
+		hook                bool
+	}{
+		"annotation":           {kind: "Job", annotations: map[string]string{"addon.open-cluster-management.io/addon-pre-delete": ""}, hook: true},
+		"label":                {kind: "Job", labels: map[string]string{"addon.open-cluster-management.io/addon-pre-delete": ""}, hook: true},
+		"label of older":       {kind: "Job", labels: map[string]string{"open-cluster-management.io/addon-pre-delete": ""}, hook: true},
+		"annotation of no key": {kind: "Job", annotations: map[string]string{"open-cluster-management.io/addon-pre-delete": ""}},
+		"another kind":         {kind: "CronJob", labels: map[string]string{"addon.open-cluster-management.io/addon-pre-delete": ""}},
+		"no mark":              {kind: "Job"},
+	} {
+		o := yamlObject(`{apiVersion: batch/v1, kind: ` + test.kind + `, metadata: {namespace: ns, name: bye}, spec: {}}`)
+		o.SetLabels(test.labels)
+		o.SetAnnotations(test.annotations)
+		if got := isHook(o); got != test.hook {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 type values = map[string]map[string]string
 
 // AF-15: hooks run before the add-on goes, and all else stays until they are done.

@@ -161,11 +161,13 @@ func clone(value any) any {
 	return value
 }
 
-// isHook tells whether a Job or Pod runs before the add-on is deleted: by its annotation, or by the label that older add-ons use.
+// isHook tells whether a Job or Pod runs before the add-on is deleted: by its annotation, by a label of the same key, or by the label that
+// older add-ons use.
 func isHook(u *unstructured.Unstructured) bool {
 	switch u.GroupVersionKind().GroupKind() {
 	case job, pod:
-		return has(u.GetAnnotations(), fleet.AnnotationAddOnPreDelete) || has(u.GetLabels(), fleet.LabelAddOnPreDelete)
+		return has(u.GetAnnotations(), fleet.AnnotationAddOnPreDelete) || has(u.GetLabels(), fleet.AnnotationAddOnPreDelete) ||
+			has(u.GetLabels(), fleet.LabelAddOnPreDelete)
 	}
 	return false
 }
