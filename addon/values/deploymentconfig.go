@@ -44,8 +44,18 @@ func Variables(config *addonv1beta1.AddOnDeploymentConfig) (Values, error) {
 	return variables, nil
 }
 
-// Plain is the Part of customizedVariables, and of the nodePlacement as NodeSelector and Tolerations. It is for Go templates, whose
-// values are not nested.
+// PlainResources is an element of ResourceRequirements of [Plain], with quantities as texts.
+type PlainResources struct {
+	ContainerIDRegex string `json:"containerIDRegex"`
+	Resources        struct {
+		Limits   map[string]string `json:"limits,omitempty"`
+		Requests map[string]string `json:"requests,omitempty"`
+	} `json:"resources"`
+}
+
+// Plain is the Part of customizedVariables, of the nodePlacement as NodeSelector and Tolerations, of the proxyConfig as HTTPProxy,
+// HTTPSProxy, NoProxy and ProxyCABundle, which is PEM, and of resourceRequirements as ResourceRequirements, a list of [PlainResources].
+// What is not set is left out. It is for Go templates, whose values are not nested.
 func Plain(config *addonv1beta1.AddOnDeploymentConfig) (Values, error) {
 	plain, err := Variables(config)
 	if err != nil {
@@ -55,7 +65,37 @@ func Plain(config *addonv1beta1.AddOnDeploymentConfig) (Values, error) {
 		plain["NodeSelector"] = placement.NodeSelector
 		plain["Tolerations"] = placement.Tolerations
 	}
+	proxy := config.Spec.ProxyConfig
+	for name, value := range map[string]string{
+		"HTTPProxy": proxy.HTTPProxy, "HTTPSProxy": proxy.HTTPSProxy, "NoProxy": proxy.NoProxy, "ProxyCABundle": string(proxy.CABundle),
+	} {
+		if value != "" {
+			plain[name] = value
+		}
+	}
+	var list []PlainResources
+	for _, requirements := range config.Spec.ResourceRequirements {
+		pattern, err := images.ContainerPattern(requirements.ContainerID)
+		if err != nil {
+			return nil, err
+		}
+		element := PlainResources{ContainerIDRegex: pattern.String()}
+		element.Resources.Limits, element.Resources.Requests = texts(requirements.Resources.Limits), texts(requirements.Resources.Requests)
+		list = append(list, element)
+	}
+	if len(list) > 0 {
+		plain["ResourceRequirements"] = list
+	}
 	return plain, nil
+}
+
+// texts are quantities as they are written.
+func texts(quantities corev1.ResourceList) map[string]string {
+	written := make(map[string]string, len(quantities))
+	for name, quantity := range quantities {
+		written[string(name)] = quantity.String()
+	}
+	return written
 }
 
 // NodePlacement is the Part of global.nodeSelector and global.tolerations, if they are set.

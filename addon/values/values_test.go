@@ -141,6 +141,13 @@ func TestFromDeploymentConfig(t *testing.T) {
 		got["Tolerations"] == nil {
 		t.Errorf("%s, tolerations %v", diff, got["Tolerations"])
 	}
+	resources := values.PlainResources{ContainerIDRegex: "^(?:deployments:.+:agent)$"}
+	resources.Resources.Limits, resources.Resources.Requests = map[string]string{"memory": "64Mi"}, map[string]string{}
+	want := []any{"http://proxy:3128", nil, ".svc", "ABC", []values.PlainResources{resources}}
+	plain := []any{got["HTTPProxy"], got["HTTPSProxy"], got["NoProxy"], got["ProxyCABundle"], got["ResourceRequirements"]}
+	if diff := cmp.Diff(want, plain); diff != "" {
+		t.Error(diff)
+	}
 }
 
 // Without parts of it, there are no values that would override others by nothing.
