@@ -5,12 +5,10 @@ import (
 	"context"
 	"crypto/x509"
 	"net/http"
-	"slices"
 	"sync"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -18,7 +16,6 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/informers"
-	rbaclisters "k8s.io/client-go/listers/rbac/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -49,8 +46,11 @@ type watch struct {
 	end         context.CancelFunc
 }
 
-// subject is a user or a group.
+// subject is a user or a group, or a cluster that users act for.
 type subject struct{ kind, name string }
+
+// clusterKind is the kind of subjects that are clusters. RBAC has none of it.
+const clusterKind = "Cluster"
 
 // NewWatches returns Watches that ask the authorizer whether they may go on, when roles change, when cutOff has another cluster and when
 // certificates of one hold no more.
@@ -109,11 +109,14 @@ func withinCredential(ctx context.Context, who user.Info, certificate *x509.Cert
 	return context.WithDeadline(ctx, ends)
 }
 
-// subjectsOf are those by which a user may have rights.
+// subjectsOf are those by which a user may have rights, and the clusters that the user acts for.
 func subjectsOf(who user.Info) []subject {
 	subjects := []subject{{rbacv1.UserKind, who.GetName()}}
 	for _, group := range who.GetGroups() {
 		subjects = append(subjects, subject{rbacv1.GroupKind, group})
+	}
+	for _, cluster := range fleet.ClustersBehind(who.GetName(), who.GetGroups()) {
+		subjects = append(subjects, subject{clusterKind, cluster})
 	}
 	return subjects
 }
@@ -147,22 +150,8 @@ func (w *Watches) check(one *watch) {
 	}
 }
 
-// checkFor looks at the watches of clients that act for a cluster.
-func (w *Watches) checkFor(cluster string) {
-	var subjects []subject
-	w.mu.Lock()
-	for s := range w.open {
-		user, groups := s.name, []string(nil)
-		if s.kind == rbacv1.GroupKind {
-			user, groups = "", []string{s.name}
-		}
-		if slices.Contains(fleet.ClustersBehind(user, groups), cluster) {
-			subjects = append(subjects, s)
-		}
-	}
-	w.mu.Unlock()
-	w.checkAll(subjects)
-}
+// checkFor looks at the watches of clients that act for a cluster. Each cluster that joins causes it.
+func (w *Watches) checkFor(cluster string) { w.checkAll([]subject{{clusterKind, cluster}}) }
 
 // endAll ends the watches of a subject.
 func (w *Watches) endAll(of subject) {
@@ -192,7 +181,13 @@ func (w *Watches) checkAll(subjects []subject) {
 // authorizer decides by.
 func (w *Watches) Follow(shared informers.SharedInformerFactory) error {
 	rbac := shared.Rbac().V1()
-	w.bindings = bindings{rbac.ClusterRoleBindings().Lister(), rbac.RoleBindings().Lister()}
+	global, local := rbac.ClusterRoleBindings().Informer(), rbac.RoleBindings().Informer()
+	for _, informer := range []cache.SharedIndexInformer{global, local} {
+		if err := informer.AddIndexers(cache.Indexers{byRole: rolesOf}); err != nil {
+			return err
+		}
+	}
+	w.bindings = bindings{global.GetIndexer(), local.GetIndexer()}
 	for _, informer := range []cache.SharedIndexInformer{
 		rbac.ClusterRoles().Informer(), rbac.ClusterRoleBindings().Informer(), rbac.Roles().Informer(), rbac.RoleBindings().Informer(),
 	} {
@@ -263,10 +258,29 @@ func (w *Watches) changed(before any) {
 	w.checkAll(subjects)
 }
 
-// bindings tell for whom a role is.
-type bindings struct {
-	global rbaclisters.ClusterRoleBindingLister
-	local  rbaclisters.RoleBindingLister
+// bindings tell for whom a role is. A hub has some for each cluster, so they are looked up by the index byRole.
+type bindings struct{ global, local cache.Indexer }
+
+// byRole is the index of bindings by the role that they refer to.
+const byRole = "role"
+
+// rolesOf returns the role that a binding refers to.
+func rolesOf(object any) ([]string, error) {
+	switch o := object.(type) {
+	case *rbacv1.ClusterRoleBinding:
+		return []string{keyOf(o.RoleRef.Kind, "", o.RoleRef.Name)}, nil
+	case *rbacv1.RoleBinding:
+		return []string{keyOf(o.RoleRef.Kind, o.Namespace, o.RoleRef.Name)}, nil
+	}
+	return nil, nil
+}
+
+// keyOf is that of a role in the index. A ClusterRole is the same one in all namespaces.
+func keyOf(kind, namespace, name string) string {
+	if kind == "ClusterRole" {
+		namespace = ""
+	}
+	return kind + " " + namespace + "/" + name
 }
 
 // subjectsOf are those whom a role or binding gives, or gave, a right.
@@ -277,51 +291,32 @@ func (b bindings) subjectsOf(object any) ([]subject, error) {
 	case *rbacv1.RoleBinding:
 		return subjectsIn(o.Namespace, o.Subjects), nil
 	case *rbacv1.Role:
-		return boundIn(b.local.RoleBindings(o.Namespace), rbacv1.RoleRef{Kind: "Role", Name: o.Name})
+		return b.boundTo(keyOf("Role", o.Namespace, o.Name))
 	case *rbacv1.ClusterRole:
-		return b.boundTo(rbacv1.RoleRef{Kind: "ClusterRole", Name: o.Name})
+		return b.boundTo(keyOf("ClusterRole", "", o.Name))
 	}
 	return nil, nil
 }
 
-// boundTo are the subjects of all bindings that refer to a ClusterRole.
-func (b bindings) boundTo(ref rbacv1.RoleRef) ([]subject, error) {
-	subjects, err := boundIn(b.local, ref)
-	if err != nil {
-		return nil, err
-	}
-	all, err := b.global.List(labels.Everything())
-	if err != nil {
-		return nil, err
-	}
-	for _, binding := range all {
-		if refersTo(binding.RoleRef, ref) {
-			subjects = append(subjects, subjectsIn("", binding.Subjects)...)
+// boundTo are the subjects of all bindings that refer to a role.
+func (b bindings) boundTo(role string) ([]subject, error) {
+	var subjects []subject
+	for _, indexer := range []cache.Indexer{b.local, b.global} {
+		found, err := indexer.ByIndex(byRole, role)
+		if err != nil {
+			return nil, err
+		}
+		for _, object := range found {
+			switch o := object.(type) {
+			case *rbacv1.ClusterRoleBinding:
+				subjects = append(subjects, subjectsIn("", o.Subjects)...)
+			case *rbacv1.RoleBinding:
+				subjects = append(subjects, subjectsIn(o.Namespace, o.Subjects)...)
+			}
 		}
 	}
 	return subjects, nil
 }
-
-// roleBindings are those of one namespace, or of all.
-type roleBindings interface {
-	List(labels.Selector) ([]*rbacv1.RoleBinding, error)
-}
-
-// boundIn are the subjects of those of the bindings that refer to a role.
-func boundIn(in roleBindings, ref rbacv1.RoleRef) (subjects []subject, err error) {
-	all, err := in.List(labels.Everything())
-	if err != nil {
-		return nil, err
-	}
-	for _, binding := range all {
-		if refersTo(binding.RoleRef, ref) {
-			subjects = append(subjects, subjectsIn(binding.Namespace, binding.Subjects)...)
-		}
-	}
-	return subjects, nil
-}
-
-func refersTo(a, b rbacv1.RoleRef) bool { return a.Kind == b.Kind && a.Name == b.Name }
 
 // subjectsIn are the subjects of a binding in a namespace, which is where service accounts are that it names without one.
 func subjectsIn(namespace string, bound []rbacv1.Subject) []subject {

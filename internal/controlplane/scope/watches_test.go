@@ -2,8 +2,10 @@ package scope
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -237,4 +240,77 @@ func (d denying) Authorize(ctx context.Context, a authorizer.Attributes) (author
 		return decision, reason, err
 	}
 	return authorizer.DecisionAllow, "", nil
+}
+
+// Each cluster that joins has the watches of clients looked at that act for it. Those of the rest of the fleet cost nothing then.
+func TestWatchesOfOtherClusters(t *testing.T) { //nolint:paralleltest // it counts the allocations of the process
+	rights := &allowing{}
+	w := NewWatches(rights, NewCutOff(), NewCredentials())
+	close(w.credentials.known)
+	add := func(cluster string) {
+		who := &user.DefaultInfo{Name: fleet.ClusterUser(cluster, "a"), Groups: fleet.ClusterGroups(cluster)}
+		w.add(subjectsOf(who), &watch{ctx: t.Context(), attributes: authorizer.AttributesRecord{User: who}, end: func() {}})
+	}
+	for i := range 1000 {
+		add(fmt.Sprintf("c%d", i))
+	}
+	rights.asked.Store(0)
+	const few = 10
+	if allocated := testing.AllocsPerRun(few, func() { w.checkFor("joining") }); allocated > few {
+		t.Errorf("to look for watches of one cluster takes %.0f allocations", allocated)
+	}
+	if w.checkFor("c17"); rights.asked.Load() != 1 {
+		t.Errorf("%d watches are looked at, want that of the cluster", rights.asked.Load())
+	}
+}
+
+// unlisted fails if all objects are listed.
+type unlisted struct {
+	cache.Indexer
+	*testing.T
+}
+
+func (u unlisted) List() []any {
+	u.Error("all bindings are listed")
+	return u.Indexer.List()
+}
+
+// Who has a role is looked up: a hub has bindings for each cluster.
+func TestSubjectsOfRoles(t *testing.T) {
+	t.Parallel()
+	indexer := func(objects ...any) unlisted {
+		made := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byRole: rolesOf})
+		for _, object := range objects {
+			if err := made.Add(object); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return unlisted{made, t}
+	}
+	local := func(namespace, kind, role, who string) *rbacv1.RoleBinding {
+		return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: who},
+			RoleRef: rbacv1.RoleRef{Kind: kind, Name: role}, Subjects: []rbacv1.Subject{{Kind: "User", Name: who}}}
+	}
+	global := &rbacv1.ClusterRoleBinding{RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "x"},
+		Subjects: []rbacv1.Subject{{Kind: "User", Name: "everywhere"}}}
+	b := bindings{global: indexer(global), local: indexer(local("c1", "Role", "x", "ann"), local("c2", "Role", "x", "bob"),
+		local("c1", "ClusterRole", "x", "cid"), local("c2", "ClusterRole", "x", "dan"), local("c1", "Role", "y", "eve"))}
+	for name, test := range map[string]struct {
+		role runtime.Object
+		want []string
+	}{
+		"a Role":        {&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "x"}}, []string{"ann"}},
+		"a ClusterRole": {&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, []string{"cid", "dan", "everywhere"}},
+		"one of nobody": {&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "y"}}, nil},
+	} {
+		subjects, err := b.subjectsOf(test.role)
+		var got []string
+		for _, s := range subjects {
+			got = append(got, s.name)
+		}
+		slices.Sort(got)
+		if err != nil || !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, %v; want %v", name, got, err, test.want)
+		}
+	}
 }
