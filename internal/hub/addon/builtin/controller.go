@@ -44,6 +44,8 @@ const (
 	manager = "built-in"
 	// workers is how many add-ons are reconciled at once.
 	workers = 5
+	// indexConfig finds the ManagedClusterAddOns with an AddOnDeploymentConfig. There may be one for each cluster.
+	indexConfig = "builtin.config"
 )
 
 // Options configure the controllers.
@@ -84,6 +86,9 @@ func Register(mgr ctrl.Manager, o Options) error {
 			return err
 		}
 	}
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &addonv1beta1.ManagedClusterAddOn{}, indexConfig, configsOf); err != nil {
+		return fmt.Errorf("index ManagedClusterAddOns by their configurations: %w", err)
+	}
 	c := New(cached, o)
 	ofAddOn := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: o.GetLabels()[fleet.LabelAddOnName]}}}
@@ -115,21 +120,31 @@ func deploymentConfig() *unstructured.Unstructured {
 
 // configuredBy are the add-ons that have the configuration.
 func (c *Controller) configuredBy(ctx context.Context, o client.Object) (requests []reconcile.Request) {
-	all := &addonv1beta1.ManagedClusterAddOnList{}
-	if err := c.client.List(ctx, all); err != nil {
+	all, by := &addonv1beta1.ManagedClusterAddOnList{}, client.MatchingFields{indexConfig: client.ObjectKeyFromObject(o).String()}
+	if err := c.client.List(ctx, all, by, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "List the add-ons with a configuration", "configuration", client.ObjectKeyFromObject(o))
 		return nil
 	}
 	for i := range all.Items {
-		addOn := &all.Items[i]
-		if c.serves(addOn) && slices.ContainsFunc(addOn.Status.ConfigReferences, func(r addonv1beta1.ConfigReference) bool {
-			return r.Group == config.DeploymentConfigs.Group && r.Resource == config.DeploymentConfigs.Resource && r.DesiredConfig != nil &&
-				r.DesiredConfig.Namespace == o.GetNamespace() && r.DesiredConfig.Name == o.GetName()
-		}) {
+		if addOn := &all.Items[i]; c.serves(addOn) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(addOn)})
 		}
 	}
 	return requests
+}
+
+// configsOf returns the AddOnDeploymentConfigs that an add-on has.
+func configsOf(o client.Object) (keys []string) {
+	addOn, ok := o.(*addonv1beta1.ManagedClusterAddOn)
+	if !ok {
+		return nil
+	}
+	for _, r := range addOn.Status.ConfigReferences {
+		if r.Group == config.DeploymentConfigs.Group && r.Resource == config.DeploymentConfigs.Resource && r.DesiredConfig != nil {
+			keys = append(keys, client.ObjectKey{Namespace: r.DesiredConfig.Namespace, Name: r.DesiredConfig.Name}.String())
+		}
+	}
+	return keys
 }
 
 func (c *Controller) serves(o client.Object) bool {
