@@ -96,13 +96,18 @@ func (c *Controller) ofCluster(ctx context.Context, o client.Object) ([]reconcil
 	if err := c.client.List(ctx, bindings, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
+	in := map[string]bool{} // the sets that are bound, and whether the cluster is in them
 	var requests []reconcile.Request
 	for i := range bindings.Items {
-		member, err := member(ctx, c.client, &bindings.Items[i], o.GetLabels())
-		if err != nil {
-			return nil, err
+		set := bindings.Items[i].Spec.ClusterSet
+		if _, known := in[set]; !known {
+			members, err := membersOf(ctx, c.client, set)
+			if err != nil {
+				return nil, err
+			}
+			in[set] = members.Matches(labels.Set(o.GetLabels()))
 		}
-		if member {
+		if in[set] {
 			requests = append(requests, request(bindings.Items[i].Namespace, o.GetName()))
 		}
 	}
@@ -119,21 +124,17 @@ func (c *Controller) ofBinding(ctx context.Context, o client.Object) ([]reconcil
 	for i := range profiles.Items {
 		clusters.Insert(profiles.Items[i].Name)
 	}
-	all := &clusterv1.ManagedClusterList{}
-	if err := c.client.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	binding, ok := o.(*clusterv1beta2.ManagedClusterSetBinding)
-	for i := range all.Items {
-		if !ok {
-			break
-		}
-		member, err := member(ctx, c.client, binding, all.Items[i].Labels)
+	if binding, ok := o.(*clusterv1beta2.ManagedClusterSetBinding); ok {
+		members, err := membersOf(ctx, c.client, binding.Spec.ClusterSet)
 		if err != nil {
 			return nil, err
 		}
-		if member {
-			clusters.Insert(all.Items[i].Name)
+		in := &clusterv1.ManagedClusterList{}
+		if err := c.client.List(ctx, in, client.MatchingLabelsSelector{Selector: members}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, err
+		}
+		for i := range in.Items {
+			clusters.Insert(in.Items[i].Name)
 		}
 	}
 	requests := make([]reconcile.Request, 0, len(clusters))
@@ -224,24 +225,28 @@ func isDesired(ctx context.Context, c client.Reader, req client.ObjectKey, clust
 		if !b.DeletionTimestamp.IsZero() || !meta.IsStatusConditionTrue(b.Status.Conditions, fleet.ConditionBound) {
 			continue
 		}
-		if member, err := member(ctx, c, b, cluster.Labels); member || err != nil {
-			return member, err
+		members, err := membersOf(ctx, c, b.Spec.ClusterSet)
+		if err != nil {
+			return false, err
+		}
+		if members.Matches(labels.Set(cluster.Labels)) {
+			return true, nil
 		}
 	}
 	return false, nil
 }
 
-// member tells whether a cluster with these labels is in the set of the binding.
-func member(ctx context.Context, c client.Reader, binding *clusterv1beta2.ManagedClusterSetBinding, cluster labels.Set) (bool, error) {
+// membersOf selects the members of a set. A set that does not exist, or selects nothing, has none.
+func membersOf(ctx context.Context, c client.Reader, name string) (labels.Selector, error) {
 	set := &clusterv1beta2.ManagedClusterSet{}
-	if err := c.Get(ctx, client.ObjectKey{Name: binding.Spec.ClusterSet}, set); err != nil {
-		return false, client.IgnoreNotFound(err)
+	if err := c.Get(ctx, client.ObjectKey{Name: name}, set); err != nil {
+		return labels.Nothing(), client.IgnoreNotFound(err)
 	}
 	members, err := managedcluster.SetSelector(set)
 	if err != nil {
-		return false, nil //nolint:nilerr // a set that selects nothing has no members
+		return labels.Nothing(), nil //nolint:nilerr // a set that selects nothing has no members
 	}
-	return members.Matches(cluster), nil
+	return members, nil
 }
 
 func (c *Controller) create(ctx context.Context, req ctrl.Request, cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
