@@ -10,6 +10,7 @@ import (
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 	"github.com/capstan-io/capstan/internal/placement/report"
 )
 
@@ -118,8 +119,8 @@ func unboundReason(p *placement, bound []*clusterSet) (reason, message string) {
 		return fleet.ReasonNoManagedClusterSetBindings,
 			fmt.Sprintf("No ManagedClusterSetBinding in namespace %s leads to a ManagedClusterSet; bind one", p.key.Namespace)
 	}
-	return fleet.ReasonNoIntersection, fmt.Sprintf("None of spec.clusterSets %q is bound to namespace %s", p.object.Spec.ClusterSets,
-		p.key.Namespace)
+	return fleet.ReasonNoIntersection, text.Message(fmt.Sprintf("None of spec.clusterSets %q is bound to namespace %s",
+		p.object.Spec.ClusterSets, p.key.Namespace))
 }
 
 // satisfiedCondition is the condition PlacementSatisfied. The first reason that applies wins. The message depends on nothing but what

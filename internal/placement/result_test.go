@@ -17,8 +17,8 @@ import (
 func TestSatisfied(t *testing.T) {
 	t.Parallel()
 	none := byLabels(map[string]string{"no": "such"})
-	wanting := func(set string) option {
-		return func(p *clusterv1beta1.Placement) { p.Spec.ClusterSets = []string{set} }
+	wanting := func(sets ...string) option {
+		return func(p *clusterv1beta1.Placement) { p.Spec.ClusterSets = sets }
 	}
 	zones := withSpread(spreadOver("Label", "zone", 1, "DoNotSchedule"))
 	elsewhere := func(p *clusterv1beta1.Placement) { p.Namespace = "unbound" }
@@ -33,7 +33,9 @@ func TestSatisfied(t *testing.T) {
 		"none wanted": {placement: newPlacement(withLimit(0)), reason: "AllDecisionsScheduled"},
 		"no binding": {placement: newPlacement(elsewhere), reason: "NoManagedClusterSetBindings",
 			message: "namespace unbound"},
-		"no intersection":               {placement: newPlacement(wanting("other")), reason: "NoIntersection", message: `"other"`},
+		"no intersection": {placement: newPlacement(wanting("other")), reason: "NoIntersection", message: `"other"`},
+		"no intersection, of very many": {placement: newPlacement(wanting(slices.Repeat([]string{strings.Repeat("a", 63)}, 1000)...)),
+			reason: "NoIntersection", message: "None of spec.clusterSets"},
 		"empty sets":                    {placement: newPlacement(), empty: true, reason: "AllManagedClusterSetsEmpty"},
 		"none matches":                  {placement: newPlacement(withPredicates(none)), reason: "NoManagedClusterMatched"},
 		"none, of some":                 {placement: newPlacement(withPredicates(none), withLimit(1)), reason: "NoManagedClusterMatched"},
@@ -56,7 +58,7 @@ func TestSatisfied(t *testing.T) {
 				status = metav1.ConditionTrue
 			}
 			if got.Satisfied.Type != "PlacementSatisfied" || got.Satisfied.Status != status || got.Satisfied.Reason != test.reason ||
-				!strings.Contains(got.Satisfied.Message, test.message) {
+				!strings.Contains(got.Satisfied.Message, test.message) || len(got.Satisfied.Message) > 32768 { // which is what the API takes
 				t.Errorf("%+v, want %s because of %s: %s", got.Satisfied, status, test.reason, test.message)
 			}
 			if condition := got.ConditionMisconfigured(); condition.Status != "False" || condition.Reason != "Succeedconfigured" {

@@ -28,6 +28,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/patch"
 	"github.com/capstan-io/capstan/internal/machinery/predicates"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
+	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
 // settle is how long after a cluster has joined or left a set its members are counted, so that clusters that do so together are counted
@@ -111,7 +112,7 @@ func (c *Controller) count(ctx context.Context, set *clusterv1beta2.ManagedClust
 	members, err := managedcluster.SetSelector(set)
 	if err != nil {
 		// A set with an invalid selector is empty, and its condition says why.
-		cond.Status, cond.Reason, cond.Message = metav1.ConditionTrue, fleet.ReasonNoClusterMatched, err.Error()
+		cond.Status, cond.Reason, cond.Message = metav1.ConditionTrue, fleet.ReasonNoClusterMatched, text.Message(err.Error())
 		return cond, nil //nolint:nilerr // the condition has it
 	}
 	clusters := &clusterv1.ManagedClusterList{}

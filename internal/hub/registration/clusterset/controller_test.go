@@ -49,6 +49,8 @@ func TestClusterSetEmpty(t *testing.T) {
 		"all clusters":          {byLabel(&metav1.LabelSelector{}), 3, "", "False", "ClustersSelected", "3 ManagedClusters selected"},
 		"a selector that is wrong": {byLabel(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a",
 			Operator: "Like"}}}), 1, "", "True", "NoClusterMatched", "Like"},
+		"a very long one that is wrong": {byLabel(&metav1.LabelSelector{MatchLabels: map[string]string{"a": strings.Repeat("b", 40_000)}}), 1, "",
+			"True", "NoClusterMatched", "bbb"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -77,7 +79,7 @@ func TestClusterSetEmpty(t *testing.T) {
 				at = earlier.Time
 			}
 			if cond == nil || cond.Status != test.status || cond.Reason != test.reason || !strings.Contains(cond.Message, test.message) ||
-				!cond.LastTransitionTime.Time.Equal(at) || cond.ObservedGeneration != 7 {
+				len(cond.Message) > 32768 || !cond.LastTransitionTime.Time.Equal(at) || cond.ObservedGeneration != 7 {
 				t.Errorf("got %+v, want %s %s %q at %s", cond, test.status, test.reason, test.message, at)
 			}
 		})

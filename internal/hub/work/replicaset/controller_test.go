@@ -522,6 +522,22 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+// MR-06: conditions of a set with many placements are not longer than the API takes.
+func TestConditionsOfManyPlacements(t *testing.T) {
+	t.Parallel()
+	set := webSet()
+	for i := range 400 {
+		set.Spec.PlacementRefs = append(set.Spec.PlacementRefs, ref(fmt.Sprint("placement-", i)))
+	}
+	h := newHub(t, set)
+	h.reconcile(t)
+	for _, c := range h.set(t).Status.Conditions {
+		if len(c.Message) > 32768 {
+			t.Errorf("%s has a message of %d bytes", c.Type, len(c.Message))
+		}
+	}
+}
+
 // One cluster that cannot be written to does not hold up the others.
 func TestRefusedWrites(t *testing.T) {
 	t.Parallel()

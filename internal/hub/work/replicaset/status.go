@@ -30,6 +30,7 @@ func (c *Controller) report(ctx context.Context, s *snapshot, failed selected.Er
 		add(&status.Summary, summary.Summary)
 	}
 	for _, condition := range []metav1.Condition{s.verified(), s.rolledOut(), s.applied(failed)} {
+		condition.Message = text.Message(condition.Message) // there may be any number of placements
 		condition.ObservedGeneration = s.set.Generation
 		condition.LastTransitionTime = metav1.NewTime(s.now)
 		meta.SetStatusCondition(&status.Conditions, condition)
