@@ -61,12 +61,12 @@ func Register(mgr ctrl.Manager, o Options) error {
 	controller := ctrl.NewControllerManagedBy(mgr).Named("work-manifestworkreplicaset-deploy").
 		For(&workv1alpha1.ManifestWorkReplicaSet{}, builder.WithPredicates(predicate.Or[client.Object](
 			predicates.Generation(), predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		Watches(&workv1.ManifestWork{}, debounce.ByLabels(moment, c.ofWork), builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).
+		Watches(&workv1.ManifestWork{}, debounce.ByLabels(moment, c.ofWork), builder.WithPredicates(updates(matters))).
 		Watches(&clusterv1beta1.Placement{}, handler.EnqueueRequestsFromMapFunc(c.ofPlacement), builder.WithPredicates(predicates.Generation())).
 		Watches(&clusterv1beta1.PlacementDecision{}, handler.EnqueueRequestsFromMapFunc(c.ofDecision)).
-		Watches(&clusterv1.ManagedCluster{}, debounce.ByName(moment, c.ofCluster),
-			builder.WithPredicates(predicate.Funcs{UpdateFunc: hasOtherValues})).
-		Watches(&clusterv1.ManagedCluster{}, debounce.ByName(moment, c.actingOn), builder.WithPredicates(selected.ClusterChanged())).
+		Watches(&clusterv1.ManagedCluster{}, debounce.ByName(moment, c.ofCluster), builder.WithPredicates(updates(hasOtherValues))).
+		Watches(&clusterv1.ManagedCluster{}, debounce.ByName(moment, c.actingOn),
+			builder.WithPredicates(updates(selected.ClusterChanged().Update))).
 		Watches(&clusterv1.ManagedCluster{}, debounce.ByName(moment, c.movingFrom), builder.WithPredicates(isHeard())).
 		WithOptions(runtimecontroller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()})
 	if !o.TrustDecisions {
@@ -95,7 +95,7 @@ func RegisterDisabled(mgr ctrl.Manager, o Options) error {
 	c := New(mgr.GetClient(), mgr.GetClient(), mgr.GetEventRecorder("manifestworkreplicaset-controller"), o)
 	return ctrl.NewControllerManagedBy(mgr).Named("work-manifestworkreplicaset-release").
 		For(&workv1alpha1.ManifestWorkReplicaSet{}, builder.WithPredicates(predicates.Generation())).
-		Watches(&workv1.ManifestWork{}, debounce.ByLabels(moment, c.ofWork), builder.WithPredicates(predicate.Funcs{UpdateFunc: matters})).
+		Watches(&workv1.ManifestWork{}, debounce.ByLabels(moment, c.ofWork), builder.WithPredicates(updates(matters))).
 		WithOptions(runtimecontroller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
 		Complete(retry.Conflicts(c))
 }
@@ -150,6 +150,12 @@ func placementsOf(o client.Object) []string {
 		names = append(names, fleet.LabelValue(ref.Name))
 	}
 	return names
+}
+
+// updates matches works or clusters that come or go, and those updates of them that matter. What is there when the hub starts is left out:
+// the sets themselves are enqueued then, and to look for those of each work of a fleet would take longer than to reconcile them.
+func updates(matter func(event.UpdateEvent) bool) predicate.Predicate {
+	return predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }, UpdateFunc: matter}
 }
 
 // matters tells whether a change of a work affects this controller. Reports on single objects do not.

@@ -38,6 +38,20 @@ func (w *work) rewritten(now *workv1.ManifestWork) {
 	w.Spec = workv1.ManifestWorkSpec{}
 }
 
+// Strip is the transform for a cache of works. It strips the field managers, and of works of sets, of which a fleet has the most, what
+// agents report on single objects: controllers read the conditions of these works alone, and write them by patches.
+func Strip(o any) (any, error) {
+	w, ok := o.(*workv1.ManifestWork)
+	if !ok {
+		return o, nil
+	}
+	w.ManagedFields = nil
+	if w.Labels[fleet.LabelManifestWorkReplicaSet] != "" {
+		w.Status.ResourceStatus = workv1.ManifestResourceStatus{}
+	}
+	return w, nil
+}
+
 // worksOf returns the works with the label of the set.
 func (c *Controller) worksOf(ctx context.Context, set *workv1alpha1.ManifestWorkReplicaSet) ([]*work, error) {
 	list := &workv1.ManifestWorkList{}
