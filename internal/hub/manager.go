@@ -33,6 +33,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/hub/registration/availability"
+	"github.com/capstan-io/capstan/internal/hub/work/replicaset"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/repairclient"
 	"github.com/capstan-io/capstan/internal/placement/decisions"
@@ -56,6 +57,9 @@ func ManagerOptions(o Options) ctrl.Options {
 	// For each kind here the cache asks whether it is namespaced, and so needs its CRD.
 	if o.reads(placementDecisions) {
 		byObject[&clusterv1beta1.PlacementDecision{}] = cache.ByObject{Transform: decisions.Strip}
+	}
+	if o.reads(manifestWorks) && o.WorkTransport == nil { // the transport compares whole statuses
+		byObject[&workv1.ManifestWork{}] = cache.ByObject{Transform: replicaset.Strip}
 	}
 	return ctrl.Options{
 		Scheme:     newScheme(),
