@@ -113,7 +113,7 @@ func (c *Controller) count(ctx context.Context, set *clusterv1beta2.ManagedClust
 	if err != nil {
 		// A set with an invalid selector is empty, and its condition says why.
 		cond.Status, cond.Reason, cond.Message = metav1.ConditionTrue, fleet.ReasonNoClusterMatched, text.Message(err.Error())
-		return cond, nil //nolint:nilerr // the condition has it
+		return cond, nil
 	}
 	clusters := &clusterv1.ManagedClusterList{}
 	if err := c.client.List(ctx, clusters, client.MatchingLabelsSelector{Selector: members}, client.UnsafeDisableDeepCopy); err != nil {
