@@ -462,12 +462,17 @@ func TestResourceQuota(t *testing.T) {
 		}
 		return ""
 	})
+	maps := shared.client.CoreV1().ConfigMaps(namespace)
+	_, err := maps.Create(t.Context(), configMap("first"), create)
+	must(t, err)
 	quotas := shared.client.CoreV1().ResourceQuotas(namespace)
-	_, err := quotas.Create(t.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q"},
+	_, err = quotas.Create(t.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q"},
 		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
 			"count/configmaps": resource.MustParse("2"), "count/manifestworks.work.open-cluster-management.io": resource.MustParse("0"),
 		}}}, create)
 	must(t, err)
+	// A quota is counted from a watch that may not know of what was made a moment before, and again when something is deleted.
+	must(t, maps.Delete(t.Context(), "first", remove))
 	eventually(t, func(ctx context.Context) string {
 		quota, err := quotas.Get(ctx, "q", get)
 		if err != nil {
@@ -488,7 +493,6 @@ func TestResourceQuota(t *testing.T) {
 		}
 		return ""
 	})
-	maps := shared.client.CoreV1().ConfigMaps(namespace)
 	_, err = maps.Create(t.Context(), configMap("second"), create)
 	must(t, err)
 	if _, err := maps.Create(t.Context(), configMap("third"), create); !apierrors.IsForbidden(err) {

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -110,9 +111,10 @@ func (k *tokenKeeper) create(ctx context.Context) (time.Time, error) {
 	return end, nil
 }
 
+// retire takes the label of current tokens off. Other processes of the hub may do so at the same time.
 func (k *tokenKeeper) retire(ctx context.Context, secret *corev1.Secret) error {
-	delete(secret.Labels, fleet.LabelApp)
-	_, err := k.client.CoreV1().Secrets(secret.Namespace).Update(ctx, secret, metav1.UpdateOptions{})
+	withoutLabel := fmt.Appendf(nil, `{"metadata": {"labels": {%q: null}}}`, fleet.LabelApp)
+	_, err := k.client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, withoutLabel, metav1.PatchOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("retire bootstrap token %s: %w", secret.Name, err)
 	}
