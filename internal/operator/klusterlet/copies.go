@@ -3,9 +3,9 @@ package klusterlet
 import (
 	"context"
 	"errors"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -63,17 +63,19 @@ func (c copies) copyAll(ctx context.Context) error {
 	return err
 }
 
-// deleteCopies deletes those of a kind with a name in the namespaces.
+// deleteCopies deletes the copy with a name in each of the namespaces. These are few, and their events many: listing all objects of the
+// kind would cost more.
 func (c copies) deleteCopies(ctx context.Context, kind schema.GroupVersionKind, name string, namespaces []corev1.Namespace) error {
-	made, err := c.Management.ListLive(ctx, sharedInstallation, kind)
-	if err != nil {
-		return err
-	}
 	var failures []error
-	for _, object := range made {
-		marked := slices.ContainsFunc(namespaces, func(n corev1.Namespace) bool { return n.Name == object.GetNamespace() })
-		if marked && object.GetName() == name {
-			failures = append(failures, c.Management.Delete(ctx, object))
+	for i := range namespaces {
+		made := &metav1.PartialObjectMetadata{}
+		made.SetGroupVersionKind(kind)
+		err := c.Management.Client.Get(ctx, client.ObjectKey{Namespace: namespaces[i].Name, Name: name}, made)
+		if installation, ours := made.Labels[c.Management.Label]; err == nil && ours && installation == sharedInstallation {
+			err = c.Management.Delete(ctx, made)
+		}
+		if !rights.Denied(err) {
+			failures = append(failures, client.IgnoreNotFound(err))
 		}
 	}
 	return errors.Join(failures...)

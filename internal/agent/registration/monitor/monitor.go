@@ -47,8 +47,8 @@ const (
 	// The time between two checks where there are several hubs is a part of the timeout, within bounds.
 	checksPerTimeout = 5
 	longestInterval  = 10 * time.Second
-	// stoppedAfter is the time between two checks of a row after which the agent itself has not run: the wait and the answer take no longer
-	// than longestInterval each. In that time nobody has asked the hub.
+	// stoppedAfter is the time between two checks after which, with several hubs, the agent itself has not run: the wait and the answer take
+	// no longer than longestInterval each. In that time nobody has asked the hub.
 	stoppedAfter = 3 * longestInterval
 )
 

@@ -3,6 +3,7 @@ package availability
 import (
 	"context"
 	"errors"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -181,8 +182,11 @@ func TestInterruptionOfTheHub(t *testing.T) {
 		refusal error
 		during  metav1.ConditionStatus
 	}{
-		"a full storage": {full, ""},
-		"no right":       {forbidden, metav1.ConditionUnknown},
+		"a full storage":    {full, ""},
+		"no connection":     {syscall.ECONNREFUSED, ""},
+		"too many requests": {apierrors.NewTooManyRequestsError("later"), ""},
+		"no right":          {forbidden, metav1.ConditionUnknown},
+		"a webhook's no":    {apierrors.NewBadRequest("the webhook denied the request: a Lease needs a label"), metav1.ConditionUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -229,4 +233,39 @@ func TestOwnLease(t *testing.T) {
 			t.Errorf("last renewed at %s, begun at %s", renewed, begin)
 		}
 	})
+}
+
+// RG-22: a heartbeat that waited for the hub, which stood still, does not make the clock of the cluster wrong.
+func TestHeartbeatThatWaited(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		stands time.Duration
+		want   metav1.ConditionStatus
+	}{
+		"the hub stood still": {time.Hour, ""},
+		"the hub was there":   {time.Second, metav1.ConditionFalse},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHub(t)
+			h.join(t)
+			h.renewOwnOnce(t.Context())
+			h.clock.Step(test.stands)
+			waited := lease(h.clock.Now().Add(-time.Hour + time.Second))
+			waited.Name = "managed-cluster-lease"
+			h.onLease(t.Context(), waited)
+			h.reconcile(t, 0, "")
+			cluster := &clusterv1.ManagedCluster{}
+			if err := h.Get(t.Context(), client.ObjectKey{Name: "cluster1"}, cluster); err != nil {
+				t.Fatal(err)
+			}
+			synced := metav1.ConditionStatus("")
+			if cond := meta.FindStatusCondition(cluster.Status.Conditions, "ManagedClusterConditionClockSynced"); cond != nil {
+				synced = cond.Status
+			}
+			if synced != test.want {
+				t.Errorf("the clocks are synced: %q, want %q", synced, test.want)
+			}
+		})
+	}
 }

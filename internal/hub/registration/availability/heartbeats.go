@@ -1,7 +1,6 @@
 package availability
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -17,21 +16,30 @@ type heartbeats struct {
 	mu     sync.Mutex
 	last   map[string]heartbeat
 	graces map[string]grace
-	// own is when the hub last renewed its own Lease; zero if that says nothing. Since receiving, it has done so without an interruption.
-	own, receiving time.Time
+	// heard is when the hub last renewed its own Lease, or learned that an agent has; zero if the first says nothing.
+	heard time.Time
+	// lost is for how long altogether no heartbeat could come, and resumed when the last such time ended.
+	lost    time.Duration
+	resumed time.Time
 }
 
 // grace is how long the hub waits for a heartbeat of a cluster, and when it was last shortened.
 type grace struct {
 	length time.Duration
-	since  time.Time
+	since  moment
 }
 
 // heartbeat has the time in the lease, when it was written to the API server, and since when this process knows of it.
 type heartbeat struct {
 	renewTime metav1.MicroTime
 	received  time.Time
-	known     time.Time
+	known     moment
+}
+
+// moment is a time by the wall clock, which goes on while a machine is suspended, and what was lost by then.
+type moment struct {
+	time time.Time
+	lost time.Duration
 }
 
 func newHeartbeats(clk clock.PassiveClock) *heartbeats {
@@ -51,12 +59,13 @@ func (h *heartbeats) observe(lease *coordinationv1.Lease) {
 	if known && last.renewTime.Equal(&renewed) {
 		return
 	}
-	now := h.clock.Now()
-	received := now
+	received := h.now()
 	if !known {
-		received = writtenAt(lease, now)
+		received = writtenAt(lease, received)
+	} else if !h.heard.IsZero() {
+		h.hear()
 	}
-	h.last[lease.Namespace] = heartbeat{renewTime: renewed, received: received, known: now}
+	h.last[lease.Namespace] = heartbeat{renewTime: renewed, received: received, known: h.moment()}
 }
 
 // of returns the last heartbeat of a cluster; ok is false if there was none.
@@ -68,46 +77,70 @@ func (h *heartbeats) of(cluster string) (last heartbeat, ok bool) {
 }
 
 // overdue returns when the next heartbeat of a cluster is overdue, with a grace of this length. The grace begins when this process knows of
-// the last heartbeat, which may be old: none can come while the hub is away, or before it is restored from a backup. It begins again after
-// an interruption of the hub, for the same reason. A shorter grace counts from its change: the last heartbeat came at the old pace, until
-// the agent learns about the new one.
+// the last heartbeat, which may be old: none can come while the hub is away, or before it is restored from a backup. An interruption of the
+// hub does not count, for the same reason. A shorter grace counts from its change: the last heartbeat came at the old pace, until the agent
+// learns about the new one.
 func (h *heartbeats) overdue(cluster string, length time.Duration) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now, known := h.graces[cluster]
 	if known && length < now.length {
-		now.since = h.clock.Now()
+		now.since = h.moment()
 	}
 	now.length = length
 	h.graces[cluster] = now
-	return slices.MaxFunc([]time.Time{h.last[cluster].known, now.since, h.receivingSince()}, time.Time.Compare).Add(length)
+	from := h.last[cluster].known
+	if now.since.time.After(from.time) {
+		from = now.since
+	}
+	return from.time.Add(length + h.lost + h.interruption() - from.lost)
 }
 
-// receivingSince is when the last interruption of the hub ended: now, if it has not. The caller holds the lock.
-func (h *heartbeats) receivingSince() time.Time {
-	if now := h.clock.Now(); !h.own.IsZero() && now.Sub(h.own) > interruption {
-		return now
+// now is the time by the wall clock.
+func (h *heartbeats) now() time.Time { return h.clock.Now().Round(0) }
+
+func (h *heartbeats) moment() moment { return moment{time: h.now(), lost: h.lost} }
+
+// interruption is for how long the hub has been without a heartbeat, its own included, if that is too long for one that receives them. It
+// is negative if the clock has been set back. The caller holds the lock.
+func (h *heartbeats) interruption() time.Duration {
+	silence := h.now().Sub(h.heard)
+	if h.heard.IsZero() || silence >= 0 && silence <= longestSilence {
+		return 0
 	}
-	return h.receiving
+	return silence
 }
 
-// observeOwn records that the hub has renewed its own Lease, and returns for how long it did not, if that was an interruption.
-func (h *heartbeats) observeOwn() (interrupted time.Duration) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := h.clock.Now()
-	if gap := now.Sub(h.own); !h.own.IsZero() && gap > interruption {
-		h.receiving, interrupted = now, gap
+// hear ends an interruption. The caller holds the lock.
+func (h *heartbeats) hear() (interrupted time.Duration) {
+	interrupted = h.interruption()
+	if interrupted != 0 {
+		h.lost += interrupted
+		h.resumed = h.now()
 	}
-	h.own = now
+	h.heard = h.now()
 	return interrupted
 }
 
-// forgetOwn makes the hub's own Lease say nothing, because it cannot be renewed for another reason than that nothing can be written.
-func (h *heartbeats) forgetOwn() {
+// renewedOwn records that the hub has renewed its own Lease, and returns how long the interruption was that this ends, if any.
+func (h *heartbeats) renewedOwn() (interrupted time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.own = time.Time{}
+	return h.hear()
+}
+
+// refusedOwn makes the hub's own Lease say nothing: it is not renewed for another reason than that nothing can be written.
+func (h *heartbeats) refusedOwn() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.heard = time.Time{}
+}
+
+// waited tells whether a heartbeat was sent before the last interruption ended: it may have waited for the hub.
+func (h *heartbeats) waited(last heartbeat) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.interruption() != 0 || last.renewTime.Time.Before(h.resumed)
 }
 
 func (h *heartbeats) forget(cluster string) {

@@ -114,18 +114,21 @@ func TestOverdueAfterAnOutage(t *testing.T) {
 	}
 }
 
-// RG-21: no heartbeat can come while the hub stands still, or its storage takes no writes. Each cluster then has the whole grace again.
+// RG-21: no heartbeat can come while the hub stands still, or its storage takes no writes. Such a time does not count.
 func TestOverdueAfterAnInterruption(t *testing.T) {
 	t.Parallel()
 	const length = 5 * time.Minute
 	for name, test := range map[string]struct {
 		renewals []time.Duration // of the hub's own Lease, after noon
+		beat     time.Duration   // when the cluster renews its Lease after these
+		other    time.Duration   // when another cluster does
 		forgets  bool
 		now      time.Duration
 		want     time.Duration
 	}{
-		"none":                              {now: 9 * time.Minute, want: length},
-		"one after the other":               {renewals: []time.Duration{0, 10 * time.Second, 20 * time.Second}, now: 30 * time.Second, want: length},
+		"none": {now: 9 * time.Minute, want: length},
+		"one after the other": {renewals: []time.Duration{0, 10 * time.Second, 20 * time.Second}, now: 30 * time.Second,
+			want: length},
 		"one is late":                       {renewals: []time.Duration{0, 25 * time.Second}, now: 30 * time.Second, want: length},
 		"the first comes late":              {renewals: []time.Duration{time.Minute}, now: time.Minute, want: length},
 		"none for hours, and again":         {renewals: []time.Duration{0, 9 * time.Hour}, now: 9 * time.Hour, want: 9*time.Hour + length},
@@ -134,17 +137,35 @@ func TestOverdueAfterAnInterruption(t *testing.T) {
 			want: 2*time.Minute + length},
 		"an interruption of before": {renewals: []time.Duration{0, time.Minute, 70 * time.Second}, now: 71 * time.Second,
 			want: time.Minute + length},
-		"the hub may not any more": {renewals: []time.Duration{0}, forgets: true, now: 9 * time.Hour, want: length},
+		"a heartbeat after it": {renewals: []time.Duration{0, time.Hour}, beat: 61 * time.Minute, now: 61*time.Minute + time.Second,
+			want: 61*time.Minute + length},
+		"a heartbeat that ends it":     {renewals: []time.Duration{0}, beat: time.Hour, now: time.Hour, want: time.Hour + length},
+		"the clock is set forward":     {renewals: []time.Duration{0, time.Hour}, now: time.Hour, want: time.Hour + length},
+		"the clock is set back":        {renewals: []time.Duration{0, -time.Hour}, now: -time.Hour, want: -time.Hour + length},
+		"only the own Lease is absent": {renewals: []time.Duration{0}, other: 20 * time.Second, now: 30 * time.Second, want: length},
+		"the hub may not any more":     {renewals: []time.Duration{0}, forgets: true, now: 9 * time.Hour, want: length},
 	} {
 		clk := clocktesting.NewFakePassiveClock(noon)
 		h := newHeartbeats(clk)
 		h.observe(lease(noon))
 		for _, at := range test.renewals {
 			clk.SetTime(noon.Add(at))
-			h.observeOwn()
+			h.renewedOwn()
+		}
+		if test.beat != 0 {
+			clk.SetTime(noon.Add(test.beat))
+			h.observe(lease(noon.Add(test.beat)))
+		}
+		if test.other != 0 {
+			other := lease(noon)
+			other.Namespace = "cluster2"
+			h.observe(other)
+			clk.SetTime(noon.Add(test.other))
+			other.Spec.RenewTime.Time = noon.Add(test.other)
+			h.observe(other)
 		}
 		if test.forgets {
-			h.forgetOwn()
+			h.refusedOwn()
 		}
 		clk.SetTime(noon.Add(test.now))
 		if got := h.overdue("cluster1", length); !got.Equal(noon.Add(test.want)) {

@@ -2,6 +2,8 @@ package availability
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,19 +18,21 @@ const (
 	ownLease = "capstan-hub-heartbeat"
 	// ownInterval is how often it does so.
 	ownInterval = 10 * time.Second
-	// interruption is after how long without a renewal the hub takes it that those of agents have been lost, too: two have failed.
-	interruption = 25 * time.Second
+	// longestSilence is for how long the hub may hear nothing, before it takes it that heartbeats of agents have been lost: two renewals of
+	// its own have failed.
+	longestSilence = 25 * time.Second
 )
 
 // renewOwn renews the hub's own Lease until the context ends. A process that stood still, like one on a machine that was suspended, and a
 // storage that takes no writes, such as one that is full, keep agents from renewing theirs. No cluster is lost by that.
 func (c *Controller) renewOwn(ctx context.Context) error {
 	for {
+		next := c.clock.After(ownInterval)
 		c.renewOwnOnce(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-c.clock.After(ownInterval):
+		case <-next:
 		}
 	}
 }
@@ -38,17 +42,28 @@ func (c *Controller) renewOwnOnce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, ownInterval)
 	defer cancel()
 	err := c.client.Apply(ctx, coordinationv1ac.Lease(ownLease, c.leaseNamespace).WithSpec(coordinationv1ac.LeaseSpec().
-		WithHolderIdentity(ownLease).WithLeaseDurationSeconds(int32(interruption/time.Second)).
+		WithHolderIdentity(ownLease).WithLeaseDurationSeconds(int32(longestSilence/time.Second)).
 		WithRenewTime(metav1.NewMicroTime(c.clock.Now()))), client.FieldOwner(ownLease), client.ForceOwnership)
 	switch {
 	case err == nil:
-		if gap := c.heartbeats.observeOwn(); gap > 0 {
-			logger.Info("The hub could not receive heartbeats; clusters have their whole grace again", "for", gap.Round(time.Second).String())
+		if interrupted := c.heartbeats.renewedOwn(); interrupted != 0 {
+			logger.Info("The hub could not receive heartbeats for a while, which does not count", "for", interrupted.Round(time.Second).String())
 		}
-	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+	case isRefusal(err):
 		logger.V(1).Info("The hub cannot tell when it receives no heartbeats", "reason", err.Error())
-		c.heartbeats.forgetOwn()
+		c.heartbeats.refusedOwn()
 	default:
 		logger.Error(err, "The hub could not renew its own Lease, so that agents may not renew theirs", "lease", c.leaseNamespace+"/"+ownLease)
 	}
+}
+
+// isRefusal tells whether the API server answers, and does not take this Lease: without a right, a namespace, or by admission.
+func isRefusal(err error) bool {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
+		return false
+	}
+	code := answer.Status().Code
+	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusUnauthorized &&
+		code != http.StatusRequestTimeout && code != http.StatusTooManyRequests
 }

@@ -128,6 +128,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if cutOff, err := c.isCutOff(ctx, req.Namespace); err != nil {
 		return ctrl.Result{}, err
 	} else if cutOff {
+		c.forgetReports(req.NamespacedName)
 		return ctrl.Result{RequeueAfter: untilAccepted}, nil
 	}
 	if req.Name == "" {
@@ -152,6 +153,16 @@ func (c *Controller) isCutOff(ctx context.Context, name string) (bool, error) {
 		return false, client.IgnoreNotFound(err)
 	}
 	return managedcluster.CutOff(cluster), nil
+}
+
+// forgetReports leaves nothing of what an agent has said while its cluster was cut off, for when it is accepted again.
+func (c *Controller) forgetReports(key types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.reported, key)
+	if key.Name == "" {
+		delete(c.resyncs, key.Namespace)
+	}
 }
 
 // deliver tells the agent of the work, unless it was told of this version.

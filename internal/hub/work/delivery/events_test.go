@@ -155,6 +155,9 @@ func TestCutOff(t *testing.T) {
 		if believed := len(work.Status.Conditions) > 0; believed == cutOff || len(transport.sent) > 0 == cutOff {
 			t.Errorf("cut off: %t, the status is taken: %t, sent %q", cutOff, believed, transport.sent)
 		}
+		if len(c.reported) > 0 || len(c.resyncs) > 0 {
+			t.Errorf("cut off: %t, kept for when it is accepted again: %d statuses, %d requests", cutOff, len(c.reported), len(c.resyncs))
+		}
 	}
 }
 
