@@ -16,6 +16,7 @@ import (
 	"k8s.io/component-helpers/auth/rbac/validation"
 	"sigs.k8s.io/yaml"
 
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	"github.com/capstan-io/capstan/internal/hub/addon/builtin"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -120,7 +121,7 @@ func TestSchema(t *testing.T) {
 		{"capstan-hub", "storage: {hostPath: /hub}", "storage.hostPath has no effect with storage.type persistentVolumeClaim"},
 		{"capstan-hub", "{enableSelfManagement: true, selfManagementClusterName: Home.Lab}", "at '/selfManagementClusterName'"},
 		{"capstan-hub", "{enableSelfManagement: true, selfManagementClusterName: kube-system}",
-			"selfManagementClusterName: kube-system is a namespace that the hub has for itself"},
+			"selfManagementClusterName: kube-system is a name that the hub has for itself"},
 		{"cluster-gateway-addon-manager", "clusterGateway: {imgae: x}", "additional properties 'imgae' not allowed"},
 		{"cluster-gateway-addon-manager", "{manualSecretManagement: false, installByPlacement: {placementName: a}}",
 			"installByPlacement: a Placement has a name and a namespace"},
@@ -301,6 +302,22 @@ func TestOperatorOfHubGrantsWhatItHas(t *testing.T) {
 			if slices.Contains(list, "*") || slices.Contains(list, "escalate") || slices.Contains(list, "bind") {
 				t.Errorf("%v is more than the operator needs", rule)
 			}
+		}
+	}
+}
+
+// HC-08 HC-09 HC-10 HC-11: a cluster set stays bound to the namespace when the chart that has bound it is uninstalled: other charts there
+// may select its clusters, too.
+func TestSetStaysBound(t *testing.T) {
+	t.Parallel()
+	for chart, values := range map[string]string{
+		"cluster-gateway-addon-manager": "manualSecretManagement: false", "cluster-proxy": "", "managed-serviceaccount": "",
+		"resource-usage-collect-addon": "",
+	} {
+		objects := install(chart, values).objects(t)
+		binding := get[clusterv1beta2.ManagedClusterSetBinding](t, objects, "ManagedClusterSetBinding/"+namespaces[chart]+"/global")
+		if policy := binding.Annotations["helm.sh/resource-policy"]; policy != "keep" {
+			t.Errorf("chart %s: the policy is %q", chart, policy)
 		}
 	}
 }

@@ -287,7 +287,7 @@ func TestInstallerRefuses(t *testing.T) {
 		{"klusterlet", "klusterlet: {mode: Hosted, name: one}", "klusterlet.clusterName is required in the hosted modes"},
 		{"capstan-hub", "replica: 1", "additional properties 'replica' not allowed"},
 		{"capstan-hub", "replicas: 2", "replicas: 2 replicas need an etcd that they share: set etcd.mode external"},
-		{"capstan-hub", "selfManagementClusterName: kube-system", "selfManagementClusterName: kube-system is a namespace that the hub has for itself"},
+		{"capstan-hub", "selfManagementClusterName: kube-system", "selfManagementClusterName: kube-system is a name that the hub has for itself"},
 		{"capstan-hub", "storage: {type: hostPath}", "storage.hostPath is required with storage.type hostPath"},
 		{"capstan-hub", "storage: {hostPath: /hub}", "storage.hostPath has no effect with storage.type persistentVolumeClaim"},
 		{"capstan-hub", "{route: {enabled: true}, nodeport: {enabled: true}}", "route, nodeport: enable at most one of them"},

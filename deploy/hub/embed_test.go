@@ -3,6 +3,8 @@ package hub_test
 import (
 	"fmt"
 	"maps"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-io/capstan/deploy/hub"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // accounts are those of the components that a hub may have.
@@ -108,6 +111,32 @@ func TestRightsWithoutJoining(t *testing.T) {
 	for _, object := range hub.Rights(hub.Names{Namespace: "open-cluster-management-hub", ClusterManager: "cluster-manager"}, accounts) {
 		if strings.Contains(object.GetName(), "bootstrap") || object.GetNamespace() == "open-cluster-management" {
 			t.Errorf("%T %s", object, object.GetName())
+		}
+	}
+}
+
+// The policies name the namespaces that no cluster has as all other code knows them.
+func TestPoliciesReserveNames(t *testing.T) {
+	t.Parallel()
+	policies, err := os.ReadFile("policies.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists := regexp.MustCompile(`in \["default", ([^]]*)\]`).FindAllStringSubmatch(string(policies), -1)
+	if len(lists) == 0 {
+		t.Fatal("no policy names them")
+	}
+	want := []string{"kube-system", "kube-public", "kube-node-lease", fleet.NamespaceOperators, fleet.NamespaceHub, fleet.NamespaceAddOn,
+		fleet.NamespaceCredentials}
+	for _, list := range lists {
+		got := strings.Split(strings.ReplaceAll(list[1], `"`, ""), ", ")
+		if !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		for _, name := range got {
+			if !fleet.ReservedClusterName(name) {
+				t.Errorf("a cluster may be called %s", name)
+			}
 		}
 	}
 }

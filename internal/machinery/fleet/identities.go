@@ -82,7 +82,7 @@ func IsAgentIdentity(userOrGroup string) bool {
 // group of the agents of all clusters, a role that all of them share, or a namespace that the hub has for itself.
 func ReservedClusterName(cluster string) bool {
 	switch cluster {
-	case "default", "kube-system", "kube-public", "kube-node-lease", NamespaceOperators, NamespaceHub:
+	case "default", "kube-system", "kube-public", "kube-node-lease", NamespaceOperators, NamespaceHub, NamespaceAddOn, NamespaceCredentials:
 		return true
 	}
 	return ClusterGroup(cluster) == GroupManagedClusters ||

@@ -61,7 +61,10 @@ func TestReservedClusterName(t *testing.T) {
 		"kube-system":      true, // its namespace would be one that the hub has for itself
 		"default":          true,
 
-		"open-cluster-management": true,
+		"open-cluster-management":             true,
+		"open-cluster-management-hub":         true,
+		"open-cluster-management-addon":       true, // its agent would find there what leads to services of all clusters
+		"open-cluster-management-credentials": true, // and here credentials of all clusters
 
 		"cluster1":  false,
 		"bootstrap": false,

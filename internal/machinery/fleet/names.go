@@ -19,6 +19,8 @@ const (
 	NamespaceAgentAddOn = "open-cluster-management-agent-addon"
 	// NamespaceAddOn holds the hub side of add-ons installed with Helm, and the settings of those that are built in.
 	NamespaceAddOn = "open-cluster-management-addon"
+	// NamespaceCredentials holds on a hub, unless it is told otherwise, the Secrets by which requests reach clusters.
+	NamespaceCredentials = "open-cluster-management-credentials"
 )
 
 // HeaderClusterAuthorization of a request to SubresourceProxy of a ManagedCluster is the header Authorization of the request to the

@@ -33,13 +33,6 @@ type standaloneValues struct {
 		Selector         map[string]any `json:"selector"`
 	} `json:"pvc"`
 
-	Route struct {
-		Enabled bool `json:"enabled"`
-	} `json:"route"`
-	LoadBalancer struct {
-		Enabled bool   `json:"enabled"`
-		IP      string `json:"ip"`
-	} `json:"loadbalancer"`
 	NodePort struct {
 		Enabled bool  `json:"enabled"`
 		Port    int64 `json:"port"`
@@ -75,7 +68,8 @@ type standaloneValues struct {
 	SecurityContext     map[string]any      `json:"securityContext"`
 }
 
-// configuration are the values that the hub reads when it starts. Their fields are in alphabetical order, in which the chart hashes them.
+// configuration are the values that the hub reads when it starts, and those by which it finds out how agents reach it. Their fields are in
+// alphabetical order, in which the chart hashes them.
 type configuration struct {
 	APIServer struct {
 		CA               string `json:"ca"`
@@ -92,6 +86,13 @@ type configuration struct {
 		Servers       []string `json:"servers"`
 		SnapshotCount int64    `json:"snapshotCount"`
 	} `json:"etcd"`
+	LoadBalancer struct {
+		Enabled bool   `json:"enabled"`
+		IP      string `json:"ip"`
+	} `json:"loadbalancer"`
+	Route struct {
+		Enabled bool `json:"enabled"`
+	} `json:"route"`
 }
 
 const (
@@ -101,16 +102,13 @@ const (
 	storageClaim    = "persistentVolumeClaim"
 )
 
-// ownNamespaces are those that a standalone hub has for itself.
-var ownNamespaces = []string{"default", "kube-system", "kube-public", "kube-node-lease", fleet.NamespaceOperators, fleet.NamespaceHub}
-
 // check finds values that contradict each other, as the chart does.
 func (v *standaloneValues) check() error {
 	switch {
 	case v.several() && v.Etcd.Mode != etcdExternal:
 		return fmt.Errorf("replicas: %d replicas need an etcd that they share: set etcd.mode external with etcd.servers, or replicas to 1", v.Replicas)
-	case slices.Contains(ownNamespaces, v.SelfManagementClusterName):
-		return fmt.Errorf("selfManagementClusterName: %s is a namespace that the hub has for itself; choose another name", v.SelfManagementClusterName)
+	case fleet.ReservedClusterName(v.SelfManagementClusterName):
+		return fmt.Errorf("selfManagementClusterName: %s is a name that the hub has for itself; choose another name", v.SelfManagementClusterName)
 	case v.Storage.Type == storageHostPath && v.Storage.HostPath == "":
 		return errors.New("storage.hostPath is required with storage.type hostPath: a folder of the node that the user 65532 may write")
 	case v.Storage.HostPath != "" && v.Storage.Type != storageHostPath:

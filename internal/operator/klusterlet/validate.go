@@ -27,7 +27,7 @@ const (
 
 // reservedNames are those of namespaces in which no agent runs: the namespace of an agent is deleted with its Klusterlet.
 var reservedNames = sets.New("default", "kube-system", "kube-public", "kube-node-lease", fleet.NamespaceOperators, fleet.NamespaceHub,
-	fleet.NamespaceAgentAddOn, fleet.NamespaceAddOn)
+	fleet.NamespaceAgentAddOn, fleet.NamespaceAddOn, fleet.NamespaceCredentials)
 
 // validate says what of a Klusterlet cannot be installed, beyond what the CRD refuses: naming the field, its value and what would be right.
 func validate(k *operatorv1.Klusterlet) error {

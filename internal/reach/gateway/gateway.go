@@ -26,11 +26,12 @@ import (
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	gatewayv1alpha1 "github.com/capstan-io/capstan/api/gateway/v1alpha1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/reach/gateway/identity"
 )
 
 // DefaultNamespace holds the Secrets, unless a flag says otherwise.
-const DefaultNamespace = "open-cluster-management-credentials"
+const DefaultNamespace = fleet.NamespaceCredentials
 
 const (
 	resource         = "clustergateways"

@@ -18,8 +18,8 @@ open-cluster-management:multicluster-controlplane:{{ .Release.Namespace }}
 {{- if and (gt (int .replicas) 1) (ne .etcd.mode "external") }}
 {{- fail (printf "replicas: %d replicas need an etcd that they share: set etcd.mode external with etcd.servers, or replicas to 1" (int .replicas)) }}
 {{- end }}
-{{- if has .selfManagementClusterName (list "default" "kube-system" "kube-public" "kube-node-lease" "open-cluster-management" "open-cluster-management-hub") }}
-{{- fail (printf "selfManagementClusterName: %s is a namespace that the hub has for itself; choose another name" .selfManagementClusterName) }}
+{{- if has .selfManagementClusterName (list "default" "kube-system" "kube-public" "kube-node-lease" "open-cluster-management" "open-cluster-management-hub" "open-cluster-management-addon" "open-cluster-management-credentials" "managed-clusters" "registration" "work") }}
+{{- fail (printf "selfManagementClusterName: %s is a name that the hub has for itself; choose another name" .selfManagementClusterName) }}
 {{- end }}
 {{- if and (eq .storage.type "hostPath") (not .storage.hostPath) }}
 {{- fail "storage.hostPath is required with storage.type hostPath: a folder of the node that the user 65532 may write" }}
