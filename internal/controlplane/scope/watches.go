@@ -60,13 +60,13 @@ func NewWatches(a authorizer.UnconditionalAuthorizer, cutOff *CutOff, credential
 	return w
 }
 
-// Handler hands requests on, and ends watches of those who have lost their rights. What goes through a proxy may be a watch, too, or a
-// stream that lasts as long.
+// Handler hands requests on, and ends watches of those who have lost their rights. What goes through a proxy or a forwarded port may be a
+// watch, too, or a stream that lasts as long.
 func (w *Watches) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		info, _ := request.RequestInfoFrom(r.Context())
 		who, _ := request.UserFrom(r.Context())
-		if info == nil || who == nil || info.Verb != "watch" && info.Subresource != "proxy" {
+		if info == nil || who == nil || !mayLast(info) {
 			next.ServeHTTP(rw, r)
 			return
 		}
@@ -81,6 +81,11 @@ func (w *Watches) Handler(next http.Handler) http.Handler {
 		defer w.add(subjectsOf(who), &watch{ctx: ctx, attributes: attributes, certificate: certificate, end: end})()
 		next.ServeHTTP(rw, r.WithContext(ctx))
 	})
+}
+
+// mayLast tells whether a request may be open for long.
+func mayLast(info *request.RequestInfo) bool {
+	return info.Verb == "watch" || info.Subresource == fleet.SubresourceProxy || info.Subresource == fleet.SubresourcePortForward
 }
 
 type tokenKey struct{}

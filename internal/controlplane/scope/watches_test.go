@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -40,13 +41,18 @@ func (a *allowing) Authorize(context.Context, authorizer.Attributes) (authorizer
 // open begins a watch, and tells when it ends.
 func open(t *testing.T, w *Watches, who user.Info) (ended <-chan struct{}) {
 	t.Helper()
+	return openAt(t, w, who, "/api/v1/namespaces/c1/configmaps", url.Values{"watch": {"1"}})
+}
+
+func openAt(t *testing.T, w *Watches, who user.Info, path string, query url.Values) (ended <-chan struct{}) {
+	t.Helper()
 	done, begun := make(chan struct{}), make(chan struct{})
 	handler := w.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		close(begun)
 		<-r.Context().Done()
 		close(done)
 	}))
-	r := authorized(t, who, http.MethodGet, "/api/v1/namespaces/c1/configmaps", map[string][]string{"watch": {"1"}})
+	r := authorized(t, who, http.MethodGet, path, query)
 	go handler.ServeHTTP(httptest.NewRecorder(), r)
 	<-begun
 	return done
@@ -139,6 +145,30 @@ func TestWatchesEndWithTheirRights(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// What may last as long as a watch ends with the right to it, too.
+func TestWhatLastsEndsWithItsRight(t *testing.T) {
+	t.Parallel()
+	const cluster = "/apis/proxy.capstan.io/v1alpha1/managedclusters/c1/"
+	for _, path := range []string{cluster + "proxy/api/v1/pods", cluster + "portforward"} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				rights := &allowing{}
+				w := NewWatches(rights, NewCutOff(), NewCredentials())
+				ended := openAt(t, w, agent, path, nil)
+				if isOver(ended) {
+					t.Fatal("it ends before its right does")
+				}
+				rights.refuse.Store(true)
+				w.checkAll(subjectsOf(agent))
+				if !isOver(ended) {
+					t.Error("it goes on")
+				}
+			})
+		})
 	}
 }
 

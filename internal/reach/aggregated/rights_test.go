@@ -29,6 +29,7 @@ func TestWhileAuthorized(t *testing.T) {
 		"proxy, right denied":        {"create", "proxy", authorizer.DecisionDeny, nil, untilLost},
 		"proxy, right there":         {"get", "proxy", authorizer.DecisionAllow, nil, untilAnswer},
 		"proxy, API server away":     {"get", "proxy", authorizer.DecisionNoOpinion, errors.New("connection refused"), untilAnswer},
+		"forwarded port, right lost": {"create", "portforward", authorizer.DecisionNoOpinion, nil, untilLost},
 		"tunnel of an agent":         {"create", "attach", authorizer.DecisionDeny, nil, untilAnswer},
 		"list, which is soon over":   {"list", "", authorizer.DecisionDeny, nil, untilAnswer},
 		"verb proxy, without rights": {"proxy", "", authorizer.DecisionDeny, nil, untilLost},

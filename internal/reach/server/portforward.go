@@ -55,9 +55,10 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, name string
 	return nil
 }
 
-// join copies both ways until one of the connections ends, which ends the other.
+// join copies both ways until one of the connections ends, which ends the other, or the context, which ends when the user has lost the
+// right to go on.
 func join(ctx context.Context, here, there net.Conn) {
-	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, end := context.WithCancel(ctx)
 	copied := func(to, from net.Conn) {
 		defer end()
 		_, _ = io.Copy(to, from)

@@ -334,3 +334,25 @@ func TestPortForward(t *testing.T) {
 		t.Errorf("a request that upgrades nothing: %d %s", code, body)
 	}
 }
+
+// CP-07: a forwarded port ends with the right to it, which the API server says by the context of the request.
+func TestPortForwardEndsWithItsRight(t *testing.T) {
+	t.Parallel()
+	s, hub := newHub(t, accepted("c1")...)
+	connectAgent(t, s, hub, "c1", echoAt(t, "kubernetes.default.svc:443"))
+	rights, lose := context.WithCancel(t.Context())
+	limited := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hub.Config.Handler.ServeHTTP(w, r.WithContext(rights))
+	}))
+	t.Cleanup(limited.Close)
+	conn, err := tunnel.Upgrade(t.Context(), limited.Client(), limited.URL+clusterPath+"c1/portforward?address=kubernetes.default.svc:443",
+		api.ProtocolPortForward)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expectEcho(t, conn)
+	lose()
+	if rest, err := io.ReadAll(conn); len(rest) > 0 {
+		t.Errorf("after the end of the right: %q, %v", rest, err)
+	}
+}
