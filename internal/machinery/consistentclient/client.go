@@ -38,8 +38,9 @@ type consistentClient struct {
 	client.Client
 
 	mu sync.Mutex
-	// stale is until when reads do not wait for the cache, by what is read.
+	// stale is until when reads do not wait for the cache, by what is read, and over when that ends for the last of them.
 	stale map[string]time.Time
+	over  time.Time
 }
 
 func newConsistentClient(c client.Client) *consistentClient {
@@ -48,7 +49,7 @@ func newConsistentClient(c client.Client) *consistentClient {
 
 // Get implements client.Client.
 func (c *consistentClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	what := nameOf(obj) + " " + key.String()
+	what := func() string { return nameOf(obj) + " " + key.String() }
 	waited, err := c.wait(ctx, what, func(ctx context.Context) error { return c.Client.Get(ctx, key, obj, opts...) })
 	if waited {
 		return c.Client.Get(ctx, key, obj, append(slices.Clone(opts), client.DisableReadYourWritesConsistency)...)
@@ -58,7 +59,8 @@ func (c *consistentClient) Get(ctx context.Context, key client.ObjectKey, obj cl
 
 // List implements client.Client.
 func (c *consistentClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	waited, err := c.wait(ctx, nameOf(list), func(ctx context.Context) error { return c.Client.List(ctx, list, opts...) })
+	what := func() string { return nameOf(list) }
+	waited, err := c.wait(ctx, what, func(ctx context.Context) error { return c.Client.List(ctx, list, opts...) })
 	if waited {
 		return c.Client.List(ctx, list, append(slices.Clone(opts), client.DisableReadYourWritesConsistency)...)
 	}
@@ -70,8 +72,9 @@ func nameOf(o runtime.Object) string {
 	return fmt.Sprintf("%T %s", o, o.GetObjectKind().GroupVersionKind())
 }
 
-// wait tells whether reading was given up because it took too long, now or a moment ago.
-func (c *consistentClient) wait(ctx context.Context, what string, read func(context.Context) error) (waited bool, err error) {
+// wait tells whether reading was given up because it took too long, now or a moment ago. Most reads take a microsecond, and no longer than
+// to name what is read, so that is not named unless it matters.
+func (c *consistentClient) wait(ctx context.Context, what func() string, read func(context.Context) error) (waited bool, err error) {
 	if c.isStale(what) {
 		return true, nil
 	}
@@ -82,18 +85,23 @@ func (c *consistentClient) wait(ctx context.Context, what string, read func(cont
 	if waited {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.stale[what] = time.Now().Add(staleFor)
+		c.over = time.Now().Add(staleFor)
+		c.stale[what()] = c.over
 	}
 	return waited, err
 }
 
-func (c *consistentClient) isStale(what string) bool {
+func (c *consistentClient) isStale(what func() string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	until, stale := c.stale[what]
-	if stale && time.Now().After(until) {
-		delete(c.stale, what)
+	if len(c.stale) == 0 {
 		return false
 	}
-	return stale
+	now := time.Now()
+	if now.After(c.over) {
+		clear(c.stale)
+		return false
+	}
+	until, stale := c.stale[what()]
+	return stale && !now.After(until)
 }

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -54,10 +55,11 @@ func reads(c client.Client) map[string]func(context.Context) error {
 // A write that the cache never receives delays reads, but does not stop them.
 func TestWritesTheCacheNeverReceives(t *testing.T) {
 	t.Parallel()
-	for name, read := range reads(newStale()) {
+	for name := range reads(newStale()) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
+				read := reads(newStale())[name] // each test has a clock of its own
 				for _, wait := range []time.Duration{readTimeout, 0, 0} {
 					began := time.Now()
 					if err := read(t.Context()); err != nil || time.Since(began) != wait {
@@ -77,10 +79,11 @@ func TestWritesTheCacheNeverReceives(t *testing.T) {
 // A caller whose context ends earlier gets no answer.
 func TestReadsThatAreGivenUp(t *testing.T) {
 	t.Parallel()
-	for name, read := range reads(newStale()) {
+	for name := range reads(newStale()) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
+				read := reads(newStale())[name] // each test has a clock of its own
 				ctx, cancel := context.WithTimeout(t.Context(), readTimeout/2)
 				defer cancel()
 				if err := read(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -89,4 +92,41 @@ func TestReadsThatAreGivenUp(t *testing.T) {
 			})
 		})
 	}
+}
+
+// unnamed fails when it is asked for its kind.
+type unnamed struct {
+	corev1.ConfigMap
+	t *testing.T
+}
+
+func (u *unnamed) GetObjectKind() schema.ObjectKind {
+	u.t.Error("what is read is named")
+	return u.ConfigMap.GetObjectKind()
+}
+
+// What is read is not named while the cache keeps up: that takes as long as the read. What was stale is forgotten.
+func TestReadsOfACacheThatKeepsUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		instant := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+			Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+				return nil
+			},
+		})
+		c := newConsistentClient(instant)
+		read := func() {
+			t.Helper()
+			if err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "cm"}, &unnamed{t: t}); err != nil {
+				t.Error(err)
+			}
+		}
+		read()
+		c.over = time.Now().Add(staleFor)
+		c.stale["another"] = c.over
+		<-time.After(staleFor + 1)
+		if read(); len(c.stale) > 0 {
+			t.Errorf("kept: %v", c.stale)
+		}
+	})
 }
