@@ -32,10 +32,10 @@ func ConfigFor(configs []workv1.ManifestConfigOption, resource workv1.ResourceId
 		if !hasStrategy && c.UpdateStrategy != nil && c.UpdateStrategy.Type != "" {
 			found.UpdateStrategy, hasStrategy = *c.UpdateStrategy, true
 		}
-		if found.FeedbackRules == nil {
+		if len(found.FeedbackRules) == 0 {
 			found.FeedbackRules = c.FeedbackRules
 		}
-		if found.ConditionRules == nil {
+		if len(found.ConditionRules) == 0 {
 			found.ConditionRules = c.ConditionRules
 		}
 	}

@@ -16,6 +16,9 @@ func TestConfigFor(t *testing.T) {
 		return c
 	}
 	configs := []workv1.ManifestConfigOption{
+		entry("*", "web-*", func(c *workv1.ManifestConfigOption) { // it has lists without rules
+			c.FeedbackRules, c.ConditionRules = []workv1.FeedbackRule{}, []workv1.ConditionRule{}
+		}),
 		entry("default", "web-*", func(c *workv1.ManifestConfigOption) {
 			c.FeedbackRules = []workv1.FeedbackRule{{Type: workv1.WellKnownStatusType}}
 		}),
@@ -29,8 +32,8 @@ func TestConfigFor(t *testing.T) {
 		}),
 	}
 	got := ConfigFor(configs, workv1.ResourceIdentifier{Group: "apps", Resource: "deployments", Namespace: "default", Name: "web-1"})
-	if got.UpdateStrategy.Type != workv1.UpdateStrategyTypeCreateOnly || got.FeedbackRules[0].Type != workv1.WellKnownStatusType ||
-		len(got.ConditionRules) != 1 {
+	if got.UpdateStrategy.Type != workv1.UpdateStrategyTypeCreateOnly || len(got.FeedbackRules) != 1 ||
+		got.FeedbackRules[0].Type != workv1.WellKnownStatusType || len(got.ConditionRules) != 1 {
 		t.Errorf("%+v", got)
 	}
 	got = ConfigFor(configs, workv1.ResourceIdentifier{Group: "apps", Resource: "statefulsets", Namespace: "default", Name: "web-1"})
