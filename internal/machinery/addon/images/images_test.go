@@ -78,3 +78,35 @@ func TestOfCluster(t *testing.T) {
 		t.Errorf("the annotation is no JSON, and the error is %v", err)
 	}
 }
+
+// AM-32: an identifier is a regular expression, in which a * alone stands for anything.
+func TestContainerPattern(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		id, container string
+		want          bool
+	}{
+		{"*:*:*", "deployments:hello:agent", true},
+		{"**:*:*", "deployments:hello:agent", true},
+		{"deployments:*:agent", "deployments:hello:agent", true},
+		{"deployments:*:agent", "daemonsets:hello:agent", false},
+		{"deployments:hello-*:agent", "deployments:hello-agent:agent", true},
+		{"deployments:hello-*:agent", "deployments:hello-:agent", false},
+		{"deployments:hello.*:.*", "deployments:hello:a", true},
+		{"deployments:hello.*:.*", "deployments:hello-agent:agent", true},
+		{"deployments:hello.*:.*", "deployments:other:agent", false},
+		{"deployments:hello[a-z]*:(agent|proxy)*", "deployments:hello:agent", true},
+		{"deployments:hello[a-z]*:(agent|proxy)*", "deployments:hello1:agent", false},
+		{"deployments:hello:agent", "deployments:hello:agent2", false},
+		{"deployments:(hello|*-agent):*", "deployments:my-agent:x", true},
+		{"(*|x):*:*", "deployments:hello:agent", true},
+	} {
+		pattern, err := images.ContainerPattern(test.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := pattern.MatchString(test.container); got != test.want {
+			t.Errorf("%s matches %s: %t", test.id, test.container, got)
+		}
+	}
+}
