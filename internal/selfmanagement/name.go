@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // nameRetry is the pause after the cluster did not say how it is called.
@@ -66,4 +68,14 @@ func clusterID(ctx context.Context, cluster dynamic.Interface) (string, error) {
 		return "", fmt.Errorf("read the UID of the system's namespace: %w", err)
 	}
 	return string(system.GetUID()), nil
+}
+
+// agentID is the same in all replicas of a hub, as one goes on with what another has applied, and another one on each hub, as several may
+// manage the same cluster: an agent removes what it has applied for another hub than it has now.
+func agentID(ctx context.Context, hub client.Reader) (string, error) {
+	system := &corev1.Namespace{}
+	if err := hub.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
+		return "", fmt.Errorf("self-management: read the UID of namespace %s of the hub: %w", metav1.NamespaceSystem, err)
+	}
+	return agentName + "-" + string(system.UID), nil
 }

@@ -33,7 +33,7 @@ func (s *self) reconcileRequest(ctx context.Context, request reconcile.Request) 
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	_, user, ok := signingrequest.RequestedAgent(csr)
-	if !ok || signingrequest.Decided(csr) || user != fleet.ClusterUser(s.name, agentName) ||
+	if !ok || signingrequest.Decided(csr) || user != fleet.ClusterUser(s.name, s.agent) ||
 		!slices.Contains(csr.Spec.Groups, authenticationuser.SystemPrivilegedGroup) {
 		return reconcile.Result{}, nil
 	}

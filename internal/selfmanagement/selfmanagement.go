@@ -11,6 +11,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
@@ -31,7 +32,7 @@ import (
 )
 
 const (
-	// agentName is the same in all replicas of a hub: one goes on with what another has applied.
+	// agentName begins the ID of the agent.
 	agentName = "self-management"
 
 	// Where one of several replicas of a hub is elected to run the agent.
@@ -73,6 +74,9 @@ func Run(ctx context.Context, hub *rest.Config, elect bool, o Options) error {
 		if err := s.findName(ctx); err != nil {
 			return err
 		}
+		if s.agent, err = agentID(ctx, direct); err != nil {
+			return err
+		}
 	}
 	manager, err := ctrl.NewManager(hub, managerOptions(elect, s.name))
 	if err != nil {
@@ -87,7 +91,8 @@ func Run(ctx context.Context, hub *rest.Config, elect bool, o Options) error {
 // self is the cluster that the hub manages itself.
 type self struct {
 	Options
-	name string
+	// name is that of the cluster, and agent the ID of its agent.
+	name, agent string
 	// client reads from caches, direct does not.
 	client, direct client.Client
 	clock          clock.PassiveClock
@@ -123,7 +128,8 @@ func managerOptions(elect bool, name string) ctrl.Options {
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		certificatesv1.AddToScheme, coordinationv1.AddToScheme, clusterv1.AddToScheme, workv1.AddToScheme, addonv1beta1.AddToScheme,
+		corev1.AddToScheme, certificatesv1.AddToScheme, coordinationv1.AddToScheme, clusterv1.AddToScheme, workv1.AddToScheme,
+		addonv1beta1.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))
 	}
@@ -186,7 +192,7 @@ func (s *self) agentOptions() *agent.Options {
 	o.ManagedCluster = rest.CopyConfig(s.Managed)
 	o.ManagedCluster.QPS = -1
 	o.ManagedCluster.UserAgent = fleet.AgentUserAgent
-	o.ClusterName, o.AgentID = s.name, agentName
+	o.ClusterName, o.AgentID = s.name, s.agent
 	o.ClusterLabels = map[string]string{fleet.LabelSelfManagement: ""}
 	o.SpokeExternalServerURLs = []string{s.Managed.Host}
 	return o

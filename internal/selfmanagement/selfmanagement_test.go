@@ -11,11 +11,13 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/rest"
 	testclock "k8s.io/utils/clock/testing"
@@ -38,8 +40,8 @@ func newSelf(objects ...client.Object) *self {
 		WithStatusSubresource(&certificatesv1.CertificateSigningRequest{}).Build()
 	managed := &rest.Config{Host: "https://cluster.test", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("its CA")}}
 	return &self{
-		Options: Options{Managed: managed}, name: local, client: c, direct: c, clock: testclock.NewFakePassiveClock(time.Now()),
-		ready: make(chan struct{}), logged: map[string]bool{},
+		Options: Options{Managed: managed}, name: local, agent: agentName, client: c, direct: c,
+		clock: testclock.NewFakePassiveClock(time.Now()), ready: make(chan struct{}), logged: map[string]bool{},
 	}
 }
 
@@ -150,6 +152,24 @@ func TestClusterID(t *testing.T) {
 	c := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, version)
 	if got, err := clusterID(t.Context(), c); err == nil {
 		t.Errorf("an OpenShift without an ID has %q", got)
+	}
+}
+
+// SC-21 KL-36: an agent knows what it has applied by its ID, which is the same in all replicas of a hub, and another one on each of several
+// hubs that manage the same cluster.
+func TestAgentsOfSeveralHubs(t *testing.T) {
+	t.Parallel()
+	idOn := func(hub types.UID) string {
+		t.Helper()
+		system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: hub}}
+		id, err := agentID(t.Context(), newSelf(system).direct)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	if one := idOn("one"); one != idOn("one") || one == idOn("other") {
+		t.Errorf("the agents are %q, %q in a replica, and %q on another hub", one, idOn("one"), idOn("other"))
 	}
 }
 
