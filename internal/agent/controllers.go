@@ -113,8 +113,8 @@ func (a *Agent) registerAddOns(mgr ctrl.Manager, hub cluster.Cluster, uncached c
 		return builtin.Register(mgr, hub, a.clock)
 	}
 	err = serviceaccount.Register(mgr, serviceaccount.Options{
-		Hub: hub, Uncached: uncached, Cluster: a.identity.Cluster, Managed: a.managed,
-		Recorder: hubEvents.NewRecorder(hub.GetScheme(), serviceAccountRecorder), Clock: a.clock,
+		Hub: hub, Uncached: uncached, Cluster: a.identity.Cluster, HubHash: fleet.HubHash(hub.GetConfig().Host), Agent: a.identity.Agent,
+		Managed: a.managed, Recorder: hubEvents.NewRecorder(hub.GetScheme(), serviceAccountRecorder), Clock: a.clock,
 	})
 	if err != nil || !a.FeatureGates.Enabled(featuregates.ClusterProxy) {
 		return err

@@ -168,8 +168,11 @@ const (
 	// removal waits for its pre-delete hooks, such as 30m; then it goes on without them. It is an extension; without it, hooks
 	// are waited for as long as their cluster is available, and 10 minutes when it is not.
 	AnnotationPreDeleteTimeout = "capstan.io/pre-delete-timeout"
-	// AnnotationHubHash on the Secret of an add-on is HubHash of the hub that it is for. It is an extension.
+	// AnnotationHubHash on the Secret of an add-on, or on the service account of a ManagedServiceAccount, is HubHash of the hub that it is
+	// for. It is an extension.
 	AnnotationHubHash = "capstan.io/hub-hash"
+	// AnnotationAgentID on the service account of a ManagedServiceAccount is the ID of the agent that has made it. It is an extension.
+	AnnotationAgentID = "capstan.io/agent-id"
 	// AnnotationHubID on the Secret of an add-on tells the hub that its credential is of from others that had, or have, the same
 	// address. It is an extension.
 	AnnotationHubID = "capstan.io/hub-id"

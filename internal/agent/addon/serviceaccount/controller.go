@@ -56,6 +56,9 @@ type Options struct {
 	Uncached client.Client
 	// Cluster is the name of the cluster, and of its namespace on the hub.
 	Cluster string
+	// HubHash and Agent, the ID of the agent, tell the service accounts of this agent from those of agents for other hubs, on which the
+	// cluster may have the same name.
+	HubHash, Agent string
 	// Managed is the managed cluster.
 	Managed *rest.Config
 	// Recorder records events on the hub.
@@ -241,7 +244,9 @@ func (c *Controller) removeAll(ctx context.Context, namespace string) error {
 	}
 	var errs []error
 	for i := range accounts.Items {
-		errs = append(errs, c.remove(ctx, &accounts.Items[i]))
+		if account := &accounts.Items[i]; !c.isOfAnother(account) {
+			errs = append(errs, c.remove(ctx, account))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -300,12 +305,14 @@ func (c *Controller) ensureAccount(ctx context.Context, namespace string, owner 
 			"choose another name; or, for the hub to have its tokens, give it the label %s=%s", key, fleet.LabelManagedServiceAccount,
 			fleet.LabelTrue)
 	}
-	if of := account.Labels[fleet.LabelClusterName]; of != "" && of != c.Cluster {
+	of, another := account.Annotations[fleet.AnnotationOwnerUID], c.isOfAnother(account)
+	if another && of != string(owner.UID) {
 		return nil, fmt.Errorf("the service account %s on the managed cluster is that of a ManagedServiceAccount of cluster %q, of another hub: "+
-			"choose another name, or another namespace with an AddOnDeploymentConfig", key, of)
+			"choose another name, or another namespace with an AddOnDeploymentConfig", key, account.Labels[fleet.LabelClusterName])
 	}
-	if of := account.Annotations[fleet.AnnotationOwnerUID]; of != "" && of != string(owner.UID) {
-		// Who deletes a ManagedServiceAccount wants its tokens to end, also if there is another one of the same name by now.
+	if another || of != "" && of != string(owner.UID) {
+		// It is marked with the hub and the agent of before, though it is for this very ManagedServiceAccount. Or for an earlier one of the
+		// name: who deletes that wants its tokens to end.
 		if err := c.remove(ctx, account); err != nil {
 			return nil, err
 		}
@@ -319,8 +326,10 @@ func (c *Controller) createAccount(ctx context.Context, key client.ObjectKey, ow
 	create := func() (*corev1.ServiceAccount, error) {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 			Namespace: key.Namespace, Name: key.Name,
-			Labels:      map[string]string{fleet.LabelManagedServiceAccount: fleet.LabelTrue, fleet.LabelClusterName: c.Cluster},
-			Annotations: map[string]string{fleet.AnnotationOwnerUID: string(owner.UID)},
+			Labels: map[string]string{fleet.LabelManagedServiceAccount: fleet.LabelTrue, fleet.LabelClusterName: c.Cluster},
+			Annotations: map[string]string{
+				fleet.AnnotationOwnerUID: string(owner.UID), fleet.AnnotationHubHash: c.HubHash, fleet.AnnotationAgentID: c.Agent,
+			},
 		}}
 		return account, c.managed.Create(ctx, account)
 	}
@@ -345,10 +354,18 @@ func (c *Controller) removeAccount(ctx context.Context, s *session, name string)
 	if err := s.managed.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, account); err != nil {
 		return client.IgnoreNotFound(err) // those without the label are not in the cache
 	}
-	if of := account.Labels[fleet.LabelClusterName]; of != "" && of != c.Cluster {
+	if c.isOfAnother(account) {
 		return nil
 	}
 	return c.remove(ctx, account)
+}
+
+// isOfAnother tells whether a service account is that of an agent for another cluster, or for another hub. What this agent has made is its
+// own also when its hub has another address, or it has another hub; and so is what an agent before it has made for the same hub.
+func (c *Controller) isOfAnother(account *corev1.ServiceAccount) bool {
+	cluster, hub := account.Labels[fleet.LabelClusterName], account.Annotations[fleet.AnnotationHubHash]
+	return cluster != "" && cluster != c.Cluster ||
+		hub != "" && hub != c.HubHash && account.Annotations[fleet.AnnotationAgentID] != c.Agent
 }
 
 func (c *Controller) remove(ctx context.Context, account *corev1.ServiceAccount) error {
