@@ -345,6 +345,9 @@ func splitWords(text string) ([]string, error) {
 	for _, c := range text {
 		switch {
 		case escaped:
+			if quote == '"' && !strings.ContainsRune("\"\\$`", c) {
+				word.WriteRune('\\') // which is one for kubectl, such as that of \n
+			}
 			word.WriteRune(c)
 			escaped = false
 		case c == '\\' && quote != '\'':

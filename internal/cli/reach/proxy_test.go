@@ -318,6 +318,21 @@ func TestKubectlInteractive(t *testing.T) {
 	h.Run(t, "last", "proxy", "kubectl", "-c", "cluster1", "-i").Succeeds(t, "<last>\n")
 }
 
+// CA-43: --args has quotes and backslashes as in a shell, which keeps a backslash between double quotes that means nothing to it.
+func TestKubectlArgs(t *testing.T) {
+	fakeKubectl(t, `printf '<%s>' "$@"; echo`)
+	h := clitest.NewHubWithClusters(t)
+	h.Connect("cluster1", podsOf())
+	for text, want := range map[string]string{
+		`get pods`:                `<get><pods>`,
+		`get -o 'a "b\n'`:         `<get><-o><a "b\n>`,
+		`get -o "{\"\n\"}\t\\\$"`: `<get><-o><{"\n"}\t\$>`,
+		`get -o a\ b\n""`:         `<get><-o><a bn>`,
+	} {
+		h.Run(t, "", "proxy", "kubectl", "--cluster", "cluster1", "--args", text).Succeeds(t, want+"\n")
+	}
+}
+
 // running is a command whose kubectl runs until its input ends.
 type running struct {
 	t      *testing.T
