@@ -86,7 +86,8 @@ func denyRequest(ctx context.Context, hub *hubapi.Hub, name string) error {
 // rightsPollInterval is how often rights are read until they are gone: they are several objects, and go within a second.
 const rightsPollInterval = 200 * time.Millisecond
 
-// awaitNoRights returns once nothing on the hub gives the agent of a cluster rights. When it fails, it returns what still does.
+// awaitNoRights returns once nothing on the hub gives the agent of a cluster, or its add-ons, rights. When it fails, it returns what still
+// does.
 func awaitNoRights(ctx context.Context, hub *hubapi.Hub, cluster string) (left []string, err error) {
 	for {
 		found, err := rightsOf(ctx, hub, cluster)
@@ -108,22 +109,43 @@ func awaitNoRights(ctx context.Context, hub *hubapi.Hub, cluster string) (left [
 	}
 }
 
-// rightsOf are the bindings by which the agent of a cluster has rights.
+var (
+	clusterRoleBindings = rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings")
+	roleBindings        = rbacv1.SchemeGroupVersion.WithResource("rolebindings")
+)
+
+// rightsOf are the bindings by which the agent of a cluster and its add-ons have rights.
 func rightsOf(ctx context.Context, hub *hubapi.Hub, cluster string) (found []string, err error) {
 	global := fleet.ManagedClusterClusterRole(cluster)
-	err = hub.Client(rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings")).Get(ctx, global, nil)
+	err = hub.Client(clusterRoleBindings).Get(ctx, global, nil)
 	if err == nil {
 		found = append(found, "ClusterRoleBinding "+global)
 	}
 	errs := []error{ignoreNotFound(err)}
 	for _, name := range []string{fleet.RegistrationRoleBinding(cluster), fleet.WorkRoleBinding(cluster), fleet.RemainingWorksRole(cluster)} {
-		err := hub.Client(rbacv1.SchemeGroupVersion.WithResource("rolebindings")).Namespace(cluster).Get(ctx, name, nil)
+		err := hub.Client(roleBindings).Namespace(cluster).Get(ctx, name, nil)
 		if err == nil {
 			found = append(found, "RoleBinding "+cluster+"/"+name)
 		}
 		errs = append(errs, ignoreNotFound(err))
 	}
-	return found, errors.Join(errs...)
+	ofAddOns, err := rightsOfAddOns(ctx, hub, cluster)
+	return append(found, ofAddOns...), errors.Join(append(errs, err)...)
+}
+
+// rightsOfAddOns are the bindings that the hub, and managers that are built with the SDK, have made for add-ons of a cluster, in whichever
+// namespace. They delete them when the cluster is denied; what others have made is not known by its labels.
+func rightsOfAddOns(ctx context.Context, hub *hubapi.Hub, cluster string) (found []string, err error) {
+	granted := metav1.ListOptions{LabelSelector: fleet.LabelClusterName + "=" + cluster + "," + fleet.LabelAddOnManager}
+	global, namespaced := &rbacv1.ClusterRoleBindingList{}, &rbacv1.RoleBindingList{}
+	err = errors.Join(hub.Client(clusterRoleBindings).List(ctx, granted, global), hub.Client(roleBindings).List(ctx, granted, namespaced))
+	for i := range global.Items {
+		found = append(found, "ClusterRoleBinding "+global.Items[i].Name)
+	}
+	for i := range namespaced.Items {
+		found = append(found, "RoleBinding "+namespaced.Items[i].Namespace+"/"+namespaced.Items[i].Name)
+	}
+	return found, err
 }
 
 func ignoreNotFound(err error) error {

@@ -128,8 +128,8 @@ func (r *denial) awaitNoRights(ctx context.Context, cluster string) error {
 	progress.Wait(cluster, "waiting for the hub to take its rights away")
 	left, err := awaitNoRights(ctx, r.hub, cluster)
 	if err != nil && len(left) > 0 {
-		return fmt.Errorf("cluster %s is denied, but the hub has not taken away what gives its agent rights: see whether its controllers run, or delete %s: %w",
-			cluster, strings.Join(left, ", "), err)
+		return fmt.Errorf("cluster %s is denied, but the hub has not taken away what gives its agent or add-ons rights: see whether its "+
+			"controllers, and the managers of the add-ons, run, or delete %s: %w", cluster, strings.Join(left, ", "), err)
 	}
 	if err != nil {
 		return err

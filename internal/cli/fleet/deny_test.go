@@ -76,23 +76,40 @@ func TestDenyNow(t *testing.T) {
 	}
 }
 
-// A hub that does not take the rights away is not believed to have.
+// A hub that does not take the rights away is not believed to have, nor is the manager of an add-on.
 func TestDenyNowSaysWhatIsLeft(t *testing.T) {
 	t.Parallel()
-	h := clitest.NewHub(t)
-	h.PutClusters(t)
-	const left = "open-cluster-management:managedcluster:cluster1:work"
-	requested, again := 0, make(chan struct{})
-	h.Handle("GET "+rbacPath+"/namespaces/cluster1/rolebindings/"+left, func(w http.ResponseWriter, r *http.Request) {
-		if requested++; requested == 2 {
-			close(again)
-		}
-		fakehub.JSON(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"`+left+`","namespace":"cluster1"}}`)(w, r)
-	})
-	got := clitest.TimesOutAfter(t, clitest.Closed(again), "", "--kubeconfig", h.File, "deny", "--clusters", "cluster1", "--now", "--timeout", "1")
-	got.Fails(t, "cluster cluster1 is denied, but the hub has not taken away what gives its agent rights", "RoleBinding cluster1/"+left,
-		"controllers")
-	if patch := h.Requests(http.MethodPatch); len(patch) != 1 || !strings.Contains(patch[0].Body, "false") {
-		t.Errorf("patched %+v", patch)
+	const ofAgent = "open-cluster-management:managedcluster:cluster1:work"
+	const ofAddOns = "open-cluster-management.io/cluster-name=cluster1,capstan.io/addon-manager"
+	object := func(content string) string { return `{"apiVersion":"rbac.authorization.k8s.io/v1",` + content + `}` }
+	for left, answer := range map[string]struct{ path, selector, with string }{
+		"RoleBinding cluster1/" + ofAgent: {"/namespaces/cluster1/rolebindings/" + ofAgent, "",
+			object(`"kind":"RoleBinding","metadata":{"name":"` + ofAgent + `","namespace":"cluster1"}`)},
+		"RoleBinding shared/spy": {"/rolebindings", ofAddOns,
+			object(`"kind":"RoleBindingList","items":[{"metadata":{"name":"spy","namespace":"shared"}}]`)},
+		"ClusterRoleBinding spy": {"/clusterrolebindings", ofAddOns,
+			object(`"kind":"ClusterRoleBindingList","items":[{"metadata":{"name":"spy"}}]`)},
+	} {
+		t.Run(left, func(t *testing.T) {
+			t.Parallel()
+			h := clitest.NewHub(t)
+			h.PutClusters(t)
+			requested, again := 0, make(chan struct{})
+			h.Handle("GET "+rbacPath+answer.path, func(w http.ResponseWriter, r *http.Request) {
+				if requested++; requested == 2 {
+					close(again)
+				}
+				if got := r.URL.Query().Get("labelSelector"); got != answer.selector {
+					t.Errorf("requested with the selector %q, want %q", got, answer.selector)
+				}
+				fakehub.JSON(answer.with)(w, r)
+			})
+			got := clitest.TimesOutAfter(t, clitest.Closed(again), "", "--kubeconfig", h.File, "deny", "--clusters", "cluster1", "--now",
+				"--timeout", "1")
+			got.Fails(t, "cluster cluster1 is denied, but the hub has not taken away what gives its agent or add-ons rights", left, "controllers")
+			if patch := h.Requests(http.MethodPatch); len(patch) != 1 || !strings.Contains(patch[0].Body, "false") {
+				t.Errorf("patched %+v", patch)
+			}
+		})
 	}
 }

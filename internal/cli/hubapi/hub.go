@@ -137,8 +137,10 @@ func newScheme() *runtime.Scheme {
 		authorizationv1.SchemeGroupVersion:  {&authorizationv1.SelfSubjectAccessReview{}},
 		certificatesv1.SchemeGroupVersion:   {&certificatesv1.CertificateSigningRequest{}, &certificatesv1.CertificateSigningRequestList{}},
 		coordinationv1.SchemeGroupVersion:   {&coordinationv1.Lease{}, &coordinationv1.LeaseList{}},
-		rbacv1.SchemeGroupVersion:           {&rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}},
-		clusterv1.GroupVersion:              {&clusterv1.ManagedCluster{}, &clusterv1.ManagedClusterList{}},
+		rbacv1.SchemeGroupVersion: {
+			&rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}, &rbacv1.ClusterRoleBindingList{}, &rbacv1.RoleBindingList{},
+		},
+		clusterv1.GroupVersion: {&clusterv1.ManagedCluster{}, &clusterv1.ManagedClusterList{}},
 		clusterv1beta1.GroupVersion: {
 			&clusterv1beta1.Placement{}, &clusterv1beta1.PlacementList{}, &clusterv1beta1.PlacementDecisionList{},
 		},
