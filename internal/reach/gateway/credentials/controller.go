@@ -37,8 +37,10 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
+	"github.com/capstan-io/capstan/internal/machinery/predicates"
 	"github.com/capstan-io/capstan/internal/machinery/repairclient"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
+	"github.com/capstan-io/capstan/internal/reach/accessprovider"
 )
 
 const (
@@ -130,11 +132,9 @@ func Register(mgr ctrl.Manager, o Options) error {
 	named := builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == AddOn }))
 	return ctrl.NewControllerManagedBy(mgr).Named("addon-clustergateway-credentials").
 		For(&addonv1beta1.ManagedClusterAddOn{}, named).
-		Watches(&addonv1beta1.ManagedClusterAddOn{}, inNamespace, builder.WithPredicates(predicate.Funcs{
-			CreateFunc: func(e event.CreateEvent) bool { return e.Object.GetName() == addOnTunnel },
-			DeleteFunc: func(e event.DeleteEvent) bool { return e.Object.GetName() == addOnTunnel },
-			UpdateFunc: func(event.UpdateEvent) bool { return false },
-		})).
+		Watches(&addonv1beta1.ManagedClusterAddOn{}, inNamespace, builder.WithPredicates(
+			predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == addOnTunnel }),
+			predicate.Or(predicates.Generation(), predicate.Predicate(predicate.AnnotationChangedPredicate{})))).
 		Watches(&addonv1beta1.ClusterManagementAddOn{}, everywhere, named, builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		Watches(&proxyv1alpha1.ClusterGatewayConfiguration{}, everywhere, named).
 		Watches(&authenticationv1beta1.ManagedServiceAccount{}, inNamespace).
@@ -405,14 +405,12 @@ func (c *Controller) egress(ctx context.Context, cluster string,
 	if configuration.Spec.Egress != nil {
 		return configuration.Spec.Egress.Type, nil
 	}
-	err := c.client.Get(ctx, client.ObjectKey{Namespace: cluster, Name: addOnTunnel}, &addonv1beta1.ManagedClusterAddOn{})
-	switch {
-	case err == nil:
-		return proxyv1alpha1.EgressClusterProxy, nil
-	case apierrors.IsNotFound(err):
-		return proxyv1alpha1.EgressDirect, nil
+	// The add-on may be that of another manager, whose tunnels the gateway has no part in.
+	tunnel, err := accessprovider.IsReached(ctx, c.client, cluster)
+	if err != nil || !tunnel {
+		return proxyv1alpha1.EgressDirect, err
 	}
-	return "", fmt.Errorf("get ManagedClusterAddOn %s/%s: %w", cluster, addOnTunnel, err)
+	return proxyv1alpha1.EgressClusterProxy, nil
 }
 
 // apply writes what is different, and leaves the health to the gateway.

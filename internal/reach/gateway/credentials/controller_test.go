@@ -42,6 +42,13 @@ func addOn(name string) *addonv1beta1.ManagedClusterAddOn {
 	return &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: name, UID: "u"}}
 }
 
+// tunnel is the add-on with the tunnels of the hub.
+func tunnel() *addonv1beta1.ManagedClusterAddOn {
+	a := addOn("cluster-proxy")
+	a.Annotations = map[string]string{"capstan.io/built-in": "true"}
+	return a
+}
+
 // token is the Secret of a ManagedServiceAccount.
 func token(name string, labels ...string) *corev1.Secret {
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: name, Labels: map[string]string{}},
@@ -75,9 +82,11 @@ func TestReconcile(t *testing.T) { // CG-07
 	}{
 		"directly": {[]client.Object{cluster(true), entry("true"), addOn("cluster-gateway"), of},
 			"Const https://c1.example.com of-cluster-gateway", "Unknown WaitingForProbe"},
-		"through the tunnel": {[]client.Object{cluster(true), entry("true"), addOn("cluster-gateway"), addOn("cluster-proxy"), of},
+		"through the tunnel": {[]client.Object{cluster(true), entry("true"), addOn("cluster-gateway"), tunnel(), of},
 			"ClusterProxy  of-cluster-gateway", "Unknown WaitingForProbe"},
-		"as configured": {[]client.Object{cluster(true), entry("true"), addOn("cluster-gateway"), addOn("cluster-proxy"), token("other", isToken),
+		"not through the tunnel of another manager": {[]client.Object{cluster(true), entry("true"), addOn("cluster-gateway"),
+			addOn("cluster-proxy"), of}, "Const https://c1.example.com of-cluster-gateway", "Unknown WaitingForProbe"},
+		"as configured": {[]client.Object{cluster(true), entry("true"), addOn("cluster-gateway"), tunnel(), token("other", isToken),
 			configured(proxyv1alpha1.ClusterGatewayConfigurationSpec{SecretNamespace: secretNamespace,
 				Egress: &proxyv1alpha1.ClusterGatewayTrafficEgress{Type: proxyv1alpha1.EgressDirect},
 				SecretManagement: proxyv1alpha1.ClusterGatewaySecretManagement{
