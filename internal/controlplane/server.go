@@ -22,6 +22,7 @@ import (
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 	"k8s.io/utils/clock"
 
+	"github.com/capstan-io/capstan/internal/controlplane/apimetrics"
 	"github.com/capstan-io/capstan/internal/controlplane/backup"
 	"github.com/capstan-io/capstan/internal/controlplane/datadir"
 	"github.com/capstan-io/capstan/internal/controlplane/etcdkeys"
@@ -205,7 +206,7 @@ func (h *hub) build(ctx context.Context) error {
 	generic := h.server.GenericAPIServer
 	// A connection takes a second to close in order.
 	generic.ShutdownTimeout = 2 * drainTimeout
-	installMetrics(generic.Handler.NonGoRestfulMux)
+	apimetrics.Install(generic.Handler.NonGoRestfulMux)
 	for path, endpoint := range h.Endpoints {
 		generic.Handler.NonGoRestfulMux.HandlePrefix(path, endpoint)
 	}

@@ -33,6 +33,8 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	apiregistrationclient "k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset/typed/apiregistration/v1"
 	"k8s.io/kube-openapi/pkg/common"
+
+	"github.com/capstan-io/capstan/internal/controlplane/apimetrics"
 )
 
 // API is a group in one version, and who answers for it.
@@ -136,12 +138,9 @@ func Run(ctx context.Context, api API, o Options, client *rest.Config) error {
 	if err := api.certify(ctx, config.SecureServing, client); err != nil || ctx.Err() != nil {
 		return err
 	}
-	server, err := config.Complete(nil).New(api.Name, genericapiserver.NewEmptyDelegate())
+	server, err := api.newServer(config)
 	if err != nil {
-		return fmt.Errorf("create %s: %w", api.Name, err)
-	}
-	if err := api.Install(server, config.Authorization.Authorizer); err != nil {
-		return fmt.Errorf("serve %s: %w", api.Version, err)
+		return err
 	}
 	prepared := server.PrepareRun()
 	all, ctx := errgroup.WithContext(ctx)
@@ -150,6 +149,19 @@ func Run(ctx context.Context, api API, o Options, client *rest.Config) error {
 		all.Go(func() error { return o.serveDirectly(ctx, api.Direct, server, client) })
 	}
 	return all.Wait()
+}
+
+// newServer returns a server that answers for the group, and has the metrics of all parts of the process.
+func (a *API) newServer(config *genericapiserver.Config) (*genericapiserver.GenericAPIServer, error) {
+	server, err := config.Complete(nil).New(a.Name, genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		return nil, fmt.Errorf("create %s: %w", a.Name, err)
+	}
+	apimetrics.Install(server.Handler.NonGoRestfulMux)
+	if err := a.Install(server, config.Authorization.Authorizer); err != nil {
+		return nil, fmt.Errorf("serve %s: %w", a.Version, err)
+	}
+	return server, nil
 }
 
 // Access is that to a process which serves the group of an APIService, as the user of client: what the API server itself goes by.
@@ -187,6 +199,7 @@ func (o *Options) validate() error {
 func (a *API) describe() *genericapiserver.Config {
 	config := genericapiserver.NewConfig(serializer.NewCodecFactory(a.Scheme))
 	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
+	config.EnableMetrics = false // newServer installs the endpoint
 	config.AddReadyzChecks(healthz.NamedCheck(a.Name, func(*http.Request) error { return a.Ready() }))
 	config.LongRunningFunc = filters.BasicLongRunningRequestCheck(sets.NewString("watch", "proxy"), sets.NewString(a.LongRunning...))
 	if a.Definitions != nil {

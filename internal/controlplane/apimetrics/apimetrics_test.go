@@ -1,4 +1,4 @@
-package controlplane
+package apimetrics
 
 import (
 	"slices"

@@ -1,4 +1,5 @@
-package controlplane
+// Package apimetrics serves the metrics of all parts of a process by its API server, for standalone hubs and aggregated APIs.
+package apimetrics
 
 import (
 	"fmt"
@@ -14,8 +15,9 @@ import (
 	controllermetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// installMetrics serves the metrics of every part of the process at /metrics: the API server's, the controllers', etcd's.
-func installMetrics(to *mux.PathRecorderMux) {
+// Install serves the metrics of every part of the process at /metrics: the API server's, the controllers', etcd's. The endpoint of the
+// library, which has the API server's alone, has to be off.
+func Install(to *mux.PathRecorderMux) {
 	// Installing the stock endpoint is what registers the API server's metrics; it has only those, so it goes elsewhere.
 	routes.DefaultMetrics{}.Install(mux.NewPathRecorderMux("metrics"))
 	slis.SLIMetrics{}.Install(to)
