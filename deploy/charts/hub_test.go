@@ -82,3 +82,21 @@ func TestHubNotes(t *testing.T) {
 		}
 	}
 }
+
+// SC-05 SC-24: the pod is replaced when the hub is to find out anew how agents reach it, as it does when it starts.
+func TestHubFindsItsAddressAgain(t *testing.T) {
+	t.Parallel()
+	valuesOf := map[string]string{}
+	for _, values := range []string{
+		"", "apiserver: {externalHostname: hub.example.com}", "route: {enabled: true}", "loadbalancer: {enabled: true}",
+		"loadbalancer: {enabled: true, ip: 192.0.2.1}",
+	} {
+		objects := install("capstan-hub", values).objects(t)
+		deployment := get[appsv1.Deployment](t, objects, "Deployment/multicluster-controlplane/multicluster-controlplane")
+		sum := deployment.Spec.Template.Annotations["checksum/config"]
+		if other, same := valuesOf[sum]; same {
+			t.Errorf("an upgrade from %q to %q does not replace the pod", other, values)
+		}
+		valuesOf[sum] = values
+	}
+}

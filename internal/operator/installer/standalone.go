@@ -311,7 +311,7 @@ func (s *standalone) serviceMonitor() object {
 }
 
 func (s *standalone) deployment() (object, error) {
-	// The hub reads its configuration when it starts.
+	// The hub reads its configuration when it starts, and finds out how it is exposed.
 	content, err := json.Marshal(s.v.configuration)
 	if err != nil {
 		return nil, err
