@@ -18,13 +18,17 @@ import (
 // PEMRequest is a certificate request for an identity.
 func PEMRequest(t *testing.T, commonName string, organization ...string) []byte {
 	t.Helper()
+	return EncodeRequest(t, &x509.CertificateRequest{Subject: pkix.Name{CommonName: commonName, Organization: organization}})
+}
+
+// EncodeRequest is a certificate request with a key of its own.
+func EncodeRequest(t *testing.T, request *x509.CertificateRequest) []byte {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: commonName, Organization: organization},
-	}, key)
+	der, err := x509.CreateCertificateRequest(rand.Reader, request, key)
 	if err != nil {
 		t.Fatal(err)
 	}

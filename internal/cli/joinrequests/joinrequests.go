@@ -143,27 +143,7 @@ func checkSubject(request []byte, cluster string) (commonName string, err error)
 	if err != nil {
 		return "", fmt.Errorf("it cannot be parsed: %w", err)
 	}
-	commonName = parsed.Subject.CommonName
-	owner, _, err := fleet.ParseClusterUser(commonName)
-	if err != nil {
-		return commonName, err
-	}
-	if owner != cluster {
-		return commonName, fmt.Errorf("it asks for an identity of cluster %q", owner)
-	}
-	for _, group := range parsed.Subject.Organization {
-		if !slices.Contains(fleet.ClusterGroups(cluster), group) {
-			return commonName, fmt.Errorf("it asks for the group %q", group)
-		}
-	}
-	// The certificate has whatever else is asked for, too: the UID of another user, or a URI that another service takes for an identity.
-	if len(parsed.Subject.Names) != 1+len(parsed.Subject.Organization) {
-		return commonName, errors.New("it asks for attributes of other kinds than a user and groups")
-	}
-	if n := len(parsed.DNSNames) + len(parsed.EmailAddresses) + len(parsed.IPAddresses) + len(parsed.URIs); n > 0 {
-		return commonName, fmt.Errorf("it asks for %d names of other kinds than a user and groups", n)
-	}
-	return commonName, nil
+	return parsed.Subject.CommonName, fleet.CheckAgentRequest(parsed, cluster)
 }
 
 // Rejected is a certificate request that carries the label of a cluster and is not to be approved.

@@ -1,13 +1,9 @@
 package joinrequests
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
-	"encoding/pem"
 	"net/url"
 	"strings"
 	"testing"
@@ -21,20 +17,6 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
-
-// pemOf is a certificate request with a key of its own.
-func pemOf(t *testing.T, request *x509.CertificateRequest) []byte {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, request, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
-}
 
 // CA-18, O16: accept approves the requests of agents with a bootstrap credential, and no look-alikes.
 func TestJoinRequest(t *testing.T) {
@@ -124,15 +106,19 @@ func TestJoinRequest(t *testing.T) {
 			},
 			why: `group "system:masters"`,
 		},
+		"no group of the cluster": {
+			change: func(c *certificatesv1.CertificateSigningRequest) { c.Spec.Request = fakehub.PEMRequest(t, agent) },
+			why:    "does not ask for the group",
+		},
 		"a URI": {
 			change: func(c *certificatesv1.CertificateSigningRequest) {
-				c.Spec.Request = pemOf(t, &x509.CertificateRequest{Subject: subject, URIs: []*url.URL{{Scheme: "spiffe", Host: "hub"}}})
+				c.Spec.Request = fakehub.EncodeRequest(t, &x509.CertificateRequest{Subject: subject, URIs: []*url.URL{{Scheme: "spiffe", Host: "hub"}}})
 			},
 			why: "1 names of other kinds",
 		},
 		"a host": {
 			change: func(c *certificatesv1.CertificateSigningRequest) {
-				c.Spec.Request = pemOf(t, &x509.CertificateRequest{Subject: subject, DNSNames: []string{"hub"}})
+				c.Spec.Request = fakehub.EncodeRequest(t, &x509.CertificateRequest{Subject: subject, DNSNames: []string{"hub"}})
 			},
 			why: "1 names of other kinds",
 		},
@@ -140,7 +126,7 @@ func TestJoinRequest(t *testing.T) {
 			change: func(c *certificatesv1.CertificateSigningRequest) {
 				withUID := subject
 				withUID.ExtraNames = []pkix.AttributeTypeAndValue{{Type: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}, Value: "uid"}}
-				c.Spec.Request = pemOf(t, &x509.CertificateRequest{Subject: withUID})
+				c.Spec.Request = fakehub.EncodeRequest(t, &x509.CertificateRequest{Subject: withUID})
 			},
 			why: "attributes of other kinds",
 		},

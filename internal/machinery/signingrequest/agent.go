@@ -1,10 +1,7 @@
 package signingrequest
 
 import (
-	"crypto/x509"
-
 	certificatesv1 "k8s.io/api/certificates/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -25,23 +22,8 @@ func requestedAgent(csr *certificatesv1.CertificateSigningRequest) (cluster, use
 		return "", "", false
 	}
 	requested, err := Parse(csr)
-	if err != nil || !ofAgent(requested, cluster) || !OfClient(csr.Spec.Usages) {
+	if err != nil || fleet.CheckAgentRequest(requested, cluster) != nil || !OfClient(csr.Spec.Usages) {
 		return "", "", false
 	}
 	return cluster, requested.Subject.CommonName, true
-}
-
-func ofAgent(request *x509.CertificateRequest, cluster string) bool {
-	requested, _, err := fleet.ParseClusterUser(request.Subject.CommonName)
-	if err != nil || requested != cluster {
-		return false
-	}
-	if len(request.DNSNames)+len(request.EmailAddresses)+len(request.IPAddresses)+len(request.URIs) > 0 {
-		return false
-	}
-	if len(request.Subject.Names) != 1+len(request.Subject.Organization) {
-		return false // attributes of other kinds, such as the UID of a user
-	}
-	organizations := sets.New(request.Subject.Organization...)
-	return organizations.Has(fleet.ClusterGroup(cluster)) && sets.New(fleet.ClusterGroups(cluster)...).IsSuperset(organizations)
 }

@@ -242,8 +242,9 @@ func TestHeartbeatThatWaited(t *testing.T) {
 		stands time.Duration
 		want   metav1.ConditionStatus
 	}{
-		"the hub stood still": {time.Hour, ""},
-		"the hub was there":   {time.Second, metav1.ConditionFalse},
+		"the hub stood still":   {time.Hour, ""},
+		"the hub was there":     {time.Second, metav1.ConditionFalse},
+		"its clock is set back": {-time.Minute, metav1.ConditionFalse},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -114,15 +114,15 @@ func (h *heartbeats) interruption() time.Duration {
 // hear ends an interruption. The caller holds the lock.
 func (h *heartbeats) hear() (interrupted time.Duration) {
 	interrupted = h.interruption()
-	if interrupted != 0 {
-		h.lost += interrupted
-		h.resumed = h.now()
-	}
+	h.lost += interrupted
 	h.heard = h.now()
+	if interrupted > 0 {
+		h.resumed = h.heard
+	}
 	return interrupted
 }
 
-// renewedOwn records that the hub has renewed its own Lease, and returns how long the interruption was that this ends, if any.
+// renewedOwn records that the hub has renewed its own Lease, and returns how long the interruption was that this ends; see interruption.
 func (h *heartbeats) renewedOwn() (interrupted time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -140,7 +140,7 @@ func (h *heartbeats) refusedOwn() {
 func (h *heartbeats) waited(last heartbeat) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.interruption() != 0 || last.renewTime.Time.Before(h.resumed)
+	return h.interruption() > 0 || last.renewTime.Time.Before(h.resumed)
 }
 
 func (h *heartbeats) forget(cluster string) {

@@ -46,7 +46,7 @@ func (c *Controller) renewOwnOnce(ctx context.Context) {
 		WithRenewTime(metav1.NewMicroTime(c.clock.Now()))), client.FieldOwner(ownLease), client.ForceOwnership)
 	switch {
 	case err == nil:
-		if interrupted := c.heartbeats.renewedOwn(); interrupted != 0 {
+		if interrupted := c.heartbeats.renewedOwn(); interrupted > 0 {
 			logger.Info("The hub could not receive heartbeats for a while, which does not count", "for", interrupted.Round(time.Second).String())
 		}
 	case isRefusal(err):
