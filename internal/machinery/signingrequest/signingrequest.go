@@ -1,4 +1,5 @@
 // Package signingrequest reads CertificateSigningRequests, and approves or denies them, for all controllers that decide on them.
+// Its Authority issues the certificates.
 package signingrequest
 
 import (

@@ -3,7 +3,9 @@ package grpcsign
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
+	"os"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -107,7 +109,7 @@ func (c *Controller) sign(ctx context.Context, csr *certificatesv1.CertificateSi
 		return fmt.Errorf("ManagedCluster %s: %w", cluster.Name, err)
 	}
 	now := c.Clock.Now()
-	notBefore := now.Add(-clockSkew)
+	notBefore := now.Add(-signingrequest.ClockSkew)
 	if notBefore.Before(validFrom) {
 		notBefore = validFrom
 	}
@@ -115,17 +117,37 @@ func (c *Controller) sign(ctx context.Context, csr *certificatesv1.CertificateSi
 	if seconds := csr.Spec.ExpirationSeconds; seconds != nil {
 		validity = min(validity, time.Duration(*seconds)*time.Second)
 	}
-	signer, err := readAuthority(c.CAFile, c.KeyFile)
-	if err != nil {
-		return fmt.Errorf("sign CertificateSigningRequest %s: %w", csr.Name, err)
+	template := x509.Certificate{
+		Subject: request.Subject, NotBefore: notBefore, NotAfter: now.Add(validity), BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
-	if csr.Status.Certificate, err = signer.sign(request, notBefore, now.Add(validity)); err != nil {
+	authority, err := readAuthority(c.CAFile, c.KeyFile)
+	if err == nil {
+		csr.Status.Certificate, err = authority.Issue(template, request.PublicKey, now)
+	}
+	if err != nil {
 		return fmt.Errorf("sign CertificateSigningRequest %s: %w", csr.Name, err)
 	}
 	if err := c.client.Status().Update(ctx, csr); err != nil {
 		return fmt.Errorf("issue the certificate for CertificateSigningRequest %s: %w", csr.Name, err)
 	}
 	return nil
+}
+
+func readAuthority(certFile, keyFile string) (*signingrequest.Authority, error) {
+	certificate, err := os.ReadFile(certFile)
+	if err != nil {
+		return nil, err
+	}
+	key, err := os.ReadFile(keyFile)
+	if err != nil {
+		return nil, err
+	}
+	authority, err := signingrequest.NewAuthority(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("%s and %s: %w", certFile, keyFile, err)
+	}
+	return authority, nil
 }
 
 // refuse notes why the request is not signed.
