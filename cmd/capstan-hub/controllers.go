@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/discovery"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -20,6 +21,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/placement/report"
 	"github.com/capstan-io/capstan/internal/program"
+	"github.com/capstan-io/capstan/internal/rights"
 	"github.com/capstan-io/capstan/internal/secureserving"
 )
 
@@ -105,6 +107,10 @@ func (f *controllersFlags) run(ctx context.Context) error {
 	if err := checkAPI(client, controllers); err != nil {
 		return err
 	}
+	recheck, err := switchOffDenied(ctx, client, controllers)
+	if err != nil {
+		return err
+	}
 	options := hub.ManagerOptions(controllers)
 	options.HealthProbeBindAddress = f.healthAddress
 	if f.leaderElect && !f.hub.withoutElection {
@@ -124,9 +130,12 @@ func (f *controllersFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := manager.Add(recheck); err != nil {
+		return err
+	}
 	if controllers.PlacementDebug != nil {
 		if err := debugserver.Add(manager, controllers.PlacementDebug, f.debug); err != nil {
-			return err
+			return fmt.Errorf("%w; --placement-debug-bind-address %s serves it nowhere", err, noAddress)
 		}
 	}
 	if err := secureserving.AddHealth(manager, f.listenAddress, f.debug.TLS); err != nil {
@@ -156,4 +165,21 @@ func checkAPI(config *rest.Config, controllers hub.Options) error {
 		return fmt.Errorf("%s: %w", config.Host, err)
 	}
 	return nil
+}
+
+// switchOffDenied leaves out the controllers that may not watch what they are for, and returns what ends the process once they may.
+func switchOffDenied(ctx context.Context, config *rest.Config, controllers hub.Options) (recheck rights.Recheck, err error) {
+	reviews, err := authorizationv1client.NewForConfig(config)
+	if err != nil {
+		return recheck, err
+	}
+	recheck.Reviewer = reviews.SelfSubjectAccessReviews()
+	if recheck.Watches, err = controllers.SwitchOffDenied(ctx, recheck.Reviewer); err != nil {
+		return recheck, fmt.Errorf("%s: %w", config.Host, err)
+	}
+	if len(recheck.Watches) > 0 {
+		klog.FromContext(ctx).Info("Controllers are left out that may not watch what they are for. The rules permit them to start; what they "+
+			"write takes more: see deploy/hub, or OperatorPermitted of the ClusterManager", "rules", rights.Rules(recheck.Watches))
+	}
+	return recheck, nil
 }

@@ -122,15 +122,20 @@ func (f *hubFlags) add(flags *pflag.FlagSet) {
 			fleet.SecretClusterImportConfig+" in the namespace of the cluster.")
 	flags.StringVar(&f.imports.AgentImage, "cluster-import-agent-image", f.imports.AgentImage,
 		"Image of the agent that "+fleet.RendererAuto+" installs in such clusters (default: that of the version of the hub).")
+	f.addPlacement(flags)
+	f.accepted.AddLimits(flags, "kube-api-qps", "kube-api-burst")
+	f.workDriver.add(flags)
+	f.addDrivers(flags)
+}
+
+// addPlacement adds what placements select by, beside what they say themselves.
+func (f *hubFlags) addPlacement(flags *pflag.FlagSet) {
 	flags.StringVar(&f.tieBreak, "placement-tie-break", f.tieBreak,
 		"How placements choose among clusters of equal scores: "+string(placement.TieBreakName)+" takes the first by name, "+
 			string(placement.TieBreakHash)+" spreads placements over them.")
 	flags.BoolVar(&f.trustDecisions, "trust-placement-decisions", f.trustDecisions,
 		"Bring works and add-ons to whichever clusters PlacementDecisions name. Users who may write these in any namespace then have the works of their "+
 			"ManifestWorkReplicaSets on every cluster. Without it, only clusters count that are accepted and in a ManagedClusterSet that is bound to the namespace.")
-	f.accepted.AddLimits(flags, "kube-api-qps", "kube-api-burst")
-	f.workDriver.add(flags)
-	f.addDrivers(flags)
 }
 
 // addDrivers adds what chooses how agents register.
@@ -228,14 +233,12 @@ func (f *hubFlags) options() (o hub.Options, err error) {
 		return o, fmt.Errorf("--%s %s is negative; use a duration such as 168h, or 0 to wait forever", flagPendingExpiry, f.pendingExpiry)
 	}
 	o.DeletionTimeout, o.PendingClusterExpiry = f.deletionTimeout, f.pendingExpiry
-	if !slices.Contains(tieBreaks, f.tieBreak) {
-		return o, fmt.Errorf("--placement-tie-break is %q; use one of %s", f.tieBreak, strings.Join(tieBreaks, ", "))
+	if err := f.setPlacement(&o); err != nil {
+		return o, err
 	}
-	o.TieBreak = placement.TieBreak(f.tieBreak)
 	if o.Import, err = f.importOptions(); err != nil {
 		return o, err
 	}
-	o.TrustPlacementDecisions = f.trustDecisions
 	for _, text := range f.cleanupResources {
 		parts := strings.Split(text, "/")
 		if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
@@ -245,6 +248,15 @@ func (f *hubFlags) options() (o hub.Options, err error) {
 		o.CleanupResources = append(o.CleanupResources, schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]})
 	}
 	return o, nil
+}
+
+// setPlacement sets what placements select by.
+func (f *hubFlags) setPlacement(o *hub.Options) error {
+	if !slices.Contains(tieBreaks, f.tieBreak) {
+		return fmt.Errorf("--placement-tie-break is %q; use one of %s", f.tieBreak, strings.Join(tieBreaks, ", "))
+	}
+	o.TieBreak, o.TrustPlacementDecisions = placement.TieBreak(f.tieBreak), f.trustDecisions
+	return nil
 }
 
 // importOptions refuses what is no renderer.

@@ -16,8 +16,8 @@ const (
 	profileArgs = " --tls-min-version=VersionTLS13 --tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_AES_128_GCM_SHA256"
 )
 
-// CM-03 CM-05 CM-09 CM-10 CM-12 CM-13 CM-14 CM-17 CM-27 CM-30: the commands of the Deployments of the cluster manager operator are ours,
-// with the values of their flags.
+// CM-03 CM-05 CM-09 CM-10 CM-12 CM-13 CM-14 CM-17 CM-27 CM-30 CM-31: the commands of the Deployments of the cluster manager operator are
+// ours, with the values of their flags.
 func TestCommandsOfDeployments(t *testing.T) {
 	t.Parallel()
 	// What a command of controllers has without flags.
@@ -54,8 +54,14 @@ func TestCommandsOfDeployments(t *testing.T) {
 		"placement": {"/placement controller", "controllers", defaults("placement")},
 		"placement, all options": {"/placement controller --feature-gates=PlacementDebugServer=true --feature-gates=SIGPlacementDecision=false" +
 			hostedArgs + profileArgs, "controllers", hosted},
-		"add-ons":         {"/addon manager", "controllers", defaults("addon")},
-		"add-ons, hosted": {"/addon manager --feature-gates=AddonManagement=true" + hostedArgs + profileArgs, "controllers", hosted},
+		"explanations": {"/placement debug --feature-gates=PlacementDebugServer=true --kubeconfig=/var/run/secrets/hub/kubeconfig" +
+			" --secure-port=9543 --tls-cert-file=/certs/tls.crt --tls-private-key-file=/certs/tls.key --kube-api-qps=50 --kube-api-burst=100" +
+			" --disable-leader-election" + profileArgs, "placement-debug", map[string]string{"secure-port": "9543",
+			"kubeconfig": "/var/run/secrets/hub/kubeconfig", "tls-cert-file": "/certs/tls.crt", "tls-private-key-file": "/certs/tls.key",
+			"tls-min-version": "VersionTLS13"}},
+		"explanations, by default": {"/placement debug", "placement-debug", map[string]string{"secure-port": "9443"}},
+		"add-ons":                  {"/addon manager", "controllers", defaults("addon")},
+		"add-ons, hosted":          {"/addon manager --feature-gates=AddonManagement=true" + hostedArgs + profileArgs, "controllers", hosted},
 		"webhooks of registration": {"/registration webhook-server --port=9443 --feature-gates=DefaultClusterSet=true" +
 			" --feature-gates=ManagedClusterAutoApproval=true", "webhooks", webhooks},
 		"webhooks of registration, other ports": {"/registration webhook-server --port=9543 --health-probe-bind-address=:8100" +

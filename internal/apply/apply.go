@@ -22,18 +22,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/capstan-io/capstan/internal/machinery/repair"
-	"github.com/capstan-io/capstan/internal/operator/rights"
+	"github.com/capstan-io/capstan/internal/rights"
 )
 
 // Apply makes the objects of the installation what they should be, by server-side apply, in their order. An object that has not changed
 // since it was last applied with the same content takes no request. An object that cannot be applied does not keep the others from it;
 // the error has all failures. One with a resource version is applied to that version only, and has a conflict if the object has changed
-// since. The objects are not changed, except that those that were applied get the UID, the generation and the resource version that they
-// have on the cluster.
+// since. A Role or ClusterRole is applied without the rules that may not be granted; see [Cluster.MissingRules]. The objects are not
+// changed, except that those that were applied get the UID, the generation and the resource version that they have on the cluster.
 func (c *Cluster) Apply(ctx context.Context, installation string, objects ...client.Object) error {
 	var failures []error
 	for _, object := range objects {
-		if err := c.apply(ctx, installation, object); err != nil {
+		apply := c.apply
+		if rulesOf(object) != nil {
+			apply = c.applyRole
+		}
+		if err := apply(ctx, installation, object); err != nil {
 			failures = append(failures, err)
 		}
 	}

@@ -27,7 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/capstan-io/capstan/internal/machinery/repair"
-	"github.com/capstan-io/capstan/internal/operator/rights"
+	"github.com/capstan-io/capstan/internal/rights"
 )
 
 // Options describe the installations on a cluster.
@@ -55,8 +55,9 @@ type Cluster struct {
 	// Client reads and writes without a cache.
 	Client client.Client
 	cache  cache.Cache
-	// reviewer tells what may be watched.
-	reviewer rights.Reviewer
+	// reviewer tells what may be watched, and rulesReviewer what may be granted.
+	reviewer      rights.Reviewer
+	rulesReviewer rights.RulesReviewer
 
 	mu       sync.Mutex
 	applied  map[reference]state
@@ -64,6 +65,8 @@ type Cluster struct {
 	// unwatched are the kinds that may not be watched, and unwritten the rules that would permit writing what was left out.
 	unwatched map[schema.GroupVersionKind]bool
 	unwritten map[schema.GroupVersionKind]string
+	// ungranted are the rules that roles are applied without, because they may not be granted.
+	ungranted map[reference][]string
 	// backoff tells how soon an object may be applied again that others keep changing or deleting.
 	backoff *repair.Backoff
 }
@@ -116,9 +119,10 @@ func NewCluster(config *rest.Config, options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{Options: options, Client: direct, cache: watched, reviewer: reviews.SelfSubjectAccessReviews(),
+	return &Cluster{Options: options, Client: direct, cache: watched,
+		reviewer: reviews.SelfSubjectAccessReviews(), rulesReviewer: reviews.SelfSubjectRulesReviews(),
 		applied: map[reference]state{}, unserved: map[schema.GroupVersionKind]bool{},
-		unwatched: map[schema.GroupVersionKind]bool{}, unwritten: map[schema.GroupVersionKind]string{},
+		unwatched: map[schema.GroupVersionKind]bool{}, unwritten: map[schema.GroupVersionKind]string{}, ungranted: map[reference][]string{},
 		backoff: repair.NewBackoff(clock.RealClock{}, repair.AtOnceByControllers)}, nil
 }
 
@@ -174,7 +178,8 @@ func (c *Cluster) watchable(ctx context.Context) (watched []schema.GroupVersionK
 	return watched, missing, nil
 }
 
-// MissingRules are the rules, as in a ClusterRole, without which something is left out or changes of others go unnoticed.
+// MissingRules are the rules, as in a ClusterRole, without which something is left out, also of the roles that are applied, or changes of
+// others go unnoticed.
 func (c *Cluster) MissingRules() (rules []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -187,6 +192,9 @@ func (c *Cluster) MissingRules() (rules []string) {
 	}
 	for _, rule := range c.unwritten {
 		rules = append(rules, rule)
+	}
+	for _, ungranted := range c.ungranted {
+		rules = append(rules, ungranted...)
 	}
 	slices.Sort(rules)
 	return rules

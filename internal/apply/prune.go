@@ -67,8 +67,10 @@ func (c *Cluster) Delete(ctx context.Context, object client.Object) error {
 	if err != nil {
 		return err
 	}
+	name := reference{kind, client.ObjectKeyFromObject(object)}
 	c.mu.Lock()
-	delete(c.applied, reference{kind, client.ObjectKeyFromObject(object)})
+	delete(c.applied, name)
+	delete(c.ungranted, name)
 	c.mu.Unlock()
 	if object.GetDeletionTimestamp() != nil {
 		return nil

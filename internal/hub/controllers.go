@@ -311,6 +311,9 @@ var groups = []group{
 			return availability.Register(mgr, availability.Options{Clock: o.Clock, LeaseNamespace: o.LeaseNamespace})
 		}},
 		{always, func(mgr ctrl.Manager, _ Options) error { return taint.Register(mgr, taint.Options{}) }},
+		{always, func(mgr ctrl.Manager, o Options) error {
+			return addonhealth.Register(mgr, addonhealth.Options{Clock: o.Clock})
+		}},
 		{hasAutoApprovedUsers, func(mgr ctrl.Manager, o Options) error {
 			return autoapprove.Register(mgr, autoapprove.Options{Users: o.AutoApprovedUsers, GRPC: o.grpc(), Clock: o.Clock})
 		}},
@@ -384,9 +387,6 @@ var groups = []group{
 			return progress.Register(mgr, progress.Options{Clock: o.Clock})
 		}},
 		{always, func(mgr ctrl.Manager, o Options) error {
-			return addonhealth.Register(mgr, addonhealth.Options{Clock: o.Clock})
-		}},
-		{always, func(mgr ctrl.Manager, o Options) error {
 			return token.Register(mgr, token.Options{Labels: o.Labels, Clock: o.Clock})
 		}},
 		{always, func(mgr ctrl.Manager, o Options) error {
@@ -458,6 +458,12 @@ func Groups() []string {
 		names = append(names, g.name)
 	}
 	return names
+}
+
+// RegisterPlacementDebug opens Options.PlacementDebug in a process without controllers.
+func RegisterPlacementDebug(mgr ctrl.Manager, o Options) error {
+	return placement.RegisterExplainer(mgr, placement.Options{TieBreak: o.TieBreak, TrustDecisions: o.TrustPlacementDecisions,
+		Debug: o.PlacementDebug, Clock: clock.RealClock{}})
 }
 
 // Register adds the chosen controllers to the manager. It fails if a name in Options.Groups is unknown.

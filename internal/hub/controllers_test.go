@@ -128,6 +128,10 @@ func TestFeatureGates(t *testing.T) {
 			t.Errorf("%s runs without AddonManagement", name)
 		}
 	}
+	// RG-29, RG-30: the add-ons of others have labels, and are lost with their clusters.
+	if !slices.Contains(names("AddonManagement=false"), "registration-managedcluster-addons") {
+		t.Error("without AddonManagement, nobody says how add-ons are")
+	}
 	if without, with := len(names("AddonManagement=false")), len(standard); with-without < 6 {
 		t.Errorf("%d controllers run with add-ons, %d without", with, without)
 	}

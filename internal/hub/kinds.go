@@ -54,12 +54,9 @@ func reading(resources ...schema.GroupVersionResource) func(Options) []schema.Gr
 }
 
 func registrationReads(o Options) []schema.GroupVersionResource {
-	reads := []schema.GroupVersionResource{managedClusters, managedClusterSets, managedClusterSetBindings}
+	reads := []schema.GroupVersionResource{managedClusters, managedClusterSets, managedClusterSetBindings, managedClusterAddOns}
 	if o.enabled(featuregates.ClusterProfile) {
 		reads = append(reads, clusterProfiles)
-	}
-	if hasAccess(o) {
-		reads = append(reads, managedClusterAddOns)
 	}
 	return reads
 }

@@ -39,6 +39,7 @@ func TestCheckServed(t *testing.T) {
 	t.Parallel()
 	ofPlacement := []schema.GroupVersionResource{managedClusters, managedClusterSets, managedClusterSetBindings, placements,
 		placementDecisions, addOnPlacementScores}
+	ofRegistration := append(slices.Clone(ofPlacement[:3]), managedClusterAddOns)
 	older := schema.GroupVersionResource{Group: placements.Group, Version: "v1alpha1", Resource: placements.Resource}
 	for name, test := range map[string]struct {
 		api   served
@@ -46,8 +47,10 @@ func TestCheckServed(t *testing.T) {
 		wants []string
 	}{
 		"placement":    {served{resources: ofPlacement}, Options{Groups: []string{"placement"}}, nil},
-		"registration": {served{resources: ofPlacement[:3]}, Options{Groups: []string{"registration"}}, nil},
-		"registration with profiles": {served{resources: ofPlacement[:3]},
+		"registration": {served{resources: ofRegistration}, Options{Groups: []string{"registration"}}, nil},
+		"registration without add-ons": {served{resources: ofPlacement[:3]}, Options{Groups: []string{"registration"}},
+			[]string{"managedclusteraddons.addon.open-cluster-management.io with version v1beta1, for the controllers of registration"}},
+		"registration with profiles": {served{resources: ofRegistration},
 			Options{Groups: []string{"registration"}, Gates: set(t, "ClusterProfile=true")},
 			[]string{"clusterprofiles.multicluster.x-k8s.io with version v1alpha1, for the controllers of registration"}},
 		"another version": {served{resources: append(slices.Delete(slices.Clone(ofPlacement), 3, 4), older)},

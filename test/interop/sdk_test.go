@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
-	os.Exit(m.Run())
+	os.Exit(env.Run(m))
 }
 
 // sdkWorks are the works of an agent or of a source, as the client of the SDK has them.

@@ -3,7 +3,8 @@ package fleet
 // ConfigMapHubInfo in NamespaceHub says what a standalone hub runs, which nothing else on its API does.
 const ConfigMapHubInfo = "hub-info"
 
-// ConfigMapWorksHeld in NamespaceHub keeps the works of a standalone hub from agents as long as it is there.
+// ConfigMapWorksHeld in NamespaceHub keeps from agents, as long as it is there, the works of a standalone hub and whatever else they change
+// their clusters by.
 const ConfigMapWorksHeld = "works-held"
 
 // Keys of ConfigMapHubInfo.

@@ -21,7 +21,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/remote"
-	"github.com/capstan-io/capstan/internal/operator/rights/rightstest"
+	"github.com/capstan-io/capstan/internal/rights/rightstest"
 )
 
 // CM-20: the removal of a hub that cannot be reached any more says how to end it.

@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/remote"
-	"github.com/capstan-io/capstan/internal/operator/rights"
+	"github.com/capstan-io/capstan/internal/rights"
 )
 
 // OwnSecret is a Secret in the namespace of the operator; nil if there is none, or it may not be read: many clusters need none.

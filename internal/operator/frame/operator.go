@@ -40,7 +40,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/repairclient"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 	"github.com/capstan-io/capstan/internal/operator/remote"
-	"github.com/capstan-io/capstan/internal/operator/rights"
+	"github.com/capstan-io/capstan/internal/rights"
 )
 
 // Options are those that the operators have alike.

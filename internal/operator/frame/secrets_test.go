@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/capstan-io/capstan/internal/operator/rights/rightstest"
+	"github.com/capstan-io/capstan/internal/rights/rightstest"
 )
 
 // HC-06: Secrets of a name that may not be watched are read, and the rule is named that permits to watch them.

@@ -20,7 +20,7 @@ func spec(names ...string) (all []operatorv1.FeatureGate) {
 	return all
 }
 
-// CM-14: what is not the default of both projects is passed.
+// CM-14 NX-01: what is not the default of both projects is passed.
 func TestFlags(t *testing.T) {
 	t.Parallel()
 	hub, agent := featuregates.Hub(), featuregates.Agent()
@@ -41,6 +41,8 @@ func TestFlags(t *testing.T) {
 		"of the operator": {gates.Resolve(gates.HubRegistration, spec("-NetworkPolicies"), hub), nil, nil},
 		"agent": {gates.Resolve(gates.AgentRegistration, spec("-ClusterClaim"), agent),
 			[]string{"--feature-gates=ClusterClaim=false,MultipleHubs=true"}, nil},
+		"agent without tunnel": {gates.Resolve(gates.AgentRegistration, spec("-ClusterProxy"), agent),
+			[]string{"--feature-gates=ClusterProxy=false,MultipleHubs=true"}, nil},
 	} {
 		if got := test.values.Flags(); !slices.Equal(got, test.flags) || !slices.Equal(test.values.Unknown, test.unknown) {
 			t.Errorf("%s: %v, unknown %v", name, got, test.values.Unknown)

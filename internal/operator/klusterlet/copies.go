@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 	"github.com/capstan-io/capstan/internal/operator/frame"
-	"github.com/capstan-io/capstan/internal/operator/rights"
+	"github.com/capstan-io/capstan/internal/rights"
 )
 
 // copiesRequest stands for all copies, which are made in one reconcile.

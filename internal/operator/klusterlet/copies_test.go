@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/frame"
-	"github.com/capstan-io/capstan/internal/operator/rights/rightstest"
+	"github.com/capstan-io/capstan/internal/rights/rightstest"
 )
 
 // KL-27: the namespace of an agent gets the Secret to pull images with as part of its Klusterlet, and not a second time.

@@ -30,7 +30,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/remote"
-	"github.com/capstan-io/capstan/internal/operator/rights/rightstest"
+	"github.com/capstan-io/capstan/internal/rights/rightstest"
 )
 
 // KL-32: which errors mean that a cluster cannot be reached; one that answers, and refuses, can.

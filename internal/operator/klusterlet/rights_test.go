@@ -7,8 +7,8 @@ import (
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/frame"
-	"github.com/capstan-io/capstan/internal/operator/rights"
-	"github.com/capstan-io/capstan/internal/operator/rights/rightstest"
+	"github.com/capstan-io/capstan/internal/rights"
+	"github.com/capstan-io/capstan/internal/rights/rightstest"
 )
 
 // HC-06: with the rules that the chart of Open Cluster Management has, the operator does without what it may not watch, and without nothing

@@ -2,7 +2,11 @@ package install
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,23 +19,28 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/deploy/crds"
+	deployhub "github.com/capstan-io/capstan/deploy/hub"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/operator/rights"
-	"github.com/capstan-io/capstan/internal/operator/rights/rightstest"
+	"github.com/capstan-io/capstan/internal/rights"
+	"github.com/capstan-io/capstan/internal/rights/rightstest"
 	"github.com/capstan-io/capstan/test/env"
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
 // HC-02: with the rules that the chart of Open Cluster Management has, the operator makes a hub and takes it away, says what it leaves
-// out, and makes that, too, when it is started with the rules of our chart.
+// out, also of the rules of the components, and makes that, too, when it is started with the rules of our chart.
 func TestHubWithRightsOfOtherChart(t *testing.T) {
 	t.Parallel()
 	cluster := clusterWithRules(t, "cluster-manager", "clustermanagers", rightstest.ClusterManager())
 	i := &installed{Server: cluster, Client: cluster.Client(t)}
 	i.start(t)
 	framework.Create(t, i, &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "cluster-manager"}})
-	i.awaitHub(t, append(hubIsUp, "OperatorPermitted=False/RulesMissing:resources: [networkpolicies]")...)
+	i.awaitHub(t, append(hubIsUp, "OperatorPermitted=False/RulesMissing:resources: [networkpolicies]",
+		"OperatorPermitted=False/RulesMissing:resources: [managedclusters], verbs: [delete]")...)
 	i.awaitDeployments(t, fleet.NamespaceHub, hubDeployments...)
 	policies := &networkingv1.NetworkPolicyList{}
 	if err := i.List(t.Context(), policies, client.InNamespace(fleet.NamespaceHub)); err != nil || len(policies.Items) > 0 {
@@ -39,11 +48,17 @@ func TestHubWithRightsOfOtherChart(t *testing.T) {
 	}
 	expectRulesEvent(t, i)
 	framework.Get(t, i, client.ObjectKey{Namespace: fleet.NamespaceHub, Name: fleet.SecretSigner}, &corev1.Secret{})
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "open-cluster-management:cluster-manager-registration:controller"}}
+	framework.Get(t, i, client.ObjectKeyFromObject(role), role)
+	if grants(role, "get", "patch") != nil || grants(role, "delete") == nil {
+		t.Errorf("the registration controllers have the rules %v", role.Rules)
+	}
+	framework.Get(t, i, client.ObjectKeyFromObject(role), &rbacv1.ClusterRoleBinding{})
 
 	if err := i.operator.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	setRules(t, i, rulesOfChart(t))
+	setRules(t, i, "cluster-manager", rulesOfChart(t))
 	i.start(t)
 	env.Eventually(t, func(ctx context.Context) error {
 		cm := &operatorv1.ClusterManager{}
@@ -55,11 +70,12 @@ func TestHubWithRightsOfOtherChart(t *testing.T) {
 		}
 		return i.Get(ctx, types.NamespacedName{Namespace: fleet.NamespaceHub, Name: "default-deny-all"}, &networkingv1.NetworkPolicy{})
 	})
+	framework.AwaitObject(t, i, role, func(role *rbacv1.ClusterRole) error { return grants(role, "get", "patch", "delete") })
 
 	if err := i.operator.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	setRules(t, i, rightstest.ClusterManager())
+	setRules(t, i, "cluster-manager", rightstest.ClusterManager())
 	i.start(t)
 	if err := i.Delete(t.Context(), &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "cluster-manager"}}); err != nil {
 		t.Fatal(err)
@@ -67,11 +83,20 @@ func TestHubWithRightsOfOtherChart(t *testing.T) {
 	framework.AwaitGone(t, i, &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "cluster-manager"}})
 }
 
-func setRules(t *testing.T, c client.Client, rules []rbacv1.PolicyRule) {
+// grants is an error unless the role has these verbs for ManagedClusters.
+func grants(role *rbacv1.ClusterRole, verbs ...string) error {
+	wanted := rbacv1.PolicyRule{APIGroups: []string{clusterv1beta1.GroupVersion.Group}, Resources: []string{"managedclusters"}, Verbs: verbs}
+	if _, missing := rights.Grantable(role.Rules, []rbacv1.PolicyRule{wanted}); len(missing) > 0 {
+		return fmt.Errorf("ClusterRole %s lacks %v", role.Name, missing)
+	}
+	return nil
+}
+
+func setRules(t *testing.T, c client.Client, name string, rules []rbacv1.PolicyRule) {
 	t.Helper()
 	env.Eventually(t, func(ctx context.Context) error {
 		role := &rbacv1.ClusterRole{}
-		if err := c.Get(ctx, types.NamespacedName{Name: "cluster-manager"}, role); err != nil {
+		if err := c.Get(ctx, types.NamespacedName{Name: name}, role); err != nil {
 			return err
 		}
 		role.Rules = rules
@@ -148,4 +173,69 @@ func expectRulesEvent(t *testing.T, c client.Client) {
 		}
 		return fmt.Errorf("no event %s among %d", rights.ReasonRulesMissing, len(list.Items))
 	})
+}
+
+// HC-02: with the rules that an operator with those of that chart can grant, each group of controllers starts, and works without what it
+// may not do. What it may watch later, it watches when it is started again.
+func TestControllersWithRightsOfOtherChart(t *testing.T) {
+	t.Parallel()
+	cluster := env.StartSandbox(t)
+	c := cluster.Client(t)
+	var kinds []string
+	for _, crd := range crds.Hub() {
+		kinds = append(kinds, crd.Spec.Names.Plural)
+	}
+	framework.ServeOnly(t, cluster, kinds)
+	accounts := map[string]string{
+		"registration": fleet.ServiceAccountRegistrationController, "placement": fleet.ServiceAccountPlacementController,
+		"work": fleet.ServiceAccountWorkController, "addon": fleet.ServiceAccountAddOnManager}
+	names := deployhub.Names{Namespace: fleet.NamespaceHub, ClusterManager: "cluster-manager"}
+	granted := slices.Concat(deployhub.Rights(names, slices.Collect(maps.Values(accounts))), deployhub.ClusterProfiles(names),
+		deployhub.Applications(names), deployhub.SIGPlacementDecisions(names))
+	for _, object := range granted {
+		switch role := object.(type) {
+		case *rbacv1.ClusterRole:
+			role.Rules, _ = rights.Grantable(rightstest.ClusterManager(), role.Rules)
+		case *rbacv1.Role:
+			role.Rules, _ = rights.Grantable(rightstest.ClusterManager(), role.Rules)
+		}
+	}
+	framework.Create(t, c, granted...)
+	controllers := map[string]*env.Process{}
+	for group, account := range accounts {
+		controllers[group] = env.NewControllers(t, framework.KubeconfigOf(t, cluster, account), "--controllers", group,
+			"--leader-election-namespace", fleet.NamespaceHub, "--health-probe-bind-address", "0", "--feature-gates",
+			"ClusterProfile=true,GitOpsCluster=true,SIGPlacementDecision=true")
+		if err := controllers[group].Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	framework.AwaitLog(t, controllers["placement"], "resources: [placementdecisions], verbs: [list, watch]", 1)
+	framework.AwaitLog(t, controllers["addon"], "resources: [multiclusterapplicationsetreports], verbs: [list, watch]", 1)
+	for _, process := range controllers {
+		framework.AwaitLog(t, process, "Starting workers", 1)
+	}
+	framework.AwaitObject(t, c, &clusterv1beta2.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: fleet.ClusterSetDefault}},
+		func(*clusterv1beta2.ManagedClusterSet) error { return nil })
+	placement := &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}
+	framework.Create(t, c, placement)
+	framework.AwaitObject(t, c, placement, func(placement *clusterv1beta1.Placement) error {
+		if len(placement.Status.Conditions) == 0 {
+			return errors.New("the placement has no condition")
+		}
+		return nil
+	})
+	for group, process := range controllers {
+		if strings.Contains(process.Log(), "forbidden") {
+			t.Errorf("the controllers %s need what they may not do:\n%s", group, process.Log())
+		}
+	}
+
+	for _, object := range deployhub.SIGPlacementDecisions(names) {
+		if role, ok := object.(*rbacv1.ClusterRole); ok {
+			setRules(t, c, role.Name, role.Rules)
+		}
+	}
+	controllers["placement"].AwaitExit(t)
+	framework.AwaitLog(t, controllers["placement"], "may watch placementdecisions now", 1)
 }

@@ -16,7 +16,7 @@ func TestGroupsNeedOnlyWhatTheyRead(t *testing.T) {
 	t.Parallel()
 	existing := env.StartSandbox(t)
 	for _, group := range []struct{ name, reads string }{
-		{"registration", "managedclusters managedclustersets managedclustersetbindings"},
+		{"registration", "managedclusters managedclustersets managedclustersetbindings managedclusteraddons"},
 		{"placement", "managedclusters managedclustersets managedclustersetbindings placements placementdecisions addonplacementscores"},
 		{"work", "managedclusters managedclustersets managedclustersetbindings placements placementdecisions manifestworks manifestworkreplicasets"},
 		{"addon", "managedclusters managedclustersets managedclustersetbindings placements placementdecisions manifestworks managedclusteraddons clustermanagementaddons addontemplates addondeploymentconfigs"},

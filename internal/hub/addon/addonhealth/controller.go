@@ -1,5 +1,6 @@
 // Package addonhealth sets the condition Available of the add-ons of an unavailable cluster to Unknown, and labels each
-// ManagedCluster with the state of its add-ons.
+// ManagedCluster with the state of its add-ons. It runs with the controllers of registration, as in Open Cluster Management: it is needed
+// without the controllers of add-ons, too, and a hub may have those of Open Cluster Management.
 package addonhealth
 
 import (
@@ -40,6 +41,9 @@ const (
 	workers = 10
 	// writers is how many add-ons of one cluster are written at once.
 	writers = 4
+	// untilServed is how long the controller waits for the add-ons at its start. A webhook converts them, which may be down: the other
+	// controllers of registration do not end for that.
+	untilServed = 365 * 24 * time.Hour
 )
 
 // Options configure the controller.
@@ -67,12 +71,12 @@ func New(c client.Client, recorder events.EventRecorder, o Options) *Controller 
 // Register adds the controller to the manager.
 func Register(mgr ctrl.Manager, o Options) error {
 	c := New(mgr.GetClient(), mgr.GetEventRecorder("addon-health-controller"), o)
-	return ctrl.NewControllerManagedBy(mgr).Named("addon-managedcluster-health").
+	return ctrl.NewControllerManagedBy(mgr).Named("registration-managedcluster-addons").
 		For(&clusterv1.ManagedCluster{}, builder.WithPredicates(predicate.Or[client.Object](
 			predicate.LabelChangedPredicate{}, predicate.Funcs{UpdateFunc: availabilityChanged}))).
 		Watches(&addonv1beta1.ManagedClusterAddOn{}, lookup.Later(clusterOf),
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: availabilityChanged})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter(), CacheSyncTimeout: untilServed}).
 		Complete(retry.Conflicts(c))
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -24,7 +25,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
 
-// pendingRequeue is when an expired cluster whose agent still asks is checked again.
+// pendingRequeue is when an expired cluster is checked again whose agent still asks, or that may not be deleted.
 const pendingRequeue = time.Hour
 
 // Options configure the controller.
@@ -78,7 +79,11 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	// With the precondition, a cluster that is accepted at this moment is not deleted.
 	unchanged := client.Preconditions{UID: &cluster.UID, ResourceVersion: &cluster.ResourceVersion}
-	if err := c.client.Delete(ctx, cluster, unchanged); err != nil {
+	if err := c.client.Delete(ctx, cluster, unchanged); apierrors.IsForbidden(err) {
+		log.FromContext(ctx).Info("A ManagedCluster that nobody accepted stays, because the hub may not delete it", "cluster", cluster.Name,
+			"reason", err.Error())
+		return ctrl.Result{RequeueAfter: pendingRequeue}, nil
+	} else if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	log.FromContext(ctx).Info("Deleted a ManagedCluster that nobody accepted", "cluster", cluster.Name,

@@ -1,6 +1,8 @@
 package expire_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -8,10 +10,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/hub/registration/expire"
@@ -19,7 +23,7 @@ import (
 )
 
 // ManagedClusters that joiners made and nobody accepts expire. Those that administrators made, or decided on, or whose agent still asks,
-// stay.
+// stay, and so do all that the hub may not delete: it tries again in an hour, without an error.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	const after = 24 * time.Hour
@@ -28,11 +32,13 @@ func TestExpiry(t *testing.T) {
 		age     time.Duration
 		change  func(*clusterv1.ManagedCluster)
 		request *certificatesv1.CertificateSigningRequest
+		refused bool
 		gone    bool
 		again   time.Duration
 	}{
 		"new":                {age: time.Hour, again: 23 * time.Hour},
 		"old":                {age: after, gone: true},
+		"old and kept":       {age: after, refused: true, again: time.Hour},
 		"old and still asks": {age: after, request: &certificatesv1.CertificateSigningRequest{}, again: time.Hour},
 		"old and denied a certificate": {age: after, gone: true,
 			request: &certificatesv1.CertificateSigningRequest{Status: certificatesv1.CertificateSigningRequestStatus{
@@ -65,7 +71,14 @@ func TestExpiry(t *testing.T) {
 				test.request.ObjectMeta = metav1.ObjectMeta{Name: "r", Labels: map[string]string{fleet.LabelClusterName: "c1"}}
 				objects = append(objects, test.request)
 			}
-			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+				Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+					if test.refused {
+						return apierrors.NewForbidden(schema.GroupResource{Resource: "managedclusters"}, o.GetName(), errors.New("no such rule"))
+					}
+					return c.Delete(ctx, o, options...)
+				},
+			}).Build()
 			controller := expire.New(api, expire.Options{After: after, Clock: clocktesting.NewFakeClock(now)})
 			result, err := controller.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)})
 			if err != nil || result.RequeueAfter != test.again {

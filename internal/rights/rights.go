@@ -1,15 +1,17 @@
-// Package rights finds out what an operator may watch, and has it do without the rest: a cache that may not list what it is to have never
-// becomes ready, and nothing would be done.
+// Package rights finds out what a process may watch and grant, and has it do without the rest: a cache that may not list what it is to have
+// never becomes ready, and nothing would be done.
 package rights
 
 import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,7 +36,7 @@ func Missing(ctx context.Context, reviewer Reviewer, watches ...Watch) (missing 
 	for _, watch := range watches {
 		permitted, err := watch.permitted(ctx, reviewer)
 		if err != nil {
-			return nil, fmt.Errorf("find out whether the operator may %s: %w", watch, err)
+			return nil, fmt.Errorf("find out whether the process may %s: %w", watch, err)
 		}
 		if !permitted {
 			missing = append(missing, watch)
@@ -79,15 +81,29 @@ func (w Watch) Rule() string { return Rule(w.GroupKind(), w.Namespace, w.Name, w
 
 // Rule is the rule that permits the verbs for a kind, in a namespace if one is given, and for one name if one is given, as in a manifest.
 func Rule(kind schema.GroupKind, namespace, name string, verbs ...string) string {
-	rule := fmt.Sprintf(`{apiGroups: [%q], resources: [%s], `, kind.Group, resourceOf(kind))
+	rule := rbacv1.PolicyRule{APIGroups: []string{kind.Group}, Resources: []string{resourceOf(kind)}, Verbs: verbs}
 	if name != "" {
-		rule += fmt.Sprintf("resourceNames: [%s], ", name)
+		rule.ResourceNames = []string{name}
 	}
-	rule += fmt.Sprintf("verbs: [%s]}", strings.Join(verbs, ", "))
+	return Text(rule, namespace)
+}
+
+// Text is a rule about resources as in a manifest, and the namespace that it is for if one is given.
+func Text(rule rbacv1.PolicyRule, namespace string) string {
+	groups := make([]string, 0, len(rule.APIGroups))
+	for _, group := range rule.APIGroups {
+		groups = append(groups, strconv.Quote(group))
+	}
+	list := func(names []string) string { return strings.Join(names, ", ") }
+	text := fmt.Sprintf("{apiGroups: [%s], resources: [%s], ", list(groups), list(rule.Resources))
+	if len(rule.ResourceNames) > 0 {
+		text += fmt.Sprintf("resourceNames: [%s], ", list(rule.ResourceNames))
+	}
+	text += fmt.Sprintf("verbs: [%s]}", list(rule.Verbs))
 	if namespace != "" {
-		rule += " in namespace " + namespace
+		text += " in namespace " + namespace
 	}
-	return rule
+	return text
 }
 
 func resourceOf(kind schema.GroupKind) string {
@@ -105,17 +121,20 @@ func Denied(err error) bool {
 
 // Describe says which rules to add, each once; empty if there are none.
 func Describe(rules []string) string {
-	rules = slices.Compact(slices.Sorted(slices.Values(rules)))
+	rules = distinct(rules)
 	if len(rules) == 0 {
 		return ""
 	}
 	return "The operator works without what it may not do; add to its ClusterRole: " + strings.Join(rules, "; ")
 }
 
+// distinct are the rules in order, each once.
+func distinct(rules []string) []string { return slices.Compact(slices.Sorted(slices.Values(rules))) }
+
 // recheckInterval is how often is asked whether what was missing is permitted now.
 const recheckInterval = 10 * time.Second
 
-// Recheck is a manager.Runnable that ends the operator with an error once one of the watches is permitted that were missing when it began:
+// Recheck is a manager.Runnable that ends the process with an error once one of the watches is permitted that were missing when it began:
 // it watches from the start, so it has to be started again, as Kubernetes does.
 type Recheck struct {
 	Reviewer Reviewer
@@ -160,7 +179,7 @@ func (r Recheck) permitted(ctx context.Context) error {
 	}
 	for _, watch := range r.Watches {
 		if !slices.Contains(missing, watch) {
-			return fmt.Errorf("the operator may %s now, and ends so that it is started again and does", watch)
+			return fmt.Errorf("the process may %s now, and ends so that it is started again and does", watch)
 		}
 	}
 	return nil

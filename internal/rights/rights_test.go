@@ -3,6 +3,7 @@ package rights_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -20,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/capstan-io/capstan/internal/operator/rights"
-	"github.com/capstan-io/capstan/internal/operator/rights/rightstest"
+	"github.com/capstan-io/capstan/internal/rights"
+	"github.com/capstan-io/capstan/internal/rights/rightstest"
 )
 
 var secrets = corev1.SchemeGroupVersion.WithKind("Secret")
@@ -101,7 +102,7 @@ func TestRecheck(t *testing.T) {
 		}
 		answers.become(rightstest.Reviewer{Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list", "watch"}}}})
-		if err := <-ended; err == nil || !strings.Contains(err.Error(), "the operator may watch secrets now") {
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "the process may watch secrets now") {
 			t.Errorf("ended: %v", err)
 		}
 	})
@@ -199,5 +200,26 @@ func TestReport(t *testing.T) {
 		for len(recorder.Events) > 0 {
 			<-recorder.Events
 		}
+	}
+}
+
+// HC-02: an event of many rules is one that the API server accepts: it has the first ones, whole, and says where the others are.
+func TestReportOfManyRules(t *testing.T) {
+	t.Parallel()
+	var rules []string
+	for i := range 40 {
+		rules = append(rules, rights.Rule(secrets.GroupKind(), "", fmt.Sprintf("secret-%02d", i), "get", "list", "watch"))
+	}
+	recorder, conditions := events.NewFakeRecorder(1), []metav1.Condition{}
+	rights.Report(recorder, &corev1.ConfigMap{}, &conditions, rules)
+	if message := conditions[0].Message; !strings.HasSuffix(message, rules[39]) {
+		t.Errorf("the condition leaves out rules: %s", message)
+	}
+	_, note, _ := strings.Cut(<-recorder.Events, rights.ReasonRulesMissing+" ")
+	shown, rest, _ := strings.Cut(note, "; and ")
+	named := strings.Count(shown, "apiGroups")
+	if len(note) > 1024 || named == 0 || rest != fmt.Sprintf("%d more, in the condition OperatorPermitted", 40-named) ||
+		!strings.HasSuffix(shown, rules[named-1]) {
+		t.Errorf("%d bytes with %d rules: %s", len(note), named, note)
 	}
 }
