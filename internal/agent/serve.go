@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -144,6 +146,8 @@ func (a *Agent) managerOptions(hubHash string) ctrl.Options {
 		Scheme:    managedScheme(),
 		Metrics:   metricsserver.Options{BindAddress: noEndpoint}, // served since the start of the process
 		NewClient: consistentclient.NewClient,
+		// A hub may not answer for a while, or keep some kinds from agents. Until it does, the others work.
+		Controller: ctrlconfig.Controller{CacheSyncTimeout: math.MaxInt64},
 		Cache: cache.Options{
 			// Options of its own for a kind, such as Node, would be an error where the cluster does not have it.
 			DefaultTransform: stripUnread,
@@ -210,7 +214,8 @@ func (a *Agent) awaitRights(ctx context.Context, hub client.Client, connection *
 		}
 		if !logged && wait > time.Second {
 			logged = true
-			log.FromContext(ctx).Info("Waiting for the hub; if the cluster is not accepted there, accept it", "reason", err.Error(),
+			log.FromContext(ctx).Info("Waiting for the hub; if the cluster is not accepted there, accept it; a hub that was restored from a backup "+
+				"may not have it any more", "reason", err.Error(),
 				"command", "capstan accept --clusters "+a.identity.Cluster)
 		}
 		select {

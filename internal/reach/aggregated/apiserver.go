@@ -135,6 +135,11 @@ func Run(ctx context.Context, api API, o Options, client *rest.Config) error {
 	if err := o.apply(config); err != nil {
 		return err
 	}
+	fresh, err := o.freshAuthorizer()
+	if err != nil {
+		return err
+	}
+	api.handle(config, newRights(fresh))
 	if err := api.certify(ctx, config.SecureServing, client); err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -207,11 +212,15 @@ func (a *API) describe() *genericapiserver.Config {
 		config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(a.definitions, namer)
 		config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(a.definitions, namer)
 	}
+	return config
+}
+
+// handle has the handler of the group answer what the stock chain of handlers lets through, as long as there is a right to it.
+func (a *API) handle(config *genericapiserver.Config, held *rights) {
 	stock := config.BuildHandlerChainFunc
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		return stock(whileAuthorized(a.Handler(handler), c.Authorization.Authorizer), c)
+		return stock(held.handler(a.Handler(handler)), c)
 	}
-	return config
 }
 
 // apply says where and to whom the API is served.
@@ -226,6 +235,17 @@ func (o *Options) apply(config *genericapiserver.Config) error {
 		return fmt.Errorf("prepare to authorize callers: %w", err)
 	}
 	return nil
+}
+
+// freshAuthorizer asks the API server anew each time, with a client that takes nothing from the limit of the one for callers.
+func (o *Options) freshAuthorizer() (authorizer.Authorizer, error) {
+	options := *o.Authorization
+	options.AllowCacheTTL, options.DenyCacheTTL = 0, 0
+	info := genericapiserver.AuthorizationInfo{}
+	if err := options.ApplyTo(&info); err != nil {
+		return nil, fmt.Errorf("prepare to authorize what is open: %w", err)
+	}
+	return info.Authorizer, nil
 }
 
 // certify gives the server a certificate of its own, if it has none, which is renewed until ctx ends.

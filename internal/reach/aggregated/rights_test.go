@@ -3,8 +3,11 @@ package aggregated
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +21,7 @@ import (
 // once is not checked again.
 func TestWhileAuthorized(t *testing.T) {
 	t.Parallel()
-	const untilAnswer, untilLost = time.Hour, time.Minute
+	const untilAnswer, untilLost = time.Hour, time.Minute + time.Second
 	for name, test := range map[string]struct {
 		verb, subresource string
 		decision          authorizer.Decision
@@ -44,20 +47,123 @@ func TestWhileAuthorized(t *testing.T) {
 					}
 					return test.decision, "", test.err
 				})
-				handler := whileAuthorized(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				handler := newRights(rights).handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 					select {
 					case <-r.Context().Done():
 					case <-time.After(untilAnswer):
 					}
-				}), rights)
+				}))
 				ctx := request.WithUser(request.WithRequestInfo(t.Context(), &request.RequestInfo{IsResourceRequest: true, Verb: test.verb,
 					Subresource: test.subresource, APIGroup: "proxy.capstan.io", Resource: "managedclusters", Name: "c1"}),
 					&user.DefaultInfo{Name: "alice"})
 				handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
-				if took := time.Since(began); took != test.want {
+				if took := time.Since(began); took < test.want || took > test.want+2*time.Second {
 					t.Errorf("the request has ended after %s, want %s", took, test.want)
 				}
 			})
 		})
 	}
+}
+
+// begin sends a request that goes on until its context ends, and tells when that is.
+func begin(ctx context.Context, r *rights, who, cluster, path string) (ended <-chan struct{}) {
+	done := make(chan struct{})
+	handler := r.handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	ctx = request.WithUser(request.WithRequestInfo(ctx, &request.RequestInfo{IsResourceRequest: true, Verb: "get", Path: path,
+		Subresource: "proxy", APIGroup: "reach.capstan.io", Resource: "managedclusters", Name: cluster}), &user.DefaultInfo{Name: who})
+	go func() {
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
+		close(done)
+	}()
+	return done
+}
+
+func isOver(ended <-chan struct{}) bool {
+	synctest.Wait()
+	select {
+	case <-ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// CP-07 CG-02: a right is asked about once, however many requests need it, and its end is that of these alone.
+func TestRightsAreShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var asked, refuse atomic.Int32
+		r := newRights(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+			asked.Add(1)
+			if a.GetUser().GetName() == "alice" && a.GetName() == "c1" && refuse.Load() > 0 {
+				return authorizer.DecisionNoOpinion, "", nil
+			}
+			return authorizer.DecisionAllow, "", nil
+		}))
+		var ofAlice []<-chan struct{}
+		for i := range 100 {
+			ofAlice = append(ofAlice, begin(ctx, r, "alice", "c1", fmt.Sprintf("/proxy/%d", i)))
+		}
+		elsewhere, ofBob := begin(ctx, r, "alice", "c2", "/proxy/0"), begin(ctx, r, "bob", "c1", "/proxy/0")
+		<-time.After(recheckInterval + recheckInterval/2)
+		if asked.Load() != 3 {
+			t.Errorf("%d questions are asked about 3 rights", asked.Load())
+		}
+		refuse.Add(1)
+		<-time.After(recheckInterval)
+		for _, ended := range ofAlice {
+			if !isOver(ended) {
+				t.Fatal("a request goes on without the right")
+			}
+		}
+		if isOver(elsewhere) || isOver(ofBob) {
+			t.Error("a request with another right ends")
+		}
+		refuse.Add(-1)
+		again := begin(ctx, r, "alice", "c1", "/proxy/0")
+		<-time.After(2 * recheckInterval)
+		if isOver(again) {
+			t.Error("a request ends though the right is there again")
+		}
+		cancel()
+		if synctest.Wait(); len(r.held) > 0 {
+			t.Errorf("%d rights are held for nothing", len(r.held))
+		}
+	})
+}
+
+// CP-07 CG-02: however many rights there are, the API server is asked no more often than it can bear, and about each in its turn.
+func TestRightsTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var mu sync.Mutex
+		asked, total := map[string]int{}, 0
+		r := newRights(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			asked[a.GetName()]++
+			total++
+			return authorizer.DecisionAllow, "", nil
+		}))
+		const clusters, seconds = 1000, 60
+		for i := range clusters {
+			begin(ctx, r, "alice", fmt.Sprintf("c%d", i), "/proxy/0")
+		}
+		<-time.After(seconds * time.Second)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		if total > seconds*recheckRate {
+			t.Errorf("%d questions in %d seconds", total, seconds)
+		}
+		for i := range clusters {
+			if name := fmt.Sprintf("c%d", i); asked[name] < 2 {
+				t.Errorf("%d questions are asked about %s", asked[name], name)
+			}
+		}
+	})
 }

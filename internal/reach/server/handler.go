@@ -58,7 +58,8 @@ func (s *Server) Handler(next http.Handler, codecs runtime.NegotiatedSerializer)
 	})
 }
 
-// serveTunnel makes a tunnel of the request of an agent.
+// serveTunnel makes a tunnel of the request of an agent. It ends with the context of the request, which an API server ends with the
+// credential of the agent.
 func (s *Server) serveTunnel(w http.ResponseWriter, r *http.Request, name string) error {
 	who, _ := request.UserFrom(r.Context())
 	if who == nil || !isAgentOf(name, who.GetName(), who.GetGroups()) {
@@ -71,7 +72,7 @@ func (s *Server) serveTunnel(w http.ResponseWriter, r *http.Request, name string
 	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
-	s.keep(context.WithoutCancel(r.Context()), name, t)
+	s.keep(r.Context(), name, t)
 	return nil
 }
 

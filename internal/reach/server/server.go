@@ -112,8 +112,9 @@ func (s *Server) Run(ctx context.Context, config *rest.Config) error {
 	return all.Wait()
 }
 
-// keep has requests use a tunnel until it ends, and returns then.
+// keep has requests use a tunnel until it or the context ends, and returns then.
 func (s *Server) keep(ctx context.Context, name string, t *tunnel.Tunnel) {
+	defer context.AfterFunc(ctx, t.Close)()
 	if s.add(name, t) {
 		s.Changed(name)
 	}

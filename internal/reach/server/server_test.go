@@ -208,6 +208,33 @@ func TestTunnels(t *testing.T) {
 	}
 }
 
+// CP-09: a tunnel ends with the credential of its agent, which the API server says by the context of the request.
+func TestTunnelEndsWithItsCredential(t *testing.T) {
+	t.Parallel()
+	s, hub := newHub(t, accepted("c1")...)
+	credential, expire := context.WithCancel(t.Context())
+	limited := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hub.Config.Handler.ServeHTTP(w, r.WithContext(credential))
+	}))
+	t.Cleanup(limited.Close)
+	agent := connectAgent(t, s, limited, "c1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "x")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	open, err := send(t.Context(), hub, "c1/proxy/watch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Body.Close()
+	expire()
+	<-agent.Done()
+	if rest, err := io.ReadAll(open.Body); err == nil {
+		t.Errorf("what was open came to a good end: %q", rest)
+	}
+	awaitAnswer(t, hub, "c1/proxy/", "cluster c1 is not connected")
+}
+
 // CG-03: somebody is told when a cluster has its first tunnel, and when it has none any more.
 func TestChanged(t *testing.T) {
 	t.Parallel()

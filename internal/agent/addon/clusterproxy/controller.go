@@ -40,6 +40,9 @@ const (
 	lastReportRetry  = time.Minute
 )
 
+// reportTimeout is how long the hub may take for a report. Changes of the rules wait for it, and a hub could have them wait without an end.
+const reportTimeout = 10 * time.Second
+
 // Options configure the controller.
 type Options struct {
 	// Hub has the ManagedClusterAddOns, of which the controller reads the cache. The tunnel leads there.
@@ -152,6 +155,8 @@ func (c *Controller) report(ctx context.Context, addOn *addonv1beta1.ManagedClus
 	before := addOn.DeepCopy()
 	cond.LastTransitionTime = metav1.NewTime(c.Clock.Now())
 	meta.SetStatusCondition(&addOn.Status.Conditions, *cond)
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
 	if _, err := patch.Status(ctx, c.hub, addOn, before); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("report on the tunnel in add-on %s: %w", client.ObjectKeyFromObject(addOn), err)
 	}

@@ -27,6 +27,17 @@ func (w waiting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, r.Context().Err()
 }
 
+// answering has a request served, and returns what is answered in the end.
+func answering(h http.Handler, r *http.Request) <-chan *httptest.ResponseRecorder {
+	answered := make(chan *httptest.ResponseRecorder, 1)
+	go func() {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		answered <- w
+	}()
+	return answered
+}
+
 // CP-09, MS-02: what is open with the token of a service account of the cluster ends with that token. One that has ended is for the API
 // server to refuse.
 func TestStreamsEndWithTheirToken(t *testing.T) {
@@ -50,18 +61,14 @@ func TestStreamsEndWithTheirToken(t *testing.T) {
 			r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/pods?watch=1", http.NoBody)
 			r.Header.Set(access.HeaderUser, "alice")
 			r.Header.Set(fleet.HeaderClusterAuthorization, "Bearer "+encode([]byte(`{"alg":"RS256"}`))+"."+encode([]byte(claims))+".c2ln")
-			answered := make(chan int)
-			go func() {
-				w := httptest.NewRecorder()
-				h.ServeHTTP(w, r)
-				answered <- w.Code
-			}()
+			answered := answering(h, r)
 			<-server.begun
 			begun := time.Now()
 			select {
-			case code := <-answered:
-				if open := time.Since(begun); lifetime <= 0 || open > lifetime || open < lifetime-time.Second || code != http.StatusServiceUnavailable {
-					t.Errorf("with a token for %s: %d after %s", lifetime, code, open)
+			case w := <-answered:
+				open := time.Since(begun)
+				if lifetime <= 0 || open > lifetime || open < lifetime-time.Second || w.Code != http.StatusServiceUnavailable {
+					t.Errorf("with a token for %s: %d after %s", lifetime, w.Code, open)
 				}
 			case <-time.After(time.Hour):
 				if lifetime > 0 {

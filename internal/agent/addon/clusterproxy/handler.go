@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 	"github.com/capstan-io/capstan/internal/reach/access"
 	"github.com/capstan-io/capstan/internal/reach/token"
 )
@@ -36,6 +36,8 @@ const connectTimeout = 10 * time.Second
 // services, and connections to the API server for those who have a credential of the cluster itself.
 type apiHandler struct {
 	server *url.URL
+	// dial connects to its address, by whatever way the agent reaches it.
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// own has the credential of the agent, with which it impersonates users of the hub; none has no credential.
 	own, none transports
 	requests  request.RequestInfoResolver
@@ -55,6 +57,9 @@ func newHandler(managed *rest.Config, rules *rules, inCluster bool) (*apiHandler
 	h := &apiHandler{server: server, rules: rules, services: newServices(managed, rules, inCluster), requests: &request.RequestInfoFactory{
 		APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
 	}}
+	if h.dial, err = newDial(managed); err != nil {
+		return nil, err
+	}
 	if h.tokens, err = newTokens(managed, rules); err != nil {
 		return nil, err
 	}
@@ -63,6 +68,21 @@ func newHandler(managed *rest.Config, rules *rules, inCluster bool) (*apiHandler
 	}
 	h.none, err = newTransports(rest.AnonymousClientConfig(managed))
 	return h, err
+}
+
+// newDial goes through the proxy that the configuration, or else the environment, names for the API server.
+func newDial(managed *rest.Config) (func(ctx context.Context, network, address string) (net.Conn, error), error) {
+	config := rest.CopyConfig(managed)
+	if config.Proxy == nil {
+		config.Proxy = http.ProxyFromEnvironment
+	}
+	if err := forwardproxy.Use(config); err != nil {
+		return nil, err
+	}
+	if config.Dial != nil {
+		return config.Dial, nil
+	}
+	return (&net.Dialer{}).DialContext, nil
 }
 
 func newTransports(config *rest.Config) (transports, error) {
@@ -81,14 +101,12 @@ func (h *apiHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.connect(w, r)
 		return
 	}
-	if err := h.serve(w, r); err != nil {
+	if err := h.serve(w, r); err != nil { //nolint:contextcheck // that of the request, which the rules of the cluster may end
 		writeError(w, err)
 	}
 }
 
-// serve sends a request on. To the API server, with a credential of the cluster it is one of whom that is of, with a token of the OIDC
-// issuer that the owner of the cluster trusts it is one of whom that names, and otherwise one of the user of the hub. What is open with a
-// token ends with it: API servers ask whose a token is when a request begins, and a stream may go on for days.
+// serve lets a request through if, and as long as, the rules of the cluster allow it.
 func (h *apiHandler) serve(w http.ResponseWriter, r *http.Request) error {
 	if err := access.CheckPath(r.URL.Path); err != nil {
 		return apierrors.NewBadRequest(err.Error())
@@ -97,13 +115,42 @@ func (h *apiHandler) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return apierrors.NewUnauthorized(err.Error())
 	}
-	refused, err := h.allow(w, r, user)
-	switch {
-	case err != nil:
-		return err
-	case refused != nil:
-		return writeReview(w, refused)
+	if asksAboutItself(r) { // and is soon over
+		refused, err := h.answerAboutItself(w, r, user)
+		switch {
+		case err != nil:
+			return err
+		case refused != nil:
+			return writeReview(w, refused)
+		}
+		return h.pass(w, r, user)
 	}
+	ctx, end, err := h.whileAllowed(r, user)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return h.pass(w, r.WithContext(ctx), user)
+}
+
+// whileAllowed returns the context of a request, which ends when the rules of the cluster do not allow the request any more.
+func (h *apiHandler) whileAllowed(r *http.Request, user access.User) (context.Context, context.CancelFunc, error) {
+	info, err := h.requests.NewRequestInfo(r)
+	if err != nil {
+		return nil, nil, apierrors.NewBadRequest(err.Error())
+	}
+	return h.rules.follow(r.Context(), func() error {
+		if err := h.rules.check(user, access.Request{Verb: info.Verb, Namespace: info.Namespace}); err != nil {
+			return apierrors.NewForbidden(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}, info.Name, err)
+		}
+		return nil
+	})
+}
+
+// pass sends a request on. To the API server, with a credential of the cluster it is one of whom that is of, with a token of the OIDC
+// issuer that the owner of the cluster trusts it is one of whom that names, and otherwise one of the user of the hub. What is open with a
+// token ends with it: API servers ask whose a token is when a request begins, and a stream may go on for days.
+func (h *apiHandler) pass(w http.ResponseWriter, r *http.Request, user access.User) error {
 	service, path, err := access.MarkedService(r)
 	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
@@ -124,31 +171,27 @@ func (h *apiHandler) serve(w http.ResponseWriter, r *http.Request) error {
 		h.proxy(h.own, r, user.OnCluster().Impersonate).ServeHTTP(w, r)
 		return nil
 	}
+	trusted := h.rules.issuer()
 	person, issued, err := h.tokens.issuedTo(ctx, credential)
 	switch {
 	case err != nil:
 		return err
 	case issued:
-		h.proxy(h.own, r, person.Impersonate).ServeHTTP(w, r)
+		ctx, end, err := h.rules.follow(ctx, func() error {
+			if h.rules.issuer() != trusted {
+				return notAccepted("the cluster does not trust the issuer any more, or in another way")
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		defer end()
+		h.proxy(h.own, r, person.Impersonate).ServeHTTP(w, r.WithContext(ctx))
 	default:
 		h.proxy(h.none, r, func(header http.Header) { header.Set("Authorization", credential) }).ServeHTTP(w, r)
 	}
 	return nil
-}
-
-// allow asks the rules of the cluster about the request. A review that is not nil is the answer to who asks about what they do not allow.
-func (h *apiHandler) allow(w http.ResponseWriter, r *http.Request, user access.User) (*authorizationv1.SelfSubjectAccessReview, error) {
-	if isSelfReview(r) || r.Method == http.MethodGet && isDiscovery(r.URL.Path) {
-		return h.answerAboutItself(w, r, user)
-	}
-	info, err := h.requests.NewRequestInfo(r)
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	if err := h.rules.check(user, access.Request{Verb: info.Verb, Namespace: info.Namespace}); err != nil {
-		return nil, apierrors.NewForbidden(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}, info.Name, err)
-	}
-	return nil, nil
 }
 
 // proxy sends a request on. identify says whose it is at the end, so that no header of the request that names others to be left out on the
@@ -164,21 +207,27 @@ func (h *apiHandler) proxy(to transports, r *http.Request, identify func(http.He
 			p.SetURL(h.server)
 			identify(p.Out.Header)
 		},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			writeError(w, apierrors.NewServiceUnavailable(fmt.Sprintf("the agent does not reach the API server of its cluster: %v", err)))
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			writeError(w, orNotAllowed(r.Context(),
+				apierrors.NewServiceUnavailable(fmt.Sprintf("the agent does not reach the API server of its cluster: %v", err))))
 		},
 	}
 }
 
-// connect connects to the API server, and copies what comes from either side to the other.
+// connect connects to the API server, and copies what comes from either side to the other, for as long as the rules of the cluster let
+// anybody in. Who asks for what is between the two: it is encrypted.
 func (h *apiHandler) connect(w http.ResponseWriter, r *http.Request) {
 	if r.Host != apiServer {
 		http.Error(w, fmt.Sprintf("the agent connects to %s, and not to %s", apiServer, r.Host), http.StatusForbidden)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), connectTimeout)
-	defer cancel()
-	server, err := (&net.Dialer{}).DialContext(ctx, "tcp", hostPort(h.server))
+	ctx, end, err := h.rules.follow(r.Context(), h.rules.checkConnection)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
+	defer end()
+	server, err := h.dialServer(ctx)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
@@ -193,11 +242,18 @@ func (h *apiHandler) connect(w http.ResponseWriter, r *http.Request) {
 		_ = hub.Close()
 		return
 	}
-	join(hub, buffered, server)
+	join(ctx, hub, buffered, server)
 }
 
-// join copies in both directions until one of the connections ends, and closes both.
-func join(hub net.Conn, fromHub io.Reader, server net.Conn) {
+func (h *apiHandler) dialServer(ctx context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	return h.dial(ctx, "tcp", hostPort(h.server))
+}
+
+// join copies in both directions until one of the connections ends, or the context, and closes both.
+func join(ctx context.Context, hub net.Conn, fromHub io.Reader, server net.Conn) {
+	defer context.AfterFunc(ctx, func() { _, _ = hub.Close(), server.Close() })()
 	var both sync.WaitGroup
 	both.Go(func() { _, _ = io.Copy(server, fromHub); _ = server.Close() })
 	_, _ = io.Copy(hub, server)

@@ -6,11 +6,14 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +24,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/forwardproxy/proxytest"
 	"github.com/capstan-io/capstan/internal/reach/access"
 )
 
@@ -53,6 +57,11 @@ func start(t *testing.T, config *rest.Config, configMap *corev1.ConfigMap) *http
 	t.Helper()
 	allowed := &rules{clock: clock.RealClock{}}
 	allowed.set(configMap)
+	return startWith(t, config, allowed)
+}
+
+func startWith(t *testing.T, config *rest.Config, allowed *rules) *httptest.Server {
+	t.Helper()
 	h, err := newHandler(config, allowed, false)
 	if err != nil {
 		t.Fatal(err)
@@ -218,24 +227,86 @@ func TestRulesAreAsked(t *testing.T) {
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	_, config := apiServerOf(t)
-	server := start(t, config, nil)
+	conn, reader := exec(t, start(t, config, nil), "alice")
+	expectEcho(t, conn, reader)
+}
+
+// exec has a connection upgraded, as a user of the hub who executes something in a pod.
+func exec(t *testing.T, server *httptest.Server, user string) (net.Conn, *bufio.Reader) {
+	t.Helper()
 	conn := dial(t, server)
-	fmt.Fprintf(conn, "GET /api/v1/namespaces/a/pods/b/exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n%s: alice\r\n\r\n",
-		access.HeaderUser)
+	fmt.Fprintf(conn, "GET /api/v1/namespaces/a/pods/b/exec HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n%s: %s\r\n\r\n",
+		access.HeaderUser, user)
 	reader := bufio.NewReader(conn)
 	response, err := http.ReadResponse(reader, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close()
+	_ = response.Body.Close()
 	if response.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("the answer is %s", response.Status)
 	}
+	if line, err := reader.ReadString('\n'); err != nil || line != "cluster:hub:"+user+"\n" {
+		t.Fatalf("%q %v", line, err)
+	}
+	return conn, reader
+}
+
+func expectEcho(t *testing.T, conn net.Conn, reader *bufio.Reader) {
+	t.Helper()
 	fmt.Fprintln(conn, "hello")
-	for _, want := range []string{"cluster:hub:alice\n", "hello\n"} {
-		if line, err := reader.ReadString('\n'); err != nil || line != want {
-			t.Errorf("%q %v, want %q", line, err, want)
-		}
+	if line, err := reader.ReadString('\n'); err != nil || line != "hello\n" {
+		t.Errorf("%q %v", line, err)
+	}
+}
+
+// expectEnd waits for the end of a connection.
+func expectEnd(t *testing.T, name string, reader *bufio.Reader) {
+	t.Helper()
+	if rest, err := io.ReadAll(reader); len(rest) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%s goes on: %q, %v", name, rest, err)
+	}
+}
+
+// CP-09: what is open ends when rules come that do not allow it, and what they allow goes on.
+func TestRulesEndWhatIsOpen(t *testing.T) {
+	t.Parallel()
+	_, config := apiServerOf(t)
+	allowed := &rules{clock: clock.RealClock{}}
+	allowed.set(nil)
+	server := startWith(t, config, allowed)
+	_, ofAlice := exec(t, server, "alice")
+	bob, ofBob := exec(t, server, "bob")
+	allowed.set(hubAccess(map[string]string{keyRules: "- {users: [bob], verbs: [get], namespaces: [a]}"}))
+	expectEnd(t, "what alice executes", ofAlice)
+	expectEcho(t, bob, ofBob)
+	allowed.set(hubAccess(map[string]string{keyRules: "- 1"}))
+	expectEnd(t, "what bob executes, with rules that cannot be read,", ofBob)
+}
+
+// CP-09: who waits for an answer when rules come that do not allow the request is told so.
+func TestRulesEndWhatWaits(t *testing.T) {
+	t.Parallel()
+	allowed := &rules{clock: clock.RealClock{}}
+	allowed.set(nil)
+	h, err := newHandler(&rest.Config{Host: "https://cluster.invalid"}, allowed, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := waiting{make(chan struct{}), make(chan struct{})}
+	h.own.ordinary = server
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods?watch=1", http.NoBody)
+	r.Header.Set(access.HeaderUser, "alice")
+	answered := answering(h, r)
+	<-server.begun
+	allowed.set(hubAccess(map[string]string{keyRules: "[]"}))
+	<-server.ended
+	w := <-answered
+	if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), `does not let user \"alice\" of the hub do that`) {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if len(allowed.open) > 0 {
+		t.Errorf("%d requests that are over are kept", len(allowed.open))
 	}
 }
 
@@ -258,12 +329,88 @@ func TestConnect(t *testing.T) {
 		if _, err := reader.ReadString('\n'); err != nil {
 			t.Fatal(err)
 		}
-		roots := x509.NewCertPool()
-		roots.AddCert(cluster.Certificate())
-		secure := tls.Client(conn, &tls.Config{RootCAs: roots, ServerName: "example.com"})
-		if err := secure.HandshakeContext(t.Context()); err != nil {
-			t.Error(err)
+		expectServer(t, conn, cluster)
+	}
+}
+
+// expectServer verifies what answers at the other end of a connection.
+func expectServer(t *testing.T, conn net.Conn, cluster *httptest.Server) {
+	t.Helper()
+	roots := x509.NewCertPool()
+	roots.AddCert(cluster.Certificate())
+	secure := tls.Client(conn, &tls.Config{RootCAs: roots, ServerName: "example.com"})
+	if err := secure.HandshakeContext(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// CG-01: where the agent reaches its API server through a proxy, so does who connects to it.
+func TestConnectThroughProxy(t *testing.T) {
+	t.Parallel()
+	const address = "cluster.invalid:6443"
+	cluster, config := apiServerOf(t)
+	proxy := proxytest.Start(t, false, nil, map[string]string{address: cluster.Listener.Addr().String()})
+	at, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Host, config.Proxy = "https://"+address, http.ProxyURL(at)
+	conn := dial(t, start(t, config, nil))
+	fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", apiServer, apiServer)
+	response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response.StatusCode != http.StatusOK {
+		defer response.Body.Close()
+		body, _ := io.ReadAll(response.Body)
+		t.Fatalf("%s %s", response.Status, body)
+	}
+	expectServer(t, conn, cluster)
+}
+
+// CG-01: with rules that let nobody in, or cannot be read, nobody is connected, and who is already is not any longer. Narrower rules are
+// about users of the hub, and not about who has a credential of the cluster.
+func TestRulesOfConnections(t *testing.T) {
+	t.Parallel()
+	_, config := apiServerOf(t)
+	allowed := &rules{clock: clock.RealClock{}}
+	server := startWith(t, config, allowed)
+	connect := func() (*bufio.Reader, int, string) {
+		conn := dial(t, server)
+		fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", apiServer, apiServer)
+		reader := bufio.NewReader(conn)
+		response, err := http.ReadResponse(reader, &http.Request{Method: http.MethodConnect})
+		if err != nil {
+			t.Fatal(err)
 		}
+		if response.StatusCode == http.StatusOK {
+			return reader, http.StatusOK, ""
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return nil, response.StatusCode, string(body)
+	}
+	refused := func(name, want string) {
+		t.Helper()
+		if _, code, body := connect(); code != http.StatusForbidden || !strings.Contains(body, want) {
+			t.Errorf("with rules that %s: %d %s", name, code, body)
+		}
+	}
+	refused("are not known", "does not know yet")
+	for text, want := range map[string]string{"[]": "the managed cluster lets nobody in: rules.yaml of its ConfigMap hub-access has no rule",
+		"- 1": "ConfigMap agent/hub-access has no rules that can be read"} {
+		allowed.set(hubAccess(map[string]string{keyRules: "- {users: [alice], verbs: [get]}"}))
+		open, code, body := connect()
+		if code != http.StatusOK {
+			t.Fatalf("with rules that let alice in: %d %s", code, body)
+		}
+		allowed.set(hubAccess(map[string]string{keyRules: text}))
+		expectEnd(t, "a connection, with the rules "+text+",", open)
+		refused("are "+text, want)
 	}
 }
 

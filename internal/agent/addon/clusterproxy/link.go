@@ -27,7 +27,8 @@ import (
 
 // The wait before another attempt doubles from the first to the last, and is up to twice as long, so that the agents of a hub that has
 // started again do not all come at once. After a tunnel it is the first. A hub at which nothing listens is asked sooner: that costs it
-// nothing, and it may be back at any moment. So is one that has just started, or whose server of tunnels has.
+// nothing, and it may be back at any moment. So is one that has just started, or whose server of tunnels has, or that does not answer a
+// load balancer in front of it. One that refuses, or is silent because it is too busy, is left alone for longer.
 const (
 	firstRetry       = 50 * time.Millisecond
 	absentRetry      = 800 * time.Millisecond
@@ -214,10 +215,20 @@ func (l *link) dial(ctx context.Context, by route) (*tunnel.Tunnel, error) {
 	return tunnel.Dial(ctx, by.hub, l.base.JoinPath(api.Path(version, l.cluster, api.Attach(version))).String())
 }
 
-// answered tells whether it was the hub that refused a tunnel.
+// answered tells whether it was the hub that refused a tunnel, and not a load balancer that does not reach it.
 func answered(err error) bool {
 	var status apierrors.APIStatus
-	return errors.As(err, &status)
+	return errors.As(err, &status) && !ofLoadBalancer(err)
+}
+
+// ofLoadBalancer tells whether it was one that answered in place of the hub.
+func ofLoadBalancer(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code == http.StatusBadGateway || code == http.StatusGatewayTimeout
 }
 
 func longer(wait time.Duration, err error) time.Duration {
@@ -225,10 +236,17 @@ func longer(wait time.Duration, err error) time.Duration {
 	switch {
 	case errors.As(err, &network) && network.Op == "dial":
 		return min(2*wait, absentRetry)
-	case apierrors.IsServiceUnavailable(err):
+	case isCut(err), ofLoadBalancer(err), apierrors.IsServiceUnavailable(err):
 		return min(2*wait, unavailableRetry)
 	}
 	return min(2*wait, lastRetry)
+}
+
+// isCut tells whether a connection has ended without an answer. A timeout is none: who is too busy to answer is not to be asked more often.
+func isCut(err error) bool {
+	var network *net.OpError
+	isNetwork := errors.As(err, &network) && (network.Op == "read" || network.Op == "write") && !network.Timeout()
+	return isNetwork || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 func (l *link) sleep(ctx context.Context, d time.Duration) {

@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -22,18 +26,33 @@ import (
 	"github.com/capstan-io/capstan/internal/reach/tunnel"
 )
 
-// A hub that is away is asked again soon, and one that is busy is left alone for longer.
+// A hub that is away, also behind a load balancer, is asked again soon, and one that refuses or is busy is left alone for longer.
 func TestRetries(t *testing.T) {
 	t.Parallel()
+	network := func(op string, err error) error { return fmt.Errorf("Post: %w", &net.OpError{Op: op, Err: err}) }
+	answer := func(code int) error {
+		return fmt.Errorf("Post: %w", apierrors.NewGenericServerResponse(code, "create", schema.GroupResource{Resource: "tunnel"}, "", "", 0, true))
+	}
 	for name, test := range map[string]struct {
 		err  error
 		last time.Duration
 		from bool
 	}{
-		"away":    {fmt.Errorf("Post: %w", &net.OpError{Op: "dial", Err: errors.New("connection refused")}), absentRetry, false},
-		"silent":  {fmt.Errorf("Post: %w", &net.OpError{Op: "read", Err: errors.New("timeout")}), lastRetry, false},
-		"starts":  {fmt.Errorf("Post: %w", apierrors.NewServiceUnavailable("try again in a second")), unavailableRetry, true},
-		"refuses": {apierrors.NewUnauthorized("no"), lastRetry, true},
+		"away":                        {network("dial", errors.New("connection refused")), absentRetry, false},
+		"silent":                      {network("read", os.NewSyscallError("read", syscall.ETIMEDOUT)), lastRetry, false},
+		"reset":                       {network("read", os.NewSyscallError("read", syscall.ECONNRESET)), unavailableRetry, false},
+		"gone while it is asked":      {network("write", os.NewSyscallError("write", syscall.EPIPE)), unavailableRetry, false},
+		"closed":                      {fmt.Errorf("Post: %w", io.EOF), unavailableRetry, false},
+		"closed in between":           {fmt.Errorf("Post: %w", io.ErrUnexpectedEOF), unavailableRetry, false},
+		"starts":                      {fmt.Errorf("Post: %w", apierrors.NewServiceUnavailable("try again in a second")), unavailableRetry, true},
+		"behind a bad gateway":        {answer(http.StatusBadGateway), unavailableRetry, false},
+		"behind a gateway's time-out": {answer(http.StatusGatewayTimeout), unavailableRetry, false},
+		"behind one that has no hub":  {answer(http.StatusServiceUnavailable), unavailableRetry, true},
+		"knows nobody":                {apierrors.NewUnauthorized("no"), lastRetry, true},
+		"refuses":                     {answer(http.StatusForbidden), lastRetry, true},
+		"busy":                        {answer(http.StatusTooManyRequests), lastRetry, true},
+		"broken":                      {answer(http.StatusInternalServerError), lastRetry, true},
+		"refuses the certificate":     {network("remote error", errors.New("tls: bad certificate")), lastRetry, false},
 	} {
 		wait := firstRetry
 		for range 20 {

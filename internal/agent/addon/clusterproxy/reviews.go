@@ -34,6 +34,11 @@ const maxReview = 64 << 10
 // warningCode is the one that HTTP has for any warning.
 const warningCode = 299
 
+// asksAboutItself tells whether a request is about which APIs there are, or about its user.
+func asksAboutItself(r *http.Request) bool {
+	return isSelfReview(r) || r.Method == http.MethodGet && isDiscovery(r.URL.Path)
+}
+
 func isSelfReview(r *http.Request) bool {
 	return r.Method == http.MethodPost && slices.Contains([]string{pathWhoAmI, pathAccessReview, pathRulesReview}, r.URL.Path)
 }

@@ -1,11 +1,14 @@
 package clusterproxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
@@ -30,6 +33,16 @@ const (
 type rules struct {
 	clock   clock.Clock
 	current atomic.Pointer[ruling]
+
+	mu sync.Mutex
+	// open is what the rules have let through and what is not over.
+	open map[*followed]struct{}
+}
+
+// followed is something that goes on while its check passes.
+type followed struct {
+	check func() error
+	end   context.CancelCauseFunc
 }
 
 type ruling struct {
@@ -46,7 +59,7 @@ type issuer struct {
 	text, ca string
 }
 
-// set reads the rules; nil means that the cluster has none.
+// set reads the rules; nil means that the cluster has none. It ends what is open that they do not allow.
 func (r *rules) set(configMap *corev1.ConfigMap) {
 	now := &ruling{}
 	if configMap == nil {
@@ -59,6 +72,47 @@ func (r *rules) set(configMap *corev1.ConfigMap) {
 		now.err = fmt.Errorf("ConfigMap %s/%s: %w", configMap.Namespace, configMap.Name, now.err)
 	}
 	r.current.Store(now)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for one := range r.open {
+		if err := one.check(); err != nil {
+			one.end(err)
+		}
+	}
+}
+
+// follow returns a context for what goes on while the check passes, which is asked now and whenever the rules change. What the check says
+// is the cause of its end. The function that is returned is to be called in the end.
+func (r *rules) follow(ctx context.Context, check func() error) (context.Context, context.CancelFunc, error) {
+	ctx, end := context.WithCancelCause(ctx)
+	one := &followed{check: check, end: end}
+	r.mu.Lock()
+	if r.open == nil {
+		r.open = map[*followed]struct{}{}
+	}
+	r.open[one] = struct{}{}
+	r.mu.Unlock()
+	forget := func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.open, one)
+		end(nil)
+	}
+	// Only now: a change of the rules after this finds it.
+	if err := check(); err != nil {
+		forget()
+		return nil, nil, err
+	}
+	return ctx, forget, nil
+}
+
+// orNotAllowed is why a request has ended: that the rules do not allow it any more, or else the error.
+func orNotAllowed(ctx context.Context, err error) error {
+	var refused *apierrors.StatusError
+	if errors.As(context.Cause(ctx), &refused) {
+		return refused
+	}
+	return err
 }
 
 // parseIssuer keeps the issuer that there is, with what is known of it, unless the ConfigMap has another one.
@@ -126,16 +180,30 @@ func (r *rules) problem() error {
 
 // check says why a request is not let through.
 func (r *rules) check(user access.User, request access.Request) error {
-	current := r.current.Load()
-	switch {
-	case current == nil:
-		return errors.New("the agent does not know yet what the cluster lets users of the hub do")
-	case current.err != nil:
-		return current.err
-	case !current.all && !current.allowed.Allow(user, request):
-		return notAllowed(user)
+	current, err := r.known()
+	if err == nil && !current.all && !current.allowed.Allow(user, request) {
+		err = notAllowed(user)
 	}
-	return nil
+	return err
+}
+
+// checkConnection says why a connection is not let through in which whoever has a credential of the cluster may ask for anything: only
+// rules that let nobody in concern it.
+func (r *rules) checkConnection() error {
+	current, err := r.known()
+	if err == nil && !current.all && len(current.allowed) == 0 {
+		err = fmt.Errorf("the managed cluster lets nobody in: %s of its ConfigMap %s has no rule", keyRules, fleet.ConfigMapHubAccess)
+	}
+	return err
+}
+
+// known are the rules, if they are known and can be read.
+func (r *rules) known() (*ruling, error) {
+	current := r.current.Load()
+	if current == nil {
+		return nil, errors.New("the agent does not know yet what the cluster lets users of the hub do")
+	}
+	return current, current.err
 }
 
 func notAllowed(user access.User) error {

@@ -110,8 +110,8 @@ func (s *services) serve(w http.ResponseWriter, r *http.Request, service *access
 	proxy := httputil.ReverseProxy{
 		Transport: s.transport, FlushInterval: -1, BufferPool: &buffers,
 		Rewrite: func(p *httputil.ProxyRequest) { p.Out.URL, p.Out.Host = to, to.Host },
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			writeError(w, unreached(service, err))
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			writeError(w, orNotAllowed(r.Context(), unreached(service, err)))
 		},
 	}
 	proxy.ServeHTTP(w, r)

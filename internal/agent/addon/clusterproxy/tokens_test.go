@@ -11,6 +11,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/capstan-io/capstan/internal/agent/addon/clusterproxy/oidc"
 	"github.com/capstan-io/capstan/internal/agent/addon/clusterproxy/oidc/oidctest"
@@ -88,6 +89,34 @@ func TestOIDCToken(t *testing.T) {
 		if code, _, body := asked("Bearer " + test.token); code != http.StatusUnauthorized || !strings.Contains(body, test.want) {
 			t.Errorf("%s: %d %s, want %q", name, code, body, test.want)
 		}
+	}
+}
+
+// CP-09: what is open with a token of an issuer ends when the cluster does not trust that any more.
+func TestOIDCIssuerIsTakenBack(t *testing.T) {
+	t.Parallel()
+	issuer := oidctest.Start(t)
+	config, _ := reviewing(t, "")
+	allowed := &rules{clock: clock.RealClock{}}
+	allowed.set(hubAccess(map[string]string{keyRules: "[{}]", keyOIDC: issuer.Config(""), keyOIDCCA: string(issuer.CA())}))
+	h, err := newHandler(config, allowed, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := waiting{make(chan struct{}), make(chan struct{})}
+	h.own.ordinary = server
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods?watch=1", http.NoBody)
+	r.Header.Set(access.HeaderUser, "alice")
+	r.Header.Set(fleet.HeaderClusterAuthorization, "Bearer "+issuer.Token(t, issuer.Claims("alice", nil)))
+	answered := answering(h, r)
+	select {
+	case <-server.begun:
+	case w := <-answered:
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	allowed.set(hubAccess(map[string]string{keyRules: "[{}]"}))
+	if w := <-answered; w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), "does not trust the issuer any more") {
+		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
 

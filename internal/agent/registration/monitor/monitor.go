@@ -61,6 +61,9 @@ type Monitor struct {
 	requested chan struct{}
 
 	answered, refusing, checked time.Time
+	// hidden is since when the only hub has not shown the cluster to its agent; zero if it does.
+	hidden time.Time
+	logged bool
 }
 
 // New returns a Monitor that asks a hub through a client without a cache. timeout is for how long a hub may be silent where
@@ -142,6 +145,7 @@ func (m *Monitor) check(ctx context.Context) error {
 		m.answered = now
 		if m.timeout == 0 {
 			m.refusing = time.Time{} // with one hub there is no other to turn to, and it knows the certificate
+			m.logHidden(ctx, now, err)
 			return nil
 		}
 		return m.persistent(now, &LostError{Reason: Denied, message: fmt.Sprintf("the hub does not know cluster %s any more", m.cluster)})
@@ -150,7 +154,7 @@ func (m *Monitor) check(ctx context.Context) error {
 	if err != nil {
 		return m.silent(ctx, now, err)
 	}
-	m.answered = now
+	m.answered, m.hidden, m.logged = now, time.Time{}, false
 	if m.timeout > 0 && Denies(cluster) {
 		return &LostError{Reason: Denied, message: fmt.Sprintf("the hub does not accept cluster %s any more", m.cluster)}
 	}
@@ -171,6 +175,20 @@ func (m *Monitor) persistent(now time.Time, lost *LostError) error {
 		return nil
 	}
 	return lost
+}
+
+// logHidden logs once that the only hub does not show the agent its cluster. When it has just accepted it, it may not do so for a moment.
+func (m *Monitor) logHidden(ctx context.Context, now time.Time, err error) {
+	if m.hidden.IsZero() {
+		m.hidden = now
+	}
+	if m.logged || now.Sub(m.hidden) < persistence {
+		return
+	}
+	m.logged = true
+	log.FromContext(ctx).Info("The hub does not show the agent its cluster: it may have been deleted or cut off there, or have joined after "+
+		"the backup that the hub was restored from; see on the hub whether it has the cluster", "cluster", m.cluster,
+		"command", "kubectl get managedcluster "+m.cluster, "reason", err.Error())
 }
 
 func (m *Monitor) silent(ctx context.Context, now time.Time, err error) error {

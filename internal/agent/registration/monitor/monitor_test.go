@@ -3,17 +3,20 @@ package monitor
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -114,6 +117,36 @@ func TestMonitor(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// The agent of a cluster that the only hub does not have, as one that joined after the backup that the hub was restored from, says so once.
+// A hub that has just accepted the cluster may need a moment.
+func TestHiddenClusterIsLogged(t *testing.T) {
+	t.Parallel()
+	var logged []string
+	ctx := log.IntoContext(t.Context(), funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{}))
+	hub, now := &answers{}, clocktesting.NewFakeClock(time.Unix(1000, 0))
+	m := New(hub, "cluster1", 0, now)
+	m.begin()
+	for i, step := range []struct {
+		answer answer
+		lines  int
+	}{
+		{forbidden, 0}, {accepted, 0}, {forbidden, 0}, {silence, 0}, {forbidden, 1}, {forbidden, 1},
+		{accepted, 1}, {forbidden, 1}, {forbidden, 2},
+	} {
+		hub.current.Store(step.answer)
+		if err := m.check(ctx); err != nil {
+			t.Fatalf("step %d: %v", i, err)
+		}
+		if len(logged) != step.lines {
+			t.Fatalf("step %d: the log has %q, want %d lines", i, logged, step.lines)
+		}
+		now.Step(persistence)
+	}
+	if !strings.Contains(logged[0], "kubectl get managedcluster cluster1") {
+		t.Errorf("the log has %q", logged[0])
 	}
 }
 
