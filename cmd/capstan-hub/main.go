@@ -57,7 +57,7 @@ against a Kubernetes API that is already there.`,
 		SilenceUsage:  true,
 	}
 	root.AddCommand(newServerCommand(), newControllersCommand(), newServiceAccountsCommand(), newWebhooksCommand(), newOperatorCommand(),
-		newGatewayCommand(), newGatewayCredentialsCommand(), newClusterProxyCommand(), newGRPCServerCommand(),
+		newGatewayCommand(), newGatewayCredentialsCommand(), newClusterProxyCommand(), newGRPCServerCommand(), newPlacementDebugCommand(),
 		newBackupCommand(), newCheckBackupCommand(), newRestoreCommand(), reference.NewCommand())
 	return root
 }

@@ -79,6 +79,7 @@ var commands = map[string]map[string]Command{
 	},
 	"placement": {
 		"controller": controllers("placement"),
+		"debug":      {Program: Hub, Args: []string{"placement-debug"}},
 	},
 	"addon": {
 		"manager":        controllers("addon"),

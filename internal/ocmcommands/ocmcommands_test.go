@@ -18,6 +18,7 @@ func TestTranslate(t *testing.T) {
 		"/work webhook-server":              "capstan-hub webhooks",
 		"/work agent":                       "capstan-agent work",
 		"/placement controller":             "capstan-hub controllers --controllers=placement",
+		"/placement debug --kubeconfig=/k":  "capstan-hub placement-debug",
 		"/addon manager":                    "capstan-hub controllers --controllers=addon",
 		"/addon webhook-server":             "capstan-hub webhooks",
 		"/registration-operator hub":        "capstan-hub operator",

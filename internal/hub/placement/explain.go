@@ -31,6 +31,14 @@ func newExplainer(c *Controller, api client.Reader, options scheduler.Options) *
 	return &explainer{controller: c, api: api, options: options, turn: make(chan struct{}, 1)}
 }
 
+// RegisterExplainer opens the debug endpoint without the controller, for a process that explains placements and writes nothing. It reads
+// the fleet for each explanation.
+func RegisterExplainer(mgr ctrl.Manager, o Options) error {
+	options := scheduler.Options{TieBreak: o.TieBreak, TrustDecisions: o.TrustDecisions}
+	idle := New(mgr.GetClient(), nil, o.Clock, scheduler.New(options))
+	return newExplainer(idle, mgr.GetAPIReader(), options).open(o.Debug, mgr)
+}
+
 // open opens the endpoint.
 func (e *explainer) open(endpoint *debug.Endpoint, mgr ctrl.Manager) error {
 	// This client reads from the API server: the cache of the manager may not have a Placement yet that was just created.

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -71,6 +73,24 @@ func (s *Serving) Asker(t *testing.T, existing *env.Server, become func(*rest.Co
 		config.Host, config.CAFile, config.CAData = "https://"+s.Address, "", s.certificate
 		return config
 	})
+}
+
+// StartPlacementDebug explains the placements of a hub in an existing cluster by the command of Open Cluster Management for that.
+func StartPlacementDebug(t *testing.T, existing *env.Server) (explaining Serving) {
+	t.Helper()
+	explaining = Serving{Address: env.FreeAddress(t), CertDir: t.TempDir()}
+	explaining.MakeCertificate(t)
+	_, port, err := net.SplitHostPort(explaining.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	debug := env.NewProgram(t, nil, "capstan-hub", "/placement", "debug", "--secure-port", port,
+		"--kubeconfig", KubeconfigOf(t, existing, fleet.ServiceAccountPlacementController),
+		"--tls-cert-file", filepath.Join(explaining.CertDir, "tls.crt"), "--tls-private-key-file", filepath.Join(explaining.CertDir, "tls.key"))
+	if err := debug.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return explaining
 }
 
 // StartPlacementControllers runs the placement controllers of a hub in an existing cluster, which explain placements at an address of their

@@ -417,7 +417,7 @@ func (i *installed) testCertificateOfUser(t *testing.T) {
 	}
 }
 
-// CM-22: what others change or delete comes back long before the next interval ends, because it is watched.
+// CM-22: what others change or delete comes back, because it is watched: there is no interval at which it would.
 func (i *installed) testDrift(t *testing.T) {
 	in := metav1.ObjectMeta{Namespace: fleet.NamespaceHub}
 	named := func(name string) metav1.ObjectMeta { m := in; m.Name = name; return m }

@@ -26,7 +26,8 @@ func bearer(token string) func(*rest.Config) *rest.Config {
 	}
 }
 
-// PL-23 P8: in an existing cluster, too, the hub places, and says why to those who may know, whether or not it leads.
+// PL-23 P8 CM-31: in an existing cluster, too, the hub places, and says why to those who may know, whether or not it leads, and in a
+// process of its own.
 func testPlacementExisting(t *testing.T, existing *env.Server) {
 	leader, leading := framework.StartPlacementControllers(t, existing)
 	s := framework.NewSiteOn(t, existing, "existing-why", "a", "b")
@@ -34,6 +35,7 @@ func testPlacementExisting(t *testing.T, existing *env.Server) {
 	s.Await(t, "one", "a")
 	s.AwaitPlacement(t, "one", fleet.ConditionPlacementSatisfied, metav1.ConditionTrue, fleet.ReasonAllDecisionsScheduled)
 	standby, _ := framework.StartPlacementControllers(t, existing)
+	apart := framework.StartPlacementDebug(t, existing)
 
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.Name, Name: "reader"}}
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: s.Name, Name: "reader"}, Rules: []rbacv1.PolicyRule{{
@@ -45,7 +47,7 @@ func testPlacementExisting(t *testing.T, existing *env.Server) {
 	reader := bearer(framework.TokenOf(t, existing, s.Name, account.Name))
 	unsaved := &clusterv1beta1.Placement{ObjectMeta: metav1.ObjectMeta{Namespace: s.Name, Name: "new"}}
 
-	for name, at := range map[string]framework.Serving{"leader": leader, "standby": standby} {
+	for name, at := range map[string]framework.Serving{"leader": leader, "standby": standby, "debug server": apart} {
 		env.Eventually(t, func(ctx context.Context) error {
 			_, _, asReader := at.Asker(t, existing, reader).Ask(ctx, http.MethodGet, s.Name+"/one", nil)
 			_, code, asAdmin := at.Asker(t, existing, framework.AsItself).Ask(ctx, http.MethodGet, s.Name+"/one", nil)

@@ -14,6 +14,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/capstan-io/capstan/internal/placement/report"
@@ -31,27 +32,29 @@ const (
 type Options struct {
 	// Address to listen at, as host:port.
 	Address string
-	// CertDir is a directory with the serving certificate, tls.crt and tls.key, which are read again when they change. If it is
-	// empty, the server makes a self-signed certificate, which clients cannot verify.
+	// CertDir is a directory with the serving certificate, tls.crt and tls.key, which are read again when they change.
 	CertDir string
+	// CertFile and KeyFile are the serving certificate and its key under other names. Without them and CertDir, the server makes a
+	// self-signed certificate, which clients cannot verify.
+	CertFile, KeyFile string
 	// TLS sets versions and cipher suites; nil keeps the defaults.
 	TLS func(*tls.Config)
 }
 
-// Add adds the server to the manager; it serves on all replicas, not only on the leader. It fails if the certificate cannot be read, or
-// the address cannot be listened on.
+// Add adds the server to the manager; it serves on all replicas, not only on the leader. To everybody it says at /healthz, /livez and
+// /readyz that it serves. It fails if the certificate cannot be read, or the address cannot be listened on.
 func Add(mgr ctrl.Manager, endpoint http.Handler, o Options) error {
 	callers, err := newCallerAuthenticator(mgr)
 	if err != nil {
 		return err
 	}
-	certificate, err := servingCertificate(mgr, o.CertDir)
+	certificate, err := servingCertificate(mgr, o)
 	if err != nil {
 		return err
 	}
 	listener, err := net.Listen("tcp", o.Address)
 	if err != nil {
-		return fmt.Errorf("serve why placements select what they do: %w; choose another address, or 0 to serve it nowhere", err)
+		return fmt.Errorf("serve why placements select what they do: %w; choose another address", err)
 	}
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS12, GetCertificate: certificate,
@@ -63,6 +66,9 @@ func Add(mgr ctrl.Manager, endpoint http.Handler, o Options) error {
 	}
 	mux := http.NewServeMux()
 	mux.Handle(report.Path, callers.authenticate(endpoint))
+	for _, path := range []string{"/healthz", "/livez", "/readyz"} {
+		mux.Handle(path, healthz.CheckHandler{Checker: healthz.Ping})
+	}
 	return mgr.Add(&manager.Server{
 		Name:            "placement-debug",
 		Server:          &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout},
@@ -73,11 +79,17 @@ func Add(mgr ctrl.Manager, endpoint http.Handler, o Options) error {
 
 type getCertificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 
-func servingCertificate(mgr ctrl.Manager, dir string) (getCertificate, error) {
-	if dir == "" {
+func servingCertificate(mgr ctrl.Manager, o Options) (getCertificate, error) {
+	var certificate *servingcert.Certificate
+	var err error
+	switch {
+	case o.CertFile != "":
+		certificate, err = servingcert.ReadFiles(o.CertFile, o.KeyFile)
+	case o.CertDir != "":
+		certificate, err = servingcert.Read(o.CertDir)
+	default:
 		return selfSigned()
 	}
-	certificate, err := servingcert.Read(dir)
 	if err != nil {
 		return nil, err
 	}
