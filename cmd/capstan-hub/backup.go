@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -45,9 +46,12 @@ func newBackupCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "backup [FILE]",
 		Short: "Write a standalone hub to a file while it runs",
-		Long: `Write a standalone hub to a file while it runs: all its objects, as of one moment, and all
-its keys. The file is checked as it is written. It is readable for its owner alone; whoever has
-it controls the hub. "capstan-hub restore" makes a hub of it.
+		Long: `Write a standalone hub to a file while it runs: all its objects, as of one moment, and the
+keys in its data directory. The file is checked as it is written. It is readable for its owner
+alone; whoever has it controls the hub. "capstan-hub restore" makes a hub of it.
+
+Files that you gave the hub are not in it: ocmconfig.yaml, that of --encryption-provider-config,
+and a CA of your own. Keep copies; those that cannot be made again are named.
 
 The kubeconfig is that of an administrator of the hub, who may run this anywhere. FILE "-" is
 the standard output. With --directory, the file is named for the time.
@@ -75,7 +79,8 @@ func (f *backupFlags) add(flags *pflag.FlagSet) {
 	f.passphrase.add(flags, "encrypts the backup")
 	flags.StringVar(&f.directory, "directory", f.directory, "Folder for backups that are named for their times, instead of FILE.")
 	flags.IntVar(&f.keep, "keep", f.keep, "How many backups stay in --directory; 0 keeps all.")
-	flags.DurationVar(&f.every, "every", f.every, "Write a backup to --directory now and then at this interval, until interrupted.")
+	flags.DurationVar(&f.every, "every", f.every,
+		"Write a backup to --directory now and then at this interval, until interrupted; after a failure, again within five minutes.")
 }
 
 func (f *backupFlags) validate(args []string) error {
@@ -100,19 +105,41 @@ func (f *backupFlags) run(ctx context.Context, args []string) error {
 	if f.every == 0 {
 		return f.once(ctx, args)
 	}
-	ticker := time.NewTicker(f.every)
-	defer ticker.Stop()
+	repeat(ctx, f.every, func() error { return f.once(ctx, args) })
+	return nil
+}
+
+// retryAfter is how long after a failure a backup is tried again, if the next is not due before.
+const retryAfter = 5 * time.Minute
+
+// repeat makes backups until ctx ends: the next at an interval from the begin of the last, or sooner if that failed.
+func repeat(ctx context.Context, every time.Duration, backUp func() error) {
 	for {
-		if err := f.once(ctx, args); err != nil && ctx.Err() == nil {
+		due := time.Now().Add(every)
+		err := backUp()
+		var untidy *untidyError
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case errors.As(err, &untidy):
 			fmt.Fprintln(os.Stderr, "Error:", err)
+		default:
+			wait := min(retryAfter, every)
+			due = time.Now().Add(wait)
+			fmt.Fprintf(os.Stderr, "Error: %v; it is tried again in %s\n", err, wait)
 		}
+		timer := time.NewTimer(time.Until(due))
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
+			timer.Stop()
+			return
+		case <-timer.C:
 		}
 	}
 }
+
+// untidyError says why files that should be gone stay in the folder of a backup. The backup is complete: another at once would only have
+// --keep remove older ones sooner.
+type untidyError struct{ error }
 
 func (f *backupFlags) once(ctx context.Context, args []string) error {
 	if f.directory == "" {
@@ -121,11 +148,38 @@ func (f *backupFlags) once(ctx context.Context, args []string) error {
 	if err := os.MkdirAll(f.directory, 0o700); err != nil {
 		return err
 	}
-	name := backupPrefix + time.Now().UTC().Format(backupTimeLayout) + backupExtension
+	now := time.Now()
+	abandoned := removeAbandoned(f.directory, now) // it makes room first
+	name := backupPrefix + now.UTC().Format(backupTimeLayout) + backupExtension
 	if err := f.write(ctx, filepath.Join(f.directory, name)); err != nil {
+		return errors.Join(err, abandoned)
+	}
+	if err := errors.Join(removeOldBackups(f.directory, f.keep), abandoned); err != nil {
+		return &untidyError{fmt.Errorf("the backup is complete, and older files stay: %w", err)}
+	}
+	return nil
+}
+
+// abandonedAfter is how long nothing is added to a backup before nobody writes it any more: a hub ends one that stalls much sooner.
+const abandonedAfter = time.Hour
+
+// removeAbandoned removes the backups that a process has left that was killed while it wrote them.
+func removeAbandoned(directory string, now time.Time) error {
+	found, err := filepath.Glob(filepath.Join(directory, backupPrefix+"*"+backupExtension+".*"+partialExtension))
+	if err != nil {
 		return err
 	}
-	return removeOldBackups(f.directory, f.keep)
+	var errs []error
+	for _, partial := range found {
+		info, err := os.Stat(partial)
+		if err == nil && now.Sub(info.ModTime()) > abandonedAfter {
+			err = os.Remove(partial)
+		}
+		if !errors.Is(err, fs.ErrNotExist) { // another process may have completed or removed it
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // removeOldBackups leaves the last ones; all if keep is 0.
@@ -199,6 +253,9 @@ func (f *backupFlags) copyTo(ctx context.Context, to io.Writer, name string) err
 	}
 	fmt.Fprintf(os.Stderr, "The hub %s as of %s is in %s: %.1f MB, checked\n", description.Hub, description.Created.Format(time.RFC3339), name,
 		float64(counted.n)/1e6)
+	for _, file := range lacking(description) {
+		fmt.Fprintln(os.Stderr, "The backup does not have", file+"; keep a copy of it elsewhere")
+	}
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,12 +40,17 @@ the address that it had.
 Agents do what the restored hub says. What has changed since the backup is undone: a work that
 has been created since is not known any more, and its objects are removed from the clusters
 after the grace period of their agents, an hour by default; a work that was deleted since is
-applied again. With --hold-works, agents leave their clusters as they are until an administrator
-has put the works right and says so. FILE "-" is the standard input.`,
+applied again. Service accounts and credentials of add-ons that have been created since are
+removed at once. With --hold-works, agents leave their clusters as they are until an
+administrator has put works and add-ons right and says so; those that reach the hub by a broker
+or by its gRPC server do not wait. FILE "-" is the standard input.
+
+Clusters that have joined since are missing, and who was denied, cut off or deleted since is let
+in again. What is printed at the end says what to do about that.`,
 		Example: `  capstan-hub restore --controlplane-config-dir hub/config hub.backup
   capstan-hub server --controlplane-config-dir hub/config
 
-  # Nothing changes on clusters until you have looked at the works of the restored hub
+  # Nothing changes on clusters until you have looked at the restored hub
   capstan-hub restore --controlplane-config-dir hub/config --hold-works hub.backup
   capstan-hub server --controlplane-config-dir hub/config
   kubectl -n ` + fleet.NamespaceHub + ` delete configmap ` + fleet.ConfigMapWorksHeld,
@@ -63,7 +69,7 @@ func (f *restoreFlags) add(flags *pflag.FlagSet) {
 		"Folder of the embedded etcd's data, as for the server (default: etcd in the data directory).")
 	f.passphrase.add(flags, "decrypts the backup")
 	flags.BoolVar(&f.suspendWorks, "hold-works", f.suspendWorks,
-		"Have the hub hold its works from agents, so that nothing changes on clusters, until ConfigMap "+fleet.NamespaceHub+"/"+
+		"Have the hub hold from agents works and all else that they change their clusters by, until ConfigMap "+fleet.NamespaceHub+"/"+
 			fleet.ConfigMapWorksHeld+" is deleted.")
 }
 
@@ -73,8 +79,8 @@ func (f *restoreFlags) run(out io.Writer, file string, explicit bool) error {
 		return err
 	}
 	if config.Etcd.Mode != ocmconfig.EtcdEmbed {
-		return fmt.Errorf("etcd.mode in %s is %s; restore that etcd with its own tools, or use the mode %s", config.File, config.Etcd.Mode,
-			ocmconfig.EtcdEmbed)
+		return fmt.Errorf("etcd.mode in %s is %s; restore that etcd with its own tools, such as \"etcdutl snapshot restore "+
+			"--bump-revision 1000000000 --mark-compacted\", or use the mode %s", config.File, config.Etcd.Mode, ocmconfig.EtcdEmbed)
 	}
 	content, err := openBackup(file, f.passphrase)
 	if err != nil {
@@ -90,7 +96,12 @@ func (f *restoreFlags) run(out io.Writer, file string, explicit bool) error {
 	if description.Prefix != config.Etcd.Prefix {
 		fmt.Fprintf(out, "Set etcd.prefix to %s in %s: the hub finds no objects otherwise\n", description.Prefix, config.File)
 	}
-	fmt.Fprintf(out, "The hub %s as of %s is in %s\n", description.Hub, description.Created.Format(time.RFC3339), config.DataDirectory)
+	at := description.Created.Format(time.RFC3339)
+	fmt.Fprintf(out, "The hub %s as of %s is in %s\n", description.Hub, at, config.DataDirectory)
+	for _, file := range lacking(description) {
+		fmt.Fprintln(out, "Before it starts, put in place what the backup does not have:", file)
+	}
+	printLost(out, at)
 	if f.suspendWorks {
 		fmt.Fprintf(out, "When it runs, agents leave their clusters as they are until: kubectl -n %s delete configmap %s\n", fleet.NamespaceHub,
 			fleet.ConfigMapWorksHeld)
@@ -100,14 +111,25 @@ func (f *restoreFlags) run(out io.Writer, file string, explicit bool) error {
 	return nil
 }
 
+// printLost says what a hub does not know that is restored as of a time, where nothing else tells of it. Certificates of clusters that have
+// joined later are valid from later.
+func printLost(out io.Writer, at string) {
+	fmt.Fprintf(out, `What was done since then is lost:
+- Clusters that have joined are missing, and keep what is applied on them. To have one again, create its ManagedCluster when
+  the hub runs, with spec.hubAcceptsClient: true and the annotation %s: %q
+- Clusters that were denied, cut off or deleted are let in again, and so are bootstrap tokens that were deleted. Keep agents
+  from the hub until you have repeated that: capstan deny --clusters NAME --now, capstan delete token
+`, fleet.AnnotationCredentialsNotBefore, at)
+}
+
 func newCheckBackupCommand() *cobra.Command {
 	var passphrase passphraseFile
 	format := ""
 	command := &cobra.Command{
 		Use:   "check-backup FILE",
 		Short: "Check a backup, and show what is in it",
-		Long: `Check a backup, and show what is in it: which hub, as of when, and how many objects of which kinds.
-FILE "-" is the standard input.`,
+		Long: `Check a backup, and show what is in it: which hub, as of when, how many objects of which kinds, and
+which files the hub needs besides. FILE "-" is the standard input.`,
 		Example: `  capstan-hub check-backup hub.backup
   capstan-hub check-backup hub.backup -o json`,
 		Args: cobra.ExactArgs(1),
@@ -152,11 +174,26 @@ func checkBackup(out io.Writer, file string, passphrase passphraseFile, format s
 	}
 	fmt.Fprintf(out, "hub       %s\ncreated   %s\nversion   %s\nrevision  %d\n", description.Hub, description.Created.Format(time.RFC3339),
 		description.Version, contents.Revision)
+	for _, file := range lacking(description) {
+		fmt.Fprintln(out, "lacks    ", file)
+	}
 	most := func(a, b string) int { return cmp.Or(contents.Objects[b]-contents.Objects[a], cmp.Compare(a, b)) }
 	for _, resource := range slices.SortedFunc(maps.Keys(contents.Objects), most) {
 		fmt.Fprintf(out, "%8d  %s\n", contents.Objects[resource], resource)
 	}
 	return nil
+}
+
+// lacking are the files that a restored hub needs and the backup does not have.
+func lacking(d *backup.Description) (files []string) {
+	for _, file := range d.Lacks {
+		what := fmt.Sprintf("%s (%s)", file.Path, file.Setting)
+		if file.Setting == backup.EncryptionFlag && len(d.Encryption) > 0 {
+			what += ", without which nobody can read the Secrets, encrypted by " + strings.Join(d.Encryption, ", ")
+		}
+		files = append(files, what)
+	}
+	return files
 }
 
 // openBackup opens a backup, which may be encrypted.

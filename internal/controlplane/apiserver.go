@@ -180,7 +180,7 @@ func narrowToOwn(config *genericapiserver.Config, shared informers.SharedInforme
 	}
 	stock := config.BuildHandlerChainFunc
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		handler = refusals.works.Handler(watches.Handler(handler), c.Serializer)
+		handler = refusals.suspension.Handler(watches.Handler(handler), c.Serializer)
 		handler = scope.Handler(handler, client.CertificatesV1().CertificateSigningRequests(), client.CoreV1(), c.Serializer)
 		return scope.KeepToken(stock(handler, c))
 	}

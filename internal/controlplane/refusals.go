@@ -15,11 +15,11 @@ import (
 type refusals struct {
 	cutOff      *scope.CutOff
 	credentials *scope.Credentials
-	works       *scope.WorkSuspension
+	suspension  *scope.Suspension
 }
 
 func newRefusals() refusals {
-	return refusals{cutOff: scope.NewCutOff(), credentials: scope.NewCredentials(), works: scope.NewWorkSuspension()}
+	return refusals{cutOff: scope.NewCutOff(), credentials: scope.NewCredentials(), suspension: scope.NewSuspension()}
 }
 
 // follow has the API server know whom to refuse, until ctx ends.
@@ -35,6 +35,6 @@ func (r refusals) follow(ctx context.Context, loopback *rest.Config) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.cutOff.Run(ctx, objects) })
 	group.Go(func() error { return r.credentials.Run(ctx, metadataOnly) })
-	group.Go(func() error { return r.works.Run(ctx, objects) })
+	group.Go(func() error { return r.suspension.Run(ctx, objects) })
 	return group.Wait()
 }

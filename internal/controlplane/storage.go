@@ -103,8 +103,26 @@ func (h *hub) backupSource() *backup.Source {
 	}
 	return &backup.Source{
 		Hub: h.address.url(), Version: program.Version(), Prefix: h.Config.Etcd.Prefix, KeysDir: certDir(h.Config.DataDirectory),
-		Snapshot: h.storage.snapshot, Clock: h.Clock,
+		Supplied: h.suppliedFiles(), Snapshot: h.storage.snapshot, Clock: h.Clock,
 	}
+}
+
+// suppliedFiles are those without which a hub cannot read its objects, or is not the one that agents trust.
+func (h *hub) suppliedFiles() (files []backup.File) {
+	for _, file := range []backup.File{
+		{Setting: backup.EncryptionFlag, Path: h.store.EncryptionProviderConfigFilepath},
+		{Setting: "apiserver.caFile", Path: h.Config.APIServer.CAFile},
+		{Setting: "apiserver.caKeyFile", Path: h.Config.APIServer.CAKeyFile},
+	} {
+		if file.Path == "" {
+			continue
+		}
+		if absolute, err := filepath.Abs(file.Path); err == nil {
+			file.Path = absolute
+		}
+		files = append(files, file)
+	}
+	return files
 }
 
 // direct is the embedded etcd for an API server with these options, or nil.

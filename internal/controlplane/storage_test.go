@@ -5,8 +5,10 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,7 +18,9 @@ import (
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
+	"github.com/capstan-io/capstan/internal/controlplane/backup"
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
 )
 
@@ -64,6 +68,11 @@ func TestEtcdPortAndEncryption(t *testing.T) {
 	if len(stored.Kvs) != 1 || !bytes.HasPrefix(stored.Kvs[0].Value, []byte("k8s:enc:aescbc:")) {
 		t.Errorf("etcd holds %q", stored.Kvs)
 	}
+	description := backupOf(t, h)
+	if len(description.Lacks) != 1 || description.Lacks[0] != (backup.File{Setting: backup.EncryptionFlag, Path: config}) ||
+		!slices.Equal(description.Encryption, []string{"aescbc"}) {
+		t.Errorf("a backup says %+v", description)
+	}
 
 	for who, config := range map[string]*tls.Config{
 		"a client without a certificate": {InsecureSkipVerify: true},
@@ -73,6 +82,21 @@ func TestEtcdPortAndEncryption(t *testing.T) {
 			t.Errorf("%s gets in", who)
 		}
 	}
+}
+
+// backupOf is what a backup of the hub says of itself.
+func backupOf(t *testing.T, h *testHub) *backup.Description {
+	t.Helper()
+	client, err := rest.HTTPClientFor(h.config)
+	must(t, err)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.config.Host+backup.Path, nil)
+	must(t, err)
+	response, err := client.Do(request)
+	must(t, err)
+	defer response.Body.Close()
+	description, err := backup.Read(response.Body, nil)
+	must(t, err)
+	return description
 }
 
 // handshake also reads: in TLS 1.3 a server refuses a client only after the client thinks they are done.

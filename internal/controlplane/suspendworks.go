@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// suspendWorks keeps the works from agents if the hub was restored so. An administrator lets agents have them later.
+// suspendWorks has agents leave their clusters as they are if the hub was restored so. An administrator ends that later.
 func (h *hub) suspendWorks(ctx context.Context) error {
 	marker := backup.SuspendWorksFile(h.Config.DataDirectory)
 	if _, err := os.Stat(marker); err != nil {
@@ -23,9 +23,9 @@ func (h *hub) suspendWorks(ctx context.Context) error {
 	suspended := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceHub, Name: fleet.ConfigMapWorksHeld}}
 	_, err := h.client.CoreV1().ConfigMaps(fleet.NamespaceHub).Create(ctx, suspended, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("hold the works: %w", err)
+		return fmt.Errorf("hold what agents would change their clusters by: %w", err)
 	}
-	klog.FromContext(ctx).Info("This hub was restored, and holds its works: agents leave their clusters as they are until the ConfigMap is "+
+	klog.FromContext(ctx).Info("This hub was restored, and held: agents leave their clusters as they are until the ConfigMap is "+
 		"deleted", "configMap", klog.KObj(suspended))
 	return os.Remove(marker)
 }

@@ -178,6 +178,9 @@ func TestPolicies(t *testing.T) {
 		mc       = `{apiVersion: cluster.open-cluster-management.io/v1, kind: ManagedCluster, metadata: {name: c1, labels: {LABELS}}, spec: {hubAcceptsClient: true}}`
 		set      = `{apiVersion: work.open-cluster-management.io/v1alpha1, kind: ManifestWorkReplicaSet, metadata: {name: s, namespace: x}, spec: {placementRefs: [{name: NAME}]}}`
 		secret   = `{apiVersion: v1, kind: Secret, metadata: {name: s, namespace: x}, type: TYPE}`
+		addOn    = `{apiVersion: addon.open-cluster-management.io/v1beta1, kind: ManagedClusterAddOn, metadata: {name: a, namespace: c1}, status: {STATUS}}`
+		identity = `registrations: [{type: kubeClient, kubeClient: {subject: {user: u}}}]`
+		lost     = `conditions: [{type: Available, status: Unknown, reason: R, message: m, lastTransitionTime: "2026-01-01T00:00:00Z"}]`
 	)
 	rule := func(group, resource, verbs string, names ...string) string {
 		return fmt.Sprintf(`{apiGroups: [%q], resources: [%s], verbs: [%s], resourceNames: [%s]}`, group, resource, verbs,
@@ -342,11 +345,16 @@ func TestPolicies(t *testing.T) {
 			filled(t, tokens, "ROLE", "a-token-role", "SUBJECT", "system:open-cluster-management:c1"), nil, other, false},
 		{"role-bindings.addon-manager-controller", "rolebindings", "",
 			filled(t, tokens, "ROLE", "admin", "SUBJECT", "system:open-cluster-management:c1"), nil, cluster, false},
-		{"clusters.addon-manager-controller", "managedclusters", "",
-			filled(t, mc, "LABELS", "feature.open-cluster-management.io/addon-a: available"),
-			filled(t, mc, "LABELS", "feature.open-cluster-management.io/addon-b: x"), nil, true},
-		{"clusters.addon-manager-controller", "managedclusters", "",
-			filled(t, mc, "LABELS", "cluster.open-cluster-management.io/clusterset: prod"), filled(t, mc, "LABELS", ""), nil, false},
+		{"addons.registration-controller", "managedclusteraddons", "status", filled(t, addOn, "STATUS", lost+", "+identity),
+			filled(t, addOn, "STATUS", identity), nil, true},
+		{"addons.registration-controller", "managedclusteraddons", "status", filled(t, addOn, "STATUS", lost), filled(t, addOn, "STATUS", ""),
+			nil, true},
+		{"addons.registration-controller", "managedclusteraddons", "status", filled(t, addOn, "STATUS", identity),
+			filled(t, addOn, "STATUS", lost), nil, false},
+		{"addons.registration-controller", "managedclusteraddons", "status", filled(t, addOn, "STATUS", lost+", "+identity),
+			filled(t, addOn, "STATUS", strings.Replace(identity, "user: u", "user: v", 1)), nil, false},
+		{"addons.registration-controller", "managedclusteraddons", "status", filled(t, addOn, "STATUS", lost),
+			filled(t, addOn, "STATUS", identity), nil, false},
 		{"clusters.registration-controller", "managedclusters", "", nil, filled(t, mc, "LABELS", ""), nil, false},
 		{"clusters.registration-controller", "managedclusters", "", nil, filled(t, mc, "LABELS", "", "true", "false"), nil, true},
 		{"placements.placement-controller", "placements", "", filled(t, set, "NAME", "p"), nil, nil, false},

@@ -1,5 +1,5 @@
-// Package backup has all that a standalone hub consists of, its objects and its keys, in one file: written while the hub runs, checked, and
-// made a hub again.
+// Package backup has what a standalone hub keeps, its objects and its keys, in one file: written while the hub runs, checked, and made a
+// hub again. Files that users have given the hub are not in it, but named.
 package backup
 
 import (
@@ -47,6 +47,11 @@ type Description struct {
 	Prefix string `json:"prefix"`
 	// StorageBytes is the size of the database of the etcd.
 	StorageBytes int64 `json:"storageBytes"`
+	// Encryption are the providers of EncryptionFlag that encrypt Secrets at rest, such as aescbc; empty if none does, or if the backup is of
+	// a program that did not record it.
+	Encryption []string `json:"encryption,omitempty"`
+	// Lacks are the files that a hub needs besides to be what it was; empty also if the backup is of a program that did not record them.
+	Lacks []File `json:"lacks,omitempty"`
 }
 
 // archive is a backup that is being written.

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -79,7 +80,7 @@ func TestReadWhatWasWritten(t *testing.T) {
 	}
 	want := Description{FormatVersion: 1, Created: created, Hub: "https://hub.example.com:9443", Version: "v1.2.3", Prefix: "/registry",
 		StorageBytes: 7000}
-	if *description != want {
+	if !reflect.DeepEqual(*description, want) {
 		t.Errorf("description: %+v, want %+v", *description, want)
 	}
 	if len(files) != 4 || files["cert/root-ca.key"] != "a key" || files["cert/ca-bundle/root-ca-bundle.crt"] != "a CA" ||

@@ -20,7 +20,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Path is where a hub serves a backup of itself, to who may get it: it has all keys of the hub.
+// Path is where a hub serves a backup of itself, to who may get it: it has the keys of the hub.
 const Path = "/backup"
 
 // Snapshot is the database of an etcd at one revision.
@@ -40,6 +40,8 @@ type Source struct {
 	Prefix string
 	// KeysDir is the folder of its keys and certificates.
 	KeysDir string
+	// Supplied are the files that users have given the hub, which are not in KeysDir.
+	Supplied []File
 	// Snapshot is the database of its etcd as it is now.
 	Snapshot func() Snapshot
 	Clock    clock.PassiveClock
@@ -54,6 +56,7 @@ func (s *Source) Write(w io.Writer) error {
 	defer snapshot.Close()
 	description, err := json.MarshalIndent(Description{
 		FormatVersion: formatVersion, Created: created, Hub: s.Hub, Version: s.Version, Prefix: s.Prefix, StorageBytes: snapshot.Size(),
+		Encryption: encryptionProviders(s.Supplied), Lacks: s.Supplied,
 	}, "", "  ")
 	if err != nil {
 		return err

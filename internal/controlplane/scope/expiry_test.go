@@ -50,12 +50,13 @@ func begin(t *testing.T, w *Watches, who user.Info, path, sent string, certifica
 	return done
 }
 
-// CP-09: what is open ends with the token or certificate that it was opened with, a stream into a cluster as well as a watch of the hub.
+// CP-09: what is open ends with the token or certificate that it was opened with, a stream into a cluster and the tunnel of an agent as
+// well as a watch of the hub.
 func TestWatchesEndWithTheirTokens(t *testing.T) {
 	t.Parallel()
-	const watch, stream = "/api/v1/namespaces/c1/configmaps", "/apis/cluster.open-cluster-management.io/v1/managedclusters/c1/proxy/api/v1/pods"
+	const watch, cluster = "/api/v1/namespaces/c1/configmaps", "/apis/cluster.open-cluster-management.io/v1/managedclusters/c1/"
 	shown := &user.DefaultInfo{Name: "alice", Extra: map[string][]string{user.CredentialIDKey: {"X509SHA256=00"}}}
-	for _, path := range []string{watch, stream} {
+	for _, path := range []string{watch, cluster + "proxy/api/v1/pods", cluster + "tunnel"} {
 		synctest.Test(t, func(t *testing.T) {
 			w := NewWatches(&allowing{}, NewCutOff(), NewCredentials())
 			close(w.credentials.known)

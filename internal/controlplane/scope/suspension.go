@@ -3,13 +3,16 @@ package scope
 import (
 	"context"
 	"net/http"
+	"slices"
 	"sync/atomic"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/dynamic"
@@ -23,20 +26,26 @@ import (
 // retrySuspended is when agents are told to try again, in seconds.
 const retrySuspended = 10
 
-// WorkSuspension keeps works from agents as long as there is the ConfigMap works-held in the hub's namespace, as on a hub that was
-// restored from a backup and that nobody has looked at yet. Agents then leave their clusters as they are: the hub is not available to
-// them for works, which is no news of any work. Until it is known whether there is the ConfigMap, agents wait.
-type WorkSuspension struct {
+// goesOn are the kinds that agents list and watch also during a suspension: with them they register, report and renew certificates, and
+// change nothing that is applied on their clusters.
+var goesOn = []schema.GroupResource{managedClusters, certificateRequests, coordinationv1.Resource("leases")}
+
+// Suspension keeps from agents, and from those of add-ons, what they change their clusters by, as long as there is the ConfigMap works-held
+// in the hub's namespace, as on a hub that was restored from a backup and that nobody has looked at yet. Agents remove what they do not
+// find on the hub. During a suspension, the hub answers them as if it were not available for works, nor for lists and watches of all kinds
+// but those of goesOn: that tells them of no object that is missing, and they leave their clusters as they are. Until it is known whether
+// there is the ConfigMap, agents wait.
+type Suspension struct {
 	// known is closed when suspended is right.
 	known     chan struct{}
 	suspended atomic.Bool
 }
 
-// NewWorkSuspension returns a WorkSuspension that has to be run.
-func NewWorkSuspension() *WorkSuspension { return &WorkSuspension{known: make(chan struct{})} }
+// NewSuspension returns a Suspension that has to be run.
+func NewSuspension() *Suspension { return &Suspension{known: make(chan struct{})} }
 
 // Run follows the ConfigMap, until ctx ends. It is called once.
-func (s *WorkSuspension) Run(ctx context.Context, client dynamic.Interface) error {
+func (s *Suspension) Run(ctx context.Context, client dynamic.Interface) error {
 	configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	informer := dynamicinformer.NewFilteredDynamicInformer(client, configMaps, fleet.NamespaceHub, resync, cache.Indexers{},
 		func(o *metav1.ListOptions) {
@@ -59,9 +68,9 @@ func (s *WorkSuspension) Run(ctx context.Context, client dynamic.Interface) erro
 }
 
 // Handler hands on what does not have to wait.
-func (s *WorkSuspension) Handler(next http.Handler, codecs runtime.NegotiatedSerializer) http.Handler {
+func (s *Suspension) Handler(next http.Handler, codecs runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isAboutWorksOfAgents(r) {
+		if !changesClusters(r) {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -75,18 +84,42 @@ func (s *WorkSuspension) Handler(next http.Handler, codecs runtime.NegotiatedSer
 			return
 		}
 		refused := apierrors.NewGenericServerResponse(http.StatusServiceUnavailable, "", schema.GroupResource{}, "",
-			"The works of this hub are held; an administrator lets agents have them by deleting ConfigMap "+fleet.NamespaceHub+"/"+
-				fleet.ConfigMapWorksHeld, retrySuspended, true)
+			"This hub holds what agents would change their clusters by; an administrator lets them have it by deleting ConfigMap "+
+				fleet.NamespaceHub+"/"+fleet.ConfigMapWorksHeld, retrySuspended, true)
 		responsewriters.ErrorNegotiated(refused, codecs, workv1.GroupVersion, w, r)
 	})
 }
 
-// isAboutWorksOfAgents tells whether an agent reads or writes works.
-func isAboutWorksOfAgents(r *http.Request) bool {
+// changesClusters tells whether an agent, or the agent of an add-on, reads or writes works, or learns which objects of a kind there are.
+// Service accounts in the namespaces of their own are taken for add-ons that use tokens.
+func changesClusters(r *http.Request) bool {
 	info, found := request.RequestInfoFrom(r.Context())
-	if !found || !info.IsResourceRequest || info.APIGroup != workv1.GroupVersion.Group {
+	if !found || !info.IsResourceRequest {
 		return false
 	}
-	user, found := request.UserFrom(r.Context())
-	return found && len(fleet.ClustersBehind(user.GetName(), user.GetGroups())) > 0
+	who, found := request.UserFrom(r.Context())
+	if !found || !isAgent(info.Namespace, who) {
+		return false
+	}
+	resource := schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
+	switch {
+	case isProbe(r, info):
+		return false
+	case resource.Group == workv1.GroupVersion.Group:
+		return true
+	}
+	return (info.Verb == "list" || info.Verb == "watch") && !slices.Contains(goesOn, resource)
+}
+
+func isAgent(namespace string, who user.Info) bool {
+	if fleet.ReservedClusterName(namespace) {
+		namespace = "" // none of a cluster: service accounts there are managers
+	}
+	return fleet.IsAgentOn(namespace, who.GetName(), who.GetGroups())
+}
+
+// isProbe tells whether a list is of one object at most, by which agents find out whether the hub lets them work before they report.
+func isProbe(r *http.Request, info *request.RequestInfo) bool {
+	query := r.URL.Query()
+	return info.Verb == "list" && query.Get("limit") == "1" && !query.Has("continue")
 }

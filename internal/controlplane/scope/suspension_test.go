@@ -2,8 +2,10 @@ package scope
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -19,9 +21,30 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// Agents wait until it is known whether works are held, are told to come back as long as they are, and then get them. Nobody else waits,
-// and nothing else of agents.
-func TestHold(t *testing.T) {
+// manager is a service account of the hub that looks into its own namespace.
+var manager = &user.DefaultInfo{Name: fleet.ServiceAccountUser(fleet.NamespaceHub, "manager")}
+
+// asked is a request to the hub.
+type asked struct {
+	who                                     user.Info
+	verb, namespace, group, resource, query string
+}
+
+func (a asked) String() string {
+	return fmt.Sprintf("%s: %s %s/%s in %q with %q", a.who.GetName(), a.verb, a.group, a.resource, a.namespace, a.query)
+}
+
+const (
+	workGroup    = "work.open-cluster-management.io"
+	addOnGroup   = "addon.open-cluster-management.io"
+	clusterGroup = "cluster.open-cluster-management.io"
+	tokenGroup   = "authentication.open-cluster-management.io"
+)
+
+// Agents wait until it is known whether the hub is suspended, are told to come back as long as it is, and then get what they ask for. They
+// do not learn which works, add-ons, accounts and tokens are missing on the hub, and remove none. Nobody else waits, nor do registration,
+// reports and certificates.
+func TestSuspension(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
@@ -30,34 +53,65 @@ func TestHold(t *testing.T) {
 	}
 	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceHub, Name: fleet.ConfigMapWorksHeld}}
 	client := dynamicfake.NewSimpleDynamicClient(scheme, held)
+	withheld := []asked{
+		{agent, "list", "c1", workGroup, "manifestworks", ""},
+		{agent, "get", "c1", workGroup, "manifestworks", ""},
+		{agent, "patch", "c1", workGroup, "manifestworks", ""},
+		{aws, "list", "c1", workGroup, "manifestworks", ""},
+		{agent, "list", "c1", addOnGroup, "managedclusteraddons", ""},
+		{agent, "watch", "c1", addOnGroup, "managedclusteraddons", ""},
+		{agent, "list", "c1", addOnGroup, "managedclusteraddons", "limit=1&continue=next"},
+		{agent, "list", "c1", addOnGroup, "managedclusteraddons", "limit=500"},
+		{agent, "list", "c1", tokenGroup, "managedserviceaccounts", ""},
+		{agent, "watch", "c1", "", "secrets", ""},
+		{addOn, "list", "c1", workGroup, "manifestworks", ""},
+		{addOn, "watch", "c1", "policy.example.com", "policies", ""},
+		{account, "watch", "c1", "policy.example.com", "policies", ""},
+	}
+	goOn := []asked{
+		{agent, "watch", "", clusterGroup, "managedclusters", ""},
+		{agent, "list", "", "certificates.k8s.io", "certificatesigningrequests", ""},
+		{agent, "update", "c1", "coordination.k8s.io", "leases", ""},
+		{agent, "patch", "c1", addOnGroup, "managedclusteraddons", ""},
+		{agent, "create", "c1", "events.k8s.io", "events", ""},
+		{agent, "list", "c1", addOnGroup, "managedclusteraddons", "limit=1"},
+		{agent, "list", "c1", workGroup, "manifestworks", "limit=1"},
+		{addOn, "update", "c1", "coordination.k8s.io", "leases", ""},
+		{account, "list", "c2", workGroup, "manifestworks", ""},
+		{account, "watch", "", addOnGroup, "managedclusteraddons", ""},
+		{manager, "watch", fleet.NamespaceHub, "", "configmaps", ""},
+		{admin, "list", "c1", workGroup, "manifestworks", ""},
+		{admin, "watch", "", addOnGroup, "managedclusteraddons", ""},
+	}
 	synctest.Test(t, func(t *testing.T) {
-		suspension := NewWorkSuspension()
+		suspension := NewSuspension()
 		handler := suspension.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }),
 			serializer.NewCodecFactory(scheme))
-		ask := func(who user.Info, group, resource string) <-chan int {
-			info := &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIGroup: group, Resource: resource}
-			ctx := request.WithUser(request.WithRequestInfo(t.Context(), info), who)
+		ask := func(what asked) <-chan int {
+			info := &request.RequestInfo{IsResourceRequest: true, Verb: what.verb, Namespace: what.namespace, APIGroup: what.group,
+				Resource: what.resource}
+			ctx := request.WithUser(request.WithRequestInfo(t.Context(), info), what.who)
 			answer := make(chan int, 1)
 			go func() {
 				recorder := httptest.NewRecorder()
-				handler.ServeHTTP(recorder, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+				handler.ServeHTTP(recorder, httptest.NewRequestWithContext(ctx, http.MethodGet, "/?"+what.query, nil))
 				answer <- recorder.Code
 			}()
 			synctest.Wait()
 			return answer
 		}
-		const works, clusters = "work.open-cluster-management.io", "cluster.open-cluster-management.io"
-		atOnce := func(who user.Info, group, resource string, want int) {
+		atOnce := func(all []asked, want int) {
 			t.Helper()
-			if answer := ask(who, group, resource); len(answer) != 1 || <-answer != want {
-				t.Errorf("%s of %s waits, or gets another answer than %d", resource, who.GetName(), want)
+			for _, what := range all {
+				if answer := ask(what); len(answer) != 1 || <-answer != want {
+					t.Errorf("%s: it waits, or gets another answer than %d", what, want)
+				}
 			}
 		}
-		atOnce(admin, works, "manifestworks", http.StatusOK)
-		atOnce(agent, clusters, "managedclusters", http.StatusOK)
-		waiting := ask(agent, works, "manifestworks")
+		atOnce(goOn, http.StatusOK)
+		waiting := ask(withheld[0])
 		if len(waiting) != 0 {
-			t.Error("an agent is answered before it is known whether works are held")
+			t.Error("an agent is answered before it is known whether the hub is suspended")
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -66,16 +120,14 @@ func TestHold(t *testing.T) {
 		if code := <-waiting; code != http.StatusServiceUnavailable {
 			t.Errorf("the agent that waited got %d", code)
 		}
-		for _, who := range []user.Info{agent, aws, addOn} {
-			atOnce(who, works, "manifestworks", http.StatusServiceUnavailable)
-		}
-		atOnce(admin, works, "manifestworks", http.StatusOK)
+		atOnce(withheld, http.StatusServiceUnavailable)
+		atOnce(goOn, http.StatusOK)
 		configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 		if err := client.Resource(configMaps).Namespace(held.Namespace).Delete(t.Context(), held.Name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
-		atOnce(agent, works, "manifestworks", http.StatusOK)
+		atOnce(slices.Concat(withheld, goOn), http.StatusOK)
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/x509"
 	"net/http"
+	"slices"
 	"sync"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -61,7 +62,7 @@ func NewWatches(a authorizer.UnconditionalAuthorizer, cutOff *CutOff, credential
 }
 
 // Handler hands requests on, and ends watches of those who have lost their rights. What goes through a proxy or a forwarded port may be a
-// watch, too, or a stream that lasts as long.
+// watch, too, or a stream that lasts as long, and so do tunnels of agents.
 func (w *Watches) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		info, _ := request.RequestInfoFrom(r.Context())
@@ -85,7 +86,8 @@ func (w *Watches) Handler(next http.Handler) http.Handler {
 
 // mayLast tells whether a request may be open for long.
 func mayLast(info *request.RequestInfo) bool {
-	return info.Verb == "watch" || info.Subresource == fleet.SubresourceProxy || info.Subresource == fleet.SubresourcePortForward
+	return info.Verb == "watch" ||
+		slices.Contains([]string{fleet.SubresourceProxy, fleet.SubresourcePortForward, fleet.SubresourceTunnel}, info.Subresource)
 }
 
 type tokenKey struct{}

@@ -152,7 +152,7 @@ func TestWatchesEndWithTheirRights(t *testing.T) {
 func TestWhatLastsEndsWithItsRight(t *testing.T) {
 	t.Parallel()
 	const cluster = "/apis/proxy.capstan.io/v1alpha1/managedclusters/c1/"
-	for _, path := range []string{cluster + "proxy/api/v1/pods", cluster + "portforward"} {
+	for _, path := range []string{cluster + "proxy/api/v1/pods", cluster + "portforward", cluster + "tunnel"} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

@@ -2,16 +2,21 @@ package registration
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -50,7 +55,7 @@ func refusesHub(t *testing.T, wants string, args ...string) {
 }
 
 // A hub whose machine is lost comes back from a backup that was written while it ran: its agent goes on with the certificate that it has,
-// and the hub has what it had then.
+// and the hub has what it had then. While the hub is held, an agent that starts has heartbeats.
 func TestBackupAndRestore(t *testing.T) {
 	t.Parallel()
 	const name = "restored"
@@ -70,6 +75,8 @@ func TestBackupAndRestore(t *testing.T) {
 	mustRunHub(t, "1  manifestworks.work.open-cluster-management.io", "check-backup", file)
 	refusesHub(t, "is in use by process", "restore", "--controlplane-config-dir", hub.Dir, file)
 	awaitWorking(t, c, name, "after-the-backup")
+	const lost = "joined-after-the-backup"
+	lostAgent := env.Join(t, hub, framework.Managed, lost)
 
 	hub.Kill()
 	refusesHub(t, "there is a hub already", "restore", "--controlplane-config-dir", hub.Dir, file)
@@ -77,13 +84,36 @@ func TestBackupAndRestore(t *testing.T) {
 	if err := os.Rename(data, filepath.Join(hub.Dir, "lost")); err != nil {
 		t.Fatal(err)
 	}
-	mustRunHub(t, "is in "+data, "restore", "--controlplane-config-dir", hub.Dir, "--hold-works", file)
+	created := createdAt(t, file)
+	output, err := runHub(t, "restore", "--controlplane-config-dir", hub.Dir, "--hold-works", file)
+	if err != nil {
+		t.Fatalf("restore: %v\n%s", err, output)
+	}
+	for _, want := range []string{
+		"is in " + data, "delete configmap works-held", `capstan.io/credentials-not-before: "` + created + `"`,
+		"capstan deny", "capstan delete token",
+	} {
+		if !strings.Contains(output, want) {
+			t.Errorf("restore wrote %q, want %q", output, want)
+		}
+	}
 	env.StartServer(t, hub)
 	c = hub.Client(t)
-	agents := env.ClientFor(t, agent.HubConfig(t))
-	if err := agents.List(t.Context(), &workv1.ManifestWorkList{}, client.InNamespace(name)); !apierrors.IsServiceUnavailable(err) {
-		t.Errorf("an agent reads works that are held: %v", err)
+	for path, want := range map[string]int{
+		"/apis/work.open-cluster-management.io/v1/namespaces/" + name + "/manifestworks":                      http.StatusServiceUnavailable,
+		"/apis/addon.open-cluster-management.io/v1beta1/namespaces/" + name + "/managedclusteraddons":         http.StatusServiceUnavailable,
+		"/apis/addon.open-cluster-management.io/v1beta1/namespaces/" + name + "/managedclusteraddons?limit=1": http.StatusOK,
+	} {
+		if code := answerOnce(t, agent.HubConfig(t), path); code != want {
+			t.Errorf("%s answers an agent of a hub that is held with %d, want %d", path, code, want)
+		}
 	}
+	agent.Kill()
+	restarted := time.Now()
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitHeartbeat(t, c, name, restarted)
 	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceHub, Name: fleet.ConfigMapWorksHeld}}
 	if err := c.Delete(t.Context(), held); err != nil {
 		t.Fatal(err)
@@ -99,10 +129,75 @@ func TestBackupAndRestore(t *testing.T) {
 	if len(works.Items) != 2 || len(works.ResourceVersion) < len("1000000000") {
 		t.Errorf("there are %d works of revision %s, want 2 of one that clients have not seen", len(works.Items), works.ResourceVersion)
 	}
-	err := c.Get(t.Context(), client.ObjectKey{Namespace: name, Name: "after-the-backup"}, &workv1.ManifestWork{})
+	err = c.Get(t.Context(), client.ObjectKey{Namespace: name, Name: "after-the-backup"}, &workv1.ManifestWork{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("a work that the backup does not have: %v", err)
 	}
+	createAgain(t, c, lostAgent, created)
+}
+
+// createAgain brings back a cluster that joined after the time of the backup: its agent is let in with the certificate that it has.
+func createAgain(t *testing.T, c client.Client, agent *env.Agent, created string) {
+	t.Helper()
+	before := framework.Certificate(t, agent)
+	agent.Kill()
+	cluster := framework.AcceptedCluster(agent.Cluster)
+	cluster.Annotations = map[string]string{fleet.AnnotationCredentialsNotBefore: created}
+	framework.Create(t, c, cluster)
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	env.AwaitAvailable(t, c, agent.Cluster)
+	if framework.Certificate(t, agent) != before {
+		t.Error("the agent of the cluster that was created again has registered again")
+	}
+}
+
+// createdAt is when a backup was created, as the commands write it.
+func createdAt(t *testing.T, file string) string {
+	t.Helper()
+	output, err := runHub(t, "check-backup", file, "-o", "json")
+	description := struct{ Created time.Time }{}
+	if err == nil {
+		err = json.Unmarshal([]byte(output), &description)
+	}
+	if err != nil {
+		t.Fatalf("check-backup: %v\n%s", err, output)
+	}
+	return description.Created.Format(time.RFC3339)
+}
+
+// answerOnce returns the code that a hub answers with, which clients of Kubernetes ask again and again for if it is one of an absent hub.
+func answerOnce(t *testing.T, config *rest.Config, path string) int {
+	t.Helper()
+	hub, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := hub.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	return response.StatusCode
+}
+
+func awaitHeartbeat(t *testing.T, c client.Client, cluster string, after time.Time) {
+	t.Helper()
+	env.Eventually(t, func(ctx context.Context) error {
+		lease := &coordinationv1.Lease{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: cluster, Name: fleet.ClusterNamespaceLease}, lease); err != nil {
+			return err
+		}
+		if lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Time.Before(after) {
+			return fmt.Errorf("the last heartbeat was at %s", lease.Spec.RenewTime)
+		}
+		return nil
+	})
 }
 
 // Backups in a folder are named for their times; the last ones stay. They may be encrypted.

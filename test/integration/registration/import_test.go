@@ -97,7 +97,8 @@ func TestImportByHubInExistingCluster(t *testing.T) {
 	t.Parallel()
 	existing := env.StartSandbox(t)
 	c := existing.Client(t)
-	framework.ServeOnly(t, existing, []string{"managedclusters", "managedclustersets", "managedclustersetbindings"})
+	framework.ServeOnly(t, existing, []string{"managedclusters", "managedclustersets", "managedclustersetbindings",
+		"managedclusteraddons"})
 	for _, file := range []string{"rights.yaml", "clusterimporter.yaml", "policies.yaml"} {
 		framework.Create(t, c, framework.Deployed(t, file, func(content []byte) []byte { return content })...)
 	}

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -28,6 +29,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/finalize"
 	"github.com/capstan-io/capstan/internal/agent/work/observe"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/test/env"
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
@@ -237,11 +239,7 @@ func live(t *testing.T, h, m client.Client, cluster, ns, name string, steps []*w
 		agent := incarnate(t, incarnated, cluster, doomed)
 		switch {
 		case doomed == c:
-			for range 6 {
-				if err := agent.pass(incarnated, w); errors.Is(err, errCrashed) || doomed.dead.Load() {
-					break
-				}
-			}
+			awaitCrash(t, agent, h, m, w, step, c)
 		case i == len(steps)-1:
 			env.Eventually(t, func(ctx context.Context) error {
 				return errors.Join(agent.pass(ctx, w), settled(ctx, h, m, w, ns, step, want))
@@ -302,6 +300,23 @@ func awaitStep(t *testing.T, agent incarnation, h client.Client, w *workv1.Manif
 	})
 }
 
+// awaitCrash has an agent bring about a step until it crashes, or has brought it about and writes no more: then it has not as many writes
+// as the crash waits for.
+func awaitCrash(t *testing.T, agent incarnation, h, m client.Client, w *workv1.ManifestWork, step *workv1.ManifestWorkSpec, c *crash) {
+	t.Helper()
+	env.Eventually(t, func(ctx context.Context) error {
+		before := c.writes.Load()
+		err := agent.pass(ctx, w)
+		if c.dead.Load() {
+			return nil
+		}
+		if err == nil && c.writes.Load() > before {
+			err = fmt.Errorf("work %s: the agent has written, and may have more to write", w.Name)
+		}
+		return errors.Join(err, reached(ctx, h, m, w, step))
+	})
+}
+
 // settled tells whether the clusters are as the last step says.
 func settled(ctx context.Context, h, m client.Client, w *workv1.ManifestWork, ns string, step *workv1.ManifestWorkSpec,
 	want []string) error {
@@ -312,8 +327,13 @@ func settled(ctx context.Context, h, m client.Client, w *workv1.ManifestWork, ns
 	if !slices.Equal(have, want) {
 		return fmt.Errorf("work %s: the cluster holds %v, want %v", w.Name, have, want)
 	}
-	workErr := h.Get(ctx, client.ObjectKeyFromObject(w), &workv1.ManifestWork{})
-	amw := &workv1.AppliedManifestWork{}
+	return reached(ctx, h, m, w, step)
+}
+
+// reached tells whether hub and cluster say that a step is done.
+func reached(ctx context.Context, h, m client.Client, w *workv1.ManifestWork, step *workv1.ManifestWorkSpec) error {
+	work, amw := &workv1.ManifestWork{}, &workv1.AppliedManifestWork{}
+	workErr := h.Get(ctx, client.ObjectKeyFromObject(w), work)
 	amwErr := m.Get(ctx, client.ObjectKey{Name: crashHub + "-" + w.Name}, amw)
 	if step == deleted {
 		if !apierrors.IsNotFound(workErr) || !apierrors.IsNotFound(amwErr) {
@@ -321,8 +341,19 @@ func settled(ctx context.Context, h, m client.Client, w *workv1.ManifestWork, ns
 		}
 		return nil
 	}
-	if workErr != nil || amwErr != nil || len(amw.Status.AppliedResources) != len(want) {
-		return fmt.Errorf("work %s has recorded %+v: %w", w.Name, amw.Status.AppliedResources, errors.Join(workErr, amwErr))
+	if err := errors.Join(workErr, amwErr); err != nil {
+		return err
+	}
+	applied := meta.FindStatusCondition(work.Status.Conditions, fleet.ConditionApplied)
+	if applied == nil || applied.Status != metav1.ConditionTrue || applied.ObservedGeneration != work.Generation {
+		return fmt.Errorf("work %s is not reported as applied: %+v", w.Name, applied)
+	}
+	owned := len(step.Workload.Manifests)
+	if step.DeleteOption != nil { // that of the test leaves all objects on the cluster
+		owned = 0
+	}
+	if recorded := amw.Status.AppliedResources; len(recorded) != owned {
+		return fmt.Errorf("work %s has recorded %+v, want %d objects", w.Name, recorded, owned)
 	}
 	return nil
 }

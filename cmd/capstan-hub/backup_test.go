@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/capstan-io/capstan/internal/controlplane/backup"
+)
+
+// A user learns which files a backup does not have, by what names them, and what is lost without that of the encryption.
+func TestLacking(t *testing.T) {
+	t.Parallel()
+	ca := backup.File{Setting: "apiserver.caFile", Path: "/ca.crt"}
+	encryption := backup.File{Setting: backup.EncryptionFlag, Path: "/encryption"}
+	for name, test := range map[string]struct {
+		description backup.Description
+		want        []string
+	}{
+		"nothing": {},
+		"a CA":    {backup.Description{Lacks: []backup.File{ca}}, []string{"/ca.crt (apiserver.caFile)"}},
+		"encryption": {backup.Description{Lacks: []backup.File{encryption, ca}, Encryption: []string{"aescbc", "kms"}}, []string{
+			"/encryption (--encryption-provider-config), without which nobody can read the Secrets, encrypted by aescbc, kms",
+			"/ca.crt (apiserver.caFile)",
+		}},
+		"encryption of which no more is known": {backup.Description{Lacks: []backup.File{encryption}}, []string{
+			"/encryption (--encryption-provider-config)",
+		}},
+	} {
+		if got := lacking(&test.description); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// A backup that fails is tried again after five minutes, or when the next is due if that is sooner, and the interval begins anew.
+func TestRepeat(t *testing.T) {
+	t.Parallel()
+	const minute = time.Minute
+	for name, test := range map[string]struct {
+		every time.Duration
+		fails []bool
+		want  []time.Duration
+	}{
+		"none fails": {6 * time.Hour, []bool{false, false, false}, []time.Duration{0, 6 * time.Hour, 12 * time.Hour}},
+		"some fail": {time.Hour, []bool{false, true, true, false, false},
+			[]time.Duration{0, 60 * minute, 65 * minute, 70 * minute, 130 * minute}},
+		"a short interval": {minute, []bool{true, false, false}, []time.Duration{0, minute, 2 * minute}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				began := time.Now()
+				var at []time.Duration
+				repeat(ctx, test.every, func() error {
+					at = append(at, time.Since(began))
+					if len(at) == len(test.fails) {
+						stop()
+					}
+					if test.fails[len(at)-1] {
+						return errors.New("the hub does not answer")
+					}
+					return nil
+				})
+				if !slices.Equal(at, test.want) {
+					t.Errorf("backups at %v, want %v", at, test.want)
+				}
+			})
+		})
+	}
+}
+
+// A backup that is complete is not made again sooner because an older file cannot be removed.
+func TestRepeatInAnUntidyFolder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		began := time.Now()
+		made := 0
+		repeat(ctx, time.Hour, func() error {
+			if made++; made == 2 {
+				stop()
+			}
+			return &untidyError{errors.New("operation not permitted")}
+		})
+		if took := time.Since(began); took != time.Hour {
+			t.Errorf("the second backup is made after %s", took)
+		}
+	})
+}
+
+// The part of a backup that a killed process has left is removed, and nothing that may still be written, is complete, or is not ours.
+func TestRemoveAbandoned(t *testing.T) {
+	t.Parallel()
+	const abandoned, written = "hub-20260501T120000Z.backup.1.partial", "hub-20260501T180000Z.backup.2.partial"
+	directory, now := t.TempDir(), time.Date(2026, 5, 1, 18, 0, 30, 0, time.UTC)
+	times := map[string]time.Time{
+		abandoned: now.Add(-6 * time.Hour), written: now.Add(-30 * time.Second), "hub-20260401T120000Z.backup": now.Add(-30 * 24 * time.Hour),
+		"another.partial": now.Add(-6 * time.Hour),
+	}
+	for name, at := range times {
+		file := filepath.Join(directory, name)
+		if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Chtimes(file, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := removeAbandoned(directory, now); err != nil {
+		t.Fatal(err)
+	}
+	for name := range times {
+		if _, err := os.Stat(filepath.Join(directory, name)); (err == nil) != (name != abandoned) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A backup also removes what one before it has left in the folder, although it fails itself.
+func TestBackupRemovesAbandoned(t *testing.T) {
+	t.Parallel()
+	directory := t.TempDir()
+	abandoned, long := filepath.Join(directory, "hub-20200101T000000Z.backup.1.partial"), time.Now().Add(-2*abandonedAfter)
+	if err := errors.Join(os.WriteFile(abandoned, nil, 0o600), os.Chtimes(abandoned, long, long)); err != nil {
+		t.Fatal(err)
+	}
+	f := backupFlags{directory: directory, kubeconfig: filepath.Join(directory, "missing")}
+	if err := f.once(t.Context(), nil); err == nil {
+		t.Error("there is a backup without a kubeconfig")
+	}
+	if entries, err := os.ReadDir(directory); err != nil || len(entries) != 0 {
+		t.Errorf("the folder has %v, %v", entries, err)
+	}
+}
