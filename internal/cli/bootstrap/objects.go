@@ -46,7 +46,7 @@ func (o Object) String() string {
 	return o.Kind + " " + o.Namespace + "/" + o.Name
 }
 
-// accessObjects give those who have a token the right to request to join. The service account comes first: if it is missing,
+// accessObjects give those who have a token the right to request to join. The service account is deleted first: if it is missing,
 // ServiceAccountToken restores all of them.
 func accessObjects(hub *hubapi.Hub) []Object {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceOperators, Name: fleet.ServiceAccountBootstrap}}
@@ -121,9 +121,10 @@ func Delete(ctx context.Context, hub *hubapi.Hub, object Object) error {
 	return hub.Explain("delete "+object.String(), err)
 }
 
-// restoreAccess makes what is missing of what tokens are good for, after Delete.
+// restoreAccess makes what is missing of what tokens are good for, after Delete. The service account comes last: until it is there, whoever
+// is interrupted restores the rest when he tries again.
 func restoreAccess(ctx context.Context, hub *hubapi.Hub) error {
-	for _, object := range accessObjects(hub) {
+	for _, object := range slices.Backward(accessObjects(hub)) {
 		if object.content == nil {
 			continue
 		}

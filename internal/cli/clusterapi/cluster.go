@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
@@ -51,11 +52,15 @@ func Of(ctx context.Context, hub *hubapi.Hub, name string) (*Cluster, error) {
 	config := hub.Config()
 	config.Host = server
 	config.WarningHandler = rest.NoWarnings{} // each cluster would have the same
-	found, err := discovery.NewDiscoveryClientForConfigAndClient(config, hub.Transport())
+	served, err := discovery.NewDiscoveryClientForConfigAndClient(config, limited(hub.Transport(), true))
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{Name: name, hub: hub, client: found.RESTClient(), discovery: found}, nil
+	requests, err := discovery.NewDiscoveryClientForConfigAndClient(config, limited(hub.Transport(), false))
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{Name: name, hub: hub, client: requests.RESTClient(), discovery: served}, nil
 }
 
 // Get requests a path of the cluster's API, once: what fails is for the user to see, not to wait for.
@@ -79,10 +84,20 @@ func (c *Cluster) Resources(ctx context.Context, coreOnly bool) ([]*metav1.APIRe
 		return []*metav1.APIResourceList{core}, err
 	}
 	_, lists, err := c.discovery.ServerGroupsAndResourcesWithContext(ctx)
-	if discovery.IsGroupDiscoveryFailedError(err) {
-		err = nil // a group that does not answer is no reason to do without the others
+	if groups, some := discovery.GroupDiscoveryFailedErrorGroups(err); some {
+		return lists, firstTooLarge(groups) // a group that does not answer is no reason to do without the others
 	}
 	return lists, err
+}
+
+// firstTooLarge is the error of a group whose response is not read to its end; nil if there is none.
+func firstTooLarge(groups map[schema.GroupVersion]error) error {
+	for _, err := range groups {
+		if errors.Is(err, errResponseTooLarge) {
+			return err
+		}
+	}
+	return nil
 }
 
 // Problem is why a request to a cluster failed, in words for a person.
@@ -108,6 +123,10 @@ func (t Problem) String() string {
 // Diagnose says what is wrong with a request that failed, and that had a time limit.
 func (c *Cluster) Diagnose(err error, limit time.Duration) Problem {
 	var status apierrors.APIStatus
+	var tooLarge *tooLargeError
+	if errors.As(err, &tooLarge) {
+		return Problem{Message: tooLarge.Error(), Next: tooLarge.next, Connected: true}
+	}
 	if !errors.As(err, &status) {
 		if errors.Is(err, context.DeadlineExceeded) || hubapi.IsTimeout(err) {
 			return Problem{Message: fmt.Sprintf("time-out: no answer in %s", limit), Next: "Wait longer with --timeout."}
@@ -115,7 +134,7 @@ func (c *Cluster) Diagnose(err error, limit time.Duration) Problem {
 		problem, next := c.hub.Diagnose(err)
 		return Problem{Message: problem.Error(), Next: next, Hub: true}
 	}
-	message := text.OneLine(status.Status().Message)
+	message := text.OneLine(text.Message(status.Status().Message))
 	switch {
 	case hubapi.NotServed(err):
 		return Problem{

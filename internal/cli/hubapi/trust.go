@@ -303,12 +303,8 @@ func (i Invitation) Hub(trust Trust) (*Hub, error) {
 	return i.connect(rest.TLSClientConfig{CAData: trust.CA}, i.Token)
 }
 
-// ConnectAs connects to the hub of the invitation with the certificate of an agent that has joined.
-func (i Invitation) ConnectAs(ctx context.Context, certificate, key []byte) (*Hub, error) {
-	trust, err := i.Trust(ctx)
-	if err != nil {
-		return nil, err
-	}
+// HubAs connects to the hub of the invitation with the certificate of an agent that has joined.
+func (i Invitation) HubAs(trust Trust, certificate, key []byte) (*Hub, error) {
 	return i.connect(rest.TLSClientConfig{CAData: trust.CA, CertData: certificate, KeyData: key}, "")
 }
 

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
@@ -79,6 +80,16 @@ func withAgent(t *testing.T, klusterlet, namespace, spec string) clitest.Hub {
 // CA-19, CA-20, O18: a command that is killed after any of its changes does the rest when it is run again, and leaves what it leaves
 // without that.
 func TestInterruptedCommands(t *testing.T) {
+	manifest := inDir(t)("manifest.yaml", clitest.ConfigMap)
+	// What commands have done that make and delete nothing.
+	done := map[string]func(t *testing.T, h clitest.Hub) bool{
+		"accept": func(t *testing.T, h clitest.Hub) bool {
+			return h.Accepted(t, "cluster1") && h.Accepted(t, "cluster2") && h.Approved(t, "two")
+		},
+		"clusterset": func(t *testing.T, h clitest.Hub) bool {
+			return clusterSetOf(t, h, "cluster1") == "staging" && clusterSetOf(t, h, "cluster2") == "staging"
+		},
+	}
 	for name, test := range map[string]struct {
 		world func(t *testing.T) clitest.Hub
 		args  []string
@@ -115,6 +126,39 @@ func TestInterruptedCommands(t *testing.T) {
 			putOperator(t, h, "cluster-manager", "r/x:v0.2.0", nil)
 			return h
 		}, []string{"upgrade", "clustermanager"}, false},
+		"join of a hosted agent": {newCluster,
+			joinCommand(t, newHubToJoin(t), "--mode", "hosted", "--managed-cluster-kubeconfig", newCluster(t).File), false},
+		"upgrade of the agent": {func(t *testing.T) clitest.Hub {
+			h := withAgent(t, "klusterlet", "open-cluster-management-agent", `{"clusterName":"c1"}`)
+			putOperator(t, h, "klusterlet", "r/x:v0.2.0", nil)
+			return h
+		}, []string{"upgrade", "klusterlet"}, false},
+		"init of a standalone hub": {func(t *testing.T) clitest.Hub {
+			h := newCluster(t)
+			serve(h, "/api/v1", "namespaces Namespace", "pods Pod", "secrets Secret", "configmaps ConfigMap", "events Event",
+				"serviceaccounts ServiceAccount", "services Service", "persistentvolumeclaims PersistentVolumeClaim")
+			return h
+		}, []string{"init", "--singleton"}, false},
+		"get token": {withoutBootstrapAccount, []string{"get", "token"}, false},
+		"addon enable": {func(t *testing.T) clitest.Hub {
+			h := clitest.NewHubWithClusters(t)
+			h.PutCatalogue(t, "hello", nil)
+			return h
+		}, []string{"addon", "enable", "--names", "hello", "--clusters", "cluster1,cluster2"}, false},
+		"addon disable": {func(t *testing.T) clitest.Hub {
+			h := clitest.NewHubWithClusters(t)
+			h.PutCatalogue(t, "hello", nil)
+			h.PutAddOn(t, "cluster1", "hello")
+			h.PutAddOn(t, "cluster2", "hello")
+			return h
+		}, []string{"addon", "disable", "--names", "hello", "--clusters", "cluster1,cluster2"}, false},
+		"clusterset": {func(t *testing.T) clitest.Hub {
+			h := clitest.NewHub(t)
+			h.PutClusters(t)
+			h.PutSet(t, "staging")
+			return h
+		}, []string{"clusterset", "set", "staging", "--clusters", "cluster1,cluster2"}, false},
+		"create work": {clitest.NewHubWithClusters, []string{"create", "work", "web", "-f", manifest, "--clusters", "cluster1,cluster2"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			whole := test.world(t)
@@ -130,8 +174,8 @@ func TestInterruptedCommands(t *testing.T) {
 				if again.Code != 0 && !nothing {
 					t.Errorf("killed after change %d: %s", steps, again.ErrOut)
 				}
-				if test.args[0] == "accept" && (!h.Accepted(t, "cluster1") || !h.Accepted(t, "cluster2") || !h.Approved(t, "two")) {
-					t.Errorf("killed after change %d and run again, it has not accepted all", steps)
+				if isDone := done[name]; isDone != nil && !isDone(t, h) {
+					t.Errorf("killed after change %d and run again, it has not changed all", steps)
 				}
 				if !slices.Equal(h.Paths(), whole.Paths()) {
 					t.Errorf("killed after change %d and run again, it leaves\n%v\nand in one run\n%v", steps, h.Paths(), whole.Paths())
@@ -139,6 +183,27 @@ func TestInterruptedCommands(t *testing.T) {
 			}
 		})
 	}
+}
+
+// withoutBootstrapAccount is a hub without what its tokens are good for, which makes tokens once it has the account for that.
+func withoutBootstrapAccount(t *testing.T) clitest.Hub {
+	t.Helper()
+	h := newHubToJoin(t)
+	h.Handle("POST "+tokenPath, func(w http.ResponseWriter, r *http.Request) {
+		if h.HasLocked(strings.TrimSuffix(tokenPath, "/token")) {
+			fakehub.JSON(`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"t"}}`)(w, r)
+			return
+		}
+		fakehub.Refuse(http.StatusNotFound, metav1.StatusReasonNotFound, "no such account")(w, r)
+	})
+	return h
+}
+
+func clusterSetOf(t *testing.T, h clitest.Hub, cluster string) string {
+	t.Helper()
+	var c clusterv1.ManagedCluster
+	h.Get(t, clitest.ClustersPath+"/"+cluster, &c)
+	return c.Labels["cluster.open-cluster-management.io/clusterset"]
 }
 
 // CA-19: the way to the managed cluster of a hosted agent is needed until all that is there is removed.

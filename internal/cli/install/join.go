@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/joinrequests"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -35,7 +36,8 @@ const joinLong = `Join a cluster to a hub: install the agent in the cluster of t
 "capstan get token" on the hub prints the command with the token and the URL. The operator and a Klusterlet, which tells it about the
 agent, are applied by server-side apply, as the chart klusterlet has them; so the command can be run again, and takes over what
 clusteradm has applied. An administrator of the hub then accepts the cluster; the command for that is printed. --wait waits until the
-agent runs and has asked the hub to join, or works there already; it says what holds that up. "capstan unjoin" takes the agent out again.
+agent runs and has asked the hub to join, or works there already; it says what holds that up, and where the hub does not show it, as of an
+agent that registers by AWS IAM again. "capstan unjoin" takes the agent out again.
 
   --mode default    the agent runs in the cluster that it is for, in one pod with --singleton, in two without
   --mode hosted     the agent runs in the cluster of the kubeconfig, for the cluster of --managed-cluster-kubeconfig
@@ -201,6 +203,19 @@ func (j *joining) confirmHub(fingerprint string) bool {
 		"The token goes to this server, and it will rule the cluster. Is it the hub? Type yes to go on: ", j.invitation.Server, fingerprint)
 	answer, err := bufio.NewReader(in).ReadString('\n')
 	return err == nil && strings.TrimSpace(answer) == "yes"
+}
+
+// reportRegistered says that the hub has heard of the agent, or that this cannot be seen, which is no failure.
+func (j *joining) reportRegistered(progress *output.Progress, err error) error {
+	var invisible *joinrequests.InvisibleError
+	switch {
+	case errors.As(err, &invisible):
+		progress.Warn(j.cluster, fmt.Sprintf("%v: see on the hub, with \"capstan get clusters %s\"", invisible, j.cluster))
+		return nil
+	case err == nil:
+		progress.Done(j.cluster, "registered with the hub")
+	}
+	return err
 }
 
 // printAcceptCommand prints what an administrator of the hub does next.

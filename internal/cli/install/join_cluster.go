@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 
@@ -16,7 +17,6 @@ import (
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
-	"github.com/capstan-io/capstan/internal/cli/joinrequests"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -46,7 +46,7 @@ type clusterJoin struct {
 	capi            capiFlags
 
 	operator installation.Running
-	earlier  map[string]bool // the certificate requests of the cluster that the hub had before
+	before   hubBefore
 }
 
 // clusterJoinFlags are the names of the flags that are for agents in clusters alone.
@@ -145,14 +145,14 @@ func (c *clusterJoin) join(ctx context.Context) error {
 			return err
 		}
 	}
-	if c.wait { // none where they may not be read
-		c.earlier, _ = joinrequests.Names(ctx, hub, c.cluster)
+	if c.wait {
+		c.before = lookBefore(ctx, hub, c.cluster)
 	}
 	if err := applyAll(ctx, c.Global, cluster, objects, c.outputFile); err != nil {
 		return err
 	}
 	if c.wait {
-		if err := c.awaitAgent(ctx, cluster, hub, objects); err != nil {
+		if err := c.awaitAgent(ctx, cluster, hub, trust, objects); err != nil {
 			return err
 		}
 	}
@@ -333,9 +333,12 @@ func (c *clusterJoin) bootstrapKubeconfig(ctx context.Context, hub *hubapi.Hub, 
 	return string(content), err
 }
 
-// nameHosted gives a hosted agent the name of the one that the cluster has already, or else a new one.
+// nameHosted gives a hosted agent the name of the one that the cluster has already, or else one that follows from the cluster and the hub:
+// a run that was interrupted before there was a Klusterlet goes on in the same namespace.
 func (c *clusterJoin) nameHosted(ctx context.Context, cluster *Cluster, klusterlet map[string]any) error {
-	name := "klusterlet-hosted-" + rand.String(6)
+	hash := fnv.New32a()
+	fmt.Fprint(hash, c.cluster, " ", c.invitation.Server)
+	name := "klusterlet-hosted-" + rand.SafeEncodeString(fmt.Sprint(hash.Sum32()))
 	existing, err := klusterlets(ctx, cluster)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/joinrequests"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/cli/playground"
@@ -76,15 +77,16 @@ func (l *localJoin) join(ctx context.Context) error {
 		}
 		return err
 	}
-	l.warnAboutName(ctx, hub)
+	registration := playground.Registration{Enrolment: enrolment, Hub: hub}
+	registration.Earlier = l.lookAtHub(ctx, hub)
 	program, err := l.Home.Enrol(enrolment)
 	if err != nil {
 		return err
 	}
 	if l.detach {
-		return l.runDetached(ctx, hub, program, enrolment)
+		return l.runDetached(ctx, program, registration)
 	}
-	return l.runAttached(ctx, hub, program, enrolment)
+	return l.runAttached(ctx, program, registration)
 }
 
 // findCluster makes sure that the kubeconfig gives access to a cluster, and finds the URL that the cluster publishes, else
@@ -113,57 +115,56 @@ func (l *localJoin) findCluster(ctx context.Context) (playground.Member, error) 
 	return member, nil
 }
 
-// warnAboutName warns that the name is taken already, unless by the agent of this home.
-func (l *localJoin) warnAboutName(ctx context.Context, hub *hubapi.Hub) {
+// lookAtHub warns that the name is taken already, unless by the agent of this home, and returns the certificate requests that there are.
+func (l *localJoin) lookAtHub(ctx context.Context, hub *hubapi.Hub) (requests map[string]bool) {
 	ctx, cancel := l.Limited(ctx)
 	defer cancel()
 	if _, err := managedclusters.Get(ctx, hub, l.cluster); err == nil && !l.Home.Enrolled(l.cluster) {
 		l.Note("Warning: the hub knows a cluster %s already. If that is another cluster, interrupt this agent (\"capstan down\" if it is detached) "+
 			"and choose another --cluster-name: both would answer to the same works.", l.cluster)
 	}
+	requests, _ = joinrequests.Names(ctx, hub, l.cluster) // none where they may not be read
+	return requests
 }
 
-func (l *localJoin) runDetached(ctx context.Context, hub *hubapi.Hub, program playground.Program, enrolment playground.Enrolment) error {
-	agent, err := l.Home.Detach(program, enrolment)
-	if err != nil {
+func (l *localJoin) runDetached(ctx context.Context, program playground.Program, registration playground.Registration) (err error) {
+	if registration.Agent, err = l.Home.Detach(program, registration.Enrolment); err != nil {
 		return err
 	}
 	if l.wait {
-		if err := l.awaitCluster(ctx, hub, agent); err != nil {
+		if err := l.awaitRegistered(ctx, registration); err != nil {
 			return err
 		}
 	}
-	l.Note("The agent runs in the background as process %d; its log is %s.", agent.PID, agent.Log)
+	l.Note("The agent runs in the background as process %d; its log is %s.", registration.Agent.PID, registration.Agent.Log)
 	l.printAcceptCommand()
 	return nil
 }
 
-func (l *localJoin) awaitCluster(ctx context.Context, hub *hubapi.Hub, agent *playground.Process) error {
+func (l *localJoin) awaitRegistered(ctx context.Context, registration playground.Registration) error {
 	ctx, cancel := l.Limited(ctx)
 	defer cancel()
 	progress := l.Progress()
 	defer progress.Close()
 	progress.Wait(l.cluster, "registering with the hub")
-	if err := playground.AwaitDetached(ctx, hub, l.cluster, agent, progress); err != nil {
-		return err
-	}
-	progress.Done(l.cluster, "registered with the hub")
-	return nil
+	return l.reportRegistered(progress, l.Home.AwaitDetached(ctx, registration, progress))
 }
 
 // runAttached shows the log of the agent, and how to accept the cluster once the hub knows it.
-func (l *localJoin) runAttached(ctx context.Context, hub *hubapi.Hub, program playground.Program, enrolment playground.Enrolment) error {
-	agent, err := l.Home.Attach(ctx, program, enrolment, l.ErrOut)
+func (l *localJoin) runAttached(ctx context.Context, program playground.Program, registration playground.Registration) error {
+	agent, err := l.Home.Attach(ctx, program, registration.Enrolment, l.ErrOut)
 	if err != nil {
 		return err
 	}
+	registration.Agent = agent
 	registering, cancel := l.Limited(ctx)
 	defer cancel()
-	switch err := playground.AwaitCluster(registering, hub, l.cluster, agent); {
-	case err == nil:
+	var invisible *joinrequests.InvisibleError
+	switch err := l.Home.Await(registering, registration); {
+	case err == nil, errors.As(err, &invisible):
 		l.printAcceptCommand()
 	case agent.Running() && ctx.Err() == nil:
-		l.Note("The hub does not know the cluster yet: %v\nThe agent goes on trying; interrupt it to give up.", err)
+		l.Note("The hub has not heard of the agent yet: %v\nThe agent goes on trying; interrupt it to give up.", err)
 	}
 	err = agent.Result()
 	if ctx.Err() != nil || err == nil { // asked to stop, by an interrupt, "capstan down" or "capstan unjoin"

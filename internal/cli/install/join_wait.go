@@ -3,9 +3,9 @@ package install
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,7 +27,8 @@ var agentConditions = []installation.DesiredCondition{
 }
 
 // awaitAgent waits until the operator and the agent run, and the agent has registered the cluster.
-func (c *clusterJoin) awaitAgent(ctx context.Context, cluster *Cluster, hub *hubapi.Hub, objects []*unstructured.Unstructured) error {
+func (c *clusterJoin) awaitAgent(ctx context.Context, cluster *Cluster, hub *hubapi.Hub, trust hubapi.Trust,
+	objects []*unstructured.Unstructured) error {
 	if err := awaitRollout(ctx, c.Global, cluster, fleet.NamespaceOperators, klusterletOperator); err != nil {
 		return err
 	}
@@ -40,7 +41,7 @@ func (c *clusterJoin) awaitAgent(ctx context.Context, cluster *Cluster, hub *hub
 		if err := awaitConditions(ctx, c.Global, cluster, of, agentConditions, namespace); err != nil {
 			return err
 		}
-		agent, err := c.agentOf(ctx, cluster, of, namespace)
+		agent, err := c.agentOf(ctx, cluster, trust, of, namespace)
 		if err == nil {
 			err = c.awaitRegistered(ctx, hub, agent)
 		}
@@ -51,21 +52,34 @@ func (c *clusterJoin) awaitAgent(ctx context.Context, cluster *Cluster, hub *hub
 	return nil
 }
 
-// joinedAgent identifies the agent of this cluster among others.
-type joinedAgent struct {
-	// user is who the agent is on the hub.
-	user string
-	// credential is what it has obtained in an earlier run; nil if there is none.
-	credential *hubapi.Hub
+// hubBefore is what the hub had of a cluster before its agent was installed.
+type hubBefore struct {
+	// requests are the certificate requests; none where they may not be read.
+	requests map[string]bool
+	// without says that it did not have the cluster.
+	without bool
 }
 
-// agentOf finds who the agent of a Klusterlet is.
-func (c *clusterJoin) agentOf(ctx context.Context, cluster *Cluster, of installation.Reference, namespace string) (joinedAgent, error) {
+func lookBefore(ctx context.Context, hub *hubapi.Hub, cluster string) (before hubBefore) {
+	before.requests, _ = joinrequests.Names(ctx, hub, cluster)
+	_, err := managedclusters.Get(ctx, hub, cluster)
+	before.without = apierrors.IsNotFound(err)
+	return before
+}
+
+// agentOf finds who the agent of a Klusterlet is, and what it has obtained in an earlier run.
+func (c *clusterJoin) agentOf(ctx context.Context, cluster *Cluster, trust hubapi.Trust, of installation.Reference,
+	namespace string) (joinrequests.Agent, error) {
+	agent := joinrequests.Agent{Cluster: c.cluster, Earlier: c.before.requests}
 	klusterlet, err := cluster.Get(ctx, of)
-	if err != nil || klusterlet == nil {
-		return joinedAgent{}, err
+	if err != nil {
+		return agent, err
 	}
-	agent := joinedAgent{user: fleet.ClusterUser(c.cluster, string(klusterlet.GetUID()))}
+	user := ""
+	if klusterlet != nil {
+		user = fleet.ClusterUser(c.cluster, string(klusterlet.GetUID()))
+	}
+	agent.User = func() string { return user }
 	credential := installation.Reference{GroupVersionKind: installation.KindSecret, Namespace: namespace, Name: fleet.SecretHubKubeconfig}
 	object, err := cluster.Get(ctx, credential)
 	if err != nil || object == nil {
@@ -76,58 +90,45 @@ func (c *clusterJoin) agentOf(ctx context.Context, cluster *Cluster, of installa
 		return agent, fmt.Errorf("read Secret %s/%s: %w", namespace, fleet.SecretHubKubeconfig, err)
 	}
 	if string(secret.Data[fleet.KeyClusterName]) == c.cluster && len(secret.Data[fleet.KeyTLSCert]) > 0 {
-		agent.credential, err = c.invitation.ConnectAs(ctx, secret.Data[fleet.KeyTLSCert], secret.Data[fleet.KeyTLSKey])
+		agent.Credential, err = c.invitation.HubAs(trust, secret.Data[fleet.KeyTLSCert], secret.Data[fleet.KeyTLSKey])
 	}
 	return agent, err
 }
 
 // awaitRegistered waits until the agent of this cluster has requested to join, or works with the hub: the ManagedCluster alone may be from
 // before.
-func (c *clusterJoin) awaitRegistered(ctx context.Context, hub *hubapi.Hub, agent joinedAgent) error {
+func (c *clusterJoin) awaitRegistered(ctx context.Context, hub *hubapi.Hub, agent joinrequests.Agent) error {
 	progress := c.Progress()
 	defer progress.Close()
 	progress.Wait(c.cluster, "registering with the hub")
 	if err := managedclusters.Wait(ctx, hub, c.cluster, func(*clusterv1.ManagedCluster) bool { return true }); err != nil {
 		return err
 	}
-	if err := c.awaitAgentOnHub(ctx, hub, agent); err != nil {
-		return err
-	}
-	progress.Done(c.cluster, "registered with the hub")
-	return nil
+	return c.reportRegistered(progress, c.awaitAgentOnHub(ctx, hub, agent))
 }
 
-// awaitAgentOnHub waits until the agent requests a certificate, or renews its lease with the one it has. Agents that register by AWS IAM
-// make no requests, and those of the gRPC server none once they have joined.
-func (c *clusterJoin) awaitAgentOnHub(ctx context.Context, hub *hubapi.Hub, agent joinedAgent) error {
-	driver := c.driver.registration
-	if driver == driverAWS || driver == driverGRPC && agent.credential != nil {
+// awaitAgentOnHub waits until the hub hears of the agent. Where nothing that it does can be seen there, a cluster that the hub did not have
+// before is from it.
+func (c *clusterJoin) awaitAgentOnHub(ctx context.Context, hub *hubapi.Hub, agent joinrequests.Agent) error {
+	err := c.awaitVisible(ctx, hub, agent)
+	var invisible *joinrequests.InvisibleError
+	switch {
+	case errors.As(err, &invisible) && c.before.without:
 		return nil
+	case err == nil, errors.As(err, &invisible):
+		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	seen := make(chan struct{})
-	if agent.credential != nil {
-		go func() {
-			if err := awaitNextHeartbeat(ctx, agent.credential, c.cluster); err == nil {
-				close(seen)
-				cancel()
-			}
-		}()
+	return fmt.Errorf("the hub has not heard of %s, which is the agent of this cluster: %w", agent.User(), err)
+}
+
+func (c *clusterJoin) awaitVisible(ctx context.Context, hub *hubapi.Hub, agent joinrequests.Agent) error {
+	switch driver := c.driver.registration; {
+	case driver == driverAWS:
+		return &joinrequests.InvisibleError{Reason: "an agent that registers by AWS IAM makes no certificate request"}
+	case driver == driverGRPC && agent.Credential != nil:
+		return &joinrequests.InvisibleError{Reason: "it has joined through the gRPC server before, and makes no request again"}
 	}
-	err := joinrequests.WaitFor(ctx, hub, c.cluster, agent.user, c.earlier)
-	select {
-	case <-seen:
-		return nil
-	default:
-	}
-	if apierrors.IsForbidden(err) { // who joins with a credential of his own need not have the right to look
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("the hub has not heard of %s, which is the agent of this cluster: %w", agent.user, err)
-	}
-	return nil
+	return agent.AwaitRegistered(ctx, hub)
 }
 
 // connectionState is what a Klusterlet says of the connection of its agent to the hub, as a line to append.
@@ -153,17 +154,4 @@ func agentNamespace(klusterlet *unstructured.Unstructured) string {
 	}
 	namespace, _, _ := unstructured.NestedString(klusterlet.Object, "spec", "namespace")
 	return cmp.Or(namespace, fleet.NamespaceAgent)
-}
-
-// awaitNextHeartbeat returns once the agent of a cluster has renewed its lease, whatever its clock says.
-func awaitNextHeartbeat(ctx context.Context, hub *hubapi.Hub, cluster string) error {
-	var first *metav1.MicroTime
-	seen := false
-	leases := hub.Client(coordinationv1.SchemeGroupVersion.WithResource("leases")).Namespace(cluster)
-	err := hubapi.Until(ctx, leases, hubapi.Named(fleet.ClusterNamespaceLease), func(lease *coordinationv1.Lease) bool {
-		renewed := seen && !lease.Spec.RenewTime.Equal(first)
-		first, seen = lease.Spec.RenewTime, true
-		return renewed
-	})
-	return hub.Explain("wait for the agent of cluster "+cluster, err)
 }

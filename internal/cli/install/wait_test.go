@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -119,6 +120,53 @@ func TestJoinWaitsForItsAgent(t *testing.T) {
 			}
 			close(over)
 			(<-done).Fails(t, "the hub has not heard of system:open-cluster-management:c1:u1", "not done after")
+		})
+	}
+}
+
+// CA-17: where the hub does not show what the agent does, join says so instead of success, unless the cluster is new there.
+func TestJoinSaysWhatItCannotSee(t *testing.T) {
+	aws := []string{"--registration-auth", "awsirsa", "--hub-cluster-arn", hubARN, "--managed-cluster-arn", managedARN}
+	grpc := []string{"--registration-auth", "grpc", "--grpc-server", "h:1"}
+	for name, test := range map[string]struct {
+		flags              []string
+		credential, hidden bool
+		isNew              bool
+		says               string // empty for success
+	}{
+		"by AWS IAM, again":       {flags: aws, says: "an agent that registers by AWS IAM makes no certificate request"},
+		"by AWS IAM":              {flags: aws, isNew: true},
+		"by gRPC, again":          {flags: grpc, credential: true, says: "makes no request again"},
+		"requests are hidden":     {hidden: true, says: "the hub does not let you see certificate requests"},
+		"hidden, and all are new": {hidden: true, isNew: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, c := newHubToJoin(t), newClusterWithAgent(t)
+			ca := clitest.WriteCA(t, h)
+			if test.hidden {
+				h.Handle("GET "+clitest.RequestsPath, fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "no"))
+			}
+			if test.credential {
+				putCredential(t, c, "c1")
+				test.flags = append(test.flags, "--grpc-ca-file", ca)
+			}
+			cluster := func() { h.Put(t, clitest.ClustersPath+"/c1", clitest.AcceptedCluster("c1")) }
+			if !test.isNew {
+				cluster()
+			}
+			done := make(chan clitest.Result, 1)
+			go func() { done <- c.Run(t, "", append(joinCommand(t, h, "--wait"), test.flags...)...) }()
+			if test.isNew {
+				h.WaitForWatch(t, clitest.ClustersPath)
+				cluster()
+			}
+			got := <-done
+			got.Succeeds(t, "capstan accept --clusters c1")
+			registered := strings.Contains(got.ErrOut, "c1: registered with the hub")
+			advised := strings.Contains(got.ErrOut, `see on the hub, with "capstan get clusters c1"`)
+			if registered != (test.says == "") || advised == registered || !strings.Contains(got.ErrOut, test.says) {
+				t.Errorf("it says\n%s", got.ErrOut)
+			}
 		})
 	}
 }

@@ -1,4 +1,5 @@
-// Package joinrequests reads the certificate requests by which agents join a hub, distinguishes them from others, and approves them.
+// Package joinrequests reads the certificate requests by which agents join a hub, distinguishes them from others, approves them, and waits
+// until an agent has registered.
 package joinrequests
 
 import (
@@ -200,15 +201,6 @@ func Names(ctx context.Context, hub *hubapi.Hub, cluster string) (map[string]boo
 		names[list.Items[i].Name] = true
 	}
 	return names, hub.Explain("list certificate requests of cluster "+cluster, err)
-}
-
-// WaitFor returns once an agent has a pending certificate request, or has made one that is not among the earlier ones.
-func WaitFor(ctx context.Context, hub *hubapi.Hub, cluster, agent string, earlier map[string]bool) error {
-	err := hubapi.Until(ctx, hub.Client(Resource), ofCluster(cluster), func(csr *certificatesv1.CertificateSigningRequest) bool {
-		commonName, _ := checkSubject(csr.Spec.Request, cluster)
-		return commonName == agent && (len(csr.Status.Conditions) == 0 || !earlier[csr.Name])
-	})
-	return hub.Explain("wait for a certificate request of "+agent, err)
 }
 
 func ofCluster(cluster string) metav1.ListOptions {

@@ -68,7 +68,7 @@ type Query struct {
 	Form Form
 	// Timeout is how long a cluster has for each response.
 	Timeout time.Duration
-	// Clock says how long responses wait for others.
+	// Clock says how long responses wait for others, and watches before they are made again.
 	Clock clock.WithDelayedExecution
 }
 
@@ -135,32 +135,31 @@ type reader struct {
 }
 
 func (r *reader) read(ctx context.Context) *clusterapi.Problem {
-	resource, problem := r.resolve(ctx)
+	resource, problem := Resolve(ctx, r.cluster, r.query.Resource, "list", r.query.Timeout)
 	if problem != nil {
 		return problem
 	}
+	if err := r.pages(ctx, resource); err != nil {
+		problem := r.cluster.Diagnose(err, r.query.Timeout)
+		return &problem
+	}
+	return nil
+}
+
+// pages reads all pages of a resource.
+func (r *reader) pages(ctx context.Context, resource Resource) error {
 	for token := ""; ; {
 		page, next, err := r.page(ctx, resource, token)
-		if err != nil {
-			return r.diagnose(err)
+		if err == nil {
+			err = r.put(page)
 		}
-		if err := r.put(page); err != nil {
-			return r.diagnose(err)
+		if err != nil {
+			return err
 		}
 		if token = next; token == "" {
 			return nil
 		}
 	}
-}
-
-func (r *reader) diagnose(err error) *clusterapi.Problem {
-	problem := r.cluster.Diagnose(err, r.query.Timeout)
-	return &problem
-}
-
-// resolve finds what can be listed.
-func (r *reader) resolve(ctx context.Context) (Resource, *clusterapi.Problem) {
-	return Resolve(ctx, r.cluster, r.query.Resource, "list", r.query.Timeout)
 }
 
 // Resolve finds what a word means to a cluster, among the resources that have a verb, if one is given. Most of what people read is in

@@ -6,22 +6,49 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"slices"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/capstan-io/capstan/internal/cli/clusterapi"
 )
 
+// WatchHandler takes what watches bring. One of its functions is called at a time.
+type WatchHandler struct {
+	// Write takes the rows of changes. Its error ends all watches.
+	Write func(Page) error
+	// Away is told once that a cluster is not watched for now, and why. That is tried again until it succeeds.
+	Away func(Failure)
+	// Back is told that a cluster that was away is watched again.
+	Back func(cluster string)
+	// Relisted is told before all rows of a cluster come again, because it does not know any more what has changed.
+	Relisted func(cluster string)
+	// Failed is told that a cluster is not watched any more, and why.
+	Failed func(Failure)
+}
+
 // Watch hands over what changes after the last pages of clusters that Read brought, as rows of tables, until the context ends or no
-// cluster is left. A cluster whose watch fails is reported at once; the others go on.
-func Watch(ctx context.Context, clusters []*clusterapi.Cluster, last map[string]Page, q Query, write func(Page) error,
-	failed func(Failure)) error {
+// cluster is left. A cluster that is away is watched again from where its watch has ended. One that refuses the watch is not.
+func Watch(ctx context.Context, clusters []*clusterapi.Cluster, last map[string]Page, q Query, handler WatchHandler) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var mu sync.Mutex // writes at a time
+	var mu sync.Mutex
+	tell := func(handle func() error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if ctx.Err() != nil {
+			return
+		}
+		if err := handle(); err != nil {
+			cancel(err)
+		}
+	}
 	var watches sync.WaitGroup
 	for _, cluster := range clusters {
 		page, read := last[cluster.Name]
@@ -29,19 +56,8 @@ func Watch(ctx context.Context, clusters []*clusterapi.Cluster, last map[string]
 			continue
 		}
 		watches.Go(func() {
-			w := watcher{cluster: cluster, query: q, page: page, write: func(page Page) {
-				mu.Lock()
-				defer mu.Unlock()
-				if err := write(page); err != nil {
-					cancel(err)
-				}
-			}}
-			err := w.run(ctx)
-			mu.Lock()
-			defer mu.Unlock()
-			if ctx.Err() == nil {
-				failed(Failure{Cluster: cluster.Name, Problem: cluster.Diagnose(err, q.Timeout)})
-			}
+			w := watcher{cluster: cluster, query: q, page: page, handler: handler, tell: tell}
+			w.fail(w.run(ctx))
 		})
 	}
 	watches.Wait()
@@ -53,25 +69,149 @@ type watcher struct {
 	cluster *clusterapi.Cluster
 	query   Query
 	page    Page // the last one
-	write   func(Page)
+	handler WatchHandler
+	// tell calls a function of the handler, unless the watches have ended.
+	tell func(func() error)
+	// away is why the cluster is not watched for now, which the handler has been told; nil if it is watched.
+	away error
 }
 
-var errEndsWatches = errors.New("the cluster ends watches as soon as they begin")
+func (w *watcher) write(page Page) { w.tell(func() error { return w.handler.Write(page) }) }
 
-// run watches until that fails. API servers end a watch now and then, but not without an event, for they send bookmarks.
+func (w *watcher) fail(err error) {
+	w.tell(func() error {
+		w.handler.Failed(w.failure(err))
+		return nil
+	})
+}
+
+func (w *watcher) goAway(err error) {
+	if w.away == nil {
+		w.tell(func() error {
+			w.handler.Away(w.failure(err))
+			return nil
+		})
+	}
+	w.away = err
+}
+
+func (w *watcher) comeBack() {
+	if w.away != nil {
+		w.tell(func() error {
+			w.handler.Back(w.cluster.Name)
+			return nil
+		})
+	}
+	w.away = nil
+}
+
+func (w *watcher) failure(err error) Failure {
+	return Failure{Cluster: w.cluster.Name, Problem: w.cluster.Diagnose(err, w.query.Timeout)}
+}
+
+// errNoEvent is why a watch is of no use. API servers end a watch now and then, but not without an event, for they send bookmarks.
+var errNoEvent = errors.New("the cluster ends watches before their first event")
+
+// newPauses are those before a cluster is watched again.
+func newPauses() wait.Backoff {
+	return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 20, Cap: 30 * time.Second} //nolint:mnd // a backoff
+}
+
+// mostRefusals is how often in a row a cluster that was away is tried again though it refuses the watch: a hub that starts does not know
+// yet who is who, and who may what.
+const mostRefusals = 5
+
+// run watches until that fails for good, or the context ends. A watch that has ended says nothing of the cluster: the next one does.
 func (w *watcher) run(ctx context.Context) error {
-	for {
+	pauses := newPauses()
+	for empty, refusals := 0, 0; ; {
 		events, err := w.watch(ctx)
-		if err == nil && events == 0 {
-			err = errEndsWatches
+		if events > 0 {
+			pauses, empty = newPauses(), 0
+		}
+		switch {
+		case isExpired(err):
+			err = w.relist(ctx)
+		case err == nil && events == 0:
+			if empty++; empty > 1 {
+				err = errNoEvent
+			}
+		}
+		refused := w.away != nil && (apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err))
+		switch {
+		case err == nil:
+			refusals = 0
+		case refused && refusals < mostRefusals:
+			refusals++
+		case !passes(err):
+			return err
 		}
 		if err != nil {
-			return err
+			w.goAway(err)
+		}
+		if !w.pause(ctx, pauses.Step()) {
+			return context.Cause(ctx)
 		}
 	}
 }
 
-// watch makes one watch, and counts its events.
+// pause is false if the context has ended.
+func (w *watcher) pause(ctx context.Context, length time.Duration) bool {
+	timer := w.query.Clock.NewTimer(length)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func isExpired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
+
+// passing are the codes of answers that another request may not have.
+var passing = []int32{http.StatusGone, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
+	http.StatusGatewayTimeout}
+
+// passes tells whether a watch may succeed when it is made again: where a connection was lost, and not where a cluster refuses or writes
+// what cannot be read.
+func passes(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return slices.Contains(passing, status.Status().Code)
+	}
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	return !errors.As(err, &syntax) && !errors.As(err, &kind) && !clusterapi.IsTooLarge(err)
+}
+
+// relist hands over all rows again, and goes on from there.
+func (w *watcher) relist(ctx context.Context) error {
+	told := false
+	last := w.page
+	query := w.query
+	if query.Name != "" { // a list is as of now; an object that has not changed for long has a version that no watch begins at
+		query.FieldSelector, query.Name = "metadata.name="+query.Name, ""
+	}
+	r := reader{cluster: w.cluster, query: query, put: func(page Page) error {
+		if !told {
+			w.tell(func() error {
+				w.handler.Relisted(w.cluster.Name)
+				return nil
+			})
+		}
+		told, last = true, page.WithoutContent()
+		w.write(page)
+		return nil
+	}}
+	if err := r.pages(ctx, w.page.Resource); err != nil {
+		return err
+	}
+	w.page = last
+	return nil
+}
+
+// watch makes one watch, and counts its events. It fails if the cluster refuses it, then or later.
 func (w *watcher) watch(ctx context.Context) (events int, err error) {
 	options := &metav1.ListOptions{
 		LabelSelector: w.query.LabelSelector, FieldSelector: w.query.FieldSelector,
@@ -86,20 +226,33 @@ func (w *watcher) watch(ctx context.Context) (events int, err error) {
 		return 0, err
 	}
 	defer stream.Close()
-	decoder := json.NewDecoder(stream)
+	if !errors.Is(w.away, errNoEvent) {
+		w.comeBack()
+	}
+	events, err = w.read(stream)
+	if passes(err) && !isExpired(err) {
+		err = nil
+	}
+	return events, err
+}
+
+// read reads the events of a watch to its end.
+func (w *watcher) read(stream io.ReadCloser) (events int, err error) {
+	bounded := clusterapi.NewEventStream(stream)
+	decoder := json.NewDecoder(bounded)
 	for ; ; events++ {
 		var event struct {
 			Type   watch.EventType `json:"type"`
 			Object json.RawMessage `json:"object"`
 		}
-		if err := decoder.Decode(&event); errors.Is(err, io.EOF) {
-			return events, nil
-		} else if err != nil {
+		bounded.Next()
+		if err := decoder.Decode(&event); err != nil {
 			return events, err
 		}
 		if err := w.handle(event.Type, event.Object); err != nil {
 			return events, err
 		}
+		w.comeBack()
 	}
 }
 

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"syscall"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/joinrequests"
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // Enrolment is an agent that joins a cluster of the user's own to a hub.
@@ -103,19 +106,58 @@ func (h Home) Attach(ctx context.Context, program Program, e Enrolment, logs io.
 	return process, nil
 }
 
-// AwaitCluster returns once the agent has created its ManagedCluster on the hub. It fails when the agent dies.
-func AwaitCluster(ctx context.Context, hub *hubapi.Hub, cluster string, agent *Process) error {
-	ctx, release := cancelOnExit(ctx, agent)
-	defer release()
-	if err := managedclusters.Wait(ctx, hub, cluster, exists); err != nil {
-		return processExitOr(ctx, err, agent)
-	}
-	return nil
+// Registration is an agent that was started, of which a hub is to hear.
+type Registration struct {
+	Enrolment
+
+	Hub   *hubapi.Hub
+	Agent *Process
+	// Earlier are the certificate requests of the cluster that the hub had before the agent was started.
+	Earlier map[string]bool
 }
 
-// AwaitDetached does the same for an agent whose log nobody sees, and reports the problems in that.
-func AwaitDetached(ctx context.Context, hub *hubapi.Hub, cluster string, agent *Process, report Reporter) error {
-	problems := followLog(agent, true)
-	return waitReportingReasons(ctx, report, cluster, func(context.Context) string { return problems.describe("") },
-		func(ctx context.Context) error { return AwaitCluster(ctx, hub, cluster, agent) })
+// Await returns once the agent itself has asked the hub to join, or works there: the cluster may be there from before. It fails when the
+// agent dies, and with a joinrequests.InvisibleError where the hub does not show what the agent does.
+func (h Home) Await(ctx context.Context, r Registration) error {
+	ctx, release := cancelOnExit(ctx, r.Agent)
+	defer release()
+	err := managedclusters.Wait(ctx, r.Hub, r.Member.Name, exists)
+	if err == nil {
+		err = h.registering(r).AwaitRegistered(ctx, r.Hub)
+	}
+	var invisible *joinrequests.InvisibleError
+	if err == nil || errors.As(err, &invisible) {
+		return err
+	}
+	return processExitOr(ctx, err, r.Agent)
+}
+
+// registering is the agent as the hub knows it. It chooses its name when it runs for the first time.
+func (h Home) registering(r Registration) joinrequests.Agent {
+	cluster := r.Member.Name
+	agent := joinrequests.Agent{Cluster: cluster, Earlier: r.Earlier, User: func() string {
+		if name, err := h.AgentName(cluster); err == nil && name != "" {
+			return fleet.ClusterUser(cluster, name)
+		}
+		return ""
+	}}
+	certificate, err := os.ReadFile(filepath.Join(h.agentDir(cluster), fleet.KeyTLSCert))
+	if err != nil {
+		return agent
+	}
+	key, err := os.ReadFile(filepath.Join(h.agentDir(cluster), fleet.KeyTLSKey))
+	if err != nil {
+		return agent
+	}
+	if hub, err := r.Invitation.HubAs(r.Trust, certificate, key); err == nil { // one that cannot be used is replaced by a request
+		agent.Credential = hub
+	}
+	return agent
+}
+
+// AwaitDetached does the same as Await for an agent whose log nobody sees, and reports the problems in that.
+func (h Home) AwaitDetached(ctx context.Context, r Registration, report Reporter) error {
+	problems := followLog(r.Agent, true)
+	return waitReportingReasons(ctx, report, r.Member.Name, func(context.Context) string { return problems.describe("") },
+		func(ctx context.Context) error { return h.Await(ctx, r) })
 }

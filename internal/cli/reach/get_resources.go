@@ -32,7 +32,8 @@ capstan.io/cluster-name names the cluster of each.
 
 Clusters are printed as they answer; those that do so at once are in the order in which you name them. What can be read is printed, also
 if some clusters cannot. These are listed at the end, with the reasons, and the exit code is 1. A
-cluster has 10 seconds for each answer, or those of --timeout. The clusters need the add-on cluster-proxy.`
+cluster has 10 seconds for each answer, or those of --timeout; answers that are larger than 256 MiB are not read. With --watch, a
+cluster that is away is watched again once it is back. The clusters need the add-on cluster-proxy.`
 
 // resourceList is one run of "capstan get RESOURCE": what to read, and of which clusters.
 type resourceList struct {
@@ -204,9 +205,18 @@ var errInterrupted = errors.New("interrupted")
 // watchAll prints what changes, until it is interrupted, which is how it is meant to end.
 func (f *resourceList) watchAll(ctx context.Context, clusters []*clusterapi.Cluster, last map[string]manyclusters.Page,
 	q manyclusters.Query, printer resourcePrinter) error {
-	write := func(page manyclusters.Page) error { return printer.print([]manyclusters.Page{page}) }
-	err := manyclusters.Watch(ctx, clusters, last, q, write, func(failed manyclusters.Failure) {
-		f.Note("%s: no longer watched: %s", failed.Cluster, failed.Message)
+	err := manyclusters.Watch(ctx, clusters, last, q, manyclusters.WatchHandler{
+		Write: func(page manyclusters.Page) error { return printer.print([]manyclusters.Page{page}) },
+		Away: func(away manyclusters.Failure) {
+			f.Note("%s: not watched for now, which is tried again: %s", away.Cluster, away.Message)
+		},
+		Back: func(cluster string) { f.Note("%s: watched again", cluster) },
+		Relisted: func(cluster string) {
+			f.Note("%s: what has changed in between is not known any more: all its rows follow", cluster)
+		},
+		Failed: func(failed manyclusters.Failure) {
+			f.Note("%s: no longer watched: %s", failed.Cluster, failed.Problem)
+		},
 	})
 	switch {
 	case ctx.Err() != nil:

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -316,16 +317,160 @@ func TestGetResourcesWatch(t *testing.T) {
 	events["cluster1"] <- row("BOOKMARK", "")
 	events["cluster1"] <- row("MODIFIED", "a")
 	expect("cluster1", "a", "1", "0s")
-	events["cluster1"] <- `{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}`
-	close(events["cluster2"]) // which ends this watch, and the next one before it has an event
+	events["cluster1"] <- `{"type":"ERROR","object":{"kind":"Status","code":403,"reason":"Forbidden","message":"not you"}}`
+	events["cluster2"] <- `{"type":"ADDED","object":"nonsense"}`
 	if code := <-r.code; code != 1 {
 		t.Errorf("exit code %d", code)
 	}
-	for _, words := range []string{"1 of 3 clusters could not be read", "cluster1: no longer watched: too old",
-		"cluster2: no longer watched: ", "ends watches as soon as they begin", "no cluster is watched any more"} {
+	for _, words := range []string{"1 of 3 clusters could not be read", "cluster1: no longer watched: forbidden: not you",
+		"cluster2: no longer watched: read the answer: ", "no cluster is watched any more"} {
 		if !strings.Contains(r.errOut.String(), words) {
 			t.Errorf("%q is missing in %s", words, r.errOut)
 		}
 	}
 	h.Run(t, "", "get", "pods", "--clusters", "cluster1", "-w", "-o", "json").Fails(t, "--watch: shows rows of tables")
+}
+
+// CA-02: a watch goes on where it ended when a cluster is back that was away, which is told once; rows that are not known to follow on the
+// last ones are all of them.
+func TestGetResourcesWatchesAgain(t *testing.T) {
+	t.Parallel()
+	h := newHubWithPods(t)
+	const path = "/api/v1/namespaces/default/pods"
+	event := func(name, version string) string {
+		return fmt.Sprintf(`{"type":"ADDED","object":{"kind":"Table","metadata":{"resourceVersion":%q},"rows":[{"cells":[%q,1,"0s","n"]}]}}`,
+			version, name)
+	}
+	send := func(events ...string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			for _, event := range events {
+				fmt.Fprintln(w, event)
+			}
+			w.(http.Flusher).Flush()
+		}
+	}
+	lose := func(w http.ResponseWriter, r *http.Request) {
+		send(event("lost", "7"))(w, r)
+		panic(http.ErrAbortHandler) // the connection
+	}
+	refuse := func(code int, reason metav1.StatusReason) http.HandlerFunc {
+		return fakehub.Refuse(code, reason, "no tunnel")
+	}
+	watches := []struct {
+		version string // from which it is to go on
+		answer  http.HandlerFunc
+	}{
+		{"1", lose},
+		{"7", refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)},
+		{"7", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+		{"7", refuse(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)},
+		{"7", send(event("back", "8"), `{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}`)},
+		{"1", send(event("relisted", "9"))},
+		{"9", send()},
+		{"9", send()},
+		{"9", send(event("last", "10"))},
+		{"10", refuse(http.StatusForbidden, metav1.StatusReasonForbidden)},
+	}
+	var made atomic.Int32
+	api, answer := podsOf("a"), podsOf("a")
+	api.Handlers[path] = func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") == "" {
+			answer.ServeHTTP(w, r)
+			return
+		}
+		watch := watches[min(int(made.Add(1)), len(watches))-1]
+		if got := r.URL.Query().Get("resourceVersion"); got != watch.version {
+			t.Errorf("watch %d begins at %q, want %q", made.Load(), got, watch.version)
+		}
+		watch.answer(w, r)
+	}
+	h.Connect("cluster1", api)
+	r := start(t, h, "get", "pods", "--clusters", "cluster1", "--watch")
+	var rows []string
+	for r.output.Scan() {
+		rows = append(rows, strings.Fields(r.output.Text())[1])
+	}
+	if code := <-r.code; code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	if want := "NAME a lost back a relisted last"; strings.Join(rows, " ") != want {
+		t.Errorf("the rows are those of %v, want %s", rows, want)
+	}
+	const away = "cluster1: not watched for now, which is tried again: "
+	want := []string{away + "not connected: no tunnel", "cluster1: watched again",
+		"cluster1: what has changed in between is not known any more: all its rows follow",
+		away + "the cluster ends watches before their first event", "cluster1: watched again", "cluster1: no longer watched: forbidden: no tunnel"}
+	if got := strings.Split(r.errOut.String(), "\n"); !slices.Equal(got[:min(len(got), len(want))], want) {
+		t.Errorf("it says\n%s", r.errOut)
+	}
+}
+
+// CA-02: an object whose version is too old for a watch is listed, which has the version of now. A hub that starts refuses for a moment.
+func TestGetResourcesWatchesANameAgain(t *testing.T) {
+	t.Parallel()
+	h := newHubWithPods(t)
+	const path = "/api/v1/namespaces/default/pods"
+	status := func(code int, reason metav1.StatusReason) http.HandlerFunc {
+		return fakehub.Refuse(code, reason, "not now")
+	}
+	watches := []http.HandlerFunc{
+		status(http.StatusGone, metav1.StatusReasonExpired),
+		status(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable),
+		status(http.StatusForbidden, metav1.StatusReasonForbidden),
+		func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintln(w, `{"type":"ADDED","object":{"kind":"Table","metadata":{"resourceVersion":"9"},"rows":[{"cells":["seen",1,"0s","n"]}]}}`)
+		},
+		status(http.StatusForbidden, metav1.StatusReasonForbidden),
+	}
+	var made, listed atomic.Int32
+	api, answer := podsOf("a"), podsOf("a")
+	api.Handlers[path+"/a"] = answer.ServeHTTP
+	api.Handlers[path] = func(w http.ResponseWriter, r *http.Request) {
+		if selected := r.URL.Query().Get("fieldSelector"); selected != "metadata.name=a" {
+			t.Errorf("%s selects %q", r.URL, selected)
+		}
+		if r.URL.Query().Get("watch") == "" {
+			listed.Add(1)
+			answer.ServeHTTP(w, r)
+			return
+		}
+		watches[min(int(made.Add(1)), len(watches))-1](w, r)
+	}
+	h.Connect("cluster1", api)
+	r := start(t, h, "get", "pods", "a", "--clusters", "cluster1", "--watch")
+	var rows []string
+	for r.output.Scan() {
+		rows = append(rows, strings.Fields(r.output.Text())[1])
+	}
+	<-r.code
+	if want := "NAME a a seen"; strings.Join(rows, " ") != want {
+		t.Errorf("the rows are those of %v, want %s\n%s", rows, want, r.errOut)
+	}
+	if listed.Load() != 1 {
+		t.Errorf("listed %d times", listed.Load())
+	}
+}
+
+// CA-02: a cluster that answers without an end is listed with those that fail, wherever it does so, and keeps nobody from the others.
+func TestGetResourcesOfAClusterWithoutAnEnd(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/api/v1", "/api/v1/namespaces/default/pods"} {
+		h := newHubWithPods(t)
+		endless := podsOf("a")
+		endless.Handlers[path] = func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", "1099511627776")
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}
+		h.Connect("cluster1", endless)
+		got := h.Run(t, "", "get", "pods", "--clusters", "cluster1,cluster2", "-o", "name")
+		got.Fails(t, "1 of 2 clusters could not be read:", "cluster1: the response is larger than 256 MiB", "--namespace")
+		if got.Out != "cluster2 pod/c\n" {
+			t.Errorf("%s: %s", path, got.Out)
+		}
+	}
 }

@@ -1,0 +1,118 @@
+package joinrequests_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/capstan-io/capstan/internal/cli/fakehub"
+	"github.com/capstan-io/capstan/internal/cli/joinrequests"
+)
+
+const (
+	requestsPath = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+	leasesPath   = "/apis/coordination.k8s.io/v1/namespaces/c1/leases"
+)
+
+func putLease(t *testing.T, fake *fakehub.Hub, renewed string) {
+	t.Helper()
+	fake.Put(t, leasesPath+"/managed-cluster-lease", &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+		"metadata": map[string]any{"name": "managed-cluster-lease", "namespace": "c1"}, "spec": map[string]any{"renewTime": renewed},
+	}})
+}
+
+// CA-17: an agent has registered when it has done something itself; where nothing of it can be seen, that is no success, and no failure.
+func TestAwaitRegistered(t *testing.T) {
+	t.Parallel()
+	forbidden := fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "no")
+	unauthorized := fakehub.Refuse(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "no")
+	for name, test := range map[string]struct {
+		credential       bool
+		requests, leases http.HandlerFunc
+		asks, beats      bool
+		says             string // empty for success
+		invisible        bool
+	}{
+		"nothing":                     {says: "canceled"},
+		"nothing, with a credential":  {credential: true, says: "canceled"},
+		"it asks":                     {asks: true},
+		"it asks, with a credential":  {credential: true, asks: true},
+		"it beats":                    {credential: true, beats: true},
+		"it beats, requests hidden":   {credential: true, beats: true, requests: forbidden},
+		"requests hidden":             {requests: forbidden, says: "does not let you see certificate requests", invisible: true},
+		"no beat, requests hidden":    {credential: true, requests: forbidden, says: "canceled"},
+		"all hidden":                  {credential: true, requests: forbidden, leases: unauthorized, says: "requests", invisible: true},
+		"the cluster is not accepted": {credential: true, leases: forbidden, says: "before the cluster is accepted", invisible: true},
+		"credential refused, it asks": {credential: true, leases: unauthorized, asks: true},
+		"credential refused":          {credential: true, leases: unauthorized, says: "canceled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fake := fakehub.New(t)
+			putLease(t, fake, "2026-11-23T12:00:00.000000Z")
+			if test.requests != nil {
+				fake.Handle("GET "+requestsPath, test.requests)
+			}
+			if test.leases != nil {
+				fake.Handle("GET "+leasesPath, test.leases)
+			}
+			compared := make(chan struct{}, 1)
+			agent := joinrequests.Agent{Cluster: "c1", User: func() string {
+				select {
+				case compared <- struct{}{}:
+				default:
+				}
+				return "system:open-cluster-management:c1:a1"
+			}}
+			if test.credential {
+				agent.Credential = fake.Client(t)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			hub, done := fake.Client(t), make(chan error, 1)
+			go func() { done <- agent.AwaitRegistered(ctx, hub) }()
+			if test.requests == nil && !test.invisible {
+				awaitWatch(t, fake, requestsPath)
+			}
+			if test.credential && test.leases == nil && !test.invisible {
+				awaitWatch(t, fake, leasesPath)
+			}
+			fake.Put(t, requestsPath+"/other", fakehub.JoinRequest(t, "other", "c1", "a2"))
+			if test.asks {
+				fake.Put(t, requestsPath+"/own", fakehub.JoinRequest(t, "own", "c1", "a1"))
+			}
+			if test.beats {
+				putLease(t, fake, "2026-11-23T11:00:00.000000Z") // of a clock that is behind
+			}
+			if test.says == "canceled" {
+				if test.requests == nil { // the request of the other agent has to be seen before
+					select {
+					case <-compared:
+					case err := <-done:
+						t.Fatalf("it ended before: %v", err)
+					}
+				}
+				cancel()
+			}
+			err := <-done
+			var invisible *joinrequests.InvisibleError
+			if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) ||
+				errors.As(err, &invisible) != test.invisible {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func awaitWatch(t *testing.T, fake *fakehub.Hub, path string) {
+	t.Helper()
+	if err := fake.AwaitWatch(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+}
