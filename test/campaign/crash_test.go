@@ -31,6 +31,8 @@ const (
 	patience = 15 * time.Second
 	// poll is how often the test looks.
 	poll = 25 * time.Millisecond
+	// mostUnmet is the largest share of the points that may never be met: how often some writes are made depends on how events fall together.
+	mostUnmet = 0.1
 )
 
 // Whichever write of the hub's controllers is the last one before they crash, is lost, or is refused: the hub that starts or goes on
@@ -45,15 +47,8 @@ func TestFaults(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	first, last := undisturbed.stores[0], undisturbed.stores[len(scenario)-1]
-	for key := range last {
-		if _, before := first[key]; !before && keeps.MatchString(key) {
-			c.kept[key] = true
-		}
-	}
-	if left := difference(first, last, c.kept); left != "" {
-		t.Fatalf("a fleet that has left leaves something behind:\n%s", left)
-	}
+	checkAllWrite(t, undisturbed)
+	c.checkLeavesNothing(t, undisturbed)
 	for name, writes := range undisturbed.history.writes {
 		t.Logf("step %q has %d writes", name, len(writes))
 	}
@@ -63,17 +58,84 @@ func TestFaults(t *testing.T) {
 		if !slices.Contains(faults, f) {
 			t.Fatalf("-faults: %q is no fault; use some of %v", name, faults)
 		}
-		for i, at := range choose(f, undisturbed.history.writes) {
-			t.Run(fmt.Sprintf("%s/%d", f, i+1), func(t *testing.T) {
-				r := c.run(t, plan{fault: f, at: at}, undisturbed.stores)
-				for step, write := range at {
-					if !r.history.met[step] && !t.Failed() {
-						t.Logf("step %q has no %s this time", step, write)
-					}
-				}
-			})
+		c.try(t, f, undisturbed)
+	}
+}
+
+// checkAllWrite fails if a controller writes nothing in the scenario, so that no fault happens to it.
+func checkAllWrite(t *testing.T, undisturbed *run) {
+	t.Helper()
+	running, err := controllersRunning()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if problems := checkWriters(running, undisturbed.history.wrote, silent); len(problems) > 0 {
+		t.Fatalf("faults do not happen to all controllers:\n%s", strings.Join(problems, "\n"))
+	}
+}
+
+// checkLeavesNothing fails if a fleet that has left leaves anything behind but what the next one keeps.
+func (c *campaign) checkLeavesNothing(t *testing.T, undisturbed *run) {
+	t.Helper()
+	first, last := undisturbed.stores[0], undisturbed.stores[len(scenario)-1]
+	for key := range last {
+		if _, before := first[key]; !before && keeps.MatchString(key) {
+			c.kept[key] = true
 		}
 	}
+	if left := difference(first, last, c.kept); left != "" {
+		t.Fatalf("a fleet that has left leaves something behind:\n%s", left)
+	}
+}
+
+// try puts a fault at each chosen write, and once more at those that were not met.
+func (c *campaign) try(t *testing.T, f fault, undisturbed *run) {
+	t.Helper()
+	first, again := newTally(), newTally()
+	for i, at := range choose(f, undisturbed.history.writes, *points) {
+		t.Run(fmt.Sprintf("%s/%d", f, i+1), func(t *testing.T) {
+			first.add(c.run(t, plan{fault: f, at: at}, undisturbed))
+		})
+	}
+	// Writes that are made once in the life of a hub come again on another one.
+	for i, at := range choose(f, first.unmet, 0) {
+		t.Run(fmt.Sprintf("%s/again-%d", f, i+1), func(t *testing.T) {
+			c.spoilt = true
+			again.add(c.run(t, plan{fault: f, at: at}, undisturbed))
+		})
+	}
+	t.Logf("%s: %d of %d points were met, %d of them in a second run", f, first.planned-again.missed(), first.planned,
+		first.missed()-again.missed())
+	if float64(again.missed()) > mostUnmet*float64(first.planned) {
+		t.Errorf("%s: more than %.0f %% of the points were never met, by step: %v", f, 100*mostUnmet, again.unmet)
+	}
+}
+
+// tally is which points were met: writes at which a fault was to happen, and did.
+type tally struct {
+	planned int
+	// unmet are the others, by step.
+	unmet map[string][]string
+}
+
+func newTally() *tally { return &tally{unmet: map[string][]string{}} }
+
+// add counts the points of a run that has come to its end.
+func (t *tally) add(r *run) {
+	for step, write := range r.history.plan.at {
+		t.planned++
+		if !r.history.met[step] {
+			t.unmet[step] = append(t.unmet[step], write)
+		}
+	}
+}
+
+// missed is how many points were not met.
+func (t *tally) missed() (n int) {
+	for _, writes := range t.unmet {
+		n += len(writes)
+	}
+	return n
 }
 
 // campaign is a hub that runs after one another share. None of them leaves anything behind, or there is another hub for the next.
@@ -91,6 +153,10 @@ type campaign struct {
 	kept map[string]bool
 }
 
+// panicOnInconsistency has an API server compare its watch caches with etcd every five to seven and a half minutes, and end if they
+// differ. That costs too much for hubs of users, which do without; no test but the campaign lasts that long.
+const panicOnInconsistency = "KUBE_WATCHCACHE_CONSISTENCY_CHECKER=true"
+
 // keeps matches what all clusters share, which the last one leaves behind.
 var keeps = regexp.MustCompile(`^clusterroles.*/open-cluster-management:`)
 
@@ -98,7 +164,7 @@ func newCampaign(t *testing.T) *campaign {
 	t.Helper()
 	c := &campaign{whole: t, kept: map[string]bool{}}
 	var err error
-	if c.hub, err = hubOptions(); err != nil {
+	if c.hub, err = hubOptions(t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
 	c.start(t)
@@ -111,8 +177,12 @@ func (c *campaign) start(t *testing.T) {
 	if c.server != nil {
 		_ = c.server.Stop()
 	}
-	c.server = env.StartHub(c.whole, "none")
 	var err error
+	if c.server, err = env.NewHub(c.whole.TempDir(), "none"); err != nil {
+		t.Fatal(err)
+	}
+	c.server.AddEnv(panicOnInconsistency)
+	env.StartServer(c.whole, c.server)
 	if c.config, err = c.server.Config(); err != nil {
 		t.Fatal(err)
 	}
@@ -126,15 +196,15 @@ func (c *campaign) start(t *testing.T) {
 }
 
 // choose spreads faults over the writes of each step. A run has one in each step, or in every other one where users take the steps between
-// them while the controllers are away.
-func choose(f fault, writes map[string][]string) (plans []map[string]string) {
+// them while the controllers are away. most is how many writes of each step get one; 0 is all.
+func choose(f fault, writes map[string][]string, most int) (plans []map[string]string) {
 	for i := 0; ; i++ {
 		even, odd := map[string]string{}, map[string]string{}
 		for k, s := range scenario {
 			all := slices.DeleteFunc(slices.Clone(writes[s.name]), func(write string) bool { return !f.may(write) })
 			n := len(all)
-			if *points > 0 {
-				n = min(n, *points)
+			if most > 0 {
+				n = min(n, most)
 			}
 			if i >= n {
 				continue
@@ -155,8 +225,12 @@ func choose(f fault, writes map[string][]string) (plans []map[string]string) {
 // run is one life of the fleet, on a hub with as many lives as its crashes give it.
 type run struct {
 	*campaign
-	history *history
-	life    *life
+	// undisturbed is the run without faults; nil in itself.
+	undisturbed *run
+	history     *history
+	life        *life
+	// settled is the last step that has ended.
+	settled int
 	// stores are what the hub stored at the end of each step.
 	stores []store
 
@@ -167,15 +241,15 @@ type run struct {
 	pause time.Duration
 }
 
-// run runs the scenario. Each step has to end with what is wanted; nil wants nothing in particular.
-func (c *campaign) run(t *testing.T, p plan, want []store) *run {
+// run runs the scenario. Each step has to end as that of the undisturbed run, if there has been one.
+func (c *campaign) run(t *testing.T, p plan, undisturbed *run) *run {
 	t.Helper()
 	if c.spoilt {
 		c.start(t)
 	}
 	c.spoilt = true // unless it comes to its end
-	r := &run{campaign: c, history: newHistory(p), pause: pause}
-	if want == nil {
+	r := &run{campaign: c, undisturbed: undisturbed, history: newHistory(p), settled: -1, pause: pause}
+	if undisturbed == nil {
 		r.pause = longPause
 	}
 	clear(c.fleet.alive)
@@ -195,20 +269,20 @@ func (c *campaign) run(t *testing.T, p plan, want []store) *run {
 		r.history.enter(s.name)
 		err := s.act(t.Context(), c.fleet)
 		if r.life.ctx.Err() != nil { // the controllers have been away
-			r.revive(t)
 			if err != nil { // what users do next takes what the controllers do first
-				r.settle(t, i-1, want[i-1])
+				r.history.enter(scenario[i-1].name)
+				r.revive(t)
+				r.settle(t, i-1)
+				r.history.enter(s.name)
 				err = s.act(t.Context(), c.fleet)
+			} else {
+				r.revive(t)
 			}
 		}
 		if err != nil {
 			t.Fatalf("step %q: %v", s.name, err)
 		}
-		if want == nil {
-			r.stores = append(r.stores, r.settle(t, i, nil))
-		} else {
-			r.settle(t, i, want[i])
-		}
+		r.stores = append(r.stores, r.settle(t, i))
 	}
 	c.spoilt = false
 	return r
@@ -228,9 +302,13 @@ func (r *run) revive(t *testing.T) {
 }
 
 // settle returns when a step has ended, and what is stored then.
-func (r *run) settle(t *testing.T, i int, want store) store {
+func (r *run) settle(t *testing.T, i int) store {
 	t.Helper()
 	s := scenario[i]
+	var want store
+	if r.undisturbed != nil {
+		want = r.undisturbed.stores[i]
+	}
 	mayWait := r.history.plan.fault == away && i+1 < len(scenario) && !scenario[i+1].needsLast
 	r.since = time.Now()
 	ticks := time.NewTicker(poll)
@@ -257,6 +335,7 @@ func (r *run) settle(t *testing.T, i int, want store) store {
 		case want == nil: // the API server itself may have something to do, which is not observed
 			before, r.since = have, time.Now().Add(pause-longPause)
 		case difference(want, have, r.kept) == "":
+			r.checkDeletions(t, i)
 			return have
 		case time.Since(r.since) > patience:
 			t.Fatalf("%s of %q in step %q: the hub stores something else than without it:\n%s", r.history.plan.fault,
@@ -266,9 +345,27 @@ func (r *run) settle(t *testing.T, i int, want store) store {
 	return nil
 }
 
+// checkDeletions fails if the controllers have deleted and made again what is there at the end of a step. Agents would have taken it off
+// their clusters meanwhile.
+func (r *run) checkDeletions(t *testing.T, i int) {
+	t.Helper()
+	steps := scenario[r.settled+1 : i+1]
+	r.settled = i
+	keys := recreated(r.undisturbed.stores[i], r.history.deletions(steps), r.undisturbed.history.deletions(steps))
+	if len(keys) > 0 {
+		t.Fatalf("%s of %q in step %q: the controllers have deleted what they leave alone without it, and it was made again:\n%s",
+			r.history.plan.fault, r.history.plan.at[scenario[i].name], scenario[i].name, strings.Join(keys, "\n"))
+	}
+}
+
 // rests has the agents do what there is to do, and tells whether neither they nor the controllers have had anything to do for a while.
 func (r *run) rests(t *testing.T, s step) bool {
 	t.Helper()
+	select {
+	case <-r.server.Done():
+		t.Fatalf("step %q: the hub has ended: %s", s.name, panicIn(r.server.Log()))
+	default:
+	}
 	select {
 	case err := <-r.life.ended:
 		r.life.ended <- err
@@ -297,4 +394,14 @@ func (r *run) rests(t *testing.T, s step) bool {
 		r.seen, r.since = now, time.Now()
 	}
 	return time.Since(r.since) > r.pause
+}
+
+// panicIn is the beginning of what a program has written about its panic.
+func panicIn(log string) string {
+	at := strings.Index(log, "panic: ")
+	if at < 0 {
+		return "it wrote nothing about a panic"
+	}
+	const longest = 2000
+	return log[at:min(len(log), at+longest)]
 }

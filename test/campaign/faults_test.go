@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
@@ -64,6 +66,10 @@ type history struct {
 	times map[string]int
 	// writes are those of each step, in their order.
 	writes map[string][]string
+	// wrote are the controllers that have made a write.
+	wrote map[string]bool
+	// deleted are the objects that were deleted in each step, as keys of a store.
+	deleted map[string][]string
 	// met are the steps whose fault has happened.
 	met map[string]bool
 	// broken is why a write that was to be stored was not.
@@ -71,7 +77,8 @@ type history struct {
 }
 
 func newHistory(p plan) *history {
-	return &history{plan: p, writes: map[string][]string{}, met: map[string]bool{}}
+	return &history{plan: p, writes: map[string][]string{}, wrote: map[string]bool{}, deleted: map[string][]string{},
+		met: map[string]bool{}}
 }
 
 // enter begins a step.
@@ -81,10 +88,11 @@ func (h *history) enter(step string) {
 	h.step, h.times = step, map[string]int{}
 }
 
-// note remembers a write and says what happens to it.
-func (h *history) note(write string) fault {
+// note remembers a write of a controller and says what happens to it.
+func (h *history) note(controller, write string) fault {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.wrote[controller] = true
 	h.times[write]++
 	h.count++
 	write = fmt.Sprintf("%s #%d", write, h.times[write])
@@ -94,6 +102,28 @@ func (h *history) note(write string) fault {
 	}
 	h.met[h.step] = true
 	return h.plan.fault
+}
+
+// noteDeletion remembers which object a request has deleted.
+func (h *history) noteDeletion(r *http.Request) {
+	key, err := targetOf(r)
+	if err != nil {
+		h.fail(err)
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.deleted[h.step] = append(h.deleted[h.step], key)
+}
+
+// deletions are those of some steps.
+func (h *history) deletions(steps []step) (keys []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range steps {
+		keys = append(keys, h.deleted[s.name]...)
+	}
+	return keys
 }
 
 func (h *history) written() int {
@@ -131,7 +161,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	t.inFlight.Add(1)
 	defer t.inFlight.Add(-1)
-	switch t.history.note(nameOf(r)) {
+	switch t.history.note(controllerOf(r.Context()), nameOf(r)) {
 	case crash, away:
 		t.end()
 		return nil, t.store(r)
@@ -142,13 +172,22 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	case conflict:
 		return refused(r)
 	default:
-		return t.next.RoundTrip(r)
+		return t.send(r)
 	}
+}
+
+// send has the hub answer a write.
+func (t transport) send(r *http.Request) (*http.Response, error) {
+	response, err := t.next.RoundTrip(r)
+	if err == nil && r.Method == http.MethodDelete && response.StatusCode < http.StatusMultipleChoices {
+		t.history.noteDeletion(r)
+	}
+	return response, err
 }
 
 // store has the hub answer a request, whose answer nobody gets.
 func (t transport) store(r *http.Request) error {
-	response, err := t.next.RoundTrip(r.Clone(context.WithoutCancel(r.Context())))
+	response, err := t.send(r.Clone(context.WithoutCancel(r.Context())))
 	if err == nil {
 		_, err = io.Copy(io.Discard, response.Body)
 		err = errors.Join(err, response.Body.Close())
@@ -184,6 +223,24 @@ func isWrite(r *http.Request) bool {
 		}
 	}
 	return true
+}
+
+var requestInfo = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+
+// targetOf is the object that a request is about, as the key of a store. Controllers delete objects one by one.
+func targetOf(r *http.Request) (string, error) {
+	info, err := requestInfo.NewRequestInfo(r)
+	if err != nil {
+		return "", fmt.Errorf("read the path %s: %w", r.URL.Path, err)
+	}
+	if info.Name == "" {
+		return "", fmt.Errorf("%s %s deletes all objects of a kind: the test does not know which ones", r.Method, r.URL.Path)
+	}
+	resource := schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
+	if resource == (schema.GroupResource{Resource: "namespaces"}) {
+		info.Namespace = "" // the path of a Namespace looks as if it was in itself
+	}
+	return keyOf(resource, info.Namespace, info.Name), nil
 }
 
 // nameOf says what is written. It is the same in each run.

@@ -2,22 +2,28 @@ package campaign
 
 import (
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509/pkix"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -34,8 +40,11 @@ import (
 type fleetOfTest struct {
 	config *rest.Config
 	hub    client.Client
-	// request is for a certificate of the agent of c1.
+	// key is that of the agent of c1, and request is for a certificate of it.
+	key     crypto.Signer
 	request []byte
+	// authority signs for the add-on greeter.
+	authority authority
 	// alive are the clusters whose agents run.
 	alive map[string]bool
 }
@@ -56,7 +65,30 @@ func newFleet(config *rest.Config) (*fleetOfTest, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &fleetOfTest{config: config, hub: hub, request: request, alive: map[string]bool{}}, nil
+	signer, err := newAuthority()
+	if err != nil {
+		return nil, err
+	}
+	return &fleetOfTest{config: config, hub: hub, key: key, request: request, authority: signer, alive: map[string]bool{}}, nil
+}
+
+// authority is a certification authority, in PEM.
+type authority struct{ certificate, key []byte }
+
+func newAuthority() (a authority, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return a, err
+	}
+	self, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "campaign"}, key)
+	if err != nil {
+		return a, err
+	}
+	if a.certificate, err = cert.EncodeCertificates(self); err != nil {
+		return a, err
+	}
+	a.key, err = keyutil.MarshalPrivateKeyToPEM(key)
+	return a, err
 }
 
 func objectOf(version, kind, namespace, name string) *unstructured.Unstructured {
@@ -117,29 +149,98 @@ func (f *fleetOfTest) editCluster(ctx context.Context, name string, change func(
 	})
 }
 
-// ask is how the agent of a cluster asks for its first certificate, with the credential of a user who is trusted.
-func (f *fleetOfTest) ask(ctx context.Context, cluster string) error {
-	return f.requestAs(ctx, cluster, cluster+"-first", joiner, "system:masters")
-}
-
-// renew is how it asks for the next one.
-func (f *fleetOfTest) renew(ctx context.Context, cluster string) error {
-	return f.requestAs(ctx, cluster, cluster+"-next", fleet.ClusterUser(cluster, agentOfTest), fleet.ClusterGroups(cluster)...)
-}
-
-func (f *fleetOfTest) requestAs(ctx context.Context, cluster, name, user string, groups ...string) error {
+// createAs creates an object as another user.
+func (f *fleetOfTest) createAs(ctx context.Context, o client.Object, user string, groups ...string) error {
 	config := rest.CopyConfig(f.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, fleet.GroupAuthenticated)}
 	c, err := client.New(config, client.Options{Scheme: f.hub.Scheme(), Mapper: f.hub.RESTMapper()})
 	if err != nil {
 		return err
 	}
-	return c.Create(ctx, &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{fleet.LabelClusterName: cluster}},
-		Spec: certificatesv1.CertificateSigningRequestSpec{Request: f.request, SignerName: fleet.SignerKubeAPIServerClient,
+	return c.Create(ctx, o)
+}
+
+// joinUnasked is how somebody with a bootstrap credential creates a cluster that nobody accepts.
+func (f *fleetOfTest) joinUnasked(ctx context.Context) error {
+	return f.createAs(ctx, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}}, "stranger", fleet.GroupBootstrap)
+}
+
+// ask is how the agent of c1 asks for its first certificate, with the credential of a user who is trusted.
+func (f *fleetOfTest) ask(ctx context.Context) error {
+	return f.createAs(ctx, requestFor("c1-first", fleet.SignerKubeAPIServerClient, f.request), joiner, "system:masters")
+}
+
+// renew is how it asks for the next one.
+func (f *fleetOfTest) renew(ctx context.Context) error {
+	return f.createAs(ctx, requestFor("c1-next", fleet.SignerKubeAPIServerClient, f.request), fleet.ClusterUser("c1", agentOfTest),
+		fleet.ClusterGroups("c1")...)
+}
+
+// askByGRPC is how it asks for a certificate for the gRPC server, with the credential of the same user.
+func (f *fleetOfTest) askByGRPC(ctx context.Context) error {
+	return f.createAs(ctx, requestFor("c1-grpc", fleet.SignerGRPC, f.request), joiner, "system:masters")
+}
+
+// certify is how it asks for the certificates of the add-on greeter, whose own signer has an authority now.
+func (f *fleetOfTest) certify(ctx context.Context) error {
+	if err := f.giveAuthority(ctx); err != nil {
+		return err
+	}
+	addOn := &addonv1beta1.ManagedClusterAddOn{}
+	if err := f.hub.Get(ctx, client.ObjectKey{Namespace: "c1", Name: "greeter"}, addOn); err != nil {
+		return err
+	}
+	if n := len(addOn.Status.Registrations); n != 2 {
+		return fmt.Errorf("the add-on %s has %d registrations, want those of its AddOnTemplate, which has 2", addOn.Name, n)
+	}
+	for _, r := range addOn.Status.Registrations {
+		csr, err := f.requestOf(r)
+		if err != nil {
+			return err
+		}
+		csr.Labels[fleet.LabelAddOnName] = addOn.Name
+		if err := f.createAs(ctx, csr, fleet.ClusterUser("c1", agentOfTest), fleet.ClusterGroups("c1")...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// giveAuthority writes the authority of the fleet into the Secret that the AddOnTemplate of greeter names.
+func (f *fleetOfTest) giveAuthority(ctx context.Context) error {
+	patch, err := json.Marshal(map[string]any{
+		"data": map[string][]byte{corev1.TLSCertKey: f.authority.certificate, corev1.TLSPrivateKeyKey: f.authority.key}})
+	if err != nil {
+		return err
+	}
+	return f.hub.Patch(ctx, objectOf("v1", "Secret", "apps", "greeter-ca"), client.RawPatch(types.MergePatchType, patch))
+}
+
+// requestOf is the request for the certificate of a registration.
+func (f *fleetOfTest) requestOf(r addonv1beta1.RegistrationConfig) (*certificatesv1.CertificateSigningRequest, error) {
+	name, signer, subject := "c1-greeter", fleet.SignerKubeAPIServerClient, pkix.Name{}
+	switch {
+	case r.KubeClient != nil:
+		subject.CommonName, subject.Organization = r.KubeClient.Subject.User, r.KubeClient.Subject.Groups
+	case r.CustomSigner != nil:
+		name, signer = "c1-greeter-own", r.CustomSigner.SignerName
+		subject.CommonName, subject.Organization = r.CustomSigner.Subject.User, r.CustomSigner.Subject.Groups
+	}
+	request, err := cert.MakeCSR(f.key, &subject, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	return requestFor(name, signer, request), nil
+}
+
+// requestFor is a request of the agent of c1.
+func requestFor(name, signer string, request []byte) *certificatesv1.CertificateSigningRequest {
+	return &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{fleet.LabelClusterName: "c1"}},
+		Spec: certificatesv1.CertificateSigningRequestSpec{Request: request, SignerName: signer,
 			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment,
 				certificatesv1.UsageClientAuth}},
-	})
+	}
 }
 
 func (f *fleetOfTest) removeRequests(ctx context.Context) error {
@@ -216,7 +317,7 @@ func (f *fleetOfTest) beat(ctx context.Context, c *clusterv1.ManagedCluster) (bo
 	return false, f.hub.Update(ctx, lease)
 }
 
-// work reports of works that they are applied, and lets go of those that are deleted.
+// work reports of works that they are applied, and complete if they end by that, and lets go of those that are deleted.
 func (f *fleetOfTest) work(ctx context.Context, c *clusterv1.ManagedCluster) (acted bool, err error) {
 	works := &workv1.ManifestWorkList{}
 	if err := f.hub.List(ctx, works, client.InNamespace(c.Name)); err != nil {
@@ -237,19 +338,56 @@ func (f *fleetOfTest) work(ctx context.Context, c *clusterv1.ManagedCluster) (ac
 		if controllerutil.AddFinalizer(w, fleet.FinalizerManifestWorkCleanup) {
 			return true, f.hub.Patch(ctx, w, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 		}
-		for _, kind := range []string{fleet.ConditionApplied, fleet.ConditionAvailable} {
+		kinds := []string{fleet.ConditionApplied, fleet.ConditionAvailable}
+		if w.Spec.DeleteOption != nil && w.Spec.DeleteOption.TTLSecondsAfterFinished != nil {
+			kinds = append(kinds, fleet.ConditionComplete)
+		}
+		for _, kind := range kinds {
 			meta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Test",
 				ObservedGeneration: w.Generation})
 		}
 		now := meta.FindStatusCondition(before.Status.Conditions, fleet.ConditionAvailable)
 		if now == nil || now.ObservedGeneration != w.Generation {
+			if err := f.checkRollout(ctx, w); err != nil {
+				return true, err
+			}
 			return true, f.hub.Status().Patch(ctx, w, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 		}
 	}
 	return false, nil
 }
 
-// serve says of add-ons that nobody else knows that they are available.
+// checkRollout fails if the set of a work has more unfinished works than its rollout allows. It is called before each work is finished:
+// whatever the controllers do at a time, too many works stay too many until then.
+func (f *fleetOfTest) checkRollout(ctx context.Context, w *workv1.ManifestWork) error {
+	set := w.Labels[fleet.LabelManifestWorkReplicaSet]
+	if set == "" {
+		return nil
+	}
+	works := &workv1.ManifestWorkList{}
+	if err := f.hub.List(ctx, works, client.MatchingLabels{fleet.LabelManifestWorkReplicaSet: set}); err != nil {
+		return err
+	}
+	if names := unfinished(works.Items); len(names) > rolloutConcurrency {
+		return fmt.Errorf("the rollout of ManifestWorkReplicaSet %s allows %d unfinished works at a time, and there are %d: %s", set,
+			rolloutConcurrency, len(names), strings.Join(names, ", "))
+	}
+	return nil
+}
+
+// unfinished are the works whose agents have not reported that they are applied and available as they are now.
+func unfinished(works []workv1.ManifestWork) (names []string) {
+	for i := range works {
+		w := &works[i]
+		available := meta.FindStatusCondition(w.Status.Conditions, fleet.ConditionAvailable)
+		if w.DeletionTimestamp == nil && (available == nil || available.ObservedGeneration != w.Generation) {
+			names = append(names, w.Namespace+"/"+w.Name)
+		}
+	}
+	return names
+}
+
+// serve says of add-ons that nobody else knows that they are available, and that they use a token.
 func (f *fleetOfTest) serve(ctx context.Context, c *clusterv1.ManagedCluster) (bool, error) {
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
 	err := f.hub.Get(ctx, client.ObjectKey{Namespace: c.Name, Name: "plain"}, addOn)
@@ -257,6 +395,10 @@ func (f *fleetOfTest) serve(ctx context.Context, c *clusterv1.ManagedCluster) (b
 		return false, client.IgnoreNotFound(err)
 	}
 	before := addOn.DeepCopy()
+	if len(addOn.Status.Registrations) == 0 {
+		addOn.Status.Registrations = []addonv1beta1.RegistrationConfig{{Type: addonv1beta1.KubeClient,
+			KubeClient: &addonv1beta1.KubeClientConfig{Driver: addonv1beta1.KubeClientDriverToken}}}
+	}
 	meta.SetStatusCondition(&addOn.Status.Conditions, metav1.Condition{Type: fleet.ConditionAvailable, Status: metav1.ConditionTrue,
 		Reason: "Test"})
 	return true, f.hub.Status().Patch(ctx, addOn, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))

@@ -2,8 +2,11 @@ package campaign
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -17,21 +20,44 @@ import (
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/reach/accessprovider"
 )
 
 // joiner is the user whose clusters are accepted without a person.
 const joiner = "joiner"
 
-// hubOptions has all controllers run that need nothing but the API of a hub.
-func hubOptions() (hub.Options, error) {
+// hubOptions has all controllers run that need nothing but the API of a hub. Clusters that ask to join expire at once. Left out are those
+// that need an Argo CD, a broker, AWS or clusters to import, and the Lease of the hub itself: it is renewed all the time, so that no step
+// would end. The authority of the gRPC server is kept in dir.
+func hubOptions(dir string) (hub.Options, error) {
 	gates := featuregates.Hub()
 	for _, gate := range []string{"ClusterProfile", "SIGPlacementDecision", "ManagedServiceAccountEphemeralIdentity"} {
 		if err := gates.Set(gate + "=true"); err != nil {
 			return hub.Options{}, err
 		}
 	}
-	return hub.Options{Gates: gates, AutoApprovedUsers: []string{joiner}, BuiltInAddOns: []string{fleet.AddOnManagedServiceAccount},
-		PendingClusterExpiry: 7 * 24 * time.Hour}, nil
+	grpc, err := grpcOptions(dir)
+	if err != nil {
+		return hub.Options{}, err
+	}
+	address := accessprovider.NewAddress()
+	address.Publish("https://hub.example.com", nil)
+	return hub.Options{
+		Gates: gates, AutoApprovedUsers: []string{joiner}, PendingClusterExpiry: time.Nanosecond, GRPC: grpc, GatewayNamespace: "apps",
+		BuiltInAddOns: []string{fleet.AddOnManagedServiceAccount, fleet.AddOnClusterProxy, fleet.AddOnClusterGateway},
+		Access:        &accessprovider.Options{Address: address, Server: func(url, cluster string) string { return url + "/" + cluster }},
+	}, nil
+}
+
+// grpcOptions are for agents that join by a gRPC server, which itself does not run.
+func grpcOptions(dir string) (*hub.GRPCOptions, error) {
+	signer, err := newAuthority()
+	if err != nil {
+		return nil, err
+	}
+	o := &hub.GRPCOptions{CAFile: filepath.Join(dir, "ca.crt"), KeyFile: filepath.Join(dir, "ca.key"), LongestValidity: time.Hour}
+	o.Server, o.Users = fleet.ServiceAccountUser(fleet.NamespaceHub, fleet.ServiceAccountGRPCServer), []string{joiner}
+	return o, errors.Join(os.WriteFile(o.CAFile, signer.certificate, 0o600), os.WriteFile(o.KeyFile, signer.key, 0o600))
 }
 
 // life is that of the hub's controllers from one start to one end. Nothing in the memory of the process outlives it but metrics.
@@ -51,6 +77,7 @@ func begin(config *rest.Config, o hub.Options, h *history) (*life, error) {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport{l, next} })
 	options := hub.ManagerOptions(o)
+	options.Logger = newLogger()
 	options.Metrics.BindAddress = "0"
 	options.Controller.SkipNameValidation = ptr.To(true)
 	manager, err := ctrl.NewManager(config, options)

@@ -3,6 +3,7 @@ package campaign
 import (
 	"context"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,8 +25,9 @@ type step struct {
 var scenario = []step{
 	{name: "start", act: func(context.Context, *fleetOfTest) error { return nil }},
 	{name: "sets", act: creates(setsAndNamespace)},
+	{name: "stranger", act: func(ctx context.Context, f *fleetOfTest) error { return f.joinUnasked(ctx) }},
 	{name: "join", act: func(ctx context.Context, f *fleetOfTest) error {
-		if err := f.ask(ctx, "c1"); err != nil {
+		if err := f.ask(ctx); err != nil {
 			return err
 		}
 		return f.create(ctx, clusters)
@@ -42,18 +44,21 @@ var scenario = []step{
 		}
 		return nil
 	}},
+	{name: "gRPC", needsLast: true, act: func(ctx context.Context, f *fleetOfTest) error { return f.askByGRPC(ctx) }},
 	{name: "report", act: live("c1", "c2", "c3")},
-	{name: "renew", act: func(ctx context.Context, f *fleetOfTest) error { return f.renew(ctx, "c1") }},
+	{name: "renew", act: func(ctx context.Context, f *fleetOfTest) error { return f.renew(ctx) }},
 	{name: "place", act: creates(placements)},
-	{name: "replicate", act: creates(replicaSet)},
+	{name: "replicate", act: creates(works)},
 	{name: "roll out", needsLast: true, act: patches("work.open-cluster-management.io/v1alpha1", "ManifestWorkReplicaSet", "apps", "web",
 		`{"spec":{"manifestWorkTemplate":{"workload":{"manifests":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default",`+
 			`"name":"web"},"data":{"version":"2"}}]}}}}`)},
 	{name: "add-ons", act: creates(addOns)},
+	{name: "certify", needsLast: true, act: func(ctx context.Context, f *fleetOfTest) error { return f.certify(ctx) }},
 	{name: "reconfigure", needsLast: true, act: patches(
 		"addon.open-cluster-management.io/v1alpha1", "AddOnDeploymentConfig", "apps", "settings",
 		`{"spec":{"customizedVariables":[{"name":"GREETING","value":"Good day"}]}}`)},
-	{name: "accounts", act: creates(accounts)},
+	{name: "accounts", act: creates(accounts), until: gone("authentication.open-cluster-management.io/v1beta1", "ManagedServiceAccount", "c1",
+		"fleeting")},
 	{name: "silence", act: func(ctx context.Context, f *fleetOfTest) error {
 		delete(f.alive, "c2")
 		return f.setLease(ctx, "c2", 1)
@@ -73,7 +78,7 @@ var scenario = []step{
 	{name: "leave", act: deletes("cluster.open-cluster-management.io/v1", "ManagedCluster", "", "c2")},
 	{name: "remove accounts", act: func(ctx context.Context, f *fleetOfTest) error { return f.remove(ctx, accounts) }},
 	{name: "remove add-ons", act: func(ctx context.Context, f *fleetOfTest) error { return f.remove(ctx, addOns) }},
-	{name: "remove works", act: func(ctx context.Context, f *fleetOfTest) error { return f.remove(ctx, replicaSet) }},
+	{name: "remove works", act: func(ctx context.Context, f *fleetOfTest) error { return f.remove(ctx, works) }},
 	{name: "remove placements", act: func(ctx context.Context, f *fleetOfTest) error { return f.remove(ctx, placements) }},
 	{name: "all leave", act: func(ctx context.Context, f *fleetOfTest) error {
 		for _, name := range []string{"c1", "c3"} {
@@ -116,6 +121,7 @@ spec:
 // endless is how many seconds the hub waits for an agent that nobody is to take for lost: more than a test takes.
 const endless = 10000000
 
+// c3 asks for access by AWS IAM, which the hub does not give.
 const clusters = `
 apiVersion: cluster.open-cluster-management.io/v1
 kind: ManagedCluster
@@ -129,7 +135,10 @@ spec: {leaseDurationSeconds: 10000000}
 ---
 apiVersion: cluster.open-cluster-management.io/v1
 kind: ManagedCluster
-metadata: {name: c3, labels: {size: large}}
+metadata:
+  name: c3
+  labels: {size: large}
+  annotations: {agent.open-cluster-management.io/managed-cluster-arn: "arn:aws:eks:eu-west-1:123456789012:cluster/c3"}
 spec: {leaseDurationSeconds: 10000000}
 `
 
@@ -156,7 +165,10 @@ spec:
     groupStrategy: {clustersPerDecisionGroup: 1}
 `
 
-const replicaSet = `
+// rolloutConcurrency is the maxConcurrency of the set in works.
+const rolloutConcurrency = 1
+
+const works = `
 apiVersion: work.open-cluster-management.io/v1alpha1
 kind: ManifestWorkReplicaSet
 metadata: {namespace: apps, name: web, annotations: {capstan.io/rollback: "true"}}
@@ -168,9 +180,25 @@ spec:
     workload:
       manifests:
       - {apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: web}, data: {version: "1"}}
+---
+apiVersion: work.open-cluster-management.io/v1
+kind: ManifestWork
+metadata: {namespace: c1, name: once}
+spec:
+  deleteOption: {ttlSecondsAfterFinished: 0}
+  workload:
+    manifests:
+    - {apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: once}}
 `
 
+// certify fills the Secret.
 const addOns = `
+apiVersion: v1
+kind: Secret
+metadata: {namespace: apps, name: greeter-ca}
+type: kubernetes.io/tls
+data: {tls.crt: "", tls.key: ""}
+---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: greeter-reader}
@@ -198,6 +226,10 @@ spec:
     kubeClient:
       hubPermissions:
       - {type: CurrentCluster, currentCluster: {clusterRoleName: greeter-reader}}
+  - type: CustomSigner
+    customSigner:
+      signerName: example.com/greeter
+      signingCA: {namespace: apps, name: greeter-ca}
 ---
 apiVersion: addon.open-cluster-management.io/v1alpha1
 kind: ClusterManagementAddOn
@@ -224,7 +256,23 @@ spec:
     - {namespace: apps, name: all}
 `
 
+// The Secrets are as the agent of c1 writes them.
 const accounts = `
+apiVersion: addon.open-cluster-management.io/v1alpha1
+kind: ManagedClusterAddOn
+metadata: {namespace: c1, name: cluster-proxy}
+spec: {}
+---
+apiVersion: addon.open-cluster-management.io/v1alpha1
+kind: ManagedClusterAddOn
+metadata: {namespace: c1, name: cluster-gateway}
+spec: {}
+---
+apiVersion: v1
+kind: Secret
+metadata: {namespace: c1, name: cluster-gateway, labels: {authentication.open-cluster-management.io/is-managed-serviceaccount: "true"}}
+data: {token: dG9rZW4=, ca.crt: Y2E=}
+---
 apiVersion: addon.open-cluster-management.io/v1alpha1
 kind: ManagedClusterAddOn
 metadata: {namespace: c1, name: managed-serviceaccount}
@@ -232,8 +280,18 @@ spec: {}
 ---
 apiVersion: authentication.open-cluster-management.io/v1beta1
 kind: ManagedServiceAccount
-metadata: {namespace: c1, name: robot}
+metadata: {namespace: c1, name: robot, labels: {authentication.open-cluster-management.io/sync-to-clusterprofile: "true"}}
 spec: {rotation: {validity: 8640h}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {namespace: c1, name: robot, labels: {authentication.open-cluster-management.io/is-managed-serviceaccount: "true"}}
+data: {token: dG9rZW4=, ca.crt: Y2E=}
+---
+apiVersion: authentication.open-cluster-management.io/v1beta1
+kind: ManagedServiceAccount
+metadata: {namespace: c1, name: fleeting}
+spec: {rotation: {validity: 8640h}, ttlSecondsAfterCreation: 1}
 ---
 apiVersion: rbac.open-cluster-management.io/v1alpha1
 kind: ClusterPermission
@@ -259,6 +317,14 @@ func patches(version, kind, namespace, name, patch string) func(context.Context,
 func deletes(version, kind, namespace, name string) func(context.Context, *fleetOfTest) error {
 	return func(ctx context.Context, f *fleetOfTest) error {
 		return f.hub.Delete(ctx, objectOf(version, kind, namespace, name))
+	}
+}
+
+// gone tells whether an object is not there any more.
+func gone(version, kind, namespace, name string) func(context.Context, *fleetOfTest) (bool, error) {
+	return func(ctx context.Context, f *fleetOfTest) (bool, error) {
+		err := f.hub.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, objectOf(version, kind, namespace, name))
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}
 }
 

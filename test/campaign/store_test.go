@@ -86,10 +86,15 @@ func (r *reader) read(ctx context.Context) (s store, going bool, err error) {
 			if err != nil {
 				return nil, false, err
 			}
-			s[strings.Join([]string{resource.GroupResource().String(), o.GetNamespace(), o.GetName()}, "/")] = text
+			s[keyOf(resource.GroupResource(), o.GetNamespace(), o.GetName())] = text
 		}
 	}
 	return s, going, nil
+}
+
+// keyOf is the key of an object in a store.
+func keyOf(resource schema.GroupResource, namespace, name string) string {
+	return strings.Join([]string{resource.String(), namespace, name}, "/")
 }
 
 var (
@@ -164,6 +169,17 @@ func orderOf(value any) string {
 		return fmt.Sprint(m["type"])
 	}
 	return ""
+}
+
+// recreated are the objects that are there in the end, and that were deleted, though a run without faults has not deleted them: somebody
+// has made them again.
+func recreated(end store, deleted, withoutFaults []string) (keys []string) {
+	for _, key := range deleted {
+		if _, there := end[key]; there && !slices.Contains(withoutFaults, key) && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // difference says what one store has that another has not; it is empty if they are equal. Those that are kept may be in the second alone.

@@ -13,17 +13,21 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/rights/rightstest"
 	"github.com/capstan-io/capstan/test/realcluster"
 )
 
 // A user who has installed hub and agent with objects as installers of Open Cluster Management write them, and our images under its names,
 // changes to Capstan one component at a time, and in the end has what the command line would have installed. What runs on the cluster goes
-// on all the while. The permissions of the operators are those of our charts.
+// on all the while. The permissions of the operators are those that these installers give, until the command line upgrades them.
 //
 // CA-12, CA-18, CA-21, CA-28, HC-02, HC-06, CM-06, KL-12
 func TestFromOpenClusterManagement(t *testing.T) {
@@ -91,7 +95,7 @@ func deleteRemains(t *testing.T, hub *realcluster.Cluster, cluster string) {
 // installHub installs a hub, and waits for the pods that clusteradm waits for: those of the operator, and of the registration controller.
 func installHub(t *testing.T, hub *realcluster.Cluster) {
 	t.Helper()
-	applyContract(t, hub, "contract-hub.yaml", "cluster-manager", "clustermanagers")
+	applyContract(t, hub, "contract-hub.yaml", "cluster-manager", "clustermanagers", rightstest.ClusterManager())
 	awaitReady(t, hub, fleet.NamespaceHub, "clustermanager-registration-controller")
 }
 
@@ -105,16 +109,17 @@ func joinHub(t *testing.T, hub, managed cluster, name string) {
 	if err := json.Unmarshal([]byte(hub.capstan(t, "get", "token", "-o", "json")), &info); err != nil {
 		t.Fatal(err)
 	}
-	applyContract(t, managed.Cluster, "contract-cluster.yaml", "klusterlet", "klusterlets", "CLUSTER", name, "HUB_SERVER", info.Server,
-		"HUB_TOKEN", info.Token, "HUB_CA", base64.StdEncoding.EncodeToString(hub.Config.CAData))
+	applyContract(t, managed.Cluster, "contract-cluster.yaml", "klusterlet", "klusterlets", rightstest.Klusterlet(), "CLUSTER", name,
+		"HUB_SERVER", info.Server, "HUB_TOKEN", info.Token, "HUB_CA", base64.StdEncoding.EncodeToString(hub.Config.CAData))
 }
 
-// applyContract applies a file of testdata with words replaced, after the CRD. The rights of the operator, which are those of our chart,
-// come once it has said that it lacks some.
-func applyContract(t *testing.T, cluster *realcluster.Cluster, file, operator, crd string, replacements ...string) {
+// applyContract applies a file of testdata with words replaced, after the CRD. The rights of the operator come once it has said that it
+// lacks some.
+func applyContract(
+	t *testing.T, cluster *realcluster.Cluster, file, operator, crd string, rules []rbacv1.PolicyRule, replacements ...string,
+) {
 	t.Helper()
-	chart := filepath.Join("../../deploy/charts", operator)
-	cluster.Apply(t, readText(t, filepath.Join(chart, "crds", crd+".yaml")))
+	cluster.Apply(t, readText(t, filepath.Join("../../deploy/charts", operator, "crds", crd+".yaml")))
 	cluster.Eventually(t, func(ctx context.Context) error {
 		return cluster.Clientset.Discovery().RESTClient().Get().AbsPath("/apis", operatorv1.GroupVersion.String(), crd).Do(ctx).Error()
 	})
@@ -122,8 +127,12 @@ func applyContract(t *testing.T, cluster *realcluster.Cluster, file, operator, c
 	cluster.Apply(t, strings.NewReplacer(replacements...).Replace(readText(t, filepath.Join("testdata", file))))
 	awaitReady(t, cluster, fleet.NamespaceOperators, operator)
 	awaitLog(t, cluster, operator, "is forbidden: User")
-	cluster.Apply(t, "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: "+operator+"}\nrules:\n"+
-		readText(t, filepath.Join(chart, "files", "operator-rules.yaml")))
+	role, err := yaml.Marshal(&rbacv1.ClusterRole{Rules: rules, ObjectMeta: metav1.ObjectMeta{Name: operator},
+		TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster.Apply(t, string(role))
 }
 
 // awaitLog waits until the operator has written a text to its log.

@@ -1,0 +1,159 @@
+package campaign
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+)
+
+// A controller that deletes and makes again what it finds after a crash leaves the same behind as one that leaves it alone: it is seen by
+// its deletions.
+func TestRecreatedObjectsAreSeen(t *testing.T) {
+	t.Parallel()
+	const work, absent = "/apis/work.open-cluster-management.io/v1/namespaces/c1/manifestworks/web", "/api/v1/namespaces/absent"
+	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == absent {
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	defer hub.Close()
+	h := newHistory(plan{})
+	h.enter(scenario[0].name)
+	l := &life{history: h}
+	l.ctx, l.end = context.WithCancel(t.Context())
+	defer l.end()
+	controller := &http.Client{Transport: transport{l, http.DefaultTransport}}
+	for _, write := range [][2]string{{http.MethodDelete, absent}, {http.MethodDelete, work}, {http.MethodPost, work}} {
+		request, err := http.NewRequestWithContext(t.Context(), write[0], hub.URL+write[1], nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := controller.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close() // it is empty
+	}
+	const key = "manifestworks.work.open-cluster-management.io/c1/web"
+	end := store{key: "", "namespaces//absent": ""}
+	for what, test := range map[string]struct {
+		end           store
+		withoutFaults []string
+		want          []string
+	}{
+		"made again":                     {end: end, want: []string{key}},
+		"made again without faults, too": {end: end, withoutFaults: []string{key}},
+		"gone in the end":                {},
+	} {
+		if got := recreated(test.end, h.deletions(scenario[:1]), test.withoutFaults); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q is seen, want %q", what, got, test.want)
+		}
+	}
+}
+
+// Objects are known by the same keys in requests and in what is stored.
+func TestTargetsOfRequests(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		"/api/v1/namespaces/c1":                              "namespaces//c1",
+		"/api/v1/namespaces/c1/secrets/a":                    "secrets/c1/a",
+		"/api/v1/namespaces/c1/secrets":                      "",
+		"/apis/example.com/v1/things/a":                      "things.example.com//a",
+		"/apis/example.com/v1beta1/things":                   "",
+		"/apis/example.com/v1/namespaces/c1/things/a/status": "things.example.com/c1/a",
+	} {
+		got, err := targetOf(httptest.NewRequestWithContext(t.Context(), http.MethodDelete, path, nil))
+		if got != want || (err != nil) != (want == "") {
+			t.Errorf("%s: %q, %v; want %q", path, got, err, want)
+		}
+	}
+}
+
+// What a second run has to try are all points that were not met, and no others.
+func TestUnmetPointsAreTriedAgain(t *testing.T) {
+	t.Parallel()
+	first, second := scenario[0].name, scenario[1].name
+	r := &run{history: newHistory(plan{fault: crash, at: map[string]string{first: "PUT /a #1", second: "PUT /b #1"}})}
+	r.history.enter(first)
+	r.history.note("", "PUT /a")
+	r.history.enter(second)
+	r.history.note("", "PUT /c")
+	counted := newTally()
+	counted.add(r)
+	counted.unmet[second] = append(counted.unmet[second], "PUT /b #2")
+	if counted.planned != 2 || counted.missed() != 2 {
+		t.Errorf("of %d points %d were not met, want 2 of 2: %v", counted.planned, counted.missed(), counted.unmet)
+	}
+	var again []string
+	for _, at := range choose(crash, counted.unmet, 0) {
+		again = append(again, at[second])
+	}
+	slices.Sort(again)
+	if want := []string{"PUT /b #1", "PUT /b #2"}; !slices.Equal(again, want) {
+		t.Errorf("%q are tried again, want %q", again, want)
+	}
+}
+
+// A work counts as unfinished from the moment the hub writes it until its agent reports about what was written.
+func TestUnfinishedWorks(t *testing.T) {
+	t.Parallel()
+	work := func(name string, generation, reported int64) workv1.ManifestWork {
+		w := workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: name, Generation: generation}}
+		if reported > 0 {
+			w.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionAvailable, Status: metav1.ConditionTrue, ObservedGeneration: reported}}
+		}
+		return w
+	}
+	leaving := work("leaving", 1, 0)
+	leaving.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	got := unfinished([]workv1.ManifestWork{work("new", 1, 0), work("changed", 2, 1), work("done", 2, 2), leaving})
+	if want := []string{"c1/new", "c1/changed"}; !slices.Equal(got, want) {
+		t.Errorf("%q are unfinished, want %q", got, want)
+	}
+}
+
+// No controller of the campaign writes nothing unnoticed.
+func TestSilentControllersAreKnown(t *testing.T) {
+	t.Parallel()
+	running, wrote := []string{"writes", "forgotten", "known", "restless"}, map[string]bool{"writes": true, "restless": true}
+	got := checkWriters(running, wrote, map[string]string{"known": "", "restless": "", "gone": ""})
+	want := []string{"forgotten writes nothing: extend the scenario, or say in silent why it does not",
+		"gone does not run: take it out of silent", "restless writes: take it out of silent"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Writes are those of the controller in whose reconcile they are made.
+func TestWritesAreOfControllers(t *testing.T) {
+	t.Parallel()
+	ctx := logr.NewContext(t.Context(), newLogger().WithValues("controller", "one", "namespace", "a").WithName("b").WithValues("name", "c"))
+	if got := controllerOf(ctx); got != "one" {
+		t.Errorf("the write is of %q, want one", got)
+	}
+	if got := controllerOf(t.Context()); got != "" {
+		t.Errorf("a write outside of reconciles is of %q", got)
+	}
+}
+
+// What a hub writes at its end says why it has ended, however long the stacks after that are.
+func TestPanicOfTheHub(t *testing.T) {
+	t.Parallel()
+	const reason = "panic: Cache consistency check failed"
+	if got := panicIn("started\n" + reason + strings.Repeat("\nframe", 1000)); !strings.HasPrefix(got, reason) || len(got) != 2000 {
+		t.Errorf("%q", got)
+	}
+	if got := panicIn("started"); got != "it wrote nothing about a panic" {
+		t.Errorf("%q", got)
+	}
+}
