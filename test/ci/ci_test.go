@@ -48,6 +48,9 @@ func Test(t *testing.T) {
 	if err := command.Run(); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := os.ReadDir("../../chart"); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := os.ReadFile("../../chart/values.yaml"); err != nil {
 		t.Fatal(err)
 	}
@@ -61,6 +64,7 @@ set -eu
 go build -buildvcs=false -o bin/built/ ./cmd/...
 tools/update bin/built/* bin
 go test ./test/started
+touch chart/written
 `)
 	for _, change := range []struct {
 		name      string
@@ -73,6 +77,8 @@ go test ./test/started
 		{name: "a page", make: func() { r.write("README.md", "read this") }, cached: true},
 		{name: "a program", make: func() { r.replace("cmd/program/main.go", "first", "other") }},
 		{name: "a chart", make: func() { r.replace("chart/values.yaml", "1", "2") }},
+		{name: "another file of the chart", make: func() { r.write("chart/other.yaml", "") }},
+		{name: "the chart without it", make: func() { r.remove("chart/other.yaml") }, cached: true},
 		{name: "the chart of before", make: func() { r.replace("chart/values.yaml", "2", "1") }, cached: true},
 		{name: "files that a killed run has written as they were", make: func() { r.writeAgain() }, cached: true},
 		{name: "a variable that programs get", make: func() {}, variables: []string{"GOGC=77"}},
@@ -293,6 +299,13 @@ func (r *repository) read(name string) string {
 		r.t.Fatal(err)
 	}
 	return string(content)
+}
+
+func (r *repository) remove(name string) {
+	r.t.Helper()
+	if err := os.Remove(filepath.Join(r.dir, name)); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 func (r *repository) replace(name, old, now string) {

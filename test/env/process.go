@@ -47,6 +47,9 @@ func newProcess(logFile, program string, args ...string) *Process {
 // AddArgs adds arguments for the next Start.
 func (p *Process) AddArgs(args ...string) { p.args = append(p.args, args...) }
 
+// AddEnv adds variables, as NAME=VALUE, for the next Start.
+func (p *Process) AddEnv(variables ...string) { p.env = append(p.env, variables...) }
+
 // Start starts the process, again if it has run before. The log goes on in the same file.
 func (p *Process) Start() error {
 	path, err := Binary(p.program)
