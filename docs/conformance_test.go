@@ -44,10 +44,11 @@ type row struct {
 }
 
 // TestConformance keeps the page and the tests in step: rows have a known status and the tests that prove it, these tests
-// cite the row, and what tests cite has a row.
+// cite the row, what tests cite has a row, and no row is left out.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	rows := readRows(t)
+	checkNumbers(t, rows)
 	functions, cited := readTests(t)
 	known := map[string]bool{}
 	for _, r := range rows {
@@ -102,6 +103,25 @@ func readRows(t *testing.T) (rows []row) {
 		t.Fatalf("%s has no rows", conformancePage)
 	}
 	return rows
+}
+
+// checkNumbers finds rows that are left out: those of an area are numbered from 01, and a gap ends at the next ten. Of the limits of the
+// original, which have a letter, only some have rows.
+func checkNumbers(t *testing.T, rows []row) {
+	t.Helper()
+	last := map[string]int{}
+	for _, r := range rows {
+		area, digits, isBehaviour := strings.Cut(r.id, "-")
+		if !isBehaviour {
+			continue
+		}
+		number, _ := strconv.Atoi(digits)
+		next, nextTen := last[area]+1, (last[area]/10+1)*10
+		if number != next && number != nextTen {
+			t.Errorf("%s:%d: before %s, there is no row for %s-%02d", conformancePage, r.line, r.id, area, next)
+		}
+		last[area] = number
+	}
 }
 
 func checkStatus(t *testing.T, r row) {
