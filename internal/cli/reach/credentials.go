@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -28,15 +27,18 @@ import (
 	"github.com/capstan-io/capstan/internal/program"
 )
 
-const credentialsLong = `Print the token of a managed service account, as a credential plugin of client-go.
+const credentialsLong = `Print a credential for a cluster, as a credential plugin of client-go.
 
 Clients that reach clusters by ClusterProfiles run it, with the access provider open-cluster-management: they say in
-KUBERNETES_EXEC_INFO for which cluster. The token is in the Secret CLUSTER-NAME next to the ClusterProfile, where the hub copies
-it for ManagedServiceAccounts with the label authentication.open-cluster-management.io/sync-to-clusterprofile=true. In a pod, it
-is read from the cluster of the pod and its namespace; otherwise, and with --kubeconfig, from the hub of the kubeconfig and the
-namespace of its context.`
+KUBERNETES_EXEC_INFO for which cluster. It is yours for the hub, which passes requests on to the cluster in your name; it is printed
+for the server and the certificate authority of the kubeconfig only.
 
-// credentials is one run of "capstan credentials": the flags say where the token is.
+With --managed-serviceaccount, it is the token in the Secret CLUSTER-NAME next to the ClusterProfile, where the hub copies it for
+ManagedServiceAccounts with the label authentication.open-cluster-management.io/sync-to-clusterprofile=true. In a pod, it is read from
+the cluster of the pod and its namespace; otherwise, and with --kubeconfig, from the hub of the kubeconfig and the namespace of its
+context.`
+
+// credentials is one run of "capstan credentials": the flags say whose credential it prints.
 type credentials struct {
 	*options.Global
 	account   string
@@ -47,94 +49,125 @@ type credentials struct {
 func NewCredentialsCommand(global *options.Global) *cobra.Command {
 	f := &credentials{Global: global}
 	command := &cobra.Command{
-		Use:     "credentials --managed-serviceaccount NAME",
+		Use:     "credentials [--managed-serviceaccount NAME]",
 		Aliases: []string{"credential"},
-		Short:   "Print the token of a managed service account, as a credential plugin",
+		Short:   "Print a credential for a cluster, as a credential plugin of clients that know ClusterProfiles",
 		Long:    credentialsLong,
 		Example: "  # In the file of access providers of a client\n" +
 			`  {"providers": [{"name": "open-cluster-management", "execConfig": {"apiVersion": "client.authentication.k8s.io/v1",` + "\n" +
-			`    "command": "capstan", "args": ["credentials", "--managed-serviceaccount", "reader"], "provideClusterInfo": true}}]}`,
+			`    "command": "capstan", "args": ["credentials"], "provideClusterInfo": true}}]}`,
 		Args:              options.FlagsOnly,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := command.Flags()
-	flags.StringVar(&f.account, "managed-serviceaccount", "", "name of the ManagedServiceAccount")
+	flags.StringVar(&f.account, "managed-serviceaccount", "", "name of a ManagedServiceAccount, to be that on the cluster")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the ClusterProfile and the Secret (default: of the pod or the context)")
 	options.Complete(command, "managed-serviceaccount", cobra.NoFileCompletions)
 	options.Complete(command, "namespace", cobra.NoFileCompletions)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		if f.account == "" {
-			return errors.New("--managed-serviceaccount: name the ManagedServiceAccount whose token is wanted")
-		}
-		version, cluster, err := execCluster()
+		request, err := loadExecRequest()
 		if err != nil {
 			return err
 		}
 		ctx, cancel := f.Limited(command.Context())
 		defer cancel()
-		return f.printCredential(ctx, version, cluster)
+		status, err := f.credential(ctx, request)
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(f.Out).Encode(clientauthenticationv1.ExecCredential{
+			TypeMeta: metav1.TypeMeta{APIVersion: request.version, Kind: "ExecCredential"}, Status: status,
+		})
 	}
 	return command
 }
 
-// execCluster reads for which cluster a client requests a credential, and in which version.
-func execCluster() (version, cluster string, err error) {
-	const from = "KUBERNETES_EXEC_INFO"
-	credential, _, err := exec.LoadExecCredentialFromEnv()
+// execInfo is the environment variable in which a client says what it requests.
+const execInfo = "KUBERNETES_EXEC_INFO"
+
+// execRequest is what a client requests of a credential plugin.
+type execRequest struct {
+	// version is that of the ExecCredential.
+	version string
+	// cluster is the name of the cluster, of the extension in the ClusterProfile.
+	cluster string
+	// server is what the credential is for.
+	server *rest.Config
+}
+
+// loadExecRequest reads the request of a client.
+func loadExecRequest() (request execRequest, err error) {
+	credential, server, err := exec.LoadExecCredentialFromEnv()
 	if err != nil {
-		return "", "", fmt.Errorf("%s: %w; have client-go run this as a credential plugin, with provideClusterInfo: true", from, err)
+		return request, fmt.Errorf("%s: %w; have client-go run this as a credential plugin, with provideClusterInfo: true", execInfo, err)
 	}
+	request.server = server
 	var config runtime.RawExtension
 	switch credential := credential.(type) {
 	case *clientauthenticationv1.ExecCredential:
-		version, config = credential.APIVersion, credential.Spec.Cluster.Config
+		request.version, config = credential.APIVersion, credential.Spec.Cluster.Config
 	case *clientauthenticationv1beta1.ExecCredential:
-		version, config = credential.APIVersion, credential.Spec.Cluster.Config
+		request.version, config = credential.APIVersion, credential.Spec.Cluster.Config
 	default:
-		return "", "", fmt.Errorf("%s: %T is not in this version; use apiVersion %s", from, credential, clientauthenticationv1.SchemeGroupVersion)
+		return request, fmt.Errorf("%s: %T is not in this version; use apiVersion %s", execInfo, credential,
+			clientauthenticationv1.SchemeGroupVersion)
 	}
 	var extension struct {
 		ClusterName string `json:"clusterName"`
 	}
 	if len(config.Raw) > 0 {
 		if err := json.Unmarshal(config.Raw, &extension); err != nil {
-			return "", "", fmt.Errorf("%s: spec.cluster.config: %w", from, err)
+			return request, fmt.Errorf("%s: spec.cluster.config: %w", execInfo, err)
 		}
 	}
-	if extension.ClusterName == "" {
-		return "", "", fmt.Errorf("%s: spec.cluster.config.clusterName is missing; the extension client.authentication.k8s.io/exec of the "+
-			"access provider in the ClusterProfile has it", from)
-	}
-	return version, extension.ClusterName, options.CheckClusterName(from+": spec.cluster.config.clusterName", extension.ClusterName)
+	request.cluster = extension.ClusterName
+	return request, nil
 }
 
-// printCredential prints the token of an account on a cluster.
-func (f *credentials) printCredential(ctx context.Context, version, cluster string) error {
+// credential is the user's own for the hub, or else that of an account on the cluster.
+func (f *credentials) credential(ctx context.Context, request execRequest) (*clientauthenticationv1.ExecCredentialStatus, error) {
 	hub, namespace, err := f.hubOfPod()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	namespace = cmp.Or(f.namespace, namespace)
+	if f.account != "" {
+		return f.accountToken(ctx, hub, cmp.Or(f.namespace, namespace), request.cluster)
+	}
+	if err := checkServedByHub(request.server, hub.Config()); err != nil {
+		return nil, fmt.Errorf("%s: spec.cluster: %w; --managed-serviceaccount prints the token of an account on the cluster", execInfo, err)
+	}
+	return ownCredential(ctx, hub)
+}
+
+// accountToken is the token of the account on a cluster that the hub has copied next to the ClusterProfile.
+func (f *credentials) accountToken(ctx context.Context, hub *hubapi.Hub, namespace, cluster string) (
+	*clientauthenticationv1.ExecCredentialStatus, error,
+) {
+	if cluster == "" {
+		return nil, fmt.Errorf("%s: spec.cluster.config.clusterName is missing; the extension client.authentication.k8s.io/exec of the "+
+			"access provider in the ClusterProfile has it", execInfo)
+	}
+	if err := options.CheckClusterName(execInfo+": spec.cluster.config.clusterName", cluster); err != nil {
+		return nil, err
+	}
 	secret, err := readSecret(ctx, hub, namespace, cluster+"-"+f.account)
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("%w\nThe hub copies the token there if ManagedServiceAccount %s in namespace %s has the label %s=%s, and there is a "+
+		return nil, fmt.Errorf("%w\nThe hub copies the token there if ManagedServiceAccount %s in namespace %s has the label %s=%s, and there is a "+
 			"ClusterProfile %s in namespace %s", err, f.account, cluster, fleet.LabelSyncToClusterProfile, fleet.LabelTrue, cluster, namespace)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	token := secret.Data[corev1.ServiceAccountTokenKey]
 	if len(token) == 0 {
-		return fmt.Errorf("Secret %s/%s has no key %s: it is not the copy of a token", namespace, secret.Name, corev1.ServiceAccountTokenKey)
+		return nil, fmt.Errorf("Secret %s/%s has no key %s: it is not the copy of a token", namespace, secret.Name, corev1.ServiceAccountTokenKey)
 	}
-	status := clientauthenticationv1.ExecCredentialStatus{Token: string(token), ExpirationTimestamp: expiryOf(string(token))}
+	status := &clientauthenticationv1.ExecCredentialStatus{Token: string(token), ExpirationTimestamp: expiryOf(string(token))}
 	if end := status.ExpirationTimestamp; end != nil && !f.Clock.Now().Before(end.Time) {
-		return fmt.Errorf("the token in Secret %s/%s has expired at %s: its agent renews it when cluster %s reaches the hub again",
+		return nil, fmt.Errorf("the token in Secret %s/%s has expired at %s: its agent renews it when cluster %s reaches the hub again",
 			namespace, secret.Name, end.UTC().Format(time.RFC3339), cluster)
 	}
-	return json.NewEncoder(f.Out).Encode(clientauthenticationv1.ExecCredential{
-		TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: "ExecCredential"}, Status: &status,
-	})
+	return status, nil
 }
 
 // hubOfPod is the hub that the flags are about, or else that of the pod that this runs in, and the namespace there.
@@ -153,11 +186,11 @@ func (f *credentials) hubOfPod() (hub *hubapi.Hub, namespace string, err error) 
 	return hub, cmp.Or(config.Contexts[config.CurrentContext].Namespace, metav1.NamespaceDefault), err
 }
 
-// tokenAlgorithms are those with which API servers sign tokens of service accounts.
+// tokenAlgorithms are those with which API servers and OIDC issuers sign tokens.
 var tokenAlgorithms = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
 	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA}
 
-// expiryOf is when a token of a service account ends, if it has that claim, or else nil. Clients request another one then.
+// expiryOf is when a token ends, if it has that claim, or else nil. Clients request another one then.
 func expiryOf(token string) *metav1.Time {
 	parsed, err := jwt.ParseSigned(token, tokenAlgorithms)
 	if err != nil {

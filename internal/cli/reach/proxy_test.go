@@ -250,7 +250,7 @@ func TestCredentialPluginBadCommandLine(t *testing.T) {
 	h := clitest.NewHub(t)
 	t.Setenv("KUBERNETES_EXEC_INFO", "")
 	for _, name := range []string{"credentials", "credential"} {
-		h.Run(t, "", name).Fails(t, "--managed-serviceaccount: name the ManagedServiceAccount")
+		h.Run(t, "", name).Fails(t, "KUBERNETES_EXEC_INFO")
 		h.Run(t, "", name, "--managed-serviceaccount", "reader").Fails(t, "KUBERNETES_EXEC_INFO")
 	}
 }

@@ -57,6 +57,7 @@ func TestClusterProfileAccess(t *testing.T) {
 		secret.OwnerReferences[0].Kind != "ClusterProfile" || secret.OwnerReferences[0].Name != p.Name {
 		t.Errorf("the copy: %+v", secret.ObjectMeta)
 	}
+	testOwnCredential(t, p)
 	testCredentialPlugin(t, p)
 	testTokensAtTheHub(t, p, provider, string(secret.Data["token"]))
 	testOtherProviders(t, p)
@@ -147,6 +148,30 @@ func (p *profiled) configOf(t *testing.T, args ...string) *rest.Config {
 	return config
 }
 
+// testOwnCredential: with no more than the credential for the hub, the library is the user of the hub on the cluster.
+func testOwnCredential(t *testing.T, p *profiled) {
+	t.Helper()
+	c := kubernetes.NewForConfigOrDie(p.configOf(t))
+	review, err := c.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := review.Status.UserInfo.Username
+	if !strings.HasPrefix(user, "cluster:hub:") {
+		t.Errorf("on the cluster it is %q", user)
+	}
+	if _, err := c.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("list the pods of the cluster without the right to: %v", err)
+	}
+	framework.Create(t, framework.Managed.Client(t), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: p.Name + "-own"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: p.Name + "-reader"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}})
+	env.Eventually(t, func(ctx context.Context) error {
+		_, err := c.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+		return err
+	})
+}
+
 // testCredentialPlugin: client-go runs the plugin, and is the service account on the cluster.
 func testCredentialPlugin(t *testing.T, p *profiled) {
 	t.Helper()
@@ -162,7 +187,6 @@ func testCredentialPlugin(t *testing.T, p *profiled) {
 	if _, err := other.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}); err == nil {
 		t.Error("without a token, there are pods")
 	}
-	p.On.Capstan(t, "", "credentials").Ends(t, 1, "--managed-serviceaccount: name the ManagedServiceAccount")
 	p.On.Capstan(t, "", "credentials", "--managed-serviceaccount", "reader").Ends(t, 1, "KUBERNETES_EXEC_INFO")
 }
 

@@ -1,0 +1,125 @@
+package reach_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	clientauthenticationv1 "k8s.io/client-go/pkg/apis/clientauthentication/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
+
+	"github.com/capstan-io/capstan/internal/cli/clitest"
+)
+
+// setExecInfo is what client-go tells a credential plugin about the server.
+func setExecInfo(t *testing.T, server clientauthenticationv1.Cluster) {
+	t.Helper()
+	request := clientauthenticationv1.ExecCredential{Spec: clientauthenticationv1.ExecCredentialSpec{Cluster: &server}}
+	request.APIVersion, request.Kind = "client.authentication.k8s.io/v1", "ExecCredential"
+	encoded, err := json.Marshal(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBERNETES_EXEC_INFO", string(encoded))
+}
+
+// kubeconfigOf is a kubeconfig that leads to the hub as another user.
+func kubeconfigOf(t *testing.T, h clitest.Hub, user *clientcmdapi.AuthInfo) string {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(h.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.AuthInfos[config.Contexts[config.CurrentContext].AuthInfo] = user
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// NX-03: without an account, the plugin hands over what the user of the hub has for the hub, however the kubeconfig has that.
+func TestOwnCredential(t *testing.T) {
+	h := clitest.NewHub(t)
+	setExecInfo(t, clientauthenticationv1.Cluster{Server: h.URL + clitest.ClustersPath + "/cluster1/proxy", CertificateAuthorityData: h.CA()})
+	chain, key, err := cert.GenerateSelfSignedCertKey("ann", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokenFile := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(tokenFile, []byte("of-a-file"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	plugin := func(status clientauthenticationv1.ExecCredentialStatus) *clientcmdapi.AuthInfo {
+		answer, err := json.Marshal(clientauthenticationv1.ExecCredential{Status: &status})
+		if err != nil {
+			t.Fatal(err)
+		}
+		printed := strings.Replace(string(answer), "{", `{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",`, 1)
+		return &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{APIVersion: "client.authentication.k8s.io/v1", Command: "printf",
+			Args: []string{"%s", printed}, InteractiveMode: clientcmdapi.NeverExecInteractiveMode}}
+	}
+	for name, test := range map[string]struct {
+		user *clientcmdapi.AuthInfo
+		want clientauthenticationv1.ExecCredentialStatus
+	}{
+		"a token":           {&clientcmdapi.AuthInfo{Token: "ann"}, clientauthenticationv1.ExecCredentialStatus{Token: "ann"}},
+		"a file of a token": {&clientcmdapi.AuthInfo{TokenFile: tokenFile}, clientauthenticationv1.ExecCredentialStatus{Token: "of-a-file"}},
+		"a certificate": {&clientcmdapi.AuthInfo{ClientCertificateData: chain, ClientKeyData: key},
+			clientauthenticationv1.ExecCredentialStatus{ClientCertificateData: string(chain), ClientKeyData: string(key)}},
+		"a plugin with a token": {plugin(clientauthenticationv1.ExecCredentialStatus{Token: "of-a-plugin"}),
+			clientauthenticationv1.ExecCredentialStatus{Token: "of-a-plugin"}},
+		"a plugin with a certificate": {plugin(clientauthenticationv1.ExecCredentialStatus{ClientCertificateData: string(chain),
+			ClientKeyData: string(key)}), clientauthenticationv1.ExecCredentialStatus{ClientCertificateData: string(chain)}},
+	} {
+		got := h.Run(t, "", "credentials", "--kubeconfig", kubeconfigOf(t, h, test.user))
+		printed := clientauthenticationv1.ExecCredential{}
+		if err := json.Unmarshal([]byte(got.Out), &printed); err != nil || got.Code != 0 || printed.Status == nil {
+			t.Errorf("%s: %v: %+v", name, err, got)
+			continue
+		}
+		status := *printed.Status
+		if status.Token != test.want.Token || status.ClientCertificateData != test.want.ClientCertificateData ||
+			test.want.ClientKeyData != "" && status.ClientKeyData != test.want.ClientKeyData {
+			t.Errorf("%s: %+v, want %+v", name, status, test.want)
+		}
+		if certified := status.ClientCertificateData != ""; certified != (status.ExpirationTimestamp != nil) ||
+			certified != strings.Contains(status.ClientKeyData, "PRIVATE KEY") {
+			t.Errorf("%s: it ends at %v, with the key %q", name, status.ExpirationTimestamp, status.ClientKeyData)
+		}
+	}
+	for name, user := range map[string]*clientcmdapi.AuthInfo{
+		"neither a token nor a certificate": {Username: "ann", Password: "secret"},
+		"acts for another user":             {Token: "ann", Impersonate: "ben"},
+	} {
+		h.Run(t, "", "credentials", "--kubeconfig", kubeconfigOf(t, h, user)).Fails(t, name)
+	}
+}
+
+// NX-03: a ClusterProfile that leads elsewhere gets no credential for the hub.
+func TestOwnCredentialIsForTheHub(t *testing.T) {
+	h := clitest.NewHub(t)
+	other, _, err := cert.GenerateSelfSignedCertKey("elsewhere", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := h.URL + clitest.ClustersPath + "/cluster1/proxy"
+	for says, elsewhere := range map[string]clientauthenticationv1.Cluster{
+		"https://192.0.2.1/proxy is not that of the hub": {Server: "https://192.0.2.1/proxy", CertificateAuthorityData: h.CA()},
+		"is not to be verified in the way":               {Server: server, InsecureSkipTLSVerify: true},
+		"not to be verified in the way in which":         {Server: server, CertificateAuthorityData: h.CA(), TLSServerName: "elsewhere"},
+		"is none of those of the hub":                    {Server: server, CertificateAuthorityData: other},
+		"none of those of the hub in the kubeconfig":     {Server: server, CertificateAuthorityData: append(h.CA(), other...)},
+	} {
+		setExecInfo(t, elsewhere)
+		got := h.Run(t, "", "credentials")
+		got.Fails(t, says, "--managed-serviceaccount")
+		if strings.Contains(got.Out+got.ErrOut, "admin") {
+			t.Errorf("it hands over the token: %+v", got)
+		}
+	}
+}
