@@ -6,23 +6,18 @@ import (
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	aboutv1alpha1 "github.com/capstan-io/capstan/api/about/v1alpha1"
 	"github.com/capstan-io/capstan/deploy/crds"
 	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/featuregates"
 )
-
-// errCRDsForbidden says that the agent has no right to see CustomResourceDefinitions.
-var errCRDsForbidden = errors.New("the agent may not look at CustomResourceDefinitions")
 
 // installCRDs gives the managed cluster the kinds that the agent keeps there. Where an operator has installed them,
 // the agent need not have the right to. It waits for a cluster that does not answer, and fails if one refuses.
@@ -44,12 +39,9 @@ func (a *Agent) installCRDs(ctx context.Context) error {
 	}
 }
 
-// definitions is a client for the CustomResourceDefinitions of the managed cluster, and for nothing else: it need not find out
-// what kinds there are.
+// definitions is a client for the CustomResourceDefinitions of the managed cluster.
 func (a *Agent) definitions() (client.WithWatch, error) {
-	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
-	managed, err := client.NewWithWatch(a.managed, client.Options{Scheme: managedScheme(), Mapper: mapper})
+	managed, err := apply.NewCRDClient(a.managed)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the managed cluster %s: %w", a.managed.Host, err)
 	}
@@ -72,8 +64,8 @@ func (a *Agent) crds() []*apiextensionsv1.CustomResourceDefinition {
 func installCRDs(ctx context.Context, managed client.WithWatch, desired []*apiextensionsv1.CustomResourceDefinition) error {
 	var installed []string
 	for _, want := range desired {
-		err := ensureCRD(ctx, managed, want)
-		if errors.Is(err, errCRDsForbidden) {
+		err := apply.InstallCRD(ctx, managed, want)
+		if errors.Is(err, apply.ErrCRDsForbidden) {
 			log.FromContext(ctx).Info("A CustomResourceDefinition is taken to be installed: the agent may not look at it", "name", want.Name)
 			continue
 		}
@@ -83,37 +75,9 @@ func installCRDs(ctx context.Context, managed client.WithWatch, desired []*apiex
 		installed = append(installed, want.Name)
 	}
 	for _, name := range installed {
-		if err := awaitCRD(ctx, managed, name, apply.Established); err != nil {
+		if err := awaitEstablished(ctx, managed, name); err != nil {
 			return fmt.Errorf("wait for CustomResourceDefinition %s of the managed cluster: %w", name, err)
 		}
-	}
-	return nil
-}
-
-func ensureCRD(ctx context.Context, managed client.Client, want *apiextensionsv1.CustomResourceDefinition) error {
-	have := &apiextensionsv1.CustomResourceDefinition{}
-	err := managed.Get(ctx, client.ObjectKeyFromObject(want), have)
-	switch {
-	case apierrors.IsForbidden(err):
-		return errCRDsForbidden
-	case apierrors.IsNotFound(err):
-		return client.IgnoreAlreadyExists(managed.Create(ctx, want))
-	case err != nil:
-		return err
-	}
-	before := have.DeepCopy()
-	if want.Spec.Group == aboutv1alpha1.GroupVersion.Group || apply.OfNewerOperator(have) {
-		return nil // the kind belongs to others, who may have a newer one
-	}
-	have.Spec.Versions, have.Spec.Names = want.Spec.Versions, want.Spec.Names
-	if equality.Semantic.DeepEqual(before.Spec, have.Spec) {
-		return nil
-	}
-	if err := managed.Patch(ctx, have, client.MergeFrom(before)); err != nil {
-		if !apierrors.IsForbidden(err) {
-			return err
-		}
-		log.FromContext(ctx).Info("A CustomResourceDefinition of the managed cluster differs and the agent may not change it", "name", want.Name)
 	}
 	return nil
 }
@@ -138,14 +102,14 @@ func (a *Agent) keepCRD(ctx context.Context, managed client.WithWatch, want *api
 	for {
 		_, err := watchCRD(ctx, managed, want.Name, func(*apiextensionsv1.CustomResourceDefinition) bool { return false })
 		if apierrors.IsNotFound(err) {
-			if err = ensureCRD(ctx, managed, want.DeepCopy()); err == nil {
+			if err = apply.InstallCRD(ctx, managed, want.DeepCopy()); err == nil {
 				logger.Info("A CustomResourceDefinition was removed from the managed cluster and is installed again; all objects of its kind are gone")
 			}
 		}
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // what failed did so because the context ended
-		case apierrors.IsForbidden(err), errors.Is(err, errCRDsForbidden):
+		case apierrors.IsForbidden(err), errors.Is(err, apply.ErrCRDsForbidden):
 			logger.Info("A CustomResourceDefinition is not looked after: the agent has no right to", "reason", err.Error())
 			return nil
 		case err != nil:
@@ -160,11 +124,13 @@ func (a *Agent) keepCRD(ctx context.Context, managed client.WithWatch, want *api
 	}
 }
 
-// awaitCRD watches a CustomResourceDefinition until it meets the condition. It fails if there is none, or none any more.
-func awaitCRD(ctx context.Context, managed client.WithWatch, name string,
-	condition func(*apiextensionsv1.CustomResourceDefinition) bool) error {
+// awaitEstablished watches a CustomResourceDefinition until it is served. It fails if there is none, or none any more.
+func awaitEstablished(ctx context.Context, managed client.WithWatch, name string) error {
+	established := func(crd *apiextensionsv1.CustomResourceDefinition) bool {
+		return apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established)
+	}
 	for ctx.Err() == nil {
-		if done, err := watchCRD(ctx, managed, name, condition); done || err != nil {
+		if done, err := watchCRD(ctx, managed, name, established); done || err != nil {
 			return err
 		}
 	}

@@ -11,13 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capstan-io/capstan/deploy/crds"
-	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // SC-22: what the agent installs in the managed cluster is installed again when it is removed, before the agent looks after it or later.
@@ -75,26 +73,5 @@ func TestCRDsOfAnother(t *testing.T) {
 	})
 	if err := (&Agent{}).keepCRD(t.Context(), managed, crds.ManagedCluster()[0]); err != nil {
 		t.Error(err)
-	}
-}
-
-// SC-22: kinds that are older are brought up to date, and those that an operator with a newer API has installed stay as they are.
-func TestNewerCRD(t *testing.T) {
-	t.Parallel()
-	want := crds.ManagedCluster()[0]
-	for release, stays := range map[string]bool{"": false, "1.0.0": false, "99.0.0": true, "unknown": false} {
-		have := want.DeepCopy()
-		have.Annotations = map[string]string{fleet.AnnotationOperatorVersion: release}
-		have.Spec.Versions[0].DeprecationWarning = ptr.To("of another release")
-		managed := fake.NewClientBuilder().WithScheme(managedScheme()).WithObjects(have).Build()
-		if err := ensureCRD(t.Context(), managed, want.DeepCopy()); err != nil {
-			t.Errorf("%q: %v", release, err)
-		}
-		if err := managed.Get(t.Context(), client.ObjectKeyFromObject(want), have); err != nil {
-			t.Fatal(err)
-		}
-		if got := have.Spec.Versions[0].DeprecationWarning != nil; got != stays {
-			t.Errorf("%q: it stays: %t", release, got)
-		}
 	}
 }

@@ -4,40 +4,120 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/version"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/capstan-io/capstan/internal/apply/crdversion"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// apiRelease is the release of Open Cluster Management whose API the CRDs are. An operator with an older one leaves them alone.
-const apiRelease = "1.3.1"
-
 // CRDs is the kind of the definitions. They are never pruned: they hold what users have stored.
 var CRDs = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
+
+// ErrCRDsForbidden says that CustomResourceDefinitions may not be read, so that they cannot be installed either.
+var ErrCRDsForbidden = errors.New("it is not permitted to look at CustomResourceDefinitions")
+
+// NewCRDClient returns a client for [InstallCRD]. It asks the cluster for other kinds only if objects of a definition are to be migrated.
+func NewCRDClient(config *rest.Config) (client.WithWatch, error) {
+	http, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	defined, err := apiutil.NewDynamicRESTMapper(config, http)
+	if err != nil {
+		return nil, err
+	}
+	definitions := meta.NewDefaultRESTMapper(nil)
+	definitions.Add(CRDs, meta.RESTScopeRoot)
+	scheme := runtime.NewScheme()
+	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
+	return client.NewWithWatch(config, client.Options{HTTPClient: http, Scheme: scheme,
+		Mapper: meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{definitions, defined}}})
+}
+
+// InstallCRD creates a definition that belongs to no installation, or brings one that is there up to date, and sets it to what the cluster
+// has then, established or not. One stays as it is if it is of a newer version, if its group is one of Kubernetes itself, as others may
+// have a newer one, or if it may not be changed. The error is ErrCRDsForbidden if definitions may not be read.
+func InstallCRD(ctx context.Context, cluster client.Client, crd *apiextensionsv1.CustomResourceDefinition) error {
+	desired := crd.DeepCopy()
+	desired.ResourceVersion = "" // of one that was installed before
+	crdversion.Set(desired)
+	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(desired) // as the API server does, to find out what differs
+	return retry.OnError(retry.DefaultBackoff, raced, func() error {
+		live := &apiextensionsv1.CustomResourceDefinition{}
+		err := cluster.Get(ctx, client.ObjectKeyFromObject(desired), live)
+		switch {
+		case apierrors.IsForbidden(err):
+			return ErrCRDsForbidden
+		case apierrors.IsNotFound(err):
+			desired.DeepCopyInto(live)
+			err = cluster.Create(ctx, live)
+		case err == nil && !apihelpers.IsProtectedCommunityGroup(desired.Spec.Group) && !staysNewer(ctx, live):
+			err = update(ctx, cluster, live, desired)
+		}
+		if err != nil {
+			return err
+		}
+		*crd = *live
+		return nil
+	})
+}
+
+// raced tells that another process has written the same object meanwhile, as one that starts at the same time does.
+func raced(err error) bool { return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) }
+
+// update writes a definition that is on the cluster if it differs from what it should be.
+func update(ctx context.Context, cluster client.Client, live, desired *apiextensionsv1.CustomResourceDefinition) error {
+	before := live.DeepCopy()
+	desired.Spec.DeepCopyInto(&live.Spec)
+	crdversion.Set(live)
+	if equality.Semantic.DeepEqual(before, live) {
+		return nil
+	}
+	err := migrateFirst(ctx, cluster, desired, func() error { return cluster.Update(ctx, live) })
+	if apierrors.IsForbidden(err) {
+		log.FromContext(ctx).Info("A CustomResourceDefinition differs and may not be changed", "name", live.Name, "reason", err.Error())
+		return nil
+	}
+	return err
+}
+
+// staysNewer tells whether a definition on the cluster stays because it is of a newer version.
+func staysNewer(ctx context.Context, live client.Object) bool {
+	if !crdversion.IsNewer(live) {
+		return false
+	}
+	log.FromContext(ctx).Info("The CustomResourceDefinition is of a newer operator and stays", "name", live.GetName(),
+		"release", live.GetAnnotations()[fleet.AnnotationOperatorVersion])
+	return true
+}
 
 // ApplyCRDs applies the definitions as part of an installation, except those that an operator with a newer API has applied. Those that were
 // applied have a resource version then. A definition that cannot be applied does not keep the others from it; the error has all failures.
 func (c *Cluster) ApplyCRDs(ctx context.Context, installation string, crds []*apiextensionsv1.CustomResourceDefinition) error {
 	var failures []error
 	for _, crd := range crds {
-		release, err := c.releaseOf(ctx, installation, crd.Name)
+		live, err := c.metadataOf(ctx, crd)
 		if err != nil {
 			return err
 		}
-		if newer(release, apiRelease) {
-			log.FromContext(ctx).Info("The CustomResourceDefinition is of a newer operator and stays", "name", crd.Name, "release", release)
+		if staysNewer(ctx, live) {
 			continue
 		}
-		metav1.SetMetaDataAnnotation(&crd.ObjectMeta, fleet.AnnotationOperatorVersion, apiRelease)
-		failures = append(failures, c.applyOver(ctx, installation, crd))
+		crdversion.Set(crd)
+		failures = append(failures, migrateFirst(ctx, c.Client, crd, func() error { return c.Apply(ctx, installation, crd) }))
 	}
 	return errors.Join(failures...)
 }
@@ -51,47 +131,15 @@ func (c *Cluster) ReleaseCRD(ctx context.Context, crd client.Object) error {
 	return nil
 }
 
-// releaseOf is the release of the API that a definition on the cluster is of; empty if there is none.
-func (c *Cluster) releaseOf(ctx context.Context, installation, name string) (string, error) {
-	existing, err := c.List(ctx, installation, CRDs)
-	if err != nil {
-		return "", err
+// metadataOf is that of a definition on the cluster; empty if there is none.
+func (c *Cluster) metadataOf(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) (client.Object, error) {
+	live := c.prototype(CRDs)
+	err := c.reader(CRDs).Get(ctx, client.ObjectKeyFromObject(crd), live)
+	if apierrors.IsNotFound(err) { // the cache has none that another installer made, without the label of this one
+		err = c.Client.Get(ctx, client.ObjectKeyFromObject(crd), live)
 	}
-	for _, crd := range existing {
-		if crd.GetName() == name {
-			return crd.GetAnnotations()[fleet.AnnotationOperatorVersion], nil
-		}
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("get CustomResourceDefinition %s: %w", crd.Name, err)
 	}
-	// Another installer may have made it, without the label of this one.
-	live := &metav1.PartialObjectMetadata{}
-	live.SetGroupVersionKind(CRDs)
-	if err := c.Client.Get(ctx, types.NamespacedName{Name: name}, live); err != nil {
-		if apierrors.IsNotFound(err) {
-			return "", nil
-		}
-		return "", fmt.Errorf("get CustomResourceDefinition %s: %w", name, err)
-	}
-	return live.Annotations[fleet.AnnotationOperatorVersion], nil
-}
-
-// Established tells whether a definition is served.
-func Established(crd *apiextensionsv1.CustomResourceDefinition) bool {
-	return slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
-		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
-	})
-}
-
-// OfNewerOperator tells whether a definition is one that an operator with a newer API has applied: it is left alone.
-func OfNewerOperator(crd metav1.Object) bool {
-	return newer(crd.GetAnnotations()[fleet.AnnotationOperatorVersion], apiRelease)
-}
-
-// newer compares releases; what is no release is older than any.
-func newer(a, b string) bool {
-	first, err := version.ParseGeneric(a)
-	if err != nil {
-		return false
-	}
-	second, err := version.ParseGeneric(b)
-	return err == nil && second.LessThan(first)
+	return live, nil
 }

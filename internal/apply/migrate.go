@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,9 +23,8 @@ const pageSize = 500
 
 // Migrations have what is stored in old versions stored in the version of the definitions. They remember which definitions need none.
 type Migrations struct {
-	mu sync.Mutex
-	// done has the resource version that a definition had when nothing was stored in an old version.
-	done map[types.UID]string
+	// done has the resource version that a definition, by its UID, had when nothing was stored in an old version.
+	done sync.Map
 }
 
 // Pending returns the definitions on the cluster of which objects may be stored in another version than that in which they are now. Of the
@@ -33,7 +33,7 @@ func (m *Migrations) Pending(ctx context.Context, cluster client.Reader, applied
 	pending []*apiextensionsv1.CustomResourceDefinition, err error,
 ) {
 	for _, crd := range applied {
-		if crd.ResourceVersion == "" || m.isDone(crd) {
+		if done, _ := m.done.Load(crd.UID); crd.ResourceVersion == "" || done == crd.ResourceVersion {
 			continue
 		}
 		live := &apiextensionsv1.CustomResourceDefinition{}
@@ -44,20 +44,9 @@ func (m *Migrations) Pending(ctx context.Context, cluster client.Reader, applied
 			pending = append(pending, live)
 			continue
 		}
-		m.mu.Lock()
-		if m.done == nil {
-			m.done = map[types.UID]string{}
-		}
-		m.done[live.UID] = live.ResourceVersion
-		m.mu.Unlock()
+		m.done.Store(live.UID, live.ResourceVersion)
 	}
 	return pending, nil
-}
-
-func (m *Migrations) isDone(crd *apiextensionsv1.CustomResourceDefinition) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.done[crd.UID] == crd.ResourceVersion
 }
 
 // DescribePending says in which old versions objects of definitions may be stored.
@@ -75,12 +64,10 @@ func old(live *apiextensionsv1.CustomResourceDefinition) []string {
 	return slices.DeleteFunc(slices.Clone(live.Status.StoredVersions), func(version string) bool { return version == storage })
 }
 
+// storageVersion is the version in which objects of a definition are stored. The API server accepts none without one.
 func storageVersion(crd *apiextensionsv1.CustomResourceDefinition) string {
-	at := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Storage })
-	if at < 0 {
-		return ""
-	}
-	return crd.Spec.Versions[at].Name
+	version, _ := apihelpers.GetCRDStorageVersion(crd)
+	return version
 }
 
 // MigrateCRD reads and writes each object of a definition unchanged, which stores it in the storage version, and only when all of them are
@@ -143,15 +130,15 @@ func tokenOf(err error) string {
 	return status.Status().Continue
 }
 
-// applyOver applies a definition. One on the cluster with versions that this one no longer has, in which objects may be stored, is migrated
-// first: the API server could not read these objects any more.
-func (c *Cluster) applyOver(ctx context.Context, installation string, crd *apiextensionsv1.CustomResourceDefinition) error {
-	err := c.Apply(ctx, installation, crd)
+// migrateFirst writes a definition. If the one on the cluster has versions that this one no longer has, in which objects may be stored,
+// these are migrated, and it is written again: the API server could not read such objects any more.
+func migrateFirst(ctx context.Context, cluster client.Client, crd *apiextensionsv1.CustomResourceDefinition, write func() error) error {
+	err := write()
 	if !refusedForStored(err) {
 		return err
 	}
 	live := &apiextensionsv1.CustomResourceDefinition{}
-	if err := c.Client.Get(ctx, client.ObjectKeyFromObject(crd), live); err != nil {
+	if err := cluster.Get(ctx, client.ObjectKeyFromObject(crd), live); err != nil {
 		return fmt.Errorf("find out in which versions objects of %s are stored: %w", crd.Name, err)
 	}
 	storage := storageVersion(live)
@@ -159,10 +146,10 @@ func (c *Cluster) applyOver(ctx context.Context, installation string, crd *apiex
 		return fmt.Errorf("objects of %s are stored in version %s, which is no more: install a version first that stores them in %s: %w",
 			crd.Name, storage, storageVersion(crd), err)
 	}
-	if err := MigrateCRD(ctx, c.Client, live); err != nil {
+	if err := MigrateCRD(ctx, cluster, live); err != nil {
 		return err
 	}
-	return c.Apply(ctx, installation, crd)
+	return write()
 }
 
 // refusedForStored tells whether the API server refused a definition because objects may be stored in a version that it does not have.

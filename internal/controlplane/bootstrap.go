@@ -162,3 +162,7 @@ func ensureHubInfo(ctx context.Context, client kubernetes.Interface, info map[st
 	}
 	return nil
 }
+
+// raced tells that another writer has written the same object, as another hub on the same etcd does that starts at this moment, too. What
+// there is now has to be read before the next try.
+func raced(err error) bool { return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) }

@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/util/csaupgrade"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/capstan-io/capstan/internal/apply/crdversion"
 )
 
 // FieldManager owns the fields that this program applies.
@@ -36,12 +38,12 @@ const (
 
 // Apply makes objects what they should be, by server-side apply: namespaces first, then CustomResourceDefinitions, which it waits
 // for, then the others in their order. What client-side apply left is taken over, so fields that are not applied any more go.
-// report is called for each object after it was applied.
+// CustomResourceDefinitions of a newer version stay as they are. report is called for each object after it was applied.
 func (c *Cluster) Apply(ctx context.Context, objects []*unstructured.Unstructured, report func(Reference, Change)) error {
 	var definitions []string
 	for _, object := range inOrder(objects) {
 		if object.GroupVersionKind() != KindCRD && len(definitions) > 0 {
-			if err := c.awaitEstablished(ctx, definitions); err != nil {
+			if err := c.awaitServed(ctx, definitions); err != nil {
 				return err
 			}
 			definitions = nil
@@ -59,7 +61,7 @@ func (c *Cluster) Apply(ctx context.Context, objects []*unstructured.Unstructure
 			definitions = append(definitions, object.GetName())
 		}
 	}
-	return c.awaitEstablished(ctx, definitions)
+	return c.awaitServed(ctx, definitions)
 }
 
 // inOrder sorts objects by what has to exist before what.
@@ -86,14 +88,20 @@ func (c *Cluster) apply(ctx context.Context, object *unstructured.Unstructured) 
 		return "", fmt.Errorf("apply %s: %w", ReferenceTo(object), err)
 	}
 	doing := "apply " + ReferenceTo(object).String()
+	if object.GroupVersionKind() == KindCRD {
+		object = object.DeepCopy()
+		crdversion.Set(object)
+	}
 	before, err := client.Get(ctx, object.GetName(), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		before = nil
 	case err != nil:
 		return "", c.Explain(doing, err)
-	case isBootstrapToken(object):
-		return Unchanged, nil // a new secret would end the token that users have
+	case isBootstrapToken(object): // a new secret would end the token that users have
+		return Unchanged, nil
+	case object.GroupVersionKind() == KindCRD && crdversion.IsNewer(before):
+		return Unchanged, nil
 	default:
 		if before, err = adopt(ctx, client, before); err != nil {
 			return "", c.Explain(doing, err)
@@ -195,39 +203,29 @@ func (c *Cluster) Patch(ctx context.Context, of Reference, patch []byte) error {
 	return c.Explain("change "+of.String(), err)
 }
 
-// awaitEstablished waits until CustomResourceDefinitions are served.
-func (c *Cluster) awaitEstablished(ctx context.Context, names []string) error {
+// awaitServed waits until discovery has the kinds of CustomResourceDefinitions, which it has a moment after they are established. It asks
+// for their groups alone, which is less to read than all that a cluster serves.
+func (c *Cluster) awaitServed(ctx context.Context, names []string) error {
 	for _, name := range names {
-		err := c.await(ctx, watchTarget{kind: KindCRD, name: name}, func(found []unstructured.Unstructured) bool {
-			return len(found) == 1 && conditionStatus(&found[0], "Established") == metav1.ConditionTrue
-		})
+		definition, err := c.Get(ctx, Reference{GroupVersionKind: KindCRD, Name: name})
 		if err != nil {
-			return fmt.Errorf("wait until CustomResourceDefinition %s is served: %w", name, err)
-		}
-		if err := c.awaitServed(ctx, name); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// awaitServed waits until discovery has a kind, which it does a moment after its definition is established.
-func (c *Cluster) awaitServed(ctx context.Context, name string) error {
-	definition, err := c.Get(ctx, Reference{GroupVersionKind: KindCRD, Name: name})
-	if err != nil || definition == nil {
-		return err
-	}
-	for _, kind := range KindsOf(definition) {
-		err := poll(ctx, func() (bool, error) {
-			c.forget(kind.GroupVersion())
-			_, err := c.resourceOf(ctx, kind)
-			if errors.Is(err, errNotServed) {
-				return false, nil
+		if definition == nil { // it was deleted meanwhile
+			continue
+		}
+		for _, kind := range KindsOf(definition) {
+			err := poll(ctx, func() (bool, error) {
+				c.forget(kind.GroupVersion())
+				_, err := c.resourceOf(ctx, kind)
+				if errors.Is(err, errNotServed) {
+					return false, nil
+				}
+				return err == nil, err
+			})
+			if err != nil {
+				return fmt.Errorf("wait until CustomResourceDefinition %s is served: %w", name, err)
 			}
-			return err == nil, err
-		})
-		if err != nil {
-			return fmt.Errorf("wait until the cluster serves %s: %w", kind.Kind, err)
 		}
 	}
 	return nil

@@ -11,6 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
+
+	"github.com/capstan-io/capstan/internal/apply/crdversion"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // RG-47: a cluster that is reached by a configuration alone is applied to, and what it refuses is said without advice that is for users of
@@ -53,6 +56,59 @@ func TestNew(t *testing.T) {
 	}
 	if changes["ConfigMap one/few"] != Created || len(changes) != 1 || strings.Join(applied, ", ") != "few by capstan" {
 		t.Errorf("reported %v, applied %v", changes, applied)
+	}
+}
+
+// CM-19, KL-23: a definition of a newer version stays, an older one is applied, and its kind is served before anything else is applied.
+func TestApplyDefinition(t *testing.T) {
+	t.Parallel()
+	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com"
+	for version, want := range map[string]Change{"99.0.0": Unchanged, "1.0.0": Changed} {
+		definition := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"group": "example.com",
+			"names":    map[string]any{"kind": "Thing", "plural": "things"},
+			"versions": []any{map[string]any{"name": "v1", "served": true}, map[string]any{"name": "v1beta1", "served": false}}}}}
+		definition.SetGroupVersionKind(KindCRD)
+		definition.SetName("things.example.com")
+		live := definition.DeepCopy()
+		live.SetAnnotations(map[string]string{fleet.AnnotationOperatorVersion: version})
+		var applied, asked int
+		api := http.NewServeMux()
+		api.HandleFunc("GET /apis/apiextensions.k8s.io/v1", func(w http.ResponseWriter, _ *http.Request) {
+			answer(t, w, http.StatusOK, metav1.APIResourceList{
+				APIResources: []metav1.APIResource{{Name: "customresourcedefinitions", Kind: "CustomResourceDefinition"}}})
+		})
+		api.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { answer(t, w, http.StatusOK, live.Object) })
+		api.HandleFunc("PATCH "+path, func(w http.ResponseWriter, r *http.Request) {
+			applied++
+			if err := json.NewDecoder(r.Body).Decode(&live.Object); err != nil {
+				t.Error(err)
+			}
+			answer(t, w, http.StatusOK, live.Object)
+		})
+		api.HandleFunc("GET /apis/example.com/v1", func(w http.ResponseWriter, r *http.Request) {
+			if asked++; asked == 1 {
+				http.NotFound(w, r)
+				return
+			}
+			answer(t, w, http.StatusOK, metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "things", Kind: "Thing"}}})
+		})
+		server := httptest.NewServer(api)
+		t.Cleanup(server.Close)
+		cluster, err := New(&rest.Config{Host: server.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = cluster.Apply(t.Context(), []*unstructured.Unstructured{definition}, func(_ Reference, change Change) {
+			if change != want {
+				t.Errorf("%s: it is %s", version, change)
+			}
+		})
+		if err != nil || (applied > 0) != (want == Changed) || asked != 2 {
+			t.Errorf("%s: applied %d times, asked %d times for the kind; %v", version, applied, asked, err)
+		}
+		if newer := crdversion.IsNewer(live); newer != (want == Unchanged) || definition.GetAnnotations() != nil {
+			t.Errorf("%s: the cluster has %v, the caller %v", version, live.GetAnnotations(), definition.GetAnnotations())
+		}
 	}
 }
 

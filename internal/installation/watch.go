@@ -121,15 +121,6 @@ func Conditions(object *unstructured.Unstructured) []metav1.Condition {
 	return status.Status.Conditions
 }
 
-func conditionStatus(object *unstructured.Unstructured, kind string) metav1.ConditionStatus {
-	for _, condition := range Conditions(object) {
-		if condition.Type == kind {
-			return condition.Status
-		}
-	}
-	return ""
-}
-
 // DesiredCondition is the status that a condition should have.
 type DesiredCondition struct {
 	Type   string

@@ -204,8 +204,8 @@ const (
 
 // Annotations of what the operators install.
 const (
-	// AnnotationOperatorVersion on a CRD is the version of the operator that applied it last; an older one leaves
-	// the CRD alone.
+	// AnnotationOperatorVersion on a CRD is the version of whoever applied it last, mostly an operator; an older one leaves the CRD
+	// alone.
 	AnnotationOperatorVersion = "operator.open-cluster-management.io/version"
 	// AnnotationEvictionTimestamp on a Klusterlet is when the eviction of what it manages began, in RFC 3339.
 	AnnotationEvictionTimestamp = "operator.open-cluster-management.io/managed-resources-eviction-timestamp"
