@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"github.com/capstan-io/capstan/internal/apply/problem"
 )
@@ -45,15 +46,9 @@ func rolloutState(object *unstructured.Unstructured) (state string, done bool) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment); err != nil {
 		return err.Error(), false
 	}
-	desired := int32(1)
-	if deployment.Spec.Replicas != nil {
-		desired = *deployment.Spec.Replicas
-	}
-	status := deployment.Status
-	current := status.ObservedGeneration >= deployment.Generation
-	done = current && status.UpdatedReplicas >= desired && status.AvailableReplicas >= desired && status.Replicas <= desired
-	available := min(status.AvailableReplicas, status.UpdatedReplicas)
-	return fmt.Sprintf("%d of %d pods ready", available, desired), done
+	desired := ptr.Deref(deployment.Spec.Replicas, 1)
+	available := min(deployment.Status.AvailableReplicas, deployment.Status.UpdatedReplicas)
+	return fmt.Sprintf("%d of %d pods ready", available, desired), problem.RolledOut(deployment)
 }
 
 const (

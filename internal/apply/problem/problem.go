@@ -1,4 +1,5 @@
-// Package problem says why pods do not run, for the conditions of the operators and for who waits for an installation: pure.
+// Package problem says whether Deployments run, and why pods do not, for the conditions of the operators and for who waits for an
+// installation: pure.
 package problem
 
 import (
@@ -9,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // Kind is what a pod lacks.
@@ -137,6 +139,13 @@ func (p Problem) String() string {
 		text += ": " + p.Message
 	}
 	return text
+}
+
+// RolledOut tells whether a Deployment runs as it is written: all pods are of its current template and available.
+func RolledOut(d *appsv1.Deployment) bool {
+	want := ptr.Deref(d.Spec.Replicas, 1)
+	return d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas >= want && d.Status.AvailableReplicas >= want &&
+		d.Status.Replicas <= want
 }
 
 // Uncreated says why pods of a Deployment cannot be created, such as for a quota, or because admission refuses them; empty if they can.

@@ -5,6 +5,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // CA-12 CM-17: the reason why a pod does not run is the same for operators and for who waits, and so is whether waiting is of use.
@@ -79,5 +81,27 @@ func TestUncreated(t *testing.T) {
 	}
 	if got := Uncreated(deployment); got != "exceeded quota: small" {
 		t.Errorf("%q", got)
+	}
+}
+
+// A Deployment runs once all its pods, and no others, are of its current template and available.
+func TestRolledOut(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		status appsv1.DeploymentStatus
+		want   bool
+	}{
+		"unknown":     {appsv1.DeploymentStatus{}, false},
+		"runs":        {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2}, true},
+		"of before":   {appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2}, false},
+		"unavailable": {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 1}, false},
+		"not updated": {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 2, UpdatedReplicas: 1, AvailableReplicas: 2}, false},
+		"too many":    {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 2, AvailableReplicas: 3}, false},
+	} {
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 2}, Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](2)},
+			Status: test.status}
+		if got := RolledOut(d); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }

@@ -18,9 +18,9 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/apply"
+	"github.com/capstan-io/capstan/internal/apply/problem"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/frame"
-	"github.com/capstan-io/capstan/internal/operator/workload"
 )
 
 // firstCRDs go one after the other, each once the one before has gone: the objects of each are cleaned up by controllers that need the
@@ -115,7 +115,7 @@ func (c *Controller) hubToRemove(ctx context.Context, cm *operatorv1.ClusterMana
 func (c *Controller) removeDeadWebhooks(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster) error {
 	for _, name := range fleet.WebhookDeployments(cm.Name) {
 		live, err := c.Management.Deployment(ctx, types.NamespacedName{Namespace: namespaceOf(cm), Name: name})
-		if err == nil && workload.Ready(live) {
+		if err == nil && problem.RolledOut(live) {
 			continue
 		}
 		for _, kind := range webhookKinds {

@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/apply/problem"
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/frame"
-	"github.com/capstan-io/capstan/internal/operator/workload"
 )
 
 // Conditions and reasons that Open Cluster Management does not have.
@@ -157,5 +157,5 @@ func (r *report) migrated(left string, err error) error {
 
 // ready tells whether the live Deployment is what was applied, and runs.
 func ready(live, applied *appsv1.Deployment) bool {
-	return live.UID == applied.UID && live.Generation >= applied.Generation && workload.Ready(live)
+	return live.UID == applied.UID && live.Generation >= applied.Generation && problem.RolledOut(live)
 }

@@ -239,10 +239,3 @@ func (c Component) DisruptionBudget(s Settings) *policyv1.PodDisruptionBudget {
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{LabelApp: c.App}}},
 	}
 }
-
-// Ready tells whether a Deployment runs as it is written: all pods are of its current template and available.
-func Ready(d *appsv1.Deployment) bool {
-	want := ptr.Deref(d.Spec.Replicas, 1)
-	return d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas == want && d.Status.AvailableReplicas == want &&
-		d.Status.Replicas == want
-}
