@@ -226,6 +226,9 @@ func (f *backupFlags) copyTo(ctx context.Context, to io.Writer, name string) err
 	if err != nil {
 		return err
 	}
+	progress := &backup.Progress{}
+	shown := showProgress(os.Stderr, name, progress)
+	defer shown.Close()
 	body, err := f.download(ctx)
 	if err != nil {
 		return err
@@ -241,7 +244,7 @@ func (f *backupFlags) copyTo(ctx context.Context, to io.Writer, name string) err
 		target, closeTarget = encrypted, encrypted.Close
 	}
 	both := io.TeeReader(body, target)
-	description, err := backup.Read(both, nil)
+	description, err := backup.Read(both, progress, nil)
 	if err != nil {
 		return fmt.Errorf("the hub did not send all of the backup: %w", err)
 	}
@@ -251,6 +254,8 @@ func (f *backupFlags) copyTo(ctx context.Context, to io.Writer, name string) err
 	if err := closeTarget(); err != nil {
 		return err
 	}
+	shown.Done(name, "written")
+	shown.Close()
 	fmt.Fprintf(os.Stderr, "The hub %s as of %s is in %s: %.1f MB, checked\n", description.Hub, description.Created.Format(time.RFC3339), name,
 		float64(counted.n)/1e6)
 	for _, file := range lacking(description) {

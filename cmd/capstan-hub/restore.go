@@ -87,12 +87,18 @@ func (f *restoreFlags) run(out io.Writer, file string, explicit bool) error {
 		return err
 	}
 	defer content.Close()
+	progress, name := &backup.Progress{}, inputName(file)
+	shown := showProgress(os.Stderr, name, progress)
+	defer shown.Close()
 	description, err := backup.Restore(content, backup.Target{
 		DataDir: config.DataDirectory, EtcdDir: controlplane.EtcdDirectory(config.DataDirectory, f.etcdDirectory), SuspendWorks: f.suspendWorks,
+		Progress: progress,
 	})
 	if err != nil {
 		return err
 	}
+	shown.Done(name, "restored")
+	shown.Close()
 	if description.Prefix != config.Etcd.Prefix {
 		fmt.Fprintf(out, "Set etcd.prefix to %s in %s: the hub finds no objects otherwise\n", description.Prefix, config.File)
 	}
@@ -156,14 +162,19 @@ func checkBackup(out io.Writer, file string, passphrase passphraseFile, format s
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	description, err := backup.Extract(content, dir)
+	progress, name := &backup.Progress{}, inputName(file)
+	shown := showProgress(os.Stderr, name, progress)
+	defer shown.Close()
+	description, err := backup.Extract(content, dir, progress)
 	if err != nil {
 		return err
 	}
-	contents, err := backup.ReadContents(dir, description)
+	contents, err := backup.ReadContents(dir, description, progress)
 	if err != nil {
 		return err
 	}
+	shown.Done(name, "checked")
+	shown.Close()
 	if format == "json" {
 		encoder := json.NewEncoder(out)
 		encoder.SetIndent("", "  ")
@@ -194,6 +205,14 @@ func lacking(d *backup.Description) (files []string) {
 		files = append(files, what)
 	}
 	return files
+}
+
+// inputName is what messages call a file to read.
+func inputName(file string) string {
+	if file == standardStream {
+		return "the standard input"
+	}
+	return file
 }
 
 // openBackup opens a backup, which may be encrypted.

@@ -14,8 +14,8 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/joinrequests"
 	"github.com/capstan-io/capstan/internal/cli/options"
-	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/terminal"
 )
 
 // joining is one run of "capstan join".
@@ -196,7 +196,7 @@ func (j *joining) knownClusters() []hubapi.KnownCluster {
 // confirmHub asks a person who sees a terminal whether a hub that nothing vouches for is the right one.
 func (j *joining) confirmHub(fingerprint string) bool {
 	in, isFile := j.In.(*os.File)
-	if !isFile || j.tokenFile == "-" || !output.Terminal(in) || !output.Terminal(j.ErrOut) {
+	if !isFile || j.tokenFile == "-" || !terminal.Is(in) || !terminal.Is(j.ErrOut) {
 		return false
 	}
 	fmt.Fprintf(j.ErrOut, "Nothing vouches for the hub at %s but the server itself, which sent the certificate authority\n  %s\n"+
@@ -206,7 +206,7 @@ func (j *joining) confirmHub(fingerprint string) bool {
 }
 
 // reportRegistered says that the hub has heard of the agent, or that this cannot be seen, which is no failure.
-func (j *joining) reportRegistered(progress *output.Progress, err error) error {
+func (j *joining) reportRegistered(progress *terminal.Progress, err error) error {
 	var invisible *joinrequests.InvisibleError
 	switch {
 	case errors.As(err, &invisible):

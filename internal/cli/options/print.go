@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-io/capstan/internal/cli/output"
+	"github.com/capstan-io/capstan/internal/terminal"
 )
 
 // Print shows a view on standard output.
@@ -22,7 +23,7 @@ func (g *Global) Say(format string, args ...any) { fmt.Fprintf(g.Out, format+"\n
 func (g *Global) Note(format string, args ...any) { fmt.Fprintf(g.ErrOut, format+"\n", args...) }
 
 // Progress shows on standard error what a command waits for.
-func (g *Global) Progress() *output.Progress { return output.NewProgress(g.ErrOut, g.Clock) }
+func (g *Global) Progress() *terminal.Progress { return terminal.NewProgress(g.ErrOut, g.Clock) }
 
 // AnnounceDryRun says that nothing is done.
 func (g *Global) AnnounceDryRun(command *cobra.Command) {

@@ -1,2 +1,2 @@
-// Package output is what the command line prints: tables, trees, YAML, JSON, and the progress of what takes a while.
+// Package output is what the command line prints: tables, trees, YAML and JSON.
 package output

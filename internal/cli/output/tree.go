@@ -3,6 +3,8 @@ package output
 import (
 	"bufio"
 	"io"
+
+	"github.com/capstan-io/capstan/internal/terminal"
 )
 
 // Node is one line of a tree: a key, perhaps a value, and what belongs to it.
@@ -43,7 +45,7 @@ func (s Style) writeChildren(out *bufio.Writer, indent string, children []Node) 
 		if i == len(children)-1 {
 			branch, below = "└── ", "    "
 		}
-		out.WriteString(s.paint(dim, indent+branch))
+		out.WriteString(s.paint(terminal.Dim, indent+branch))
 		s.writeNode(out, child)
 		s.writeChildren(out, indent+below, child.Children)
 	}

@@ -23,8 +23,8 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/clusterapi"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/options"
-	"github.com/capstan-io/capstan/internal/cli/output"
 	"github.com/capstan-io/capstan/internal/cli/playground"
+	"github.com/capstan-io/capstan/internal/terminal"
 )
 
 // kubectlProgram is the program to run, from PATH.
@@ -271,7 +271,7 @@ func runForwardingSignals(command *exec.Cmd, in io.Reader) error {
 
 func isTerminal(in io.Reader) bool {
 	file, ok := in.(*os.File)
-	return ok && output.Terminal(file)
+	return ok && terminal.Is(file)
 }
 
 // runInteractive runs kubectl with one line after the other, until there is none or one says exit.

@@ -102,12 +102,12 @@ func (a *archive) close() error {
 
 // Read reads a backup to its end and checks it. Meanwhile it hands the files with keys and the database to save, which reads their content;
 // nil saves nothing. What was saved is a backup only if Read returns no error.
-func Read(r io.Reader, save func(name string, content io.Reader) error) (*Description, error) {
+func Read(r io.Reader, progress *Progress, save func(name string, content io.Reader) error) (*Description, error) {
 	compressed, err := gzip.NewReader(bufio.NewReader(r))
 	if err != nil {
 		return nil, fmt.Errorf("this is no backup of a hub: %w", err)
 	}
-	reading := &reading{files: tar.NewReader(compressed), save: save, checksums: map[string]string{}}
+	reading := &reading{files: tar.NewReader(compressed), progress: progress, save: save, checksums: map[string]string{}}
 	err = reading.run()
 	if err == nil {
 		// The end of the archive, with a checksum of gzip's own.
@@ -122,6 +122,7 @@ func Read(r io.Reader, save func(name string, content io.Reader) error) (*Descri
 // reading is a backup that is being read.
 type reading struct {
 	files       *tar.Reader
+	progress    *Progress
 	save        func(name string, content io.Reader) error
 	description *Description
 	checksums   map[string]string
@@ -139,8 +140,12 @@ func (r *reading) run() error {
 		switch {
 		case header.Name == checksumsFile:
 			return r.check()
-		case header.Name == storageFile, isKeyFile(header.Name):
-			if err := r.readFile(header.Name); err != nil {
+		case header.Name == storageFile:
+			if err := r.readFile(header.Name, r.progress.reading(r.files, header.Size)); err != nil {
+				return err
+			}
+		case isKeyFile(header.Name):
+			if err := r.readFile(header.Name, r.files); err != nil {
 				return err
 			}
 		default:
@@ -181,8 +186,8 @@ func (r *reading) readDescription() error {
 	return nil
 }
 
-func (r *reading) readFile(name string) error {
-	content := r.sum(name, r.files)
+func (r *reading) readFile(name string, content io.Reader) error {
+	content = r.sum(name, content)
 	if r.save != nil {
 		if err := r.save(name, content); err != nil {
 			return err

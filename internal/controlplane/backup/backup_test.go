@@ -70,7 +70,7 @@ func written(t *testing.T, s *Source) []byte {
 func TestReadWhatWasWritten(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{}
-	description, err := Read(bytes.NewReader(written(t, newSource(t))), func(name string, content io.Reader) error {
+	description, err := Read(bytes.NewReader(written(t, newSource(t))), nil, func(name string, content io.Reader) error {
 		all, err := io.ReadAll(content)
 		files[name] = string(all)
 		return err
@@ -94,7 +94,7 @@ func TestCutOff(t *testing.T) {
 	t.Parallel()
 	whole := written(t, newSource(t))
 	for length := range whole {
-		if _, err := Read(bytes.NewReader(whole[:length]), nil); err == nil {
+		if _, err := Read(bytes.NewReader(whole[:length]), nil, nil); err == nil {
 			t.Fatalf("the first %d of %d bytes are a backup", length, len(whole))
 		}
 	}
@@ -167,11 +167,11 @@ func TestDamaged(t *testing.T) {
 			return content
 		},
 	} {
-		if _, err := Read(bytes.NewReader(rewritten(t, whole, change)), nil); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Read(bytes.NewReader(rewritten(t, whole, change)), nil, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
-	if _, err := Read(strings.NewReader("nothing of the kind"), nil); err == nil || !strings.Contains(err.Error(), "no backup of a hub") {
+	if _, err := Read(strings.NewReader("nothing of the kind"), nil, nil); err == nil || !strings.Contains(err.Error(), "no backup of a hub") {
 		t.Errorf("error %v of another file", err)
 	}
 }
@@ -191,7 +191,7 @@ func TestKeysAreOfTheDatabase(t *testing.T) {
 		return database("objects")
 	}
 	keys := ""
-	_, err := Read(bytes.NewReader(written(t, s)), func(name string, content io.Reader) error {
+	_, err := Read(bytes.NewReader(written(t, s)), nil, func(name string, content io.Reader) error {
 		all, err := io.ReadAll(content)
 		if name == "cert/root-ca.key" {
 			keys = string(all)
@@ -339,20 +339,24 @@ func TestRestore(t *testing.T) {
 	whole := written(t, s)
 
 	extracted := t.TempDir()
-	description, err := Extract(bytes.NewReader(whole), extracted)
+	progress := &Progress{}
+	description, err := Extract(bytes.NewReader(whole), extracted, progress)
 	if err != nil {
 		t.Fatal(err)
 	}
-	contents, err := ReadContents(extracted, description)
+	contents, err := ReadContents(extracted, description, progress)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if got, want := progress.String(), "counting objects in revisions, 5 so far"; got != want {
+		t.Errorf("the progress is %q, want %q", got, want)
 	}
 	if contents.Revision != last.Header.Revision || len(contents.Objects) != 2 || contents.Objects["secrets"] != 1 ||
 		contents.Objects["works.work.example.com"] != 1 {
 		t.Errorf("contents %+v, want a Secret and a work of revision %d", contents, last.Header.Revision)
 	}
 
-	to := Target{DataDir: t.TempDir(), EtcdDir: t.TempDir()}
+	to := Target{DataDir: t.TempDir(), EtcdDir: t.TempDir(), Progress: progress}
 	// The root of a disk, which cannot be replaced by another folder.
 	if err := os.Mkdir(filepath.Join(to.EtcdDir, "lost+found"), 0o700); err != nil {
 		t.Fatal(err)
@@ -366,6 +370,9 @@ func TestRestore(t *testing.T) {
 	}
 	if _, err := Restore(bytes.NewReader(whole), to); err != nil {
 		t.Fatal(err)
+	}
+	if got, want := progress.String(), "making a storage of it"; got != want {
+		t.Errorf("the progress is %q, want %q", got, want)
 	}
 	if _, err := Restore(bytes.NewReader(whole), to); err == nil || !strings.Contains(err.Error(), "there is a hub already") {
 		t.Errorf("restored again: %v", err)

@@ -21,7 +21,7 @@ type Contents struct {
 }
 
 // ReadContents reads the database of a backup that was extracted to a folder.
-func ReadContents(dir string, d *Description) (*Contents, error) {
+func ReadContents(dir string, d *Description, progress *Progress) (*Contents, error) {
 	db, err := bbolt.Open(filepath.Join(dir, storageFile), 0o400, &bbolt.Options{ReadOnly: true})
 	if err != nil {
 		return nil, fmt.Errorf("open the storage of the backup: %w", err)
@@ -29,6 +29,7 @@ func ReadContents(dir string, d *Description) (*Contents, error) {
 	defer db.Close()
 	contents, alive := &Contents{Objects: map[string]int{}}, map[string]bool{}
 	err = db.View(func(tx *bbolt.Tx) error {
+		progress.doing("checking the storage")
 		for problem := range tx.Check() {
 			return problem
 		}
@@ -36,8 +37,10 @@ func ReadContents(dir string, d *Description) (*Contents, error) {
 		if bucket == nil {
 			return fmt.Errorf("there is no bucket %q", schema.Key.Name())
 		}
+		read := progress.counting("counting objects in revisions")
 		// In the order of revisions.
 		return bucket.ForEach(func(revision, value []byte) error {
+			read.Add(1)
 			var kv mvccpb.KeyValue
 			if err := proto.Unmarshal(value, &kv); err != nil {
 				return err

@@ -27,6 +27,8 @@ type Target struct {
 	DataDir, EtcdDir string
 	// SuspendWorks has the hub hold its works from agents when it starts.
 	SuspendWorks bool
+	// Progress says how far it is; it may be nil.
+	Progress *Progress
 }
 
 // SuspendWorksFile is what tells a hub at its start, in its data directory, to hold its works from agents.
@@ -50,10 +52,11 @@ func Restore(r io.Reader, to Target) (_ *Description, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(staging)) }()
-	description, err := Extract(r, staging)
+	description, err := Extract(r, staging, to.Progress)
 	if err != nil {
 		return nil, err
 	}
+	to.Progress.doing("making a storage of it")
 	// The keys come last: a hub with its keys and without its objects would have all its agents remove their works.
 	if err := createEtcd(filepath.Join(staging, storageFile), to.EtcdDir); err != nil {
 		return nil, err
@@ -115,8 +118,8 @@ func isEmpty(folder string) error {
 }
 
 // Extract checks a backup, and puts its files below a folder.
-func Extract(r io.Reader, dir string) (*Description, error) {
-	return Read(r, func(name string, content io.Reader) error {
+func Extract(r io.Reader, dir string, progress *Progress) (*Description, error) {
+	return Read(r, progress, func(name string, content io.Reader) error {
 		file := filepath.Join(dir, filepath.FromSlash(name))
 		if err := os.MkdirAll(path.Dir(file), 0o700); err != nil {
 			return err

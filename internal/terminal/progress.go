@@ -1,4 +1,4 @@
-package output
+package terminal
 
 import (
 	"fmt"
@@ -15,11 +15,11 @@ import (
 // Progress shows a person what is being waited for. On a terminal the last line shows it with the time elapsed; elsewhere
 // only what has happened is written, a line each. It may be used from several goroutines.
 type Progress struct {
-	w     io.Writer
-	style Style
-	clock clock.WithTicker
-	start time.Time
-	live  bool
+	w       io.Writer
+	colours Colours
+	clock   clock.WithTicker
+	start   time.Time
+	live    bool
 
 	mu      sync.Mutex
 	waiting []wait
@@ -30,7 +30,8 @@ type Progress struct {
 
 // wait is one thing that is being waited for.
 type wait struct {
-	subject, what string
+	subject string
+	what    func() string
 }
 
 var frames = []string{"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"}
@@ -43,11 +44,11 @@ const (
 
 // NewProgress starts to count the time. Close must be called before anything else is written to the terminal.
 func NewProgress(w io.Writer, clk clock.WithTicker) *Progress {
-	return newProgress(w, clk, Terminal(w) && os.Getenv("TERM") != "dumb")
+	return newProgress(w, clk, Is(w) && os.Getenv("TERM") != "dumb")
 }
 
 func newProgress(w io.Writer, clk clock.WithTicker, live bool) *Progress {
-	p := &Progress{w: w, style: StyleOf(w), clock: clk, start: clk.Now(), live: live, stop: make(chan struct{})}
+	p := &Progress{w: w, colours: ColoursOf(w), clock: clk, start: clk.Now(), live: live, stop: make(chan struct{})}
 	if live {
 		ticker := clk.NewTicker(frameInterval)
 		p.stopped.Go(func() { p.animate(ticker) })
@@ -73,10 +74,21 @@ func (p *Progress) animate(ticker clock.Ticker) {
 // Wait sets what the subject is being waited for. It replaces what was set for the same subject before; an empty what
 // takes the subject off the line.
 func (p *Progress) Wait(subject, what string) {
+	if what == "" {
+		p.set(subject, nil)
+		return
+	}
+	p.set(subject, func() string { return what })
+}
+
+// Follow is Wait for what changes all the time: what is asked, from any goroutine, whenever the line is drawn. It must not call p.
+func (p *Progress) Follow(subject string, what func() string) { p.set(subject, what) }
+
+func (p *Progress) set(subject string, what func() string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.forget(subject)
-	if what != "" {
+	if what != nil {
 		p.waiting = append(p.waiting, wait{subject: subject, what: what})
 	}
 	p.draw()
@@ -87,13 +99,14 @@ func (p *Progress) Done(subject, what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.forget(subject)
-	p.write("✓", green, subject, what)
+	p.write("✓", Green, subject, what)
 }
 
 // write writes a line that stays above the last one.
 func (p *Progress) write(mark, colour, subject, what string) {
 	elapsed := p.clock.Since(p.start).Round(frameInterval)
-	line := fmt.Sprintf("%s %s: %s %s", p.style.paint(colour, mark), subject, what, p.style.paint(dim, fmt.Sprintf("(%s)", elapsed)))
+	took := p.colours.Paint(Dim, fmt.Sprintf("(%s)", elapsed))
+	line := fmt.Sprintf("%s %s: %s %s", p.colours.Paint(colour, mark), subject, what, took)
 	if p.live {
 		line = clearLine + line
 	}
@@ -105,7 +118,7 @@ func (p *Progress) write(mark, colour, subject, what string) {
 func (p *Progress) Warn(subject, what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.write("!", red, subject, what)
+	p.write("!", Red, subject, what)
 }
 
 // Close takes the line off the terminal. Calling it again does nothing.
@@ -142,7 +155,7 @@ func (p *Progress) draw() {
 	}
 	parts := make([]string, len(p.waiting))
 	for i, w := range p.waiting {
-		parts[i] = w.subject + ": " + w.what
+		parts[i] = w.subject + ": " + w.what()
 	}
 	line := []rune(fmt.Sprintf("%s %.1fs  %s", frames[p.frame%len(frames)], p.clock.Since(p.start).Seconds(), strings.Join(parts, " · ")))
 	if width := p.width(); len(line) >= width {

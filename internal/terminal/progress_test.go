@@ -1,8 +1,10 @@
-package output
+package terminal
 
 import (
+	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,6 +78,27 @@ func TestProgressLive(t *testing.T) {
 	last := lines[len(lines)-3:]
 	if last[0] != "✓ hub: ready (100ms)\n" || last[1] != frames[1]+" 0.1s  cluster1: joining" || last[2] != "" {
 		t.Errorf("ended with %q", last)
+	}
+}
+
+// What changes all the time is asked for whenever the line is drawn, and never where nobody watches.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	for _, live := range []bool{true, false} {
+		out, clock := newScreen(), clocktesting.NewFakeClock(time.Unix(0, 0))
+		progress := newProgress(out, clock, live)
+		var read atomic.Int64
+		progress.Follow("backup", func() string { return fmt.Sprintf("%d of 3 MB", read.Add(1)) })
+		if live {
+			out.waitFor("backup: 1 of 3 MB")
+			clock.Step(frameInterval)
+			out.waitFor("backup: 2 of 3 MB")
+		}
+		progress.Done("backup", "read")
+		progress.Close()
+		if !strings.Contains(out.String(), "✓ backup: read (") || !live && read.Load() > 0 {
+			t.Errorf("live %t: wrote %q, having asked %d times", live, out, read.Load())
+		}
 	}
 }
 
