@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,12 +56,13 @@ func refusesHub(t *testing.T, wants string, args ...string) {
 }
 
 // A hub whose machine is lost comes back from a backup that was written while it ran: its agent goes on with the certificate that it has,
-// and the hub has what it had then. While the hub is held, an agent that starts has heartbeats.
+// and the hub has what it had then. While the hub is held, an agent that starts has heartbeats, and keeps what the hub does not know: works
+// that are created again meanwhile take over what they had applied, and that of the others is removed when an administrator lets the agents go.
 func TestBackupAndRestore(t *testing.T) {
 	t.Parallel()
 	const name = "restored"
 	hub := env.StartHub(t, "")
-	agent := env.Join(t, hub, framework.Managed, name)
+	agent := env.Join(t, hub, framework.Managed, name, "--appliedmanifestwork-eviction-grace-period", "1s")
 	before := framework.Certificate(t, agent)
 	c := hub.Client(t)
 	awaitWorking(t, c, name, "before-the-backup")
@@ -75,6 +77,9 @@ func TestBackupAndRestore(t *testing.T) {
 	mustRunHub(t, "1  manifestworks.work.open-cluster-management.io", "check-backup", file)
 	refusesHub(t, "is in use by process", "restore", "--controlplane-config-dir", hub.Dir, file)
 	awaitWorking(t, c, name, "after-the-backup")
+	awaitWorking(t, c, name, "created-again")
+	managed := framework.Managed.Client(t)
+	kept := framework.AwaitConfigMap(t, managed, "default", "created-again", "applied")
 	const lost = "joined-after-the-backup"
 	lostAgent := env.Join(t, hub, framework.Managed, lost)
 
@@ -114,11 +119,18 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitHeartbeat(t, c, name, restarted)
+	expectKept(t, managed, "after-the-backup", "created-again")
+	framework.Create(t, c, framework.Work(name, "created-again", framework.ConfigMap("default", "created-again", "applied")))
 	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceHub, Name: fleet.ConfigMapWorksHeld}}
 	if err := c.Delete(t.Context(), held); err != nil {
 		t.Fatal(err)
 	}
 	awaitWorking(t, c, name, "after-the-restore")
+	framework.AwaitGone(t, managed, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "after-the-backup"}})
+	framework.AwaitCondition(t, c, framework.Work(name, "created-again"), fleet.ConditionApplied, metav1.ConditionTrue)
+	if now := framework.AwaitConfigMap(t, managed, "default", "created-again", "applied"); now.UID != kept.UID {
+		t.Error("what a work had applied that was created again was removed, and is applied anew")
+	}
 	if framework.Certificate(t, agent) != before {
 		t.Error("the agent registered again")
 	}
@@ -126,14 +138,30 @@ func TestBackupAndRestore(t *testing.T) {
 	if err := c.List(t.Context(), works, client.InNamespace(name)); err != nil {
 		t.Fatal(err)
 	}
-	if len(works.Items) != 2 || len(works.ResourceVersion) < len("1000000000") {
-		t.Errorf("there are %d works of revision %s, want 2 of one that clients have not seen", len(works.Items), works.ResourceVersion)
+	if len(works.Items) != 3 || len(works.ResourceVersion) < len("1000000000") {
+		t.Errorf("there are %d works of revision %s, want 3 of one that clients have not seen", len(works.Items), works.ResourceVersion)
 	}
 	err = c.Get(t.Context(), client.ObjectKey{Namespace: name, Name: "after-the-backup"}, &workv1.ManifestWork{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("a work that the backup does not have: %v", err)
 	}
 	createAgain(t, c, lostAgent, created)
+}
+
+// expectKept fails unless the managed cluster has what each of these works has applied, and is not going to remove it.
+func expectKept(t *testing.T, managed client.Client, works ...string) {
+	t.Helper()
+	applied := &workv1.AppliedManifestWorkList{}
+	if err := managed.List(t.Context(), applied); err != nil {
+		t.Fatal(err)
+	}
+	for _, work := range works {
+		i := slices.IndexFunc(applied.Items, func(a workv1.AppliedManifestWork) bool { return a.Spec.ManifestWorkName == work })
+		if i < 0 || applied.Items[i].Status.EvictionStartTime != nil || !applied.Items[i].DeletionTimestamp.IsZero() {
+			t.Errorf("what %s has applied is not kept", work)
+		}
+		framework.Get(t, managed, client.ObjectKey{Namespace: "default", Name: work}, &corev1.ConfigMap{})
+	}
 }
 
 // createAgain brings back a cluster that joined after the time of the backup: its agent is let in with the certificate that it has.
