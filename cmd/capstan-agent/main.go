@@ -23,6 +23,7 @@ import (
 
 func main() {
 	program.TuneGC(100)
+	program.CheckConnections()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	command, err := parseCommand(os.Args)
 	if err == nil {

@@ -8,9 +8,11 @@ import (
 	"syscall"
 
 	"github.com/capstan-io/capstan/internal/cli"
+	"github.com/capstan-io/capstan/internal/program"
 )
 
 func main() {
+	program.CheckConnections()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	os.Exit(cli.Main(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
