@@ -176,8 +176,12 @@ func (p *Process) StopWith(t testing.TB) {
 var siblings = map[string][]string{"capstan": {"capstan-charts"}}
 
 // Binary is the path of a built program. Go takes a result of a test from its cache as long as the programs that the test has asked for,
-// and those that they start, are what they were. A test of "capstan up" asks for those of the playground, too.
+// and those that they start, are what they were. A test of "capstan up" asks for those of the playground, too. An absolute path, as of the
+// test binary itself, stays.
 func Binary(name string) (string, error) {
+	if filepath.IsAbs(name) {
+		return name, nil
+	}
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err

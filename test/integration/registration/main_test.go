@@ -3,6 +3,7 @@
 package registration
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -10,5 +11,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if file := os.Getenv(memberConfig); file != "" {
+		fmt.Fprintln(os.Stderr, runMember(file))
+		os.Exit(1)
+	}
 	os.Exit(framework.Run(m, framework.Shared{Hub: true, Managed: true}))
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,18 +24,12 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-// startReplicas starts several hubs with empty folders, at the same time, on the etcd of another hub.
-func startReplicas(t *testing.T, count int, flags ...string) []*env.Server {
+// startReplicas starts three hubs with empty folders, at the same time, on one etcd.
+func startReplicas(t *testing.T, etcd *etcdCluster) []*env.Server {
 	t.Helper()
-	address := env.FreeAddress(t)
-	_, port, _ := strings.Cut(address, ":")
-	cert := filepath.Join(env.StartHub(t, "none", "--embedded-etcd-client-port", port).Dir, "data", "cert")
-	external := fmt.Sprintf("etcd:\n  mode: external\n  servers: [https://%s]\n  prefix: /replicas\n  caFile: %s\n  certFile: %s\n  keyFile: %s\n",
-		address, filepath.Join(cert, "ca-bundle", "etcd-ca-bundle.crt"), filepath.Join(cert, "etcd-client.crt"),
-		filepath.Join(cert, "etcd-client.key"))
 	var replicas []*env.Server
-	for range count {
-		replica, err := env.NewHub(t.TempDir(), "", flags...)
+	for range 3 {
+		replica, err := env.NewHub(t.TempDir(), "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +38,7 @@ func startReplicas(t *testing.T, count int, flags ...string) []*env.Server {
 		if err != nil {
 			t.Fatal(err)
 		}
-		env.ReplaceFile(t, file, append(config, external...))
+		env.ReplaceFile(t, file, append(config, etcd.config()...))
 		if err := replica.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -87,11 +82,12 @@ func awaitLeader(t *testing.T, replicas []*env.Server) (leader int) {
 	return leader
 }
 
-// CP-07 SC-06 SC-08 SC-14 SC-16 SC-24, gap O8: hubs that start at the same time on one etcd are one hub. Whom one lets in the others let
-// in, too, and when the one that runs the controllers is killed, another one goes on.
+// CP-07 SC-06 SC-08 SC-14 SC-16 SC-24, gap O8: hubs that start at the same time on one etcd of three members are one hub. Whom one lets in
+// the others let in, too. When the one that runs the controllers is killed, another one goes on, and so do all when a member of the etcd is.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
-	replicas := startReplicas(t, 3)
+	etcd := startEtcd(t)
+	replicas := startReplicas(t, etcd)
 	first, err := replicas[0].Config()
 	if err != nil {
 		t.Fatal(err)
@@ -145,8 +141,94 @@ func TestReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := replicas[leader].AwaitReady(t.Context()); err != nil {
-		t.Errorf("the one that was killed does not come back: %v", err)
+		t.Fatalf("the one that was killed does not come back: %v", err)
 	}
+	testFaultsUnderWrites(t, etcd, replicas, agent.Cluster)
+}
+
+// testFaultsUnderWrites: the hubs go on without any one member of their etcd, and while they are started anew one by one. No write is lost
+// that they have acknowledged meanwhile, and one of them leads at a time.
+func testFaultsUnderWrites(t *testing.T, etcd *etcdCluster, replicas []*env.Server, cluster string) {
+	t.Helper()
+	var hubs []client.WithWatch
+	for _, replica := range replicas {
+		hubs = append(hubs, replica.Client(t))
+	}
+	writes := startWriting(t, hubs, cluster)
+	follower := (etcd.leader(t) + 1) % len(etcd.members)
+	etcd.members[follower].Kill()
+	testHubsGoOn(t, replicas, writes, "without-a-member")
+	etcd.startAgain(t, follower)
+
+	leader := etcd.leader(t)
+	etcd.members[leader].Kill()
+	testHubsGoOn(t, replicas, writes, "without-the-leader")
+	etcd.startAgain(t, leader)
+
+	for _, replica := range replicas {
+		if err := errors.Join(replica.Stop(), replica.Start(), replica.AwaitReady(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testHubsGoOn(t, replicas, writes, "after-all-restarts")
+	writes.check(t)
+}
+
+// testHubsGoOn: each hub acknowledges writes from now on, one of them leads, and a work reaches its cluster.
+func testHubsGoOn(t *testing.T, replicas []*env.Server, writes *writes, work string) {
+	t.Helper()
+	before := writes.counts()
+	// One that could not renew its Lease while the etcd elected a leader has ended, and the next leads when the Lease is over.
+	const election = 15 * time.Second
+	env.EventuallyAfter(t, election, func(ctx context.Context) error {
+		if err := startEnded(replicas); err != nil {
+			return err
+		}
+		for i, count := range writes.counts() {
+			if count == before[i] {
+				return fmt.Errorf("hub %d acknowledges no writes", i)
+			}
+		}
+		return oneLeads(ctx, t, replicas)
+	})
+	applied := framework.Work(writes.namespace, work, framework.ConfigMap("default", work, "applied"))
+	env.Eventually(t, func(ctx context.Context) error {
+		return client.IgnoreAlreadyExists(writes.hubs[0].Create(ctx, applied.DeepCopy()))
+	})
+	framework.AwaitCondition(t, writes.hubs[0], applied, fleet.ConditionApplied, metav1.ConditionTrue)
+}
+
+// startEnded starts the hubs that have ended, as what runs them as services does.
+func startEnded(replicas []*env.Server) error {
+	for _, replica := range replicas {
+		select {
+		case <-replica.Done():
+			if err := replica.Start(); err != nil {
+				return err
+			}
+		default:
+		}
+	}
+	return nil
+}
+
+// oneLeads returns an error unless one hub says that it runs the hub's controllers, and the others say that they do not.
+func oneLeads(ctx context.Context, t *testing.T, replicas []*env.Server) error {
+	t.Helper()
+	leaders := 0
+	for _, replica := range replicas {
+		is, err := leads(ctx, t, replica)
+		if err != nil {
+			return err
+		}
+		if is {
+			leaders++
+		}
+	}
+	if leaders != 1 {
+		return fmt.Errorf("%d hubs lead", leaders)
+	}
+	return nil
 }
 
 // testTunnelOfAnother: users reach a cluster through each of the hubs, to whichever its agent has its tunnel.
