@@ -69,17 +69,17 @@ func (l *localJoin) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	enrolment := playground.Enrolment{Member: member, Invitation: l.invitation, Trust: trust}
+	agent := l.Home.Agent(member)
 	if l.DryRun {
-		program, err := l.Home.AgentProgram(member)
+		program, err := agent.Program()
 		if err == nil {
 			l.Say("would run %s", output.ShellCommand(append([]string{program.Path}, program.Args...)...))
 		}
 		return err
 	}
-	registration := playground.Registration{Enrolment: enrolment, Hub: hub}
-	registration.Earlier = l.lookAtHub(ctx, hub)
-	program, err := l.Home.Enrol(enrolment)
+	registration := &playground.Registration{Agent: agent, Invitation: l.invitation, Trust: trust, Hub: hub}
+	registration.Earlier = l.lookAtHub(ctx, hub, agent)
+	program, err := registration.Enrol()
 	if err != nil {
 		return err
 	}
@@ -116,10 +116,10 @@ func (l *localJoin) findCluster(ctx context.Context) (playground.Member, error) 
 }
 
 // lookAtHub warns that the name is taken already, unless by the agent of this home, and returns the certificate requests that there are.
-func (l *localJoin) lookAtHub(ctx context.Context, hub *hubapi.Hub) (requests map[string]bool) {
+func (l *localJoin) lookAtHub(ctx context.Context, hub *hubapi.Hub, agent playground.Agent) (requests map[string]bool) {
 	ctx, cancel := l.Limited(ctx)
 	defer cancel()
-	if _, err := managedclusters.Get(ctx, hub, l.cluster); err == nil && !l.Home.Enrolled(l.cluster) {
+	if _, err := managedclusters.Get(ctx, hub, l.cluster); err == nil && !agent.Enrolled() {
 		l.Note("Warning: the hub knows a cluster %s already. If that is another cluster, interrupt this agent (\"capstan down\" if it is detached) "+
 			"and choose another --cluster-name: both would answer to the same works.", l.cluster)
 	}
@@ -127,8 +127,8 @@ func (l *localJoin) lookAtHub(ctx context.Context, hub *hubapi.Hub) (requests ma
 	return requests
 }
 
-func (l *localJoin) runDetached(ctx context.Context, program playground.Program, registration playground.Registration) (err error) {
-	if registration.Agent, err = l.Home.Detach(program, registration.Enrolment); err != nil {
+func (l *localJoin) runDetached(ctx context.Context, program playground.Program, registration *playground.Registration) error {
+	if err := registration.Detach(program); err != nil {
 		return err
 	}
 	if l.wait {
@@ -136,37 +136,35 @@ func (l *localJoin) runDetached(ctx context.Context, program playground.Program,
 			return err
 		}
 	}
-	l.Note("The agent runs in the background as process %d; its log is %s.", registration.Agent.PID, registration.Agent.Log)
+	l.Note("The agent runs in the background as process %d; its log is %s.", registration.Process.PID, registration.Process.Log)
 	l.printAcceptCommand()
 	return nil
 }
 
-func (l *localJoin) awaitRegistered(ctx context.Context, registration playground.Registration) error {
+func (l *localJoin) awaitRegistered(ctx context.Context, registration *playground.Registration) error {
 	ctx, cancel := l.Limited(ctx)
 	defer cancel()
 	progress := l.Progress()
 	defer progress.Close()
 	progress.Wait(l.cluster, "registering with the hub")
-	return l.reportRegistered(progress, l.Home.AwaitDetached(ctx, registration, progress))
+	return l.reportRegistered(progress, registration.AwaitDetached(ctx, progress))
 }
 
 // runAttached shows the log of the agent, and how to accept the cluster once the hub knows it.
-func (l *localJoin) runAttached(ctx context.Context, program playground.Program, registration playground.Registration) error {
-	agent, err := l.Home.Attach(ctx, program, registration.Enrolment, l.ErrOut)
-	if err != nil {
+func (l *localJoin) runAttached(ctx context.Context, program playground.Program, registration *playground.Registration) error {
+	if err := registration.Attach(ctx, program, l.ErrOut); err != nil {
 		return err
 	}
-	registration.Agent = agent
 	registering, cancel := l.Limited(ctx)
 	defer cancel()
 	var invisible *joinrequests.InvisibleError
-	switch err := l.Home.Await(registering, registration); {
+	switch err := registration.Await(registering); {
 	case err == nil, errors.As(err, &invisible):
 		l.printAcceptCommand()
-	case agent.Running() && ctx.Err() == nil:
+	case registration.Process.Running() && ctx.Err() == nil:
 		l.Note("The hub has not heard of the agent yet: %v\nThe agent goes on trying; interrupt it to give up.", err)
 	}
-	err = agent.Result()
+	err := registration.Process.Result()
 	if ctx.Err() != nil || err == nil { // asked to stop, by an interrupt, "capstan down" or "capstan unjoin"
 		l.Note("The agent is stopped. The same command starts it again.")
 		return nil

@@ -22,8 +22,9 @@ type localUnjoin struct {
 	wait    bool
 	force   bool
 
-	member playground.Member
-	agent  string // what the agent calls itself in what it applies
+	member    playground.Member
+	agent     playground.Agent
+	agentName string // what the agent calls itself in what it applies
 }
 
 // completeJoined completes the names of clusters whose agents are processes of this machine.
@@ -59,7 +60,8 @@ func (l *localUnjoin) check() error {
 	if l.member, err = l.Home.Joined(l.cluster); err != nil {
 		return err
 	}
-	l.agent, err = l.Home.AgentName(l.cluster)
+	l.agent = l.Home.Agent(l.member)
+	l.agentName, err = l.agent.Name()
 	return err
 }
 
@@ -79,7 +81,7 @@ func (l *localUnjoin) unjoin(ctx context.Context) error {
 		return errors.Join(err, fmt.Errorf("the agent of cluster %s is stopped and not removed: it has applied more meanwhile, or the cluster does not answer any more. "+
 			"Start it again (\"capstan up\", or \"capstan join --local\" if that was in a terminal), and run this command again", l.cluster))
 	}
-	if err := l.Home.Forget(l.cluster); err != nil {
+	if err := l.agent.Forget(); err != nil {
 		return err
 	}
 	l.printResult(remaining)
@@ -100,7 +102,7 @@ func (l *localUnjoin) ensureNoWorks(ctx context.Context) (remaining []workv1.App
 	case len(applied) == 0 || l.force:
 		return applied, nil
 	}
-	running, err := l.Home.AgentRuns(l.cluster)
+	running, err := l.agent.Running()
 	switch {
 	case err != nil:
 		return nil, err
@@ -138,7 +140,7 @@ func (l *localUnjoin) awaitNoWorks(ctx context.Context, applied []workv1.Applied
 	progress := l.Progress()
 	defer progress.Close()
 	progress.Wait(l.cluster, "waiting until its works are gone")
-	if err := awaitNoAppliedWorks(ctx, managed, l.agent); err != nil {
+	if err := awaitNoAppliedWorks(ctx, managed, l.agentName); err != nil {
 		return fmt.Errorf("wait until the works of cluster %s are gone: %w: the agent goes on. See whether the works are deleted on the hub: capstan get works --cluster %s",
 			l.cluster, err, l.cluster)
 	}
@@ -148,14 +150,14 @@ func (l *localUnjoin) awaitNoWorks(ctx context.Context, applied []workv1.Applied
 
 // applied is what the agent has applied and not taken off. One that never joined has applied nothing.
 func (l *localUnjoin) applied(ctx context.Context) ([]workv1.AppliedManifestWork, error) {
-	if l.agent == "" {
+	if l.agentName == "" {
 		return nil, nil
 	}
 	managed, err := l.managed()
 	if err != nil {
 		return nil, err
 	}
-	return appliedWorks(ctx, managed, l.agent)
+	return appliedWorks(ctx, managed, l.agentName)
 }
 
 func (l *localUnjoin) managed() (*hubapi.Hub, error) {
@@ -169,7 +171,7 @@ func (l *localUnjoin) managed() (*hubapi.Hub, error) {
 func (l *localUnjoin) stop(ctx context.Context) error {
 	progress := l.Progress()
 	defer progress.Close()
-	return l.Home.StopAgent(ctx, l.cluster, progress)
+	return l.agent.Stop(ctx, progress)
 }
 
 func (l *localUnjoin) printResult(remaining []workv1.AppliedManifestWork) {

@@ -43,7 +43,7 @@ func newJoined(t *testing.T) joined {
 	if err := playground.WriteSecretFile(filepath.Join(j.ClusterDir("far"), "agent", "agent-name"), []byte("a1")); err != nil {
 		t.Fatal(err)
 	}
-	if j.agent, _, err = j.Start(playground.Program{Name: "far-agent", Path: "/bin/sh", Args: []string{"-c", "exec sleep 1000"}}); err != nil {
+	if j.agent, _, err = j.Processes().Start(playground.Program{Name: "far-agent", Path: "/bin/sh", Args: []string{"-c", "exec sleep 1000"}}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = j.agent.Stop(context.Background(), 0) })

@@ -82,7 +82,7 @@ func TestUpAwaitsStopping(t *testing.T) {
 		t.Fatal(err)
 	}
 	report := &recorder{}
-	if err := home.awaitStopping(t.Context(), report); err != nil {
+	if err := home.Processes().awaitStopping(t.Context(), report); err != nil {
 		t.Fatal(err)
 	}
 	if reread(t, home, "hub").Running() {
@@ -132,11 +132,12 @@ func TestEnrolRefuses(t *testing.T) {
 	}
 	start(t, home, shell(t, "far-agent", "exec sleep 1000"))
 	for cluster, want := range map[string]string{"cluster1": "cluster of the playground", "far": "runs already"} {
-		_, err := home.Enrol(Enrolment{Member: Member{Name: cluster}, Invitation: hubapi.Invitation{Server: "https://hub", Token: "t"}})
+		r := Registration{Agent: home.Agent(Member{Name: cluster}), Invitation: hubapi.Invitation{Server: "https://hub", Token: "t"}}
+		_, err := r.Enrol()
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one with %q", cluster, err, want)
 		}
-		if _, err := os.Stat(home.bootstrapKubeconfig(cluster)); !os.IsNotExist(err) {
+		if _, err := os.Stat(r.Agent.bootstrapKubeconfig()); !os.IsNotExist(err) {
 			t.Errorf("%s: a bootstrap kubeconfig was written: %v", cluster, err)
 		}
 	}
@@ -145,18 +146,18 @@ func TestEnrolRefuses(t *testing.T) {
 func TestDetachIsRemembered(t *testing.T) {
 	t.Parallel()
 	home := newHome(t)
-	enrolment := Enrolment{Member: Member{Name: "far", Kubeconfig: "/far/kubeconfig", URL: "https://far"}}
+	far := Member{Name: "far", Kubeconfig: "/far/kubeconfig", URL: "https://far"}
+	r := Registration{Agent: home.Agent(far)}
 	for range 2 {
-		process, err := home.Detach(shell(t, "far-agent", "exit 0"), enrolment)
-		if err != nil {
+		if err := r.Detach(shell(t, "far-agent", "exit 0")); err != nil {
 			t.Fatal(err)
 		}
-		if err := process.WaitExit(t.Context()); err != nil {
+		if err := r.Process.WaitExit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	state, err := home.Load()
-	if err != nil || len(state.Joined) != 1 || state.Joined[0] != enrolment.Member {
+	if err != nil || len(state.Joined) != 1 || state.Joined[0] != far {
 		t.Errorf("remembered %+v, error %v", state.Joined, err)
 	}
 }
@@ -167,29 +168,28 @@ func TestAttachIsRemembered(t *testing.T) {
 	home := newHome(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	enrolment := Enrolment{Member: Member{Name: "far", Kubeconfig: "/far/kubeconfig"}}
-	process, err := home.Attach(ctx, shell(t, "far-agent", "exec sleep 1000"), enrolment, io.Discard)
-	if err != nil {
+	r := Registration{Agent: home.Agent(Member{Name: "far", Kubeconfig: "/far/kubeconfig"})}
+	if err := r.Attach(ctx, shell(t, "far-agent", "exec sleep 1000"), io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	state, err := home.Load()
 	if err != nil || len(state.Joined) != 1 || !state.Joined[0].Foreground || len(state.background()) != 0 {
 		t.Errorf("remembered %+v, error %v", state.Joined, err)
 	}
-	if _, err := home.Enrol(enrolment); err == nil || !strings.Contains(err.Error(), "runs already") {
+	if _, err := r.Enrol(); err == nil || !strings.Contains(err.Error(), "runs already") {
 		t.Errorf("a second agent of the cluster: error %v", err)
 	}
 	status, err := home.Status(t.Context())
-	if err != nil || len(status.Processes) != 1 || status.Processes[0].PID != process.PID {
+	if err != nil || len(status.Processes) != 1 || status.Processes[0].PID != r.Process.PID {
 		t.Errorf("status %+v, error %v", status.Processes, err)
 	}
-	if err := home.Forget("far"); err == nil || !strings.Contains(err.Error(), "run the command again") {
+	if err := r.Agent.Forget(); err == nil || !strings.Contains(err.Error(), "run the command again") {
 		t.Errorf("forgot a running agent: error %v", err)
 	}
-	if err := home.StopAgent(t.Context(), "far", &recorder{}); err != nil {
+	if err := r.Agent.Stop(t.Context(), &recorder{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := process.Result(); err == nil {
+	if err := r.Process.Result(); err == nil {
 		t.Error("it ended by itself")
 	}
 	if status, err := home.Status(t.Context()); err != nil || status.Exists() {

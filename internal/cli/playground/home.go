@@ -9,17 +9,16 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"sigs.k8s.io/yaml"
-
-	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // EnvHome names the environment variable that says where the home is.
 const EnvHome = "CAPSTAN_HOME"
 
-// Home is the folder that everything of a playground is in. Only its owner can read it.
+// Home is the folder that everything of a playground is in: what it remembers, and all that its processes keep. Only its owner can read it.
 type Home struct {
 	// Dir is its absolute path.
 	Dir string
@@ -42,49 +41,22 @@ func DefaultHome() (Home, error) {
 // Kubeconfig leads to the hub and all clusters of the playground.
 func (h Home) Kubeconfig() string { return filepath.Join(h.Dir, "kubeconfig") }
 
-func (h Home) stateFile() string     { return filepath.Join(h.Dir, "playground.yaml") }
-func (h Home) lockFile() string      { return filepath.Join(h.Dir, "lock") }
-func (h Home) runDir() string        { return filepath.Join(h.Dir, "run") }
-func (h Home) logDir() string        { return filepath.Join(h.Dir, "logs") }
-func (h Home) hubDir() string        { return filepath.Join(h.Dir, "hub") }
-func (h Home) hubDataDir() string    { return filepath.Join(h.hubDir(), "data") }
-func (h Home) hubConfigFile() string { return filepath.Join(h.hubDir(), "ocmconfig.yaml") }
-
-// hubKubeconfig is where the hub writes the credential of its administrator.
-func (h Home) hubKubeconfig() string {
-	return filepath.Join(h.hubDataDir(), "cert", "kube-aggregator.kubeconfig")
-}
+func (h Home) stateFile() string { return filepath.Join(h.Dir, "playground.yaml") }
+func (h Home) lockFile() string  { return filepath.Join(h.Dir, "lock") }
 
 // ClusterDir is where what belongs to a cluster and its agent is kept.
 func (h Home) ClusterDir(cluster string) string { return filepath.Join(h.Dir, "clusters", cluster) }
-func (h Home) sandboxDir(cluster string) string {
-	return filepath.Join(h.ClusterDir(cluster), "sandbox")
-}
-func (h Home) sandboxKubeconfig(cluster string) string {
-	return filepath.Join(h.sandboxDir(cluster), "kubeconfig")
-}
 
-// agentDir is where the agent of a cluster keeps its access to the hub.
-func (h Home) agentDir(cluster string) string { return filepath.Join(h.ClusterDir(cluster), "agent") }
+// Processes are those that run in the background.
+func (h Home) Processes() Processes { return Processes{h.Dir} }
 
-// hasCredential tells whether the agent of a cluster has joined a hub.
-func (h Home) hasCredential(cluster string) bool {
-	_, err := os.Stat(filepath.Join(h.agentDir(cluster), fleet.KeyKubeconfig))
-	return err == nil
-}
+// Agent is that of a cluster.
+func (h Home) Agent(cluster Member) Agent { return Agent{h, cluster} }
 
-// forgetCredential removes the access of an agent to the hub, but not its name, by which it recognizes what it has applied.
-func (h Home) forgetCredential(cluster string) error {
-	for _, key := range []string{fleet.KeyKubeconfig, fleet.KeyTLSCert, fleet.KeyTLSKey} {
-		if err := os.Remove(filepath.Join(h.agentDir(cluster), key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove the certificate of cluster %s: %w", cluster, err)
-		}
-	}
-	return nil
-}
+func (h Home) hub() hubServer { return hubServer{filepath.Join(h.Dir, "hub")} }
 
-func (h Home) bootstrapKubeconfig(cluster string) string {
-	return filepath.Join(h.ClusterDir(cluster), "bootstrap-kubeconfig")
+func (h Home) sandbox(cluster ClusterState) sandbox {
+	return sandbox{cluster, filepath.Join(h.ClusterDir(cluster.Name), "sandbox")}
 }
 
 // State is what a playground is made of, whether it runs or not.
@@ -126,6 +98,11 @@ func (s State) background() []Member {
 	return slices.DeleteFunc(slices.Clone(s.Joined), func(m Member) bool { return m.Foreground })
 }
 
+// without are the joined clusters but for the one of a name.
+func (s State) without(name string) []Member {
+	return slices.DeleteFunc(slices.Clone(s.Joined), func(m Member) bool { return m.Name == name })
+}
+
 // Load reads the state; that of a home which does not exist is empty.
 func (h Home) Load() (State, error) {
 	var state State
@@ -151,9 +128,44 @@ func (h Home) Save(state State) error {
 	return WriteSecretFile(h.stateFile(), content)
 }
 
+// Joined finds a cluster that "join" was for. The error says what there is instead.
+func (h Home) Joined(cluster string) (Member, error) {
+	state, err := h.Load()
+	if err != nil {
+		return Member{}, err
+	}
+	var names []string
+	for _, joined := range state.Joined {
+		if joined.Name == cluster {
+			return joined, nil
+		}
+		names = append(names, joined.Name)
+	}
+	switch {
+	case slices.ContainsFunc(state.Clusters, func(c ClusterState) bool { return c.Name == cluster }):
+		return Member{}, fmt.Errorf("cluster %s belongs to the playground in %s: \"capstan down --purge\" removes that as a whole", cluster,
+			h.Dir)
+	case len(names) == 0:
+		return Member{}, fmt.Errorf("no agent was started by \"capstan join --local\" in %s: run the command as the user, and with the %s, that joined cluster %s",
+			h.Dir, EnvHome, cluster)
+	}
+	return Member{}, fmt.Errorf("cluster %s was not joined by \"capstan join --local\" in %s. Those that were: %s", cluster, h.Dir,
+		strings.Join(names, ", "))
+}
+
+// JoinedNames are the names of the clusters that "join" was for.
+func (h Home) JoinedNames() ([]string, error) {
+	state, err := h.Load()
+	var names []string
+	for _, joined := range state.Joined {
+		names = append(names, joined.Name)
+	}
+	return names, err
+}
+
 // Lock makes sure that only one command changes the home at a time. The lock goes with the process at the latest.
 func (h Home) Lock() (unlock func(), err error) {
-	for _, dir := range []string{h.Dir, h.runDir(), h.logDir()} {
+	for _, dir := range []string{h.Dir, h.Processes().runDir(), h.Processes().logDir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("create the home of the playground: %w: set %s to a folder you may write to", err, EnvHome)
 		}

@@ -81,19 +81,19 @@ func TestStateIsKept(t *testing.T) {
 func TestHubPort(t *testing.T) {
 	t.Parallel()
 	home := newHome(t)
-	if got := home.hubPort(1); got != 1 {
+	if got := home.hub().port(1); got != 1 {
 		t.Errorf("port %d without a file, want 1", got)
 	}
-	if err := home.writeHubConfig(20001); err != nil {
+	if err := home.hub().writeConfig(20001); err != nil {
 		t.Fatal(err)
 	}
-	if got := home.hubPort(1); got != 20001 {
+	if got := home.hub().port(1); got != 20001 {
 		t.Errorf("port %d, want that of the file", got)
 	}
-	if err := os.WriteFile(home.hubConfigFile(), []byte("apiserver: ["), 0o600); err != nil {
+	if err := os.WriteFile(home.hub().configFile(), []byte("apiserver: ["), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := home.hubPort(1); got != 1 {
+	if got := home.hub().port(1); got != 1 {
 		t.Errorf("port %d of a broken file, want 1", got)
 	}
 }
@@ -172,7 +172,7 @@ func TestPortTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	state := State{Hub: &HubState{Port: free}, Clusters: []ClusterState{{Name: "cluster1", Port: port}}}
-	err = home.checkPorts(t.Context(), state)
+	err = home.Processes().checkPorts(t.Context(), state)
 	for _, want := range []string{strconv.Itoa(port), "cluster1-sandbox", "another process"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not mention %q", err, want)
@@ -185,8 +185,8 @@ func TestPurgeTakesNothingElse(t *testing.T) {
 	t.Parallel()
 	home := newHome(t)
 	mine := filepath.Join(home.Dir, "letters.txt")
-	for _, file := range []string{mine, home.Kubeconfig(), home.stateFile(), home.bootstrapKubeconfig("cluster1"),
-		filepath.Join(home.hubDataDir(), "x")} {
+	for _, file := range []string{mine, home.Kubeconfig(), home.stateFile(), home.Agent(Member{Name: "cluster1"}).bootstrapKubeconfig(),
+		filepath.Join(home.hub().dataDir(), "x")} {
 		if err := WriteSecretFile(file, nil); err != nil {
 			t.Fatal(err)
 		}

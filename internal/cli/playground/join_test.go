@@ -60,19 +60,19 @@ func TestAwaitOwnAgent(t *testing.T) {
 				}
 			}
 			for key, content := range files {
-				if err := WriteSecretFile(filepath.Join(u.home.agentDir("cluster1"), key), content); err != nil {
+				if err := WriteSecretFile(filepath.Join(u.agent.dir(), key), content); err != nil {
 					t.Fatal(err)
 				}
 			}
-			r := Registration{Enrolment: Enrolment{Member: Member{Name: "cluster1"}, Invitation: u.invitation, Trust: u.trust}, Hub: u.hub,
-				Agent: &Process{Name: "any", PID: os.Getpid(), exited: make(chan struct{})}, Earlier: map[string]bool{"before": true}}
+			r := Registration{Agent: u.agent, Invitation: u.invitation, Trust: u.trust, Hub: u.hub, Earlier: map[string]bool{"before": true},
+				Process: &Process{Name: "any", PID: os.Getpid(), exited: make(chan struct{})}}
 			if test.before != "" {
 				request("before", test.before)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			done := make(chan error, 1)
-			go func() { done <- u.home.Await(ctx, r) }()
+			go func() { done <- r.Await(ctx) }()
 			for collection, watched := range map[string]bool{requests: true, leases: test.joined} {
 				if watched && fake.AwaitWatch(t.Context(), collection) != nil {
 					t.Fatal("the test has ended")
@@ -85,7 +85,7 @@ func TestAwaitOwnAgent(t *testing.T) {
 				beat("2026-11-23T11:00:00.000000Z") // of a clock that is behind
 			}
 			if test.ends {
-				close(r.Agent.exited)
+				close(r.Process.exited)
 			} else if !test.succeeds {
 				cancel()
 			}

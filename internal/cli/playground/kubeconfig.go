@@ -51,12 +51,3 @@ func loadSelfContained(file string) (*clientcmdapi.Config, error) {
 	}
 	return config, nil
 }
-
-// WriteBootstrapKubeconfig writes what the agent of a cluster joins with.
-func (h Home) WriteBootstrapKubeconfig(cluster string, invitation hubapi.Invitation, trust hubapi.Trust) error {
-	content, err := clientcmd.Write(*invitation.Kubeconfig(trust))
-	if err != nil {
-		return err
-	}
-	return WriteSecretFile(h.bootstrapKubeconfig(cluster), content)
-}

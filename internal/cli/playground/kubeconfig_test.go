@@ -98,10 +98,11 @@ func TestPublishReplacesBrokenFile(t *testing.T) {
 func TestWriteBootstrapKubeconfig(t *testing.T) {
 	t.Parallel()
 	home := newHome(t)
-	if err := home.WriteBootstrapKubeconfig("c", hubapi.Invitation{Server: "https://hub", Token: "secret"}, hubapi.Trust{}); err != nil {
+	agent := home.Agent(Member{Name: "c"})
+	if err := agent.writeBootstrapKubeconfig(hubapi.Invitation{Server: "https://hub", Token: "secret"}, hubapi.Trust{}); err != nil {
 		t.Fatal(err)
 	}
-	file := home.bootstrapKubeconfig("c")
+	file := agent.bootstrapKubeconfig()
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("bootstrap kubeconfig: %v, error %v, want mode 0600", info, err)
 	}

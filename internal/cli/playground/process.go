@@ -6,11 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -34,17 +30,6 @@ const (
 	logTail = 12
 )
 
-// Program is a background process to be.
-type Program struct {
-	// Name is unique in the home, such as cluster1-agent.
-	Name string
-	// Path is the executable, Args are its arguments. They hold no secrets: everybody on the machine can see them.
-	Path string
-	Args []string
-	// Endpoint is the URL it serves, empty if none.
-	Endpoint string
-}
-
 // Process is a background process as its pid file describes it. It may have ended.
 type Process struct {
 	Name      string    `json:"name"`
@@ -56,64 +41,10 @@ type Process struct {
 	// StoppingSince is when it was sent SIGTERM, so that the next command waits for that and does not take it for running.
 	StoppingSince *time.Time `json:"stoppingSince,omitempty"`
 
-	file string // its pid file, empty if it has none
+	file string // its pid file
 	// exited is closed when the process has ended, if it is a child of ours; result is its error then.
 	exited chan struct{}
 	result error
-}
-
-func (h Home) pidFile(name string) string { return filepath.Join(h.runDir(), name+".json") }
-func (h Home) logFile(name string) string { return filepath.Join(h.logDir(), name+".log") }
-
-// Process reads a pid file. A missing one is a process that never ran: its PID is 0.
-func (h Home) Process(name string) (*Process, error) {
-	process := &Process{Name: name, Log: h.logFile(name), file: h.pidFile(name)}
-	content, err := os.ReadFile(h.pidFile(name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return process, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(content, process); err != nil {
-		return nil, fmt.Errorf("%s is broken: %w: remove it if the process it is about does not run", h.pidFile(name), err)
-	}
-	return process, nil
-}
-
-// Start runs the program in a session of its own, so that it outlives us, or returns the process that runs already. The
-// second result tells which.
-func (h Home) Start(program Program) (process *Process, started bool, err error) {
-	running, err := h.Process(program.Name)
-	if err != nil {
-		return nil, false, err
-	}
-	if running.Running() {
-		return running, false, nil
-	}
-	log, err := h.openLog(program.Name)
-	if err != nil {
-		return nil, false, fmt.Errorf("open the log of %s: %w", program.Name, err)
-	}
-	defer log.Close()
-	cmd := exec.Command(program.Path, program.Args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = h.Dir, log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return nil, false, fmt.Errorf("start %s: %w", program.Name, err)
-	}
-	process = &Process{
-		Name: program.Name, PID: cmd.Process.Pid, Command: cmd.Args, StartedAt: time.Now().UTC(),
-		Endpoint: program.Endpoint, Log: log.Name(), file: h.pidFile(program.Name), exited: make(chan struct{}),
-	}
-	go func() {
-		process.result = cmd.Wait()
-		close(process.exited)
-	}()
-	if err := process.save(); err != nil {
-		return nil, false, errors.Join(fmt.Errorf("write the pid file of %s: %w", program.Name, err), process.signal(syscall.SIGKILL))
-	}
-	return process, true, nil
 }
 
 func (p *Process) save() error {
@@ -123,18 +54,6 @@ func (p *Process) save() error {
 	}
 	return WriteSecretFile(p.file, content)
 }
-
-// openLog starts a new log and keeps the one of the run before next to it.
-func (h Home) openLog(name string) (*os.File, error) {
-	file := h.logFile(name)
-	if err := os.Rename(file, previous(file)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	return os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-}
-
-// previous is where the log of the run before is kept.
-func previous(log string) string { return log + ".previous" }
 
 // Running tells whether the process has not ended. Process IDs are used again, so the process that has ours now must also
 // have our command, which names folders of this home, or have been started when ours was. The command alone would not do:
@@ -266,42 +185,6 @@ func (p *Process) signal(signal syscall.Signal) error {
 		return fmt.Errorf("stop %s (process %d): %w", p.Name, p.PID, err)
 	}
 	return nil
-}
-
-// FindProgram returns the path of one of our programs: next to this one, else in PATH.
-func FindProgram(name string) (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	sibling := filepath.Join(filepath.Dir(self), name)
-	if info, err := os.Stat(sibling); err == nil && info.Mode().IsRegular() {
-		return sibling, nil
-	}
-	if found, err := exec.LookPath(name); err == nil {
-		return filepath.Abs(found)
-	}
-	return "", fmt.Errorf("%s is neither in %s nor in PATH: install it there; \"make build\" makes all programs of Capstan", name,
-		filepath.Dir(self))
-}
-
-// attach runs the program as a child that writes to logs. It is sent SIGTERM when the context ends.
-func (p Program) attach(ctx context.Context, logs io.Writer) (*Process, error) {
-	cmd := exec.CommandContext(ctx, p.Path, p.Args...)
-	cmd.Stdout, cmd.Stderr = logs, logs
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // an interrupt from the terminal reaches it through us alone
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = shutdownGrace
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", p.Name, err)
-	}
-	process := &Process{Name: p.Name, PID: cmd.Process.Pid, Command: cmd.Args, StartedAt: time.Now().UTC(), Log: attachedLog,
-		exited: make(chan struct{})}
-	go func() {
-		process.result = cmd.Wait()
-		close(process.exited)
-	}()
-	return process, nil
 }
 
 // Result waits for an attached process and returns how it ended.

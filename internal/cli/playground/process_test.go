@@ -35,7 +35,7 @@ func shell(t *testing.T, name, script string) Program {
 // start starts a program that is stopped when the test ends.
 func start(t *testing.T, home Home, program Program) *Process {
 	t.Helper()
-	process, started, err := home.Start(program)
+	process, started, err := home.Processes().Start(program)
 	if err != nil || !started {
 		t.Fatalf("started %t, error %v", started, err)
 	}
@@ -50,7 +50,7 @@ func start(t *testing.T, home Home, program Program) *Process {
 // reread is the process as another run of the command sees it: not as its child.
 func reread(t *testing.T, home Home, name string) *Process {
 	t.Helper()
-	process, err := home.Process(name)
+	process, err := home.Processes().get(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestProcessLives(t *testing.T) {
 	if !other.Running() || other.PID != process.PID {
 		t.Fatalf("pid file %+v of a process that runs as %d", other, process.PID)
 	}
-	again, started, err := home.Start(program)
+	again, started, err := home.Processes().Start(program)
 	if err != nil || started || again.PID != process.PID {
 		t.Errorf("started %t again as %d, error %v; it runs as %d", started, again.PID, err, process.PID)
 	}
@@ -192,7 +192,7 @@ func TestLogOfRunBefore(t *testing.T) {
 		}
 	}
 	for file, want := range map[string]string{"hub.log": "two\n", "hub.log.previous": "one\n"} {
-		content, err := os.ReadFile(filepath.Join(home.logDir(), file))
+		content, err := os.ReadFile(filepath.Join(home.Processes().logDir(), file))
 		if err != nil || string(content) != want {
 			t.Errorf("%s holds %q, error %v, want %q", file, content, err, want)
 		}
@@ -202,10 +202,10 @@ func TestLogOfRunBefore(t *testing.T) {
 func TestBrokenPidFile(t *testing.T) {
 	t.Parallel()
 	home := newHome(t)
-	if err := WriteSecretFile(home.pidFile("hub"), []byte("{")); err != nil {
+	if err := WriteSecretFile(home.Processes().pidFile("hub"), []byte("{")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := home.Process("hub"); err == nil || !strings.Contains(err.Error(), home.pidFile("hub")) {
+	if _, err := home.Processes().get("hub"); err == nil || !strings.Contains(err.Error(), home.Processes().pidFile("hub")) {
 		t.Errorf("error %v does not name the file", err)
 	}
 }
@@ -214,8 +214,8 @@ func TestAttach(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	ctx, cancel := context.WithCancel(t.Context())
-	process, err := shell(t, "agent", `trap "echo bye; exit 0" TERM; echo hello; while :; do sleep 0.05; done`).attach(ctx,
-		&watchedLog{w: &log, on: "hello", then: cancel})
+	program := shell(t, "agent", `trap "echo bye; exit 0" TERM; echo hello; while :; do sleep 0.05; done`)
+	process, err := newHome(t).Processes().attach(ctx, program, &watchedLog{w: &log, on: "hello", then: cancel})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func TestPidFile(t *testing.T) {
 	program := shell(t, "hub", "exec sleep 1000")
 	program.Endpoint = "https://127.0.0.1:1"
 	process := start(t, home, program)
-	content, err := os.ReadFile(home.pidFile("hub"))
+	content, err := os.ReadFile(home.Processes().pidFile("hub"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,16 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 
 	"sigs.k8s.io/yaml"
 )
 
-// Names of our processes in a home.
-const hubProcess = "hub"
-
-func sandboxProcess(cluster string) string { return cluster + "-sandbox" }
-func agentProcess(cluster string) string   { return cluster + "-agent" }
+// Program is a background process to be.
+type Program struct {
+	// Name is unique in the home, such as cluster1-agent.
+	Name string
+	// Path is the executable, Args are its arguments. They hold no secrets: everybody on the machine can see them.
+	Path string
+	Args []string
+	// Endpoint is the URL it serves, empty if none.
+	Endpoint string
+}
 
 // The programs that run in the background.
 const (
@@ -33,113 +40,106 @@ func findPrograms() error {
 	return errors.Join(errs...)
 }
 
-// hubProgram is the hub. It listens on this machine only, and knows itself by an address that does not change with the
+// FindProgram returns the path of one of our programs: next to this one, else in PATH.
+func FindProgram(name string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	sibling := filepath.Join(filepath.Dir(self), name)
+	if info, err := os.Stat(sibling); err == nil && info.Mode().IsRegular() {
+		return sibling, nil
+	}
+	if found, err := exec.LookPath(name); err == nil {
+		return filepath.Abs(found)
+	}
+	return "", fmt.Errorf("%s is neither in %s nor in PATH: install it there; \"make build\" makes all programs of Capstan", name,
+		filepath.Dir(self))
+}
+
+func localURL(port int) string { return fmt.Sprintf("https://127.0.0.1:%d", port) }
+
+// hubServer is the hub of a playground: its folder, its configuration and its program.
+type hubServer struct{ dir string }
+
+// hubProcess is the name of its process.
+const hubProcess = "hub"
+
+func (s hubServer) dataDir() string    { return filepath.Join(s.dir, "data") }
+func (s hubServer) configFile() string { return filepath.Join(s.dir, "ocmconfig.yaml") }
+
+// kubeconfig is where the hub writes the credential of its administrator.
+func (s hubServer) kubeconfig() string {
+	return filepath.Join(s.dataDir(), "cert", "kube-aggregator.kubeconfig")
+}
+
+// program runs the hub. It listens on this machine only, and knows itself by an address that does not change with the
 // network.
-func (h Home) hubProgram(port int) (Program, error) {
+func (s hubServer) program(port int) (Program, error) {
 	path, err := FindProgram(hubBinary)
 	if err != nil {
 		return Program{}, err
 	}
 	return Program{
 		Name: hubProcess, Path: path, Endpoint: localURL(port),
-		Args: []string{"server", "--controlplane-config-dir", h.hubDir(), "--bind-address", "127.0.0.1"},
+		Args: []string{"server", "--controlplane-config-dir", s.dir, "--bind-address", "127.0.0.1"},
 	}, nil
 }
 
-// writeHubConfig writes the hub's ocmconfig.yaml, once: a person may change it afterwards.
-func (h Home) writeHubConfig(port int) error {
-	if _, err := os.Stat(h.hubConfigFile()); err == nil {
+// writeConfig writes the hub's ocmconfig.yaml, once: a person may change it afterwards.
+func (s hubServer) writeConfig(port int) error {
+	if _, err := os.Stat(s.configFile()); err == nil {
 		return nil
 	}
 	content, err := yaml.Marshal(map[string]any{
-		"dataDirectory": h.hubDataDir(),
+		"dataDirectory": s.dataDir(),
 		"apiserver":     map[string]any{"externalHostname": "127.0.0.1", "port": port},
 	})
 	if err != nil {
 		return err
 	}
-	return WriteSecretFile(h.hubConfigFile(), content)
+	return WriteSecretFile(s.configFile(), content)
 }
 
-// hubPort is the port in the hub's ocmconfig.yaml, or else the given one. What is wrong with the file is for the hub to say.
-func (h Home) hubPort(otherwise int) int {
+// port is the port in the hub's ocmconfig.yaml, or else the given one. What is wrong with the file is for the hub to say.
+func (s hubServer) port(otherwise int) int {
 	var config struct {
 		APIServer struct {
 			Port int `json:"port"`
 		} `json:"apiserver"`
 	}
-	content, err := os.ReadFile(h.hubConfigFile())
+	content, err := os.ReadFile(s.configFile())
 	if err != nil || yaml.Unmarshal(content, &config) != nil {
 		return otherwise
 	}
 	return cmp.Or(config.APIServer.Port, otherwise)
 }
 
-func (h Home) sandboxProgram(cluster ClusterState) (Program, error) {
+// sandbox is a cluster that "up" made: its folder and its program.
+type sandbox struct {
+	ClusterState
+	dir string
+}
+
+func sandboxProcess(cluster string) string { return cluster + "-sandbox" }
+
+func (s sandbox) kubeconfig() string { return filepath.Join(s.dir, "kubeconfig") }
+
+func (s sandbox) program() (Program, error) {
 	path, err := FindProgram(sandboxBinary)
 	if err != nil {
 		return Program{}, err
 	}
 	return Program{
-		Name: sandboxProcess(cluster.Name), Path: path, Endpoint: localURL(cluster.Port),
+		Name: sandboxProcess(s.Name), Path: path, Endpoint: localURL(s.Port),
 		Args: []string{
-			"run", "--name", cluster.Name,
-			"--data-dir", h.sandboxDir(cluster.Name), "--port", strconv.Itoa(cluster.Port),
+			"run", "--name", s.Name,
+			"--data-dir", s.dir, "--port", strconv.Itoa(s.Port),
 		},
 	}, nil
 }
 
-// sandboxMember is a cluster of the playground as its agent sees it.
-func (h Home) sandboxMember(cluster ClusterState) Member {
-	return Member{Name: cluster.Name, Kubeconfig: h.sandboxKubeconfig(cluster.Name), URL: localURL(cluster.Port)}
-}
-
-// AgentProgram is the agent of a cluster.
-func (h Home) AgentProgram(member Member) (Program, error) {
-	path, err := FindProgram(agentBinary)
-	if err != nil {
-		return Program{}, err
-	}
-	args := []string{
-		"run", "--cluster-name", member.Name,
-		"--bootstrap-kubeconfig", h.bootstrapKubeconfig(member.Name),
-		"--spoke-kubeconfig", member.Kubeconfig,
-		"--hub-kubeconfig-dir", h.agentDir(member.Name),
-	}
-	if member.URL != "" {
-		args = append(args, "--spoke-external-server-urls", member.URL)
-	}
-	return Program{Name: agentProcess(member.Name), Path: path, Args: args}, nil
-}
-
-func localURL(port int) string { return fmt.Sprintf("https://127.0.0.1:%d", port) }
-
-// Plan is what Up would start, in a home as it is.
-func (h Home) Plan(clusters int) ([]Program, error) {
-	before, err := h.Load()
-	if err != nil {
-		return nil, err
-	}
-	state, err := before.plan(before.desiredClusters(clusters))
-	if err != nil {
-		return nil, err
-	}
-	var programs []Program
-	var errs []error
-	add := func(program Program, err error) {
-		process, readErr := h.Process(program.Name)
-		errs = append(errs, err, readErr)
-		if err == nil && readErr == nil && !process.Running() {
-			programs = append(programs, program)
-		}
-	}
-	add(h.hubProgram(state.Hub.Port))
-	for _, cluster := range state.Clusters {
-		add(h.sandboxProgram(cluster))
-		add(h.AgentProgram(h.sandboxMember(cluster)))
-	}
-	for _, joined := range state.background() {
-		add(h.AgentProgram(joined))
-	}
-	return programs, errors.Join(errs...)
+// member is the cluster of the playground as its agent sees it.
+func (s sandbox) member() Member {
+	return Member{Name: s.Name, Kubeconfig: s.kubeconfig(), URL: localURL(s.Port)}
 }

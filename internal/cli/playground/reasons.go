@@ -76,8 +76,8 @@ func reportReasons(ctx context.Context, after func(time.Duration) <-chan time.Ti
 }
 
 // reasonNotJoined is what the hub and the agent report about a cluster that has not joined; empty if that is nothing.
-func (u *up) reasonNotJoined(ctx context.Context, name string, problems *logProblems) string {
-	cluster, err := managedclusters.Get(ctx, u.hub, name)
+func (c *upCluster) reasonNotJoined(ctx context.Context, problems *logProblems) string {
+	cluster, err := managedclusters.Get(ctx, c.hub, c.name)
 	if apierrors.IsNotFound(err) {
 		return problems.describe("the agent has not registered it on the hub yet")
 	}
@@ -104,12 +104,12 @@ func (u *up) reasonNotJoined(ctx context.Context, name string, problems *logProb
 }
 
 // reasonNoSample is what the agent reports about the sample.
-func (u *up) reasonNoSample(ctx context.Context, cluster string) string {
-	sample, err := examples.Nginx(cluster)
+func (c *upCluster) reasonNoSample(ctx context.Context) string {
+	sample, err := examples.Nginx(c.name)
 	if err != nil {
 		return err.Error()
 	}
-	work, err := manifestworks.Get(ctx, u.hub, cluster, sample.Name)
+	work, err := manifestworks.Get(ctx, c.hub, c.name, sample.Name)
 	if err != nil {
 		return err.Error()
 	}

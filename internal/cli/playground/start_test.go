@@ -25,8 +25,8 @@ const (
 	tokenPath   = "/api/v1/namespaces/open-cluster-management/serviceaccounts/agent-registration-bootstrap/token"
 )
 
-// newUp is a run of "up" with a hub that is ready.
-func newUp(t *testing.T) (*up, *fakehub.Hub, *recorder) {
+// newUp is a run of "up" for cluster1 with a hub that is ready.
+func newUp(t *testing.T) (*upCluster, *fakehub.Hub, *recorder) {
 	t.Helper()
 	fake, report, home := fakehub.New(t), &recorder{}, newHome(t)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
@@ -38,8 +38,9 @@ func newUp(t *testing.T) (*up, *fakehub.Hub, *recorder) {
 	fake.Handle("POST "+tokenPath, fakehub.JSON(
 		`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"fresh"}}`))
 	self := &Process{Name: hubProcess, PID: os.Getpid(), StartedAt: time.Now(), exited: make(chan struct{})}
-	return &up{home: home, report: report, hub: hub, hubProcess: self, invitation: hubapi.Invitation{Server: fake.URL},
-		trust: hubapi.Trust{CA: fake.CA()}}, fake, report
+	u := &up{home: home, report: report, hub: hub, hubProcess: self, invitation: hubapi.Invitation{Server: fake.URL},
+		trust: hubapi.Trust{CA: fake.CA()}}
+	return u.cluster(ClusterState{Name: "cluster1"}), fake, report
 }
 
 func clusterWith(change func(*clusterv1.ManagedCluster), conditions ...metav1.Condition) *clusterv1.ManagedCluster {
@@ -83,10 +84,10 @@ func TestInviteAgain(t *testing.T) {
 			if test.cluster != nil {
 				fake.Put(t, clusterPath, test.cluster)
 			}
-			if err := u.renewInvitation(t.Context(), "cluster1"); err != nil {
+			if err := u.renewInvitation(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			content, err := os.ReadFile(u.home.bootstrapKubeconfig("cluster1"))
+			content, err := os.ReadFile(u.agent.bootstrapKubeconfig())
 			if (err == nil) != test.invited || test.invited && !strings.Contains(string(content), "fresh") {
 				t.Errorf("%v: %s", err, content)
 			}
@@ -118,7 +119,7 @@ func TestDeniedIsNotAccepted(t *testing.T) {
 			t.Parallel()
 			u, fake, _ := newUp(t)
 			fake.Put(t, clusterPath, test.cluster)
-			err := u.awaitRegistered(t.Context(), "cluster1")
+			err := u.awaitRegistered(t.Context())
 			if test.says == "" {
 				if err != nil {
 					t.Error(err)
@@ -141,7 +142,7 @@ func TestBeingDeletedIsWaitedFor(t *testing.T) {
 	u, fake, _ := newUp(t)
 	fake.Put(t, clusterPath, clusterWith(isDeleted))
 	done := make(chan error)
-	go func() { done <- u.awaitRegistered(t.Context(), "cluster1") }()
+	go func() { done <- u.awaitRegistered(t.Context()) }()
 	if err := fake.AwaitWatch(t.Context(), strings.TrimSuffix(clusterPath, "/cluster1")); err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +189,7 @@ func TestReasonNotJoined(t *testing.T) {
 			if err := os.WriteFile(log, []byte("level=INFO msg=Hello\n"+test.log+"level=INFO msg=Trying\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if got := u.reasonNotJoined(t.Context(), "cluster1", followLog(&Process{Log: log}, true)); got != test.want {
+			if got := u.reasonNotJoined(t.Context(), followLog(&Process{Log: log}, true)); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
@@ -247,7 +248,7 @@ func TestReasonNoSample(t *testing.T) {
 				meta.SetStatusCondition(&work.Status.Conditions, c)
 			}
 			fake.Put(t, workPath, work)
-			if got := u.reasonNoSample(t.Context(), "cluster1"); got != test.want {
+			if got := u.reasonNoSample(t.Context()); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
@@ -272,15 +273,15 @@ func TestAwaitDeletion(t *testing.T) {
 			t.Parallel()
 			u, fake, _ := newUp(t)
 			for _, key := range []string{fleet.KeyKubeconfig, fleet.KeyTLSCert, fleet.KeyTLSKey, fleet.KeyAgentName} {
-				if err := WriteSecretFile(filepath.Join(u.home.agentDir("cluster1"), key), []byte("x")); test.joined && err != nil {
+				if err := WriteSecretFile(filepath.Join(u.agent.dir(), key), []byte("x")); test.joined && err != nil {
 					t.Fatal(err)
 				}
 			}
 			if !test.joined {
-				if err := u.home.forgetCredential("cluster1"); err != nil {
+				if err := u.agent.forgetCredential(); err != nil {
 					t.Fatal(err)
 				}
-				if name, err := u.home.AgentName("cluster1"); err != nil || name != "x" {
+				if name, err := u.agent.Name(); err != nil || name != "x" {
 					t.Errorf("the agent is %q, %v", name, err)
 				}
 			}
@@ -295,7 +296,8 @@ func TestAwaitDeletion(t *testing.T) {
 				}()
 			}
 			runs := &Process{Name: "any", PID: os.Getpid(), exited: make(chan struct{})}
-			deleted, err := u.awaitDeletion(t.Context(), "cluster1", runs, runs)
+			u.sandboxProcess, u.agentProcess = runs, runs
+			deleted, err := u.awaitDeletion(t.Context())
 			if err != nil || deleted != test.deleted {
 				t.Errorf("%t, %v", deleted, err)
 			}

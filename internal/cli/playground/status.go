@@ -84,7 +84,7 @@ func (h Home) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return status, err
 	}
-	if status.Processes, err = h.processes(state); err != nil {
+	if status.Processes, err = h.Processes().statuses(state); err != nil {
 		return status, err
 	}
 	if state.Hub == nil {
@@ -98,24 +98,24 @@ func (h Home) Status(ctx context.Context) (Status, error) {
 		status.Problem = "the hub does not run"
 		return status, nil
 	}
-	if err := h.readHub(ctx, &status); err != nil {
+	if err := status.readHub(ctx); err != nil {
 		status.Problem = err.Error()
 	}
 	return status, nil
 }
 
-// processes are those that should run, and those that a person runs in a terminal.
-func (h Home) processes(state State) ([]ProcessStatus, error) {
+// statuses are how those are that should run, and those that a person runs in a terminal.
+func (p Processes) statuses(state State) ([]ProcessStatus, error) {
 	found := []ProcessStatus{}
 	for _, name := range state.processes() {
-		process, err := h.Process(name)
+		process, err := p.get(name)
 		if err != nil {
 			return found, err
 		}
 		found = append(found, statusOf(process))
 	}
 	for _, joined := range state.Joined {
-		process, err := h.Process(agentProcess(joined.Name))
+		process, err := p.get(agentProcess(joined.Name))
 		if err != nil {
 			return found, err
 		}
@@ -149,8 +149,8 @@ func statusOf(process *Process) ProcessStatus {
 	return status
 }
 
-func (h Home) readHub(ctx context.Context, status *Status) error {
-	hub, err := hubapi.Connect(hubapi.Target{Kubeconfig: h.Kubeconfig(), Context: hubapi.PlaygroundContext})
+func (s *Status) readHub(ctx context.Context) error {
+	hub, err := hubapi.Connect(hubapi.Target{Kubeconfig: s.Kubeconfig, Context: hubapi.PlaygroundContext})
 	if err != nil {
 		return fmt.Errorf("%w\n\"capstan up\" writes it again.", err)
 	}
@@ -164,10 +164,10 @@ func (h Home) readHub(ctx context.Context, status *Status) error {
 		return err
 	}
 	for i := range clusters.Items {
-		status.Clusters = append(status.Clusters, clusterStatus(&clusters.Items[i]))
+		s.Clusters = append(s.Clusters, clusterStatus(&clusters.Items[i]))
 	}
 	for i := range works.Items {
-		status.Works = append(status.Works, workStatus(&works.Items[i]))
+		s.Works = append(s.Works, workStatus(&works.Items[i]))
 	}
 	return nil
 }

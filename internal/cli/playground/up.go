@@ -39,7 +39,7 @@ type Reporter interface {
 	Warn(subject, what string)
 }
 
-// up is one run of Home.Up.
+// up is one run of Home.Up: the hub, and what its clusters need of it.
 type up struct {
 	home   Home
 	report Reporter
@@ -64,7 +64,7 @@ func (h Home) Up(ctx context.Context, clusters int, report Reporter) error {
 		return err
 	}
 	defer unlock()
-	if err := h.awaitStopping(ctx, report); err != nil {
+	if err := h.Processes().awaitStopping(ctx, report); err != nil {
 		return err
 	}
 	state, err := h.prepare(ctx, clusters)
@@ -81,6 +81,36 @@ func (h Home) Up(ctx context.Context, clusters int, report Reporter) error {
 	return err
 }
 
+// Plan is what Up would start, in a home as it is.
+func (h Home) Plan(clusters int) ([]Program, error) {
+	before, err := h.Load()
+	if err != nil {
+		return nil, err
+	}
+	state, err := before.plan(before.desiredClusters(clusters))
+	if err != nil {
+		return nil, err
+	}
+	var programs []Program
+	var errs []error
+	add := func(program Program, err error) {
+		process, readErr := h.Processes().get(program.Name)
+		errs = append(errs, err, readErr)
+		if err == nil && readErr == nil && !process.Running() {
+			programs = append(programs, program)
+		}
+	}
+	add(h.hub().program(state.Hub.Port))
+	for _, cluster := range state.Clusters {
+		add(h.sandbox(cluster).program())
+		add(h.Agent(h.sandbox(cluster).member()).Program())
+	}
+	for _, joined := range state.background() {
+		add(h.Agent(joined).Program())
+	}
+	return programs, errors.Join(errs...)
+}
+
 // start starts what does not run and joins it all. It takes for running what was killed and is not gone yet, and fails with
 // an exitError when it goes.
 func (h Home) start(ctx context.Context, state State, report Reporter) error {
@@ -88,7 +118,7 @@ func (h Home) start(ctx context.Context, state State, report Reporter) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return u.startHub(ctx, state.Hub.Port) })
 	for _, cluster := range state.Clusters {
-		group.Go(func() error { return u.startCluster(ctx, cluster) })
+		group.Go(func() error { return u.cluster(cluster).start(ctx) })
 	}
 	for _, joined := range state.background() {
 		group.Go(func() error { return u.startJoined(joined) })
@@ -98,12 +128,12 @@ func (h Home) start(ctx context.Context, state State, report Reporter) error {
 
 // awaitStopping gives processes that were killed a moment ago, or that an interrupted "down" is stopping, the time to be gone: until then
 // they count as running.
-func (h Home) awaitStopping(ctx context.Context, report Reporter) error {
-	running, err := h.running()
+func (p Processes) awaitStopping(ctx context.Context, report Reporter) error {
+	running, err := p.running()
 	if err != nil {
 		return err
 	}
-	stopping := slices.DeleteFunc(slices.Clone(running), func(p *Process) bool { return p.StoppingSince == nil })
+	stopping := slices.DeleteFunc(slices.Clone(running), func(process *Process) bool { return process.StoppingSince == nil })
 	if err := stopAll(ctx, stopping, report); err != nil {
 		return err
 	}
@@ -125,16 +155,16 @@ func (h Home) prepare(ctx context.Context, clusters int) (State, error) {
 	if err != nil {
 		return state, err
 	}
-	state.Hub.Port = h.hubPort(state.Hub.Port)
-	if err := h.checkPorts(ctx, state); err != nil {
+	state.Hub.Port = h.hub().port(state.Hub.Port)
+	if err := h.Processes().checkPorts(ctx, state); err != nil {
 		return state, err
 	}
-	return state, errors.Join(h.Save(state), h.writeHubConfig(state.Hub.Port))
+	return state, errors.Join(h.Save(state), h.hub().writeConfig(state.Hub.Port))
 }
 
 // checkPorts finds out early that another program took a port meanwhile. A process of ours that has just been killed lets go
 // of its port a moment later.
-func (h Home) checkPorts(ctx context.Context, state State) error {
+func (p Processes) checkPorts(ctx context.Context, state State) error {
 	ports := map[string]int{hubProcess: state.Hub.Port}
 	for _, cluster := range state.Clusters {
 		ports[sandboxProcess(cluster.Name)] = cluster.Port
@@ -142,7 +172,7 @@ func (h Home) checkPorts(ctx context.Context, state State) error {
 	ctx, cancel := context.WithTimeout(ctx, portRelease)
 	defer cancel()
 	for name, port := range ports {
-		process, err := h.Process(name)
+		process, err := p.get(name)
 		if err != nil {
 			return err
 		}
