@@ -45,13 +45,13 @@ func validateAWS(cm *operatorv1.ClusterManager) error {
 }
 
 // awsFlags have the registration controllers register clusters by AWS IAM.
-func (p planned) awsFlags() (flags []string) {
-	aws := awsOf(p.ClusterManager)
+func (r registration) awsFlags() (flags []string) {
+	aws := awsOf(r.ClusterManager)
 	if aws == nil {
 		return nil
 	}
 	flags = append(flags, "--hub-cluster-arn="+aws.HubClusterARN)
-	if p.registration.Enabled(featuregates.ManagedClusterAutoApproval) {
+	if r.registration.Enabled(featuregates.ManagedClusterAutoApproval) {
 		for _, pattern := range aws.AutoApprovedIdentities {
 			flags = append(flags, "--auto-approved-arn-patterns="+pattern)
 		}
@@ -63,8 +63,8 @@ func (p planned) awsFlags() (flags []string) {
 }
 
 // giveAWSRole gives the pods of the registration controllers the role by which they make those of clusters.
-func (p planned) giveAWSRole(objects []client.Object) {
-	aws := awsOf(p.ClusterManager)
+func (r registration) giveAWSRole(objects []client.Object) {
+	aws := awsOf(r.ClusterManager)
 	if aws == nil {
 		return
 	}

@@ -130,7 +130,7 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 			return 0, r.failed(fleet.ReasonServiceAccountSyncFailed, err)
 		}
 		due, desired.base = frame.Earliest(due, good), p.base()
-		p.label(desired)
+		frame.AddLabels(p.labels(), desired.all()...)
 	}
 	if err := c.Management.Apply(ctx, cm.Name, append(desired.base, objects(desired.deployments)...)...); err != nil {
 		return 0, r.failed(fleet.ReasonRuntimeResourceApplyFailed, err)

@@ -85,17 +85,20 @@ func (c *Controller) grpcInputs(ctx context.Context, cm *operatorv1.ClusterManag
 	return in, nil
 }
 
-// grpcServer runs the gRPC server. All replicas serve: there is no leader.
-func (p planned) grpcServer() workload.Component {
-	image := p.Spec.RegistrationImagePullSpec
-	if server := p.Spec.ServerConfiguration; server != nil {
+// grpc is the gRPC server of a hub.
+type grpc struct{ planned }
+
+// component runs the gRPC server. All replicas serve: there is no leader.
+func (g grpc) component() workload.Component {
+	image := g.Spec.RegistrationImagePullSpec
+	if server := g.Spec.ServerConfiguration; server != nil {
 		image = cmp.Or(server.ImagePullSpec, image)
 	}
-	settings := p.grpcSettings()
+	settings := g.configMap()
 	hash := sha256.Sum256([]byte(settings.Data[fleet.KeyConfig]))
 	component := workload.Component{
-		Name: p.name(grpcServer), App: p.name(grpcServer), Image: p.imageOf(image), ServiceAccount: fleet.ServiceAccountGRPCServer,
-		Args:           p.completed([]string{"/server", "grpc", "--server-config=" + grpcConfigDir + "/" + fleet.KeyConfig}),
+		Name: g.name(grpcServer), App: g.name(grpcServer), Image: g.imageOf(image), ServiceAccount: fleet.ServiceAccountGRPCServer,
+		Args:           slices.Concat([]string{"/server", "grpc", "--server-config=" + grpcConfigDir + "/" + fleet.KeyConfig}, g.tlsFlags),
 		Ports:          []corev1.ContainerPort{{Name: "grpc", ContainerPort: grpcPort}},
 		PodAnnotations: map[string]string{annotationConfigHash: hex.EncodeToString(hash[:])},
 		Volumes: []workload.Volume{
@@ -104,16 +107,16 @@ func (p planned) grpcServer() workload.Component {
 			workload.ConfigMapVolume("ca", grpcCADir, fleet.ConfigMapCABundle),
 		},
 	}
-	p.leadToHub(&component, fleet.ServiceAccountGRPCServer, grpcKubeconfigDir)
+	g.leadToHub(&component, fleet.ServiceAccountGRPCServer, grpcKubeconfigDir)
 	return component
 }
 
-// grpcSettings is the ConfigMap with the settings of the gRPC server: what a user has stored there stays. It has the resource version of
+// configMap is the ConfigMap with the settings of the gRPC server: what a user has stored there stays. It has the resource version of
 // what it replaces, because a user may be storing something else.
-func (p planned) grpcSettings() *corev1.ConfigMap {
-	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: fleet.ConfigMapGRPCServer},
+func (g grpc) configMap() *corev1.ConfigMap {
+	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: g.namespace, Name: fleet.ConfigMapGRPCServer},
 		Data: map[string]string{fleet.KeyConfig: defaultGRPCSettings}}
-	if stored := p.grpc.settings; stored != nil {
+	if stored := g.grpc.settings; stored != nil {
 		settings.ResourceVersion = stored.ResourceVersion
 		if content, found := stored.Data[fleet.KeyConfig]; found {
 			settings.Data[fleet.KeyConfig] = content
@@ -123,29 +126,29 @@ func (p planned) grpcSettings() *corev1.ConfigMap {
 }
 
 // signWith gives the registration controllers the certificate authority that the gRPC server knows its clients by.
-func (p planned) signWith(component *workload.Component) {
+func (g grpc) signWith(component *workload.Component) {
 	component.Args = append(component.Args, "--grpc-ca-file="+grpcSignerDir+"/"+corev1.TLSCertKey,
 		"--grpc-key-file="+grpcSignerDir+"/"+corev1.TLSPrivateKeyKey)
-	if p.namespace != fleet.NamespaceHub { // the default of the flag, which the programs of Open Cluster Management do not have
-		component.Args = append(component.Args, "--grpc-server-namespace="+p.namespace)
+	if g.namespace != fleet.NamespaceHub { // the default of the flag, which the programs of Open Cluster Management do not have
+		component.Args = append(component.Args, "--grpc-server-namespace="+g.namespace)
 	}
 	component.Volumes = append(component.Volumes, workload.SecretVolume("grpc-signer", grpcSignerDir, fleet.SecretSigner, false))
 }
 
-// grpcService is where clients in the cluster, and a load balancer, find the gRPC server.
-func (p planned) grpcService() *corev1.Service {
-	service := p.service(p.name(grpcServer), p.name(grpcServer), grpcPort, grpcPort)
+// clientService is where clients in the cluster, and a load balancer, find the gRPC server.
+func (g grpc) clientService() *corev1.Service {
+	service := g.service(g.name(grpcServer), g.name(grpcServer), grpcPort, grpcPort)
 	service.Spec.Type = corev1.ServiceTypeClusterIP
-	if slices.ContainsFunc(p.exposures(), func(e exposure) bool { return e.Type == operatorv1.EndpointTypeLoadBalancer }) {
+	if slices.ContainsFunc(g.exposures(), func(e exposure) bool { return e.Type == operatorv1.EndpointTypeLoadBalancer }) {
 		service.Spec.Type = corev1.ServiceTypeLoadBalancer
 		service.Spec.Ports = []corev1.ServicePort{{Port: loadBalancerPort, TargetPort: intstr.FromInt32(grpcPort), Protocol: corev1.ProtocolTCP}}
 	}
 	return service
 }
 
-// grpcHosts are the names and addresses by which clients reach the gRPC server, that of its Service first.
-func (p planned) grpcHosts() []string {
-	hosts := []string{fmt.Sprintf("%s.%s.svc", p.name(grpcServer), p.namespace)}
+// hosts are the names and addresses by which clients reach the gRPC server, that of its Service first.
+func (g grpc) hosts() []string {
+	hosts := []string{fmt.Sprintf("%s.%s.svc", g.name(grpcServer), g.namespace)}
 	add := func(more []string) {
 		for _, host := range more {
 			if !slices.Contains(hosts, host) {
@@ -153,10 +156,10 @@ func (p planned) grpcHosts() []string {
 			}
 		}
 	}
-	for _, exposure := range p.exposures() {
+	for _, exposure := range g.exposures() {
 		add(exposure.hosts)
 		if exposure.Type == operatorv1.EndpointTypeLoadBalancer {
-			add(p.grpc.addresses)
+			add(g.grpc.addresses)
 		}
 	}
 	return hosts
@@ -170,8 +173,8 @@ type exposure struct {
 }
 
 // exposures are those of the spec that the operator can provide for.
-func (p planned) exposures() []exposure {
-	usable, _ := exposuresOf(p.ClusterManager)
+func (g grpc) exposures() []exposure {
+	usable, _ := exposuresOf(g.ClusterManager)
 	return usable
 }
 

@@ -249,7 +249,7 @@ func TestGRPCExposureProblems(t *testing.T) {
 			if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
-			if test.want != "" && servesGRPC(cm) && len(newPlanned(cm, testInputs(cm)).grpcHosts()) > 1 {
+			if test.want != "" && servesGRPC(cm) && len(grpc{newPlanned(cm, testInputs(cm))}.hosts()) > 1 {
 				t.Error("the certificate is for what cannot be reached")
 			}
 		})

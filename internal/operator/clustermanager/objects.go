@@ -46,31 +46,26 @@ func (p planned) crds() (served []*apiextensionsv1.CustomResourceDefinition) {
 			}
 		}
 		if conversion := crd.Spec.Conversion; conversion != nil && conversion.Webhook != nil {
-			p.convert(conversion.Webhook.ClientConfig)
+			config := conversion.Webhook.ClientConfig
+			config.Service.Namespace = p.namespace
+			config.Service.Name, config.Service.Port, config.CABundle = p.webhooks().reached(addOnWebhook)
 		}
 		served = append(served, crd)
 	}
 	return served
 }
 
-// convert says where conversions are served.
-func (p planned) convert(config *apiextensionsv1.WebhookClientConfig) {
-	service, port, secret := p.reached(addOnWebhook)
-	config.Service.Namespace, config.Service.Name, config.Service.Port = p.namespace, service, &port
-	config.CABundle = p.trusted(secret)
-}
-
 // services are those of the management cluster.
 func (p planned) services() (services []client.Object) {
-	for _, webhook := range p.webhookComponents() {
-		for _, name := range p.webhookServices(webhook.name) {
-			services = append(services, p.service(name, p.name(webhook.name), webhookPort, webhook.port()))
+	for _, webhook := range p.webhooks() {
+		for _, name := range webhook.services() {
+			services = append(services, p.service(name, webhook.deployment(), webhookPort, webhook.port()))
 		}
 	}
 	if servesGRPC(p.ClusterManager) {
-		services = append(services, p.grpcService())
+		services = append(services, grpc{p}.clientService())
 	}
-	if p.explains() {
+	if (placement{p}).explains() {
 		services = append(services, p.service(p.name(placementService), "clustermanager-"+placementController, debugPort, debugPort))
 	}
 	return services
@@ -83,36 +78,6 @@ func (p planned) service(name, app string, port, target int32) *corev1.Service {
 			Selector: map[string]string{workload.LabelApp: app},
 			Ports:    []corev1.ServicePort{{Port: port, TargetPort: intstr.FromInt32(target), Protocol: corev1.ProtocolTCP}},
 		},
-	}
-}
-
-// hostedServices lead the API server of a hosted hub to the webhooks, at the addresses that users have made for these.
-func (p planned) hostedServices() (services []client.Object) {
-	for _, webhook := range p.webhookComponents() {
-		if webhook.name == addOnWebhook || webhook.address == "" {
-			continue
-		}
-		for _, name := range p.webhookServices(webhook.name) {
-			services = append(services, p.external(name, webhook)...)
-		}
-	}
-	return services
-}
-
-func (p planned) external(name string, webhook webhookComponent) []client.Object {
-	meta := metav1.ObjectMeta{Namespace: p.namespace, Name: name}
-	ports := []corev1.ServicePort{{Name: "tls", Port: webhook.servicePort, TargetPort: intstr.FromInt32(webhook.servicePort), Protocol: corev1.ProtocolTCP}}
-	if !isIP(webhook.address) {
-		return []client.Object{&corev1.Service{ObjectMeta: meta,
-			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: webhook.address, Ports: ports}}}
-	}
-	return []client.Object{
-		&corev1.Service{ObjectMeta: *meta.DeepCopy(), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Ports: ports}},
-		//nolint:staticcheck // clients look for Endpoints; Kubernetes mirrors them to EndpointSlices
-		&corev1.Endpoints{ObjectMeta: meta, Subsets: []corev1.EndpointSubset{{
-			Addresses: []corev1.EndpointAddress{{IP: webhook.address}},
-			Ports:     []corev1.EndpointPort{{Name: "tls", Port: webhook.servicePort, Protocol: corev1.ProtocolTCP}},
-		}}},
 	}
 }
 
@@ -135,7 +100,7 @@ func (p planned) networkPolicies() []client.Object {
 	}
 	samePods := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}
 	outgoing := append(dns(), networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolTCP)})
-	ingress := append(p.webhookPorts(), tcp(debugPort, grpcPort, 443)...)
+	ingress := append(p.webhooks().ports(), tcp(debugPort, grpcPort, 443)...)
 	return []client.Object{
 		policy("default-deny-all", networkingv1.NetworkPolicySpec{PolicyTypes: both}),
 		policy("allow-egress", networkingv1.NetworkPolicySpec{PolicyTypes: both[1:],
@@ -145,27 +110,8 @@ func (p planned) networkPolicies() []client.Object {
 		policy("allow-hub-ingress", networkingv1.NetworkPolicySpec{PolicyTypes: both[:1],
 			Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: unique(ingress)}}}),
 		policy("allow-prometheus-ingress", networkingv1.NetworkPolicySpec{PolicyTypes: both[:1],
-			Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: unique(append(p.metricsPorts(), tcp(workload.HealthPort)...))}}}),
+			Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: unique(append(p.webhooks().metricsPorts(), tcp(workload.HealthPort)...))}}}),
 	}
-}
-
-func (p planned) webhookPorts() (ports []networkingv1.NetworkPolicyPort) {
-	for _, webhook := range p.webhookComponents() {
-		ports = append(ports, tcp(webhook.port())...)
-		if webhook.health() > 0 {
-			ports = append(ports, tcp(webhook.health())...)
-		}
-	}
-	return ports
-}
-
-func (p planned) metricsPorts() (ports []networkingv1.NetworkPolicyPort) {
-	for _, webhook := range p.webhookComponents() {
-		if webhook.metrics() > 0 {
-			ports = append(ports, tcp(webhook.metrics())...)
-		}
-	}
-	return ports
 }
 
 // dns is where pods ask for names by UDP: the port of the service, and that of its pods on OpenShift.

@@ -2,11 +2,8 @@ package clustermanager
 
 import (
 	"fmt"
-	"net"
 	"slices"
-	"strings"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -138,10 +135,10 @@ func (p planned) plan() *plan {
 		crds:     p.crds(),
 		hub:      slices.Concat(p.rights(names), deployhub.Policies(names)),
 		base:     p.base(),
-		webhooks: p.webhooks(names),
+		webhooks: p.webhooks().configurations(names),
 	}
 	if p.hosted {
-		result.hub = append(result.hub, p.hostedServices()...)
+		result.hub = append(result.hub, p.webhooks().hostedServices()...)
 	}
 	if servesGRPC(p.ClusterManager) {
 		result.hub = append(result.hub, deployhub.GRPC(names)...)
@@ -155,8 +152,8 @@ func (p planned) plan() *plan {
 			result.base = append(result.base, budget)
 		}
 	}
-	p.giveAWSRole(result.all())
-	p.label(result)
+	registration{p}.giveAWSRole(result.all())
+	frame.AddLabels(p.labels(), result.all()...)
 	return result
 }
 
@@ -192,9 +189,6 @@ func (p planned) rights(names deployhub.Names) []client.Object {
 	return rights
 }
 
-// label copies the labels of the ClusterManager, if the operator is to.
-func (p planned) label(result *plan) { frame.AddLabels(p.labels(), result.all()...) }
-
 // labels are those of the ClusterManager to copy.
 func (p planned) labels() map[string]string {
 	if !p.syncLabels {
@@ -219,9 +213,9 @@ func (p planned) base() []client.Object {
 	}
 	base = append(base, p.services()...)
 	if servesGRPC(p.ClusterManager) {
-		base = append(base, p.grpcSettings())
+		base = append(base, grpc{p}.configMap())
 	}
-	if broker, _ := p.broker(); broker != nil {
+	if broker, _ := (work{p}).broker(); broker != nil {
 		base = append(base, frame.CopyOf(broker.config, p.namespace))
 	}
 	if gates.NetworkPoliciesEnabled(registrationOf(p.ClusterManager).FeatureGates) {
@@ -239,77 +233,17 @@ func (p planned) servers() []servingcerts.Server {
 		return hosts
 	}
 	var servers []servingcerts.Server
-	for _, webhook := range p.webhookComponents() {
-		servers = append(servers, servingcerts.Server{Secret: webhook.secret, Hosts: inCluster(p.webhookServices(webhook.name)...)})
+	for _, webhook := range p.webhooks() {
+		servers = append(servers, servingcerts.Server{Secret: webhook.secret, Hosts: inCluster(webhook.services()...)})
 	}
-	if p.explains() {
+	if (placement{p}).explains() {
 		servers = append(servers, servingcerts.Server{Secret: fleet.SecretPlacementDebugServing, Hosts: inCluster(p.name(placementService))})
 	}
 	if servesGRPC(p.ClusterManager) {
-		servers = append(servers, servingcerts.Server{Secret: fleet.SecretGRPCServing, Hosts: p.grpcHosts()})
+		servers = append(servers, servingcerts.Server{Secret: fleet.SecretGRPCServing, Hosts: grpc{p}.hosts()})
 	}
 	return servers
 }
 
-// explains tells whether the explanations of placements are served under a name that clients can verify: if the gate was switched on.
-func (p planned) explains() bool {
-	if p.Spec.PlacementConfiguration == nil || !p.placing.Enabled(featuregates.PlacementDebugServer) {
-		return false
-	}
-	return slices.ContainsFunc(p.Spec.PlacementConfiguration.FeatureGates, func(g operatorv1.FeatureGate) bool {
-		return g.Feature == string(featuregates.PlacementDebugServer)
-	})
-}
-
 // name is the name of an object of this hub.
 func (p planned) name(suffix string) string { return p.Name + "-" + suffix }
-
-// webhooks are the configurations with the authorities that verify the components.
-func (p planned) webhooks(names deployhub.Names) []client.Object {
-	configurations := deployhub.Webhooks(names)
-	for _, object := range configurations {
-		for _, config := range clientConfigs(object) {
-			p.verify(config)
-		}
-	}
-	return configurations
-}
-
-// verify completes how the API server reaches a webhook.
-func (p planned) verify(config *admissionregistrationv1.WebhookClientConfig) {
-	service, port, secret := p.reached(strings.TrimPrefix(config.Service.Name, servicePrefix))
-	config.Service.Name, config.Service.Port = service, &port
-	config.CABundle = p.trusted(secret)
-}
-
-func (p planned) trusted(secret string) []byte {
-	if p.certificates == nil {
-		return nil
-	}
-	return p.certificates.Trusted[secret]
-}
-
-// reached is the Service at which the API server of the hub reaches a webhook, with its port, and the Secret with the certificate. A hosted
-// hub has no address for the add-on webhook; the registration webhook, which can do the same, answers there.
-func (p planned) reached(name string) (service string, port int32, secret string) {
-	if p.hosted && name == addOnWebhook {
-		name = registrationWebhook
-	}
-	webhooks := p.webhookComponents()
-	at := slices.IndexFunc(webhooks, func(w webhookComponent) bool { return w.name == name })
-	if p.formerServices {
-		return p.name(name), webhooks[at].servicePort, webhooks[at].secret
-	}
-	return servicePrefix + name, webhooks[at].servicePort, webhooks[at].secret
-}
-
-// webhookServices are the names of the Services of a webhook: that by which clients know it, and the former one while it is asked there.
-func (p planned) webhookServices(name string) []string {
-	if p.formerServices {
-		return []string{servicePrefix + name, p.name(name)}
-	}
-	return []string{servicePrefix + name}
-}
-
-// isIP tells whether a hosted webhook has an address rather than a name.
-func isIP(address string) bool { return net.ParseIP(address) != nil }

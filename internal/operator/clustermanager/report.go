@@ -76,7 +76,7 @@ func (r *report) certificates(problems []string) {
 
 // unsupported are the fields that this version ignores, with what it does instead.
 func unsupported(p planned) (fields []string) {
-	if _, err := p.broker(); err != nil {
+	if _, err := (work{p}).broker(); err != nil {
 		fields = append(fields, fmt.Sprintf("spec.workConfiguration.workDriver %s: works reach clusters with the driver %s alone; %v",
 			workOf(p.ClusterManager).WorkDriver, operatorv1.WorkDriverTypeKube, err))
 	}
@@ -86,7 +86,7 @@ func unsupported(p planned) (fields []string) {
 // unsupportedImports are the renderers that change nothing.
 func unsupportedImports(p planned) (fields []string) {
 	const field = "spec.registrationConfiguration.importerConfiguration.renderers"
-	known, unknown := p.renderers()
+	known, unknown := registration{p}.renderers()
 	for _, name := range unknown {
 		fields = append(fields, fmt.Sprintf("%s %s: the renderers are %s", field, name, strings.Join(fleet.ImportRenderers(), " and ")))
 	}

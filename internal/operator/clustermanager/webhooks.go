@@ -1,16 +1,203 @@
 package clustermanager
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	deployhub "github.com/capstan-io/capstan/deploy/hub"
 	"github.com/capstan-io/capstan/internal/apply"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
+	"github.com/capstan-io/capstan/internal/operator/workload"
 )
+
+// webhooks are the components that the API server of the hub asks.
+type webhooks []webhook
+
+// webhook is one of them: its program, where it listens, and how the API server reaches it.
+type webhook struct {
+	hub                                   planned
+	name, program, image, account, secret string
+	bind                                  operatorv1.BindConfiguration
+	// address at which a hosted webhook is reached; empty if it is a Service of the same cluster.
+	address     string
+	servicePort int32
+	flags       []string
+}
+
+func (p planned) webhooks() webhooks {
+	all := webhooks{
+		{name: registrationWebhook, program: "/registration", image: p.Spec.RegistrationImagePullSpec,
+			account: fleet.ServiceAccountRegistrationWebhook, secret: fleet.SecretRegistrationServing, flags: p.registration.Flags()},
+		{name: workWebhook, program: "/work", image: p.Spec.WorkImagePullSpec,
+			account: fleet.ServiceAccountWorkWebhook, secret: fleet.SecretWorkServing, flags: p.work.Flags()},
+		{name: addOnWebhook, program: "/addon", image: p.Spec.AddOnManagerImagePullSpec,
+			account: fleet.ServiceAccountAddOnWebhook, secret: fleet.SecretAddOnServing},
+	}
+	for i := range all {
+		all[i].hub = p
+		all[i].bind, all[i].address, all[i].servicePort = p.bindingOf(all[i].name)
+	}
+	return all
+}
+
+// bindingOf is where a webhook listens, and where the API server reaches it.
+func (p planned) bindingOf(name string) (bind operatorv1.BindConfiguration, address string, port int32) {
+	port = webhookPort
+	if option := p.Spec.DeployOption.Hosted; p.hosted && option != nil {
+		configuration := option.RegistrationWebhookConfiguration
+		if name == workWebhook {
+			configuration = option.WorkWebhookConfiguration
+		}
+		// The configuration has no address for the add-on webhook: see reached.
+		return configuration.BindConfiguration, configuration.Address, cmp.Or(configuration.Port, 443)
+	}
+	if option := p.Spec.DeployOption.Default; !p.hosted && option != nil {
+		switch name {
+		case registrationWebhook:
+			bind = option.RegistrationWebhookConfiguration.BindConfiguration
+		case workWebhook:
+			bind = option.WorkWebhookConfiguration.BindConfiguration
+		case addOnWebhook:
+			bind = option.AddonWebhookConfiguration.BindConfiguration
+		}
+	}
+	return bind, "", port
+}
+
+func (w webhook) port() int32    { return cmp.Or(w.bind.Port, webhookPort) }
+func (w webhook) health() int32  { return ptr.Deref(w.bind.HealthProbePort, 8000) }
+func (w webhook) metrics() int32 { return ptr.Deref(w.bind.MetricsPort, 8080) }
+
+func (w webhook) deployment() string { return w.hub.name(w.name) }
+
+// services are the names of its Services: that by which clients know it, and the former one while it is asked there.
+func (w webhook) services() []string {
+	if w.hub.formerServices {
+		return []string{servicePrefix + w.name, w.deployment()}
+	}
+	return []string{servicePrefix + w.name}
+}
+
+func (w webhook) component() workload.Component {
+	component := workload.Component{
+		Name: w.deployment(), App: w.deployment(), Image: w.hub.imageOf(w.image), ServiceAccount: w.account, HostNetwork: w.bind.HostNetwork,
+		Args: slices.Concat([]string{w.program, "webhook-server",
+			"--port=" + strconv.Itoa(int(w.port())),
+			"--metrics-bind-address=" + address(w.metrics()),
+			"--health-probe-bind-address=" + address(w.health())}, w.flags, w.hub.tlsFlags),
+		Ports:   []corev1.ContainerPort{{Name: "webhook-server", ContainerPort: w.port()}},
+		Volumes: []workload.Volume{workload.SecretVolume(webhookSecretName, webhookCertDir, w.secret, false)},
+	}
+	if service := servicePrefix + w.name; service != w.deployment() { // which it may have been in an earlier version
+		component.PodAnnotations = map[string]string{annotationService: service}
+	}
+	if w.metrics() > 0 {
+		component.Ports = append(component.Ports, corev1.ContainerPort{Name: "metrics", ContainerPort: w.metrics()})
+	}
+	if w.health() > 0 {
+		get := func(path string) *corev1.HTTPGetAction {
+			return &corev1.HTTPGetAction{Path: path, Scheme: corev1.URISchemeHTTP, Port: intstr.FromInt32(w.health())}
+		}
+		component.Liveness, component.Readiness = get("/healthz"), get("/readyz")
+	} else {
+		component.Unprobed = true
+	}
+	w.hub.leadToHub(&component, w.account, hubKubeconfigDir)
+	return component
+}
+
+// reached is the Service at which the API server of the hub reaches a webhook, with its port and the authorities that verify it. A hosted
+// hub has no address for the add-on webhook; the registration webhook, which can do the same, answers there.
+func (all webhooks) reached(name string) (service string, port *int32, authorities []byte) {
+	if all[0].hub.hosted && name == addOnWebhook {
+		name = registrationWebhook
+	}
+	w := all[slices.IndexFunc(all, func(w webhook) bool { return w.name == name })]
+	if c := w.hub.certificates; c != nil {
+		authorities = c.Trusted[w.secret]
+	}
+	if w.hub.formerServices {
+		return w.deployment(), &w.servicePort, authorities
+	}
+	return servicePrefix + name, &w.servicePort, authorities
+}
+
+// configurations have the API server ask the webhooks.
+func (all webhooks) configurations(names deployhub.Names) []client.Object {
+	configurations := deployhub.Webhooks(names)
+	for _, object := range configurations {
+		for _, config := range clientConfigs(object) {
+			service := config.Service
+			service.Name, service.Port, config.CABundle = all.reached(strings.TrimPrefix(service.Name, servicePrefix))
+		}
+	}
+	return configurations
+}
+
+// hostedServices lead the API server of a hosted hub to the webhooks, at the addresses that users have made for these.
+func (all webhooks) hostedServices() (services []client.Object) {
+	for _, webhook := range all {
+		if webhook.name == addOnWebhook || webhook.address == "" {
+			continue
+		}
+		for _, name := range webhook.services() {
+			services = append(services, webhook.external(name)...)
+		}
+	}
+	return services
+}
+
+func (w webhook) external(name string) []client.Object {
+	meta := metav1.ObjectMeta{Namespace: w.hub.namespace, Name: name}
+	ports := []corev1.ServicePort{{Name: "tls", Port: w.servicePort, TargetPort: intstr.FromInt32(w.servicePort), Protocol: corev1.ProtocolTCP}}
+	if net.ParseIP(w.address) == nil {
+		return []client.Object{&corev1.Service{ObjectMeta: meta,
+			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: w.address, Ports: ports}}}
+	}
+	return []client.Object{
+		&corev1.Service{ObjectMeta: *meta.DeepCopy(), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Ports: ports}},
+		//nolint:staticcheck // clients look for Endpoints; Kubernetes mirrors them to EndpointSlices
+		&corev1.Endpoints{ObjectMeta: meta, Subsets: []corev1.EndpointSubset{{
+			Addresses: []corev1.EndpointAddress{{IP: w.address}},
+			Ports:     []corev1.EndpointPort{{Name: "tls", Port: w.servicePort, Protocol: corev1.ProtocolTCP}},
+		}}},
+	}
+}
+
+func (all webhooks) ports() (ports []networkingv1.NetworkPolicyPort) {
+	for _, webhook := range all {
+		ports = append(ports, tcp(webhook.port())...)
+		if webhook.health() > 0 {
+			ports = append(ports, tcp(webhook.health())...)
+		}
+	}
+	return ports
+}
+
+func (all webhooks) metricsPorts() (ports []networkingv1.NetworkPolicyPort) {
+	for _, webhook := range all {
+		if webhook.metrics() > 0 {
+			ports = append(ports, tcp(webhook.metrics())...)
+		}
+	}
+	return ports
+}
 
 // applyWebhooks has the API server of the hub ask the components, once these run. Until then it asks what it asked before: only the
 // authorities that it trusts are always those of now, because components that run have new certificates within a minute.

@@ -35,21 +35,24 @@ func (c *Controller) workDriverConfig(ctx context.Context, cm *operatorv1.Cluste
 	return c.OwnSecret(ctx, fleet.SecretWorkDriverConfig)
 }
 
+// work is the work controllers of a hub, and the broker that they may bring works to agents by.
+type work struct{ planned }
+
 // broker is the one that the spec asks for; nil if it asks for none. The error says why there is none yet.
-func (p planned) broker() (*broker, error) {
-	switch driver := workOf(p.ClusterManager).WorkDriver; {
+func (w work) broker() (*broker, error) {
+	switch driver := workOf(w.ClusterManager).WorkDriver; {
 	case driver == "" || driver == operatorv1.WorkDriverTypeKube:
 		return nil, nil
-	case !p.work.Enabled(featuregates.CloudEventsDrivers):
+	case !w.work.Enabled(featuregates.CloudEventsDrivers):
 		return nil, fmt.Errorf("switch on the feature gate %s in spec.workConfiguration.featureGates", featuregates.CloudEventsDrivers)
-	case p.workDriver == nil:
+	case w.workDriver == nil:
 		return nil, fmt.Errorf("store the configuration of the broker in the Secret %s of the namespace of the operator, under the key %s",
 			fleet.SecretWorkDriverConfig, fleet.KeyConfig)
 	}
-	if err := checkBroker(workOf(p.ClusterManager).WorkDriver, p.workDriver.Data[fleet.KeyConfig]); err != nil {
+	if err := checkBroker(workOf(w.ClusterManager).WorkDriver, w.workDriver.Data[fleet.KeyConfig]); err != nil {
 		return nil, fmt.Errorf("correct the key %s of the Secret %s: %w", fleet.KeyConfig, fleet.SecretWorkDriverConfig, err)
 	}
-	return &broker{config: p.workDriver}, nil
+	return &broker{config: w.workDriver}, nil
 }
 
 // checkBroker says what is wrong with the configuration of a broker.
@@ -62,15 +65,14 @@ func checkBroker(driver operatorv1.WorkDriverType, content []byte) error {
 	return err
 }
 
-// workController runs the controllers of works.
-func (p planned) workController() workload.Component {
-	broker, _ := p.broker() // an error is reported
-	args := slices.Concat([]string{"/work", "manager"}, p.work.Flags())
+func (w work) component() workload.Component {
+	broker, _ := w.broker() // an error is reported
+	args := slices.Concat([]string{"/work", "manager"}, w.work.Flags())
 	if broker != nil {
-		args = append(args, "--work-driver="+string(workOf(p.ClusterManager).WorkDriver), "--work-driver-config="+workDriverDir+"/"+fleet.KeyConfig,
+		args = append(args, "--work-driver="+string(workOf(w.ClusterManager).WorkDriver), "--work-driver-config="+workDriverDir+"/"+fleet.KeyConfig,
 			"--cloudevents-client-id=work-controller-$(POD_NAME)")
 	}
-	component := p.controller(workController, p.Spec.WorkImagePullSpec, fleet.ServiceAccountWorkController, args)
+	component := w.controller(workController, w.Spec.WorkImagePullSpec, fleet.ServiceAccountWorkController, args)
 	if broker != nil {
 		const secret = fleet.SecretWorkDriverConfig
 		component.Volumes = append(component.Volumes, workload.SecretVolume(secret, workDriverDir, secret, false))
@@ -79,10 +81,10 @@ func (p planned) workController() workload.Component {
 	return component
 }
 
-// hasWorkController tells whether one of the controllers of works has something to do.
-func (p planned) hasWorkController() bool {
-	broker, _ := p.broker()
-	return broker != nil || p.work.Enabled(featuregates.ManifestWorkReplicaSet) || p.work.Enabled(featuregates.CleanUpCompletedManifestWork)
+// hasTasks tells whether one of the controllers of works has something to do.
+func (w work) hasTasks() bool {
+	broker, _ := w.broker()
+	return broker != nil || w.work.Enabled(featuregates.ManifestWorkReplicaSet) || w.work.Enabled(featuregates.CleanUpCompletedManifestWork)
 }
 
 // hash changes with the configuration, which the controllers read when they start.
