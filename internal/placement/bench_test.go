@@ -88,13 +88,13 @@ func BenchmarkScheduleFirst(b *testing.B) {
 				option(p)
 				s.SetPlacement(p)
 				for b.Loop() {
-					class := s.placements[keyOf(p)].class
-					s.dropCandidates(class)
+					class := s.snapshot.placements[keyOf(p)].class
+					s.classes.dropCandidates(class)
 					class.evaluation = nil
-					s.setDecision(s.placements[keyOf(p)], nil)
+					s.snapshot.setDecision(s.snapshot.placements[keyOf(p)], nil)
 					if result, _ := s.Schedule(keyOf(p)); result.Pending {
 						evaluateAll(s)
-						clear(s.queues)
+						clear(s.evaluations.queues)
 						s.Schedule(keyOf(p))
 					}
 				}
@@ -133,7 +133,7 @@ func BenchmarkSpread(b *testing.B) {
 				s.SetPlacement(p)
 				s.Schedule(keyOf(p))
 				for b.Loop() {
-					s.setDecision(s.placements[keyOf(p)], nil)
+					s.snapshot.setDecision(s.snapshot.placements[keyOf(p)], nil)
 					s.Schedule(keyOf(p))
 				}
 			})
@@ -154,8 +154,8 @@ func BenchmarkDifferentPlacements(b *testing.B) {
 	keys := sortedKeys(everyKey(s))
 	b.Run("schedule", func(b *testing.B) {
 		for b.Loop() {
-			for _, class := range s.classes {
-				s.dropCandidates(class)
+			for _, class := range s.classes.byKey {
+				s.classes.dropCandidates(class)
 			}
 			for _, key := range keys {
 				s.Schedule(key)
@@ -188,8 +188,8 @@ func BenchmarkSchedulePlacements(b *testing.B) {
 			keys := sortedKeys(everyKey(s))
 			for b.Loop() {
 				b.StopTimer()
-				for _, p := range s.placements {
-					s.setDecision(p, nil)
+				for _, p := range s.snapshot.placements {
+					s.snapshot.setDecision(p, nil)
 				}
 				b.StartTimer()
 				for _, key := range keys {
@@ -257,10 +257,10 @@ func BenchmarkMemory(b *testing.B) {
 					s.Schedule(key)
 				}
 				with := heapBytes()
-				for _, c := range s.clusters.sorted {
+				for _, c := range s.snapshot.clusters.sorted {
 					c.object, c.scores = nil, nil
 				}
-				for _, p := range s.placements {
+				for _, p := range s.snapshot.placements {
 					p.object = nil
 				}
 				b.ReportMetric(float64(heapBytes())/(1<<20), "MB")
@@ -280,7 +280,7 @@ func heapBytes() uint64 {
 
 func everyKey(s *Scheduler) []Key {
 	var keys []Key
-	for key := range s.placements {
+	for key := range s.snapshot.placements {
 		keys = append(keys, key)
 	}
 	return keys

@@ -150,7 +150,7 @@ func (e *celEvaluation) matchWithoutCEL(c *cluster) {
 }
 
 // updateEvaluation updates the evaluation of a class after a cluster has changed.
-func (s *Scheduler) updateEvaluation(class *equivalenceClass, c *cluster) {
+func (s *classCache) updateEvaluation(class *equivalenceClass, c *cluster) {
 	e := class.evaluation
 	switch {
 	case e == nil:
@@ -158,14 +158,14 @@ func (s *Scheduler) updateEvaluation(class *equivalenceClass, c *cluster) {
 		e.remove(c)
 	default:
 		e.matchWithoutCEL(c)
-		class.nextChange = earliest(class.nextChange, class.profile.nextExpiry(c, s.now))
-		s.scheduleAdvance(class.nextChange)
-		s.enqueue(e)
+		class.nextChange = earliest(class.nextChange, class.profile.nextExpiry(c, s.snapshot.now))
+		s.snapshot.scheduleAdvance(class.nextChange)
+		s.evaluations.enqueue(e)
 	}
 }
 
-// cancelEvaluation discards the evaluation of a class, also while it is queued or in a batch.
-func (s *evaluations) cancelEvaluation(class *equivalenceClass) {
+// cancel discards the evaluation of a class, also while it is queued or in a batch.
+func (s *evaluations) cancel(class *equivalenceClass) {
 	e := class.evaluation
 	if e == nil {
 		return

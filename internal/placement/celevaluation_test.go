@@ -39,8 +39,8 @@ func TestCELShareOfNamespace(t *testing.T) {
 	t.Parallel()
 	s, now := newFleetOf(t, 100), start
 	s.AdvanceBudget(now)
-	s.queues["tenant"] = newEvaluationQueue()
-	s.charge(s.queues["tenant"].limiter, celBurst-batchCost) // lately
+	s.evaluations.queues["tenant"] = newEvaluationQueue()
+	s.evaluations.charge(s.evaluations.queues["tenant"].limiter, celBurst-batchCost) // lately
 	const many = 5
 	tenant := func(i int) *clusterv1beta1.Placement {
 		return newPlacement(inNamespace("tenant"), withName(fmt.Sprintf("p%d", i)), withCostlyCEL(i))
@@ -56,7 +56,7 @@ func TestCELShareOfNamespace(t *testing.T) {
 	wantClusters(t, schedule(t, s, newPlacement(withLimit(1))), "c0000")
 	wantClusters(t, schedule(t, s,
 		newPlacement(withName("cel"), withLimit(1), withPredicates(byCEL(`managedCluster.metadata.name == "c0003"`)))), "c0003")
-	running.run(s.timed)
+	running.run(s.framework.timed)
 	s.complete(running, affected)
 
 	changed, again := s.Evaluate(now)
@@ -90,8 +90,8 @@ func TestCELShareOfNamespace(t *testing.T) {
 		}
 	}
 	s.Evaluate(now.Add(time.Hour))
-	if len(s.queues) > 0 {
-		t.Errorf("what cost nothing lately is remembered: %v", s.queues)
+	if len(s.evaluations.queues) > 0 {
+		t.Errorf("what cost nothing lately is remembered: %v", s.evaluations.queues)
 	}
 }
 
@@ -104,8 +104,8 @@ func TestChangesDuringEvaluation(t *testing.T) {
 	s.SetPlacement(p)
 	s.Schedule(keyOf(p))
 	affected := affected{}
-	b, _ := s.nextBatch(s.now, affected)
-	b.run(s.timed)
+	b, _ := s.nextBatch(s.snapshot.now, affected)
+	b.run(s.framework.timed)
 	s.SetCluster(newMember("c1", "region=us"))
 	s.DeleteCluster("c2")
 	s.SetCluster(newMember("c4", "region=us"))
@@ -137,8 +137,8 @@ func TestLabelsDecideDuringEvaluation(t *testing.T) {
 	p := newPlacement(withPredicates(selector))
 	s.SetPlacement(p)
 	s.Schedule(keyOf(p))
-	b, _ := s.nextBatch(s.now, affected{})
-	b.run(s.timed)
+	b, _ := s.nextBatch(s.snapshot.now, affected{})
+	b.run(s.framework.timed)
 	s.SetCluster(newMember("c1", "region=us"))
 	s.complete(b, affected{})
 	evaluateAll(s)
@@ -161,14 +161,14 @@ func TestExpiryWhileOverBudget(t *testing.T) {
 	for i := range 3 {
 		setTimedTaint(s, fmt.Sprintf("c%d", i), time.Minute)
 	}
-	s.celBudget = 10
+	s.evaluations.celBudget = 10
 	if schedule(t, s, newPlacement(withCostlyCEL(1))).Misconfigured == nil {
 		t.Fatal("it does not cost too much")
 	}
 	s.DeleteCluster("c1")
 	s.DeleteScore(Key{Namespace: "c1", Name: "usage"})
 	s.Advance(start.Add(2 * time.Minute))
-	if e := s.Explain(t.Context(), newPlacement(withCostlyCEL(1))); e.Result.Misconfigured == nil || len(s.explainQueues) > 0 {
+	if e := s.Explain(t.Context(), newPlacement(withCostlyCEL(1))); e.Result.Misconfigured == nil || len(s.evaluations.explainQueues) > 0 {
 		t.Errorf("explained as %+v, at a cost", e.Result)
 	}
 }
@@ -180,13 +180,13 @@ func TestEvaluationAfterEviction(t *testing.T) {
 	p := newPlacement(withPredicates(byCEL(`managedCluster.metadata.?labels["a"].orValue("") == "b"`)))
 	s.SetPlacement(p)
 	s.Schedule(keyOf(p))
-	s.dropCandidates(s.placements[keyOf(p)].class)
+	s.classes.dropCandidates(s.snapshot.placements[keyOf(p)].class)
 	if changed := evaluateAll(s); !slices.Equal(changed, []Key{keyOf(p)}) {
 		t.Errorf("changes %v", changed)
 	}
 	result, _ := s.Schedule(keyOf(p))
 	wantClusters(t, result)
-	s.dropCandidates(s.placements[keyOf(p)].class)
+	s.classes.dropCandidates(s.snapshot.placements[keyOf(p)].class)
 	s.SetCluster(newMember("c2", "a=b"))
 	evaluateAll(s)
 	result, _ = s.Schedule(keyOf(p))
@@ -205,7 +205,7 @@ func TestExpiryDuringEvaluation(t *testing.T) {
 	evaluateAll(s)
 	result, _ := s.Schedule(keyOf(p))
 	wantClusters(t, result, "c1", "c2")
-	s.dropCandidates(s.placements[keyOf(p)].class)
+	s.classes.dropCandidates(s.snapshot.placements[keyOf(p)].class)
 	for after, want := range []string{"c2", ""} {
 		now := start.Add(time.Duration(after+1) * time.Minute)
 		if changed := s.Advance(now); len(changed) == 0 {
@@ -228,7 +228,7 @@ func TestOftenChangingCluster(t *testing.T) {
 	s.SetPlacement(p)
 	s.Schedule(keyOf(p))
 	for range 5 {
-		b, _ := s.nextBatch(s.now, affected{})
+		b, _ := s.nextBatch(s.snapshot.now, affected{})
 		if b == nil {
 			break
 		}
@@ -255,23 +255,23 @@ func TestDeletedPlacementsAreNotEvaluated(t *testing.T) {
 		return s, p
 	}
 	s, p := begun(t)
-	if waiting := len(s.queues[p.Namespace].waiting); waiting != 1 {
+	if waiting := len(s.evaluations.queues[p.Namespace].waiting); waiting != 1 {
 		t.Fatalf("%d evaluations wait", waiting)
 	}
 	s.DeletePlacement(keyOf(p))
-	if waiting := len(s.queues[p.Namespace].waiting); waiting != 0 {
+	if waiting := len(s.evaluations.queues[p.Namespace].waiting); waiting != 0 {
 		t.Errorf("%d evaluations of no placement wait", waiting)
 	}
 	for _, deleted := range []bool{false, true} {
 		s, p := begun(t)
-		b, _ := s.nextBatch(s.now, affected{})
+		b, _ := s.nextBatch(s.snapshot.now, affected{})
 		if b == nil || len(b.items) == 0 {
 			t.Fatal("nothing is to be evaluated")
 		}
 		if deleted {
 			s.DeletePlacement(keyOf(p))
 		}
-		b.run(s.timed)
+		b.run(s.framework.timed)
 		if evaluated := b.costs.Spent() > 0; evaluated == deleted {
 			t.Errorf("deleted %t, evaluated %t", deleted, evaluated)
 		}
@@ -309,7 +309,7 @@ func TestBatchOfManyPlacements(t *testing.T) {
 		s.SetPlacement(p)
 		s.Schedule(keyOf(p))
 	}
-	if b, _ := s.nextBatch(s.now, affected{}); b == nil || len(b.items) != many {
+	if b, _ := s.nextBatch(s.snapshot.now, affected{}); b == nil || len(b.items) != many {
 		t.Errorf("a batch of %+v", b)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	"github.com/capstan-io/capstan/internal/machinery/managedcluster"
 )
@@ -46,7 +47,7 @@ func (s *Scheduler) SetClusterSet(object *clusterv1beta2.ManagedClusterSet) []Ke
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	affected := affected{}
-	set := s.sets[object.Name]
+	set := s.snapshot.sets[object.Name]
 	if set != nil && equality.Semantic.DeepEqual(set.object.Spec.ClusterSelector, object.Spec.ClusterSelector) {
 		set.object = object
 		return nil
@@ -54,18 +55,18 @@ func (s *Scheduler) SetClusterSet(object *clusterv1beta2.ManagedClusterSet) []Ke
 	fresh := set == nil
 	if fresh {
 		set = &clusterSet{name: object.Name}
-		s.sets[object.Name] = set
+		s.snapshot.sets[object.Name] = set
 	}
 	former := set.size
 	set.object = object
-	changed := s.updateMembers(set)
+	changed := s.snapshot.updateMembers(set)
 	if fresh {
-		s.reclassifyBound(object.Name, affected)
+		s.classes.reclassifyBound(object.Name, affected)
 	} else if changed {
-		s.dropClassesOf(set, affected)
-		s.addUnmanagedBoundTo(set.name, affected)
+		s.classes.dropClassesOf(set, affected)
+		s.snapshot.addUnmanagedBoundTo(set.name, affected)
 		if (former == 0) != (set.size == 0) {
-			s.addMisconfigured(set, affected)
+			s.snapshot.addMisconfigured(set, affected)
 		}
 	}
 	return affected.keys()
@@ -106,7 +107,7 @@ func (set *clusterSet) setMember(c *cluster, member bool) (changed bool) {
 func (set *clusterSet) hasMembers() bool { return set.size > 0 }
 
 // updateMembership updates the members of all sets after one cluster has changed.
-func (s *framework) updateMembership(c *cluster, affected affected) {
+func (s *snapshot) updateMembership(c *cluster, affected affected) {
 	for _, set := range s.sets {
 		had := set.hasMembers()
 		if set.update(c) {
@@ -136,31 +137,31 @@ func (s *snapshot) addMisconfigured(set *clusterSet, affected affected) {
 func (s *Scheduler) DeleteClusterSet(name string) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	set := s.sets[name]
+	set := s.snapshot.sets[name]
 	if set == nil {
 		return nil
 	}
 	affected := affected{}
-	delete(s.sets, name)
-	for _, c := range s.clusters.sorted {
+	delete(s.snapshot.sets, name)
+	for _, c := range s.snapshot.clusters.sorted {
 		set.setMember(c, false)
 	}
-	s.reclassifyBound(name, affected)
+	s.classes.reclassifyBound(name, affected)
 	return affected.keys()
 }
 
 // reclassifyBound reclassifies the placements of all namespaces with a binding of a name.
-func (s *Scheduler) reclassifyBound(binding string, affected affected) {
-	for _, n := range s.namespaces {
+func (s *classCache) reclassifyBound(binding string, affected affected) {
+	for _, n := range s.snapshot.namespaces {
 		if _, bound := n.bindings[binding]; bound {
 			s.reclassify(n, affected)
 		}
 	}
-	s.addUnmanagedBoundTo(binding, affected)
+	s.snapshot.addUnmanagedBoundTo(binding, affected)
 }
 
 // addUnmanagedBoundTo calls addUnmanaged for all namespaces with a binding of a name.
-func (s *framework) addUnmanagedBoundTo(binding string, affected affected) {
+func (s *snapshot) addUnmanagedBoundTo(binding string, affected affected) {
 	for name, n := range s.namespaces {
 		if _, bound := n.bindings[binding]; bound {
 			s.addUnmanaged(name, affected)
@@ -173,14 +174,14 @@ func (s *framework) addUnmanagedBoundTo(binding string, affected affected) {
 func (s *Scheduler) SetBinding(binding *clusterv1beta2.ManagedClusterSetBinding) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := s.namespace(binding.Namespace)
+	n := s.snapshot.namespace(binding.Namespace)
 	if _, known := n.bindings[binding.Name]; known {
 		return nil
 	}
 	affected := affected{}
 	n.bindings[binding.Name] = struct{}{}
-	s.reclassify(n, affected)
-	s.addUnmanaged(binding.Namespace, affected)
+	s.classes.reclassify(n, affected)
+	s.snapshot.addUnmanaged(binding.Namespace, affected)
 	return affected.keys()
 }
 
@@ -188,36 +189,42 @@ func (s *Scheduler) SetBinding(binding *clusterv1beta2.ManagedClusterSetBinding)
 func (s *Scheduler) DeleteBinding(key Key) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := s.namespaces[key.Namespace]
+	n := s.snapshot.namespaces[key.Namespace]
 	if n == nil {
 		return nil
 	}
 	affected := affected{}
 	delete(n.bindings, key.Name)
-	s.reclassify(n, affected)
-	s.addUnmanaged(key.Namespace, affected)
-	s.forgetNamespace(key.Namespace)
+	s.classes.reclassify(n, affected)
+	s.snapshot.addUnmanaged(key.Namespace, affected)
+	s.snapshot.forgetNamespace(key.Namespace)
 	return affected.keys()
 }
 
 // reclassify adds the placements of a namespace whose cluster sets have changed to affected, and those whose reason to have none may have
 // changed.
-func (s *Scheduler) reclassify(n *namespace, affected affected) {
+func (s *classCache) reclassify(n *namespace, affected affected) {
 	for _, p := range n.placements {
 		if p.spec == nil { // its condition says whether it has cluster sets
 			affected.add(p)
 			continue
 		}
 		former := p.class
-		s.classify(p, n)
+		s.classify(p)
 		if p.class != former || p.class == nil {
 			affected.add(p)
 		}
 	}
 }
 
-// boundSets returns the existing sets that the namespace has bindings for, by name.
-func (s *snapshot) boundSets(n *namespace) []*clusterSet {
+// setsOf returns the sets that a placement selects from, by name.
+func (s *snapshot) setsOf(object *clusterv1beta1.Placement) []*clusterSet {
+	return filterSets(s.boundSets(object.Namespace), object.Spec.ClusterSets)
+}
+
+// boundSets returns the existing sets that a namespace has bindings for, by name.
+func (s *snapshot) boundSets(namespace string) []*clusterSet {
+	n := s.namespaces[namespace]
 	if n == nil {
 		return nil
 	}

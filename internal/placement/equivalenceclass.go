@@ -25,17 +25,22 @@ type equivalenceClass struct {
 	lastUse    int64          // the useCount at which a placement was last scheduled, for evict
 }
 
-// classCache has the equivalence classes, and bounds how many candidates they have.
+// classCache has the equivalence classes. It keeps their candidates and CEL results up to date, and bounds how many candidates they have.
 type classCache struct {
-	classes          map[string]*equivalenceClass
-	limit            int   // of cachedCandidates
-	cachedCandidates int   // of all classes together
-	useCount         int64 // counts calls of candidatesOf, for evict
+	snapshot    *snapshot
+	framework   *framework
+	evaluations *evaluations
+
+	byKey            map[string]*equivalenceClass
+	profiles         map[string]*profile // by signature
+	limit            int                 // of cachedCandidates
+	cachedCandidates int                 // of all classes together
+	useCount         int64               // counts calls of candidatesOf, for evict
 }
 
 // classify moves a placement to the class of its cluster sets and profile.
-func (s *Scheduler) classify(p *placement, n *namespace) {
-	sets := filterSets(s.boundSets(n), p.object.Spec.ClusterSets)
+func (s *classCache) classify(p *placement) {
+	sets := s.snapshot.setsOf(p.object)
 	if len(sets) == 0 {
 		s.leaveClass(p)
 		return
@@ -45,10 +50,10 @@ func (s *Scheduler) classify(p *placement, n *namespace) {
 		return
 	}
 	s.leaveClass(p)
-	class := s.classes[key]
+	class := s.byKey[key]
 	if class == nil || !slices.Equal(class.sets, sets) {
 		class = &equivalenceClass{key: key, namespace: p.key.Namespace, sets: sets, profile: p.spec.profile, placements: map[Key]*placement{}}
-		s.classes[key] = class
+		s.byKey[key] = class
 	}
 	class.placements[p.key] = p
 	p.class = class
@@ -68,7 +73,7 @@ func classKey(namespace string, sets []*clusterSet, profile *profile) string {
 	return key.String()
 }
 
-func (s *Scheduler) leaveClass(p *placement) {
+func (s *classCache) leaveClass(p *placement) {
 	class := p.class
 	if class == nil {
 		return
@@ -79,9 +84,9 @@ func (s *Scheduler) leaveClass(p *placement) {
 		return
 	}
 	s.dropCandidates(class)
-	s.cancelEvaluation(class)
-	if s.classes[class.key] == class {
-		delete(s.classes, class.key)
+	s.evaluations.cancel(class)
+	if s.byKey[class.key] == class {
+		delete(s.byKey, class.key)
 	}
 }
 
@@ -94,8 +99,8 @@ func (s *classCache) dropCandidates(class *equivalenceClass) {
 }
 
 // dropClassesOf discards the candidates of the classes with a cluster set, after its selector has changed.
-func (s *Scheduler) dropClassesOf(set *clusterSet, affected affected) {
-	for _, class := range s.classes {
+func (s *classCache) dropClassesOf(set *clusterSet, affected affected) {
+	for _, class := range s.byKey {
 		if slices.Contains(class.sets, set) {
 			s.dropCandidates(class)
 			s.evaluateNewMembers(class)
@@ -106,13 +111,13 @@ func (s *Scheduler) dropClassesOf(set *clusterSet, affected affected) {
 
 // evaluateNewMembers lets the placements of a class wait until the CEL expressions were evaluated for clusters that are new to the
 // cluster sets. Expressions that exceeded the budget are evaluated again: there may be fewer clusters now.
-func (s *Scheduler) evaluateNewMembers(class *equivalenceClass) {
+func (s *classCache) evaluateNewMembers(class *equivalenceClass) {
 	switch e := class.evaluation; {
 	case e == nil:
 	case e.overBudget:
 		class.evaluation = nil
 	default:
-		e.complete = s.retainMembers(e)
+		e.complete = s.snapshot.retainMembers(e)
 	}
 }
 
@@ -139,16 +144,16 @@ func (s *snapshot) members(class *equivalenceClass) iter.Seq[*cluster] {
 }
 
 // candidatesOf returns the candidates of a class, which it computes if they are not cached.
-func (s *Scheduler) candidatesOf(class *equivalenceClass) *candidateSet {
+func (s *classCache) candidatesOf(class *equivalenceClass) *candidateSet {
 	s.useCount++
 	class.lastUse = s.useCount
 	if class.candidates != nil {
 		return class.candidates
 	}
-	class.candidates, class.nextChange = s.buildCandidates(class)
-	s.enqueue(class.evaluation)
-	class.asOf = s.now
-	s.scheduleAdvance(class.nextChange)
+	class.candidates, class.nextChange = s.framework.buildCandidates(class)
+	s.evaluations.enqueue(class.evaluation)
+	class.asOf = s.snapshot.now
+	s.snapshot.scheduleAdvance(class.nextChange)
 	s.cachedCandidates += class.candidates.size()
 	s.evict(class)
 	return class.candidates
@@ -160,7 +165,7 @@ func (s *classCache) evict(but *equivalenceClass) {
 		return
 	}
 	var others []*equivalenceClass
-	for _, class := range s.classes {
+	for _, class := range s.byKey {
 		if class != but && class.candidates != nil {
 			others = append(others, class)
 		}

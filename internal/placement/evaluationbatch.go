@@ -34,7 +34,7 @@ func (s *Scheduler) Evaluate(now time.Time) (changed []Key, again time.Time) {
 	affected := affected{}
 	b, again := s.nextBatch(now, affected)
 	if b != nil {
-		b.run(s.timed)
+		b.run(s.framework.timed)
 		s.complete(b, affected)
 		again = now
 	}
@@ -46,25 +46,25 @@ func (s *Scheduler) Evaluate(now time.Time) (changed []Key, again time.Time) {
 func (s *Scheduler) nextBatch(now time.Time, affected affected) (b *batch, again time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.advanceBudget(now)
+	s.evaluations.advanceBudget(now)
 	for {
-		next, left := s.nextQueue(affected)
+		next, left := s.evaluations.nextQueue(affected)
 		switch {
 		case next == nil:
-			s.dropIdle()
+			s.evaluations.dropIdle()
 			return nil, time.Time{}
 		case left <= 0:
 			return nil, now.Add(time.Duration((1 - left) / celRate * float64(time.Second)))
 		}
-		if b = s.newBatch(next, affected); b != nil {
+		if b = s.classes.newBatch(next, affected); b != nil {
 			return b, time.Time{}
 		}
 	}
 }
 
 // newBatch takes evaluations from the front of a queue; it returns nil if none has anything to evaluate.
-func (s *Scheduler) newBatch(q *evaluationQueue, affected affected) *batch {
-	b := &batch{queue: q, now: s.now, costs: celselector.NewCosts(math.MaxInt64)}
+func (s *classCache) newBatch(q *evaluationQueue, affected affected) *batch {
+	b := &batch{queue: q, now: s.snapshot.now, costs: celselector.NewCosts(math.MaxInt64)}
 	for len(q.waiting) > 0 && len(b.items) < batchClusters {
 		e := q.waiting[0]
 		q.waiting = q.waiting[1:]
@@ -119,10 +119,10 @@ func (s *Scheduler) complete(b *batch, affected affected) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b.queue.running = false
-	s.charge(b.queue.limiter, b.costs.Spent())
+	s.evaluations.charge(b.queue.limiter, b.costs.Spent())
 	for i := range b.items {
 		if item := &b.items[i]; item.done && item.evaluation.current() && item.evaluation.class.has(item.of) {
-			s.applyResult(item, affected)
+			s.classes.applyResult(item, affected)
 		}
 	}
 	for _, e := range b.evaluations {
@@ -131,8 +131,8 @@ func (s *Scheduler) complete(b *batch, affected affected) {
 			continue
 		}
 		e.putBack(b.undone(e))
-		if e.complete || !s.completeIfEvaluated(e, affected) {
-			s.enqueue(e) // there may be more clusters to evaluate
+		if e.complete || !s.classes.completeIfEvaluated(e, affected) {
+			s.evaluations.enqueue(e) // there may be more clusters to evaluate
 		}
 	}
 }
@@ -149,13 +149,13 @@ func (b *batch) undone(e *celEvaluation) []*cluster {
 }
 
 // applyResult sets the result of one member of the cluster sets, and updates the class if it has changed.
-func (s *Scheduler) applyResult(item *batchItem, affected affected) {
+func (s *classCache) applyResult(item *batchItem, affected affected) {
 	e, result := item.evaluation, item.evaluation.result(item.of)
 	switch {
 	case e.overBudget, result.upToDate: // labels and claims have turned out to be enough
 		return
 	case !result.evaluated:
-		if e.cost += item.cost; e.cost > s.celBudget && !e.complete {
+		if e.cost += item.cost; e.cost > s.evaluations.celBudget && !e.complete {
 			e.overBudget = true
 			e.class.addAll(affected)
 			return
@@ -170,7 +170,7 @@ func (s *Scheduler) applyResult(item *batchItem, affected affected) {
 }
 
 // completeIfEvaluated ends the wait of the pending placements of a class once all members were evaluated.
-func (s *Scheduler) completeIfEvaluated(e *celEvaluation, affected affected) bool {
+func (s *classCache) completeIfEvaluated(e *celEvaluation, affected affected) bool {
 	waits := func(c *cluster) bool { return !e.result(c).evaluated }
 	if !e.complete && !e.overBudget && !slices.ContainsFunc(e.waiting, waits) {
 		e.complete, e.deferred = true, false

@@ -90,8 +90,8 @@ func (s *evaluations) dropIdle() {
 func (s *Scheduler) AdvanceBudget(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.advanceBudget(now)
-	s.dropIdle()
+	s.evaluations.advanceBudget(now)
+	s.evaluations.dropIdle()
 }
 
 func (s *evaluations) advanceBudget(now time.Time) {

@@ -12,19 +12,19 @@ import (
 func (s *Scheduler) SetCluster(object *clusterv1.ManagedCluster) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.updateCluster(s.clusters.getOrAdd(object.Name), object)
+	return s.updateCluster(s.snapshot.clusters.getOrAdd(object.Name), object)
 }
 
 // DeleteCluster removes a ManagedCluster and returns the placements that this may affect.
 func (s *Scheduler) DeleteCluster(name string) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.clusters.get(name)
+	c := s.snapshot.clusters.get(name)
 	if c == nil {
 		return nil
 	}
 	keys := s.updateCluster(c, nil)
-	s.removeIfUnused(c)
+	s.snapshot.removeIfUnused(c)
 	return keys
 }
 
@@ -33,16 +33,16 @@ func (s *Scheduler) updateCluster(c *cluster, object *clusterv1.ManagedCluster) 
 	c.update(object)
 	switch {
 	case former.object == nil && object != nil:
-		s.clusterCount++
+		s.snapshot.clusterCount++
 	case former.object != nil && object == nil:
-		s.clusterCount--
+		s.snapshot.clusterCount--
 	}
 	change := diffCluster(former, c)
 	affected := affected{}
 	if change.labels || change.selectable {
-		s.updateMembership(c, affected)
+		s.snapshot.updateMembership(c, affected)
 	}
-	s.updateClasses(change, affected)
+	s.classes.update(change, affected)
 	return affected.keys()
 }
 
@@ -58,7 +58,7 @@ func (s *snapshot) removeIfUnused(c *cluster) {
 func (s *Scheduler) SetScore(object *clusterv1alpha1.AddOnPlacementScore) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.clusters.getOrAdd(object.Namespace)
+	c := s.snapshot.clusters.getOrAdd(object.Namespace)
 	former := *c
 	c.setScore(object.Name, object)
 	return s.updateScore(former, c, object.Name)
@@ -68,25 +68,25 @@ func (s *Scheduler) SetScore(object *clusterv1alpha1.AddOnPlacementScore) []Key 
 func (s *Scheduler) DeleteScore(key Key) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.clusters.get(key.Namespace)
+	c := s.snapshot.clusters.get(key.Namespace)
 	if c == nil {
 		return nil
 	}
 	former := *c
 	c.setScore(key.Name, nil)
 	keys := s.updateScore(former, c, key.Name)
-	s.removeIfUnused(c)
+	s.snapshot.removeIfUnused(c)
 	return keys
 }
 
 func (s *Scheduler) updateScore(former cluster, c *cluster, name string) []Key {
 	affected := affected{}
-	s.updateClasses(clusterChange{cluster: c, old: former, score: name}, affected)
+	s.classes.update(clusterChange{cluster: c, old: former, score: name}, affected)
 	return affected.keys()
 }
 
-func (s *Scheduler) updateClasses(change clusterChange, affected affected) {
-	for _, class := range s.classes {
+func (s *classCache) update(change clusterChange, affected affected) {
+	for _, class := range s.byKey {
 		if change.affects(class.profile) {
 			s.updateClass(class, change, affected)
 		}
@@ -109,20 +109,20 @@ func (change *clusterChange) affects(profile *profile) bool {
 func (s *Scheduler) Advance(now time.Time) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !now.After(s.now) {
+	if !now.After(s.snapshot.now) {
 		return nil
 	}
-	s.now = now
-	if s.nextAdvance.IsZero() || now.Before(s.nextAdvance) {
+	s.snapshot.now = now
+	if s.snapshot.nextAdvance.IsZero() || now.Before(s.snapshot.nextAdvance) {
 		return nil
 	}
 	affected := affected{}
-	s.nextAdvance = time.Time{}
-	for _, class := range s.classes {
+	s.snapshot.nextAdvance = time.Time{}
+	for _, class := range s.classes.byKey {
 		if !class.nextChange.IsZero() && !now.Before(class.nextChange) {
-			s.expire(class, affected)
+			s.classes.expire(class, affected)
 		}
-		s.scheduleAdvance(class.nextChange)
+		s.snapshot.scheduleAdvance(class.nextChange)
 	}
 	return affected.keys()
 }
@@ -131,39 +131,27 @@ func (s *Scheduler) Advance(now time.Time) []Key {
 func (s *Scheduler) NextAdvance() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.nextAdvance
+	return s.snapshot.nextAdvance
 }
 
 // expire updates the clusters of a class for which a toleration or a score has expired.
-func (s *Scheduler) expire(class *equivalenceClass, affected affected) {
+func (s *classCache) expire(class *equivalenceClass, affected affected) {
 	since := class.asOf
-	class.asOf, class.nextChange = s.now, time.Time{}
+	class.asOf, class.nextChange = s.snapshot.now, time.Time{}
 	if class.candidates == nil {
-		s.expireEvaluation(class, since)
 		class.addAll(affected)
-		return
+		if class.evaluation == nil {
+			return
+		}
 	}
-	for c := range s.members(class) {
+	for c := range s.snapshot.members(class) {
 		due := class.profile.nextExpiry(c, since)
 		if due.IsZero() {
 			continue
 		}
-		if !due.After(s.now) {
+		if !due.After(s.snapshot.now) {
 			s.updateClass(class, clusterChange{cluster: c, old: *c, expiry: true}, affected)
 		}
-		class.nextChange = earliest(class.nextChange, class.profile.nextExpiry(c, s.now))
-	}
-}
-
-// expireEvaluation updates the CEL results of the clusters of a class for which a score has expired.
-func (s *Scheduler) expireEvaluation(class *equivalenceClass, since time.Time) {
-	if class.evaluation == nil {
-		return
-	}
-	for c := range s.members(class) {
-		if due := class.profile.nextExpiry(c, since); !due.IsZero() && !due.After(s.now) {
-			s.updateEvaluation(class, c)
-		}
-		class.nextChange = earliest(class.nextChange, class.profile.nextExpiry(c, s.now))
+		class.nextChange = earliest(class.nextChange, class.profile.nextExpiry(c, s.snapshot.now))
 	}
 }

@@ -116,8 +116,8 @@ func TestMemoryIsReleased(t *testing.T) {
 		s.DeleteScore(Key{Namespace: name, Name: "usage"})
 		schedule(t, s, newPlacement())
 	}
-	if len(s.clusters.sorted) != 0 || len(s.clusters.freeIndexes) > 2 {
-		t.Errorf("of no cluster there are %d, and %d indexes", len(s.clusters.sorted), len(s.clusters.freeIndexes))
+	if len(s.snapshot.clusters.sorted) != 0 || len(s.snapshot.clusters.freeIndexes) > 2 {
+		t.Errorf("of no cluster there are %d, and %d indexes", len(s.snapshot.clusters.sorted), len(s.snapshot.clusters.freeIndexes))
 	}
 }
 
@@ -145,7 +145,7 @@ func TestConcurrentUse(t *testing.T) {
 	workers.Wait()
 	total := 0
 	for i := range 20 {
-		count := s.clusters.get(fmt.Sprintf("c%02d", i)).decisions
+		count := s.snapshot.clusters.get(fmt.Sprintf("c%02d", i)).decisions
 		if total += count; count != 30 {
 			t.Errorf("c%02d has %d decisions of 600, want 30", i, count)
 		}

@@ -78,26 +78,29 @@ func (s *Scheduler) explain(object *clusterv1beta1.Placement, evaluated *celEval
 	p := &placement{key: keyOf(object)}
 	p.hash = hashKey(p.key)
 	p.update(object)
-	if saved := s.placements[p.key]; saved != nil {
+	if saved := s.snapshot.placements[p.key]; saved != nil {
 		p.selected = saved.selected
 	}
 	none := &mismatches{costs: celselector.NewCosts(0)}
-	sets := filterSets(s.boundSets(s.namespaces[p.key.Namespace]), object.Spec.ClusterSets)
-	p.spec, p.misconfiguration = parseSpec(object, func(signature string) *profile { return s.profiles[signature] })
+	sets := s.snapshot.setsOf(object)
+	unscheduled := func(result *Result, since string) (*Explanation, *mismatches) {
+		return s.snapshot.explainUnscheduled(p, result, sets, since), none
+	}
+	p.spec, p.misconfiguration = s.classes.parse(object)
 	if p.spec == nil {
-		return s.explainUnscheduled(p, s.misconfiguredResult(p, p.misconfiguration), sets, "the placement was misconfigured"), none
+		return unscheduled(s.snapshot.misconfiguredResult(p, p.misconfiguration), "the placement was misconfigured")
 	}
 	if len(sets) > 0 {
-		p.class = s.classes[classKey(p.key.Namespace, sets, p.spec.profile)]
+		p.class = s.classes.byKey[classKey(p.key.Namespace, sets, p.spec.profile)]
 		if p.class == nil || p.class.pending() {
 			p.class = &equivalenceClass{namespace: p.key.Namespace, sets: sets, profile: p.spec.profile, evaluation: evaluated}
-			p.class.candidates, _ = s.buildCandidates(p.class)
+			p.class.candidates, _ = s.framework.buildCandidates(p.class)
 		}
 		switch {
 		case p.class.overBudget():
-			return s.explainUnscheduled(p, s.misconfiguredResult(p, s.overBudget()), sets, "the placement was misconfigured"), none
+			return unscheduled(s.snapshot.misconfiguredResult(p, s.evaluations.overBudget()), "the placement was misconfigured")
 		case p.class.pending():
-			return s.explainUnscheduled(p, p.pendingResult(), sets, "its CEL expressions had to be evaluated"), none
+			return unscheduled(p.pendingResult(), "its CEL expressions had to be evaluated")
 		}
 	}
 	result, selected := s.runCycle(p)
@@ -105,13 +108,13 @@ func (s *Scheduler) explain(object *clusterv1beta1.Placement, evaluated *celEval
 	explanation := &Explanation{Result: result}
 	var rejection *rejection
 	if p.class != nil {
-		cycle := s.newCycle(s.candidatesOf(p.class), p)
+		cycle := s.framework.newCycle(s.classes.candidatesOf(p.class), p)
 		explanation.fill(cycle, p.class)
 		rejection = newRejection(cycle, p.class, selected)
 	}
 	var mismatches *mismatches
-	explanation.Clusters, mismatches = s.clusterReasons(p, result, rejection)
-	if q := s.explainQueues[p.key.Namespace]; q != nil && q.limiter.TokensAt(s.budgetTime) <= 0 {
+	explanation.Clusters, mismatches = s.snapshot.clusterReasons(p, result, rejection)
+	if q := s.evaluations.explainQueues[p.key.Namespace]; q != nil && q.limiter.TokensAt(s.evaluations.budgetTime) <= 0 {
 		mismatches.costs = celselector.NewCosts(0)
 	}
 	return explanation, mismatches

@@ -17,7 +17,7 @@ func (s *Scheduler) evaluateForExplain(ctx context.Context, object *clusterv1bet
 	if b == nil {
 		return nil
 	}
-	b.costs = celselector.NewCosts(s.celBudget)
+	b.costs = celselector.NewCosts(s.evaluations.celBudget)
 	for i := range b.items {
 		if ctx.Err() != nil {
 			break
@@ -27,7 +27,7 @@ func (s *Scheduler) evaluateForExplain(ctx context.Context, object *clusterv1bet
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b.queue.running = false
-	s.charge(b.queue.limiter, b.costs.Spent())
+	s.evaluations.charge(b.queue.limiter, b.costs.Spent())
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -46,22 +46,22 @@ func (s *Scheduler) evaluateForExplain(ctx context.Context, object *clusterv1bet
 func (s *Scheduler) newExplainBatch(object *clusterv1beta1.Placement) (*celEvaluation, *batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	spec, _ := parseSpec(object, func(signature string) *profile { return s.profiles[signature] })
-	sets := filterSets(s.boundSets(s.namespaces[object.Namespace]), object.Spec.ClusterSets)
+	spec, _ := s.classes.parse(object)
+	sets := s.snapshot.setsOf(object)
 	if spec == nil || !spec.profile.cel || len(sets) == 0 {
 		return nil, nil
 	}
-	if class := s.classes[classKey(object.Namespace, sets, spec.profile)]; class != nil && !class.pending() {
+	if class := s.classes.byKey[classKey(object.Namespace, sets, spec.profile)]; class != nil && !class.pending() {
 		return nil, nil
 	}
-	q := s.explainQueue(object.Namespace)
-	if q.running || q.limiter.TokensAt(s.budgetTime) <= 0 {
+	q := s.evaluations.explainQueue(object.Namespace)
+	if q.running || q.limiter.TokensAt(s.evaluations.budgetTime) <= 0 {
 		return nil, nil
 	}
 	q.running = true
 	class := &equivalenceClass{namespace: object.Namespace, sets: sets, profile: spec.profile}
-	class.candidates, _ = s.buildCandidates(class)
-	b := &batch{queue: q, now: s.now}
+	class.candidates, _ = s.framework.buildCandidates(class)
+	b := &batch{queue: q, now: s.snapshot.now}
 	for _, c := range class.evaluation.take(len(class.evaluation.waiting)) {
 		b.items = append(b.items, batchItem{evaluation: class.evaluation, of: c, cluster: *c})
 	}
@@ -84,7 +84,7 @@ func (s *Scheduler) chargeExplanation(namespace string, costs *celselector.Costs
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.charge(s.explainQueue(namespace).limiter, costs.Spent())
+	s.evaluations.charge(s.evaluations.explainQueue(namespace).limiter, costs.Spent())
 }
 
 // mismatchCost limits the cost of CEL expressions for the reasons why clusters do not match, in one explanation.

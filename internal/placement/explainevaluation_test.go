@@ -44,13 +44,14 @@ func TestExplainWhileEvaluating(t *testing.T) {
 func TestCELShareOfExplanations(t *testing.T) {
 	t.Parallel()
 	s := newFleetOf(t, 3)
-	s.AdvanceBudget(s.now)
+	s.AdvanceBudget(s.snapshot.now)
 	p := newPlacement(withCostlyCEL(1))
 	s.SetPlacement(p)
-	if e := s.Explain(t.Context(), p); e.Result.Selected != 3 || s.explainQueues["ns"].limiter.TokensAt(s.budgetTime) == celBurst {
+	left := func() float64 { return s.evaluations.explainQueues["ns"].limiter.TokensAt(s.evaluations.budgetTime) }
+	if e := s.Explain(t.Context(), p); e.Result.Selected != 3 || left() == celBurst {
 		t.Errorf("explained as %+v", e.Result)
 	}
-	s.charge(s.explainQueue("ns").limiter, celBurst)
+	s.evaluations.charge(s.evaluations.explainQueue("ns").limiter, celBurst)
 	e := s.Explain(t.Context(), p)
 	if !e.Result.Pending || e.Why("c0000").Reason != "it was not selected before its CEL expressions had to be evaluated" {
 		t.Errorf("explained as %+v, %+v", e.Result, e.Clusters)
@@ -59,7 +60,7 @@ func TestCELShareOfExplanations(t *testing.T) {
 		t.Errorf("explained as %+v", e.Result)
 	}
 	s.Schedule(keyOf(p))
-	if evaluateAll(s); s.queues["ns"].limiter.TokensAt(s.budgetTime) <= 0 {
+	if evaluateAll(s); s.evaluations.queues["ns"].limiter.TokensAt(s.evaluations.budgetTime) <= 0 {
 		t.Error("the placement pays for its explanations")
 	}
 	never := newPlacement(withName("never"), withPredicates(byCEL(`managedCluster.metadata.name == "x"`)))
@@ -77,17 +78,18 @@ func TestCELShareOfExplanations(t *testing.T) {
 func TestAbandonedExplanation(t *testing.T) {
 	t.Parallel()
 	s := newFleetOf(t, 3)
-	s.AdvanceBudget(s.now)
+	s.AdvanceBudget(s.snapshot.now)
 	p := newPlacement(withCostlyCEL(1))
 	abandoned, abandon := context.WithCancel(t.Context())
 	abandon()
-	if e := s.Explain(abandoned, p); !e.Result.Pending || s.explainQueues["ns"].limiter.TokensAt(s.budgetTime) != celBurst {
+	left := func() float64 { return s.evaluations.explainQueues["ns"].limiter.TokensAt(s.evaluations.budgetTime) }
+	if e := s.Explain(abandoned, p); !e.Result.Pending || left() != celBurst {
 		t.Errorf("explained as %+v", e.Result)
 	}
 	if e := s.Explain(t.Context(), p); e.Result.Selected != 3 {
 		t.Errorf("explained as %+v", e.Result)
 	}
-	s.charge(s.explainQueue("ns").limiter, celBurst/2)
+	s.evaluations.charge(s.evaluations.explainQueue("ns").limiter, celBurst/2)
 	s.SetPlacement(p)
 	s.Schedule(keyOf(p))
 	evaluateAll(s)

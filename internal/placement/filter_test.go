@@ -45,7 +45,7 @@ func TestExpressionsThatCostTooMuch(t *testing.T) {
 	for i := range 1000 {
 		s.SetCluster(newMember(fmt.Sprintf("c%04d", i)))
 	}
-	s.celBudget = 100_000
+	s.evaluations.celBudget = 100_000
 	p := newPlacement(withLimit(1), withPredicates(byCEL(`managedCluster.metadata.name.startsWith("c0003")`)))
 	wantClusters(t, schedule(t, s, p), "c0003")
 	costly := newPlacement(withLimit(1), withPredicates(byCEL(`[`+strings.Repeat("1,", 100)+`1].all(x, x == 1)`)))
@@ -76,7 +76,7 @@ func TestOverBudgetIsRetried(t *testing.T) {
 	for i := range 1000 {
 		s.SetCluster(newMember(fmt.Sprintf("c%04d", i)))
 	}
-	s.celBudget = 100_000
+	s.evaluations.celBudget = 100_000
 	costly := withPredicates(byCEL(`[` + strings.Repeat("1,", 100) + `1].all(x, x == 1)`))
 	schedule(t, s, newPlacement(withLimit(1), costly))
 	if schedule(t, s, newPlacement(withName("alike"), withLimit(1), costly)).Misconfigured == nil {

@@ -181,9 +181,9 @@ func schedule(t *testing.T, s *Scheduler, p *clusterv1beta1.Placement) *Result {
 // evaluateAll evaluates CEL expressions until there is nothing to evaluate, or no budget left.
 func evaluateAll(s *Scheduler) (changed []Key) {
 	for {
-		more, again := s.Evaluate(s.now)
+		more, again := s.Evaluate(s.snapshot.now)
 		changed = append(changed, more...)
-		if !again.Equal(s.now) {
+		if !again.Equal(s.snapshot.now) {
 			return changed
 		}
 	}

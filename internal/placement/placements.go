@@ -15,7 +15,7 @@ func (s *Scheduler) SetPlacement(object *clusterv1beta1.Placement) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := keyOf(object)
-	p := s.placements[key]
+	p := s.snapshot.placements[key]
 	if p != nil && p.object.UID != object.UID {
 		s.remove(p) // the new one was created after the old one was deleted, and has no decisions yet
 		p = nil
@@ -28,9 +28,9 @@ func (s *Scheduler) SetPlacement(object *clusterv1beta1.Placement) []Key {
 	}
 	if p == nil {
 		p = &placement{key: key, hash: hashKey(key)}
-		s.placements[key] = p
-		s.namespace(key.Namespace).placements[key] = p
-		s.adoptOrphan(p)
+		s.snapshot.placements[key] = p
+		s.snapshot.namespace(key.Namespace).placements[key] = p
+		s.snapshot.adoptOrphan(p)
 	} else if sameSpec(p.object, object) {
 		disabled, generation := p.disabled, p.object.Generation
 		p.update(object)
@@ -42,19 +42,19 @@ func (s *Scheduler) SetPlacement(object *clusterv1beta1.Placement) []Key {
 	}
 	changed := p.object != nil // else it is new
 	p.update(object)
-	s.reparse(p)
+	s.classes.reparse(p)
 	affected := affected{key: {}}
 	if changed && p.class != nil {
-		s.retryOverBudget(p.class, affected)
+		s.classes.retryOverBudget(p.class, affected)
 	}
 	return affected.keys()
 }
 
 // retryOverBudget lets the CEL expressions of a class be evaluated again if they exceeded the budget.
-func (s *Scheduler) retryOverBudget(class *equivalenceClass, affected affected) {
+func (s *classCache) retryOverBudget(class *equivalenceClass, affected affected) {
 	if class.overBudget() {
 		s.dropCandidates(class)
-		s.cancelEvaluation(class)
+		s.evaluations.cancel(class)
 		class.addAll(affected)
 	}
 }
@@ -73,21 +73,26 @@ func sameSpec(a, b *clusterv1beta1.Placement) bool {
 	return equality.Semantic.DeepEqual(&a.Spec, &b.Spec)
 }
 
+// parse parses the spec of a placement, with the profile of others that is equal if there is one.
+func (s *classCache) parse(object *clusterv1beta1.Placement) (*parsedSpec, *Misconfiguration) {
+	return parseSpec(object, func(signature string) *profile { return s.profiles[signature] })
+}
+
 // reparse parses the spec of a placement and classifies the placement.
-func (s *Scheduler) reparse(p *placement) {
+func (s *classCache) reparse(p *placement) {
 	former := p.spec
-	p.spec, p.misconfiguration = parseSpec(p.object, func(signature string) *profile { return s.profiles[signature] })
+	p.spec, p.misconfiguration = s.parse(p.object)
 	if p.spec != nil {
 		p.spec.profile.references++
 		s.profiles[p.spec.profile.signature] = p.spec.profile
-		s.classify(p, s.namespaces[p.key.Namespace])
+		s.classify(p)
 	} else {
 		s.leaveClass(p)
 	}
 	s.releaseProfile(former)
 }
 
-func (s *Scheduler) releaseProfile(former *parsedSpec) {
+func (s *classCache) releaseProfile(former *parsedSpec) {
 	if former == nil {
 		return
 	}
@@ -100,16 +105,16 @@ func (s *Scheduler) releaseProfile(former *parsedSpec) {
 func (s *Scheduler) DeletePlacement(key Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.placements[key]; p != nil {
+	if p := s.snapshot.placements[key]; p != nil {
 		s.remove(p)
 	}
 }
 
 func (s *Scheduler) remove(p *placement) {
-	s.setDecision(p, nil)
-	s.leaveClass(p)
-	s.releaseProfile(p.spec)
-	delete(s.placements, p.key)
-	delete(s.namespaces[p.key.Namespace].placements, p.key)
-	s.forgetNamespace(p.key.Namespace)
+	s.snapshot.setDecision(p, nil)
+	s.classes.leaveClass(p)
+	s.classes.releaseProfile(p.spec)
+	delete(s.snapshot.placements, p.key)
+	delete(s.snapshot.namespaces[p.key.Namespace].placements, p.key)
+	s.snapshot.forgetNamespace(p.key.Namespace)
 }

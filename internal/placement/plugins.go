@@ -22,9 +22,9 @@ const (
 // Timer is called when a plugin begins, and done when it ends.
 type Timer func(kind PluginType, name string) (done func())
 
-// framework runs plugins on a snapshot.
+// framework runs filters and scorers on a snapshot.
 type framework struct {
-	snapshot
+	*snapshot
 	options Options
 }
 

@@ -12,7 +12,7 @@ func TestPluginsAreTimed(t *testing.T) {
 	t.Parallel()
 	var began, done []string
 	s := benchmarkFleet(20, 0)
-	s.options.Timer = func(kind PluginType, name string) func() {
+	s.framework.options.Timer = func(kind PluginType, name string) func() {
 		began = append(began, string(kind)+" "+name)
 		return func() { done = append(done, string(kind)+" "+name) }
 	}

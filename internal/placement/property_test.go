@@ -68,7 +68,7 @@ func runRandomEvents(t *testing.T, r *rand.Rand, options Options) {
 
 // dryRun returns the result of a placement with all expressions evaluated, and records no decision.
 func dryRun(s *Scheduler, key Key) *Result {
-	p := s.placements[key]
+	p := s.snapshot.placements[key]
 	if p == nil {
 		return nil
 	}

@@ -13,7 +13,7 @@ const reasonKept = "selected before the placement came to be misconfigured"
 func (s *Scheduler) Manages(key Key) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.placements[key]
+	p := s.snapshot.placements[key]
 	return p != nil && p.scheduled
 }
 
@@ -25,23 +25,23 @@ func (s *Scheduler) Manages(key Key) bool {
 func (s *Scheduler) Restore(key Key, groups []Group) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch p := s.placements[key]; {
+	switch p := s.snapshot.placements[key]; {
 	case p == nil:
-		s.restoreOrphan(key, groups)
+		s.snapshot.restoreOrphan(key, groups)
 	case p.disabled:
-		s.restore(p, s.eligible(key.Namespace, groups))
+		s.snapshot.restore(p, s.snapshot.eligible(key.Namespace, groups))
 	case !p.scheduled:
-		s.restore(p, groups)
+		s.snapshot.restore(p, groups)
 	}
 }
 
 // eligible returns the decisions that a placement of the namespace could have made. With the right to write PlacementDecisions in a
 // namespace, a user can name any clusters; if these counted for Balance, they would keep the placements of others away from them.
-func (s *framework) eligible(namespace string, groups []Group) []Group {
-	if s.options.TrustDecisions {
+func (s *snapshot) eligible(namespace string, groups []Group) []Group {
+	if s.trustDecisions {
 		return groups
 	}
-	sets := s.boundSets(s.namespaces[namespace])
+	sets := s.boundSets(namespace)
 	bound := func(set *clusterSet) bool { return slices.Contains(sets, set) }
 	left := make([]Group, len(groups))
 	for i, group := range groups {
@@ -56,8 +56,8 @@ func (s *framework) eligible(namespace string, groups []Group) []Group {
 }
 
 // addUnmanaged adds the placements of a namespace that the scheduler does not manage: other decisions may be eligible now.
-func (s *framework) addUnmanaged(namespace string, affected affected) {
-	if s.options.TrustDecisions {
+func (s *snapshot) addUnmanaged(namespace string, affected affected) {
+	if s.trustDecisions {
 		return
 	}
 	for key, orphan := range s.orphans {
@@ -74,7 +74,7 @@ func (s *framework) addUnmanaged(namespace string, affected affected) {
 	}
 }
 
-func (s *framework) restoreOrphan(key Key, groups []Group) {
+func (s *snapshot) restoreOrphan(key Key, groups []Group) {
 	p := s.orphans[key]
 	if p == nil {
 		p = &placement{key: key}
@@ -117,8 +117,8 @@ func (s *snapshot) adoptOrphan(p *placement) {
 func (s *Scheduler) Selects(key Key, cluster string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.placements[key]
-	c := s.clusters.get(cluster)
+	p := s.snapshot.placements[key]
+	c := s.snapshot.clusters.get(cluster)
 	return p != nil && c != nil && p.has(c)
 }
 

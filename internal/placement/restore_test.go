@@ -113,10 +113,10 @@ func TestIneligibleDecisionsDoNotCount(t *testing.T) {
 			even, full := map[string]int64{"a": 100, "b": 100}, map[string]int64{"a": 100, "b": -100}
 			expect("without a binding", []Key{keyOf(p)}, even)
 			expect("with a binding", s.SetBinding(binding("tenant", "default")), full)
-			if count := s.clusters.get("elsewhere").decisions; count != 0 {
+			if count := s.snapshot.clusters.get("elsewhere").decisions; count != 0 {
 				t.Errorf("a cluster of another set has %d decisions", count)
 			}
-			if s.clusters.get("invented") != nil {
+			if s.snapshot.clusters.get("invented") != nil {
 				t.Error("decisions of clusters that do not exist add clusters")
 			}
 			expect("when the cluster leaves the set", s.SetCluster(newMember("b", "cluster.open-cluster-management.io/clusterset=another")),
@@ -126,7 +126,7 @@ func TestIneligibleDecisionsDoNotCount(t *testing.T) {
 			expect("when it comes back", s.SetClusterSet(set("default")), full)
 			expect("without the binding again", s.DeleteBinding(Key{Namespace: "tenant", Name: "default"}), even)
 
-			s.options.TrustDecisions = true
+			s.snapshot.trustDecisions = true
 			expect("on a hub that trusts decisions", []Key{keyOf(p)}, full)
 		})
 	}
@@ -150,7 +150,7 @@ func TestOrphanedDecisions(t *testing.T) {
 		t.Errorf("with decisions that outlive their placement:\n%s", diff)
 	}
 	s.Restore(keyOf(p), nil)
-	if diff := cmp.Diff(map[string]int64{"a": 100, "b": 100}, scoresOf(s, balanced)); diff != "" || len(s.orphans) > 0 {
-		t.Errorf("without decisions, %d orphans:\n%s", len(s.orphans), diff)
+	if diff := cmp.Diff(map[string]int64{"a": 100, "b": 100}, scoresOf(s, balanced)); diff != "" || len(s.snapshot.orphans) > 0 {
+		t.Errorf("without decisions, %d orphans:\n%s", len(s.snapshot.orphans), diff)
 	}
 }

@@ -86,7 +86,7 @@ func (s *snapshot) misconfiguredResult(p *placement, invalid *Misconfiguration) 
 			Reason:  fleet.ReasonNotAllDecisionsScheduled,
 			Message: fmt.Sprintf("The placement is misconfigured; the %d clusters selected before stay", len(p.selected)),
 		}}
-	bound := s.boundSets(s.namespaces[p.key.Namespace])
+	bound := s.boundSets(p.key.Namespace)
 	switch sets := filterSets(bound, p.object.Spec.ClusterSets); {
 	case len(sets) == 0:
 		result.Satisfied.Reason, result.Satisfied.Message = unboundReason(p, bound)
@@ -129,7 +129,7 @@ func (s *snapshot) satisfiedCondition(p *placement, cs *candidateSet, candidates
 	condition := metav1.Condition{Type: fleet.ConditionPlacementSatisfied, Status: metav1.ConditionFalse}
 	switch {
 	case cs == nil:
-		condition.Reason, condition.Message = unboundReason(p, s.boundSets(s.namespaces[p.key.Namespace]))
+		condition.Reason, condition.Message = unboundReason(p, s.boundSets(p.key.Namespace))
 	case cs.inClusterSets == 0:
 		condition.Reason = fleet.ReasonAllManagedClusterSetsEmpty
 		condition.Message = noMembers

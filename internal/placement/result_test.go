@@ -189,7 +189,7 @@ func TestMisconfiguredAndUnbound(t *testing.T) {
 	check(unbound, "NoManagedClusterSetBindings")
 	bound := newPlacement().Namespace
 	var binding string
-	for name := range s.namespaces[bound].bindings {
+	for name := range s.snapshot.namespaces[bound].bindings {
 		binding = name
 	}
 	keys := s.SetBinding(&clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "unbound", Name: binding}})
@@ -205,7 +205,7 @@ func TestMisconfiguredOnEmptySets(t *testing.T) {
 	for what, breaking := range map[string]func(*Scheduler) option{
 		"its spec": func(*Scheduler) option { return withPredicates(byCEL("broken")) },
 		"its cost": func(s *Scheduler) option {
-			s.celBudget = 1
+			s.evaluations.celBudget = 1
 			return withPredicates(byCEL(`managedCluster.metadata.name.startsWith("a")`))
 		},
 	} {
@@ -298,14 +298,14 @@ func TestGone(t *testing.T) {
 	if _, ok := s.Schedule(keyOf(going)); ok {
 		t.Error("a placement that is being deleted is scheduled")
 	}
-	if s.decisionCounts.max != 0 || len(s.classes)+len(s.profiles)+s.cachedCandidates != 0 {
+	if s.snapshot.decisionCounts.max != 0 || len(s.classes.byKey)+len(s.classes.profiles)+s.classes.cachedCandidates != 0 {
 		t.Error("something is left of it")
 	}
 	schedule(t, s, newPlacement())
 	again := newPlacement()
 	again.UID = "2"
 	s.SetPlacement(again)
-	if s.decisionCounts.max != 0 {
+	if s.snapshot.decisionCounts.max != 0 {
 		t.Error("a new placement of the name has the decisions of the old one")
 	}
 }

@@ -11,7 +11,7 @@ import (
 func (s *Scheduler) Schedule(key Key) (*Result, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.placements[key]
+	p := s.snapshot.placements[key]
 	if p == nil {
 		return nil, false
 	}
@@ -26,14 +26,14 @@ func (s *Scheduler) schedule(p *placement) *Result {
 	}
 	p.scheduled = true
 	if p.spec == nil {
-		return s.misconfiguredResult(p, p.misconfiguration)
+		return s.snapshot.misconfiguredResult(p, p.misconfiguration)
 	}
 	result, selected := s.runCycle(p)
 	if result.Misconfigured != nil || result.Pending {
 		return result
 	}
 	result.Changed = !maps.Equal(setOf(p.selected), setOf(selected))
-	s.setDecision(p, selected)
+	s.snapshot.setDecision(p, selected)
 	p.groups = groupRecordsOf(result.Groups)
 	return result
 }
@@ -41,25 +41,25 @@ func (s *Scheduler) schedule(p *placement) *Result {
 // runCycle selects clusters without recording the decision.
 func (s *Scheduler) runCycle(p *placement) (*Result, []*cluster) {
 	result := &Result{Key: p.key, Prioritizers: p.spec.prioritizers, ScoreRateLimit: p.spec.scoreRateLimit}
-	result.Funnel.Fleet = s.clusterCount
+	result.Funnel.Fleet = s.snapshot.clusterCount
 	if p.class == nil {
 		result.Groups = []Group{{}}
-		result.Satisfied = s.satisfiedCondition(p, nil, 0, 0)
+		result.Satisfied = s.snapshot.satisfiedCondition(p, nil, 0, 0)
 		return result, nil
 	}
-	cs := s.candidatesOf(p.class)
+	cs := s.classes.candidatesOf(p.class)
 	if p.class.overBudget() {
-		return s.misconfiguredResult(p, s.overBudget()), p.selected
+		return s.snapshot.misconfiguredResult(p, s.evaluations.overBudget()), p.selected
 	}
 	if p.class.pending() {
 		return p.pendingResult(), p.selected
 	}
-	cycle := s.newCycle(cs, p)
+	cycle := s.framework.newCycle(cs, p)
 	best := cycle.selectClusters()
 	result.Selected = len(best)
 	result.Scores = cycle.firstScores()
 	result.Groups = cycle.groups(best)
-	result.Satisfied = s.satisfiedCondition(p, cs, cycle.candidateCount(), len(best))
+	result.Satisfied = s.snapshot.satisfiedCondition(p, cs, cycle.candidateCount(), len(best))
 	result.ExpiredScores = cycle.expiredScores()
 	result.Funnel.InClusterSets, result.Funnel.Matched = cs.inClusterSets, len(cs.matched)
 	result.Funnel.Tolerated = cycle.candidateCount()

@@ -42,13 +42,13 @@ type Options struct {
 
 const defaultCachedCandidates = 4_000_000
 
-// Scheduler keeps a snapshot of the fleet, and selects clusters for placements. See the package comment.
+// Scheduler takes the events of the API, selects clusters for placements, and says why. See the package comment.
 type Scheduler struct {
-	mu sync.Mutex // guards all that follows
-	framework
-	evaluations
-	classCache
-	profiles map[string]*profile // by signature
+	mu          sync.Mutex // guards all that follows
+	snapshot    *snapshot
+	framework   *framework
+	evaluations *evaluations
+	classes     *classCache
 }
 
 // placement is what the scheduler knows of a Placement.
@@ -96,16 +96,14 @@ func New(options Options) *Scheduler {
 	if options.ExplainBudgets == nil {
 		options.ExplainBudgets = ExplainBudgets{}
 	}
-	return &Scheduler{
-		framework: framework{snapshot: newSnapshot(), options: options},
-		evaluations: evaluations{
-			celBudget:     celBudget,
-			queues:        map[string]*evaluationQueue{},
-			explainQueues: options.ExplainBudgets,
-		},
-		classCache: classCache{limit: options.CachedCandidates, classes: map[string]*equivalenceClass{}},
-		profiles:   map[string]*profile{},
+	s := &Scheduler{snapshot: newSnapshot(options.TrustDecisions)}
+	s.framework = &framework{snapshot: s.snapshot, options: options}
+	s.evaluations = &evaluations{celBudget: celBudget, queues: map[string]*evaluationQueue{}, explainQueues: options.ExplainBudgets}
+	s.classes = &classCache{
+		snapshot: s.snapshot, framework: s.framework, evaluations: s.evaluations,
+		byKey: map[string]*equivalenceClass{}, profiles: map[string]*profile{}, limit: options.CachedCandidates,
 	}
+	return s
 }
 
 // affected is a set of placements that have to be scheduled again.

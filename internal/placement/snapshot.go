@@ -13,13 +13,15 @@ type snapshot struct {
 	orphans        map[Key]*placement // decisions whose placement does not exist; they count for Balance
 	decisionCounts decisionCounts
 	nextAdvance    time.Time // when the next toleration or score expires; zero is never
+	trustDecisions bool      // as in Options
 }
 
-func newSnapshot() snapshot {
-	return snapshot{
-		sets:       map[string]*clusterSet{},
-		namespaces: map[string]*namespace{},
-		placements: map[Key]*placement{},
-		orphans:    map[Key]*placement{},
+func newSnapshot(trustDecisions bool) *snapshot {
+	return &snapshot{
+		sets:           map[string]*clusterSet{},
+		namespaces:     map[string]*namespace{},
+		placements:     map[Key]*placement{},
+		orphans:        map[Key]*placement{},
+		trustDecisions: trustDecisions,
 	}
 }

@@ -27,7 +27,7 @@ func TestSpreadMatchesReference(t *testing.T) {
 				withLimit(int32(r.IntN(100)))(p)
 			}
 			result := schedule(t, s, p)
-			want := referenceSpread(s, s.placements[keyOf(p)].spec)
+			want := referenceSpread(s, s.snapshot.placements[keyOf(p)].spec)
 			if diff := cmp.Diff(want, clusters(result)); diff != "" {
 				t.Errorf("%+v: %s", p.Spec.SpreadPolicy, diff)
 			}
@@ -67,7 +67,7 @@ func randomConstraints(r *rand.Rand, keys ...string) option {
 func referenceSpread(s *Scheduler, p *parsedSpec) []string {
 	counts := make([]map[string]int, len(p.constraints))
 	var waiting []*cluster
-	for _, c := range s.clusters.sorted {
+	for _, c := range s.snapshot.clusters.sorted {
 		if !slices.ContainsFunc(p.constraints, func(k spreadConstraint) bool { _, known := k.topologyOf(c); return k.strict && !known }) {
 			waiting = append(waiting, c)
 		}
@@ -81,7 +81,7 @@ func referenceSpread(s *Scheduler, p *parsedSpec) []string {
 		}
 	}
 	names := []string{}
-	for n := p.maxSelected(len(s.clusters.sorted)); len(names) < n; {
+	for n := p.maxSelected(len(s.snapshot.clusters.sorted)); len(names) < n; {
 		best, least := -1, []int(nil)
 		for at, c := range waiting {
 			if excess, ok := referenceExcess(p, counts, c); ok && (best < 0 || slices.Compare(excess, least) < 0) {

@@ -13,7 +13,7 @@ import (
 //     many clusters rank before it as the placement selects, plus those that it has selected already, whose scores include Steady;
 //   - all, if the change affects the scores of other clusters (ResourceAllocatable);
 //   - placements with spread constraints or decision groups, if labels or claims have changed.
-func (s *Scheduler) updateClass(class *equivalenceClass, change clusterChange, affected affected) {
+func (s *classCache) updateClass(class *equivalenceClass, change clusterChange, affected affected) {
 	c, cs := change.cluster, class.candidates
 	if !change.celResult {
 		s.updateEvaluation(class, c)
@@ -49,26 +49,26 @@ func asInt(one bool) int {
 }
 
 // updateCandidate filters and scores the cluster again.
-func (s *Scheduler) updateCandidate(class *equivalenceClass, change clusterChange, affected affected) {
+func (s *classCache) updateCandidate(class *equivalenceClass, change clusterChange, affected affected) {
 	cs := class.candidates
 	noneTolerated := cs.tolerated == 0
-	before, after := s.replace(class, change.cluster)
+	before, after := s.framework.replace(class, change.cluster)
 	if noneTolerated != (cs.tolerated == 0) { // the condition PlacementSatisfied has another reason
 		class.addAll(affected)
 	}
 	if ranges := cs.rangesAfter(class.profile, change, before, after); ranges != cs.ranges {
 		cs.ranges = ranges
-		s.scoreCandidates(cs, class.profile)
+		s.framework.scoreCandidates(cs, class.profile)
 		class.addAll(affected)
 		return
 	}
 	e := &classChange{clusterChange: change, before: before, after: after}
 	if e.rankChanged() || e.topologyChanged() {
-		e.ranks = s.bestRanks(class, e)
+		e.ranks = s.framework.bestRanks(class, e)
 		e.held = slices.ContainsFunc(cs.matched, func(m candidate) bool { return m.noSelectIfNew })
 	}
 	for _, p := range class.placements {
-		if s.mayAffect(p, cs, e) {
+		if s.framework.mayAffect(p, cs, e) {
 			affected.add(p)
 		}
 	}
