@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
-	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
+	"github.com/capstan-io/capstan/internal/apiclient"
 )
 
 // Connection leads to a cluster.
@@ -48,28 +48,17 @@ func In(connection Connection) *Cluster {
 // New returns the cluster that a configuration leads to, by its proxy if it names one. Nothing is sent yet.
 func New(config *rest.Config) (*Cluster, error) {
 	config = rest.CopyConfig(config)
-	config.QPS = -1 // the API server's priority and fairness is the throttle
 	config.WarningHandler = rest.NoWarnings{}
-	if err := forwardproxy.CheckCredential(config); err != nil {
-		return nil, err
-	}
-	if err := forwardproxy.Use(config); err != nil {
-		return nil, err
-	}
-	http, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, err
-	}
-	objects, err := dynamic.NewForConfigAndClient(config, http)
+	client, err := apiclient.New(config)
 	if err != nil {
 		return nil, err
 	}
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-	raw, err := rest.UnversionedRESTClientForConfigAndClient(config, http)
+	raw, err := rest.UnversionedRESTClientForConfigAndClient(config, client.HTTP)
 	if err != nil {
 		return nil, err
 	}
-	return In(direct{objects, raw}), nil
+	return In(direct{client.Objects, raw}), nil
 }
 
 // direct is a connection about which there is no more to say than what failed.

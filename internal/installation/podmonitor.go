@@ -48,10 +48,10 @@ func (c *Cluster) MonitorPods(ctx context.Context, pods []MonitoredPods, report 
 // reports nothing.
 func (c *Cluster) monitorPods(ctx context.Context, monitored MonitoredPods, report func(string)) (final bool) {
 	reported := map[string]bool{}
-	_ = c.await(ctx, watchTarget{kind: KindPod, namespace: monitored.Namespace}, func(pods []unstructured.Unstructured) bool {
-		for i := range pods {
+	_ = c.await(ctx, Reference{GroupVersionKind: KindPod, Namespace: monitored.Namespace}, func(pods []*unstructured.Unstructured) bool {
+		for _, object := range pods {
 			pod := &corev1.Pod{}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(pods[i].Object, pod); err != nil || pod.DeletionTimestamp != nil {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, pod); err != nil || pod.DeletionTimestamp != nil {
 				continue
 			}
 			found := problem.Of(pod)

@@ -43,10 +43,9 @@ func (c *Cluster) Delete(ctx context.Context, of Reference) (bool, error) {
 // AwaitDeletion waits until an object with that UID is gone; others may make another one with its name at once. On a time-out the error
 // says what keeps it: its finalizers, and what is left in it if it is a namespace.
 func (c *Cluster) AwaitDeletion(ctx context.Context, of Reference, uid types.UID) error {
-	err := c.await(ctx, watchTarget{kind: of.GroupVersionKind, namespace: of.Namespace, name: of.Name},
-		func(found []unstructured.Unstructured) bool {
-			return !slices.ContainsFunc(found, func(object unstructured.Unstructured) bool { return object.GetUID() == uid })
-		})
+	err := c.await(ctx, of, func(found []*unstructured.Unstructured) bool {
+		return !slices.ContainsFunc(found, func(object *unstructured.Unstructured) bool { return object.GetUID() == uid })
+	})
 	if err == nil {
 		return nil
 	}
@@ -115,11 +114,11 @@ func (c *Cluster) removeFinalizers(ctx context.Context, of Reference, remove fun
 func (c *Cluster) AwaitNone(ctx context.Context, kind schema.GroupVersionKind, counts func(*unstructured.Unstructured) bool,
 	report func([]string)) error {
 	var left []string
-	err := c.await(ctx, watchTarget{kind: kind}, func(found []unstructured.Unstructured) bool {
+	return c.await(ctx, Reference{GroupVersionKind: kind}, func(found []*unstructured.Unstructured) bool {
 		var now []string
-		for i := range found {
-			if counts(&found[i]) {
-				now = append(now, found[i].GetName())
+		for _, object := range found {
+			if counts(object) {
+				now = append(now, object.GetName())
 			}
 		}
 		slices.Sort(now)
@@ -129,7 +128,6 @@ func (c *Cluster) AwaitNone(ctx context.Context, kind schema.GroupVersionKind, c
 		}
 		return len(now) == 0
 	})
-	return err
 }
 
 // inNamespaces are the kinds that tell whether a namespace is used.

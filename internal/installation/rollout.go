@@ -22,11 +22,11 @@ import (
 // changes. On a time-out the error says what the pods lack.
 func (c *Cluster) AwaitRollout(ctx context.Context, namespace, name string, report func(string)) error {
 	var state string
-	err := c.await(ctx, watchTarget{kind: KindDeployment, namespace: namespace, name: name}, func(found []unstructured.Unstructured) bool {
+	err := c.await(ctx, Reference{KindDeployment, namespace, name}, func(found []*unstructured.Unstructured) bool {
 		now := "not created yet"
 		done := false
 		if len(found) == 1 {
-			now, done = rolloutState(&found[0])
+			now, done = rolloutState(found[0])
 		}
 		if now != state {
 			state = now

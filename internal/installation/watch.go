@@ -11,86 +11,54 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/capstan-io/capstan/internal/apiclient"
 )
 
-// watchTarget is what to watch: one object by its name, or all that a label selector matches.
-type watchTarget struct {
-	kind      schema.GroupVersionKind
-	namespace string
-	name      string
-	selector  string
-}
-
-func targetOf(of Reference) watchTarget {
-	return watchTarget{kind: of.GroupVersionKind, namespace: of.Namespace, name: of.Name}
-}
-
-func (w watchTarget) narrow(options *metav1.ListOptions) {
-	if w.name != "" {
-		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String()
-	}
-	options.LabelSelector = w.selector
-}
-
-// await returns once done is true for all objects that are watched. Lost connections are made again; what the cluster refuses is an
-// error at once. A kind that is not served has no objects.
-func (c *Cluster) await(ctx context.Context, w watchTarget, done func([]unstructured.Unstructured) bool) error {
-	client, err := c.client(ctx, w.kind, w.namespace)
+// await returns once done is true for the objects that are watched: the one of a name, or all of a kind and namespace without one. Lost
+// connections are made again; what the cluster refuses is an error at once. A kind that is not served has no objects.
+func (c *Cluster) await(ctx context.Context, of Reference, done func([]*unstructured.Unstructured) bool) error {
+	client, err := c.client(ctx, of.GroupVersionKind, of.Namespace)
 	if err != nil {
 		if errors.Is(err, errNotServed) && done(nil) {
 			return nil
 		}
 		return causeOf(ctx, err)
 	}
-	options := metav1.ListOptions{}
-	w.narrow(&options)
-	list, err := client.List(ctx, options) // finds what a watch would try again for ever
+	list, err := client.List(ctx, of.selection(metav1.ListOptions{})) // finds what a watch would try again for ever
 	if apierrors.IsNotFound(err) && done(nil) {
 		return nil
 	}
 	if err != nil {
-		return causeOf(ctx, c.Explain("watch objects of kind "+w.kind.Kind, err))
+		return causeOf(ctx, c.Explain("watch objects of kind "+of.Kind, err))
 	}
-	if done(list.Items) {
+	var listed []*unstructured.Unstructured
+	for i := range list.Items {
+		listed = append(listed, &list.Items[i])
+	}
+	if done(listed) {
 		return nil
 	}
-	return causeOf(ctx, watchUntil(ctx, client, w, done))
-}
-
-func watchUntil(ctx context.Context, client dynamic.ResourceInterface, w watchTarget, done func([]unstructured.Unstructured) bool) error {
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			w.narrow(&options)
-			return client.List(ctx, options)
+			return client.List(ctx, of.selection(options))
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			w.narrow(&options)
-			return client.Watch(ctx, options)
+			return client.Watch(ctx, of.selection(options))
 		},
 	}
-	var objects cache.Store
-	isDone := func() bool {
-		var found []unstructured.Unstructured
-		for _, object := range objects.List() {
-			if object, ok := object.(*unstructured.Unstructured); ok {
-				found = append(found, *object)
-			}
-		}
-		return done(found)
+	return causeOf(ctx, apiclient.Until(ctx, source, done))
+}
+
+// selection narrows a request down to the object, if it has a name.
+func (r Reference) selection(options metav1.ListOptions) metav1.ListOptions {
+	if r.Name != "" {
+		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, r.Name).String()
 	}
-	synced := func(store cache.Store) (bool, error) {
-		objects = store
-		return isDone(), nil
-	}
-	_, err := watchtools.UntilWithSync(ctx, source, &unstructured.Unstructured{}, synced,
-		func(watch.Event) (bool, error) { return isDone(), nil })
-	return err
+	return options
 }
 
 // causeOf returns the cause of a context that has ended, and otherwise the error.
@@ -131,10 +99,10 @@ type DesiredCondition struct {
 // whenever that changes.
 func (c *Cluster) AwaitConditions(ctx context.Context, of Reference, desired []DesiredCondition, report func(string)) error {
 	var missing string
-	err := c.await(ctx, targetOf(of), func(found []unstructured.Unstructured) bool {
+	err := c.await(ctx, of, func(found []*unstructured.Unstructured) bool {
 		now := "it does not exist"
 		if len(found) == 1 {
-			now = missingConditions(&found[0], desired)
+			now = missingConditions(found[0], desired)
 		}
 		if now != missing {
 			missing = now
@@ -175,7 +143,7 @@ func missingCondition(object *unstructured.Unstructured, all []metav1.Condition,
 
 // AwaitObject waits until an object exists and meets the condition.
 func (c *Cluster) AwaitObject(ctx context.Context, of Reference, condition func(*unstructured.Unstructured) bool) error {
-	return c.await(ctx, targetOf(of), func(found []unstructured.Unstructured) bool {
-		return len(found) == 1 && condition(&found[0])
+	return c.await(ctx, of, func(found []*unstructured.Unstructured) bool {
+		return len(found) == 1 && condition(found[0])
 	})
 }

@@ -25,7 +25,7 @@ import (
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
-	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
+	"github.com/capstan-io/capstan/internal/apiclient"
 )
 
 // Hub is a hub that commands read and write. Its client has no more kinds than the commands use and does no discovery: that keeps a
@@ -41,11 +41,8 @@ type Hub struct {
 
 	clientCertificate []byte // PEM, empty without one
 
-	config    *rest.Config
-	transport *http.Client
-
+	client  *apiclient.Client
 	clients map[schema.GroupVersion]rest.Interface
-	objects dynamic.Interface
 	reached reached
 }
 
@@ -70,18 +67,8 @@ func Connect(target Target) (*Hub, error) {
 func New(config *rest.Config) (*Hub, error) {
 	config = rest.CopyConfig(config)
 	config.UserAgent = "capstan"
-	config.QPS = -1 // the API server's priority and fairness is the throttle
 	config.WarningHandler = rest.NewWarningWriter(os.Stderr, rest.WarningWriterOptions{Deduplicate: true})
-	if err := forwardproxy.CheckCredential(config); err != nil {
-		return nil, err
-	}
-	if err := rest.LoadTLSFiles(config); err != nil {
-		return nil, err
-	}
-	if err := forwardproxy.Use(config); err != nil {
-		return nil, err
-	}
-	transport, err := rest.HTTPClientFor(config)
+	client, err := apiclient.New(config)
 	if err != nil {
 		return nil, err
 	}
@@ -90,40 +77,37 @@ func New(config *rest.Config) (*Hub, error) {
 		CA:                config.CAData,
 		clientCertificate: config.CertData,
 
-		config:    config,
-		transport: transport,
-		clients:   map[schema.GroupVersion]rest.Interface{},
+		client:  client,
+		clients: map[schema.GroupVersion]rest.Interface{},
 	}
 	scheme := newScheme()
 	codecs := serializer.NewCodecFactory(scheme).WithoutConversion()
 	for _, version := range scheme.PrioritizedVersionsAllGroups() {
-		if hub.clients[version], err = newClient(config, transport, version, codecs); err != nil {
+		if hub.clients[version], err = newClient(client, version, codecs); err != nil {
 			return nil, err
 		}
 	}
-	hub.objects, err = dynamic.NewForConfigAndClient(config, transport)
-	return hub, err
+	return hub, nil
 }
 
 // newClient returns a client for the kinds of one version.
-func newClient(config *rest.Config, transport *http.Client, version schema.GroupVersion,
-	codecs runtime.NegotiatedSerializer) (rest.Interface, error) {
-	config = rest.CopyConfig(config)
+func newClient(client *apiclient.Client, version schema.GroupVersion, codecs runtime.NegotiatedSerializer) (rest.Interface, error) {
+	config := rest.CopyConfig(client.Config)
 	config.GroupVersion, config.APIPath, config.NegotiatedSerializer = &version, "/apis", codecs
 	if version.Group == "" {
 		config.APIPath = "/api"
 	}
-	return rest.RESTClientForConfigAndClient(config, transport)
+	return rest.RESTClientForConfigAndClient(config, client.HTTP)
 }
 
 // Objects is a client for objects of any kind.
-func (h *Hub) Objects() dynamic.Interface { return h.objects }
+func (h *Hub) Objects() dynamic.Interface { return h.client.Objects }
 
 // Config is a copy of what the hub is connected by.
-func (h *Hub) Config() *rest.Config { return rest.CopyConfig(h.config) }
+func (h *Hub) Config() *rest.Config { return rest.CopyConfig(h.client.Config) }
 
 // Transport sends the requests to the hub.
-func (h *Hub) Transport() *http.Client { return h.transport }
+func (h *Hub) Transport() *http.Client { return h.client.HTTP }
 
 // Raw is a client for any path of the server.
 func (h *Hub) Raw() rest.Interface { return h.clients[corev1.SchemeGroupVersion] }

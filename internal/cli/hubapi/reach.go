@@ -20,7 +20,7 @@ func (h *Hub) ReachVersion(ctx context.Context) (schema.GroupVersion, error) {
 	h.reached.mu.Lock()
 	defer h.reached.mu.Unlock()
 	if h.reached.version.Empty() {
-		version, err := api.Served(ctx, h.config, h.transport)
+		version, err := api.Served(ctx, h.client.Config, h.client.HTTP)
 		if err != nil {
 			return version, h.Explain("find out how clusters are reached", err)
 		}

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/capstan-io/capstan/internal/apiclient"
 )
 
 // Named selects the object of a name.
@@ -20,54 +22,34 @@ func Named(name string) metav1.ListOptions {
 // Until watches until the condition is true for an object that exists. Lost connections are made again; what the hub
 // refuses (permissions, an unknown kind) is an error at once.
 func Until[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, selectors metav1.ListOptions, condition func(P) bool) error {
-	err := c.probe(ctx, selectors)
-	if err == nil {
-		err = watchUntil(ctx, c, selectors, condition)
-	}
-	if err != nil && ctx.Err() != nil {
-		return errWaitEnded{context.Cause(ctx)}
-	}
-	return err
-}
-
-func watchUntil[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, selectors metav1.ListOptions, condition func(P) bool) error {
-	source := c.listWatch(selectors)
-	_, err := watchtools.UntilWithSync(ctx, source, P(new(T)), nil, func(event watch.Event) (bool, error) {
-		object, ok := event.Object.(P)
-		if !ok {
-			return false, fmt.Errorf("watch sent a %T", event.Object)
-		}
-		return event.Type != watch.Deleted && condition(object), nil
+	return c.wait(ctx, selectors, func(source *cache.ListWatch) error {
+		_, err := watchtools.UntilWithSync(ctx, source, P(new(T)), nil, func(event watch.Event) (bool, error) {
+			object, ok := event.Object.(P)
+			if !ok {
+				return false, fmt.Errorf("watch sent a %T", event.Object)
+			}
+			return event.Type != watch.Deleted && condition(object), nil
+		})
+		return err
 	})
-	return err
 }
 
 // UntilNone watches until there is no object left that counts, and fails like Until.
 func UntilNone[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, selectors metav1.ListOptions, counts func(P) bool) error {
+	return c.wait(ctx, selectors, func(source *cache.ListWatch) error {
+		return apiclient.Until(ctx, source, func(objects []P) bool { return !slices.ContainsFunc(objects, counts) })
+	})
+}
+
+// wait runs until on objects that may be read.
+func (c ResourceClient) wait(ctx context.Context, selectors metav1.ListOptions, until func(*cache.ListWatch) error) error {
 	err := c.probe(ctx, selectors)
 	if err == nil {
-		err = watchUntilNone(ctx, c, selectors, counts)
+		err = until(c.listWatch(selectors))
 	}
 	if err != nil && ctx.Err() != nil {
 		return errWaitEnded{context.Cause(ctx)}
 	}
-	return err
-}
-
-func watchUntilNone[T any, P pointerTo[T]](ctx context.Context, c ResourceClient, selectors metav1.ListOptions, counts func(P) bool) error {
-	source := c.listWatch(selectors)
-	var objects cache.Store
-	none := func() bool {
-		return !slices.ContainsFunc(objects.List(), func(o any) bool {
-			object, ok := o.(P)
-			return ok && counts(object)
-		})
-	}
-	synced := func(store cache.Store) (bool, error) {
-		objects = store
-		return none(), nil
-	}
-	_, err := watchtools.UntilWithSync(ctx, source, P(new(T)), synced, func(watch.Event) (bool, error) { return none(), nil })
 	return err
 }
 
