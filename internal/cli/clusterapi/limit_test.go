@@ -74,6 +74,23 @@ func TestResponsesAreBounded(t *testing.T) {
 	}
 }
 
+// CA-02: clients of clusters have the limit, whether responses count alone or together.
+func TestClientsAreBounded(t *testing.T) {
+	t.Parallel()
+	for _, together := range []bool{false, true} {
+		client := limited(&http.Client{Transport: roundTripper(func(*http.Request) *http.Response {
+			return &http.Response{StatusCode: http.StatusOK, ContentLength: maxResponseBytes + 1, Body: http.NoBody}
+		})}, together)
+		response, err := client.Get("https://hub/api/v1/pods")
+		if err == nil {
+			response.Body.Close()
+		}
+		if !IsTooLarge(err) {
+			t.Errorf("together %t: %v", together, err)
+		}
+	}
+}
+
 // CA-02: each event of a watch may have its size; one without an end is not read.
 func TestEventsAreBounded(t *testing.T) {
 	t.Parallel()
