@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -47,12 +48,15 @@ type Agent struct {
 	working       atWork
 }
 
-// The wait before something that failed is started again doubles from the first to the last. After it has run for longer than the last,
-// the next wait is the first.
 const (
 	firstRestart = time.Second
 	lastRestart  = 30 * time.Second
 )
+
+// restartBackoff has the delays before something that failed is started again. They start over once it has run for longer than lastRestart.
+func restartBackoff() *wait.Backoff {
+	return &wait.Backoff{Duration: firstRestart, Factor: 2, Steps: 16, Cap: lastRestart}
+}
 
 // Run runs the parts of an agent until the context ends. It fails on what only an administrator can correct: invalid options,
 // or a managed cluster that refuses what the agent needs. After failures of the hub, or of connections, it tries again.
@@ -106,7 +110,7 @@ func (a *Agent) work(ctx context.Context) error {
 	if err := prepare.Wait(); err != nil {
 		return err
 	}
-	restart := firstRestart
+	backoff := restartBackoff()
 	for {
 		began := a.clock.Now()
 		err := a.serve(ctx)
@@ -114,14 +118,14 @@ func (a *Agent) work(ctx context.Context) error {
 			return nil //nolint:nilerr // an agent ends with its context
 		}
 		if a.clock.Since(began) > lastRestart {
-			restart = firstRestart
+			backoff = restartBackoff()
 		}
 		if !a.meant(ctx, err) {
-			log.FromContext(ctx).Error(err, "The connection to the hub ended and is begun again", "after", restart.String())
-			if !a.sleep(ctx, restart) {
+			delay := backoff.Step()
+			log.FromContext(ctx).Error(err, "The connection to the hub ended and is begun again", "after", delay.String())
+			if !a.sleep(ctx, delay) {
 				return nil
 			}
-			restart = min(2*restart, lastRestart)
 		}
 		if err := a.ensureCredential(ctx); err != nil {
 			return err

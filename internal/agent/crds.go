@@ -26,14 +26,15 @@ func (a *Agent) installCRDs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for retry := firstRestart; ; retry = min(2*retry, lastRestart) {
+	for backoff := restartBackoff(); ; {
 		err := installCRDs(ctx, managed, a.crds())
 		if err == nil || refused(err) {
 			return err
 		}
+		delay := backoff.Step()
 		log.FromContext(ctx).Error(err, "The managed cluster could not be prepared; that is tried again", "cluster", a.managed.Host, "after",
-			retry.String())
-		if !a.sleep(ctx, retry) {
+			delay.String())
+		if !a.sleep(ctx, delay) {
 			return ctx.Err()
 		}
 	}
@@ -98,7 +99,7 @@ func (a *Agent) keepCRDs(ctx context.Context) error {
 // keepCRD gives up on a kind that the agent has no right to install. After other failures it tries again.
 func (a *Agent) keepCRD(ctx context.Context, managed client.WithWatch, want *apiextensionsv1.CustomResourceDefinition) error {
 	logger := log.FromContext(ctx).WithValues("name", want.Name)
-	retry := firstRestart
+	backoff := restartBackoff()
 	for {
 		_, err := watchCRD(ctx, managed, want.Name, func(*apiextensionsv1.CustomResourceDefinition) bool { return false })
 		if apierrors.IsNotFound(err) {
@@ -106,6 +107,10 @@ func (a *Agent) keepCRD(ctx context.Context, managed client.WithWatch, want *api
 				logger.Info("A CustomResourceDefinition was removed from the managed cluster and is installed again; all objects of its kind are gone")
 			}
 		}
+		if err == nil {
+			backoff = restartBackoff()
+		}
+		delay := backoff.Step()
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // what failed did so because the context ended
@@ -113,14 +118,11 @@ func (a *Agent) keepCRD(ctx context.Context, managed client.WithWatch, want *api
 			logger.Info("A CustomResourceDefinition is not looked after: the agent has no right to", "reason", err.Error())
 			return nil
 		case err != nil:
-			logger.Error(err, "A CustomResourceDefinition could not be looked after; that is tried again", "after", retry.String())
-		default:
-			retry = firstRestart
+			logger.Error(err, "A CustomResourceDefinition could not be looked after; that is tried again", "after", delay.String())
 		}
-		if !a.sleep(ctx, retry) {
+		if !a.sleep(ctx, delay) {
 			return nil
 		}
-		retry = min(2*retry, lastRestart)
 	}
 }
 

@@ -17,13 +17,14 @@ func (a *Agent) identify(ctx context.Context) error {
 	if !a.parts.Registration {
 		return nil
 	}
-	for retry := firstRestart; ; retry = min(2*retry, lastRestart) {
+	for backoff := restartBackoff(); ; {
 		err := a.store.Restore(ctx)
 		if err == nil {
 			break
 		}
-		log.FromContext(ctx).Error(err, "The hub credential could not be looked for; that is tried again", "after", retry.String())
-		if !a.sleep(ctx, retry) {
+		delay := backoff.Step()
+		log.FromContext(ctx).Error(err, "The hub credential could not be looked for; that is tried again", "after", delay.String())
+		if !a.sleep(ctx, delay) {
 			return ctx.Err()
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -193,17 +194,11 @@ func servesNodes(mapper meta.RESTMapper) (bool, error) {
 	return true, nil
 }
 
-// The wait for the hub to grant what an accepted cluster may do doubles from the first to the last. The first covers the
-// moment that the hub's authorizer lags behind its roles; there is no event for a right.
-const (
-	firstRightsRetry = 10 * time.Millisecond
-	lastRightsRetry  = 10 * time.Second
-)
-
 // awaitRights returns when the hub lets the agent work. Caches that start earlier meet a refusal and then back off for longer.
 func (a *Agent) awaitRights(ctx context.Context, hub client.Client, connection *monitor.Monitor) error {
-	logged := false
-	for wait := firstRightsRetry; ; wait = min(2*wait, lastRightsRetry) {
+	// The first delay covers the moment that the hub's authorizer lags behind its roles; there is no event for a right.
+	backoff := wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Steps: 16, Cap: 10 * time.Second}
+	for logged := false; ; {
 		err := a.tryRights(ctx, hub)
 		a.report.Attempted(ctx, err)
 		if err == nil || ctx.Err() != nil {
@@ -212,16 +207,15 @@ func (a *Agent) awaitRights(ctx context.Context, hub client.Client, connection *
 		if apierrors.IsUnauthorized(err) {
 			connection.CheckNow()
 		}
-		if !logged && wait > time.Second {
+		delay := backoff.Step()
+		if !logged && delay > time.Second {
 			logged = true
 			log.FromContext(ctx).Info("Waiting for the hub; if the cluster is not accepted there, accept it; a hub that was restored from a backup "+
 				"may not have it any more", "reason", err.Error(),
 				"command", "capstan accept --clusters "+a.identity.Cluster)
 		}
-		select {
-		case <-ctx.Done():
+		if !a.sleep(ctx, delay) {
 			return ctx.Err()
-		case <-a.clock.After(wait):
 		}
 	}
 }

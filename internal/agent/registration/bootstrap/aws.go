@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -101,26 +102,22 @@ func (b *Bootstrap) registerByAWS(ctx context.Context, hub client.WithWatch, c *
 	return nil
 }
 
-// The wait for AWS to let the agent in doubles from the first to the last. A role takes some seconds to be known everywhere.
-const (
-	firstTokenRetry = 200 * time.Millisecond
-	lastTokenRetry  = 30 * time.Second
-)
-
 // awaitAuthenticated returns when the hub knows the credential. What the agent may do there it waits for later.
 func (b *Bootstrap) awaitAuthenticated(ctx context.Context, credential *hubkubeconfig.Credential) error {
-	logged := ""
-	for wait := firstTokenRetry; ; wait = min(2*wait, lastTokenRetry) {
+	// An IAM role takes some seconds to be known everywhere.
+	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: 16, Cap: 30 * time.Second}
+	for logged := ""; ; {
 		err := b.checkAuthentication(ctx, credential)
 		if err == nil {
 			return nil
 		}
-		if err.Error() != logged && wait > time.Second {
+		delay := backoff.Step()
+		if err.Error() != logged && delay > time.Second {
 			logged = err.Error()
 			log.FromContext(ctx).Info("Waiting for AWS to let the agent into the hub; the condition "+fleet.ConditionAWSAccess+
 				" of the ManagedCluster says whether the hub has made its role", "role", b.AWS.HubRoleARN(), "reason", logged)
 		}
-		timer := b.Clock.NewTimer(wait)
+		timer := b.Clock.NewTimer(delay)
 		select {
 		case <-ctx.Done():
 			timer.Stop()

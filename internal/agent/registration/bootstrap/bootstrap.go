@@ -7,13 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/clock"
@@ -31,12 +31,11 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// The wait between attempts to register doubles from the first to the last, and each takes up to half as long again: a fleet that a hub
-// could not take at once does not come back at once.
-const (
-	firstRetry = time.Second
-	lastRetry  = 30 * time.Second
-)
+// registrationBackoff has the delays between attempts to register, with a jitter: a fleet that a hub could not take at once does not come
+// back at once.
+func registrationBackoff() *wait.Backoff {
+	return &wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.5, Steps: 16, Cap: 30 * time.Second}
+}
 
 // pendingRetry is the longest wait for a hub to accept the cluster while the agent has the credential of another hub, which may
 // answer again meanwhile.
@@ -104,7 +103,7 @@ func (b *Bootstrap) Ensure(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	changes := b.watch(watching)
-	retry := firstRetry
+	backoff := registrationBackoff()
 	for {
 		changed, err := b.attemptUntil(ctx, changes)
 		switch {
@@ -115,22 +114,21 @@ func (b *Bootstrap) Ensure(ctx context.Context) error {
 			return ctx.Err()
 		case changed:
 			log.FromContext(ctx).Info("The bootstrap kubeconfig changed; registering again")
-			retry = firstRetry
+			backoff = registrationBackoff()
 			continue
 		case errors.Is(err, errNotAccepted):
 			continue
 		}
 		b.reportFailure(ctx, err)
-		pause := retry + rand.N(retry/2) //nolint:gosec // it spreads requests and protects nothing
+		delay := backoff.Step()
 		log.FromContext(ctx).Error(explain(err, strings.Join(b.Kubeconfigs, ", ")), "Registration failed and is tried again", "after",
-			pause.Round(time.Millisecond).String())
-		timer := b.Clock.NewTimer(pause)
+			delay.Round(time.Millisecond).String())
+		timer := b.Clock.NewTimer(delay)
 		select {
 		case <-ctx.Done():
 		case <-changes:
-			retry = firstRetry
+			backoff = registrationBackoff()
 		case <-timer.C():
-			retry = min(2*retry, lastRetry)
 		}
 		timer.Stop()
 	}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -96,16 +97,18 @@ func (*ChangedError) Error() string {
 	return "the bootstrap kubeconfig is of another hub now, which does not know the client certificate"
 }
 
-// lastChangeRetry is the longest wait before a bootstrap kubeconfig is tried again that differs from the credential and whose hub does
-// not answer. Meanwhile the agent works with the hub of its credential.
-const lastChangeRetry = 10 * time.Minute
+// changeBackoff has the delays before a bootstrap kubeconfig is tried again that differs from the credential and whose hub does not answer.
+// Meanwhile the agent works with the hub of its credential.
+func changeBackoff() *wait.Backoff {
+	return &wait.Backoff{Duration: time.Second, Factor: 2, Steps: 16, Cap: 10 * time.Minute}
+}
 
 // Follow syncs the credential in the store at once, as the bootstrap kubeconfigs may have changed since Ensure read them, and
 // again whenever they change, until the context ends. It is what makes a changed hub CA, proxy or address take effect while the
 // agent works. It returns a *ChangedError when the agent has to register again.
 func (b *Bootstrap) Follow(ctx context.Context) error {
 	changes := b.watch(ctx)
-	for retry := firstRetry; ; {
+	for backoff := changeBackoff(); ; {
 		credential, err := b.Store.Load()
 		if err == nil && credential == nil {
 			return nil // the rotation sees that too
@@ -115,25 +118,24 @@ func (b *Bootstrap) Follow(ctx context.Context) error {
 			credential.Identity = b.Identity
 			found, err = b.syncCredential(ctx, credential)
 		}
-		if err != nil {
-			log.FromContext(ctx).Error(err, "The change of the bootstrap kubeconfig has no effect yet; that is tried again", "after", retry.String())
-			found = credentialUnknown
-		}
 		var again <-chan time.Time
-		switch found {
-		case credentialForeign:
+		switch {
+		case err != nil, found == credentialUnknown:
+			delay := backoff.Step()
+			if err != nil {
+				log.FromContext(ctx).Error(err, "The change of the bootstrap kubeconfig has no effect yet; that is tried again", "after",
+					delay.String())
+			}
+			again = b.Clock.After(delay)
+		case found == credentialForeign:
 			return &ChangedError{}
-		case credentialUnknown:
-			again = b.Clock.After(retry)
-		case credentialCurrent:
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-changes:
-			retry = firstRetry
+			backoff = changeBackoff()
 		case <-again:
-			retry = min(2*retry, lastChangeRetry)
 		}
 	}
 }

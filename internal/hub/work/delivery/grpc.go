@@ -30,12 +30,10 @@ func NewGRPC(config *grpcconfig.Config, c clock.WithTicker) *GRPC {
 	return &GRPC{config: config, clock: c, client: make(chan *brokerclient.Client, 1)}
 }
 
-// The pauses between attempts to subscribe grow from the first to the last, and are the first again after one that succeeded.
-const (
-	firstPause = time.Second
-	lastPause  = time.Minute
-	jitter     = 0.5
-)
+// subscriptionBackoff has the delays between attempts to subscribe, which start over after one that succeeded.
+func subscriptionBackoff() *wait.Backoff {
+	return &wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.5, Steps: 16, Cap: time.Minute}
+}
 
 // Start implements [Transport].
 func (g *GRPC) Start(ctx context.Context, handlers Handlers) error {
@@ -44,23 +42,17 @@ func (g *GRPC) Start(ctx context.Context, handlers Handlers) error {
 		return err
 	}
 	g.client <- client
-	for pause := firstPause; ctx.Err() == nil; {
-		pause = g.attempt(ctx, client, handlers, pause)
+	for backoff := subscriptionBackoff(); ctx.Err() == nil; {
+		subscribed, err := g.session(ctx, client, handlers)
+		if subscribed {
+			backoff = subscriptionBackoff()
+		}
+		if ctx.Err() == nil {
+			log.FromContext(ctx).Info("The broker of works is not connected; the hub tries again", "broker", g.config.URL, "reason", err.Error())
+			g.sleep(ctx, backoff.Step())
+		}
 	}
 	return nil
-}
-
-// attempt receives events until a subscription ends, and then makes a pause. It returns how long the next one is.
-func (g *GRPC) attempt(ctx context.Context, client *brokerclient.Client, handlers Handlers, pause time.Duration) (next time.Duration) {
-	subscribed, err := g.session(ctx, client, handlers)
-	if subscribed {
-		pause = firstPause
-	}
-	if ctx.Err() == nil {
-		log.FromContext(ctx).Info("The broker of works is not connected; the hub tries again", "broker", g.config.URL, "reason", err.Error())
-		g.sleep(ctx, wait.Jitter(pause, jitter))
-	}
-	return min(2*pause, lastPause)
 }
 
 // session receives events until the subscription ends, and tells whether there was one.

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 
 	"github.com/capstan-io/capstan/internal/reach/access"
@@ -34,9 +35,6 @@ const (
 	// issuerTimeout is how long the issuer may take to answer, and maxAnswer how much it may answer, in bytes.
 	issuerTimeout = 10 * time.Second
 	maxAnswer     = 1 << 20
-	// The wait before an issuer that has not answered is asked again doubles from the first to the last.
-	firstRetry = time.Second
-	lastRetry  = 30 * time.Second
 	// refresh is how long the keys of the issuer, and where they are, count without being read again. A key that it has withdrawn counts
 	// no longer than that.
 	refresh = time.Hour
@@ -46,7 +44,12 @@ const (
 	keyBurst   = 5
 )
 
-// ErrUnavailable says that it cannot be told at the moment whether a token is good.
+// issuerBackoff has the delays before another request to an issuer that has not answered.
+func issuerBackoff() *wait.Backoff {
+	return &wait.Backoff{Duration: time.Second, Factor: 2, Steps: 16, Cap: 30 * time.Second}
+}
+
+// ErrUnavailable says that it is not known at the moment whether a token is valid.
 var ErrUnavailable = errors.New("the issuer does not answer")
 
 // Authenticator verifies the tokens of an issuer. It asks that for its keys when it gets the first token.
@@ -61,10 +64,10 @@ type Authenticator struct {
 	// verifier is nil before the issuer has answered, which it did at.
 	verifier *oidc.IDTokenVerifier
 	at       time.Time
-	// problem is why it has not, the last time it was asked, and retry when it is asked again.
+	// problem is why the last request to it failed, and retry when the next is due.
 	problem error
 	retry   time.Time
-	wait    time.Duration
+	backoff *wait.Backoff
 }
 
 // New returns an Authenticator for a Config that has been parsed.
@@ -77,7 +80,7 @@ func New(config *Config, c clock.Clock) *Authenticator {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute,
 		TLSHandshakeTimeout: issuerTimeout, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
 	bounded := &bounded{next: transport, limit: rate.NewLimiter(rate.Every(keyRefresh), keyBurst), clock: c}
-	return &Authenticator{config: config, clock: c, users: cache.NewLRUExpireCacheWithClock(maxCached, c), wait: firstRetry,
+	return &Authenticator{config: config, clock: c, users: cache.NewLRUExpireCacheWithClock(maxCached, c), backoff: issuerBackoff(),
 		client: &http.Client{Transport: bounded, Timeout: issuerTimeout, CheckRedirect: func(r *http.Request, via []*http.Request) error {
 			if r.URL.Scheme != "https" {
 				return fmt.Errorf("it redirects to %s, which has no TLS", r.URL.Redacted())
@@ -231,10 +234,10 @@ func (a *Authenticator) discover(ctx context.Context) error {
 	defer a.mu.Unlock()
 	now := a.clock.Now()
 	if a.problem = err; err != nil {
-		a.retry, a.wait = now.Add(a.wait), min(2*a.wait, lastRetry)
+		a.retry = now.Add(a.backoff.Step())
 		return err
 	}
-	a.at, a.retry, a.wait = now, time.Time{}, firstRetry
+	a.at, a.retry, a.backoff = now, time.Time{}, issuerBackoff()
 	a.verifier = oidc.NewVerifier(a.config.IssuerURL, keys{oidc.NewRemoteKeySet(ctx, address)},
 		&oidc.Config{ClientID: a.config.ClientID, SupportedSigningAlgs: a.config.SigningAlgs, Now: a.clock.Now})
 	return nil
