@@ -59,18 +59,18 @@ type task struct {
 	repairs *repairs
 }
 
-// apply applies every manifest of the work, in the order of their kinds; one that fails does not stop the others. The results
-// are in the order of the spec.
+// apply applies every manifest of the work, in the order of their kinds; one that fails does not stop the others. The results are in the
+// order of the spec, as are the live objects: nil is one that the pass did not write.
 func (a *applier) apply(ctx context.Context, amw *workv1.AppliedManifestWork, work *workv1.ManifestWork,
-	last *workResult) []manifestResult {
+	last *workResult) ([]manifestResult, []*unstructured.Unstructured) {
 	manifests := manifest.Decode(work.Spec.Workload.Manifests)
-	results := make([]manifestResult, len(manifests))
+	results, live := make([]manifestResult, len(manifests)), make([]*unstructured.Unstructured, len(manifests))
 	manifest.Order(manifests)
 	b := &batch{work: work, owner: appliedmanifestwork.OwnerReference(amw), last: last, named: namedObjects{}, ended: endedJobsOf(amw)}
 	for _, m := range manifests {
-		results[m.Ordinal] = a.applyOne(ctx, b, m)
+		results[m.Ordinal], live[m.Ordinal] = a.applyOne(ctx, b, m)
 	}
-	return results
+	return results, live
 }
 
 // batch is what a pass over a work has for all manifests.
@@ -84,37 +84,37 @@ type batch struct {
 	ended endedJobs
 }
 
-func (a *applier) applyOne(ctx context.Context, b *batch, m manifest.Manifest) manifestResult {
+func (a *applier) applyOne(ctx context.Context, b *batch, m manifest.Manifest) (manifestResult, *unstructured.Unstructured) {
 	o := manifestResult{ordinal: m.Ordinal}
 	if m.Err != nil {
 		o.err = m.Err
-		return o
+		return o, nil
 	}
 	o.identity = manifest.Identify(m.Object)
 	if o.err = a.resolve(&o, m.Object); o.err != nil {
 		a.awaitMissing(b.owner.Name, &o) //nolint:contextcheck // as for the object
-		return o
+		return o, nil
 	}
 	a.tracked.Track(b.owner.Name, o.object()) //nolint:contextcheck // the watch of a kind goes on when the pass has ended
 	if o.err = b.named.add(&o); o.err != nil {
 		o.presence = a.lookup(ctx, o.object())
-		return o
+		return o, nil
 	}
 	t := newTask(&o, b.work, b.owner, m.Object)
 	t.before, t.ended = b.last.find(o.object()), b.ended.has(m.Object)
 	if o.freeze(b.work, t.before) {
-		return o
+		return o, nil
 	}
 	if b.last.isOf(b.work, b.owner.UID) && t.before != nil && t.before.applied {
 		a.resume(t)
 	}
-	a.applyTask(ctx, t, b.last != nil && b.last.owner == b.owner.UID)
-	return o
+	live := a.applyTask(ctx, t, b.last != nil && b.last.owner == b.owner.UID)
+	return o, live
 }
 
 // applyTask writes the object unless it is as the last pass left it, or a repair of it is not due. isSameOwner tells whether the
 // AppliedManifestWork is that of the last pass.
-func (a *applier) applyTask(ctx context.Context, t *task, isSameOwner bool) {
+func (a *applier) applyTask(ctx context.Context, t *task, isSameOwner bool) (live *unstructured.Unstructured) {
 	err := a.check(ctx, t)
 	until, backingOff := a.inBackoff(t)
 	switch b := t.before; {
@@ -127,36 +127,38 @@ func (a *applier) applyTask(ctx context.Context, t *task, isSameOwner bool) {
 	case backingOff:
 		a.backOff(t, until)
 	default:
-		a.writeObject(ctx, t)
+		live = a.writeObject(ctx, t)
 	}
 	a.followDispute(t)
 	t.applied = t.applied || t.err == nil
 	if t.config.UpdateStrategy.Type == workv1.UpdateStrategyTypeReadOnly {
 		t.manifest = nil // what it says is by others, and stays when a later one with another strategy does not say it
 	}
+	return live
 }
 
 // writeObject writes what there is to write of the object, and remembers how that leaves it.
-func (a *applier) writeObject(ctx context.Context, t *task) {
+func (a *applier) writeObject(ctx context.Context, t *task) *unstructured.Unstructured {
 	live, err := a.write(ctx, t, nil)
 	if appliedmanifestwork.IsUnserved(err) {
 		a.rediscover(t.identity.GroupVersionKind)
 	}
 	if backoff := new(backoffError); errors.As(err, &backoff) {
 		a.backOff(t, backoff.until)
-		return
+		return nil
 	}
 	if errors.Is(err, errEnded) {
 		t.freezeAs(conditions.OfManifest(t.work, t.resourceMeta()), t.before)
-		return
+		return nil
 	}
 	if err != nil {
 		a.fail(ctx, t, err)
-		return
+		return nil
 	}
 	a.tracked.Saw(t.object(), live)
 	t.uid, t.revision = live.GetUID(), tracker.RevisionOf(t.mapping.Resource.GroupResource(), live)
-	t.presence, t.live = conditions.Present, live
+	t.presence = conditions.Present
+	return live
 }
 
 // check finds out whether the executor may do what the update strategy says.

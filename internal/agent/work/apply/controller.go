@@ -10,7 +10,6 @@ import (
 	"errors"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/workqueue"
@@ -152,27 +151,31 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	work := &workv1.ManifestWork{}
-	if err := c.hub.Get(ctx, req.NamespacedName, work); err != nil {
-		if !apierrors.IsNotFound(err) {
-			return ctrl.Result{}, err
-		}
-		c.deletions.end(req.Name)
-		return ctrl.Result{}, c.forgetGone(ctx, req.Name)
+	err := c.hub.Get(ctx, req.NamespacedName, work)
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, err
 	}
-	if !work.DeletionTimestamp.IsZero() {
+	if err == nil && !work.DeletionTimestamp.IsZero() {
 		return c.finalize(ctx, work)
 	}
-	c.deletions.end(work.Name)
-	if conditions.IsComplete(work) {
+	c.deletions.end(req.Name)
+	switch {
+	case err != nil:
+		return ctrl.Result{}, c.forgetGone(ctx, req.Name)
+	case conditions.IsComplete(work):
 		c.forget(work.Name)
 		return ctrl.Result{}, nil
-	}
-	if isDryRun(work) {
+	case isDryRun(work):
 		return ctrl.Result{}, c.dryRun(ctx, work)
 	}
 	if ended, err := c.endDryRun(ctx, work); ended || err != nil {
 		return ctrl.Result{}, err // the event of the change requeues the work
 	}
+	return c.sync(ctx, work)
+}
+
+// sync applies what the work lists, prunes what it lists no more, and reports.
+func (c *Controller) sync(ctx context.Context, work *workv1.ManifestWork) (ctrl.Result, error) {
 	last := c.lastResults.get(work.Name)
 	named := namedBy(work, last)
 	amw, err := c.prepare(ctx, work, named)
@@ -185,16 +188,11 @@ func (c *Controller) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if c.isUpToDate(last, work, amw) {
 		return ctrl.Result{RequeueAfter: c.untilRequeue(last.results)}, c.recordEnded(ctx, amw, last.results)
 	}
-	results := c.applier.apply(ctx, amw, work, last)
-	c.observe(amw.Name, work, last, results)
+	results, live := c.applier.apply(ctx, amw, work, last)
+	c.observe(amw.Name, work, last, results, live)
 	c.lastResults.put(work.Name, &workResult{work: work.UID, generation: work.Generation, owner: amw.UID, named: named, results: results})
-	changes := newsOf(work, results)
-	recordErr := errors.Join(c.recordEnded(ctx, amw, results), c.record(ctx, amw, results))
+	recordErr := errors.Join(c.recordEnded(ctx, amw, results), c.prune(ctx, amw, last, results))
 	reportErr := c.report(ctx, work, results, recordErr == nil)
-	if reportErr == nil {
-		c.recordEvents(work, changes, len(results))
-	}
-	c.untrack(last, results, amw)
 	if err := errors.Join(recordErr, reportErr, failures(results)); err != nil {
 		if again := c.untilRequeue(results); again > 0 {
 			c.backlog.requeue(work.Name, again) // what has failed may wait longer

@@ -71,7 +71,8 @@ func TestJobRunsOnce(t *testing.T) {
 				}
 				amw.Annotations = map[string]string{fleet.AnnotationEndedJobs: string(encoded)}
 			}
-			o := a.apply(t.Context(), amw, jobWork(test.image), nil)[0]
+			results, _ := a.apply(t.Context(), amw, jobWork(test.image), nil)
+			o := results[0]
 			made := 0
 			for _, action := range objects.Actions() {
 				if action.GetVerb() == "create" {
@@ -96,7 +97,7 @@ func TestRecordEnded(t *testing.T) {
 	r := newReporter(t)
 	amw := &workv1.AppliedManifestWork{ObjectMeta: metav1.ObjectMeta{Name: fleet.AppliedManifestWorkName(hubHash, r.work.Name)}}
 	r.managed = fake.NewClientBuilder().WithScheme(scheme).WithObjects(amw).Build()
-	outcomeOf := func(live string) []manifestResult {
+	outcomeOf := func(status string) ([]manifestResult, []*unstructured.Unstructured) {
 		o := manifestResult{resolved: true, presence: conditions.Present, uid: "now",
 			mapping: &meta.RESTMapping{Resource: schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}}}
 		o.manifest = &unstructured.Unstructured{}
@@ -104,21 +105,26 @@ func TestRecordEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		o.identity = manifest.Identify(o.manifest)
-		o.live = o.manifest.DeepCopy()
+		live := o.manifest.DeepCopy()
 		var content map[string]any
-		if err := json.Unmarshal([]byte(live), &content); err != nil {
+		if err := json.Unmarshal([]byte(status), &content); err != nil {
 			t.Fatal(err)
 		}
-		o.live.Object["status"] = content
-		o.live.SetUID("now")
+		live.Object["status"] = content
+		live.SetUID("now")
 		if content["other"] != nil {
-			o.live.SetUID("before")
+			live.SetUID("before")
 		}
-		return []manifestResult{o}
+		return []manifestResult{o}, []*unstructured.Unstructured{live}
 	}
-	expect := func(name string, outcomes []manifestResult, want int) {
+	expect := func(name, status string, want int) {
 		t.Helper()
-		r.observe(amw.Name, r.work, nil, outcomes)
+		var outcomes []manifestResult
+		var live []*unstructured.Unstructured
+		if status != "" {
+			outcomes, live = outcomeOf(status)
+		}
+		r.observe(amw.Name, r.work, nil, outcomes, live)
 		if err := r.recordEnded(t.Context(), amw, outcomes); err != nil {
 			t.Fatal(err)
 		}
@@ -130,10 +136,10 @@ func TestRecordEnded(t *testing.T) {
 			t.Errorf("%s: %v has ended", name, got)
 		}
 	}
-	expect("it runs", outcomeOf(`{"active":1}`), 0)
-	expect("another of its name", outcomeOf(`{"other":true,"conditions":[{"type":"Complete","status":"True"}]}`), 0)
-	expect("it is complete", outcomeOf(`{"conditions":[{"type":"Complete","status":"True"}]}`), 1)
-	expect("it is missing", outcomeOf(`{}`), 1)
-	expect("the work has it no more", nil, 0)
-	expect("it has failed", outcomeOf(`{"conditions":[{"type":"Failed","status":"True"}]}`), 1)
+	expect("it runs", `{"active":1}`, 0)
+	expect("another of its name", `{"other":true,"conditions":[{"type":"Complete","status":"True"}]}`, 0)
+	expect("it is complete", `{"conditions":[{"type":"Complete","status":"True"}]}`, 1)
+	expect("it is missing", `{}`, 1)
+	expect("the work has it no more", "", 0)
+	expect("it has failed", `{"conditions":[{"type":"Failed","status":"True"}]}`, 1)
 }

@@ -13,9 +13,16 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 )
 
-// record writes down what the work owns and deletes what it owned before, in that order: after a crash in
-// between it is still known what there is to delete.
-func (c *Controller) record(ctx context.Context, amw *workv1.AppliedManifestWork, results []manifestResult) error {
+// prune deletes what the work owned before and owns no more, and ends the tracking of what it names no more.
+func (c *Controller) prune(ctx context.Context, amw *workv1.AppliedManifestWork, last *workResult, results []manifestResult) error {
+	err := c.deleteObsolete(ctx, amw, results)
+	c.untrack(last, results, amw)
+	return err
+}
+
+// deleteObsolete records what the work owns before it deletes what it owned before: after a crash in between it is still known what there
+// is to delete.
+func (c *Controller) deleteObsolete(ctx context.Context, amw *workv1.AppliedManifestWork, results []manifestResult) error {
 	owned, obsolete := inventory(amw.Status.AppliedResources, results)
 	if err := c.writeInventory(ctx, amw, append(owned, obsolete...)); err != nil || len(obsolete) == 0 {
 		return err

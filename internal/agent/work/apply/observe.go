@@ -3,6 +3,7 @@ package apply
 import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
@@ -40,12 +41,11 @@ func (o *manifestResult) freezeAs(status *workv1.ManifestCondition, before *mani
 }
 
 // observe registers what is to be reported of the objects with the observer, and drops earlier queries.
-func (c *Controller) observe(owner string, work *workv1.ManifestWork, last *workResult, results []manifestResult) {
+func (c *Controller) observe(owner string, work *workv1.ManifestWork, last *workResult, results []manifestResult,
+	live []*unstructured.Unstructured) {
 	observed := make(map[tracker.Object]bool, len(results))
 	for i := range results {
 		o := &results[i]
-		live := o.live
-		o.live = nil
 		if !o.resolved || o.frozen {
 			continue
 		}
@@ -55,7 +55,7 @@ func (c *Controller) observe(owner string, work *workv1.ManifestWork, last *work
 		}
 		if !o.query.IsEmpty() && !o.withheld {
 			observed[o.object()] = true
-			c.Observer.Observe(owner, o.object(), o.query, live)
+			c.Observer.Observe(owner, o.object(), o.query, live[i])
 		}
 	}
 	if last == nil {

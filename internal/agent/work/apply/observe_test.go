@@ -58,13 +58,13 @@ func newReporter(t *testing.T) *reporter {
 func (r *reporter) pass(t *testing.T, live *unstructured.Unstructured) workv1.ManifestCondition {
 	t.Helper()
 	r.clock.Step(time.Minute)
-	o := manifestResult{resolved: true, presence: conditions.Present, live: live,
+	o := manifestResult{resolved: true, presence: conditions.Present,
 		mapping: &meta.RESTMapping{Resource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}}}
 	o.identity = manifest.Identity{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"},
 		Namespace: "default", Name: "web"}
 	o.freeze(r.work, r.last.find(o.object()))
 	outcomes := []manifestResult{o}
-	r.observe(fleet.AppliedManifestWorkName(hubHash, r.work.Name), r.work, r.last, outcomes)
+	r.observe(fleet.AppliedManifestWorkName(hubHash, r.work.Name), r.work, r.last, outcomes, []*unstructured.Unstructured{live})
 	r.last = &workResult{results: outcomes}
 	r.updateStatus(r.work, outcomes)
 	if r.updateStatus(r.work, outcomes) {

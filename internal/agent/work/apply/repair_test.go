@@ -148,8 +148,8 @@ func (d *disputed) pass(t *testing.T) {
 		if last.isOf(w, amw.UID) && d.isUpToDate(&last.results[0], d.clock.Now()) {
 			continue
 		}
-		d.last[w.Name] = &workResult{work: w.UID, generation: w.Generation, owner: amw.UID,
-			results: d.apply(t.Context(), amw, w, last)}
+		results, _ := d.apply(t.Context(), amw, w, last)
+		d.last[w.Name] = &workResult{work: w.UID, generation: w.Generation, owner: amw.UID, results: results}
 	}
 }
 

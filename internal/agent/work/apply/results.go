@@ -64,10 +64,8 @@ type manifestResult struct {
 	requeueAt time.Time
 	// withheld objects may not be read by the executor, so their content is not reported.
 	withheld bool
-	// query is what is to be reported of the object, and live is the object if the pass read all of it, until the
-	// query is registered.
+	// query is what is to be reported of the object.
 	query conditions.Query
-	live  *unstructured.Unstructured
 }
 
 func (o *manifestResult) object() tracker.Object {

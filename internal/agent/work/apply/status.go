@@ -10,13 +10,17 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 )
 
-// report writes the results to the work's status, in one request, if they change it. A work is never applied again once its status says
-// that it is complete: that is not written before it is recorded what the work owns.
+// report writes the results to the work's status, in one request, if they change it, and records events about what is new. A work is never
+// applied again once its status says that it is complete: that is not written before it is recorded what the work owns.
 func (c *Controller) report(ctx context.Context, work *workv1.ManifestWork, results []manifestResult, recorded bool) error {
-	if !c.updateStatus(work, results) || conditions.IsComplete(work) && !recorded {
-		return nil
+	changes := newsOf(work, results)
+	if c.updateStatus(work, results) && (recorded || !conditions.IsComplete(work)) {
+		if err := c.writeStatus(ctx, work); err != nil {
+			return err
+		}
 	}
-	return c.writeStatus(ctx, work)
+	c.recordEvents(work, changes, len(results))
+	return nil
 }
 
 // reportDeleting says that the work is being deleted, and what delays that, if anything does.
