@@ -61,13 +61,12 @@ func NewWatches(a authorizer.UnconditionalAuthorizer, cutOff *CutOff, credential
 	return w
 }
 
-// Handler hands requests on, and ends watches of those who have lost their rights. What goes through a proxy or a forwarded port may be a
-// watch, too, or a stream that lasts as long, and so do tunnels of agents.
+// Handler passes requests on, and ends long-running ones of those who have lost their rights.
 func (w *Watches) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		info, _ := request.RequestInfoFrom(r.Context())
 		who, _ := request.UserFrom(r.Context())
-		if info == nil || who == nil || !mayLast(info) {
+		if info == nil || who == nil || !isLongRunning(info) {
 			next.ServeHTTP(rw, r)
 			return
 		}
@@ -84,8 +83,9 @@ func (w *Watches) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// mayLast tells whether a request may be open for long.
-func mayLast(info *request.RequestInfo) bool {
+// isLongRunning reports whether a request is a watch, or a tunnel of an agent, or goes through a proxy or a forwarded port, which may be a
+// watch of the cluster or a stream that lasts as long. Streams to other processes of the hub are none: nobody takes rights from these.
+func isLongRunning(info *request.RequestInfo) bool {
 	return info.Verb == "watch" ||
 		slices.Contains([]string{fleet.SubresourceProxy, fleet.SubresourcePortForward, fleet.SubresourceTunnel}, info.Subresource)
 }

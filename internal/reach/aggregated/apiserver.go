@@ -216,10 +216,10 @@ func (a *API) describe() *genericapiserver.Config {
 }
 
 // handle has the handler of the group answer what the stock chain of handlers lets through, as long as there is a right to it.
-func (a *API) handle(config *genericapiserver.Config, held *rights) {
+func (a *API) handle(config *genericapiserver.Config, r *rights) {
 	stock := config.BuildHandlerChainFunc
 	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		return stock(held.handler(a.Handler(handler)), c)
+		return stock(r.handler(a.Handler(handler)), c)
 	}
 }
 

@@ -16,40 +16,41 @@ import (
 )
 
 const (
-	// recheckInterval is how often it is checked whether requests that are open for long may go on.
-	recheckInterval = 2 * time.Second
-	// recheckRate is how many rights the API server is asked about in a second at most. Each of more than a hundred then waits for its turn.
-	recheckRate = 50
+	// rightInterval is how often the right to open requests is checked.
+	rightInterval = 2 * time.Second
+	// rightRate is how many rights are checked in a second at most. Each of more than a hundred then waits for its turn.
+	rightRate = 50
 )
 
-// rights end watches, and what goes through a proxy or a forwarded port, soon after the user has lost the right to them: they may last for
-// hours, and the API server is asked when they begin. While it cannot be asked, they go on.
+// rights end long-running requests of users soon after the user has lost the right to them: the API server authorizes them when they
+// start, and they may last for hours. While it does not answer, they go on.
 type rights struct {
-	api   authorizer.UnconditionalAuthorizer
-	turns *rate.Limiter
+	api     authorizer.UnconditionalAuthorizer
+	limiter *rate.Limiter
 
-	mu   sync.Mutex
-	held map[string]*right
+	mu sync.Mutex
+	// inUse are the rights that open requests need.
+	inUse map[string]*right
 }
 
 // right is what any number of open requests need, for which it is checked once.
 type right struct {
 	attributes authorizer.Attributes
 	ctx        context.Context //nolint:containedctx // it ends with the right, or when nothing that needs it is open
-	end        context.CancelFunc
+	cancel     context.CancelFunc
 	requests   int
 }
 
-// newRights asks an authorizer that remembers nothing.
+// newRights checks rights with an authorizer that caches nothing.
 func newRights(api authorizer.UnconditionalAuthorizer) *rights {
-	return &rights{api: api, turns: rate.NewLimiter(recheckRate, 1), held: map[string]*right{}}
+	return &rights{api: api, limiter: rate.NewLimiter(rightRate, 1), inUse: map[string]*right{}}
 }
 
-// handler hands requests on, and ends those that may last with their right.
+// handler passes requests on, and ends long-running ones of users with their right.
 func (r *rights) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, _ := request.RequestInfoFrom(req.Context())
-		if info == nil || !mayLast(info) {
+		if info == nil || !isLongRunningOfUser(info) {
 			next.ServeHTTP(w, req)
 			return
 		}
@@ -58,74 +59,76 @@ func (r *rights) handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, req)
 			return
 		}
-		held, release := r.hold(attributes)
+		authorized, release := r.acquire(attributes)
 		defer release()
-		ctx, end := context.WithCancel(req.Context())
-		defer end()
-		defer context.AfterFunc(held, end)() //nolint:contextcheck // it is that of the right
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		defer context.AfterFunc(authorized, cancel)() //nolint:contextcheck // it is that of the right
 		next.ServeHTTP(w, req.WithContext(ctx))
 	})
 }
 
-// mayLast tells whether a request may be open for long.
-func mayLast(info *request.RequestInfo) bool {
-	return info.Verb == "watch" || info.Verb == "proxy" || info.Subresource == "proxy" || info.Subresource == fleet.SubresourcePortForward
+// isLongRunningOfUser reports whether a request is a watch, or goes through a proxy or a forwarded port. The tunnel of an agent is none:
+// every cluster has one, so to check their rights would take more than rightRate, and it ends with the acceptance and with the add-on.
+func isLongRunningOfUser(info *request.RequestInfo) bool {
+	return info.Verb == "watch" || info.Verb == "proxy" || info.Subresource == fleet.SubresourceProxy ||
+		info.Subresource == fleet.SubresourcePortForward
 }
 
-// hold returns a context that ends with the right, which is checked until all who hold it have released it.
-func (r *rights) hold(attributes authorizer.Attributes) (held context.Context, release context.CancelFunc) {
+// acquire returns a context that ends with the right, which is checked until all who have acquired it have released it.
+func (r *rights) acquire(attributes authorizer.Attributes) (authorized context.Context, release context.CancelFunc) {
 	key := keyOf(attributes)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	one := r.held[key]
+	one := r.inUse[key]
 	if one == nil {
 		one = &right{attributes: attributes}
-		one.ctx, one.end = context.WithCancel(context.Background())
-		r.held[key] = one
-		go r.recheck(key, one)
+		one.ctx, one.cancel = context.WithCancel(context.Background())
+		r.inUse[key] = one
+		go r.poll(key, one)
 	}
 	one.requests++
 	return one.ctx, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if one.requests--; one.requests == 0 {
-			r.drop(key, one)
+			r.remove(key, one)
 		}
 	}
 }
 
-// recheck checks a right until it is lost, or not needed any more.
-func (r *rights) recheck(key string, one *right) {
-	for r.mayGoOn(one) {
+// poll checks a right until it is lost, or not needed any more.
+func (r *rights) poll(key string, one *right) {
+	for r.isAuthorized(one) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.drop(key, one)
+	r.remove(key, one)
 }
 
-// drop ends what is held. Who has the right again holds another one.
-func (r *rights) drop(key string, one *right) {
-	one.end()
-	if r.held[key] == one {
-		delete(r.held, key)
+// remove ends the requests that need the right. Those of a user who has it again acquire another one.
+func (r *rights) remove(key string, one *right) {
+	one.cancel()
+	if r.inUse[key] == one {
+		delete(r.inUse, key)
 	}
 }
 
-// mayGoOn tells, after the interval, whether the right is still there.
-func (r *rights) mayGoOn(one *right) bool {
+// isAuthorized reports, after the interval, whether the user still has the right.
+func (r *rights) isAuthorized(one *right) bool {
 	select {
 	case <-one.ctx.Done():
 		return false
-	case <-time.After(recheckInterval):
+	case <-time.After(rightInterval):
 	}
-	if r.turns.Wait(one.ctx) != nil {
+	if r.limiter.Wait(one.ctx) != nil {
 		return false
 	}
 	decision, _, err := r.api.Authorize(one.ctx, one.attributes)
 	return err != nil || decision == authorizer.DecisionAllow
 }
 
-// keyOf tells rights from each other by all that the API server is asked: not by the path, which differs from request to request.
+// keyOf distinguishes rights by all attributes that RBAC decides by: not by the path, which differs from request to request.
 func keyOf(a authorizer.Attributes) string {
 	who := a.GetUser()
 	byFields, _ := a.GetFieldSelector()

@@ -65,8 +65,8 @@ func TestWhileAuthorized(t *testing.T) {
 	}
 }
 
-// begin sends a request that goes on until its context ends, and tells when that is.
-func begin(ctx context.Context, r *rights, who, cluster, path string) (ended <-chan struct{}) {
+// start sends a request that goes on until its context ends, and returns what is closed then.
+func start(ctx context.Context, r *rights, who, cluster, path string) (ended <-chan struct{}) {
 	done := make(chan struct{})
 	handler := r.handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	ctx = request.WithUser(request.WithRequestInfo(ctx, &request.RequestInfo{IsResourceRequest: true, Verb: "get", Path: path,
@@ -88,15 +88,15 @@ func isOver(ended <-chan struct{}) bool {
 	}
 }
 
-// CP-07 CG-02: a right is asked about once, however many requests need it, and its end is that of these alone.
+// CP-07 CG-02: a right is checked once, however many requests need it, and its end is that of these alone.
 func TestRightsAreShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		var asked, refuse atomic.Int32
+		var checks, refuse atomic.Int32
 		r := newRights(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-			asked.Add(1)
+			checks.Add(1)
 			if a.GetUser().GetName() == "alice" && a.GetName() == "c1" && refuse.Load() > 0 {
 				return authorizer.DecisionNoOpinion, "", nil
 			}
@@ -104,15 +104,15 @@ func TestRightsAreShared(t *testing.T) {
 		}))
 		var ofAlice []<-chan struct{}
 		for i := range 100 {
-			ofAlice = append(ofAlice, begin(ctx, r, "alice", "c1", fmt.Sprintf("/proxy/%d", i)))
+			ofAlice = append(ofAlice, start(ctx, r, "alice", "c1", fmt.Sprintf("/proxy/%d", i)))
 		}
-		elsewhere, ofBob := begin(ctx, r, "alice", "c2", "/proxy/0"), begin(ctx, r, "bob", "c1", "/proxy/0")
-		<-time.After(recheckInterval + recheckInterval/2)
-		if asked.Load() != 3 {
-			t.Errorf("%d questions are asked about 3 rights", asked.Load())
+		elsewhere, ofBob := start(ctx, r, "alice", "c2", "/proxy/0"), start(ctx, r, "bob", "c1", "/proxy/0")
+		<-time.After(rightInterval + rightInterval/2)
+		if checks.Load() != 3 {
+			t.Errorf("%d checks of 3 rights", checks.Load())
 		}
 		refuse.Add(1)
-		<-time.After(recheckInterval)
+		<-time.After(rightInterval)
 		for _, ended := range ofAlice {
 			if !isOver(ended) {
 				t.Fatal("a request goes on without the right")
@@ -122,47 +122,47 @@ func TestRightsAreShared(t *testing.T) {
 			t.Error("a request with another right ends")
 		}
 		refuse.Add(-1)
-		again := begin(ctx, r, "alice", "c1", "/proxy/0")
-		<-time.After(2 * recheckInterval)
+		again := start(ctx, r, "alice", "c1", "/proxy/0")
+		<-time.After(2 * rightInterval)
 		if isOver(again) {
 			t.Error("a request ends though the right is there again")
 		}
 		cancel()
-		if synctest.Wait(); len(r.held) > 0 {
-			t.Errorf("%d rights are held for nothing", len(r.held))
+		if synctest.Wait(); len(r.inUse) > 0 {
+			t.Errorf("%d rights are checked for nothing", len(r.inUse))
 		}
 	})
 }
 
-// CP-07 CG-02: however many rights there are, the API server is asked no more often than it can bear, and about each in its turn.
+// CP-07 CG-02: however many rights there are, the API server gets no more checks than it can bear, and each is checked in turn.
 func TestRightsTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var mu sync.Mutex
-		asked, total := map[string]int{}, 0
+		checks, total := map[string]int{}, 0
 		r := newRights(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			asked[a.GetName()]++
+			checks[a.GetName()]++
 			total++
 			return authorizer.DecisionAllow, "", nil
 		}))
 		const clusters, seconds = 1000, 60
 		for i := range clusters {
-			begin(ctx, r, "alice", fmt.Sprintf("c%d", i), "/proxy/0")
+			start(ctx, r, "alice", fmt.Sprintf("c%d", i), "/proxy/0")
 		}
 		<-time.After(seconds * time.Second)
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
-		if total > seconds*recheckRate {
-			t.Errorf("%d questions in %d seconds", total, seconds)
+		if total > seconds*rightRate {
+			t.Errorf("%d checks in %d seconds", total, seconds)
 		}
 		for i := range clusters {
-			if name := fmt.Sprintf("c%d", i); asked[name] < 2 {
-				t.Errorf("%d questions are asked about %s", asked[name], name)
+			if name := fmt.Sprintf("c%d", i); checks[name] < 2 {
+				t.Errorf("%d checks of %s", checks[name], name)
 			}
 		}
 	})
