@@ -38,7 +38,7 @@ type Agent struct {
 	managed       *rest.Config
 	management    *rest.Config       // of the cluster that holds the Secret
 	files         *filewatch.Watcher // TerminateOnFiles
-	access        *hubaccess.Access  // the way to the hub
+	access        *hubaccess.Access  // how the hub is reached
 	store         *hubkubeconfig.Store
 	clientConfigs []clusterv1.ClientConfig
 	bootstrap     *bootstrap.Bootstrap // of the registration part
@@ -133,7 +133,7 @@ func (a *Agent) work(ctx context.Context) error {
 	}
 }
 
-// meant tells whether the agent ended the connection to the hub itself, to begin another.
+// meant reports whether the agent ended the connection to the hub itself, to start another.
 func (a *Agent) meant(ctx context.Context, err error) bool {
 	var lost *monitor.LostError
 	var changed *bootstrap.ChangedError

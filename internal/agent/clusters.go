@@ -51,8 +51,8 @@ func managementConfig(o *Options, managed *rest.Config) (*rest.Config, error) {
 	return inCluster, nil
 }
 
-// isOwnCluster tells whether the agent runs in a pod of the managed cluster, and not in one of a cluster that hosts it, whose services have
-// the same names.
+// isOwnCluster reports whether the agent runs in a pod of the managed cluster, and not in one of a cluster that hosts it, whose services
+// have the same names.
 func isOwnCluster(managed *rest.Config) bool {
 	own, err := rest.InClusterConfig()
 	return err == nil && own.Host == managed.Host

@@ -59,7 +59,7 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, unca
 	if err := mgr.Add(rotation); err != nil {
 		return err
 	}
-	if !a.access.Brokered { // a broker does not publish a CA; the bootstrap configuration tells of another one
+	if !a.access.Brokered { // a broker does not publish a CA; the bootstrap configuration names another one
 		authority, err := hubca.New(hub.GetConfig(), a.store, a.bootstrap.Registered(), a.clock)
 		if err != nil {
 			return err
@@ -184,7 +184,7 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 		return err
 	}
 	record := newWorkRecorder(hubEvents.NewRecorder(hub.GetScheme(), workRecorder))
-	return apply.Register(mgr, apply.Options{ //nolint:contextcheck // a logger is asked for without a context
+	return apply.Register(mgr, apply.Options{ //nolint:contextcheck // a logger is created without a context
 		Hub: hub, Objects: objects, Applied: managed, Observer: observed,
 		Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: agentID, Clusters: clusters, Workers: a.WorkloadAgentWorkers,
 		Executors: executors, Record: record, Clock: a.clock,

@@ -15,7 +15,7 @@ var (
 	valid = regexp.MustCompile(`^(registration|work|addon)-[a-z]+-[a-z]+$`)
 )
 
-// Every controller has a name that tells it from all others. After an outage it tries again within a minute: by default it may be a
+// Every controller has a name that distinguishes it from all others. After an outage it tries again within a minute: by default it may be a
 // quarter of an hour.
 func TestControllers(t *testing.T) {
 	t.Parallel()

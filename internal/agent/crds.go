@@ -49,7 +49,7 @@ func (a *Agent) definitions() (client.WithWatch, error) {
 	return managed, nil
 }
 
-// refused tells whether the API server answered with an error that a retry would meet again.
+// refused reports whether the API server answered with an error that a retry would meet again.
 func refused(err error) bool {
 	return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
@@ -148,7 +148,7 @@ func watchCRD(ctx context.Context, managed client.WithWatch, name string,
 		return false, err
 	}
 	defer w.Stop()
-	// A watch is silent about what was removed before it began.
+	// A watch is silent about what was removed before it started.
 	now := &apiextensionsv1.CustomResourceDefinition{}
 	if err := managed.Get(ctx, client.ObjectKey{Name: name}, now); err != nil {
 		return false, err

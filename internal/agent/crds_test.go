@@ -22,12 +22,12 @@ import (
 func TestRemovedCRD(t *testing.T) {
 	t.Parallel()
 	want := crds.ManagedCluster()[0]
-	looked := make(chan struct{}, 100)
+	read := make(chan struct{}, 100)
 	managed := interceptor.NewClient(fake.NewClientBuilder().WithScheme(managedScheme()).Build(), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			err := c.Get(ctx, key, o, opts...)
 			if err == nil {
-				looked <- struct{}{}
+				read <- struct{}{}
 			}
 			return err
 		},
@@ -48,11 +48,11 @@ func TestRemovedCRD(t *testing.T) {
 		if err := managed.Get(ctx, client.ObjectKeyFromObject(want), &apiextensionsv1.CustomResourceDefinition{}); err != nil {
 			t.Error(err)
 		}
-		<-looked
+		<-read
 	}
 	expectInstalled()
 	clock.Step(firstRestart)
-	<-looked
+	<-read
 	if err := managed.Delete(ctx, want.DeepCopy()); err != nil {
 		t.Fatal(err)
 	}

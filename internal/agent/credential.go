@@ -53,7 +53,7 @@ func (a *Agent) newBootstrap() *bootstrap.Bootstrap {
 	}
 }
 
-// credentialPollInterval is how often a work agent in its own process looks for the credential: another process writes it, perhaps to
+// credentialPollInterval is how often a work agent in its own process polls for the credential: another process writes it, perhaps to
 // files, for which there is no watch through an API.
 const credentialPollInterval = time.Second
 

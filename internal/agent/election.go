@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-io/capstan/internal/leaderelection"
 )
 
-// elects tells whether several replicas may run as this agent, so that one of them has to be the one that acts. They share an
+// elects reports whether several replicas may run as this agent, so that one of them has to be the one that acts. They share an
 // identity through the Secret, or through a volume of it; an agent that keeps it in files of its own is the only one of its kind.
 func (a *Agent) elects() bool {
 	return (a.LeaderElect || a.HubKubeconfigSecret != "") && !a.DisableLeaderElection

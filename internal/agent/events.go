@@ -29,7 +29,7 @@ const namespaceTimeout = 5 * time.Second
 // podNameVariable is the environment variable with the name of the pod, which deployments of the agent set.
 const podNameVariable = "POD_NAME"
 
-// newRecorder returns what takes the agent's own events: they are about registration, which begins before the agent may write
+// newRecorder returns what takes the agent's own events: they are about registration, which starts before the agent may write
 // to the hub, so they go to the agent's namespace in the cluster that it runs in. An agent without such a namespace, a
 // process outside of a cluster, only logs.
 func (a *Agent) newRecorder(ctx context.Context) (clientcert.Recorder, error) {

@@ -22,13 +22,13 @@ import (
 // hubKubeconfigCheck is the name of the health check about the hub credential.
 const hubKubeconfigCheck = "hub-kube-config"
 
-// endpointGrace is how long a request under way may take when the agent stops.
+// endpointGrace is how long a request in flight may take when the agent stops.
 const endpointGrace = time.Second
 
 // noEndpoint is the address of an endpoint that is not wanted.
 const noEndpoint = secureserving.None
 
-// atWork tells whether the controllers run, with a credential for the hub.
+// atWork reports whether the controllers run, with a credential for the hub.
 type atWork struct{ atomic.Bool }
 
 // Start is called by a manager when its caches are filled.

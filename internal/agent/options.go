@@ -25,9 +25,9 @@ import (
 	"github.com/capstan-io/capstan/internal/secureserving"
 )
 
-// Options are what an agent can be told. The flags are named as in the original's agents.
+// Options configure an agent. The flags are named as in the original's agents.
 type Options struct {
-	// BootstrapKubeconfig is the file with the credential to register with. A work agent alone asks the hub about other clusters with it.
+	// BootstrapKubeconfig is the file with the credential to register with. A work agent alone reads other clusters of the hub with it.
 	BootstrapKubeconfig string
 	// BootstrapKubeconfigs are such files of several hubs, in the order of preference. They replace BootstrapKubeconfig.
 	BootstrapKubeconfigs []string
@@ -63,7 +63,7 @@ type Options struct {
 	MaxCustomClusterClaims int
 	// ReservedClusterClaimSuffixes end the names of further reserved claims.
 	ReservedClusterClaimSuffixes []string
-	// ClientCertExpirationSeconds asks for a lifetime of client certificates; 0 leaves it to the hub.
+	// ClientCertExpirationSeconds requests a lifetime of client certificates; 0 leaves it to the hub.
 	ClientCertExpirationSeconds int32
 	// HubClusterARN and ManagedClusterARN are the two clusters in AWS, for the registration awsirsa.
 	HubClusterARN, ManagedClusterARN string
@@ -71,7 +71,7 @@ type Options struct {
 	ManagedClusterRoleSuffix string
 	// AddOnKubeClientRegistrationAuth is how add-ons get access to the API server of the hub: csr or token.
 	AddOnKubeClientRegistrationAuth string
-	// AddOnTokenExpirationSeconds asks for a lifetime of tokens of add-ons; 0 leaves it to the hub.
+	// AddOnTokenExpirationSeconds requests a lifetime of tokens of add-ons; 0 leaves it to the hub.
 	AddOnTokenExpirationSeconds int64
 	// AddOnLeaseGracePeriod is how long the lease of an add-on may go without renewal; 0 means three times its own
 	// leaseDurationSeconds.
@@ -107,11 +107,11 @@ type Options struct {
 	GRPCBootstrapConfig string
 	// GRPCBootstrapConfigs are such files of several hubs, in the order of preference. They replace GRPCBootstrapConfig.
 	GRPCBootstrapConfigs []string
-	// GRPCConfig is the file that takes the place of the hub kubeconfig then, and names HubKubeconfigDir in another way.
+	// GRPCConfig is the file that takes the place of the hub kubeconfig then, and is another name for HubKubeconfigDir.
 	GRPCConfig string
 	// WorkloadSourceDriver is how works come: kube, by the API server of the hub, grpc, or mqtt; empty means as the agent registers.
 	WorkloadSourceDriver string
-	// WorkloadSourceConfig is the hub kubeconfig, or what takes its place, which names HubKubeconfigDir in another way. With the driver mqtt,
+	// WorkloadSourceConfig is the hub kubeconfig, or what takes its place, which is another name for HubKubeconfigDir. With the driver mqtt,
 	// it is the configuration of the broker.
 	WorkloadSourceConfig string
 	// CloudEventsClientID is who the agent is to the gRPC server; empty means the name of the cluster.
@@ -187,7 +187,7 @@ func (o *Options) AddCommonFlags(fs *pflag.FlagSet) {
 	o.accepted.AddLimits(fs, "kube-api-qps", "kube-api-burst")
 }
 
-// addBootstrapFlags adds the flags of the credentials to register with. A work agent asks the hub with them about other clusters.
+// addBootstrapFlags adds the flags of the credentials to register with. A work agent reads other clusters of the hub with them.
 func (o *Options) addBootstrapFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.BootstrapKubeconfig, "bootstrap-kubeconfig", o.BootstrapKubeconfig,
 		"kubeconfig with the credential to register with, and to ask the hub whether another cluster has left it")
@@ -296,12 +296,12 @@ func (o *Options) bootstrapKubeconfigs() []string {
 	return []string{one}
 }
 
-// usesGRPC tells whether the agent reaches the hub by gRPC.
+// usesGRPC reports whether the agent reaches the hub by gRPC.
 func (o *Options) usesGRPC() bool {
 	return o.RegistrationAuth == authGRPC || o.WorkloadSourceDriver == driverGRPC
 }
 
-// access is how the agent reaches the hub. Registration and work in one process do so in one way.
+// access is how the agent reaches the hub. Registration and work in one process use the same transport.
 func (o *Options) access(parts Parts) (*hubaccess.Access, error) {
 	if parts.Registration && parts.Work && o.WorkloadSourceDriver == driverMQTT {
 		return nil, fmt.Errorf("--workload-source-driver is %s, by which works come and nothing else; run registration and work in processes of their own",
@@ -406,7 +406,7 @@ func (o *Options) log(logger logr.Logger) {
 	}
 }
 
-// validateAccess refuses ways to the hub that there are not.
+// validateAccess refuses transports to the hub that there are not.
 func (o *Options) validateAccess() error {
 	switch {
 	case !slices.Contains(registrationAuths, o.RegistrationAuth):

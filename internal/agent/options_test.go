@@ -130,7 +130,7 @@ func TestFlagsRefused(t *testing.T) {
 	}
 }
 
-// WK-38: the work agent may be told where the hub kubeconfig is in two ways.
+// WK-38: the work agent may be configured with where the hub kubeconfig is by two flags.
 func TestWorkloadSourceConfig(t *testing.T) {
 	t.Parallel()
 	for arg, want := range map[string]string{
@@ -208,10 +208,10 @@ func TestBootstrapOfWorkAgent(t *testing.T) {
 			t.Errorf("%s: %v", test.args, err)
 			continue
 		}
-		asks := (&Agent{Options: o, parts: Parts{Work: true}}).newBootstrap()
-		if got := strings.Join(asks.Kubeconfigs, ","); got != test.want || asks.Access.Key != test.key ||
-			asks.Access.Brokered != (test.key == "config.yaml") {
-			t.Errorf("%s with %q: asks by %s with %+v, want %s", test.args, test.environment, got, asks.Access, test.want)
+		registers := (&Agent{Options: o, parts: Parts{Work: true}}).newBootstrap()
+		if got := strings.Join(registers.Kubeconfigs, ","); got != test.want || registers.Access.Key != test.key ||
+			registers.Access.Brokered != (test.key == "config.yaml") {
+			t.Errorf("%s with %q: asks by %s with %+v, want %s", test.args, test.environment, got, registers.Access, test.want)
 		}
 	}
 }

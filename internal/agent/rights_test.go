@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
 )
 
-// RG-02: one list tells whether the hub lets an agent work, and whether it has add-ons.
+// RG-02: one list reports whether the hub lets an agent work, and whether it has add-ons.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	resource := schema.GroupResource{Resource: "any"}
@@ -37,17 +37,17 @@ func TestRights(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var asked []string
+			var requested []string
 			hub := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 				List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
-					asked = append(asked, fmt.Sprintf("%T", list))
+					requested = append(requested, fmt.Sprintf("%T", list))
 					return test.answer
 				},
 			}).Build()
 			a := &Agent{Options: NewOptions(), parts: test.parts, identity: identity.Identity{Cluster: "c1"}}
 			err := a.tryRights(t.Context(), hub)
-			if (err != nil) != test.waits || a.addOns != test.addOns || !slices.Equal(asked, []string{test.asks}) {
-				t.Errorf("%v, add-ons: %t, asked for %q", err, a.addOns, asked)
+			if (err != nil) != test.waits || a.addOns != test.addOns || !slices.Equal(requested, []string{test.asks}) {
+				t.Errorf("%v, add-ons: %t, asked for %q", err, a.addOns, requested)
 			}
 		})
 	}

@@ -182,7 +182,7 @@ func stripUnread(obj any) (any, error) {
 	return kept, nil
 }
 
-// servesNodes tells whether the managed cluster has nodes: a hub that is itself managed has none.
+// servesNodes reports whether the managed cluster has nodes: a hub that is itself managed has none.
 func servesNodes(mapper meta.RESTMapper) (bool, error) {
 	_, err := mapper.RESTMapping(schema.GroupKind{Kind: "Node"}, "v1")
 	if meta.IsNoMatchError(err) {
@@ -220,13 +220,13 @@ func (a *Agent) awaitRights(ctx context.Context, hub client.Client, connection *
 	}
 }
 
-// managesAddOns says whether this process looks after add-ons, if the hub has them.
+// managesAddOns reports whether this process manages add-ons, if the hub has them.
 func (a *Agent) managesAddOns() bool {
 	return a.parts.Registration && a.FeatureGates.Enabled(featuregates.AddonManagement)
 }
 
 // tryRights fails if the hub does not let the agent read what it is to work on. The hub gives and takes all rights of an agent together, so
-// one list tells of all of them. A hub may have no kinds for add-ons.
+// one list shows all of them. A hub may have no kinds for add-ons.
 func (a *Agent) tryRights(ctx context.Context, hub client.Client) error {
 	one := []client.ListOption{client.InNamespace(a.identity.Cluster), client.Limit(1)}
 	if !a.managesAddOns() {

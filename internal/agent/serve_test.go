@@ -33,8 +33,8 @@ import (
 type suspendedHub struct {
 	released atomic.Bool
 	once     sync.Once
-	// asked is closed when an agent has asked for works. Before, it gets no cluster.
-	asked chan struct{}
+	// requested is closed when an agent has requested works. Before, it gets no cluster.
+	requested chan struct{}
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -42,7 +42,7 @@ func (h *suspendedHub) RoundTrip(r *http.Request) (*http.Response, error) {
 	aboutWorks := strings.HasSuffix(r.URL.Path, "/manifestworks")
 	switch {
 	case aboutWorks && !h.released.Load():
-		h.once.Do(func() { close(h.asked) })
+		h.once.Do(func() { close(h.requested) })
 		refused := answer(r, http.StatusServiceUnavailable, body(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":503}`))
 		refused.Header.Set("Retry-After", "10")
 		return refused, nil
@@ -55,7 +55,7 @@ func (h *suspendedHub) RoundTrip(r *http.Request) (*http.Response, error) {
 			`"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"namespace":"c1","name":"work"}}]}`)), nil
 	}
 	select {
-	case <-h.asked:
+	case <-h.requested:
 	case <-r.Context().Done():
 		return nil, r.Context().Err()
 	}
@@ -93,7 +93,7 @@ func reconciled(t *testing.T, mgr ctrl.Manager, name string, from source.Source)
 func TestWaitsForWhatTheHubKeeps(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		suspended := &suspendedHub{asked: make(chan struct{})}
+		suspended := &suspendedHub{requested: make(chan struct{})}
 		config := &rest.Config{Host: "https://hub.invalid", Transport: suspended}
 		a := &Agent{Options: NewOptions(), identity: identity.Identity{Cluster: "c1"}}
 		uncached, err := hubclient.New(config)

@@ -49,7 +49,7 @@ func newCluster() *clusterv1.ManagedCluster {
 	return &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: testCluster}}
 }
 
-// seen records what an informer tells.
+// seen records the events of an informer.
 type seen struct {
 	mu     sync.Mutex
 	events []string
@@ -88,7 +88,7 @@ func (s *seen) count(event string) (n int) {
 	return n
 }
 
-// beginCache runs a cache of the API, as the agent's, and records what it tells of works.
+// beginCache runs a cache of the API, as the agent's, and records its events of works.
 func beginCache(t *testing.T, a *API) (*hubclient.Cluster, *seen) {
 	t.Helper()
 	hub, err := hubclient.NewCluster(a.Config())
@@ -111,7 +111,7 @@ func beginCache(t *testing.T, a *API) (*hubclient.Cluster, *seen) {
 	return hub, s
 }
 
-// GR-11 CE-05 O13: a cache has what the hub has, from the beginning and after changes; each change is told once.
+// GR-11 CE-05 O13: a cache has what the hub has, from the beginning and after changes; each change is one event.
 func TestCache(t *testing.T) {
 	t.Parallel()
 	h := newTestHub(t)
@@ -134,7 +134,7 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// CE-05 CE-07 GR-11: after a restart of the broker, a cache has what changed while the agent was away, deletions too, and hears of nothing
+// CE-05 CE-07 GR-11: after a restart of the broker, a cache has what changed while the agent was away, deletions too, and gets nothing
 // else.
 func TestReconnect(t *testing.T) {
 	t.Parallel()
@@ -165,12 +165,12 @@ func TestReconnect(t *testing.T) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	last := h.resyncs[len(h.resyncs)-1]
-	asked := map[string]int64{}
+	requested := map[string]int64{}
 	for _, one := range last.Versions {
-		asked[one.ResourceID] = one.ResourceVersion
+		requested[one.ResourceID] = one.ResourceVersion
 	}
-	if asked[string(works["stays"].UID)] != 1 || len(asked) != 4 {
-		t.Errorf("the resync request was %v", asked)
+	if requested[string(works["stays"].UID)] != 1 || len(requested) != 4 {
+		t.Errorf("the resync request was %v", requested)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestRecreated(t *testing.T) {
 	eventually(t, "the cache has the second", func() bool { return seen.has(map[string]int64{"a": 5}) })
 	// What was late about the first changes nothing.
 	h.mu.Lock()
-	h.tell(cloudevents.ManifestBundles, encode(cloudevents.ManifestBundles, cloudevents.Update, first))
+	h.notify(cloudevents.ManifestBundles, encode(cloudevents.ManifestBundles, cloudevents.Update, first))
 	h.mu.Unlock()
 	h.put(cloudevents.ManifestBundles, newWork("b"))
 	eventually(t, "the cache has b", func() bool { return seen.has(map[string]int64{"a": 5, "b": 1}) })
@@ -210,7 +210,7 @@ func TestGoneByMistake(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.mu.Lock()
-	h.tell(cloudevents.ManifestBundles, gone(cloudevents.ManifestBundles, string(work.UID)))
+	h.notify(cloudevents.ManifestBundles, gone(cloudevents.ManifestBundles, string(work.UID)))
 	h.mu.Unlock()
 	eventually(t, "the work is gone", func() bool { return apierrors.IsNotFound(get()) })
 	h.stop()
@@ -219,8 +219,8 @@ func TestGoneByMistake(t *testing.T) {
 	eventually(t, "the work is there again", func() bool { return get() == nil })
 }
 
-// WK-14 CE-07: a hub that still waits for the end of a work which the agent has reported to have left the cluster is told again, each time
-// the same. Of a work that the hub itself has said to be gone, the agent says nothing.
+// WK-14 CE-07: a hub that still waits for the end of a work which the agent has reported to have left the cluster is notified again, each
+// time the same. Of a work that the hub itself has said to be gone, the agent says nothing.
 func TestDeletedIsReportedAgain(t *testing.T) {
 	t.Parallel()
 	h := newTestHub(t)
@@ -246,7 +246,7 @@ func TestDeletedIsReportedAgain(t *testing.T) {
 	for _, action := range []cloudevents.Action{cloudevents.Update, cloudevents.Delete} {
 		h.mu.Lock()
 		h.published = nil
-		h.tell(cloudevents.ManifestBundles, encode(cloudevents.ManifestBundles, action, work))
+		h.notify(cloudevents.ManifestBundles, encode(cloudevents.ManifestBundles, action, work))
 		h.mu.Unlock()
 		eventually(t, "the report", func() bool {
 			h.mu.Lock()
@@ -254,12 +254,12 @@ func TestDeletedIsReportedAgain(t *testing.T) {
 			return len(h.published) > 0
 		})
 		h.mu.Lock()
-		told, err := manifestbundle.DecodeStatus(h.published[0])
+		reported, err := manifestbundle.DecodeStatus(h.published[0])
 		hashes[h.published[0].Text(cloudevents.ExtensionStatusHash)] = true
 		h.mu.Unlock()
-		if err != nil || told.UID != work.UID || !meta.IsStatusConditionTrue(told.Status.Conditions, manifestbundle.ConditionDeleted) ||
-			len(told.Finalizers) > 0 {
-			t.Errorf("after %s, the hub is told %+v, %v", action, told, err)
+		if err != nil || reported.UID != work.UID || !meta.IsStatusConditionTrue(reported.Status.Conditions, manifestbundle.ConditionDeleted) ||
+			len(reported.Finalizers) > 0 {
+			t.Errorf("after %s, the hub is told %+v, %v", action, reported, err)
 		}
 	}
 	if len(hashes) != 1 {
@@ -304,7 +304,7 @@ func TestStatusAndConflict(t *testing.T) {
 	if _, err := patch.Status(t.Context(), c, changed, stale); !apierrors.IsConflict(err) {
 		t.Errorf("a stale patch: %v", err)
 	}
-	// A change that the agent has not heard of yet: the hub says so.
+	// A change that the agent has not received yet: the hub says so.
 	h.mu.Lock()
 	h.mute = true
 	h.mu.Unlock()
@@ -483,7 +483,7 @@ func TestStatusResync(t *testing.T) {
 	}
 	h.mu.Lock()
 	h.published = nil
-	h.tell(cloudevents.ManifestBundles, event)
+	h.notify(cloudevents.ManifestBundles, event)
 	h.mu.Unlock()
 	var answers []string
 	eventually(t, "the answer", func() bool {
@@ -628,7 +628,7 @@ func TestRefusedSubscription(t *testing.T) {
 	}
 }
 
-// GR-11: a watch that is further behind than the history has to begin again.
+// GR-11: a watch that is further behind than the history has to start again.
 func TestExpired(t *testing.T) {
 	t.Parallel()
 	h := newTestHub(t)

@@ -78,7 +78,7 @@ type realBroker struct {
 	ca       []byte
 }
 
-// informer passes on what the API tells.
+// informer passes on the events of the API.
 type informer struct {
 	cache.Informer
 	broker *realBroker
@@ -98,8 +98,8 @@ func (i *informer) AddEventHandler(handler toolscache.ResourceEventHandler) (too
 	return nil, nil
 }
 
-// tell tells of a change. There is no before of what was added, and no now of what was deleted.
-func (b *realBroker) tell(before, now client.Object) {
+// notify sends a change. There is no before of what was added, and no now of what was deleted.
+func (b *realBroker) notify(before, now client.Object) {
 	o := now
 	if now == nil {
 		o = before
@@ -119,8 +119,8 @@ func (b *realBroker) tell(before, now client.Object) {
 	}
 }
 
-// telling does something to an object, and tells of it.
-func (b *realBroker) telling(ctx context.Context, c client.Reader, o client.Object, do func() error) error {
+// notifying does something to an object, and sends the change.
+func (b *realBroker) notifying(ctx context.Context, c client.Reader, o client.Object, do func() error) error {
 	read := func() client.Object {
 		found, _ := reflect.New(reflect.TypeOf(o).Elem()).Interface().(client.Object)
 		if err := c.Get(ctx, client.ObjectKeyFromObject(o), found); err != nil {
@@ -133,7 +133,7 @@ func (b *realBroker) telling(ctx context.Context, c client.Reader, o client.Obje
 		return err
 	}
 	if now := read(); now != nil || before != nil {
-		b.tell(before, now)
+		b.notify(before, now)
 	}
 	return nil
 }
@@ -148,20 +148,20 @@ func startBroker(t *testing.T) *realBroker {
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 				o.SetUID(types.UID(uuid.NewString()))
-				return b.telling(ctx, c, o, func() error { return c.Create(ctx, o, opts...) })
+				return b.notifying(ctx, c, o, func() error { return c.Create(ctx, o, opts...) })
 			},
 			Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-				return b.telling(ctx, c, o, func() error { return c.Update(ctx, o, opts...) })
+				return b.notifying(ctx, c, o, func() error { return c.Update(ctx, o, opts...) })
 			},
 			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-				return b.telling(ctx, c, o, func() error { return c.Delete(ctx, o, opts...) })
+				return b.notifying(ctx, c, o, func() error { return c.Delete(ctx, o, opts...) })
 			},
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-				return b.telling(ctx, c, o, func() error { return c.Patch(ctx, o, p, opts...) })
+				return b.notifying(ctx, c, o, func() error { return c.Patch(ctx, o, p, opts...) })
 			},
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
 				opts ...client.SubResourcePatchOption) error {
-				return b.telling(ctx, c, o, func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
+				return b.notifying(ctx, c, o, func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 			},
 		}).Build()
 	events := broker.New(broker.Options{Clock: clock.RealClock{}, Access: access.New(access.Options{

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// How much of the past a collection remembers for watches, in changes and in bytes of objects. A watch that is further behind has to begin
+// How much of the past a collection remembers for watches, in changes and in bytes of objects. A watch that is further behind has to start
 // again. Watches are in the same process and read on at once; only a client that does not is ever behind.
 const (
 	maxHistory      = 1024
@@ -102,7 +102,7 @@ func (c *collection) newRecord(o *unstructured.Unstructured, version int64, hubV
 		version: version, hubVersion: hubVersion, generation: o.GetGeneration(), raw: raw}, nil
 }
 
-// put stores an object, and returns its record. An object that is the same as before keeps its version, and nobody hears of it. The caller
+// put stores an object, and returns its record. An object that is the same as before keeps its version, and is no event. The caller
 // holds the lock.
 func (c *collection) put(o *unstructured.Unstructured, hubVersion string, marks func(*record)) (*record, error) {
 	before := c.records[types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}]
@@ -171,7 +171,7 @@ func (c *collection) forgetDeleted() {
 	c.deleted, c.deletionOrder = map[string]bool{}, nil
 }
 
-// isReported tells whether the agent has reported that a work has left the cluster.
+// isReported reports whether the agent has reported that a work has left the cluster.
 func (c *collection) isReported(uid string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

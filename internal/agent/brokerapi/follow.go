@@ -61,7 +61,7 @@ func (c *collection) await(ctx context.Context) error {
 	defer c.mu.Unlock()
 	if !c.started {
 		c.started = true
-		go c.follow(c.api.ctx) //nolint:contextcheck // the subscription outlives the reader who began it
+		go c.follow(c.api.ctx) //nolint:contextcheck // the subscription outlives the reader who started it
 	}
 	for attempts := c.attempts; !c.live; {
 		if c.attempts > attempts {
@@ -134,8 +134,8 @@ func (c *collection) ended(err error) {
 	c.notify()
 }
 
-// session subscribes, has the hub send what the collection lacks, and receives events until the subscription ends. lived tells whether the
-// collection has had what the hub has.
+// session subscribes, has the hub send what the collection lacks, and receives events until the subscription ends. lived reports whether
+// the collection has had what the hub has.
 func (c *collection) session(ctx context.Context) (lived bool, err error) {
 	subscription, err := c.api.Broker.Subscribe(ctx, c.api.Cluster, c.kind.dataType)
 	if err != nil {
@@ -169,7 +169,7 @@ func (c *connection) emptyHurried() {
 	}
 }
 
-// lastID begins an ID that comes behind all UIDs: brokers may answer in the order of IDs.
+// lastID is the prefix of an ID that comes behind all UIDs: brokers may answer in the order of IDs.
 const lastID = "zz-"
 
 // resync is a request to the hub for what a collection lacks. The hub answers with events, of which the last one has to be known. It says

@@ -118,7 +118,7 @@ func (h *testHub) apiUntil(ctx context.Context, t *testing.T) (*API, client.With
 	return a, c
 }
 
-// put stores an object, with a new version, and tells subscribers.
+// put stores an object, with a new version, and notifies subscribers.
 func (h *testHub) put(dataType cloudevents.DataType, o client.Object) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -136,7 +136,7 @@ func (h *testHub) putLocked(dataType cloudevents.DataType, o client.Object) {
 	}
 	h.objects[dataType][string(o.GetUID())] = o
 	if !h.mute {
-		h.tell(dataType, encode(dataType, cloudevents.Update, o))
+		h.notify(dataType, encode(dataType, cloudevents.Update, o))
 	}
 }
 
@@ -145,11 +145,11 @@ func (h *testHub) remove(dataType cloudevents.DataType, uid types.UID) {
 	defer h.mu.Unlock()
 	delete(h.objects[dataType], string(uid))
 	if !h.mute {
-		h.tell(dataType, gone(dataType, string(uid)))
+		h.notify(dataType, gone(dataType, string(uid)))
 	}
 }
 
-func (h *testHub) tell(dataType cloudevents.DataType, event *cloudevents.Event) {
+func (h *testHub) notify(dataType cloudevents.DataType, event *cloudevents.Event) {
 	for s := range h.streams {
 		if s.dataType == dataType {
 			s.send <- event
@@ -231,11 +231,11 @@ func (h *testHub) write(event *cloudevents.Event, eventType cloudevents.Type) er
 		if !slices.Contains(known.Finalizers, finalizer) {
 			known.Finalizers = append(known.Finalizers, finalizer)
 		}
-		h.objects[eventType.DataType][string(sent.UID)] = known // agents are not told
+		h.objects[eventType.DataType][string(sent.UID)] = known // agents are not notified
 		return nil
 	case cloudevents.TokenRequests:
 		answer := encodeRaw(eventType, event)
-		h.tell(eventType.DataType, answer)
+		h.notify(eventType.DataType, answer)
 		return nil
 	case cloudevents.Events:
 		return nil
@@ -281,7 +281,7 @@ func (h *testHub) resync(event *cloudevents.Event, dataType cloudevents.DataType
 			version = work.Generation
 		}
 		if at, knows := has[uid]; !knows || version > at || o.GetDeletionTimestamp() != nil {
-			h.tell(dataType, encode(dataType, cloudevents.ResyncResponse, o))
+			h.notify(dataType, encode(dataType, cloudevents.ResyncResponse, o))
 		}
 		delete(has, uid)
 	}
@@ -291,7 +291,7 @@ func (h *testHub) resync(event *cloudevents.Event, dataType cloudevents.DataType
 	}
 	slices.Sort(ids)
 	for _, uid := range ids {
-		h.tell(dataType, gone(dataType, uid))
+		h.notify(dataType, gone(dataType, uid))
 	}
 	return nil
 }

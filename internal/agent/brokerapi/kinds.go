@@ -23,7 +23,7 @@ const (
 	resourceWorks           = "manifestworks"
 )
 
-// What may be asked for: a method and a subresource. PATCH stands for PUT as well.
+// What may be requested: a method and a subresource. PATCH stands for PUT as well.
 const (
 	get          = http.MethodGet + " "
 	create       = http.MethodPost + " "

@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// bookmarkPeriod is how often a watch that asks for it is told the version up to which it has seen everything.
+// bookmarkPeriod is how often a watch that requests bookmarks gets one.
 const bookmarkPeriod = time.Minute
 
 // selection is which objects a reader wants.
@@ -134,7 +134,7 @@ type watcher struct {
 	out        *json.Encoder
 }
 
-// watch begins with what there is, or with the version that the client has seen.
+// watch starts with what there is, or with the version that the client has seen.
 func (c *collection) watch(r *request, s *selection) (*http.Response, error) {
 	w := &watcher{collection: c, selection: s, bookmarks: r.flag("allowWatchBookmarks")}
 	initial := []change{}
@@ -191,7 +191,7 @@ func expired(version int64) *apierrors.StatusError {
 	return apierrors.NewResourceExpired(fmt.Sprintf("the changes since resource version %d are not known any more", version))
 }
 
-// run sends changes until the context ends, the client goes away, or it has to begin again.
+// run sends changes until the context ends, the client goes away, or it has to start again.
 func (w *watcher) run(ctx context.Context) {
 	due := w.api.Clock.NewTimer(bookmarkPeriod)
 	defer due.Stop()

@@ -157,7 +157,7 @@ func (r *request) apiError(err error) error {
 	return apierrors.NewInternalError(err)
 }
 
-// refusesCertificate tells whether a server ended the TLS handshake because of the client certificate. That is no status of gRPC.
+// refusesCertificate reports whether a server ended the TLS handshake because of the client certificate. That is no status of gRPC.
 func refusesCertificate(message string) bool {
 	if !strings.Contains(message, "remote error: tls:") {
 		return false

@@ -30,7 +30,7 @@ func (c *collection) receiveWork(event *cloudevents.Event, action cloudevents.Ac
 	if err != nil {
 		return err
 	}
-	// Brokers send works that are being deleted by the action for what is gone, too. One that the agent has to finish with is not gone.
+	// Brokers send works that are being deleted by the action for what is gone, too. One that the agent has to finalize is not gone.
 	deleting := work.DeletionTimestamp != nil && work.Name != "" && slices.Contains(work.Finalizers, fleet.FinalizerManifestWorkCleanup)
 	if action == cloudevents.Delete && !deleting {
 		return c.remove(string(work.UID))

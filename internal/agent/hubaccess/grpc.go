@@ -22,7 +22,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// GRPCExtension names what a kubeconfig in memory has of a gRPC configuration that kubeconfigs have no place for.
+// GRPCExtension names what a kubeconfig in memory has of a gRPC configuration that kubeconfigs have no field for.
 const GRPCExtension = "capstan.io/grpc"
 
 const (
@@ -47,7 +47,7 @@ type file struct {
 	Extensions        map[string]json.RawMessage `json:"extensions,omitempty"`
 }
 
-// settings are what kubeconfigs have no place for.
+// settings are what kubeconfigs have no field for.
 type settings struct {
 	KeepAlive                grpcconfig.KeepAlive `json:"keepAliveConfig,omitzero"`
 	ServerHealthinessTimeout *metav1.Duration     `json:"serverHealthinessTimeout,omitempty"`

@@ -1,5 +1,5 @@
-// Package hubaccess has the ways in which an agent reaches a hub: by its API server, or by its gRPC server. Whoever uses the hub need not
-// know which one it is. What tells where the hub is has the form of a kubeconfig in memory, whatever it is in files.
+// Package hubaccess has the transports by which an agent reaches a hub: by its API server, or by its gRPC server. Whoever uses the hub need
+// not know which one it is. What says where the hub is has the form of a kubeconfig in memory, whatever it is in files.
 package hubaccess
 
 import (
@@ -14,11 +14,11 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 )
 
-// Access is a way to reach hubs.
+// Access is a transport to hubs.
 type Access struct {
-	// Key names the file, and the entry of a Secret, that tells where the hub is.
+	// Key names the file, and the entry of a Secret, that says where the hub is.
 	Key string
-	// Signer signs the certificates of agents that come this way.
+	// Signer signs the certificates of agents that use this transport.
 	Signer string
 	// Brokered says that a broker stands between the agent and the API of the hub: the agent reaches the kinds that the broker has events for,
 	// and nothing else.

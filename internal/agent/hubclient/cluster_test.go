@@ -48,10 +48,10 @@ func TestEndsAtOnce(t *testing.T) {
 	})
 }
 
-// asked is a hub that is not there, and tells of each request whether it is a watch.
-type asked chan bool
+// recordingTransport is a hub that is not there, and reports of each request whether it is a watch.
+type recordingTransport chan bool
 
-func (a asked) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a recordingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	select {
 	case a <- r.URL.Query().Get("watch") != "":
 	case <-r.Context().Done():
@@ -63,7 +63,7 @@ func (a asked) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestListsFirst(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []client.Object{&workv1.ManifestWork{}, &clusterv1.ManagedCluster{}} {
-		requests := make(asked)
+		requests := make(recordingTransport)
 		hub, err := NewCluster(&rest.Config{Host: "https://hub.invalid", Transport: requests}, WorksByName(nil))
 		if err != nil {
 			t.Fatal(err)

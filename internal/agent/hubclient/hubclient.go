@@ -1,4 +1,4 @@
-// Package hubclient knows the few kinds that an agent uses on the hub, so that it need not ask the hub for them.
+// Package hubclient knows the few kinds that an agent uses on the hub, so that it needs no discovery.
 package hubclient
 
 import (

@@ -20,7 +20,7 @@ import (
 // all that the agent of a denied cluster may do, and how it learns that one of them was deleted. The cache does so at intervals that grow
 // to half a minute, until it may list works again.
 //
-// No cache begins with a watch in place of a list: a list of what is in one namespace is short, and a hub may end it only within a second,
+// No cache starts with a watch in place of a list: a list of what is in one namespace is short, and a hub may end it only within a second,
 // or refuse such a watch.
 func WorksByName(hub client.Reader) cluster.Option {
 	return func(o *cluster.Options) {

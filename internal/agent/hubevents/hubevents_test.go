@@ -22,7 +22,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/hubevents"
 )
 
-// lines tells what is logged from what is logged as an error.
+// lines separates what is logged from what is logged as an error.
 type lines struct {
 	logr.LogSink
 	infos  chan string
@@ -37,10 +37,10 @@ func (l lines) WithName(string) logr.LogSink         { return l }
 // A context without a logger stays as it is.
 func TestWithoutLog(t *testing.T) {
 	t.Parallel()
-	asked := make(chan struct{}, 1)
+	posted := make(chan struct{}, 1)
 	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
-		asked <- struct{}{}
+		posted <- struct{}{}
 	}))
 	t.Cleanup(hub.Close)
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
@@ -51,18 +51,18 @@ func TestWithoutLog(t *testing.T) {
 	}
 	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1"}}
 	broadcaster.NewRecorder(scheme.Scheme, "test").Eventf(hubevents.Of(mc), nil, corev1.EventTypeNormal, "Reason", "Act", "note")
-	<-asked
+	<-posted
 }
 
 // RG-25: an event about a cluster goes to the cluster's namespace. A hub that does not take it is no error of the agent.
 func TestEventsOfACluster(t *testing.T) {
 	t.Parallel()
-	asked := make(chan string, 1)
+	posted := make(chan string, 1)
 	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
-		asked <- r.Method + " " + r.URL.Path
+		posted <- r.Method + " " + r.URL.Path
 	}))
 	t.Cleanup(hub.Close)
 	logged := lines{LogSink: funcr.New(func(string, string) {}, funcr.Options{Verbosity: 1}).GetSink(), infos: make(chan string, 10),
@@ -75,7 +75,7 @@ func TestEventsOfACluster(t *testing.T) {
 	}
 	mc := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1"}}
 	broadcaster.NewRecorder(scheme.Scheme, "test").Eventf(hubevents.Of(mc), nil, corev1.EventTypeNormal, "Reason", "Act", "note")
-	if got, want := <-asked, "POST /apis/events.k8s.io/v1/namespaces/cluster1/events"; got != want {
+	if got, want := <-posted, "POST /apis/events.k8s.io/v1/namespaces/cluster1/events"; got != want {
 		t.Errorf("the event is sent by %q, want %q", got, want)
 	}
 	if got, want := <-logged.infos, "Server rejected event (will not retry!)"; got != want || logged.errors.Load() > 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// mostWaiting is how many events wait for the agent to take them, before the subscription is ended and begun again.
+// mostWaiting is how many events wait for the agent to take them, before the subscription is ended and started again.
 const mostWaiting = 10_000
 
 var (
@@ -24,7 +24,7 @@ var (
 	errTooMany = status.Error(codes.ResourceExhausted, "the MQTT broker sends more than the agent takes")
 )
 
-// Broker implements what the API in memory of an agent asks of a broker, for works.
+// Broker implements what the API in memory of an agent needs of a broker, for works.
 type Broker struct {
 	cluster string
 	client  *mqtt.Client
@@ -67,7 +67,7 @@ func (b *Broker) setConnected(ctx context.Context) {
 	b.changed = make(chan struct{})
 }
 
-// receive hands an event on to the subscription, if there is one. Without one, the next one asks for everything.
+// receive hands an event on to the subscription, if there is one. Without one, the next one requests everything.
 func (b *Broker) receive(topic string, event *cloudevents.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,7 +81,7 @@ func (b *Broker) receive(topic string, event *cloudevents.Event) {
 	}
 }
 
-// isFor tells whether an event is for this cluster, and from whom it may be. Requests for statuses are for all clusters.
+// isFor reports whether an event is for this cluster, and from whom it may be. Requests for statuses are for all clusters.
 func (b *Broker) isFor(topic string, event *cloudevents.Event) bool {
 	eventType, err := cloudevents.ParseType(event.Type)
 	if err != nil || eventType.DataType != cloudevents.ManifestBundles {
@@ -97,7 +97,7 @@ func (b *Broker) isFor(topic string, event *cloudevents.Event) bool {
 	if eventType.Action == cloudevents.Delete {
 		known, cleanUp := b.sources[id], isToBeCleanedUp(event)
 		if known == "" && cleanUp {
-			b.sources[id] = source // it is to know of the end, of which it may not have heard the first time
+			b.sources[id] = source // it is to know of the end, of which it may not have learned the first time
 		} else if known == source && !cleanUp {
 			delete(b.sources, id)
 		}
@@ -107,7 +107,7 @@ func (b *Broker) isFor(topic string, event *cloudevents.Event) bool {
 	return true
 }
 
-// isToBeCleanedUp tells whether a work is still there for its agent to clean up. Its source is to know when that is done.
+// isToBeCleanedUp reports whether a work is still there for its agent to clean up. Its source is to know when that is done.
 func isToBeCleanedUp(event *cloudevents.Event) bool {
 	work, err := manifestbundle.DecodeSpec(event)
 	return err == nil && slices.Contains(work.Finalizers, fleet.FinalizerManifestWorkCleanup)

@@ -60,7 +60,7 @@ type Options struct {
 	Clock clock.Clock
 }
 
-// Controller sets the condition Available of ManagedClusterAddOns, unless their health is found in another way.
+// Controller sets the condition Available of ManagedClusterAddOns, unless their health is determined otherwise.
 type Controller struct {
 	Options
 	hub              client.Client
@@ -200,7 +200,7 @@ func (c *Controller) forget(owner types.NamespacedName) {
 }
 
 // silence is how long to report nothing about a lease that is missing: the manager of the add-on may be about to report, with what it
-// deploys, that the health is found in another way. Not every add-on has a manager that does. Where the time to report on which cluster
+// deploys, that the health is determined otherwise. Not every add-on has a manager that does. Where the time to report on which cluster
 // the agent runs has passed, this time has passed, too.
 func (c *Controller) silence(addOn *addonv1beta1.ManagedClusterAddOn, found bool, now time.Time) time.Duration {
 	reports := func(condition string) bool {

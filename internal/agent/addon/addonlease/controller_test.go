@@ -29,7 +29,7 @@ import (
 )
 
 var (
-	begin = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	owner = types.NamespacedName{Namespace: "cluster1", Name: "hello"}
 )
 
@@ -54,29 +54,29 @@ func TestGrace(t *testing.T) {
 		grace   time.Duration
 		seconds int32
 		renewed time.Time
-		// lasts is how long after begin it counts; zero or less is never.
+		// lasts is how long after start it counts; zero or less is never.
 		lasts time.Duration
 	}{
-		{"of an add-on of ours", 0, 15, begin, 45 * time.Second},
-		{"of the add-on framework", 0, 60, begin, 3 * time.Minute},
-		{"without a duration", 0, 0, begin, 3 * time.Minute},
-		{"a while ago", 0, 15, begin.Add(-30 * time.Second), 15 * time.Second},
-		{"too long ago", 0, 15, begin.Add(-45 * time.Second), 0},
-		{"in the future", 0, 15, begin.Add(time.Hour), 45 * time.Second},
+		{"of an add-on of ours", 0, 15, start, 45 * time.Second},
+		{"of the add-on framework", 0, 60, start, 3 * time.Minute},
+		{"without a duration", 0, 0, start, 3 * time.Minute},
+		{"a while ago", 0, 15, start.Add(-30 * time.Second), 15 * time.Second},
+		{"too long ago", 0, 15, start.Add(-45 * time.Second), 0},
+		{"in the future", 0, 15, start.Add(time.Hour), 45 * time.Second},
 		{"never", 0, 15, time.Time{}, -1},
-		{"with a grace for all", 10 * time.Second, 60, begin, 10 * time.Second},
+		{"with a grace for all", 10 * time.Second, 60, start, 10 * time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			cond, end := newController(test.grace).judge("hello", owner, leaseFor(test.seconds, test.renewed), true, begin)
+			cond, end := newController(test.grace).judge("hello", owner, leaseFor(test.seconds, test.renewed), true, start)
 			if test.lasts <= 0 {
 				if cond.Status != metav1.ConditionFalse || cond.Reason != "ManagedClusterAddOnLeaseUpdateStopped" || !end.IsZero() {
 					t.Errorf("%+v until %s", cond, end)
 				}
 				return
 			}
-			if cond.Status != metav1.ConditionTrue || cond.Message != "hello add-on is available." || !end.Equal(begin.Add(test.lasts)) {
-				t.Errorf("%+v until %s, want %s", cond, end, begin.Add(test.lasts))
+			if cond.Status != metav1.ConditionTrue || cond.Message != "hello add-on is available." || !end.Equal(start.Add(test.lasts)) {
+				t.Errorf("%+v until %s, want %s", cond, end, start.Add(test.lasts))
 			}
 		})
 	}
@@ -86,7 +86,7 @@ func TestGrace(t *testing.T) {
 func TestRenewalsCountWhenTheyAreSeen(t *testing.T) {
 	t.Parallel()
 	c := newController(0)
-	for now := begin; now.Before(begin.Add(time.Hour)); now = now.Add(150 * time.Second) { // two periods with all of the jitter
+	for now := start; now.Before(start.Add(time.Hour)); now = now.Add(150 * time.Second) { // two periods with all of the jitter
 		if _, end := c.judge("hello", owner, leaseFor(60, now), true, now); end.Before(now.Add(150 * time.Second)) {
 			t.Fatalf("a lease renewed at %s counts until %s", now, end)
 		}
@@ -96,7 +96,7 @@ func TestRenewalsCountWhenTheyAreSeen(t *testing.T) {
 // RG-63: renewals count, whatever the clock of the agent says. What is seen twice is no renewal.
 func TestClocksNeedNotAgree(t *testing.T) {
 	t.Parallel()
-	c, behind := newController(0), begin.Add(-time.Hour)
+	c, behind := newController(0), start.Add(-time.Hour)
 	steps := []struct {
 		at    time.Duration
 		lease *coordinationv1.Lease
@@ -110,22 +110,22 @@ func TestClocksNeedNotAgree(t *testing.T) {
 		{48 * time.Second, leaseFor(15, behind.Add(2*time.Second)), metav1.ConditionTrue},
 	}
 	for _, step := range steps {
-		if cond, _ := c.judge("hello", owner, step.lease, true, begin.Add(step.at)); cond.Status != step.want {
+		if cond, _ := c.judge("hello", owner, step.lease, true, start.Add(step.at)); cond.Status != step.want {
 			t.Errorf("after %s: %+v, want %s", step.at, cond, step.want)
 		}
 	}
-	another := leaseFor(15, begin.Add(40*time.Second))
+	another := leaseFor(15, start.Add(40*time.Second))
 	another.UID = "2"
-	if cond, end := c.judge("hello", owner, another, true, begin.Add(49*time.Second)); !end.Equal(begin.Add(85 * time.Second)) {
+	if cond, end := c.judge("hello", owner, another, true, start.Add(49*time.Second)); !end.Equal(start.Add(85 * time.Second)) {
 		t.Errorf("a lease that was created again is %+v until %s", cond, end)
 	}
-	if cond, _ := c.judge("hello", owner, nil, false, begin); cond.Status != metav1.ConditionUnknown ||
+	if cond, _ := c.judge("hello", owner, nil, false, start); cond.Status != metav1.ConditionUnknown ||
 		cond.Reason != "ManagedClusterAddOnLeaseNotFound" {
 		t.Errorf("no lease is %+v", cond)
 	}
 }
 
-// RG-63: that a new add-on has no lease is told at once if there is to be one, and soon if it is not known whether there is.
+// RG-63: that a new add-on has no lease is reported at once if there is to be one, and soon if it is not known whether there is.
 func TestMissingLeaseOfNewAddOn(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -144,10 +144,10 @@ func TestMissingLeaseOfNewAddOn(t *testing.T) {
 		addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name}}
 		addOn.Status.HealthCheck.Mode = test.mode
 		addOn.Status.Conditions = []metav1.Condition{{Type: test.condition}}
-		if wait := c.silence(addOn, test.found, begin); wait != test.wait {
+		if wait := c.silence(addOn, test.found, start); wait != test.wait {
 			t.Errorf("%s: silent for %s, want %s", name, wait, test.wait)
 		}
-		if wait := c.silence(addOn, test.found, begin.Add(modeTimeout)); wait != 0 {
+		if wait := c.silence(addOn, test.found, start.Add(modeTimeout)); wait != 0 {
 			t.Errorf("%s: silent for %s more", name, wait)
 		}
 	}
@@ -162,7 +162,7 @@ func serve(t *testing.T, leases ...coordinationv1.Lease) *rest.Config {
 	return serveBehind(t, &leases[0], leases...)
 }
 
-// serveBehind is a cluster of which lists and watches tell what there was. now is what is read; without it, reads are not answered.
+// serveBehind is a cluster of which lists and watches return what there was. now is what is read; without it, reads are not answered.
 func serveBehind(t *testing.T, now *coordinationv1.Lease, leases ...coordinationv1.Lease) *rest.Config {
 	t.Helper()
 	list, err := json.Marshal(coordinationv1.LeaseList{
@@ -176,7 +176,7 @@ func serveBehind(t *testing.T, now *coordinationv1.Lease, leases ...coordination
 		w.Header().Set("Content-Type", "application/json")
 		switch query := r.URL.Query(); {
 		case query.Get("sendInitialEvents") != "":
-			w.WriteHeader(http.StatusBadRequest) // then it is a list that they ask for
+			w.WriteHeader(http.StatusBadRequest) // then it is a list that they request
 		case query.Get("watch") != "":
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
@@ -200,7 +200,7 @@ func newHub(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, there ...coor
 	if err := addonv1beta1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	clock, c := clocktesting.NewFakeClock(begin), newController(0)
+	clock, c := clocktesting.NewFakeClock(start), newController(0)
 	c.Clock = clock
 	c.hub = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(addOn).WithObjects(addOn).Build()
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
@@ -220,8 +220,8 @@ func newHub(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, there ...coor
 	return c, clock, queue
 }
 
-// settle reconciles until it is known whether there is a lease.
-func settle(t *testing.T, c *Controller, queue workqueue.TypedRateLimitingInterface[reconcile.Request],
+// reconcileAll reconciles until it is known whether there is a lease.
+func reconcileAll(t *testing.T, c *Controller, queue workqueue.TypedRateLimitingInterface[reconcile.Request],
 	addOn *addonv1beta1.ManagedClusterAddOn) *metav1.Condition {
 	t.Helper()
 	for {
@@ -243,7 +243,7 @@ func settle(t *testing.T, c *Controller, queue workqueue.TypedRateLimitingInterf
 func TestAvailable(t *testing.T) {
 	t.Parallel()
 	const isTrue, isFalse, isUnknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
-	earlier := metav1.NewTime(begin.Add(-time.Hour).Local())
+	earlier := metav1.NewTime(start.Add(-time.Hour).Local())
 	lease := func(renewed time.Time) []coordinationv1.Lease {
 		l := leaseFor(60, renewed)
 		l.Namespace, l.Name = fleet.NamespaceAgentAddOn, owner.Name
@@ -255,8 +255,8 @@ func TestAvailable(t *testing.T) {
 		reason  string
 		message string
 	}{
-		"renewed":     {lease(begin), isTrue, "ManagedClusterAddOnLeaseUpdated", "hello add-on is available."},
-		"not renewed": {lease(begin.Add(-time.Hour)), isFalse, "ManagedClusterAddOnLeaseUpdateStopped", "hello add-on is not available"},
+		"renewed":     {lease(start), isTrue, "ManagedClusterAddOnLeaseUpdated", "hello add-on is available."},
+		"not renewed": {lease(start.Add(-time.Hour)), isFalse, "ManagedClusterAddOnLeaseUpdateStopped", "hello add-on is not available"},
 		"not there":   {nil, isUnknown, "ManagedClusterAddOnLeaseNotFound", "The status of hello add-on is unknown"},
 	} {
 		for _, before := range []metav1.ConditionStatus{"", isTrue, isFalse, isUnknown} {
@@ -269,11 +269,11 @@ func TestAvailable(t *testing.T) {
 				}
 				c, _, queue := newHub(t, addOn, test.leases...)
 				queue.Add(reconcile.Request{NamespacedName: owner})
-				at := begin
+				at := start
 				if test.status == before {
 					at = earlier.Time
 				}
-				if got := settle(t, c, queue, addOn); got.Status != test.status || got.Reason != test.reason ||
+				if got := reconcileAll(t, c, queue, addOn); got.Status != test.status || got.Reason != test.reason ||
 					!strings.Contains(got.Message, test.message) || !got.LastTransitionTime.Time.Equal(at) {
 					t.Errorf("got %+v, want %s %s %q at %s", got, test.status, test.reason, test.message, at)
 				}
@@ -286,7 +286,7 @@ func TestAvailable(t *testing.T) {
 // cluster.
 func TestHostingIsNotSaid(t *testing.T) {
 	t.Parallel()
-	here := leaseFor(60, begin)
+	here := leaseFor(60, start)
 	here.Namespace, here.Name = fleet.NamespaceAgentAddOn, owner.Name
 	for name, test := range map[string]struct {
 		leases []coordinationv1.Lease
@@ -307,7 +307,7 @@ func TestHostingIsNotSaid(t *testing.T) {
 			if _, err := c.Reconcile(t.Context(), reconcile.Request{NamespacedName: owner}); err != nil {
 				t.Fatal(err)
 			}
-			if available := settle(t, c, queue, addOn); available.Reason != test.want {
+			if available := reconcileAll(t, c, queue, addOn); available.Reason != test.want {
 				t.Errorf("%+v, want %s", available, test.want)
 			}
 		})
@@ -319,11 +319,11 @@ func TestFailedReadKeepsTheWatch(t *testing.T) {
 	t.Parallel()
 	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: owner.Namespace, Name: owner.Name}}
 	addOn.Status.HealthCheck.Mode = addonv1beta1.HealthCheckModeLease
-	lease := leaseFor(60, begin)
+	lease := leaseFor(60, start)
 	lease.Namespace, lease.Name = fleet.NamespaceAgentAddOn, owner.Name
 	c, _, queue := newHub(t, addOn, *lease)
 	queue.Add(reconcile.Request{NamespacedName: owner})
-	settle(t, c, queue, addOn)
+	reconcileAll(t, c, queue, addOn)
 	c.hub = interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
 		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return apierrors.NewTimeoutError("try again", 1)
@@ -351,8 +351,8 @@ func TestWatchIsBehind(t *testing.T) {
 		now  *coordinationv1.Lease
 		want metav1.ConditionStatus
 	}{
-		"renewed meanwhile":           {leaseAt(begin.Add(time.Hour)), isTrue},
-		"not renewed":                 {leaseAt(begin), metav1.ConditionFalse},
+		"renewed meanwhile":           {leaseAt(start.Add(time.Hour)), isTrue},
+		"not renewed":                 {leaseAt(start), metav1.ConditionFalse},
 		"the cluster does not answer": {nil, isTrue},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -361,14 +361,14 @@ func TestWatchIsBehind(t *testing.T) {
 			addOn.Status.HealthCheck.Mode = addonv1beta1.HealthCheckModeLease
 			c, clock, queue := newHub(t, addOn)
 			var err error
-			if c.managed, err = newLeases(serveBehind(t, test.now, *leaseAt(begin))); err == nil {
+			if c.managed, err = newLeases(serveBehind(t, test.now, *leaseAt(start))); err == nil {
 				err = c.managed.Start(t.Context(), queue)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
 			queue.Add(reconcile.Request{NamespacedName: owner})
-			if got := settle(t, c, queue, addOn); got.Status != isTrue {
+			if got := reconcileAll(t, c, queue, addOn); got.Status != isTrue {
 				t.Fatalf("before: %+v", got)
 			}
 			clock.Step(time.Hour)

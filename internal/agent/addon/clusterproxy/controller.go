@@ -1,4 +1,4 @@
-// Package clusterproxy is the agent's side of the way into its cluster: while the hub has the built-in add-on cluster-proxy for the
+// Package clusterproxy is the agent's side of the tunnel into its cluster: while the hub has the built-in add-on cluster-proxy for the
 // cluster, the agent keeps a tunnel to the hub, and lets through what the cluster's own rules allow.
 package clusterproxy
 
@@ -105,7 +105,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Complete(c)
 }
 
-// Reconcile begins or ends the tunnel, in the way that the hub has configured, reads the rules, and reports how it is.
+// Reconcile starts or ends the tunnel, as the hub has configured it, reads the rules, and reports how it is.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
 	err := c.hub.Get(ctx, req.NamespacedName, addOn)

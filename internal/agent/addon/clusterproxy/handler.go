@@ -36,7 +36,7 @@ const connectTimeout = 10 * time.Second
 // services, and connections to the API server for those who have a credential of the cluster itself.
 type apiHandler struct {
 	server *url.URL
-	// dial connects to its address, by whatever way the agent reaches it.
+	// dial connects to its address, as the agent reaches it.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// own has the credential of the agent, with which it impersonates users of the hub; none has no credential.
 	own, none transports
@@ -46,7 +46,7 @@ type apiHandler struct {
 	services  *services
 }
 
-// transports are to the API server. One of them takes connections that are upgraded, for which HTTP/2 has no way.
+// transports are to the API server. One of them takes connections that are upgraded, which HTTP/2 does not support.
 type transports struct{ ordinary, upgrade http.RoundTripper }
 
 func newHandler(managed *rest.Config, rules *rules, inCluster bool) (*apiHandler, error) {
@@ -115,8 +115,8 @@ func (h *apiHandler) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return apierrors.NewUnauthorized(err.Error())
 	}
-	if asksAboutItself(r) { // and is soon over
-		refused, err := h.answerAboutItself(w, r, user)
+	if isDiscoveryOrSelfReview(r) { // and is soon over
+		refused, err := h.answerSelfReview(w, r, user)
 		switch {
 		case err != nil:
 			return err
@@ -149,7 +149,7 @@ func (h *apiHandler) whileAllowed(r *http.Request, user access.User) (context.Co
 
 // pass sends a request on. To the API server, with a credential of the cluster it is one of whom that is of, with a token of the OIDC
 // issuer that the owner of the cluster trusts it is one of whom that names, and otherwise one of the user of the hub. What is open with a
-// token ends with it: API servers ask whose a token is when a request begins, and a stream may go on for days.
+// token ends with it: API servers authenticate when a request starts, and a stream may go on for days.
 func (h *apiHandler) pass(w http.ResponseWriter, r *http.Request, user access.User) error {
 	service, path, err := access.MarkedService(r)
 	if err != nil {
@@ -215,7 +215,7 @@ func (h *apiHandler) proxy(to transports, r *http.Request, identify func(http.He
 }
 
 // connect connects to the API server, and copies what comes from either side to the other, for as long as the rules of the cluster let
-// anybody in. Who asks for what is between the two: it is encrypted.
+// anybody in. Who requests what is between the two: it is encrypted.
 func (h *apiHandler) connect(w http.ResponseWriter, r *http.Request) {
 	if r.Host != apiServer {
 		http.Error(w, fmt.Sprintf("the agent connects to %s, and not to %s", apiServer, r.Host), http.StatusForbidden)

@@ -28,7 +28,7 @@ import (
 	"github.com/capstan-io/capstan/internal/reach/access"
 )
 
-// apiServerOf is a cluster that answers with what it was asked, and echoes what comes through connections that are upgraded.
+// apiServerOf is a cluster that answers with the request, and echoes what comes through connections that are upgraded.
 func apiServerOf(t *testing.T) (*httptest.Server, *rest.Config) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -71,7 +71,7 @@ func startWith(t *testing.T, config *rest.Config, allowed *rules) *httptest.Serv
 	return server
 }
 
-func ask(t *testing.T, server *httptest.Server, path string, header http.Header) (int, string) {
+func get(t *testing.T, server *httptest.Server, path string, header http.Header) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, http.NoBody)
 	if err != nil {
@@ -96,40 +96,40 @@ func TestIdentity(t *testing.T) {
 	t.Parallel()
 	_, config := apiServerOf(t)
 	server := start(t, config, nil)
-	asked := func(header http.Header) (got struct {
+	forwarded := func(header http.Header) (got struct {
 		Proto, Path, Query string
 		Header             http.Header
 	}) {
 		t.Helper()
-		code, body := ask(t, server, "/api/v1/namespaces/a%2Fb/pods?watch=true", header)
+		code, body := get(t, server, "/api/v1/namespaces/a%2Fb/pods?watch=true", header)
 		if err := json.Unmarshal([]byte(body), &got); err != nil || code != http.StatusOK {
 			t.Fatalf("%d %s", code, body)
 		}
 		return got
 	}
-	got := asked(http.Header{access.HeaderUser: {"alice"}, access.HeaderGroup: {"ops"}, "Impersonate-Group": {"system:masters"},
+	got := forwarded(http.Header{access.HeaderUser: {"alice"}, access.HeaderGroup: {"ops"}, "Impersonate-Group": {"system:masters"},
 		"Authorization": {"Bearer of-somebody"}})
 	if got.Proto != "HTTP/2.0" || got.Path != "/api/v1/namespaces/a%2Fb/pods" || got.Query != "watch=true" ||
 		got.Header.Get("Authorization") != "Bearer of-the-agent" || got.Header.Get("Impersonate-User") != "cluster:hub:alice" ||
 		strings.Join(got.Header.Values("Impersonate-Group"), " ") != "cluster:hub:ops" || got.Header.Get(access.HeaderUser) != "" {
 		t.Errorf("the cluster is asked %+v", got)
 	}
-	got = asked(http.Header{access.HeaderUser: {"alice"}, fleet.HeaderClusterAuthorization: {"Bearer of-an-account"}})
+	got = forwarded(http.Header{access.HeaderUser: {"alice"}, fleet.HeaderClusterAuthorization: {"Bearer of-an-account"}})
 	if got.Header.Get("Authorization") != "Bearer of-an-account" || got.Header.Get("Impersonate-User") != "" ||
 		got.Header.Get(fleet.HeaderClusterAuthorization) != "" {
 		t.Errorf("with a credential, the cluster is asked %+v", got)
 	}
 	nobody := http.Header{access.HeaderUser: {"system:anonymous"}, access.HeaderGroup: {"system:unauthenticated"}}
 	for _, header := range []http.Header{{}, nobody} {
-		if code, body := ask(t, server, "/api", header); code != http.StatusUnauthorized {
+		if code, body := get(t, server, "/api", header); code != http.StatusUnauthorized {
 			t.Errorf("nobody, as %v, gets %d %s", header, code, body)
 		}
 	}
 	nobody.Set(fleet.HeaderClusterAuthorization, "Bearer of-an-account")
-	if got = asked(nobody); got.Header.Get("Authorization") != "Bearer of-an-account" || got.Header.Get("Impersonate-User") != "" {
+	if got = forwarded(nobody); got.Header.Get("Authorization") != "Bearer of-an-account" || got.Header.Get("Impersonate-User") != "" {
 		t.Errorf("of who is known to the cluster alone, it is asked %+v", got)
 	}
-	if code, body := ask(t, server, "/api/%2e%2e/x", http.Header{access.HeaderUser: {"alice"}}); code != http.StatusBadRequest {
+	if code, body := get(t, server, "/api/%2e%2e/x", http.Header{access.HeaderUser: {"alice"}}); code != http.StatusBadRequest {
 		t.Errorf("a path that escapes gets %d %s", code, body)
 	}
 }
@@ -172,7 +172,7 @@ func TestHeadersFromOutside(t *testing.T) {
 	}
 }
 
-// CP-09: no way to write a path leads out of what the rules allow, or to another path than the one that they are asked about.
+// CP-09: no way to write a path leads out of what the rules allow, or to another path than the one that they decide about.
 func TestPathsFromOutside(t *testing.T) {
 	t.Parallel()
 	_, config := apiServerOf(t)
@@ -216,7 +216,7 @@ func TestRulesAreAsked(t *testing.T) {
 	} {
 		server := start(t, config, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "agent", Name: fleet.ConfigMapHubAccess},
 			Data: map[string]string{keyRules: text}})
-		code, body := ask(t, server, "/api/v1/namespaces/team/pods", http.Header{access.HeaderUser: {"alice"}})
+		code, body := get(t, server, "/api/v1/namespaces/team/pods", http.Header{access.HeaderUser: {"alice"}})
 		if code != want || want == http.StatusForbidden && !strings.Contains(body, fleet.ConfigMapHubAccess) {
 			t.Errorf("%s: %d %s", text, code, body)
 		}
@@ -284,7 +284,7 @@ func TestRulesEndWhatIsOpen(t *testing.T) {
 	expectEnd(t, "what bob executes, with rules that cannot be read,", ofBob)
 }
 
-// CP-09: who waits for an answer when rules come that do not allow the request is told so.
+// CP-09: who waits for an answer when rules come that do not allow the request is refused.
 func TestRulesEndWhatWaits(t *testing.T) {
 	t.Parallel()
 	allowed := &rules{clock: clock.RealClock{}}

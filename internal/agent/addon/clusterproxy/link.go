@@ -26,7 +26,7 @@ import (
 )
 
 // The wait before another attempt doubles from the first to the last, and is up to twice as long, so that the agents of a hub that has
-// started again do not all come at once. After a tunnel it is the first. A hub at which nothing listens is asked sooner: that costs it
+// started again do not all come at once. After a tunnel it is the first. A hub at which nothing listens is tried sooner: that costs it
 // nothing, and it may be back at any moment. So is one that has just started, or whose server of tunnels has, or that does not answer a
 // load balancer in front of it. One that refuses, or is silent because it is too busy, is left alone for longer.
 const (
@@ -101,7 +101,7 @@ func (l *link) routeFor(c agentconfig.Config) (route, error) {
 	return route{Config: c, hub: hub}, nil
 }
 
-// configure has the tunnel made again if the hub is to be reached in another way, and services in another domain.
+// configure has the tunnel made again if the hub is to be reached otherwise, and services in another domain.
 func (l *link) configure(c agentconfig.Config) error {
 	l.handler.services.setDomain(c.ServiceDomain)
 	l.mu.Lock()
@@ -215,13 +215,13 @@ func (l *link) dial(ctx context.Context, by route) (*tunnel.Tunnel, error) {
 	return tunnel.Dial(ctx, by.hub, l.base.JoinPath(api.Path(version, l.cluster, api.Attach(version))).String())
 }
 
-// answered tells whether it was the hub that refused a tunnel, and not a load balancer that does not reach it.
+// answered reports whether it was the hub that refused a tunnel, and not a load balancer that does not reach it.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && !ofLoadBalancer(err)
 }
 
-// ofLoadBalancer tells whether it was one that answered in place of the hub.
+// ofLoadBalancer reports whether it was one that answered in place of the hub.
 func ofLoadBalancer(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -242,7 +242,8 @@ func longer(wait time.Duration, err error) time.Duration {
 	return min(2*wait, lastRetry)
 }
 
-// isCut tells whether a connection has ended without an answer. A timeout is none: who is too busy to answer is not to be asked more often.
+// isCut reports whether a connection has ended without an answer. A timeout is none: who is too busy to answer is not to be tried more
+// often.
 func isCut(err error) bool {
 	var network *net.OpError
 	isNetwork := errors.As(err, &network) && (network.Op == "read" || network.Op == "write") && !network.Timeout()

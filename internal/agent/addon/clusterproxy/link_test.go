@@ -26,7 +26,7 @@ import (
 	"github.com/capstan-io/capstan/internal/reach/tunnel"
 )
 
-// A hub that is away, also behind a load balancer, is asked again soon, and one that refuses or is busy is left alone for longer.
+// A hub that is away, also behind a load balancer, is tried again soon, and one that refuses or is busy is left alone for longer.
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	network := func(op string, err error) error { return fmt.Errorf("Post: %w", &net.OpError{Op: op, Err: err}) }

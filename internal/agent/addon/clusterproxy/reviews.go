@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/reach/access"
 )
 
-// Paths by which users ask who they are, and what they may do. Every user of an API server may.
+// Paths of reviews by which users learn who they are, and what they may do. Every user of an API server may.
 const (
 	pathWhoAmI       = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 	pathAccessReview = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -34,8 +34,8 @@ const maxReview = 64 << 10
 // warningCode is the one that HTTP has for any warning.
 const warningCode = 299
 
-// asksAboutItself tells whether a request is about which APIs there are, or about its user.
-func asksAboutItself(r *http.Request) bool {
+// isDiscoveryOrSelfReview reports whether a request is about which APIs there are, or about its user.
+func isDiscoveryOrSelfReview(r *http.Request) bool {
 	return isSelfReview(r) || r.Method == http.MethodGet && isDiscovery(r.URL.Path)
 }
 
@@ -43,7 +43,7 @@ func isSelfReview(r *http.Request) bool {
 	return r.Method == http.MethodPost && slices.Contains([]string{pathWhoAmI, pathAccessReview, pathRulesReview}, r.URL.Path)
 }
 
-// isDiscovery tells whether a path says which APIs there are, and not what is in them: clients have to know before they ask for anything.
+// isDiscovery reports whether a path says which APIs there are, and not what is in them: clients have to know before they request anything.
 func isDiscovery(path string) bool {
 	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	if len(parts) > 1 && slices.Contains(parts, "") {
@@ -62,9 +62,9 @@ func isDiscovery(path string) bool {
 	return false
 }
 
-// answerAboutItself lets those ask whom the rules are about. Where the rules narrow what RBAC of the cluster gives them, they are told in
-// the answer: a review of what the rules do not allow is refused here, and a list of rights comes with a warning.
-func (h *apiHandler) answerAboutItself(w http.ResponseWriter, r *http.Request,
+// answerSelfReview answers reviews of those whom the rules are about. Where the rules narrow what RBAC of the cluster gives them, they
+// learn in the answer: a review of what the rules do not allow is refused here, and a list of rights comes with a warning.
+func (h *apiHandler) answerSelfReview(w http.ResponseWriter, r *http.Request,
 	user access.User) (*authorizationv1.SelfSubjectAccessReview, error) {
 	if r.URL.Path == pathAccessReview {
 		review, err := readReview(r)
@@ -93,7 +93,7 @@ func (h *apiHandler) answerAboutItself(w http.ResponseWriter, r *http.Request,
 	return nil, nil
 }
 
-// readReview reads what is asked, which stays in the body. It is nil if this is no review: the API server will say so.
+// readReview reads a review, which stays in the body. It is nil if this is no review: the API server will say so.
 func readReview(r *http.Request) (*authorizationv1.SelfSubjectAccessReview, error) {
 	content, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxReview))
 	if err != nil {

@@ -21,7 +21,7 @@ type reviewed struct {
 	body   []byte
 }
 
-// post asks the agent as alice.
+// post sends the agent a request as alice.
 func post(t *testing.T, server *httptest.Server, path, body string) reviewed {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, strings.NewReader(body))
@@ -42,7 +42,7 @@ func post(t *testing.T, server *httptest.Server, path, body string) reviewed {
 	return reviewed{response.StatusCode, response.Header, content}
 }
 
-// CP-09: who asks what it may do on the cluster is told what its owner does not allow, whatever RBAC allows.
+// CP-09: whose review is of what it may do on the cluster learns what its owner does not allow, whatever RBAC allows.
 func TestReviewsKnowTheRules(t *testing.T) {
 	t.Parallel()
 	_, config := apiServerOf(t)
@@ -60,7 +60,7 @@ func TestReviewsKnowTheRules(t *testing.T) {
 			answer := struct {
 				authorizationv1.SelfSubjectAccessReview
 
-				Path string // from the API server, which says what it was asked
+				Path string // from the API server, which echoes the request
 			}{}
 			if err := json.Unmarshal(response.body, &answer); err != nil {
 				t.Fatal(err)
@@ -82,7 +82,7 @@ func TestReviewsKnowTheRules(t *testing.T) {
 	}
 }
 
-// CP-09: whom the rules are about may ask which APIs there are and who it is, so that clients work. Nobody else may.
+// CP-09: whom the rules are about may read which APIs there are and who it is, so that clients work. Nobody else may.
 func TestDiscoveryWithRules(t *testing.T) {
 	t.Parallel()
 	_, config := apiServerOf(t)
@@ -95,10 +95,10 @@ func TestDiscoveryWithRules(t *testing.T) {
 		"/metrics": http.StatusForbidden, "/healthz/etcd": http.StatusForbidden, "/api//v1": http.StatusForbidden, "//api": http.StatusForbidden,
 	} {
 		header := http.Header{access.HeaderUser: {"alice"}}
-		if code, body := ask(t, about, path, header); code != want {
+		if code, body := get(t, about, path, header); code != want {
 			t.Errorf("%s: %d %s", path, code, body)
 		}
-		if code, body := ask(t, other, path, header); code != http.StatusForbidden {
+		if code, body := get(t, other, path, header); code != http.StatusForbidden {
 			t.Errorf("without a rule about her, %s: %d %s", path, code, body)
 		}
 	}

@@ -81,7 +81,7 @@ func (r *rules) set(configMap *corev1.ConfigMap) {
 	}
 }
 
-// follow returns a context for what goes on while the check passes, which is asked now and whenever the rules change. What the check says
+// follow returns a context for what goes on while the check passes, which runs now and whenever the rules change. What the check says
 // is the cause of its end. The function that is returned is to be called in the end.
 func (r *rules) follow(ctx context.Context, check func() error) (context.Context, context.CancelFunc, error) {
 	ctx, end := context.WithCancelCause(ctx)
@@ -187,7 +187,7 @@ func (r *rules) check(user access.User, request access.Request) error {
 	return err
 }
 
-// checkConnection says why a connection is not let through in which whoever has a credential of the cluster may ask for anything: only
+// checkConnection says why a connection is not let through in which whoever has a credential of the cluster may request anything: only
 // rules that let nobody in concern it.
 func (r *rules) checkConnection() error {
 	current, err := r.known()
@@ -211,7 +211,7 @@ func notAllowed(user access.User) error {
 		fleet.ConfigMapHubAccess)
 }
 
-// admit says why a user may not even ask what there is and what it may do, and otherwise what narrows what it may do, if anything does.
+// admit says why a user may not even use discovery and self-reviews, and otherwise what narrows what it may do, if anything does.
 func (r *rules) admit(user access.User) (narrowed string, err error) {
 	current := r.current.Load()
 	if current == nil || current.err != nil || current.all {

@@ -40,7 +40,7 @@ type services struct {
 	inCluster bool
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
 	transport *http.Transport
-	// domain is below which the names of services are looked up; empty leaves that to the machine.
+	// domain is below which the names of services are resolved; empty leaves that to the machine.
 	domain atomic.Value
 }
 
@@ -57,7 +57,7 @@ func newServices(managed *rest.Config, rules *rules, inCluster bool) *services {
 	return s
 }
 
-// setDomain has the names of services looked up below another domain from now on.
+// setDomain has the names of services resolved below another domain from now on.
 func (s *services) setDomain(domain string) {
 	if before := s.domain.Swap(domain); before != nil && before != domain {
 		s.transport.CloseIdleConnections()

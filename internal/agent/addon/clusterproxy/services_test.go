@@ -96,7 +96,7 @@ func TestService(t *testing.T) {
 	agent := c.agent(t, nil)
 	header := marked(t, webPath, http.Header{"Accept": {"text/html"}, "Authorization": {"Bearer of-the-hub"}, "Cookie": {"a=b"},
 		"Impersonate-User": {"admin"}, "Sec-Websocket-Protocol": {"a, base64url.bearer.authorization.k8s.io.x"}})
-	code, body := ask(t, agent, webPath+"/a%2Fb//c?d=e%20f", header)
+	code, body := get(t, agent, webPath+"/a%2Fb//c?d=e%20f", header)
 	var got received
 	if err := json.Unmarshal([]byte(body), &got); err != nil || code != http.StatusOK {
 		t.Fatalf("%d %s", code, body)
@@ -110,7 +110,7 @@ func TestService(t *testing.T) {
 			t.Errorf("the service gets %s", name)
 		}
 	}
-	code, body = ask(t, agent, webPath, marked(t, webPath, http.Header{fleet.HeaderClusterAuthorization: {"Basic for-the-service"}}))
+	code, body = get(t, agent, webPath, marked(t, webPath, http.Header{fleet.HeaderClusterAuthorization: {"Basic for-the-service"}}))
 	got = received{}
 	if err := json.Unmarshal([]byte(body), &got); err != nil || code != http.StatusOK || got.Path != "/" ||
 		got.Header.Get("Authorization") != "Basic for-the-service" || got.Header.Get(fleet.HeaderClusterAuthorization) != "" {
@@ -125,11 +125,11 @@ func TestService(t *testing.T) {
 func TestServiceWithoutMark(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, func(http.ResponseWriter, *http.Request) { t.Error("the service is asked") })
-	code, body := ask(t, c.agent(t, nil), webPath, http.Header{access.HeaderUser: {"alice"}})
+	code, body := get(t, c.agent(t, nil), webPath, http.Header{access.HeaderUser: {"alice"}})
 	if code != http.StatusOK || !strings.Contains(body, "cluster:hub:alice") || !strings.Contains(body, webPath) {
 		t.Errorf("the API server answers %d %s", code, body)
 	}
-	if code, body := ask(t, c.agent(t, nil), securePath, marked(t, webPath, nil)); code != http.StatusBadRequest {
+	if code, body := get(t, c.agent(t, nil), securePath, marked(t, webPath, nil)); code != http.StatusBadRequest {
 		t.Errorf("another service than the one that was let through answers %d %s", code, body)
 	}
 }
@@ -191,7 +191,7 @@ func TestServiceRules(t *testing.T) {
 		"- {namespaces: [other]}": http.StatusForbidden, "[]": http.StatusForbidden,
 	} {
 		agent := c.agent(t, hubAccess(map[string]string{keyRules: text}))
-		if code, body := ask(t, agent, webPath, marked(t, webPath, nil)); code != want {
+		if code, body := get(t, agent, webPath, marked(t, webPath, nil)); code != want {
 			t.Errorf("%s: %d %s", text, code, body)
 		}
 	}
@@ -234,7 +234,7 @@ func TestServiceCertificate(t *testing.T) {
 		own := *c
 		own.api = rest.CopyConfig(c.api)
 		own.api.CAData = append(own.api.CAData, test.clusterCA...)
-		if code, body := ask(t, own.agent(t, test.configMap), securePath, marked(t, securePath, nil)); !strings.Contains(body, test.want) {
+		if code, body := get(t, own.agent(t, test.configMap), securePath, marked(t, securePath, nil)); !strings.Contains(body, test.want) {
 			t.Errorf("%s: %d %s", name, code, body)
 		}
 	}
@@ -245,16 +245,16 @@ func TestServiceIsNotReached(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	const other = "/api/v1/namespaces/default/services/http:other/proxy-service"
-	if code, body := ask(t, c.agent(t, nil), other, marked(t, other, nil)); code != http.StatusBadGateway ||
+	if code, body := get(t, c.agent(t, nil), other, marked(t, other, nil)); code != http.StatusBadGateway ||
 		!strings.Contains(body, "the cluster has no service default/other: ") {
 		t.Errorf("a service that is not there answers %d %s", code, body)
 	}
 	c.service.Close()
-	if code, body := ask(t, c.agent(t, nil), webPath, marked(t, webPath, nil)); code != http.StatusBadGateway ||
+	if code, body := get(t, c.agent(t, nil), webPath, marked(t, webPath, nil)); code != http.StatusBadGateway ||
 		!strings.Contains(body, "the agent does not reach service default/web: ") {
 		t.Errorf("a service that is closed answers %d %s", code, body)
 	}
-	if code, body := ask(t, start(t, c.api, nil), webPath, marked(t, webPath, nil)); code != http.StatusBadGateway ||
+	if code, body := get(t, start(t, c.api, nil), webPath, marked(t, webPath, nil)); code != http.StatusBadGateway ||
 		!strings.Contains(body, "the agent does not run in its cluster") {
 		t.Errorf("an agent outside of the cluster answers %d %s", code, body)
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// reviewRate and reviewBurst bound, per second and in a row, how often the API server is asked whose token one is, and reviewTimeout how
+	// reviewRate and reviewBurst bound, per second and in a row, how often the API server reviews tokens, and reviewTimeout how
 	// long it may take to answer.
 	reviewRate, reviewBurst = 50, 100
 	reviewTimeout           = 10 * time.Second
@@ -78,7 +78,7 @@ func notAccepted(format string, args ...any) error {
 		fmt.Errorf(format, args...)))
 }
 
-// known asks the API server whether the token is one of its own.
+// known has the API server review whether the token is one of its own.
 func (t *tokens) known(ctx context.Context, token string, ttl time.Duration) (bool, error) {
 	key := sha256.Sum256([]byte(token))
 	if cached, found := t.own.Get(key); found {

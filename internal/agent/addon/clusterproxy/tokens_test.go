@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/reach/access"
 )
 
-// reviewing is a cluster that knows one token, and answers other requests with what it was asked.
+// reviewing is a cluster that knows one token, and answers other requests with the request.
 func reviewing(t *testing.T, knows string) (config *rest.Config, reviews *atomic.Int32) {
 	t.Helper()
 	reviews = &atomic.Int32{}
@@ -54,9 +54,9 @@ func TestOIDCToken(t *testing.T) {
 	config, reviews := reviewing(t, ofBoth)
 	server := start(t, config, hubAccess(map[string]string{keyRules: "[{}]", keyOIDC: issuer.Config("groupsClaim: groups\ngroupsPrefix: 'oidc:'"),
 		keyOIDCCA: string(issuer.CA())}))
-	asked := func(credential string) (int, http.Header, string) {
+	forwarded := func(credential string) (int, http.Header, string) {
 		t.Helper()
-		code, body := ask(t, server, "/api/v1/pods", http.Header{access.HeaderUser: {"system:anonymous"},
+		code, body := get(t, server, "/api/v1/pods", http.Header{access.HeaderUser: {"system:anonymous"},
 			fleet.HeaderClusterAuthorization: {credential},
 			"Impersonate-User":               {"admin"}, "Impersonate-Group": {"system:masters"}, "Impersonate-Extra-Scopes": {"all"}})
 		var header http.Header
@@ -64,7 +64,7 @@ func TestOIDCToken(t *testing.T) {
 		return code, header, body
 	}
 	for range 3 {
-		if code, got, _ := asked("bearer  " + ofIssuer); code != http.StatusOK || got.Get("Authorization") != "Bearer of-the-agent" ||
+		if code, got, _ := forwarded("bearer  " + ofIssuer); code != http.StatusOK || got.Get("Authorization") != "Bearer of-the-agent" ||
 			got.Get("Impersonate-User") != issuer.URL+"#alice" || strings.Join(got.Values("Impersonate-Group"), " ") != "oidc:ops" ||
 			got.Get("Impersonate-Extra-Scopes") != "" || got.Get(fleet.HeaderClusterAuthorization) != "" {
 			t.Errorf("for alice, the cluster is asked %d %+v", code, got)
@@ -75,7 +75,7 @@ func TestOIDCToken(t *testing.T) {
 	}
 	for name, credential := range map[string]string{
 		"known to the cluster": "Bearer " + ofBoth, "of nobody": "Bearer x.y.z", "basic": "Basic " + ofIssuer} {
-		code, got, _ := asked(credential)
+		code, got, _ := forwarded(credential)
 		if code != http.StatusOK || got.Get("Authorization") != credential || got.Get("Impersonate-User") != "" {
 			t.Errorf("with a token that is %s, the cluster is asked %d %+v", name, code, got)
 		}
@@ -86,7 +86,7 @@ func TestOIDCToken(t *testing.T) {
 		"unsigned":           {oidctest.Unsigned(t, issuer.Claims("alice", nil)), "algorithm"},
 		"huge":               {issuer.Token(t, issuer.Claims("alice", map[string]any{"x": strings.Repeat("x", oidc.MaxToken)})), "the limit is"},
 	} {
-		if code, _, body := asked("Bearer " + test.token); code != http.StatusUnauthorized || !strings.Contains(body, test.want) {
+		if code, _, body := forwarded("Bearer " + test.token); code != http.StatusUnauthorized || !strings.Contains(body, test.want) {
 			t.Errorf("%s: %d %s, want %q", name, code, body, test.want)
 		}
 	}
@@ -128,13 +128,13 @@ func TestOIDCIssuerIsAway(t *testing.T) {
 	config, _ := reviewing(t, "")
 	server := start(t, config, hubAccess(map[string]string{keyRules: "[{}]", keyOIDC: issuer.Config(""), keyOIDCCA: string(issuer.CA())}))
 	token := "Bearer " + issuer.Token(t, issuer.Claims("alice", nil))
-	if code, body := ask(t, server, "/api", http.Header{access.HeaderUser: {"alice"}, fleet.HeaderClusterAuthorization: {token}}); code !=
+	if code, body := get(t, server, "/api", http.Header{access.HeaderUser: {"alice"}, fleet.HeaderClusterAuthorization: {token}}); code !=
 		http.StatusServiceUnavailable || !strings.Contains(body, "does not answer") {
 		t.Errorf("%d %s", code, body)
 	}
 	for _, header := range []http.Header{{access.HeaderUser: {"alice"}},
 		{access.HeaderUser: {"alice"}, fleet.HeaderClusterAuthorization: {"Bearer of-an-account"}}} {
-		if code, body := ask(t, server, "/api", header); code != http.StatusOK {
+		if code, body := get(t, server, "/api", header); code != http.StatusOK {
 			t.Errorf("another request gets %d %s", code, body)
 		}
 	}

@@ -1,4 +1,4 @@
-// Package install tells where the agent of an add-on runs.
+// Package install determines where the agent of an add-on runs.
 package install
 
 import (
@@ -23,7 +23,7 @@ func Namespace(addOn *addonv1beta1.ManagedClusterAddOn) string {
 	return fleet.NamespaceAgentAddOn
 }
 
-// Hosted tells whether the add-on's agent runs on a hosting cluster. To the agent of the managed cluster that is the cluster that it
+// Hosted reports whether the add-on's agent runs on a hosting cluster. To the agent of the managed cluster that is the cluster that it
 // runs in itself: a hosted add-on needs a hosted agent. The annotation alone does not decide: it is copied from the ManagedCluster to all
 // of its add-ons, and means nothing to those without a hosted mode. Managers of add-ons with that mode report whether the hosting cluster
 // is valid, together with what they deploy. As long as a manager has reported neither, it is not known.
@@ -52,7 +52,7 @@ type undetermined struct {
 	since time.Time
 }
 
-// Hosted tells whether the add-on's agent runs on a hosting cluster, as the function Hosted does. If that is still unknown ModeTimeout
+// Hosted reports whether the add-on's agent runs on a hosting cluster, as the function Hosted does. If that is still unknown ModeTimeout
 // after the first call, the add-on is not hosted. Until then, wait is how long that will take; it is 0 once the answer is known.
 func (p *Modes) Hosted(addOn *addonv1beta1.ManagedClusterAddOn, now time.Time) (hosted bool, wait time.Duration) {
 	key := client.ObjectKeyFromObject(addOn)

@@ -14,13 +14,13 @@ import (
 // RG-60, RG-63: an add-on is not hosted if no condition says after half a minute whether it is.
 func TestModeTimeout(t *testing.T) {
 	t.Parallel()
-	begin, places := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), install.Modes{}
+	start, places := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), install.Modes{}
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
 	addOn.UID = "1"
 	metav1.SetMetaDataAnnotation(&addOn.ObjectMeta, fleet.AnnotationHostingClusterName, "host")
 	expect := func(after time.Duration, hosted bool, wait time.Duration) {
 		t.Helper()
-		if got, left := places.Hosted(addOn, begin.Add(after)); got != hosted || left != wait {
+		if got, left := places.Hosted(addOn, start.Add(after)); got != hosted || left != wait {
 			t.Errorf("after %s: hosted %t, to be known in %s", after, got, left)
 		}
 	}

@@ -39,7 +39,7 @@ func newAgentCluster(name string, config *rest.Config) (*agentCluster, error) {
 	return &agentCluster{name: name, client: uncached, watched: single.New(core.RESTClient(), "secrets", &corev1.Secret{})}, nil
 }
 
-// save makes a Secret hold the data, of the names in the data and in gone no others, and makes its namespace if there is none.
+// save writes the data to a Secret, of the names in the data and in gone no others, and makes its namespace if there is none.
 // It writes nothing if the Secret does so already.
 func (a *agentCluster) save(ctx context.Context, key client.ObjectKey, marks metav1.ObjectMeta, data map[string][]byte,
 	gone ...string) error {
@@ -141,7 +141,7 @@ func (a *agentCluster) remove(ctx context.Context, key client.ObjectKey, marks m
 	return nil
 }
 
-// marksOf are the marks of a Secret together with what tells whether its credential is still the desired one.
+// marksOf are the marks of a Secret together with what reports whether its credential is still the desired one.
 func (c *Controller) marksOf(w *desiredSecret) metav1.ObjectMeta {
 	marks := c.marks(w.addOn, w.cluster)
 	marks.Annotations[fleet.AnnotationHubID] = w.hubID
@@ -171,7 +171,7 @@ func (c *Controller) checkHub(w *desiredSecret, secret *corev1.Secret) error {
 
 var errOtherHub = errors.New("the credential is of another hub, or of the one that had the address before")
 
-// marks are what tells the Secrets of an add-on from all others, of other clusters and hubs among them.
+// marks are what distinguishes the Secrets of an add-on from all others, of other clusters and hubs among them.
 func (c *Controller) marks(addOn, cluster string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Labels: map[string]string{

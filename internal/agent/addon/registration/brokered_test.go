@@ -24,7 +24,7 @@ func TestBrokered(t *testing.T) {
 	if err != nil || !errors.Is(w.refused, errBrokered) || w.kubeconfig != nil {
 		t.Fatalf("%+v, %v", w, err)
 	}
-	r := newReport(begin)
+	r := newReport(start)
 	r.add(w, secretState{err: w.refused})
 	var conditions []metav1.Condition
 	r.write(&conditions)

@@ -61,7 +61,7 @@ func (c *Controller) reconcileCertificate(ctx context.Context, addOn *addonv1bet
 	return now
 }
 
-// readCertificate tells how long the certificate is valid. It fails if it is not the one that is desired.
+// readCertificate returns how long the certificate is valid. It fails if it is not the one that is desired.
 func (c *Controller) readCertificate(w *desiredSecret, secret *corev1.Secret) (secretState, error) {
 	if len(secret.Data[fleet.KeyTLSCert]) == 0 {
 		return secretState{}, errNoCredential
@@ -83,7 +83,7 @@ func (c *Controller) readCertificate(w *desiredSecret, secret *corev1.Secret) (s
 	return c.renewal(w, pair.Leaf.NotBefore, pair.Leaf.NotAfter), nil
 }
 
-// isBound tells whether the hub takes the certificate only if it is not older than the cluster: one for a user who acts for the cluster.
+// isBound reports whether the hub takes the certificate only if it is not older than the cluster: one for a user who acts for the cluster.
 // Add-ons of others may have the same user on all clusters.
 func (c *Controller) isBound(request *clientcert.AddOn) bool {
 	return request.SignerName == fleet.SignerKubeAPIServerClient &&
@@ -108,7 +108,7 @@ func checkSubject(w *desiredSecret, leaf *x509.Certificate, requested string) er
 	return nil
 }
 
-// complete tells whether a Secret has what goes with its credential.
+// complete reports whether a Secret has what goes with its credential.
 func (c *Controller) complete(w *desiredSecret, secret *corev1.Secret) bool {
 	marks := c.marksOf(w)
 	for name, value := range marks.Labels {

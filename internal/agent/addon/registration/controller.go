@@ -52,16 +52,16 @@ type Options struct {
 	Identity identity.Identity
 	// Author is as whom Uncached authenticates, if that is not the user of Identity.
 	Author string
-	// HubHash tells the Secrets for this hub from those for others.
+	// HubHash distinguishes the Secrets for this hub from those for others.
 	HubHash string
-	// Driver is how add-ons get access to the API server of the hub. Certificates of other signers take certificate requests either way.
+	// Driver is how add-ons get access to the API server of the hub. Certificates of other signers take certificate requests in any case.
 	Driver addonv1beta1.KubeClientDriver
 	// Brokered says that Uncached is a broker: add-ons get certificates of other signers, and no access to the API server of the hub, whose
 	// address the agent does not know.
 	Brokered bool
-	// CertificateLifetime asks for a lifetime of certificates; zero leaves it to the hub.
+	// CertificateLifetime requests a lifetime of certificates; zero leaves it to the hub.
 	CertificateLifetime time.Duration
-	// TokenLifetime asks for a lifetime of tokens; zero leaves it to the hub.
+	// TokenLifetime requests a lifetime of tokens; zero leaves it to the hub.
 	TokenLifetime time.Duration
 	// Store has the agent's own hub kubeconfig, from which those of the add-ons are made, and the folder for keys of requests.
 	Store *hubkubeconfig.Store
@@ -211,14 +211,14 @@ func (c *Controller) follow(owner types.NamespacedName, all []desiredSecret) {
 type secretState struct {
 	// notBefore and notAfter are the validity of the credential in it; zero if there is no valid one.
 	notBefore, notAfter time.Time
-	// due is when to look again; zero leaves it to events.
+	// due is when to reconcile again; zero leaves it to events.
 	due time.Time
 	// lack is why there is no valid credential, while one is requested.
 	lack string
 	err  error
 }
 
-// errContested says that two agents write the same Secret. Each would ask for another credential whenever the other has written its own.
+// errContested says that two agents write the same Secret. Each would request another credential whenever the other has written its own.
 var errContested = errors.New("the agent of another hub writes it, too; give one of the two add-ons another namespace")
 
 // errNoCredential says that a Secret does not exist, or has no credential in it.

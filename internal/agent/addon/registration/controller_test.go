@@ -29,7 +29,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// RG-60: while it cannot be told which Secrets an add-on is to have, those that there are stay as they are: the agent has no credential of
+// RG-60: while it is not known which Secrets an add-on is to have, those that there are stay as they are: the agent has no credential of
 // its own at the moment, or it is not known yet where the agent of the add-on runs. RG-62: its driver is reported all the same, as whoever
 // is to say that may wait for it.
 func TestSecretsStay(t *testing.T) {
@@ -52,7 +52,7 @@ func TestSecretsStay(t *testing.T) {
 			metav1.SetMetaDataAnnotation(&addOn.ObjectMeta, fleet.AnnotationHostingClusterName, hosting)
 			addOn.Status.Registrations = []addonv1beta1.RegistrationConfig{{Type: addonv1beta1.KubeClient}}
 			addOn.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionCertificateRotated, Status: metav1.ConditionTrue}}
-			clock, c := clocktesting.NewFakeClock(begin), newController(addonv1beta1.KubeClientDriverCSR)
+			clock, c := clocktesting.NewFakeClock(start), newController(addonv1beta1.KubeClientDriverCSR)
 			c.Clock = clock
 			c.hub = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(addOn).WithObjects(addOn).Build()
 			c.Store = &hubkubeconfig.Store{Dir: t.TempDir()}
@@ -95,10 +95,10 @@ func TestSecretsStay(t *testing.T) {
 	}
 }
 
-// RG-60: where the agent of an add-on runs is told by its manager, and is not waited for longer than it takes one to say so.
+// RG-60: where the agent of an add-on runs is reported by its manager, and is not waited for longer than it takes one to say so.
 func TestPlace(t *testing.T) {
 	t.Parallel()
-	clock, c := clocktesting.NewFakeClock(begin), newController(addonv1beta1.KubeClientDriverCSR)
+	clock, c := clocktesting.NewFakeClock(start), newController(addonv1beta1.KubeClientDriverCSR)
 	c.Clock = clock
 	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "hello", UID: "1"}}
 	expect := func(step time.Duration, want string, wait time.Duration) {
@@ -120,7 +120,8 @@ func TestPlace(t *testing.T) {
 	expect(0, fleet.AddOnCredentialHosted, 0)
 }
 
-// RG-62: the driver is told with the first news of a certificate, and soon if there are none. A driver that changes is told at once.
+// RG-62: the driver is reported with the first news of a certificate, and soon if there are none. A driver that changes is reported at
+// once.
 func TestDriver(t *testing.T) {
 	t.Parallel()
 	const csr, token = addonv1beta1.KubeClientDriverCSR, addonv1beta1.KubeClientDriverToken
@@ -141,7 +142,7 @@ func TestDriver(t *testing.T) {
 		"said":           {csr, declared(csr), false, 0},
 		"another signer": {csr, addonv1beta1.RegistrationConfig{Type: addonv1beta1.CustomSigner}, false, 0},
 	} {
-		clock, c := clocktesting.NewFakeClock(begin), newController(test.driver)
+		clock, c := clocktesting.NewFakeClock(start), newController(test.driver)
 		c.Clock = clock
 		addOn := &addonv1beta1.ManagedClusterAddOn{
 			Status: addonv1beta1.ManagedClusterAddOnStatus{Registrations: []addonv1beta1.RegistrationConfig{test.registration}}}
@@ -153,12 +154,12 @@ func TestDriver(t *testing.T) {
 		}
 		if test.wait > 0 {
 			for _, at := range []time.Duration{0, test.wait - 1} {
-				clock.SetTime(begin.Add(at))
-				if due := c.declareDriver(addOn, test.news); !due.Equal(begin.Add(test.wait)) || driver() != "" {
+				clock.SetTime(start.Add(at))
+				if due := c.declareDriver(addOn, test.news); !due.Equal(start.Add(test.wait)) || driver() != "" {
 					t.Errorf("%s, after %s: %q, again at %s", name, at, driver(), due)
 				}
 			}
-			clock.SetTime(begin.Add(test.wait))
+			clock.SetTime(start.Add(test.wait))
 		}
 		due := c.declareDriver(addOn, test.news)
 		if want := test.registration.Type == addonv1beta1.KubeClient; !due.IsZero() || (driver() == test.driver) != want || len(c.silent) > 0 {
@@ -171,10 +172,10 @@ func TestDriver(t *testing.T) {
 // being deleted is not taken for it.
 func TestNamespace(t *testing.T) {
 	t.Parallel()
-	deleted := metav1.NewTime(begin)
+	deleted := metav1.NewTime(start)
 	going := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fleet.NamespaceAgentAddOn, DeletionTimestamp: &deleted,
 		Finalizers: []string{"test/keep"}}}
-	clock, c := clocktesting.NewFakeClock(begin), newController(addonv1beta1.KubeClientDriverCSR)
+	clock, c := clocktesting.NewFakeClock(start), newController(addonv1beta1.KubeClientDriverCSR)
 	c.Clock, c.ready = clock, map[string]time.Time{}
 	managed := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(going).Build()
 	c.clusters = map[string]*agentCluster{fleet.AddOnCredentialManaged: {name: fleet.AddOnCredentialManaged, client: managed}}

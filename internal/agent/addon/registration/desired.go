@@ -23,7 +23,7 @@ type desiredSecret struct {
 	addOn   string
 	cluster string
 	secret  client.ObjectKey
-	// request is the certificate to ask for; nil if the add-on gets a token.
+	// request is the certificate to request; nil if the add-on gets a token.
 	request *clientcert.AddOn
 	// kubeconfig is for access to the hub; nil for what is of another signer.
 	kubeconfig []byte
@@ -31,7 +31,7 @@ type desiredSecret struct {
 	refused error
 	// hubID is of the hub that the credential has to be of.
 	hubID string
-	// notBefore is the earliest begin of the validity of certificates that the hub accepts; the zero time accepts all.
+	// notBefore is the earliest start of the validity of certificates that the hub accepts; the zero time accepts all.
 	notBefore time.Time
 }
 
@@ -138,7 +138,7 @@ func (c *Controller) request(addOn, signer string, subject pkix.Name) *clientcer
 }
 
 // clusterOf is where the agent of an add-on runs, as one of the values of LabelAddOnCredential. It is empty while that is not known, which
-// it will be after the wait. The wait begins with the first registration: until then there is nothing to put anywhere.
+// it will be after the wait. The wait starts with the first registration: until then there is nothing to put anywhere.
 func (c *Controller) clusterOf(addOn *addonv1beta1.ManagedClusterAddOn) (cluster string, wait time.Duration) {
 	hosted, wait := c.agents.Hosted(addOn, c.Clock.Now())
 	if len(addOn.Status.Registrations) == 0 {

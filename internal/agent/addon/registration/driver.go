@@ -12,7 +12,7 @@ import (
 // longer, and both are reported in one write. Managers may wait for the driver.
 const driverTimeout = time.Second
 
-// declareDriver tells the hub how the add-on gets its access: at once, or together with the first report on a certificate. It
+// declareDriver reports to the hub how the add-on gets its access: at once, or together with the first report on a certificate. It
 // returns when to do that; zero is never.
 func (c *Controller) declareDriver(addOn *addonv1beta1.ManagedClusterAddOn, news bool) (due time.Time) {
 	key := client.ObjectKeyFromObject(addOn)
@@ -38,7 +38,7 @@ func (c *Controller) declareDriver(addOn *addonv1beta1.ManagedClusterAddOn, news
 	return time.Time{}
 }
 
-// lacksDriver tells that an add-on has registrations of the kind, and none of them a driver. One that has to change changes at once:
+// lacksDriver reports whether an add-on has registrations of the kind, and none of them a driver. One that has to change changes at once:
 // the hub gives rights to another identity then.
 func lacksDriver(addOn *addonv1beta1.ManagedClusterAddOn) (found bool) {
 	for _, registration := range addOn.Status.Registrations {

@@ -26,14 +26,14 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// certificateOf is valid from begin to an hour after.
+// certificateOf is valid from start to an hour after.
 func certificateOf(t *testing.T, subject pkix.Name) map[string][]byte {
 	t.Helper()
 	key, encoded, err := hubkubeconfig.NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: subject, NotBefore: begin, NotAfter: begin.Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: subject, NotBefore: start, NotAfter: start.Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, crypto.Signer(key).Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -43,12 +43,12 @@ func certificateOf(t *testing.T, subject pkix.Name) map[string][]byte {
 
 func tokenOf(account string) map[string][]byte {
 	part := base64.RawURLEncoding.EncodeToString
-	claims := fmt.Sprintf(`{"iat":%d,"exp":%d,"kubernetes.io":{"serviceaccount":{"uid":%q}}}`, begin.Unix(), begin.Add(time.Hour).Unix(),
+	claims := fmt.Sprintf(`{"iat":%d,"exp":%d,"kubernetes.io":{"serviceaccount":{"uid":%q}}}`, start.Unix(), start.Add(time.Hour).Unix(),
 		account)
 	return map[string][]byte{fleet.KeyToken: []byte(part([]byte(`{"alg":"RS256"}`)) + "." + part([]byte(claims)) + "." + part([]byte("x")))}
 }
 
-// RG-60, RG-53: a certificate or token belongs to one hub, whatever address that has, and to the identity that was asked for.
+// RG-60, RG-53: a certificate or token belongs to one hub, whatever address that has, and to the identity that was requested.
 func TestCredentialOfAnother(t *testing.T) {
 	t.Parallel()
 	user := pkix.Name{CommonName: "u", Organization: []string{"g", "h"}}
@@ -75,12 +75,12 @@ func TestCredentialOfAnother(t *testing.T) {
 	}{
 		"a certificate of this hub":    {kube, map[string]string{id: "this", hash: "hash"}, certificateOf(t, user), ""},
 		"of this hub, which has moved": {kube, map[string]string{id: "this", hash: "before"}, certificateOf(t, user), ""},
-		"of the cluster":               {since(begin, *bound), map[string]string{id: "this"}, certificateOf(t, ofCluster), ""},
-		"of a cluster that had the name before": {since(begin.Add(time.Second), *bound), map[string]string{id: "this"},
+		"of the cluster":               {since(start, *bound), map[string]string{id: "this"}, certificateOf(t, ofCluster), ""},
+		"of a cluster that had the name before": {since(start.Add(time.Second), *bound), map[string]string{id: "this"},
 			certificateOf(t, ofCluster), "when the cluster was created or cut off"},
-		"of a user that add-ons on all clusters have, before the cluster": {since(begin.Add(time.Second), *kube), map[string]string{id: "this"},
+		"of a user that add-ons on all clusters have, before the cluster": {since(start.Add(time.Second), *kube), map[string]string{id: "this"},
 			certificateOf(t, user), ""},
-		"of another signer, before the cluster": {since(begin.Add(time.Second), *custom), map[string]string{id: "this"},
+		"of another signer, before the cluster": {since(start.Add(time.Second), *custom), map[string]string{id: "this"},
 			certificateOf(t, withUnit), ""},
 		"of another hub at the same address": {kube, map[string]string{id: "before", hash: "hash"}, certificateOf(t, user),
 			"another hub"},
@@ -119,7 +119,7 @@ func TestCredentialOfAnother(t *testing.T) {
 // RG-64, RG-53: a credential that cannot be used is not reported as valid, and none is before the first one exists.
 func TestNotWellMeanwhile(t *testing.T) {
 	t.Parallel()
-	well := secretState{notBefore: begin, notAfter: begin.Add(time.Hour)}
+	well := secretState{notBefore: start, notAfter: start.Add(time.Hour)}
 	waits := secretState{lack: "it is of another hub"}
 	for name, test := range map[string]struct {
 		before   metav1.ConditionStatus // empty for none
@@ -151,9 +151,9 @@ func TestNotWellMeanwhile(t *testing.T) {
 				var conditions []metav1.Condition
 				if test.before != "" {
 					conditions = []metav1.Condition{{Type: kind.name, Status: test.before, Reason: kind.failed, Message: "before",
-						LastTransitionTime: metav1.NewTime(begin.Add(-time.Hour))}}
+						LastTransitionTime: metav1.NewTime(start.Add(-time.Hour))}}
 				}
-				r := newReport(begin)
+				r := newReport(start)
 				for _, o := range test.outcomes {
 					r.add(kind.desired, o)
 				}
@@ -169,7 +169,7 @@ func TestNotWellMeanwhile(t *testing.T) {
 				if cond == nil || cond.Status != test.want || cond.Reason != reason || !strings.Contains(cond.Message, test.message) {
 					t.Fatalf("got %+v, want %s %s %q", cond, test.want, reason, test.message)
 				}
-				if changed := cond.LastTransitionTime.Time.Equal(begin); changed != (test.want != test.before) {
+				if changed := cond.LastTransitionTime.Time.Equal(start); changed != (test.want != test.before) {
 					t.Errorf("%s became %s, at %s", test.before, test.want, cond.LastTransitionTime)
 				}
 			})
@@ -188,9 +188,9 @@ func TestContestedSecret(t *testing.T) {
 		Annotations: map[string]string{fleet.AnnotationHubID: "other"}}}
 	api := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(contested).Build()
 	c.clusters = map[string]*agentCluster{w.cluster: {name: w.cluster, client: api}}
-	c.renewed[w.id()] = begin
+	c.renewed[w.id()] = start
 	got := c.refresh(t.Context(), &addonv1beta1.ManagedClusterAddOn{}, w)
-	if !errors.Is(got.err, errContested) || !got.due.Equal(begin.Add(clientcert.RetryRenewal)) {
+	if !errors.Is(got.err, errContested) || !got.due.Equal(start.Add(clientcert.RetryRenewal)) {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -30,7 +30,7 @@ type secretInventory struct {
 	ids map[id]struct{}
 }
 
-// relist is the time until a cluster is asked again that failed to list its Secrets.
+// relist is the delay before Secrets are listed again after a failure.
 const relist = 10 * time.Minute
 
 // Start is called by the controller before it reconciles.

@@ -25,12 +25,12 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-var begin = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func newController(driver addonv1beta1.KubeClientDriver) *Controller {
 	return &Controller{
 		Options: Options{Identity: identity.Identity{Cluster: "c1", Agent: "a1"}, HubHash: "hash", Driver: driver,
-			Clock: clocktesting.NewFakeClock(begin)},
+			Clock: clocktesting.NewFakeClock(start)},
 		renewalFraction: 0.2, renewed: map[id]time.Time{}, silent: map[types.NamespacedName]time.Time{},
 	}
 }
@@ -38,7 +38,7 @@ func newController(driver addonv1beta1.KubeClientDriver) *Controller {
 const bootstrap = `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"hub","cluster":{"server":"https://hub","proxy-url":"http://proxy:3128","certificate-authority-data":"Q0E="}}],
 "contexts":[{"name":"c","context":{"cluster":"hub"}}],"current-context":"c"}`
 
-// RG-60 RG-61: which Secret a registration is for, and what is asked for.
+// RG-60 RG-61: which Secret a registration is for, and what is requested.
 func TestWanted(t *testing.T) {
 	t.Parallel()
 	credential := &hubkubeconfig.Credential{Kubeconfig: []byte(bootstrap)}
@@ -148,14 +148,14 @@ func TestRegistrationsForOneSecret(t *testing.T) {
 func TestRenewal(t *testing.T) {
 	t.Parallel()
 	c, w := newController("csr"), &desiredSecret{addOn: "hello"}
-	if got := c.renewal(w, begin, begin.Add(time.Hour)); !got.due.Equal(begin.Add(48 * time.Minute)) {
+	if got := c.renewal(w, start, start.Add(time.Hour)); !got.due.Equal(start.Add(48 * time.Minute)) {
 		t.Errorf("due at %s", got.due)
 	}
-	c.renewed[w.id()] = begin
-	if got := c.renewal(w, begin.Add(-2*time.Hour), begin.Add(-time.Hour)); !got.due.Equal(begin.Add(time.Minute)) {
+	c.renewed[w.id()] = start
+	if got := c.renewal(w, start.Add(-2*time.Hour), start.Add(-time.Hour)); !got.due.Equal(start.Add(time.Minute)) {
 		t.Errorf("due at %s after a renewal a moment ago", got.due)
 	}
-	if got := c.renewal(w, begin, begin.Add(10*time.Second)); !got.due.Equal(begin.Add(8 * time.Second)) {
+	if got := c.renewal(w, start, start.Add(10*time.Second)); !got.due.Equal(start.Add(8 * time.Second)) {
 		t.Errorf("a short-lived one is due at %s", got.due)
 	}
 }
@@ -165,9 +165,9 @@ func TestReportInOrder(t *testing.T) {
 	t.Parallel()
 	for range 50 {
 		var conditions []metav1.Condition
-		r := newReport(begin)
+		r := newReport(start)
 		for _, w := range []*desiredSecret{{}, {request: &clientcert.AddOn{}}} {
-			r.add(w, secretState{notBefore: begin, notAfter: begin.Add(time.Hour)})
+			r.add(w, secretState{notBefore: start, notAfter: start.Add(time.Hour)})
 		}
 		r.write(&conditions)
 		if len(conditions) != 2 || conditions[0].Type != "ClusterCertificateRotated" || conditions[1].Type != "TokenRefreshed" {
@@ -183,13 +183,13 @@ func TestReport(t *testing.T) {
 	certificate.secret.Namespace, certificate.secret.Name = "ns", "s"
 	conditions := []metav1.Condition{{Type: "ClusterCertificateRotated", Status: "True"}, {Type: "Available", Status: "True"}}
 	write := func(add func(*report)) (lines []string) {
-		r := newReport(begin)
+		r := newReport(start)
 		add(r)
 		r.write(&conditions)
 		for _, cond := range conditions {
 			lines = append(lines, cond.Type+" "+string(cond.Status)+" "+cond.Reason+" "+cond.Message)
 		}
-		if !r.next.Equal(begin.Add(time.Minute)) && !r.next.Equal(begin.Add(resync)) {
+		if !r.next.Equal(start.Add(time.Minute)) && !r.next.Equal(start.Add(resync)) {
 			t.Errorf("comes back at %s", r.next)
 		}
 		return lines
@@ -207,12 +207,12 @@ func TestReport(t *testing.T) {
 		}
 	}
 	expect(write(func(r *report) {
-		r.add(certificate, secretState{notBefore: begin, notAfter: begin.Add(3 * time.Hour), due: begin.Add(time.Hour)})
-		r.add(certificate, secretState{notBefore: begin, notAfter: begin.Add(2 * time.Hour), due: begin.Add(time.Minute)})
+		r.add(certificate, secretState{notBefore: start, notAfter: start.Add(3 * time.Hour), due: start.Add(time.Hour)})
+		r.add(certificate, secretState{notBefore: start, notAfter: start.Add(2 * time.Hour), due: start.Add(time.Minute)})
 	}), "ClusterCertificateRotated True ClientCertificateUpdated The client certificate is valid from 2026-11-21T12:00:00Z to 2026-11-21T14:00:00Z", "Available")
 	expect(write(func(r *report) {
-		r.add(certificate, secretState{notAfter: begin.Add(time.Hour), err: errors.New("no luck")})
-		r.add(token, secretState{notBefore: begin, notAfter: begin.Add(time.Hour)})
+		r.add(certificate, secretState{notAfter: start.Add(time.Hour), err: errors.New("no luck")})
+		r.add(token, secretState{notBefore: start, notAfter: start.Add(time.Hour)})
 	}), "ClusterCertificateRotated False ClientCertificateUpdateFailed Secret ns/s, which holds a credential until 2026-11-21T13:00:00Z, could not be brought up to date: no luck",
 		"Available", "TokenRefreshed True AddonTokenRefreshed The token is valid from")
 	expect(write(func(r *report) { r.add(token, secretState{err: errors.New("no luck")}) }),

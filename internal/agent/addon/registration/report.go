@@ -58,7 +58,7 @@ func (r *report) requeueBy(then time.Time) {
 	}
 }
 
-// hasNews tells whether there is anything to report on a certificate.
+// hasNews reports whether there is anything to report on a certificate.
 func (r *report) hasNews() bool {
 	k := r.kinds[fleet.ConditionCertificateRotated]
 	return k.err != nil || k.first != nil

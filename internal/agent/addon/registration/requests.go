@@ -46,7 +46,7 @@ func (r *requests) Start(ctx context.Context, queue workqueue.TypedRateLimitingI
 }
 
 // obtain returns the result of the request for a Secret, once; nil as long as there is none. It makes the request if it is not
-// under way, and ends the one for another certificate. When it is decided upon, the owner is reconciled.
+// in progress, and ends the one for another certificate. When it is decided upon, the owner is reconciled.
 func (r *requests) obtain(of id, owner reconcile.Request, requester *clientcert.Requester) *obtained {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -49,7 +49,7 @@ func (c *Controller) reconcileToken(ctx context.Context, addOn *addonv1beta1.Man
 	return now
 }
 
-// lackOfToken tells why there is no valid token, as far as that can be told without the service account.
+// lackOfToken returns why there is no valid token, as far as that is known without the service account.
 func (c *Controller) lackOfToken(w *desiredSecret, secret *corev1.Secret) string {
 	if len(secret.Data[fleet.KeyToken]) == 0 {
 		return errNoCredential.Error()
@@ -92,7 +92,7 @@ type claims struct {
 	} `json:"kubernetes.io"`
 }
 
-// readToken tells how long the token is valid. It fails if it is not of the service account that there is now.
+// readToken returns how long the token is valid. It fails if it is not of the service account that there is now.
 func (c *Controller) readToken(addOn *addonv1beta1.ManagedClusterAddOn, w *desiredSecret, secret *corev1.Secret) (secretState, error) {
 	cond := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionTokenInfrastructureReady)
 	if cond == nil || cond.Status != metav1.ConditionTrue {

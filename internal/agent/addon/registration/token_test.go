@@ -19,7 +19,7 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 )
 
-// RG-53: it is told when there is a new token, and only then.
+// RG-53: an event reports when there is a new token, and only then.
 func TestTokenRefreshed(t *testing.T) {
 	t.Parallel()
 	var refused error
@@ -32,32 +32,32 @@ func TestTokenRefreshed(t *testing.T) {
 			if !ok {
 				return fmt.Errorf("asked for %T", sub)
 			}
-			request.Status.Token = token(begin, begin.Add(time.Hour))
+			request.Status.Token = token(start, start.Add(time.Hour))
 			return nil
 		},
 	})
-	var told []string
+	var events []string
 	c := newController(addonv1beta1.KubeClientDriverToken)
 	c.Uncached, c.clusters = hub, map[string]*agentCluster{"managed": {name: "managed", client: fake.NewClientBuilder().Build()}}
-	c.Record = func(eventType, reason, _, _ string, _ ...any) { told = append(told, eventType+" "+reason) }
+	c.Record = func(eventType, reason, _, _ string, _ ...any) { events = append(events, eventType+" "+reason) }
 	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "hello"}}
 	addOn.Status.Conditions = []metav1.Condition{{Type: "TokenInfrastructureReady", Status: metav1.ConditionTrue,
 		Message: "ServiceAccount c1/hello-agent (UID: 123) is ready"}}
 	w := &desiredSecret{addOn: "hello", cluster: "managed", secret: client.ObjectKey{Namespace: "ns", Name: "hello-hub-kubeconfig"}}
 	refused = errors.New("no luck")
-	if got := c.reconcileToken(t.Context(), addOn, w, &corev1.Secret{}); got.err == nil || len(told) > 0 {
-		t.Errorf("%+v, events %q", got, told)
+	if got := c.reconcileToken(t.Context(), addOn, w, &corev1.Secret{}); got.err == nil || len(events) > 0 {
+		t.Errorf("%+v, events %q", got, events)
 	}
 	refused = nil
 	if got := c.reconcileToken(t.Context(), addOn, w, &corev1.Secret{}); got.err != nil {
 		t.Fatal(got.err)
 	}
-	kept := &corev1.Secret{Data: map[string][]byte{"token": []byte(token(begin, begin.Add(time.Hour)))}}
+	kept := &corev1.Secret{Data: map[string][]byte{"token": []byte(token(start, start.Add(time.Hour)))}}
 	if got := c.reconcileToken(t.Context(), addOn, w, kept); got.err != nil {
 		t.Fatal(got.err)
 	}
-	if want := []string{"Normal AddonTokenRefreshed"}; !slices.Equal(told, want) {
-		t.Errorf("events %q, want %q", told, want)
+	if want := []string{"Normal AddonTokenRefreshed"}; !slices.Equal(events, want) {
+		t.Errorf("events %q, want %q", events, want)
 	}
 }
 

@@ -52,7 +52,7 @@ func (c *Controller) reconcileAccount(ctx context.Context, s *session, name stri
 	return ctrl.Result{RequeueAfter: max(token.due().Add(afterDue).Sub(c.Clock.Now()), firstRetry)}, nil
 }
 
-// retryable tells whether something has changed since the cache was read, of which it learns in a moment.
+// retryable reports whether something has changed since the cache was read, of which it learns in a moment.
 func retryable(err error) bool { return apierrors.IsConflict(err) }
 
 // keep returns the token that the Secret on the hub has, and why it was replaced, if it was.
@@ -96,7 +96,7 @@ func (c *Controller) keep(ctx context.Context, s *session, owner *authentication
 	return token, why, c.saveToken(ctx, w, secret, fresh)
 }
 
-// mayRenew fails if the last token is very young: a cluster that takes none of its own tokens would be asked for more and more.
+// mayRenew fails if the last token is very young: a cluster that takes none of its own tokens would get request after request.
 func (c *Controller) mayRenew(name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

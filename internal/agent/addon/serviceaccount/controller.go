@@ -44,7 +44,7 @@ const (
 	lastRetry  = time.Minute
 	// workers is how many accounts are reconciled at once: each takes a few requests to both clusters.
 	workers = 4
-	// afterDue is how long after it is due a token is looked at again, so that it is due by any rounding.
+	// afterDue is how long after it is due a token is reconciled again, so that it is due by any rounding.
 	afterDue = 5 * time.Second
 )
 
@@ -56,7 +56,7 @@ type Options struct {
 	Uncached client.Client
 	// Cluster is the name of the cluster, and of its namespace on the hub.
 	Cluster string
-	// HubHash and Agent, the ID of the agent, tell the service accounts of this agent from those of agents for other hubs, on which the
+	// HubHash and Agent, the ID of the agent, distinguish the service accounts of this agent from those of agents for other hubs, on which the
 	// cluster may have the same name.
 	HubHash, Agent string
 	// Managed is the managed cluster.
@@ -204,7 +204,7 @@ func (c *Controller) switchOn(ctx context.Context, namespace string) (*session, 
 		return nil, err
 	}
 	var err error
-	c.session, err = c.startSession(c.ctx, namespace, c.queue) //nolint:contextcheck // it lasts longer than the reconcile that begins it
+	c.session, err = c.startSession(c.ctx, namespace, c.queue) //nolint:contextcheck // it lasts longer than the reconcile that starts it
 	return c.session, err
 }
 
@@ -231,7 +231,7 @@ func (c *Controller) clear(ctx context.Context) error {
 	return nil
 }
 
-// removeAll deletes all accounts of this agent in a namespace. An agent that may not look has made none.
+// removeAll deletes all accounts of this agent in a namespace. An agent that may not list them has made none.
 func (c *Controller) removeAll(ctx context.Context, namespace string) error {
 	accounts := &corev1.ServiceAccountList{}
 	err := c.managed.List(ctx, accounts, client.InNamespace(namespace), client.MatchingLabels{
@@ -360,8 +360,8 @@ func (c *Controller) removeAccount(ctx context.Context, s *session, name string)
 	return c.remove(ctx, account)
 }
 
-// isOfAnother tells whether a service account is that of an agent for another cluster, or for another hub. What this agent has made is its
-// own also when its hub has another address, or it has another hub; and so is what an agent before it has made for the same hub.
+// isOfAnother reports whether a service account is that of an agent for another cluster, or for another hub. What this agent has made is
+// its own also when its hub has another address, or it has another hub; and so is what an agent before it has made for the same hub.
 func (c *Controller) isOfAnother(account *corev1.ServiceAccount) bool {
 	cluster, hub := account.Labels[fleet.LabelClusterName], account.Annotations[fleet.AnnotationHubHash]
 	return cluster != "" && cluster != c.Cluster ||
@@ -376,8 +376,8 @@ func (c *Controller) remove(ctx context.Context, account *corev1.ServiceAccount)
 	return nil
 }
 
-// isValid asks the managed cluster whether it takes a token: its signing keys may be others by now. Where the agent may not ask, what the
-// token says of itself has to do.
+// isValid reviews whether the managed cluster accepts a token: its signing keys may be others by now. Where the agent may not create
+// reviews, what the token says of itself has to do.
 func (c *Controller) isValid(ctx context.Context, token []byte) (bool, error) {
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: string(token)}}
 	err := c.managed.Create(ctx, review)
@@ -390,7 +390,7 @@ func (c *Controller) isValid(ctx context.Context, token []byte) (bool, error) {
 	return review.Status.Authenticated, nil
 }
 
-// newToken asks the managed cluster for a token of an account.
+// newToken requests from the managed cluster a token of an account.
 func (c *Controller) newToken(ctx context.Context, w requirements) ([]byte, error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(w.validity.Seconds()))}}
 	if err := c.managed.SubResource("token").Create(ctx, w.account.DeepCopy(), request); err != nil {

@@ -109,7 +109,7 @@ func (c *Controller) startSession(ctx context.Context, namespace string, queue q
 	return s, nil
 }
 
-// matters tells whether a change is one that this controller has not made itself in a status.
+// matters reports whether a change is one that this controller has not made itself in a status.
 func matters(before, after any) bool {
 	was, ok := before.(*authenticationv1beta1.ManagedServiceAccount)
 	is, too := after.(*authenticationv1beta1.ManagedServiceAccount)
@@ -154,7 +154,7 @@ func (s *session) waitForSync(ctx context.Context) []string {
 	return slices.Collect(maps.Keys(s.early))
 }
 
-// fails remembers why a watch fails, and tells whether that is news. Watches that have begun end all the time, and are begun again.
+// fails remembers why a watch fails, and reports whether that is news. Watches that have started end all the time, and are started again.
 func (s *session) fails(what string, err error) bool {
 	if s.hasSynced() {
 		return false
@@ -166,7 +166,7 @@ func (s *session) fails(what string, err error) bool {
 	return before == nil || before.Error() != err.Error()
 }
 
-// hasSynced tells whether the session knows all that there is.
+// hasSynced reports whether the session knows all that there is.
 func (s *session) hasSynced() bool {
 	select {
 	case <-s.known:

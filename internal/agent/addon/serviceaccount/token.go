@@ -22,7 +22,7 @@ const renewAt = 0.8
 // slack is by how much a token may live longer than is desired, and still be kept.
 const slack = time.Minute
 
-// claims are what a token of a service account says of itself. Only the API server that has issued it can tell whether it is true.
+// claims are what a token of a service account says of itself. Only the API server that has issued it can report whether it is true.
 type claims struct {
 	subject         string
 	account         types.UID
@@ -61,7 +61,7 @@ func parse(token []byte) (claims, error) {
 	}, nil
 }
 
-// due is when the token is to be replaced. What counts is how long it lives, which may be shorter than was asked for.
+// due is when the token is to be replaced. What counts is how long it lives, which may be shorter than was requested.
 func (c claims) due() time.Time {
 	return c.issued.Add(time.Duration(float64(c.expires.Sub(c.issued)) * renewAt))
 }
@@ -74,7 +74,7 @@ type requirements struct {
 	validity time.Duration
 }
 
-// stale tells why the token in a Secret has to be replaced; nothing if it need not be.
+// stale returns why the token in a Secret has to be replaced; nothing if it need not be.
 func (r requirements) stale(secret *corev1.Secret, now time.Time) (reason string, token claims) {
 	if secret == nil {
 		return "there is no Secret with a token", token
@@ -99,8 +99,8 @@ func (r requirements) stale(secret *corev1.Secret, now time.Time) (reason string
 	return "", token
 }
 
-// isShortened tells whether a Secret has a token for which another lifetime was asked than is desired now. Without that, an API server that
-// lengthens all tokens would be asked without an end.
+// isShortened reports whether a Secret has a token for which another lifetime was requested than is desired now. Without that, an API
+// server that lengthens all tokens would get requests without an end.
 func isShortened(secret *corev1.Secret, validity time.Duration) bool {
 	requested, known := secret.Annotations[fleet.AnnotationRequestedValidity]
 	return known && requested != validity.String()

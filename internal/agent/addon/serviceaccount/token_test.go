@@ -54,7 +54,7 @@ func TestStale(t *testing.T) {
 		claims[name] = value
 		return token(t, claims)
 	}
-	asked := func(validity string) func(*corev1.Secret) {
+	withValidity := func(validity string) func(*corev1.Secret) {
 		return func(s *corev1.Secret) { s.Annotations["capstan.io/requested-validity"] = validity }
 	}
 	for name, test := range map[string]struct {
@@ -67,8 +67,8 @@ func TestStale(t *testing.T) {
 		"80 %":                  {good(token(t, claimsFor(time.Hour))), 48 * time.Minute, "most of the lifetime"},
 		"shortened by the API":  {good(token(t, claimsFor(10*time.Minute))), 8 * time.Minute, "most of the lifetime"},
 		"lengthened by the API": {good(token(t, claimsFor(24*time.Hour))), 2 * time.Hour, ""},
-		"to be shorter":         {good(token(t, claimsFor(24*time.Hour)), asked("24h0m0s")), 0, "lives longer than 1h0m0s"},
-		"to be longer":          {good(token(t, claimsFor(time.Hour)), asked("30m0s")), 0, ""},
+		"to be shorter":         {good(token(t, claimsFor(24*time.Hour)), withValidity("24h0m0s")), 0, "lives longer than 1h0m0s"},
+		"to be longer":          {good(token(t, claimsFor(time.Hour)), withValidity("30m0s")), 0, ""},
 		"of another agent": {good(token(t, claimsFor(24*time.Hour)), func(s *corev1.Secret) { s.Annotations = nil }), time.Hour,
 			""},
 		"missing":            {nil, 0, "there is no Secret"},

@@ -88,7 +88,7 @@ func (o *Objects[T]) Get(owner, name types.NamespacedName) (object T, found, kno
 	return object, found, true
 }
 
-// Read asks the API server for an object: a watch may be behind.
+// Read gets an object from the API server: a watch may be behind.
 func (o *Objects[T]) Read(ctx context.Context, name types.NamespacedName) (object T, err error) {
 	object, _ = o.example.DeepCopyObject().(T)
 	return object, o.getter.Get().Namespace(name.Namespace).Resource(o.resource).Name(name.Name).Do(ctx).Into(object)

@@ -26,7 +26,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
 )
 
-// signingHub signs every request at once, and accepts no cluster: it calls waits when an agent begins to wait for that.
+// signingHub signs every request at once, and accepts no cluster: it calls waits when an agent starts to wait for that.
 type signingHub struct {
 	*testing.T
 	waits func()
@@ -100,7 +100,7 @@ func (h *signingHub) sign(encoded []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// RG-12: an agent that turns to another hub asks it for one certificate. When it is issued and the hub has not accepted the cluster yet,
+// RG-12: an agent that turns to another hub requests one certificate of it. When it is issued and the hub has not accepted the cluster yet,
 // the agent goes on with it.
 func TestCertificateBeforeAcceptance(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,7 @@ import (
 )
 
 // command makes tokens of AWS for the hub; nil if the agent registers by a certificate request. It is the AWS command line, if that runs
-// here: it knows more ways to prove to AWS who the agent is than the agent's own command.
+// here: it supports more methods to prove to AWS who the agent is than the agent's own command.
 func (b *Bootstrap) command() *clientcmdapi.ExecConfig {
 	if b.AWS == nil {
 		return nil
@@ -43,7 +43,7 @@ func (b *Bootstrap) command() *clientcmdapi.ExecConfig {
 // awsCLIPatience is how long the AWS command line may take to say its version.
 const awsCLIPatience = 30 * time.Second
 
-// awsCLIRuns tells whether there is an AWS command line that can run: one from another image may lack its libraries.
+// awsCLIRuns reports whether there is an AWS command line that can run: one from another image may lack its libraries.
 var awsCLIRuns = sync.OnceValue(func() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), awsCLIPatience)
 	defer cancel()

@@ -167,9 +167,9 @@ func TestRegisterByAWS(t *testing.T) {
 	if info, err := os.Stat(b.Store.HubFile()); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the kubeconfig: %v, %v", info, err)
 	}
-	asked := hub.byAWS
-	if err := b.Ensure(t.Context()); err != nil || hub.byAWS != asked {
-		t.Errorf("after a restart: %v, %d more requests", err, hub.byAWS-asked)
+	before := hub.byAWS
+	if err := b.Ensure(t.Context()); err != nil || hub.byAWS != before {
+		t.Errorf("after a restart: %v, %d more requests", err, hub.byAWS-before)
 	}
 	for name, change := range map[string]func(*Bootstrap){
 		"by certificate":  func(b *Bootstrap) { b.AWS = nil },

@@ -1,4 +1,4 @@
-// Package bootstrap registers an agent with a hub: with a credential that may only ask to join, it creates the
+// Package bootstrap registers an agent with a hub: with a credential that may only join, it creates the
 // ManagedCluster and requests the client certificate under which the agent will work. Where there are several hubs it
 // chooses one, and it follows what the bootstrap kubeconfigs say of them.
 package bootstrap
@@ -46,7 +46,7 @@ type Bootstrap struct {
 	// Kubeconfigs are the files with the bootstrap credentials, one for each hub, in the order of preference. They are read
 	// for every attempt, so that a new one is taken up.
 	Kubeconfigs []string
-	// Access is the way to the hubs; nil stands for that to their API servers. Of other ways, Kubeconfigs are what tells where the hubs are.
+	// Access is the transport to the hubs; nil stands for that to their API servers. For other transports, Kubeconfigs say where the hubs are.
 	Access *hubaccess.Access
 	// Identity is the name under which to register.
 	Identity identity.Identity
@@ -56,7 +56,7 @@ type Bootstrap struct {
 	Annotations map[string]string
 	// Labels go on it, too, if the hub lets the agent set labels.
 	Labels map[string]string
-	// CertificateLifetime asks for a validity of the client certificate; zero leaves it to the hub.
+	// CertificateLifetime requests a validity of the client certificate; zero leaves it to the hub.
 	CertificateLifetime time.Duration
 	// AWS registers by AWS IAM; nil means by a certificate request.
 	AWS *eks.Pair
@@ -80,7 +80,7 @@ type departure struct {
 	refused bool   // the hub does not know the certificate
 }
 
-// Leave makes the next Ensure turn to another hub, if one accepts registrations of the cluster. refused tells that the hub does not
+// Leave makes the next Ensure turn to another hub, if one accepts registrations of the cluster. refused says that the hub does not
 // know the credential, which is then not used again.
 func (b *Bootstrap) Leave(refused bool) {
 	b.left = &departure{refused: refused}
@@ -134,7 +134,7 @@ func (b *Bootstrap) Ensure(ctx context.Context) error {
 	}
 }
 
-// Registered tells whether the last Ensure has registered, so that the credential is as the bootstrap kubeconfig says of the hub.
+// Registered reports whether the last Ensure has registered, so that the credential is as the bootstrap kubeconfig says of the hub.
 func (b *Bootstrap) Registered() bool { return b.registered }
 
 // reportFailure reports an attempt that failed, unless the hub has denied the request of a certificate, or takes no more: it is reached.
@@ -234,7 +234,7 @@ func (b *Bootstrap) recordLack(eventType, reason, note string) {
 	b.Record(eventType, reason, "Register", "%s", note)
 }
 
-// stays tells whether the agent goes on with the credential that it has.
+// stays reports whether the agent goes on with the credential that it has.
 func (b *Bootstrap) stays(ctx context.Context, credential *hubkubeconfig.Credential) (bool, error) {
 	switch {
 	case b.left == nil:
@@ -327,7 +327,7 @@ func (b *Bootstrap) access() *hubaccess.Access {
 }
 
 // ensureManagedCluster creates the ManagedCluster if it does not exist, never accepted: that is for an administrator. It creates before it
-// asks, because most agents that register are those of new clusters.
+// reads, because most agents that register are those of new clusters.
 func (b *Bootstrap) ensureManagedCluster(ctx context.Context, hub client.Client) (created bool, _ error) {
 	cluster := &clusterv1.ManagedCluster{}
 	cluster.Name = b.Identity.Cluster

@@ -28,7 +28,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// RG-25: the events tell why an agent registers, once and not with every attempt.
+// RG-25: the events say why an agent registers, once and not with every attempt.
 func TestWhyItRegisters(t *testing.T) {
 	t.Parallel()
 	var reasons []string
@@ -123,8 +123,8 @@ func TestChangeBeforeFollow(t *testing.T) {
 	now := before.DeepCopy()
 	now.Clusters["hub"].TLSServerName = "hub.example.com"
 	b, _ := registered(t, before, now)
-	told := make(chan string, 10)
-	b.Record = func(_, reason, _, _ string, _ ...any) { told <- reason }
+	logged := make(chan string, 10)
+	b.Record = func(_, reason, _, _ string, _ ...any) { logged <- reason }
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- b.Follow(ctx) }()
@@ -135,7 +135,7 @@ func TestChangeBeforeFollow(t *testing.T) {
 	if err != nil {
 		t.Errorf("the change has no effect: %v", err)
 	}
-	if got := <-told; got != "AdditonalSecretDataChanged" {
+	if got := <-logged; got != "AdditonalSecretDataChanged" {
 		t.Errorf("event %s", got)
 	}
 	stop()
@@ -156,7 +156,7 @@ func TestMovedHub(t *testing.T) {
 	}
 }
 
-// RG-12: of several bootstrap kubeconfigs that differ from the credential, it is told how that of its hub does.
+// RG-12: of several bootstrap kubeconfigs that differ from the credential, it is reported how that of its hub does.
 func TestSettleTellsOfItsHub(t *testing.T) {
 	t.Parallel()
 	before := newHub(t, http.StatusForbidden)
@@ -167,13 +167,13 @@ func TestSettleTellsOfItsHub(t *testing.T) {
 	if err := clientcmd.WriteToFile(*other, b.Kubeconfigs[1]); err != nil {
 		t.Fatal(err)
 	}
-	var told string
-	b.Record = func(_, _, _, note string, args ...any) { told = fmt.Sprintf(note, args...) }
+	var logged string
+	b.Record = func(_, _, _, note string, args ...any) { logged = fmt.Sprintf(note, args...) }
 	if found, err := b.syncCredential(t.Context(), credential); found != credentialCurrent || err != nil {
 		t.Fatalf("%v, %v", found, err)
 	}
-	if !strings.Contains(told, "hub.example.com") || strings.Contains(told, "other.example.com") {
-		t.Errorf("told %q", told)
+	if !strings.Contains(logged, "hub.example.com") || strings.Contains(logged, "other.example.com") {
+		t.Errorf("told %q", logged)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// RG-05: the ManagedCluster of a new cluster takes one request. Of one that the hub does not let the agent create, the agent asks whether
+// RG-05: the ManagedCluster of a new cluster takes one request. Of one that the hub does not let the agent create, the agent reads whether
 // it is there, and leaves it as it is.
 func TestManagedClusterIsCreatedFirst(t *testing.T) {
 	t.Parallel()
@@ -55,7 +55,7 @@ func TestManagedClusterIsCreatedFirst(t *testing.T) {
 			if test.exists {
 				api.WithObjects(existing)
 			}
-			var requests, told []string
+			var requests, events []string
 			hub := api.WithInterceptorFuncs(interceptor.Funcs{
 				Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 					requests = append(requests, "create")
@@ -72,7 +72,7 @@ func TestManagedClusterIsCreatedFirst(t *testing.T) {
 				},
 			}).Build()
 			b := &Bootstrap{Identity: identity.Identity{Cluster: "cluster1", Agent: "agent1"}, Labels: test.labels,
-				Record: func(_, reason, _, _ string, _ ...any) { told = append(told, reason) }}
+				Record: func(_, reason, _, _ string, _ ...any) { events = append(events, reason) }}
 			created, err := b.ensureManagedCluster(t.Context(), hub)
 			if created != test.created || (err != nil) != test.fails || !slices.Equal(requests, test.requests) {
 				t.Errorf("created: %t, %v, by %q; want %t by %q", created, err, requests, test.created, test.requests)
@@ -80,8 +80,8 @@ func TestManagedClusterIsCreatedFirst(t *testing.T) {
 			if test.fails && !apierrors.IsTooManyRequests(err) {
 				t.Errorf("the reason is lost: %v", err)
 			}
-			if is := slices.Equal(told, []string{fleet.EventManagedClusterCreated}); is != test.created {
-				t.Errorf("events %q", told)
+			if is := slices.Equal(events, []string{fleet.EventManagedClusterCreated}); is != test.created {
+				t.Errorf("events %q", events)
 			}
 			cluster := &clusterv1.ManagedCluster{}
 			if err := hub.Get(t.Context(), client.ObjectKeyFromObject(existing), cluster); client.IgnoreNotFound(err) != nil {

@@ -140,7 +140,7 @@ func (b *Bootstrap) Follow(ctx context.Context) error {
 	}
 }
 
-// watch tells of changes of the bootstrap kubeconfigs from now on, until the context ends.
+// watch notifies of changes of the bootstrap kubeconfigs from now on, until the context ends.
 func (b *Bootstrap) watch(ctx context.Context) <-chan struct{} {
 	changes := make(chan struct{}, 1)
 	files := filewatch.New(b.files)

@@ -126,7 +126,7 @@ func (b *Bootstrap) choose(ctx context.Context, all []candidate) (*candidate, er
 	return nil, fmt.Errorf("no hub would have cluster %s: %w", b.Identity.Cluster, errors.Join(reasons...))
 }
 
-// wouldHave asks a hub whether the bootstrap credential may register there, and whether the cluster has been denied.
+// wouldHave checks whether the bootstrap credential may register at a hub, and whether the cluster has been denied.
 func (b *Bootstrap) wouldHave(ctx context.Context, c *candidate) error {
 	if c.err != nil {
 		return c.err
@@ -159,7 +159,7 @@ func (b *Bootstrap) wouldHave(ctx context.Context, c *candidate) error {
 	return nil
 }
 
-// mayRegister asks for the rights that registering takes.
+// mayRegister checks the rights that registering takes.
 func mayRegister(ctx context.Context, hub client.Client) error {
 	for _, right := range []authorizationv1.ResourceAttributes{
 		{Group: clusterv1.GroupVersion.Group, Resource: "managedclusters", Verb: "create"},
@@ -180,7 +180,7 @@ func mayRegister(ctx context.Context, hub client.Client) error {
 	return nil
 }
 
-// ClusterExists asks the hub of the credential in the store whether it has a cluster of the name. The agent's own credential may read
+// ClusterExists reports whether the hub of the credential in the store has a cluster of the name. The agent's own credential may read
 // its own cluster alone; the bootstrap credential may read clusters whose names it knows, as long as it is valid.
 func (b *Bootstrap) ClusterExists(ctx context.Context, cluster string) (bool, error) {
 	credential, err := b.Store.Load()

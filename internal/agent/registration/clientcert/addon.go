@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// AddOn is what an agent asks for on behalf of an add-on.
+// AddOn is what an agent requests on behalf of an add-on.
 type AddOn struct {
 	// Name of the add-on.
 	Name string
@@ -65,7 +65,7 @@ func (r *Requester) labels() map[string]string {
 	return labels
 }
 
-// isSameRequest tells whether a request is for the same certificate, whatever its author and its key.
+// isSameRequest reports whether a request is for the same certificate, whatever its author and its key.
 func (r *Requester) isSameRequest(csr *certificatesv1.CertificateSigningRequest) bool {
 	request := parse(csr)
 	if request == nil || csr.Spec.SignerName != r.signer() {
@@ -77,7 +77,7 @@ func (r *Requester) isSameRequest(csr *certificatesv1.CertificateSigningRequest)
 	return SameSubject(request.Subject, r.AddOn.Subject)
 }
 
-// SameSubject tells whether two subjects are of the same user in the same groups and units, in whatever order.
+// SameSubject reports whether two subjects are of the same user in the same groups and units, in whatever order.
 func SameSubject(a, b pkix.Name) bool {
 	return a.CommonName == b.CommonName && sets.New(a.Organization...).Equal(sets.New(b.Organization...)) &&
 		sets.New(a.OrganizationalUnit...).Equal(sets.New(b.OrganizationalUnit...))

@@ -11,14 +11,14 @@ import (
 // RG-11: what is said of a certificate.
 func TestConditions(t *testing.T) {
 	t.Parallel()
-	begin := time.Date(2026, 11, 21, 12, 0, 0, 0, time.FixedZone("CET", 3600))
+	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.FixedZone("CET", 3600))
 	for _, test := range []struct {
 		got                     metav1.Condition
 		status, reason, message string
 	}{
-		{Updated(begin, begin.Add(time.Hour)), "True", "ClientCertificateUpdated",
+		{Updated(start, start.Add(time.Hour)), "True", "ClientCertificateUpdated",
 			"The client certificate is valid from 2026-11-21T11:00:00Z to 2026-11-21T12:00:00Z"},
-		{updateFailed(errors.New("no luck"), begin), "False", "ClientCertificateUpdateFailed",
+		{updateFailed(errors.New("no luck"), start), "False", "ClientCertificateUpdateFailed",
 			"The client certificate expires on 2026-11-21T11:00:00Z and could not be renewed: no luck"},
 	} {
 		if c := test.got; c.Type != "ClusterCertificateRotated" || string(c.Status) != test.status || c.Reason != test.reason ||

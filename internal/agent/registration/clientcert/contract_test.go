@@ -67,13 +67,13 @@ func TestRequestsHaveTheExpectedNames(t *testing.T) {
 			}
 			csr := list.Items[0]
 			block, _ := pem.Decode(csr.Spec.Request)
-			asked, err := x509.ParseCertificateRequest(block.Bytes)
+			parsed, err := x509.ParseCertificateRequest(block.Bytes)
 			if err != nil {
 				t.Fatal(err)
 			}
 			got := request{
-				GenerateName: csr.GenerateName, Signer: csr.Spec.SignerName, User: asked.Subject.CommonName, Labels: csr.Labels,
-				Groups: asked.Subject.Organization, Units: asked.Subject.OrganizationalUnit, DNSNames: asked.DNSNames, Usages: csr.Spec.Usages,
+				GenerateName: csr.GenerateName, Signer: csr.Spec.SignerName, User: parsed.Subject.CommonName, Labels: csr.Labels,
+				Groups: parsed.Subject.Organization, Units: parsed.Subject.OrganizationalUnit, DNSNames: parsed.DNSNames, Usages: csr.Spec.Usages,
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)

@@ -69,7 +69,7 @@ type Keys interface {
 	PendingKey() (key *ecdsa.PrivateKey, encoded []byte, err error)
 }
 
-// Requester asks one hub for certificates of one identity.
+// Requester requests from one hub certificates of one identity.
 type Requester struct {
 	// Hub reaches the hub with the credential for the request.
 	Hub client.WithWatch
@@ -81,17 +81,17 @@ type Requester struct {
 	Author string
 	// AddOn is the add-on that the certificate is for; nil means the agent itself.
 	AddOn *AddOn
-	// Renews tells that Hub authenticates as Author already. Requests that others made for the name of the cluster then do
+	// Renews says that Hub authenticates as Author already. Requests that others made for the name of the cluster then do
 	// not count against the agent's.
 	Renews bool
-	// NewCluster tells that the hub did not know the cluster until now, so that it has no earlier requests to look for: of a hub with many
+	// NewCluster says that the hub did not know the cluster until now, so that it has no earlier requests: of a hub with many
 	// clusters, each such search reads the requests of all.
 	NewCluster bool
 	// Signer is who is to sign the agent's own certificate; empty stands for the signer of clients of the API server.
 	Signer string
-	// Brokered says that Hub is a broker, which creates requests in its own name and says in an annotation who asked for them.
+	// Brokered says that Hub is a broker, which creates requests in its own name and says in an annotation who requested them.
 	Brokered bool
-	// Lifetime asks for a validity; zero leaves it to the hub. The hub may grant less.
+	// Lifetime requests a validity; zero leaves it to the hub. The hub may grant less.
 	Lifetime time.Duration
 	// Record takes the events of a request; nil drops them.
 	Record Recorder
@@ -186,7 +186,7 @@ func (r *Requester) newRequest(request []byte) *certificatesv1.CertificateSignin
 }
 
 // pending is the earlier request with this key, if there is one. Where there is none, it fails if too many requests of this cluster are
-// undecided to make another. A denial holds until the denied request is deleted.
+// undecided to make another. A denial counts until the denied request is deleted.
 func (r *Requester) pending(ctx context.Context, private *ecdsa.PrivateKey) (*certificatesv1.CertificateSigningRequest, error) {
 	list := &certificatesv1.CertificateSigningRequestList{}
 	if err := r.Hub.List(ctx, list, client.MatchingLabels(r.labels())); err != nil {
@@ -228,7 +228,7 @@ func (r *Requester) await(ctx context.Context, name, version string) (issued []b
 	return issued, err
 }
 
-// watch returns when there is a certificate or a denial. Nothing at all means that the watch ended. Without a version it begins with what
+// watch returns when there is a certificate or a denial. Nothing at all means that the watch ended. Without a version it starts with what
 // there is.
 func (r *Requester) watch(ctx context.Context, name, version string) ([]byte, error) {
 	w, err := r.Hub.Watch(ctx, &certificatesv1.CertificateSigningRequestList{}, &client.ListOptions{
@@ -243,7 +243,7 @@ func (r *Requester) watch(ctx context.Context, name, version string) ([]byte, er
 	defer w.Stop()
 	now := &certificatesv1.CertificateSigningRequest{}
 	if version == "" {
-		// Such a watch is silent about what was deleted before it began.
+		// Such a watch is silent about what was deleted before it started.
 		switch err := r.Hub.Get(ctx, client.ObjectKey{Name: name}, now); {
 		case apierrors.IsNotFound(err):
 			return nil, errGone
@@ -279,7 +279,7 @@ func decision(csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 	return nil, refusal(csr)
 }
 
-// isUndecided tells whether a request waits for its approval or denial. The hub keeps decided ones for a while.
+// isUndecided reports whether a request waits for its approval or denial. The hub keeps decided ones for a while.
 func isUndecided(csr *certificatesv1.CertificateSigningRequest) bool {
 	return len(csr.Status.Conditions) == 0 && len(csr.Status.Certificate) == 0
 }
@@ -293,7 +293,7 @@ func refusal(csr *certificatesv1.CertificateSigningRequest) error {
 	return nil
 }
 
-// author is who asked for a certificate.
+// author is who requested a certificate.
 func (r *Requester) author(csr *certificatesv1.CertificateSigningRequest) string {
 	if r.Brokered {
 		return csr.Annotations[fleet.AnnotationCSRUser]
@@ -301,7 +301,7 @@ func (r *Requester) author(csr *certificatesv1.CertificateSigningRequest) string
 	return csr.Spec.Username
 }
 
-// parse reads what is asked for; nil if that cannot be read.
+// parse reads what is requested; nil if that cannot be read.
 func parse(csr *certificatesv1.CertificateSigningRequest) *x509.CertificateRequest {
 	block, _ := pem.Decode(csr.Spec.Request)
 	if block == nil {

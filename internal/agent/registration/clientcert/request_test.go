@@ -23,7 +23,7 @@ import (
 )
 
 // RG-06 RG-07: what becomes of a request while the agent cannot reach the hub is found out when it can again. The watch that it
-// begins then tells of nothing but what happens from then on.
+// starts then, without events of what happened before.
 func TestDecidedWithoutAWatch(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

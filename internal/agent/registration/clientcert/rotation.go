@@ -30,7 +30,7 @@ const RetryRenewal = time.Minute
 // it, and users may delete it. It also bounds how late a machine that was suspended renews a certificate that is due.
 const resync = 5 * time.Minute
 
-// Rotation looks after the certificate in a store for as long as the agent runs. It is a manager's Runnable.
+// Rotation renews the certificate in a store for as long as the agent runs. It is a manager's Runnable.
 type Rotation struct {
 	// Requester renews the certificate; without it, another process does, and the renewed certificate is read from the store.
 	Requester *Requester
@@ -145,7 +145,7 @@ func RenewalTime(notBefore, notAfter time.Time, left float64) time.Time {
 	return notAfter.Add(-time.Duration(left * float64(notAfter.Sub(notBefore))))
 }
 
-// renew gives up when the old certificate expires: from then on the hub refuses whatever the agent asks for.
+// renew gives up when the old certificate expires: from then on the hub refuses whatever the agent requests.
 func (r *Rotation) renew(ctx context.Context, deadline time.Time) error {
 	r.Requester.event(corev1.EventTypeNormal, fleet.EventCertificateRotationStarted, "Renew",
 		"The client certificate for the hub expires on %s and is renewed", deadline.Format(time.RFC3339))

@@ -32,19 +32,19 @@ import (
 )
 
 var (
-	begin = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	self  = identity.Identity{Cluster: "cluster1", Agent: "agent1"}
 )
 
-// credential is valid from begin to an hour after.
+// credential is valid from start to an hour after.
 func credential(t *testing.T) *hubkubeconfig.Credential {
 	t.Helper()
 	key, encoded, err := hubkubeconfig.NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: self.User()}, NotBefore: begin,
-		NotAfter: begin.Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: self.User()}, NotBefore: start,
+		NotAfter: start.Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, crypto.Signer(key).Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -73,8 +73,8 @@ func newHub(objects ...client.Object) client.WithWatch {
 	return fake.NewClientBuilder().WithScheme(hubclient.Scheme()).WithObjects(objects...).Build()
 }
 
-// RG-07 RG-11: an agent that may not ask for a certificate, because the hub is full of undecided requests, says so on the
-// hub and in an event. It asks again when they are gone.
+// RG-07 RG-11: an agent that may not request a certificate, because the hub is full of undecided requests, says so on the
+// hub and in an event. It requests again when they are gone.
 func TestHaltedRenewal(t *testing.T) {
 	t.Parallel()
 	var stale []client.Object
@@ -89,7 +89,7 @@ func TestHaltedRenewal(t *testing.T) {
 		t.Fatal(err)
 	}
 	reasons, reported := make(chan string, 100), make(chan metav1.Condition, 100)
-	clk := clocktesting.NewFakeClock(begin.Add(55 * time.Minute))
+	clk := clocktesting.NewFakeClock(start.Add(55 * time.Minute))
 	rotation := &clientcert.Rotation{Store: store, Identity: self, Clock: clk, Report: func(cond metav1.Condition) { reported <- cond },
 		Requester: &clientcert.Requester{
 			Hub: hub, Identity: self, Renews: true, Record: func(_, reason, _, _ string, _ ...any) { reasons <- reason },
@@ -161,8 +161,8 @@ func TestHaltedAddOn(t *testing.T) {
 		}, Spec: certificatesv1.CertificateSigningRequestSpec{Username: self.User()}})
 	}
 	hub := newHub(stale...)
-	asked := &clientcert.AddOn{Name: "hello", SignerName: "example.com/a", Subject: pkix.Name{CommonName: user, Organization: []string{"g"}}}
-	requester := &clientcert.Requester{Hub: hub, Identity: self, AddOn: asked, Renews: true}
+	desired := &clientcert.AddOn{Name: "hello", SignerName: "example.com/a", Subject: pkix.Name{CommonName: user, Organization: []string{"g"}}}
+	requester := &clientcert.Requester{Hub: hub, Identity: self, AddOn: desired, Renews: true}
 	var halted *clientcert.HaltedError
 	if _, _, err := requester.Request(t.Context()); !errors.As(err, &halted) || halted.Requests != 10 ||
 		!strings.Contains(err.Error(), "open-cluster-management.io/addon-name=hello") {
@@ -228,7 +228,7 @@ func TestResync(t *testing.T) {
 	if err := registration.Save(t.Context(), credential(t)); err != nil {
 		t.Fatal(err)
 	}
-	clk := clocktesting.NewFakeClock(begin.Add(time.Minute))
+	clk := clocktesting.NewFakeClock(start.Add(time.Minute))
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	renewing := &clientcert.Rotation{Requester: &clientcert.Requester{Identity: self}, Store: registration, Identity: self, Clock: clk}
@@ -252,7 +252,7 @@ func TestResync(t *testing.T) {
 	if err := work.Restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	clk = clocktesting.NewFakeClock(begin.Add(time.Minute))
+	clk = clocktesting.NewFakeClock(start.Add(time.Minute))
 	go func() { ended <- (&clientcert.Rotation{Store: work, Identity: self, Clock: clk}).Start(t.Context()) }()
 	eventually(t, "the follower does not wait", clk.HasWaiters)
 	next := credential(t)
@@ -265,7 +265,7 @@ func TestResync(t *testing.T) {
 		return err == nil && string(have.Certificate) == string(next.Certificate)
 	})
 	eventually(t, "the follower does not wait again", clk.HasWaiters)
-	clk.SetTime(begin.Add(time.Hour))
+	clk.SetTime(start.Add(time.Hour))
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "expired") {
 		t.Errorf("the follower of an expired certificate ended with %v", err)
 	}
@@ -278,7 +278,7 @@ func TestCredentialOfAnother(t *testing.T) {
 	if err := store.Save(t.Context(), credential(t)); err != nil {
 		t.Fatal(err)
 	}
-	clk := clocktesting.NewFakeClock(begin.Add(time.Minute))
+	clk := clocktesting.NewFakeClock(start.Add(time.Minute))
 	for name, test := range map[string]struct {
 		before identity.Identity
 		want   string

@@ -1,4 +1,5 @@
-// Package ekstoken makes tokens for the API servers of EKS clusters: signed requests to AWS STS that ask who one is, which EKS sends.
+// Package ekstoken makes tokens for the API servers of EKS clusters: signed requests to AWS STS for the identity of the caller, which EKS
+// sends.
 package ekstoken
 
 import (

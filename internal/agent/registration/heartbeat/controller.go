@@ -28,9 +28,9 @@ import (
 )
 
 const (
-	// defaultDuration holds for a ManagedCluster that was written before the field had a default.
+	// defaultDuration is for a ManagedCluster that was written before the field had a default.
 	defaultDuration = time.Minute
-	// jitter spreads the heartbeats of a fleet: each comes up to this share later than asked for.
+	// jitter spreads the heartbeats of a fleet: each comes up to this share later than configured.
 	jitter = 0.25
 )
 
@@ -49,7 +49,7 @@ type Options struct {
 	Leases client.Client
 	// CheckHub is called when the hub does not take a heartbeat, or does not accept the cluster.
 	CheckHub func()
-	// Record takes the events of heartbeats that begin and end.
+	// Record takes the events of heartbeats that start and end.
 	Record func(eventType, reason, action, note string, args ...any)
 	// Report takes the results of heartbeats; nil if nobody wants them.
 	Report *hubreport.Report

@@ -24,7 +24,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// RG-20: heartbeats begin and end with the acceptance of the cluster, and each is told once.
+// RG-20: heartbeats start and end with the acceptance of the cluster, and each is one event.
 func TestHeartbeats(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
@@ -38,9 +38,9 @@ func TestHeartbeats(t *testing.T) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "managed-cluster-lease"}}
 	hub := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, lease).Build()
 	clk := clocktesting.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
-	var told []string
+	var events []string
 	c := New(hub, hub, Options{CheckHub: func() {},
-		Record: func(eventType, reason, _, _ string, _ ...any) { told = append(told, eventType+" "+reason) }, Clock: clk})
+		Record: func(eventType, reason, _, _ string, _ ...any) { events = append(events, eventType+" "+reason) }, Clock: clk})
 	reconcile := func() ctrl.Result {
 		t.Helper()
 		result, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)})
@@ -64,8 +64,8 @@ func TestHeartbeats(t *testing.T) {
 	}
 	reconcile()
 	reconcile()
-	if want := []string{"Normal ManagedClusterLeaseUpdateStarted", "Warning ManagedClusterLeaseUpdateStoped"}; !slices.Equal(told, want) {
-		t.Errorf("events %q, want %q", told, want)
+	if want := []string{"Normal ManagedClusterLeaseUpdateStarted", "Warning ManagedClusterLeaseUpdateStoped"}; !slices.Equal(events, want) {
+		t.Errorf("events %q, want %q", events, want)
 	}
 }
 

@@ -39,7 +39,7 @@ type Follower struct {
 	clock   clock.Clock
 }
 
-// New returns a Follower of the hub that config reaches. It asks without a credential: what a hub publishes is for
+// New returns a Follower of the hub that config reaches. It sends no credential: what a hub publishes is for
 // unauthenticated clients. current says that the bundle in the store is that of a moment ago.
 func New(config *rest.Config, store *hubkubeconfig.Store, current bool, clk clock.Clock) (*Follower, error) {
 	hub, err := hubclient.New(rest.AnonymousClientConfig(config))

@@ -93,18 +93,18 @@ func TestJoinKeepsProxy(t *testing.T) {
 	}
 }
 
-// unpublished is a hub that publishes nothing, and counts how often it is asked.
+// unpublished is a hub that publishes nothing, and counts the requests.
 type unpublished struct {
 	client.Reader
-	asked int
+	requests int
 }
 
 func (h *unpublished) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
-	h.asked++
+	h.requests++
 	return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, clusterInfo.Name)
 }
 
-// R4: an agent that has just registered has what the hub publishes, and asks as late as one that has asked at its start asks again.
+// R4: an agent that has just registered has what the hub publishes, and reads as late as one that has read at its start reads again.
 func TestFirstCheck(t *testing.T) {
 	t.Parallel()
 	for current, want := range map[bool]int{false: 1, true: 0} {
@@ -115,8 +115,8 @@ func TestFirstCheck(t *testing.T) {
 			go func() { ended <- (&Follower{hub: hub, current: current, clock: clock.RealClock{}}).Start(ctx) }()
 			for _, want := range []int{want, want + 1} {
 				synctest.Wait()
-				if hub.asked != want {
-					t.Errorf("current %t: asked %d times, want %d", current, hub.asked, want)
+				if hub.requests != want {
+					t.Errorf("current %t: asked %d times, want %d", current, hub.requests, want)
 				}
 				<-time.After(interval + interval/10)
 			}

@@ -17,7 +17,7 @@ var (
 	WithToken       = clientcmdapi.AuthInfo{TokenFile: fleet.KeyToken}
 )
 
-// ForAddOn is a hub kubeconfig for the agent of an add-on: the way to the hub is the agent's own, proxy and CA
+// ForAddOn is a hub kubeconfig for the agent of an add-on: the transport to the hub is the agent's own, proxy and CA
 // bundle included.
 func (c *Credential) ForAddOn(user clientcmdapi.AuthInfo) ([]byte, error) {
 	config, err := clientcmd.Load(c.Kubeconfig)

@@ -13,7 +13,7 @@ import (
 )
 
 // WithCommand lays out the credential of an agent for which a command makes tokens: the hub as the bootstrap kubeconfig describes it. hubID
-// tells the hub from others.
+// distinguishes the hub from others.
 func WithCommand(
 	bootstrap *clientcmdapi.Config, id identity.Identity, hubID string, command *clientcmdapi.ExecConfig,
 ) (*Credential, error) {

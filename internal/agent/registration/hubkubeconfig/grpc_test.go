@@ -9,7 +9,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// RG-51: the credential of an agent by gRPC is in the file config.yaml, and tells as a hub kubeconfig does for which hub it was made.
+// RG-51: the credential of an agent by gRPC is in the file config.yaml, and says as a hub kubeconfig does for which hub it was made.
 func TestGRPCStore(t *testing.T) {
 	t.Parallel()
 	access := hubaccess.GRPC("")

@@ -32,7 +32,8 @@ type origin struct {
 	CA string `json:"ca,omitempty"`
 	// Settings are those of a connection by gRPC.
 	Settings string `json:"settings,omitempty"`
-	// HubID tells the hub from others that had, or have, the same address. It stays when the name, the address or the CA of the hub changes.
+	// HubID distinguishes the hub from others that had, or have, the same address. It stays when the name, the address or the CA of the hub
+	// changes.
 	HubID string `json:"hubID,omitempty"`
 	// Cluster and Agent are whose credential it is, where no certificate says so.
 	Cluster string `json:"cluster,omitempty"`
@@ -57,7 +58,7 @@ func signerID(leaf *x509.Certificate) string {
 	return hex.EncodeToString(digest[:])
 }
 
-// HubID tells the hub that the credential is of from others that had, or have, the same address. For a credential that was made by
+// HubID distinguishes the hub that the credential is of from others that had, or have, the same address. For a credential that was made by
 // another agent than this, which has no record of it, it is who signed the certificate.
 func (c *Credential) HubID() (string, error) {
 	config, err := clientcmd.Load(c.Kubeconfig)

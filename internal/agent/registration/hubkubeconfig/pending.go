@@ -28,7 +28,7 @@ type PendingKey struct {
 	InUse func() []byte
 }
 
-// PendingKey returns the key to ask for the next certificate with, and its PEM: the one of an earlier request without a
+// PendingKey returns the key to request the next certificate with, and its PEM: the one of an earlier request without a
 // certificate, or else a new one. It is the same until Forget.
 func (p PendingKey) PendingKey() (*ecdsa.PrivateKey, []byte, error) {
 	encoded, err := os.ReadFile(p.File)

@@ -132,15 +132,15 @@ func TestUpdateDuringRestore(t *testing.T) {
 	if err := errors.Join(<-updated, s.PutBack(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	held, err := s.Load()
+	stored, err := s.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if bundle, err := held.TrustBundle(); err != nil || string(bundle) != "next" {
+	if bundle, err := stored.TrustBundle(); err != nil || string(bundle) != "next" {
 		t.Errorf("the files have %q, %v", bundle, err)
 	}
 	secret := &corev1.Secret{}
-	if err := s.Client.Get(t.Context(), s.Secret, secret); err != nil || !bytes.Equal(secret.Data["kubeconfig"], held.Kubeconfig) {
+	if err := s.Client.Get(t.Context(), s.Secret, secret); err != nil || !bytes.Equal(secret.Data["kubeconfig"], stored.Kubeconfig) {
 		t.Errorf("the Secret has another kubeconfig, %v", err)
 	}
 }

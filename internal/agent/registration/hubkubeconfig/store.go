@@ -30,7 +30,7 @@ type Store struct {
 	Dir string
 	// Secret names the Secret; without a name there is none.
 	Secret client.ObjectKey
-	// Access is the way to the hub that the credential is for; nil stands for that to the API server.
+	// Access is the transport to the hub that the credential is for; nil stands for that to the API server.
 	Access *hubaccess.Access
 	// Client reaches the cluster that holds the Secret. It is not used without one.
 	Client client.Client
@@ -41,7 +41,7 @@ type Store struct {
 	updates sync.Mutex
 }
 
-// HubFile is the path of the file that tells where the hub is, the hub kubeconfig.
+// HubFile is the path of the file that says where the hub is, the hub kubeconfig.
 func (s *Store) HubFile() string { return filepath.Join(s.Dir, s.access().Key) }
 
 func (s *Store) access() *hubaccess.Access {
@@ -253,7 +253,7 @@ func (s *Store) writeFiles(data map[string][]byte) error {
 	return s.replayJournal()
 }
 
-// isUpToDate tells whether the files say the same already.
+// isUpToDate reports whether the files say the same already.
 func (s *Store) isUpToDate(data map[string][]byte) bool {
 	for _, key := range s.files() {
 		content, ok := data[key]
@@ -264,7 +264,7 @@ func (s *Store) isUpToDate(data map[string][]byte) bool {
 	return true
 }
 
-// files are the names of the files, in the order in which they are replaced: the one by which readers begin comes last.
+// files are the names of the files, in the order in which they are replaced: the one by which readers start comes last.
 func (s *Store) files() []string {
 	return []string{fleet.KeyClusterName, fleet.KeyAgentName, fleet.KeyTLSKey, fleet.KeyTLSCert, s.access().Key}
 }

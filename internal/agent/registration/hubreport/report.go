@@ -1,5 +1,5 @@
-// Package hubreport tells the operator that has installed the agent while the agent does not reach its hub: only the agent knows, as the
-// operator's own requests take another way through the network.
+// Package hubreport reports to the operator that has installed the agent while the agent does not reach its hub: only the agent knows, as
+// the operator's own requests take another route through the network.
 package hubreport
 
 import (
@@ -75,8 +75,8 @@ func (r *Report) Attempted(ctx context.Context, err error) {
 	r.written = now
 }
 
-// answered tells whether the hub answered as one that knows the agent. One that refuses a request is reached; which rights are missing is
-// told elsewhere.
+// answered reports whether the hub answered as one that knows the agent. One that refuses a request is reached; which rights are missing is
+// reported elsewhere.
 func answered(err error) bool {
 	if err == nil {
 		return true
@@ -97,7 +97,7 @@ func shortened(message string) string {
 	return strings.ToValidUTF8(message[:longestMessage], "") + "…"
 }
 
-// write stores the report. One that has no place, or that the agent may not write, is left out: the agent works without it.
+// write stores the report. One that has no room, or that the agent may not write, is left out: the agent works without it.
 func (r *Report) write(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()

@@ -23,14 +23,14 @@ const namespace = "agent"
 var (
 	errRefused = errors.New("dial tcp 192.0.2.1:6443: connect: connection refused")
 	errOther   = errors.New("dial tcp 192.0.2.1:6443: i/o timeout")
-	begin      = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	start      = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 )
 
 // KL-31: the report is there while the agent does not reach the hub, since the first failure, and is written only when it changes.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	client := fake.NewClientset()
-	clk := clocktesting.NewFakeClock(begin)
+	clk := clocktesting.NewFakeClock(start)
 	r := New(client.CoreV1().ConfigMaps(namespace), clk)
 	writes := func() (count int) {
 		for _, action := range client.Actions() {
@@ -76,8 +76,8 @@ func TestReportOfEarlierProcess(t *testing.T) {
 	t.Parallel()
 	client := fake.NewClientset()
 	configMaps := client.CoreV1().ConfigMaps(namespace)
-	New(configMaps, clocktesting.NewFakeClock(begin)).Attempted(t.Context(), errRefused)
-	New(configMaps, clocktesting.NewFakeClock(begin)).Attempted(t.Context(), nil)
+	New(configMaps, clocktesting.NewFakeClock(start)).Attempted(t.Context(), errRefused)
+	New(configMaps, clocktesting.NewFakeClock(start)).Attempted(t.Context(), nil)
 	if _, err := configMaps.Get(t.Context(), fleet.ConfigMapHubConnection, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the report is still there: %v", err)
 	}
@@ -103,7 +103,7 @@ func TestReportThatCannotBeWritten(t *testing.T) {
 		client.PrependReactor("create", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, test.err
 		})
-		r := New(client.CoreV1().ConfigMaps(namespace), clocktesting.NewFakeClock(begin))
+		r := New(client.CoreV1().ConfigMaps(namespace), clocktesting.NewFakeClock(start))
 		r.Attempted(t.Context(), errRefused)
 		r.Attempted(t.Context(), errRefused)
 		if (tries > 1) != test.again {
@@ -120,7 +120,7 @@ func TestNoReport(t *testing.T) {
 	client := fake.NewClientset()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	New(client.CoreV1().ConfigMaps(namespace), clocktesting.NewFakeClock(begin)).Attempted(ended, context.Canceled)
+	New(client.CoreV1().ConfigMaps(namespace), clocktesting.NewFakeClock(start)).Attempted(ended, context.Canceled)
 	if actions := client.Actions(); len(actions) > 0 {
 		t.Errorf("it did %v", actions)
 	}

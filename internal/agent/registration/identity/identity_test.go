@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// RG-04 KL-08 KL-33: asked for, remembered, random, in this order; and what was used is remembered.
+// RG-04 KL-08 KL-33: requested, remembered, random, in this order; and what was used is remembered.
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "made")
@@ -23,14 +23,14 @@ func TestResolve(t *testing.T) {
 	if again, err := Resolve("", "", dir); err != nil || again != random {
 		t.Errorf("the identity was %+v and is %+v (%v)", random, again, err)
 	}
-	asked, err := Resolve("cluster1", "agent1", dir)
-	if want := (Identity{Cluster: "cluster1", Agent: "agent1"}); err != nil || asked != want {
-		t.Errorf("asked for %+v, got %+v (%v)", want, asked, err)
+	resolved, err := Resolve("cluster1", "agent1", dir)
+	if want := (Identity{Cluster: "cluster1", Agent: "agent1"}); err != nil || resolved != want {
+		t.Errorf("asked for %+v, got %+v (%v)", want, resolved, err)
 	}
-	if again, err := Resolve("", "", dir); err != nil || again != asked {
-		t.Errorf("the identity was %+v and is %+v (%v)", asked, again, err)
+	if again, err := Resolve("", "", dir); err != nil || again != resolved {
+		t.Errorf("the identity was %+v and is %+v (%v)", resolved, again, err)
 	}
-	if got := asked.User(); got != "system:open-cluster-management:cluster1:agent1" {
+	if got := resolved.User(); got != "system:open-cluster-management:cluster1:agent1" {
 		t.Errorf("user %s", got)
 	}
 	if info, err := os.Stat(filepath.Join(dir, "cluster-name")); err != nil || info.Mode().Perm() != 0o600 {

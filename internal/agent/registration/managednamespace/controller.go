@@ -43,7 +43,7 @@ type Options struct {
 	Hub cluster.Cluster
 	// Cluster is the managed cluster's name on the hub.
 	Cluster string
-	// HubHash tells the namespaces of this hub from those of others.
+	// HubHash distinguishes the namespaces of this hub from those of others.
 	HubHash string
 	// Recorder takes events for the hub.
 	Recorder events.EventRecorder
@@ -86,7 +86,7 @@ func (c *Controller) label() string { return fleet.ManagedNamespaceLabel(c.HubHa
 
 func (c *Controller) annotation() string { return fleet.ManagedNamespaceAnnotation(c.HubHash) }
 
-// othersOwn tells whether another managed cluster of the same hub, whose agent runs on the same cluster, wanted the namespace
+// othersOwn reports whether another managed cluster of the same hub, whose agent runs on the same cluster, wanted the namespace
 // first. Only that agent may mark it as not wanted any more.
 func (c *Controller) othersOwn(ns *metav1.PartialObjectMetadata) bool {
 	owner := ns.Annotations[c.annotation()]

@@ -81,11 +81,11 @@ func (b *bench) reconcile(cluster string) []string {
 		b.Fatal(err)
 	}
 	close(recorder.Events)
-	var told []string
+	var recorded []string
 	for event := range recorder.Events {
-		told = append(told, event)
+		recorded = append(recorded, event)
 	}
-	return told
+	return recorded
 }
 
 func (b *bench) label(want string) {
@@ -104,21 +104,21 @@ func TestLifeOfANamespace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "c1")
 	b.want("c1", "ns1")
-	if told := b.reconcile("c1"); len(told) != 1 || told[0] != "Normal NamespaceApplied The namespace ns1 is on the cluster" {
-		t.Errorf("events %q", told)
+	if recorded := b.reconcile("c1"); len(recorded) != 1 || recorded[0] != "Normal NamespaceApplied The namespace ns1 is on the cluster" {
+		t.Errorf("events %q", recorded)
 	}
 	b.label(labelManaged)
 	cond := meta.FindStatusCondition(b.cluster("c1").Status.ManagedNamespaces[0].Conditions, fleet.ConditionNamespaceAvailable)
 	if cond == nil || cond.Status != metav1.ConditionTrue || cond.Reason != fleet.ReasonNamespaceApplied {
 		t.Errorf("condition %+v", cond)
 	}
-	if told := b.reconcile("c1"); told != nil {
-		t.Errorf("events of what is done: %q", told)
+	if recorded := b.reconcile("c1"); recorded != nil {
+		t.Errorf("events of what is done: %q", recorded)
 	}
 	b.want("c1")
-	if told := b.reconcile("c1"); len(told) != 1 ||
-		told[0] != "Normal NamespaceUnmanaged No set wants the namespace ns1 any more; it stays on the cluster" {
-		t.Errorf("events %q", told)
+	if recorded := b.reconcile("c1"); len(recorded) != 1 ||
+		recorded[0] != "Normal NamespaceUnmanaged No set wants the namespace ns1 any more; it stays on the cluster" {
+		t.Errorf("events %q", recorded)
 	}
 	b.label(labelReleased)
 }
@@ -130,8 +130,8 @@ func TestTwoAgentsOnACluster(t *testing.T) {
 	b := newBench(t, "c1", "c2")
 	b.want("c1", "ns1")
 	b.reconcile("c1")
-	if told := b.reconcile("c2"); told != nil {
-		t.Errorf("events of an agent with nothing to do: %q", told)
+	if recorded := b.reconcile("c2"); recorded != nil {
+		t.Errorf("events of an agent with nothing to do: %q", recorded)
 	}
 	b.label(labelManaged)
 	b.want("c2", "ns1")
@@ -141,8 +141,8 @@ func TestTwoAgentsOnACluster(t *testing.T) {
 	b.label(labelReleased)
 	b.reconcile("c2")
 	b.label(labelManaged)
-	if told := b.reconcile("c1"); told != nil {
-		t.Errorf("events of an agent with nothing to do: %q", told)
+	if recorded := b.reconcile("c1"); recorded != nil {
+		t.Errorf("events of an agent with nothing to do: %q", recorded)
 	}
 	b.label(labelManaged)
 }

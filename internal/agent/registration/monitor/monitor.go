@@ -48,11 +48,11 @@ const (
 	checksPerTimeout = 5
 	longestInterval  = 10 * time.Second
 	// stoppedAfter is the time between two checks after which, with several hubs, the agent itself has not run: the wait and the answer take
-	// no longer than longestInterval each. In that time nobody has asked the hub.
+	// no longer than longestInterval each. In that time there is no request to the hub.
 	stoppedAfter = 3 * longestInterval
 )
 
-// Monitor looks after the connection to one hub. It is a manager's Runnable.
+// Monitor watches the connection to one hub. It is a manager's Runnable.
 type Monitor struct {
 	hub       client.Reader
 	cluster   string
@@ -66,7 +66,7 @@ type Monitor struct {
 	logged bool
 }
 
-// New returns a Monitor that asks a hub through a client without a cache. timeout is for how long a hub may be silent where
+// New returns a Monitor that checks a hub through a client without a cache. timeout is for how long a hub may be silent where
 // there are several; zero means that there is one, for which the agent waits without end.
 func New(hub client.Reader, cluster string, timeout time.Duration, clk clock.Clock) *Monitor {
 	return &Monitor{hub: hub, cluster: cluster, timeout: timeout, clock: clk, requested: make(chan struct{}, 1)}
@@ -82,7 +82,7 @@ func (m *Monitor) CheckNow() {
 
 // Start checks the hub until the context ends. It returns a *LostError when the agent cannot work with the hub any more.
 func (m *Monitor) Start(ctx context.Context) error {
-	m.begin()
+	m.start()
 	for m.wait(ctx) {
 		if err := m.check(ctx); err != nil {
 			return err
@@ -91,7 +91,7 @@ func (m *Monitor) Start(ctx context.Context) error {
 	return nil
 }
 
-func (m *Monitor) begin() {
+func (m *Monitor) start() {
 	m.answered = m.clock.Now()
 	m.checked = m.answered
 }
@@ -161,7 +161,7 @@ func (m *Monitor) check(ctx context.Context) error {
 	return nil
 }
 
-// Denies tells whether an administrator has denied a cluster. One that no administrator has decided upon yet is not denied.
+// Denies reports whether an administrator has denied a cluster. One that no administrator has decided upon yet is not denied.
 func Denies(cluster *clusterv1.ManagedCluster) bool {
 	return !cluster.Spec.HubAcceptsClient && meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionHubAccepted) != nil
 }

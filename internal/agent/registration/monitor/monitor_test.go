@@ -128,7 +128,7 @@ func TestHiddenClusterIsLogged(t *testing.T) {
 	ctx := log.IntoContext(t.Context(), funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{}))
 	hub, now := &answers{}, clocktesting.NewFakeClock(time.Unix(1000, 0))
 	m := New(hub, "cluster1", 0, now)
-	m.begin()
+	m.start()
 	for i, step := range []struct {
 		answer answer
 		lines  int
@@ -150,8 +150,8 @@ func TestHiddenClusterIsLogged(t *testing.T) {
 	}
 }
 
-// RG-54: an agent that was stopped for a while has not asked its hubs meanwhile. It gives one that does not answer at once the whole time,
-// and one that refuses it, too.
+// RG-54: an agent that was stopped for a while has not checked its hubs meanwhile. It gives one that does not answer at once the whole
+// time, and one that refuses it, too.
 func TestStoppedAgent(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -167,7 +167,7 @@ func TestStoppedAgent(t *testing.T) {
 			t.Parallel()
 			hub, now := &answers{}, clocktesting.NewFakeClock(time.Unix(1000, 0))
 			m := New(hub, "cluster1", 30*time.Second, now)
-			m.begin()
+			m.start()
 			hub.current.Store(test.before)
 			now.Step(longestInterval)
 			if err := m.check(t.Context()); err != nil {

@@ -1,4 +1,4 @@
-// Package status tells the hub about the managed cluster: that it has joined, whether its API server answers, its version,
+// Package status reports to the hub on the managed cluster: that it has joined, whether its API server answers, its version,
 // its resources and its claims.
 package status
 
@@ -44,7 +44,7 @@ type Options struct {
 	Hub cluster.Cluster
 	// Cluster is the managed cluster's name on the hub.
 	Cluster string
-	// Prober tells whether the managed cluster's API server answers.
+	// Prober reports whether the managed cluster's API server answers.
 	Prober *Prober
 	// Certificate has the condition of the agent's client certificate.
 	Certificate *Notice

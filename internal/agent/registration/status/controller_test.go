@@ -48,7 +48,7 @@ func newReporter(t *testing.T, o Options, managed ...client.Object) *reporter {
 }
 
 // report reconciles once and returns what the hub then knows, and the events since the last time.
-func (r *reporter) report(t *testing.T) (mc *clusterv1.ManagedCluster, told []string) {
+func (r *reporter) report(t *testing.T) (mc *clusterv1.ManagedCluster, recorded []string) {
 	t.Helper()
 	key := client.ObjectKey{Name: "cluster1"}
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
@@ -59,9 +59,9 @@ func (r *reporter) report(t *testing.T) (mc *clusterv1.ManagedCluster, told []st
 		t.Fatal(err)
 	}
 	for len(r.events) > 0 {
-		told = append(told, <-r.events)
+		recorded = append(recorded, <-r.events)
 	}
-	return mc, told
+	return mc, recorded
 }
 
 func claim(name string) *clusterv1alpha1.ClusterClaim {
@@ -84,7 +84,7 @@ func TestClaimsBeyondTheLimit(t *testing.T) {
 		}
 		return names
 	}
-	mc, told := r.report(t)
+	mc, recorded := r.report(t)
 	if want := []string{"id.k8s.io", "zone.reserved.io", "a", "b"}; !slices.Equal(names(mc), want) {
 		t.Errorf("claims %v, want %v", names(mc), want)
 	}
@@ -93,11 +93,11 @@ func TestClaimsBeyondTheLimit(t *testing.T) {
 		!strings.Contains(cond.Message, "2 of 4 custom claims") {
 		t.Errorf("condition %+v", cond)
 	}
-	if n := count(told, "CustomClusterClaimsTruncated"); n != 1 {
-		t.Errorf("%d events of dropped claims: %v", n, told)
+	if n := count(recorded, "CustomClusterClaimsTruncated"); n != 1 {
+		t.Errorf("%d events of dropped claims: %v", n, recorded)
 	}
-	if _, told := r.report(t); len(told) > 0 {
-		t.Errorf("told again: %v", told)
+	if _, recorded := r.report(t); len(recorded) > 0 {
+		t.Errorf("told again: %v", recorded)
 	}
 	for _, name := range []string{"c", "d"} {
 		if err := r.managed.Delete(t.Context(), claim(name)); err != nil {
@@ -117,34 +117,34 @@ func TestClaimsWithinTheLimit(t *testing.T) {
 	prober, clk := newTestProber(t, newAPIServer(t))
 	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: &Notice{}, Claims: true, MaxCustomClaims: 2, Clock: clk},
 		claim("a"), claim("b"))
-	mc, told := r.report(t)
+	mc, recorded := r.report(t)
 	if cond := meta.FindStatusCondition(mc.Status.Conditions, "capstan.io/ClusterClaimsReported"); cond != nil ||
 		len(mc.Status.ClusterClaims) != 2 {
 		t.Errorf("condition %+v, claims %v", cond, mc.Status.ClusterClaims)
 	}
-	if count(told, "Truncated") > 0 {
-		t.Errorf("events %v", told)
+	if count(recorded, "Truncated") > 0 {
+		t.Errorf("events %v", recorded)
 	}
 }
 
-// RG-25: the hub is told when the API server of the cluster comes and goes, once each time.
+// RG-25: events report when the API server of the cluster comes and goes, once each time.
 func TestAvailabilityEvents(t *testing.T) {
 	t.Parallel()
 	server := newAPIServer(t)
 	prober, clk := newTestProber(t, server)
 	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: &Notice{}, Clock: clk})
-	if _, told := r.report(t); count(told, "Normal Available ") != 1 || len(told) != 1 {
-		t.Errorf("a cluster that has come: %v", told)
+	if _, recorded := r.report(t); count(recorded, "Normal Available ") != 1 || len(recorded) != 1 {
+		t.Errorf("a cluster that has come: %v", recorded)
 	}
 	server.livez.Store(500)
 	prober.probe(t.Context())
 	clk.Step(failureMustLast + time.Second)
 	prober.probe(t.Context())
-	if _, told := r.report(t); count(told, "Warning Unavailable ") != 1 || len(told) != 1 {
-		t.Errorf("a cluster that has gone: %v", told)
+	if _, recorded := r.report(t); count(recorded, "Warning Unavailable ") != 1 || len(recorded) != 1 {
+		t.Errorf("a cluster that has gone: %v", recorded)
 	}
-	if _, told := r.report(t); len(told) > 0 {
-		t.Errorf("told again: %v", told)
+	if _, recorded := r.report(t); len(recorded) > 0 {
+		t.Errorf("told again: %v", recorded)
 	}
 }
 
@@ -163,8 +163,8 @@ func TestCertificateNotice(t *testing.T) {
 	}
 }
 
-func count(told []string, what string) (n int) {
-	for _, line := range told {
+func count(recorded []string, what string) (n int) {
+	for _, line := range recorded {
 		if strings.Contains(line, what) {
 			n++
 		}
@@ -231,7 +231,7 @@ func TestUnfitValues(t *testing.T) {
 	empty.Spec.Value = ""
 	r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: &Notice{}, Claims: true, Properties: true,
 		MaxCustomClaims: 20, Clock: clk}, long, longest, empty)
-	mc, told := r.report(t)
+	mc, recorded := r.report(t)
 	if len(mc.Status.ClusterClaims) != 1 || mc.Status.ClusterClaims[0].Name != "longest" {
 		t.Errorf("claims %v", mc.Status.ClusterClaims)
 	}
@@ -240,8 +240,8 @@ func TestUnfitValues(t *testing.T) {
 		!strings.Contains(cond.Message, "empty, long") && !strings.Contains(cond.Message, "empty and long") {
 		t.Errorf("condition %+v", cond)
 	}
-	if count(told, "Warning ClusterClaimsInvalid ") != 1 {
-		t.Errorf("events %v", told)
+	if count(recorded, "Warning ClusterClaimsInvalid ") != 1 {
+		t.Errorf("events %v", recorded)
 	}
 }
 
@@ -251,11 +251,11 @@ func TestReasons(t *testing.T) {
 	rotated := metav1.Condition{Type: "ClusterCertificateRotated", Status: metav1.ConditionFalse, Reason: "ClientCertificateUpdateFailed",
 		Message: "no luck"}
 	for name, test := range map[string]struct {
-		livez        int32
-		certificate  *metav1.Condition
-		kind         string
-		status       metav1.ConditionStatus
-		reason, told string
+		livez            int32
+		certificate      *metav1.Condition
+		kind             string
+		status           metav1.ConditionStatus
+		reason, recorded string
 	}{
 		"joined":              {200, nil, "ManagedClusterJoined", metav1.ConditionTrue, "ManagedClusterJoined", ""},
 		"joined, not healthy": {500, nil, "ManagedClusterJoined", metav1.ConditionTrue, "ManagedClusterJoined", ""},
@@ -279,7 +279,7 @@ func TestReasons(t *testing.T) {
 			clk.Step(20 * time.Second) // for as long as a failure has to last
 			prober.probe(t.Context())
 			r := newReporter(t, Options{Cluster: "cluster1", Prober: prober, Certificate: notice, Clock: clk})
-			mc, told := r.report(t)
+			mc, recorded := r.report(t)
 			cond := meta.FindStatusCondition(mc.Status.Conditions, test.kind)
 			switch {
 			case test.status == "":
@@ -290,8 +290,8 @@ func TestReasons(t *testing.T) {
 				!cond.LastTransitionTime.Time.Equal(clk.Now()):
 				t.Errorf("condition %+v, want %s=%s (%s)", cond, test.kind, test.status, test.reason)
 			}
-			if test.told != "" && count(told, test.told) != 1 {
-				t.Errorf("events %q, want one of %q", told, test.told)
+			if test.recorded != "" && count(recorded, test.recorded) != 1 {
+				t.Errorf("events %q, want one of %q", recorded, test.recorded)
 			}
 		})
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// A failure is reported when it has lasted; until then the API server is asked more often.
+// A failure is reported when it has lasted; until then the API server is probed more often.
 const (
 	failureMustLast = 20 * time.Second
 	probeAgain      = 5 * time.Second
@@ -39,7 +39,7 @@ type Health struct {
 	Version string
 }
 
-// Prober asks the managed cluster's API server at intervals whether it is healthy.
+// Prober probes the health of the managed cluster's API server at intervals.
 type Prober struct {
 	client *http.Client
 	host   string
@@ -52,7 +52,7 @@ type Prober struct {
 	changed      func()
 }
 
-// NewProber returns a prober that asks every period.
+// NewProber returns a Prober that probes every period.
 func NewProber(config *rest.Config, period time.Duration, clk clock.Clock) (*Prober, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -93,7 +93,7 @@ func (p *Prober) run(ctx context.Context) {
 	}
 }
 
-// next is when to ask again: soon, while a failure has not yet lasted long enough to be reported.
+// next is when to probe again: soon, while a failure has not yet lasted long enough to be reported.
 func (p *Prober) next() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,7 +155,7 @@ func available(failure string) metav1.Condition {
 	}
 }
 
-// queryHealth returns what is wrong, or nothing. Servers that do not serve /livez, or not to this agent, are asked for /healthz.
+// queryHealth returns what is wrong, or nothing. Servers that do not serve /livez, or not to this agent, are probed at /healthz.
 func (p *Prober) queryHealth(ctx context.Context) string {
 	code, body, err := p.get(ctx, "/livez")
 	if err == nil && (code == http.StatusNotFound || code == http.StatusForbidden) {

@@ -13,7 +13,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// apiServer answers probes as it is told.
+// apiServer answers probes as configured.
 type apiServer struct {
 	livez, healthz atomic.Int32
 	*httptest.Server
@@ -81,7 +81,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// RG-23: a failure is reported when it has lasted for 20 s, and asked about every 5 s until then; recovery at once.
+// RG-23: a failure is reported when it has lasted for 20 s, and probed every 5 s until then; recovery at once.
 func TestFailureMustLast(t *testing.T) {
 	t.Parallel()
 	s := newAPIServer(t)

@@ -42,7 +42,7 @@ func Sorted(resources []workv1.AppliedManifestResourceMeta) []workv1.AppliedMani
 
 // Names knows which AppliedManifestWork stands for which ManifestWork of a hub. Its methods may be called at any time, from anywhere.
 type Names struct {
-	// HubHash tells works of this hub from those of others.
+	// HubHash distinguishes works of this hub from those of others.
 	HubHash string
 	// shortened are the ManifestWorks by the names of their AppliedManifestWorks, where these do not end in theirs.
 	shortened sync.Map

@@ -34,7 +34,7 @@ var (
 	errBroken = errors.New("broken")
 )
 
-// slow is a cluster that has every object that it is asked for, and takes a second to delete one.
+// slow is a cluster that has every object that is requested, and takes a second to delete one.
 type slow struct {
 	metadata.ResourceInterface
 	*log
@@ -76,9 +76,9 @@ func (s *slow) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...str
 }
 
 func (s *slow) Delete(_ context.Context, name string, options metav1.DeleteOptions, _ ...string) error {
-	s.begin(1)
+	s.start(1)
 	<-time.After(time.Second) // of a bubble
-	s.begin(-1)
+	s.start(-1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deleted, s.policy = append(s.deleted, s.resource+"/"+name), append(s.policy, *options.PropagationPolicy)
@@ -88,7 +88,7 @@ func (s *slow) Delete(_ context.Context, name string, options metav1.DeleteOptio
 	return nil
 }
 
-func (s *slow) begin(n int) {
+func (s *slow) start(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now += n
@@ -115,9 +115,9 @@ func TestRemoveManyAtATime(t *testing.T) {
 			all = append(all, resource("", "configmaps", fmt.Sprintf("cm-%d", i)))
 		}
 		all[3].Name, all[3].UID = "broken", "broken"
-		begin := time.Now()
+		start := time.Now()
 		remaining, err := c.Remove(t.Context(), owner, all)
-		if took := time.Since(begin); took != 10*time.Second || cluster.most != atOnce {
+		if took := time.Since(start); took != 10*time.Second || cluster.most != atOnce {
 			t.Errorf("%d deletions took %s, and %d were under way at once", len(all), took, cluster.most)
 		}
 		if !errors.Is(err, errBroken) || !slices.Equal(remaining, all) {

@@ -21,7 +21,7 @@ import (
 func (c *Cluster) Release(ctx context.Context, amw *workv1.AppliedManifestWork,
 	resources []workv1.AppliedManifestResourceMeta) (remaining []workv1.AppliedManifestResourceMeta, err error) {
 	all := func(workv1.AppliedManifestResourceMeta) bool { return true }
-	//nolint:contextcheck // the watch of a kind goes on when the call that began it has ended
+	//nolint:contextcheck // the watch of a kind goes on when the call that started it has ended
 	return c.each(amw, "release", resources, all, func(r *workv1.AppliedManifestResourceMeta) (bool, error) {
 		resource, live, err := c.find(ctx, amw, r)
 		if err != nil || live == nil {
@@ -60,13 +60,13 @@ func (c *Cluster) find(ctx context.Context, amw *workv1.AppliedManifestWork,
 	return resource, live, nil
 }
 
-// IsUnserved tells whether an error says that the API server does not serve a resource, rather than that an object does not exist.
+// IsUnserved reports whether an error says that the API server does not serve a resource, rather than that an object does not exist.
 func IsUnserved(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // another makes the record name the version of the group that the API server prefers, of those in which it serves the
-// resource, and tells whether there is one: objects of a resource that is served in none are out of reach, or gone.
+// resource, and reports whether there is one: objects of a resource that is served in none are out of reach, or gone.
 func (c *Cluster) another(ctx context.Context, r *workv1.AppliedManifestResourceMeta) (bool, error) {
 	lists, err := c.Discovery.ServerPreferredResourcesWithContext(ctx)
 	for _, list := range lists {
@@ -94,7 +94,7 @@ func owns(amw *workv1.AppliedManifestWork, live *metav1.PartialObjectMetadata) b
 	return slices.ContainsFunc(live.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == amw.UID })
 }
 
-// shared tells whether another work owns the object as well.
+// shared reports whether another work owns the object as well.
 func shared(amw *workv1.AppliedManifestWork, live *metav1.PartialObjectMetadata) bool {
 	return slices.ContainsFunc(live.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID != amw.UID && tracker.IsWork(o) })
 }

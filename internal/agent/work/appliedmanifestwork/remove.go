@@ -28,16 +28,16 @@ type Cluster struct {
 	Objects metadata.Interface
 	// Complete reads what metadata does not have.
 	Complete dynamic.Interface
-	// Discovery tells which resources are served, and in which version.
+	// Discovery has which resources are served, and in which version.
 	Discovery discovery.DiscoveryInterfaceWithContext
 	Tracked   *tracker.Tracker
-	// requested has the objects whose deletion was asked for, by UID: of these, the tracker is trusted when it reports that they have
-	// gone, or that nothing has happened yet, so that a work of a thousand objects does not ask for each of them again.
+	// requested has the objects whose deletion was requested, by UID: of these, the tracker is trusted when it reports that they have
+	// gone, or that nothing has happened yet, so that a work of a thousand objects does not read each of them again.
 	requested sync.Map
 	delays    delays
 }
 
-// request is a deletion that was asked for.
+// request is a deletion that was requested.
 type request struct {
 	// revision is that of the object then.
 	revision tracker.Revision
@@ -47,12 +47,12 @@ type request struct {
 
 // Remove deletes resources that the AppliedManifestWork owns, and returns those that are still there: being deleted, or
 // not deleted because of the error. An object that was created again, or that is not owned any more, is left alone; one
-// that other works own as well only loses this owner. The tracker tells the owner when a remaining one has gone.
+// that other works own as well only loses this owner. The tracker notifies the owner when a remaining one has gone.
 func (c *Cluster) Remove(ctx context.Context, amw *workv1.AppliedManifestWork,
 	resources []workv1.AppliedManifestResourceMeta) (remaining []workv1.AppliedManifestResourceMeta, err error) {
-	unasked := func(r workv1.AppliedManifestResourceMeta) bool { return !c.isWaitedFor(amw, r) }
-	//nolint:contextcheck // the watch of a kind goes on when the call that began it has ended
-	return c.each(amw, "delete", resources, unasked,
+	notRequested := func(r workv1.AppliedManifestResourceMeta) bool { return !c.isWaitedFor(amw, r) }
+	//nolint:contextcheck // the watch of a kind goes on when the call that started it has ended
+	return c.each(amw, "delete", resources, notRequested,
 		func(r *workv1.AppliedManifestResourceMeta) (bool, error) { return c.remove(ctx, amw, r) })
 }
 
@@ -131,14 +131,14 @@ func (c *Cluster) forget(amw *workv1.AppliedManifestWork, r workv1.AppliedManife
 	c.requested.Delete(r.UID)
 }
 
-// wasSeenToGo tells whether an object that was to be deleted is known to be gone.
+// wasSeenToGo reports whether an object that was to be deleted is known to be gone.
 func (c *Cluster) wasSeenToGo(r workv1.AppliedManifestResourceMeta) bool {
 	_, requested := c.requested.Load(r.UID)
 	revision, known := c.Tracked.Revision(Object(r))
 	return requested && known && revision == ""
 }
 
-// isWaitedFor tells whether an object that was to be deleted is known not to have changed since.
+// isWaitedFor reports whether an object that was to be deleted is known not to have changed since.
 func (c *Cluster) isWaitedFor(amw *workv1.AppliedManifestWork, r workv1.AppliedManifestResourceMeta) bool {
 	requested, ok := c.requested.Load(r.UID)
 	if !ok || insists(amw, requested.(request).finalizers) {
@@ -161,7 +161,7 @@ func (c *Cluster) remove(ctx context.Context, amw *workv1.AppliedManifestWork, r
 	return gone, err
 }
 
-// removeUnread deletes an object of which the tracker knows that it is the work's alone, and tells whether the API server agreed.
+// removeUnread deletes an object of which the tracker knows that it is the work's alone, and reports whether the API server agreed.
 func (c *Cluster) removeUnread(ctx context.Context, amw *workv1.AppliedManifestWork, r *workv1.AppliedManifestResourceMeta) (requested bool,
 	err error) {
 	o := Object(*r)
@@ -175,7 +175,7 @@ func (c *Cluster) removeUnread(ctx context.Context, amw *workv1.AppliedManifestW
 		PropagationPolicy: new(propagation(amw)),
 	})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return false, nil // it is not what it was, or not served in this version any more: reading it tells
+		return false, nil // it is not what it was, or not served in this version any more: reading it shows that
 	}
 	if err == nil {
 		c.requested.Store(r.UID, request{revision: revision})
@@ -220,7 +220,7 @@ func (c *Cluster) recordRequest(r workv1.AppliedManifestResourceMeta, live *meta
 	c.requested.Store(r.UID, request{revision: tracker.RevisionOf(Object(r).GroupResource(), live), finalizers: live.Finalizers})
 }
 
-// propagation is Background unless the work asks for Foreground explicitly: that the objects have dependents to wait
+// propagation is Background unless the work requests Foreground explicitly: that the objects have dependents to wait
 // for costs a round through the garbage collector for each.
 func propagation(amw *workv1.AppliedManifestWork) metav1.DeletionPropagation {
 	if amw.Annotations[fleet.AnnotationPropagationPolicy] == string(metav1.DeletePropagationForeground) {
@@ -229,7 +229,7 @@ func propagation(amw *workv1.AppliedManifestWork) metav1.DeletionPropagation {
 	return metav1.DeletePropagationBackground
 }
 
-// insists tells whether an object with the finalizers, which is being deleted, is not to wait for its dependents any more: the delete
+// insists reports whether an object with the finalizers, which is being deleted, is not to wait for its dependents any more: the delete
 // option of the work has changed. The API server removes the finalizer at another delete request with another policy.
 func insists(amw *workv1.AppliedManifestWork, finalizers []string) bool {
 	return amw.Annotations[fleet.AnnotationPropagationPolicy] == string(metav1.DeletePropagationBackground) &&

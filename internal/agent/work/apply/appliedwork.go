@@ -42,7 +42,7 @@ func (c *Controller) prepare(ctx context.Context, work *workv1.ManifestWork, nam
 	}
 	finalizerErr = fmt.Errorf("add the finalizer to ManifestWork %s: %w", fresh.Spec.ManifestWorkName, finalizerErr)
 	if amw == fresh {
-		// The work may have gone, and nothing would ever ask for the end of its AppliedManifestWork.
+		// The work may have gone, and nothing would ever delete its AppliedManifestWork.
 		ensureErr = client.IgnoreNotFound(c.managed.Delete(ctx, amw))
 	}
 	return nil, errors.Join(finalizerErr, ensureErr)
@@ -73,7 +73,7 @@ func (c *Controller) ensureApplied(ctx context.Context, fresh *workv1.AppliedMan
 }
 
 // bringUpToDate makes an earlier AppliedManifestWork say what a fresh one would, before anything is applied. What it named
-// and its status does not list goes to the status first: it may have been applied, and no annotation will tell.
+// and its status does not list goes to the status first: it may have been applied, and no annotation will name it.
 func (c *Controller) bringUpToDate(ctx context.Context, amw, fresh *workv1.AppliedManifestWork) error {
 	if amw.Annotations[fleet.AnnotationManifests] != fresh.Annotations[fleet.AnnotationManifests] {
 		if err := c.recordUnlisted(ctx, amw); err != nil {

@@ -35,14 +35,14 @@ type applier struct {
 	mapper    meta.RESTMapper
 	tracked   *tracker.Tracker
 	executors *executor.Checker
-	// backoff tells how soon an object may be repaired again, by the clock.
+	// backoff decides how soon an object may be repaired again, by the clock.
 	backoff *repair.Backoff
 	clock   clock.PassiveClock
-	// names tells works of this hub from those of others.
+	// names distinguishes works of this hub from those of others.
 	names *appliedmanifestwork.Names
 }
 
-// task is one manifest on its way to the cluster.
+// task is one manifest that is being applied.
 type task struct {
 	*manifestResult
 	work *workv1.ManifestWork
@@ -53,7 +53,7 @@ type task struct {
 	executor *workv1.ManifestWorkExecutor
 	// before is what the last pass did with the object, if there was one.
 	before *manifestResult
-	// ended tells that the manifest is that of a Job that has ended.
+	// ended is set if the manifest is that of a Job that has ended.
 	ended bool
 	// repairs makes the writes if the object was applied under this generation of the work before; nil if it was not.
 	repairs *repairs
@@ -112,7 +112,7 @@ func (a *applier) applyOne(ctx context.Context, b *batch, m manifest.Manifest) (
 	return o, live
 }
 
-// applyTask writes the object unless it is as the last pass left it, or a repair of it is not due. isSameOwner tells whether the
+// applyTask writes the object unless it is as the last pass left it, or a repair of it is not due. isSameOwner reports whether the
 // AppliedManifestWork is that of the last pass.
 func (a *applier) applyTask(ctx context.Context, t *task, isSameOwner bool) (live *unstructured.Unstructured) {
 	err := a.check(ctx, t)
@@ -184,7 +184,7 @@ func (a *applier) fail(ctx context.Context, t *task, err error) {
 	}
 }
 
-// lookup tells whether an object exists, from the watch if that knows.
+// lookup reports whether an object exists, from the watch if that knows.
 func (a *applier) lookup(ctx context.Context, o tracker.Object) conditions.Presence {
 	if presence := a.watchedPresence(o); presence != conditions.Unknown {
 		return presence
@@ -201,7 +201,7 @@ func (a *applier) lookup(ctx context.Context, o tracker.Object) conditions.Prese
 	}
 }
 
-// watchedPresence tells whether an object exists as far as the watch knows.
+// watchedPresence reports whether an object exists as far as the watch knows.
 func (a *applier) watchedPresence(o tracker.Object) conditions.Presence {
 	switch revision, known := a.tracked.Revision(o); {
 	case !known:
@@ -260,7 +260,7 @@ func (a *applier) write(ctx context.Context, t *task, dryRun []string) (*unstruc
 	}
 }
 
-// unchanged tells whether the object is as the pass left it.
+// unchanged reports whether the object is as the pass left it.
 func (a *applier) unchanged(o *manifestResult) bool {
 	revision, known := a.tracked.Revision(o.object())
 	return known && revision == o.revision

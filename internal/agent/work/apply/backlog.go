@@ -52,7 +52,7 @@ func (b *backlog) observe(err error) error {
 	}
 }
 
-// isOverloaded tells whether an answer is that of a hub that is overloaded or starting, or of a proxy in its place: other requests are
+// isOverloaded reports whether an answer is that of a hub that is overloaded or starting, or of a proxy in its place: other requests are
 // likely to fail, too. That the storage does not take an object of this size is about the object alone.
 func isOverloaded(status metav1.Status) bool {
 	return status.Code == http.StatusTooManyRequests ||
@@ -123,7 +123,7 @@ func (b *backlog) leave(work string) {
 	}
 }
 
-// hasOtherCauses tells whether an error is not about the hub alone.
+// hasOtherCauses reports whether an error is not about the hub alone.
 func hasOtherCauses(err error) bool {
 	joined, ok := err.(interface{ Unwrap() []error })
 	return ok && len(joined.Unwrap()) > 1

@@ -12,13 +12,13 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// A cluster may have joined one hub twice, under two names. The name of an AppliedManifestWork does not tell them apart, so of two
+// A cluster may have joined one hub twice, under two names. The name of an AppliedManifestWork is the same for both, so of two
 // works of one name the first has it, and the second is refused: two agents that both take it for theirs would keep deleting what
 // the other has applied. A cluster that is not on the hub any more has no agent that does.
 
 // claimed is why the AppliedManifestWork is not this agent's; nil if it is. It is if the agent made it, perhaps when its cluster had
 // another name, if its cluster has left the hub, or if it does not name its cluster: agents of the original do not write that. The ID of a
-// work agent in its own process may be the hash of the hub, which does not tell agents from each other.
+// work agent in its own process may be the hash of the hub, which is the same for all agents.
 func (c *Controller) claimed(ctx context.Context, amw *workv1.AppliedManifestWork) *conditions.ClaimedError {
 	owner, recorded := amw.Annotations[fleet.AnnotationClusterName]
 	if !recorded || owner == c.Namespace || amw.Spec.AgentID == c.AgentID && c.AgentID != c.HubHash {
@@ -32,9 +32,9 @@ func (c *Controller) claimed(ctx context.Context, amw *workv1.AppliedManifestWor
 }
 
 // refuse reports that the work is not applied. The end of the other's AppliedManifestWork, or a change of it, requeues the work.
-// There is no event when the other cluster leaves the hub, so the hub is asked again after a while.
+// There is no event when the other cluster leaves the hub, so the hub is checked again after a while.
 func (c *Controller) refuse(ctx context.Context, work *workv1.ManifestWork, claimed *conditions.ClaimedError) (ctrl.Result, error) {
-	again := ctrl.Result{RequeueAfter: predecessor.RecheckInterval}
+	again := ctrl.Result{RequeueAfter: predecessor.PollInterval}
 	c.forget(work.Name)
 	if !conditions.Refuse(work, claimed, c.Clock.Now()) {
 		return again, nil

@@ -52,13 +52,13 @@ type Options struct {
 	Observer *observe.Observer
 	// Namespace of the works on the hub: the cluster's name.
 	Namespace string
-	// HubHash tells works of this hub from those of others.
+	// HubHash distinguishes works of this hub from those of others.
 	HubHash string
 	// AgentID is recorded with what this agent applies.
 	AgentID string
 	// Workers is how many works are applied at once.
 	Workers int
-	// Clusters tells which other clusters are on the hub.
+	// Clusters knows which other clusters are on the hub.
 	Clusters *predecessor.Clusters
 	// Executors check what works do on behalf of others.
 	Executors *executor.Checker

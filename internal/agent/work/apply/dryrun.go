@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
-// isDryRun tells whether the work is only to be tried. With an unknown value of the annotation, it is not applied either.
+// isDryRun reports whether the work is only to be tried. With an unknown value of the annotation, it is not applied either.
 func isDryRun(work *workv1.ManifestWork) bool {
 	value := work.Annotations[fleet.AnnotationDryRun]
 	return value != "" && value != fleet.DryRunNone
@@ -53,7 +53,7 @@ func (c *Controller) dryRun(ctx context.Context, work *workv1.ManifestWork) erro
 	return c.writeStatus(ctx, work)
 }
 
-// endDryRun removes the report of a dry run that is over, and tells whether there was one.
+// endDryRun removes the report of a dry run that is over, and reports whether there was one.
 func (c *Controller) endDryRun(ctx context.Context, work *workv1.ManifestWork) (bool, error) {
 	if !conditions.EndDryRun(work) {
 		return false, nil

@@ -37,7 +37,7 @@ func endedJobsOf(amw *workv1.AppliedManifestWork) (jobs endedJobs) {
 	return jobs
 }
 
-// has tells whether the manifest is that of a Job that has ended.
+// has reports whether the manifest is that of a Job that has ended.
 func (e endedJobs) has(object *unstructured.Unstructured) bool {
 	return len(e) > 0 && isJob(object) && e[jobName(object)] == specHash(object)
 }

@@ -17,7 +17,7 @@ type Recorder func(work *workv1.ManifestWork, eventType, reason, action, note st
 // maxNote is how many bytes of news an event has room for: the API server takes 1 KiB.
 const maxNote = 1000
 
-// news are the manifests that have begun to fail, those that have recovered, and those whose objects others have begun to dispute.
+// news are the manifests that have started to fail, those that have recovered, and those whose objects others have started to dispute.
 type news struct{ failed, recovered, disputed []string }
 
 // newsOf compares the results with the status of the work before. A failure or a dispute that goes on is no news, even

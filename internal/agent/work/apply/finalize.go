@@ -65,7 +65,7 @@ func (c *Controller) await(ctx context.Context, work *workv1.ManifestWork, amw *
 	return ctrl.Result{}, errors.Join(err, c.reportDeleting(ctx, work, c.Applied.Delay(amw.Name)))
 }
 
-// dropForeground has objects that wait for their dependents deleted at once if the work does not ask for that any more.
+// dropForeground has objects that wait for their dependents deleted at once if the work does not request that any more.
 func (c *Controller) dropForeground(ctx context.Context, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork) error {
 	const key = fleet.AnnotationPropagationPolicy
 	before, now := amw.Annotations[key], c.newApplied(work, "").Annotations[key]
@@ -80,18 +80,18 @@ func (c *Controller) dropForeground(ctx context.Context, work *workv1.ManifestWo
 	return nil
 }
 
-// lacksSpec tells that nothing is known of the spec of a work that is being deleted: brokers send such a work without it, and an agent that
-// has just started has not seen it before. What its AppliedManifestWork says of the deletion counts then.
+// lacksSpec reports whether nothing is known of the spec of a work that is being deleted: brokers send such a work without it, and an agent
+// that has just started has not seen it before. What its AppliedManifestWork says of the deletion counts then.
 func lacksSpec(work *workv1.ManifestWork) bool { return len(work.Spec.Workload.Manifests) == 0 }
 
-// deletions are under way, of works by their name.
+// deletions are in progress, of works by their name.
 type deletions struct{ m sync.Map }
 
 // deletion of a work.
 type deletion struct {
 	work  types.UID
 	since time.Time
-	// released tells that the finalizer of the work was removed. The cache may still have the work: when a hub is busy, its watch lags
+	// released is set once the finalizer of the work was removed. The cache may still have the work: when a hub is busy, its watch lags
 	// behind, and each event until then would have the finalizer removed again.
 	released bool
 }

@@ -68,7 +68,7 @@ func TestTrackedAfterTheWork(t *testing.T) {
 	}
 }
 
-// WK-12: a broker sends a work that is being deleted without its spec. To an agent that has just started, the AppliedManifestWork tells
+// WK-12: a broker sends a work that is being deleted without its spec. To an agent that has just started, the AppliedManifestWork says
 // whether to wait for dependents; else the work does.
 func TestForegroundWithoutSpec(t *testing.T) {
 	t.Parallel()

@@ -111,7 +111,7 @@ func inventory(before []workv1.AppliedManifestResourceMeta, results []manifestRe
 	return owned, obsolete
 }
 
-// mayStandFor tells whether a manifest that cannot be read, or whose kind the cluster does not know now, may be about the
+// mayStandFor reports whether a manifest that cannot be read, or whose kind the cluster does not know now, may be about the
 // resource.
 func mayStandFor(results []manifestResult, r workv1.AppliedManifestResourceMeta) bool {
 	return slices.ContainsFunc(results, func(o manifestResult) bool {

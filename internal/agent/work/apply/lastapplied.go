@@ -79,7 +79,7 @@ func withoutOthers(keys sets.Set[manifest.Key], live *unstructured.Unstructured,
 	return keys
 }
 
-// hasFields tells whether an annotation says which fields the work of an owner names.
+// hasFields reports whether an annotation says which fields the work of an owner names.
 func hasFields(live *unstructured.Unstructured, owner metav1.OwnerReference) bool {
 	_, found := live.GetAnnotations()[appliedmanifestwork.FieldsAnnotation(owner.Name)]
 	return found

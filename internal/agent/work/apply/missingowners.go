@@ -32,7 +32,7 @@ func (a *applier) leaveOutMissingOwners(ctx context.Context, t *task) {
 	}
 }
 
-// isMissingOwner tells whether an owner of an object in the namespace does not exist, as far as that can be found out.
+// isMissingOwner reports whether an owner of an object in the namespace does not exist, as far as that can be found out.
 func (a *applier) isMissingOwner(ctx context.Context, namespace string, owner metav1.OwnerReference) bool {
 	gv, err := schema.ParseGroupVersion(owner.APIVersion)
 	if err != nil || owner.UID == "" || strings.HasSuffix(string(owner.UID), manifest.RemovalSuffix) {

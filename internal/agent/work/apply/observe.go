@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/manifest/objecthealth"
 )
 
-// freeze leaves the manifest as it is if it is complete, and tells whether it is.
+// freeze leaves the manifest as it is if it is complete, and reports whether it is.
 func (o *manifestResult) freeze(work *workv1.ManifestWork, before *manifestResult) bool {
 	status := conditions.OfManifest(work, o.resourceMeta())
 	if status == nil || !meta.IsStatusConditionTrue(status.Conditions, fleet.ConditionComplete) {

@@ -14,13 +14,13 @@ import (
 
 // A write that brings an object back to what it was when the manifest had been applied is a repair. The first repairs of an object are
 // made at once. From then on, others dispute the object: a repair waits until it is due, while the manifest stays applied, and until then
-// the object is not looked at.
+// the object is not reconciled.
 
 // repairs makes the repairs of one object on behalf of one manifest.
 type repairs struct {
 	*applier
 	object repair.Object
-	// started tells that there was a repair in this pass. It may take several writes.
+	// started is set if there was a repair in this pass. It may take several writes.
 	started bool
 }
 
@@ -37,7 +37,7 @@ func (a *applier) resume(t *task) {
 	t.applied, t.dispute = true, t.before.dispute
 }
 
-// inBackoff tells whether the object is in a known dispute and its next repair is not due, and when it is.
+// inBackoff reports whether the object is in a known dispute and its next repair is not due, and when it is.
 func (a *applier) inBackoff(t *task) (until time.Time, backingOff bool) {
 	if t.dispute == nil {
 		return time.Time{}, false
@@ -52,7 +52,7 @@ func (a *applier) backOff(t *task, until time.Time) {
 	t.presence = cmp.Or(t.presence, a.watchedPresence(t.object()), t.before.presence)
 }
 
-// followDispute decides when to look at the object again without an event, and forgets a dispute that is over.
+// followDispute decides when to reconcile the object again without an event, and forgets a dispute that is over.
 func (a *applier) followDispute(t *task) {
 	if !t.backoffUntil.IsZero() {
 		t.requeueBy(t.backoffUntil)
@@ -74,7 +74,7 @@ func (o *manifestResult) requeueBy(at time.Time) {
 }
 
 // repair makes a write. If that is a repair, it fails with a backoffError where the repair is not due. live is the object, nil if it
-// does not exist, and plan tells what the write would make of it.
+// does not exist, and plan returns what the write would make of it.
 func (t *task) repair(ctx context.Context, live *unstructured.Unstructured,
 	plan, write func() (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
 	if live == nil && t.ended {

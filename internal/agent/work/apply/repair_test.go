@@ -116,7 +116,7 @@ func mergePatch(object *unstructured.Unstructured, patch []byte) (*unstructured.
 	return patched, json.Unmarshal(after, &patched.Object)
 }
 
-// store tells whether the object has changed.
+// store reports whether the object has changed.
 func (d *disputed) store(object *unstructured.Unstructured, manager string) bool {
 	object = object.DeepCopy()
 	if d.admit != nil {
@@ -139,7 +139,7 @@ func (d *disputed) store(object *unstructured.Unstructured, manager string) bool
 	return true
 }
 
-// pass has every work applied that is not settled, as the controller does it.
+// pass has every work applied that is not up to date, as the controller does it.
 func (d *disputed) pass(t *testing.T) {
 	t.Helper()
 	for _, w := range d.works {

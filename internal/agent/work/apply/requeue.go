@@ -34,7 +34,7 @@ func (c *Controller) untilRequeue(results []manifestResult) time.Duration {
 	return max(first.Sub(c.Clock.Now()), time.Nanosecond)
 }
 
-// isWatched tells whether events tell of all objects of the work.
+// isWatched reports whether there are events for all objects of the work.
 func (c *Controller) isWatched(results []manifestResult, amw *workv1.AppliedManifestWork) bool {
 	for _, o := range results {
 		if o.err != nil || o.frozen {
@@ -52,7 +52,7 @@ func (c *Controller) isWatched(results []manifestResult, amw *workv1.AppliedMani
 	return true
 }
 
-// isUpToDate tells whether the last pass over this very work went well, and nothing has changed since.
+// isUpToDate reports whether the last pass over this very work went well, and nothing has changed since.
 func (c *Controller) isUpToDate(last *workResult, work *workv1.ManifestWork, amw *workv1.AppliedManifestWork) bool {
 	if !last.isOf(work, amw.UID) {
 		return false
@@ -68,7 +68,8 @@ func (c *Controller) isUpToDate(last *workResult, work *workv1.ManifestWork, amw
 		!c.updateStatus(work.DeepCopy(), last.results)
 }
 
-// isUpToDate tells whether there is nothing to do about a manifest. Others may change an object as they like while its repair is held back.
+// isUpToDate reports whether there is nothing to do about a manifest. Others may change an object as they like while its repair is held
+// back.
 func (a *applier) isUpToDate(o *manifestResult, now time.Time) bool {
 	switch {
 	case o.err != nil || !o.requeueAt.IsZero() && !now.Before(o.requeueAt):

@@ -35,7 +35,7 @@ type manifestResult struct {
 	// mapping is the resource of the manifest's kind; it is known if resolved.
 	mapping  *meta.RESTMapping
 	resolved bool
-	// owned tells whether the object is to go with the work.
+	// owned reports whether the object is to go with the work.
 	owned bool
 	// uid and revision are of the object as the pass left it.
 	uid      types.UID
@@ -45,21 +45,21 @@ type manifestResult struct {
 	manifest *unstructured.Unstructured
 	// missingOwners are those that the manifest names and the cluster does not have, such as "ConfigMap web with uid 1".
 	missingOwners []string
-	// presence tells whether the object exists.
+	// presence reports whether the object exists.
 	presence conditions.Presence
 	// err is why the manifest is not applied, and missing is the object that the cluster lacks for it, if that is why: it is tracked, so that
 	// the work gets a pass when it is there.
 	err     error
 	missing *tracker.Object
-	// applied tells whether the manifest was applied under the generation of the pass, whatever has become of the object since.
+	// applied reports whether the manifest was applied under the generation of the pass, whatever has become of the object since.
 	applied bool
-	// backoffUntil is until when a repair of the object is held back; zero if none is. dispute is what the dispute about it is about, if
+	// backoffUntil is until when a repair of the object is delayed; zero if none is. dispute is what the dispute about it is about, if
 	// there is one.
 	backoffUntil time.Time
 	dispute      *conditions.Dispute
 	// frozen manifests are complete, and left as they are.
 	frozen bool
-	// requeueAt is when to look at the manifest again without an event: to ask whether the executor may apply it, to make a repair, or to
+	// requeueAt is when to reconcile the manifest again without an event: to check whether the executor may apply it, to make a repair, or to
 	// end a dispute. Zero is never.
 	requeueAt time.Time
 	// withheld objects may not be read by the executor, so their content is not reported.
@@ -73,7 +73,7 @@ func (o *manifestResult) object() tracker.Object {
 		Name: o.identity.Name}}
 }
 
-// tracked are the objects of which the work is to be told.
+// tracked are the objects whose events requeue the work.
 func (o *manifestResult) tracked() (objects []tracker.Object) {
 	if o.resolved {
 		objects = append(objects, o.object())
@@ -123,7 +123,7 @@ func (o *manifestResult) resource() workv1.AppliedManifestResourceMeta {
 	return r
 }
 
-// isOf tells whether it was a pass over the present generation of the work.
+// isOf reports whether it was a pass over the present generation of the work.
 func (p *workResult) isOf(work *workv1.ManifestWork, owner types.UID) bool {
 	return p != nil && p.work == work.UID && p.generation == work.Generation && p.owner == owner
 }

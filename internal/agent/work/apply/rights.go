@@ -27,7 +27,7 @@ func (a *applier) explain(ctx context.Context, o tracker.Object, err error) erro
 		err, strings.Join(missing, " "), o.GroupResource(), fleet.LabelAggregateToWork)
 }
 
-// missingVerbs are those of the verbs for applying an object that the agent may not use. Whatever the API server does not tell is not
+// missingVerbs are those of the verbs for applying an object that the agent may not use. What the API server does not answer is not
 // missing.
 func missingVerbs(ctx context.Context, managed client.Client, o tracker.Object) (missing []string) {
 	for _, verb := range []string{"get", "create", "update", "patch"} {

@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 )
 
-// A refusal says which rights the agent lacks by what the API server tells of them, whatever the text of the refusal.
+// A refusal says which rights the agent lacks by what the API server says of them, whatever the text of the refusal.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	deployment := tracker.Object{
@@ -47,11 +47,11 @@ func TestExplain(t *testing.T) {
 					if !ok || test.allowed == "" {
 						return errors.New("not now")
 					}
-					asked := review.Spec.ResourceAttributes
-					if asked.Group != "apps" || asked.Resource != "deployments" || asked.Namespace != "shop" || asked.Name != "web" {
-						t.Errorf("asked for %+v", asked)
+					attributes := review.Spec.ResourceAttributes
+					if attributes.Group != "apps" || attributes.Resource != "deployments" || attributes.Namespace != "shop" || attributes.Name != "web" {
+						t.Errorf("asked for %+v", attributes)
 					}
-					review.Status.Allowed = strings.Contains(test.allowed, asked.Verb)
+					review.Status.Allowed = strings.Contains(test.allowed, attributes.Verb)
 					return nil
 				},
 			})

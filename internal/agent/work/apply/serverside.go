@@ -32,7 +32,7 @@ import (
 // gives up those that it owns, or else the API server would take their absence for a wish to remove them. All other fields
 // are applied every time. So drift is repaired, except in the fields to ignore.
 //
-// It begins again when the object is not the one any more that it has read.
+// It starts again when the object is not the one any more that it has read.
 func (w *writer) serverSideApply(ctx context.Context, t *task) (live *unstructured.Unstructured, err error) {
 	err = retry.OnError(retry.DefaultBackoff, isOutdated, func() error {
 		live, err = w.applyAsRead(ctx, t)
@@ -106,7 +106,7 @@ func (s *serverSide) keepOwners(t *task, live *unstructured.Unstructured) {
 	s.full.SetOwnerReferences(append(owners, own...))
 }
 
-// try has the API server tell what would become of an existing object.
+// try finds out by a dry run what would become of an existing object.
 func (s *serverSide) try(ctx context.Context, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	writer, trial := *s.writer, *s
 	writer.dryRun = []string{metav1.DryRunAll}
@@ -292,7 +292,7 @@ func (s *serverSide) apply(ctx context.Context, object *unstructured.Unstructure
 	return live, explainConflict(err)
 }
 
-// isOutdated tells whether a write fails because the object has changed or gone since it was read, and not because others own fields.
+// isOutdated reports whether a write fails because the object has changed or gone since it was read, and not because others own fields.
 func isOutdated(err error) bool {
 	if apierrors.IsInvalid(err) {
 		cause, _ := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid)

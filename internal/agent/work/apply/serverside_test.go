@@ -186,7 +186,7 @@ func TestDeletedWhileApplied(t *testing.T) {
 	}
 }
 
-// That others own fields is no reason to read an object again and to begin anew.
+// That others own fields is no reason to read an object again and to start anew.
 func TestIsOutdated(t *testing.T) {
 	t.Parallel()
 	resource := widgets.GroupResource()

@@ -31,7 +31,7 @@ func (c *Controller) reportDeleting(ctx context.Context, work *workv1.ManifestWo
 	return c.writeStatus(ctx, work)
 }
 
-// writeStatus sends the status alone: the API server looks at nothing else here, and the manifests may be a megabyte.
+// writeStatus sends the status alone: the API server reads nothing else here, and the manifests may be a megabyte.
 func (c *Controller) writeStatus(ctx context.Context, work *workv1.ManifestWork) error {
 	status := &workv1.ManifestWork{Status: work.Status}
 	status.Namespace, status.Name, status.UID, status.ResourceVersion = work.Namespace, work.Name, work.UID, work.ResourceVersion
@@ -45,7 +45,7 @@ func (c *Controller) writeStatus(ctx context.Context, work *workv1.ManifestWork)
 	return nil
 }
 
-// updateStatus changes the status of the work in memory to what the results say, and tells whether that changed anything.
+// updateStatus changes the status of the work in memory to what the results say, and reports whether that changed anything.
 func (c *Controller) updateStatus(work *workv1.ManifestWork, results []manifestResult) bool {
 	owner := c.names.Of(work.Name)
 	reported := make([]conditions.Result, 0, len(results))

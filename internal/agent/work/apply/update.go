@@ -61,12 +61,12 @@ func (w *writer) update(ctx context.Context, t *task) (*unstructured.Unstructure
 	return live, err
 }
 
-// isUnseen tells that nothing is known of the object, or that it did not exist when it was to be applied first.
+// isUnseen reports whether nothing is known of the object, or that it did not exist when it was to be applied first.
 func (t *task) isUnseen() bool {
 	return t.repairs == nil && (t.before == nil || t.before.presence != conditions.Present)
 }
 
-// disownInManifest asks for the removal of the owner.
+// disownInManifest requests the removal of the owner.
 func (t *task) disownInManifest() {
 	gone := t.owner
 	gone.UID += manifest.RemovalSuffix
@@ -126,7 +126,7 @@ func (w *writer) createUnseen(ctx context.Context, t *task) (*unstructured.Unstr
 
 func (w *writer) create(ctx context.Context, t *task) (*unstructured.Unstructured, error) {
 	return t.repair(ctx, nil, nil, func() (*unstructured.Unstructured, error) {
-		t.presence = conditions.Unknown // an API server that refuses may not have looked for the object
+		t.presence = conditions.Unknown // an API server that refuses may not have read the object
 		return w.resource.Create(ctx, manifest.ForCreate(t.required), metav1.CreateOptions{FieldManager: fieldManager, DryRun: w.dryRun})
 	})
 }
@@ -167,7 +167,7 @@ func (w *writer) read(ctx context.Context, t *task) (*unstructured.Unstructured,
 	return live, nil
 }
 
-// refuseDeleting tells why an object that is being deleted is not written.
+// refuseDeleting returns why an object that is being deleted is not written.
 func refuseDeleting(live *unstructured.Unstructured) error {
 	if live.GetDeletionTimestamp() == nil {
 		return nil

@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/conditions"
 )
 
-// WK-07 WK-20: an object that exists is applied whatever the API server says of its creation, with which an agent begins after a restart.
+// WK-07 WK-20: an object that exists is applied whatever the API server says of its creation, with which an agent starts after a restart.
 // If it does not exist, that is why the manifest is not applied.
 func TestRefusedCreation(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
-// isDerived tells whether a condition of a manifest comes from a rule or from the health of the object, and so has to go when
+// isDerived reports whether a condition of a manifest comes from a rule or from the health of the object, and so has to go when
 // neither sets it any more.
 func isDerived(cond metav1.Condition) bool {
 	return isOfRule(cond) || strings.HasPrefix(cond.Reason, fleet.ReasonHealthPrefix)
@@ -26,7 +26,7 @@ func isOfRule(cond metav1.Condition) bool {
 	return strings.HasPrefix(cond.Reason, fleet.ReasonConditionRulePrefix)
 }
 
-// isAggregated tells whether a condition of a ManifestWork is one that ofManifests returned.
+// isAggregated reports whether a condition of a ManifestWork is one that ofManifests returned.
 func isAggregated(cond metav1.Condition) bool {
 	return cond.Reason == fleet.ReasonConditionRulesAggregated
 }

@@ -25,7 +25,7 @@ const (
 	shortMessage = 64
 )
 
-// omission leaves something out of the status of a manifest that the hub has no room for, and tells whether there was anything to leave
+// omission leaves something out of the status of a manifest that the hub has no room for, and reports whether there was anything to leave
 // out. before is the work as it was.
 type omission struct {
 	what string
@@ -92,7 +92,7 @@ func (s setter) omit(work, before *workv1.ManifestWork) (omitted []string) {
 	return omitted
 }
 
-// fitsEasily tells, without encoding anything, that there is room for the status.
+// fitsEasily reports, without encoding anything, whether there is room for the status.
 func fitsEasily(work *workv1.ManifestWork) bool {
 	size := 0
 	for _, m := range work.Spec.Workload.Manifests {
@@ -157,7 +157,7 @@ func omitMessages(_ setter, m *workv1.ManifestCondition, _ *workv1.ManifestWork)
 	return cut
 }
 
-// omitConditions leaves whether the manifest is applied, and what its rules say: whether a work is complete is told by those.
+// omitConditions leaves whether the manifest is applied, and what its rules say: whether a work is complete is decided by those.
 func omitConditions(_ setter, m *workv1.ManifestCondition, _ *workv1.ManifestWork) bool {
 	all := len(m.Conditions)
 	m.Conditions = slices.DeleteFunc(m.Conditions, func(cond metav1.Condition) bool {

@@ -16,7 +16,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 )
 
-// WK-22 WK-37: whatever a work is asked to report, it fits into what a hub stores, with the conditions of the work, and says what is left
+// WK-22 WK-37: whatever a work is to report, it fits into what a hub stores, with the conditions of the work, and says what is left
 // out. What is left out is left out in the same way the next time, without another write.
 func TestStatusFits(t *testing.T) {
 	t.Parallel()

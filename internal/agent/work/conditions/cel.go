@@ -65,7 +65,7 @@ func newEnvironments() (environments, error) {
 	return environments{rules: rules.StoredExpressionsEnv(), messages: messages.StoredExpressionsEnv()}, nil
 }
 
-// hasConditions tells whether a status has conditions. An object without a status has none, which is why an argument that
+// hasConditions reports whether a status has conditions. An object without a status has none, which is why an argument that
 // cannot be read is no error.
 func hasConditions(status ref.Val) ref.Val {
 	fields, ok := status.(traits.Mapper)

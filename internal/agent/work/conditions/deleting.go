@@ -25,7 +25,7 @@ type Delay struct {
 	Left int
 	// Reasons are those of the first of them, a few words each.
 	Reasons []string
-	// Dependents tells whether an object waits until its dependents have gone.
+	// Dependents reports whether an object waits until its dependents have gone.
 	Dependents bool
 }
 
@@ -87,7 +87,7 @@ func ContentOf(object *unstructured.Unstructured) string {
 	return clip(strings.Join(messages, "; "))
 }
 
-// reportsContent tells whether a condition that is True says what keeps an object of the kind from going.
+// reportsContent reports whether a condition that is True says what keeps an object of the kind from going.
 func reportsContent(kind, condition string) bool {
 	switch kind {
 	case "Namespace":
@@ -100,7 +100,7 @@ func reportsContent(kind, condition string) bool {
 	}
 }
 
-// Equal tells whether two delays say the same. Either may be nil, which is no delay.
+// Equal reports whether two delays say the same. Either may be nil, which is no delay.
 func (d *Delay) Equal(o *Delay) bool {
 	if d == nil || o == nil {
 		return d == o
@@ -108,7 +108,7 @@ func (d *Delay) Equal(o *Delay) bool {
 	return d.Left == o.Left && d.Dependents == o.Dependents && slices.Equal(d.Reasons, o.Reasons)
 }
 
-// SetDeleting says that the work is being deleted, and what delays that; nil is nothing. It tells whether that changed anything.
+// SetDeleting says that the work is being deleted, and what delays that; nil is nothing. It reports whether that changed anything.
 func SetDeleting(work *workv1.ManifestWork, delay *Delay, now time.Time) (changed bool) {
 	before := slices.Clone(work.Status.Conditions)
 	newSetter(work.Generation, now).set(&work.Status.Conditions, metav1.Condition{

@@ -19,7 +19,7 @@ type Dispute struct {
 	Fields []string
 	// Writer is the field manager that wrote them last; empty if it is not known, or if it is the agent.
 	Writer string
-	// ByAgent tells that the agent is the only one who wrote the fields.
+	// ByAgent is set if the agent is the only one who wrote the fields.
 	ByAgent bool
 	// Others are the works that name the object as well, such as "ManifestWork web".
 	Others []string

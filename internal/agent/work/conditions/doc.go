@@ -27,7 +27,7 @@
 // # Conditions without rules
 //
 // Of objects whose kind is known (package objecthealth) Progressing and Degraded are set without a rule, so that rollouts advance.
-// An object that is what it asks for is neither; one that is being brought there is Progressing; a failed one is Progressing and
+// An object that is as its spec says is neither; one that is being brought there is Progressing; a failed one is Progressing and
 // Degraded, because that is what a rollout takes for a failure. A rule for the same condition takes the place of the derived one: where
 // any rule of a work is about Progressing, rules alone decide on the Progressing of the work.
 package conditions

@@ -133,7 +133,7 @@ func namesOf(resources []workv1.AppliedManifestResourceMeta) string {
 	return ": " + clip(Summary(names))
 }
 
-// EndDryRun removes the report of a dry run that is over, and tells whether there was one.
+// EndDryRun removes the report of a dry run that is over, and reports whether there was one.
 func EndDryRun(work *workv1.ManifestWork) (changed bool) {
 	if DryRunOf(work) == nil {
 		return false

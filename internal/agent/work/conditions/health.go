@@ -38,7 +38,7 @@ func wellKnown(object *unstructured.Unstructured, rule workv1.ConditionRule) (co
 	}, true
 }
 
-// hasWellKnown tells whether a rule of type WellKnownConditions sets a condition of an object of the kind.
+// hasWellKnown reports whether a rule of type WellKnownConditions sets a condition of an object of the kind.
 func hasWellKnown(kind schema.GroupKind, rule workv1.ConditionRule) bool {
 	return (rule.Condition == "" || rule.Condition == fleet.ConditionComplete) && (kind == jobKind || kind == podKind)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
-// Presence tells whether an object exists on the managed cluster.
+// Presence reports whether an object exists on the managed cluster.
 type Presence int
 
 // Whether an object exists. Unknown is the zero value.
@@ -31,11 +31,11 @@ type Result struct {
 	Manifest workv1.ManifestResourceMeta
 	// Err is why the manifest is not applied; nil means that it is.
 	Err error
-	// Presence tells whether the object exists, whether it was applied or not.
+	// Presence reports whether the object exists, whether it was applied or not.
 	Presence Presence
 	// MissingOwners are left out of what is applied: owners that the manifest names and the cluster does not have.
 	MissingOwners []string
-	// Frozen tells that the manifest is complete. What is derived from its object stays as it is.
+	// Frozen is set if the manifest is complete. What is derived from its object stays as it is.
 	Frozen bool
 	// Dispute is about the object; nil if it is not disputed.
 	Dispute *Dispute
@@ -87,7 +87,7 @@ func (s setter) manifestStatus(work *workv1.ManifestWork, r *Result) workv1.Mani
 	return status
 }
 
-// applied tells whether the manifest is applied, and why not.
+// applied reports whether the manifest is applied, and why not.
 func (r *Result) applied() metav1.Condition {
 	if r.Err == nil {
 		cond := metav1.Condition{
@@ -110,7 +110,7 @@ func (r *Result) applied() metav1.Condition {
 	}
 }
 
-// available tells whether the object exists; that is all that available means, whether the manifest was applied or not.
+// available reports whether the object exists; that is all that available means, whether the manifest was applied or not.
 func (r *Result) available() metav1.Condition {
 	cond := metav1.Condition{Type: fleet.ConditionAvailable}
 	switch {
@@ -172,20 +172,20 @@ func (s setter) setDerived(status *workv1.ManifestCondition, derived []metav1.Co
 	}
 }
 
-// mayHaveFeedbackRules tells whether feedback rules may be about a manifest of which the resource is not known.
+// mayHaveFeedbackRules reports whether feedback rules may be about a manifest of which the resource is not known.
 func mayHaveFeedbackRules(work *workv1.ManifestWork, m workv1.ManifestResourceMeta) bool {
 	return slices.ContainsFunc(work.Spec.ManifestConfigs, func(c workv1.ManifestConfigOption) bool {
 		return len(c.FeedbackRules) > 0 && mayBeAbout(&c, m)
 	})
 }
 
-// mayBeAbout tells whether an entry of manifestConfigs may be about a manifest of which the resource is not known.
+// mayBeAbout reports whether an entry of manifestConfigs may be about a manifest of which the resource is not known.
 func mayBeAbout(c *workv1.ManifestConfigOption, m workv1.ManifestResourceMeta) bool {
 	guess := workv1.ResourceIdentifier{Group: m.Group, Resource: c.ResourceIdentifier.Resource, Namespace: m.Namespace, Name: m.Name}
 	return manifest.Matches(c.ResourceIdentifier, guess)
 }
 
-// feedbackSynced tells whether all that the feedback rules ask for is reported.
+// feedbackSynced reports whether all that the feedback rules request is reported.
 func feedbackSynced(q Query, reading *Reading) metav1.Condition {
 	cond := metav1.Condition{
 		Type: fleet.ConditionStatusFeedbackSynced, Status: metav1.ConditionTrue, Reason: fleet.ReasonStatusFeedbackSynced,

@@ -18,16 +18,16 @@ import (
 type Query struct {
 	FeedbackRules  []workv1.FeedbackRule
 	ConditionRules []workv1.ConditionRule
-	// Health asks for the conditions that the object has without rules.
+	// Health requests the conditions that the object has without rules.
 	Health bool
 }
 
-// IsEmpty tells whether the object need not be read at all.
+// IsEmpty reports whether the object need not be read at all.
 func (q Query) IsEmpty() bool {
 	return len(q.FeedbackRules) == 0 && len(q.ConditionRules) == 0 && !q.Health
 }
 
-// isRuled tells whether a rule is about the condition.
+// isRuled reports whether a rule is about the condition.
 func (q Query) isRuled(condition string) bool {
 	return slices.ContainsFunc(q.ConditionRules, func(r workv1.ConditionRule) bool { return r.Condition == condition })
 }

@@ -85,11 +85,11 @@ func (e *Evaluator) evaluate(object *unstructured.Unstructured, rule workv1.Cond
 		return wellKnown(object, rule)
 	}
 	cond = metav1.Condition{Type: rule.Condition, Reason: fleet.ReasonConditionRuleEvaluated}
-	holds, err := e.allTrue(object, rule, left)
+	met, err := e.allTrue(object, rule, left)
 	switch {
 	case err == nil:
-		cond.Status = statusOf(holds)
-		cond.Message = clip(e.message(object, rule, holds, left))
+		cond.Status = statusOf(met)
+		cond.Message = clip(e.message(object, rule, met, left))
 		return cond, true
 	case errors.As(err, new(*celbudget.EnvironmentError)):
 		cond.Status, cond.Reason = metav1.ConditionUnknown, fleet.ReasonConditionRuleInternalError
@@ -105,8 +105,8 @@ func (e *Evaluator) evaluate(object *unstructured.Unstructured, rule workv1.Cond
 // errInvalid is of rules that say nothing to evaluate.
 var errInvalid = errors.New("the rule is invalid")
 
-// allTrue tells whether all expressions of a rule are true. They are evaluated in their order as far as the first that is false,
-// so one may guard those after it; one that does not compile is told at once, wherever it stands.
+// allTrue reports whether all expressions of a rule are true. They are evaluated in their order as far as the first that is false,
+// so one may guard those after it; one that does not compile is reported at once, wherever it is.
 func (e *Evaluator) allTrue(object *unstructured.Unstructured, rule workv1.ConditionRule, left *allowance) (bool, error) {
 	if len(rule.CelExpressions) == 0 {
 		return false, fmt.Errorf("%w: it has no celExpressions", errInvalid)
@@ -127,11 +127,11 @@ func (e *Evaluator) allTrue(object *unstructured.Unstructured, rule workv1.Condi
 		if err != nil {
 			return false, fmt.Errorf("%s cannot be evaluated: %w", text.Quote(expression), err)
 		}
-		holds, ok := value.(types.Bool)
+		met, ok := value.(types.Bool)
 		if !ok {
 			return false, fmt.Errorf("%s results in a value of type %s; it must be a bool", text.Quote(expression), value.Type().TypeName())
 		}
-		if !bool(holds) {
+		if !bool(met) {
 			return false, nil
 		}
 	}
@@ -139,27 +139,27 @@ func (e *Evaluator) allTrue(object *unstructured.Unstructured, rule workv1.Condi
 }
 
 // message of a rule that was evaluated. What is wrong with an expression for it does not take the result away.
-func (e *Evaluator) message(object *unstructured.Unstructured, rule workv1.ConditionRule, holds bool, left *allowance) string {
+func (e *Evaluator) message(object *unstructured.Unstructured, rule workv1.ConditionRule, met bool, left *allowance) string {
 	message := rule.Message
 	if message == "" {
-		message = defaultMessage(rule.Condition, holds)
+		message = defaultMessage(rule.Condition, met)
 	}
 	if rule.MessageExpression == "" {
 		return message
 	}
-	expressed, err := e.express(object, rule.MessageExpression, holds, left)
+	expressed, err := e.express(object, rule.MessageExpression, met, left)
 	if err != nil {
 		return fmt.Sprintf("%s (messageExpression: %v)", message, err)
 	}
 	return expressed
 }
 
-func (e *Evaluator) express(object *unstructured.Unstructured, expression string, holds bool, left *allowance) (string, error) {
+func (e *Evaluator) express(object *unstructured.Unstructured, expression string, met bool, left *allowance) (string, error) {
 	compiled, err := compile(e.compilers.messages, expression)
 	if err != nil {
 		return "", err
 	}
-	value, err := left.evaluate(compiled, map[string]any{objectVariable: object.Object, resultVariable: holds})
+	value, err := left.evaluate(compiled, map[string]any{objectVariable: object.Object, resultVariable: met})
 	if err != nil {
 		return "", fmt.Errorf("%s cannot be evaluated: %w", text.Quote(expression), err)
 	}
@@ -170,15 +170,15 @@ func (e *Evaluator) express(object *unstructured.Unstructured, expression string
 	return string(message), nil
 }
 
-func defaultMessage(condition string, holds bool) string {
-	if holds {
+func defaultMessage(condition string, met bool) string {
+	if met {
 		return "Manifest is " + condition
 	}
 	return "Manifest is not " + condition
 }
 
-func statusOf(holds bool) metav1.ConditionStatus {
-	if holds {
+func statusOf(met bool) metav1.ConditionStatus {
+	if met {
 		return metav1.ConditionTrue
 	}
 	return metav1.ConditionFalse

@@ -14,12 +14,12 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// IsComplete tells whether a work is complete: it is not applied again, whatever happens to its objects.
+// IsComplete reports whether a work is complete: it is not applied again, whatever happens to its objects.
 func IsComplete(work *workv1.ManifestWork) bool {
 	return meta.IsStatusConditionTrue(work.Status.Conditions, fleet.ConditionComplete)
 }
 
-// Update changes the status of the work to what a pass found out about its manifests, and tells whether that changed anything.
+// Update changes the status of the work to what a pass found out about its manifests, and reports whether that changed anything.
 // Conditions that other writers have set stay.
 func Update(work *workv1.ManifestWork, results []Result, now time.Time) (changed bool) {
 	before := &workv1.ManifestWork{Status: *work.Status.DeepCopy()}
@@ -38,7 +38,7 @@ func Update(work *workv1.ManifestWork, results []Result, now time.Time) (changed
 	return !equality.Semantic.DeepEqual(&before.Status, &work.Status)
 }
 
-// appliedOfWork tells whether all manifests are applied. The message names the first that failed.
+// appliedOfWork reports whether all manifests are applied. The message names the first that failed.
 func appliedOfWork(results []Result) metav1.Condition {
 	var failed []string
 	for i := range results {
@@ -58,7 +58,7 @@ func appliedOfWork(results []Result) metav1.Condition {
 	}
 }
 
-// availableOfWork tells whether all objects of the work exist.
+// availableOfWork reports whether all objects of the work exist.
 func availableOfWork(results []Result) metav1.Condition {
 	count := map[Presence]int{}
 	for i := range results {
@@ -118,7 +118,7 @@ func (e *ClaimedError) Error() string {
 		e.Applied, fleet.AnnotationClusterName)
 }
 
-// Refuse changes the status of a work that is not applied at all because of the error, and tells whether that changed anything.
+// Refuse changes the status of a work that is not applied at all because of the error, and reports whether that changed anything.
 func Refuse(work *workv1.ManifestWork, claimed *ClaimedError, now time.Time) (changed bool) {
 	before := work.Status.DeepCopy()
 	s := newSetter(work.Generation, now)

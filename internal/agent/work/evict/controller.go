@@ -39,11 +39,11 @@ type Options struct {
 	Hub cluster.Cluster
 	// Namespace of the works on the hub: the cluster's name.
 	Namespace string
-	// HubHash tells works of this hub from those of others.
+	// HubHash distinguishes works of this hub from those of others.
 	HubHash string
 	// AgentID is recorded with what this agent applies.
 	AgentID string
-	// Clusters tells which other clusters are on the hub.
+	// Clusters knows which other clusters are on the hub.
 	Clusters *predecessor.Clusters
 	// GracePeriod is the time from the moment that the work is missed to the end of its AppliedManifestWork.
 	GracePeriod time.Duration
@@ -58,7 +58,7 @@ type Controller struct {
 	managed client.Client
 }
 
-// New returns a Controller that looks for works in the cache hub, and asks live, without a cache, before it gives one up.
+// New returns a Controller that reads works from the cache hub, and from live, without a cache, before it gives one up.
 func New(hub, live client.Reader, managed client.Client, o Options) *Controller {
 	return &Controller{Options: o, hub: hub, live: live, managed: managed}
 }
@@ -86,9 +86,9 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Complete(c)
 }
 
-// concerns tells whether the AppliedManifestWork may be this agent's to look after: the agent made it, for any hub, or it is of
+// concerns reports whether the AppliedManifestWork may be this agent's to evict: the agent made it, for any hub, or it is of
 // the same hub. The ID of a work agent in its own process may be the hash of
-// the hub, which does not tell agents from each other.
+// the hub, which is the same for all agents.
 func (c *Controller) concerns(amw *workv1.AppliedManifestWork) bool {
 	return c.made(amw) || amw.Spec.HubHash == c.HubHash
 }
@@ -106,7 +106,7 @@ func (c *Controller) otherCluster(amw *workv1.AppliedManifestWork) string {
 	return ""
 }
 
-// Reconcile begins an eviction, ends it, or calls it off.
+// Reconcile starts an eviction, ends it, or calls it off.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	amw := &workv1.AppliedManifestWork{}
 	if err := c.managed.Get(ctx, req.NamespacedName, amw); err != nil {
@@ -117,7 +117,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if other := c.otherCluster(amw); other != "" {
 		if left, _ := c.Clusters.Left(ctx, other); !left { // nor as long as that is not known
-			return ctrl.Result{RequeueAfter: max(predecessor.RecheckInterval, c.GracePeriod)}, nil
+			return ctrl.Result{RequeueAfter: max(predecessor.PollInterval, c.GracePeriod)}, nil
 		}
 	}
 	onHub, err := c.isOnHub(ctx, amw)
@@ -148,13 +148,13 @@ func (c *Controller) end(ctx context.Context, amw *workv1.AppliedManifestWork) (
 	case err != nil:
 		return ctrl.Result{}, err
 	case back:
-		return ctrl.Result{RequeueAfter: predecessor.RecheckInterval}, nil // the cache tells sooner
+		return ctrl.Result{RequeueAfter: predecessor.PollInterval}, nil // the event comes sooner
 	}
 	err = c.managed.Delete(ctx, amw, client.Preconditions{UID: &amw.UID, ResourceVersion: &amw.ResourceVersion})
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-// isOnHub tells whether the work is on the hub. It reads the cache, which keeps works while the hub does not answer.
+// isOnHub reports whether the work is on the hub. It reads the cache, which keeps works while the hub does not answer.
 func (c *Controller) isOnHub(ctx context.Context, amw *workv1.AppliedManifestWork) (bool, error) {
 	if amw.Spec.HubHash != c.HubHash {
 		return false, nil
@@ -170,7 +170,7 @@ func (c *Controller) isOnHub(ctx context.Context, amw *workv1.AppliedManifestWor
 	return true, nil
 }
 
-// isBack tells whether the hub has a work that the cache lacks. The cache is behind while the hub does not answer, and when the agent was
+// isBack reports whether the hub has a work that the cache lacks. The cache is behind while the hub does not answer, and when the agent was
 // stopped for a while: what it lacked then may have come back. Where the agent may not read the work, the cache has to do.
 func (c *Controller) isBack(ctx context.Context, amw *workv1.AppliedManifestWork) (bool, error) {
 	if amw.Spec.HubHash != c.HubHash {

@@ -51,7 +51,7 @@ func newWorld(t *testing.T, grace time.Duration, amw *workv1.AppliedManifestWork
 }
 
 // look reconciles and returns the AppliedManifestWork, nil if it is gone, and when to look again.
-func (w *world) look() (*workv1.AppliedManifestWork, time.Duration) {
+func (w *world) reconcile() (*workv1.AppliedManifestWork, time.Duration) {
 	w.t.Helper()
 	key := client.ObjectKey{Name: w.name}
 	result, err := w.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: key})
@@ -102,8 +102,8 @@ func TestWhoIsEvicted(t *testing.T) {
 		"of this agent as another cluster of the hub": {applied("hub", "agent", "cluster0"), []client.Object{}, true},
 	} {
 		w := newWorld(t, time.Hour, test.amw, test.works...)
-		amw, again := w.look()
-		others := again == time.Hour && w.otherCluster(test.amw) != "" // it is asked again whether that has left
+		amw, again := w.reconcile()
+		others := again == time.Hour && w.otherCluster(test.amw) != "" // it is checked again whether that has left
 		if amw == nil || (amw.Status.EvictionStartTime != nil) != test.evicts || (again == time.Hour) != (test.evicts || others) {
 			t.Errorf("%s: %+v, again after %s", name, amw, again)
 		}
@@ -114,31 +114,31 @@ func TestWhoIsEvicted(t *testing.T) {
 func TestGracePeriod(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, time.Hour, applied("hub", "agent", "cluster1"))
-	w.look()
+	w.reconcile()
 	w.clock.Step(59 * time.Minute)
-	if amw, again := w.look(); amw == nil || again != time.Minute {
+	if amw, again := w.reconcile(); amw == nil || again != time.Minute {
 		t.Fatalf("after 59 minutes: %+v, again after %s", amw, again)
 	}
 	if err := w.hub.Create(t.Context(), theWork()); err != nil {
 		t.Fatal(err)
 	}
-	if amw, again := w.look(); amw.Status.EvictionStartTime != nil || again != 0 {
+	if amw, again := w.reconcile(); amw.Status.EvictionStartTime != nil || again != 0 {
 		t.Fatalf("with its work: %+v, again after %s", amw.Status, again)
 	}
 	if err := w.hub.Delete(t.Context(), theWork()); err != nil {
 		t.Fatal(err)
 	}
 	w.clock.Step(time.Minute)
-	if amw, again := w.look(); amw == nil || again != time.Hour {
+	if amw, again := w.reconcile(); amw == nil || again != time.Hour {
 		t.Fatalf("an eviction that was called off begins again: %+v, again after %s", amw, again)
 	}
 	w.clock.Step(time.Hour)
-	if amw, _ := w.look(); amw != nil {
+	if amw, _ := w.reconcile(); amw != nil {
 		t.Fatalf("after the grace period: %+v", amw)
 	}
 }
 
-// WK-15: a hub that does not answer for an hour has lost no work. An eviction does not begin, and one that had begun does not end,
+// WK-15: a hub that does not answer for an hour has lost no work. An eviction does not start, and one that had begun does not end,
 // before the hub says again what it has.
 func TestHubGoneForAnHour(t *testing.T) {
 	t.Parallel()
@@ -158,7 +158,7 @@ func TestHubGoneForAnHour(t *testing.T) {
 				works = append(works, theWork())
 			}
 			w := newWorld(t, 30*time.Minute, applied("hub", "agent", "cluster1"), works...)
-			w.look()
+			w.reconcile()
 			answering := w.Controller.hub
 			w.Controller.hub = interceptor.NewClient(fake.NewClientBuilder().WithScheme(w.hub.Scheme()).Build(), interceptor.Funcs{
 				Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
@@ -187,7 +187,7 @@ func TestHubGoneForAnHour(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			amw, again := w.look()
+			amw, again := w.reconcile()
 			if (amw != nil) != test.left {
 				t.Fatalf("when the hub is back: %+v", amw)
 			}
@@ -199,7 +199,7 @@ func TestHubGoneForAnHour(t *testing.T) {
 }
 
 // WK-15: an agent that was stopped for a while, or whose hub does not answer, has a cache from before. What the hub has by now is not
-// deleted, nor what it may have; who may not ask goes by the cache.
+// deleted, nor what it may have; who may not read goes by the cache.
 func TestCacheFromBefore(t *testing.T) {
 	t.Parallel()
 	resource := schema.GroupResource{Group: workv1.GroupVersion.Group, Resource: "manifestworks"}
@@ -222,7 +222,7 @@ func TestCacheFromBefore(t *testing.T) {
 					return test.answer
 				},
 			})
-			w.look()
+			w.reconcile()
 			w.clock.Step(time.Hour)
 			key := client.ObjectKey{Name: w.name}
 			result, err := w.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
@@ -242,7 +242,7 @@ func TestNever(t *testing.T) {
 	t.Parallel()
 	amw := applied("hub", "agent", "cluster1")
 	amw.Status.EvictionStartTime = &metav1.Time{Time: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)}
-	if got, again := newWorld(t, Never, amw).look(); got == nil || got.Status.EvictionStartTime != nil || again != 0 {
+	if got, again := newWorld(t, Never, amw).reconcile(); got == nil || got.Status.EvictionStartTime != nil || again != 0 {
 		t.Errorf("%+v, again after %s", got, again)
 	}
 }

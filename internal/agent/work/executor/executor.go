@@ -1,7 +1,7 @@
 // Package executor checks whether the service account that a ManifestWork names has itself the rights to do what the work has the agent
 // do.
 //
-// The agent asks the managed cluster's authorizer, and remembers for a minute what is allowed. It asks for all names of a
+// The agent has the managed cluster's authorizer review it, and caches for a minute what is allowed. It reviews all names of a
 // resource in a namespace first: one answer then serves all manifests of the kind.
 package executor
 
@@ -36,10 +36,10 @@ import (
 // remembered of single names that are refused, so rights that are granted count at once.
 const remembered = time.Minute
 
-// unanswered is when to ask again an authorizer that has not answered.
+// unanswered is the delay before another review by an authorizer that has not answered.
 const unanswered = 10 * time.Second
 
-// verbs are what applying takes; deleting is asked for where the object goes with the work.
+// verbs are what applying takes; deleting is reviewed where the object goes with the work.
 var verbs = []string{"get", "create", "update", "patch"}
 
 const rbacGroup = "rbac.authorization.k8s.io"
@@ -48,9 +48,9 @@ const rbacGroup = "rbac.authorization.k8s.io"
 type Object struct {
 	schema.GroupVersionResource
 	types.NamespacedName
-	// Owned tells whether the object goes with the work.
+	// Owned reports whether the object goes with the work.
 	Owned bool
-	// ReadOnly tells that the object is reported on and not applied.
+	// ReadOnly is set if the object is reported on and not applied.
 	ReadOnly bool
 	// Content is the manifest of the object.
 	Content *unstructured.Unstructured
@@ -58,18 +58,18 @@ type Object struct {
 
 // Decision is what is known of an executor and an object.
 type Decision struct {
-	// MayGet tells whether it may read the object, whatever else it may not.
+	// MayGet reports whether it may read the object, whatever else it may not.
 	MayGet bool
-	// Until is when to ask again; zero is never.
+	// Until is when to check again; zero is never.
 	Until time.Time
 }
 
-// refusedError is that an executor may not do what its work asks for.
+// refusedError is that an executor may not do what its work requires.
 type refusedError struct{ error }
 
 func (e *refusedError) Unwrap() error { return e.error }
 
-// IsRefusal tells whether an error of Check says that the executor lacks a right, rather than that this could not be found out.
+// IsRefusal reports whether an error of Check says that the executor lacks a right, rather than that this could not be found out.
 func IsRefusal(err error) bool {
 	var refused *refusedError
 	return errors.As(err, &refused)
@@ -101,7 +101,7 @@ type answer struct {
 	until   time.Time
 }
 
-// New returns a Checker that asks the cluster of the config.
+// New returns a Checker with the authorizer of the cluster of the config.
 func New(config *rest.Config, clk clock.Clock) (*Checker, error) {
 	client, err := authorizationclient.NewForConfig(config)
 	if err != nil {
@@ -169,7 +169,7 @@ func needed(o Object) []string {
 	}
 }
 
-// allowed asks for all names first, and for the one only if that is refused.
+// allowed reviews all names first, and the one only if that is refused.
 func (c *Checker) allowed(ctx context.Context, account workv1.ManifestWorkSubjectServiceAccount, verb string, o Object) (answer, error) {
 	all := o
 	all.Name = ""
@@ -196,7 +196,7 @@ func (c *Checker) review(ctx context.Context, account workv1.ManifestWorkSubject
 	})
 }
 
-// once answers a query from memory, or has it found out; several works that ask at the same time have it found out together.
+// once answers a query from memory, or has it found out; several works that need it at the same time share one review.
 func (c *Checker) once(q reviewKey, find func() (allowed, remember bool, err error)) (answer, error) {
 	if cached, ok := c.recall(q); ok {
 		return cached, nil
@@ -273,15 +273,15 @@ func (c *Checker) tryAs(ctx context.Context, account workv1.ManifestWorkSubjectS
 	}
 }
 
-// isOfNamespace tells whether an object is refused because its namespace takes no more: it is being deleted, or has a quota, which counts
-// an existing object once more. That says nothing about rights. Only how the message begins counts: the rest may repeat what the
+// isOfNamespace reports whether an object is refused because its namespace takes no more: it is being deleted, or has a quota, which counts
+// an existing object once more. That says nothing about rights. Only how the message starts counts: the rest may repeat what the
 // author of a role has written.
 func isOfNamespace(err error, o Object) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) ||
 		strings.HasPrefix(err.Error(), fmt.Sprintf("%s %q is forbidden: exceeded quota: ", o.GroupResource(), o.Name))
 }
 
-// refusal names the rule that is missing and a way to add it.
+// refusal names the rule that is missing and how to add it.
 func refusal(account workv1.ManifestWorkSubjectServiceAccount, missing []string, o Object) error {
 	resource := o.GroupResource().String()
 	subject := account.Namespace + ":" + account.Name

@@ -37,10 +37,10 @@ type authorizer struct {
 	*Checker
 	clock *clocktesting.FakeClock
 
-	mu      sync.Mutex
-	allowed map[string]bool // by verb and name, which is empty for all names
-	err     error
-	asked   int
+	mu       sync.Mutex
+	allowed  map[string]bool // by verb and name, which is empty for all names
+	err      error
+	reviewed int
 }
 
 func newAuthorizer(allowed ...string) *authorizer {
@@ -52,7 +52,7 @@ func newAuthorizer(allowed ...string) *authorizer {
 	fake.AddReactor("create", "subjectaccessreviews", func(action clientgotesting.Action) (bool, runtime.Object, error) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.asked++
+		a.reviewed++
 		review := action.(clientgotesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview).DeepCopy()
 		of := review.Spec.ResourceAttributes
 		review.Status.Allowed = a.allowed[strings.TrimSpace(of.Verb+" "+of.Name)]
@@ -73,15 +73,15 @@ func (a *authorizer) check(t *testing.T, name string, readOnly bool) (Decision, 
 func TestVerdictHolds(t *testing.T) {
 	t.Parallel()
 	a := newAuthorizer("get", "create", "update", "patch", "delete")
-	begin := a.clock.Now()
-	if v, err := a.check(t, "a", true); err != nil || !v.MayGet || !v.Until.Equal(begin.Add(remembered)) || a.asked != 1 {
-		t.Fatalf("%+v, %v after %d reviews", v, err, a.asked)
+	start := a.clock.Now()
+	if v, err := a.check(t, "a", true); err != nil || !v.MayGet || !v.Until.Equal(start.Add(remembered)) || a.reviewed != 1 {
+		t.Fatalf("%+v, %v after %d reviews", v, err, a.reviewed)
 	}
 	a.clock.Step(remembered / 2)
-	if v, err := a.check(t, "b", false); err != nil || !v.Until.Equal(begin.Add(remembered)) || a.asked != 5 {
-		t.Errorf("%+v, %v after %d reviews", v, err, a.asked)
+	if v, err := a.check(t, "b", false); err != nil || !v.Until.Equal(start.Add(remembered)) || a.reviewed != 5 {
+		t.Errorf("%+v, %v after %d reviews", v, err, a.reviewed)
 	}
-	a.clock.SetTime(begin.Add(remembered - 1))
+	a.clock.SetTime(start.Add(remembered - 1))
 	a.allowed = nil
 	if v, err := a.check(t, "a", true); err != nil || !v.MayGet {
 		t.Errorf("%+v, %v", v, err)
@@ -114,7 +114,7 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// An authorizer that does not answer has not refused, and is asked again soon.
+// An authorizer that does not answer has not refused, and is tried again soon.
 func TestNoAnswer(t *testing.T) {
 	t.Parallel()
 	a := newAuthorizer()

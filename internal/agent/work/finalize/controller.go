@@ -38,8 +38,8 @@ const (
 	reportAfter = 10 * time.Second
 )
 
-// How often objects that are being deleted are looked at without an event: those of kinds that the agent cannot watch are read, and of the
-// others the tracker is asked, because nobody may have told of the last change.
+// How often objects that are being deleted are reconciled without an event: those of kinds that the agent cannot watch are read, and of the
+// others the tracker is queried, because the last change may have had no event.
 const (
 	unwatched = 10 * time.Second
 	watched   = time.Minute
@@ -49,7 +49,7 @@ const (
 type Options struct {
 	// Applied deletes objects from the managed cluster.
 	Applied *appliedmanifestwork.Cluster
-	// HubHash tells AppliedManifestWorks of this hub from those of others.
+	// HubHash distinguishes AppliedManifestWorks of this hub from those of others.
 	HubHash string
 	// AgentID is recorded with what this agent applies, for whatever hub.
 	AgentID string
@@ -59,15 +59,15 @@ type Options struct {
 }
 
 // Controller reconciles AppliedManifestWorks that are deleted: those of its hub, and those that the agent made for another hub. Other
-// agents on the same cluster may work for other hubs, and look after theirs. It needs no connection to a hub.
+// agents on the same cluster may work for other hubs, and finalize theirs. It needs no connection to a hub.
 type Controller struct {
 	Options
 	managed client.Client
-	// deletions are the deletions under way, by name.
+	// deletions are those in progress, by name.
 	deletions sync.Map
 }
 
-// deletion of what an AppliedManifestWork owns, under way.
+// deletion of what an AppliedManifestWork owns, in progress.
 type deletion struct {
 	uid  types.UID
 	left []workv1.AppliedManifestResourceMeta
@@ -132,7 +132,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: soonest(again, c.requeueAfter(left))}, nil
 }
 
-// deletionOf is what is known of the deletion. It begins with all that may be there: what was applied, and what an agent that
+// deletionOf is what is known of the deletion. It starts with all that may be there: what was applied, and what an agent that
 // was killed may have applied.
 func (c *Controller) deletionOf(amw *workv1.AppliedManifestWork) (*deletion, error) {
 	if existing, found := c.deletions.Load(amw.Name); found && existing.(*deletion).uid == amw.UID {
@@ -148,7 +148,7 @@ func (c *Controller) deletionOf(amw *workv1.AppliedManifestWork) (*deletion, err
 	return d, nil
 }
 
-// report says what is left, and what delays it, once there has been no progress for a while, and tells when to do that.
+// report says what is left, and what delays it, once there has been no progress for a while, and returns when to do that.
 func (c *Controller) report(ctx context.Context, amw *workv1.AppliedManifestWork, d *deletion, removeErr error) (again time.Duration,
 	err error) {
 	stands := c.Clock.Since(d.progress)
@@ -179,7 +179,7 @@ func soonest(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// requeueAfter is when to look at what remains without an event.
+// requeueAfter is when to reconcile what remains without an event.
 func (c *Controller) requeueAfter(remaining []workv1.AppliedManifestResourceMeta) time.Duration {
 	for _, r := range remaining {
 		if _, known := c.Applied.Tracked.Revision(appliedmanifestwork.Object(r)); !known {

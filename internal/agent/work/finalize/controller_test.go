@@ -57,7 +57,7 @@ func newBench(t *testing.T, configMaps int) *bench {
 		amw.Status.AppliedResources = append(amw.Status.AppliedResources, workv1.AppliedManifestResourceMeta{Version: "v1", UID: string(o.UID),
 			ResourceIdentifier: workv1.ResourceIdentifier{Resource: "configmaps", Namespace: o.Namespace, Name: o.Name}})
 	}
-	// A real API server tells of a deletion a little after it has answered; here the test says when.
+	// A real API server sends the event of a deletion a little after it has answered; here the test says when.
 	objects.PrependReactor("delete", "configmaps", func(clientgotesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
 	works := runtime.NewScheme()
 	if err := workv1.AddToScheme(works); err != nil {
@@ -137,7 +137,7 @@ func (b *bench) track() {
 			b.Fatal(err)
 		}
 		b.Applied.Tracked.Track(workName, appliedmanifestwork.Object(r))
-		// The first object has the list of all begin, which may be over before the others are tracked.
+		// The first object has the list of all start, which may be over before the others are tracked.
 		b.Applied.Tracked.Saw(appliedmanifestwork.Object(r), live.(*metav1.PartialObjectMetadata))
 	}
 	synctest.Wait()
@@ -160,7 +160,7 @@ func testManyObjectsGo(t *testing.T, applied bool) {
 	if applied {
 		b.track()
 	} else {
-		atMost = all // fewer, if the watch tells of some before their turn
+		atMost = all // fewer, if the watch has events of some before their turn
 	}
 	b.pass()
 	b.vanish(0, 60)
@@ -207,31 +207,31 @@ func (b *bench) change(version string, f func(*metav1.PartialObjectMetadata)) {
 	synctest.Wait()
 }
 
-// WK-12 WK-14: what holds up a deletion is told after a while without progress, and not any more once there is some; a work that
+// WK-12 WK-14: what delays a deletion is reported after a while without progress, and not any more once there is some; a work that
 // does not want to wait for dependents any more has them deleted with another policy.
 func TestDelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 5)
 		b.track()
-		told := 0
-		b.Applied.ListenToDelays(func(string) { told++ })
+		notified := 0
+		b.Applied.ListenToDelays(func(string) { notified++ })
 		b.propagate(metav1.DeletePropagationForeground)
 		b.pass()
-		hold := func(version string, finalizers ...string) {
+		setFinalizers := func(version string, finalizers ...string) {
 			b.change(version, func(o *metav1.PartialObjectMetadata) {
 				o.Finalizers, o.DeletionTimestamp = finalizers, new(metav1.Now())
 			})
 		}
-		hold("2", metav1.FinalizerDeleteDependents)
+		setFinalizers("2", metav1.FinalizerDeleteDependents)
 		b.pass()
 		b.vanish(1, 4)
 		<-time.After(reportAfter - quiet)
 		b.pass()
 		<-time.After(reportAfter - quiet)
 		b.pass()
-		if told > 0 || b.Applied.Delay(workName) != nil {
-			t.Errorf("told %d times of %+v, after progress", told, b.Applied.Delay(workName))
+		if notified > 0 || b.Applied.Delay(workName) != nil {
+			t.Errorf("told %d times of %+v, after progress", notified, b.Applied.Delay(workName))
 		}
 		<-time.After(quiet)
 		b.pass()
@@ -243,13 +243,13 @@ func TestDelay(t *testing.T) {
 			t.Errorf("delay (-want +got):\n%s", diff)
 		}
 		b.pass()
-		if told != 1 {
-			t.Errorf("told %d times of the same", told)
+		if notified != 1 {
+			t.Errorf("told %d times of the same", notified)
 		}
-		hold("3", metav1.FinalizerDeleteDependents, "example.com/held")
+		setFinalizers("3", metav1.FinalizerDeleteDependents, "example.com/held")
 		b.pass()
-		if d := b.Applied.Delay(workName); told != 2 || d.Reasons[0] != "configmaps default/cm-0 has the finalizers example.com/held" {
-			t.Errorf("told %d times, at last of %+v", told, d)
+		if d := b.Applied.Delay(workName); notified != 2 || d.Reasons[0] != "configmaps default/cm-0 has the finalizers example.com/held" {
+			t.Errorf("told %d times, at last of %+v", notified, d)
 		}
 		b.propagate(metav1.DeletePropagationBackground)
 		b.pass()
@@ -259,8 +259,8 @@ func TestDelay(t *testing.T) {
 		}
 		b.vanish(0, 1)
 		b.pass()
-		if told != 3 || b.Applied.Delay(workName) != nil {
-			t.Errorf("told %d times, at last of %+v", told, b.Applied.Delay(workName))
+		if notified != 3 || b.Applied.Delay(workName) != nil {
+			t.Errorf("told %d times, at last of %+v", notified, b.Applied.Delay(workName))
 		}
 	})
 }
@@ -289,7 +289,7 @@ func TestHeldObject(t *testing.T) {
 	})
 }
 
-// WK-14: an object that is held is looked at again even if nobody tells of its end, because its tracking has ended.
+// WK-14: an object with finalizers is reconciled again even without an event of its end, because its tracking has ended.
 func TestHeldObjectGoesUnseen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

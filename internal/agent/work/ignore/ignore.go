@@ -1,7 +1,7 @@
 // Package ignore selects the fields of an object that a ManifestWork leaves to others.
 //
 // A field can be named by a JSON path, a JSON pointer or a jq expression. All three are brought into one form, a jq path
-// expression, so that there is one way to find what they name.
+// expression, so that what they name is found alike.
 package ignore
 
 import (
@@ -118,7 +118,7 @@ func compile(expression string, translate func(string) (string, error)) (selecti
 	return selection{paths: paths, get: get}, err
 }
 
-// Empty tells whether nothing is selected.
+// Empty reports whether nothing is selected.
 func (f Fields) Empty() bool { return len(f.selections) == 0 }
 
 // Without returns a copy of the object that lacks the fields. The identity of the object is not among what can be ignored.

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/manifest"
 )
 
-// Agent is the field manager of work agents. Where works name one of their own, it begins with this.
+// Agent is the field manager of work agents. Where works name one of their own, it starts with this.
 const Agent = "work-agent"
 
 // Writer is a field manager. The zero value is an unknown one.
@@ -24,7 +24,7 @@ type Writer struct {
 	Subresource string
 }
 
-// IsAgent tells whether the writer is a work agent.
+// IsAgent reports whether the writer is a work agent.
 func (w Writer) IsAgent() bool { return strings.HasPrefix(w.Manager, Agent) }
 
 // original is the field manager of the work agent of the original, which a cluster may have had before: the name of its program.
@@ -92,7 +92,7 @@ func fieldsOf(entry metav1.ManagedFieldsEntry) (fields *fieldpath.Set, ok bool) 
 	return fields, entry.FieldsV1 != nil && fields.FromJSON(entry.FieldsV1.GetRawReader()) == nil
 }
 
-// ownsAny tells whether an entry is about any of the fields. One that cannot be read is about none.
+// ownsAny reports whether an entry is about any of the fields. One that cannot be read is about none.
 func ownsAny(entry metav1.ManagedFieldsEntry, live *unstructured.Unstructured, fields []manifest.Field) bool {
 	written, ok := fieldsOf(entry)
 	if !ok {
@@ -107,7 +107,7 @@ func ownsAny(entry metav1.ManagedFieldsEntry, live *unstructured.Unstructured, f
 	return owns
 }
 
-// isAt tells whether a path leads to the field, to something in it, or to something that it is in, in the object.
+// isAt reports whether a path leads to the field, to something in it, or to something that it is in, in the object.
 func isAt(path fieldpath.Path, field manifest.Field, value any) bool {
 	for i := range min(len(path), len(field)) {
 		var matches bool
@@ -118,7 +118,7 @@ func isAt(path fieldpath.Path, field manifest.Field, value any) bool {
 	return true
 }
 
-// follow tells whether an element of a path is a step of a field, and returns the value that is there.
+// follow reports whether an element of a path is a step of a field, and returns the value that is there.
 func follow(element fieldpath.PathElement, step, value any) (next any, matches bool) {
 	switch step := step.(type) {
 	case string:
@@ -135,7 +135,7 @@ func follow(element fieldpath.PathElement, step, value any) (next any, matches b
 	}
 }
 
-// isElement tells whether an element of a path names the element of a list.
+// isElement reports whether an element of a path names the element of a list.
 func isElement(element fieldpath.PathElement, index int, value any) bool {
 	switch {
 	case element.Key != nil:

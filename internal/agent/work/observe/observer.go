@@ -1,6 +1,6 @@
 // Package observe reads the state of applied objects when it changes, as far as it is to be reported to the hub.
 //
-// The tracker's watches of metadata tell when an object changes. Only then, and only if an owner has a query about it, is
+// The tracker's watches of metadata notify of changes of objects. Only then, and only if an owner has a query about it, is
 // the whole object read, and of it only the answers are kept: memory grows with what is reported. A few changes after a quiet
 // time are read and reported at once, what changes over and over at intervals.
 package observe
@@ -29,7 +29,7 @@ const (
 	lastRetry  = time.Minute
 )
 
-// maxReadFailures is how often an object may be unreadable in a row until its owners are told.
+// maxReadFailures is how often an object may be unreadable in a row until its owners are notified.
 const maxReadFailures = 3
 
 // readers is how many objects are read at once.
@@ -87,7 +87,7 @@ func New(objects dynamic.Interface, tracked *tracker.Tracker, o Options) *Observ
 	return observer
 }
 
-// Listen has f called with an owner when it is to look at its readings, because one of them has changed.
+// Listen has f called with an owner when it is to be reconciled, because one of its readings has changed.
 // It is called once, before the Observer starts.
 func (o *Observer) Listen(f func(owner string)) {
 	o.mu.Lock()
@@ -104,7 +104,7 @@ func (o *Observer) changed(object tracker.Object, version string, restored bool)
 		return
 	}
 	if restored {
-		for owner, registered := range about.queries { // a reading under way is not for these
+		for owner, registered := range about.queries { // a read in flight is not for these
 			about.queries[owner] = &query{Query: registered.Query, reading: registered.reading}
 		}
 	}
@@ -204,7 +204,7 @@ func (o *Observer) read(ctx context.Context, object tracker.Object) error {
 	return client.IgnoreNotFound(err)
 }
 
-// startRead returns what is asked about the object, and the least version that is worth reading.
+// startRead returns the queries about the object, and the least version that is worth reading.
 func (o *Observer) startRead(object tracker.Object) (queries map[string]*query, version string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -220,7 +220,7 @@ func (o *Observer) startRead(object tracker.Object) (queries map[string]*query, 
 	return queries, about.version
 }
 
-// answer takes in a reading, unless the query or the reading is out of date, and tells whether it is news.
+// answer takes in a reading, unless the query or the reading is out of date, and reports whether it is news.
 func (o *Observer) answer(object tracker.Object, owner string, registered *query, reading *conditions.Reading, version string) (news bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -208,7 +208,7 @@ func (q lateCalls) AddAfter(owner string, after time.Duration) {
 	q.TypedDelayingInterface.AddAfter(owner, after+lateness)
 }
 
-// Bursts: the last of many changes is read and told, even if others come while a queue is late. A queue that is about to give
+// Bursts: the last of many changes is read and notified, even if others come while a queue is late. A queue that is about to give
 // out an entry takes no later one of the same object.
 func TestLateQueues(t *testing.T) {
 	t.Parallel()
@@ -267,9 +267,9 @@ func TestOldAnswers(t *testing.T) {
 	}
 	other := conditions.Query{FeedbackRules: []workv1.FeedbackRule{{Type: workv1.JSONPathsType,
 		JSONPaths: []workv1.JSONPath{{Name: "other", Path: ".status.level"}}}}}
-	asked := c.register("a", thing, level)
+	registered := c.register("a", thing, level)
 	c.Observe("a", thing, other, at("6", 6))
-	if c.answer(thing, "a", asked, &conditions.Reading{}, "7") || c.Reading("a", thing).Values[0].Name != "other" {
+	if c.answer(thing, "a", registered, &conditions.Reading{}, "7") || c.Reading("a", thing).Values[0].Name != "other" {
 		t.Error("the answer to a question that is not asked any more was taken")
 	}
 }

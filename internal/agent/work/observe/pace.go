@@ -16,7 +16,7 @@ const (
 // pace is that of something that may not be done too often.
 type pace struct {
 	limit *rate.Limiter
-	// due is true from when it is put into its queue until it begins, rather than until a time: the queue may be late, and then does not
+	// due is true from when it is put into its queue until it starts, rather than until a time: the queue may be late, and then does not
 	// take a second entry.
 	due bool
 }

@@ -24,7 +24,7 @@ func (o *Observer) Observe(owner string, object tracker.Object, q conditions.Que
 	}
 }
 
-// catchUp has the object read if it has changed since the query was answered. The watch may have told of that before there
+// catchUp has the object read if it has changed since the query was answered. The watch may have had the event before there
 // was a query.
 func (o *Observer) catchUp(object tracker.Object, owner string, registered *query) {
 	known := o.tracked.Version(object) // without the lock: the tracker calls with its own

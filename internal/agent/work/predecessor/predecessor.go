@@ -1,4 +1,4 @@
-// Package predecessor tells which clusters are not on the hub any more. A cluster that was deleted by force and has joined again
+// Package predecessor knows which clusters are not on the hub any more. A cluster that was deleted by force and has joined again
 // under another name takes over what was applied under the earlier name; two names that are on the hub at the same time leave each
 // other's objects alone.
 package predecessor
@@ -16,12 +16,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// RecheckInterval is how often the hub is asked about a cluster, which an agent cannot watch because it is not its own.
-const RecheckInterval = time.Minute
+// PollInterval is how often the hub is checked for a cluster, which an agent cannot watch because it is not its own.
+const PollInterval = time.Minute
 
 // Clusters are those of the hub, as far as the agent may know.
 type Clusters struct {
-	// Exists asks the hub whether it has a cluster of the name.
+	// Exists reports whether the hub has a cluster of the name.
 	Exists func(ctx context.Context, cluster string) (bool, error)
 	Clock  clock.PassiveClock
 
@@ -36,8 +36,8 @@ type answer struct {
 	at   time.Time
 }
 
-// Left tells whether a cluster has left the hub. Works ask about the same few clusters, so an answer is good for a while, and those
-// that ask at the same time wait for the same one. The error is for a condition.
+// Left reports whether a cluster has left the hub. Works check the same few clusters, so an answer is good for a while, and those
+// that check at the same time wait for the same one. The error is for a condition.
 func (c *Clusters) Left(ctx context.Context, cluster string) (bool, error) {
 	if cached, ok := c.recall(cluster); ok {
 		return cached.left, cached.err
@@ -56,7 +56,7 @@ func (c *Clusters) recall(cluster string) (answer, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cached, ok := c.answers[cluster]
-	return cached, ok && c.Clock.Since(cached.at) < RecheckInterval/2
+	return cached, ok && c.Clock.Since(cached.at) < PollInterval/2
 }
 
 func (c *Clusters) query(ctx context.Context, cluster string) answer {

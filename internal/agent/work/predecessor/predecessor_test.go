@@ -14,12 +14,12 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// WK-03: only a hub that says so has lost a cluster, and it is asked once for all works.
+// WK-03: only a hub that says so has lost a cluster, and it is checked once for all works.
 func TestLeft(t *testing.T) {
 	t.Parallel()
-	asked, known, failure := 0, true, error(nil)
+	calls, known, failure := 0, true, error(nil)
 	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	c := &Clusters{Clock: clock, Exists: func(context.Context, string) (bool, error) { asked++; return known, failure }}
+	c := &Clusters{Clock: clock, Exists: func(context.Context, string) (bool, error) { calls++; return known, failure }}
 	expect := func(what string, left bool, times int) {
 		t.Helper()
 		for range 3 {
@@ -28,10 +28,10 @@ func TestLeft(t *testing.T) {
 				t.Errorf("%s: left %t (%v)", what, got, err)
 			}
 		}
-		if asked != times {
-			t.Errorf("%s: asked %d times, want %d", what, asked, times)
+		if calls != times {
+			t.Errorf("%s: asked %d times, want %d", what, calls, times)
 		}
-		clock.SetTime(clock.Now().Add(RecheckInterval))
+		clock.SetTime(clock.Now().Add(PollInterval))
 	}
 	expect("still there", false, 1)
 	known, failure = false, errors.New("who are you?")
@@ -42,15 +42,15 @@ func TestLeft(t *testing.T) {
 	expect("there again", false, 4)
 }
 
-// Works that ask about one cluster do not wait for the answer about another, nor longer than they live.
+// Works that wait for the answer about one cluster do not wait for that about another, nor longer than they live.
 func TestAsksAboutEachByItself(t *testing.T) {
 	t.Parallel()
-	asked, answer := make(chan struct{}), make(chan struct{})
+	calls, answer := make(chan struct{}), make(chan struct{})
 	var times atomic.Int32
 	c := &Clusters{Clock: clocktesting.NewFakePassiveClock(time.Now()), Exists: func(_ context.Context, cluster string) (bool, error) {
 		if cluster == "slow" {
 			if times.Add(1) == 1 {
-				close(asked)
+				close(calls)
 			}
 			<-answer
 		}
@@ -62,7 +62,7 @@ func TestAsksAboutEachByItself(t *testing.T) {
 			t.Errorf("left %t (%v)", left, err)
 		}
 	})
-	<-asked
+	<-calls
 	if left, err := c.Left(t.Context(), "other"); !left || err != nil {
 		t.Errorf("another cluster: left %t (%v)", left, err)
 	}
@@ -95,13 +95,13 @@ func TestErrorsLast(t *testing.T) {
 	}
 	c := &Clusters{Clock: clock, Exists: func(context.Context, string) (bool, error) { return false, failure() }}
 	_, first := c.Left(t.Context(), "old")
-	clock.SetTime(clock.Now().Add(RecheckInterval))
+	clock.SetTime(clock.Now().Add(PollInterval))
 	_, second := c.Left(t.Context(), "old")
 	if first == nil || second == nil || first.Error() != second.Error() || strings.Contains(first.Error(), "hub.internal") {
 		t.Errorf("%v, then %v", first, second)
 	}
 	failure = func() error { return errors.New("there is no bootstrap kubeconfig") }
-	clock.SetTime(clock.Now().Add(RecheckInterval))
+	clock.SetTime(clock.Now().Add(PollInterval))
 	if _, err := c.Left(t.Context(), "old"); err == nil || !strings.Contains(err.Error(), "there is no bootstrap kubeconfig") {
 		t.Errorf("what can be mended is not told: %v", err)
 	}

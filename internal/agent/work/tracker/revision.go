@@ -57,7 +57,7 @@ func soleWork(o metav1.Object) (sole unique.Handle[types.UID]) {
 	return sole
 }
 
-// IsWork tells whether an owner is an AppliedManifestWork, of any version.
+// IsWork reports whether an owner is an AppliedManifestWork, of any version.
 func IsWork(owner metav1.OwnerReference) bool {
 	gv, err := schema.ParseGroupVersion(owner.APIVersion)
 	return err == nil && gv.Group == workv1.GroupVersion.Group && owner.Kind == "AppliedManifestWork"

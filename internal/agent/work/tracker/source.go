@@ -18,7 +18,7 @@ const maxRefusals = 3
 type source struct {
 	kind   *kind
 	client metadata.ResourceInterface
-	// failed tells whether the last attempt to watch failed, without a list since.
+	// failed reports whether the last attempt to watch failed, without a list since.
 	failed bool
 }
 
@@ -35,7 +35,7 @@ func (s *source) list(ctx context.Context, o metav1.ListOptions) (runtime.Object
 func (s *source) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	w, err := s.tryWatch(ctx, o)
 	if s.failed = err != nil; s.failed {
-		if o.SendInitialEvents == nil { // of an attempt to have a watch instead of a list, the list that follows tells
+		if o.SendInitialEvents == nil { // of an attempt to have a watch instead of a list, the list that follows decides
 			s.kind.countRefusal(err)
 		}
 		return nil, err
@@ -44,7 +44,7 @@ func (s *source) watch(ctx context.Context, o metav1.ListOptions) (watch.Interfa
 	return w, nil
 }
 
-// tryWatch asks an API server that was away whether it still has the resource version. If its cluster was restored from a backup, a watch
+// tryWatch checks whether an API server that was away still has the resource version. If its cluster was restored from a backup, a watch
 // would wait without an event for a version that is far off; a list fails, and the reflector starts over.
 func (s *source) tryWatch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	if s.failed && o.ResourceVersion != "" && o.SendInitialEvents == nil {
@@ -57,7 +57,7 @@ func (s *source) tryWatch(ctx context.Context, o metav1.ListOptions) (watch.Inte
 	return s.client.Watch(ctx, o)
 }
 
-// countRefusal counts refusals. When they make what is known doubtful, the owners are told, once: there will be no events to go by.
+// countRefusal counts refusals. When they make what is known doubtful, the owners are notified, once: there will be no events to go by.
 func (k *kind) countRefusal(err error) {
 	if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 		return

@@ -41,7 +41,7 @@ func (s *apiServer) Resource(schema.GroupVersionResource) metadata.Getter { retu
 
 func (s *apiServer) Namespace(string) metadata.ResourceInterface { return s }
 
-// IsWatchListSemanticsUnSupported tells the reflector to list.
+// IsWatchListSemanticsUnSupported has the reflector list.
 func (s *apiServer) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (s *apiServer) List(_ context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
@@ -88,7 +88,7 @@ func pass(d time.Duration) {
 }
 
 // A kind that is not served any more, or that the agent may not watch any more, is not known any more: what was seen of it
-// last says nothing of now. The owners are told once. When it is back, it is known again.
+// last says nothing of now. The owners are notified once. When it is back, it is known again.
 func TestKindsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, refusal := range map[string]error{
@@ -100,8 +100,8 @@ func TestKindsThatAreRefused(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cluster := newAPIServer()
 				tracker := New(t.Context(), cluster)
-				var told []string
-				tracker.Listen(func(owner string) { told = append(told, owner) })
+				var notified []string
+				tracker.Listen(func(owner string) { notified = append(notified, owner) })
 				tracker.Track("one", named("a"))
 				synctest.Wait()
 				isKnown := func(want bool, when string) {
@@ -111,20 +111,20 @@ func TestKindsThatAreRefused(t *testing.T) {
 					}
 				}
 				isKnown(true, "at first")
-				expect(t, "at first", told, "one")
+				expect(t, "at first", notified, "one")
 				cluster.answer(refusal)
 				synctest.Wait()
 				isKnown(true, "refused for the first time")
 				pass(time.Hour)
 				isKnown(false, "refused for an hour")
-				expect(t, "refused for an hour", told, "one", "one")
+				expect(t, "refused for an hour", notified, "one", "one")
 				cluster.answer(nil)
 				pass(time.Minute)
 				isKnown(true, "back")
 				cluster.answer(apierrors.NewServiceUnavailable("busy"))
 				pass(time.Hour)
 				isKnown(true, "an API server that is away")
-				expect(t, "back and away", told, "one", "one")
+				expect(t, "back and away", notified, "one", "one")
 			})
 		})
 	}
@@ -139,18 +139,18 @@ func (s listOnly) Watch(context.Context, metav1.ListOptions) (watch.Interface, e
 	return nil, apierrors.NewForbidden(configMaps.GroupResource(), "", nil)
 }
 
-// What may be listed and not watched is not known: nothing tells of its next change.
+// What may be listed and not watched is not known: there is no event of its next change.
 func TestKindsThatMayOnlyBeListed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cluster := listOnly{newAPIServer()}
 		tracker := New(t.Context(), cluster)
-		told := 0
-		tracker.Listen(func(string) { told++ })
+		notified := 0
+		tracker.Listen(func(string) { notified++ })
 		tracker.Track("one", named("a"))
 		pass(time.Hour)
-		if _, known := tracker.Revision(named("a")); known || told != 2 {
-			t.Errorf("known: %t; the owner was told %d times, want of the list and of the refusal", known, told)
+		if _, known := tracker.Revision(named("a")); known || notified != 2 {
+			t.Errorf("known: %t; the owner was told %d times, want of the list and of the refusal", known, notified)
 		}
 	})
 }
@@ -180,7 +180,7 @@ func TestClustersThatAreRestored(t *testing.T) {
 	})
 }
 
-// An API server that was away and has lost nothing is not asked for everything again.
+// An API server that was away and has lost nothing is not listed again.
 func TestClustersThatWereAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

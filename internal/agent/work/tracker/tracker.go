@@ -1,4 +1,4 @@
-// Package tracker watches the objects that works have put on the managed cluster and tells when one of them is no longer
+// Package tracker watches the objects that works have put on the managed cluster and notifies when one of them is no longer
 // as it was left.
 //
 // There is one watch for each kind that is tracked, of metadata only, and only tracked objects are
@@ -85,7 +85,7 @@ func (t *Tracker) ListenToChanges(f func(o Object, version string, restored bool
 	t.changes = append(t.changes, f)
 }
 
-// Track begins to watch an object for an owner. Called before the object is written, it makes sure that no later change is
+// Track starts to watch an object for an owner. Called before the object is written, it makes sure that no later change is
 // missed.
 func (t *Tracker) Track(owner string, o Object) {
 	t.mu.Lock()
@@ -236,7 +236,7 @@ func (k *kind) Delete(obj any) error {
 
 // Replace is called by the reflector with everything there is at a resource version. What the agent has written may be ahead of
 // that, but what the watch has delivered may not: if it is, the cluster was restored from a backup, and all that is known is out of date.
-// The same holds for an object with a lower version than the known one in a list of a later version: a restored cluster may go on with
+// The same goes for an object with a lower version than the known one in a list of a later version: a restored cluster may go on with
 // higher versions.
 func (k *kind) Replace(all []any, version string) error {
 	k.tracker.mu.Lock()
@@ -279,7 +279,7 @@ func (k *kind) observe(name types.NamespacedName, version string, live metav1.Ob
 	}
 }
 
-// take takes in the state of a tracked object, nil if it has gone, and tells whom it concerns if it is news.
+// take takes in the state of a tracked object, nil if it has gone, and returns whom it concerns if it is news.
 func (k *kind) take(name types.NamespacedName, version string, live metav1.Object, restored bool) {
 	var revision Revision
 	var sole unique.Handle[types.UID]
@@ -308,7 +308,7 @@ func (k *kind) notifyOwners(tracked *object) {
 	}
 }
 
-// IsOlder tells whether resource version a comes before b. Versions that cannot be compared are taken to be news: a is not older.
+// IsOlder reports whether resource version a comes before b. Versions that cannot be compared are taken to be news: a is not older.
 func IsOlder(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0

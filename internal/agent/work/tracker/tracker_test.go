@@ -23,7 +23,7 @@ func live(name, version string, generation int64) *metav1.PartialObjectMetadata 
 		Generation: generation}}
 }
 
-// newKind is a tracker, the store of its ConfigMaps, and what owners were told. The store is driven by hand: events come
+// newKind is a tracker, the store of its ConfigMaps, and what owners were notified of. The store is driven by hand: events come
 // in the order that the test wants.
 func newKind(t *testing.T) (*Tracker, *kind, func() []string) {
 	t.Helper()
@@ -34,12 +34,12 @@ func newKind(t *testing.T) (*Tracker, *kind, func() []string) {
 	tracker := New(t.Context(), fake.NewSimpleMetadataClient(scheme))
 	k := &kind{tracker: tracker, resource: configMaps, objects: map[types.NamespacedName]*object{}, stop: func() {}}
 	tracker.kinds[configMaps] = k
-	var told []string
-	tracker.Listen(func(owner string) { told = append(told, owner) })
+	var notified []string
+	tracker.Listen(func(owner string) { notified = append(notified, owner) })
 	return tracker, k, func() []string {
-		defer func() { told = nil }()
-		slices.Sort(told)
-		return told
+		defer func() { notified = nil }()
+		slices.Sort(notified)
+		return notified
 	}
 }
 
@@ -50,10 +50,10 @@ func expect(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-// WK-17, gap W1: owners are told of every change of theirs, and of nothing else.
+// WK-17, gap W1: owners are notified of every change of theirs, and of nothing else.
 func TestOwnersAreTold(t *testing.T) {
 	t.Parallel()
-	tracker, k, told := newKind(t)
+	tracker, k, notified := newKind(t)
 	tracker.Track("one", named("a"))
 	tracker.Track("two", named("a"))
 	tracker.Track("two", named("b"))
@@ -61,22 +61,22 @@ func TestOwnersAreTold(t *testing.T) {
 		t.Error("an object is known before the first list")
 	}
 	must(t, k.Replace([]any{live("a", "5", 0), live("foreign", "3", 0)}, "7"))
-	expect(t, "first list", told(), "one", "two", "two")
+	expect(t, "first list", notified(), "one", "two", "two")
 	must(t, k.Update(live("a", "8", 0)))
-	expect(t, "change", told(), "one", "two")
+	expect(t, "change", notified(), "one", "two")
 	must(t, k.Update(live("foreign", "9", 0)))
-	expect(t, "change of an object that is not tracked", told())
+	expect(t, "change of an object that is not tracked", notified())
 	must(t, k.Delete(live("a", "10", 0)))
-	expect(t, "deletion", told(), "one", "two")
+	expect(t, "deletion", notified(), "one", "two")
 	if revision, known := tracker.Revision(named("a")); !known || revision != "" {
 		t.Errorf("a deleted object has revision %q, known %t", revision, known)
 	}
 	tracker.Forget("one", named("a"))
 	must(t, k.Add(live("a", "11", 0)))
-	expect(t, "change after one owner let go", told(), "two")
+	expect(t, "change after one owner let go", notified(), "two")
 	tracker.Forget("two", named("a"))
 	must(t, k.Update(live("a", "12", 0)))
-	expect(t, "change after all let go", told())
+	expect(t, "change after all let go", notified())
 	if len(k.objects) != 1 {
 		t.Errorf("%d objects are remembered, want b alone", len(k.objects))
 	}
@@ -85,30 +85,30 @@ func TestOwnersAreTold(t *testing.T) {
 // What the agent itself has just written is no news, and events older than that are none either.
 func TestOwnWritesAreNoNews(t *testing.T) {
 	t.Parallel()
-	tracker, k, told := newKind(t)
+	tracker, k, notified := newKind(t)
 	must(t, k.Replace(nil, "1"))
 	tracker.Track("one", named("a"))
 	tracker.Saw(named("a"), live("a", "5", 0))
 	must(t, k.Add(live("a", "4", 0)))
 	must(t, k.Add(live("a", "5", 0)))
-	expect(t, "own write and what came before it", told())
+	expect(t, "own write and what came before it", notified())
 	must(t, k.Replace(nil, "4"))
-	expect(t, "a list from before the write", told())
+	expect(t, "a list from before the write", notified())
 	must(t, k.Replace(nil, "6"))
-	expect(t, "a list from after it, without the object", told(), "one")
+	expect(t, "a list from after it, without the object", notified(), "one")
 }
 
-// A deletion is told of even if the object was never seen before.
+// A deletion is notified even if the object was never seen before.
 func TestDeletionOfUnseenObject(t *testing.T) {
 	t.Parallel()
-	tracker, k, told := newKind(t)
+	tracker, k, notified := newKind(t)
 	must(t, k.Replace(nil, "1"))
 	tracker.Track("one", named("a"))
 	must(t, k.Delete(live("a", "5", 0)))
-	expect(t, "deletion", told(), "one")
+	expect(t, "deletion", notified(), "one")
 }
 
-// WK-13: of objects that several works own, or that are being deleted, no work is told that they are its alone.
+// WK-13: of objects that several works own, or that are being deleted, no work is notified that they are its alone.
 func TestAlone(t *testing.T) {
 	t.Parallel()
 	work := func(uid types.UID) metav1.OwnerReference {
@@ -155,16 +155,16 @@ func TestAlone(t *testing.T) {
 // A busy status calls no owner: where generations are counted, they and the metadata decide.
 func TestStatusIsNoNews(t *testing.T) {
 	t.Parallel()
-	tracker, k, told := newKind(t)
+	tracker, k, notified := newKind(t)
 	tracker.Track("one", named("a"))
 	must(t, k.Replace([]any{live("a", "1", 3)}, "1"))
-	told()
+	notified()
 	for version := 2; version < 10; version++ {
 		must(t, k.Update(live("a", fmt.Sprint(version), 3)))
 	}
-	expect(t, "status", told())
+	expect(t, "status", notified())
 	must(t, k.Update(live("a", "11", 4)))
-	expect(t, "generation", told(), "one")
+	expect(t, "generation", notified(), "one")
 	for what, change := range map[string]func(*metav1.PartialObjectMetadata){
 		"label":      func(o *metav1.PartialObjectMetadata) { o.Labels = map[string]string{"a": "b"} },
 		"annotation": func(o *metav1.PartialObjectMetadata) { o.Annotations = map[string]string{"a": "b"} },
@@ -199,7 +199,7 @@ func must(t *testing.T, err error) {
 // Gap W2: every change of what is tracked is said once, that of a status as well; what the caller saw itself is none.
 func TestChangesAreTold(t *testing.T) {
 	t.Parallel()
-	tracker, k, told := newKind(t)
+	tracker, k, notified := newKind(t)
 	var changes []string
 	tracker.ListenToChanges(func(o Object, version string, _ bool) {
 		if o.GroupVersionResource != configMaps {
@@ -217,10 +217,10 @@ func TestChangesAreTold(t *testing.T) {
 	tracker.Track("one", named("a"))
 	must(t, k.Replace([]any{live("a", "5", 1), live("foreign", "3", 1)}, "7"))
 	changed("first list", "a 5")
-	told()
+	notified()
 	must(t, k.Update(live("a", "8", 1)))
 	changed("a change of status", "a 8")
-	expect(t, "a change of status", told())
+	expect(t, "a change of status", notified())
 	tracker.Saw(named("a"), live("a", "9", 2))
 	must(t, k.Update(live("a", "9", 2)))
 	changed("a change that was seen already")
@@ -237,15 +237,15 @@ func TestRestored(t *testing.T) {
 	for name, test := range map[string]struct {
 		list             []any
 		version          string
-		told             []string
+		notified         []string
 		changes, present []string
 	}{
 		"behind what the watch has told": {
-			list: []any{live("a", "50", 0), live("b", "90", 0)}, version: "95", told: []string{"one", "two"},
+			list: []any{live("a", "50", 0), live("b", "90", 0)}, version: "95", notified: []string{"one", "two"},
 			changes: []string{"a 50 true", "b 90 true", "c 95 true"}, present: []string{"a 50", "b 90"},
 		},
 		"ahead, with objects that are behind": {
-			list: []any{live("a", "50", 0), live("b", "90", 0)}, version: "1000", told: []string{"one", "two"},
+			list: []any{live("a", "50", 0), live("b", "90", 0)}, version: "1000", notified: []string{"one", "two"},
 			changes: []string{"a 50 true", "c 1000 false"}, present: []string{"a 50", "b 90"},
 		},
 		"behind what the agent has written": {
@@ -255,7 +255,7 @@ func TestRestored(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tracker, k, told := newKind(t)
+			tracker, k, notified := newKind(t)
 			tracker.Track("one", named("a"))
 			tracker.Track("one", named("b"))
 			tracker.Track("two", named("c"))
@@ -263,7 +263,7 @@ func TestRestored(t *testing.T) {
 			must(t, k.Update(live("a", "99", 0)))
 			k.UpdateResourceVersion("99")
 			tracker.Saw(named("c"), live("c", "105", 0))
-			told()
+			notified()
 			var changes []string
 			tracker.ListenToChanges(func(o Object, version string, restored bool) {
 				changes = append(changes, fmt.Sprintf("%s %s %t", o.Name, version, restored))
@@ -272,7 +272,7 @@ func TestRestored(t *testing.T) {
 			if slices.Sort(changes); !slices.Equal(changes, test.changes) {
 				t.Errorf("changes %q, want %q", changes, test.changes)
 			}
-			expect(t, "the list", slices.Compact(told()), test.told...)
+			expect(t, "the list", slices.Compact(notified()), test.notified...)
 			var present []string
 			for _, name := range []string{"a", "b", "c"} {
 				if revision, known := tracker.Revision(named(name)); known && revision != "" {

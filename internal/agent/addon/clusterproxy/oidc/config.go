@@ -30,7 +30,7 @@ var algorithms = []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.E
 // Config says which tokens of an OIDC issuer are of users of a cluster, and who these are there. Its fields mean what the flags of the
 // API server of Kubernetes mean that are named so.
 type Config struct {
-	// IssuerURL is that of the issuer, which begins with https://.
+	// IssuerURL is that of the issuer, which starts with https://.
 	IssuerURL string `json:"issuerURL"`
 	// ClientID is the audience that a token has to have.
 	ClientID string `json:"clientID"`
@@ -42,7 +42,7 @@ type Config struct {
 	GroupsClaim string `json:"groupsClaim,omitempty"`
 	// GroupsPrefix comes before each of them; by default there is none.
 	GroupsPrefix string `json:"groupsPrefix,omitempty"`
-	// ReservedNamePrefixes begin names that no user and no group has, with its prefix; [system:] by default.
+	// ReservedNamePrefixes start names that no user and no group has, with its prefix; [system:] by default.
 	ReservedNamePrefixes []string `json:"reservedNamePrefixes,omitempty"`
 	// SigningAlgs are the algorithms that a token may be signed with; [RS256] by default.
 	SigningAlgs []string `json:"signingAlgs,omitempty"`

@@ -52,7 +52,7 @@ func issuerBackoff() *wait.Backoff {
 // ErrUnavailable says that it is not known at the moment whether a token is valid.
 var ErrUnavailable = errors.New("the issuer does not answer")
 
-// Authenticator verifies the tokens of an issuer. It asks that for its keys when it gets the first token.
+// Authenticator verifies the tokens of an issuer. It reads the keys of the issuer when it gets the first token.
 type Authenticator struct {
 	config    *Config
 	clock     clock.Clock
@@ -92,7 +92,7 @@ func New(config *Config, c clock.Clock) *Authenticator {
 		}}}
 }
 
-// bounded bounds what is asked of an issuer, and what it may answer.
+// bounded limits the requests to an issuer, and the size of its responses.
 type bounded struct {
 	next  http.RoundTripper
 	limit *rate.Limiter
@@ -124,7 +124,7 @@ func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 // TTL is how long what has been found out about a token may count.
 func (a *Authenticator) TTL() time.Duration { return a.config.TokenReviewCacheTTL.Duration }
 
-// Concerns tells whether a token says that the issuer has issued it.
+// Concerns reports whether a token says that the issuer has issued it.
 func (a *Authenticator) Concerns(token string) bool {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -140,7 +140,7 @@ func (a *Authenticator) Concerns(token string) bool {
 	return json.Unmarshal(payload, &decoded) == nil && decoded.Issuer == a.config.IssuerURL
 }
 
-// Authenticate says who has the token. It fails with ErrUnavailable if that cannot be told at the moment, and with the reason if the token
+// Authenticate says who has the token. It fails with ErrUnavailable if that is not known at the moment, and with the reason if the token
 // is not good. It waits for the issuer no longer than that may take.
 func (a *Authenticator) Authenticate(ctx context.Context, token string) (access.User, error) {
 	key := sha256.Sum256([]byte(token))
@@ -189,7 +189,7 @@ func (k keys) VerifySignature(ctx context.Context, token string) ([]byte, error)
 	return payload, err
 }
 
-// ready returns the verifier, and has the issuer asked if there is none, or the one that there is has become old.
+// ready returns the verifier, and has discovery run if there is none, or the one that there is has become old.
 func (a *Authenticator) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	a.mu.Lock()
 	verifier, now := a.verifier, a.clock.Now()
@@ -226,7 +226,7 @@ func notReady(verifier *oidc.IDTokenVerifier, problem error) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, problem)
 }
 
-// discover asks the issuer where its keys are.
+// discover finds out from the issuer where its keys are.
 func (a *Authenticator) discover(ctx context.Context) error {
 	ctx = oidc.ClientContext(ctx, a.client)
 	address, err := keysOf(ctx, a.config.IssuerURL)
@@ -243,7 +243,7 @@ func (a *Authenticator) discover(ctx context.Context) error {
 	return nil
 }
 
-// keysOf asks an issuer where its keys are.
+// keysOf reads from an issuer where its keys are.
 func keysOf(ctx context.Context, issuer string) (address string, err error) {
 	provider, err := oidc.NewProvider(ctx, issuer)
 	if err != nil {

@@ -169,7 +169,7 @@ func TestRotation(t *testing.T) {
 	}
 	clock.Step(2 * time.Minute)
 	third := issuer.Token(t, issuer.Claims("alice", map[string]any{"exp": clock.Now().Add(time.Hour).Unix()}))
-	for range 50 { // the issuer is asked beside the first
+	for range 50 { // there is another request to the issuer beside the first
 		if _, err := a.Authenticate(t.Context(), third); err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +196,7 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// CP-09: an issuer that cannot be reached is asked again, but not by each request, and then its tokens count.
+// CP-09: an issuer that cannot be reached is tried again, but not by each request, and then its tokens count.
 func TestIssuerIsAway(t *testing.T) {
 	t.Parallel()
 	issuer := oidctest.Start(t)
@@ -208,8 +208,8 @@ func TestIssuerIsAway(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if asked := issuer.Requests(); len(asked) != 1 {
-		t.Errorf("the issuer is asked %s", asked)
+	if requests := issuer.Requests(); len(requests) != 1 {
+		t.Errorf("the issuer is asked %s", requests)
 	}
 	clock.Step(time.Second)
 	if _, err := a.Authenticate(t.Context(), token); !errors.Is(err, oidc.ErrUnavailable) {
@@ -250,8 +250,8 @@ func TestUnknownKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if asked := issuer.Requests(); len(asked) > 5 {
-		t.Errorf("the issuer is asked %d times", len(asked))
+	if requests := issuer.Requests(); len(requests) > 5 {
+		t.Errorf("the issuer is asked %d times", len(requests))
 	}
 	issuer.Rotate(t)
 	clock.Step(5 * time.Second)
