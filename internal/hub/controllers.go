@@ -126,7 +126,7 @@ type GRPCOptions struct {
 	LongestValidity time.Duration
 }
 
-// GroupRegistration is the group of controllers that taint new clusters, and hold them until their namespaces are empty.
+// GroupRegistration is the group of controllers that taint new clusters, and keep them until their namespaces are empty.
 const GroupRegistration = "registration"
 
 // GroupWork is the group of controllers that Options.WorkTransport belongs to.
@@ -151,8 +151,8 @@ const GroupServiceAccounts = fleet.AddOnManagedServiceAccount
 // cluster, it has a right that the other controllers should not have: to read the tokens of ManagedServiceAccounts.
 const GroupGatewayCredentials = "gateway-credentials"
 
-// GroupAccess is the group of controllers that tell ClusterProfiles and Argo CDs how clusters are reached, for the process that they are
-// reached through.
+// GroupAccess is the group of controllers that write into ClusterProfiles and Argo CDs how clusters are reached, for the process that they
+// are reached through.
 const GroupAccess = fleet.AddOnClusterProxy
 
 // group is a set of controllers that is switched on and off as one.
@@ -165,7 +165,7 @@ type group struct {
 	controllers []registration
 }
 
-// registration adds a controller to a manager, if the options ask for it.
+// registration adds a controller to a manager, if the options enable it.
 type registration struct {
 	runs     func(Options) bool
 	register func(ctrl.Manager, Options) error

@@ -130,7 +130,7 @@ func decisionReads(o Options) []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{managedClusterSets, managedClusterSetBindings}
 }
 
-// reads tells whether any of the chosen controllers needs the resource.
+// reads reports whether any of the chosen controllers needs the resource.
 func (o Options) reads(resource schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(o.chosen(), func(g group) bool { return slices.Contains(g.reads(o), resource) })
 }

@@ -79,7 +79,7 @@ func TestCheckServed(t *testing.T) {
 			if err == nil {
 				t.Fatal("nothing is missing")
 			}
-			if asked := test.api.broken == ""; strings.Contains(err.Error(), "install the CRDs") != asked {
+			if wanted := test.api.broken == ""; strings.Contains(err.Error(), "install the CRDs") != wanted {
 				t.Errorf("what to do is not as expected: %v", err)
 			}
 			for _, want := range test.wants {

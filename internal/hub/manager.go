@@ -54,7 +54,7 @@ func ManagerOptions(o Options) ctrl.Options {
 		&coordinationv1.Lease{}:                     {Label: hasLabel(fleet.LabelClusterName), Transform: availability.StripLease},
 		&certificatesv1.CertificateSigningRequest{}: ofClusters,
 	}
-	// For each kind here the cache asks whether it is namespaced, and so needs its CRD.
+	// For each kind here the cache discovers whether it is namespaced, and so needs its CRD.
 	if o.reads(placementDecisions) {
 		byObject[&clusterv1beta1.PlacementDecision{}] = cache.ByObject{Transform: decisions.Strip}
 	}

@@ -25,7 +25,7 @@ type (
 
 const during = 50 * time.Millisecond
 
-// What is found by labels is asked for as it was, too; what is found by a name is not looked for twice. Many events are one.
+// What is found by labels is listed as it was, too; what is found by a name is not listed twice. Many events are one.
 func TestGather(t *testing.T) {
 	t.Parallel()
 	object := func(of string) *corev1.Secret {
@@ -47,7 +47,7 @@ func TestGather(t *testing.T) {
 	for name, test := range map[string]struct {
 		by     func(time.Duration, handler.MapFunc) handler.EventHandler
 		happen happening
-		looks  []string
+		lists  []string
 	}{
 		"created, by name":                {debounce.ByName, created("a"), []string{"a"}},
 		"created, by labels":              {debounce.ByLabels, created("a"), []string{"a"}},
@@ -63,26 +63,26 @@ func TestGather(t *testing.T) {
 				q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 				defer synctest.Wait()
 				defer q.ShutDown()
-				var looks []string
+				var lists []string
 				h := test.by(during, func(_ context.Context, o client.Object) []reconcile.Request {
-					looks = append(looks, o.GetLabels()["of"])
+					lists = append(lists, o.GetLabels()["of"])
 					return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: o.GetLabels()["of"]}}}
 				})
 				began := time.Now()
-				if test.happen(t.Context(), h, q); !slices.Equal(looks, test.looks) {
-					t.Errorf("looked for %v, want %v", looks, test.looks)
+				if test.happen(t.Context(), h, q); !slices.Equal(lists, test.lists) {
+					t.Errorf("looked for %v, want %v", lists, test.lists)
 				}
 				test.happen(t.Context(), h, q) // and again
-				var asked []string
-				for range test.looks {
+				var reconciled []string
+				for range test.lists {
 					request, _ := q.Get()
-					asked = append(asked, request.Name)
+					reconciled = append(reconciled, request.Name)
 					q.Done(request)
 				}
-				slices.Sort(asked)
-				slices.Sort(looks)
-				if !slices.Equal(asked, slices.Compact(looks)) || q.Len() > 0 || time.Since(began) != during {
-					t.Errorf("asked for %v and %d more after %v", asked, q.Len(), time.Since(began))
+				slices.Sort(reconciled)
+				slices.Sort(lists)
+				if !slices.Equal(reconciled, slices.Compact(lists)) || q.Len() > 0 || time.Since(began) != during {
+					t.Errorf("asked for %v and %d more after %v", reconciled, q.Len(), time.Since(began))
 				}
 			})
 		})

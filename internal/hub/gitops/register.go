@@ -114,12 +114,12 @@ func clusterChanged() predicate.Predicate {
 	return predicate.Or(predicates.Generation(), predicate.Predicate(predicate.LabelChangedPredicate{}), selected.ClusterChanged())
 }
 
-// refersTo tells whether a GitOpsCluster names a Placement.
+// refersTo reports whether a GitOpsCluster names a Placement.
 func refersTo(g *appsv1beta1.GitOpsCluster, placement client.Object) bool {
 	return g.Namespace == placement.GetNamespace() && g.Spec.PlacementRef != nil && g.Spec.PlacementRef.Name == placement.GetName()
 }
 
-// follows tells whether a decision is of the Placement of a GitOpsCluster.
+// follows reports whether a decision is of the Placement of a GitOpsCluster.
 func follows(g *appsv1beta1.GitOpsCluster, decision client.Object) bool {
 	return g.Namespace == decision.GetNamespace() && g.Spec.PlacementRef != nil &&
 		g.Spec.PlacementRef.Name == decision.GetLabels()[fleet.LabelPlacement]
@@ -131,7 +131,7 @@ func (c *Controller) ofDecision(ctx context.Context, decision client.Object) []r
 	return append(c.find(follows)(ctx, decision), c.withAbsences(ctx)...)
 }
 
-// presents tells whether a GitOpsCluster presents the tokens of accounts of this name.
+// presents reports whether a GitOpsCluster presents the tokens of accounts of this name.
 func presents(g *appsv1beta1.GitOpsCluster, token client.Object) bool {
 	return accountOf(g) == token.GetName()
 }

@@ -21,7 +21,7 @@ type releaser struct {
 	from types.NamespacedName
 	// registration is that of the GitOpsCluster whose Secrets they are.
 	registration *registration
-	// newOwners are the GitOpsClusters that get Secrets; nil until they are asked for.
+	// newOwners are the GitOpsClusters that get Secrets; nil until they are needed.
 	newOwners map[ownedSecret]*appsv1beta1.GitOpsCluster
 }
 

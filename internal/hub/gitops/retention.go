@@ -116,7 +116,7 @@ func (d *deselectedSecrets) removeLabels(ctx context.Context, secret *corev1.Sec
 	return client.IgnoreNotFound(err)
 }
 
-// mayBeRetained tells whether a Secret is one that an Argo CD would still have if its cluster was selected. Who takes a cluster away from
+// mayBeRetained reports whether a Secret is one that an Argo CD would still have if its cluster was selected. Who takes a cluster away from
 // a namespace, or from the hub, takes it at once.
 func (d *deselectedSecrets) mayBeRetained(ctx context.Context, secret *corev1.Secret) (bool, error) {
 	name := clusterOf(secret)
@@ -133,7 +133,7 @@ func (d *deselectedSecrets) mayBeRetained(ctx context.Context, secret *corev1.Se
 	return !another, err
 }
 
-// isGiven tells whether the cluster of a Secret is one of the hub, in a set that is bound where a GitOpsCluster and its Argo CD are.
+// isGiven reports whether the cluster of a Secret is one of the hub, in a set that is bound where a GitOpsCluster and its Argo CD are.
 func (c *Controller) isGiven(ctx context.Context, g *appsv1beta1.GitOpsCluster, secret *corev1.Secret) (bool, error) {
 	cluster := &clusterv1.ManagedCluster{}
 	if err := c.c.Get(ctx, client.ObjectKey{Name: clusterOf(secret)}, cluster); err != nil {
@@ -153,7 +153,7 @@ func (c *Controller) isGiven(ctx context.Context, g *appsv1beta1.GitOpsCluster, 
 	return true, nil
 }
 
-// isSelectedByAnother tells whether the Placement of another GitOpsCluster of the same Argo CD selects a cluster: that is to register it,
+// isSelectedByAnother reports whether the Placement of another GitOpsCluster of the same Argo CD selects a cluster: that is to register it,
 // maybe as another account.
 func (d *deselectedSecrets) isSelectedByAnother(ctx context.Context, cluster string) (bool, error) {
 	others, err := d.others(ctx, client.ObjectKeyFromObject(d.g))

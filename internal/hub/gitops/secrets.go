@@ -129,7 +129,7 @@ func keysOf(secret *corev1.Secret) []string {
 	return []string{"name " + string(secret.Data[keyName]), "server " + server, "cluster " + clusterOf(secret)}
 }
 
-// check looks for Secrets by which the Argo CD knows a cluster already, or something else by the same server. A Secret for the cluster
+// check finds Secrets by which the Argo CD knows a cluster already, or something else by the same server. A Secret for the cluster
 // that the hub has made for another GitOpsCluster counts if it was made before.
 func (index secretIndex) check(desired *corev1.Secret) error {
 	var related []*corev1.Secret
@@ -153,7 +153,7 @@ func (index secretIndex) check(desired *corev1.Secret) error {
 	return nil
 }
 
-// isOlder tells whether a Secret was made before another one.
+// isOlder reports whether a Secret was made before another one.
 func isOlder(a, b *corev1.Secret) bool {
 	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.Name < b.Name

@@ -72,12 +72,12 @@ func newRegistration(g *appsv1beta1.GitOpsCluster) *registration {
 		retained: map[string]retention{}}
 }
 
-// undecided tells whether it is not known yet which clusters are selected.
+// undecided reports whether it is not known yet which clusters are selected.
 func (r *registration) undecided() bool {
 	return r.placement != nil && r.placement.reason == reasonPlacementNotDecided
 }
 
-// selects tells whether a cluster is one to register with the Argo CD.
+// selects reports whether a cluster is one to register with the Argo CD.
 func (r *registration) selects(cluster string) bool {
 	_, refused := r.refused[cluster]
 	return refused || slices.Contains(r.registered, cluster)

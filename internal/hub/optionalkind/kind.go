@@ -163,7 +163,7 @@ func (k *Kind) newCache(kind client.Object, which cache.ByObject) (cache.Cache, 
 	return made, nil
 }
 
-// established tells whether objects of a CustomResourceDefinition are served.
+// established reports whether objects of a CustomResourceDefinition are served.
 func established(crd *unstructured.Unstructured) bool {
 	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
 	return slices.ContainsFunc(conditions, func(condition any) bool {

@@ -1,5 +1,5 @@
 // Package placement runs the scheduler (package internal/placement) as a controller: it passes the objects of the API to the scheduler,
-// and writes what the scheduler selects as PlacementDecisions, conditions and events. docs/placement-internals.md has the whole way from
+// and writes what the scheduler selects as PlacementDecisions, conditions and events. docs/placement-internals.md has all steps from
 // an event to a decision.
 package placement
 

@@ -87,7 +87,7 @@ func compareDecisions(before, after *clusterv1beta1.PlacementDecision) decisionC
 	return ch
 }
 
-// needsRepair tells whether a change has to be undone or completed: of labels or owner, a missing or additional cluster, or a cluster
+// needsRepair reports whether a change has to be undone or completed: of labels or owner, a missing or additional cluster, or a cluster
 // that is listed twice.
 func (c *Controller) needsRepair(key scheduler.Key, own []*clusterv1beta1.PlacementDecision, ch decisionChange) bool {
 	if ch.identity {

@@ -92,8 +92,8 @@ func TestEventsAreRateLimited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newEventTest(t)
-		heard := make(eventRecorder, eventBurst+1)
-		b.recorder = heard
+		recorded := make(eventRecorder, eventBurst+1)
+		b.recorder = recorded
 		p := newPlacement(clusterv1beta1.PlacementSpec{})
 		p.ResourceVersion = "1"
 		for range eventBurst + 1 {
@@ -101,7 +101,7 @@ func TestEventsAreRateLimited(t *testing.T) {
 		}
 		p.ResourceVersion = "2"
 		for range eventBurst + 1 {
-			if version := <-heard; version != "1" {
+			if version := <-recorded; version != "1" {
 				t.Errorf("an event about resource version %s", version)
 			}
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 // bind writes a result: first the PlacementDecisions, which other controllers act on, then the status of the Placement. again is when
-// scores that were held back because of scoreRateLimit may be written; zero if there are none. For a misconfigured placement, bind
+// scores that were delayed because of scoreRateLimit may be written; zero if there are none. For a misconfigured placement, bind
 // restores the decisions that it has, in case another writer has changed them.
 func (c *Controller) bind(ctx context.Context, owner *clusterv1beta1.Placement, result *scheduler.Result) (again time.Time, err error) {
 	if len(validation.IsValidLabelValue(owner.Name)) > 0 { // it is misconfigured, and cannot have PlacementDecisions with its label

@@ -135,7 +135,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // propagate sets the condition of a cluster without heartbeats on its add-ons. If the condition of an add-on is another one after that, its
-// manager observes it in another way and may know better; this controller does not contradict it again. A time that the hub has not reached
+// manager observes it otherwise and may know better; this controller does not contradict it again. A time that the hub has not reached
 // is of a clock that is ahead, and may be before the loss: such a condition is replaced once.
 func (c *Controller) propagate(ctx context.Context, addOns []addonv1beta1.ManagedClusterAddOn, unknown *metav1.Condition) error {
 	var group errgroup.Group
@@ -169,7 +169,7 @@ func (c *Controller) propagate(ctx context.Context, addOns []addonv1beta1.Manage
 	return group.Wait()
 }
 
-// isAfter tells whether a condition got its status after that time.
+// isAfter reports whether a condition got its status after that time.
 func isAfter(condition *metav1.Condition, then metav1.Time) bool {
 	return condition != nil && condition.LastTransitionTime.After(then.Time)
 }
@@ -181,8 +181,8 @@ func (c *Controller) doubt(addOn client.Object, unknown *metav1.Condition) {
 	c.doubted[client.ObjectKeyFromObject(addOn)] = unknown.LastTransitionTime.Time
 }
 
-// hasDoubted tells whether that was done since the cluster was lost. Once is enough: an add-on whose clock is ahead would contradict again
-// each time.
+// hasDoubted reports whether that was done since the cluster was lost. Once is enough: an add-on whose clock is ahead would contradict
+// again each time.
 func (c *Controller) hasDoubted(addOn client.Object, unknown *metav1.Condition) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,7 +205,7 @@ func after(now, then time.Time) metav1.Time {
 	return metav1.NewTime(now)
 }
 
-// label sets the labels of a cluster that tell the state of its add-ons.
+// label sets the labels of a cluster that say the state of its add-ons.
 func label(cluster *clusterv1.ManagedCluster, addOns []addonv1beta1.ManagedClusterAddOn) {
 	labels := map[string]string{}
 	for i := range addOns {

@@ -20,8 +20,8 @@ type addOn struct {
 	role string
 	// rules are what the agent of the cluster may do there because of the add-on.
 	rules []rbacv1.PolicyRule
-	// configure works out of the AddOnDeploymentConfigs of the add-on, the last of which counts most, what the agent is told by the
-	// annotation; nil if it is told nothing.
+	// configure works out of the AddOnDeploymentConfigs of the add-on, the last of which counts most, what the agent gets by the
+	// annotation; nil if there is none.
 	configure  func(configs []*addonv1beta1.AddOnDeploymentConfig) (string, error)
 	annotation string
 }

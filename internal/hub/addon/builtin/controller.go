@@ -203,7 +203,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, c.serve(ctx, cluster, addOn, definition)
 }
 
-// isBuiltIn tells whether the add-on of a name is the one that is built in, and not another one of the same name.
+// isBuiltIn reports whether the add-on of a name is the one that is built in, and not another one of the same name.
 func (c *Controller) isBuiltIn(ctx context.Context, name string) (bool, error) {
 	entry := &addonv1beta1.ClusterManagementAddOn{}
 	if err := c.client.Get(ctx, client.ObjectKey{Name: name}, entry); apierrors.IsNotFound(err) {
@@ -214,7 +214,7 @@ func (c *Controller) isBuiltIn(ctx context.Context, name string) (bool, error) {
 	return fleet.IsBuiltIn(entry), nil
 }
 
-// serve reports in the status, grants the rights, and lets the agent begin when it has them.
+// serve reports in the status, grants the rights, and lets the agent start when it has them.
 func (c *Controller) serve(ctx context.Context, cluster *clusterv1.ManagedCluster, addOn *addonv1beta1.ManagedClusterAddOn,
 	definition addOn) error {
 	if meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionConfigured) == nil {
@@ -223,7 +223,7 @@ func (c *Controller) serve(ctx context.Context, cluster *clusterv1.ManagedCluste
 	namespace, encoded, err := c.configure(ctx, addon.Installation{Cluster: cluster, AddOn: addOn}, definition)
 	var unusable *unusableError
 	if errors.Is(err, addon.ErrNotYet) {
-		return nil // what the configurations are to be is told by the status
+		return nil // what the configurations are to be is reported by the status
 	}
 	if err != nil && !errors.Is(err, config.ErrMissing) && !errors.As(err, &unusable) {
 		return err
@@ -252,7 +252,7 @@ type unusableError struct{ cause error }
 
 func (e *unusableError) Error() string { return e.cause.Error() }
 
-// configure reads the configurations: the namespace that they name, or none, and what the agent is told.
+// configure reads the configurations: the namespace that they name, or none, and what the agent gets.
 func (c *Controller) configure(ctx context.Context, installation addon.Installation, definition addOn) (namespace, encoded string,
 	err error) {
 	if namespace, err = config.InstallNamespace(c.client)(ctx, installation); err != nil || definition.configure == nil {
@@ -302,7 +302,7 @@ func set(addOn *addonv1beta1.ManagedClusterAddOn, now time.Time, kind, applied, 
 	meta.SetStatusCondition(&addOn.Status.Conditions, condition)
 }
 
-// mark tells the agent that the add-on is its, and how it is configured.
+// mark annotates for the agent that the add-on is its, and how it is configured.
 func (c *Controller) mark(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, definition addOn, encoded string) error {
 	before := addOn.DeepCopy()
 	metav1.SetMetaDataAnnotation(&addOn.ObjectMeta, fleet.AnnotationBuiltIn, fleet.LabelTrue)

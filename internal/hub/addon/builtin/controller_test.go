@@ -115,7 +115,7 @@ func (b *bench) rights(t *testing.T) (subjects []string) {
 	return subjects
 }
 
-// MS-06: the agent of the cluster gets its rights, in its namespace alone, and is told then.
+// MS-06: the agent of the cluster gets its rights, in its namespace alone, and is notified then.
 func TestServed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, entry(marked), installed(), accepted())
@@ -238,7 +238,7 @@ func TestNoRights(t *testing.T) {
 	}
 }
 
-// MS-06: a role that somebody else has made is not taken over, and the add-on does not begin.
+// MS-06: a role that somebody else has made is not taken over, and the add-on does not start.
 func TestRoleOfAnother(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, entry(marked), installed(), accepted(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: role}})
@@ -275,7 +275,7 @@ func TestNamespace(t *testing.T) {
 	for what, test := range map[string]struct {
 		addOn     *addonv1beta1.ManagedClusterAddOn
 		namespace string
-		begins    bool
+		isBuiltIn bool
 		applied   metav1.ConditionStatus
 	}{
 		"not known yet": {unknown, "", false, ""},
@@ -289,13 +289,13 @@ func TestNamespace(t *testing.T) {
 		if condition := meta.FindStatusCondition(addOn.Status.Conditions, "ManifestApplied"); condition != nil {
 			applied = condition.Status
 		}
-		if addOn.Status.Namespace != test.namespace || fleet.IsBuiltIn(addOn) != test.begins || applied != test.applied {
+		if addOn.Status.Namespace != test.namespace || fleet.IsBuiltIn(addOn) != test.isBuiltIn || applied != test.applied {
 			t.Errorf("%s: %+v", what, addOn)
 		}
 	}
 }
 
-// CP-13: the agent is told what the configuration of cluster-proxy says. It keeps that while another one cannot be used, and a condition
+// CP-13: the agent gets what the configuration of cluster-proxy says. It keeps that while another one cannot be used, and a condition
 // says why.
 func TestTunnelIsConfigured(t *testing.T) {
 	t.Parallel()
@@ -305,8 +305,8 @@ func TestTunnelIsConfigured(t *testing.T) {
 	for what, test := range map[string]struct {
 		before         map[string]string
 		spec           map[string]any
-		told           string
-		begins         bool
+		annotation     string
+		isBuiltIn      bool
 		applied, cause string
 	}{
 		"proxy":   {nil, usable, proxy, true, "True", "applies no manifests"},
@@ -335,8 +335,8 @@ func TestTunnelIsConfigured(t *testing.T) {
 		must(t, err)
 		must(t, b.Get(t.Context(), client.ObjectKeyFromObject(tunnel), tunnel))
 		condition := meta.FindStatusCondition(tunnel.Status.Conditions, "ManifestApplied")
-		if tunnel.Annotations[fleet.AnnotationClusterProxyConfig] != test.told || fleet.IsBuiltIn(tunnel) != test.begins || condition == nil ||
-			string(condition.Status) != test.applied || !strings.Contains(condition.Message, test.cause) {
+		if tunnel.Annotations[fleet.AnnotationClusterProxyConfig] != test.annotation || fleet.IsBuiltIn(tunnel) != test.isBuiltIn ||
+			condition == nil || string(condition.Status) != test.applied || !strings.Contains(condition.Message, test.cause) {
 			t.Errorf("%s: %+v", what, tunnel)
 		}
 	}
@@ -357,17 +357,17 @@ func TestRightsAreKept(t *testing.T) {
 	}
 }
 
-// CP-02: the ClusterManagementAddOns that are asked for are there, and those of others stay as they are.
+// CP-02: the ClusterManagementAddOns that are requested are there, and those of others stay as they are.
 func TestCatalogue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	catalogue := builtin.NewCatalogue(b, []string{name})
-	ask := func(name string) {
+	request := func(name string) {
 		t.Helper()
 		_, err := catalogue.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: name}})
 		must(t, err)
 	}
-	ask(name)
+	request(name)
 	made := entry(nil)
 	must(t, b.Get(t.Context(), client.ObjectKeyFromObject(made), made))
 	if !fleet.IsBuiltIn(made) || len(made.Spec.InstallStrategy.Placements) > 0 || made.Spec.AddOnMeta.Description == "" {
@@ -375,12 +375,12 @@ func TestCatalogue(t *testing.T) {
 	}
 	must(t, b.Delete(t.Context(), made))
 	must(t, b.Create(t.Context(), entry(nil)))
-	ask(name)
+	request(name)
 	must(t, b.Get(t.Context(), client.ObjectKeyFromObject(made), made))
 	if fleet.IsBuiltIn(made) {
 		t.Error("the add-on of another manager was taken over")
 	}
-	ask("other")
+	request("other")
 	if err := b.Get(t.Context(), client.ObjectKey{Name: "other"}, made); !apierrors.IsNotFound(err) {
 		t.Errorf("another add-on was made: %v", err)
 	}

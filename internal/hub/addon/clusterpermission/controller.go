@@ -38,8 +38,8 @@ import (
 // workers is how many permissions are reconciled at once.
 const workers = 5
 
-// recheckInterval is when a work is tried again that the hub has forbidden: cluster, rights or quota may change without an event here.
-const recheckInterval = time.Minute
+// retryInterval is when a work is tried again that the hub has forbidden: cluster, rights or quota may change without an event here.
+const retryInterval = time.Minute
 
 // ownerKind is that of what the works are owned by.
 const ownerKind = "ClusterPermission"
@@ -132,7 +132,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	result := ctrl.Result{}
 	if apierrors.IsForbidden(err) {
-		result.RequeueAfter = recheckInterval
+		result.RequeueAfter = retryInterval
 	}
 	before := permission.DeepCopy()
 	meta.SetStatusCondition(&permission.Status.Conditions, c.condition(permission, work, err))
@@ -140,7 +140,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, client.IgnoreNotFound(err)
 }
 
-// condition tells whether the rights are on the cluster, and if not, what to do.
+// condition reports whether the rights are on the cluster, and if not, what to do.
 func (c *Controller) condition(permission *permissionv1alpha1.ClusterPermission, work *workv1.ManifestWork, err error) metav1.Condition {
 	condition := metav1.Condition{
 		Type: fleet.ConditionAppliedRBACManifestWork, Status: metav1.ConditionFalse, Reason: fleet.ReasonFailedRBACManifestWork,
@@ -222,7 +222,7 @@ func refusal(err error) error {
 	return err
 }
 
-// same tells whether manifests say the same: the API server may have stored them with another order of fields.
+// same reports whether manifests say the same: the API server may have stored them with another order of fields.
 func same(a, b []workv1.Manifest) bool {
 	return slices.EqualFunc(a, b, func(a, b workv1.Manifest) bool {
 		var one, other any

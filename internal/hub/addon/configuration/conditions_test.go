@@ -20,7 +20,7 @@ import (
 // earlier is when conditions got the status that they had before, as a client of another time zone reads it.
 var earlier = metav1.NewTime(noon.Add(-time.Hour).Local())
 
-// oneByOne has a cluster begin when the one before is done.
+// oneByOne has a cluster start when the one before is done.
 func oneByOne() clusterv1alpha1.RolloutStrategy {
 	return progressive(func(p *clusterv1alpha1.RolloutProgressive) { p.MaxConcurrency = &intstr.IntOrString{IntVal: 1} })
 }
@@ -71,7 +71,7 @@ func expectCondition(t *testing.T, conditions []metav1.Condition, kind string, b
 	}
 }
 
-// AM-04, AM-08: Configured of the second of two clusters, which begins when the first is done.
+// AM-04, AM-08: Configured of the second of two clusters, which starts when the first is done.
 func TestConfigured(t *testing.T) {
 	t.Parallel()
 	const isTrue, isFalse = metav1.ConditionTrue, metav1.ConditionFalse
@@ -106,7 +106,7 @@ func TestConfigured(t *testing.T) {
 			if err := h.Update(t.Context(), entry); err != nil {
 				t.Fatal(err)
 			}
-			h.finish(t, "c1")
+			h.complete(t, "c1")
 		}, isTrue, "ConfigurationsConfigured", "Configurations configured", ""},
 		"it manages itself": {nil, func(t *testing.T, h *hub) {
 			entry := h.entry(t)
@@ -137,7 +137,7 @@ func TestConfigured(t *testing.T) {
 				})
 				if test.hub == nil {
 					h.edit(t, "c1", given("one", "o1"))
-					h.finish(t, "c1")
+					h.complete(t, "c1")
 				} else {
 					test.hub(t, h)
 				}
@@ -174,7 +174,7 @@ func TestConfiguredOfTheGeneration(t *testing.T) {
 	}
 }
 
-// That a cluster waits for its turn is for Configured to say. Progressing goes on to tell of what the cluster has, and
+// That a cluster waits for its turn is for Configured to say. Progressing goes on to report on what the cluster has, and
 // is never WaitingForCanary: a rollout goes by its reasons (AM-21), and by the time at which the cluster was done.
 func TestWaitingIsNotProgressing(t *testing.T) {
 	t.Parallel()
@@ -225,16 +225,16 @@ func TestInstallProgressions(t *testing.T) {
 			"selected clusters 2. configured addons 1/2 progressing..., 0 failed 0 timeout.", false},
 		"no clusters": {all, nil, nil, isTrue, "Progressing", "selected clusters 0. configured addons 0/0 progressing..., 0 failed 0 timeout.",
 			false},
-		"one is done": {all, []string{"c1", "c2"}, func(t *testing.T, h *hub) { h.finish(t, "c1") }, isTrue, "Progressing",
+		"one is done": {all, []string{"c1", "c2"}, func(t *testing.T, h *hub) { h.complete(t, "c1") }, isTrue, "Progressing",
 			"configured addons 2/2 progressing...", false},
-		"all are done": {all, []string{"c1", "c2"}, func(t *testing.T, h *hub) { h.finish(t, "c1"); h.finish(t, "c2") }, isFalse, "Completed",
+		"all are done": {all, []string{"c1", "c2"}, func(t *testing.T, h *hub) { h.complete(t, "c1"); h.complete(t, "c2") }, isFalse, "Completed",
 			"selected clusters 2. configured addons 2/2 completed with no errors, 0 failed 0 timeout.", true},
 		"one has failed": {all, []string{"c1", "c2"}, func(t *testing.T, h *hub) {
-			h.finish(t, "c1")
+			h.complete(t, "c1")
 			judged(t, h, "c2", isFalse, "Failed", metav1.NewTime(noon))
 		}, isTrue, "Progressing", "1 failed 0 timeout.", false},
 		"one is late": {within, []string{"c1", "c2"}, func(t *testing.T, h *hub) {
-			h.finish(t, "c1")
+			h.complete(t, "c1")
 			judged(t, h, "c2", isTrue, "Progressing", earlier)
 		}, isTrue, "Progressing", "0 failed 1 timeout.", false},
 		"it has stopped": {oneByOne(), []string{"c1", "c2"},

@@ -131,7 +131,7 @@ func decided(clusters ...string) (status clusterv1beta1.PlacementDecisionStatus)
 	return status
 }
 
-// reconcile also tells how many writes it took.
+// reconcile also returns how many writes it took.
 func (h *hub) reconcile(t *testing.T) (writes int32, wait time.Duration) {
 	t.Helper()
 	before := h.writes.Load()
@@ -180,7 +180,7 @@ func (h *hub) have(t *testing.T, clusters ...string) string {
 }
 
 // finish has a cluster be done with what it is to have.
-func (h *hub) finish(t *testing.T, cluster string) {
+func (h *hub) complete(t *testing.T, cluster string) {
 	t.Helper()
 	addOn := h.addOn(t, cluster)
 	for i := range addOn.Status.ConfigReferences {
@@ -235,7 +235,7 @@ func TestWrites(t *testing.T) {
 	}
 	want(t, "progress", h.message(t), "selected clusters 3. configured addons 3/3 progressing..., 0 failed 0 timeout.")
 	for _, cluster := range []string{"c1", "c2", "c3"} {
-		h.finish(t, cluster)
+		h.complete(t, cluster)
 	}
 	h.reconcile(t)
 	want(t, "progress", h.message(t), "selected clusters 3. configured addons 3/3 completed with no errors, 0 failed 0 timeout.")
@@ -259,7 +259,7 @@ func TestPace(t *testing.T) {
 		t.Errorf("again in %s", wait)
 	}
 	want(t, "two begin", h.have(t, "c1", "c2", "c3", "c4"), "c1=one@o1 c2=one@o1 c3=one@ c4=one@")
-	h.finish(t, "c1")
+	h.complete(t, "c1")
 	if _, wait := h.reconcile(t); wait != 5*time.Minute {
 		t.Errorf("again in %s", wait)
 	}
@@ -303,7 +303,7 @@ func TestMissingConfiguration(t *testing.T) {
 		t.Error(message)
 	}
 	h.states["own"] = "w1"
-	h.finish(t, "c2")
+	h.complete(t, "c2")
 	h.reconcile(t)
 	want(t, "c1 goes on", h.have(t, "c1"), "c1=own@w1")
 	delete(h.states, "own")

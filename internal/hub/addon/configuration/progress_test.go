@@ -171,7 +171,7 @@ func TestChangedReferenceIsNotApplied(t *testing.T) {
 		return strings.Join(all, " ")
 	}
 	h.reconcile(t)
-	h.finish(t, "c1")
+	h.complete(t, "c1")
 	want(t, "applied", applied(), "one@o1 one@o1 one@o1")
 	h.states["one"] = "o2"
 	want(t, "its content changes", applied(), "one@o1 one@o1 one@o1")
@@ -185,7 +185,7 @@ func TestChangedReferenceIsNotApplied(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, "the reference changes", applied(), "none none none")
-	h.finish(t, "c1")
+	h.complete(t, "c1")
 	want(t, "the other one is applied", applied(), "two@t1 two@t1 two@t1")
 }
 

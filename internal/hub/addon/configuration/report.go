@@ -86,10 +86,10 @@ func installEntries(references []addonv1beta1.InstallConfigReference) (all []ent
 	return all
 }
 
-// isDone tells whether the configurations have reached all clusters, without errors. A placement without clusters is not done.
+// isDone reports whether the configurations have reached all clusters, without errors. A placement without clusters is not done.
 func (r *placementRollout) isDone() bool { return r.configured > 0 && r.plan.Succeeded() }
 
-// progressing returns the condition of a placement. Its message begins with the counts.
+// progressing returns the condition of a placement. Its message starts with the counts.
 func (r *placementRollout) progressing() metav1.Condition {
 	count := r.plan.Count
 	failed := fmt.Sprintf("%d failed %d timeout.", count[rollout.HasFailed], count[rollout.TimedOut])
@@ -112,7 +112,7 @@ func (r *placementRollout) progressing() metav1.Condition {
 		Message: strings.Join(append(message, r.notes()...), " ")}
 }
 
-// notes returns what the rollout does in another way than its strategy says.
+// notes returns what the rollout does otherwise than its strategy says.
 func (r *placementRollout) notes() []string {
 	if passed := r.PassedOver.String(); passed != "" {
 		return append(slices.Clone(r.plan.Notes), passed)

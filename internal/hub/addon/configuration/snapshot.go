@@ -95,7 +95,7 @@ func setOf(configs []addonv1beta1.AddOnConfig) map[addonv1beta1.AddOnConfig]bool
 	return set
 }
 
-// resolve returns the state of a configuration. It asks for each only once.
+// resolve returns the state of a configuration. It reads each only once.
 func (s *snapshot) resolve(config addonv1beta1.AddOnConfig) known {
 	found, done := s.known[config]
 	if !done {
@@ -176,7 +176,7 @@ func (s *snapshot) choose(cluster *clusterState) {
 	cluster.kept = !lookup.AllResolved(s.placements) && cluster.changesConfigs()
 }
 
-// changesConfigs tells whether the cluster has configurations and is to get others.
+// changesConfigs reports whether the cluster has configurations and is to get others.
 func (c *clusterState) changesConfigs() bool {
 	if c.addOn == nil || len(c.addOn.Status.ConfigReferences) == 0 {
 		return false
@@ -238,7 +238,7 @@ func (s *snapshot) decideFor(r *placementRollout) {
 	s.requeueBy(r.plan.Next)
 }
 
-// keepsConfigs tells whether the cluster keeps its configurations.
+// keepsConfigs reports whether the cluster keeps its configurations.
 func (c *clusterState) keepsConfigs() bool { return c.problem != nil || c.kept }
 
 // requeueBy makes the add-on due at that time at the latest.

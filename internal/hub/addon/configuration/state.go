@@ -30,14 +30,14 @@ func stateOf(addOn *addonv1beta1.ManagedClusterAddOn, desired []addonv1beta1.Con
 	case !progress.IsApplied(addOn):
 		return rollout.Progressing, since
 	case progressing != nil && !progress.IsDone(addOn):
-		// It has degraded; when it has recovered, its soak time begins again.
+		// It has degraded; when it has recovered, its soak time starts again.
 		return rollout.Succeeded, now
 	default:
 		return rollout.Succeeded, since
 	}
 }
 
-// hasDesired tells whether the references are to the desired configurations, in their desired states.
+// hasDesired reports whether the references are to the desired configurations, in their desired states.
 func hasDesired(have, desired []addonv1beta1.ConfigReference) bool {
 	return slices.EqualFunc(have, desired, func(a, b addonv1beta1.ConfigReference) bool {
 		return a.ConfigGroupResource == b.ConfigGroupResource && same(a.DesiredConfig, b.DesiredConfig)

@@ -77,7 +77,7 @@ func definitions() *metav1.PartialObjectMetadata {
 	return o
 }
 
-// matters tells whether a change of an add-on affects its configuration or its rollout. Its availability does not: in a large fleet it
+// matters reports whether a change of an add-on affects its configuration or its rollout. Its availability does not: in a large fleet it
 // changes all the time.
 func matters(e event.UpdateEvent) bool {
 	now, ok := e.ObjectNew.(*addonv1beta1.ManagedClusterAddOn)

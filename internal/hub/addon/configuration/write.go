@@ -24,7 +24,7 @@ import (
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-// write writes the add-ons on many clusters at once. An error for one cluster does not hold up the others; write returns the first one.
+// write writes the add-ons on many clusters at once. An error for one cluster does not delay the others; write returns the first one.
 func (c *Controller) write(ctx context.Context, s *snapshot) error {
 	var mu sync.Mutex
 	var first error
@@ -93,7 +93,7 @@ func generationsSeen(have, desired []addonv1beta1.ConfigReference) bool {
 	return true
 }
 
-// configured returns the condition that tells whether the add-on has its desired configurations.
+// configured returns the condition that reports whether the add-on has its desired configurations.
 func (c *clusterState) configured(references []addonv1beta1.ConfigReference) metav1.Condition {
 	no := func(message string) metav1.Condition {
 		return metav1.Condition{
@@ -129,7 +129,7 @@ func (c *Controller) writeOne(
 	}
 	progress.Record(after, works, s.now)
 	if starts {
-		// Its deadline begins now, whatever was in progress before.
+		// Its deadline starts now, whatever was in progress before.
 		meta.FindStatusCondition(after.Status.Conditions, fleet.ConditionProgressing).LastTransitionTime = metav1.NewTime(s.now)
 	}
 	before := cluster.addOn

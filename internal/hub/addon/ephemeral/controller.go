@@ -1,4 +1,4 @@
-// Package ephemeral deletes ManagedServiceAccounts some time after their creation, if they ask for it.
+// Package ephemeral deletes ManagedServiceAccounts some time after their creation, if they request it.
 package ephemeral
 
 import (

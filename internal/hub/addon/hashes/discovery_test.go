@@ -26,14 +26,14 @@ type bare struct {
 	discovery.DiscoveryInterfaceWithContext
 	*hashes.Hashes
 	clock *clocktesting.FakePassiveClock
-	// asked is how often it has been asked for what it serves, meanwhile what happens then, and err what it answers.
-	asked     int
+	// required is how often discovery was read, meanwhile what happens then, and err what it answers.
+	required  int
 	meanwhile func()
 	err       error
 }
 
 func (b *bare) ServerGroupsAndResourcesWithContext(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
-	b.asked++
+	b.required++
 	if b.meanwhile != nil {
 		b.meanwhile()
 	}
@@ -60,16 +60,16 @@ func newBare(t *testing.T) (*bare, []addonv1beta1.AddOnConfig) {
 	return b, things
 }
 
-// ask wants to hear of each configuration that it is of a kind with the problem, and tells how much discovery that took.
-func (b *bare) ask(t *testing.T, problem string, of ...addonv1beta1.AddOnConfig) int {
+// require expects of each configuration that its kind has the problem, and returns how much discovery that took.
+func (b *bare) require(t *testing.T, problem string, of ...addonv1beta1.AddOnConfig) int {
 	t.Helper()
-	before := b.asked
+	before := b.required
 	for _, config := range of {
 		if _, err := b.Of(config); err == nil || !strings.Contains(err.Error(), problem) {
 			t.Fatalf("%s: %v, want %q", config.Name, err, problem)
 		}
 	}
-	return b.asked - before
+	return b.required - before
 }
 
 // AM-06: what the hub serves is read once for a kind that it does not serve, and not for each configuration of that kind; and again when
@@ -78,7 +78,7 @@ func TestDiscoveryOfAKind(t *testing.T) {
 	t.Parallel()
 	const notServed = "the hub serves no things.example.com: install"
 	b, things := newBare(t)
-	if b.ask(t, notServed, things...) != 1 {
+	if b.require(t, notServed, things...) != 1 {
 		t.Error("discovered more or less than once")
 	}
 	for what, happens := range map[string]func(){
@@ -86,16 +86,16 @@ func TestDiscoveryOfAKind(t *testing.T) {
 		"its definition changes":   func() { b.DefinitionChanged("things.example.com") },
 		"nobody wanted it between": func() { b.Require("hello", nil) },
 	} {
-		if happens(); b.ask(t, notServed, things...) != 1 {
+		if happens(); b.require(t, notServed, things...) != 1 {
 			t.Errorf("%s: discovered more or less than once", what)
 		}
 	}
-	if b.DefinitionChanged("others.example.com"); b.ask(t, notServed, things...) != 0 {
+	if b.DefinitionChanged("others.example.com"); b.require(t, notServed, things...) != 0 {
 		t.Error("another definition matters")
 	}
 	b.DefinitionChanged("things.example.com")
 	b.meanwhile = func() { b.DefinitionChanged("things.example.com") }
-	if b.ask(t, notServed, things[:2]...) != 2 {
+	if b.require(t, notServed, things[:2]...) != 2 {
 		t.Error("what was found out of a definition before its change is used after it")
 	}
 }
@@ -116,10 +116,10 @@ func TestDiscoveryTakesLong(t *testing.T) {
 			t.Error("other add-ons wait for discovery")
 		}
 	}
-	b.ask(t, "the hub serves no things.example.com", things[0])
+	b.require(t, "the hub serves no things.example.com", things[0])
 }
 
-// AM-06: of a kind whose API does not answer, nobody is told to install its definition.
+// AM-06: of a kind whose API does not answer, no message says to install its definition.
 func TestDiscoveryFails(t *testing.T) {
 	t.Parallel()
 	failed := func(group string) error {
@@ -135,7 +135,7 @@ func TestDiscoveryFails(t *testing.T) {
 		"all together": {errors.New("the hub is down"), "look up things.example.com: the hub is down"},
 	} {
 		b, things := newBare(t)
-		if b.err = test.err; b.ask(t, test.want, things...) != 1 {
+		if b.err = test.err; b.require(t, test.want, things...) != 1 {
 			t.Errorf("%s: discovered more or less than once", name)
 		}
 	}

@@ -26,7 +26,7 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 )
 
-// ErrNotYet is returned while the objects of a kind are being listed for the first time. The add-ons that asked are enqueued when the
+// ErrNotYet is returned while the objects of a kind are being listed for the first time. The add-ons that need them are enqueued when the
 // list is complete.
 var ErrNotYet = errors.New("the configurations have not been listed yet")
 
@@ -39,7 +39,7 @@ type State struct {
 }
 
 // discoveryErrorTTL is how long a discovery error for a kind is cached. There may be thousands of configurations of a kind, which are
-// asked for one after the other, and discovery reads everything that the hub serves.
+// read one after the other, and discovery reads everything that the hub serves.
 const discoveryErrorTTL = 5 * time.Second
 
 // Hashes provides the states of configurations.
@@ -53,7 +53,7 @@ type Hashes struct {
 	queue    workqueue.TypedRateLimitingInterface[reconcile.Request]
 	watches  map[schema.GroupResource]*watch
 	required map[string]map[addonv1beta1.AddOnConfig]bool // by ClusterManagementAddOn
-	askers   map[addonv1beta1.AddOnConfig]map[string]bool // the same, the other way round
+	addOnsOf map[addonv1beta1.AddOnConfig]map[string]bool // the same, the other way round
 	wrong    map[schema.GroupResource]wrong               // kinds without a watch
 	changes  int                                          // of definitions
 }
@@ -64,11 +64,11 @@ type wrong struct {
 	until time.Time
 }
 
-// New returns Hashes that watch through the client. serves tells which kinds the hub serves.
+// New returns Hashes that watch through the client. serves reports which kinds the hub serves.
 func New(c dynamic.Interface, serves discovery.DiscoveryInterfaceWithContext, clk clock.PassiveClock) *Hashes {
 	return &Hashes{
 		client: c, serves: serves, clock: clk, watches: map[schema.GroupResource]*watch{}, wrong: map[schema.GroupResource]wrong{},
-		required: map[string]map[addonv1beta1.AddOnConfig]bool{}, askers: map[addonv1beta1.AddOnConfig]map[string]bool{},
+		required: map[string]map[addonv1beta1.AddOnConfig]bool{}, addOnsOf: map[addonv1beta1.AddOnConfig]map[string]bool{},
 	}
 }
 
@@ -88,8 +88,8 @@ func (h *Hashes) Require(addOn string, configs map[addonv1beta1.AddOnConfig]bool
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for config := range h.required[addOn] {
-		if delete(h.askers[config], addOn); len(h.askers[config]) == 0 {
-			delete(h.askers, config)
+		if delete(h.addOnsOf[config], addOn); len(h.addOnsOf[config]) == 0 {
+			delete(h.addOnsOf, config)
 		}
 	}
 	delete(h.required, addOn)
@@ -98,12 +98,12 @@ func (h *Hashes) Require(addOn string, configs map[addonv1beta1.AddOnConfig]bool
 	}
 	kinds := map[schema.GroupResource]bool{}
 	for config := range configs {
-		if h.askers[config] == nil {
-			h.askers[config] = map[string]bool{}
+		if h.addOnsOf[config] == nil {
+			h.addOnsOf[config] = map[string]bool{}
 		}
-		h.askers[config][addOn] = true
+		h.addOnsOf[config][addOn] = true
 	}
-	for config := range h.askers {
+	for config := range h.addOnsOf {
 		kinds[kindOf(config)] = true
 	}
 	for kind, watch := range h.watches {
@@ -188,8 +188,8 @@ func (h *Hashes) find(kind schema.GroupResource) (schema.GroupVersionResource, e
 	return gvr, nil
 }
 
-// resolve returns the version in which the hub serves a kind now. It asks each time, because definitions and their versions change.
-// Only the named group counts: a REST mapper of all groups would also match a group whose name begins alike.
+// resolve returns the version in which the hub serves a kind now. It uses discovery each time, because definitions and their versions
+// change. Only the named group counts: a REST mapper of all groups would also match a group whose name starts alike.
 func (h *Hashes) resolve(kind schema.GroupResource) (schema.GroupVersionResource, error) {
 	groups, lists, err := h.serves.ServerGroupsAndResourcesWithContext(h.ctx)
 	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
@@ -269,7 +269,7 @@ func (h *Hashes) enqueue(kind schema.GroupResource, name client.ObjectKey) {
 		ConfigGroupResource: addonv1beta1.ConfigGroupResource{Group: kind.Group, Resource: kind.Resource},
 		ConfigReferent:      addonv1beta1.ConfigReferent{Namespace: name.Namespace, Name: name.Name},
 	}
-	for addOn := range h.askers[config] {
+	for addOn := range h.addOnsOf[config] {
 		h.queue.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: addOn}})
 	}
 }
@@ -278,7 +278,7 @@ func (h *Hashes) enqueue(kind schema.GroupResource, name client.ObjectKey) {
 func (h *Hashes) enqueueKind(kind schema.GroupResource) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for config, addOns := range h.askers {
+	for config, addOns := range h.addOnsOf {
 		if kindOf(config) == kind {
 			for addOn := range addOns {
 				h.queue.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: addOn}})

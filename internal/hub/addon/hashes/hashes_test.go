@@ -81,7 +81,7 @@ func TestOf(t *testing.T) {
 		}
 		h.Require("hello", wanted)
 		for config := range wanted {
-			_, _ = h.Of(config) // it begins to watch
+			_, _ = h.Of(config) // it starts to watch
 		}
 		synctest.Wait()
 		want, err := config.Hash(thing)

@@ -28,7 +28,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/addon/config"
 )
 
-// resources is how discovery tells of a kind.
+// resources is how discovery returns a kind.
 func resources(kind schema.GroupVersionKind) *metav1.APIResourceList {
 	plural, singular := meta.UnsafeGuessKindToResource(kind)
 	return &metav1.APIResourceList{GroupVersion: kind.GroupVersion().String(), APIResources: []metav1.APIResource{{
@@ -78,7 +78,7 @@ func newHub(t *testing.T) *hub {
 	return h
 }
 
-// serve changes the version that is served. Whoever watches hears no more.
+// serve changes the version that is served. Whoever watches gets no more events.
 func (h *hub) serve(version string) {
 	h.serveUndeclared(version)
 	h.declare(version)
@@ -155,7 +155,7 @@ func inVersion(version string) *unstructured.Unstructured {
 	return o
 }
 
-// expect is what Of says, at the latest when it has told the controller for the last time: a hash of a version, or an error.
+// expect is what Of says, at the latest when it has enqueued for the last time: a hash of a version, or an error.
 func (h *hub) expect(t *testing.T, version, problem string) {
 	t.Helper()
 	want := ""

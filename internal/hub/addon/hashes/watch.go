@@ -89,7 +89,7 @@ func newWatch(parent context.Context, c dynamic.Interface, gvr schema.GroupVersi
 	return w, nil
 }
 
-// fail records why the kind cannot be watched, and tells whether that is a new reason.
+// fail records why the kind cannot be watched, and reports whether that is a new reason.
 func (w *watch) fail(err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -98,7 +98,7 @@ func (w *watch) fail(err error) bool {
 	return news
 }
 
-// hasFailed tells whether a list or watch has ever failed. Then it may fail again, and be late.
+// hasFailed reports whether a list or watch has ever failed. Then it may fail again, and be late.
 func (w *watch) hasFailed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -181,7 +181,7 @@ func (c *Controller) leaving(
 	return all, wait
 }
 
-// write writes many add-ons at once. An error for one cluster does not hold up the others.
+// write writes many add-ons at once. An error for one cluster does not delay the others.
 func (c *Controller) write(
 	addOns []*addonv1beta1.ManagedClusterAddOn, write func(*addonv1beta1.ManagedClusterAddOn) error,
 ) (done []string, failed selected.Errors) {

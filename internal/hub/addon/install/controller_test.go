@@ -31,7 +31,7 @@ type hub struct {
 	client.WithWatch
 	*Controller
 	clock *clocktesting.FakeClock
-	// created is called with each add-on, before whoever has created it hears of that.
+	// created is called with each add-on, before whoever has created it gets the event.
 	created func(c client.Client, addOn *addonv1beta1.ManagedClusterAddOn)
 }
 

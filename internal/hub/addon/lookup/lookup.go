@@ -151,7 +151,7 @@ func Clusters(ctx context.Context, c client.Reader) (map[string]*clusterv1.Manag
 	return clusters, nil
 }
 
-// Installable tells whether an install strategy may install add-ons on a cluster: the hub has accepted it, it is not being deleted, and
+// Installable reports whether an install strategy may install add-ons on a cluster: the hub has accepted it, it is not being deleted, and
 // it has no annotation against it.
 func Installable(cluster *clusterv1.ManagedCluster) bool {
 	return cluster != nil && cluster.DeletionTimestamp.IsZero() &&
@@ -159,5 +159,5 @@ func Installable(cluster *clusterv1.ManagedCluster) bool {
 		cluster.Annotations[fleet.AnnotationDisableAutomaticInstallation] != fleet.LabelTrue
 }
 
-// SelfManaged tells whether an add-on manages its own lifecycle.
+// SelfManaged reports whether an add-on manages its own lifecycle.
 func SelfManaged(entry *addonv1beta1.ClusterManagementAddOn) bool { return addon.SelfManaged(entry) }

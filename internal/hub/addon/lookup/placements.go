@@ -81,7 +81,7 @@ func Decisive(placements []*Placement) map[string]*Placement {
 	return decisive
 }
 
-// AllResolved tells whether it is known for all placements what they select.
+// AllResolved reports whether it is known for all placements what they select.
 func AllResolved(placements []*Placement) bool {
 	for _, placement := range placements {
 		if placement.Unknown != "" {

@@ -13,7 +13,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// sharedPrefix begins the names of annotations that add-ons share with their cluster. It has no slash, so that subdomains match, too.
+// sharedPrefix is the prefix of the names of annotations that add-ons share with their cluster. It has no slash, so that subdomains match,
+// too.
 const sharedPrefix = "addon.open-cluster-management.io"
 
 // Complete sets the metadata of a ManagedClusterAddOn that follows from its ClusterManagementAddOn and its cluster, which may be nil.

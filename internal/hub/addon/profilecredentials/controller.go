@@ -1,5 +1,5 @@
 // Package profilecredentials copies tokens of ManagedServiceAccounts to the namespaces of the ClusterProfiles of their clusters, for the
-// accounts whose label asks for it. Whoever may read Secrets in such a namespace has the token.
+// accounts whose label requests it. Whoever may read Secrets in such a namespace has the token.
 //
 // Whoever may write ClusterProfiles in a namespace can make one for any cluster there. So a profile counts only if the hub presents the
 // cluster in that namespace: one of its sets is bound there.
@@ -42,7 +42,7 @@ import (
 
 const (
 	workers = 5
-	// blockedInterval is when it is looked again whether a Secret that somebody else made has gone, which nothing tells of.
+	// blockedInterval is how often it is checked whether a Secret that somebody else made has gone, for which there is no event.
 	blockedInterval = time.Minute
 	// indexCluster finds profiles by their cluster, whose name they have.
 	indexCluster = "profilecredentials.cluster"
@@ -132,12 +132,12 @@ func newCache(mgr ctrl.Manager, selector string) (cache.Cache, error) {
 	return made, mgr.Add(made)
 }
 
-// requestsCopies tells whether the label of an account asks for copies.
+// requestsCopies reports whether the label of an account requests copies.
 func requestsCopies(account client.Object) bool {
 	return account.GetLabels()[fleet.LabelSyncToClusterProfile] == fleet.LabelTrue
 }
 
-// accounts are those whose label asks for copies.
+// accounts are those whose label requests copies.
 func (c *Controller) accounts(ctx context.Context, which ...client.ListOption) (requests []reconcile.Request) {
 	list := &authenticationv1beta1.ManagedServiceAccountList{}
 	which = append(which, client.MatchingLabels{fleet.LabelSyncToClusterProfile: fleet.LabelTrue}, client.UnsafeDisableDeepCopy)

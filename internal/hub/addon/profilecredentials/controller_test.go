@@ -64,8 +64,8 @@ func member(cluster string, namespaces ...string) []client.Object {
 	return objects
 }
 
-// asked is an account whose label asks for copies, with its token.
-func asked(cluster, name, token string) []client.Object {
+// requested is an account whose label requests copies, with its token.
+func requested(cluster, name, token string) []client.Object {
 	return []client.Object{
 		&authenticationv1beta1.ManagedServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name,
 			Labels: map[string]string{fleet.LabelSyncToClusterProfile: fleet.LabelTrue}}},
@@ -95,7 +95,7 @@ func (f *fixture) token(namespace, name string) string {
 	return string(secret.Data["token"])
 }
 
-// said tells whether an event says why a token is not copied.
+// said reports whether an event says why a token is not copied.
 func (f *fixture) said() string {
 	select {
 	case event := <-f.events:
@@ -108,7 +108,7 @@ func (f *fixture) said() string {
 // MS-07: tokens are copied to where the hub presents the cluster, and nowhere else.
 func TestCopies(t *testing.T) {
 	t.Parallel()
-	f := setUp(t, slices.Concat(member("c1", "team", "thief"), asked("c1", "ci", "t1"))...)
+	f := setUp(t, slices.Concat(member("c1", "team", "thief"), requested("c1", "ci", "t1"))...)
 	f.reconcile("c1", "ci")
 	secret := &corev1.Secret{}
 	if err := f.Get(t.Context(), client.ObjectKey{Namespace: "team", Name: "c1-ci"}, secret); err != nil {
@@ -132,10 +132,10 @@ func TestCopies(t *testing.T) {
 	}
 	for what, change := range map[string]func(*fixture) error{
 		"label": func(f *fixture) error {
-			return f.Patch(t.Context(), asked("c1", "ci", "")[0], client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`)))
+			return f.Patch(t.Context(), requested("c1", "ci", "")[0], client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`)))
 		},
-		"account": func(f *fixture) error { return f.Delete(t.Context(), asked("c1", "ci", "")[0]) },
-		"token":   func(f *fixture) error { return f.Delete(t.Context(), asked("c1", "ci", "")[1]) },
+		"account": func(f *fixture) error { return f.Delete(t.Context(), requested("c1", "ci", "")[0]) },
+		"token":   func(f *fixture) error { return f.Delete(t.Context(), requested("c1", "ci", "")[1]) },
 		"profile": func(f *fixture) error { return f.Delete(t.Context(), member("c1", "team")[1]) },
 		"set": func(f *fixture) error {
 			return f.Patch(t.Context(), member("c1")[0], client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`)))
@@ -144,7 +144,7 @@ func TestCopies(t *testing.T) {
 			return f.Delete(t.Context(), &clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "s"}})
 		},
 	} {
-		f := setUp(t, slices.Concat(member("c1", "team"), asked("c1", "ci", "t1"))...)
+		f := setUp(t, slices.Concat(member("c1", "team"), requested("c1", "ci", "t1"))...)
 		if f.reconcile("c1", "ci"); f.token("team", "c1-ci") != "t1" {
 			t.Fatal("there is no copy")
 		}
@@ -162,7 +162,7 @@ func TestCopies(t *testing.T) {
 func TestSecretOfAnother(t *testing.T) {
 	t.Parallel()
 	own := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "c1-ci"}, Data: map[string][]byte{"token": []byte("own")}}
-	f := setUp(t, slices.Concat(member("c1", "team"), asked("c1", "ci", "t1"), []client.Object{own})...)
+	f := setUp(t, slices.Concat(member("c1", "team"), requested("c1", "ci", "t1"), []client.Object{own})...)
 	result := f.reconcile("c1", "ci")
 	if f.token("team", "c1-ci") != "own" || result.RequeueAfter != blockedInterval {
 		t.Errorf("the Secret has the token %s, and it is looked again after %s", f.token("team", "c1-ci"), result.RequeueAfter)
@@ -171,13 +171,13 @@ func TestSecretOfAnother(t *testing.T) {
 	if !strings.Contains(event, "TokenNotCopied") || !strings.Contains(event, "team/c1-ci") || strings.Contains(event, "t1") {
 		t.Errorf("the event is %q", event)
 	}
-	f = setUp(t, slices.Concat(member("a", "team"), member("a-b", "team"), asked("a", "b-c", "of-a"), asked("a-b", "c", "of-a-b"))...)
+	f = setUp(t, slices.Concat(member("a", "team"), member("a-b", "team"), requested("a", "b-c", "of-a"), requested("a-b", "c", "of-a-b"))...)
 	f.reconcile("a", "b-c")
 	f.reconcile("a-b", "c")
 	if f.token("team", "a-b-c") != "of-a" || !strings.Contains(f.said(), "TokenNotCopied") {
 		t.Errorf("the copy has the token %s", f.token("team", "a-b-c"))
 	}
-	if err := f.Delete(t.Context(), asked("a-b", "c", "")[0]); err != nil {
+	if err := f.Delete(t.Context(), requested("a-b", "c", "")[0]); err != nil {
 		t.Fatal(err)
 	}
 	if f.reconcile("a-b", "c"); f.token("team", "a-b-c") != "of-a" {
@@ -189,7 +189,7 @@ func TestSecretOfAnother(t *testing.T) {
 func TestNameOfCopies(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 62)
-	f := setUp(t, slices.Concat(member("c1", "team"), asked("c1", long, "t1"))...)
+	f := setUp(t, slices.Concat(member("c1", "team"), requested("c1", long, "t1"))...)
 	f.reconcile("c1", long)
 	if event := f.said(); !strings.Contains(event, "is longer than 63 characters") {
 		t.Errorf("the event is %q", event)

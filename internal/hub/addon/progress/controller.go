@@ -72,7 +72,7 @@ func itself(_ context.Context, addOn client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(addOn)}}
 }
 
-// addOnMatters tells whether a change of an add-on affects this controller. A change of its availability does not.
+// addOnMatters reports whether a change of an add-on affects this controller. A change of its availability does not.
 func addOnMatters(e event.UpdateEvent) bool {
 	now, ok := e.ObjectNew.(*addonv1beta1.ManagedClusterAddOn)
 	then, thenOK := e.ObjectOld.(*addonv1beta1.ManagedClusterAddOn)
@@ -93,7 +93,7 @@ func addOnMatters(e event.UpdateEvent) bool {
 		!equality.Semantic.DeepEqual(now.Status.SupportedConfigs, then.Status.SupportedConfigs)
 }
 
-// workMatters tells whether a change of a work affects this controller.
+// workMatters reports whether a change of a work affects this controller.
 func workMatters(e event.UpdateEvent) bool {
 	now, ok := e.ObjectNew.(*workv1.ManifestWork)
 	then, thenOK := e.ObjectOld.(*workv1.ManifestWork)
@@ -102,7 +102,7 @@ func workMatters(e event.UpdateEvent) bool {
 		!equality.Semantic.DeepEqual(now.Labels, then.Labels) || !equality.Semantic.DeepEqual(now.Status.Conditions, then.Status.Conditions)
 }
 
-// Reconcile reports on the works of the add-on, or on a deletion that nobody has begun with. It ignores add-ons that manage themselves.
+// Reconcile reports on the works of the add-on, or on a deletion that nobody has started with. It ignores add-ons that manage themselves.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
 	if err := c.client.Get(ctx, req.NamespacedName, addOn); err != nil {

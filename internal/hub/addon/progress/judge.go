@@ -14,7 +14,7 @@ import (
 )
 
 // Judge returns the condition Progressing, which reports how far the desired configurations of an add-on are applied on its cluster,
-// from its works. applied tells whether all of them are. It reads only labels, annotations and conditions, so it works with every
+// from its works. applied reports whether all of them are. It reads only labels, annotations and conditions, so it works with every
 // manager. The condition also reports configurations that are not supported, unless that would hide what a rollout needs.
 func Judge(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork) (condition metav1.Condition, applied bool) {
 	condition, applied = judgeWorks(addOn, works)
@@ -31,7 +31,7 @@ func Judge(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork)
 	return is(metav1.ConditionFalse, fleet.ReasonConfigurationUnsupported, message), applied
 }
 
-// hasDegraded tells whether configurations had been applied and are not healthy any more: the soak time of a rollout has to notice
+// hasDegraded reports whether configurations had been applied and are not healthy any more: the soak time of a rollout has to notice
 // that, as it has to notice a failure.
 func hasDegraded(addOn *addonv1beta1.ManagedClusterAddOn, condition metav1.Condition) bool {
 	return condition.Reason != fleet.ReasonCompleted && len(addOn.Status.ConfigReferences) > 0 && IsApplied(addOn)
@@ -71,7 +71,7 @@ func judgeWorks(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.Manifest
 	return is(metav1.ConditionFalse, fleet.ReasonCompleted, "completed with no errors"), true
 }
 
-// isHosted tells whether the agent of the add-on runs on a hosting cluster. The annotation alone does not tell: it is copied from the
+// isHosted reports whether the agent of the add-on runs on a hosting cluster. The annotation alone does not show it: it is copied from the
 // cluster to all of its add-ons, including those without hosted mode. Managers of the others set a condition about the hosting cluster.
 func isHosted(addOn *addonv1beta1.ManagedClusterAddOn) bool {
 	return addOn.Annotations[fleet.AnnotationHostingClusterName] != "" &&
@@ -82,7 +82,7 @@ func is(status metav1.ConditionStatus, reason, message string) metav1.Condition 
 	return metav1.Condition{Type: fleet.ConditionProgressing, Status: status, Reason: reason, Message: message}
 }
 
-// isReady tells whether the agent reports the current generation of a work as applied and available.
+// isReady reports whether the agent reports the current generation of a work as applied and available.
 func isReady(work *workv1.ManifestWork) bool {
 	return has(work, fleet.ConditionApplied, metav1.ConditionTrue) && has(work, fleet.ConditionAvailable, metav1.ConditionTrue)
 }
@@ -115,7 +115,7 @@ func Unsupported(addOn *addonv1beta1.ManagedClusterAddOn) []addonv1beta1.AddOnCo
 	return unsupported
 }
 
-// ListsSupportedConfigs tells whether the manager of an add-on has listed the types of configurations that it supports.
+// ListsSupportedConfigs reports whether the manager of an add-on has listed the types of configurations that it supports.
 func ListsSupportedConfigs(addOn *addonv1beta1.ManagedClusterAddOn) bool {
 	return len(addOn.Status.SupportedConfigs) > 0 ||
 		meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionRegistrationApplied) != nil

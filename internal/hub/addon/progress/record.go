@@ -16,7 +16,7 @@ import (
 
 // Record sets the status that follows from the works of an add-on: the condition Progressing, and what is applied. The status of the
 // condition is False in most cases, so its time also changes when the add-on becomes done or stops being done: the soak time of a
-// rollout begins then.
+// rollout starts then.
 func Record(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork, now time.Time) {
 	wasDone := IsDone(addOn)
 	condition, applied := Judge(addOn, works)
@@ -38,7 +38,7 @@ func Set(addOn *addonv1beta1.ManagedClusterAddOn, condition metav1.Condition, no
 	meta.SetStatusCondition(&addOn.Status.Conditions, condition)
 }
 
-// IsDone tells whether the add-on had applied its configurations and was healthy when last recorded.
+// IsDone reports whether the add-on had applied its configurations and was healthy when last recorded.
 func IsDone(addOn *addonv1beta1.ManagedClusterAddOn) bool {
 	condition := meta.FindStatusCondition(addOn.Status.Conditions, fleet.ConditionProgressing)
 	if condition == nil {
@@ -47,7 +47,7 @@ func IsDone(addOn *addonv1beta1.ManagedClusterAddOn) bool {
 	return condition.Reason == fleet.ReasonCompleted || condition.Reason == fleet.ReasonConfigurationUnsupported && IsApplied(addOn)
 }
 
-// IsApplied tells whether all desired configurations of an add-on have been applied.
+// IsApplied reports whether all desired configurations of an add-on have been applied.
 func IsApplied(addOn *addonv1beta1.ManagedClusterAddOn) bool {
 	return !slices.ContainsFunc(addOn.Status.ConfigReferences, func(r addonv1beta1.ConfigReference) bool {
 		return r.DesiredConfig == nil || r.LastAppliedConfig == nil || *r.DesiredConfig != *r.LastAppliedConfig

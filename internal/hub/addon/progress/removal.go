@@ -32,10 +32,10 @@ var ofManagers = []struct {
 		fleet.ConditionHostingManifestApplied, fleet.ReasonAddOnManifestAppliedFailed},
 }
 
-// explainRemoval says of an add-on that is being deleted that no manager has begun with that: it may not run, or be gone for good.
+// explainRemoval says of an add-on that is being deleted that no manager has started with that: it may not run, or be gone for good.
 func (c *Controller) explainRemoval(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn) (ctrl.Result, error) {
-	condition, held := c.untouched(addOn)
-	if !held {
+	condition, ok := c.untouched(addOn)
+	if !ok {
 		return ctrl.Result{}, nil
 	}
 	if left := patience - c.clock.Since(addOn.DeletionTimestamp.Time); left > 0 {

@@ -66,10 +66,10 @@ func hub(configurations []string, others ...client.Object) client.Client {
 
 func newAgent(t *testing.T, configurations ...string) addon.Agent {
 	t.Helper()
-	return newTellingAgent(t, &events.FakeRecorder{}, configurations...)
+	return newRecordedAgent(t, &events.FakeRecorder{}, configurations...)
 }
 
-func newTellingAgent(t *testing.T, recorder events.EventRecorder, configurations ...string) addon.Agent {
+func newRecordedAgent(t *testing.T, recorder events.EventRecorder, configurations ...string) addon.Agent {
 	t.Helper()
 	entry := &addonv1beta1.ClusterManagementAddOn{ObjectMeta: metav1.ObjectMeta{Name: "hello"}}
 	entry.Spec.DefaultConfigs = []addonv1beta1.AddOnConfig{{ConfigGroupResource: templateType()}}
@@ -311,12 +311,12 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// AM-30: a template for another add-on is used, and told of, once.
+// AM-30: a template for another add-on is used, and warned of, once.
 func TestTemplateOfAnother(t *testing.T) {
 	t.Parallel()
 	recorder := events.NewFakeRecorder(10)
 	foreign := strings.ReplaceAll(templateV1, "addonName: hello", "addonName: other")
-	agent := newTellingAgent(t, recorder, foreign, deployConfig)
+	agent := newRecordedAgent(t, recorder, foreign, deployConfig)
 	for range 2 {
 		rendered, err := agent.Manifests(t.Context(), installed(foreign, deployConfig))
 		if err != nil || len(rendered.Objects) == 0 {
@@ -333,12 +333,12 @@ func TestTemplateOfAnother(t *testing.T) {
 	}
 }
 
-// AM-31: a variable without value is told of, once, until it has one; and so is a hosting cluster, which means nothing to add-ons of
+// AM-31: a variable without value is warned of, once, until it has one; and so is a hosting cluster, which means nothing to add-ons of
 // templates.
 func TestTells(t *testing.T) {
 	t.Parallel()
 	recorder := events.NewFakeRecorder(10)
-	agent := newTellingAgent(t, recorder, templateV1, deployConfig)
+	agent := newRecordedAgent(t, recorder, templateV1, deployConfig)
 	bare, configured := installed(templateV1), installed(templateV1, deployConfig)
 	hosted := installed(templateV1, deployConfig)
 	hosted.AddOn.Annotations = map[string]string{"addon.open-cluster-management.io/hosting-cluster-name": "host"}

@@ -29,7 +29,7 @@ type Catalogue struct {
 	reported sync.Map
 }
 
-// NewCatalogue returns a Catalogue. Its client reads from a cache, including unstructured objects; uncached asks the API server.
+// NewCatalogue returns a Catalogue. Its client reads from a cache, including unstructured objects; uncached reads from the API server.
 func NewCatalogue(c client.Client, uncached client.Reader, recorder events.EventRecorder) *Catalogue {
 	return &Catalogue{client: c, uncached: uncached, recorder: recorder}
 }
@@ -43,7 +43,7 @@ func (c *Catalogue) Agent(ctx context.Context, addOn *addonv1beta1.ManagedCluste
 	return &agent{Catalogue: c, name: addOn.Name}, nil
 }
 
-// isTemplate tells whether an add-on has a template: its ClusterManagementAddOn says so, or it had one and is being removed.
+// isTemplate reports whether an add-on has a template: its ClusterManagementAddOn says so, or it had one and is being removed.
 func (c *Catalogue) isTemplate(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn) (bool, error) {
 	entry := &addonv1beta1.ClusterManagementAddOn{}
 	err := c.client.Get(ctx, client.ObjectKey{Name: addOn.Name}, entry)

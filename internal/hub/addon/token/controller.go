@@ -85,7 +85,7 @@ func decided() predicate.Predicate {
 	}
 }
 
-// isMarked tells whether an object has the label of this controller.
+// isMarked reports whether an object has the label of this controller.
 func isMarked(o client.Object) bool {
 	return o.GetLabels()[fleet.LabelTokenInfrastructure] == fleet.LabelTrue
 }
@@ -126,7 +126,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, errors.Join(err, client.IgnoreNotFound(patchErr))
 }
 
-// isDenied tells whether the cluster, whose agent requests the tokens, is denied.
+// isDenied reports whether the cluster, whose agent requests the tokens, is denied.
 func (c *Controller) isDenied(ctx context.Context, name string) (bool, error) {
 	cluster := &clusterv1.ManagedCluster{}
 	if err := c.client.Get(ctx, client.ObjectKey{Name: name}, cluster); err != nil {

@@ -58,13 +58,13 @@ func newApplication() *unstructured.Unstructured {
 	return app
 }
 
-// pulled tells whether an Application is one that a cluster pulls, and which cluster that is.
+// pulled reports whether an Application is one that a cluster pulls, and which cluster that is.
 func pulled(app client.Object) (cluster string, ok bool) {
 	cluster = app.GetAnnotations()[fleet.AnnotationArgoCluster]
 	return cluster, cluster != "" && app.GetLabels()[fleet.LabelArgoPull] == fleet.LabelTrue
 }
 
-// isSkipped tells whether the Argo CD of the hub leaves an Application alone.
+// isSkipped reports whether the Argo CD of the hub leaves an Application alone.
 func isSkipped(app client.Object) bool {
 	return app.GetAnnotations()[fleet.AnnotationArgoSkip] == fleet.LabelTrue
 }
@@ -166,8 +166,8 @@ func namespaceOnCluster(app client.Object) string {
 	return "argocd"
 }
 
-// withoutHubMetadata are the labels or annotations of an Application on its cluster: not those that say what is on the hub, or ask the Argo
-// CD there for something.
+// withoutHubMetadata are the labels or annotations of an Application on its cluster: not those that say what is on the hub, or have the
+// Argo CD there do something.
 func withoutHubMetadata(all map[string]string) map[string]string {
 	kept := maps.Clone(all)
 	maps.DeleteFunc(kept, func(key, _ string) bool {

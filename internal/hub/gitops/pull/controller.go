@@ -201,7 +201,7 @@ func refusal(err error) error {
 	return err
 }
 
-// sameSpec tells whether two specs say the same, however it is spelt.
+// sameSpec reports whether two specs say the same, however it is spelt.
 func sameSpec(a, b *workv1.ManifestWorkSpec) bool {
 	if len(a.Workload.Manifests) != 1 || !equality.Semantic.DeepEqual(a.ManifestConfigs, b.ManifestConfigs) {
 		return false

@@ -39,7 +39,7 @@ const (
 	eventDelay = debounce.Delay / 4
 )
 
-// Register adds the controllers to the manager. They begin when the hub has the kind Application.
+// Register adds the controllers to the manager. They start when the hub has the kind Application.
 func Register(mgr ctrl.Manager, o Options) error {
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &workv1.ManifestWork{}, indexApplication, ofWork); err != nil {
 		return fmt.Errorf("index ManifestWorks by %s: %w", indexApplication, err)
@@ -167,7 +167,7 @@ func (r *Reporter) reports(ctx context.Context) (requests []reconcile.Request) {
 	return requests
 }
 
-// workChanged tells whether a change of a work is one of what it brings, of what its cluster reports, or of whose it is.
+// workChanged reports whether a change of a work is one of what it brings, of what its cluster reports, or of whose it is.
 func workChanged(e event.UpdateEvent) bool {
 	newWork, newOK := e.ObjectNew.(*workv1.ManifestWork)
 	oldWork, oldOK := e.ObjectOld.(*workv1.ManifestWork)

@@ -39,7 +39,7 @@ var (
 	errAnonymous = apierrors.NewUnauthorized("reports on placements need authentication: send a client certificate or a token")
 )
 
-// newReport returns the report that a request asks for.
+// newReport returns the report for a request.
 func (s *server) newReport(w http.ResponseWriter, r *http.Request) (*report.Report, error) {
 	caller, known := request.UserFrom(r.Context())
 	if !known || !slices.Contains(caller.GetGroups(), user.AllAuthenticated) {

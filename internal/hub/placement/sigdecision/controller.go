@@ -87,7 +87,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-// isOurs tells whether a decision of the SIG was made for one of the hub, and by nobody else.
+// isOurs reports whether a decision of the SIG was made for one of the hub, and by nobody else.
 func isOurs(shown *multiclusterv1alpha1.PlacementDecision) bool {
 	owner := metav1.GetControllerOfNoCopy(shown)
 	return owner != nil && owner.Kind == kindDecision && owner.Name == shown.Name &&

@@ -61,8 +61,8 @@ func (c *Controller) abandon(ctx context.Context, cluster string) (ctrl.Result, 
 }
 
 // partFromWorks deletes the rights to works when there are none left. After the agent has had its time, it replaces them by rights to
-// the works that exist then, by name. The time counts from the deletion of the binding, which a finalizer holds. It returns false while
-// there are works that the agent may finish.
+// the works that exist then, by name. The time counts from the deletion of the binding, which a finalizer delays. It returns false while
+// there are works that the agent may finalize.
 func (c *Controller) partFromWorks(ctx context.Context, cluster string) (bool, error) {
 	remain, err := c.remain(ctx, cluster, &workv1.ManifestWorkList{})
 	if err != nil {
@@ -102,7 +102,7 @@ func (c *Controller) revokeInherited(ctx context.Context, cluster string) (ctrl.
 	return ctrl.Result{}, c.deleteLease(ctx, cluster)
 }
 
-// leftBehind tells whether there is any object that acceptance creates. It asks the cache first, and then the API server, because the
+// leftBehind reports whether there is any object that acceptance creates. It reads the cache first, and then the API server, because the
 // cache may still have objects that were deleted just now.
 func (c *Controller) leftBehind(ctx context.Context, cluster string) bool {
 	return anyExists(ctx, c.client, cluster) && anyExists(ctx, c.live, cluster)

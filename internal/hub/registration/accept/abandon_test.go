@@ -32,7 +32,7 @@ import (
 func TestWhatGoesWithCluster(t *testing.T) {
 	t.Parallel()
 	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "c1", Name: name} }
-	addOn, held := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: in("hello")}, &workv1.ManifestWork{ObjectMeta: in("w")}
+	addOn, blocked := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: in("hello")}, &workv1.ManifestWork{ObjectMeta: in("w")}
 	const registration, works, global, lease = "registration", "works", "global", "lease"
 	const ofHub, ofCleanup = "cluster.open-cluster-management.io/api-resource-cleanup", "cluster.open-cluster-management.io/resource-cleanup"
 	cluster := func(accepted bool, finalizers ...string) *clusterv1.ManagedCluster {
@@ -47,18 +47,18 @@ func TestWhatGoesWithCluster(t *testing.T) {
 	}{
 		"deleted, and not emptied yet":            {cluster(true, ofHub, ofCleanup), nil, false, []string{registration, works, global, lease}},
 		"deleted, and emptied":                    {cluster(true, ofHub), nil, false, nil},
-		"deleted, with works that nobody deletes": {cluster(true, ofHub), []client.Object{held}, false, []string{works, global, lease}},
+		"deleted, with works that nobody deletes": {cluster(true, ofHub), []client.Object{blocked}, false, []string{works, global, lease}},
 		"denied and deleted":                      {cluster(false, ofHub, ofCleanup), nil, false, nil},
-		"denied and deleted, with works": {cluster(false, ofHub, ofCleanup), []client.Object{held}, false,
+		"denied and deleted, with works": {cluster(false, ofHub, ofCleanup), []client.Object{blocked}, false,
 			[]string{works, global, lease}},
 		"gone":                            {nil, nil, false, nil},
 		"gone, with add-ons":              {nil, []client.Object{addOn}, false, []string{registration, lease}},
-		"gone, with works":                {nil, []client.Object{held}, false, []string{works, lease}},
-		"gone, with both":                 {nil, []client.Object{addOn, held}, false, []string{registration, works, lease}},
-		"gone, with both, which are kept": {nil, []client.Object{addOn, held}, true, []string{lease}}, // it sees nothing being deleted
+		"gone, with works":                {nil, []client.Object{blocked}, false, []string{works, lease}},
+		"gone, with both":                 {nil, []client.Object{addOn, blocked}, false, []string{registration, works, lease}},
+		"gone, with both, which are kept": {nil, []client.Object{addOn, blocked}, true, []string{lease}}, // it sees nothing being deleted
 		"made again, and not accepted":    {cluster(false), nil, false, nil},
 		// Of the works, it may finish with those that are there, by their names.
-		"made again, with what was there": {cluster(false), []client.Object{addOn, held}, false, []string{lease}},
+		"made again, with what was there": {cluster(false), []client.Object{addOn, blocked}, false, []string{lease}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

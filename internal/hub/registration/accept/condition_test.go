@@ -42,7 +42,7 @@ func schemeOf(t *testing.T) *runtime.Scheme {
 }
 
 // RG-16, RG-17, RG-22: HubAcceptedManagedCluster, after failures, too. It has the time at which its status changed, and an
-// event tells of a decision. With acceptance, the clocks are synced.
+// event is of a decision. With acceptance, the clocks are synced.
 func TestHubAccepted(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

@@ -197,7 +197,7 @@ func (c *Controller) setUp(ctx context.Context, cluster *clusterv1.ManagedCluste
 }
 
 // leaveNamespace lets go of the namespace of an accepted cluster that a user deletes: nothing can be created there, and a finalizer of this
-// controller holds the rights by which the agent finishes the works. When the namespace is gone, its deletion enqueues the cluster, which
+// controller holds the rights by which the agent finalizes the works. When the namespace is gone, its deletion enqueues the cluster, which
 // gets a new one.
 func (c *Controller) leaveNamespace(ctx context.Context, cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
 	done, err := c.revokeWhenDrained(ctx, cluster.Name)
@@ -211,7 +211,7 @@ func (c *Controller) leaveNamespace(ctx context.Context, cluster *clusterv1.Mana
 	}, nil)
 }
 
-// withoutAgent says what to do about works that no agent finishes.
+// withoutAgent says what to do about works that no agent finalizes.
 func withoutAgent(cluster *clusterv1.ManagedCluster, done bool) string {
 	if done || meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionClusterAvailable) {
 		return ""
@@ -236,7 +236,7 @@ func (c *Controller) refuse(ctx context.Context, cluster *clusterv1.ManagedClust
 	}, nil)
 }
 
-// deny revokes the rights. The agent may still read its own ManagedCluster, so that it learns that it was denied, and finish the
+// deny revokes the rights. The agent may still read its own ManagedCluster, so that it learns that it was denied, and finalize the
 // existing works. A cluster that is cut off may do neither.
 func (c *Controller) deny(ctx context.Context, cluster *clusterv1.ManagedCluster) (ctrl.Result, error) {
 	done, message := true, "Denied by hub cluster admin"

@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// ensureNamespace returns when the cache has the namespace. The API server looks up the namespace of each new object, and does so in the
+// ensureNamespace returns when the cache has the namespace. The API server reads the namespace of each new object, and does so in the
 // storage as long as its own cache lacks it.
 func (c *Controller) ensureNamespace(ctx context.Context, cluster string) error {
 	key := client.ObjectKey{Name: cluster}

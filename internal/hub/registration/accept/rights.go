@@ -52,7 +52,7 @@ func (c *Controller) admit(ctx context.Context, cluster string) error {
 	return then.Wait()
 }
 
-// confine leaves a denied cluster no rights in its namespace except to finish the works that exist then, by name: with list and watch
+// confine leaves a denied cluster no rights in its namespace except to finalize the works that exist then, by name: with list and watch
 // it would see later ones. It returns false while there are such works.
 func (c *Controller) confine(ctx context.Context, cluster string) (bool, error) {
 	if err := c.deleteRegistrationRoleBinding(ctx, cluster); err != nil {
@@ -62,7 +62,7 @@ func (c *Controller) confine(ctx context.Context, cluster string) (bool, error) 
 }
 
 func (c *Controller) confineToWorks(ctx context.Context, cluster string) (bool, error) {
-	names, err := c.finishable(ctx, cluster)
+	names, err := c.remainingNames(ctx, cluster)
 	if err != nil {
 		return false, err
 	}
@@ -79,10 +79,10 @@ func (c *Controller) confineToWorks(ctx context.Context, cluster string) (bool, 
 	return false, c.deleteFinalized(ctx, workRoleBinding(cluster))
 }
 
-// finishable returns the works that a denied cluster may finish: all that exist when its rights to works are revoked, and later those
-// of them that are left. A new work of the same name does not count, unless it is created before the deletion of the old one is
-// noticed.
-func (c *Controller) finishable(ctx context.Context, cluster string) ([]string, error) {
+// remainingNames returns the names of the works that a denied cluster may finalize: all that exist when its rights to works are revoked,
+// and later those of them that are left. A new work of the same name does not count, unless it is created before the deletion of the old
+// one is noticed.
+func (c *Controller) remainingNames(ctx context.Context, cluster string) ([]string, error) {
 	there, err := c.works(ctx, cluster)
 	if err != nil || len(there) == 0 {
 		return nil, err
@@ -172,11 +172,11 @@ func (c *Controller) revokeAll(ctx context.Context, cluster string) error {
 	)
 }
 
-// notServed tells of the error of a list whether the hub lacks the kind: it never had it, or its CRD has been deleted since this process
-// looked.
+// notServed reports by the error of a list whether the hub lacks the kind: it never had it, or its CRD has been deleted since this process
+// started.
 func notServed(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
 
-// remain tells whether the namespace of a cluster has objects of the list's kind.
+// remain reports whether the namespace of a cluster has objects of the list's kind.
 func (c *Controller) remain(ctx context.Context, cluster string, list client.ObjectList) (bool, error) {
 	err := c.live.List(ctx, list, client.InNamespace(cluster), client.Limit(1))
 	if notServed(err) {
@@ -212,7 +212,7 @@ func (c *Controller) deleteRemainingWorksRole(ctx context.Context, cluster strin
 	return errors.Join(c.deleteFinalized(ctx, remainingWorksBinding(cluster)), c.deleteFinalized(ctx, remainingWorksRole(cluster)))
 }
 
-// deleteFinalized deletes an object that FinalizerManifestWorkCleanup holds.
+// deleteFinalized deletes an object that has FinalizerManifestWorkCleanup.
 func (c *Controller) deleteFinalized(ctx context.Context, o client.Object) error {
 	key := client.ObjectKeyFromObject(o)
 	// The cache lacks an object that has lost its label, and a right must not outlive that.
@@ -244,8 +244,8 @@ func remainingWorksRole(cluster string) *rbacv1.Role {
 	return &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: fleet.RemainingWorksRole(cluster)}}
 }
 
-// delete asks the API server itself: the cache lacks objects that have lost their label and those that are very new, and a right must
-// not outlive that. Later reads do not wait for the deletion, which a cache without the object would never see.
+// delete sends requests to the API server itself: the cache lacks objects that have lost their label and those that are very new, and a
+// right must not outlive that. Later reads do not wait for the deletion, which a cache without the object would never see.
 func (c *Controller) delete(ctx context.Context, o client.Object) error {
 	return client.IgnoreNotFound(c.client.Delete(ctx, o, client.DisableReadYourWritesConsistency))
 }
@@ -304,7 +304,7 @@ func (c *Controller) ensureCommonRoles(ctx context.Context) error {
 	return nil
 }
 
-// ensure creates an object, or changes it as mutate wants. The cache tells whether there is anything to do. The patch is computed
+// ensure creates an object, or changes it as mutate wants. The cache reports whether there is anything to do. The patch is computed
 // against the object from the API server, because the cache strips objects and lacks those without the label of a cluster.
 func ensure[T any, O interface {
 	*T

@@ -28,7 +28,7 @@ const clusterLabel = "open-cluster-management.io/cluster-name"
 var errStuck = errors.New("the cache never sees an object go that it never had")
 
 // readYourWrites does as the client of the hub does with its cache of the objects that have the label of a cluster: it finds no
-// others, asks the cache first for the UID of what it deletes, and does not read again before the cache has seen that go.
+// others, reads the cache first for the UID of what it deletes, and does not read again before the cache has seen that go.
 func readYourWrites(api client.WithWatch) client.Client {
 	awaited := map[client.ObjectKey]bool{}
 	cached := func(ctx context.Context, key client.ObjectKey, o client.Object) error {
@@ -64,7 +64,7 @@ func readYourWrites(api client.WithWatch) client.Client {
 }
 
 // strip takes the labels of bindings away, so that the cache has none of them: as if a user had edited them while no hub
-// ran, or as if the cache had not heard of them yet.
+// ran, or as if the cache had not seen them yet.
 func strip(t *testing.T, api client.Client, bindings ...client.Object) {
 	t.Helper()
 	for _, o := range bindings {

@@ -33,7 +33,7 @@ func deniedRules(cluster string) []rbacv1.PolicyRule {
 	}
 }
 
-// remainingWorksRules let the agent of a denied cluster finish works by name.
+// remainingWorksRules let the agent of a denied cluster finalize works by name.
 func remainingWorksRules(works []string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{workv1.GroupVersion.Group}, Resources: []string{"manifestworks"}, ResourceNames: works,

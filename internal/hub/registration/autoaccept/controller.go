@@ -99,7 +99,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, err
 }
 
-// decided tells whether the cluster is, or was, accepted. The finalizer stays even when an agent that is about to be denied clears its
+// decided reports whether the cluster is, or was, accepted. The finalizer stays even when an agent that is about to be denied clears its
 // status.
 func decided(cluster *clusterv1.ManagedCluster) bool {
 	return cluster.Spec.HubAcceptsClient || controllerutil.ContainsFinalizer(cluster, fleet.FinalizerManagedCluster) ||
@@ -107,7 +107,7 @@ func decided(cluster *clusterv1.ManagedCluster) bool {
 		meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionHubAccepted) != nil
 }
 
-// trusted tells whether the cluster is one with a trusted ARN, or a trusted user got a certificate for its agent.
+// trusted reports whether the cluster is one with a trusted ARN, or a trusted user got a certificate for its agent.
 func (c *Controller) trusted(ctx context.Context, cluster *clusterv1.ManagedCluster) (bool, error) {
 	if len(c.ARNs) > 0 && eks.Claims(cluster.Annotations) {
 		pair, err := eks.Verify(c.Hub, cluster.Annotations)

@@ -73,13 +73,13 @@ func isReleased() predicate.Predicate {
 	}
 }
 
-// denied tells whether a cluster is denied, with or without rights left to its agent.
+// denied reports whether a cluster is denied, with or without rights left to its agent.
 func denied(cluster client.Object) bool {
 	mc, ok := cluster.(*clusterv1.ManagedCluster)
 	return ok && (managedcluster.Denied(mc) || managedcluster.CutOff(mc))
 }
 
-// connected tells whether a cluster is accepted and its agent renews its lease.
+// connected reports whether a cluster is accepted and its agent renews its lease.
 func connected(cluster client.Object) bool {
 	mc, ok := cluster.(*clusterv1.ManagedCluster)
 	if !ok {

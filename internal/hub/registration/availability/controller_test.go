@@ -221,7 +221,7 @@ func TestOwnLease(t *testing.T) {
 		h.Controller.clock = clock.RealClock{}
 		ctx, cancel := context.WithTimeout(t.Context(), 2*ownInterval+time.Second)
 		defer cancel()
-		begin := time.Now()
+		start := time.Now()
 		if err := h.renewOwn(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -229,8 +229,8 @@ func TestOwnLease(t *testing.T) {
 		if err := h.Get(t.Context(), client.ObjectKey{Namespace: "kube-system", Name: "capstan-hub-heartbeat"}, own); err != nil {
 			t.Fatal(err)
 		}
-		if renewed := own.Spec.RenewTime; !renewed.Time.Equal(begin.Add(2 * ownInterval)) {
-			t.Errorf("last renewed at %s, begun at %s", renewed, begin)
+		if renewed := own.Spec.RenewTime; !renewed.Time.Equal(start.Add(2 * ownInterval)) {
+			t.Errorf("last renewed at %s, begun at %s", renewed, start)
 		}
 	})
 }

@@ -16,8 +16,8 @@ type heartbeats struct {
 	mu     sync.Mutex
 	last   map[string]heartbeat
 	graces map[string]grace
-	// heard is when the hub last renewed its own Lease, or learned that an agent has; zero if the first says nothing.
-	heard time.Time
+	// lastReceived is when the hub last renewed its own Lease, or learned that an agent has; zero if the first says nothing.
+	lastReceived time.Time
 	// lost is for how long altogether no heartbeat could come, and resumed when the last such time ended.
 	lost    time.Duration
 	resumed time.Time
@@ -62,8 +62,8 @@ func (h *heartbeats) observe(lease *coordinationv1.Lease) {
 	received := h.now()
 	if !known {
 		received = writtenAt(lease, received)
-	} else if !h.heard.IsZero() {
-		h.hear()
+	} else if !h.lastReceived.IsZero() {
+		h.endInterruption()
 	}
 	h.last[lease.Namespace] = heartbeat{renewTime: renewed, received: received, known: h.moment()}
 }
@@ -76,7 +76,7 @@ func (h *heartbeats) of(cluster string) (last heartbeat, ok bool) {
 	return last, ok
 }
 
-// overdue returns when the next heartbeat of a cluster is overdue, with a grace of this length. The grace begins when this process knows of
+// overdue returns when the next heartbeat of a cluster is overdue, with a grace of this length. The grace starts when this process knows of
 // the last heartbeat, which may be old: none can come while the hub is away, or before it is restored from a backup. An interruption of the
 // hub does not count, for the same reason. A shorter grace counts from its change: the last heartbeat came at the old pace, until the agent
 // learns about the new one.
@@ -104,20 +104,20 @@ func (h *heartbeats) moment() moment { return moment{time: h.now(), lost: h.lost
 // interruption is for how long the hub has been without a heartbeat, its own included, if that is too long for one that receives them. It
 // is negative if the clock has been set back. The caller holds the lock.
 func (h *heartbeats) interruption() time.Duration {
-	silence := h.now().Sub(h.heard)
-	if h.heard.IsZero() || silence >= 0 && silence <= longestSilence {
+	silence := h.now().Sub(h.lastReceived)
+	if h.lastReceived.IsZero() || silence >= 0 && silence <= longestSilence {
 		return 0
 	}
 	return silence
 }
 
-// hear ends an interruption. The caller holds the lock.
-func (h *heartbeats) hear() (interrupted time.Duration) {
+// endInterruption ends an interruption. The caller holds the lock.
+func (h *heartbeats) endInterruption() (interrupted time.Duration) {
 	interrupted = h.interruption()
 	h.lost += interrupted
-	h.heard = h.now()
+	h.lastReceived = h.now()
 	if interrupted > 0 {
-		h.resumed = h.heard
+		h.resumed = h.lastReceived
 	}
 	return interrupted
 }
@@ -126,17 +126,17 @@ func (h *heartbeats) hear() (interrupted time.Duration) {
 func (h *heartbeats) renewedOwn() (interrupted time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.hear()
+	return h.endInterruption()
 }
 
 // refusedOwn makes the hub's own Lease say nothing: it is not renewed for another reason than that nothing can be written.
 func (h *heartbeats) refusedOwn() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.heard = time.Time{}
+	h.lastReceived = time.Time{}
 }
 
-// waited tells whether a heartbeat was sent before the last interruption ended: it may have waited for the hub.
+// waited reports whether a heartbeat was sent before the last interruption ended: it may have waited for the hub.
 func (h *heartbeats) waited(last heartbeat) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -74,7 +74,7 @@ func TestOverdue(t *testing.T) {
 		want   time.Duration
 	}{
 		{0, false, 5 * time.Minute, 5 * time.Minute},
-		{time.Minute, false, time.Second, time.Minute + time.Second}, // shorter: begins again
+		{time.Minute, false, time.Second, time.Minute + time.Second}, // shorter: starts again
 		{time.Minute, false, time.Second, time.Minute + time.Second}, // and not again
 		{2 * time.Minute, true, time.Second, 2*time.Minute + time.Second},
 		{3 * time.Minute, false, time.Hour, 2*time.Minute + time.Hour}, // longer: from the last heartbeat
@@ -104,7 +104,7 @@ func TestOverdueAfterAnOutage(t *testing.T) {
 	} {
 		clk := clocktesting.NewFakePassiveClock(noon)
 		h := newHeartbeats(clk)
-		for range 2 { // the second time, the hub has been running, and tells the same
+		for range 2 { // the second time, the hub has been running, and counts the same
 			h.observe(lease(noon.Add(-9*time.Hour), test.written...))
 			if got := h.overdue("cluster1", length); !got.Equal(test.want) {
 				t.Errorf("%s: overdue at %s, want %s", name, got, test.want)

@@ -18,7 +18,7 @@ const (
 	ownLease = "capstan-hub-heartbeat"
 	// ownInterval is how often it does so.
 	ownInterval = 10 * time.Second
-	// longestSilence is for how long the hub may hear nothing, before it takes it that heartbeats of agents have been lost: two renewals of
+	// longestSilence is for how long the hub may receive nothing, before it assumes that heartbeats of agents have been lost: two renewals of
 	// its own have failed.
 	longestSilence = 25 * time.Second
 )
@@ -57,7 +57,7 @@ func (c *Controller) renewOwnOnce(ctx context.Context) {
 	}
 }
 
-// isRefusal tells whether the API server answers, and does not take this Lease: without a right, a namespace, or by admission.
+// isRefusal reports whether the API server answers, and does not take this Lease: without a right, a namespace, or by admission.
 func isRefusal(err error) bool {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) {

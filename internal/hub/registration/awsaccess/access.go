@@ -58,7 +58,7 @@ func clusterOf(entry *ekstypes.AccessEntry) string {
 	return strings.TrimPrefix(aws.ToString(entry.Username), fleet.AWSClusterUser(""))
 }
 
-// grant lets a cluster in, in the place of the holder. It changes nothing that is as it should be.
+// grant gives a cluster access, in place of the holder. It changes nothing that is as it should be.
 func (a *Access) grant(ctx context.Context, cluster, owner string, pair ekscluster.Pair) error {
 	made, err := a.ensureRole(ctx, pair)
 	if err != nil {
@@ -97,7 +97,7 @@ func (a *Access) tagsOf(pair ekscluster.Pair) map[string]string {
 	return tags
 }
 
-// ensureRole tells whether it has made the role.
+// ensureRole reports whether it has made the role.
 func (a *Access) ensureRole(ctx context.Context, pair ekscluster.Pair) (made bool, err error) {
 	name, want := pair.HubRole(), a.tagsOf(pair)
 	trust, err := pair.TrustPolicy()
@@ -218,7 +218,7 @@ func (a *Access) deleteEntry(ctx context.Context, role string) error {
 	return nil
 }
 
-// is tells whether an error is of a kind.
+// is reports whether an error is of a kind.
 func is[T error](err error) bool {
 	var kind T
 	return errors.As(err, &kind)

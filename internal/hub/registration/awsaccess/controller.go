@@ -73,7 +73,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Complete(retry.Conflicts(c))
 }
 
-// concerns tells whether a cluster registers by AWS IAM, or did.
+// concerns reports whether a cluster registers by AWS IAM, or did.
 func concerns(o client.Object) bool {
 	return eks.Claims(o.GetAnnotations()) || controllerutil.ContainsFinalizer(o, fleet.FinalizerAWSAccess)
 }
@@ -102,7 +102,7 @@ func (c *Controller) clustersOfSameARN(ctx context.Context, o client.Object) (re
 	return requests
 }
 
-// clusterOfRemainingWorks maps the role by which a denied cluster finishes its works, which ends its access, to the cluster.
+// clusterOfRemainingWorks maps the role by which a denied cluster finalizes its works, which ends its access, to the cluster.
 func clusterOfRemainingWorks(_ context.Context, o client.Object) []reconcile.Request {
 	cluster := o.GetNamespace()
 	if o.GetName() != fleet.RemainingWorksRole(cluster) {
@@ -135,8 +135,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return c.grant(ctx, cluster)
 }
 
-// ended tells whether the cluster has no access any more. It goes with the last of its other rights: the agent of a cluster that is
-// deleted has to clean up, and that of one that is denied to finish its works, unless it is cut off.
+// ended reports whether the cluster has no access any more. It goes with the last of its other rights: the agent of a cluster that is
+// deleted has to clean up, and that of one that is denied to finalize its works, unless it is cut off.
 func (c *Controller) ended(ctx context.Context, cluster *clusterv1.ManagedCluster) (bool, error) {
 	switch {
 	case managedcluster.CutOff(cluster):
@@ -188,7 +188,7 @@ func (c *Controller) grant(ctx context.Context, cluster *clusterv1.ManagedCluste
 		fmt.Sprintf("%s has access as IAM role %s", pair.Managed.ARN(), pair.HubRoleARN()))
 }
 
-// ownsEntry tells whether another ManagedCluster of the same cluster of EKS has the access entry: a second one would shut it out.
+// ownsEntry reports whether another ManagedCluster of the same cluster of EKS has the access entry: a second one would shut it out.
 func (c *Controller) ownsEntry(ctx context.Context, owner, cluster string, pair eks.Pair) (bool, error) {
 	if owner == "" || owner == cluster {
 		return false, nil

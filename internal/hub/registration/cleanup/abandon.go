@@ -50,7 +50,7 @@ func (c *Controller) abandon(ctx context.Context, cluster string) (ctrl.Result, 
 	return ctrl.Result{RequeueAfter: parting}, nil
 }
 
-// isAbandoned tells whether a cluster does not exist and its agent has rights in its namespace.
+// isAbandoned reports whether a cluster does not exist and its agent has rights in its namespace.
 func (c *Controller) isAbandoned(ctx context.Context, cluster string) (bool, error) {
 	if fleet.ReservedClusterName(cluster) {
 		return false, nil

@@ -109,7 +109,7 @@ func availabilityChanged() predicate.Predicate {
 	}}
 }
 
-// available tells whether the agent can be expected to clean up.
+// available reports whether the agent can be expected to clean up.
 func available(cluster *clusterv1.ManagedCluster) bool {
 	return cluster.Spec.HubAcceptsClient && meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionClusterAvailable)
 }

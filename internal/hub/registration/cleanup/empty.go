@@ -24,7 +24,7 @@ type remaining struct {
 	objects  []metav1.PartialObjectMetadata
 }
 
-// blockedBy names objects that are being deleted, with the finalizers that hold them: without those of agents, once nobody waits for the
+// blockedBy names objects that are being deleted, with the finalizers that they have: without those of agents, once nobody waits for the
 // agent.
 func (r remaining) blockedBy(withoutAgent bool) string {
 	var blocked []string

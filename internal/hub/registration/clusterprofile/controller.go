@@ -198,8 +198,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// IsOfHub tells whether the hub itself presents the cluster in this profile, or will: whoever may write ClusterProfiles in a namespace can
-// make one for any cluster there, which the hub deletes.
+// IsOfHub reports whether the hub itself presents the cluster in this profile, or will: whoever may write ClusterProfiles in a namespace
+// can make one for any cluster there, which the hub deletes.
 func IsOfHub(ctx context.Context, c client.Reader, profile *multiclusterv1alpha1.ClusterProfile) (bool, error) {
 	if profile.Spec.ClusterManager.Name != clusterManager || !profile.DeletionTimestamp.IsZero() {
 		return false, nil
@@ -207,7 +207,7 @@ func IsOfHub(ctx context.Context, c client.Reader, profile *multiclusterv1alpha1
 	return isDesired(ctx, c, client.ObjectKeyFromObject(profile), &clusterv1.ManagedCluster{})
 }
 
-// isDesired tells whether the cluster exists and is in a set that is bound in the namespace.
+// isDesired reports whether the cluster exists and is in a set that is bound in the namespace.
 func isDesired(ctx context.Context, c client.Reader, req client.ObjectKey, cluster *clusterv1.ManagedCluster) (bool, error) {
 	err := c.Get(ctx, client.ObjectKey{Name: req.Name}, cluster)
 	if apierrors.IsNotFound(err) || err == nil && !cluster.DeletionTimestamp.IsZero() {

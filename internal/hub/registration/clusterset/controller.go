@@ -31,9 +31,9 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/text"
 )
 
-// settle is how long after a cluster has joined or left a set its members are counted, so that clusters that do so together are counted
+// countDelay is how long after a cluster has joined or left a set its members are counted, so that clusters that do so together are counted
 // once.
-const settle = time.Second
+const countDelay = time.Second
 
 // Options configure the controller.
 type Options struct {
@@ -81,7 +81,7 @@ func (c *Controller) enqueue(ctx context.Context, q queue, after, before labels.
 			continue // its own reconcile reports the error
 		}
 		if is, was := after != nil && members.Matches(after), before != nil && members.Matches(before); is != was {
-			q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: sets.Items[i].Name}}, settle)
+			q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: sets.Items[i].Name}}, countDelay)
 		}
 	}
 }

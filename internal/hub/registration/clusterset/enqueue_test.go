@@ -39,7 +39,7 @@ func TestManyJoinAtOnce(t *testing.T) {
 		}
 		first, _ := q.Get()
 		q.Done(first)
-		if synctest.Wait(); first.Name != "a" || time.Since(began) != settle || q.Len() > 0 {
+		if synctest.Wait(); first.Name != "a" || time.Since(began) != countDelay || q.Len() > 0 {
 			t.Errorf("counts %s and %d more after %s", first.Name, q.Len(), time.Since(began))
 		}
 	})

@@ -25,7 +25,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
 
-// pendingRequeue is when an expired cluster is checked again whose agent still asks, or that may not be deleted.
+// pendingRequeue is when an expired cluster is checked again whose agent still tries to join, or that may not be deleted.
 const pendingRequeue = time.Hour
 
 // Options configure the controller.
@@ -57,8 +57,8 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Complete(New(mgr.GetClient(), o))
 }
 
-// Reconcile deletes the cluster when its time is over and its agent no longer asks. An agent that asks would create the cluster again:
-// its certificate requests expire, too, so it makes a new one every day.
+// Reconcile deletes the cluster when its time is over and its agent no longer tries to join. An agent that does would create the cluster
+// again: its certificate requests expire, too, so it makes a new one every day.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &clusterv1.ManagedCluster{}
 	if err := c.client.Get(ctx, req.NamespacedName, cluster); err != nil {
@@ -91,7 +91,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// undecided tells whether the cluster was created with a bootstrap credential, and never accepted or denied. The finalizer of a cluster
+// undecided reports whether the cluster was created with a bootstrap credential, and never accepted or denied. The finalizer of a cluster
 // that was accepted stays.
 func undecided(cluster *clusterv1.ManagedCluster) bool {
 	return cluster.Annotations[fleet.AnnotationRequestedBy] != "" && cluster.DeletionTimestamp.IsZero() &&
@@ -99,7 +99,7 @@ func undecided(cluster *clusterv1.ManagedCluster) bool {
 		meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionHubAccepted) == nil
 }
 
-// hasPendingRequest tells whether a certificate request of the cluster is undecided.
+// hasPendingRequest reports whether a certificate request of the cluster is undecided.
 func (c *Controller) hasPendingRequest(ctx context.Context, cluster string) (bool, error) {
 	requests := &certificatesv1.CertificateSigningRequestList{}
 	if err := c.client.List(ctx, requests, client.MatchingLabels{fleet.LabelClusterName: cluster}); err != nil {

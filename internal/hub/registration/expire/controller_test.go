@@ -22,8 +22,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// ManagedClusters that joiners made and nobody accepts expire. Those that administrators made, or decided on, or whose agent still asks,
-// stay, and so do all that the hub may not delete: it tries again in an hour, without an error.
+// ManagedClusters that joiners made and nobody accepts expire. Those that administrators made, or decided on, or whose agent still tries to
+// join, stay, and so do all that the hub may not delete: it tries again in an hour, without an error.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	const after = 24 * time.Hour

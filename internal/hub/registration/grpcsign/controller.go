@@ -28,7 +28,7 @@ import (
 const (
 	// workers is how many certificates are issued at once.
 	workers = 5
-	// untilAccepted is when the request of a denied cluster is looked at again: this controller does not watch clusters.
+	// untilAccepted is when the request of a denied cluster is reconciled again: this controller does not watch clusters.
 	untilAccepted = time.Minute
 	// reasonNotAgent is the reason of a request that is refused.
 	reasonNotAgent = "SignerValidationFailure"
@@ -98,7 +98,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, c.sign(ctx, csr, cluster)
 }
 
-// sign begins the validity a little before now, and not before the time from which on certificates of the cluster hold.
+// sign starts the validity a little before now, and not before the time from which on certificates of the cluster are accepted.
 func (c *Controller) sign(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, cluster *clusterv1.ManagedCluster) error {
 	request, err := signingrequest.Parse(csr)
 	if err != nil {

@@ -62,7 +62,7 @@ func capiClusterOf(cluster client.Object) (key client.ObjectKey, named bool, err
 	return client.ObjectKey{Namespace: namespace, Name: name}, true, nil
 }
 
-// access is how the hub gets into a cluster; nil without an error if it has no way, and nobody says that it should.
+// access is how the hub gets into a cluster; nil without an error if it has no access, and nobody says that it should.
 func (c *Controller) access(ctx context.Context, cluster *clusterv1.ManagedCluster) (*rest.Config, error) {
 	if name, named := cluster.Annotations[fleet.AnnotationImportSecret]; named {
 		return c.accessBy(ctx, client.ObjectKey{Namespace: cluster.Name, Name: name}, fleet.KeyKubeconfig, fleet.KeyCAPIKubeconfig)
@@ -76,7 +76,7 @@ func (c *Controller) access(ctx context.Context, cluster *clusterv1.ManagedClust
 	case apierrors.IsNotFound(err) && named:
 		return nil, notFound(fmt.Errorf("annotation %s: there is no Cluster %s of Cluster API", fleet.AnnotationCAPICluster, key))
 	case apierrors.IsNotFound(err):
-		return nil, nil //nolint:nilnil // no way and no error is an answer
+		return nil, nil //nolint:nilnil // no access and no error is an answer
 	case err != nil:
 		return nil, failed(fleet.ReasonKubeConfigGetFailed, fmt.Errorf("get Cluster %s of Cluster API: %w", key, err))
 	case phase != provisioned:

@@ -1,8 +1,8 @@
 // Package importer installs the agent in clusters to which the hub is given a kubeconfig: those that Cluster API has provisioned, and those
 // of ManagedClusters that name a Secret.
 //
-// An import only begins: from then on, the operator on the cluster keeps the agent. So the kubeconfig of a cluster is read until its import
-// has succeeded, or its agent has come by another way, and never again.
+// An import is only the start: from then on, the operator on the cluster keeps the agent. So the kubeconfig of a cluster is read until its
+// import has succeeded, or its agent was installed otherwise, and never again.
 package importer
 
 import (
@@ -43,7 +43,7 @@ const (
 	workers = 10
 	// longestImport is how long an attempt may take.
 	longestImport = 2 * time.Minute
-	// untilFound is when a kubeconfig that is not there is looked for again: Secrets are not watched, because the hub may not.
+	// untilFound is the delay before a kubeconfig that is not there is read again: Secrets are not watched, because the hub may not.
 	untilFound = time.Minute
 	// longestMessage bounds what others have a part in: a server that is no API server answers with anything.
 	longestMessage = 1024
@@ -118,7 +118,7 @@ func phaseChanged() predicate.Predicate {
 	}}
 }
 
-// conditionRemoved matches updates by which somebody asks for another import.
+// conditionRemoved matches updates by which somebody requests another import.
 func conditionRemoved() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, ok := e.ObjectOld.(*clusterv1.ManagedCluster)
@@ -146,7 +146,7 @@ func (c *Controller) ofCAPI(ctx context.Context, o client.Object) (requests []re
 	return requests
 }
 
-// awaits tells whether the hub may install an agent in the cluster, and has not. A cluster that has joined has one.
+// awaits reports whether the hub may install an agent in the cluster, and has not. A cluster that has joined has one.
 func awaits(cluster *clusterv1.ManagedCluster) bool {
 	return cluster.DeletionTimestamp.IsZero() && cluster.Spec.HubAcceptsClient && !imported(cluster) && !joined(cluster)
 }
@@ -174,7 +174,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return c.report(ctx, cluster, err)
 }
 
-// importCluster installs the agent in the cluster. It returns false if nobody has asked for that, and a failure if the condition is to say
+// importCluster installs the agent in the cluster. It returns false if nobody has requested that, and a failure if the condition is to say
 // why it did not succeed.
 func (c *Controller) importCluster(ctx context.Context, cluster *clusterv1.ManagedCluster) (requested bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, longestImport)
@@ -201,7 +201,7 @@ func (c *Controller) importCluster(ctx context.Context, cluster *clusterv1.Manag
 type failure struct {
 	reason string
 	err    error
-	// waits says that it is nobody's fault, and looked at again after untilFound.
+	// waits says that it is nobody's fault, and tried again after untilFound.
 	waits bool
 }
 
@@ -251,7 +251,7 @@ func (c *Controller) withdraw(ctx context.Context, cluster *clusterv1.ManagedClu
 	return err
 }
 
-// brief is the first line of an error: the others tell users of the command line what to type.
+// brief is the first line of an error: the others say to users of the command line what to type.
 func brief(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	if len(line) > longestMessage {

@@ -285,7 +285,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A condition that says what is missing goes when nothing is any more: nobody asks for an import, or the agent has come by another way.
+// A condition that says what is missing goes when nothing is any more: nobody requests an import, or the agent was installed otherwise.
 func TestConditionIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*scene, *clusterv1.ManagedCluster) error{

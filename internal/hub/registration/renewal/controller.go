@@ -33,9 +33,9 @@ import (
 // workers is how many requests are reconciled at once.
 const workers = 10
 
-// recheckInterval is when a request is checked again whose requester may not renew. The acceptance of its cluster enqueues it at once;
+// retryInterval is when a request is checked again whose requester may not renew. The acceptance of its cluster enqueues it at once;
 // this is for changes of rights, which have no event.
-const recheckInterval = time.Minute
+const retryInterval = time.Minute
 
 // Options configure the controller.
 type Options struct {
@@ -120,7 +120,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if !allowed {
 		log.FromContext(ctx).Info("Renewal left for an administrator: the requester may not renew client certificates", "user", requester)
-		return ctrl.Result{RequeueAfter: recheckInterval}, nil
+		return ctrl.Result{RequeueAfter: retryInterval}, nil
 	}
 	return ctrl.Result{}, c.approve(ctx, csr)
 }
@@ -148,7 +148,7 @@ func (c *Controller) withhold(ctx context.Context, csr *certificatesv1.Certifica
 	c.recorder.Eventf(csr, nil, corev1.EventTypeWarning, fleet.EventManagedClusterRenewalWithheld, "Approve", "%s", why)
 }
 
-// mayRenew asks the hub whether the requester's cluster is still accepted: only then its agent has this right.
+// mayRenew checks whether the requester's cluster is still accepted: only then its agent has this right.
 // Of a requester behind the gRPC server, the hub knows the name alone: the groups are those that the agent of this name has.
 func (c *Controller) mayRenew(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, cluster string) (bool, error) {
 	extra := make(map[string]authorizationv1.ExtraValue, len(csr.Spec.Extra))

@@ -28,8 +28,8 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
 
-// asked is when the agent asks.
-var asked = time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC)
+// created is when the agent requests.
+var created = time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC)
 
 // renewalOf is a request of the agent a1 of the cluster c1 for its own identity.
 func renewalOf(t *testing.T) *certificatesv1.CertificateSigningRequest {
@@ -46,7 +46,7 @@ func renewalOf(t *testing.T) *certificatesv1.CertificateSigningRequest {
 		t.Fatal(err)
 	}
 	return &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{Name: "c1-x", CreationTimestamp: metav1.NewTime(asked),
+		ObjectMeta: metav1.ObjectMeta{Name: "c1-x", CreationTimestamp: metav1.NewTime(created),
 			Labels: map[string]string{"open-cluster-management.io/cluster-name": "c1"}},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			Username: user, SignerName: "kubernetes.io/kube-apiserver-client",
@@ -80,8 +80,8 @@ func TestRenewal(t *testing.T) {
 		approved bool
 		event    string
 	}{
-		"accepted, since before": {since(asked), true, true, "Normal ManagedClusterCSRAutoApproved"},
-		"accepted, and newer": {since(asked.Add(time.Second)), true, false,
+		"accepted, since before": {since(created), true, true, "Normal ManagedClusterCSRAutoApproved"},
+		"accepted, and newer": {since(created.Add(time.Second)), true, false,
 			"Warning ManagedClusterRenewalWithheld The request stays as it is: it is older than the certificates that hold for ManagedCluster c1"},
 		"accepted":                    {cluster(true), true, true, "Normal ManagedClusterCSRAutoApproved"},
 		"accepted, without the right": {cluster(true), false, false, ""},

@@ -38,7 +38,7 @@ const Source = "mwrsctrl"
 const (
 	// workers is how many works are reconciled at once: each waits for the broker.
 	workers = 20
-	// untilAccepted is when a work of a cluster that is cut off is looked at again: this controller does not watch clusters.
+	// untilAccepted is when a work of a cluster that is cut off is reconciled again: this controller does not watch clusters.
 	untilAccepted = time.Minute
 )
 
@@ -65,8 +65,8 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
-// Controller reconciles ManifestWorks with what agents know of them. A request without a name is for the answer to an agent that has asked
-// for what it does not know.
+// Controller reconciles ManifestWorks with what agents know of them. A request without a name is for the answer to an agent that has
+// requested what it does not know.
 type Controller struct {
 	client    client.Client
 	transport Transport
@@ -74,7 +74,7 @@ type Controller struct {
 	enqueued  chan event.GenericEvent
 
 	mu sync.Mutex
-	// sent has what agents were told last. After a restart they are told again, and leave what they know as it is.
+	// sent has what agents were sent last. After a restart they are sent it again, and leave what they know as it is.
 	sent map[types.NamespacedName]version
 	// reported has the last status of each work that is still to be written.
 	reported map[types.NamespacedName]*cloudevents.Event
@@ -82,7 +82,7 @@ type Controller struct {
 	resyncs map[string]cloudevents.ResourceVersions
 }
 
-// version is what an agent is told of a work. Of labels and annotations, which may be as large as the work, it is a hash.
+// version is what an agent is sent of a work. Of labels and annotations, which may be as large as the work, it is a hash.
 type version struct {
 	uid        types.UID
 	generation int64
@@ -112,8 +112,8 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Complete(retry.Conflicts(c))
 }
 
-// changed tells whether there is something new for the agent in an update: a status, which it has written, is nothing new. After a watch
-// was interrupted, an update may be to another work of the same name, of which the agent must be told.
+// changed reports whether there is something new for the agent in an update: a status, which it has written, is nothing new. After a watch
+// was interrupted, an update may be to another work of the same name, which must be sent to the agent.
 func changed(update event.UpdateEvent) bool {
 	return predicates.Recreated().Update(update) ||
 		update.ObjectOld.GetGeneration() != update.ObjectNew.GetGeneration() ||
@@ -122,7 +122,7 @@ func changed(update event.UpdateEvent) bool {
 		!equality.Semantic.DeepEqual(update.ObjectOld.GetAnnotations(), update.ObjectNew.GetAnnotations())
 }
 
-// Reconcile writes the status that the agent has reported, and tells the agent what is new. The broker knows nothing of clusters that are
+// Reconcile writes the status that the agent has reported, and sends the agent what is new. The broker knows nothing of clusters that are
 // cut off: nothing goes to their agents, and nothing is taken from them.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	if cutOff, err := c.isCutOff(ctx, req.Namespace); err != nil {
@@ -165,7 +165,7 @@ func (c *Controller) forgetReports(key types.NamespacedName) {
 	}
 }
 
-// deliver tells the agent of the work, unless it was told of this version.
+// deliver sends the work to the agent, unless this version was sent.
 func (c *Controller) deliver(ctx context.Context, work *workv1.ManifestWork) error {
 	key, now := client.ObjectKeyFromObject(work), versionOf(work)
 	before, known := c.last(key)
@@ -185,7 +185,7 @@ func (c *Controller) deliver(ctx context.Context, work *workv1.ManifestWork) err
 	return c.send(ctx, action, work)
 }
 
-// gone tells the agent that a work has gone that it was told of.
+// gone sends the agent the end of a work that it was sent.
 func (c *Controller) gone(ctx context.Context, key types.NamespacedName) error {
 	c.mu.Lock()
 	before, known := c.sent[key]

@@ -9,7 +9,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 )
 
-// MR-09: agents are told of what is new for them, also of a work that was deleted and made again while the hub did not watch.
+// MR-09: agents are sent what is new for them, also of a work that was deleted and made again while the hub did not watch.
 func TestChanged(t *testing.T) {
 	t.Parallel()
 	before := metav1.ObjectMeta{UID: "a", Generation: 1, ResourceVersion: "1"}

@@ -87,7 +87,7 @@ func (c *Controller) keepStatus(ctx context.Context, received *cloudevents.Event
 	return nil
 }
 
-// before tells whether an event was sent before another one, which may be nil. Agents number statuses in the order of time.
+// before reports whether an event was sent before another one, which may be nil. Agents number statuses in the order of time.
 func before(one, other *cloudevents.Event) bool {
 	if other == nil {
 		return false
@@ -97,7 +97,7 @@ func before(one, other *cloudevents.Event) bool {
 	return err == nil && otherErr == nil && first < second
 }
 
-// enqueue asks for a pass over a work, or for the answer to a cluster.
+// enqueue queues a work, or the answer to a cluster.
 func (c *Controller) enqueue(ctx context.Context, key types.NamespacedName) {
 	work := &workv1.ManifestWork{}
 	work.Namespace, work.Name = key.Namespace, key.Name
@@ -158,7 +158,7 @@ func (c *Controller) write(ctx context.Context, work *workv1.ManifestWork, recei
 	return err
 }
 
-// checkSize holds an agent to the limit of those that write to the API, where admission knows them.
+// checkSize applies to an agent the limit of those that write to the API, where admission knows them.
 func checkSize(work, before *workv1.ManifestWork) error {
 	now, err := runtime.DefaultUnstructuredConverter.ToUnstructured(work)
 	old, errOld := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
@@ -213,7 +213,7 @@ func (c *Controller) sendChanged(ctx context.Context, cluster string, versions c
 	return c.sendDeleted(ctx, cluster, versions, there)
 }
 
-// sendDeleted tells of what is not there any more, after all that is, and in the order of the request: so an agent knows the end of the
+// sendDeleted sends what is not there any more, after all that is, and in the order of the request: so an agent knows the end of the
 // answer.
 func (c *Controller) sendDeleted(ctx context.Context, cluster string, versions cloudevents.ResourceVersions,
 	there map[types.UID]bool) error {
@@ -230,8 +230,8 @@ func (c *Controller) sendDeleted(ctx context.Context, cluster string, versions c
 	return nil
 }
 
-// connected tells all agents all works again, and asks them for the statuses that the hub does not have: of what was sent before, in either
-// direction, nobody knows what has arrived.
+// connected sends all agents all works again, and requests from them the statuses that the hub does not have: of what was sent before, in
+// either direction, nobody knows what has arrived.
 func (c *Controller) connected(ctx context.Context) {
 	works := &workv1.ManifestWorkList{}
 	if err := c.client.List(ctx, works, client.UnsafeDisableDeepCopy); err != nil {

@@ -37,8 +37,8 @@ func (r *recorded) Send(_ context.Context, event *cloudevents.Event) error {
 	return err
 }
 
-// An agent that asks gets the works that it does not know in their present generation, also in an earlier one, as a restored backup has
-// them, and then what has gone.
+// An agent that requests a resync gets the works that it does not know in their present generation, also in an earlier one, as a restored
+// backup has them, and then what has gone.
 func TestAnswer(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
@@ -89,7 +89,7 @@ func TestWorksAreNotCopied(t *testing.T) {
 	}
 }
 
-// What is remembered of each work of a fleet is small, whatever its annotations, and tells them apart.
+// What is remembered of each work of a fleet is small, whatever its annotations, and distinguishes them.
 func TestVersionsAreSmall(t *testing.T) {
 	t.Parallel()
 	annotated := func(end string) *workv1.ManifestWork {
@@ -132,7 +132,7 @@ func TestStatusesAreBounded(t *testing.T) {
 	}
 }
 
-// The broker goes on to serve the agent of a cluster that is cut off. The hub tells it nothing, also if asked, and believes it nothing.
+// The broker goes on to serve the agent of a cluster that is cut off. The hub sends it nothing, also on request, and accepts nothing of it.
 func TestCutOff(t *testing.T) {
 	t.Parallel()
 	for _, cutOff := range []bool{false, true} {

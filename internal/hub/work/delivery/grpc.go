@@ -55,7 +55,7 @@ func (g *GRPC) Start(ctx context.Context, handlers Handlers) error {
 	return nil
 }
 
-// session receives events until the subscription ends, and tells whether there was one.
+// session receives events until the subscription ends, and reports whether there was one.
 func (g *GRPC) session(ctx context.Context, client *brokerclient.Client, handlers Handlers) (subscribed bool, err error) {
 	subscription, err := client.SubscribeAsSource(ctx, Source, cloudevents.ManifestBundles)
 	if err != nil {

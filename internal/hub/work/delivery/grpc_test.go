@@ -103,7 +103,7 @@ func await[T any](t *testing.T, what string, from <-chan T) T {
 }
 
 // CE-13, CM-13, MR-09: by a broker of gRPC, the hub is the source of works: it gets what agents report, says for whom its requests are, and
-// is told of each new connection.
+// is notified of each new connection.
 func TestGRPC(t *testing.T) {
 	t.Parallel()
 	broker, config := startRelay(t)

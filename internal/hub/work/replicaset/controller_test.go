@@ -246,7 +246,7 @@ func TestRolloutIsProgressive(t *testing.T) {
 	if sum := h.set(t).Status.Summary; sum.Updated != 2 || sum.Applied != 2 || sum.Total != 4 {
 		t.Errorf("summary %+v", sum)
 	}
-	// A rollout that is stopped by a failure begins no more.
+	// A rollout that is stopped by a failure starts no more.
 	h.report(t, []string{"c1"}, "Applied", "True", "Progressing", "True", "Degraded", "True")
 	h.report(t, []string{"c2"}, "Applied", "True", "Progressing", "False")
 	h.reconcile(t)
@@ -391,7 +391,7 @@ func TestDeselectedClusters(t *testing.T) {
 	}
 }
 
-// MR-05 MR-06: where it cannot be told what is selected, nothing is deleted.
+// MR-05 MR-06: where it is not known what is selected, nothing is deleted.
 func TestUnknownDecisions(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, objects(webSet(ref("p")), decided("p", "c1"))...)

@@ -60,7 +60,7 @@ const (
 // history are the revisions of a set, the present one last.
 type history []revision
 
-// historyOf reads the history of a set, and begins a revision if the template is new. Revisions that cannot be read are dropped, as are the
+// historyOf reads the history of a set, and starts a revision if the template is new. Revisions that cannot be read are dropped, as are the
 // oldest without a kept template if there are too many.
 func historyOf(set *workv1alpha1.ManifestWorkReplicaSet) (history, error) {
 	var h history

@@ -40,7 +40,7 @@ func label(w *workv1.ManifestWork, labels, ofSet map[string]string) {
 	}
 }
 
-// labelled tells whether label would change nothing.
+// labelled reports whether label would change nothing.
 func labelled(w *workv1.ManifestWork, labels, ofSet map[string]string) bool {
 	for key, value := range labels {
 		if have, ok := w.Labels[key]; !ok || have != value {

@@ -22,7 +22,7 @@ import (
 // stormWindow is how long a cluster that was lost, and whose work has moved, counts among those that are lost at once.
 const stormWindow = 10 * time.Minute
 
-// lost are the clusters of a set that placements no longer select because nobody hears of them.
+// lost are the clusters of a set that placements no longer select because they are unreachable.
 type lost struct {
 	clusters, of map[string]bool
 }
@@ -143,7 +143,7 @@ func (p *placement) keep(clusters []string) {
 	}
 }
 
-// reportMoves sets the condition MovesHeld of a set with a limit, and tells when it becomes true.
+// reportMoves sets the condition MovesHeld of a set with a limit, and records an event when it becomes true.
 func (c *Controller) reportMoves(s *snapshot) {
 	conditions := &s.set.Status.Conditions
 	if s.set.Annotations[fleet.AnnotationMaxLost] == "" {

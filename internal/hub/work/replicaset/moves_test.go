@@ -34,15 +34,15 @@ func moving(t *testing.T, annotations map[string]string, selected ...string) *hu
 	}
 	h := wary(t, append(all, member("theirs", "theirs"))...)
 	for i := range 10 {
-		h.hear(t, fmt.Sprintf("c%d", i), metav1.ConditionTrue)
+		h.setAvailable(t, fmt.Sprintf("c%d", i), metav1.ConditionTrue)
 	}
 	h.reconcile(t)
 	h.report(t, selected, "Applied", "True", "Available", "True")
 	return h
 }
 
-// hear sets whether a cluster is available.
-func (h *hub) hear(t *testing.T, name string, available metav1.ConditionStatus) {
+// setAvailable sets whether a cluster is available.
+func (h *hub) setAvailable(t *testing.T, name string, available metav1.ConditionStatus) {
 	t.Helper()
 	c := &clusterv1.ManagedCluster{}
 	if err := h.Get(t.Context(), client.ObjectKey{Name: name}, c); err != nil {
@@ -54,8 +54,8 @@ func (h *hub) hear(t *testing.T, name string, available metav1.ConditionStatus) 
 	}
 }
 
-// settled reconciles, and again when clusters have been deselected for long enough.
-func (h *hub) settled(t *testing.T) {
+// reconciled reconciles, and again when clusters have been deselected for long enough.
+func (h *hub) reconciled(t *testing.T) {
 	t.Helper()
 	h.reconcile(t)
 	h.clock.Step(debounce.Delay)
@@ -79,17 +79,17 @@ func TestGracefulMove(t *testing.T) {
 	t.Parallel()
 	h := moving(t, map[string]string{graceful: "true"}, "c1", "c2")
 	h.decide(t, decision("p", 1, 0, "c3", "c4"))
-	h.settled(t)
+	h.reconciled(t)
 	h.expectClusters(t, "c1", "c2", "c3", "c4")
 	h.report(t, []string{"c3"}, "Applied", "True", "Available", "False")
-	h.settled(t)
+	h.reconciled(t)
 	h.expectClusters(t, "c1", "c2", "c3", "c4")
-	h.hear(t, "c1", metav1.ConditionUnknown)
+	h.setAvailable(t, "c1", metav1.ConditionUnknown)
 	h.report(t, []string{"c3"}, "Available", "True")
-	h.settled(t)
+	h.reconciled(t)
 	h.expectClusters(t, "c2", "c3", "c4") // one that is lost goes first
 	h.report(t, []string{"c4"}, "Applied", "True", "Available", "True")
-	h.settled(t)
+	h.reconciled(t)
 	h.expectClusters(t, "c3", "c4")
 }
 
@@ -127,7 +127,7 @@ func TestWorksThatGoAtOnce(t *testing.T) {
 			t.Parallel()
 			h := moving(t, test.annotations, "c1")
 			test.change(t, h)
-			h.settled(t)
+			h.reconciled(t)
 			h.expectClusters(t, test.want...)
 		})
 	}
@@ -137,28 +137,28 @@ func TestWorksThatGoAtOnce(t *testing.T) {
 func TestStormBrake(t *testing.T) {
 	t.Parallel()
 	h := moving(t, map[string]string{maxLost: "50%"}, "c1", "c2", "c3", "c4")
-	h.settled(t)
+	h.reconciled(t)
 	h.expectCondition(t, "MovesHeld", metav1.ConditionFalse, "AsExpected")
 	for _, name := range []string{"c1", "c2", "c3"} {
-		h.hear(t, name, metav1.ConditionUnknown)
+		h.setAvailable(t, name, metav1.ConditionUnknown)
 	}
 	h.decide(t, decision("p", 1, 0, "c4", "c5", "c6", "c7"))
-	h.settled(t)
+	h.reconciled(t)
 	h.expectClusters(t, "c1", "c2", "c3", "c4")
 	message := h.expectCondition(t, "MovesHeld", metav1.ConditionTrue, "TooManyClustersLost")
 	if !strings.HasPrefix(message, "3 of 4 clusters lost at once: c1, c2, c3.") {
 		t.Errorf("it says %q", message)
 	}
 	h.clock.Step(time.Hour)
-	h.settled(t)
+	h.reconciled(t)
 	h.expectClusters(t, "c1", "c2", "c3", "c4")
 
 	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { set.Annotations[maxLost] = "75%" })
-	h.settled(t)
+	h.reconciled(t)
 	h.expectClusters(t, "c4", "c5", "c6", "c7")
 	h.expectCondition(t, "MovesHeld", metav1.ConditionFalse, "AsExpected")
 	h.change(t, func(set *workv1alpha1.ManifestWorkReplicaSet) { delete(set.Annotations, maxLost) })
-	h.settled(t)
+	h.reconciled(t)
 	if meta.FindStatusCondition(h.set(t).Status.Conditions, "MovesHeld") != nil {
 		t.Error("a set without the annotation has the condition")
 	}
@@ -172,14 +172,14 @@ func TestNoStorm(t *testing.T) {
 			t.Parallel()
 			h := moving(t, map[string]string{maxLost: "2"}, "c1", "c2", "c3", "c4")
 			for _, cluster := range silent {
-				h.hear(t, cluster, metav1.ConditionUnknown)
+				h.setAvailable(t, cluster, metav1.ConditionUnknown)
 			}
 			decided := []string{"c3", "c4", "c5", "c6"}
 			if silent == nil {
 				decided = []string{"c5", "c6", "c7", "c8"}
 			}
 			h.decide(t, decision("p", 1, 0, decided...))
-			h.settled(t)
+			h.reconciled(t)
 			h.expectClusters(t, decided...)
 		})
 	}
@@ -195,15 +195,15 @@ func TestStormThatComesSlowly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h.hear(t, "c1", metav1.ConditionUnknown)
+	h.setAvailable(t, "c1", metav1.ConditionUnknown)
 	h.decide(t, decision("p", 1, 0, "c2", "c3"))
-	h.settled(t)
+	h.reconciled(t)
 	if w := h.works(t)["c1"][0]; w.DeletionTimestamp.IsZero() {
 		t.Fatal("the first one does not move")
 	}
-	h.hear(t, "c2", metav1.ConditionUnknown)
+	h.setAvailable(t, "c2", metav1.ConditionUnknown)
 	h.decide(t, decision("p", 1, 0, "c3", "c4"))
-	h.settled(t)
+	h.reconciled(t)
 	h.expectClusters(t, "c1", "c2", "c3")
 }
 
@@ -231,7 +231,7 @@ func TestNoStormByUsers(t *testing.T) {
 			t.Parallel()
 			h := moving(t, map[string]string{maxLost: "1"}, "c1", "c2", "c3")
 			for _, lost := range []string{"c1", "c2"} {
-				h.hear(t, lost, metav1.ConditionUnknown)
+				h.setAvailable(t, lost, metav1.ConditionUnknown)
 				c := &clusterv1.ManagedCluster{}
 				if err := h.Get(t.Context(), client.ObjectKey{Name: lost}, c); err != nil {
 					t.Fatal(err)
@@ -239,7 +239,7 @@ func TestNoStormByUsers(t *testing.T) {
 				change(t, h, c)
 			}
 			h.decide(t, decision("p", 1, 0, "c3", "c4"))
-			h.settled(t)
+			h.reconciled(t)
 			h.expectClusters(t, "c3", "c4")
 		})
 	}
@@ -262,7 +262,7 @@ func TestLostClustersAreNoticed(t *testing.T) {
 			t.Errorf("of a cluster without a work: %v", got)
 		}
 	}
-	heard := func(status metav1.ConditionStatus) *clusterv1.ManagedCluster {
+	clusterWith := func(status metav1.ConditionStatus) *clusterv1.ManagedCluster {
 		c := &clusterv1.ManagedCluster{}
 		c.Status.Conditions = []metav1.Condition{{Type: "ManagedClusterConditionAvailable", Status: status}}
 		return c
@@ -274,7 +274,8 @@ func TestLostClustersAreNoticed(t *testing.T) {
 		{metav1.ConditionTrue, metav1.ConditionUnknown, true}, {metav1.ConditionUnknown, metav1.ConditionTrue, true},
 		{metav1.ConditionTrue, metav1.ConditionTrue, false}, {metav1.ConditionUnknown, metav1.ConditionFalse, false},
 	} {
-		if got := isHeard().Update(event.UpdateEvent{ObjectOld: heard(test.before), ObjectNew: heard(test.after)}); got != test.want {
+		update := event.UpdateEvent{ObjectOld: clusterWith(test.before), ObjectNew: clusterWith(test.after)}
+		if got := availabilityChanged().Update(update); got != test.want {
 			t.Errorf("from %s to %s: %t", test.before, test.after, got)
 		}
 	}

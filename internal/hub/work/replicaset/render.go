@@ -174,7 +174,7 @@ func (s *snapshot) clusterSpec(cluster string) (*workv1.ManifestWorkSpec, error)
 	return s.renderer.clusterSpec(cluster)
 }
 
-// upToDate tells whether a work has the spec of its cluster. It fails if that spec cannot be rendered.
+// upToDate reports whether a work has the spec of its cluster. It fails if that spec cannot be rendered.
 func (s *snapshot) upToDate(cluster string, w *work) (bool, error) {
 	if w == nil && s.renderer != nil {
 		return false, s.renderer.check(cluster)
@@ -193,7 +193,7 @@ func (s *snapshot) upToDate(cluster string, w *work) (bool, error) {
 	return w.same, err
 }
 
-// isCurrent tells whether a work has the present template of the set, even while another one is rolled out.
+// isCurrent reports whether a work has the present template of the set, even while another one is rolled out.
 func (s *snapshot) isCurrent(w *work) bool {
 	if s.template != &s.set.Spec.ManifestWorkTemplate {
 		return false

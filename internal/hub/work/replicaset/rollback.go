@@ -89,7 +89,7 @@ func (s *snapshot) stopped() *placement {
 	return nil
 }
 
-// complete tells whether all clusters have the template and are healthy, except for tolerated failures.
+// complete reports whether all clusters have the template and are healthy, except for tolerated failures.
 func (s *snapshot) complete() bool {
 	done := 0
 	for _, p := range s.placements {

@@ -48,7 +48,7 @@ func (e *postponedError) Error() string {
 		"this one waits for its turn; fewer overrides, of fewer manifests, take less", fleet.AnnotationOverrides, e.namespace)
 }
 
-// start begins a pass over a set with overrides, unless the sets of its namespace have used up their share.
+// start starts a pass over a set with overrides, unless the sets of its namespace have used up their share.
 func (s *shares) start(namespace string, now time.Time) (*pass, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ type pass struct {
 }
 
 // charge adds steps to the cost of the pass. When that makes the pass a long one and no other long pass may run, it fails, now and from
-// then on. A pass that has begun to write goes on.
+// then on. A pass that has started to write goes on.
 func (p *pass) charge(steps int) error {
 	p.shares.mu.Lock()
 	defer p.shares.mu.Unlock()

@@ -53,7 +53,7 @@ type placement struct {
 	plan rollout.Plan
 }
 
-// known tells whether the decisions of the placement are known.
+// known reports whether the decisions of the placement are known.
 func (p *placement) known() bool { return p.reason == "" }
 
 // passedOver returns the clusters that a placement may select once they change.

@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-io/capstan/internal/rollout"
 )
 
-// stateOf returns the rollout state of the cluster of a work, and since when it has been in it. same tells whether the work has the
+// stateOf returns the rollout state of the cluster of a work, and since when it has been in it. same reports whether the work has the
 // template. It is Progressing from the moment the hub writes the work: a cluster without a connected agent keeps its place in the
 // rollout, and its deadline runs. A cluster that has lost what it had counts as Progressing since then, and has the whole deadline again.
 func stateOf(w *work, same bool, template *workv1.ManifestWorkSpec) (rollout.State, time.Time) {
@@ -37,7 +37,7 @@ func stateOf(w *work, same bool, template *workv1.ManifestWorkSpec) (rollout.Sta
 	}
 }
 
-// withoutProgress returns the state for a work without a condition Progressing. If there will be none, because no rule asks for it and
+// withoutProgress returns the state for a work without a condition Progressing. If there will be none, because no rule sets it and
 // no kind in it is known to have any, then a work that is applied and available has succeeded; otherwise rollouts would never get past
 // it.
 func withoutProgress(w *work, template *workv1.ManifestWorkSpec, given time.Time) (rollout.State, time.Time) {

@@ -108,12 +108,12 @@ func TestUndecidedClusterGetsItsWorksWhenAccepted(t *testing.T) {
 	h := wary(t, append(objects(webSet(ref("p")), decided("p", "c1", "c2")), undecided, member("c2", "mine"))...)
 	h.reconcile(t)
 	h.expectClusters(t, "c2")
-	asked := h.edit(t, func(c *clusterv1.ManagedCluster) {
+	reads := h.edit(t, func(c *clusterv1.ManagedCluster) {
 		c.Spec.HubAcceptsClient = true
 		c.Status.Conditions = []metav1.Condition{{Type: "HubAcceptedManagedCluster", Status: metav1.ConditionTrue}}
 	})
-	if asked != 1 {
-		t.Errorf("%d sets are asked for", asked)
+	if reads != 1 {
+		t.Errorf("%d sets are asked for", reads)
 	}
 	h.reconcile(t)
 	h.expectClusters(t, "c1", "c2")

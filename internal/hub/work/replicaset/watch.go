@@ -67,7 +67,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Watches(&clusterv1.ManagedCluster{}, debounce.ByName(moment, c.ofCluster), builder.WithPredicates(updates(hasOtherValues))).
 		Watches(&clusterv1.ManagedCluster{}, debounce.ByName(moment, c.actingOn),
 			builder.WithPredicates(updates(selected.ClusterChanged().Update))).
-		Watches(&clusterv1.ManagedCluster{}, debounce.ByName(moment, c.movingFrom), builder.WithPredicates(isHeard())).
+		Watches(&clusterv1.ManagedCluster{}, debounce.ByName(moment, c.movingFrom), builder.WithPredicates(availabilityChanged())).
 		WithOptions(runtimecontroller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter()})
 	if !o.TrustDecisions {
 		controller.
@@ -79,7 +79,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 	return controller.Complete(retry.Conflicts(c))
 }
 
-// RegisterDisabled adds a controller that finishes the deletion of sets, and does nothing else: those that were there while sets had a
+// RegisterDisabled adds a controller that finalizes sets, and does nothing else: those that were there while sets had a
 // controller have its finalizer.
 func RegisterDisabled(mgr ctrl.Manager, o Options) error {
 	kind := workv1alpha1.GroupVersion.WithKind("ManifestWorkReplicaSet")
@@ -153,12 +153,12 @@ func placementsOf(o client.Object) []string {
 }
 
 // updates matches works or clusters that come or go, and those updates of them that matter. What is there when the hub starts is left out:
-// the sets themselves are enqueued then, and to look for those of each work of a fleet would take longer than to reconcile them.
+// the sets themselves are enqueued then, and to find those of each work of a fleet would take longer than to reconcile them.
 func updates(matter func(event.UpdateEvent) bool) predicate.Predicate {
 	return predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList }, UpdateFunc: matter}
 }
 
-// matters tells whether a change of a work affects this controller. Reports on single objects do not.
+// matters reports whether a change of a work affects this controller. Reports on single objects do not.
 func matters(e event.UpdateEvent) bool {
 	now, ok := e.ObjectNew.(*workv1.ManifestWork)
 	then, thenOK := e.ObjectOld.(*workv1.ManifestWork)
@@ -218,8 +218,8 @@ func (c *Controller) movingFrom(ctx context.Context, cluster client.Object) []re
 	})
 }
 
-// isHeard passes the updates by which a cluster begins or ends to be available.
-func isHeard() predicate.Predicate {
+// availabilityChanged passes the updates by which a cluster becomes available or unavailable.
+func availabilityChanged() predicate.Predicate {
 	available := func(o client.Object) bool {
 		cluster, ok := o.(*clusterv1.ManagedCluster)
 		return ok && meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionClusterAvailable)
@@ -252,7 +252,7 @@ func (c *Controller) ofClusterSet(ctx context.Context, clusterSet client.Object)
 	return requests
 }
 
-// hasOtherValues tells whether a change of a cluster affects values that overrides may use.
+// hasOtherValues reports whether a change of a cluster affects values that overrides may use.
 func hasOtherValues(e event.UpdateEvent) bool {
 	now, ok := e.ObjectNew.(*clusterv1.ManagedCluster)
 	then, thenOK := e.ObjectOld.(*clusterv1.ManagedCluster)

@@ -27,7 +27,7 @@ import (
 // work is a ManifestWork of a set, straight from the cache: it must not be changed.
 type work struct {
 	*workv1.ManifestWork
-	// same tells whether it has the spec of its cluster, once compared is true.
+	// same reports whether it has the spec of its cluster, once compared is true.
 	compared, same bool
 }
 
@@ -74,7 +74,7 @@ type change struct {
 	done func()
 }
 
-// writeWorks makes the changes that the plans require, and returns the errors. Deletions begin when all others are done, and a cluster
+// writeWorks makes the changes that the plans require, and returns the errors. Deletions start when all others are done, and a cluster
 // where one of these has failed keeps its works: one that gets its objects from another placement now does not lose them in between.
 func (c *Controller) writeWorks(ctx context.Context, s *snapshot) selected.Errors {
 	failed := c.write(ctx, s.changes())
@@ -119,7 +119,7 @@ func (s *snapshot) removals(failed selected.Errors) (all []change) {
 	return all
 }
 
-// write writes many works at once, and returns the errors. An error for one cluster does not hold up the others.
+// write writes many works at once, and returns the errors. An error for one cluster does not delay the others.
 func (c *Controller) write(ctx context.Context, all []change) selected.Errors {
 	var mu sync.Mutex
 	failed := selected.Errors{}
@@ -195,7 +195,7 @@ func (s *snapshot) createOrAdopt(ctx context.Context, c client.Client, p *placem
 	return nil
 }
 
-// isOfAnother tells whether a work has the label of another set.
+// isOfAnother reports whether a work has the label of another set.
 func (s *snapshot) isOfAnother(w *workv1.ManifestWork) bool {
 	set, labelled := w.Labels[fleet.LabelManifestWorkReplicaSet]
 	return labelled && set != fleet.ManifestWorkReplicaSetKey(s.set.Namespace, s.set.Name)
@@ -258,7 +258,7 @@ func remove(w *work) change {
 	}
 }
 
-// workName returns the name of the work of a set for a placement on a cluster. It begins with the name of the set, as far as the name
+// workName returns the name of the work of a set for a placement on a cluster. It starts with the name of the set, as far as the name
 // of an AppliedManifestWork, which adds a hash, has room. It differs on each cluster: a cluster that is registered twice, under two
 // names, would otherwise take the works of both for the same.
 func workName(set *workv1alpha1.ManifestWorkReplicaSet, placement, cluster string) string {
@@ -268,7 +268,7 @@ func workName(set *workv1alpha1.ManifestWorkReplicaSet, placement, cluster strin
 	return name + "-" + hex.EncodeToString(sum[:])[:digits]
 }
 
-// namedFor tells whether a work has the name of one that was created for the set: workName, or a name that the API server generated for
+// namedFor reports whether a work has the name of one that was created for the set: workName, or a name that the API server generated for
 // another implementation of the hub.
 func namedFor(set *workv1alpha1.ManifestWorkReplicaSet, w *work) bool {
 	if w.Name == workName(set, w.Labels[fleet.LabelPlacementName], w.Namespace) { // the set may no longer have the placement

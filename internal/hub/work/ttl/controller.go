@@ -1,4 +1,4 @@
-// Package ttl deletes ManifestWorks some time after they are complete, if they ask for it.
+// Package ttl deletes ManifestWorks some time after they are complete, if they request it.
 package ttl
 
 import (

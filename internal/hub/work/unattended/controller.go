@@ -1,4 +1,4 @@
-// Package unattended says of ManifestWorks that are being deleted why nobody finishes their deletion: the agent that has to is not there.
+// Package unattended says of ManifestWorks that are being deleted why nobody finalizes them: the agent that has to is not there.
 package unattended
 
 import (
@@ -33,7 +33,7 @@ import (
 const (
 	// workers is how many works are reconciled at once.
 	workers = 5
-	// patience is how long an agent has for a deletion before anything is said about it. That of a denied cluster looks every half minute.
+	// patience is how long an agent has for a deletion before anything is said about it. That of a denied cluster polls every half minute.
 	patience = time.Minute
 )
 
@@ -64,12 +64,12 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Complete(retry.Conflicts(c))
 }
 
-// waits tells whether an object is being deleted and its agent has to let go of it.
+// waits reports whether an object is being deleted and its agent has to let go of it.
 func waits(o client.Object) bool {
 	return !o.GetDeletionTimestamp().IsZero() && controllerutil.ContainsFinalizer(o, fleet.FinalizerManifestWorkCleanup)
 }
 
-// startsWaiting matches works that begin to wait for their agent, and those that do when the hub starts. What an agent that is there after
+// startsWaiting matches works that start to wait for their agent, and those that do when the hub starts. What an agent that is there after
 // all writes into the status is its own word.
 func startsWaiting() predicate.Predicate {
 	return predicate.Funcs{
@@ -83,7 +83,7 @@ func startsWaiting() predicate.Predicate {
 // agentChanged matches changes of what is known of the agent of a cluster.
 func agentChanged() predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false }, // the works of all clusters are looked at when the hub starts
+		CreateFunc: func(event.CreateEvent) bool { return false }, // the works of all clusters are reconciled when the hub starts
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, ok1 := e.ObjectOld.(*clusterv1.ManagedCluster)
 			after, ok2 := e.ObjectNew.(*clusterv1.ManagedCluster)
@@ -132,8 +132,8 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, c.report(ctx, work, why)
 }
 
-// absence says why the agent of a cluster may not be there to finish works; empty if it is. The deletion of a cluster, with its works, has
-// a condition of its own.
+// absence says why the agent of a cluster may not be there to finalize works; empty if it is. The deletion of a cluster, with its works,
+// has a condition of its own.
 func absence(cluster *clusterv1.ManagedCluster) string {
 	switch {
 	case !cluster.DeletionTimestamp.IsZero():
@@ -148,7 +148,7 @@ func absence(cluster *clusterv1.ManagedCluster) string {
 	return ""
 }
 
-// messagePrefix is what all messages of the hub begin with, and none of an agent.
+// messagePrefix is what all messages of the hub start with, and none of an agent.
 const messagePrefix = "The agent has to delete what the work has applied to cluster "
 
 // takeBack removes the condition if it is the hub's.
