@@ -149,7 +149,7 @@ func TestConversion(t *testing.T) {
 	}
 }
 
-// SC-27: the metrics of all parts of the process in one place. Not parallel: some ask the etcd of every hub that this
+// SC-27: the metrics of all parts of the process in one place. Not parallel: some read from the etcd of every hub that this
 // process ever had, and wait for those that are gone.
 func TestMetrics(t *testing.T) {
 	metrics, err := shared.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())

@@ -79,7 +79,7 @@ func newServerConfigs(options kubeoptions.CompletedOptions, s surroundings) (*se
 	if err != nil {
 		return nil, fmt.Errorf("configure the API server: %w", err)
 	}
-	// Ours does the same at once and in parallel; the stock one begins by waiting a second.
+	// Ours does the same at once and in parallel; the stock one starts by waiting a second.
 	generic.DisabledPostStartHooks.Insert(rbacrest.PostStartHookName)
 	generic.EffectiveVersion = apiserverconfig.ReportVersion(generic.EffectiveVersion)
 	// The endpoint is ours too: it has the metrics of all parts of the process.
@@ -133,7 +133,7 @@ func newServerConfigs(options kubeoptions.CompletedOptions, s surroundings) (*se
 	if err != nil {
 		return nil, fmt.Errorf("configure aggregated APIs: %w", err)
 	}
-	// The stock one looks at Services and EndpointSlices, which a hub does not have.
+	// The stock one reads Services and EndpointSlices, which a hub does not have.
 	aggregator.ExtraConfig.DisableRemoteAvailableConditionController = true
 	// All requests come through the aggregator.
 	if err := narrowToOwn(&aggregator.GenericConfig.Config, generic.informers, s.refusals); err != nil {

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// probeInterval is how often an aggregated API is asked whether it is there; nothing tells the hub when it goes.
+	// probeInterval is how often an aggregated API is probed; there is no event when it goes.
 	probeInterval = 30 * time.Second
 	// answerTimeout is how long it may take to answer.
 	answerTimeout = 5 * time.Second
@@ -133,7 +133,7 @@ func (a *availability) sync(ctx context.Context, name string) (again bool, err e
 	return true, err
 }
 
-// probe asks for the discovery document, as the aggregator will, with its certificate and on behalf of itself.
+// probe requests the discovery document, as the aggregator will, with its certificate and on behalf of itself.
 func (a *availability) probe(ctx context.Context, api *apiregistrationv1.APIService) error {
 	service := api.Spec.Service
 	target, err := a.services.ResolveEndpoint(service.Namespace, service.Name, *service.Port)

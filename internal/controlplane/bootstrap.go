@@ -29,7 +29,7 @@ const (
 )
 
 // hubPolicy is what the hub adds to the roles of Kubernetes: those who have a bootstrap token, or a token of the bootstrap
-// service account, may ask to join, and everybody may read where the hub is and whom to trust.
+// service account, may join, and everybody may read where the hub is and whom to trust.
 func hubPolicy(delegatedAuthentication bool) rbac.Policy {
 	p := rbac.Policy{
 		ClusterRoles: []rbacv1.ClusterRole{

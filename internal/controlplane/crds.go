@@ -54,7 +54,7 @@ func installCRD(ctx context.Context, cluster client.Client, crd *apiextensionsv1
 const creationGuard = 2 * time.Second
 
 // establish says of a new CRD what the API server's controllers would find out one after the other: that nobody else has its
-// names, and that it is served. It says so of a moment ago, for a hub that has just begun has no replicas to wait for,
+// names, and that it is served. It says so of a moment ago, for a hub that has just started has no replicas to wait for,
 // and would keep the first cluster waiting.
 func establish(ctx context.Context, cluster client.Client, crd *apiextensionsv1.CustomResourceDefinition) error {
 	since := metav1.NewTime(time.Now().Add(-creationGuard - time.Second))

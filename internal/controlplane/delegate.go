@@ -34,7 +34,7 @@ import (
 )
 
 const (
-	// delegationTTL is for how long the hosting cluster's word about a token holds.
+	// delegationTTL is for how long the hosting cluster's answer about a token is cached.
 	delegationTTL = 10 * time.Second
 	// delegationTimeout is how long the hosting cluster has to give it.
 	delegationTimeout = 10 * time.Second
@@ -47,14 +47,14 @@ const (
 
 // hostingUsers are the users of the hosting cluster, when these are let in.
 type hostingUsers struct {
-	// reviews tell whose a token is.
+	// reviews are by which tokens are authenticated.
 	reviews authenticationv1client.AuthenticationV1Interface
 	// clientCA signs their certificates.
 	clientCA dynamiccertificates.CAContentProvider
 }
 
 // delegateAuthentication lets the users of the hosting cluster in: their tokens are shown to it, their certificates are
-// held against its client CA. They have no rights on the hub but those granted here.
+// verified by its client CA. They have no rights on the hub but those granted here.
 func (h *hub) delegateAuthentication(ctx context.Context) error {
 	if !h.DelegatingAuthentication {
 		return nil
@@ -80,7 +80,7 @@ func (h *hub) delegateAuthentication(ctx context.Context) error {
 }
 
 // join adds the users of the hosting cluster to those the hub knows itself. The API server's own option for tokens waits 30 seconds for an
-// answer, and cannot be told otherwise; and its own for certificates does not tell which CA signed one.
+// answer, and cannot be configured otherwise; and its own for certificates does not say which CA signed one.
 func (u *hostingUsers) join(info *genericapiserver.AuthenticationInfo) error {
 	uncached, err := webhook.NewFromInterface(u.reviews, info.APIAudiences, *genericoptions.DefaultAuthWebhookRetryBackoff(),
 		delegationTimeout,
@@ -112,7 +112,7 @@ func (t forTheirAPI) AuthenticateToken(ctx context.Context, token string) (*auth
 	return t.Token.AuthenticateToken(authenticating, token) //nolint:contextcheck // it ends with the context
 }
 
-// hostingPrefix begins the names on the hub of what has a name of the system in the hosting cluster.
+// hostingPrefix is the prefix of the names on the hub of what has a name of the system in the hosting cluster.
 const hostingPrefix = "hosting-cluster:"
 
 // guests authenticates users of another cluster. Names that the system of either cluster gives, such as those of service accounts, agents

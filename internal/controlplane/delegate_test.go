@@ -21,13 +21,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// SC-15: the hosting cluster is asked about tokens the hub does not know, has ten seconds to answer, and is asked once in
+// SC-15: the hosting cluster reviews tokens the hub does not know, has ten seconds to answer, and gets a review once in
 // ten seconds. It knows whom its tokens are for: its API server may have another name for that than the hub.
 func TestUsersOfTheHostingCluster(t *testing.T) {
 	t.Parallel()
-	asked := 0
+	reviewed := 0
 	hosting := func(r *http.Request) (*http.Response, error) {
-		asked++
+		reviewed++
 		deadline, limited := r.Context().Deadline()
 		if left := time.Until(deadline); !limited || left > 10*time.Second {
 			t.Errorf("the hosting cluster has %s to answer, limited: %t", left, limited)
@@ -57,8 +57,8 @@ func TestUsersOfTheHostingCluster(t *testing.T) {
 			t.Errorf("the user of the hosting cluster has the groups %q", groups)
 		}
 	}
-	if asked != 1 {
-		t.Errorf("the hosting cluster was asked %d times", asked)
+	if reviewed != 1 {
+		t.Errorf("the hosting cluster was asked %d times", reviewed)
 	}
 }
 

@@ -57,13 +57,13 @@ type genericConfig struct {
 	storage   *serverstorage.DefaultStorageFactory
 }
 
-// longRunningResource tells which requests for resources have no time limit. Aggregated APIs and extensions may have any of the
+// longRunningResource reports which requests for resources have no time limit. Aggregated APIs and extensions may have any of the
 // subresources.
 var longRunningResource = filters.BasicLongRunningRequestCheck(
 	sets.NewString("watch", "proxy"),
 	sets.NewString("attach", "exec", "proxy", "log", "portforward", fleet.SubresourceTunnel, fleet.SubresourceStream))
 
-// longRunning tells which requests have no time limit.
+// longRunning reports which requests have no time limit.
 func longRunning(r *http.Request, info *request.RequestInfo) bool {
 	return longRunningResource(r, info) || !info.IsResourceRequest && info.Path == backup.Path
 }

@@ -199,13 +199,13 @@ func (h *testHub) waitReady() error {
 	return h.connect(filepath.Join(h.dir, "data"))
 }
 
-// ready asks without a credential, as a load balancer does.
-func ready(ctx context.Context, port int) bool { return ask(ctx, port) == http.StatusOK }
+// ready sends no credential, as a load balancer does.
+func ready(ctx context.Context, port int) bool { return statusOf(ctx, port) == http.StatusOK }
 
 // answers says whether there is an API server, ready or not.
-func answers(ctx context.Context, port int) bool { return ask(ctx, port) != 0 }
+func answers(ctx context.Context, port int) bool { return statusOf(ctx, port) != 0 }
 
-func ask(ctx context.Context, port int) (status int) {
+func statusOf(ctx context.Context, port int) (status int) {
 	client := &http.Client{Transport: &http.Transport{
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
 		DisableKeepAlives: true,

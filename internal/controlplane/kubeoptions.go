@@ -32,11 +32,11 @@ const (
 	serviceAccountIssuer = "https://kubernetes.default.svc"
 
 	// drainTimeout is how long a stopping API server waits for clients to take their leave. Requests that are not
-	// watches are always finished.
+	// watches are always complete.
 	drainTimeout = time.Second
 
 	// revokedWithin is how long a token may still be accepted after its Secret or service account was deleted, so that it need
-	// not be looked up for each of many requests in a row.
+	// not be read for each of many requests in a row.
 	revokedWithin = time.Second
 
 	// proxyName is the common name of the hub's own certificate for proxying.
@@ -100,7 +100,7 @@ func (o *Options) kubeOptions(keys *pki.Store, storage *storage, listener net.Li
 		k.GenericServerRunOptions.AdvertiseAddress = net.IPv4(127, 0, 0, 1)
 	}
 
-	// Watches of agents would keep a stopping hub for a minute; they only have to be told.
+	// Watches of agents would keep a stopping hub for a minute; they only have to be notified.
 	k.GenericServerRunOptions.ShutdownWatchTerminationGracePeriod = drainTimeout
 
 	k.Etcd = o.store

@@ -137,7 +137,7 @@ func TestKillLosesNothing(t *testing.T) {
 	}
 }
 
-// A hub that is told to stop while it starts does so in order, whatever it is at, and comes back.
+// A hub that is stopped while it starts does so in order, whatever it is at, and comes back.
 func TestStopWhileStarting(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -160,7 +160,7 @@ func TestStopWhileStarting(t *testing.T) {
 		{"kubeconfig", exists("cert", adminKubeconfig)},
 		{"serving", func(ctx context.Context) bool { return answers(ctx, port) }},
 	} {
-		// Each begins as the first start of a hub.
+		// Each starts as the first start of a hub.
 		must(t, os.RemoveAll(data))
 		child, h := launchChild(t, dir)
 		eventually(t, func(ctx context.Context) string {

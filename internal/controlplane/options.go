@@ -28,7 +28,7 @@ import (
 	"github.com/capstan-io/capstan/internal/controlplane/ocmconfig"
 )
 
-// Options are everything a standalone hub can be told. Start from NewOptions.
+// Options configure a standalone hub. Start from NewOptions.
 type Options struct {
 	// Config is the content of ocmconfig.yaml.
 	Config *ocmconfig.Config
@@ -53,7 +53,7 @@ type Options struct {
 	APIGroups []APIGroup
 	// CRDs are installed and kept up to date.
 	CRDs []*apiextensionsv1.CustomResourceDefinition
-	// Published is called with the URL of the hub and the CA that verifies it whenever the hub tells clients of them; nil is not.
+	// Published is called with the URL of the hub and the CA that verifies it whenever the hub publishes them; nil is not.
 	Published func(url string, ca []byte)
 	// Info is published in ConfigMap fleet.ConfigMapHubInfo.
 	Info map[string]string

@@ -2,7 +2,7 @@ package controlplane
 
 import "golang.org/x/sync/errgroup"
 
-// atOnce is how many requests of the start are under way together. The API server, on the same processors, does the
+// atOnce is how many requests of the start are in flight together. The API server, on the same processors, does the
 // work of them; more only wait for each other.
 const atOnce = 8
 

@@ -49,7 +49,7 @@ func says(t *testing.T, err error, wants ...string) {
 	}
 }
 
-// A second hub on the same data is refused, and told who has it.
+// A second hub on the same data is refused, with who has it.
 func TestSecondProcessIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -150,7 +150,7 @@ func TestBusyPort(t *testing.T) {
 	says(t, refusal(t, dir, nil), strconv.Itoa(port), "apiserver.port", filepath.Join(dir, ocmconfig.FileName))
 }
 
-// SC-03: an external etcd that does not answer is told by name, before anything waits for it.
+// SC-03: an external etcd that does not answer is reported by name, before anything waits for it.
 func TestUnreachableEtcd(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

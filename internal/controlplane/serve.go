@@ -83,7 +83,7 @@ func (h *hub) serve(ctx context.Context) error {
 		controllers.stop()
 		return fmt.Errorf("the API server stopped: %w", orUnexpected(server.err))
 	case err := <-h.storage.failed:
-		// Nothing that is under way can end well any more.
+		// Nothing that is in flight can end well any more.
 		return fmt.Errorf("the embedded etcd stopped: %w", orUnexpected(err))
 	}
 	return h.stop(base, controllers, server)

@@ -59,7 +59,7 @@ func Run(ctx context.Context, o *Options) error {
 	return h.serve(ctx)
 }
 
-// hub is a standalone hub under way.
+// hub is a standalone hub that runs.
 type hub struct {
 	*Options
 	address  address
@@ -294,7 +294,7 @@ func (h *hub) bootstrap(ctx context.Context) error {
 }
 
 // awaitDiscovery returns when the API server knows all its paths. A request that comes earlier, for one that is not there yet,
-// is told to come back in some seconds.
+// is to be retried in some seconds.
 func (h *hub) awaitDiscovery(ctx context.Context) error {
 	for _, complete := range h.server.GenericAPIServer.MuxAndDiscoveryCompleteSignals() {
 		select {
@@ -348,7 +348,7 @@ func (h *hub) republish(ctx context.Context) {
 	}
 }
 
-// publishAddress tells clients where the hub is, and the CA to trust.
+// publishAddress publishes where the hub is, and the CA to trust.
 func (h *hub) publishAddress(ctx context.Context, rootCA []byte) error {
 	if h.Published != nil {
 		h.Published(h.address.url(), rootCA)

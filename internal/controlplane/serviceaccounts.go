@@ -11,7 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/serviceaccount"
 )
 
-// tokenObjects looks up what a service account token is bound to. Of the things a token can name a hub has service
+// tokenObjects reads what a service account token is bound to. Of the things a token can name a hub has service
 // accounts and Secrets; a token bound to anything else is that of another cluster.
 type tokenObjects struct {
 	accounts corev1listers.ServiceAccountLister

@@ -37,7 +37,7 @@ func (s *serviceResolver) ResolveEndpoint(namespace, name string, port int32) (*
 }
 
 // inProcess makes webhooks of services that this process serves itself call it in memory: no Deployment, no network,
-// no certificate to keep. All others go the stock way.
+// no certificate to keep. All others use the stock storage.
 func (s *serviceResolver) inProcess(native *controlplaneapiserver.Config) webhook.AuthenticationInfoResolverWrapper {
 	stock := webhook.NewDefaultAuthenticationInfoResolverWrapper(native.ProxyTransport, native.Generic.EgressSelector,
 		native.Generic.LoopbackClientConfig, native.Generic.TracerProvider)

@@ -47,9 +47,9 @@ type storage struct {
 	embedded *clientv3.Client
 	// snapshot is the database of the embedded etcd as it is now; nil if there is none.
 	snapshot func() backup.Snapshot
-	// keepSpace looks after the size of an embedded etcd until the context ends.
+	// keepSpace maintains the size of an embedded etcd until the context ends.
 	keepSpace func(ctx context.Context)
-	// failed delivers the end of an embedded etcd that nobody asked for.
+	// failed delivers the end of an embedded etcd that nobody requested.
 	failed <-chan error
 	close  func()
 }
@@ -142,8 +142,8 @@ func (s *storage) direct(options *genericoptions.EtcdOptions) (*direct.Storage, 
 	return d, nil
 }
 
-// openExternal asks every server of an external etcd for an answer, so that a wrong address, certificate or firewall is
-// told at once and by name. One that answers is enough: etcd itself copes with members that are down.
+// openExternal probes every server of an external etcd, so that a wrong address, certificate or firewall is
+// reported at once and by name. One that answers is enough: etcd itself copes with members that are down.
 func openExternal(ctx context.Context, e ocmconfig.Etcd, file string) (*storage, error) {
 	tlsConfig, err := clientTLS(e)
 	if err != nil {
@@ -205,7 +205,7 @@ func clientTLS(e ocmconfig.Etcd) (*tls.Config, error) {
 	return config, nil
 }
 
-// probe connects step by step, because the client of etcd itself tells nothing but that time ran out.
+// probe connects step by step, because the client of etcd itself reports nothing but that time ran out.
 func probe(ctx context.Context, server string, tlsConfig *tls.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

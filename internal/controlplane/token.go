@@ -25,7 +25,7 @@ const (
 	// tokenLifetime is how long a bootstrap token is valid.
 	tokenLifetime = 24 * time.Hour
 	// tokenRenewal is what is left of the current token when the next one takes its place, and so the least time that
-	// a user who is told a token has for using it.
+	// a user who is given a token has for using it.
 	tokenRenewal = 12 * time.Hour
 
 	tokenRetry = 10 * time.Second
@@ -44,7 +44,7 @@ type tokenKeeper struct {
 
 var currentTokens = labels.Set{fleet.LabelApp: fleet.AppClusterManager}
 
-// ensure makes sure that there is a current token and returns when it is to be looked at again.
+// ensure makes sure that there is a current token and returns when it is to be reconciled again.
 func (k *tokenKeeper) ensure(ctx context.Context) (time.Time, error) {
 	secrets, err := k.client.CoreV1().Secrets(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: currentTokens.String()})
 	if err != nil {

@@ -26,7 +26,7 @@ func Install(to *mux.PathRecorderMux) {
 }
 
 // merged gathers from registries that share names. Each has the metrics of the process and of Go, which count where they are
-// found first; of the work queues each has those that its library made, which are told apart by their labels.
+// found first; of the work queues each has those that its library made, which differ in their labels.
 type merged []prometheus.Gatherer
 
 // Gather implements prometheus.Gatherer.
@@ -66,7 +66,7 @@ func addOthers(to, from *dto.MetricFamily) {
 	}
 }
 
-// labelsOf tells metrics of one family apart. A registry returns labels in the order of their names.
+// labelsOf distinguishes metrics of one family. A registry returns labels in the order of their names.
 func labelsOf(metric *dto.Metric) string {
 	var labels strings.Builder
 	for _, label := range metric.GetLabel() {

@@ -9,7 +9,7 @@ import (
 	baseversion "k8s.io/component-base/version"
 )
 
-// KubeVersion is the version of Kubernetes linked in, like v1.37.1. Unless the linker was told, Kubernetes itself does not
+// KubeVersion is the version of Kubernetes linked in, like v1.37.1. Unless the linker sets it, Kubernetes itself does not
 // know and reports v0.0.0, so it is taken from the module list of the binary.
 func KubeVersion() string {
 	if linked := baseversion.Get().GitVersion; !strings.HasPrefix(linked, "v0.0.0") {

@@ -154,7 +154,7 @@ func (r *reading) run() error {
 	}
 }
 
-// isKeyFile tells whether a path stays in the folder of keys.
+// isKeyFile reports whether a path stays in the folder of keys.
 func isKeyFile(name string) bool {
 	return strings.HasPrefix(name, keysFolder+"/") && path.Clean(name) == name
 }

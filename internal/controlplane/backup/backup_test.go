@@ -292,7 +292,7 @@ func (d *endlessDatabase) Close() error {
 	return nil
 }
 
-// Each write has a minute, and none begins when the hub stops.
+// Each write has a minute, and none starts when the hub stops.
 func TestDownloadHasToGoOn(t *testing.T) {
 	t.Parallel()
 	var deadlines []time.Time

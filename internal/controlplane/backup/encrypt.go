@@ -10,7 +10,7 @@ import (
 	"filippo.io/age"
 )
 
-// encryptedBy is how a file begins that age has encrypted (https://age-encryption.org/v1).
+// encryptedBy is how a file starts that age has encrypted (https://age-encryption.org/v1).
 var encryptedBy = []byte("age-encryption.org/")
 
 // Encrypt returns a writer that encrypts with a passphrase what is written to it, into w. Its Close is what completes it.

@@ -25,13 +25,13 @@ const revisionBump = 1_000_000_000
 type Target struct {
 	// DataDir is the data directory of the hub, and EtcdDir that of its etcd.
 	DataDir, EtcdDir string
-	// SuspendWorks has the hub hold its works from agents when it starts.
+	// SuspendWorks has the hub withhold its works from agents when it starts.
 	SuspendWorks bool
 	// Progress says how far it is; it may be nil.
 	Progress *Progress
 }
 
-// SuspendWorksFile is what tells a hub at its start, in its data directory, to hold its works from agents.
+// SuspendWorksFile is what has a hub withhold its works from agents when it starts, in its data directory.
 func SuspendWorksFile(dataDir string) string { return filepath.Join(dataDir, "hold-works") }
 
 // Restore makes the data directory that of the hub in the backup. It has to have no hub so far. If it fails, the folder has none.
@@ -67,11 +67,11 @@ func Restore(r io.Reader, to Target) (_ *Description, err error) {
 	return description, nil
 }
 
-// placeKeys makes the data directory that of a hub, which holds its works if it is to do that. If it fails, the hub is told nothing.
+// placeKeys makes the data directory that of a hub, and marks it if the hub is to withhold its works. If it fails, there is no mark.
 func placeKeys(staged, keys string, to Target) error {
-	hold := SuspendWorksFile(to.DataDir)
+	marker := SuspendWorksFile(to.DataDir)
 	if to.SuspendWorks {
-		if err := os.WriteFile(hold, nil, 0o600); err != nil {
+		if err := os.WriteFile(marker, nil, 0o600); err != nil {
 			return fmt.Errorf("have the hub hold its works: %w", err)
 		}
 	}
@@ -80,7 +80,7 @@ func placeKeys(staged, keys string, to Target) error {
 		return nil
 	}
 	if to.SuspendWorks {
-		err = errors.Join(err, os.Remove(hold))
+		err = errors.Join(err, os.Remove(marker))
 	}
 	return fmt.Errorf("put the keys in place: %w", err)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-io/capstan/internal/controlplane/etcd"
 )
 
-// A restored hub is told to hold its works where that was asked for. A restore that fails leaves nothing that tells the next one so.
+// A restored hub is to withhold its works where that was requested. A restore that fails leaves nothing that has the next one do so.
 func TestHoldWorks(t *testing.T) {
 	t.Parallel()
 	server, err := etcd.Start(t.Context(), etcd.Options{Dir: t.TempDir(), NoFsync: true})
@@ -50,8 +50,8 @@ func TestHoldWorks(t *testing.T) {
 				t.Errorf("restoring ends with %v", err)
 			}
 			_, err := os.Stat(SuspendWorksFile(to.DataDir))
-			if told := err == nil; told != (test.suspend && !test.fails) || err != nil && !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("the hub is told to hold its works: %t, %v", told, err)
+			if suspended := err == nil; suspended != (test.suspend && !test.fails) || err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the hub is told to hold its works: %t, %v", suspended, err)
 			}
 			if !test.fails {
 				return

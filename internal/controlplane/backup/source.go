@@ -158,7 +158,7 @@ func (d *download) extend() error {
 	return nil
 }
 
-// stop also ends a write that is under way.
+// stop also ends a write that is in flight.
 func (d *download) stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

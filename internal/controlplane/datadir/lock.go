@@ -14,7 +14,7 @@ import (
 
 const lockFile = "lock"
 
-// Lock is a held data directory.
+// Lock is the lock of a data directory.
 type Lock struct {
 	file *fileutil.LockedFile
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A second holder is refused, told who the first one is, and admitted when that one is gone.
+// A second process is refused, with the first one in the error, and admitted when that one is gone.
 func TestSecondHolderIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")

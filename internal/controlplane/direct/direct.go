@@ -96,7 +96,7 @@ func (s *Storage) plain(config *storagebackend.ConfigForResource, prefix string,
 	return s.open(config, prefix, newFunc, newListFunc)
 }
 
-// cached is a generic.StorageDecorator: that of genericregistry.StorageWithCacher on this storage, with a cache that begins with
+// cached is a generic.StorageDecorator: that of genericregistry.StorageWithCacher on this storage, with a cache that starts with
 // its first use.
 func (s *Storage) cached(config *storagebackend.ConfigForResource, prefix string, keyFunc func(runtime.Object) (string, error),
 	newFunc, newListFunc func() runtime.Object, attributes storage.AttrFunc, triggers storage.IndexerFuncs,

@@ -79,7 +79,7 @@ func TestDirect(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 
-			// A cache begins with a list, so that a watch can go on where it ended.
+			// A cache starts with a list, so that a watch can go on where it ended.
 			if err := store.Create(ctx, key, newObject(), newObject(), 0); err != nil {
 				t.Fatal(err)
 			}

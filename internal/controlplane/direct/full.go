@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// explaining tells clients of the API what to do when the etcd takes no more writes.
+// explaining says to clients of the API what to do when the etcd takes no more writes.
 type explaining struct{ clientv3.KV }
 
 // Put implements clientv3.KV.

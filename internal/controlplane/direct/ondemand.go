@@ -12,7 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/cacher"
 )
 
-// fillTime is how long a request waits for a watch cache to be filled. After it, the request is told to come again.
+// fillTime is how long a request waits for a watch cache to be filled. After it, the request is to be retried.
 const fillTime = 10 * time.Second
 
 // onDemand is a storage that gets a watch cache when a client first lists or watches its objects, and does without until then.
@@ -23,7 +23,7 @@ type onDemand struct {
 	storage.Interface
 	config cacher.Config
 
-	mu      sync.Mutex // held while it begins or ends
+	mu      sync.Mutex // held while it starts or ends
 	stopped bool
 	cache   atomic.Pointer[watchCache]
 }
@@ -31,7 +31,7 @@ type onDemand struct {
 type watchCache struct {
 	*cacher.CacheDelegator
 	cacher *cacher.Cacher
-	// filled is whether it ever was: one that has lost its etcd says so to those who ask, and has them come again.
+	// filled is whether it ever was: one that has lost its etcd answers so, and has clients retry.
 	filled atomic.Bool
 }
 
@@ -71,7 +71,7 @@ func (s *onDemand) start() (*watchCache, error) {
 	return cache, nil
 }
 
-// stop ends the cache. None begins after it.
+// stop ends the cache. None starts after it.
 func (s *onDemand) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +99,7 @@ func (s *onDemand) Watch(ctx context.Context, key string, opts storage.ListOptio
 	return store.Watch(ctx, key, opts)
 }
 
-// GetList implements storage.Interface. A watch is to go on where a list ended, so the cache has to begin before the list.
+// GetList implements storage.Interface. A watch is to go on where a list ended, so the cache has to start before the list.
 func (s *onDemand) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	store, err := s.started(ctx)
 	if err != nil {

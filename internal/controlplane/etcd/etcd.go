@@ -38,7 +38,7 @@ const (
 	// it leads, it waits for seconds.
 	interruptTimeout = 3 * time.Second
 
-	// A single member has nobody to hear from: ticks only cost wake-ups, so they are rare, and the election they
+	// A single member has no heartbeats to wait for: ticks only cost wake-ups, so they are rare, and the election they
 	// would delay is forced by campaign.
 	tickMillis     = 500
 	electionMillis = 5000
@@ -67,7 +67,7 @@ type Options struct {
 	NoFsync bool
 	// SnapshotCount is the number of committed writes between raft snapshots; 0 means DefaultSnapshotCount.
 	SnapshotCount uint64
-	// WALSizeBytes is the size of a write-ahead log file; 0 means etcd's own 64 MB. It holds for the whole process.
+	// WALSizeBytes is the size of a write-ahead log file; 0 means etcd's own 64 MB. It is for the whole process.
 	WALSizeBytes int64
 	// QuotaBytes is the size of the database at which it takes no more writes; 0 means DefaultQuotaBytes.
 	QuotaBytes int64
@@ -288,7 +288,7 @@ func (s *Server) waitReady(ctx context.Context) error {
 }
 
 // isMember makes sure that the data is this member's: with another's it would wait forever for that one's vote. Right after a
-// start that was killed, the log may tell of the membership and the storage not yet.
+// start that was killed, the log may have the membership and the storage not yet.
 func (s *Server) isMember() error {
 	if !replayed() || s.etcd.Server.AppliedIndex() < s.etcd.Server.CommittedIndex() ||
 		s.etcd.Server.Cluster().Member(s.etcd.Server.MemberID()) != nil {
@@ -362,7 +362,7 @@ func (s *Server) Client() *clientv3.Client { return v3client.New(s.etcd.Server) 
 // Err delivers what a running member cannot go on after.
 func (s *Server) Err() <-chan error { return s.log.failed }
 
-// abandon stops a member that did not become ready. Close would wait for its listeners, which begin when it is.
+// abandon stops a member that did not become ready. Close would wait for its listeners, which start when it is.
 func (s *Server) abandon() {
 	s.log.mute()
 	if !s.log.broken.Load() {
@@ -374,7 +374,7 @@ func (s *Server) abandon() {
 // Close stops the member, writes what is pending and removes the socket. A member that failed in the middle of something
 // is left as it is: it would wait for itself.
 func (s *Server) Close() {
-	// Listeners that end are reported as errors; at this point that is what was asked for.
+	// Listeners that end are reported as errors; at this point that is what was requested.
 	s.log.mute()
 	if !s.log.broken.Load() {
 		s.etcd.Close()

@@ -119,7 +119,7 @@ func TestBrokenDataIsAnError(t *testing.T) {
 	}
 }
 
-// Data in which the member does not find itself, as old versions of etcdctl restore it from a snapshot, is told from data that can
+// Data in which the member does not find itself, as old versions of etcdctl restore it from a snapshot, is distinguished from data that can
 // be used, and does not keep the hub from ending.
 func TestDataOfAnotherMember(t *testing.T) {
 	t.Parallel()

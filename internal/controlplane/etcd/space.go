@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// spaceInterval is how often the size of the database is looked at. etcd tells nobody of it.
+	// spaceInterval is how often the size of the database is checked. etcd has no event for it.
 	spaceInterval = time.Minute
 	// defragmentInterval is the least time between two defragmentations, each of which stops reads and writes for some seconds, unless the
 	// database is full.
@@ -23,7 +23,7 @@ const (
 	leastDefragmented = 512 << 20
 )
 
-// KeepSpace looks after the size of the database until ctx ends: it gives free space back, says when the database gets full, and has one
+// KeepSpace maintains the size of the database until ctx ends: it gives free space back, says when the database gets full, and has one
 // that was full take writes again as soon as there is room. The API server compacts the history.
 func (s *Server) KeepSpace(ctx context.Context, clk clock.WithTicker) {
 	ticker := clk.NewTicker(spaceInterval)
@@ -67,8 +67,8 @@ func (s *Server) sizes() (size, used int64) {
 	return backend.Size(), backend.SizeInUse()
 }
 
-// worthDefragmenting tells whether so much of the file is free that it pays to stop for it. What counts for the quota is the file, so near
-// the quota less is enough.
+// worthDefragmenting reports whether so much of the file is free that it pays to stop for it. What counts for the quota is the file, so
+// near the quota less is enough.
 func worthDefragmenting(size, used, quota int64) bool {
 	free := size - used
 	nearlyFull := size > quota/10*8
@@ -87,7 +87,7 @@ func (s *Server) warnOfSize(used int64) {
 
 var errNearlyFull = errors.New("the storage of the hub is nearly full; it takes no more writes when it is")
 
-// full tells whether etcd refuses writes, which it does from the first one that did not fit until it is told otherwise.
+// full reports whether etcd refuses writes, which it does from the first one that did not fit until its alarm is disarmed.
 func (s *Server) full() bool {
 	for _, alarm := range s.etcd.Server.Alarms() {
 		if alarm.Alarm == pb.AlarmType_NOSPACE {

@@ -15,7 +15,7 @@ import (
 
 const smallQuota = 4 << 20
 
-// fill writes until the storage is full, over and over so many keys that begin with one.
+// fill writes until the storage is full, over and over so many keys that start with one.
 func fill(t *testing.T, s *Server, from, keys int) {
 	t.Helper()
 	c := s.Client()

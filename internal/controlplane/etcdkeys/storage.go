@@ -113,7 +113,7 @@ func (s *Storage) replace(ctx context.Context, content []byte, version pki.Versi
 	return pki.Version{Content: answer.Header.Revision, Seen: answer.Header.Revision}, true, nil
 }
 
-// encryption is that of Secrets. It is asked for so rarely that the file is read each time.
+// encryption is that of Secrets. It is needed so rarely that the file is read each time.
 func (s *Storage) encryption(ctx context.Context) (value.Transformer, error) {
 	if s.encryptionFile == "" {
 		return identity.NewEncryptCheckTransformer(), nil

@@ -55,7 +55,7 @@ func replace(t *testing.T, s *Storage, content string, version pki.Version) (pki
 	return next, replaced
 }
 
-// SC-11 SC-24: of two servers that store something at the same time, one does, and the other is told. Hubs with other prefixes have keys of
+// SC-11 SC-24: of two servers that store something at the same time, one does, and the other fails. Hubs with other prefixes have keys of
 // their own.
 func TestFirstOneStores(t *testing.T) {
 	t.Parallel()
@@ -115,7 +115,7 @@ func TestAwait(t *testing.T) {
 	if _, err := client.Compact(t.Context(), answer.Header.Revision); err != nil {
 		t.Fatal(err)
 	}
-	<-awaiting() // what was stored cannot be told any more
+	<-awaiting() // what was stored is not known any more
 	version = load(t, s, "first")
 	if version.Content != next.Content {
 		t.Errorf("version %v, want that of %v", version, next)

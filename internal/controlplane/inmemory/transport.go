@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 )
 
-// Transport is a client's way to a handler. The zero value has no handler yet: a server that is built with a client of itself
+// Transport connects a client to a handler. The zero value has no handler yet: a server that is built with a client of itself
 // is set as the handler once it is there.
 type Transport struct {
 	handler atomic.Pointer[http.Handler]
@@ -75,7 +75,7 @@ func serverRequest(ctx context.Context, req *http.Request) *http.Request {
 	served := req.Clone(ctx)
 	served.Proto, served.ProtoMajor, served.ProtoMinor = "HTTP/2.0", 2, 0
 	served.RequestURI = req.URL.RequestURI()
-	// The address of a peer on the same machine; port 0 tells it from one that came in through a socket.
+	// The address of a peer on the same machine; port 0 distinguishes it from one that came in through a socket.
 	served.RemoteAddr = "127.0.0.1:0"
 	if served.Host == "" {
 		served.Host = req.URL.Host
@@ -97,7 +97,7 @@ const (
 	maxKept = 16 << 10
 )
 
-// answer is the response under way: the handler's writer and the client's body.
+// answer is the response in progress: the handler's writer and the client's body.
 type answer struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -128,7 +128,7 @@ func (a *answer) Header() http.Header { return a.header }
 
 // WriteHeader implements http.ResponseWriter.
 func (a *answer) WriteHeader(status int) {
-	// Informational answers are not passed on: no client here asks for them.
+	// Informational answers are not passed on: no client here requests them.
 	if a.status != 0 || (status >= 100 && status < 200) {
 		return
 	}

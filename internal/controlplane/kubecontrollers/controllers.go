@@ -22,7 +22,7 @@ import (
 	"github.com/capstan-io/capstan/internal/controlplane/serviceaccounttoken"
 )
 
-// DefaultSigningDuration is how long a signed certificate is valid at most; those of agents are valid for less unless they ask for it.
+// DefaultSigningDuration is how long a signed certificate is valid at most; those of agents are valid for less unless they request it.
 const DefaultSigningDuration = 365 * 24 * time.Hour
 
 // informerResync is long because no controller here relies on it: what they need they get from the watch.
@@ -140,7 +140,7 @@ func (c *Controllers) clientConfig(controller string) *rest.Config {
 	return rest.AddUserAgent(rest.CopyConfig(c.config.Client), controller)
 }
 
-// client names the controller in its user agent, which is how requests are told apart in the audit log.
+// client names the controller in its user agent, which distinguishes requests in the audit log.
 func (c *Controllers) client(controller string) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(c.clientConfig(controller))
 }

@@ -20,7 +20,7 @@ const (
 	discoveryResync = 10 * time.Minute
 )
 
-// resourceChanges tells when the set of served resources may have changed, so that nobody has to poll discovery.
+// resourceChanges notifies when the set of served resources may have changed, so that nobody has to poll discovery.
 type resourceChanges struct {
 	events      chan struct{}
 	mu          sync.Mutex
@@ -32,7 +32,7 @@ func newResourceChanges() *resourceChanges {
 }
 
 // watch shares the garbage collector's informers on the two types. What is there at the start counts as a change: its
-// follower may have looked just before it came.
+// follower may have read them just before it came.
 func (r *resourceChanges) watch(objects metadatainformer.SharedInformerFactory) error {
 	for _, resource := range []schema.GroupVersionResource{
 		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
@@ -57,7 +57,7 @@ func (r *resourceChanges) notice() {
 	}
 }
 
-// subscribe calls back, from one goroutine, after each settled change. Only before run.
+// subscribe calls back, from one goroutine, after each debounced change. Only before run.
 func (r *resourceChanges) subscribe(callback func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +76,7 @@ func (r *resourceChanges) run(ctx context.Context) {
 			return
 		case <-time.After(debounce):
 		}
-		// Events that came while settling are part of this change.
+		// Events that came meanwhile are part of this change.
 		select {
 		case <-r.events:
 		default:
@@ -90,7 +90,7 @@ func (r *resourceChanges) run(ctx context.Context) {
 }
 
 // follow keeps sync, a loop that compares discovery with what it knows every period, in step with the changes: each
-// change starts it again, which makes it look at once.
+// change starts it again, which makes it read them at once.
 func (r *resourceChanges) follow(sync func(ctx context.Context, period time.Duration)) func(context.Context) {
 	changed := make(chan struct{}, 1)
 	r.subscribe(func() {

@@ -40,12 +40,12 @@ const (
 	shortestLifetime = 10 * time.Minute
 )
 
-// agentLifetime is for agents of clusters and add-ons that ask for no lifetime of their own. Who finds a certificate can act as the
+// agentLifetime is for agents of clusters and add-ons that request no lifetime of their own. Who finds a certificate can act as the
 // agent for as long as it is valid, unless the cluster is cut off. Agents renew theirs when a fifth is left, so one that is away for this
 // long has to join again.
 const agentLifetime = 90 * 24 * time.Hour
 
-// fits tells whether a request is one that its signer signs, by the rules that Kubernetes has for the names of signers.
+// fits reports whether a request is one that its signer signs, by the rules that Kubernetes has for the names of signers.
 var fits = map[string]func(*x509.CertificateRequest, []certificatesv1.KeyUsage) error{
 	certificatesv1.KubeAPIServerClientSignerName: func(_ *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {
 		return clientUsages(usages)
@@ -189,7 +189,7 @@ func (s *signer) handle(ctx context.Context, request *certificatesv1.Certificate
 
 var managedClusters = clusterv1.GroupVersion.WithResource(fleet.ResourceManagedClusters)
 
-// notBefore is from when on the hub lets those in for whom a certificate is asked for; the zero time stands for always.
+// notBefore is from when on the hub admits those for whom a certificate is requested; the zero time stands for always.
 func (s *signer) notBefore(ctx context.Context, request *x509.CertificateRequest) (latest time.Time, err error) {
 	for _, name := range fleet.ClustersBehind(request.Subject.CommonName, request.Subject.Organization) {
 		cluster, err := s.clusters.Resource(managedClusters).Get(ctx, name, metav1.GetOptions{})
@@ -219,7 +219,7 @@ func inTime(request *certificatesv1.CertificateSigningRequest, notBefore time.Ti
 	return nil
 }
 
-// sign begins the validity a little before now, and for agents not before the time from which on the hub takes their certificates: it knows
+// sign starts the validity a little before now, and for agents not before the time from which on the hub takes their certificates: it knows
 // those that are older by that.
 func (s *signer) sign(request *x509.CertificateRequest, spec certificatesv1.CertificateSigningRequestSpec, notBefore time.Time) ([]byte,
 	error) {

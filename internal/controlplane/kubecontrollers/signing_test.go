@@ -61,7 +61,7 @@ func requestOf(t *testing.T, subject pkix.Name, dns ...string) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request})
 }
 
-// SC-16: approved requests of the signers of Kubernetes are signed, for as long as was asked for within limits. One that does not
+// SC-16: approved requests of the signers of Kubernetes are signed, for as long as was requested within limits. One that does not
 // fit its signer fails, and all others are left alone.
 func TestSigning(t *testing.T) {
 	t.Parallel()
@@ -144,7 +144,7 @@ func TestSigning(t *testing.T) {
 			certs, err := certutil.ParseCertsPEM(got.Status.Certificate)
 			noError(t, err)
 			noError(t, certs[0].CheckSignatureFrom(ca))
-			// A long-lived one loses what it begins before now.
+			// A long-lived one loses what it starts before now.
 			until := time.Until(certs[0].NotAfter)
 			if certs[0].Subject.CommonName != test.subject.CommonName || until > test.lifetime || until < test.lifetime-signingBackdate-time.Minute {
 				t.Errorf("%s, valid for %v, want %v", certs[0].Subject, until, test.lifetime)
@@ -166,7 +166,7 @@ func clustersSince(t *testing.T, notBefore string) metadata.Interface {
 }
 
 // "the hub's own signer does not backdate before the cluster's not-before": a certificate that is issued right after its cluster was
-// created holds, and what an agent asked for before is not signed: its requester may have the certificate of a cluster that had the
+// created holds, and what an agent requested before is not signed: its requester may have the certificate of a cluster that had the
 // name before.
 func TestSigningForAClusterOfNow(t *testing.T) {
 	t.Parallel()
@@ -178,29 +178,29 @@ func TestSigningForAClusterOfNow(t *testing.T) {
 	for name, test := range map[string]struct {
 		user, requester string
 		since           string
-		asked           time.Time
+		requested       time.Time
 		want            time.Time // from when on it is valid; zero if it is not signed
 		fails           string
 	}{
-		"a cluster of now": {user: agent, since: now.Format(time.RFC3339), asked: now.Add(-time.Minute), want: now},
-		"an add-on on it":  {user: addOn, requester: agent, since: now.Format(time.RFC3339), asked: now, want: now},
-		"a cluster of a minute ago": {user: agent, since: now.Add(-time.Minute).Format(time.RFC3339), asked: now,
+		"a cluster of now": {user: agent, since: now.Format(time.RFC3339), requested: now.Add(-time.Minute), want: now},
+		"an add-on on it":  {user: addOn, requester: agent, since: now.Format(time.RFC3339), requested: now, want: now},
+		"a cluster of a minute ago": {user: agent, since: now.Add(-time.Minute).Format(time.RFC3339), requested: now,
 			want: now.Add(-time.Minute)},
-		"a cluster of before": {user: agent, since: now.Add(-time.Hour).Format(time.RFC3339), asked: now,
+		"a cluster of before": {user: agent, since: now.Add(-time.Hour).Format(time.RFC3339), requested: now,
 			want: now.Add(-signingBackdate)},
-		"a cluster that says nothing": {user: agent, asked: now, want: now.Add(-signingBackdate)},
-		"a clock that is behind": {user: agent, since: now.Add(time.Minute).Format(time.RFC3339), asked: now,
+		"a cluster that says nothing": {user: agent, requested: now, want: now.Add(-signingBackdate)},
+		"a clock that is behind": {user: agent, since: now.Add(time.Minute).Format(time.RFC3339), requested: now,
 			want: now.Add(time.Minute)},
-		"another user": {user: "ann", since: now.Format(time.RFC3339), asked: now, want: now.Add(-signingBackdate)},
-		"a renewal from before": {user: agent, requester: agent, since: now.Format(time.RFC3339), asked: now.Add(-time.Second),
+		"another user": {user: "ann", since: now.Format(time.RFC3339), requested: now, want: now.Add(-signingBackdate)},
+		"a renewal from before": {user: agent, requester: agent, since: now.Format(time.RFC3339), requested: now.Add(-time.Second),
 			fails: "ask again"},
-		"a request for an add-on from before": {user: addOn, requester: agent, since: now.Format(time.RFC3339), asked: now.Add(-time.Second),
+		"a request for an add-on from before": {user: addOn, requester: agent, since: now.Format(time.RFC3339), requested: now.Add(-time.Second),
 			fails: "ask again"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			request := &certificatesv1.CertificateSigningRequest{
-				ObjectMeta: metav1.ObjectMeta{Name: "r", CreationTimestamp: metav1.NewTime(test.asked)},
+				ObjectMeta: metav1.ObjectMeta{Name: "r", CreationTimestamp: metav1.NewTime(test.requested)},
 				Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: certificatesv1.KubeAPIServerClientSignerName, Username: test.requester,
 					Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth}, Request: requestOf(t, pkix.Name{CommonName: test.user})},
 				Status: certificatesv1.CertificateSigningRequestStatus{Conditions: []certificatesv1.CertificateSigningRequestCondition{
@@ -236,7 +236,7 @@ func TestSigningForAClusterOfNow(t *testing.T) {
 	}
 }
 
-// "shorter by default": the certificate of an agent is valid for three months, unless the agent asks for another time.
+// "shorter by default": the certificate of an agent is valid for three months, unless the agent requests another time.
 func TestAgentsDoNotGetAYear(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -244,16 +244,16 @@ func TestAgentsDoNotGetAYear(t *testing.T) {
 	putCA(t, certFile, keyFile)
 	const hour, day = 3600, 24 * time.Hour
 	for name, test := range map[string]struct {
-		user    string
-		asked   *int32
-		longest time.Duration
-		want    time.Duration
+		user      string
+		requested *int32
+		longest   time.Duration
+		want      time.Duration
 	}{
 		"agent of a cluster": {user: "system:open-cluster-management:c1:agent1", longest: 200 * day, want: 90 * day},
 		"agent of an add-on": {user: "system:open-cluster-management:cluster:c1:addon:a:agent:x", longest: 200 * day, want: 90 * day},
-		"agent that asks for more": {user: "system:open-cluster-management:c1:agent1", asked: ptr.To[int32](120 * 24 * hour),
+		"agent that asks for more": {user: "system:open-cluster-management:c1:agent1", requested: ptr.To[int32](120 * 24 * hour),
 			longest: 200 * day, want: 120 * day},
-		"agent that asks for less": {user: "system:open-cluster-management:c1:agent1", asked: ptr.To[int32](hour), longest: 200 * day,
+		"agent that asks for less": {user: "system:open-cluster-management:c1:agent1", requested: ptr.To[int32](hour), longest: 200 * day,
 			want: time.Hour},
 		"agent of a hub that is strict": {user: "system:open-cluster-management:c1:agent1", longest: 7 * day, want: 7 * day},
 		"another user":                  {user: "ann", longest: 200 * day, want: 200 * day},
@@ -264,7 +264,7 @@ func TestAgentsDoNotGetAYear(t *testing.T) {
 			noError(t, err)
 			parsed, err := certificates.ParseCSR(requestOf(t, pkix.Name{CommonName: test.user}))
 			noError(t, err)
-			signed, err := s.sign(parsed, certificatesv1.CertificateSigningRequestSpec{ExpirationSeconds: test.asked,
+			signed, err := s.sign(parsed, certificatesv1.CertificateSigningRequestSpec{ExpirationSeconds: test.requested,
 				Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth}}, time.Time{})
 			noError(t, err)
 			certs, err := certutil.ParseCertsPEM(signed)

@@ -32,7 +32,7 @@ const (
 	renewalRetry = time.Minute
 )
 
-// tokenIssuer puts a token into each Secret that asks for one, and renews those tokens before their key ends.
+// tokenIssuer puts a token into each Secret that requests one, and renews those tokens before their key ends.
 func (c *Controllers) tokenIssuer(logger klog.Logger) (consumer, error) {
 	client, err := c.client("tokens-controller")
 	if err != nil {

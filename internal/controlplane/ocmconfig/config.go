@@ -91,7 +91,7 @@ type Aggregator struct {
 
 // Options say where the file is and where the hub runs.
 type Options struct {
-	// Dir is the configuration folder. Without the file in it the defaults hold.
+	// Dir is the configuration folder. Without the file in it the defaults apply.
 	Dir string
 	// Explicit says that the user named Dir, so that its absence is a mistake.
 	Explicit bool

@@ -91,7 +91,7 @@ type pairFile string
 func (f pairFile) certFile() string { return string(f) + certExtension }
 func (f pairFile) keyFile() string  { return string(f) + keyExtension }
 
-// incoming is where a new pair waits complete on disk, so that a crash between the two renames can be finished.
+// incoming is where a new pair waits complete on disk, so that after a crash between the two renames the second can be made.
 func (f pairFile) incoming() pairFile { return f + ".new" }
 
 // load returns nil when there is no such pair.
@@ -227,7 +227,7 @@ func writeFile(file string, content []byte, mode fs.FileMode) (err error) {
 	return os.Rename(tmp.Name(), file)
 }
 
-// temporaryPrefix is how the names of files and folders begin that are being written.
+// temporaryPrefix is how the names of files and folders start that are being written.
 const temporaryPrefix = ".new-"
 
 // removeTemporary removes what a crash left of files that were being written.

@@ -294,7 +294,7 @@ func TestNextCASignsOnlyAfterItSpread(t *testing.T) {
 	}
 }
 
-// SC-06, O8: Run renews without being asked and tells that it did.
+// SC-06, O8: Run renews without a request and reports that it did.
 func TestRunRenews(t *testing.T) {
 	t.Parallel()
 	clock := testclock.NewFakeClock(start)

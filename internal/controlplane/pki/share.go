@@ -28,7 +28,7 @@ type Storage interface {
 	Await(ctx context.Context, version Version)
 }
 
-// Version tells what is stored from what was before, to a Storage.
+// Version distinguishes what is stored from what was before, to a Storage.
 type Version struct {
 	// Content is when it was stored; 0 if nothing is.
 	Content int64
@@ -106,7 +106,7 @@ func (s *Store) sharedBefore(stored []byte) (sharedFiles, error) {
 	return files, nil
 }
 
-// foreign tells whether clients to whom the folder's own keys gave certificates would not be known to those who share others.
+// foreign reports whether clients to whom the folder's own keys gave certificates would not be known to those who share others.
 func (s *Store) foreign(shared sharedFiles) bool {
 	own, err := certutil.CertsFromFile(s.folder.pair(string(ClientCA)).certFile())
 	if err != nil || !s.clock.Now().Before(own[0].NotAfter) {

@@ -21,7 +21,7 @@ type memory struct {
 	content []byte
 	version int64
 	changed chan struct{}
-	// failing is what happens to those who ask.
+	// failing is what happens to those who read.
 	failing error
 	// before is called by a Load once it has its answer.
 	before func()

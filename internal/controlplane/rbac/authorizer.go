@@ -16,7 +16,7 @@ import (
 const bySubject = "subject"
 
 // Authorizer decides as the RBAC authorizer of Kubernetes does, in the same words. That one goes through all ClusterRoleBindings for each
-// request, and a hub has some for each cluster; this one looks only at those of the user and of the user's groups.
+// request, and a hub has some for each cluster; this one reads only those of the user and of the user's groups.
 type Authorizer struct {
 	roles        rbac.RoleGetter
 	roleBindings rbac.RoleBindingLister

@@ -1,5 +1,5 @@
 // Package rbac makes roles and bindings exist, those of every Kubernetes among them, for the API servers of this
-// repository. The stock way to do so begins with an idle second and then works one by one.
+// repository. The stock code to do so starts with an idle second and then works one by one.
 package rbac
 
 import (
@@ -14,7 +14,7 @@ import (
 	"k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/bootstrappolicy"
 )
 
-// atOnce is how many requests are under way together. The API server, on the same processors, does the work of them;
+// atOnce is how many requests are in flight together. The API server, on the same processors, does the work of them;
 // more only wait for each other.
 const atOnce = 8
 

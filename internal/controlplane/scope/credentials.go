@@ -22,13 +22,13 @@ import (
 
 // Credentials refuses the certificates of agents and add-ons that are older than what they were issued for: that of a cluster which had the
 // name before, or one from before the cluster was cut off. They name an identity, and to accept a cluster of the same name would
-// give it rights again. Nobody is let in by a restart: until it is known from when on certificates hold, a request with
+// give it rights again. Nobody is let in by a restart: until it is known from when on certificates are accepted, a request with
 // one of a cluster waits.
 type Credentials struct {
 	// known is closed when clusters has all there are.
 	known chan struct{}
 	mu    sync.RWMutex
-	// clusters are those whose certificates hold from some time on.
+	// clusters are those whose certificates are accepted from some time on.
 	clusters map[string]time.Time
 	watches  *Watches
 }
@@ -65,11 +65,11 @@ func certificateOf(r *http.Request, who user.Info) *x509.Certificate {
 	return nil
 }
 
-// certificateID begins the credential IDs of those who have shown a certificate.
+// certificateID is the prefix of the credential IDs of those who have shown a certificate.
 const certificateID = "X509SHA256="
 
-// check fails if a client has shown a certificate that holds no more. A certificate begins to be valid a while before it is signed, but the
-// hub's signer has none begin before those of its cluster hold.
+// check fails if a client has shown a certificate that is no longer accepted. A certificate starts to be valid a while before it is signed,
+// but the hub's signer has none start before those of its cluster are accepted.
 func (c *Credentials) check(ctx context.Context, who user.Info, certificate *x509.Certificate) error {
 	if certificate == nil {
 		return nil
@@ -95,7 +95,7 @@ func (c *Credentials) check(ctx context.Context, who user.Info, certificate *x50
 	return nil
 }
 
-// Run follows from when on certificates hold, until ctx ends. The API has to serve ManagedClusters. It is called once.
+// Run follows from when on certificates are accepted, until ctx ends. The API has to serve ManagedClusters. It is called once.
 func (c *Credentials) Run(ctx context.Context, client metadata.Interface) error {
 	clusters := managedClusters.WithVersion("v1")
 	informer := metadatainformer.NewFilteredMetadataInformer(client, clusters, metav1.NamespaceAll, resync, cache.Indexers{}, nil).Informer()
@@ -139,7 +139,7 @@ func onlyCredentials(o any) (any, error) {
 	return kept, nil
 }
 
-// never is when certificates hold again of a cluster that says no time: admission refuses that, so a writer has gone around it.
+// never is when certificates are accepted again of a cluster that says no time: admission refuses that, so a writer has gone around it.
 var never = time.Unix(1<<40, 0)
 
 func (c *Credentials) note(o any) {
@@ -155,7 +155,7 @@ func (c *Credentials) note(o any) {
 	c.set(cluster.Name, notBefore)
 }
 
-// set notes from when on the certificates of a cluster hold; the zero time stands for always.
+// set records from when on the certificates of a cluster are accepted; the zero time stands for always.
 func (c *Credentials) set(cluster string, notBefore time.Time) {
 	c.mu.Lock()
 	before := c.clusters[cluster]

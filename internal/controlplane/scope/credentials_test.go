@@ -113,7 +113,7 @@ func TestCredentialsAfterARestart(t *testing.T) {
 	client := metadatafake.NewSimpleMetadataClient(scheme, clusterSince("c1", epoch.Format(time.RFC3339)))
 	synctest.Test(t, func(t *testing.T) {
 		c := NewCredentials()
-		ask := func(who *user.DefaultInfo, since time.Time) <-chan error {
+		check := func(who *user.DefaultInfo, since time.Time) <-chan error {
 			answer := make(chan error, 1)
 			go func() {
 				_, _, err := c.Authenticator(byCertificate(who, true)).AuthenticateRequest(shown(since))
@@ -122,10 +122,10 @@ func TestCredentialsAfterARestart(t *testing.T) {
 			synctest.Wait()
 			return answer
 		}
-		if answer := ask(admin, epoch); len(answer) != 1 {
+		if answer := check(admin, epoch); len(answer) != 1 {
 			t.Error("an administrator waits")
 		}
-		old, now := ask(agent, epoch.Add(-time.Second)), ask(addOn, epoch)
+		old, now := check(agent, epoch.Add(-time.Second)), check(addOn, epoch)
 		if len(old)+len(now) > 0 {
 			t.Error("agents are answered before it is known from when on their certificates hold")
 		}
@@ -149,14 +149,14 @@ func TestCredentialsAfterARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if err := <-ask(agent, epoch); err == nil {
+		if err := <-check(agent, epoch); err == nil {
 			t.Error("a certificate from before the cluster was cut off is let in")
 		}
 		if err := clusters.Delete(ctx, "c1", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if err := <-ask(agent, epoch); err != nil {
+		if err := <-check(agent, epoch); err != nil {
 			t.Errorf("the cluster is gone, and with it what its agent was refused for: %v", err)
 		}
 		stop()

@@ -59,7 +59,7 @@ func (c *CutOff) Authorize(ctx context.Context, a authorizer.Attributes) (author
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// resync is never: the watch tells all there is.
+// resync is never: the watch has all events.
 const resync time.Duration = 0
 
 // Run follows which clusters are cut off, until ctx ends. The API has to serve them. It is called once.

@@ -31,7 +31,7 @@ func TestCutOffAfterARestart(t *testing.T) {
 		mc("c1", map[string]any{fleet.LabelCutOff: "true"}), mc("c2", nil))
 	synctest.Test(t, func(t *testing.T) {
 		cutOff := NewCutOff()
-		ask := func(who user.Info) <-chan authorizer.Decision {
+		authorize := func(who user.Info) <-chan authorizer.Decision {
 			answer := make(chan authorizer.Decision, 1)
 			go func() {
 				decision, _, _ := cutOff.Authorize(t.Context(), authorizer.AttributesRecord{User: who})
@@ -41,14 +41,14 @@ func TestCutOffAfterARestart(t *testing.T) {
 			return answer
 		}
 		for _, who := range []user.Info{admin, joiner} {
-			if answer := ask(who); len(answer) != 1 || <-answer != authorizer.DecisionNoOpinion {
+			if answer := authorize(who); len(answer) != 1 || <-answer != authorizer.DecisionNoOpinion {
 				t.Errorf("%s waits, or is refused", who.GetName())
 			}
 		}
 		other := &user.DefaultInfo{Name: fleet.AddOnUser("c2", "a", "a-agent"), Groups: fleet.AddOnGroups("c2", "a")}
 		waiting := map[user.Info]<-chan authorizer.Decision{}
 		for _, who := range []user.Info{agent, aws, addOn, account, other} {
-			if waiting[who] = ask(who); len(waiting[who]) != 0 {
+			if waiting[who] = authorize(who); len(waiting[who]) != 0 {
 				t.Errorf("%s is answered before it is known whether its cluster is cut off", who.GetName())
 			}
 		}

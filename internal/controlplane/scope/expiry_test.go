@@ -28,8 +28,8 @@ func tokenUntil(ends time.Time) string {
 	return encode([]byte(`{"alg":"RS256"}`)) + "." + encode([]byte(claims)) + ".c2ln"
 }
 
-// begin sends a request as an API server would hand it on, and tells when it ends.
-func begin(t *testing.T, w *Watches, who user.Info, path, sent string, certificate *x509.Certificate) (ended <-chan struct{}) {
+// start sends a request as an API server would pass it on, and returns what is closed when it ends.
+func start(t *testing.T, w *Watches, who user.Info, path, sent string, certificate *x509.Certificate) (ended <-chan struct{}) {
 	t.Helper()
 	done := make(chan struct{})
 	handler := w.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
@@ -62,15 +62,15 @@ func TestWatchesEndWithTheirTokens(t *testing.T) {
 			close(w.credentials.known)
 			soon, later := time.Now().Add(time.Minute), time.Now().Add(time.Hour)
 			ends := map[string]<-chan struct{}{
-				"a token":                             begin(t, w, account, path, tokenUntil(soon), nil),
-				"a certificate":                       begin(t, w, shown, path, "", &x509.Certificate{NotAfter: soon}),
-				"a certificate, with another's token": begin(t, w, shown, path, tokenUntil(later), &x509.Certificate{NotAfter: soon}),
+				"a token":                             start(t, w, account, path, tokenUntil(soon), nil),
+				"a certificate":                       start(t, w, shown, path, "", &x509.Certificate{NotAfter: soon}),
+				"a certificate, with another's token": start(t, w, shown, path, tokenUntil(later), &x509.Certificate{NotAfter: soon}),
 			}
 			goOn := map[string]<-chan struct{}{
-				"a later token":           begin(t, w, account, path, tokenUntil(later), nil),
-				"a token without an end":  begin(t, w, account, path, tokenUntil(time.Time{}), nil),
-				"a token that is no JWT":  begin(t, w, admin, path, "abcdef.0123456789abcdef", nil),
-				"a token for the cluster": begin(t, w, &user.DefaultInfo{Name: user.Anonymous}, path, tokenUntil(soon), nil),
+				"a later token":           start(t, w, account, path, tokenUntil(later), nil),
+				"a token without an end":  start(t, w, account, path, tokenUntil(time.Time{}), nil),
+				"a token that is no JWT":  start(t, w, admin, path, "abcdef.0123456789abcdef", nil),
+				"a token for the cluster": start(t, w, &user.DefaultInfo{Name: user.Anonymous}, path, tokenUntil(soon), nil),
 			}
 			<-time.After(time.Minute - time.Second)
 			for name, ended := range ends {
@@ -89,7 +89,7 @@ func TestWatchesEndWithTheirTokens(t *testing.T) {
 					t.Errorf("%s: it ends", name)
 				}
 			}
-			if !isOver(begin(t, w, account, path, tokenUntil(soon), nil)) {
+			if !isOver(start(t, w, account, path, tokenUntil(soon), nil)) {
 				t.Error("what begins with a token that has ended goes on")
 			}
 			w.mu.Lock()

@@ -1,9 +1,9 @@
-// Package scope narrows what agents, and those who ask to join, read on a standalone hub to what is theirs.
+// Package scope narrows what agents, and those who join, read on a standalone hub to what is theirs.
 //
 // Their roles are those of every hub, and let them list all certificate requests and, to those who
 // join, all clusters. RBAC cannot do better: the names of requests are random, and it knows no labels. Nor can an
 // authorizer: agents review whether they may list all requests before they work, and take a no for a broken credential.
-// So a request that RBAC has let through is narrowed here, on its way to the storage.
+// So a request that RBAC has let through is narrowed here, before the storage.
 package scope
 
 import (
@@ -46,7 +46,7 @@ type Secrets interface {
 
 // Handler narrows requests before it hands them on; they must be authorized already. Of certificate requests, an agent sees
 // those with the label of its cluster, which admission makes sure of. Of the Secrets in the namespace of its cluster, it sees those of
-// ManagedServiceAccounts. Who is joining has to say what to look at: a request
+// ManagedServiceAccounts. Who is joining has to select an object: a request
 // or ManagedCluster by its name, or the requests of one cluster by the label.
 func Handler(next http.Handler, requests Requests, tokens Secrets, serializer runtime.NegotiatedSerializer) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -23,7 +23,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// retrySuspended is when agents are told to try again, in seconds.
+// retrySuspended is when agents are to retry, in seconds.
 const retrySuspended = 10
 
 // goesOn are the kinds that agents list and watch also during a suspension: with them they register, report and renew certificates, and
@@ -31,9 +31,9 @@ const retrySuspended = 10
 var goesOn = []schema.GroupResource{managedClusters, certificateRequests, coordinationv1.Resource("leases")}
 
 // Suspension keeps from agents, and from those of add-ons, what they change their clusters by, as long as there is the ConfigMap works-held
-// in the hub's namespace, as on a hub that was restored from a backup and that nobody has looked at yet. Agents remove what they do not
+// in the hub's namespace, as on a hub that was restored from a backup and that nobody has checked yet. Agents remove what they do not
 // find on the hub. During a suspension, the hub answers them as if it were not available for works, nor for lists and watches of all kinds
-// but those of goesOn: that tells them of no object that is missing, and they leave their clusters as they are. Until it is known whether
+// but those of goesOn: that shows them no object as missing, and they leave their clusters as they are. Until it is known whether
 // there is the ConfigMap, agents wait.
 type Suspension struct {
 	// known is closed when suspended is right.
@@ -90,7 +90,7 @@ func (s *Suspension) Handler(next http.Handler, codecs runtime.NegotiatedSeriali
 	})
 }
 
-// changesClusters tells whether an agent, or the agent of an add-on, reads or writes works, or learns which objects of a kind there are.
+// changesClusters reports whether an agent, or the agent of an add-on, reads or writes works, or learns which objects of a kind there are.
 // Service accounts in the namespaces of their own are taken for add-ons that use tokens.
 func changesClusters(r *http.Request) bool {
 	info, found := request.RequestInfoFrom(r.Context())
@@ -118,7 +118,7 @@ func isAgent(namespace string, who user.Info) bool {
 	return fleet.IsAgentOn(namespace, who.GetName(), who.GetGroups())
 }
 
-// isProbe tells whether a list is of one object at most, by which agents find out whether the hub lets them work before they report.
+// isProbe reports whether a list is of one object at most, by which agents find out whether the hub lets them work before they report.
 func isProbe(r *http.Request, info *request.RequestInfo) bool {
 	query := r.URL.Query()
 	return info.Verb == "list" && query.Get("limit") == "1" && !query.Has("continue")

@@ -24,13 +24,13 @@ import (
 // manager is a service account of the hub that looks into its own namespace.
 var manager = &user.DefaultInfo{Name: fleet.ServiceAccountUser(fleet.NamespaceHub, "manager")}
 
-// asked is a request to the hub.
-type asked struct {
+// agentRequest is a request to the hub.
+type agentRequest struct {
 	who                                     user.Info
 	verb, namespace, group, resource, query string
 }
 
-func (a asked) String() string {
+func (a agentRequest) String() string {
 	return fmt.Sprintf("%s: %s %s/%s in %q with %q", a.who.GetName(), a.verb, a.group, a.resource, a.namespace, a.query)
 }
 
@@ -41,7 +41,7 @@ const (
 	tokenGroup   = "authentication.open-cluster-management.io"
 )
 
-// Agents wait until it is known whether the hub is suspended, are told to come back as long as it is, and then get what they ask for. They
+// Agents wait until it is known whether the hub is suspended, are to retry as long as it is, and then get what they request. They
 // do not learn which works, add-ons, accounts and tokens are missing on the hub, and remove none. Nobody else waits, nor do registration,
 // reports and certificates.
 func TestSuspension(t *testing.T) {
@@ -51,9 +51,9 @@ func TestSuspension(t *testing.T) {
 	if err := corev1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceHub, Name: fleet.ConfigMapWorksHeld}}
-	client := dynamicfake.NewSimpleDynamicClient(scheme, held)
-	withheld := []asked{
+	marker := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceHub, Name: fleet.ConfigMapWorksHeld}}
+	client := dynamicfake.NewSimpleDynamicClient(scheme, marker)
+	withheld := []agentRequest{
 		{agent, "list", "c1", workGroup, "manifestworks", ""},
 		{agent, "get", "c1", workGroup, "manifestworks", ""},
 		{agent, "patch", "c1", workGroup, "manifestworks", ""},
@@ -68,7 +68,7 @@ func TestSuspension(t *testing.T) {
 		{addOn, "watch", "c1", "policy.example.com", "policies", ""},
 		{account, "watch", "c1", "policy.example.com", "policies", ""},
 	}
-	goOn := []asked{
+	goOn := []agentRequest{
 		{agent, "watch", "", clusterGroup, "managedclusters", ""},
 		{agent, "list", "", "certificates.k8s.io", "certificatesigningrequests", ""},
 		{agent, "update", "c1", "coordination.k8s.io", "leases", ""},
@@ -87,7 +87,7 @@ func TestSuspension(t *testing.T) {
 		suspension := NewSuspension()
 		handler := suspension.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }),
 			serializer.NewCodecFactory(scheme))
-		ask := func(what asked) <-chan int {
+		send := func(what agentRequest) <-chan int {
 			info := &request.RequestInfo{IsResourceRequest: true, Verb: what.verb, Namespace: what.namespace, APIGroup: what.group,
 				Resource: what.resource}
 			ctx := request.WithUser(request.WithRequestInfo(t.Context(), info), what.who)
@@ -100,16 +100,16 @@ func TestSuspension(t *testing.T) {
 			synctest.Wait()
 			return answer
 		}
-		atOnce := func(all []asked, want int) {
+		atOnce := func(all []agentRequest, want int) {
 			t.Helper()
 			for _, what := range all {
-				if answer := ask(what); len(answer) != 1 || <-answer != want {
+				if answer := send(what); len(answer) != 1 || <-answer != want {
 					t.Errorf("%s: it waits, or gets another answer than %d", what, want)
 				}
 			}
 		}
 		atOnce(goOn, http.StatusOK)
-		waiting := ask(withheld[0])
+		waiting := send(withheld[0])
 		if len(waiting) != 0 {
 			t.Error("an agent is answered before it is known whether the hub is suspended")
 		}
@@ -123,7 +123,7 @@ func TestSuspension(t *testing.T) {
 		atOnce(withheld, http.StatusServiceUnavailable)
 		atOnce(goOn, http.StatusOK)
 		configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-		if err := client.Resource(configMaps).Namespace(held.Namespace).Delete(t.Context(), held.Name, metav1.DeleteOptions{}); err != nil {
+		if err := client.Resource(configMaps).Namespace(marker.Namespace).Delete(t.Context(), marker.Name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()

@@ -24,7 +24,7 @@ import (
 	"github.com/capstan-io/capstan/internal/reach/token"
 )
 
-// Watches are those that are open. A watch is authorized when it begins, and may then go on for an hour; these end as soon as the user
+// Watches are those that are open. A watch is authorized when it starts, and may then go on for an hour; these end as soon as the user
 // who has them open has lost the right to them. So a denied cluster learns of no work that is made after that, and what an add-on of it
 // may see ends with the rights of the add-on. The identities of add-ons have whatever rights are given to them, through roles of any name
 // or label: what ends a watch is that one of its subjects is bound to what has changed, for everybody alike. They also end with the token
@@ -53,8 +53,8 @@ type subject struct{ kind, name string }
 // clusterKind is the kind of subjects that are clusters. RBAC has none of it.
 const clusterKind = "Cluster"
 
-// NewWatches returns Watches that ask the authorizer whether they may go on, when roles change, when cutOff has another cluster and when
-// certificates of one hold no more.
+// NewWatches returns Watches that the authorizer checks, when roles change, when cutOff has another cluster and when
+// certificates of one are no longer accepted.
 func NewWatches(a authorizer.UnconditionalAuthorizer, cutOff *CutOff, credentials *Credentials) *Watches {
 	w := &Watches{authorizer: a, credentials: credentials, open: map[subject]map[*watch]struct{}{}}
 	cutOff.watches, credentials.watches = w, w
@@ -157,7 +157,7 @@ func (w *Watches) check(one *watch) {
 	}
 }
 
-// checkFor looks at the watches of clients that act for a cluster. Each cluster that joins causes it.
+// checkFor checks the watches of clients that act for a cluster. Each cluster that joins causes it.
 func (w *Watches) checkFor(cluster string) { w.checkAll([]subject{{clusterKind, cluster}}) }
 
 // endAll ends the watches of a subject.
@@ -169,7 +169,7 @@ func (w *Watches) endAll(of subject) {
 	}
 }
 
-// checkAll looks at the watches of these subjects.
+// checkAll checks the watches of these subjects.
 func (w *Watches) checkAll(subjects []subject) {
 	affected := map[*watch]struct{}{}
 	w.mu.Lock()
@@ -184,7 +184,7 @@ func (w *Watches) checkAll(subjects []subject) {
 	}
 }
 
-// Follow looks at the watches of the subjects of a role or binding whenever that changes or goes. The informers have to be those that the
+// Follow checks the watches of the subjects of a role or binding whenever that changes or goes. The informers have to be those that the
 // authorizer decides by.
 func (w *Watches) Follow(shared informers.SharedInformerFactory) error {
 	rbac := shared.Rbac().V1()
@@ -265,7 +265,7 @@ func (w *Watches) changed(before any) {
 	w.checkAll(subjects)
 }
 
-// bindings tell for whom a role is. A hub has some for each cluster, so they are looked up by the index byRole.
+// bindings say for whom a role is. A hub has some for each cluster, so they are found by the index byRole.
 type bindings struct{ global, local cache.Indexer }
 
 // byRole is the index of bindings by the role that they refer to.

@@ -26,19 +26,19 @@ import (
 
 // allowing allows everything, or nothing, and counts the questions.
 type allowing struct {
-	refuse atomic.Bool
-	asked  atomic.Int32
+	refuse  atomic.Bool
+	reviews atomic.Int32
 }
 
 func (a *allowing) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
-	a.asked.Add(1)
+	a.reviews.Add(1)
 	if a.refuse.Load() {
 		return authorizer.DecisionNoOpinion, "", nil
 	}
 	return authorizer.DecisionAllow, "", nil
 }
 
-// open begins a watch, and tells when it ends.
+// open starts a watch, and returns what is closed when it ends.
 func open(t *testing.T, w *Watches, who user.Info) (ended <-chan struct{}) {
 	t.Helper()
 	return openAt(t, w, who, "/api/v1/namespaces/c1/configmaps", url.Values{"watch": {"1"}})
@@ -125,7 +125,7 @@ func TestWatchesEndWithTheirRights(t *testing.T) {
 					if isOver(ended) {
 						t.Fatal("it ends before its right does")
 					}
-					asked := rights.asked.Load()
+					reviews := rights.reviews.Load()
 					rights.refuse.Store(true)
 					if err := revoke(t, api, test.objects[0], how); err != nil {
 						t.Fatal(err)
@@ -133,8 +133,8 @@ func TestWatchesEndWithTheirRights(t *testing.T) {
 					if !isOver(ended) {
 						t.Error("the watch goes on")
 					}
-					if isOver(stranger) || rights.asked.Load() != asked+1 {
-						t.Errorf("%d watches were looked at, want that of the one concerned alone", rights.asked.Load()-asked)
+					if isOver(stranger) || rights.reviews.Load() != reviews+1 {
+						t.Errorf("%d watches were looked at, want that of the one concerned alone", rights.reviews.Load()-reviews)
 					}
 					w.checkAll(subjectsOf(&user.DefaultInfo{Name: "system:open-cluster-management:c2:x"}))
 					cancel()
@@ -284,13 +284,13 @@ func TestWatchesOfOtherClusters(t *testing.T) { //nolint:paralleltest // it coun
 	for i := range 1000 {
 		add(fmt.Sprintf("c%d", i))
 	}
-	rights.asked.Store(0)
+	rights.reviews.Store(0)
 	const few = 10
 	if allocated := testing.AllocsPerRun(few, func() { w.checkFor("joining") }); allocated > few {
 		t.Errorf("to look for watches of one cluster takes %.0f allocations", allocated)
 	}
-	if w.checkFor("c17"); rights.asked.Load() != 1 {
-		t.Errorf("%d watches are looked at, want that of the cluster", rights.asked.Load())
+	if w.checkFor("c17"); rights.reviews.Load() != 1 {
+		t.Errorf("%d watches are looked at, want that of the cluster", rights.reviews.Load())
 	}
 }
 

@@ -81,7 +81,7 @@ func (k *Keys) read() (*keySet, error) {
 	return set, nil
 }
 
-// AddListener implements serviceaccount.PublicKeysGetter. The listener is told of every Reload.
+// AddListener implements serviceaccount.PublicKeysGetter. The listener is called for every Reload.
 func (k *Keys) AddListener(l serviceaccount.Listener) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
