@@ -50,7 +50,7 @@ func gavePermission(registrations []addonv1beta1.RegistrationSpec, permission ad
 	})
 }
 
-// signedFor tells whether certificates of the signer were signed already, for the same subject and with the same CA.
+// signedFor reports whether certificates of the signer were signed already, for the same subject and with the same CA.
 func signedFor(registrations []addonv1beta1.RegistrationSpec, signer *addonv1beta1.CustomSignerRegistrationSpec) bool {
 	return slices.ContainsFunc(registrations, func(r addonv1beta1.RegistrationSpec) bool {
 		return equality.Semantic.DeepEqual(r.CustomSigner, signer)

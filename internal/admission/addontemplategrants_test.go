@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-io/capstan/internal/admission"
 )
 
-// A2, AM-34, AM-35: each role and each Secret is asked about where it is, unless it was given before to the same add-on, for the same.
+// A2, AM-34, AM-35: each role and each Secret is reviewed where it is, unless it was given before to the same add-on, for the same.
 func TestGrantsOfAddOnTemplate(t *testing.T) {
 	t.Parallel()
 	current := addonv1beta1.HubPermissionConfig{Type: "CurrentCluster",
@@ -43,7 +43,7 @@ func TestGrantsOfAddOnTemplate(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		now, old *addonv1beta1.AddOnTemplate
-		asked    []string
+		reviewed []string
 		says     string
 	}{
 		{"nothing", of("hello", access()), nil, nil, ""},
@@ -70,15 +70,15 @@ func TestGrantsOfAddOnTemplate(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			nobody, allowed := &fakeAuthorizer{}, &fakeAuthorizer{allowed: test.asked}
+			nobody, allowed := &fakeAuthorizer{}, &fakeAuthorizer{allowed: test.reviewed}
 			code := 0
 			if test.says != "" {
 				code = 403
 			}
 			checkStatus(t, admission.ValidateAddOnTemplate(t.Context(), test.now, test.old, nobody.sender(), admission.ManifestWorkOptions{}), code,
 				test.says)
-			if !slices.Equal(nobody.asked, test.asked) {
-				t.Errorf("asked for %q, want %q", nobody.asked, test.asked)
+			if !slices.Equal(nobody.reviewed, test.reviewed) {
+				t.Errorf("asked for %q, want %q", nobody.reviewed, test.reviewed)
 			}
 			checkStatus(t, admission.ValidateAddOnTemplate(t.Context(), test.now, test.old, allowed.sender(), admission.ManifestWorkOptions{}), 0)
 		})

@@ -52,7 +52,7 @@ func annotationsOfHub(cluster *clusterv1.ManagedCluster) map[string]string {
 
 // ValidateManifestWorkMetadata allows an agent to change only the finalizers of a work by which the hub waits for it. With other
 // finalizers it would keep a work, and so its rights, from being deleted when the hub continues without it. Owner references would do
-// the same, or have the work deleted, and labels tell the hub whose work it is.
+// the same, or have the work deleted, and by labels the hub knows whose work it is.
 func ValidateManifestWorkMetadata(work, old metav1.Object, sender Sender) error {
 	if !sender.actsFor(work.GetNamespace()) {
 		return nil

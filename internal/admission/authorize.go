@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Authorizer tells whether the sender of the request has a permission, as a SubjectAccessReview does. An implementation binds it to the
+// Authorizer reports whether the sender of the request has a permission, as a SubjectAccessReview does. An implementation binds it to the
 // whole identity of the sender (name, uid, groups and extra), so that every authorizer behind it sees what it would see of a direct
 // request. The reason may be empty.
 type Authorizer func(ctx context.Context, attributes authorizationv1.ResourceAttributes) (allowed bool, reason string, err error)
@@ -28,7 +28,7 @@ type Sender struct {
 	Clusters []string
 	// Behind are those that the sender acts for, as the agent of one or of an add-on there, or as a service account in its namespace.
 	Behind []string
-	// Joining tells whether the sender has a bootstrap credential.
+	// Joining reports whether the sender has a bootstrap credential.
 	Joining bool
 	// Authorize answers questions about this sender.
 	Authorize Authorizer

@@ -13,11 +13,11 @@ import (
 	"github.com/capstan-io/capstan/internal/admission"
 )
 
-// fakeAuthorizer allows what it lists, and remembers what it was asked. Permissions are written by permission.
+// fakeAuthorizer allows what it lists, and remembers the reviews. Permissions are written by permission.
 type fakeAuthorizer struct {
-	allowed []string
-	err     error
-	asked   []string
+	allowed  []string
+	err      error
+	reviewed []string
 }
 
 func permission(a authorizationv1.ResourceAttributes) string {
@@ -26,7 +26,7 @@ func permission(a authorizationv1.ResourceAttributes) string {
 
 func (f *fakeAuthorizer) sender() admission.Sender {
 	return admission.Sender{Name: "ann", Authorize: func(_ context.Context, a authorizationv1.ResourceAttributes) (bool, string, error) {
-		f.asked = append(f.asked, permission(a))
+		f.reviewed = append(f.reviewed, permission(a))
 		for _, allowed := range f.allowed {
 			if allowed == permission(a) {
 				return true, "", f.err

@@ -43,7 +43,7 @@ func setNotBefore(cluster *clusterv1.ManagedCluster, at time.Time) {
 	metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, fleet.AnnotationCredentialsNotBefore, at.UTC().Format(time.RFC3339))
 }
 
-// cutsOff tells whether this write cuts the cluster off, or an earlier one under a hub that did not record the time. A cluster that is
+// cutsOff reports whether this write cuts the cluster off, or an earlier one under a hub that did not record the time. A cluster that is
 // created with the label may be restored, and does not count.
 func cutsOff(cluster, old *clusterv1.ManagedCluster) bool {
 	return old != nil && decided.CutOff(cluster) && (!decided.CutOff(old) || cluster.Annotations[fleet.AnnotationCredentialsNotBefore] == "")

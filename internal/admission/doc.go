@@ -1,9 +1,9 @@
 // Package admission holds the admission rules of the hub as plain functions: objects in, an
-// error out. They know neither how a request arrives nor how a permission is looked up, so that the API server of
+// error out. They know neither how a request arrives nor how a permission is checked, so that the API server of
 // `capstan-hub server` can call them in its own process (package inprocess) and a webhook server can call the same
 // code for a hub inside an existing Kubernetes.
 //
-//	MutateManagedCluster                         what a new cluster begins with, taint times, default set label
+//	MutateManagedCluster                         what a new cluster starts with, taint times, default set label
 //	ValidateManagedCluster                       name, addresses, acceptance, set membership
 //	ManagedClusterSetWarnings                    selectors that select nothing; nothing is refused
 //	ManagedClusterSetDeletionWarnings            bindings and members of a set that is deleted; nothing is refused

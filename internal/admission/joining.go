@@ -26,7 +26,7 @@ const defaultLeaseDuration = 60
 func requestToJoin(cluster *clusterv1.ManagedCluster, requester, credential string) error {
 	spec := cluster.Spec.DeepCopy()
 	spec.ManagedClusterClientConfigs = nil
-	spec.HubAcceptsClient = false // ValidateManagedCluster asks for the permission.
+	spec.HubAcceptsClient = false // ValidateManagedCluster requires the permission.
 	if spec.LeaseDurationSeconds == defaultLeaseDuration {
 		spec.LeaseDurationSeconds = 0
 	}
@@ -58,8 +58,8 @@ func requestToJoin(cluster *clusterv1.ManagedCluster, requester, credential stri
 	return nil
 }
 
-// ForwardedRequester returns who asks the gRPC server to create a cluster, and takes it off the cluster. Whoever it is, the cluster is one
-// that asks to join: administrators do not come that way.
+// ForwardedRequester returns who has the gRPC server create a cluster, and takes it off the cluster. Whoever it is, the cluster is one
+// that is joining: administrators do not use the gRPC server.
 func ForwardedRequester(cluster *clusterv1.ManagedCluster, server string) string {
 	requester := cluster.Annotations[fleet.AnnotationRequestedBy]
 	delete(cluster.Annotations, fleet.AnnotationRequestedBy)

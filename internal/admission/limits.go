@@ -53,10 +53,10 @@ const (
 	agentRequestLimit = 200
 )
 
-// stranger tells whether the writes of the sender are limited.
+// stranger reports whether the writes of the sender are limited.
 func (s Sender) stranger() bool { return s.Joining || len(s.Clusters) > 0 }
 
-// actsFor tells whether the sender acts for the cluster: as its agent, or as one of its add-ons.
+// actsFor reports whether the sender acts for the cluster: as its agent, or as one of its add-ons.
 func (s Sender) actsFor(cluster string) bool { return slices.Contains(s.Behind, cluster) }
 
 // limitSize returns an error if an object is too large. It fails with 413.
@@ -93,7 +93,7 @@ type Waiting struct {
 	OfCredential int
 }
 
-// tooMany tells whether a joining sender has to wait, and how many objects of it wait: a credential may have as many as the limit, and
+// tooMany reports whether a joining sender has to wait, and how many objects of it wait: a credential may have as many as the limit, and
 // its account a multiple of that. A credential without an ID counts as its account.
 func (w Waiting) tooMany(sender Sender, joinLimit int) (int, bool) {
 	switch {
@@ -177,7 +177,7 @@ func ValidateManagedClusterStatus(cluster, old *unstructured.Unstructured, sende
 
 const managedNamespaces = "managedNamespaces"
 
-// answers tells whether an entry of status.managedNamespaces is the hub's, with conditions of the usual size.
+// answers reports whether an entry of status.managedNamespaces is the hub's, with conditions of the usual size.
 func answers(entry any, ofHub []any) bool {
 	requested, conditions := splitEntry(entry)
 	known := slices.ContainsFunc(ofHub, func(one any) bool {
@@ -207,7 +207,7 @@ func validateAddOnStatusSize(addOn, old *unstructured.Unstructured, sender Sende
 // about ten conditions with long messages. A work that requests texts, by jsonPaths or by conditionRules, has no limit except that of
 // the API, because such texts are as long as those in the objects.
 func ValidateManifestWorkStatus(work, old *unstructured.Unstructured, sender Sender) error {
-	if !sender.actsFor(work.GetNamespace()) || asksForTexts(work) {
+	if !sender.actsFor(work.GetNamespace()) || requestsTexts(work) {
 		return nil
 	}
 	manifests, _, _ := unstructured.NestedFieldNoCopy(work.Object, "spec", "workload", "manifests")
@@ -216,8 +216,8 @@ func ValidateManifestWorkStatus(work, old *unstructured.Unstructured, sender Sen
 	return limitGrowth(statusOf(work), statusOf(old), mostWorkStatusBytes*(1+len(list)), what, field.NewPath("status"))
 }
 
-// asksForTexts tells whether the configs of a work's manifests request texts from the agent.
-func asksForTexts(work *unstructured.Unstructured) bool {
+// requestsTexts reports whether the configs of a work's manifests request texts from the agent.
+func requestsTexts(work *unstructured.Unstructured) bool {
 	value, _, _ := unstructured.NestedFieldNoCopy(work.Object, "spec", "manifestConfigs")
 	configs, _ := value.([]any)
 	return slices.ContainsFunc(configs, func(one any) bool {

@@ -42,7 +42,7 @@ type MutateOptions struct {
 	Credential string
 	// BindCredentials makes certificates valid only for the ManagedCluster that they were issued for, which a standalone hub enforces.
 	BindCredentials bool
-	// Agent tells whether the sender is the agent of a cluster, or of an add-on there.
+	// Agent reports whether the sender is the agent of a cluster, or of an add-on there.
 	Agent bool
 }
 
@@ -134,7 +134,7 @@ func sameTaint(taints []clusterv1.Taint, taint clusterv1.Taint) *clusterv1.Taint
 }
 
 // NamespaceGetter reads a namespace of the hub. A namespace that does not exist is an error for which
-// apierrors.IsNotFound holds.
+// apierrors.IsNotFound is true.
 type NamespaceGetter func(ctx context.Context, name string) (*corev1.Namespace, error)
 
 // ValidateOptions is what ValidateManagedCluster needs, in addition to the objects and the sender.

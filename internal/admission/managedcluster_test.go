@@ -92,7 +92,7 @@ func TestTaintTimes(t *testing.T) {
 	}
 }
 
-// RG-28 RG-44: a new cluster begins with the taint and the finalizer that the hub's controllers would give it next, each once. An update
+// RG-28 RG-44: a new cluster starts with the taint and the finalizer that the hub's controllers would give it next, each once. An update
 // adds neither.
 func TestNewCluster(t *testing.T) {
 	t.Parallel()
@@ -101,19 +101,19 @@ func TestNewCluster(t *testing.T) {
 	unreachable := taint("cluster.open-cluster-management.io/unreachable", "", clusterv1.TaintEffectNoSelect, stamped)
 	preferred := taint(unreachable.Key, "", clusterv1.TaintEffectPreferNoSelect, stamped)
 	for name, test := range map[string]struct {
-		old                   *clusterv1.ManagedCluster
-		without               bool
-		taints, wants         []clusterv1.Taint
-		finalizers, wantsHeld []string
+		old                        *clusterv1.ManagedCluster
+		without                    bool
+		taints, wants              []clusterv1.Taint
+		finalizers, wantFinalizers []string
 	}{
-		"plain":                        {wants: []clusterv1.Taint{unreachable}, wantsHeld: []string{finalizer}},
+		"plain":                        {wants: []clusterv1.Taint{unreachable}, wantFinalizers: []string{finalizer}},
 		"on a hub without controllers": {without: true, taints: []clusterv1.Taint{own}, wants: []clusterv1.Taint{own}},
 		"with others": {taints: []clusterv1.Taint{own}, wants: []clusterv1.Taint{own, unreachable},
-			finalizers: []string{"a.io/b"}, wantsHeld: []string{"a.io/b", finalizer}},
+			finalizers: []string{"a.io/b"}, wantFinalizers: []string{"a.io/b", finalizer}},
 		"that has them": {taints: []clusterv1.Taint{unreachable, own}, wants: []clusterv1.Taint{unreachable, own},
-			finalizers: []string{finalizer}, wantsHeld: []string{finalizer}},
+			finalizers: []string{finalizer}, wantFinalizers: []string{finalizer}},
 		"with a taint of another effect": {taints: []clusterv1.Taint{preferred}, wants: []clusterv1.Taint{preferred, unreachable},
-			wantsHeld: []string{finalizer}},
+			wantFinalizers: []string{finalizer}},
 		"update": {old: tainted(unreachable)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -125,8 +125,8 @@ func TestNewCluster(t *testing.T) {
 				options = admission.MutateOptions{Now: now}
 			}
 			checkStatus(t, admission.MutateManagedCluster(cluster, test.old, options), 0)
-			if !equality.Semantic.DeepEqual(cluster.Spec.Taints, test.wants) || !slices.Equal(cluster.Finalizers, test.wantsHeld) {
-				t.Errorf("taints %v, want %v; finalizers %v, want %v", cluster.Spec.Taints, test.wants, cluster.Finalizers, test.wantsHeld)
+			if !equality.Semantic.DeepEqual(cluster.Spec.Taints, test.wants) || !slices.Equal(cluster.Finalizers, test.wantFinalizers) {
+				t.Errorf("taints %v, want %v; finalizers %v, want %v", cluster.Spec.Taints, test.wants, cluster.Finalizers, test.wantFinalizers)
 			}
 		})
 	}
@@ -260,7 +260,7 @@ func TestAcceptance(t *testing.T) {
 		namespace    admission.NamespaceGetter
 		code         int
 		texts        []string
-		unasked      bool
+		noReview     bool
 	}{
 		{name: "created accepted", cluster: accepts(true), authorizer: fakeAuthorizer{allowed: []string{accept}}},
 		{name: "created accepted without permission", cluster: accepts(true), code: 403, texts: []string{
@@ -270,10 +270,10 @@ func TestAcceptance(t *testing.T) {
 		{name: "accepted without permission", cluster: accepts(true), old: accepts(false), code: 403, texts: []string{`user "ann"`}},
 		{name: "permission for another cluster", cluster: accepts(true), code: 403,
 			authorizer: fakeAuthorizer{allowed: []string{"update managedclusters/accept.register.open-cluster-management.io /c2"}}},
-		{name: "still accepted", cluster: accepts(true), old: accepts(true), unasked: true},
+		{name: "still accepted", cluster: accepts(true), old: accepts(true), noReview: true},
 		{name: "no longer accepted", cluster: accepts(false), old: accepts(true), authorizer: fakeAuthorizer{allowed: []string{accept}}},
 		{name: "no longer accepted without permission", cluster: accepts(false), old: accepts(true), code: 403, texts: []string{`user "ann"`}},
-		{name: "created unaccepted", cluster: accepts(false), unasked: true},
+		{name: "created unaccepted", cluster: accepts(false), noReview: true},
 		{name: "authorizer fails", cluster: accepts(true), authorizer: fakeAuthorizer{err: errors.New("no connection")}, code: 403,
 			texts: []string{"no connection"}},
 		{name: "authorizer fails and allows", cluster: accepts(true), code: 403,
@@ -282,11 +282,11 @@ func TestAcceptance(t *testing.T) {
 		{name: "namespace is there", cluster: accepts(true), namespace: namespaceIn(corev1.NamespaceActive),
 			authorizer: fakeAuthorizer{allowed: []string{accept}}},
 		{name: "namespace terminates", cluster: accepts(true), namespace: namespaceIn(corev1.NamespaceTerminating),
-			authorizer: fakeAuthorizer{allowed: []string{accept}}, code: 403, texts: []string{`namespace "c1"`, "is being deleted"}, unasked: true},
+			authorizer: fakeAuthorizer{allowed: []string{accept}}, code: 403, texts: []string{`namespace "c1"`, "is being deleted"}, noReview: true},
 		{name: "namespace cannot be read", cluster: accepts(true), namespace: brokenNamespace,
-			authorizer: fakeAuthorizer{allowed: []string{accept}}, code: 403, texts: []string{"no connection"}, unasked: true},
+			authorizer: fakeAuthorizer{allowed: []string{accept}}, code: 403, texts: []string{"no connection"}, noReview: true},
 		{name: "namespace of a cluster that stays accepted", cluster: accepts(true), old: accepts(true),
-			namespace: namespaceIn(corev1.NamespaceTerminating), unasked: true},
+			namespace: namespaceIn(corev1.NamespaceTerminating), noReview: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -297,11 +297,11 @@ func TestAcceptance(t *testing.T) {
 				admission.ValidateOptions{Namespaces: test.namespace})
 			checkStatus(t, err, test.code, test.texts...)
 			want := []string{accept}
-			if test.unasked {
+			if test.noReview {
 				want = nil
 			}
-			if !slices.Equal(test.authorizer.asked, want) {
-				t.Errorf("asked for %q, want %q", test.authorizer.asked, want)
+			if !slices.Equal(test.authorizer.reviewed, want) {
+				t.Errorf("asked for %q, want %q", test.authorizer.reviewed, want)
 			}
 		})
 	}
@@ -323,28 +323,30 @@ func TestSetMembership(t *testing.T) {
 		cluster, old *clusterv1.ManagedCluster
 		gate         bool
 		allowed      []string
-		asked        []string
+		reviewed     []string
 		texts        []string
 	}{
-		{name: "created in a set", cluster: in("a"), allowed: []string{joinA}, asked: []string{joinA}},
-		{name: "created in a set without permission", cluster: in("a"), asked: []string{joinA},
+		{name: "created in a set", cluster: in("a"), allowed: []string{joinA}, reviewed: []string{joinA}},
+		{name: "created in a set without permission", cluster: in("a"), reviewed: []string{joinA},
 			texts: []string{`user "ann" cannot add/remove a ManagedCluster to/from ManagedClusterSet "a"`, "managedclustersets/join"}},
 		{name: "created in none", cluster: in("")},
-		{name: "moved", cluster: in("b"), old: in("a"), allowed: []string{joinA, joinB}, asked: []string{joinA, joinB}},
-		{name: "moved without permission on the old set", cluster: in("b"), old: in("a"), allowed: []string{joinB}, asked: []string{joinA},
+		{name: "moved", cluster: in("b"), old: in("a"), allowed: []string{joinA, joinB}, reviewed: []string{joinA, joinB}},
+		{name: "moved without permission on the old set", cluster: in("b"), old: in("a"), allowed: []string{joinB}, reviewed: []string{joinA},
 			texts: []string{`ManagedClusterSet "a"`}},
-		{name: "moved without permission on the new set", cluster: in("b"), old: in("a"), allowed: []string{joinA}, asked: []string{joinA, joinB},
-			texts: []string{`ManagedClusterSet "b"`}},
-		{name: "taken out", cluster: in(""), old: in("a"), allowed: []string{joinA}, asked: []string{joinA}},
-		{name: "taken out without permission", cluster: in(""), old: in("a"), asked: []string{joinA}, texts: []string{`ManagedClusterSet "a"`}},
+		{name: "moved without permission on the new set", cluster: in("b"), old: in("a"), allowed: []string{joinA},
+			reviewed: []string{joinA, joinB},
+			texts:    []string{`ManagedClusterSet "b"`}},
+		{name: "taken out", cluster: in(""), old: in("a"), allowed: []string{joinA}, reviewed: []string{joinA}},
+		{name: "taken out without permission", cluster: in(""), old: in("a"),
+			reviewed: []string{joinA}, texts: []string{`ManagedClusterSet "a"`}},
 		{name: "stays", cluster: in("a"), old: in("a")},
 		{name: "put by the hub into the default set", cluster: in("default"), old: in(""), gate: true},
-		{name: "put by the sender into the default set", cluster: in("default"), old: in(""), asked: []string{joinDefault},
+		{name: "put by the sender into the default set", cluster: in("default"), old: in(""), reviewed: []string{joinDefault},
 			texts: []string{`ManagedClusterSet "default"`}},
-		{name: "created in the default set", cluster: in("default"), gate: true, asked: []string{joinDefault},
+		{name: "created in the default set", cluster: in("default"), gate: true, reviewed: []string{joinDefault},
 			texts: []string{`ManagedClusterSet "default"`}},
 		{name: "moved to the default set", cluster: in("default"), old: in("a"), gate: true, allowed: []string{joinA},
-			asked: []string{joinA, joinDefault}, texts: []string{`ManagedClusterSet "default"`}},
+			reviewed: []string{joinA, joinDefault}, texts: []string{`ManagedClusterSet "default"`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -356,8 +358,8 @@ func TestSetMembership(t *testing.T) {
 				code = 403
 			}
 			checkStatus(t, err, code, test.texts...)
-			if !slices.Equal(authorizer.asked, test.asked) {
-				t.Errorf("asked for %q, want %q", authorizer.asked, test.asked)
+			if !slices.Equal(authorizer.reviewed, test.reviewed) {
+				t.Errorf("asked for %q, want %q", authorizer.reviewed, test.reviewed)
 			}
 		})
 	}

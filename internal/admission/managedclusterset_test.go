@@ -16,7 +16,7 @@ func clusterSet(kind clusterv1beta2.SelectorType, selector *metav1.LabelSelector
 		ClusterSelector: clusterv1beta2.ManagedClusterSelector{SelectorType: kind, LabelSelector: selector}}}
 }
 
-// WH-16: users are told of a set that has no members whatever clusters there are, and of a selector that is not used.
+// WH-16: users are warned of a set that has no members whatever clusters there are, and of a selector that is not used.
 func TestManagedClusterSetWarnings(t *testing.T) {
 	t.Parallel()
 	const byLabel, exclusive = clusterv1beta2.LabelSelector, clusterv1beta2.ExclusiveClusterSetLabel

@@ -25,12 +25,12 @@ func TestManagedClusterSetBinding(t *testing.T) {
 		name         string
 		binding, old *clusterv1beta2.ManagedClusterSetBinding
 		allowed      []string
-		asked        []string
+		reviewed     []string
 		code         int
 		texts        []string
 	}{
-		{name: "create", binding: binding("prod", "prod"), allowed: []string{bind}, asked: []string{bind}},
-		{name: "create without permission", binding: binding("prod", "prod"), asked: []string{bind}, code: 403,
+		{name: "create", binding: binding("prod", "prod"), allowed: []string{bind}, reviewed: []string{bind}},
+		{name: "create without permission", binding: binding("prod", "prod"), reviewed: []string{bind}, code: 403,
 			texts: []string{`user "ann" is not allowed to bind cluster set "prod"`, "managedclustersets/bind"}},
 		{name: "create with another name", binding: binding("mine", "prod"), allowed: []string{bind}, code: 400,
 			texts: []string{"must have the same name as the target ManagedClusterSet", "spec.clusterSet", `"prod"`}},
@@ -43,8 +43,8 @@ func TestManagedClusterSetBinding(t *testing.T) {
 			authorizer := fakeAuthorizer{allowed: test.allowed}
 			err := admission.ValidateManagedClusterSetBinding(context.Background(), test.binding, test.old, authorizer.sender())
 			checkStatus(t, err, test.code, test.texts...)
-			if !slices.Equal(authorizer.asked, test.asked) {
-				t.Errorf("asked for %q, want %q", authorizer.asked, test.asked)
+			if !slices.Equal(authorizer.reviewed, test.reviewed) {
+				t.Errorf("asked for %q, want %q", authorizer.reviewed, test.reviewed)
 			}
 		})
 	}

@@ -96,7 +96,7 @@ func usualResources(objects []*unstructured.Unstructured) []workv1.ManifestResou
 	return resources
 }
 
-// isCustomGroup tells whether a group may have kinds with resources of any name.
+// isCustomGroup reports whether a group may have kinds with resources of any name.
 func isCustomGroup(group string) bool {
 	return strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-io/capstan/internal/admission"
 )
 
-// WK-01: users are told what of a manifest is not applied, when they create a work or change its manifests, and not of thousands.
+// WK-01: users are warned of what of a manifest is not applied, when they create a work or change its manifests, and not of thousands.
 func TestManifestWorkWarnings(t *testing.T) {
 	t.Parallel()
 	exported := func(name string) string {
@@ -65,7 +65,7 @@ func TestReplicaSetWarnings(t *testing.T) {
 	}
 }
 
-// WK-10, WK-12: a rule that is about no manifest does nothing, which users are told, with what they may have meant.
+// WK-10, WK-12: a rule that is about no manifest does nothing, of which users are warned, with what they may have meant.
 func TestRulesAboutNoManifest(t *testing.T) {
 	t.Parallel()
 	const widget = `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"namespace":"n","name":"w"}}`
@@ -109,7 +109,7 @@ func TestRulesAboutNoManifest(t *testing.T) {
 	}
 }
 
-// is tells whether there is one warning, of the field, or none if nothing is wanted.
+// is reports whether there is one warning, of the field, or none if nothing is wanted.
 func is(warnings []string, field, want string) bool {
 	if want == "" {
 		return len(warnings) == 0

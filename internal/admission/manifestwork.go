@@ -16,7 +16,7 @@ import (
 )
 
 // DefaultManifestLimit is how many bytes the manifests of one ManifestWork may take unless configured otherwise: 1 MiB.
-// etcd takes 1.5 MiB in one write unless told otherwise; the rest is for the status, which grows with every manifest,
+// etcd takes 1.5 MiB in one write unless configured otherwise; the rest is for the status, which grows with every manifest,
 // and for the metadata.
 const DefaultManifestLimit = 1 << 20
 
@@ -167,7 +167,7 @@ type execution struct {
 	amended bool
 }
 
-// changed tells whether the executor, or what it does, differs from what was checked before. Otherwise a user who may change a work,
+// changed reports whether the executor, or what it does, differs from what was checked before. Otherwise a user who may change a work,
 // but not execute as its executor, could use the executor's rights for anything.
 func (e execution) changed() bool {
 	return e.before == nil || e.amended || !equality.Semantic.DeepEqual(e.now.Executor, e.before.Executor) ||
@@ -175,7 +175,7 @@ func (e execution) changed() bool {
 		!equality.Semantic.DeepEqual(e.now.ManifestConfigs, e.before.ManifestConfigs)
 }
 
-// losesExecutor tells whether the agent acts under its own identity from now on, instead of one with fewer rights.
+// losesExecutor reports whether the agent acts under its own identity from now on, instead of one with fewer rights.
 func (e execution) losesExecutor() bool {
 	return e.before != nil && e.before.Executor != nil && e.now.Executor == nil
 }

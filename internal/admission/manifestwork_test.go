@@ -152,49 +152,50 @@ func TestExecutor(t *testing.T) {
 		work, old  *workv1.ManifestWork
 		gate       bool
 		authorizer fakeAuthorizer
-		asked      []string
+		reviewed   []string
 		texts      []string
 	}{
-		{name: "create", work: executedBy(account("bot")), authorizer: fakeAuthorizer{allowed: []string{asBot}}, asked: []string{asBot}},
-		{name: "create without permission", work: executedBy(account("bot")), asked: []string{asBot}, texts: []string{
+		{name: "create", work: executedBy(account("bot")), authorizer: fakeAuthorizer{allowed: []string{asBot}}, reviewed: []string{asBot}},
+		{name: "create without permission", work: executedBy(account("bot")), reviewed: []string{asBot}, texts: []string{
 			`user "ann" cannot manipulate the Manifestwork with executor system:serviceaccount:apps:bot in namespace c1`, "execute-as",
 			"no rule allows it"}},
 		{name: "create with another user's permission", work: executedBy(account("bot")), authorizer: fakeAuthorizer{allowed: []string{asSelf}},
-			asked: []string{asBot}, texts: []string{"cannot manipulate"}},
+			reviewed: []string{asBot}, texts: []string{"cannot manipulate"}},
 		{name: "authorizer fails", work: executedBy(account("bot")),
 			authorizer: fakeAuthorizer{allowed: []string{asBot}, err: errors.New("no connection")},
-			asked:      []string{asBot}, texts: []string{"no connection"}},
-		{name: "changed", work: executedBy(account("bot")), old: executedBy(account("other")), asked: []string{asBot},
+			reviewed:   []string{asBot}, texts: []string{"no connection"}},
+		{name: "changed", work: executedBy(account("bot")), old: executedBy(account("other")), reviewed: []string{asBot},
 			texts: []string{"cannot manipulate"}},
-		{name: "added", work: executedBy(account("bot")), old: executedBy(nil), asked: []string{asBot}, texts: []string{"cannot manipulate"}},
+		{name: "added", work: executedBy(account("bot")), old: executedBy(nil), reviewed: []string{asBot}, texts: []string{"cannot manipulate"}},
 		{name: "unchanged", work: executedBy(account("bot")), old: executedBy(account("bot"))},
 		// "An executor is asked for only when it changes": who may not execute as it must not say what it does.
-		{name: "other workload", work: doing(executedBy(account("bot")), otherConfigMap), old: executedBy(account("bot")), asked: []string{asBot},
-			texts: []string{"cannot manipulate"}},
+		{name: "other workload", work: doing(executedBy(account("bot")), otherConfigMap), old: executedBy(account("bot")),
+			reviewed: []string{asBot},
+			texts:    []string{"cannot manipulate"}},
 		{name: "other workload with permission", work: doing(executedBy(account("bot")), otherConfigMap), old: executedBy(account("bot")),
-			authorizer: fakeAuthorizer{allowed: []string{asBot}}, asked: []string{asBot}},
-		{name: "other configuration", work: updating(executedBy(account("bot"))), old: executedBy(account("bot")), asked: []string{asBot},
+			authorizer: fakeAuthorizer{allowed: []string{asBot}}, reviewed: []string{asBot}},
+		{name: "other configuration", work: updating(executedBy(account("bot"))), old: executedBy(account("bot")), reviewed: []string{asBot},
 			texts: []string{"cannot manipulate"}},
 		{name: "taken away", work: executedBy(nil), old: executedBy(account("bot")), authorizer: fakeAuthorizer{allowed: []string{asBot}},
-			asked: []string{asSelf},
-			texts: []string{"cannot manipulate", "klusterlet-work-sa", "as which the agent acts when the executor is taken away"}},
+			reviewed: []string{asSelf},
+			texts:    []string{"cannot manipulate", "klusterlet-work-sa", "as which the agent acts when the executor is taken away"}},
 		{name: "taken away with permission", work: executedBy(nil), old: executedBy(account("bot")),
-			authorizer: fakeAuthorizer{allowed: []string{asSelf}}, asked: []string{asSelf}},
+			authorizer: fakeAuthorizer{allowed: []string{asSelf}}, reviewed: []string{asSelf}},
 		{name: "neither workload nor configuration", work: labelled(executedBy(account("bot"))), old: executedBy(account("bot"))},
 		{name: "other workload of the agent", work: doing(executedBy(nil), otherConfigMap), old: executedBy(nil)},
 		{name: "other workload of the agent with the gate", gate: true, work: doing(executedBy(nil), otherConfigMap), old: executedBy(nil),
-			asked: []string{asSelf},
-			texts: []string{"cannot manipulate"}},
+			reviewed: []string{asSelf},
+			texts:    []string{"cannot manipulate"}},
 		{name: "no service account", work: executedBy(&workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{
 			Type: workv1.ExecutorSubjectTypeServiceAccount}}), texts: []string{"spec.executor.subject.serviceAccount"}},
 		{name: "other type", work: executedBy(&workv1.ManifestWorkExecutor{Subject: workv1.ManifestWorkExecutorSubject{Type: "User"}}),
 			texts: []string{"spec.executor.subject.type", `"ServiceAccount"`}},
 		{name: "none", work: executedBy(nil)},
 		{name: "none with the gate", gate: true, work: executedBy(nil), authorizer: fakeAuthorizer{allowed: []string{asSelf}},
-			asked: []string{asSelf}},
-		{name: "none with the gate without permission", gate: true, work: executedBy(nil), asked: []string{asSelf},
+			reviewed: []string{asSelf}},
+		{name: "none with the gate without permission", gate: true, work: executedBy(nil), reviewed: []string{asSelf},
 			texts: []string{"system:serviceaccount::klusterlet-work-sa"}},
-		{name: "taken away with the gate", gate: true, work: executedBy(nil), old: executedBy(account("bot")), asked: []string{asSelf},
+		{name: "taken away with the gate", gate: true, work: executedBy(nil), old: executedBy(account("bot")), reviewed: []string{asSelf},
 			texts: []string{"cannot manipulate"}},
 		{name: "still none with the gate", gate: true, work: executedBy(nil), old: executedBy(nil)},
 	} {
@@ -207,8 +208,8 @@ func TestExecutor(t *testing.T) {
 			err := admission.ValidateManifestWork(context.Background(), test.work, test.old, test.authorizer.sender(),
 				admission.ManifestWorkOptions{NilExecutorValidating: test.gate})
 			checkStatus(t, err, code, test.texts...)
-			if !slices.Equal(test.authorizer.asked, test.asked) {
-				t.Errorf("asked for %q, want %q", test.authorizer.asked, test.asked)
+			if !slices.Equal(test.authorizer.reviewed, test.reviewed) {
+				t.Errorf("asked for %q, want %q", test.authorizer.reviewed, test.reviewed)
 			}
 		})
 	}

@@ -16,7 +16,7 @@ import (
 
 var manifestWorkResource = workv1.GroupVersion.WithResource("manifestworks").GroupResource()
 
-// ClusterGetter reads a ManagedCluster of the hub. One that does not exist is an error for which apierrors.IsNotFound holds.
+// ClusterGetter reads a ManagedCluster of the hub. One that does not exist is an error for which apierrors.IsNotFound is true.
 type ClusterGetter func(ctx context.Context, name string, options metav1.GetOptions) (*clusterv1.ManagedCluster, error)
 
 // validateCluster refuses new content for a cluster that is denied or being deleted: its agent may still read the existing works, to
@@ -57,7 +57,7 @@ func clusterTakes(ctx context.Context, work *workv1.ManifestWork, clusters Clust
 	return nil
 }
 
-// addsManifests tells whether an update adds content to what a cluster has. Removals are always allowed.
+// addsManifests reports whether an update adds content to what a cluster has. Removals are always allowed.
 func addsManifests(work, old *workv1.ManifestWork) bool {
 	existing := make(map[string]bool, len(old.Spec.Workload.Manifests))
 	for _, manifest := range old.Spec.Workload.Manifests {
@@ -66,7 +66,7 @@ func addsManifests(work, old *workv1.ManifestWork) bool {
 	return slices.ContainsFunc(work.Spec.Workload.Manifests, func(manifest workv1.Manifest) bool { return !existing[string(manifest.Raw)] })
 }
 
-// isHook tells whether a work has the pre-delete hooks of an add-on, by the name that all managers of add-ons give it.
+// isHook reports whether a work has the pre-delete hooks of an add-on, by the name that all managers of add-ons give it.
 func isHook(work *workv1.ManifestWork) bool {
 	addOn, namespace := work.Labels[fleet.LabelAddOnName], work.Labels[fleet.LabelAddOnNamespace]
 	return addOn != "" && (work.Name == fleet.AddOnPreDeleteWork(addOn) || namespace != "" &&

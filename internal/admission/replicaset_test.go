@@ -54,39 +54,40 @@ func TestExecutorOfReplicaSet(t *testing.T) {
 		set, old *workv1alpha1.ManifestWorkReplicaSet
 		gate     bool
 		allowed  []string
-		asked    []string
+		reviewed []string
 		texts    []string
 	}{
 		{name: "none", set: setExecutedBy("")},
-		{name: "allowed", set: setExecutedBy("bot"), allowed: []string{anywhere}, asked: []string{anywhere}},
-		{name: "not allowed", set: setExecutedBy("bot"), asked: []string{anywhere}, texts: refused},
-		{name: "allowed in one namespace", set: setExecutedBy("bot"), allowed: []string{inC1}, asked: []string{anywhere}, texts: refused},
-		{name: "changed", set: setExecutedBy("bot"), old: setExecutedBy("other"), asked: []string{anywhere}, texts: refused},
-		{name: "added", set: setExecutedBy("bot"), old: setExecutedBy(""), asked: []string{anywhere}, texts: refused},
+		{name: "allowed", set: setExecutedBy("bot"), allowed: []string{anywhere}, reviewed: []string{anywhere}},
+		{name: "not allowed", set: setExecutedBy("bot"), reviewed: []string{anywhere}, texts: refused},
+		{name: "allowed in one namespace", set: setExecutedBy("bot"), allowed: []string{inC1}, reviewed: []string{anywhere}, texts: refused},
+		{name: "changed", set: setExecutedBy("bot"), old: setExecutedBy("other"), reviewed: []string{anywhere}, texts: refused},
+		{name: "added", set: setExecutedBy("bot"), old: setExecutedBy(""), reviewed: []string{anywhere}, texts: refused},
 		{name: "unchanged", set: setExecutedBy("bot"), old: setExecutedBy("bot")},
-		{name: "other workload", set: doingOther, old: setExecutedBy("bot"), asked: []string{anywhere}, texts: refused},
-		{name: "overridden", set: annotated("capstan.io/overrides", "[]"), old: setExecutedBy("bot"), asked: []string{anywhere}, texts: refused},
+		{name: "other workload", set: doingOther, old: setExecutedBy("bot"), reviewed: []string{anywhere}, texts: refused},
+		{name: "overridden", set: annotated("capstan.io/overrides", "[]"), old: setExecutedBy("bot"),
+			reviewed: []string{anywhere}, texts: refused},
 		{name: "another revision to restore", set: annotated("capstan.io/revisions", "[]"), old: setExecutedBy("bot"),
-			allowed: []string{anywhere},
-			asked:   []string{anywhere, writing},
-			texts:   []string{"metadata.annotations[capstan.io/revisions]: Forbidden: the hub writes the revisions of a set", `user "ann"`}},
-		{name: "another revision for an executor that comes later", set: forgedBefore, old: setExecutedBy(""), asked: []string{writing},
+			allowed:  []string{anywhere},
+			reviewed: []string{anywhere, writing},
+			texts:    []string{"metadata.annotations[capstan.io/revisions]: Forbidden: the hub writes the revisions of a set", `user "ann"`}},
+		{name: "another revision for an executor that comes later", set: forgedBefore, old: setExecutedBy(""), reviewed: []string{writing},
 			texts: []string{"the hub writes the revisions"}},
-		{name: "a new set with revisions", set: forgedBefore, asked: []string{writing}, texts: []string{"the hub writes the revisions"}},
+		{name: "a new set with revisions", set: forgedBefore, reviewed: []string{writing}, texts: []string{"the hub writes the revisions"}},
 		{name: "executor for a set with revisions", set: annotated("capstan.io/revisions", "[]"), old: forgedBefore, allowed: []string{anywhere},
-			asked: []string{anywhere}},
+			reviewed: []string{anywhere}},
 		{name: "revisions forgotten", set: setExecutedBy(""), old: forgedBefore},
 		{name: "revisions noted by the controller", set: annotated("capstan.io/revisions", "[]"), old: setExecutedBy("bot"),
-			allowed: []string{anywhere, writing}, asked: []string{anywhere, writing}},
-		{name: "rolled back", set: annotated("capstan.io/rollback", "true"), old: setExecutedBy("bot"), asked: []string{anywhere},
+			allowed: []string{anywhere, writing}, reviewed: []string{anywhere, writing}},
+		{name: "rolled back", set: annotated("capstan.io/rollback", "true"), old: setExecutedBy("bot"), reviewed: []string{anywhere},
 			texts: refused},
 		{name: "rolled back by who may", set: annotated("capstan.io/rollback", "true"), old: setExecutedBy("bot"), allowed: []string{anywhere},
-			asked: []string{anywhere}},
+			reviewed: []string{anywhere}},
 		{name: "annotated by another user", set: annotated("a", "b"), old: setExecutedBy("bot")},
 		{name: "for other clusters", set: elsewhere, old: setExecutedBy("bot")},
-		{name: "taken away", set: setExecutedBy(""), old: setExecutedBy("bot"), allowed: []string{anywhere}, asked: []string{asAgent},
+		{name: "taken away", set: setExecutedBy(""), old: setExecutedBy("bot"), allowed: []string{anywhere}, reviewed: []string{asAgent},
 			texts: refused},
-		{name: "none with the gate", set: setExecutedBy(""), gate: true, asked: []string{asAgent}, texts: []string{"klusterlet-work-sa"}},
+		{name: "none with the gate", set: setExecutedBy(""), gate: true, reviewed: []string{asAgent}, texts: []string{"klusterlet-work-sa"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -98,8 +99,8 @@ func TestExecutorOfReplicaSet(t *testing.T) {
 			err := admission.ValidateManifestWorkReplicaSet(t.Context(), test.set, test.old, authorizer.sender(),
 				admission.ManifestWorkOptions{NilExecutorValidating: test.gate})
 			checkStatus(t, err, code, test.texts...)
-			if !slices.Equal(authorizer.asked, test.asked) {
-				t.Errorf("asked for %q, want %q", authorizer.asked, test.asked)
+			if !slices.Equal(authorizer.reviewed, test.reviewed) {
+				t.Errorf("asked for %q, want %q", authorizer.reviewed, test.reviewed)
 			}
 		})
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// registrationsToV1Beta1 tells registrations for the API server of the hub from those for other signers, and gives the
+// registrationsToV1Beta1 separates registrations for the API server of the hub from those for other signers, and gives the
 // former the driver.
 func registrationsToV1Beta1(
 	in []addonv1alpha1.RegistrationConfig, driver addonv1beta1.KubeClientDriver,

@@ -95,7 +95,7 @@ func TestAddOnTemplateIsValidated(t *testing.T) {
 	}
 }
 
-// WH-11: the hub writes the works of the add-on, so whoever writes the template is asked for the permission.
+// WH-11: the hub writes the works of the add-on, so whoever writes the template needs the permission.
 func TestExecutorOfAddOnTemplateIsValidated(t *testing.T) {
 	t.Parallel()
 	doing := func(manifest, executor string) *unstructured.Unstructured {

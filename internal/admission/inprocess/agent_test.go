@@ -8,7 +8,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// R10: an agent tells how its cluster is reached, and nothing that others decide by.
+// R10: an agent reports how its cluster is reached, and nothing that others decide by.
 func TestAgentsChangeTheirOwn(t *testing.T) {
 	t.Parallel()
 	const metadata, spec = "metadata: {name: c1, labels: {env: test}, finalizers: [a], annotations: {x: z}}",
@@ -77,7 +77,7 @@ func TestAgentsChangeTheirOwn(t *testing.T) {
 // an owner, would keep a work in its namespace, and its rights to works with it.
 func TestAgentsLeaveMetadataOfWorks(t *testing.T) {
 	t.Parallel()
-	const own, held = "cluster.open-cluster-management.io/manifest-work-cleanup", "example.com/hold"
+	const own, foreign = "cluster.open-cluster-management.io/manifest-work-cleanup", "example.com/hold"
 	work := func(finalizers ...string) *unstructured.Unstructured {
 		w := object(t, `{apiVersion: work.open-cluster-management.io/v1, kind: ManifestWork, metadata: {name: w, namespace: c1, labels: {a: b}},
 			spec: {workload: {manifests: [{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}]}}}`)
@@ -93,10 +93,10 @@ func TestAgentsLeaveMetadataOfWorks(t *testing.T) {
 		refused      string
 	}{
 		{"add its own", work(own), work(), ""},
-		{"add its own to another", work(held, own), work(held), ""},
-		{"remove its own", work(held), work(held, own), ""},
-		{"add another", work(own, held), work(own), "metadata.finalizers to [example.com/hold]"},
-		{"remove another", work(own), work(own, held), "metadata.finalizers"},
+		{"add its own to another", work(foreign, own), work(foreign), ""},
+		{"remove its own", work(foreign), work(foreign, own), ""},
+		{"add another", work(own, foreign), work(own), "metadata.finalizers to [example.com/hold]"},
+		{"remove another", work(own), work(own, foreign), "metadata.finalizers"},
 		{"labels", labelled, work(), "metadata.labels"},
 		{"owners", owned, work(), "metadata.ownerReferences"},
 	} {

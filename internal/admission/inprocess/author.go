@@ -12,7 +12,7 @@ import (
 // author returns for whom a request is made: the user who sends it or, if that is the gRPC server of the hub, whom the server writes for.
 // So agents, and those who join, have the same limits by gRPC as on the API.
 //
-// The server notes who asks for a certificate or for a cluster. All else that it writes is of the agent of a cluster: its ManagedCluster,
+// The server records who requests a certificate or a cluster. All else that it writes is of the agent of a cluster: its ManagedCluster,
 // or what is in its namespace.
 func author(request admission.Attributes) user.Info {
 	sender := request.GetUserInfo()
@@ -25,9 +25,9 @@ func author(request admission.Attributes) user.Info {
 	case err != nil:
 		return sender
 	case resource == certificateRequests:
-		return asking(noted(object, fleet.AnnotationCSRUser, sender.GetName()))
+		return certificateRequester(recordedUser(object, fleet.AnnotationCSRUser, sender.GetName()))
 	case resource == managedClusters && request.GetOperation() == admission.Create:
-		return joining(noted(object, fleet.AnnotationRequestedBy, sender.GetName()))
+		return joining(recordedUser(object, fleet.AnnotationRequestedBy, sender.GetName()))
 	case resource == managedClusters:
 		return agentOf(object.GetName(), sender.GetName())
 	case object.GetNamespace() != "":
@@ -36,16 +36,17 @@ func author(request admission.Attributes) user.Info {
 	return sender
 }
 
-// noted returns the user in an annotation of the gRPC server; the server itself, if it notes nobody.
-func noted(object metav1.Object, annotation, server string) string {
+// recordedUser returns the user in an annotation of the gRPC server; the server itself, if it records nobody.
+func recordedUser(object metav1.Object, annotation, server string) string {
 	if name := object.GetAnnotations()[annotation]; name != "" {
 		return name
 	}
 	return server
 }
 
-// asking returns who asks for a certificate by gRPC: the agent of a cluster, or somebody who joins. Administrators do not come that way.
-func asking(name string) user.Info {
+// certificateRequester is who requests a certificate by gRPC: the agent of a cluster, or somebody who joins. Administrators do not come
+// that way.
+func certificateRequester(name string) user.Info {
 	if cluster, _, err := fleet.ParseClusterUser(name); err == nil {
 		return agentOf(cluster, name)
 	}

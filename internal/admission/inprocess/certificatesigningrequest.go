@@ -62,10 +62,10 @@ func (p *requestValidator) SetExternalKubeInformerFactory(factory informers.Shar
 	})
 }
 
-// requester returns who asks for a certificate: who made the request or, for one of the gRPC server, whom that notes.
+// requester returns who requests a certificate: who made the request or, for one of the gRPC server, whom that records.
 func requester(csr *certificatesv1.CertificateSigningRequest) string {
 	if fleet.IsGRPCServer(csr.Spec.Username) {
-		return noted(csr, fleet.AnnotationCSRUser, csr.Spec.Username)
+		return recordedUser(csr, fleet.AnnotationCSRUser, csr.Spec.Username)
 	}
 	return csr.Spec.Username
 }

@@ -19,7 +19,7 @@ var grpcServer = &user.DefaultInfo{Name: "system:serviceaccount:open-cluster-man
 	Groups: []string{"system:serviceaccounts", "system:serviceaccounts:open-cluster-management-hub", "system:authenticated"}}
 
 // askedByGRPC is a certificate request that the gRPC server makes for a user.
-func askedByGRPC(t *testing.T, user, cluster string, bytes int) *unstructured.Unstructured {
+func csrByGRPC(t *testing.T, user, cluster string, bytes int) *unstructured.Unstructured {
 	t.Helper()
 	csr := request(t, bytes)
 	csr.SetLabels(map[string]string{"open-cluster-management.io/cluster-name": cluster})
@@ -54,8 +54,8 @@ func TestGRPCServerWritesForAgents(t *testing.T) {
 			metadata: {name: w, namespace: c1, finalizers: [`+finalizers+`]}, spec: {workload: {manifests: []}},
 			status: {conditions: [{type: Applied, message: "`+text(bytes)+`"}]}}`)
 	}
-	const asked = "capstan.io/requested-by: " + joiner
-	large := cluster(t, `metadata: {name: c1, annotations: {`+asked+`}}, spec: {managedClusterClientConfigs: [{url: "https://c1/`+
+	const requestedBy = "capstan.io/requested-by: " + joiner
+	large := cluster(t, `metadata: {name: c1, annotations: {`+requestedBy+`}}, spec: {managedClusterClientConfigs: [{url: "https://c1/`+
 		text(100<<10)+`"}]}`)
 	for _, test := range []struct {
 		name        string
@@ -64,16 +64,16 @@ func TestGRPCServerWritesForAgents(t *testing.T) {
 		code        int32
 		refused     string
 	}{
-		{name: "request of an agent", object: askedByGRPC(t, agent, "c1", 8<<10)},
-		{name: "large request of an agent", object: askedByGRPC(t, agent, "c1", 17<<10), code: 413,
+		{name: "request of an agent", object: csrByGRPC(t, agent, "c1", 8<<10)},
+		{name: "large request of an agent", object: csrByGRPC(t, agent, "c1", 17<<10), code: 413,
 			refused: `CertificateSigningRequest "r" takes`},
-		{name: "request of an agent for another cluster", object: askedByGRPC(t, agent, "c2", 1), code: 403,
+		{name: "request of an agent for another cluster", object: csrByGRPC(t, agent, "c2", 1), code: 403,
 			refused: `user "system:open-cluster-management:c1:a" is an agent of cluster "c1"`},
-		{name: "request of a joiner", object: askedByGRPC(t, joiner, "c2", 8<<10)},
-		{name: "large request of a joiner", object: askedByGRPC(t, joiner, "c2", 17<<10), code: 413,
+		{name: "request of a joiner", object: csrByGRPC(t, joiner, "c2", 8<<10)},
+		{name: "large request of a joiner", object: csrByGRPC(t, joiner, "c2", 17<<10), code: 413,
 			refused: `CertificateSigningRequest "r" takes`},
-		{name: "large request of nobody", object: askedByGRPC(t, "", "c2", 17<<10), code: 413, refused: `CertificateSigningRequest "r" takes`},
-		{name: "cluster that joins", object: annotated(asked)},
+		{name: "large request of nobody", object: csrByGRPC(t, "", "c2", 17<<10), code: 413, refused: `CertificateSigningRequest "r" takes`},
+		{name: "cluster that joins", object: annotated(requestedBy)},
 		{name: "large cluster that joins", object: large, code: 413, refused: `ManagedCluster "c1", its annotations`},
 		{name: "client configs", object: configs(32 << 10), old: configs(1)},
 		{name: "large client configs", object: configs(100 << 10), old: configs(1), code: 413, refused: `ManagedCluster "c1", its annotations`},
@@ -103,7 +103,7 @@ func TestGRPCServerWritesForAgents(t *testing.T) {
 	}
 }
 
-// By gRPC, each who asks has as many undecided requests as on the API, and those of others, and of before, count for themselves.
+// By gRPC, each requester has as many undecided requests as on the API, and those of others, and of before, count for themselves.
 func TestUndecidedRequestsByGRPC(t *testing.T) {
 	t.Parallel()
 	const agent, joiner = "system:open-cluster-management:c1:a", "system:serviceaccount:open-cluster-management:agent-registration-bootstrap"
@@ -145,7 +145,7 @@ func TestUndecidedRequestsByGRPC(t *testing.T) {
 			add("other", test.ofOthers, func(csr *certificatesv1.CertificateSigningRequest) {
 				csr.Annotations["open-cluster-management.io/csr-user"] = "system:open-cluster-management:c2:a"
 			})
-			err := validator.Validate(t.Context(), creation(askedByGRPC(t, test.user, "c1", 1),
+			err := validator.Validate(t.Context(), creation(csrByGRPC(t, test.user, "c1", 1),
 				certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests"), grpcServer), nil)
 			code := int32(0)
 			if test.refused {
@@ -174,12 +174,12 @@ func TestEventsByGRPC(t *testing.T) {
 	checkStatus(t, send(grpcServer, "c2", "n"), 0, "")
 }
 
-// The webhooks that are for agents alone are also asked about what the gRPC server writes, and not about others.
+// The webhooks that are for agents alone are also called for what the gRPC server writes, and not about others.
 func TestWebhooksSeeTheGRPCServer(t *testing.T) {
 	t.Parallel()
 	lease := object(t, "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: managed-cluster-lease, namespace: c1}}")
 	for resource, written := range map[string]*unstructured.Unstructured{
-		"certificatesigningrequests": askedByGRPC(t, agentOfC1.Name, "c1", 1), "leases": lease,
+		"certificatesigningrequests": csrByGRPC(t, agentOfC1.Name, "c1", 1), "leases": lease,
 	} {
 		for _, who := range []*user.DefaultInfo{agentOfC1, grpcServer} {
 			if !sees(t, resource, written, nil, who) {

@@ -65,8 +65,8 @@ func TestWhoJoinsAsksForNoMore(t *testing.T) {
 					code = 403
 				}
 				checkStatus(t, as(who).write(t, created, nil, ""), code, test.refused)
-				if asked := created.GetAnnotations()["capstan.io/requested-by"]; code == 0 && asked != who.Name {
-					t.Errorf("requested by %q, want %q", asked, who.Name)
+				if requestedBy := created.GetAnnotations()["capstan.io/requested-by"]; code == 0 && requestedBy != who.Name {
+					t.Errorf("requested by %q, want %q", requestedBy, who.Name)
 				}
 			})
 		}
@@ -142,7 +142,7 @@ func TestNamespaceOfTheCache(t *testing.T) {
 	}
 }
 
-// A webhook that labels new clusters has the server ask the plugins again; what the hub itself put there is not held against the joiner.
+// A webhook that labels new clusters has the server call the plugins again; what the hub itself put there does not count as the joiner's.
 func TestWhoJoinsIsJudgedOnce(t *testing.T) {
 	t.Parallel()
 	s := as(newcomers["bootstrap token"])

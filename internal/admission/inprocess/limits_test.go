@@ -271,12 +271,12 @@ func TestOneTokenDoesNotUseUpTheAccount(t *testing.T) {
 			if err := known.Add(csr); err != nil {
 				t.Fatal(err)
 			}
-			asked := cluster(t, "metadata: {name: "+name+"}")
-			checkStatus(t, s.write(t, asked, nil, ""), 0, "")
-			clusters = append(clusters, asked)
+			requested := cluster(t, "metadata: {name: "+name+"}")
+			checkStatus(t, s.write(t, requested, nil, ""), 0, "")
+			clusters = append(clusters, requested)
 		}
 	}
-	ask := func(token string, code int32, refusal string) {
+	expectCreate := func(token string, code int32, refusal string) {
 		t.Helper()
 		who, kind := tokenOfBootstrapAccount(token), cluster(t, "metadata: {name: any}").GroupVersionKind()
 		checkStatus(t, requests.Validate(t.Context(),
@@ -287,15 +287,15 @@ func TestOneTokenDoesNotUseUpTheAccount(t *testing.T) {
 		checkStatus(t, validator.Validate(t.Context(), creation(cluster(t, "metadata: {name: more}"), resourceOf(kind), who), nil), code, refusal)
 	}
 	has("a", 2)
-	ask("a", 429, ` 2 `)
-	ask("b", 0, "")
+	expectCreate("a", 429, ` 2 `)
+	expectCreate("b", 0, "")
 	for _, token := range []string{"c", "d"} {
 		has(token, 2)
 	}
 	has("e", 1)
-	ask("b", 0, "")
+	expectCreate("b", 0, "")
 	has("f", 1)
-	ask("b", 429, ` 8 `)
+	expectCreate("b", 429, ` 8 `)
 }
 
 type clusterCounting interface {

@@ -188,7 +188,7 @@ func (p *clusterValidator) Validate(ctx context.Context, request admission.Attri
 		return err
 	}
 	if old == nil && sender.Joining {
-		// This comes first: a fleet that joins asks again and again, and the rest reads the storage.
+		// This comes first: a fleet that joins tries again and again, and the rest reads the storage.
 		if err := p.validateCount(ctx, sender); err != nil {
 			return err
 		}
@@ -217,7 +217,7 @@ func validateStatus(request admission.Attributes, sender rules.Sender) error {
 	return rules.ValidateManagedClusterStatus(cluster, old, sender)
 }
 
-// namespace reads the namespace from the API server if the cache has it: what matters is whether it has just begun to terminate. That the
+// namespace reads the namespace from the API server if the cache has it: what matters is whether it has just started to terminate. That the
 // cache has none is enough, as it is for most clusters that join: one that is created at this moment may as well be created a moment later.
 func (p *clusterValidator) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	if p.namespaces != nil && p.namespaces.HasSynced() {

@@ -117,7 +117,7 @@ func TestTimeoutOfAddOn(t *testing.T) {
 	}
 }
 
-// AF-16, A2: works for the hosting cluster are written by the manager of the add-on. So whoever names the cluster is asked for the
+// AF-16, A2: works for the hosting cluster are written by the manager of the add-on. So whoever names the cluster needs the
 // permission, on the add-on as on the cluster whose annotations its add-ons get; and nobody else is.
 func TestHostingClusterIsValidated(t *testing.T) {
 	t.Parallel()
@@ -137,7 +137,7 @@ func TestHostingClusterIsValidated(t *testing.T) {
 		}
 		for _, test := range []struct {
 			name, before, after string
-			asked               bool
+			requested           bool
 		}{
 			{"set", "", "host", true}, {"changed", "host", "other", true}, {"kept", "host", "host", false}, {"removed", "host", "", false},
 			{"none", "", "", false},
@@ -145,7 +145,7 @@ func TestHostingClusterIsValidated(t *testing.T) {
 			t.Run(kind+"/"+test.name, func(t *testing.T) {
 				t.Parallel()
 				code := int32(0)
-				if test.asked {
+				if test.requested {
 					code = 403
 				}
 				checkStatus(t, newServer().write(t, on(test.after), on(test.before), ""), code,

@@ -119,7 +119,7 @@ func (p *workValidator) cluster(ctx context.Context, name string, options metav1
 	return cluster, nil
 }
 
-// keepsSpec tells whether an update leaves the spec alone, as changes of labels and finalizers do. The rules would accept it, too; this
+// keepsSpec reports whether an update leaves the spec alone, as changes of labels and finalizers do. The rules would accept it, too; this
 // saves decoding up to a megabyte twice.
 func keepsSpec(request admission.Attributes) bool {
 	if request.GetOperation() != admission.Update {
@@ -130,7 +130,7 @@ func keepsSpec(request admission.Attributes) bool {
 	return ok && oldOK && reflect.DeepEqual(object.Object["spec"], old.Object["spec"])
 }
 
-// keepsAnnotations tells whether an update leaves the annotations alone.
+// keepsAnnotations reports whether an update leaves the annotations alone.
 func keepsAnnotations(request admission.Attributes) bool {
 	object, ok := request.GetObject().(*unstructured.Unstructured)
 	old, oldOK := request.GetOldObject().(*unstructured.Unstructured)

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// In an existing cluster, the webhooks are asked about every user whom the rule for the status of add-ons takes for an agent.
+// In an existing cluster, the webhooks are called for every user whom the rule for the status of add-ons takes for an agent.
 func TestWebhookSeesAgentsOfAddOns(t *testing.T) {
 	t.Parallel()
 	addOn := object(t, `{apiVersion: addon.open-cluster-management.io/v1beta1, kind: ManagedClusterAddOn, metadata: {name: a, namespace: c1}}`)
@@ -36,7 +36,7 @@ func TestWebhookSeesAgentsOfAddOns(t *testing.T) {
 	}
 }
 
-// In an existing cluster, the webhooks are asked about a manager that registers an add-on of an install strategy, and about nothing else
+// In an existing cluster, the webhooks are called for a manager that registers an add-on of an install strategy, and for nothing else
 // that managers write.
 func TestWebhookSeesRegistrationOfAddOns(t *testing.T) {
 	t.Parallel()
@@ -75,7 +75,7 @@ func TestWebhookSeesRegistrationOfAddOns(t *testing.T) {
 	}
 }
 
-// sees tells whether a validating webhook of deploy/hub for a resource is asked about an update.
+// sees reports whether a validating webhook of deploy/hub for a resource is called for an update.
 func sees(t *testing.T, resource string, object, old *unstructured.Unstructured, who user.Info) bool {
 	t.Helper()
 	_, subresource, _ := strings.Cut(resource, "/")
@@ -83,7 +83,7 @@ func sees(t *testing.T, resource string, object, old *unstructured.Unstructured,
 	for _, webhook := range webhooksFor(t, resource) {
 		all := true
 		for _, condition := range webhook.MatchConditions {
-			all = all && holds(t, condition.Expression, object, old, subresource, who)
+			all = all && matches(t, condition.Expression, object, old, subresource, who)
 		}
 		seen, known = seen || all, true
 	}
@@ -114,8 +114,8 @@ func webhooksFor(t *testing.T, resource string) (all []admissionregistrationv1.V
 	return all
 }
 
-// holds tells whether a match condition of a webhook holds for a write; old is nil for a creation.
-func holds(t *testing.T, expression string, object, old *unstructured.Unstructured, subresource string, who user.Info) bool {
+// holds reports whether a match condition of a webhook holds for a write; old is nil for a creation.
+func matches(t *testing.T, expression string, object, old *unstructured.Unstructured, subresource string, who user.Info) bool {
 	t.Helper()
 	compiler := cel.NewConditionCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 	condition := matchconditions.MatchCondition{Name: "condition", Expression: expression}

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// PL-16 WH-14: the name of a placement fits into the label of its decisions, unless it is there already. writeAndCheck asks the
+// PL-16 WH-14: the name of a placement fits into the label of its decisions, unless it is there already. writeAndCheck calls the
 // webhook, too.
 func TestPlacementName(t *testing.T) {
 	t.Parallel()

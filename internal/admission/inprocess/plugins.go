@@ -1,5 +1,5 @@
 // Package inprocess runs the rules of package admission inside the API server that `capstan-hub server` embeds: as
-// admission plugins, which ask the server's own authorizer, without webhooks, certificates or a SubjectAccessReview per
+// admission plugins, which use the server's own authorizer, without webhooks, certificates or a SubjectAccessReview per
 // question.
 package inprocess
 

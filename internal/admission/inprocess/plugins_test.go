@@ -36,12 +36,12 @@ var sender = &user.DefaultInfo{Name: "ann", UID: "7", Groups: []string{"team"}, 
 
 // fakeAuthorizer allows the verbs it lists to sender alone.
 type fakeAuthorizer struct {
-	verbs []string
-	asked []authorizer.AttributesRecord
+	verbs    []string
+	reviewed []authorizer.AttributesRecord
 }
 
 func (f *fakeAuthorizer) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	f.asked = append(f.asked, a.(authorizer.AttributesRecord))
+	f.reviewed = append(f.reviewed, a.(authorizer.AttributesRecord))
 	if cmp.Equal(a.GetUser(), user.Info(sender)) && slices.Contains(f.verbs, a.GetVerb()+" "+a.GetSubresource()) {
 		return authorizer.DecisionAllow, "", nil
 	}
@@ -226,7 +226,7 @@ func TestPluginNames(t *testing.T) {
 func TestPluginsRefuseToRunUninitialised(t *testing.T) {
 	t.Parallel()
 	for _, plugin := range inprocess.Plugins(inprocess.DefaultOptions()) {
-		if _, asks := plugin.Plugin.(initializer.WantsUnconditionalAuthorizer); !asks {
+		if _, wantsAuthorizer := plugin.Plugin.(initializer.WantsUnconditionalAuthorizer); !wantsAuthorizer {
 			continue
 		}
 		if err := admission.ValidateInitialization(plugin.Plugin); err == nil {
@@ -342,7 +342,7 @@ func TestQuestionsToTheAuthorizer(t *testing.T) {
 		User: sender, Verb: "update", APIGroup: "register.open-cluster-management.io", APIVersion: "*",
 		Resource: "managedclusters", Subresource: "accept", Name: "c1", ResourceRequest: true,
 	}}
-	if diff := cmp.Diff(want, s.authorizer.asked); diff != "" {
+	if diff := cmp.Diff(want, s.authorizer.reviewed); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -108,7 +108,7 @@ var mayBindView = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer
 	return authorizer.DecisionNoOpinion, "", nil
 })
 
-// write tells whether the policy lets an object be written; old is nil for one that is created, object for one that is deleted.
+// write reports whether the policy lets an object be written; old is nil for one that is created, object for one that is deleted.
 func (p policy) write(t *testing.T, resource, subresource string, object, old *unstructured.Unstructured,
 	namespace *corev1.Namespace) bool {
 	t.Helper()
@@ -373,8 +373,8 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// GR-01, CM-12: the gRPC server asks for certificates and tokens of agents alone, and the registration controllers approve what it asks
-// for, of what a component of the hub asks for.
+// GR-01, CM-12: the gRPC server requests certificates and tokens of agents alone, and the registration controllers approve what it requests
+// of what a component of the hub requests.
 func TestPoliciesOfGRPCServer(t *testing.T) {
 	t.Parallel()
 	server, hub := readPolicies(t, "grpc.yaml"), readPolicies(t, "policies.yaml")
@@ -392,7 +392,7 @@ func TestPoliciesOfGRPCServer(t *testing.T) {
 		byGRPC  = "open-cluster-management.io/grpc"
 		ofKube  = "kubernetes.io/kube-apiserver-client"
 	)
-	asked := func(signer, labels, notes, user string) *unstructured.Unstructured {
+	csrOf := func(signer, labels, notes, user string) *unstructured.Unstructured {
 		return filled(t, csr, "SIGNER", signer, "LABELS", labels, "NOTES", notes, "USER", user)
 	}
 	for name, test := range map[string]struct {
@@ -402,20 +402,20 @@ func TestPoliciesOfGRPCServer(t *testing.T) {
 		namespace             *corev1.Namespace
 		allowed               bool
 	}{
-		"agent":                {server["requests.grpc-server.capstan.io"], "certificatesigningrequests", "", asked(byGRPC, ofAgent, forUser, "u"), nil, true},
-		"add-on":               {server["requests.grpc-server.capstan.io"], "certificatesigningrequests", "", asked(ofKube, ofAddOn, forUser, "u"), nil, true},
-		"agent on the API":     {server["requests.grpc-server.capstan.io"], "certificatesigningrequests", "", asked(ofKube, ofAgent, forUser, "u"), nil, false},
-		"no cluster":           {server["requests.grpc-server.capstan.io"], "certificatesigningrequests", "", asked(byGRPC, "", forUser, "u"), nil, false},
-		"nobody":               {server["requests.grpc-server.capstan.io"], "certificatesigningrequests", "", asked(byGRPC, ofAgent, "", "u"), nil, false},
+		"agent":                {server["requests.grpc-server.capstan.io"], "certificatesigningrequests", "", csrOf(byGRPC, ofAgent, forUser, "u"), nil, true},
+		"add-on":               {server["requests.grpc-server.capstan.io"], "certificatesigningrequests", "", csrOf(ofKube, ofAddOn, forUser, "u"), nil, true},
+		"agent on the API":     {server["requests.grpc-server.capstan.io"], "certificatesigningrequests", "", csrOf(ofKube, ofAgent, forUser, "u"), nil, false},
+		"no cluster":           {server["requests.grpc-server.capstan.io"], "certificatesigningrequests", "", csrOf(byGRPC, "", forUser, "u"), nil, false},
+		"nobody":               {server["requests.grpc-server.capstan.io"], "certificatesigningrequests", "", csrOf(byGRPC, ofAgent, "", "u"), nil, false},
 		"token":                {server["tokens.grpc-server.capstan.io"], "serviceaccounts", "token", filled(t, account, "NAME", "a-agent"), cluster, true},
 		"token of another":     {server["tokens.grpc-server.capstan.io"], "serviceaccounts", "token", filled(t, account, "NAME", "admin"), cluster, false},
 		"token elsewhere":      {server["tokens.grpc-server.capstan.io"], "serviceaccounts", "token", filled(t, account, "NAME", "a-agent"), other, false},
 		"heartbeat":            {server["leases.grpc-server.capstan.io"], "leases", "", filled(t, lease, "NAME", "managed-cluster-lease"), cluster, true},
 		"another lease":        {server["leases.grpc-server.capstan.io"], "leases", "", filled(t, lease, "NAME", "x"), cluster, false},
-		"approved":             {hub["approvals.registration-controller.capstan.io"], "certificatesigningrequests", "approval", asked(byGRPC, ofAgent, forUser, bySA+"grpc-server-sa"), nil, true},
-		"asked for by another": {hub["approvals.registration-controller.capstan.io"], "certificatesigningrequests", "approval", asked(byGRPC, ofAgent, forUser, bySA+"work-controller-sa"), nil, false},
-		"for the API":          {hub["approvals.registration-controller.capstan.io"], "certificatesigningrequests", "approval", asked(ofKube, ofAgent, forUser, bySA+"grpc-server-sa"), nil, false},
-		"another signer":       {hub["approvals.registration-controller.capstan.io"], "certificatesigningrequests", "approval", asked("example.com/a", ofAgent, forUser, bySA+"grpc-server-sa"), nil, false},
+		"approved":             {hub["approvals.registration-controller.capstan.io"], "certificatesigningrequests", "approval", csrOf(byGRPC, ofAgent, forUser, bySA+"grpc-server-sa"), nil, true},
+		"asked for by another": {hub["approvals.registration-controller.capstan.io"], "certificatesigningrequests", "approval", csrOf(byGRPC, ofAgent, forUser, bySA+"work-controller-sa"), nil, false},
+		"for the API":          {hub["approvals.registration-controller.capstan.io"], "certificatesigningrequests", "approval", csrOf(ofKube, ofAgent, forUser, bySA+"grpc-server-sa"), nil, false},
+		"another signer":       {hub["approvals.registration-controller.capstan.io"], "certificatesigningrequests", "approval", csrOf("example.com/a", ofAgent, forUser, bySA+"grpc-server-sa"), nil, false},
 	} {
 		if test.policy.compiled == nil {
 			t.Fatalf("%s: there is no such policy", name)

@@ -24,7 +24,7 @@ func writes() *admission.Handler {
 	return admission.NewHandler(admission.Create, admission.Update)
 }
 
-// isAbout tells whether a request writes objects of this resource, in any version. The status and other subresources are not checked.
+// isAbout reports whether a request writes objects of this resource, in any version. The status and other subresources are not checked.
 func isAbout(request admission.Attributes, resource schema.GroupResource) bool {
 	return request.GetSubresource() == "" && request.GetResource().GroupResource() == resource
 }
@@ -106,7 +106,7 @@ func decode[T any](object runtime.Object) (*T, error) {
 	delete(content, "status")
 	if metadata, ok := content["metadata"].(map[string]any); ok {
 		metadata = maps.Clone(metadata)
-		delete(metadata, "managedFields") // Large, and no rule looks at them.
+		delete(metadata, "managedFields") // Large, and no rule reads them.
 		content["metadata"] = metadata
 	}
 	decoded := new(T)

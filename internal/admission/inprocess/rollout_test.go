@@ -45,7 +45,7 @@ func TestManifestWorkReplicaSetIsValidated(t *testing.T) {
 	}
 }
 
-// WH-11: the executor of a template is asked about, too.
+// WH-11: the executor of a template is reviewed, too.
 func TestExecutorOfReplicaSetIsValidated(t *testing.T) {
 	t.Parallel()
 	set := func() *unstructured.Unstructured {

@@ -213,14 +213,14 @@ func (s *server) api(t *testing.T) kubernetes.Interface {
 }
 
 func answer(ctx context.Context, access authorizer.UnconditionalAuthorizer,
-	asked authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus {
+	attributes authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus {
 	extra := map[string][]string{}
-	for key, value := range asked.Extra {
+	for key, value := range attributes.Extra {
 		extra[key] = value
 	}
 	decision, reason, err := access.Authorize(ctx, authorizer.AttributesRecord{
-		User: &user.DefaultInfo{Name: asked.User, UID: asked.UID, Groups: asked.Groups, Extra: extra},
-		Verb: asked.ResourceAttributes.Verb, Subresource: asked.ResourceAttributes.Subresource,
+		User: &user.DefaultInfo{Name: attributes.User, UID: attributes.UID, Groups: attributes.Groups, Extra: extra},
+		Verb: attributes.ResourceAttributes.Verb, Subresource: attributes.ResourceAttributes.Subresource,
 	})
 	status := authorizationv1.SubjectAccessReviewStatus{Allowed: decision == authorizer.DecisionAllow, Reason: reason}
 	if err != nil {

@@ -54,7 +54,7 @@ func (a *authority) sign(t *testing.T, template *x509.Certificate) tls.Certifica
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// What a webhook of admission answers tells what a user may do: only the API server is to hear it.
+// What a webhook of admission answers shows what a user may do: only the API server is to get it.
 func TestOfClients(t *testing.T) {
 	t.Parallel()
 	ours, others := newAuthority(t), newAuthority(t)
@@ -85,7 +85,7 @@ func TestOfClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			transport := server.Client().Transport.(*http.Transport).Clone()
-			// Any is shown, also of an authority that the server does not ask for.
+			// Any is shown, also of an authority that the server does not request.
 			transport.TLSClientConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 				if len(test.shown) == 0 {
 					return &tls.Certificate{}, nil
