@@ -1,6 +1,7 @@
-// Package access says as whom users of a hub act on a managed cluster, what they may ask of it, and which of its services they reach: pure.
+// Package access says as whom users of a hub act on a managed cluster, what they may request of it, and which of its services they reach:
+// pure.
 //
-// A user of the hub is somebody else on the managed cluster: one whose name begins with Prefix, in groups whose names begin so. No role
+// A user of the hub is somebody else on the managed cluster: one whose name starts with Prefix, in groups whose names start so. No role
 // of the cluster is bound to such names unless somebody has meant it, so what a user of the hub may do on the cluster is what RBAC of
 // the cluster says of these names, and nothing by default. Rules, which are on the cluster, narrow it further.
 package access
@@ -13,7 +14,7 @@ import (
 	"strings"
 )
 
-// Prefix begins the names that users and groups of the hub have on a managed cluster.
+// Prefix is the prefix of the names that users and groups of the hub have on a managed cluster.
 const Prefix = "cluster:hub:"
 
 // Headers of a request in a tunnel, which say who sent it to the hub.
@@ -52,7 +53,7 @@ func Read(header http.Header) (User, error) {
 	return user, nil
 }
 
-// Anonymous tells whether the hub does not know the user, who then has to be known to the cluster.
+// Anonymous reports whether the hub does not know the user, who then has to be known to the cluster.
 func (u User) Anonymous() bool { return u.Name == anonymous }
 
 // OnCluster is who the user is on a managed cluster.
@@ -74,7 +75,7 @@ func (u User) Impersonate(header http.Header) {
 	}
 }
 
-// credentials are headers that tell one server who somebody is, and are no business of another.
+// credentials are headers that authenticate somebody to one server, and are no business of another.
 var credentials = []string{"Authorization", "Cookie", "Proxy-Authorization"}
 
 // Strip removes everything from the headers of a request by which an API server or a proxy would take it for one of somebody.
@@ -90,7 +91,7 @@ func Strip(header http.Header) {
 
 const (
 	headerProtocols = "Sec-Websocket-Protocol"
-	// bearerProtocol begins a WebSocket protocol that is a token, for clients that can set no other header.
+	// bearerProtocol is the prefix of a WebSocket protocol that is a token, for clients that can set no other header.
 	bearerProtocol = "base64url.bearer.authorization.k8s.io."
 )
 
@@ -107,8 +108,8 @@ func stripProtocols(header http.Header) {
 	}
 }
 
-// Rules narrow what users of the hub may ask of a cluster: a request has to be allowed by one of them. They grant nothing; the API server
-// of the cluster asks RBAC besides.
+// Rules narrow what users of the hub may request of a cluster: a request has to be allowed by one of them. They grant nothing; the API
+// server of the cluster checks RBAC besides.
 type Rules []Rule
 
 // Rule allows requests. An empty list allows any.
@@ -125,7 +126,7 @@ type Rule struct {
 // Request is one to the API of a cluster.
 type Request struct{ Verb, Namespace string }
 
-// Allow tells whether a rule allows the request of the user.
+// Allow reports whether a rule allows the request of the user.
 func (r Rules) Allow(user User, request Request) bool {
 	return slices.ContainsFunc(r, func(rule Rule) bool { return rule.allows(user, request) })
 }
@@ -141,7 +142,7 @@ func (r Rules) For(user User) Rules {
 	return found
 }
 
-// Narrows tells whether there is a request that the rules do not allow to those whom they are about.
+// Narrows reports whether there is a request that the rules do not allow to those whom they are about.
 func (r Rules) Narrows() bool {
 	return !slices.ContainsFunc(r, func(rule Rule) bool {
 		return len(rule.Namespaces) == 0 && (len(rule.Verbs) == 0 || slices.Contains(rule.Verbs, "*"))

@@ -52,7 +52,7 @@ func (e *ExposedService) check() error {
 	return err
 }
 
-// Allow tells whether the service is one of them.
+// Allow reports whether the service is one of them.
 func (e Exposed) Allow(service *Service) bool {
 	return slices.ContainsFunc(e, func(one ExposedService) bool {
 		return one.Namespace == service.Namespace && one.Service == service.Name && (one.Protocol == "" || one.Protocol == service.Protocol) &&

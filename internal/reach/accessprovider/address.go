@@ -28,7 +28,8 @@ func (a *Address) Changes() <-chan event.GenericEvent {
 	return changes
 }
 
-// Publish tells the URL below which clusters are, and the certificates that verify it, in PEM; none if those of the machine of a client do.
+// Publish publishes the URL below which clusters are, and the certificates that verify it, in PEM; none if those of the machine of a client
+// do.
 func (a *Address) Publish(url string, ca []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

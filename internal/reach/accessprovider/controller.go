@@ -132,7 +132,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, c.apply(ctx, profile, want)
 }
 
-// IsReached tells whether a cluster has the add-on with the tunnel, and of this hub.
+// IsReached reports whether a cluster has the add-on with the tunnel, and of this hub.
 func IsReached(ctx context.Context, c client.Reader, cluster string) (bool, error) {
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
 	key := client.ObjectKey{Namespace: cluster, Name: fleet.AddOnClusterProxy}
@@ -146,7 +146,7 @@ func IsReached(ctx context.Context, c client.Reader, cluster string) (bool, erro
 	return fleet.IsBuiltIn(addOn) && addOn.DeletionTimestamp.IsZero(), nil
 }
 
-// provider is the entry for a cluster. A credential plugin of a client learns from the extension whose credential it is asked for.
+// provider is the entry for a cluster. A credential plugin of a client learns from the extension whose credential it is to return.
 func provider(server string, ca []byte, cluster string) (multiclusterv1alpha1.AccessProvider, error) {
 	entry := multiclusterv1alpha1.AccessProvider{Name: Name}
 	extension, err := json.Marshal(map[string]string{"clusterName": cluster})
@@ -160,7 +160,7 @@ func provider(server string, ca []byte, cluster string) (multiclusterv1alpha1.Ac
 	return entry, err
 }
 
-// isWritten tells whether the profile has the entry as it is desired, or none if none is.
+// isWritten reports whether the profile has the entry as it is desired, or none if none is.
 func isWritten(profile *multiclusterv1alpha1.ClusterProfile, want []multiclusterv1alpha1.AccessProvider) (bool, error) {
 	var have []multiclusterv1alpha1.AccessProvider
 	for _, entry := range profile.Status.AccessProviders {

@@ -1,5 +1,5 @@
 // Package agentconfig is what the AddOnDeploymentConfigs of the add-on cluster-proxy say about the agent of a cluster: the forward proxy
-// that its tunnel goes through, and the domain of the services of its cluster. The hub tells the agent by an annotation of the
+// that its tunnel goes through, and the domain of the services of its cluster. The hub configures the agent by an annotation of the
 // ManagedClusterAddOn, as agents may read no AddOnDeploymentConfigs: pure.
 package agentconfig
 
@@ -26,7 +26,7 @@ const maxCABundle = 128 << 10
 type Config struct {
 	// Proxy is the forward proxy of tunnels; its zero value is none.
 	Proxy addonv1beta1.ProxyConfig `json:"proxy,omitzero"`
-	// ServiceDomain is that of the cluster, such as cluster.local, below which services are looked up; empty leaves that to the machine of the
+	// ServiceDomain is that of the cluster, such as cluster.local, below which services are resolved; empty leaves that to the machine of the
 	// agent.
 	ServiceDomain string `json:"serviceDomain,omitempty"`
 }
@@ -83,7 +83,7 @@ func parseProxy(text string) (*url.URL, error) {
 	return url.Parse(text)
 }
 
-// ProxyFor is the forward proxy to a hub; nil is the direct way there. It is not set if the configuration leaves that to others.
+// ProxyFor is the forward proxy to a hub; nil is a direct connection. It is not set if the configuration leaves that to others.
 func (c Config) ProxyFor(hub *url.URL) (proxy *url.URL, set bool, err error) {
 	if c.Proxy.HTTPProxy == "" && c.Proxy.HTTPSProxy == "" {
 		return nil, false, nil

@@ -55,7 +55,7 @@ type API struct {
 	Ready func() error
 	// ServingSecret is the name of the Secret with the serving certificate, in the namespace of the Service of the APIService.
 	ServingSecret string
-	// Direct is where clients reach the process by another way than through the API server; nil if they do not.
+	// Direct is where clients reach the process other than through the API server; nil if they do not.
 	Direct *Direct
 }
 
@@ -76,11 +76,11 @@ type Direct struct {
 // apiService is the name of the APIService of the group.
 func (a *API) apiService() string { return a.Version.Version + "." + a.Version.Group }
 
-// Options are what the API server can be told.
+// Options configure the API server.
 type Options struct {
 	// SecureServing is where, and with which certificate.
 	SecureServing *genericoptions.SecureServingOptions
-	// Authentication and Authorization ask the API server of the existing cluster.
+	// Authentication and Authorization delegate to the API server of the existing cluster.
 	Authentication *genericoptions.DelegatingAuthenticationOptions
 	Authorization  *genericoptions.DelegatingAuthorizationOptions
 }
@@ -237,7 +237,7 @@ func (o *Options) apply(config *genericapiserver.Config) error {
 	return nil
 }
 
-// freshAuthorizer asks the API server anew each time, with a client that takes nothing from the limit of the one for callers.
+// freshAuthorizer sends the API server a review each time, with a client that takes nothing from the limit of the one for callers.
 func (o *Options) freshAuthorizer() (authorizer.Authorizer, error) {
 	options := *o.Authorization
 	options.AllowCacheTTL, options.DenyCacheTTL = 0, 0

@@ -27,7 +27,7 @@ import (
 
 const (
 	validity = 365 * 24 * time.Hour
-	// checkInterval is how often it is looked whether another process has renewed the certificate, or somebody has changed the APIService.
+	// checkInterval is how often it is checked whether another process has renewed the certificate, or somebody has changed the APIService.
 	checkInterval = time.Minute
 	// retryInterval is that until there is a certificate at all.
 	retryInterval = time.Second

@@ -57,7 +57,7 @@ func (f *fixture) renewed(t *testing.T, c *certificate) []byte {
 	return chain
 }
 
-// listener counts how often it is told.
+// listener counts how often it is notified.
 type listener int
 
 func (l *listener) Enqueue() { *l++ }
@@ -66,11 +66,11 @@ func (l *listener) Enqueue() { *l++ }
 func TestCertificateIsShared(t *testing.T) {
 	t.Parallel()
 	f := newFixture()
-	first, second, told := f.replica(), f.replica(), listener(0)
-	second.AddListener(&told)
+	first, second, notified := f.replica(), f.replica(), listener(0)
+	second.AddListener(&notified)
 	chain := f.renewed(t, first)
-	if !bytes.Equal(f.renewed(t, second), chain) || told != 1 {
-		t.Errorf("two processes have different certificates, or the server was told %d times", told)
+	if !bytes.Equal(f.renewed(t, second), chain) || notified != 1 {
+		t.Errorf("two processes have different certificates, or the server was told %d times", notified)
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(f.trusted(t)) {
@@ -85,8 +85,8 @@ func TestCertificateIsShared(t *testing.T) {
 		t.Error(err)
 	}
 	// Nothing is done twice.
-	if !bytes.Equal(f.renewed(t, first), chain) || !bytes.Equal(f.renewed(t, second), chain) || told != 1 {
-		t.Errorf("the certificate is made again, or the server was told %d times", told)
+	if !bytes.Equal(f.renewed(t, first), chain) || !bytes.Equal(f.renewed(t, second), chain) || notified != 1 {
+		t.Errorf("the certificate is made again, or the server was told %d times", notified)
 	}
 	api, err := f.services.ApiregistrationV1().APIServices().Get(t.Context(), apiServiceName, metav1.GetOptions{})
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 // shutdownTimeout is how long requests may go on at the second port when the process ends.
 const shutdownTimeout = 5 * time.Second
 
-// publish tells what verifies the certificate.
+// publish publishes what verifies the certificate.
 func (d *Direct) publish(ca []byte) {
 	if d != nil && d.Published != nil {
 		d.Published(ca)
@@ -47,7 +47,7 @@ func (o *Options) serveDirectly(ctx context.Context, direct *Direct, server *gen
 	return nil
 }
 
-// tokens asks the API server about tokens, and remembers what it says for as long as the handler of the API does. What is no token of the
+// tokens has the API server review tokens, and caches the results for as long as the handler of the API does. What is no token of the
 // hub is no error.
 func (o *Options) tokens(config *rest.Config) (authenticator.Token, error) {
 	client, err := kubernetes.NewForConfig(config)

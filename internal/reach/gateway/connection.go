@@ -42,11 +42,11 @@ type connections struct {
 	sites map[string]*site
 }
 
-// site is where a cluster is. What is under way to it ends with it, through whichever version of the Secret it was begun: credentials are
+// site is where a cluster is. What is in flight to it ends with it, through whichever version of the Secret it was started: credentials are
 // renewed all the time, and the API server of a cluster does not end streams for that either.
 type site struct {
 	endpoint string
-	// ctx ends when what is under way is not to go on, with the reason as its cause.
+	// ctx ends when what is in flight is not to go on, with the reason as its cause.
 	ctx context.Context
 	cut context.CancelCauseFunc
 	// current is for the version of the Secret that was used last; nil if that is another by now.
@@ -112,7 +112,7 @@ func (c *connections) giveUp(secret *corev1.Secret) {
 	}
 }
 
-// gone cuts what is under way to a cluster without a Secret.
+// gone cuts what is in flight to a cluster without a Secret.
 func (c *connections) gone(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,7 +192,7 @@ func newTransport(config *tls.Config, dial func(ctx context.Context, network, ad
 	return &http.Transport{
 		TLSClientConfig: config.Clone(), TLSHandshakeTimeout: handshakeTimeout, DialContext: dial,
 		IdleConnTimeout: idleTimeout, MaxIdleConnsPerHost: 25,
-		DisableCompression: true, // what clients ask for is what they get
+		DisableCompression: true, // what clients request is what they get
 	}
 }
 
@@ -228,7 +228,7 @@ func (c *connections) credentials(cluster *clustersecret.Cluster) (*transport.Co
 	return config, nil
 }
 
-// tunnelError tells that there is no way through the tunnel.
+// tunnelError is that the cluster cannot be reached through the tunnel.
 type tunnelError struct{ error }
 
 func (e *tunnelError) Unwrap() error { return e.error }

@@ -1,4 +1,4 @@
-// Package gateway serves ClusterGateways, the way of requests from the API of the hub to those of clusters. They are made of Secrets in one
+// Package gateway serves ClusterGateways, which pass requests from the API of the hub to those of clusters. They are made of Secrets in one
 // namespace. It is part of an API server: the storages are those of a group of its API, under its authentication and authorization.
 package gateway
 
@@ -43,21 +43,21 @@ type Tunnel interface {
 	DialCluster(ctx context.Context, cluster, address string) (net.Conn, error)
 }
 
-// Options are what a gateway can be told.
+// Options configure a gateway.
 type Options struct {
 	// Namespace holds the Secrets.
 	Namespace string
 	// Tunnel reaches clusters that are not dialled directly; nil reaches none of them.
 	Tunnel Tunnel
-	// PenetrateIdentity impersonates all callers on clusters, not only those who ask for it.
+	// PenetrateIdentity impersonates all callers on clusters, not only those who request it.
 	PenetrateIdentity bool
-	// AuthorizeSubpath also asks the hub whether callers may do there what they want to do on the cluster.
+	// AuthorizeSubpath also checks whether callers may do on the hub what they want to do on the cluster.
 	AuthorizeSubpath bool
 	// WithoutControlPlane leaves the hub itself out of the VirtualClusters.
 	WithoutControlPlane bool
 	// Rules say who callers are on clusters, where the rules of the cluster do not; nil says nothing.
 	Rules *identity.Exchanger
-	// ExecCommands may tell credentials. They run with the rights of this process, while others may write the Secrets that name them.
+	// ExecCommands may return credentials. They run with the rights of this process, while others may write the Secrets that name them.
 	ExecCommands []string
 }
 

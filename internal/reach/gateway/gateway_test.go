@@ -168,7 +168,7 @@ func (f *fixture) eventually(what string, check func() bool) {
 	}
 }
 
-// get asks for a path on c1, escaped as it is.
+// get requests a path on c1, escaped as it is.
 func (f *fixture) get(path string) *http.Response {
 	f.Helper()
 	return f.do(http.MethodGet, path, nil, nil)

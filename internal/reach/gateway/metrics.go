@@ -31,7 +31,7 @@ var (
 
 func init() { metrics.Registry.MustRegister(requestsByResource, requestsByCluster, requestDuration) }
 
-// observedWriter counts an answer when it begins, for it may take hours until it ends.
+// observedWriter counts an answer when it starts, for it may take hours until it ends.
 type observedWriter struct {
 	http.ResponseWriter
 	cluster  string

@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	// probeWorkers bounds how many clusters are asked at the same time.
+	// probeWorkers bounds how many clusters are probed at the same time.
 	probeWorkers = 10
 	probeTimeout = 10 * time.Second
-	// healthyInterval and unhealthyInterval are how often a cluster is asked, if nothing else has it asked: nothing tells when one goes.
+	// healthyInterval and unhealthyInterval are how often a cluster is probed, if nothing else has it probed: there is no event when one goes.
 	healthyInterval   = time.Minute
 	unhealthyInterval = 5 * time.Second
-	// intervalJitter spreads clusters whose probes began together.
+	// intervalJitter spreads clusters whose probes started together.
 	intervalJitter = 0.2
 	// probePath is one that API servers let everybody read.
 	probePath = "/healthz"
@@ -36,7 +36,7 @@ const (
 	maxReason = 256
 )
 
-// probes are the clusters to ask how they are. They wait until somebody asks.
+// probes are the clusters to probe. They wait in a queue until a worker takes them.
 type probes struct {
 	queue   workqueue.TypedDelayingInterface[string]
 	opened  chan struct{}
@@ -53,13 +53,13 @@ func newProbes() *probes {
 // open says that there is a client to write with.
 func (p *probes) open() { p.opening.Do(func() { close(p.opened) }) }
 
-// now has a cluster asked at once.
+// now has a cluster probed at once.
 func (p *probes) now(cluster string) { p.queue.Add(cluster) }
 
-// TunnelChanged has a cluster asked how it is: its tunnel has come or gone.
+// TunnelChanged has a cluster probed: its tunnel has come or gone.
 func (g *Gateway) TunnelChanged(cluster string) { g.probes.now(cluster) }
 
-// Probe asks clusters how they are, and writes it down, until ctx ends. It begins when the gateway runs. Of several gateways on the same
+// Probe probes clusters, and writes the results, until ctx ends. It starts when the gateway runs. Of several gateways on the same
 // Secrets one does.
 func (g *Gateway) Probe(ctx context.Context) error {
 	select {
@@ -86,7 +86,7 @@ func (g *Gateway) Probe(ctx context.Context) error {
 	return nil
 }
 
-// probeNext asks one cluster, and says when it is asked again.
+// probeNext probes one cluster, and says when it is probed again.
 func (g *Gateway) probeNext(ctx context.Context, cluster string) {
 	backend, err := g.backend()
 	if err != nil {
@@ -122,12 +122,12 @@ func (r *running) report(ctx context.Context, secret *corev1.Secret, found gatew
 	}
 	_, err = r.client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // what is there now is asked on its own
+		return nil // what is there now is probed on its own
 	}
 	return err
 }
 
-// probe asks the API server of the cluster for its health.
+// probe reads the health of the API server of the cluster.
 func (c *connection) probe(ctx context.Context) (found gatewayv1alpha1.ClusterGatewayStatus) {
 	if c.problem != nil {
 		found.HealthyReason = c.problem.Error()
@@ -155,7 +155,7 @@ func (c *connection) judge(answer *http.Response, text string) (found gatewayv1a
 	case answer.StatusCode == http.StatusUnauthorized:
 		found.HealthyReason = fmt.Sprintf("the API server of cluster %s does not accept the credential of the Secret; renew it", c.cluster.Name)
 	case answer.StatusCode == http.StatusForbidden, answer.StatusCode < http.StatusMultipleChoices:
-		found.Healthy = true // who is told that it may not has been recognised
+		found.Healthy = true // who is forbidden to has been authenticated
 		if c.cluster.Insecure() {
 			found.HealthyReason = "not verified: the Secret has no key " + gatewayv1alpha1.KeyCA +
 				" with the CA of the cluster, so anybody may answer for it and read the credential"

@@ -104,7 +104,7 @@ func (p *proxy) connect(name string) (*connection, error) {
 	}
 }
 
-// forwarding is a request on its way to a cluster.
+// forwarding is a request that is passed to a cluster.
 type forwarding struct {
 	to *connection
 	// path is the one on the cluster, prefix what comes before it on the hub, both as they are escaped.
@@ -231,7 +231,7 @@ func requestInfo(r *http.Request, path, query string) (*request.RequestInfo, err
 	return kubernetesAPI.NewRequestInfo(there)
 }
 
-// authorize asks the hub whether the caller may do there what the request does on the cluster.
+// authorize checks whether the caller may do on the hub what the request does on the cluster.
 func (p *proxy) authorize(ctx context.Context, caller user.Info, about *request.RequestInfo) error {
 	ctx = request.WithRequestInfo(request.WithUser(ctx, caller), about)
 	attributes, err := filters.GetAuthorizerAttributes(ctx)
@@ -294,7 +294,7 @@ func (f *forwarding) transport(r *http.Request) http.RoundTripper {
 	}, base)
 }
 
-// isUpgrade tells whether a request asks to go on with another protocol.
+// isUpgrade reports whether a request is for an upgrade to another protocol.
 func isUpgrade(header http.Header) bool {
 	for option := range strings.SplitSeq(strings.Join(header.Values("Connection"), ","), ",") {
 		if strings.EqualFold(strings.TrimSpace(option), "upgrade") {
@@ -316,7 +316,7 @@ func (f *forwarding) rewrite(r *httputil.ProxyRequest) {
 	cleanRequest(r.Out.Header)
 }
 
-// bearerProtocol begins a WebSocket protocol that is a token.
+// bearerProtocol is the prefix of a WebSocket protocol that is a token.
 const bearerProtocol = "base64url.bearer.authorization.k8s.io."
 
 // cleanRequest takes away what says who the caller is: on the cluster, that is for the gateway to say.

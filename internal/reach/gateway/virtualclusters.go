@@ -143,7 +143,7 @@ func (s *virtualClusters) read(ctx context.Context, verb, name string) (map[stri
 	return found, nil
 }
 
-// may asks whether the caller may read one of the resources that VirtualClusters are made of.
+// may checks whether the caller may read one of the resources that VirtualClusters are made of.
 func (s *virtualClusters) may(ctx context.Context, verb string, of schema.GroupVersionResource, name string) (bool, error) {
 	caller, known := request.UserFrom(ctx)
 	if !known {

@@ -66,7 +66,7 @@ func (d *dialers) get(access *rest.Config, address string) (*dialer, error) {
 	return made, err
 }
 
-// same tells whether connections of one access are as good as those of the other.
+// same reports whether connections of one access are as good as those of the other.
 func same(a, b *rest.Config) bool {
 	return b != nil && a.Host == b.Host && string(a.CAData) == string(b.CAData) && string(a.CertData) == string(b.CertData)
 }

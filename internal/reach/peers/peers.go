@@ -87,7 +87,7 @@ func New(o Options) *Peers {
 	return &Peers{Options: o, seen: map[string]sighting{}, dialers: dialers{of: map[string]*dialer{}}}
 }
 
-// Run tells the others of this process, and finds them, until the context ends. The client is for the Leases.
+// Run announces this process to the others, and finds them, until the context ends. The client is for the Leases.
 func (p *Peers) Run(ctx context.Context, client kubernetes.Interface) error {
 	informer := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(p.Namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = fleet.LabelTunnelServer + "=" + fleet.LabelTrue }),
@@ -175,7 +175,8 @@ func (p *Peers) clean(ctx context.Context, client kubernetes.Interface) {
 	}
 }
 
-// deleteSilent leaves a Lease that has been renewed and is yet to be heard of: this process may have been stopped, and not the others.
+// deleteSilent leaves a Lease that has been renewed and whose renewal is yet to be observed: this process may have been stopped, and not
+// the others.
 func (p *Peers) deleteSilent(ctx context.Context, client kubernetes.Interface) {
 	for _, s := range p.silent() {
 		err := client.CoordinationV1().Leases(p.Namespace).Delete(ctx, s.lease,
@@ -250,7 +251,7 @@ func first(answers <-chan answer, count int) (net.Conn, error) {
 	return nil, fmt.Errorf("%w: %w", ErrNotThere, errors.Join(problems...))
 }
 
-// dial asks one process. The error is NotFound if it has no tunnel to the cluster.
+// dial connects through one process. The error is NotFound if it has no tunnel to the cluster.
 func (p *Peers) dial(ctx context.Context, access *rest.Config, address, cluster string) (net.Conn, error) {
 	d, err := p.dialers.get(access, address)
 	if err != nil {

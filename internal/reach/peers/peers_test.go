@@ -174,7 +174,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// CP-03: a process tells the others of itself until it ends, and knows them while they renew their Leases.
+// CP-03: a process announces itself to the others until it ends, and knows them while they renew their Leases.
 func TestLeases(t *testing.T) {
 	t.Parallel()
 	clock, leases := clocktesting.NewFakeClock(time.Now()), fake.NewClientset()
@@ -233,18 +233,18 @@ func TestOldLeases(t *testing.T) {
 		p.observe(seen)
 	}
 	clock.Step(forgottenAfter)
-	var asked []clienttesting.DeleteActionImpl
+	var deletions []clienttesting.DeleteActionImpl
 	leases.PrependReactor("delete", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if deletion, is := action.(clienttesting.DeleteActionImpl); is {
-			asked = append(asked, deletion)
+			deletions = append(deletions, deletion)
 		}
 		return true, nil, nil
 	})
 	p.deleteSilent(t.Context(), leases)
-	if len(asked) != 1 || asked[0].Name != seen.Name {
-		t.Fatalf("it deletes %v", asked)
+	if len(deletions) != 1 || deletions[0].Name != seen.Name {
+		t.Fatalf("it deletes %v", deletions)
 	}
-	if only := asked[0].DeleteOptions.Preconditions; only == nil || only.ResourceVersion == nil || *only.ResourceVersion != "2" {
+	if only := deletions[0].DeleteOptions.Preconditions; only == nil || only.ResourceVersion == nil || *only.ResourceVersion != "2" {
 		t.Errorf("it deletes whatever the Lease is by now: %v", only)
 	}
 }
@@ -266,10 +266,10 @@ func TestFirst(t *testing.T) {
 	}
 }
 
-func until(t *testing.T, holds func() bool) {
+func until(t *testing.T, condition func() bool) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true,
-		func(context.Context) (bool, error) { return holds(), nil })
+		func(context.Context) (bool, error) { return condition(), nil })
 	if err != nil {
 		t.Fatal(err)
 	}

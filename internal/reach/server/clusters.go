@@ -68,7 +68,7 @@ func (c *clusters) run(ctx context.Context, config *rest.Config) error {
 	return followed.Start(ctx)
 }
 
-// handler tells of clusters that may have a tunnel no longer.
+// handler is notified of clusters that may have a tunnel no longer.
 func (c *clusters) handler(ctx context.Context, nameOf func(metav1.Object) string) toolscache.ResourceEventHandler {
 	check := func(object any) {
 		if unknown, deleted := object.(toolscache.DeletedFinalStateUnknown); deleted {
@@ -83,7 +83,7 @@ func (c *clusters) handler(ctx context.Context, nameOf func(metav1.Object) strin
 	}
 }
 
-// keepDecisions strips objects of what does not tell whether there may be a tunnel: there may be thousands.
+// keepDecisions strips objects of what does not decide whether there may be a tunnel: there may be thousands.
 func keepDecisions(object any) (any, error) {
 	switch o := object.(type) {
 	case *clusterv1.ManagedCluster:

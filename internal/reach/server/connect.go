@@ -18,7 +18,7 @@ const (
 	maxHeader = 64 << 10
 )
 
-// connect asks at the other end of the connection for one to an address.
+// connect requests at the other end of the connection one to an address.
 func connect(conn net.Conn, address string) (net.Conn, error) {
 	request := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{}}
 	if err := request.Write(conn); err != nil {

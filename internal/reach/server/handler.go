@@ -76,7 +76,7 @@ func (s *Server) serveTunnel(w http.ResponseWriter, r *http.Request, name string
 	return nil
 }
 
-// Authorize lets the agent of a cluster ask for a tunnel. It has no opinion on anything else.
+// Authorize lets the agent of a cluster create a tunnel. It has no opinion on anything else.
 func (s *Server) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	isTunnel := a.IsResourceRequest() && a.GetAPIGroup() == s.version.Group && a.GetResource() == managedClusters.Resource &&
 		a.GetSubresource() == api.Attach(s.version) && a.GetVerb() == "create"
@@ -86,7 +86,7 @@ func (s *Server) Authorize(_ context.Context, a authorizer.Attributes) (authoriz
 	return authorizer.DecisionNoOpinion, "", nil
 }
 
-// isAgentOf tells whether a user is the agent of the cluster, and of no other.
+// isAgentOf reports whether a user is the agent of the cluster, and of no other.
 func isAgentOf(name, user string, groups []string) bool {
 	clusters := fleet.AgentClusters(groups)
 	of, _, err := fleet.ParseClusterUser(user)
@@ -156,7 +156,7 @@ func prefixOf(info *request.RequestInfo) string {
 
 type prefixKey struct{}
 
-// WithPrefix says that a client has asked for the cluster by a path with another prefix than that of the API.
+// WithPrefix says that a client has requested the cluster by a path with another prefix than that of the API.
 func WithPrefix(ctx context.Context, prefix string) context.Context {
 	return context.WithValue(ctx, prefixKey{}, prefix)
 }
@@ -169,10 +169,10 @@ func shownPrefix(ctx context.Context, info *request.RequestInfo) string {
 	return prefixOf(info)
 }
 
-// host is what an agent sees as the host that is asked for.
+// host is what an agent sees as the host that is requested.
 const host = "agent"
 
-// target is what to ask the agent of a cluster for, but for its address: all that comes after the name of the subresource, as it is
+// target is what to request from the agent of a cluster, but for its address: all that comes after the name of the subresource, as it is
 // written.
 func target(from *url.URL, info *request.RequestInfo) (*url.URL, error) {
 	prefix := prefixOf(info)

@@ -28,7 +28,7 @@ func send(ctx context.Context, hub *httptest.Server, path string) (*http.Respons
 	return (&http.Client{Transport: from("alice")}).Do(r)
 }
 
-// CP-07: an agent that never answers, or never comes to an end, keeps nobody else waiting, and is let go of with the one who asked.
+// CP-07: an agent that never answers, or never comes to an end, keeps nobody else waiting, and is let go of with the client of the request.
 func TestAgentThatNeverAnswers(t *testing.T) {
 	t.Parallel()
 	s, hub := newHub(t, accepted("c1")...)
@@ -55,14 +55,14 @@ func TestAgentThatNeverAnswers(t *testing.T) {
 	}
 	never, leave := context.WithCancel(t.Context())
 	ended := make(chan error)
-	ask := func(ctx context.Context) {
+	sendOne := func(ctx context.Context) {
 		response, err := send(ctx, hub, "c1/proxy/never")
 		if err == nil {
 			_ = response.Body.Close()
 		}
 		ended <- err
 	}
-	go ask(never)
+	go sendOne(never)
 	<-begun
 	othersAreAnswered()
 	leave()
@@ -86,7 +86,7 @@ func TestAgentThatNeverAnswers(t *testing.T) {
 	<-left
 
 	// The end of the tunnel is the end of all who wait for the agent.
-	go ask(t.Context())
+	go sendOne(t.Context())
 	<-begun
 	s.cut("c1")
 	if err := <-ended; err != nil {
@@ -229,14 +229,14 @@ func TestRevocationCuts(t *testing.T) {
 			}
 			defer open.Body.Close()
 			for _, o := range objects {
-				tell(t, s, o) // of what changes nothing
+				notify(t, s, o) // of what changes nothing
 			}
 			select {
 			case <-agent.Done():
 				t.Fatal("a change of something else ends the tunnel")
 			default:
 			}
-			tell(t, s, revoke(t, s.clusters.reader.(client.Client), objects[0], objects[1]))
+			notify(t, s, revoke(t, s.clusters.reader.(client.Client), objects[0], objects[1]))
 			<-agent.Done()
 			if rest, err := io.ReadAll(open.Body); err == nil {
 				t.Errorf("what was open came to a good end: %q", rest)
@@ -256,8 +256,8 @@ func must(t *testing.T, o client.Object, err error) client.Object {
 	return o
 }
 
-// tell has the server learn what has become of an object, as an informer does.
-func tell(t *testing.T, s *Server, o client.Object) {
+// notify passes the server the state of an object, as an informer does.
+func notify(t *testing.T, s *Server, o client.Object) {
 	t.Helper()
 	nameOf := metav1.Object.GetName
 	if o.GetNamespace() != "" {

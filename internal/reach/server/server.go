@@ -1,4 +1,4 @@
-// Package server is the hub's side of the way into managed clusters: it holds the tunnels that agents have made, and serves the API of
+// Package server is the hub's side of the tunnels into managed clusters: it holds the tunnels that agents have made, and serves the API of
 // each cluster, and those of its services that a list of the hub exposes, as the subresource proxy of managedclusters.
 //
 // The API server in front of it has authenticated and authorized the requests: who may create managedclusters/tunnel makes a tunnel, and
@@ -125,7 +125,7 @@ func (s *Server) keep(ctx context.Context, name string, t *tunnel.Tunnel) {
 	}()
 	tunnelCount.Inc()
 	defer tunnelCount.Dec()
-	// It may have been taken back since the agent asked, before there was anything to end.
+	// It may have been taken back since the agent sent the request, before there was anything to end.
 	if err := s.clusters.allow(ctx, name); err != nil {
 		t.Close()
 	}

@@ -34,8 +34,8 @@ const clusterPath = "/apis/cluster.open-cluster-management.io/v1/managedclusters
 var testOptions = Options{Version: api.Standalone,
 	ExposedServices: types.NamespacedName{Namespace: fleet.NamespaceAddOn, Name: fleet.ConfigMapExposedServices}}
 
-// newHub serves what an API server would hand to the Server, from whoever the header From names. Who has asked by another path says so in
-// the header Prefix.
+// newHub serves what an API server would hand to the Server, from whoever the header From names. Who has requested by another path says so
+// in the header Prefix.
 func newHub(t *testing.T, objects ...client.Object) (*Server, *httptest.Server) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -235,18 +235,18 @@ func TestTunnelEndsWithItsCredential(t *testing.T) {
 	awaitAnswer(t, hub, "c1/proxy/", "cluster c1 is not connected")
 }
 
-// CG-03: somebody is told when a cluster has its first tunnel, and when it has none any more.
+// CG-03: a handler is notified when a cluster has its first tunnel, and when it has none any more.
 func TestChanged(t *testing.T) {
 	t.Parallel()
 	s, hub := newHub(t, accepted("c1")...)
-	told := make(chan string, 4)
+	notified := make(chan string, 4)
 	s.Changed = func(cluster string) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		told <- fmt.Sprint(cluster, " is connected: ", s.reached[cluster] != nil)
+		notified <- fmt.Sprint(cluster, " is connected: ", s.reached[cluster] != nil)
 	}
 	first := connectAgent(t, s, hub, "c1", http.NotFoundHandler())
-	if got := <-told; got != "c1 is connected: true" {
+	if got := <-notified; got != "c1 is connected: true" {
 		t.Error(got)
 	}
 	second := connectAgent(t, s, hub, "c1", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -255,11 +255,11 @@ func TestChanged(t *testing.T) {
 	awaitAnswer(t, hub, "c1/proxy/", "second")
 	first.Close()
 	second.Close()
-	if got := <-told; got != "c1 is connected: false" {
+	if got := <-notified; got != "c1 is connected: false" {
 		t.Error(got)
 	}
-	if len(told) > 0 {
-		t.Errorf("also told: %s", <-told)
+	if len(notified) > 0 {
+		t.Errorf("also told: %s", <-notified)
 	}
 }
 
@@ -303,7 +303,7 @@ func expectEcho(t *testing.T, conn io.ReadWriter) {
 	}
 }
 
-// CG-01: the hub connects to what the agent lets it, and is told why it does not.
+// CG-01: the hub connects to what the agent lets it, and is answered why it does not.
 func TestDialCluster(t *testing.T) {
 	t.Parallel()
 	s, hub := newHub(t, accepted("c1")...)

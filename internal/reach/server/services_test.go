@@ -166,7 +166,7 @@ func TestAnswerOfCluster(t *testing.T) {
 		w.WriteHeader(http.StatusMovedPermanently)
 	}))
 	client := &http.Client{Transport: from("alice"), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	ask := func(to, prefix string) (int, http.Header) {
+	request := func(to, prefix string) (int, http.Header) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, hub.URL+clusterPath+"c1/proxy/api?to="+to, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
@@ -179,11 +179,11 @@ func TestAnswerOfCluster(t *testing.T) {
 		answer.Body.Close()
 		return answer.StatusCode, answer.Header
 	}
-	if _, header := ask("/api/v1", "/c1"); header.Get("Location") != "/c1/api/v1" {
+	if _, header := request("/api/v1", "/c1"); header.Get("Location") != "/c1/api/v1" {
 		t.Errorf("who has asked by another path: %v", header)
 	}
 	for to, want := range map[string]string{"/api/v1": clusterPath + "c1/proxy/api/v1", "../../c2/proxy": "", "https://example.com": ""} {
-		code, header := ask(to, "")
+		code, header := request(to, "")
 		if got := header.Get("Location"); got != want || (want == "") != (code == http.StatusBadGateway) || header.Get("Set-Cookie") != "" {
 			t.Errorf("%s: %d %v", to, code, header)
 		}

@@ -60,7 +60,7 @@ func Bearer(authorization string) string {
 	return strings.TrimSpace(token)
 }
 
-// bearerProtocol begins a WebSocket protocol that is a token, for clients that can set no other header.
+// bearerProtocol is the prefix of a WebSocket protocol that is a token, for clients that can set no other header.
 const bearerProtocol = "base64url.bearer.authorization.k8s.io."
 
 // Of is the token by which an API server knows the sender of a request, empty if there is none.

@@ -78,7 +78,7 @@ func (c *fewPings) follow(b []byte) bool {
 	return true
 }
 
-// isPing tells pings from the answers to those of the hub.
+// isPing distinguishes pings from the answers to those of the hub.
 func isPing(header []byte) bool {
 	return header[typeAt] == typePing && binary.BigEndian.Uint16(header[flagsAt:])&flagSYN != 0
 }

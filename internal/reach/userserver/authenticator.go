@@ -19,8 +19,8 @@ import (
 	"github.com/capstan-io/capstan/internal/reach/token"
 )
 
-// ClusterTokens lets tokens of clusters in at the subresource proxy of the API of a hub itself, where there is no port for them. What holds
-// for the port holds here: such a token says nothing about rights on the hub, and leads to the API server of that cluster alone.
+// ClusterTokens lets tokens of clusters in at the subresource proxy of the API of a hub itself, where there is no port for them. What
+// applies for the port applies here: such a token says nothing about rights on the hub, and leads to the API server of that cluster alone.
 type ClusterTokens struct {
 	// Version is that of the resource managedclusters.
 	Version schema.GroupVersion
@@ -29,7 +29,7 @@ type ClusterTokens struct {
 // bearer is nobody on the hub, who has sent a token to be left to a cluster. No other user has this type, whatever is impersonated.
 type bearer struct{ user.DefaultInfo }
 
-// Authenticator asks the one of the hub first.
+// Authenticator tries the one of the hub first.
 func (c ClusterTokens) Authenticator(hub authenticator.Request) authenticator.Request {
 	return authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 		sent := token.Bearer(r.Header.Get("Authorization"))
@@ -52,7 +52,7 @@ func (c ClusterTokens) isForCluster(ctx context.Context) bool {
 		info.Resource == fleet.ResourceManagedClusters && info.Subresource == fleet.SubresourceProxy
 }
 
-// isUnsure tells whether somebody who may know a token has not answered. It must not get to a cluster then.
+// isUnsure reports whether somebody who may know a token has not answered. It must not get to a cluster then.
 func isUnsure(err error) bool {
 	if err == nil {
 		return false

@@ -1,7 +1,7 @@
 // Package userserver serves managed clusters at a port of its own, by https://HOST/CLUSTER/PATH: the address that clients know from the
 // user server of Open Cluster Management's cluster-proxy.
 //
-// Who has a token of the hub is that user, with the rights that the API of the hub asks for. The token of a service account that the hub
+// Who has a token of the hub is that user, with the rights that the API of the hub requires. The token of a service account that the hub
 // does not know is left to the cluster, which may have issued it, such as that of a ManagedServiceAccount; and so is that of an OIDC issuer
 // whose tokens are for clusters. It says nothing about rights on the hub, and leads to the API server of the cluster alone. Tokens of other
 // kinds never reach a cluster: whether a hub knows them may depend on others who do not answer just then.
@@ -119,7 +119,7 @@ func (h *Handler) leaveToCluster(w http.ResponseWriter, r *http.Request, sent st
 	return nil
 }
 
-// maybeOfCluster tells what a token says of itself. Whether that is true its cluster knows.
+// maybeOfCluster reads what a token says of itself. Whether that is true its cluster knows.
 func (h *Handler) maybeOfCluster(sent string) bool {
 	claims, ok := token.Claims(sent)
 	return ok && (isServiceAccount(claims) || slices.Contains(h.Issuers, claims.Issuer))

@@ -72,7 +72,7 @@ func tokenBy(issuer, subject string) string {
 
 func encoded(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
-func ask(t *testing.T, target, authorization string) (int, string) {
+func get(t *testing.T, target, authorization string) (int, string) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, http.NoBody)
 	r.Header.Set(fleet.HeaderClusterAuthorization, "Bearer of-somebody")
@@ -105,12 +105,12 @@ func TestWhoAsks(t *testing.T) {
 		"Bearer " + ofIssuerUnsigned:       "API c1/proxy/api Bearer " + ofIssuerUnsigned,
 		"Bearer " + ofCluster + ",Basic x": "API c1/proxy/api Bearer " + ofCluster + ",Basic x",
 	} {
-		if code, got := ask(t, "/c1/api", authorization); code != http.StatusOK || got != want {
+		if code, got := get(t, "/c1/api", authorization); code != http.StatusOK || got != want {
 			t.Errorf("%q: %d %s", authorization, code, got)
 		}
 	}
 	for _, token := range []string{unsure, ofIssuerOrHub} {
-		code, got := ask(t, "/c1/api", "Bearer "+token)
+		code, got := get(t, "/c1/api", "Bearer "+token)
 		if code != http.StatusServiceUnavailable || !strings.Contains(got, "cannot say whose token this is: no answer") {
 			t.Errorf("while the hub does not answer: %d %s", code, got)
 		}
@@ -148,12 +148,12 @@ func TestPath(t *testing.T) {
 		"/c1/%2e%2e/c2":       "c1/proxy/%2e%2e/c2",
 		"/c1//x":              "c1/proxy//x",
 	} {
-		if code, got := ask(t, path, "Bearer "+ofHub); code != http.StatusOK || got != "API "+want+" Bearer "+ofHub {
+		if code, got := get(t, path, "Bearer "+ofHub); code != http.StatusOK || got != "API "+want+" Bearer "+ofHub {
 			t.Errorf("%s: %d %s", path, code, got)
 		}
 	}
 	for _, path := range []string{"/", "//c1", "/%631/api", "/../c1", "/C1/api", "/c1%2Fapi"} {
-		if code, got := ask(t, path, "Bearer "+ofHub); code != http.StatusNotFound || !strings.Contains(got, "write it as /CLUSTER/PATH") {
+		if code, got := get(t, path, "Bearer "+ofHub); code != http.StatusNotFound || !strings.Contains(got, "write it as /CLUSTER/PATH") {
 			t.Errorf("%s: %d %s", path, code, got)
 		}
 	}

@@ -51,7 +51,7 @@ type Cluster struct {
 	Rules *identity.Exchanger
 }
 
-// Insecure tells that nobody knows whether it is the cluster that answers.
+// Insecure says that nobody knows whether it is the cluster that answers.
 func (c *Cluster) Insecure() bool { return len(c.CA) == 0 }
 
 // Parse reads a Secret. The error has all that is wrong with it, by keys, labels and annotations.
@@ -181,7 +181,7 @@ func (c *Cluster) readCredential(secret *corev1.Secret) error {
 	}
 }
 
-// readExec reads the part of a kubeconfig that says which command tells the credential.
+// readExec reads the part of a kubeconfig that says which command returns the credential.
 func (c *Cluster) readExec(secret *corev1.Secret) error {
 	var exec clientcmdv1.ExecConfig
 	if err := json.Unmarshal(secret.Data[gatewayv1alpha1.KeyExec], &exec); err != nil || exec.Command == "" {

@@ -1,5 +1,5 @@
 // Package credentials gives gateways what they need for the clusters with the add-on cluster-gateway: the token of a ManagedServiceAccount,
-// and the way to the cluster. It grants nothing on the cluster.
+// and the egress to the cluster. It grants nothing on the cluster.
 package credentials
 
 import (
@@ -216,7 +216,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// isBuiltIn tells whether this hub is the manager of the add-on.
+// isBuiltIn reports whether this hub is the manager of the add-on.
 func (c *Controller) isBuiltIn(ctx context.Context) (bool, error) {
 	entry := &addonv1beta1.ClusterManagementAddOn{}
 	if err := c.client.Get(ctx, client.ObjectKey{Name: AddOn}, entry); apierrors.IsNotFound(err) {
@@ -399,7 +399,7 @@ func (c *Controller) desiredSecret(ctx context.Context, cluster *clusterv1.Manag
 	return want, nil
 }
 
-// egress is the way to a cluster.
+// egress is how a cluster is reached.
 func (c *Controller) egress(ctx context.Context, cluster string,
 	configuration *proxyv1alpha1.ClusterGatewayConfiguration) (proxyv1alpha1.EgressType, error) {
 	if configuration.Spec.Egress != nil {
@@ -454,7 +454,7 @@ func (c *Controller) create(ctx context.Context, secret *corev1.Secret) (*corev1
 
 func isOurs(secret *corev1.Secret) bool { return secret.Labels[fleet.LabelAddOnName] == AddOn }
 
-// remove deletes what the gateway reaches a cluster with, which ends whatever is under way to it.
+// remove deletes what the gateway reaches a cluster with, which ends whatever is in flight to it.
 func (c *Controller) remove(ctx context.Context, cluster string) error {
 	key := client.ObjectKey{Namespace: c.Namespace, Name: cluster}
 	secret := &corev1.Secret{}

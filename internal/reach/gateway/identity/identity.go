@@ -18,7 +18,7 @@ const (
 	maxRules   = 1000
 	maxPattern = 1000
 
-	// ofHub begins the names that service accounts of the hub have on clusters: there, the same name means another account.
+	// ofHub is the prefix of the names that service accounts of the hub have on clusters: there, the same name means another account.
 	ofHub = "cluster:hub:"
 
 	serviceAccounts      = "system:serviceaccount:"
