@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// WithoutWatches returns a client that asks the API server for what may not be watched, and reads everything else from the cache that the
+// WithoutWatches returns a client that reads from the API server what may not be watched, and reads everything else from the cache that the
 // other client has. What may not be read either is as if it were not there.
 func WithoutWatches(cached client.Client, api client.Reader, missing []Watch) client.Client {
 	c := &withoutWatches{Client: cached, api: api, missing: sets.New[schema.GroupKind]()}

@@ -13,14 +13,14 @@ import (
 	"k8s.io/component-helpers/auth/rbac/validation"
 )
 
-// RulesReviewer answers which rules the one who asks has.
+// RulesReviewer returns the rules of the requester.
 type RulesReviewer = authorizationv1client.SelfSubjectRulesReviewInterface
 
 // allNamespaces stands for all namespaces in a review, which has to be about one. No namespace has this name, so what is held there is what
 // is held in all of them.
 const allNamespaces = "-"
 
-// Held are the rules that the one who asks has in a namespace, or in all of them if it is empty.
+// Held are the rules that the requester has in a namespace, or in all of them if it is empty.
 func Held(ctx context.Context, reviewer RulesReviewer, namespace string) (held []rbacv1.PolicyRule, err error) {
 	review := &authorizationv1.SelfSubjectRulesReview{
 		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: cmp.Or(namespace, allNamespaces)}}

@@ -64,25 +64,25 @@ func TestHeld(t *testing.T) {
 	t.Parallel()
 	rules := rightstest.Klusterlet()
 	for namespace, want := range map[string]string{"hub": "hub", "": "-"} {
-		reviewer := &asked{RulesReviewer: rightstest.RulesReviewer{Rules: rules}}
+		reviewer := &recordingReviewer{RulesReviewer: rightstest.RulesReviewer{Rules: rules}}
 		held, err := rights.Held(t.Context(), reviewer, namespace)
 		if err != nil || !equality.Semantic.DeepEqual(held, rules) || reviewer.namespace != want {
 			t.Errorf("in namespace %q: asked for %q, %v, %v", namespace, reviewer.namespace, held, err)
 		}
 	}
-	if held, err := rights.Held(t.Context(), &asked{err: errors.New("no route")}, ""); err == nil || held != nil {
+	if held, err := rights.Held(t.Context(), &recordingReviewer{err: errors.New("no route")}, ""); err == nil || held != nil {
 		t.Errorf("without an answer: %v, %v", held, err)
 	}
 }
 
-// asked remembers the namespace that a review was about.
-type asked struct {
+// recordingReviewer remembers the namespace that a review was about.
+type recordingReviewer struct {
 	rights.RulesReviewer
 	namespace string
 	err       error
 }
 
-func (a *asked) Create(ctx context.Context, review *authorizationv1.SelfSubjectRulesReview, options metav1.CreateOptions) (
+func (a *recordingReviewer) Create(ctx context.Context, review *authorizationv1.SelfSubjectRulesReview, options metav1.CreateOptions) (
 	*authorizationv1.SelfSubjectRulesReview, error,
 ) {
 	a.namespace = review.Spec.Namespace

@@ -28,10 +28,10 @@ type Watch struct {
 	Namespace, Name string
 }
 
-// Reviewer answers what the one who asks may do.
+// Reviewer returns what the requester may do.
 type Reviewer = authorizationv1client.SelfSubjectAccessReviewInterface
 
-// Missing returns those of the watches that are not permitted. Where nobody may ask what is permitted, all of them count as permitted.
+// Missing returns those of the watches that are not permitted. Where nobody may create reviews, all of them count as permitted.
 func Missing(ctx context.Context, reviewer Reviewer, watches ...Watch) (missing []Watch, err error) {
 	for _, watch := range watches {
 		permitted, err := watch.permitted(ctx, reviewer)
@@ -114,7 +114,7 @@ func resourceOf(kind schema.GroupKind) string {
 	return resource.Resource
 }
 
-// Denied tells whether an error is that a rule is missing: quotas, admission and namespaces that end forbid things, too.
+// Denied reports whether an error is that a rule is missing: quotas, admission and namespaces that end forbid things, too.
 func Denied(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot ") && strings.Contains(err.Error(), " resource ")
 }
@@ -131,10 +131,10 @@ func Describe(rules []string) string {
 // distinct are the rules in order, each once.
 func distinct(rules []string) []string { return slices.Compact(slices.Sorted(slices.Values(rules))) }
 
-// recheckInterval is how often is asked whether what was missing is permitted now.
-const recheckInterval = 10 * time.Second
+// pollInterval is how often it is checked whether what was missing is permitted now.
+const pollInterval = 10 * time.Second
 
-// Recheck is a manager.Runnable that ends the process with an error once one of the watches is permitted that were missing when it began:
+// Recheck is a manager.Runnable that ends the process with an error once one of the watches is permitted that were missing when it started:
 // it watches from the start, so it has to be started again, as Kubernetes does.
 type Recheck struct {
 	Reviewer Reviewer
@@ -143,7 +143,7 @@ type Recheck struct {
 
 // Start implements manager.Runnable.
 func (r Recheck) Start(ctx context.Context) error {
-	ticker := time.NewTicker(recheckInterval)
+	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for len(r.Watches) > 0 {
 		select {
@@ -158,7 +158,7 @@ func (r Recheck) Start(ctx context.Context) error {
 	return nil
 }
 
-// Watched tells whether a kind is watched: all that is asked of it is permitted.
+// Watched reports whether a kind is watched: all watches of it are permitted.
 func Watched(missing []Watch, kind schema.GroupVersionKind) bool {
 	return !slices.ContainsFunc(missing, func(w Watch) bool { return w.GroupVersionKind == kind })
 }
@@ -175,7 +175,7 @@ func Rules(missing []Watch) (rules []string) {
 func (r Recheck) permitted(ctx context.Context) error {
 	missing, err := Missing(ctx, r.Reviewer, r.Watches...)
 	if err != nil {
-		return nil //nolint:nilerr // it is asked again
+		return nil //nolint:nilerr // it is checked again
 	}
 	for _, watch := range r.Watches {
 		if !slices.Contains(missing, watch) {

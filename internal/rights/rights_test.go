@@ -59,7 +59,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// HC-02: where nobody may ask, the operator works as if it had all rights; that the question fails is an error.
+// HC-02: where nobody may create reviews, the operator works as if it had all rights; that the question fails is an error.
 func TestMissingWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	watch := rights.Watch{GroupVersionKind: secrets}
@@ -128,7 +128,7 @@ func (c *changing) Create(ctx context.Context, review *authorizationv1.SelfSubje
 	return c.Reviewer.Create(ctx, review, options)
 }
 
-// HC-02: what may not be watched is asked for, with the rights that there are; the rest comes from the cache.
+// HC-02: what may not be watched is read from the API server, with the rights that there are; the rest comes from the cache.
 func TestWithoutWatches(t *testing.T) {
 	t.Parallel()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a"}}
@@ -174,7 +174,7 @@ func TestWithoutWatches(t *testing.T) {
 	}
 }
 
-// HC-02: a missing rule is told by a condition, and once by an event; both end when it is added.
+// HC-02: a missing rule is reported by a condition, and once by an event; both end when it is added.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	recorder, about, conditions := events.NewFakeRecorder(10), &corev1.ConfigMap{}, []metav1.Condition{}

@@ -35,7 +35,7 @@ func decode(file []byte) (rules []rbacv1.PolicyRule) {
 	return rules
 }
 
-// Reviewer answers by rules, which hold in all namespaces.
+// Reviewer answers by rules, which apply in all namespaces.
 type Reviewer struct {
 	authorizationv1client.SelfSubjectAccessReviewInterface
 	Rules []rbacv1.PolicyRule
@@ -54,7 +54,7 @@ func (r Reviewer) Create(_ context.Context, review *authorizationv1.SelfSubjectA
 	return answer, nil
 }
 
-// RulesReviewer answers with rules, which hold in all namespaces.
+// RulesReviewer answers with rules, which apply in all namespaces.
 type RulesReviewer struct {
 	authorizationv1client.SelfSubjectRulesReviewInterface
 	Rules []rbacv1.PolicyRule
