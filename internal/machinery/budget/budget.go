@@ -29,7 +29,7 @@ type Exceeded struct {
 // Error names what there is too much of, and the bound.
 func (e *Exceeded) Error() string { return e.What + "; the limit is " + e.Limit }
 
-// Is tells whether an error is, or wraps, an Exceeded.
+// Is reports whether an error is, or wraps, an Exceeded.
 func Is(err error) bool {
 	var exceeded *Exceeded
 	return errors.As(err, &exceeded)

@@ -8,7 +8,7 @@ import (
 )
 
 // Bounds of a regular expression. A repetition is written out when the expression is compiled, so that (ab?){500} is a thousand parts to
-// try at each character of a text; the length alone tells little.
+// try at each character of a text; the length alone says little.
 const (
 	patternLength = 4096
 	patternParts  = 10_000

@@ -4,8 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Bounds of the label and claim selectors of one field, such as the predicates of a Placement, all together. Each requirement is asked of
-// each cluster; values are looked up, so that a list of names may be long.
+// Bounds of the label and claim selectors of one field, such as the predicates of a Placement, all together. Each requirement is checked on
+// each cluster; values are found by a map, so that a list of names may be long.
 const (
 	Requirements = 500
 	Values       = 20_000

@@ -16,7 +16,7 @@ import (
 )
 
 // readTimeout is how long a read waits until the cache contains a write. Usually that takes no time. But an API server that was
-// unreachable tells of earlier writes only when it is back, and never of one to an object that has since been deleted, or deleted and
+// unreachable shows earlier writes only when it is back, and never of one to an object that has since been deleted, or deleted and
 // created again: a controller that waited for that would do nothing else.
 const readTimeout = 10 * time.Second
 
@@ -67,13 +67,13 @@ func (c *consistentClient) List(ctx context.Context, list client.ObjectList, opt
 	return err
 }
 
-// nameOf tells types from each other, and what has no type of its own by the kind that it says.
+// nameOf distinguishes types, and what has no type of its own by the kind that it says.
 func nameOf(o runtime.Object) string {
 	return fmt.Sprintf("%T %s", o, o.GetObjectKind().GroupVersionKind())
 }
 
-// wait tells whether reading was given up because it took too long, now or a moment ago. Most reads take a microsecond, and no longer than
-// to name what is read, so that is not named unless it matters.
+// wait reports whether reading was given up because it took too long, now or a moment ago. Most reads take a microsecond, and no longer
+// than to name what is read, so that is not named unless it matters.
 func (c *consistentClient) wait(ctx context.Context, what func() string, read func(context.Context) error) (waited bool, err error) {
 	if c.isStale(what) {
 		return true, nil

@@ -94,7 +94,7 @@ func TestReadsThatAreGivenUp(t *testing.T) {
 	}
 }
 
-// unnamed fails when it is asked for its kind.
+// unnamed fails when its kind is read.
 type unnamed struct {
 	corev1.ConfigMap
 	t *testing.T

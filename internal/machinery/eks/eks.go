@@ -70,7 +70,7 @@ func (p Pair) HubRole() string { return hubRolePrefix + p.Suffix() }
 // HubRoleARN is HubRole in the form of an ARN.
 func (p Pair) HubRoleARN() string { return roleARN(p.Hub.Account, p.HubRole()) }
 
-// IsHubRole tells whether a name is that of a HubRole.
+// IsHubRole reports whether a name is that of a HubRole.
 func IsHubRole(name string) bool {
 	suffix, ok := strings.CutPrefix(name, hubRolePrefix)
 	sum, err := hex.DecodeString(suffix)
@@ -87,7 +87,7 @@ func (p Pair) ManagedRoleARN() string {
 
 func roleARN(account, role string) string { return "arn:aws:iam::" + account + ":role/" + role }
 
-// Tags are those that the administrator of the managed cluster gives its role, and the hub its own: the trust policy asks for them.
+// Tags are those that the administrator of the managed cluster gives its role, and the hub its own: the trust policy requires them.
 func (p Pair) Tags() map[string]string {
 	return map[string]string{
 		"hub_cluster_account_id": p.Hub.Account, "hub_cluster_name": p.Hub.Name,
@@ -120,7 +120,7 @@ func (p Pair) TrustPolicy() (string, error) {
 	return string(text), err
 }
 
-// Annotations are those by which an agent tells the hub which cluster it is of.
+// Annotations are those by which an agent says to the hub which cluster it is of.
 func (p Pair) Annotations() map[string]string {
 	return map[string]string{
 		fleet.AnnotationManagedClusterARN:           p.Managed.ARN(),
@@ -128,7 +128,7 @@ func (p Pair) Annotations() map[string]string {
 	}
 }
 
-// Claims tells whether the annotations of a ManagedCluster say that it registers by AWS IAM.
+// Claims reports whether the annotations of a ManagedCluster say that it registers by AWS IAM.
 func Claims(annotations map[string]string) bool {
 	return annotations[fleet.AnnotationManagedClusterARN] != "" || annotations[fleet.AnnotationManagedClusterIAMRoleSuffix] != ""
 }
@@ -165,7 +165,7 @@ func ParsePatterns(texts []string) (patterns Patterns, err error) {
 	return patterns, nil
 }
 
-// Match tells whether one of the patterns matches the whole ARN of a cluster.
+// Match reports whether one of the patterns matches the whole ARN of a cluster.
 func (p Patterns) Match(c Cluster) bool {
 	for _, pattern := range p {
 		if pattern.MatchString(c.ARN()) {

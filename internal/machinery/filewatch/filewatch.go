@@ -1,4 +1,4 @@
-// Package filewatch tells when the content of files changes, however they are written: in place, by another file of the same
+// Package filewatch notifies when the content of files changes, however they are written: in place, by another file of the same
 // name, or by the swap of a link as in the volumes of Secrets. All that a process watches takes one inotify instance.
 package filewatch
 
@@ -14,14 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// The files are also looked at without an event: rarely where their folders can be watched, often where a folder cannot,
+// The files are also read without an event: rarely where their folders can be watched, often where a folder cannot,
 // because it is not there yet, say, or because the machine has no watches left.
 const (
 	watchedInterval   = time.Minute
 	unwatchedInterval = 5 * time.Second
 )
 
-// Watcher tells of changes of files since it was made. So what is read of a file after that is either its last content, or a change
+// Watcher notifies of changes of files since it was made. So what is read of a file after that is either its last content, or a change
 // follows.
 type Watcher struct {
 	files             func() []string
@@ -31,7 +31,7 @@ type Watcher struct {
 	unwatchedInterval time.Duration
 }
 
-// New returns a Watcher of the files as they are now. files is asked again after each change, because files may name others.
+// New returns a Watcher of the files as they are now. files is called again after each change, because files may name others.
 func New(files func() []string) *Watcher {
 	w := &Watcher{files: files, folders: everywhere, events: newListener(), unwatchedInterval: unwatchedInterval}
 	w.seen = w.digest()
@@ -47,7 +47,7 @@ func (w *Watcher) Run(ctx context.Context, changed func()) {
 		if !w.follow(ctx) {
 			interval = w.unwatchedInterval
 		}
-		// What changed before the watch began.
+		// What changed before the watch started.
 		now := w.digest()
 		if now == w.seen {
 			if !w.wait(ctx, interval) {

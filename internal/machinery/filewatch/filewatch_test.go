@@ -53,9 +53,9 @@ func TestRun(t *testing.T) {
 	volume := filepath.Join(t.TempDir(), "volume")
 	file := filepath.Join(volume, "kubeconfig")
 	seen := make(chan string, 100)
-	done, asked := make(chan struct{}), make(chan struct{}, 1000)
+	done, listed := make(chan struct{}), make(chan struct{}, 1000)
 	files := func() []string {
-		asked <- struct{}{}
+		listed <- struct{}{}
 		return []string{file}
 	}
 	t.Cleanup(func() { <-done })
@@ -63,9 +63,9 @@ func TestRun(t *testing.T) {
 		defer close(done)
 		New(files).Run(t.Context(), func() { seen <- content(t, file) })
 	}()
-	// It has looked once when it asks a second time.
-	<-asked
-	<-asked
+	// It has read once when it lists a second time.
+	<-listed
+	<-listed
 	for _, step := range []struct {
 		name string
 		do   func()
@@ -166,7 +166,7 @@ func TestChangeBeforeRun(t *testing.T) {
 	}
 }
 
-// Watchers share one inotify instance, which ends with the last of them; each is told of its own folders, and of a folder that
+// Watchers share one inotify instance, which ends with the last of them; each is notified of its own folders, and of a folder that
 // comes again.
 func TestShared(t *testing.T) {
 	t.Parallel()
@@ -181,8 +181,8 @@ func TestShared(t *testing.T) {
 		opened++
 		return spare, nil
 	}
-	type told struct{ name, content string }
-	seen := make(chan told, 100)
+	type notification struct{ name, content string }
+	seen := make(chan notification, 100)
 	dir := t.TempDir()
 	must(t, os.Symlink(dir, filepath.Join(dir, "alias")))
 	files := map[string]string{
@@ -196,7 +196,7 @@ func TestShared(t *testing.T) {
 		w.folders, w.unwatchedInterval = shared, time.Millisecond
 		go func() {
 			defer close(done)
-			w.Run(ctx, func() { seen <- told{name, content(t, file)} })
+			w.Run(ctx, func() { seen <- notification{name, content(t, file)} })
 		}()
 		defer func() {
 			stop()
@@ -206,26 +206,26 @@ func TestShared(t *testing.T) {
 			}
 		}()
 	}
-	await := func(want ...told) {
+	await := func(want ...notification) {
 		t.Helper()
 		deadline := time.After(30 * time.Second)
 		for len(want) > 0 {
 			select {
 			case got := <-seen:
-				want = slices.DeleteFunc(want, func(w told) bool { return w == got })
+				want = slices.DeleteFunc(want, func(w notification) bool { return w == got })
 			case <-deadline:
 				t.Fatalf("not told: %v", want)
 			}
 		}
 	}
 	write(t, files["one"], "second")
-	await(told{"one", "second"})
+	await(notification{"one", "second"})
 	write(t, files["two"], "third")
-	await(told{"two", "third"}, told{"alias of two", "third"})
+	await(notification{"two", "third"}, notification{"alias of two", "third"})
 	must(t, os.RemoveAll(filepath.Dir(files["two"])))
-	await(told{"two", absent}, told{"alias of two", absent})
+	await(notification{"two", absent}, notification{"alias of two", absent})
 	write(t, files["two"], "fourth")
-	await(told{"two", "fourth"}, told{"alias of two", "fourth"})
+	await(notification{"two", "fourth"}, notification{"alias of two", "fourth"})
 	if opened != 1 {
 		t.Errorf("%d instances were opened", opened)
 	}

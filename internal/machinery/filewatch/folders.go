@@ -12,7 +12,7 @@ import (
 // everywhere is what all watchers of this process share. A user has 128 inotify instances for all processes by default.
 var everywhere = &folders{open: fsnotify.NewWatcher}
 
-// folders tells listeners of what happens in folders, with one inotify instance for all of them, and none while there are none.
+// folders notifies listeners of what happens in folders, with one inotify instance for all of them, and none while there are none.
 type folders struct {
 	open func() (*fsnotify.Watcher, error)
 
@@ -102,7 +102,7 @@ func (f *folders) drop(l *listener, desired map[string]bool) {
 	}
 }
 
-// leave ends what the listener hears, and the instance if it was the last one.
+// leave ends the events of the listener, and the instance if it was the last one.
 func (f *folders) leave(l *listener) {
 	f.changing.Lock()
 	defer f.changing.Unlock()
@@ -138,7 +138,7 @@ func (f *folders) notifyListeners(notify *fsnotify.Watcher) {
 }
 
 // happened notifies those who listen to the folder of what something happened to, and to itself. The watch of a folder ends when it
-// is removed or gets another name: its listeners have to ask for it again.
+// is removed or gets another name: its listeners have to add it again.
 func (f *folders) happened(event fsnotify.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

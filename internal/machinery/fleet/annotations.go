@@ -10,14 +10,14 @@ import (
 const (
 	// AnnotationAutomaticallyAcceptedOn on a ManagedCluster is when the hub accepted it by itself, in RFC 3339.
 	AnnotationAutomaticallyAcceptedOn = "open-cluster-management.io/automatically-accepted-on"
-	// AnnotationAgentPrefix begins the annotations that an agent may set on the ManagedCluster it creates.
+	// AnnotationAgentPrefix is the prefix of the annotations that an agent may set on the ManagedCluster it creates.
 	AnnotationAgentPrefix = "agent.open-cluster-management.io/"
 	// AnnotationRequestedBy on a ManagedCluster is the user with a bootstrap credential who created it. The hub writes it. It is an
 	// extension.
 	AnnotationRequestedBy = "capstan.io/requested-by"
-	// AnnotationCredentialsNotBefore on a ManagedCluster is from when on the certificates of its agents and add-ons hold, in RFC 3339: a
-	// standalone hub refuses those whose validity begins earlier. The hub writes it when the cluster is created and when it is cut off;
-	// one that an administrator gives stays. It is an extension.
+	// AnnotationCredentialsNotBefore on a ManagedCluster is from when on the certificates of its agents and add-ons are accepted, in RFC 3339:
+	// a standalone hub refuses those whose validity starts earlier. The hub writes it when the cluster is created and when it is cut off; one
+	// that an administrator gives stays. It is an extension.
 	AnnotationCredentialsNotBefore = "capstan.io/credentials-not-before"
 	// AnnotationManagedClusterARN is the ARN of an EKS cluster that joins through AWS IAM.
 	AnnotationManagedClusterARN = AnnotationAgentPrefix + "managed-cluster-arn"
@@ -45,12 +45,12 @@ const (
 	AnnotationImportSecret = "capstan.io/import-kubeconfig-secret"
 	// AnnotationAutoUpdate, when "false" on the set default or global, lets its selector be changed.
 	AnnotationAutoUpdate = "cluster.open-cluster-management.io/autoupdate"
-	// AnnotationCSRUser on a CSR that the gRPC server forwards is the user who asked for it.
+	// AnnotationCSRUser on a CSR that the gRPC server forwards is the user who requested it.
 	AnnotationCSRUser = "open-cluster-management.io/csr-user"
 )
 
-// AgentChangesAnnotation tells whether an agent may change an annotation of its ManagedCluster. Those that say which cluster of AWS it is,
-// it only sets when it creates the ManagedCluster: an administrator has accepted that cluster, and the hub gives access to it.
+// AgentChangesAnnotation reports whether an agent may change an annotation of its ManagedCluster. Those that say which cluster of AWS it
+// is, it only sets when it creates the ManagedCluster: an administrator has accepted that cluster, and the hub gives access to it.
 func AgentChangesAnnotation(key string) bool {
 	return strings.HasPrefix(key, AnnotationAgentPrefix) && key != AnnotationManagedClusterARN &&
 		key != AnnotationManagedClusterIAMRoleSuffix
@@ -111,16 +111,16 @@ const (
 	// AnnotationManagedNamespacePrefix and a hub make the annotation of a namespace on a managed cluster that names the
 	// ManagedCluster whose agent set the label of that hub there; see ManagedNamespaceAnnotation. It is an extension.
 	AnnotationManagedNamespacePrefix = "managed-namespace.capstan.io/"
-	// AnnotationAppliedFieldsPrefix begins the annotations of applied objects that say which fields a work names; a hash of
+	// AnnotationAppliedFieldsPrefix is the prefix of the annotations of applied objects that say which fields a work names; a hash of
 	// the AppliedManifestWork follows. It is an extension.
 	AnnotationAppliedFieldsPrefix = "applied-fields.capstan.io/"
-	// AnnotationLoggingPrefix begins the annotations that are copied into the log lines about an object.
+	// AnnotationLoggingPrefix is the prefix of the annotations that are copied into the log lines about an object.
 	AnnotationLoggingPrefix = "logging.open-cluster-management.io/"
 )
 
 // Annotations of add-ons.
 const (
-	// AnnotationAddOnPrefix begins the annotations that are copied from a ManagedCluster to its add-ons.
+	// AnnotationAddOnPrefix is the prefix of the annotations that are copied from a ManagedCluster to its add-ons.
 	AnnotationAddOnPrefix = "addon.open-cluster-management.io/"
 	// AnnotationDisableAutomaticInstallation, when "true", keeps add-ons from being installed by themselves.
 	AnnotationDisableAutomaticInstallation = AnnotationAddOnPrefix + "disable-automatic-installation"
@@ -143,7 +143,7 @@ const (
 	// cluster when they are available there, and they stay until it is gone. The hub copies it to the ManagedClusterAddOns.
 	// It is an extension.
 	AnnotationDependsOn = "capstan.io/depends-on"
-	// AnnotationInstalledBy on a ManagedClusterAddOn, with the value InstalledByStrategy, tells that the hub has installed it
+	// AnnotationInstalledBy on a ManagedClusterAddOn, with the value InstalledByStrategy, says that the hub has installed it
 	// because of an install strategy, and will remove it for the same reason. It is an extension.
 	AnnotationInstalledBy = "capstan.io/installed-by"
 	// InstalledByStrategy is the value of AnnotationInstalledBy.
@@ -158,7 +158,7 @@ const (
 	// AnnotationOwnerUID on a service account of a managed cluster is the UID of the ManagedServiceAccount that it was made for. It is an
 	// extension.
 	AnnotationOwnerUID = "capstan.io/owner-uid"
-	// AnnotationRequestedValidity on the Secret of a ManagedServiceAccount is the lifetime that its token was asked for with. It is an
+	// AnnotationRequestedValidity on the Secret of a ManagedServiceAccount is the lifetime that its token was requested with. It is an
 	// extension.
 	AnnotationRequestedValidity = "capstan.io/requested-validity"
 	// AnnotationFromCluster on a ManagedClusterAddOn lists the annotations that the hub has copied from its
@@ -173,15 +173,15 @@ const (
 	AnnotationHubHash = "capstan.io/hub-hash"
 	// AnnotationAgentID on the service account of a ManagedServiceAccount is the ID of the agent that has made it. It is an extension.
 	AnnotationAgentID = "capstan.io/agent-id"
-	// AnnotationHubID on the Secret of an add-on tells the hub that its credential is of from others that had, or have, the same
+	// AnnotationHubID on the Secret of an add-on distinguishes the hub that its credential is of from others that had, or have, the same
 	// address. It is an extension.
 	AnnotationHubID = "capstan.io/hub-id"
-	// AnnotationRequestedSubject on the Secret of an add-on is the subject that its certificate was asked for with: of what it says itself,
+	// AnnotationRequestedSubject on the Secret of an add-on is the subject that its certificate was requested with: of what it says itself,
 	// the signer decides. It is an extension.
 	AnnotationRequestedSubject = "capstan.io/requested-subject"
 )
 
-// IsBuiltIn tells whether a ClusterManagementAddOn or a ManagedClusterAddOn has AnnotationBuiltIn.
+// IsBuiltIn reports whether a ClusterManagementAddOn or a ManagedClusterAddOn has AnnotationBuiltIn.
 func IsBuiltIn(o metav1.Object) bool { return o.GetAnnotations()[AnnotationBuiltIn] == LabelTrue }
 
 // Values of AnnotationHostedManifestLocation.
@@ -207,7 +207,7 @@ const (
 	// AnnotationOperatorVersion on a CRD is the version of whoever applied it last, mostly an operator; an older one leaves the CRD
 	// alone.
 	AnnotationOperatorVersion = "operator.open-cluster-management.io/version"
-	// AnnotationEvictionTimestamp on a Klusterlet is when the eviction of what it manages began, in RFC 3339.
+	// AnnotationEvictionTimestamp on a Klusterlet is when the eviction of what it manages started, in RFC 3339.
 	AnnotationEvictionTimestamp = "operator.open-cluster-management.io/managed-resources-eviction-timestamp"
 	// AnnotationOpenShiftWorkload and its value OpenShiftWorkloadManagement mark namespaces of the operators as
 	// management workload for OpenShift.

@@ -22,7 +22,7 @@ const AnnotationGitOpsCluster = "capstan.io/gitopscluster"
 // AnnotationDepartedAt on such a Secret is when its cluster left the decisions, while Applications keep the Secret. It is an extension.
 const AnnotationDepartedAt = "capstan.io/departed-at"
 
-// AnnotationSkipArgoVerify has the hub not look, when it is "true" on a GitOpsCluster, for an Argo CD in the namespace.
+// AnnotationSkipArgoVerify has the hub not check, when it is "true" on a GitOpsCluster, whether there is an Argo CD in the namespace.
 const AnnotationSkipArgoVerify = "skipArgoNamespaceVerify"
 
 // ManagedServiceAccountArgo is the name of the ManagedServiceAccounts as which Argo CD deploys, unless the GitOpsCluster has another.

@@ -2,7 +2,7 @@ package fleet
 
 // Conditions of a ManagedCluster.
 const (
-	// ConditionHubAccepted tells whether the hub lets the cluster in.
+	// ConditionHubAccepted reports whether the hub lets the cluster in.
 	ConditionHubAccepted            = "HubAcceptedManagedCluster"
 	ReasonHubClusterAdminAccepted   = "HubClusterAdminAccepted" // True
 	ReasonHubClusterAdminDenied     = "HubClusterAdminDenied"   // False
@@ -11,17 +11,17 @@ const (
 	// ConditionHubDenied is reserved.
 	ConditionHubDenied = "HubDeniedManagedCluster"
 
-	// ConditionJoined tells that the agent has its own access to the hub. It is never reset.
+	// ConditionJoined says that the agent has its own access to the hub. It is never reset.
 	ConditionJoined            = "ManagedClusterJoined"
 	ReasonManagedClusterJoined = "ManagedClusterJoined" // True
 
-	// ConditionClusterAvailable tells whether the API server of the cluster answers.
+	// ConditionClusterAvailable reports whether the API server of the cluster answers.
 	ConditionClusterAvailable                    = "ManagedClusterConditionAvailable"
 	ReasonManagedClusterAvailable                = "ManagedClusterAvailable"                // True
 	ReasonManagedClusterKubeAPIServerUnavailable = "ManagedClusterKubeAPIServerUnavailable" // False
 	ReasonManagedClusterLeaseUpdateStopped       = "ManagedClusterLeaseUpdateStopped"       // Unknown; also of add-ons
 
-	// ConditionClockSynced tells whether the clocks of cluster and hub agree.
+	// ConditionClockSynced reports whether the clocks of cluster and hub agree.
 	ConditionClockSynced               = "ManagedClusterConditionClockSynced"
 	ReasonManagedClusterClockSynced    = "ManagedClusterClockSynced"    // True
 	ReasonManagedClusterClockOutOfSync = "ManagedClusterClockOutOfSync" // False
@@ -32,7 +32,7 @@ const (
 	ReasonClaimsTruncated   = "CustomClusterClaimsTruncated" // False
 	ReasonClaimsInvalid     = "ClusterClaimsInvalid"         // False
 
-	// ConditionCertificateRotated tells whether the agent, or an add-on, could renew its client certificate.
+	// ConditionCertificateRotated reports whether the agent, or an add-on, could renew its client certificate.
 	ConditionCertificateRotated         = "ClusterCertificateRotated"
 	ReasonClientCertificateUpdated      = "ClientCertificateUpdated"      // True
 	ReasonClientCertificateUpdateFailed = "ClientCertificateUpdateFailed" // False
@@ -44,14 +44,14 @@ const (
 	ReasonAWSRequestFailed    = "RequestFailed"   // False: AWS refused something
 	ReasonAWSDriverNotEnabled = "DriverNotEnabled"
 
-	// ConditionDeleting tells how far the deletion of a cluster, or of a ManifestWork, has come.
+	// ConditionDeleting says how far the deletion of a cluster, or of a ManifestWork, has come.
 	ConditionDeleting       = "Deleting"
 	ReasonNoResource        = "NoResource"        // True, of a cluster: nothing is left in its namespace
 	ReasonResourceRemaining = "ResourceRemaining" // False, of a cluster
 	ReasonDeletingError     = "DeletingError"     // False, of a cluster
 	ReasonWorkDeleting      = "WorkDeleting"      // True, of a ManifestWork
 
-	// ConditionImportSucceeded tells whether a Cluster API cluster was imported.
+	// ConditionImportSucceeded reports whether a Cluster API cluster was imported.
 	ConditionImportSucceeded   = "ManagedClusterImportSucceeded"
 	ReasonImportSucceed        = "ImportSucceed"        // True
 	ReasonKubeConfigGetFailed  = "KubeConfigGetFailed"  // False
@@ -59,7 +59,7 @@ const (
 	ReasonConfigRendererFailed = "ConfigRendererFailed" // False
 	ReasonImportFailed         = "ImportFailed"         // False
 
-	// ConditionNamespaceAvailable, in status.managedNamespaces, tells whether a namespace is on the cluster.
+	// ConditionNamespaceAvailable, in status.managedNamespaces, reports whether a namespace is on the cluster.
 	ConditionNamespaceAvailable = "NamespaceAvailable"
 	ReasonNamespaceApplied      = "NamespaceApplied"     // True
 	ReasonNamespaceApplyFailed  = "NamespaceApplyFailed" // False
@@ -67,17 +67,17 @@ const (
 
 // Conditions of sets, bindings and placements.
 const (
-	// ConditionClusterSetEmpty of a ManagedClusterSet tells whether it has no member.
+	// ConditionClusterSetEmpty of a ManagedClusterSet reports whether it has no member.
 	ConditionClusterSetEmpty = "ClusterSetEmpty"
 	ReasonNoClusterMatched   = "NoClusterMatched" // True
 	ReasonClustersSelected   = "ClustersSelected" // False
 
-	// ConditionBound of a ManagedClusterSetBinding tells whether its set exists.
+	// ConditionBound of a ManagedClusterSetBinding reports whether its set exists.
 	ConditionBound           = "Bound"
 	ReasonClusterSetBound    = "ClusterSetBound"    // True
 	ReasonClusterSetNotFound = "ClusterSetNotFound" // False
 
-	// ConditionPlacementSatisfied of a Placement tells whether it found all the clusters it asks for.
+	// ConditionPlacementSatisfied of a Placement reports whether it found all the clusters it requests.
 	ConditionPlacementSatisfied       = "PlacementSatisfied"
 	ReasonAllDecisionsScheduled       = "AllDecisionsScheduled"       // True
 	ReasonNoManagedClusterSetBindings = "NoManagedClusterSetBindings" // False
@@ -86,7 +86,7 @@ const (
 	ReasonNoManagedClusterMatched     = "NoManagedClusterMatched"     // False
 	ReasonNotAllDecisionsScheduled    = "NotAllDecisionsScheduled"    // False
 
-	// ConditionPlacementMisconfigured of a Placement tells whether its spec makes no sense.
+	// ConditionPlacementMisconfigured of a Placement reports whether its spec makes no sense.
 	ConditionPlacementMisconfigured = "PlacementMisconfigured"
 	ReasonMisconfigured             = "Misconfigured"     // True
 	ReasonSucceedConfigured         = "Succeedconfigured" // False
@@ -94,7 +94,7 @@ const (
 
 // Conditions of a ManifestWork, and of each manifest in its status.
 const (
-	// ConditionApplied tells whether everything is on the cluster as written. Operator resources have it too.
+	// ConditionApplied reports whether everything is on the cluster as written. Operator resources have it too.
 	ConditionApplied                         = "Applied"
 	ReasonAppliedManifestWorkComplete        = "AppliedManifestWorkComplete"        // True, of a work
 	ReasonAppliedManifestWorkFailed          = "AppliedManifestWorkFailed"          // False, of a work
@@ -102,7 +102,7 @@ const (
 	ReasonAppliedManifestFailed              = "AppliedManifestFailed"              // False, of a manifest
 	ReasonAppliedManifestSSAIgnoreFieldError = "AppliedManifestSSAIgnoreFieldError" // False, of a manifest
 
-	// ConditionAvailable tells whether everything exists on the cluster. Add-ons and Klusterlets have it too.
+	// ConditionAvailable reports whether everything exists on the cluster. Add-ons and Klusterlets have it too.
 	ConditionAvailable           = "Available"
 	ReasonResourcesAvailable     = "ResourcesAvailable"     // True, of a work
 	ReasonResourcesNotAvailable  = "ResourcesNotAvailable"  // False, of a work
@@ -129,7 +129,7 @@ const (
 	ConditionRulesUnmatched = "RulesUnmatched"
 	ReasonNoSuchManifest    = "NoSuchManifest" // True
 
-	// ConditionDryRun, while AnnotationDryRun is set, tells whether the cluster would take the work, or the manifest, and its
+	// ConditionDryRun, while AnnotationDryRun is set, reports whether the cluster would take the work, or the manifest, and its
 	// message what that would change. It is an extension.
 	ConditionDryRun      = "DryRun"
 	ReasonDryRunComplete = "DryRunComplete" // True, of a work
@@ -141,7 +141,7 @@ const (
 	ReasonWouldFail      = "WouldFail"      // False, of a manifest
 	ReasonCannotBeTried  = "CannotBeTried"  // Unknown, of a manifest: it needs another one of the work first
 
-	// ConditionStatusFeedbackSynced of a manifest tells whether the fields its feedback rules ask for could be read.
+	// ConditionStatusFeedbackSynced of a manifest reports whether the fields its feedback rules request could be read.
 	ConditionStatusFeedbackSynced  = "StatusFeedbackSynced"
 	ReasonStatusFeedbackSynced     = "StatusFeedbackSynced"     // True
 	ReasonNoStatusFeedbackSynced   = "NoStatusFeedbackSynced"   // True: there are no rules
@@ -153,14 +153,14 @@ const (
 	ConditionDegraded              = "Degraded"
 	ReasonConditionRulesAggregated = "ConditionRulesAggregated" // of a work
 
-	// ReasonConditionRulePrefix begins the reasons of all conditions that a rule set on a manifest.
+	// ReasonConditionRulePrefix is the prefix of the reasons of all conditions that a rule set on a manifest.
 	ReasonConditionRulePrefix          = "ConditionRule"
 	ReasonConditionRuleEvaluated       = "ConditionRuleEvaluated"       // True or False
 	ReasonConditionRuleInvalid         = "ConditionRuleInvalid"         // False
 	ReasonConditionRuleExpressionError = "ConditionRuleExpressionError" // False
 	ReasonConditionRuleInternalError   = "ConditionRuleInternalError"   // Unknown
 
-	// ReasonHealthPrefix begins the reasons of ConditionProgressing and ConditionDegraded where they come from the health
+	// ReasonHealthPrefix is the prefix of the reasons of ConditionProgressing and ConditionDegraded where they come from the health
 	// of an object and not from a rule. They are our own.
 	ReasonHealthPrefix     = "Health"
 	ReasonHealthCurrent    = "HealthCurrent"    // neither is True
@@ -170,25 +170,25 @@ const (
 
 // Conditions of a ManifestWorkReplicaSet.
 const (
-	// ConditionPlacementVerified tells whether the placements it refers to have decisions.
+	// ConditionPlacementVerified reports whether the placements it refers to have decisions.
 	ConditionPlacementVerified      = "PlacementVerified"
 	ReasonAsExpected                = "AsExpected"                // True
 	ReasonNotAsExpected             = "NotAsExpected"             // False
 	ReasonPlacementDecisionNotFound = "PlacementDecisionNotFound" // False
 	ReasonPlacementDecisionEmpty    = "PlacementDecisionEmpty"    // False
 
-	// ConditionMovesHeld tells whether works do not move because too many clusters are lost at once. It is an extension, for sets with
+	// ConditionMovesHeld reports whether works do not move because too many clusters are lost at once. It is an extension, for sets with
 	// AnnotationMaxLost.
 	ConditionMovesHeld        = "MovesHeld"
 	ReasonTooManyClustersLost = "TooManyClustersLost" // True
 
-	// ConditionPlacementRolledOut tells whether all clusters have the current template; its reasons are
+	// ConditionPlacementRolledOut reports whether all clusters have the current template; its reasons are
 	// ReasonComplete and ReasonProgressing.
 	ConditionPlacementRolledOut = "PlacementRolledOut"
 	ReasonComplete              = "Complete"    // True
 	ReasonProgressing           = "Progressing" // False; of an add-on True
 
-	// ConditionManifestworkApplied tells whether all its works are applied.
+	// ConditionManifestworkApplied reports whether all its works are applied.
 	ConditionManifestworkApplied  = "ManifestworkApplied"
 	ReasonProcessing              = "Processing"              // False
 	ReasonInvalidManifestWorkName = "InvalidManifestWorkName" // False

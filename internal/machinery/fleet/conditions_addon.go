@@ -25,9 +25,9 @@ const (
 
 // Conditions of a ManagedClusterAddOn.
 const (
-	// ConditionManifestApplied tells whether the manifests of the add-on are on the managed cluster.
+	// ConditionManifestApplied reports whether the manifests of the add-on are on the managed cluster.
 	ConditionManifestApplied = "ManifestApplied"
-	// ConditionHostingManifestApplied tells the same of the hosting cluster.
+	// ConditionHostingManifestApplied says the same of the hosting cluster.
 	ConditionHostingManifestApplied  = "HostingManifestApplied"
 	ReasonAddOnManifestApplied       = "AddonManifestApplied"       // True
 	ReasonManifestWorkApplyFailed    = "ManifestWorkApplyFailed"    // False
@@ -36,34 +36,34 @@ const (
 	// ReasonWaitingForDependencies of ConditionManifestApplied: add-ons that it needs are not available. It is an extension.
 	ReasonWaitingForDependencies = "WaitingForDependencies" // False
 
-	// ConditionHookManifestCompleted tells whether the pre-delete hooks are done.
+	// ConditionHookManifestCompleted reports whether the pre-delete hooks are done.
 	ConditionHookManifestCompleted   = "HookManifestCompleted"
 	ReasonHookManifestIsCompleted    = "HookManifestIsCompleted"    // True
 	ReasonHookManifestIsNotCompleted = "HookManifestIsNotCompleted" // False
 
-	// ConditionHostingClusterValidity tells whether the hosting cluster is one of this hub.
+	// ConditionHostingClusterValidity reports whether the hosting cluster is one of this hub.
 	ConditionHostingClusterValidity = "HostingClusterValidity"
 	ReasonHostingClusterValid       = "HostingClusterValid"   // True
 	ReasonHostingClusterInvalid     = "HostingClusterInvalid" // False
 
-	// ConditionRegistrationApplied tells whether the agent of the add-on may register with the hub.
+	// ConditionRegistrationApplied reports whether the agent of the add-on may register with the hub.
 	ConditionRegistrationApplied  = "RegistrationApplied"
 	ReasonSetPermissionApplied    = "SetPermissionApplied"    // True
 	ReasonNilRegistration         = "NilRegistration"         // True: the add-on does not register
 	ReasonSetPermissionFailed     = "SetPermissionFailed"     // False
 	ReasonPermissionConfigPending = "PermissionConfigPending" // False
 
-	// ConditionConfigured tells whether the configurations of the add-on are known.
+	// ConditionConfigured reports whether the configurations of the add-on are known.
 	ConditionConfigured               = "Configured"
 	ReasonConfigurationsConfigured    = "ConfigurationsConfigured"    // True
 	ReasonConfigurationsNotConfigured = "ConfigurationsNotConfigured" // False
 
-	// ConditionTokenRefreshed tells whether the add-on could renew its token.
+	// ConditionTokenRefreshed reports whether the add-on could renew its token.
 	ConditionTokenRefreshed   = "TokenRefreshed"
 	ReasonAddOnTokenRefreshed = "AddonTokenRefreshed" // True
 	ReasonTokenCreationFailed = "TokenCreationFailed" // False
 
-	// ConditionTokenInfrastructureReady tells whether the service account behind the token exists.
+	// ConditionTokenInfrastructureReady reports whether the service account behind the token exists.
 	ConditionTokenInfrastructureReady    = "TokenInfrastructureReady"
 	ReasonTokenInfrastructureApplyFailed = "TokenInfrastructureApplyFailed" // False
 )
@@ -73,18 +73,18 @@ const (
 	ReasonCompleted                        = "Completed"                        // False
 	ReasonFailed                           = "Failed"                           // False
 	ReasonConfigurationUnsupported         = "ConfigurationUnsupported"         // False
-	ReasonWaitingForCanary                 = "WaitingForCanary"                 // False; reserved: ConditionConfigured tells who waits
+	ReasonWaitingForCanary                 = "WaitingForCanary"                 // False; reserved: ConditionConfigured says who waits
 	ReasonWaitingForManifestApplied        = "WaitingForManifestApplied"        // False
 	ReasonWaitingForHostingManifestApplied = "WaitingForHostingManifestApplied" // False
 )
 
 // Conditions of a ManagedServiceAccount.
 const (
-	// ConditionSecretCreated tells whether there is a Secret with a token.
+	// ConditionSecretCreated reports whether there is a Secret with a token.
 	ConditionSecretCreated = "SecretCreated"
 	ReasonSecretCreated    = "SecretCreated" // True
 
-	// ConditionTokenReported tells whether the token in the Secret is as it should be.
+	// ConditionTokenReported reports whether the token in the Secret is as it should be.
 	ConditionTokenReported  = "TokenReported"
 	ReasonTokenReported     = "TokenReported"     // True
 	ReasonTokenReportFailed = "TokenReportFailed" // False
@@ -92,7 +92,7 @@ const (
 
 // Conditions of a ClusterPermission.
 const (
-	// ConditionAppliedRBACManifestWork tells whether its roles and bindings are on the cluster.
+	// ConditionAppliedRBACManifestWork reports whether its roles and bindings are on the cluster.
 	ConditionAppliedRBACManifestWork = "AppliedRBACManifestWork"
 	ReasonAppliedRBACManifestWork    = "AppliedRBACManifestWork" // True
 	ReasonFailedRBACManifestWork     = "FailedRBACManifestWork"  // False

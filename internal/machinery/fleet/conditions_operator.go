@@ -2,7 +2,7 @@ package fleet
 
 // Conditions of both ClusterManager and Klusterlet, besides ConditionApplied.
 const (
-	// ConditionValidFeatureGates tells whether all feature gates in the spec exist.
+	// ConditionValidFeatureGates reports whether all feature gates in the spec exist.
 	ConditionValidFeatureGates        = "ValidFeatureGates"
 	ReasonFeatureGatesAllValid        = "FeatureGatesAllValid"        // True
 	ReasonInvalidFeatureGatesExisting = "InvalidFeatureGatesExisting" // False
@@ -24,19 +24,19 @@ const (
 	ReasonClusterManagerDeploymentRolling = "ClusterManagerDeploymentRolling" // True
 	ReasonClusterManagerUpToDate          = "ClusterManagerUpToDate"          // False
 
-	// ConditionHubRegistrationDegraded tells whether the registration controllers are not working.
+	// ConditionHubRegistrationDegraded reports whether the registration controllers are not working.
 	ConditionHubRegistrationDegraded      = "HubRegistrationDegraded"
 	ReasonRegistrationFunctional          = "RegistrationFunctional"          // False
 	ReasonGetRegistrationDeploymentFailed = "GetRegistrationDeploymentFailed" // True
 	ReasonUnavailableRegistrationPod      = "UnavailableRegistrationPod"      // True
 
-	// ConditionHubPlacementDegraded tells whether the placement controllers are not working.
+	// ConditionHubPlacementDegraded reports whether the placement controllers are not working.
 	ConditionHubPlacementDegraded      = "HubPlacementDegraded"
 	ReasonPlacementFunctional          = "PlacementFunctional"          // False
 	ReasonGetPlacementDeploymentFailed = "GetPlacementDeploymentFailed" // True
 	ReasonUnavailablePlacementPod      = "UnavailablePlacementPod"      // True
 
-	// ConditionMigrationSucceeded tells whether stored objects have their current storage version.
+	// ConditionMigrationSucceeded reports whether stored objects have their current storage version.
 	ConditionMigrationSucceeded = "MigrationSucceeded"
 )
 
@@ -53,19 +53,19 @@ const (
 	ReasonGetDeploymentFailed = "GetDeploymentFailed" // False; True of the Degraded conditions
 	ReasonNoAvailablePods     = "NoAvailablePods"     // False
 
-	// ConditionReadyToApply tells whether a hosted Klusterlet has what it needs to be applied.
+	// ConditionReadyToApply reports whether a hosted Klusterlet has what it needs to be applied.
 	ConditionReadyToApply         = "ReadyToApply"
 	ReasonKlusterletPrepared      = "KlusterletPrepared"      // True
 	ReasonKlusterletPrepareFailed = "KlusterletPrepareFailed" // False
 
-	// ConditionRegistrationDesiredDegraded tells whether the registration agent lacks pods.
+	// ConditionRegistrationDesiredDegraded reports whether the registration agent lacks pods.
 	ConditionRegistrationDesiredDegraded = "RegistrationDesiredDegraded"
-	// ConditionWorkDesiredDegraded tells whether the work agent lacks pods.
+	// ConditionWorkDesiredDegraded reports whether the work agent lacks pods.
 	ConditionWorkDesiredDegraded = "WorkDesiredDegraded"
 	ReasonDeploymentsFunctional  = "DeploymentsFunctional" // False
 	ReasonUnavailablePods        = "UnavailablePods"       // True
 
-	// ConditionHubConnectionDegraded tells whether the agent cannot reach the hub or lacks rights there. When
+	// ConditionHubConnectionDegraded reports whether the agent cannot reach the hub or lacks rights there. When
 	// True, its reason is one about the bootstrap kubeconfig and one about the hub kubeconfig, with a comma.
 	ConditionHubConnectionDegraded    = "HubConnectionDegraded"
 	ReasonHubConnectionFunctional     = "HubConnectionFunctional" // False

@@ -8,8 +8,8 @@ import (
 // MinCredentialSeconds is the shortest validity that API servers accept for certificates and tokens, in seconds.
 const MinCredentialSeconds = 600
 
-// CredentialsNotBefore reads AnnotationCredentialsNotBefore: the zero time if there is none, so that all certificates hold. The error says
-// what would be right.
+// CredentialsNotBefore reads AnnotationCredentialsNotBefore: the zero time if there is none, so that all certificates are accepted. The
+// error says what would be right.
 func CredentialsNotBefore(annotations map[string]string) (time.Time, error) {
 	value := annotations[AnnotationCredentialsNotBefore]
 	if value == "" {

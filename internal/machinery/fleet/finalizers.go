@@ -2,30 +2,30 @@ package fleet
 
 // Finalizers. Each is removed by the component that set it, once its purpose is fulfilled.
 const (
-	// FinalizerManagedCluster on a ManagedCluster holds it until the access of its agent is removed.
+	// FinalizerManagedCluster on a ManagedCluster keeps it until the access of its agent is removed.
 	FinalizerManagedCluster = "cluster.open-cluster-management.io/api-resource-cleanup"
-	// FinalizerResourceCleanup on a ManagedCluster holds it until its add-ons and works are gone.
+	// FinalizerResourceCleanup on a ManagedCluster keeps it until its add-ons and works are gone.
 	FinalizerResourceCleanup = "cluster.open-cluster-management.io/resource-cleanup"
-	// FinalizerAWSAccess on a ManagedCluster holds it until its role and its access entry are gone from AWS. It is an extension.
+	// FinalizerAWSAccess on a ManagedCluster keeps it until its role and its access entry are gone from AWS. It is an extension.
 	FinalizerAWSAccess = "capstan.io/aws-access"
-	// FinalizerManifestWorkCleanup on a ManifestWork holds it until the agent has deleted its objects. On the
+	// FinalizerManifestWorkCleanup on a ManifestWork keeps it until the agent has deleted its objects. On the
 	// RoleBinding for the works of a cluster it keeps the agent able to do so.
 	FinalizerManifestWorkCleanup = "cluster.open-cluster-management.io/manifest-work-cleanup"
-	// FinalizerAppliedManifestWorkCleanup on an AppliedManifestWork holds it until its objects are gone.
+	// FinalizerAppliedManifestWorkCleanup on an AppliedManifestWork keeps it until its objects are gone.
 	FinalizerAppliedManifestWorkCleanup = "cluster.open-cluster-management.io/applied-manifest-work-cleanup"
-	// FinalizerManifestWorkReplicaSetCleanup on a ManifestWorkReplicaSet holds it until its works are gone.
+	// FinalizerManifestWorkReplicaSetCleanup on a ManifestWorkReplicaSet keeps it until its works are gone.
 	FinalizerManifestWorkReplicaSetCleanup = "work.open-cluster-management.io/manifest-work-cleanup"
-	// FinalizerClusterManagerCleanup on a ClusterManager holds it until the hub is uninstalled.
+	// FinalizerClusterManagerCleanup on a ClusterManager keeps it until the hub is uninstalled.
 	FinalizerClusterManagerCleanup = "operator.open-cluster-management.io/cluster-manager-cleanup"
-	// FinalizerKlusterletCleanup on a Klusterlet holds it until the agent is uninstalled.
+	// FinalizerKlusterletCleanup on a Klusterlet keeps it until the agent is uninstalled.
 	FinalizerKlusterletCleanup = "operator.open-cluster-management.io/klusterlet-cleanup"
 	// FinalizerKlusterletHostedCleanup does the same for an agent that runs on another cluster.
 	FinalizerKlusterletHostedCleanup = "operator.open-cluster-management.io/klusterlet-hosted-cleanup"
-	// FinalizerAddOnPreDelete on a ManagedClusterAddOn holds it until its pre-delete hooks are done.
+	// FinalizerAddOnPreDelete on a ManagedClusterAddOn keeps it until its pre-delete hooks are done.
 	FinalizerAddOnPreDelete = "addon.open-cluster-management.io/addon-pre-delete"
 	// FinalizerHostingAddOnPreDelete does the same for hooks on the hosting cluster.
 	FinalizerHostingAddOnPreDelete = "addon.open-cluster-management.io/hosting-addon-pre-delete"
-	// FinalizerHostingManifestsCleanup on a ManagedClusterAddOn holds it until its manifests are gone from the
+	// FinalizerHostingManifestsCleanup on a ManagedClusterAddOn keeps it until its manifests are gone from the
 	// hosting cluster.
 	FinalizerHostingManifestsCleanup = "addon.open-cluster-management.io/hosting-manifests-cleanup"
 )

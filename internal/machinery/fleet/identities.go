@@ -10,7 +10,7 @@ import (
 const (
 	// GroupManagedClusters is the group of the agents of all clusters.
 	GroupManagedClusters = identityPrefix + "managed-clusters"
-	// GroupBootstrap is the group of bootstrap tokens, which may ask for a certificate and no more.
+	// GroupBootstrap is the group of bootstrap tokens, which may request a certificate and no more.
 	GroupBootstrap = "system:bootstrappers:managedcluster"
 	// GroupAuthenticated is the group of everybody the API server knows.
 	GroupAuthenticated = "system:authenticated"
@@ -24,7 +24,7 @@ const (
 	SignerGRPC = "open-cluster-management.io/grpc"
 )
 
-// IsReservedSigner tells whether Kubernetes or the hub trusts the certificates of a signer, so that add-ons may not have them signed.
+// IsReservedSigner reports whether Kubernetes or the hub trusts the certificates of a signer, so that add-ons may not have them signed.
 func IsReservedSigner(signer string) bool {
 	domain, _, _ := strings.Cut(signer, "/")
 	return signer == SignerGRPC || domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") ||
@@ -72,13 +72,13 @@ func ClusterGroup(cluster string) string {
 	return identityPrefix + cluster
 }
 
-// IsAgentIdentity tells whether a user or a group is one of those that a hub gives to agents of clusters and of add-ons. No part of
+// IsAgentIdentity reports whether a user or a group is one of those that a hub gives to agents of clusters and of add-ons. No part of
 // Kubernetes has such a name.
 func IsAgentIdentity(userOrGroup string) bool {
 	return strings.HasPrefix(userOrGroup, identityPrefix)
 }
 
-// ReservedClusterName tells whether no cluster can have a name, because what is made of it would be something else: the
+// ReservedClusterName reports whether no cluster can have a name, because what is made of it would be something else: the
 // group of the agents of all clusters, a role that all of them share, or a namespace that the hub has for itself.
 func ReservedClusterName(cluster string) bool {
 	switch cluster {
@@ -148,14 +148,14 @@ func ClustersBehind(user string, groups []string) []string {
 	return clusters
 }
 
-// IsAgentOn tells whether a user counts as an agent in the namespace of a cluster: the agent of any cluster, an add-on on any, or a service
-// account in this namespace, as add-ons with tokens use. Service accounts in other namespaces count as managers on the hub.
+// IsAgentOn reports whether a user counts as an agent in the namespace of a cluster: the agent of any cluster, an add-on on any, or a
+// service account in this namespace, as add-ons with tokens use. Service accounts in other namespaces count as managers on the hub.
 func IsAgentOn(cluster, user string, groups []string) bool {
 	return IsAgentIdentity(user) || slices.ContainsFunc(groups, IsAgentIdentity) || len(AgentClusters(groups)) > 0 ||
 		strings.HasPrefix(user, ServiceAccountUser(cluster, ""))
 }
 
-// IsJoining tells whether a user has a bootstrap credential, with which agents ask to join: a bootstrap token, or a token of
+// IsJoining reports whether a user has a bootstrap credential, with which agents join: a bootstrap token, or a token of
 // ServiceAccountBootstrap or of the account that was used before it.
 func IsJoining(user string, groups []string) bool {
 	return slices.Contains(groups, GroupBootstrap) ||
@@ -163,12 +163,12 @@ func IsJoining(user string, groups []string) bool {
 		user == ServiceAccountUser(NamespaceOperators, ServiceAccountLegacyBootstrap)
 }
 
-// IsGRPCServer tells whether a user is the gRPC server of a hub, which writes for agents and for those who ask to join.
+// IsGRPCServer reports whether a user is the gRPC server of a hub, which writes for agents and for those who join.
 func IsGRPCServer(user string) bool {
 	return user == ServiceAccountUser(NamespaceHub, ServiceAccountGRPCServer)
 }
 
-// ClusterCSRGenerateName begins the names of the certificate requests of a cluster.
+// ClusterCSRGenerateName is the prefix of the names of the certificate requests of a cluster.
 func ClusterCSRGenerateName(cluster string) string {
 	return cluster + "-"
 }
@@ -211,7 +211,7 @@ func AddOnDNSName(addOn string) string {
 	return addOn + addOnDNSSuffix
 }
 
-// AddOnCSRGenerateName begins the names of the certificate requests of an add-on.
+// AddOnCSRGenerateName is the prefix of the names of the certificate requests of an add-on.
 func AddOnCSRGenerateName(cluster, addOn string) string {
 	return "addon-" + cluster + "-" + addOn + "-"
 }

@@ -27,15 +27,15 @@ const (
 	// the cluster is accepted. It is an extension.
 	LabelRequestedBy = AnnotationRequestedBy
 	// LabelRequestedWith is set together with LabelRequestedBy where credentials have an ID, as tokens of service accounts do. It is that
-	// ID, as RequesterLabel writes it: of all that one account asks for, what came with the same token.
+	// ID, as RequesterLabel writes it: of all that one account requests, what came with the same token.
 	LabelRequestedWith = "capstan.io/requested-with"
-	// LabelAddOnFeaturePrefix and the name of an add-on make the label of a ManagedCluster that tells how the
+	// LabelAddOnFeaturePrefix and the name of an add-on make the label of a ManagedCluster that says how the
 	// add-on is doing there; see AddOnFeatureLabel.
 	LabelAddOnFeaturePrefix = "feature.open-cluster-management.io/addon-"
-	// LabelManagedNamespacePrefix and a hub make the label of a namespace on a managed cluster that tells whether
+	// LabelManagedNamespacePrefix and a hub make the label of a namespace on a managed cluster that reports whether
 	// a ManagedClusterSet of that hub wants it, "true" or "false"; see ManagedNamespaceLabel.
 	LabelManagedNamespacePrefix = "clusterset.open-cluster-management.io/"
-	// LabelSelfManagement on a ManagedCluster tells that a standalone hub manages the cluster itself, without an agent beside it.
+	// LabelSelfManagement on a ManagedCluster says that a standalone hub manages the cluster itself, without an agent beside it.
 	LabelSelfManagement = "multicluster-controlplane.open-cluster-management.io/selfmanagement"
 	// LabelSpokeOnly on a ClusterClaim or ClusterProperty keeps it off the hub.
 	LabelSpokeOnly = "open-cluster-management.io/spoke-only"
@@ -70,7 +70,7 @@ const (
 // namespace.name. It is an extension.
 const LabelWorkPlacement = "capstan.io/placement"
 
-// IsReservedLabel tells whether the key of a label is in a domain of this API, so that it may mean something to the hub, an agent or the
+// IsReservedLabel reports whether the key of a label is in a domain of this API, so that it may mean something to the hub, an agent or the
 // manager of an add-on: who labels one object must not give such a label to another one.
 func IsReservedLabel(key string) bool {
 	domain, _, prefixed := strings.Cut(key, "/")
@@ -101,7 +101,7 @@ const (
 	LabelTokenInfrastructure = "addon.open-cluster-management.io/token-infrastructure"
 	// LabelTokenAddOnName is the add-on that objects with LabelTokenInfrastructure are for.
 	LabelTokenAddOnName = "addon.open-cluster-management.io/name"
-	// LabelAddOnCredential marks the Secrets with which add-ons reach the hub. Its value tells for whom an agent keeps them:
+	// LabelAddOnCredential marks the Secrets with which add-ons reach the hub. Its value says for whom an agent keeps them:
 	// AddOnCredentialManaged or AddOnCredentialHosted. It is an extension.
 	LabelAddOnCredential = "capstan.io/addon-credential"
 	// LabelManagedServiceAccount marks the service account, on a managed cluster, and the Secret, on the hub, of a ManagedServiceAccount.
@@ -143,7 +143,7 @@ const (
 // LabelTrue is the value that switches labels and annotations on.
 const LabelTrue = "true"
 
-// AddOnFeatureLabel is the label of a ManagedCluster that tells how an add-on is doing there.
+// AddOnFeatureLabel is the label of a ManagedCluster that says how an add-on is doing there.
 func AddOnFeatureLabel(addOn string) string {
 	return LabelAddOnFeaturePrefix + addOn
 }

@@ -19,7 +19,7 @@ const (
 	NamespaceAgentAddOn = "open-cluster-management-agent-addon"
 	// NamespaceAddOn holds the hub side of add-ons installed with Helm, and the settings of those that are built in.
 	NamespaceAddOn = "open-cluster-management-addon"
-	// NamespaceCredentials holds on a hub, unless it is told otherwise, the Secrets by which requests reach clusters.
+	// NamespaceCredentials holds on a hub, unless configured otherwise, the Secrets by which requests reach clusters.
 	NamespaceCredentials = "open-cluster-management-credentials"
 )
 
@@ -27,7 +27,7 @@ const (
 // cluster, which then is not one of the user of the hub. It is an extension.
 const HeaderClusterAuthorization = "Capstan-Cluster-Authorization"
 
-// ConfigMapHubAccess is, in the namespace of the agent on a managed cluster, what narrows what users of the hub may ask of the cluster.
+// ConfigMapHubAccess is, in the namespace of the agent on a managed cluster, what narrows what users of the hub may request of the cluster.
 // Without it, RBAC of the cluster alone says what they may. It is an extension.
 const ConfigMapHubAccess = "hub-access"
 

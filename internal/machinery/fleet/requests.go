@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// CheckAgentRequest returns what a certificate request asks for other than to be an agent of the cluster. The certificate has all that is
-// asked for: the UID of another user, say, or a URI that another service takes for an identity.
+// CheckAgentRequest returns what a certificate request has other than to be an agent of the cluster. The certificate has all that is
+// requested: the UID of another user, say, or a URI that another service takes for an identity.
 func CheckAgentRequest(request *x509.CertificateRequest, cluster string) error {
 	subject := request.Subject
 	owner, _, err := ParseClusterUser(subject.CommonName)

@@ -4,7 +4,7 @@ import rbacv1 "k8s.io/api/rbac/v1"
 
 // Roles on the hub, and their bindings where those have a name of their own.
 const (
-	// ClusterRoleBootstrap lets an agent ask to join.
+	// ClusterRoleBootstrap lets an agent join.
 	ClusterRoleBootstrap = "open-cluster-management:bootstrap"
 	// ClusterRoleBindingBootstrapTokens binds it to GroupBootstrap.
 	ClusterRoleBindingBootstrapTokens = "open-cluster-management:bootstrap:managedcluster"
@@ -69,7 +69,7 @@ func WorkRoleBinding(cluster string) string {
 	return ManagedClusterClusterRole(cluster) + ":work"
 }
 
-// RemainingWorksRole is the role, and its binding, in the namespace of a denied cluster by which its agents may finish with the works that
+// RemainingWorksRole is the role, and its binding, in the namespace of a denied cluster by which its agents may finalize the works that
 // were there when it was denied. It is an extension. It carries FinalizerManifestWorkCleanup.
 func RemainingWorksRole(cluster string) string {
 	return ManagedClusterClusterRole(cluster) + ":remaining-works"
@@ -81,7 +81,7 @@ func AddOnTokenRole(addOn string) string {
 	return addOn + "-token-role"
 }
 
-// BootstrapRules let an agent ask for a certificate and create its ManagedCluster, in a set if it may. Those of
+// BootstrapRules let an agent request a certificate and create its ManagedCluster, in a set if it may. Those of
 // ClusterRoleBootstrap have the verbs get, create, list and watch on ManagedClusters. They are narrower than those of the
 // original in what no agent uses to join: of the ConfigMaps only those that say where the hub
 // is and whom to trust can be read, not all of them; and no ManagedCluster can be updated, which would let joining agents

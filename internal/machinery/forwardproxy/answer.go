@@ -20,7 +20,7 @@ type answer struct {
 	header http.Header
 }
 
-// readAnswer reads the header and no further. Behind one that grants the tunnel, the tunnel begins: Transfer-Encoding and
+// readAnswer reads the header and no further. Behind one that grants the tunnel, the tunnel starts: Transfer-Encoding and
 // Content-Length mean nothing there (RFC 9110, section 9.3.6), which http.ReadResponse does not know. What a proxy says behind
 // a refusal may take as long as the proxy likes, and no client waits for it.
 func readAnswer(from *bufio.Reader) (*answer, error) {

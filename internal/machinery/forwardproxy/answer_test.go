@@ -20,7 +20,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 )
 
-// speak starts a proxy that answers every request with what it is told to say, chunk by chunk, and then keeps the connection open.
+// speak starts a proxy that answers every request with a given text, chunk by chunk, and then keeps the connection open.
 // Behind an answer it sends back what it gets.
 func speak(t *testing.T, secure bool, chunks ...string) forwardproxy.Proxy {
 	t.Helper()
@@ -69,7 +69,7 @@ func answer(conn net.Conn, chunks []string) {
 // hangUp is for a proxy that goes away.
 const hangUp = "\x00"
 
-// RG-10: what a proxy may say to grant a tunnel, and where the tunnel begins.
+// RG-10: what a proxy may say to grant a tunnel, and where the tunnel starts.
 func TestGranted(t *testing.T) {
 	t.Parallel()
 	const ok = "HTTP/1.1 200 Connection established\r\n"

@@ -32,7 +32,7 @@ const (
 	maxAnswer = 64 << 10
 )
 
-// Proxy is an HTTP or HTTPS proxy that makes connections when asked with CONNECT.
+// Proxy is an HTTP or HTTPS proxy that makes connections by CONNECT.
 type Proxy struct {
 	// URL is that of the proxy, with the user and the password if it wants them.
 	URL *url.URL
@@ -68,7 +68,7 @@ func (p Proxy) Carry(config *rest.Config) {
 	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 }
 
-// Error says why there is no way through a proxy, and what to do about it.
+// Error says why a connection through a proxy fails, and what to do about it.
 type Error struct{ cause error }
 
 func (e *Error) Error() string { return e.cause.Error() }
@@ -158,7 +158,7 @@ func explainTLS(err error) error {
 	return err
 }
 
-// connect asks the proxy for a tunnel.
+// connect requests a tunnel from the proxy.
 func (p Proxy) connect(conn net.Conn, address string) (net.Conn, error) {
 	request := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address, Header: http.Header{}}
 	if user := p.URL.User; user != nil {
@@ -182,7 +182,7 @@ func (p Proxy) connect(conn net.Conn, address string) (net.Conn, error) {
 	return behindAnswer(conn, reader)
 }
 
-// refusal tells a proxy that does not want to from one that cannot.
+// refusal distinguishes a proxy that does not want to from one that cannot.
 func (p Proxy) refusal(a *answer, address string) error {
 	switch a.code {
 	case http.StatusProxyAuthRequired:

@@ -33,7 +33,7 @@ func configOf(t *testing.T, cluster clientcmdapi.Cluster) *rest.Config {
 	return config
 }
 
-// get asks the hub through whatever way the configuration knows.
+// get sends the hub a request as the configuration says.
 func get(t *testing.T, config *rest.Config) (string, error) {
 	t.Helper()
 	if err := forwardproxy.Use(config); err != nil {
@@ -107,7 +107,7 @@ func TestSilentProxy(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		if conn, err := silent.Accept(); err == nil {
-			cancel() // it is connected, and will hear nothing
+			cancel() // it is connected, and will receive nothing
 			t.Cleanup(func() { _ = conn.Close() })
 		}
 	}()

@@ -42,20 +42,20 @@ func ConfigFor(configs []workv1.ManifestConfigOption, resource workv1.ResourceId
 	return found
 }
 
-// Matches tells whether an entry of manifestConfigs is about the resource: the character * in its namespace and name stands
+// Matches reports whether an entry of manifestConfigs is about the resource: the character * in its namespace and name stands
 // for any characters.
 func Matches(pattern, resource workv1.ResourceIdentifier) bool {
 	return isOfKind(pattern, resource) && matchesWildcard(pattern.Namespace, resource.Namespace) &&
 		matchesWildcard(pattern.Name, resource.Name)
 }
 
-// isOfKind tells whether an identifier names the group and resource. Users also write the kind or its singular in place of the resource,
+// isOfKind reports whether an identifier names the group and resource. Users also write the kind or its singular in place of the resource,
 // and an apiVersion in place of the group: what can mean nothing else is taken so.
 func isOfKind(named, resource workv1.ResourceIdentifier) bool {
 	return groupOf(named.Group) == resource.Group && isResource(named.Resource, resource.Resource)
 }
 
-// isResource tells whether a name is that of the resource, or a kind or singular of which it is the plural.
+// isResource reports whether a name is that of the resource, or a kind or singular of which it is the plural.
 func isResource(name, resource string) bool {
 	if strings.EqualFold(name, resource) {
 		return true

@@ -4,8 +4,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// place is where in an object a value is, as far as that matters to how it is merged.
-type place struct {
+// position is where in an object a value is, as far as that matters to how it is merged.
+type position struct {
 	// field is the name of the nearest field around the value; elements of a list are at the field of the list.
 	field string
 	// exact says that the manifest is the only owner here: what it does not name is removed.
@@ -15,7 +15,7 @@ type place struct {
 }
 
 // value merges one value and returns what is to be there. required is never nil; live and last are nil when there is none.
-func (m merger) value(at place, required, live, last any) (merged any, changed bool) {
+func (m merger) value(at position, required, live, last any) (merged any, changed bool) {
 	switch required := required.(type) {
 	case map[string]any:
 		if live, ok := live.(map[string]any); ok && !m.anotherKind(at, required, live) {
@@ -37,7 +37,7 @@ func (m merger) value(at place, required, live, last any) (merged any, changed b
 }
 
 // object makes the live object what the required one says, in place.
-func (m merger) object(at place, required, live, last map[string]any) (changed bool) {
+func (m merger) object(at position, required, live, last map[string]any) (changed bool) {
 	for field, want := range required {
 		if want == nil || m.leftToServer(field, want) {
 			continue
@@ -70,7 +70,7 @@ func (m merger) object(at place, required, live, last map[string]any) (changed b
 }
 
 // isUnwanted says whether a field that the manifest does not name has to go.
-func (m merger) isUnwanted(at place, field string, have any, required, last map[string]any) bool {
+func (m merger) isUnwanted(at position, field string, have any, required, last map[string]any) bool {
 	return last[field] != nil && !m.isNotStored(at, field, last[field]) ||
 		at.exact && !m.isDefault(field, have) ||
 		m.excludes(at, required, field)
@@ -83,7 +83,7 @@ func isSharedMap(field string) bool {
 }
 
 // list returns the live list when it is what the required one says, otherwise what is to take its place.
-func (m merger) list(at place, required, live, last []any) (merged []any, changed bool) {
+func (m merger) list(at position, required, live, last []any) (merged []any, changed bool) {
 	if key := m.keyOf(at, required, live); key != nil {
 		if m.isShared(at) {
 			return m.sharedList(at, key, required, live, last)
@@ -101,7 +101,7 @@ func (m merger) list(at place, required, live, last []any) (merged []any, change
 }
 
 // keyedList takes the elements of the manifest in its order; each keeps what the manifest does not name.
-func (m merger) keyedList(at place, key listKey, required, live, last []any) (merged []any, changed bool) {
+func (m merger) keyedList(at position, key listKey, required, live, last []any) (merged []any, changed bool) {
 	liveAt, lastAt := key.index(live), key.index(last)
 	changed = len(required) != len(live)
 	merged = make([]any, 0, len(required))
@@ -120,7 +120,7 @@ func (m merger) keyedList(at place, key listKey, required, live, last []any) (me
 }
 
 // sharedList keeps the elements others added, in their order, unless the manifest named them before.
-func (m merger) sharedList(at place, key listKey, required, live, last []any) (merged []any, changed bool) {
+func (m merger) sharedList(at position, key listKey, required, live, last []any) (merged []any, changed bool) {
 	requiredAt, liveAt, lastAt := key.index(required), key.index(live), key.index(last)
 	for _, have := range live {
 		id := key.of(have)
@@ -153,7 +153,7 @@ func elementAt(list []any, index map[string]int, id string) any {
 }
 
 // allMet says whether every live element is what the required one at its index says.
-func (m merger) allMet(at place, required, live, last []any) bool {
+func (m merger) allMet(at position, required, live, last []any) bool {
 	for i, want := range required {
 		var before any
 		if len(last) == len(required) {
@@ -167,7 +167,7 @@ func (m merger) allMet(at place, required, live, last []any) bool {
 }
 
 // isMet says whether a live value is what the manifest says. It works on a copy, as merging would change the value.
-func (m merger) isMet(at place, want, have, before any) bool {
+func (m merger) isMet(at position, want, have, before any) bool {
 	if want == nil || have == nil {
 		return want == nil && have == nil
 	}

@@ -74,7 +74,7 @@ func decode(ordinal int, raw []byte) (*unstructured.Unstructured, error) {
 
 // Clean makes a manifest of an object that came from anywhere: it drops the metadata that only an API server can give, and what
 // DropExported drops.
-// It fails if that cannot be applied on any cluster, and tells which field is wrong.
+// It fails if that cannot be applied on any cluster, and says which field is wrong.
 func Clean(object *unstructured.Unstructured) error {
 	if err := check(object); err != nil {
 		return err

@@ -50,7 +50,7 @@ func ChangedFields(before, after *unstructured.Unstructured) []Field {
 	return changed
 }
 
-// isOwn tells whether the agent writes an annotation by itself.
+// isOwn reports whether the agent writes an annotation by itself.
 func isOwn(annotation string) bool {
 	return annotation == fleet.AnnotationConfigSpecHash || strings.HasPrefix(annotation, fleet.AnnotationAppliedFieldsPrefix)
 }

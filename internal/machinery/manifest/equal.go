@@ -11,7 +11,7 @@ import (
 )
 
 // sameScalar compares texts, numbers and booleans: numbers by value (1 is 1.0), quantities by what they mean.
-func sameScalar(at place, required, live any) bool {
+func sameScalar(at position, required, live any) bool {
 	if required == live {
 		return true
 	}

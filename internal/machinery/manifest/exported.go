@@ -13,7 +13,7 @@ import (
 )
 
 // An object that was exported from a cluster carries what only that cluster has a use for: values that its controllers and its API server
-// have set, and references to its own objects. They are no part of what the manifest asks for, and applied to another cluster they are
+// have set, and references to its own objects. They are no part of what the manifest requests, and applied to another cluster they are
 // refused, or changed back again and again. Velero and Karmada leave out the same.
 
 // ofClients are annotations that clients and controllers write for themselves. Those of a kind are on objects of that kind alone.
@@ -40,7 +40,7 @@ var exports = map[schema.GroupKind]func(*export){
 
 // DropExported drops from a manifest what only the cluster has a use for that it was exported from, and returns the paths of what it
 // dropped, such as spec.clusterIP. Fields that users may mean, too, are dropped only if the API server of a cluster has written the
-// manifest, which metadata.uid tells.
+// manifest, by metadata.uid.
 func DropExported(object *unstructured.Unstructured) (dropped []string) {
 	e := &export{object: object.Object, isLive: object.GetUID() != ""}
 	kind := object.GroupVersionKind().GroupKind()
@@ -146,7 +146,7 @@ func dropFromService(e *export) {
 	}
 }
 
-// tokenVolume is how the names of volumes with the token of a service account begin, which the API server adds to each pod.
+// tokenVolume is how the names of volumes with the token of a service account start, which the API server adds to each pod.
 const tokenVolume = "kube-api-access-"
 
 func dropFromPod(e *export) {
@@ -170,7 +170,7 @@ func dropFromPod(e *export) {
 	}
 }
 
-// dropNamed drops the elements of a list whose names begin with the prefix.
+// dropNamed drops the elements of a list whose names start with the prefix.
 func (e *export) dropNamed(prefix string, fields ...string) {
 	value, _, _ := unstructured.NestedFieldNoCopy(e.object, fields...)
 	list, isList := value.([]any)

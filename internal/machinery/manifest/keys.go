@@ -26,14 +26,14 @@ type Key struct {
 	Name string
 }
 
-// KeysOf returns the keys that a manifest names. Those whose removal it asks for are not among them, and neither are annotations that
+// KeysOf returns the keys that a manifest names. Those whose removal it requests are not among them, and neither are annotations that
 // the agent writes.
 func KeysOf(object *unstructured.Unstructured) sets.Set[Key] {
 	keys, _ := namedKeys(object)
 	return keys
 }
 
-// namedKeys are the keys that a manifest names, and those whose removal it asks for.
+// namedKeys are the keys that a manifest names, and those whose removal it requests.
 func namedKeys(object *unstructured.Unstructured) (keys, removals sets.Set[Key]) {
 	keys, removals = sets.New[Key](), sets.New[Key]()
 	add := func(field, name string) {
@@ -91,7 +91,7 @@ func metadataOf(keys sets.Set[Key]) map[string]any {
 	return metadata
 }
 
-// dropKeys removes the keys that an object has, and tells whether it has any.
+// dropKeys removes the keys that an object has, and reports whether it has any.
 func dropKeys(object *unstructured.Unstructured, keys sets.Set[Key]) (changed bool) {
 	if labels := object.GetLabels(); deleteTexts(labels, Labels, keys) {
 		object.SetLabels(orNil(labels))

@@ -106,10 +106,10 @@ func stored(data any) any {
 	return values
 }
 
-// inside is the place of a field of an object.
-func (m merger) inside(at place, field string) place {
+// inside is the position of a field of an object.
+func (m merger) inside(at position, field string) position {
 	exact := at.exact || m.isExact(field)
-	return place{field: field, exact: exact, quantity: !exact && (at.quantity || m.isQuantity(field))}
+	return position{field: field, exact: exact, quantity: !exact && (at.quantity || m.isQuantity(field))}
 }
 
 // selectors have no defaults, and one key more or less selects something else.
@@ -142,7 +142,7 @@ func (m merger) isDefault(field string, have any) bool {
 
 // isShared says in which lists others add elements that have to stay: those of a Pod, which admission adds and no client
 // may remove, and the secrets of a ServiceAccount.
-func (m merger) isShared(at place) bool {
+func (m merger) isShared(at position) bool {
 	return m.kind == podKind || m.kind == accountKind && (at.field == "secrets" || at.field == "imagePullSecrets")
 }
 

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// RemovalSuffix at the end of a label or annotation key, or of an owner's UID, asks for its removal.
+// RemovalSuffix at the end of a label or annotation key, or of an owner's UID, requests its removal.
 const RemovalSuffix = "-"
 
 // Merge returns what to write so that the live object existing becomes what the manifest required says, by the rules of
@@ -32,14 +32,14 @@ func Merge(required, existing, lastApplied *unstructured.Unstructured) (merged *
 	if lastApplied != nil {
 		last = m.content(lastApplied)
 	}
-	if m.object(place{}, want, live, last) {
+	if m.object(position{}, want, live, last) {
 		changed = true
 		setContent(merged, live)
 	}
 	return merged, changed
 }
 
-// ForCreate returns the object to create when there is no live one: the manifest without what only asks for removals.
+// ForCreate returns the object to create when there is no live one: the manifest without what only requests removals.
 func ForCreate(required *unstructured.Unstructured) *unstructured.Unstructured {
 	created := required.DeepCopy()
 	created.SetLabels(nil)
@@ -49,7 +49,7 @@ func ForCreate(required *unstructured.Unstructured) *unstructured.Unstructured {
 	return created
 }
 
-// isContent tells the fields that Merge compares as a whole from those with rules of their own.
+// isContent distinguishes the fields that Merge compares as a whole from those with rules of their own.
 func isContent(field string) bool {
 	switch field {
 	case "apiVersion", "kind", "metadata", "status":
@@ -70,7 +70,7 @@ func setContent(object *unstructured.Unstructured, content map[string]any) {
 	maps.Copy(object.Object, content)
 }
 
-// mergeMetadata sets the keys of the manifest, and removes those whose removal it asks for and those that only the last one names. last
+// mergeMetadata sets the keys of the manifest, and removes those whose removal it requests and those that only the last one names. last
 // may be nil.
 func mergeMetadata(required, merged, last *unstructured.Unstructured) (changed bool) {
 	keys, gone := namedKeys(required)

@@ -30,7 +30,7 @@ var listKeys = map[string][]listKey{
 }
 
 // keyOf returns the key to match the elements of both lists by, nil when they have to be compared by position.
-func (m merger) keyOf(at place, required, live []any) listKey {
+func (m merger) keyOf(at position, required, live []any) listKey {
 	if len(required) == 0 && !m.isShared(at) {
 		return nil
 	}
@@ -43,7 +43,7 @@ func (m merger) keyOf(at place, required, live []any) listKey {
 }
 
 // listKeys are the keys by which the elements of a list may be matched.
-func (m merger) listKeys(at place) []listKey {
+func (m merger) listKeys(at position) []listKey {
 	if !m.native {
 		return nil
 	}

@@ -117,7 +117,7 @@ func TestOmittedWhenZero(t *testing.T) {
 // defaulted are fields that get another value when they are 0, and one that only the API server writes.
 var defaulted = sets.New("deprecatedCount", "failureThreshold", "number", "successThreshold")
 
-// zeroOmitted are the fields of native kinds that hold numbers and booleans. It tells of each whether it is omitted when it is zero,
+// zeroOmitted are the fields of native kinds that hold numbers and booleans. It says of each whether it is omitted when it is zero,
 // wherever there is a field of that name.
 func zeroOmitted() map[string]bool {
 	omitted, visited := map[string]bool{}, map[reflect.Type]bool{}

@@ -40,7 +40,7 @@ func NamedFields(object *unstructured.Unstructured) string {
 // namedWithin names as many levels of the content as there is room for.
 func (m merger) namedWithin(content map[string]any, room int) map[string]any {
 	for depth := maxDepth; depth > 0; depth-- {
-		named := m.namedIn(place{}, content, depth)
+		named := m.namedIn(position{}, content, depth)
 		if len(encode(named)) <= room {
 			return named
 		}
@@ -76,7 +76,7 @@ func LastNamed(fields string) *unstructured.Unstructured {
 	return last
 }
 
-func (m merger) namedIn(at place, object map[string]any, depth int) map[string]any {
+func (m merger) namedIn(at position, object map[string]any, depth int) map[string]any {
 	named := map[string]any{}
 	for field, value := range object {
 		if value != nil && !m.isNotStored(at, field, value) {
@@ -86,7 +86,7 @@ func (m merger) namedIn(at place, object map[string]any, depth int) map[string]a
 	return named
 }
 
-func (m merger) named(at place, value any, depth int) any {
+func (m merger) named(at position, value any, depth int) any {
 	if depth == 0 || at.exact {
 		return true
 	}
@@ -108,7 +108,7 @@ func (m merger) named(at place, value any, depth int) any {
 }
 
 // namedElement keeps what the element is found by.
-func (m merger) namedElement(at place, element map[string]any, depth int) any {
+func (m merger) namedElement(at position, element map[string]any, depth int) any {
 	named := map[string]any{}
 	if depth > 0 {
 		named = m.namedIn(at, element, depth)

@@ -21,7 +21,7 @@ var omittedWhenZero = sets.New("chapAuthDiscovery", "chapAuthSession", "clusterS
 
 // isNotStored says whether the API server would drop the value of a field that the live object does not have. It is
 // only known of native kinds; custom resources are stored as they are written.
-func (m merger) isNotStored(at place, field string, want any) bool {
+func (m merger) isNotStored(at position, field string, want any) bool {
 	if !m.native {
 		return false
 	}
@@ -49,7 +49,7 @@ func (m merger) isNotStored(at place, field string, want any) bool {
 // nothingStored says whether an object is empty once it is stored.
 func (m merger) nothingStored(object map[string]any, name string) bool {
 	for field, value := range object {
-		if value != nil && !m.isNotStored(place{field: name}, field, value) {
+		if value != nil && !m.isNotStored(position{field: name}, field, value) {
 			return false
 		}
 	}
@@ -72,7 +72,7 @@ func (m merger) leftToServer(field string, want any) bool {
 	}
 }
 
-// discriminators name, by field of a native kind, what tells one kind of value from another; the rest of the value
+// discriminators name, by field of a native kind, what distinguishes one kind of value from another; the rest of the value
 // belongs to that kind and cannot stay when it changes.
 var discriminators = map[string]string{
 	"appArmorProfile": "type",
@@ -84,7 +84,7 @@ var discriminators = map[string]string{
 }
 
 // anotherKind says whether the manifest wants another kind of value than the live one, such as another update strategy.
-func (m merger) anotherKind(at place, required, live map[string]any) bool {
+func (m merger) anotherKind(at position, required, live map[string]any) bool {
 	field, found := discriminators[at.field]
 	if !found || !m.native {
 		return false
@@ -104,8 +104,8 @@ var alternatives = []sets.Set[string]{
 	sets.New("name", "number"),
 }
 
-// excludes tells whether a live field cannot stay together with what the manifest names.
-func (m merger) excludes(at place, required map[string]any, field string) bool {
+// excludes reports whether a live field cannot stay together with what the manifest names.
+func (m merger) excludes(at position, required map[string]any, field string) bool {
 	if !m.native {
 		return false
 	}
@@ -125,7 +125,7 @@ func (m merger) excludes(at place, required map[string]any, field string) bool {
 	return false
 }
 
-// namesOther tells whether an object has another field than this one.
+// namesOther reports whether an object has another field than this one.
 func namesOther(object map[string]any, field string) bool {
 	for name, value := range object {
 		if name != field && value != nil {

@@ -36,7 +36,7 @@ func rankOf(tiers ...[]string) map[string]int {
 	return ranks
 }
 
-// Rank says when a manifest is applied: those of a lower rank come first. It looks at the kind alone.
+// Rank says when a manifest is applied: those of a lower rank come first. It depends on the kind alone.
 func (m Manifest) Rank() int {
 	if m.Err != nil {
 		return rankUnreadable

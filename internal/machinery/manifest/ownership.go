@@ -6,7 +6,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 )
 
-// IsOwned tells whether a work owns an object that it names, so that the object goes with the work.
+// IsOwned reports whether a work owns an object that it names, so that the object goes with the work.
 func IsOwned(option *workv1.DeleteOption, strategy workv1.UpdateStrategyType, resource workv1.ResourceIdentifier) bool {
 	if strategy == workv1.UpdateStrategyTypeReadOnly {
 		return false
@@ -26,7 +26,7 @@ func IsOwned(option *workv1.DeleteOption, strategy workv1.UpdateStrategyType, re
 	})
 }
 
-// NamesForeground tells whether a work asks explicitly that its objects go after their dependents. The API server fills in
+// NamesForeground reports whether a work requests explicitly that its objects go after their dependents. The API server fills in
 // Foreground where a delete option names no policy. Users who set something else there, such as a TTL, need not mean it; an option that
 // has nothing else was set for its policy.
 func NamesForeground(option *workv1.DeleteOption) bool {

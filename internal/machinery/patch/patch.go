@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Object writes the changes of o against before, except those of its status, and tells whether there were any. It fails
+// Object writes the changes of o against before, except those of its status, and reports whether there were any. It fails
 // with a conflict if another writer has changed the object meanwhile.
 func Object(ctx context.Context, c client.Client, o, before client.Object) (changed bool, err error) {
 	keepKind(o, before)
@@ -22,7 +22,7 @@ func Object(ctx context.Context, c client.Client, o, before client.Object) (chan
 	return true, nil
 }
 
-// Status writes the changes of o's status against before's, and tells whether there were any. It fails with a conflict if
+// Status writes the changes of o's status against before's, and reports whether there were any. It fails with a conflict if
 // another writer has changed the object meanwhile.
 func Status(ctx context.Context, c client.Client, o, before client.Object) (changed bool, err error) {
 	keepKind(o, before)

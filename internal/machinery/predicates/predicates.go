@@ -18,9 +18,9 @@ func Generation() predicate.Predicate {
 	return predicate.Or(predicate.Predicate(predicate.GenerationChangedPredicate{}), Recreated())
 }
 
-// Either matches objects for which holds is true, and updates from or to such an object.
-func Either(holds func(client.Object) bool) predicate.Predicate {
-	either := predicate.NewPredicateFuncs(holds)
-	either.UpdateFunc = func(e event.UpdateEvent) bool { return holds(e.ObjectOld) || holds(e.ObjectNew) }
+// Either selects objects that match, and updates from or to such an object.
+func Either(matches func(client.Object) bool) predicate.Predicate {
+	either := predicate.NewPredicateFuncs(matches)
+	either.UpdateFunc = func(e event.UpdateEvent) bool { return matches(e.ObjectOld) || matches(e.ObjectNew) }
 	return either
 }

@@ -26,8 +26,8 @@ type Object struct {
 	types.NamespacedName
 }
 
-// Backoff knows which objects were repaired lately. All who repair objects of a cluster share one, so the delays of an object hold for
-// all of them together. It is in memory only: after a restart, each object begins anew. Its methods may be called at any time, from
+// Backoff knows which objects were repaired lately. All who repair objects of a cluster share one, so the delays of an object are for
+// all of them together. It is in memory only: after a restart, each object starts anew. Its methods may be called at any time, from
 // anywhere.
 type Backoff struct {
 	clock  clock.PassiveClock
@@ -88,7 +88,7 @@ func (b *Backoff) Dispute(o Object) (d Dispute, disputed bool) {
 	return Dispute{Due: b.due(h), Over: h.last.Add(resetAfter), Deletions: h.deletions}, true
 }
 
-// Take counts a repair that the caller is about to make; missing tells whether the object is made again. It returns a function for a
+// Take counts a repair that the caller is about to make; missing reports whether the object is made again. It returns a function for a
 // caller that has not made it after all, or nil and the time from which on the repair may be made.
 func (b *Backoff) Take(o Object, missing bool) (undo func(), due time.Time) {
 	b.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-var begin = time.Unix(1000, 0)
+var start = time.Unix(1000, 0)
 
 const atOnce = 3
 
@@ -28,7 +28,7 @@ func (b *Backoff) take(o Object, missing bool) (undo func()) {
 // rival is somebody who changes an object, so that it has to be repaired: again so long after each repair.
 type rival struct {
 	after time.Duration
-	// deletes tells whether it deletes the object.
+	// deletes reports whether it deletes the object.
 	deletes bool
 	// until is when it stops; zero is never.
 	until time.Duration
@@ -42,7 +42,7 @@ func TestBackoff(t *testing.T) {
 		rivals []rival
 		// firstMinute and perMinute are the most repairs in the first minute and in each minute after it.
 		firstMinute, perMinute int
-		// disputed tells whether there is a dispute in the end, an hour later.
+		// disputed reports whether there is a dispute in the end, an hour later.
 		disputed bool
 	}{
 		"a change by hand":                           {[]rival{{until: 1}}, 1, 0, false},
@@ -58,12 +58,12 @@ func TestBackoff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			clk := clocktesting.NewFakePassiveClock(begin)
+			clk := clocktesting.NewFakePassiveClock(start)
 			b, o := NewBackoff(clk, atOnce), object("web")
 			minutes := map[int]int{}
 			last := make([]time.Duration, len(test.rivals)) // when each of them has had its way
 			for elapsed := time.Duration(0); elapsed < hour; elapsed += 100 * time.Millisecond {
-				clk.SetTime(begin.Add(elapsed))
+				clk.SetTime(start.Add(elapsed))
 				for i, r := range test.rivals {
 					if r.until > 0 && elapsed >= r.until || elapsed > 0 && elapsed < last[i]+r.after {
 						continue
@@ -74,7 +74,7 @@ func TestBackoff(t *testing.T) {
 					}
 				}
 			}
-			clk.SetTime(begin.Add(hour))
+			clk.SetTime(start.Add(hour))
 			for minute, repairs := range minutes {
 				if most := test.perMinute; minute > 0 && repairs > most {
 					t.Errorf("%d repairs in minute %d, want %d at most", repairs, minute, most)
@@ -93,7 +93,7 @@ func TestBackoff(t *testing.T) {
 // The delays double up to a minute, and an object that was left alone for five minutes is repaired at once again.
 func TestDelays(t *testing.T) {
 	t.Parallel()
-	clk := clocktesting.NewFakePassiveClock(begin)
+	clk := clocktesting.NewFakePassiveClock(start)
 	b, o := NewBackoff(clk, atOnce), object("web")
 	for i := range atOnce {
 		if _, disputed := b.Dispute(o); disputed {
@@ -141,7 +141,7 @@ func TestDelays(t *testing.T) {
 // A repair that was not made after all does not count, whatever was made meanwhile.
 func TestUndo(t *testing.T) {
 	t.Parallel()
-	clk := clocktesting.NewFakePassiveClock(begin)
+	clk := clocktesting.NewFakePassiveClock(start)
 	b, o := NewBackoff(clk, atOnce), object("web")
 	b.take(o, true)()
 	if len(b.objects) > 0 {
@@ -165,7 +165,7 @@ func TestUndo(t *testing.T) {
 	clk.SetTime(clk.Now().Add(time.Second))
 	b.take(other, true)
 	first()
-	if h := b.objects[other]; h != (history{repairs: 1, deletions: 1, first: begin.Add(2 * time.Second), last: clk.Now()}) {
+	if h := b.objects[other]; h != (history{repairs: 1, deletions: 1, first: start.Add(2 * time.Second), last: clk.Now()}) {
 		t.Errorf("%+v", h)
 	}
 }
@@ -173,7 +173,7 @@ func TestUndo(t *testing.T) {
 // What is not repaired any more is forgotten.
 func TestForgetting(t *testing.T) {
 	t.Parallel()
-	clk := clocktesting.NewFakePassiveClock(begin)
+	clk := clocktesting.NewFakePassiveClock(start)
 	b := NewBackoff(clk, atOnce)
 	for i := range 1000 {
 		b.take(object(fmt.Sprint(i)), false)

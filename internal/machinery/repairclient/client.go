@@ -84,7 +84,7 @@ func (c *repairClient) Patch(ctx context.Context, obj client.Object, patch clien
 	if err != nil {
 		return err
 	}
-	if obj.GetResourceVersion() == "" { // it cannot be told whether the patch changes anything, as that of server-side apply may not
+	if obj.GetResourceVersion() == "" { // it is not known whether the patch changes anything, as that of server-side apply may not
 		return c.Client.Patch(ctx, obj, client.RawPatch(patch.Type(), content), opts...)
 	}
 	return c.write(obj, content, func() error { return c.Client.Patch(ctx, obj, client.RawPatch(patch.Type(), content), opts...) })
@@ -109,7 +109,7 @@ func (c *repairClient) objectOf(obj client.Object) (o repair.Object, known bool)
 	}, err == nil && obj.GetName() != ""
 }
 
-// write sends a write, unless it is held back.
+// write sends a write, unless it is delayed.
 func (c *repairClient) write(obj client.Object, content []byte, send func() error) error {
 	o, known := c.objectOf(obj)
 	if !known {
@@ -120,7 +120,7 @@ func (c *repairClient) write(obj client.Object, content []byte, send func() erro
 	if c.isRepeated(o, hash) {
 		taken, due := c.backoff.Take(o, false)
 		if taken == nil {
-			heldCount.WithLabelValues(o.Group, o.Kind).Inc()
+			delayedCount.WithLabelValues(o.Group, o.Kind).Inc()
 			return &repair.BackoffError{Object: o, Until: due}
 		}
 		undo = taken
@@ -136,7 +136,7 @@ func (c *repairClient) write(obj client.Object, content []byte, send func() erro
 	return nil
 }
 
-// isRepeated tells whether a write is that which was made last.
+// isRepeated reports whether a write is that which was made last.
 func (c *repairClient) isRepeated(o repair.Object, content uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

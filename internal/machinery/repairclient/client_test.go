@@ -123,7 +123,7 @@ func TestWrites(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		reconcile, rival func(context.Context, *fixture) error
-		held             bool
+		delayed          bool
 	}{
 		"deleted again and again":                   {create, deletes, true},
 		"updated again and again":                   {update, changes, true},
@@ -137,13 +137,13 @@ func TestWrites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, f := t.Context(), newFixture()
-			minutes, held := map[int]int{}, 0
+			minutes, delayed := map[int]int{}, 0
 			for second := range 4 * 60 {
 				f.round++
 				before := f.version(ctx)
 				err := test.reconcile(ctx, f)
-				if isHeld := new(repair.BackoffError); errors.As(err, &isHeld) {
-					held++
+				if tooEarly := new(repair.BackoffError); errors.As(err, &tooEarly) {
+					delayed++
 				} else if err != nil {
 					t.Fatal(err)
 				} else {
@@ -156,11 +156,11 @@ func TestWrites(t *testing.T) {
 				}
 				f.clock.SetTime(f.clock.Now().Add(time.Second))
 			}
-			if (held > 0) != test.held {
-				t.Errorf("%d writes were held back", held)
+			if (delayed > 0) != test.delayed {
+				t.Errorf("%d writes were held back", delayed)
 			}
 			for minute, writes := range minutes {
-				if test.held && (writes > 20 || minute > 0 && writes > 2) {
+				if test.delayed && (writes > 20 || minute > 0 && writes > 2) {
 					t.Errorf("%d writes in minute %d", writes, minute)
 				}
 			}
@@ -168,7 +168,7 @@ func TestWrites(t *testing.T) {
 	}
 }
 
-// version tells states of the object from each other.
+// version distinguishes states of the object.
 func (f *fixture) version(ctx context.Context) string {
 	if o := f.read(ctx); o != nil {
 		return string(o.UID) + o.ResourceVersion
@@ -180,10 +180,10 @@ func (f *fixture) version(ctx context.Context) string {
 func TestEndOfDispute(t *testing.T) {
 	t.Parallel()
 	ctx, f := t.Context(), newFixture()
-	untilHeld := func() (writes int) {
+	untilDelayed := func() (writes int) {
 		for ; ; writes++ {
 			if err := create(ctx, f); err != nil {
-				if held := new(repair.BackoffError); !errors.As(err, &held) || held.Object.Kind != "ConfigMap" || held.Object.Name != key.Name {
+				if early := new(repair.BackoffError); !errors.As(err, &early) || early.Object.Kind != "ConfigMap" || early.Object.Name != key.Name {
 					t.Errorf("got %v", err)
 				}
 				return writes
@@ -193,11 +193,11 @@ func TestEndOfDispute(t *testing.T) {
 			}
 		}
 	}
-	if writes := untilHeld(); writes != 1+repair.AtOnceByControllers {
+	if writes := untilDelayed(); writes != 1+repair.AtOnceByControllers {
 		t.Errorf("%d writes at once", writes)
 	}
 	f.clock.SetTime(f.clock.Now().Add(rememberFor))
-	if writes := untilHeld(); writes != 1+repair.AtOnceByControllers {
+	if writes := untilDelayed(); writes != 1+repair.AtOnceByControllers {
 		t.Errorf("%d writes at once after a pause", writes)
 	}
 	f.clock.SetTime(f.clock.Now().Add(rememberFor))

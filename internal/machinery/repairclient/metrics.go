@@ -5,9 +5,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-var heldCount = prometheus.NewCounterVec(prometheus.CounterOpts{
+var delayedCount = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "capstan_held_writes_total",
 	Help: "Writes of controllers that were held back, because others undo the same write again and again.",
 }, []string{"group", "kind"})
 
-func init() { metrics.Registry.MustRegister(heldCount) }
+func init() { metrics.Registry.MustRegister(delayedCount) }

@@ -33,7 +33,7 @@ func Conflicts(r reconcile.Reconciler) reconcile.Reconciler {
 	})
 }
 
-// IsConflict tells whether an error is a conflict and nothing else: of several that are joined, all are.
+// IsConflict reports whether an error is a conflict and nothing else: of several that are joined, all are.
 func IsConflict(err error) bool {
 	switch wrapping := err.(type) { //nolint:errorlint // it goes through all that is wrapped itself
 	case interface{ Unwrap() []error }:

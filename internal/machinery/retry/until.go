@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// The pause between attempts of Until doubles from the first to the longest, and begins with the first again after a time, which watches
+// The pause between attempts of Until doubles from the first to the longest, and starts with the first again after a time, which watches
 // usually last.
 const (
 	firstPause   = 50 * time.Millisecond

@@ -6,7 +6,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// RequestedAgent returns the cluster and the user that the request is for; ok only if it asks for exactly the identity of an
+// RequestedAgent returns the cluster and the user that the request is for; ok only if it requests exactly the identity of an
 // agent of the cluster in its label: no other group, name or usage.
 func RequestedAgent(csr *certificatesv1.CertificateSigningRequest) (cluster, user string, ok bool) {
 	if csr.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {

@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// RG-06: only what asks for the identity of an agent of the cluster, and for nothing else, is the request of such an agent.
+// RG-06: only what requests the identity of an agent of the cluster, and for nothing else, is the request of such an agent.
 func TestRequestedAgent(t *testing.T) {
 	t.Parallel()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -59,13 +59,13 @@ func TestRequestedAgent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			asked := &request{Subject: pkix.Name{CommonName: user, Organization: fleet.ClusterGroups(cluster)}}
+			requested := &request{Subject: pkix.Name{CommonName: user, Organization: fleet.ClusterGroups(cluster)}}
 			csr := &certificatesv1.CertificateSigningRequest{
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{fleet.LabelClusterName: cluster}},
 				Spec:       certificatesv1.CertificateSigningRequestSpec{SignerName: certificatesv1.KubeAPIServerClientSignerName, Usages: client},
 			}
-			c.change(csr, asked)
-			der, err := x509.CreateCertificateRequest(rand.Reader, asked, key)
+			c.change(csr, requested)
+			der, err := x509.CreateCertificateRequest(rand.Reader, requested, key)
 			if err != nil {
 				t.Fatal(err)
 			}

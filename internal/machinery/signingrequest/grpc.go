@@ -10,15 +10,15 @@ import (
 
 // GRPC says how agents register by the gRPC server of a hub. The zero value says that none do.
 type GRPC struct {
-	// Server is the user as whom the server makes requests. Each names the user who asked for it in fleet.AnnotationCSRUser, which counts
+	// Server is the user as whom the server makes requests. Each names the user who requested it in fleet.AnnotationCSRUser, which counts
 	// in requests of this user alone.
 	Server string
 	// Users are those whose requests for a certificate of the server's signer are approved without a decision of an administrator.
 	Users []string
 }
 
-// RequestedAgent is like the function of this name, for requests to the server's signer as well. It also returns who asks; an empty name,
-// if the server does not say.
+// RequestedAgent is like the function of this name, for requests to the server's signer as well. It also returns the requester; an empty
+// name, if the server does not say.
 func (g GRPC) RequestedAgent(csr *certificatesv1.CertificateSigningRequest) (cluster, user, requester string, ok bool) {
 	switch signer := csr.Spec.SignerName; {
 	case signer == certificatesv1.KubeAPIServerClientSignerName, signer == fleet.SignerGRPC && g.Server != "":
@@ -30,7 +30,7 @@ func (g GRPC) RequestedAgent(csr *certificatesv1.CertificateSigningRequest) (clu
 	return cluster, user, g.Requester(csr), true
 }
 
-// Requester returns who asks for a certificate.
+// Requester returns who requests a certificate.
 func (g GRPC) Requester(csr *certificatesv1.CertificateSigningRequest) string {
 	if g.Forwarded(csr) {
 		return csr.Annotations[fleet.AnnotationCSRUser]
@@ -38,12 +38,12 @@ func (g GRPC) Requester(csr *certificatesv1.CertificateSigningRequest) string {
 	return csr.Spec.Username
 }
 
-// Forwarded tells whether the server made the request, for somebody else.
+// Forwarded reports whether the server made the request, for somebody else.
 func (g GRPC) Forwarded(csr *certificatesv1.CertificateSigningRequest) bool {
 	return g.Server != "" && csr.Spec.Username == g.Server
 }
 
-// FromTrusted tells whether the one who asks is a trusted user: of the server's users, for its signer, and of the given ones for that of
+// FromTrusted reports whether the requester is a trusted user: of the server's users, for its signer, and of the given ones for that of
 // the API server.
 func (g GRPC) FromTrusted(csr *certificatesv1.CertificateSigningRequest, users []string) bool {
 	if csr.Spec.SignerName == fleet.SignerGRPC {

@@ -43,7 +43,7 @@ func Parse(csr *certificatesv1.CertificateSigningRequest) (*x509.CertificateRequ
 	return request, nil
 }
 
-// IsFor tells whether a certificate for the subject is requested: for all of it and nothing else, except the group of all
+// IsFor reports whether a certificate for the subject is requested: for all of it and nothing else, except the group of all
 // authenticated users.
 func IsFor(request *x509.CertificateRequest, subject addonv1beta1.Subject) bool {
 	requested := request.Subject
@@ -54,7 +54,7 @@ func IsFor(request *x509.CertificateRequest, subject addonv1beta1.Subject) bool 
 		len(requested.Names) == 1+len(requested.Organization)+len(requested.OrganizationalUnit) // attributes of no other kind
 }
 
-// OfClient tells whether the usages are those of a client certificate and no others.
+// OfClient reports whether the usages are those of a client certificate and no others.
 func OfClient(usages []certificatesv1.KeyUsage) bool {
 	allowed := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment,
 		certificatesv1.UsageClientAuth}
@@ -66,18 +66,18 @@ func OfClient(usages []certificatesv1.KeyUsage) bool {
 	return slices.Contains(usages, certificatesv1.UsageClientAuth)
 }
 
-// Decided tells whether the request is approved or denied already.
+// Decided reports whether the request is approved or denied already.
 func Decided(csr *certificatesv1.CertificateSigningRequest) bool {
 	return slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 		return c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied
 	})
 }
 
-// Undecided tells whether the request is neither approved nor denied yet.
+// Undecided reports whether the request is neither approved nor denied yet.
 func Undecided(csr *certificatesv1.CertificateSigningRequest) bool { return !Decided(csr) }
 
-// Outdated tells whether a request is from before the time from which on certificates of its cluster hold: its author may have lost
-// the access to the hub.
+// Outdated reports whether a request is from before the time from which on certificates of its cluster are accepted: its author may have
+// lost the access to the hub.
 func Outdated(csr *certificatesv1.CertificateSigningRequest, cluster client.Object) bool {
 	notBefore, err := fleet.CredentialsNotBefore(cluster.GetAnnotations())
 	return err != nil || csr.CreationTimestamp.Time.Before(notBefore)
@@ -108,7 +108,7 @@ func addOnOf(csr client.Object) []string {
 	return []string{client.ObjectKey{Namespace: cluster, Name: addOn}.String()}
 }
 
-// OfAddOn returns what finds those requests of a ManagedClusterAddOn that are to be looked at again with it. The reader needs the index of
+// OfAddOn returns what finds those requests of a ManagedClusterAddOn that are to be reconciled with it. The reader needs the index of
 // AddIndex.
 func OfAddOn(c client.Reader, which func(*certificatesv1.CertificateSigningRequest) bool) handler.MapFunc {
 	return func(ctx context.Context, addOn client.Object) []reconcile.Request {
@@ -153,7 +153,7 @@ func sameDesired(a, b addonv1beta1.ConfigReference) bool {
 	return a.ConfigGroupResource == b.ConfigGroupResource && equality.Semantic.DeepEqual(a.DesiredConfig, b.DesiredConfig)
 }
 
-// ToBeSigned tells whether the request is approved and has no certificate yet.
+// ToBeSigned reports whether the request is approved and has no certificate yet.
 func ToBeSigned(csr *certificatesv1.CertificateSigningRequest) bool {
 	approved := false
 	for _, c := range csr.Status.Conditions {
@@ -167,7 +167,7 @@ func ToBeSigned(csr *certificatesv1.CertificateSigningRequest) bool {
 	return approved && len(csr.Status.Certificate) == 0
 }
 
-// ApprovedByHub tells whether the hub approved the request by itself.
+// ApprovedByHub reports whether the hub approved the request by itself.
 func ApprovedByHub(csr *certificatesv1.CertificateSigningRequest) bool {
 	return slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 		return c.Type == certificatesv1.CertificateApproved && c.Reason == fleet.CSRApprovalReason

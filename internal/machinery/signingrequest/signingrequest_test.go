@@ -23,8 +23,8 @@ func TestIsFor(t *testing.T) {
 	subject := addonv1beta1.Subject{User: "agent", Groups: []string{"a", "b"}, OrganizationUnits: []string{"unit"}}
 	uid := []pkix.AttributeTypeAndValue{{Type: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}, Value: "of another"}}
 	for name, c := range map[string]struct {
-		asked pkix.Name
-		want  bool
+		requested pkix.Name
+		want      bool
 	}{
 		"the subject": {pkix.Name{CommonName: "agent", Organization: []string{"b", "a"}, OrganizationalUnit: []string{"unit"}}, true},
 		"and everybody": {pkix.Name{CommonName: "agent", Organization: []string{"b", "a", "system:authenticated"},
@@ -42,7 +42,7 @@ func TestIsFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var parsed pkix.Name
-			sequence := c.asked.ToRDNSequence()
+			sequence := c.requested.ToRDNSequence()
 			parsed.FillFromRDNSequence(&sequence)
 			if got := IsFor(&x509.CertificateRequest{Subject: parsed}, subject); got != c.want {
 				t.Errorf("%t for %s", got, parsed)

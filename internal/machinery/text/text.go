@@ -31,7 +31,7 @@ func Quote(s string) string {
 	if len(s) <= most {
 		return fmt.Sprintf("%q", s)
 	}
-	return fmt.Sprintf("%q…", beginning(s, most))
+	return fmt.Sprintf("%q…", prefix(s, most))
 }
 
 // Message is the beginning of what is said in a condition about input of any length. A condition that is too long for the API is not
@@ -41,7 +41,7 @@ func Message(s string) string {
 	if len(s) <= most {
 		return s
 	}
-	return beginning(s, most) + " …"
+	return prefix(s, most) + " …"
 }
 
-func beginning(s string, bytes int) string { return strings.ToValidUTF8(s[:bytes], "") }
+func prefix(s string, bytes int) string { return strings.ToValidUTF8(s[:bytes], "") }

@@ -45,7 +45,7 @@ func Pending(configs []addonv1beta1.AddOnConfig) (references []addonv1beta1.Conf
 	return references
 }
 
-// IsPending tells whether a reference is to a configuration that the add-on has not been given.
+// IsPending reports whether a reference is to a configuration that the add-on has not been given.
 func IsPending(reference addonv1beta1.ConfigReference) bool {
 	return reference.DesiredConfig == nil || reference.DesiredConfig.SpecHash == ""
 }

@@ -1,4 +1,4 @@
-// Package config has the rules for configurations of add-ons: which apply on a cluster, and what tells one state of a
+// Package config has the rules for configurations of add-ons: which apply on a cluster, and what distinguishes one state of a
 // configuration from another. It is pure. The hub, the machinery of add-ons and the agents share it.
 package config
 

@@ -33,7 +33,7 @@ func Annotation(references []addonv1beta1.ConfigReference) (string, error) {
 	return string(encoded), nil
 }
 
-// MadeOf tells whether a ManifestWork with the annotations was made of the desired configurations, all of them in their
+// MadeOf reports whether a ManifestWork with the annotations was made of the desired configurations, all of them in their
 // desired state.
 func MadeOf(annotations map[string]string, references []addonv1beta1.ConfigReference) bool {
 	hashes := map[string]string{}

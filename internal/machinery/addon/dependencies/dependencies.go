@@ -92,7 +92,7 @@ func needsOf(addOns []addonv1beta1.ManagedClusterAddOn) map[string][]string {
 	return needs
 }
 
-// reaches tells whether one add-on needs another, directly or indirectly.
+// reaches reports whether one add-on needs another, directly or indirectly.
 func reaches(needs map[string][]string, from, to string) bool {
 	seen := map[string]bool{from: true}
 	for open := []string{from}; len(open) > 0; {

@@ -1,4 +1,4 @@
-// Package ownership tells which ManifestWorks belong to which add-ons. It is pure, and light enough for the command line.
+// Package ownership knows which ManifestWorks belong to which add-ons. It is pure, and light enough for the command line.
 package ownership
 
 import (
@@ -33,7 +33,7 @@ func Of(w metav1.Object) (key types.NamespacedName, ok bool) {
 	return key, true
 }
 
-// controlledByOther tells whether a work is controlled by another controller than the manager of an add-on of that name.
+// controlledByOther reports whether a work is controlled by another controller than the manager of an add-on of that name.
 func controlledByOther(w metav1.Object, addOn string) bool {
 	if _, ofSet := w.GetLabels()[fleet.LabelManifestWorkReplicaSet]; ofSet {
 		return true

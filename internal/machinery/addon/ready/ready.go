@@ -1,4 +1,4 @@
-// Package ready tells from what managed clusters report of Deployments and DaemonSets whether these are ready. It is pure.
+// Package ready decides from what managed clusters report of Deployments and DaemonSets whether these are ready. It is pure.
 package ready
 
 import (

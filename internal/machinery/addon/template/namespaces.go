@@ -15,7 +15,7 @@ import (
 )
 
 // Namespace is that of the agent: of the AddOnDeploymentConfig, else of the first Deployment of the template, else of
-// its first DaemonSet, else open-cluster-management-agent-addon. Input.Namespace is not looked at.
+// its first DaemonSet, else open-cluster-management-agent-addon. Input.Namespace is not read.
 func Namespace(in Input) string {
 	if in.Config != nil && in.Config.AgentInstallNamespace != "" {
 		return in.Config.AgentInstallNamespace

@@ -32,7 +32,7 @@ func certificatePath(signer string) string {
 // decorated are the kinds whose pods are decorated, and how they are called in the identifier of a container.
 var decorated = map[string]string{"Deployment": "deployments", "DaemonSet": "daemonsets"}
 
-// isDecorated tells whether the pods of a kind get what an AddOnDeploymentConfig and the registration say.
+// isDecorated reports whether the pods of a kind get what an AddOnDeploymentConfig and the registration say.
 func isDecorated(kind schema.GroupVersionKind) bool {
 	return kind.Group == appsv1.GroupName && decorated[kind.Kind] != ""
 }

@@ -21,7 +21,7 @@ const (
 	// VariableInstallNamespace is the namespace of the agent. No configuration overrides it.
 	VariableInstallNamespace = "INSTALL_NAMESPACE"
 
-	// What the certificate and the key of a custom signer are called begins with these, and ends with the name of the signer:
+	// What the certificate and the key of a custom signer are called starts with these, and ends with the name of the signer:
 	// CLIENT_CERT_EXAMPLE_COM_HELLO for example.com/hello. They are an extension.
 	variableClientCertPrefix = "CLIENT_CERT_"
 	variableClientKeyPrefix  = "CLIENT_KEY_"
@@ -73,7 +73,7 @@ func ClientKeyVariable(signer string) string {
 var reference = regexp.MustCompile(`\{\{\s*([a-zA-Z_][_a-zA-Z0-9]*)\s*\}\}`)
 
 // substitution replaces variables in decoded JSON, keys included. So no value, whatever is in it, changes more than the
-// string that it occurs in. What is replaced is not looked at again.
+// string that it occurs in. What is replaced is not expanded again.
 type substitution struct {
 	values  map[string]string
 	unknown map[string]bool
@@ -90,7 +90,7 @@ func newSubstitution(values map[string]string, template int) *substitution {
 	}
 }
 
-// in returns a copy of the value. An error begins with the path in it.
+// in returns a copy of the value. An error starts with the path in it.
 func (s *substitution) in(value any) (any, error) {
 	switch value := value.(type) {
 	case string:
@@ -148,7 +148,7 @@ func (s *substitution) unknownNames() []string {
 	return slices.Sorted(maps.Keys(s.unknown))
 }
 
-// registersForHub tells whether the agent gets access to the API server of the hub.
+// registersForHub reports whether the agent gets access to the API server of the hub.
 func registersForHub(template *addonv1beta1.AddOnTemplateSpec) bool {
 	return slices.ContainsFunc(template.Registration, func(r addonv1beta1.RegistrationSpec) bool {
 		return r.Type == addonv1beta1.RegistrationTypeKubeClient

@@ -5,7 +5,7 @@
 // and what one step of a running expression costs is known only when it is over, by then in gigabytes. So there are bounds for
 //
 //   - the text and the syntax tree of an expression (compile.go, tree.go);
-//   - the values that an operation is given, before it begins (guard.go);
+//   - the values that an operation is given, before it starts (guard.go);
 //   - what is charged for operations whose cost does not follow from the lengths of their arguments (costs.go);
 //   - the programs that are kept in memory (cache.go).
 package celbudget
@@ -62,8 +62,8 @@ type prepared struct {
 	guard guard
 }
 
-// NewCompiler returns a Compiler. Its name tells the environment from others. The costs are those of functions that the environment has
-// in addition to those of Kubernetes; nil if it has none.
+// NewCompiler returns a Compiler. Its name distinguishes the environment from others. The costs are those of functions that the environment
+// has in addition to those of Kubernetes; nil if it has none.
 func NewCompiler(name string, environment func() (*cel.Env, error), output *cel.Type, costs interpreter.ActualCostEstimator) *Compiler {
 	return &Compiler{name: name, output: output, costs: costs, prepare: sync.OnceValues(func() (prepared, error) {
 		env, err := environment()

@@ -21,14 +21,14 @@ const (
 	mostText = 1 << 20
 	// mostElements is how many elements a list that an operation makes may have.
 	mostElements = 100_000
-	// mostWeight is how many values an operation may look at that looks at lists and maps to their depth. A list that holds another one
+	// mostWeight is how many values an operation may read that reads lists and maps to their depth. A list that holds another one
 	// twice is small, and to compare it takes twice as long.
 	mostWeight = 100_000
 	// mostPairs is how many elements of lists may be compared with each other.
 	mostPairs = 1_000_000
 )
 
-// checks are what operations are asked before they begin.
+// checks run on operations before they start.
 var checks = map[string]func([]ref.Val) error{
 	"_+_": checkSum, "replace": checkReplace, "join": checkJoin, "split": checkSplit, "format": checkWeight, "strings.quote": checkText,
 	"matches": checkMatch, "find": checkMatch, "findAll": checkMatch, "parseJSON": checkText, "string": checkWeight,
@@ -65,7 +65,7 @@ func (g guard) decorate(node interpreter.InterpretableV2) (interpreter.Interpret
 	}), nil
 }
 
-// comparesWithConstant tells whether a comparison goes no deeper than what is written down in the expression.
+// comparesWithConstant reports whether a comparison goes no deeper than what is written down in the expression.
 func comparesWithConstant(call interpreter.InterpretableCall) bool {
 	switch call.Function() {
 	case "_==_", "_!=_", "@in":

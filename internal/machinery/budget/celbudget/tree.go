@@ -19,13 +19,13 @@ const (
 	mostComputedKeys = 4
 )
 
-// checkMacros is asked before macros are written out.
+// checkMacros runs before macros are written out.
 func checkMacros(expression string) error {
 	return budget.Count("optMap and optFlatMap in a CEL expression", strings.Count(expression, "optMap")+
 		strings.Count(expression, "optFlatMap"), mostOptionalMacros)
 }
 
-// checkTree is asked before types are checked and regular expressions compiled.
+// checkTree runs before types are checked and regular expressions compiled.
 func checkTree(root ast.Expr) error {
 	w := &walk{}
 	w.visit(root)

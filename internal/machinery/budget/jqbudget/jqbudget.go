@@ -256,7 +256,7 @@ func checkTest(pattern *gojq.Query) error {
 		mostParts)
 }
 
-// isConstant tells whether a query is written down: a text, a number, or a list of such.
+// isConstant reports whether a query is written down: a text, a number, or a list of such.
 func isConstant(q *gojq.Query) bool {
 	if q == nil || len(q.FuncDefs) > 0 || len(q.Patterns) > 0 {
 		return false

@@ -14,10 +14,10 @@ import (
 	"testing"
 )
 
-// Proxy connects clients that ask with CONNECT, and the right password, to where its routes say.
+// Proxy connects clients that send CONNECT, and the right password, to where its routes say.
 type Proxy struct {
 	*httptest.Server
-	// user, if not nil, is who may ask.
+	// user, if not nil, is who may connect.
 	user *url.Userinfo
 	// routes are the addresses by which the proxy knows others, and what these are.
 	routes map[string]string
@@ -126,7 +126,7 @@ func (p *Proxy) Refuse(status int) {
 	p.answer = status
 }
 
-// Grant begins every tunnel with this header from now on.
+// Grant starts every tunnel with this header from now on.
 func (p *Proxy) Grant(header string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package feedback reads from an object the values that the feedback rules of a ManifestWork ask for. It is pure: it calls
+// Package feedback reads from an object the values that the feedback rules of a ManifestWork request. It is pure: it calls
 // no API and keeps no state.
 //
 // # Types of values

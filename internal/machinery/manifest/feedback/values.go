@@ -23,7 +23,7 @@ const MaxJSONRaw = 1024
 // fit into one object, or nothing at all can be reported.
 const maxString = 64 << 10
 
-// Values reads what the rules ask for. Of what cannot be read the error says why, one line for each; the other values are
+// Values reads what the rules request. Of what cannot be read the error says why, one line for each; the other values are
 // returned all the same. maxJSONRaw is the largest JsonRaw in bytes; 0 is for none.
 func Values(object *unstructured.Unstructured, rules []workv1.FeedbackRule, maxJSONRaw int) ([]workv1.FeedbackValue, error) {
 	if n := countPaths(rules); n > pathbudget.Paths {

@@ -1,9 +1,9 @@
 // Package objecthealth reads from an object whether its desired state is reached, in progress, or failed. It is pure: the object is
-// all it looks at, never the time.
+// all it reads, never the time.
 //
 // The kinds of Kubernetes that do something in the cluster are known one by one. Of custom resources the conventions are known:
 // status.observedGeneration, and the conditions Ready, Reconciling and Stalled. What only has to exist, such as a ConfigMap, is
-// not asked about at all.
+// not evaluated at all.
 package objecthealth
 
 import (
@@ -18,7 +18,7 @@ import (
 type Phase string
 
 const (
-	// Current objects are what they ask for.
+	// Current objects are as their spec says.
 	Current Phase = "Current"
 	// InProgress objects are on their way there.
 	InProgress Phase = "InProgress"
@@ -32,7 +32,7 @@ type Health struct {
 	Message string
 }
 
-// Known tells whether the health of a kind depends on more than that the object exists.
+// Known reports whether the health of a kind depends on more than that the object exists.
 func Known(kind schema.GroupKind) bool {
 	return kinds[kind] != nil || isCustom(kind)
 }
@@ -71,7 +71,7 @@ var kinds = map[schema.GroupKind]func(reading) Health{
 	{Group: "policy", Kind: "PodDisruptionBudget"}:                    budgetHealth,
 }
 
-// isCustom tells whether the kind belongs to neither Kubernetes itself nor an API whose objects only have to exist.
+// isCustom reports whether the kind belongs to neither Kubernetes itself nor an API whose objects only have to exist.
 func isCustom(kind schema.GroupKind) bool {
 	return strings.Contains(kind.Group, ".") && !strings.HasSuffix(kind.Group, ".k8s.io")
 }

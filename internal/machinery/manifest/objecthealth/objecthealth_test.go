@@ -168,7 +168,7 @@ func integers(value any) any {
 	return value
 }
 
-// What only has to exist is not asked about.
+// What only has to exist is not evaluated.
 func TestUnknownKinds(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []schema.GroupKind{

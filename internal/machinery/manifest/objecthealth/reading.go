@@ -29,7 +29,7 @@ func (o reading) desired() int64 {
 	return 1
 }
 
-// isTrue tells whether a field is true.
+// isTrue reports whether a field is true.
 func (o reading) isTrue(fields ...string) bool {
 	value, _, _ := unstructured.NestedBool(o.content, fields...)
 	return value

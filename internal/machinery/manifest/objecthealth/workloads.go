@@ -21,7 +21,7 @@ func deploymentHealth(o reading) Health {
 	desired, all := o.desired(), o.count("status", "replicas")
 	updated, available := o.count("status", "updatedReplicas"), o.count("status", "availableReplicas")
 	switch {
-	case o.isTrue("spec", "paused"): // as a suspended Job: it asks for no rollout, and waiting changes nothing
+	case o.isTrue("spec", "paused"): // as a suspended Job: it requests no rollout, and waiting changes nothing
 		return current("it is paused; %d of %d replicas are available", available, desired)
 	case updated < desired:
 		return inProgress("%d of %d replicas are updated", updated, desired)
@@ -87,14 +87,14 @@ func replicaSetHealth(o reading) Health {
 	return current("%d of %d replicas are available", available, desired)
 }
 
-// HasEnded tells whether an object is a Job that is complete or has failed.
+// HasEnded reports whether an object is a Job that is complete or has failed.
 func HasEnded(object *unstructured.Unstructured) bool {
 	o := reading{object.Object}
 	return object.GroupVersionKind().GroupKind() == schema.GroupKind{Group: "batch", Kind: "Job"} &&
 		(o.condition("Complete").isTrue() || o.condition("Failed").isTrue())
 }
 
-// jobHealth calls a Job in progress until it has finished: what comes after a migration must wait for its end.
+// jobHealth calls a Job in progress until it has completed: what comes after a migration must wait for its end.
 func jobHealth(o reading) Health {
 	if c := o.condition("Failed"); c.isTrue() {
 		return failed("%s", c)

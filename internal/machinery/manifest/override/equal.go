@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// equal tells whether two values are the same JSON.
+// equal reports whether two values are the same JSON.
 func (d *document) equal(a, b *value) (bool, error) {
 	if a.parts == nil && b.parts == nil {
 		return sameScalar(a.text, b.text), d.allowed.steps.Spend((len(a.text) + len(b.text)) >> 8)

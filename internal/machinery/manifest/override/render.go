@@ -266,7 +266,7 @@ func (t *trial) apply(o *Override, d *document) error {
 	return rest.apply(d, nil)
 }
 
-// fits tells whether one manifest alone has too many bytes.
+// fits reports whether one manifest alone has too many bytes.
 func (t *trial) fits(d *document) error {
 	size, err := d.measure(&d.root)
 	if err == nil && size > t.allowed.most {

@@ -213,7 +213,7 @@ func quote(key string) []byte {
 	return quoted
 }
 
-// isPlain tells whether a text is written as it is, between quotes.
+// isPlain reports whether a text is written as it is, between quotes.
 func isPlain(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
