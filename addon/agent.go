@@ -17,7 +17,7 @@ type Agent interface {
 	Options() Options
 
 	// Manifests returns the objects of the add-on for a cluster. It is called when something changes that they may depend on: the add-on,
-	// its cluster, its configurations, or anything else for which the manager is told to with Trigger. The same input has to give the
+	// its cluster, its configurations, or anything else that is passed to Trigger. The same input has to give the
 	// same result; the order of objects does not matter. When Manifests fails, the cluster keeps what it has, the condition
 	// ManifestApplied shows the error, and the manager calls it again after a while. To remove everything from the cluster, return an
 	// empty Workload; nil without an error is a failure.
@@ -74,7 +74,7 @@ type Options struct {
 	// and perhaps in another namespace, than its rollout intends. Add-ons that the hub does not configure, because they have no
 	// ClusterManagementAddOn or are [SelfManaged], wait only for the entries in status.configReferences.
 	Configs []schema.GroupVersionResource
-	// RedeployOn tells whether a change of the managed cluster may change what Manifests returns. nil means that changes of labels,
+	// RedeployOn reports whether a change of the managed cluster may change what Manifests returns. nil means that changes of labels,
 	// annotations, claims and version do. A change of the hosting cluster's version always does.
 	RedeployOn func(before, after *clusterv1.ManagedCluster) bool
 }

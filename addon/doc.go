@@ -5,7 +5,7 @@
 // addon/manager) does the rest, wherever the add-on's ManagedClusterAddOn exists:
 //
 //  1. it says in the status as whom the agent registers with the hub, and gives this identity its rights;
-//  2. it approves the agent's certificate requests, if they ask for that identity and nothing else;
+//  2. it approves the agent's certificate requests, if they request that identity and nothing else;
 //  3. it deploys the manifests through ManifestWorks;
 //  4. it reports whether the agent works, unless the agent's lease says so;
 //  5. on deletion it runs the add-on's pre-delete hooks, and removes what it made.

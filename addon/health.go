@@ -5,7 +5,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/addon/ready"
 )
 
-// HealthMode is a way to find out whether the agent of an add-on works. The result is the condition Available.
+// HealthMode is how the health of the agent of an add-on is determined. The result is the condition Available.
 type HealthMode string
 
 const (
@@ -25,7 +25,7 @@ const (
 
 // Health sets how the hub finds out whether the agent of an add-on works.
 type Health struct {
-	// Mode is the way to find out.
+	// Mode is how the health is determined.
 	Mode HealthMode
 	// Probes are used in mode HealthProbes, which requires at least one. While one of them finds no object, Available is Unknown, with
 	// the reason NoProbeResult.

@@ -43,7 +43,7 @@ type Registration struct {
 var ErrSubjectNotReady = errors.New("the identity of the agent on the hub is not known yet")
 
 // KubeClient returns the registration for access to the API server of the hub, with the identity that every add-on has. agentName is
-// part of the user name, so that several agents of an add-on on one cluster can be told apart.
+// part of the user name, so that several agents of an add-on on one cluster can be distinguished.
 func KubeClient(installation Installation, agentName string) addonv1beta1.RegistrationConfig {
 	cluster, addOn := installation.Cluster.Name, installation.AddOn.Name
 	return addonv1beta1.RegistrationConfig{
@@ -56,7 +56,7 @@ func KubeClient(installation Installation, agentName string) addonv1beta1.Regist
 }
 
 // SignWith returns a [Registration.Sign] that issues certificates of a certification authority. caCert and caKey are its certificate
-// and its key, PEM-encoded. Certificates are valid as long as the request asks for, at most for validity, and never longer than the
+// and its key, PEM-encoded. Certificates are valid as long as the request specifies, at most for validity, and never longer than the
 // authority itself. A validity of 0 means 24 hours. SignWith fails if certificate and key are unusable or do not belong together.
 func SignWith(caCert, caKey []byte, validity time.Duration) (func(context.Context, Installation,
 	*certificatesv1.CertificateSigningRequest) ([]byte, error), error) {

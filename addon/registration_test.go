@@ -63,9 +63,9 @@ func newRequest(t *testing.T) *certificatesv1.CertificateSigningRequest {
 func TestSignWith(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		validity time.Duration
-		asked    *int32
-		ca, want time.Duration
+		validity  time.Duration
+		requested *int32
+		ca, want  time.Duration
 	}{
 		"as the authority says":       {time.Hour, nil, 48 * time.Hour, time.Hour},
 		"a day, if nobody says":       {0, nil, 48 * time.Hour, 24 * time.Hour},
@@ -82,7 +82,7 @@ func TestSignWith(t *testing.T) {
 				t.Fatal(err)
 			}
 			csr := newRequest(t)
-			csr.Spec.ExpirationSeconds = test.asked
+			csr.Spec.ExpirationSeconds = test.requested
 			issued, err := sign(t.Context(), addon.Installation{}, csr)
 			if err != nil {
 				t.Fatal(err)

@@ -13,7 +13,7 @@
 // The last three are defaults; the others cannot be overridden. The release has the name of the add-on and the namespace of the agent, and
 // .Capabilities.KubeVersion is that of the cluster.
 //
-// Embed charts with the prefix all: without it, Go leaves out files whose names begin with a dot or an underscore, such as
+// Embed charts with the prefix all: without it, Go leaves out files whose names start with a dot or an underscore, such as
 // templates/_helpers.tpl.
 //
 //	//go:embed all:chart
@@ -125,7 +125,7 @@ func (c *Chart) Render(installation addon.Installation, given values.Values) ([]
 	return objects, nil
 }
 
-// isText tells whether a file is no template of objects: notes for people, and templates that others include.
+// isText reports whether a file is no template of objects: notes for people, and templates that others include.
 func isText(name string) bool {
 	base := path.Base(name)
 	return base == "NOTES.txt" || strings.HasPrefix(base, "_")

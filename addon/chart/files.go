@@ -61,7 +61,7 @@ var (
 )
 
 // checkEmbedded fails if an embedded chart lacks templates that others include, because it was embedded without the files whose names
-// begin with an underscore.
+// start with an underscore.
 func (c *Chart) checkEmbedded(files fs.FS) error {
 	if _, embedded := files.(embed.FS); !embedded {
 		return nil

@@ -13,7 +13,7 @@ import (
 // annotationHook is Helm's annotation for objects that are applied at a certain time, apart from the others.
 const annotationHook = "helm.sh/hook"
 
-// isLeftOut tells whether an object is a hook for a time that add-ons do not have. It turns Helm's pre-delete hooks into those of
+// isLeftOut reports whether an object is a hook for a time that add-ons do not have. It turns Helm's pre-delete hooks into those of
 // add-ons.
 func isLeftOut(object client.Object) bool {
 	annotations := object.GetAnnotations()

@@ -51,7 +51,7 @@ func DeploymentConfig(ctx context.Context, c client.Client, installation addon.I
 // false if the add-on has none. The type must be in the client's scheme.
 //
 // Each call reads unstructured objects through the client. A client that has them in its cache, as that of package addon/manager does,
-// asks no API server; for that, Configs of the add-on's options has to name the version of config.
+// reads from no API server; for that, Configs of the add-on's options has to name the version of config.
 //
 // Read fails with [addon.ErrNotYet] while the configuration is not in the state that the cluster is to have, or the hub has not set
 // that state yet, and with [ErrMissing] if the configuration does not exist.

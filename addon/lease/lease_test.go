@@ -114,8 +114,8 @@ func start(t *testing.T, cluster *rest.Config, o lease.Options) {
 func TestRenewal(t *testing.T) {
 	t.Parallel()
 	s, config := newServer(t, false)
-	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	clock := clocktesting.NewFakeClock(begin)
+	startTime := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	clock := clocktesting.NewFakeClock(startTime)
 	var sick atomic.Bool
 	var checks atomic.Int32
 	start(t, config, lease.Options{AddOn: "hello", Namespace: "ns", Clock: clock, Checks: []lease.Check{func(context.Context) error {
@@ -131,13 +131,13 @@ func TestRenewal(t *testing.T) {
 		eventually(t, "it waits for nothing", clock.HasWaiters)
 		clock.Step(d)
 	}
-	eventually(t, "the first renewal", func() bool { return s.renewed(path).Equal(begin) })
+	eventually(t, "the first renewal", func() bool { return s.renewed(path).Equal(startTime) })
 	step(14 * time.Second)
-	if !s.renewed(path).Equal(begin) {
+	if !s.renewed(path).Equal(startTime) {
 		t.Error("the lease was renewed within 14 seconds")
 	}
 	step(5 * time.Second)
-	second := begin.Add(19 * time.Second)
+	second := startTime.Add(19 * time.Second)
 	eventually(t, "the second renewal", func() bool { return s.renewed(path).Equal(second) })
 
 	sick.Store(true)

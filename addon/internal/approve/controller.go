@@ -33,7 +33,7 @@ import (
 const (
 	// workers is how many requests are judged at once.
 	workers = 10
-	// untilAccepted is when the request of a denied cluster is looked at again: this controller does not watch clusters.
+	// untilAccepted is when the request of a denied cluster is reconciled again: this controller does not watch clusters.
 	untilAccepted = time.Minute
 )
 
@@ -77,7 +77,7 @@ func ofAddOn(o client.Object) bool {
 	return o.GetLabels()[fleet.LabelAddOnName] != "" && o.GetLabels()[fleet.LabelClusterName] != ""
 }
 
-// Reconcile approves the request if the agent of the right cluster asks for exactly the identity that the add-on registers with. Other
+// Reconcile approves the request if the agent of the right cluster requests exactly the identity that the add-on registers with. Other
 // requests are left to an administrator.
 func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	csr := &certificatesv1.CertificateSigningRequest{}
@@ -130,7 +130,7 @@ func (c *Controller) installation(ctx context.Context, csr *certificatesv1.Certi
 	return addon.Installation{Cluster: cluster, AddOn: addOn}, nil
 }
 
-// decide asks the add-on, if it has a say, and approves the request.
+// decide consults the add-on, if that has a hook for it, and approves the request.
 func (c *Controller) decide(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, installation addon.Installation,
 	registration *addon.Registration) error {
 	if registration.Approve != nil {

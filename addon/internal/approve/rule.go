@@ -15,7 +15,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
 
-// check returns nil if the request comes from the agent of its cluster and asks for exactly the identity that the add-on registers
+// check returns nil if the request comes from the agent of its cluster and requests exactly the identity that the add-on registers
 // with. The error says what is wrong.
 func check(csr *certificatesv1.CertificateSigningRequest, configs []addonv1beta1.RegistrationConfig) error {
 	cluster, addOn := csr.Labels[fleet.LabelClusterName], csr.Labels[fleet.LabelAddOnName]

@@ -34,14 +34,14 @@ var (
 	}
 )
 
-// asked is a request, as its parts may be changed.
-type asked struct {
+// input is a request, as its parts may be changed.
+type input struct {
 	csr      *certificatesv1.CertificateSigningRequest
 	template *x509.CertificateRequest
 }
 
-func good() *asked {
-	return &asked{
+func good() *input {
+	return &input{
 		csr: &certificatesv1.CertificateSigningRequest{
 			Spec: certificatesv1.CertificateSigningRequestSpec{
 				SignerName: kubeSigner, Username: agentUser, Groups: agentGroups,
@@ -53,7 +53,7 @@ func good() *asked {
 	}
 }
 
-func (a *asked) check(t *testing.T) error {
+func (a *input) check(t *testing.T) error {
 	t.Helper()
 	if a.csr.Labels == nil {
 		a.csr.Labels = map[string]string{"open-cluster-management.io/cluster-name": "c1", "open-cluster-management.io/addon-name": "hello"}
@@ -73,7 +73,7 @@ func (a *asked) check(t *testing.T) error {
 }
 
 // own makes it a request to the add-on's own signer.
-func (a *asked) own() {
+func (a *input) own() {
 	a.csr.Spec.SignerName = ownSigner
 	a.template.Subject = pkix.Name{CommonName: "hello", Organization: []string{"hellos"}, OrganizationalUnit: []string{"unit"}}
 }
@@ -81,24 +81,24 @@ func (a *asked) own() {
 // AF-05
 func TestApproved(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*asked){
-		"as the agent asks":  func(*asked) {},
-		"without a DNS name": func(a *asked) { a.template.DNSNames = nil },
-		"with the group of everyone": func(a *asked) {
+	for name, change := range map[string]func(*input){
+		"as the agent asks":  func(*input) {},
+		"without a DNS name": func(a *input) { a.template.DNSNames = nil },
+		"with the group of everyone": func(a *input) {
 			a.template.Subject.Organization = append([]string{"system:authenticated"}, subject.Organization...)
 		},
-		"groups in another order": func(a *asked) {
+		"groups in another order": func(a *input) {
 			a.template.Subject.Organization = []string{subject.Organization[1], subject.Organization[0]}
 		},
-		"own signer": (*asked).own,
-		"own signer, to serve": func(a *asked) {
+		"own signer": (*input).own,
+		"own signer, to serve": func(a *input) {
 			a.own()
 			a.csr.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageServerAuth}
 		},
-		"cluster that joined by AWS IAM": func(a *asked) {
+		"cluster that joined by AWS IAM": func(a *input) {
 			a.csr.Spec.Username, a.csr.Spec.Groups = "open-cluster-management:c1", []string{"open-cluster-management:c1", "system:authenticated"}
 		},
-		"through the gRPC server": func(a *asked) {
+		"through the gRPC server": func(a *input) {
 			a.csr.Spec.Username, a.csr.Spec.Groups = "system:serviceaccount:open-cluster-management-hub:grpc-server-sa",
 				[]string{"system:serviceaccounts"}
 			a.csr.Annotations = map[string]string{"open-cluster-management.io/csr-user": agentUser}
@@ -120,87 +120,87 @@ func TestApproved(t *testing.T) {
 func TestForged(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		change func(*asked)
+		change func(*input)
 		says   string
 	}{
-		"agent of another cluster": {func(a *asked) {
+		"agent of another cluster": {func(a *input) {
 			a.csr.Spec.Username, a.csr.Spec.Groups = "system:open-cluster-management:c2:agent1", []string{"system:open-cluster-management:c2"}
 		}, "requester"},
-		"user of one cluster, groups of another": {func(a *asked) { a.csr.Spec.Groups = []string{"system:open-cluster-management:c2"} },
+		"user of one cluster, groups of another": {func(a *input) { a.csr.Spec.Groups = []string{"system:open-cluster-management:c2"} },
 			"requester"},
-		"agent of two clusters": {func(a *asked) {
+		"agent of two clusters": {func(a *input) {
 			a.csr.Spec.Groups = append([]string{"system:open-cluster-management:c2"}, agentGroups...)
 		}, "requester"},
-		"user without groups": {func(a *asked) { a.csr.Spec.Groups = []string{"system:authenticated"} }, "requester"},
-		"whoever joins": {func(a *asked) {
+		"user without groups": {func(a *input) { a.csr.Spec.Groups = []string{"system:authenticated"} }, "requester"},
+		"whoever joins": {func(a *input) {
 			a.csr.Spec.Username, a.csr.Spec.Groups = "system:serviceaccount:open-cluster-management:agent-registration-bootstrap",
 				[]string{"system:bootstrappers:managedcluster"}
 		}, "requester"},
-		"another add-on of the cluster": {func(a *asked) {
+		"another add-on of the cluster": {func(a *input) {
 			a.csr.Spec.Username = "system:open-cluster-management:cluster:c1:addon:other:agent:other"
 		}, "requester"},
-		"cluster whose name begins alike": {func(a *asked) { a.csr.Spec.Username = "system:open-cluster-management:c10:agent1" }, "requester"},
-		"annotation without the gRPC server": {func(a *asked) {
+		"cluster whose name begins alike": {func(a *input) { a.csr.Spec.Username = "system:open-cluster-management:c10:agent1" }, "requester"},
+		"annotation without the gRPC server": {func(a *input) {
 			a.csr.Spec.Username = "system:open-cluster-management:c2:agent1"
 			a.csr.Annotations = map[string]string{"open-cluster-management.io/csr-user": agentUser}
 		}, "requester"},
-		"gRPC server for another cluster": {func(a *asked) {
+		"gRPC server for another cluster": {func(a *input) {
 			a.csr.Spec.Username = "system:serviceaccount:open-cluster-management-hub:grpc-server-sa"
 			a.csr.Annotations = map[string]string{"open-cluster-management.io/csr-user": "system:open-cluster-management:c2:agent1"}
 		}, "requester"},
-		"another cluster that joined by AWS IAM": {func(a *asked) {
+		"another cluster that joined by AWS IAM": {func(a *input) {
 			a.csr.Spec.Username, a.csr.Spec.Groups = "open-cluster-management:c2", []string{"open-cluster-management:c2"}
 		}, "requester"},
-		"user of AWS IAM, groups of another": {func(a *asked) {
+		"user of AWS IAM, groups of another": {func(a *input) {
 			a.csr.Spec.Username, a.csr.Spec.Groups = "open-cluster-management:c1", []string{"open-cluster-management:c2"}
 		}, "requester"},
-		"user of AWS IAM, groups of two": {func(a *asked) {
+		"user of AWS IAM, groups of two": {func(a *input) {
 			a.csr.Spec.Username = "open-cluster-management:c1"
 			a.csr.Spec.Groups = []string{"open-cluster-management:c1", "open-cluster-management:c2"}
 		}, "requester"},
-		"user of AWS IAM, without its group": {func(a *asked) { a.csr.Spec.Username = "open-cluster-management:c1" }, "requester"},
-		"user of AWS IAM, without groups": {func(a *asked) {
+		"user of AWS IAM, without its group": {func(a *input) { a.csr.Spec.Username = "open-cluster-management:c1" }, "requester"},
+		"user of AWS IAM, without groups": {func(a *input) {
 			a.csr.Spec.Username, a.csr.Spec.Groups = "open-cluster-management:c1", []string{"system:authenticated"}
 		}, "requester"},
-		"group of AWS IAM, another user": {func(a *asked) {
+		"group of AWS IAM, another user": {func(a *input) {
 			a.csr.Spec.Username, a.csr.Spec.Groups = "ann", []string{"open-cluster-management:c1"}
 		}, "requester"},
-		"gRPC server for a user of AWS IAM": {func(a *asked) {
+		"gRPC server for a user of AWS IAM": {func(a *input) {
 			a.csr.Spec.Username = "system:serviceaccount:open-cluster-management-hub:grpc-server-sa"
 			a.csr.Annotations = map[string]string{"open-cluster-management.io/csr-user": "open-cluster-management:c1"}
 		}, "requester"},
-		"signer it does not register with": {func(a *asked) { a.csr.Spec.SignerName = "example.com/other" }, "signer"},
-		"kubelets' signer":                 {func(a *asked) { a.csr.Spec.SignerName = "kubernetes.io/kube-apiserver-client-kubelet" }, "signer"},
-		"own subject, hub's signer":        {func(a *asked) { a.own(); a.csr.Spec.SignerName = kubeSigner }, "subject"},
-		"hub's subject, own signer":        {func(a *asked) { a.csr.Spec.SignerName = ownSigner }, "subject"},
-		"administrators, too": {func(a *asked) {
+		"signer it does not register with": {func(a *input) { a.csr.Spec.SignerName = "example.com/other" }, "signer"},
+		"kubelets' signer":                 {func(a *input) { a.csr.Spec.SignerName = "kubernetes.io/kube-apiserver-client-kubelet" }, "signer"},
+		"own subject, hub's signer":        {func(a *input) { a.own(); a.csr.Spec.SignerName = kubeSigner }, "subject"},
+		"hub's subject, own signer":        {func(a *input) { a.csr.Spec.SignerName = ownSigner }, "subject"},
+		"administrators, too": {func(a *input) {
 			a.template.Subject.Organization = append([]string{"system:masters"}, subject.Organization...)
 		}, "subject"},
-		"administrators instead": {func(a *asked) { a.template.Subject.Organization = []string{"system:masters"} }, "subject"},
-		"one group less":         {func(a *asked) { a.template.Subject.Organization = subject.Organization[:1] }, "subject"},
-		"no groups":              {func(a *asked) { a.template.Subject.Organization = nil }, "subject"},
-		"another cluster's add-on": {func(a *asked) {
+		"administrators instead": {func(a *input) { a.template.Subject.Organization = []string{"system:masters"} }, "subject"},
+		"one group less":         {func(a *input) { a.template.Subject.Organization = subject.Organization[:1] }, "subject"},
+		"no groups":              {func(a *input) { a.template.Subject.Organization = nil }, "subject"},
+		"another cluster's add-on": {func(a *input) {
 			a.template.Subject.CommonName = strings.ReplaceAll(subject.CommonName, "c1", "c2")
 		}, "subject"},
-		"another agent's name": {func(a *asked) {
+		"another agent's name": {func(a *input) {
 			a.template.Subject.CommonName = strings.ReplaceAll(subject.CommonName, "agent:hello", "agent:other")
 		}, "subject"},
-		"the cluster's agent": {func(a *asked) { a.template.Subject = pkix.Name{CommonName: agentUser, Organization: agentGroups} },
+		"the cluster's agent": {func(a *input) { a.template.Subject = pkix.Name{CommonName: agentUser, Organization: agentGroups} },
 			"subject"},
-		"a unit":                 {func(a *asked) { a.template.Subject.OrganizationalUnit = []string{"unit"} }, "subject"},
-		"own signer, no unit":    {func(a *asked) { a.own(); a.template.Subject.OrganizationalUnit = nil }, "subject"},
-		"a country":              {func(a *asked) { a.template.Subject.Country = []string{"XX"} }, "subject"},
-		"a serial number":        {func(a *asked) { a.template.Subject.SerialNumber = "1" }, "subject"},
-		"another DNS name":       {func(a *asked) { a.template.DNSNames = append(a.template.DNSNames, "kubernetes.default.svc") }, "DNS name"},
-		"another add-on's name":  {func(a *asked) { a.template.DNSNames = []string{"other.addon.open-cluster-management.io"} }, "DNS name"},
-		"an IP address":          {func(a *asked) { a.template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)} }, "IP addresses"},
-		"an e-mail address":      {func(a *asked) { a.template.EmailAddresses = []string{"a@example.com"} }, "IP addresses"},
-		"a URI":                  {func(a *asked) { a.template.URIs = []*url.URL{{Scheme: "spiffe", Host: "hub"}} }, "IP addresses"},
-		"to sign others":         {func(a *asked) { a.csr.Spec.Usages = append(a.csr.Spec.Usages, certificatesv1.UsageCertSign) }, "usages"},
-		"to serve, hub's signer": {func(a *asked) { a.csr.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageServerAuth} }, "usages"},
-		"no usages":              {func(a *asked) { a.csr.Spec.Usages = nil }, "usages"},
-		"no request":             {func(a *asked) { a.csr.Spec.Request = []byte("nothing") }, "PEM"},
-		"not its own key": {func(a *asked) {
+		"a unit":                 {func(a *input) { a.template.Subject.OrganizationalUnit = []string{"unit"} }, "subject"},
+		"own signer, no unit":    {func(a *input) { a.own(); a.template.Subject.OrganizationalUnit = nil }, "subject"},
+		"a country":              {func(a *input) { a.template.Subject.Country = []string{"XX"} }, "subject"},
+		"a serial number":        {func(a *input) { a.template.Subject.SerialNumber = "1" }, "subject"},
+		"another DNS name":       {func(a *input) { a.template.DNSNames = append(a.template.DNSNames, "kubernetes.default.svc") }, "DNS name"},
+		"another add-on's name":  {func(a *input) { a.template.DNSNames = []string{"other.addon.open-cluster-management.io"} }, "DNS name"},
+		"an IP address":          {func(a *input) { a.template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)} }, "IP addresses"},
+		"an e-mail address":      {func(a *input) { a.template.EmailAddresses = []string{"a@example.com"} }, "IP addresses"},
+		"a URI":                  {func(a *input) { a.template.URIs = []*url.URL{{Scheme: "spiffe", Host: "hub"}} }, "IP addresses"},
+		"to sign others":         {func(a *input) { a.csr.Spec.Usages = append(a.csr.Spec.Usages, certificatesv1.UsageCertSign) }, "usages"},
+		"to serve, hub's signer": {func(a *input) { a.csr.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageServerAuth} }, "usages"},
+		"no usages":              {func(a *input) { a.csr.Spec.Usages = nil }, "usages"},
+		"no request":             {func(a *input) { a.csr.Spec.Request = []byte("nothing") }, "PEM"},
+		"not its own key": {func(a *input) {
 			other := good()
 			if err := other.check(&testing.T{}); err != nil {
 				panic(err)

@@ -13,8 +13,8 @@ import (
 
 // Catalogue finds the code of an add-on.
 type Catalogue interface {
-	// Agent returns the code of an add-on on a cluster, or nil if this manager does not run the add-on. An error means that it cannot
-	// tell now.
+	// Agent returns the code of an add-on on a cluster, or nil if this manager does not run the add-on. An error means that it does not
+	// know now.
 	Agent(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn) (addon.Agent, error)
 }
 

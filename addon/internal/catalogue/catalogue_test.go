@@ -24,7 +24,7 @@ func configs(context.Context, addon.Installation) ([]addonv1beta1.RegistrationCo
 	return nil, nil
 }
 
-// AF-02, AF-07: mistakes are told when a manager gets an add-on, and not by every cluster.
+// AF-02, AF-07: mistakes are reported when a manager gets an add-on, and not by every cluster.
 func TestOf(t *testing.T) {
 	t.Parallel()
 	const name = "hello"

@@ -61,7 +61,7 @@ func (in Input) deployed() (works []workv1.ManifestWork) {
 	return works
 }
 
-// isUnknown tells whether the cluster has sent no heartbeat for too long.
+// isUnknown reports whether the cluster has sent no heartbeat for too long.
 func isUnknown(installation addon.Installation) bool {
 	return installation.Cluster != nil && meta.IsStatusConditionPresentAndEqual(installation.Cluster.Status.Conditions,
 		fleet.ConditionClusterAvailable, metav1.ConditionUnknown)

@@ -48,7 +48,7 @@ func needed(health addon.Health, kind schema.GroupVersionKind, object workv1.Res
 	}
 }
 
-// checks tells whether a mode checks the objects of a kind.
+// checks reports whether a mode checks the objects of a kind.
 func checks(mode addon.HealthMode, kind schema.GroupKind) bool {
 	switch mode {
 	case addon.HealthDeployments:

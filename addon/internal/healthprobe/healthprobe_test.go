@@ -176,12 +176,12 @@ func TestHostingCluster(t *testing.T) {
 func TestProbes(t *testing.T) {
 	t.Parallel()
 	in := input(addon.HealthProbes, applied(object("Deployment", "a", `{"x":1}`), object("Deployment", "other", `{"x":7}`)))
-	var asked []string
+	var probed []string
 	in.Options.Health.Probes = []addon.Probe{{
 		Resource: workv1.ResourceIdentifier{Group: "apps", Resource: "deployments", Namespace: "*", Name: "a*"},
 		Feedback: []workv1.FeedbackRule{{Type: workv1.WellKnownStatusType}},
 		Healthy: func(o workv1.ManifestResourceMeta, reported workv1.StatusFeedbackResult) error {
-			asked = append(asked, o.Name)
+			probed = append(probed, o.Name)
 			if *reported.Values[0].Value.Integer != 2 {
 				return errors.New("x is not 2")
 			}
@@ -189,8 +189,8 @@ func TestProbes(t *testing.T) {
 		},
 	}}
 	if c, _ := Condition(in); c.Status != metav1.ConditionFalse || c.Message != "Deployment ns/a on cluster c1: x is not 2" ||
-		len(asked) != 1 {
-		t.Errorf("%+v, asked of %v", c, asked)
+		len(probed) != 1 {
+		t.Errorf("%+v, asked of %v", c, probed)
 	}
 	in.Works[0].Status.ResourceStatus.Manifests[0] = object("Deployment", "a", `{"x":2}`)
 	if c, _ := Condition(in); c.Status != metav1.ConditionTrue {
@@ -202,7 +202,7 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// AF-08: probes that look at nothing tell nothing, and which ones they are.
+// AF-08: probes that read nothing report nothing, and which ones they are.
 func TestIdleProbes(t *testing.T) {
 	t.Parallel()
 	in := input(addon.HealthProbes, applied(object("Deployment", "agent", `{"ReadyReplicas":1,"DesiredReplicas":1}`)))
@@ -219,8 +219,8 @@ func TestIdleProbes(t *testing.T) {
 	} {
 		in.Options.Health.Probes = test.probes
 		c, _ := Condition(in)
-		told, text, _ := strings.Cut(test.want, ": ")
-		if string(c.Status)+" "+c.Reason != told || !strings.Contains(c.Message, text) {
+		state, text, _ := strings.Cut(test.want, ": ")
+		if string(c.Status)+" "+c.Reason != state || !strings.Contains(c.Message, text) {
 			t.Errorf("%s: %+v, want %s", what, c, test.want)
 		}
 	}
@@ -245,7 +245,7 @@ func TestDeploymentProbe(t *testing.T) {
 	}
 }
 
-// AF-07: what has to be reported, merged with what the author asks for.
+// AF-07: what has to be reported, merged with what the author requests.
 func TestFeedback(t *testing.T) {
 	t.Parallel()
 	paths := func(names ...string) workv1.FeedbackRule {

@@ -83,7 +83,7 @@ func stripped(addOn *addonv1beta1.ManagedClusterAddOn) addonv1beta1.ManagedClust
 	return status
 }
 
-// works tells whether an add-on exists and is available, so that add-ons that depend on it can be deployed.
+// works reports whether an add-on exists and is available, so that add-ons that depend on it can be deployed.
 func works(o client.Object) bool {
 	addOn, ok := o.(*addonv1beta1.ManagedClusterAddOn)
 	return ok && addOn.DeletionTimestamp.IsZero() && meta.IsStatusConditionTrue(addOn.Status.Conditions, fleet.ConditionAvailable)

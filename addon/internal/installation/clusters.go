@@ -62,7 +62,7 @@ func add(q queue, requests []reconcile.Request) {
 	}
 }
 
-// concerns tells whether a change of the cluster affects an add-on on it.
+// concerns reports whether a change of the cluster affects an add-on on it.
 func (c *Controller) concerns(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, before, after *clusterv1.ManagedCluster) bool {
 	agent, err := c.Catalogue.Agent(ctx, addOn)
 	if err != nil || agent == nil {
@@ -84,7 +84,7 @@ func (c *Controller) concerns(ctx context.Context, addOn *addonv1beta1.ManagedCl
 		!equality.Semantic.DeepEqual(before.Status.ClusterClaims, after.Status.ClusterClaims) || before.Status.Version != after.Status.Version
 }
 
-// depends tells whether a change of the cluster's availability affects an add-on: how long it waits for hooks, its health, or the state
+// depends reports whether a change of the cluster's availability affects an add-on: how long it waits for hooks, its health, or the state
 // of works that the cluster has not reported on. For most add-ons an outage changes nothing, and reconciling all of them would mean to
 // render all of them.
 func (c *Controller) depends(ctx context.Context, addOn *addonv1beta1.ManagedClusterAddOn, health addon.HealthMode, before,

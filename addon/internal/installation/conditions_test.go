@@ -25,8 +25,8 @@ const isTrue, isFalse, isUnknown = metav1.ConditionTrue, metav1.ConditionFalse, 
 // earlier is when conditions got the status that they had before, as a client of another time zone reads it.
 var earlier = metav1.NewTime(now.Add(-time.Hour).Local())
 
-// heard is a cluster whose agent is there, or sends no heartbeats.
-func heard(name string, status metav1.ConditionStatus) *clusterv1.ManagedCluster {
+// clusterWith is a cluster whose agent is there, or sends no heartbeats.
+func clusterWith(name string, status metav1.ConditionStatus) *clusterv1.ManagedCluster {
 	c := cluster(name)
 	c.Status.Conditions = append(c.Status.Conditions, metav1.Condition{Type: fleet.ConditionClusterAvailable, Status: status})
 	return c
@@ -136,7 +136,7 @@ func TestAvailable(t *testing.T) {
 		for _, before := range []metav1.ConditionStatus{"", isTrue, isFalse, isUnknown} {
 			t.Run(name+"/"+string(before), func(t *testing.T) {
 				t.Parallel()
-				h := newHub(t, heard("c1", test.cluster), installed(generation5))
+				h := newHub(t, clusterWith("c1", test.cluster), installed(generation5))
 				h.agent.options.Health.Mode = test.mode
 				if test.said == "-" {
 					h.agent.workload = &addon.Workload{}
@@ -198,9 +198,10 @@ func TestManifestsApplied(t *testing.T) {
 		for _, side := range sides {
 			t.Run(name+"/"+side.location, func(t *testing.T) {
 				t.Parallel()
-				h := newHub(t, heard("c1", test.agent), heard("host", test.agent), installed(generation5, func(a *addonv1beta1.ManagedClusterAddOn) {
-					a.Annotations = map[string]string{fleet.AnnotationHostingClusterName: "host"}
-				}))
+				h := newHub(t, clusterWith("c1", test.agent), clusterWith("host", test.agent),
+					installed(generation5, func(a *addonv1beta1.ManagedClusterAddOn) {
+						a.Annotations = map[string]string{fleet.AnnotationHostingClusterName: "host"}
+					}))
 				h.agent.options.HostingCluster = addon.AnnotatedHostingCluster
 				h.agent.workload.Objects[0].SetAnnotations(map[string]string{fleet.AnnotationHostedManifestLocation: side.location})
 				h.refuseWorks, h.agent.err = map[string]error{side.namespace: test.refused}, test.broken
@@ -229,7 +230,7 @@ func TestManifestsApplied(t *testing.T) {
 // AF-16: HostingClusterValidity is there while another cluster is to host the agent.
 func TestHostingClusterValidity(t *testing.T) {
 	t.Parallel()
-	going := heard("host", isTrue)
+	going := clusterWith("host", isTrue)
 	going.Finalizers, going.DeletionTimestamp = []string{"example.com/stay"}, &metav1.Time{Time: now}
 	elsewhere := map[string]string{fleet.AnnotationHostingClusterName: "host"}
 	for name, test := range map[string]struct {
@@ -239,16 +240,16 @@ func TestHostingClusterValidity(t *testing.T) {
 		reason      string
 		message     string
 	}{
-		"hosted":              {heard("host", isTrue), elsewhere, isTrue, "HostingClusterValid", "ManagedCluster host hosts the agent"},
-		"its agent is silent": {heard("host", isUnknown), elsewhere, isTrue, "HostingClusterValid", ""},
+		"hosted":              {clusterWith("host", isTrue), elsewhere, isTrue, "HostingClusterValid", "ManagedCluster host hosts the agent"},
+		"its agent is silent": {clusterWith("host", isUnknown), elsewhere, isTrue, "HostingClusterValid", ""},
 		"no such cluster":     {nil, elsewhere, isFalse, "HostingClusterInvalid", "There is no ManagedCluster host to host the agent: import it"},
 		"one that goes":       {going, elsewhere, isFalse, "HostingClusterInvalid", "is being deleted: name another one"},
-		"not hosted":          {heard("host", isTrue), nil, "", "", ""},
+		"not hosted":          {clusterWith("host", isTrue), nil, "", "", ""},
 	} {
 		for _, before := range []metav1.ConditionStatus{"", isTrue, isFalse} {
 			t.Run(name+"/"+string(before), func(t *testing.T) {
 				t.Parallel()
-				objects := []client.Object{heard("c1", isTrue),
+				objects := []client.Object{clusterWith("c1", isTrue),
 					installed(generation5, func(a *addonv1beta1.ManagedClusterAddOn) { a.Annotations = test.annotations })}
 				if test.host != nil {
 					objects = append(objects, test.host)
@@ -300,7 +301,7 @@ func TestHookManifestCompleted(t *testing.T) {
 					changes = append(changes, leaving,
 						func(a *addonv1beta1.ManagedClusterAddOn) { a.Finalizers = append(a.Finalizers, "example.com/stay") })
 				}
-				h := newHub(t, heard("c1", isTrue), installed(changes...))
+				h := newHub(t, clusterWith("c1", isTrue), installed(changes...))
 				h.agent.workload.Objects = []client.Object{&batchv1.Job{ObjectMeta: metav1.ObjectMeta{
 					Namespace: "default", Name: "last", Annotations: map[string]string{fleet.AnnotationAddOnPreDelete: ""}}}}
 				h.refuseWorks = map[string]error{"c1": test.refused}
@@ -311,8 +312,8 @@ func TestHookManifestCompleted(t *testing.T) {
 				h.had(t, "HookManifestCompleted", before)
 				h.pass(t)
 				h.expect(t, "HookManifestCompleted", before, test.status, test.reason, test.message)
-				if held := slices.Contains(h.addOn(t).Finalizers, fleet.FinalizerAddOnPreDelete); held != (test.status != isTrue) {
-					t.Errorf("held by its hooks: %t", held)
+				if kept := slices.Contains(h.addOn(t).Finalizers, fleet.FinalizerAddOnPreDelete); kept != (test.status != isTrue) {
+					t.Errorf("held by its hooks: %t", kept)
 				}
 				if c := h.condition(t, "ManifestApplied"); c.Reason == "ManifestWorkApplyFailed" {
 					t.Errorf("its hooks are taken for its manifests: %+v", c)
@@ -325,7 +326,7 @@ func TestHookManifestCompleted(t *testing.T) {
 // Degraded is the add-on's own to set, and Progressing and Configured are the hub's: a manager leaves them as they are.
 func TestConditionsOfOthers(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, heard("c1", isTrue), installed(generation5))
+	h := newHub(t, clusterWith("c1", isTrue), installed(generation5))
 	kinds := []string{"Degraded", "Progressing", "Configured", "ClusterCertificateRotated", "TokenInfrastructureReady", "example.com/Mine"}
 	for _, kind := range kinds {
 		h.had(t, kind, isTrue)

@@ -19,7 +19,7 @@ import (
 // usually sets it at once; a write for each add-on until then would be wasted.
 const configuredTimeout = 10 * time.Second
 
-// awaitsConfigs tells whether the add-on waits for configurations: for one that is announced, or for the hub's first decision. An
+// awaitsConfigs reports whether the add-on waits for configurations: for one that is announced, or for the hub's first decision. An
 // add-on that has configurations keeps them until it gets others, and an add-on that is being deleted waits for none.
 func (r *reconciliation) awaitsConfigs() bool {
 	if len(r.options.Configs) == 0 || !r.addOn.DeletionTimestamp.IsZero() {
@@ -32,12 +32,12 @@ func (r *reconciliation) awaitsConfigs() bool {
 	return r.hubConfigures() && len(references) == 0 && !meta.IsStatusConditionTrue(r.addOn.Status.Conditions, fleet.ConditionConfigured)
 }
 
-// hubConfigures tells whether the hub decides which configurations the add-on has.
+// hubConfigures reports whether the hub decides which configurations the add-on has.
 func (r *reconciliation) hubConfigures() bool {
 	return r.catalogueEntry != nil && !addon.SelfManaged(r.catalogueEntry)
 }
 
-// reads tells whether the add-on may read a configuration.
+// reads reports whether the add-on may read a configuration.
 func (r *reconciliation) reads(reference addonv1beta1.ConfigReference) bool {
 	return slices.ContainsFunc(r.options.Configs, func(kind schema.GroupVersionResource) bool {
 		return kind.Group == reference.Group && kind.Resource == reference.Resource

@@ -74,7 +74,7 @@ func TestStatus(t *testing.T) {
 	chosen, err := "chosen", error(nil)
 	h.agent.options.InstallNamespace = func(context.Context, addon.Installation) (string, error) { return chosen, err }
 	h.reconcile(t)
-	// What cannot be told now stays as it was.
+	// What is not known now stays as it was.
 	chosen, err = "", addon.ErrNotYet
 	h.reconcile(t)
 	if ns := h.addOn(t).Status.Namespace; ns != "chosen" {
@@ -89,7 +89,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// AM-38 AF-11: manifests are asked for when they can be told.
+// AM-38 AF-11: manifests are requested when they can be determined.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, cluster("c1"), installed(func(a *addonv1beta1.ManagedClusterAddOn) { a.CreationTimestamp = metav1.NewTime(now) }), listed())
@@ -103,7 +103,7 @@ func TestWaits(t *testing.T) {
 		return "chosen", nil
 	}
 	result := h.reconcile(t)
-	// Whoever tells the hub what it supports waits for it; nothing of the agent is anywhere yet, not even its identity.
+	// Whoever reports to the hub what it supports waits for it; nothing of the agent is anywhere yet, not even its identity.
 	if status := h.addOn(t).Status; h.agent.rendered > 0 || len(h.works(t, "c1")) > 0 || status.Namespace != "" ||
 		len(status.Conditions) > 0 || len(status.SupportedConfigs) != 1 {
 		t.Fatalf("it does not wait for its configurations: %+v", status)
@@ -136,7 +136,7 @@ func TestWaits(t *testing.T) {
 	if ns := h.addOn(t).Status.Namespace; ns != "chosen" {
 		t.Errorf("namespace %q", ns)
 	}
-	// From now on, what cannot be told changes nothing, and is asked for again.
+	// From now on, what is not known changes nothing, and is requested again.
 	h.agent.err, h.agent.workload = addon.ErrNotYet, nil
 	result = h.reconcile(t)
 	if after := h.works(t, "c1"); len(after) != 1 || after[0].ResourceVersion != before[0].ResourceVersion ||
@@ -201,7 +201,7 @@ func TestWaitsForWhatIsAnnounced(t *testing.T) {
 	}
 }
 
-// AM-08, AM-38: a configuration that is missing is told of by a condition, and is no error: it comes back with it.
+// AM-08, AM-38: a configuration that is missing is reported by a condition, and is no error: it comes back with it.
 func TestMissingConfigIsNoError(t *testing.T) {
 	t.Parallel()
 	missing := fmt.Errorf("Thing one %w: create it", config.ErrMissing)
@@ -298,7 +298,7 @@ func TestWaitsForNobody(t *testing.T) {
 	}
 }
 
-// AF-09: a namespace that cannot be told yet is not taken for the usual one.
+// AF-09: a namespace that is not known yet is not taken for the usual one.
 func TestNamespaceNotYet(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, cluster("c1"), installed())
@@ -446,7 +446,7 @@ func TestRemovalOfBroken(t *testing.T) {
 	}
 }
 
-// AM-08, AF-15: an add-on that leaves and has hooks waits for a configuration that is gone, and says which: the hub tells those
+// AM-08, AF-15: an add-on that leaves and has hooks waits for a configuration that is gone, and says which: the hub shows those
 // that leave nothing any more.
 func TestRemovalMissesConfig(t *testing.T) {
 	t.Parallel()
@@ -489,7 +489,7 @@ func TestRemovalInANamespaceThatGoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHub(t, heard("c1", isTrue), heard("host", isTrue), installed(func(a *addonv1beta1.ManagedClusterAddOn) {
+			h := newHub(t, clusterWith("c1", isTrue), clusterWith("host", isTrue), installed(func(a *addonv1beta1.ManagedClusterAddOn) {
 				a.DeletionTimestamp = &metav1.Time{Time: now}
 				a.Finalizers = []string{"example.com/stay", fleet.FinalizerAddOnPreDelete, fleet.FinalizerHostingAddOnPreDelete}
 				if test.host != "" {
@@ -758,7 +758,7 @@ func TestConflict(t *testing.T) {
 	}
 }
 
-// A mistake of the author is told, and tried again.
+// A mistake of the author is reported, and tried again.
 func TestBrokenManifests(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, cluster("c1"), installed())

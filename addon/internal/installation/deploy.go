@@ -28,7 +28,7 @@ func (r *reconciliation) deploy(ctx context.Context) {
 		Options: r.options, Installation: r.installation, Hosting: r.hosting, CMA: r.catalogueEntry,
 		Existing: r.works, Now: r.Clock.Now(),
 	}
-	// This condition is set whatever fails below: it tells the agent of the cluster where the add-on runs, and so where to put its
+	// This condition is set whatever fails below: from it, the agent of the cluster learns where the add-on runs, and so where to put its
 	// credentials.
 	if validity := workload.Validity(in); validity != nil {
 		r.set(validity.Type, validity.Status, validity.Reason, validity.Message)
@@ -65,7 +65,7 @@ func (r *reconciliation) deploy(ctx context.Context) {
 	}
 }
 
-// isClosed tells whether a work of an add-on that is being deleted could not be created because the namespace of the cluster is being
+// isClosed reports whether a work of an add-on that is being deleted could not be created because the namespace of the cluster is being
 // deleted, too.
 func (r *reconciliation) isClosed(err error) bool {
 	of := new(workError)

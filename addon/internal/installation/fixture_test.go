@@ -44,24 +44,24 @@ type hub struct {
 	refuseBindings error
 	// refuseDelete is what deletions fail with.
 	refuseDelete error
-	// awaited are the names of what was deleted in such a way that reads of its kind wait until the cache has heard of it.
+	// awaited are the names of what was deleted in such a way that reads of its kind wait until the cache has seen it.
 	awaited []string
 }
 
 // hello is an add-on of one ConfigMap.
 type hello struct {
-	options  addon.Options
-	rendered int
-	asked    addon.Installation
-	workload *addon.Workload
-	err      error
+	options      addon.Options
+	rendered     int
+	requestedFor addon.Installation
+	workload     *addon.Workload
+	err          error
 }
 
 func (a *hello) Options() addon.Options { return a.options }
 
-func (a *hello) Manifests(_ context.Context, asked addon.Installation) (*addon.Workload, error) {
+func (a *hello) Manifests(_ context.Context, requestedFor addon.Installation) (*addon.Workload, error) {
 	a.rendered++
-	a.asked = asked
+	a.requestedFor = requestedFor
 	return a.workload, a.err
 }
 

@@ -67,7 +67,7 @@ func (c *Controller) ownerOfPermission(o client.Object) []string {
 	return nil
 }
 
-// applied tells whether an object is a permission that this manager has applied.
+// applied reports whether an object is a permission that this manager has applied.
 func (c *Controller) applied(o client.Object) bool {
 	key := keyOf(o)
 	return o.GetLabels()[fleet.LabelAddOnManager] == c.Manager && key.Name != "" && key.Namespace != ""

@@ -74,9 +74,9 @@ func supported(options addon.Options) []addonv1beta1.ConfigGroupResource {
 	return types
 }
 
-// chooseNamespace decides where the agent is installed. While the add-on cannot tell, the namespace stays as it was. Until the add-on
-// has told once, the agent does not register: its credentials would be put into a namespace that changes. An add-on that is being
-// deleted does not move.
+// chooseNamespace decides where the agent is installed. While the add-on cannot determine it, the namespace stays as it was. Until the
+// add-on has determined it once, the agent does not register: its credentials would be put into a namespace that changes. An add-on that is
+// being deleted does not move.
 func (r *reconciliation) chooseNamespace(ctx context.Context) error {
 	chosen := r.addOn.Status.Namespace != ""
 	switch {
@@ -116,7 +116,7 @@ func (r *reconciliation) chooseIdentities(ctx context.Context) error {
 	return nil
 }
 
-// isRegistered tells whether the agent may register, or does not need to.
+// isRegistered reports whether the agent may register, or does not need to.
 func (r *reconciliation) isRegistered() bool {
 	return meta.IsStatusConditionTrue(r.addOn.Status.Conditions, fleet.ConditionRegistrationApplied)
 }

@@ -77,7 +77,7 @@ func TestRegistrationApplied(t *testing.T) {
 	}
 }
 
-// A manager that may not bind the roles of an add-on tells which right it lacks, and who it is.
+// A manager that may not bind the roles of an add-on says which right it lacks, and who it is.
 func TestRightToBind(t *testing.T) {
 	t.Parallel()
 	for kind, right := range map[string]string{

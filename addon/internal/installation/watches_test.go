@@ -135,7 +135,7 @@ func TestOfCluster(t *testing.T) {
 	}
 }
 
-// AF-14: whether a cluster is heard of brings back only the add-ons of which something else is to be said then.
+// AF-14: whether a cluster is available brings back only the add-ons of which something else is to be said then.
 func TestAvailability(t *testing.T) {
 	t.Parallel()
 	isNow := func(status metav1.ConditionStatus) *clusterv1.ManagedCluster {
@@ -187,7 +187,7 @@ func TestAvailability(t *testing.T) {
 	}
 }
 
-// R12: what is granted to an add-on while it goes is heard of when it is gone.
+// R12: what is granted to an add-on while it goes is seen when it is gone.
 func TestNotNew(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, installed())
@@ -363,7 +363,7 @@ func TestHostingCluster(t *testing.T) {
 		if works := len(h.works(t, place)); works != 1 {
 			t.Errorf("%s: %d works on %s", name, works, place)
 		}
-		if got := h.agent.asked; got.Mode() != mode || got.HostingCluster != test.want {
+		if got := h.agent.requestedFor; got.Mode() != mode || got.HostingCluster != test.want {
 			t.Errorf("%s: the add-on is told mode %s, hosting cluster %q", name, got.Mode(), got.HostingCluster)
 		}
 		if c := h.condition(t, "HostingClusterValidity"); c.Status != validity {

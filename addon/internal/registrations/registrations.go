@@ -15,7 +15,7 @@ import (
 )
 
 // Of calls the add-on for its registrations. Missing users and groups default to those of the add-on on that cluster. It fails if the
-// add-on asks for an identity of another cluster, of another add-on or of Kubernetes, or for one of their signers.
+// add-on requests an identity of another cluster, of another add-on or of Kubernetes, or for one of their signers.
 func Of(ctx context.Context, registration *addon.Registration, installation addon.Installation) ([]addonv1beta1.RegistrationConfig, error) {
 	if registration == nil || registration.Configs == nil {
 		return nil, nil
@@ -150,7 +150,7 @@ func (o owner) checkSubject(user string, groups []string) error {
 	return nil
 }
 
-// mayHave tells whether the name of a user or group is the add-on's own, or unknown to the hub.
+// mayHave reports whether the name of a user or group is the add-on's own, or unknown to the hub.
 func (o owner) mayHave(name string) bool {
 	if name == fleet.GroupAuthenticated {
 		return true

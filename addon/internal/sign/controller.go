@@ -32,7 +32,7 @@ import (
 const (
 	// workers is how many certificates are issued at once.
 	workers = 5
-	// untilAccepted is when the request of a denied cluster is looked at again: this controller does not watch clusters.
+	// untilAccepted is when the request of a denied cluster is reconciled again: this controller does not watch clusters.
 	untilAccepted = time.Minute
 )
 
@@ -70,7 +70,7 @@ func Register(mgr ctrl.Manager, o Options) error {
 		Complete(retry.Conflicts(c))
 }
 
-// toBeSigned tells whether the request is approved, and is of an add-on and for a signer that may be the add-on's own.
+// toBeSigned reports whether the request is approved, and is of an add-on and for a signer that may be the add-on's own.
 func toBeSigned(o client.Object) bool {
 	csr, ok := o.(*certificatesv1.CertificateSigningRequest)
 	return ok && signingrequest.ToBeSigned(csr) && csr.Spec.SignerName != fleet.SignerKubeAPIServerClient &&

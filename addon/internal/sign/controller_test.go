@@ -92,7 +92,7 @@ func TestNothingIsSignedForADeniedCluster(t *testing.T) {
 	}
 }
 
-// What was asked for before the cluster was cut off may have been asked for by whoever took it over: it is not signed when the cluster is
+// What was requested before the cluster was cut off may have been requested by whoever took it over: it is not signed when the cluster is
 // accepted again.
 func TestNothingIsSignedFromBeforeACutOff(t *testing.T) {
 	t.Parallel()
@@ -109,9 +109,9 @@ func TestNothingIsSignedFromBeforeACutOff(t *testing.T) {
 		Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true},
 	}
 	addOn := &addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "hello"}}
-	request := func(name string, asked time.Time) *certificatesv1.CertificateSigningRequest {
+	request := func(name string, created time.Time) *certificatesv1.CertificateSigningRequest {
 		return &certificatesv1.CertificateSigningRequest{
-			ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(asked),
+			ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(created),
 				Labels: map[string]string{"open-cluster-management.io/cluster-name": "c1", "open-cluster-management.io/addon-name": "hello"}},
 			Spec: certificatesv1.CertificateSigningRequestSpec{SignerName: signer},
 			Status: certificatesv1.CertificateSigningRequestStatus{Conditions: []certificatesv1.CertificateSigningRequestCondition{

@@ -46,7 +46,7 @@ func TestAddOnOfADeniedCluster(t *testing.T) {
 	h.expectWrites("create cluster1/addon-hello-deploy-0")
 }
 
-// Hooks begin on no denied cluster, and are not waited for on one that is cut off.
+// Hooks start on no denied cluster, and are not waited for on one that is cut off.
 func TestHooksOfADeniedCluster(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, hookJob("bye"))

@@ -60,7 +60,7 @@ func (p *planner) worksAt(s side) (works []*work) {
 	return works
 }
 
-// write plans the creation or update of a work, and tells whether there is a difference.
+// write plans the creation or update of a work, and reports whether there is a difference.
 func (p *planner) write(b *bin, desired *workv1.ManifestWork) bool {
 	switch {
 	case b.closed():
@@ -170,7 +170,7 @@ func (p *progress) condition(addOn *addonv1beta1.ManagedClusterAddOn) *metav1.Co
 	}
 }
 
-// available tells whether the agent of a cluster works.
+// available reports whether the agent of a cluster works.
 func available(cluster *clusterv1.ManagedCluster) bool {
 	return meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionClusterAvailable)
 }

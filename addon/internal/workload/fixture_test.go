@@ -184,7 +184,7 @@ func (h *hub) agents(values map[string]map[string]string) {
 	}
 }
 
-// removed asks for the deletion of the add-on.
+// removed requests the deletion of the add-on.
 func (h *hub) removed() {
 	h.Installation.AddOn.DeletionTimestamp = new(metav1.NewTime(h.Now))
 }

@@ -110,7 +110,7 @@ func (p *planner) unknownHooks() string {
 	return fmt.Sprintf("The hooks of the add-on are not known, because its manifests could not be made: %s", p.Unrendered)
 }
 
-// isOfAnother tells whether a work belongs to a deleted add-on of the same name.
+// isOfAnother reports whether a work belongs to a deleted add-on of the same name.
 func (p *planner) isOfAnother(w *work) bool {
 	owner := slices.IndexFunc(w.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == ownership.Kind })
 	return owner >= 0 && w.OwnerReferences[owner].UID != p.Installation.AddOn.UID

@@ -88,7 +88,7 @@ func (p plurals) resource(o *object) workv1.ResourceIdentifier {
 	return workv1.ResourceIdentifier{Group: o.Group, Resource: p.of(o.GroupKind), Namespace: o.namespace, Name: o.name}
 }
 
-// concerns tells whether an entry of manifestConfigs may be for the object. It ignores the resource, which may be guessed wrong: an
+// concerns reports whether an entry of manifestConfigs may be for the object. It ignores the resource, which may be guessed wrong: an
 // entry too many is harmless.
 func concerns(entry workv1.ResourceIdentifier, o *object) bool {
 	return manifest.Matches(entry, workv1.ResourceIdentifier{Group: o.Group, Resource: entry.Resource, Namespace: o.namespace, Name: o.name})

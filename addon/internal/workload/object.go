@@ -161,8 +161,8 @@ func clone(value any) any {
 	return value
 }
 
-// isHook tells whether a Job or Pod runs before the add-on is deleted: by its annotation, by a label of the same key, or by the label that
-// older add-ons use.
+// isHook reports whether a Job or Pod runs before the add-on is deleted: by its annotation, by a label of the same key, or by the label
+// that older add-ons use.
 func isHook(u *unstructured.Unstructured) bool {
 	switch u.GroupVersionKind().GroupKind() {
 	case job, pod:

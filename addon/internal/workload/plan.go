@@ -46,7 +46,7 @@ type Input struct {
 	Existing []workv1.ManifestWork
 	// Dependents are the add-ons on the cluster that need this one. While there are any, an add-on that is being deleted stays as it is.
 	Dependents []string
-	// Closed tells that the namespace of the cluster is being deleted: nothing can be created there any more.
+	// Closed is set if the namespace of the cluster is being deleted: nothing can be created there any more.
 	Closed bool
 	// MaxBytes bounds the objects in one work, in bytes of JSON. A single larger object has a work of its own. 0 is the default,
 	// maxBytes.
@@ -130,7 +130,7 @@ func (p *planner) read() (err error) {
 
 const longestLabel = 63
 
-// leaves tells whether the add-on is being deleted.
+// leaves reports whether the add-on is being deleted.
 func (p *planner) leaves() bool { return !p.Installation.AddOn.DeletionTimestamp.IsZero() }
 
 // deploy plans the works on both clusters.

@@ -15,7 +15,7 @@ import (
 // hookTimeout is how long a removal waits for hooks on a cluster that is not available.
 const hookTimeout = 10 * time.Minute
 
-// isNeeded tells whether the add-on stays because others need it. A deadline that an administrator has set ends that.
+// isNeeded reports whether the add-on stays because others need it. A deadline that an administrator has set ends that.
 func (p *planner) isNeeded() bool {
 	d, _ := p.given()
 	return len(p.Dependents) > 0 && !d.passed(p.Now)
@@ -103,7 +103,7 @@ func (p *planner) keepCleanup() {
 	}
 }
 
-// wait tells whether the removal goes on without a cluster. If not, note says when it will, or how an administrator can make it.
+// wait reports whether the removal goes on without a cluster. If not, note says when it will, or how an administrator can make it.
 func (p *planner) wait(s side) (gaveUp bool, note string) {
 	d := p.deadline(s.cluster)
 	if d.passed(p.Now) {

@@ -18,9 +18,9 @@ type side struct {
 	namespace string
 	// cluster is nil if there is none to deploy to.
 	cluster *clusterv1.ManagedCluster
-	// condition is the type of the condition that tells whether the objects are applied.
+	// condition is the type of the condition that reports whether the objects are applied.
 	condition string
-	// preDelete is the finalizer that holds the add-on until the hooks on this side are done.
+	// preDelete is the finalizer that keeps the add-on until the hooks on this side are done.
 	preDelete finalizer
 }
 
@@ -44,7 +44,7 @@ func (p *planner) hostingSide() side {
 	return s
 }
 
-// hosted tells whether the agent of the add-on runs on another cluster.
+// hosted reports whether the agent of the add-on runs on another cluster.
 func (p *planner) hosted() bool { return p.Installation.Mode() == addon.Hosted }
 
 // at returns the objects for a side: its hooks, or all others.
@@ -57,7 +57,7 @@ func (p *planner) at(s side, hooks bool) (objects []*object) {
 	return objects
 }
 
-// isFor tells whether an object goes to a side.
+// isFor reports whether an object goes to a side.
 func (p *planner) isFor(o *object, s side) bool {
 	location := fleet.HostedManifestLocationManaged
 	if p.hosted() {

@@ -235,7 +235,7 @@ func TestManifestConfigs(t *testing.T) {
 	}
 }
 
-// AF-07, AF-08: what the health depends on is reported, with what the author asks for.
+// AF-07, AF-08: what the health depends on is reported, with what the author requests.
 func TestHealthFeedback(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, yamlObject(`{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: ns, name: d}}`), configMap("a", 1))

@@ -16,7 +16,7 @@ type bin struct {
 	moving []*object
 }
 
-// closed tells whether the work is being deleted: it keeps its content until it is gone, and takes no objects.
+// closed reports whether the work is being deleted: it keeps its content until it is gone, and takes no objects.
 func (b *bin) closed() bool {
 	return b.work != nil && !b.work.DeletionTimestamp.IsZero()
 }
@@ -34,7 +34,7 @@ func (b *bin) add(o *object) {
 	b.size += len(o.raw)
 }
 
-// takes tells whether there is room for an object.
+// takes reports whether there is room for an object.
 func (b *bin) takes(o *object, limit int) bool {
 	return !b.closed() && b.size+len(o.raw) <= limit
 }

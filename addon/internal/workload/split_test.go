@@ -165,7 +165,7 @@ func sorted(sizes map[string]int) (all []string) {
 	return all
 }
 
-// gains tells whether a work has objects that it did not have before.
+// gains reports whether a work has objects that it did not have before.
 func gains(work string, before, now map[string][]string) bool {
 	for name, homes := range now {
 		if slices.Contains(homes, work) && !slices.Contains(before[name], work) {
@@ -201,7 +201,7 @@ func changedWorks(before map[string][]string, was, sizes map[string]int) map[str
 	return changed
 }
 
-// grewBeyond tells whether what was in works does not fit there any more.
+// grewBeyond reports whether what was in works does not fit there any more.
 func grewBeyond(before map[string][]string, sizes map[string]int, works []string, limit int) bool {
 	total := map[string]int{}
 	for name, homes := range before {

@@ -88,13 +88,13 @@ func (w *work) reported(o id) *workv1.ManifestCondition {
 	return nil
 }
 
-// observed returns a condition of the work. ok tells whether it is about the present spec.
+// observed returns a condition of the work. ok reports whether it is about the present spec.
 func (w *work) observed(condition string) (c *metav1.Condition, ok bool) {
 	c = meta.FindStatusCondition(w.Status.Conditions, condition)
 	return c, c != nil && c.ObservedGeneration >= w.Generation
 }
 
-// has tells whether the work has applied an object in the version of its present spec.
+// has reports whether the work has applied an object in the version of its present spec.
 func (w *work) has(o id) bool {
 	if _, named := w.manifests[o]; !named {
 		return false
@@ -106,7 +106,7 @@ func (w *work) has(o id) bool {
 	return reported != nil && meta.IsStatusConditionTrue(reported.Conditions, fleet.ConditionApplied)
 }
 
-// Answered tells whether the agent has reported on the present version of a work. A work that is being deleted counts as not reported
+// Answered reports whether the agent has reported on the present version of a work. A work that is being deleted counts as not reported
 // on.
 func Answered(w *workv1.ManifestWork) bool {
 	_, observed := (&work{ManifestWork: w}).observed(fleet.ConditionApplied)

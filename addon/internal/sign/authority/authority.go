@@ -34,8 +34,8 @@ func New(certificate, key []byte, validity time.Duration) (*Authority, error) {
 	return &Authority{issuer, validity}, nil
 }
 
-// Sign issues the certificate, PEM-encoded, that a request asks for. It is valid from a few minutes before now, as long as the request asks
-// for, but no longer than the Authority allows or is valid itself.
+// Sign issues the certificate, PEM-encoded, that a request is for. It is valid from a few minutes before now, as long as the request
+// specifies, but no longer than the Authority allows or is valid itself.
 func (a *Authority) Sign(csr *certificatesv1.CertificateSigningRequest, now time.Time) ([]byte, error) {
 	request, err := signingrequest.Parse(csr)
 	if err != nil {
