@@ -14,7 +14,7 @@ import (
 type admissionFlags struct {
 	// manifestLimit is how many bytes the manifests of a ManifestWork may take.
 	manifestLimit int
-	// joinLimit is how much one bootstrap credential may ask for until an administrator decides.
+	// joinLimit is how much one bootstrap credential may request until an administrator decides.
 	joinLimit int
 }
 

@@ -112,7 +112,7 @@ func (f *backupFlags) run(ctx context.Context, args []string) error {
 // retryAfter is how long after a failure a backup is tried again, if the next is not due before.
 const retryAfter = 5 * time.Minute
 
-// repeat makes backups until ctx ends: the next at an interval from the begin of the last, or sooner if that failed.
+// repeat makes backups until ctx ends: the next at an interval from the start of the last one, or sooner if that failed.
 func repeat(ctx context.Context, every time.Duration, backUp func() error) {
 	for {
 		due := time.Now().Add(every)
@@ -276,7 +276,7 @@ func (c *counter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// download asks the hub for a backup.
+// download requests a backup from the hub.
 func (f *backupFlags) download(ctx context.Context) (io.ReadCloser, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig

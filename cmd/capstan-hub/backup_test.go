@@ -38,7 +38,7 @@ func TestLacking(t *testing.T) {
 	}
 }
 
-// A backup that fails is tried again after five minutes, or when the next is due if that is sooner, and the interval begins anew.
+// A backup that fails is tried again after five minutes, or when the next is due if that is sooner, and the interval starts anew.
 func TestRepeat(t *testing.T) {
 	t.Parallel()
 	const minute = time.Minute

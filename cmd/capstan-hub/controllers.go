@@ -155,7 +155,7 @@ func clientConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-// checkAPI tells at once what would otherwise be a controller that waits forever.
+// checkAPI fails at once where otherwise a controller would wait forever.
 func checkAPI(config *rest.Config, controllers hub.Options) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {

@@ -26,7 +26,7 @@ const (
 	// flagSecretNamespace is flagGatewayNamespace of the programs that are about gateways alone.
 	flagSecretNamespace = "secret-namespace"
 
-	// gatewayLease is by which one of several replicas asks clusters how they are.
+	// gatewayLease is by which one of several replicas probes clusters.
 	gatewayLease = "capstan-cluster-gateway"
 )
 
@@ -98,7 +98,7 @@ func withGateway(controllers controlplane.ControllersFunc, g *gateway.Gateway, w
 	}
 }
 
-// runGateway follows the Secrets of a gateway, and asks clusters how they are. If there are several on the same Secrets, the holder of a
+// runGateway follows the Secrets of a gateway, and probes clusters. If there are several on the same Secrets, the holder of a
 // Lease does that.
 func runGateway(ctx context.Context, g *gateway.Gateway, client kubernetes.Interface, elect bool, leaseNamespace string) error {
 	all, ctx := errgroup.WithContext(ctx)

@@ -35,7 +35,7 @@ import (
 const (
 	// noGroups is the value of --controllers that runs none.
 	noGroups = "none"
-	// leaderLease is the name of the Lease by which one of several hubs is the one that acts; leaseOf tells that of a hub
+	// leaderLease is the name of the Lease by which one of several hubs is the leader; leaseOf distinguishes that of a hub
 	// with some of the controllers.
 	leaderLease = fleet.LeaseHubControllers
 	// systemNamespace holds the Lease unless a flag says otherwise.
@@ -146,7 +146,7 @@ func (f *hubFlags) addDrivers(flags *pflag.FlagSet) {
 	f.aws.add(flags)
 }
 
-// log tells of what was set and changes nothing.
+// log warns of what was set and changes nothing.
 func (f *hubFlags) log(logger logr.Logger) {
 	f.gates.Log(logger)
 	f.accepted.Log(logger)

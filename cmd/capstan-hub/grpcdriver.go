@@ -50,7 +50,7 @@ func (f *grpcFlags) add(flags *pflag.FlagSet) {
 		"Namespace of the service account "+fleet.ServiceAccountGRPCServer+" of the gRPC server, which requests certificates in the name of agents.")
 }
 
-// options are nil if agents do not register that way.
+// options are nil if agents do not register by gRPC.
 func (f *grpcFlags) options(enabled, autoApproval bool) (*hub.GRPCOptions, error) {
 	if !enabled {
 		return nil, nil

@@ -39,7 +39,7 @@ func (l logging) apply(ctx context.Context) error {
 	return nil
 }
 
-// calmStop keeps out of the log what stopping brings about: every watch and every request under way ends in an error,
+// calmStop keeps out of the log what stopping brings about: every watch and every request in flight ends in an error,
 // and the libraries report each.
 func calmStop(program context.Context) {
 	report := utilruntime.ErrorHandlers[0]

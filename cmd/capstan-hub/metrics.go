@@ -22,7 +22,7 @@ func addMetricsAddress(flags *pflag.FlagSet, address *string) {
 			" serves none. At any that is not of this machine alone it is served over HTTPS, to those whom the API lets get /metrics.")
 }
 
-// metricsOptions serve metrics without TLS to this machine. They tell how many clusters there are and what they do, so clients from
+// metricsOptions serve metrics without TLS to this machine. They show how many clusters there are and what they do, so clients from
 // elsewhere need a right of the API that the process works for.
 func metricsOptions(address string, bounds func(*tls.Config)) (metricsserver.Options, error) {
 	options := metricsserver.Options{BindAddress: address}

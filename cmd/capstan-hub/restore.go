@@ -117,7 +117,7 @@ func (f *restoreFlags) run(out io.Writer, file string, explicit bool) error {
 	return nil
 }
 
-// printLost says what a hub does not know that is restored as of a time, where nothing else tells of it. Certificates of clusters that have
+// printLost says what a hub does not know that is restored as of a time, where nothing else shows it. Certificates of clusters that have
 // joined later are valid from later.
 func printLost(out io.Writer, at string) {
 	fmt.Fprintf(out, `What was done since then is lost:

@@ -142,7 +142,7 @@ func (f *serverFlags) complete(ctx context.Context, flags *pflag.FlagSet, o *con
 	if err != nil {
 		return err
 	}
-	admissionOptions.BindCredentials = true // the API server of this process refuses those that do not hold
+	admissionOptions.BindCredentials = true // the API server of this process refuses those that are not valid
 	if slices.Contains(controllers.Groups, hub.GroupRegistration) {
 		admissionOptions.Taint = true
 		if f.hub.gates.Enabled(featuregates.ResourceCleanup) {

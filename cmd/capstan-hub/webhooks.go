@@ -150,7 +150,7 @@ func (f *webhooksFlags) run(ctx context.Context) error {
 	return mgr.Start(ctx)
 }
 
-// requireClients has the handlers of admission answer the API server alone, as far as its certificate tells. The file is followed.
+// requireClients has the handlers of admission answer the API server alone, as far as its certificate shows. The file is followed.
 func (f *webhooksFlags) requireClients(mgr ctrl.Manager, handlers map[string]http.Handler) error {
 	if f.clientCAFile == "" {
 		return nil

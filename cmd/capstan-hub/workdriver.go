@@ -20,7 +20,7 @@ const (
 	flagEventsClientID   = "cloudevents-client-id"
 )
 
-// The ways in which works get to agents.
+// The drivers by which works get to agents.
 const (
 	workDriverKube = "kube"
 	workDriverMQTT = "mqtt"
