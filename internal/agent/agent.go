@@ -120,7 +120,7 @@ func (a *Agent) work(ctx context.Context) error {
 		if a.clock.Since(began) > lastRestart {
 			backoff = restartBackoff()
 		}
-		if !a.meant(ctx, err) {
+		if !a.isIntended(ctx, err) {
 			delay := backoff.Step()
 			log.FromContext(ctx).Error(err, "The connection to the hub ended and is begun again", "after", delay.String())
 			if !a.sleep(ctx, delay) {
@@ -133,8 +133,8 @@ func (a *Agent) work(ctx context.Context) error {
 	}
 }
 
-// meant reports whether the agent ended the connection to the hub itself, to start another.
-func (a *Agent) meant(ctx context.Context, err error) bool {
+// isIntended reports whether the agent ended the connection to the hub itself, to start another.
+func (a *Agent) isIntended(ctx context.Context, err error) bool {
 	var lost *monitor.LostError
 	var changed *bootstrap.ChangedError
 	switch {

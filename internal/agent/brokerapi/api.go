@@ -143,7 +143,7 @@ func (a *API) wake() {
 	for _, c := range a.collections {
 		c.mu.Lock()
 		if c.started && !c.live {
-			c.hurry()
+			c.retryNow()
 		}
 		c.mu.Unlock()
 	}

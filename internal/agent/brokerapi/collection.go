@@ -146,12 +146,12 @@ func (c *collection) drop(before *record) (*record, error) {
 	}
 	delete(c.records, before.key)
 	delete(c.byUID, before.uid)
-	c.noteDeleted(before.uid)
+	c.recordDeleted(before.uid)
 	c.appendHistory(change{kind: watch.Deleted, now: gone, before: before})
 	return gone, nil
 }
 
-func (c *collection) noteDeleted(uid string) {
+func (c *collection) recordDeleted(uid string) {
 	if uid == "" {
 		return
 	}
@@ -252,7 +252,7 @@ func (c *collection) remove(uid string) error {
 	defer c.mu.Unlock()
 	key, known := c.byUID[uid]
 	if !known {
-		c.noteDeleted(uid)
+		c.recordDeleted(uid)
 		return nil
 	}
 	_, err := c.drop(c.records[key])

@@ -41,14 +41,14 @@ type connection struct {
 	// failure is why the last attempt ended, and attempts how many have.
 	failure  error
 	attempts int
-	hurried  chan struct{}
+	retries  chan struct{}
 }
 
-func (c *connection) init() { c.hurried = make(chan struct{}, 1) }
+func (c *connection) init() { c.retries = make(chan struct{}, 1) }
 
-func (c *connection) hurry() {
+func (c *connection) retryNow() {
 	select {
-	case c.hurried <- struct{}{}:
+	case c.retries <- struct{}{}:
 	default:
 	}
 }
@@ -67,7 +67,7 @@ func (c *collection) await(ctx context.Context) error {
 		if c.attempts > attempts {
 			return c.failure
 		}
-		c.hurry()
+		c.retryNow()
 		if err := c.waitForChange(ctx); err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func (c *collection) follow(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-timer.C():
-		case <-c.hurried:
+		case <-c.retries:
 		}
 		timer.Stop()
 	}
@@ -164,7 +164,7 @@ func (c *collection) session(ctx context.Context) (lived bool, err error) {
 // emptyHurried forgets calls for the attempt that has just succeeded.
 func (c *connection) emptyHurried() {
 	select {
-	case <-c.hurried:
+	case <-c.retries:
 	default:
 	}
 }

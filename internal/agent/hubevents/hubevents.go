@@ -24,7 +24,7 @@ func Start(ctx context.Context, config *rest.Config, transport *http.Client) (ev
 		return nil, fmt.Errorf("make a client for events on %s: %w", config.Host, err)
 	}
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: sink})
-	if err := broadcaster.StartRecordingToSinkWithContext(calm(ctx)); err != nil {
+	if err := broadcaster.StartRecordingToSinkWithContext(demoteErrors(ctx)); err != nil {
 		return nil, fmt.Errorf("begin to record events on %s: %w", config.Host, err)
 	}
 	context.AfterFunc(ctx, broadcaster.Shutdown)
@@ -39,8 +39,8 @@ func Of(cluster *clusterv1.ManagedCluster) *corev1.ObjectReference {
 	}
 }
 
-// calm returns a context whose logger logs errors at verbosity.
-func calm(ctx context.Context) context.Context {
+// demoteErrors returns a context whose logger logs errors at verbosity.
+func demoteErrors(ctx context.Context) context.Context {
 	logger := klog.FromContext(ctx)
 	if logger.GetSink() == nil {
 		return ctx // whose logger has nothing at all

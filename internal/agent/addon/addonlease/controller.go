@@ -142,7 +142,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if wait := c.silence(addOn, found, now); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	cond, end := c.judge(addOn.Name, req.NamespacedName, lease, found, now)
+	cond, end := c.conditionOf(addOn.Name, req.NamespacedName, lease, found, now)
 	if cond.Status == metav1.ConditionFalse && !meta.IsStatusConditionFalse(addOn.Status.Conditions, cond.Type) {
 		var err error
 		if cond, end, err = c.confirm(ctx, addOn, watched, now, cond); err != nil {
@@ -188,7 +188,7 @@ func (c *Controller) confirm(ctx context.Context, addOn *addonv1beta1.ManagedClu
 	case client.IgnoreNotFound(err) != nil:
 		return watched, time.Time{}, fmt.Errorf("read Lease %s of add-on %s: %w", leaseOf(addOn), addOn.Name, err)
 	}
-	cond, end := c.judge(addOn.Name, client.ObjectKeyFromObject(addOn), lease, err == nil, now)
+	cond, end := c.conditionOf(addOn.Name, client.ObjectKeyFromObject(addOn), lease, err == nil, now)
 	return cond, end, nil
 }
 
@@ -218,8 +218,8 @@ func (c *Controller) silence(addOn *addonv1beta1.ManagedClusterAddOn, found bool
 	return c.missed[owner].Add(modeTimeout).Sub(now)
 }
 
-// judge returns the condition that follows from a lease, and when it will be another without an event; zero is never.
-func (c *Controller) judge(addOn string, owner types.NamespacedName, lease *coordinationv1.Lease, found bool,
+// conditionOf returns the condition that follows from a lease, and when it will be another without an event; zero is never.
+func (c *Controller) conditionOf(addOn string, owner types.NamespacedName, lease *coordinationv1.Lease, found bool,
 	now time.Time) (metav1.Condition, time.Time) {
 	if !found {
 		delete(c.seen, owner)

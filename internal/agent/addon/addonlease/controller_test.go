@@ -68,7 +68,7 @@ func TestGrace(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			cond, end := newController(test.grace).judge("hello", owner, leaseFor(test.seconds, test.renewed), true, start)
+			cond, end := newController(test.grace).conditionOf("hello", owner, leaseFor(test.seconds, test.renewed), true, start)
 			if test.lasts <= 0 {
 				if cond.Status != metav1.ConditionFalse || cond.Reason != "ManagedClusterAddOnLeaseUpdateStopped" || !end.IsZero() {
 					t.Errorf("%+v until %s", cond, end)
@@ -87,7 +87,7 @@ func TestRenewalsCountWhenTheyAreSeen(t *testing.T) {
 	t.Parallel()
 	c := newController(0)
 	for now := start; now.Before(start.Add(time.Hour)); now = now.Add(150 * time.Second) { // two periods with all of the jitter
-		if _, end := c.judge("hello", owner, leaseFor(60, now), true, now); end.Before(now.Add(150 * time.Second)) {
+		if _, end := c.conditionOf("hello", owner, leaseFor(60, now), true, now); end.Before(now.Add(150 * time.Second)) {
 			t.Fatalf("a lease renewed at %s counts until %s", now, end)
 		}
 	}
@@ -110,16 +110,16 @@ func TestClocksNeedNotAgree(t *testing.T) {
 		{48 * time.Second, leaseFor(15, behind.Add(2*time.Second)), metav1.ConditionTrue},
 	}
 	for _, step := range steps {
-		if cond, _ := c.judge("hello", owner, step.lease, true, start.Add(step.at)); cond.Status != step.want {
+		if cond, _ := c.conditionOf("hello", owner, step.lease, true, start.Add(step.at)); cond.Status != step.want {
 			t.Errorf("after %s: %+v, want %s", step.at, cond, step.want)
 		}
 	}
 	another := leaseFor(15, start.Add(40*time.Second))
 	another.UID = "2"
-	if cond, end := c.judge("hello", owner, another, true, start.Add(49*time.Second)); !end.Equal(start.Add(85 * time.Second)) {
+	if cond, end := c.conditionOf("hello", owner, another, true, start.Add(49*time.Second)); !end.Equal(start.Add(85 * time.Second)) {
 		t.Errorf("a lease that was created again is %+v until %s", cond, end)
 	}
-	if cond, _ := c.judge("hello", owner, nil, false, start); cond.Status != metav1.ConditionUnknown ||
+	if cond, _ := c.conditionOf("hello", owner, nil, false, start); cond.Status != metav1.ConditionUnknown ||
 		cond.Reason != "ManagedClusterAddOnLeaseNotFound" {
 		t.Errorf("no lease is %+v", cond)
 	}

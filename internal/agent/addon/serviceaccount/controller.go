@@ -254,16 +254,16 @@ func (c *Controller) removeAll(ctx context.Context, namespace string) error {
 // availability is the condition of the add-on that follows from the session.
 func availability(s *session) metav1.Condition {
 	condition := metav1.Condition{Type: fleet.ConditionAvailable}
-	troubles := s.troubles()
+	failures := s.failures()
 	switch {
 	case s.hasSynced():
 		condition.Status, condition.Reason = metav1.ConditionTrue, fleet.ReasonBuiltInRunning
 		condition.Message = "The agent of the cluster keeps the accounts and tokens of ManagedServiceAccounts in namespace " + s.namespace
-	case len(troubles) > 0:
+	case len(failures) > 0:
 		condition.Status, condition.Reason = metav1.ConditionFalse, fleet.ReasonBuiltInFailed
 		var words []string
-		for _, trouble := range troubles {
-			words = append(words, explain(trouble).Error())
+		for _, failure := range failures {
+			words = append(words, explain(failure).Error())
 		}
 		slices.Sort(words)
 		condition.Message = strings.Join(words, "; ")

@@ -33,7 +33,7 @@ type session struct {
 	known        chan struct{}
 
 	mu      sync.Mutex
-	trouble map[string]error // by the resource whose watch fails
+	failure map[string]error // by the resource whose watch fails
 	// early are the names in events from before everything was known.
 	early map[string]bool
 }
@@ -54,7 +54,7 @@ type side struct {
 // watch fails, the add-on.
 func (c *Controller) startSession(ctx context.Context, namespace string, queue queue) (*session, error) {
 	ctx, end := context.WithCancel(ctx)
-	s := &session{namespace: namespace, end: end, known: make(chan struct{}), trouble: map[string]error{}, early: map[string]bool{}}
+	s := &session{namespace: namespace, end: end, known: make(chan struct{}), failure: map[string]error{}, early: map[string]bool{}}
 	marked := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{fleet.LabelManagedServiceAccount: fleet.LabelTrue})}
 	var err error
 	if s.hub, err = c.cacheOf(s, c.hubSide, queue, map[client.Object]cache.ByObject{&corev1.Secret{}: marked}); err != nil {
@@ -72,7 +72,7 @@ func (c *Controller) startSession(ctx context.Context, namespace string, queue q
 			o = tombstone.Obj
 		}
 		if o, err := meta.Accessor(o); err == nil {
-			s.note(o.GetName())
+			s.addPending(o.GetName())
 			queue.Add(c.request(o.GetName()))
 		}
 	}
@@ -134,8 +134,8 @@ func (c *Controller) cacheOf(s *session, of side, queue queue, by map[client.Obj
 	return made, nil
 }
 
-// note remembers a name until everything is known: before, nothing can be done about it.
-func (s *session) note(name string) {
+// addPending remembers a name until everything is known: before, nothing can be done about it.
+func (s *session) addPending(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.hasSynced() {
@@ -143,7 +143,7 @@ func (s *session) note(name string) {
 	}
 }
 
-// waitForSync returns the names that have been noted.
+// waitForSync returns the pending names.
 func (s *session) waitForSync(ctx context.Context) []string {
 	if !s.hub.WaitForCacheSync(ctx) || !s.managed.WaitForCacheSync(ctx) {
 		return nil // the session ends first
@@ -161,8 +161,8 @@ func (s *session) fails(what string, err error) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := s.trouble[what]
-	s.trouble[what] = err
+	before := s.failure[what]
+	s.failure[what] = err
 	return before == nil || before.Error() != err.Error()
 }
 
@@ -176,11 +176,11 @@ func (s *session) hasSynced() bool {
 	}
 }
 
-// troubles returns why it does not.
-func (s *session) troubles() (all []error) {
+// failures returns why it does not.
+func (s *session) failures() (all []error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, err := range s.trouble {
+	for _, err := range s.failure {
 		all = append(all, err)
 	}
 	return all

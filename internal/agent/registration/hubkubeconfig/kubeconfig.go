@@ -37,11 +37,11 @@ func New(bootstrap *clientcmdapi.Config, id identity.Identity, certificate, key 
 	if err != nil {
 		return nil, err
 	}
-	return layOut(bootstrap, Credential{Certificate: certificate, Key: key, Identity: id}, hubID, WithCertificate)
+	return withKubeconfig(bootstrap, Credential{Certificate: certificate, Key: key, Identity: id}, hubID, WithCertificate)
 }
 
-// layOut completes a credential with its kubeconfig.
-func layOut(bootstrap *clientcmdapi.Config, c Credential, hubID string, user clientcmdapi.AuthInfo) (*Credential, error) {
+// withKubeconfig completes a credential with its kubeconfig.
+func withKubeconfig(bootstrap *clientcmdapi.Config, c Credential, hubID string, user clientcmdapi.AuthInfo) (*Credential, error) {
 	name, hub, err := hubCluster(bootstrap)
 	if err != nil {
 		return nil, err

@@ -202,7 +202,7 @@ func (c *Credential) For(bootstrap *clientcmdapi.Config) (*Credential, error) {
 	if command := c.Command(); command != nil {
 		user = clientcmdapi.AuthInfo{Exec: command}
 	}
-	return layOut(bootstrap, *c, id, user)
+	return withKubeconfig(bootstrap, *c, id, user)
 }
 
 func (c *Credential) recordedHolder() (identity.Identity, error) {
