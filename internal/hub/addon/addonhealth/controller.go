@@ -157,7 +157,7 @@ func (c *Controller) propagate(ctx context.Context, addOns []addonv1beta1.Manage
 			availability(addOn).LastTransitionTime = now
 			changed, err := patch.Status(ctx, c.client, addOn, before)
 			if tooLate && err == nil {
-				c.doubt(addOn, unknown)
+				c.recordReplaced(addOn, unknown)
 			}
 			if changed && err == nil {
 				c.recorder.Eventf(addOn, nil, corev1.EventTypeWarning, fleet.EventManagedClusterAddOnStatusUpdated, "UpdateCondition",
@@ -174,8 +174,8 @@ func isAfter(condition *metav1.Condition, then metav1.Time) bool {
 	return condition != nil && condition.LastTransitionTime.After(then.Time)
 }
 
-// doubt records that the condition of an add-on was replaced though its time is after the loss of its cluster.
-func (c *Controller) doubt(addOn client.Object, unknown *metav1.Condition) {
+// recordReplaced records that the condition of an add-on was replaced though its time is after the loss of its cluster.
+func (c *Controller) recordReplaced(addOn client.Object, unknown *metav1.Condition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.doubted[client.ObjectKeyFromObject(addOn)] = unknown.LastTransitionTime.Time

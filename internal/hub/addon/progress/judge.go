@@ -17,7 +17,7 @@ import (
 // from its works. applied reports whether all of them are. It reads only labels, annotations and conditions, so it works with every
 // manager. The condition also reports configurations that are not supported, unless that would hide what a rollout needs.
 func Judge(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork) (condition metav1.Condition, applied bool) {
-	condition, applied = judgeWorks(addOn, works)
+	condition, applied = conditionOfWorks(addOn, works)
 	unsupported := Unsupported(addOn)
 	if len(unsupported) == 0 {
 		return condition, applied
@@ -37,7 +37,7 @@ func hasDegraded(addOn *addonv1beta1.ManagedClusterAddOn, condition metav1.Condi
 	return condition.Reason != fleet.ReasonCompleted && len(addOn.Status.ConfigReferences) > 0 && IsApplied(addOn)
 }
 
-func judgeWorks(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork) (condition metav1.Condition, applied bool) {
+func conditionOfWorks(addOn *addonv1beta1.ManagedClusterAddOn, works []workv1.ManifestWork) (condition metav1.Condition, applied bool) {
 	conditions := addOn.Status.Conditions
 	if meta.FindStatusCondition(conditions, fleet.ConditionManifestApplied) == nil {
 		return is(metav1.ConditionFalse, fleet.ReasonWaitingForManifestApplied,

@@ -72,7 +72,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	set := &workv1alpha1.ManifestWorkReplicaSet{}
 	if err := c.client.Get(ctx, req.NamespacedName, set); apierrors.IsNotFound(err) {
 		c.absences.Forget(req.NamespacedName)
-		c.waiting.note(req.NamespacedName, nil)
+		c.waiting.set(req.NamespacedName, nil)
 		return ctrl.Result{}, nil
 	} else if err != nil {
 		return ctrl.Result{}, err
@@ -123,12 +123,12 @@ func (c *Controller) advance(ctx context.Context, set *workv1alpha1.ManifestWork
 	if err := s.pass.startWriting(); err != nil {
 		return 0, err
 	}
-	if err := c.judge(ctx, s); err != nil {
+	if err := c.recordOutcome(ctx, s); err != nil {
 		return 0, err
 	}
 	failed := c.writeWorks(ctx, s)
 	refused := refused(failed)
-	c.waiting.note(client.ObjectKeyFromObject(set), s.passedOver(), refused)
+	c.waiting.set(client.ObjectKeyFromObject(set), s.passedOver(), refused)
 	s.decide() // again: the status reports the state after these writes
 	maps.Copy(s.unfit, failed)
 	if err := c.report(ctx, s, s.unfit); err != nil {

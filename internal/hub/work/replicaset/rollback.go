@@ -50,9 +50,9 @@ func (c *Controller) chooseTemplate(ctx context.Context, s *snapshot) (err error
 	return nil
 }
 
-// judge records in the history whether the present revision has succeeded or failed. The record enqueues the set, and a failed revision
-// is rolled out no further.
-func (c *Controller) judge(ctx context.Context, s *snapshot) error {
+// recordOutcome records in the history whether the present revision has succeeded or failed. The record enqueues the set, and a failed
+// revision is rolled out no further.
+func (c *Controller) recordOutcome(ctx context.Context, s *snapshot) error {
 	if s.history == nil {
 		return nil
 	}

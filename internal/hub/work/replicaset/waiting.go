@@ -14,8 +14,8 @@ type waiting struct {
 	clusters map[types.NamespacedName]map[string]bool
 }
 
-// note records the clusters that a set waits for.
-func (w *waiting) note(set types.NamespacedName, which ...map[string]bool) {
+// set records the clusters that a set waits for.
+func (w *waiting) set(name types.NamespacedName, which ...map[string]bool) {
 	all := map[string]bool{}
 	for _, some := range which {
 		for cluster := range some {
@@ -25,13 +25,13 @@ func (w *waiting) note(set types.NamespacedName, which ...map[string]bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(all) == 0 {
-		delete(w.clusters, set)
+		delete(w.clusters, name)
 		return
 	}
 	if w.clusters == nil {
 		w.clusters = map[types.NamespacedName]map[string]bool{}
 	}
-	w.clusters[set] = all
+	w.clusters[name] = all
 }
 
 // on returns the sets that wait for a cluster.
