@@ -61,14 +61,14 @@ func Restore(r io.Reader, to Target) (_ *Description, err error) {
 	if err := createEtcd(filepath.Join(staging, storageFile), to.EtcdDir); err != nil {
 		return nil, err
 	}
-	if err := placeKeys(filepath.Join(staging, keysFolder), keys, to); err != nil {
+	if err := installKeys(filepath.Join(staging, keysFolder), keys, to); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(member))
 	}
 	return description, nil
 }
 
-// placeKeys makes the data directory that of a hub, and marks it if the hub is to withhold its works. If it fails, there is no mark.
-func placeKeys(staged, keys string, to Target) error {
+// installKeys makes the data directory that of a hub, and marks it if the hub is to withhold its works. If it fails, there is no mark.
+func installKeys(staged, keys string, to Target) error {
 	marker := SuspendWorksFile(to.DataDir)
 	if to.SuspendWorks {
 		if err := os.WriteFile(marker, nil, 0o600); err != nil {

@@ -103,8 +103,8 @@ func (c *Credentials) Run(ctx context.Context, client metadata.Interface) error 
 		return err
 	}
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    c.note,
-		UpdateFunc: func(_, o any) { c.note(o) },
+		AddFunc:    c.observe,
+		UpdateFunc: func(_, o any) { c.observe(o) },
 		DeleteFunc: func(o any) {
 			if unknown, ok := o.(cache.DeletedFinalStateUnknown); ok {
 				o = unknown.Obj
@@ -142,7 +142,7 @@ func onlyCredentials(o any) (any, error) {
 // never is when certificates are accepted again of a cluster that says no time: admission refuses that, so a writer has gone around it.
 var never = time.Unix(1<<40, 0)
 
-func (c *Credentials) note(o any) {
+func (c *Credentials) observe(o any) {
 	cluster, ok := o.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return

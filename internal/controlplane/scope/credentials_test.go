@@ -58,9 +58,9 @@ func TestOldCertificatesAreRefused(t *testing.T) {
 	t.Parallel()
 	c := NewCredentials()
 	close(c.known)
-	c.note(clusterSince("c1", epoch.Format(time.RFC3339)))
-	c.note(clusterSince("c2", ""))
-	c.note(clusterSince("broken", "yesterday"))
+	c.observe(clusterSince("c1", epoch.Format(time.RFC3339)))
+	c.observe(clusterSince("c2", ""))
+	c.observe(clusterSince("broken", "yesterday"))
 	other := &user.DefaultInfo{Name: fleet.ClusterUser("c2", "a"), Groups: fleet.ClusterGroups("c2")}
 	broken := &user.DefaultInfo{Name: fleet.ClusterUser("broken", "a"), Groups: fleet.ClusterGroups("broken")}
 	gone := &user.DefaultInfo{Name: fleet.ClusterUser("gone", "a"), Groups: fleet.ClusterGroups("gone")}
@@ -191,11 +191,11 @@ func TestWatchesEndWithTheirCertificates(t *testing.T) {
 		if isOver(old) || isOver(now) {
 			t.Fatal("a watch ends before its certificate does")
 		}
-		credentials.note(clusterSince("c1", epoch.Format(time.RFC3339)))
+		credentials.observe(clusterSince("c1", epoch.Format(time.RFC3339)))
 		if !isOver(old) || isOver(now) {
 			t.Errorf("by the old certificate, it is over: %t; by the new one: %t", isOver(old), isOver(now))
 		}
-		credentials.note(clusterSince("c1", epoch.Add(time.Hour).Format(time.RFC3339)))
+		credentials.observe(clusterSince("c1", epoch.Add(time.Hour).Format(time.RFC3339)))
 		if !isOver(now) {
 			t.Error("the watch goes on")
 		}

@@ -70,13 +70,13 @@ func (c *CutOff) Run(ctx context.Context, client dynamic.Interface) error {
 			o.LabelSelector = labels.Set{fleet.LabelCutOff: fleet.LabelTrue}.String()
 		}).Informer()
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { c.note(o, true) },
-		UpdateFunc: func(_, o any) { c.note(o, true) },
+		AddFunc:    func(o any) { c.observe(o, true) },
+		UpdateFunc: func(_, o any) { c.observe(o, true) },
 		DeleteFunc: func(o any) {
 			if unknown, ok := o.(cache.DeletedFinalStateUnknown); ok {
 				o = unknown.Obj
 			}
-			c.note(o, false)
+			c.observe(o, false)
 		},
 	})
 	if err != nil {
@@ -91,8 +91,8 @@ func (c *CutOff) Run(ctx context.Context, client dynamic.Interface) error {
 	return nil
 }
 
-// note takes in a cluster with the label, or one that has lost it. One that is accepted is not cut off.
-func (c *CutOff) note(o any, labelled bool) {
+// observe takes in a cluster with the label, or one that has lost it. One that is accepted is not cut off.
+func (c *CutOff) observe(o any, labelled bool) {
 	cluster, ok := o.(*unstructured.Unstructured)
 	if !ok {
 		return

@@ -230,23 +230,23 @@ func TestCutOff(t *testing.T) {
 				}
 				w := NewWatches(denying{cutOff}, cutOff, NewCredentials())
 				ended, others := open(t, w, who), open(t, w, admin)
-				cutOff.note(mc(true), true)
+				cutOff.observe(mc(true), true)
 				if refused(who) || isOver(ended) {
 					t.Error("refused though its cluster is accepted")
 				}
-				cutOff.note(mc(false), true)
+				cutOff.observe(mc(false), true)
 				if !refused(who) || !isOver(ended) {
 					t.Error("not refused, or its watch goes on")
 				}
 				if refused(admin) || refused(joiner) || isOver(others) {
 					t.Error("another user is refused")
 				}
-				cutOff.note(mc(true), true)
+				cutOff.observe(mc(true), true)
 				if refused(who) {
 					t.Error("refused though its cluster is accepted again")
 				}
-				cutOff.note(mc(false), true)
-				cutOff.note(mc(false), false)
+				cutOff.observe(mc(false), true)
+				cutOff.observe(mc(false), false)
 				if refused(who) {
 					t.Error("refused forever")
 				}
