@@ -68,7 +68,7 @@ func ValidateReadable(object, old *unstructured.Unstructured, subresource string
 		}
 		read := func(part any) error { return readInto(kind, map[string]any{name: part}) }
 		if err := read(part); err != nil {
-			errs = append(errs, blame(path, part, read))
+			errs = append(errs, smallestUnreadable(path, part, read))
 		}
 	}
 	if len(errs) == 0 {
@@ -109,21 +109,21 @@ func readInto(kind schema.GroupVersionKind, content map[string]any) error {
 	return kjson.UnmarshalCaseSensitivePreserveInts(encoded, into)
 }
 
-// blame returns the smallest part of a value that cannot be read even on its own.
-func blame(path *field.Path, value any, read func(part any) error) *field.Error {
+// smallestUnreadable returns the smallest part of a value that cannot be read even on its own.
+func smallestUnreadable(path *field.Path, value any, read func(part any) error) *field.Error {
 	switch value := value.(type) {
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(value)) {
 			alone := func(part any) error { return read(map[string]any{name: part}) }
 			if alone(value[name]) != nil {
-				return blame(child(path, name), value[name], alone)
+				return smallestUnreadable(child(path, name), value[name], alone)
 			}
 		}
 	case []any:
 		for i := range value {
 			alone := func(part any) error { return read([]any{part}) }
 			if alone(value[i]) != nil {
-				return blame(path.Index(i), value[i], alone)
+				return smallestUnreadable(path.Index(i), value[i], alone)
 			}
 		}
 	}
