@@ -147,10 +147,10 @@ func (c *connection) probe(ctx context.Context) (found gatewayv1alpha1.ClusterGa
 	}
 	defer func() { _ = answer.Body.Close() }()
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxReason))
-	return c.judge(answer, strings.ToValidUTF8(strings.TrimSpace(string(text)), ""))
+	return c.statusOf(answer, strings.ToValidUTF8(strings.TrimSpace(string(text)), ""))
 }
 
-func (c *connection) judge(answer *http.Response, text string) (found gatewayv1alpha1.ClusterGatewayStatus) {
+func (c *connection) statusOf(answer *http.Response, text string) (found gatewayv1alpha1.ClusterGatewayStatus) {
 	switch {
 	case answer.StatusCode == http.StatusUnauthorized:
 		found.HealthyReason = fmt.Sprintf("the API server of cluster %s does not accept the credential of the Secret; renew it", c.cluster.Name)
