@@ -39,10 +39,10 @@ func (c costs) CallCost(function, overload string, args []ref.Val, result ref.Va
 	case "@in", "indexOf", "lastIndexOf", "includes", "distinct", "flatten", "sets.contains", "sets.equivalent", "sets.intersects":
 		least = weightOf(args)
 	}
-	return dearer(c.CostEstimator.CallCost(function, overload, args, result), least)
+	return atLeast(c.CostEstimator.CallCost(function, overload, args, result), least)
 }
 
-func dearer(price *uint64, least uint64) *uint64 {
+func atLeast(price *uint64, least uint64) *uint64 {
 	if least == 0 || price != nil && *price >= least {
 		return price
 	}
