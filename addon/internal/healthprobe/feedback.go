@@ -64,7 +64,7 @@ func checks(mode addon.HealthMode, kind schema.GroupKind) bool {
 func merge(kind schema.GroupVersionKind, rules, more []workv1.FeedbackRule) []workv1.FeedbackRule {
 	names := map[string]bool{}
 	for _, rule := range rules {
-		note(names, kind, rule)
+		addNames(names, kind, rule)
 	}
 	for _, rule := range more {
 		if rule.Type == workv1.WellKnownStatusType &&
@@ -77,13 +77,13 @@ func merge(kind schema.GroupVersionKind, rules, more []workv1.FeedbackRule) []wo
 				continue
 			}
 		}
-		note(names, kind, rule)
+		addNames(names, kind, rule)
 		rules = append(rules, rule)
 	}
 	return rules
 }
 
-func note(names map[string]bool, kind schema.GroupVersionKind, rule workv1.FeedbackRule) {
+func addNames(names map[string]bool, kind schema.GroupVersionKind, rule workv1.FeedbackRule) {
 	paths := rule.JSONPaths
 	if rule.Type == workv1.WellKnownStatusType {
 		paths, _ = feedback.WellKnown(kind)

@@ -72,7 +72,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
 	err := c.client.Get(ctx, req.NamespacedName, addOn)
 	if apierrors.IsNotFound(err) {
-		c.hosted.note(req.NamespacedName, "")
+		c.hosted.set(req.NamespacedName, "")
 		return ctrl.Result{}, c.withdraw(ctx, req.NamespacedName)
 	}
 	if err != nil {
@@ -84,7 +84,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if agent == nil {
 		// It may have belonged to this manager before. What runs on the cluster is left to its new manager.
-		c.hosted.note(req.NamespacedName, "")
+		c.hosted.set(req.NamespacedName, "")
 		return ctrl.Result{}, c.withdraw(ctx, req.NamespacedName)
 	}
 	p := &reconciliation{Controller: c, agent: agent, options: agent.Options(), before: addOn, addOn: addOn.DeepCopy()}

@@ -51,11 +51,11 @@ func (r *reconciliation) deploy(ctx context.Context) {
 	case in.Unrendered != nil:
 		r.problems = append(r.problems, in.Unrendered)
 	}
-	err = r.bring(ctx, in)
+	err = r.deployPlan(ctx, in)
 	if r.isClosed(err) {
 		log.FromContext(ctx).Info("The namespace of the cluster is being deleted; the add-on is removed without its pre-delete hooks")
 		in.Closed = true
-		err = r.bring(ctx, in)
+		err = r.deployPlan(ctx, in)
 	}
 	if err != nil {
 		r.problems, r.finalizers = append(r.problems, err), r.addOn.Finalizers
@@ -73,8 +73,8 @@ func (r *reconciliation) isClosed(err error) bool {
 		errors.As(err, &of) && of.work.Namespace == r.addOn.Namespace
 }
 
-// bring plans what the add-on needs, reports that, and writes it.
-func (r *reconciliation) bring(ctx context.Context, in workload.Input) error {
+// deployPlan plans what the add-on needs, reports that, and writes it.
+func (r *reconciliation) deployPlan(ctx context.Context, in workload.Input) error {
 	plan, err := workload.New(in)
 	if err != nil {
 		return err

@@ -14,8 +14,8 @@ type hosted struct {
 	on map[types.NamespacedName]string
 }
 
-// note records the hosting cluster of an add-on; an empty name means none.
-func (h *hosted) note(addOn types.NamespacedName, cluster string) {
+// set records the hosting cluster of an add-on; an empty name means none.
+func (h *hosted) set(addOn types.NamespacedName, cluster string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if cluster == "" {

@@ -57,7 +57,7 @@ func (r *reconciliation) read(ctx context.Context) (err error) {
 	}
 	r.installation = catalogue.Installation(r.agent, cluster, r.addOn)
 	hosting := r.installation.HostingCluster
-	r.hosted.note(client.ObjectKeyFromObject(r.addOn), hosting)
+	r.hosted.set(client.ObjectKeyFromObject(r.addOn), hosting)
 	if hosting != "" {
 		if r.hosting, err = r.cluster(ctx, hosting); err != nil {
 			return err

@@ -42,7 +42,7 @@ func (p *planner) deployTo(s side) error {
 	progress := progress{side: s}
 	for _, b := range bins {
 		desired := p.deployWork(s, b, hashes, b.manifests(objects))
-		progress.note(desired.Name, b, p.write(b, desired))
+		progress.add(desired.Name, b, p.write(b, desired))
 	}
 	if c := progress.condition(p.Installation.AddOn); c != nil {
 		p.Conditions = append(p.Conditions, *c)
@@ -133,8 +133,8 @@ type progress struct {
 	waiting, failed []string
 }
 
-// note adds a work. A work that is being written has no report yet.
-func (p *progress) note(name string, b *bin, written bool) {
+// add adds a work. A work that is being written has no report yet.
+func (p *progress) add(name string, b *bin, written bool) {
 	if b.work == nil || written {
 		if len(b.objects) > 0 {
 			p.waiting = append(p.waiting, name)
