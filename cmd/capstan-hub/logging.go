@@ -35,13 +35,13 @@ func (l logging) apply(ctx context.Context) error {
 		return fmt.Errorf("--logging-format %s: %w; use text or json", l.Format, err)
 	}
 	ctrl.SetLogger(klog.Background())
-	calmStop(ctx)
+	muteOnStop(ctx)
 	return nil
 }
 
-// calmStop keeps out of the log what stopping brings about: every watch and every request in flight ends in an error,
+// muteOnStop keeps out of the log what stopping brings about: every watch and every request in flight ends in an error,
 // and the libraries report each.
-func calmStop(program context.Context) {
+func muteOnStop(program context.Context) {
 	report := utilruntime.ErrorHandlers[0]
 	utilruntime.ErrorHandlers[0] = func(ctx context.Context, err error, message string, keysAndValues ...any) {
 		logger := klog.FromContext(ctx).WithCallDepth(1)
