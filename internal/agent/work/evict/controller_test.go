@@ -50,7 +50,7 @@ func newWorld(t *testing.T, grace time.Duration, amw *workv1.AppliedManifestWork
 	return w
 }
 
-// look reconciles and returns the AppliedManifestWork, nil if it is gone, and when to look again.
+// reconcile reconciles, and returns the AppliedManifestWork, nil if it is gone, and when to reconcile again.
 func (w *world) reconcile() (*workv1.AppliedManifestWork, time.Duration) {
 	w.t.Helper()
 	key := client.ObjectKey{Name: w.name}

@@ -179,7 +179,7 @@ func (h *hub) have(t *testing.T, clusters ...string) string {
 	return strings.Join(all, " ")
 }
 
-// finish has a cluster be done with what it is to have.
+// complete has a cluster be done with what it is to have.
 func (h *hub) complete(t *testing.T, cluster string) {
 	t.Helper()
 	addOn := h.addOn(t, cluster)
