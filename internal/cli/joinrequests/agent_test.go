@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -36,6 +37,7 @@ func TestAwaitRegistered(t *testing.T) {
 		credential       bool
 		requests, leases http.HandlerFunc
 		asks, beats      bool
+		before           bool   // it has an approved request of an earlier run
 		says             string // empty for success
 		invisible        bool
 	}{
@@ -43,6 +45,8 @@ func TestAwaitRegistered(t *testing.T) {
 		"nothing, with a credential":  {credential: true, says: "canceled"},
 		"it asks":                     {asks: true},
 		"it asks, with a credential":  {credential: true, asks: true},
+		"it has asked before":         {before: true, says: "canceled"},
+		"it asks anew":                {before: true, asks: true},
 		"it beats":                    {credential: true, beats: true},
 		"it beats, requests hidden":   {credential: true, beats: true, requests: forbidden},
 		"requests hidden":             {requests: forbidden, says: "does not let you see certificate requests", invisible: true},
@@ -72,6 +76,12 @@ func TestAwaitRegistered(t *testing.T) {
 			}}
 			if test.credential {
 				agent.Credential = fake.Client(t)
+			}
+			if test.before {
+				request := fakehub.JoinRequest(t, "before", "c1", "a1")
+				request.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved}}
+				fake.Put(t, requestsPath+"/before", request)
+				agent.Earlier = map[string]bool{"before": true}
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()

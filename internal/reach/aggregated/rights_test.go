@@ -106,6 +106,12 @@ func TestRightsAreShared(t *testing.T) {
 		for i := range 100 {
 			ofAlice = append(ofAlice, start(ctx, r, "alice", "c1", fmt.Sprintf("/proxy/%d", i)))
 		}
+		one, end := context.WithCancel(ctx)
+		first := start(one, r, "alice", "c1", "/proxy/first")
+		synctest.Wait()
+		if end(); !isOver(first) || isOver(ofAlice[0]) {
+			t.Error("a request that ends takes its right from others")
+		}
 		elsewhere, ofBob := start(ctx, r, "alice", "c2", "/proxy/0"), start(ctx, r, "bob", "c1", "/proxy/0")
 		<-time.After(rightInterval + rightInterval/2)
 		if checks.Load() != 3 {
@@ -132,6 +138,45 @@ func TestRightsAreShared(t *testing.T) {
 			t.Errorf("%d rights are checked for nothing", len(r.inUse))
 		}
 	})
+}
+
+// CP-07 CG-02: rights that the API server may answer differently about are not shared.
+func TestRightsAreDistinguished(t *testing.T) {
+	t.Parallel()
+	base := func() *authorizer.AttributesRecord {
+		return &authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "alice"}, Verb: "get", ResourceRequest: true, Path: "/proxy/0"}
+	}
+	keys := map[string]string{}
+	for name, change := range map[string]func(a *authorizer.AttributesRecord){
+		"none": func(*authorizer.AttributesRecord) {},
+		"user": func(a *authorizer.AttributesRecord) { a.User = &user.DefaultInfo{Name: "bob"} },
+		"uid":  func(a *authorizer.AttributesRecord) { a.User = &user.DefaultInfo{Name: "alice", UID: "1"} },
+		"groups": func(a *authorizer.AttributesRecord) {
+			a.User = &user.DefaultInfo{Name: "alice", Groups: []string{"admins"}}
+		},
+		"extra": func(a *authorizer.AttributesRecord) {
+			a.User = &user.DefaultInfo{Name: "alice", Extra: map[string][]string{"scopes": {"a"}}}
+		},
+		"verb":        func(a *authorizer.AttributesRecord) { a.Verb = "create" },
+		"namespace":   func(a *authorizer.AttributesRecord) { a.Namespace = "team" },
+		"group":       func(a *authorizer.AttributesRecord) { a.APIGroup = "cluster.core.oam.dev" },
+		"version":     func(a *authorizer.AttributesRecord) { a.APIVersion = "v1" },
+		"resource":    func(a *authorizer.AttributesRecord) { a.Resource = "clustergateways" },
+		"subresource": func(a *authorizer.AttributesRecord) { a.Subresource = "proxy" },
+		"name":        func(a *authorizer.AttributesRecord) { a.Name = "c1" },
+	} {
+		attributes := base()
+		change(attributes)
+		if other, shared := keys[keyOf(attributes)]; shared {
+			t.Errorf("rights that differ in %s and %s are one", name, other)
+		}
+		keys[keyOf(attributes)] = name
+	}
+	elsewhere := base()
+	elsewhere.Path = "/proxy/1"
+	if keys[keyOf(elsewhere)] != "none" {
+		t.Error("each path is a right of its own")
+	}
 }
 
 // CP-07 CG-02: however many rights there are, the API server gets no more checks than it can bear, and each is checked in turn.
