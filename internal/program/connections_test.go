@@ -39,7 +39,8 @@ func newHub(t *testing.T, name string) *hub {
 		}
 		_, _ = io.WriteString(w, name)
 	})
-	h.Server = &httptest.Server{Listener: h.listener, Config: &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}, EnableHTTP2: true}
+	h.Server = &httptest.Server{Listener: h.listener, EnableHTTP2: true,
+		Config: &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}}
 	h.StartTLS()
 	t.Cleanup(h.Close)
 	return h

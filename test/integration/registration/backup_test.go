@@ -57,7 +57,8 @@ func refusesHub(t *testing.T, wants string, args ...string) {
 
 // A hub whose machine is lost comes back from a backup that was written while it ran: its agent goes on with the certificate that it has,
 // and the hub has what it had then. While the hub is held, an agent that starts has heartbeats, and keeps what the hub does not know: works
-// that are created again meanwhile take over what they had applied, and that of the others is removed when an administrator lets the agents go.
+// that are created again meanwhile take over what they had applied, and that of the others is removed when an administrator lets the
+// agents go.
 func TestBackupAndRestore(t *testing.T) {
 	t.Parallel()
 	const name = "restored"

@@ -83,7 +83,8 @@ func awaitLeader(t *testing.T, replicas []*env.Server) (leader int) {
 }
 
 // CP-07 SC-06 SC-08 SC-14 SC-16 SC-24, gap O8: hubs that start at the same time on one etcd of three members are one hub. Whom one lets in
-// the others let in, too. When the one that runs the controllers is killed, another one goes on, and so do all when a member of the etcd is.
+// the others let in, too. When the one that runs the controllers is killed, another one goes on, and so do all when a member of the
+// etcd is.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcd(t)
