@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -34,15 +35,12 @@ func installCRDs(ctx context.Context, config *rest.Config, crds []*apiextensions
 }
 
 // installCRD also establishes one that was installed by a hub that was interrupted before it did so: the API server's own controllers
-// finish only what they began.
+// complete only what they started.
 func installCRD(ctx context.Context, cluster client.Client, crd *apiextensionsv1.CustomResourceDefinition) error {
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		err := apply.InstallCRD(ctx, cluster, crd)
-		if err != nil || apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) {
-			return err
-		}
-		return establish(ctx, cluster, crd)
-	})
+	err := apply.InstallCRD(ctx, cluster, crd)
+	if err == nil && !apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) {
+		err = establish(ctx, cluster, crd)
+	}
 	if err != nil {
 		return fmt.Errorf("install CRD %s: %w", crd.Name, err)
 	}
@@ -56,20 +54,31 @@ const creationGuard = 2 * time.Second
 // establish says of a new CRD what the API server's controllers would find out one after the other: that nobody else has its
 // names, and that it is served. It says so of a moment ago, for a hub that has just started has no replicas to wait for,
 // and would keep the first cluster waiting.
+//
+// The API server's controllers may write their findings at the same moment: those of now are replaced.
 func establish(ctx context.Context, cluster client.Client, crd *apiextensionsv1.CustomResourceDefinition) error {
 	since := metav1.NewTime(time.Now().Add(-creationGuard - time.Second))
-	crd.Status.AcceptedNames = crd.Spec.Names
-	crd.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{
-		Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue, LastTransitionTime: since,
-		Reason: "NoConflicts", Message: "no conflicts found",
-	}, {
-		Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue, LastTransitionTime: since,
-		Reason: "InitialNamesAccepted", Message: "the initial names have been accepted",
-	}}
-	return cluster.Status().Update(ctx, crd)
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		crd.Status.AcceptedNames = crd.Spec.Names
+		crd.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{
+			Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue, LastTransitionTime: since,
+			Reason: "NoConflicts", Message: "no conflicts found",
+		}, {
+			Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue, LastTransitionTime: since,
+			Reason: "InitialNamesAccepted", Message: "the initial names have been accepted",
+		}}
+		err := cluster.Status().Update(ctx, crd)
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		if readErr := cluster.Get(ctx, client.ObjectKeyFromObject(crd), crd); readErr != nil {
+			return readErr
+		}
+		return err
+	})
 }
 
-// How often it is looked at what is served, for which there is no event, and for how long.
+// How often discovery is read, for which there is no event, and for how long.
 const (
 	servedPollInterval = 10 * time.Millisecond
 	servedTimeout      = 30 * time.Second

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -82,5 +83,35 @@ func TestInterruptedInstallation(t *testing.T) {
 	must(t, installCRD(t.Context(), cluster, want.DeepCopy()))
 	if !apihelpers.IsCRDConditionTrue(get(), apiextensionsv1.Established) {
 		t.Errorf("it is not established: %+v", get().Status)
+	}
+}
+
+// SC-18. A kind that the API server's controllers establish at the same moment is established since before all the same.
+func TestEstablishedAtTheSameMoment(t *testing.T) {
+	t.Parallel()
+	want := crds.Hub()[0]
+	scheme := runtime.NewScheme()
+	must(t, apiextensionsv1.AddToScheme(scheme))
+	now, first := time.Now(), true
+	cluster := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(want).WithInterceptorFuncs(interceptor.Funcs{
+		SubResourceUpdate: func(ctx context.Context, c client.Client, subresource string, o client.Object,
+			options ...client.SubResourceUpdateOption) error {
+			if first {
+				first = false
+				crd := &apiextensionsv1.CustomResourceDefinition{}
+				must(t, c.Get(ctx, client.ObjectKeyFromObject(o), crd))
+				crd.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established,
+					Status: apiextensionsv1.ConditionTrue, LastTransitionTime: metav1.NewTime(now)}}
+				must(t, c.SubResource(subresource).Update(ctx, crd))
+			}
+			return c.SubResource(subresource).Update(ctx, o, options...)
+		},
+	}).Build()
+	must(t, installCRD(t.Context(), cluster, want.DeepCopy()))
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	must(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(want), crd))
+	condition := apihelpers.FindCRDCondition(crd, apiextensionsv1.Established)
+	if first || condition == nil || now.Sub(condition.LastTransitionTime.Time) < creationGuard {
+		t.Errorf("at %s, it is established by %+v", now, condition)
 	}
 }
