@@ -21,7 +21,7 @@ func (r registration) component() workload.Component {
 	}
 	component := r.controller(registrationController, r.Spec.RegistrationImagePullSpec, fleet.ServiceAccountRegistrationController, args)
 	if servesGRPC(r.ClusterManager) {
-		grpc{r.planned}.signWith(&component)
+		grpc(r).signWith(&component)
 	}
 	return component
 }
