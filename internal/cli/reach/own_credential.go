@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -23,12 +22,28 @@ import (
 
 // checkServedByHub makes sure that a server is the hub, and is verified as the hub is: nobody else may get the credential for it.
 func checkServedByHub(server, hub *rest.Config) error {
-	if addressOf(server.Host) != addressOf(hub.Host) {
+	named, err := addressOf(server)
+	if err != nil {
+		return fmt.Errorf("the server %q: %w", server.Host, err)
+	}
+	wanted, err := addressOf(hub)
+	if err != nil {
+		return fmt.Errorf("the server of the hub, %q: %w", hub.Host, err)
+	}
+	if named != wanted {
 		return fmt.Errorf("the server %s is not that of the hub, %s, whose credentials are for nobody else", server.Host, hub.Host)
 	}
 	if hub.Insecure {
+		if server.Insecure && server.Proxy != nil {
+			return fmt.Errorf("the server %s is reached by a proxy and not verified, so the proxy would get the credential", server.Host)
+		}
 		return nil
 	}
+	return checkVerifiedAs(server, hub)
+}
+
+// checkVerifiedAs makes sure that what proves to be the server also proves to be the hub.
+func checkVerifiedAs(server, hub *rest.Config) error {
 	if server.Insecure || server.ServerName != hub.ServerName {
 		return fmt.Errorf("the server %s is not to be verified in the way in which the kubeconfig verifies the hub", server.Host)
 	}
@@ -40,6 +55,9 @@ func checkServedByHub(server, hub *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("certificate authority of %s: %w", server.Host, err)
 	}
+	if len(named) == 0 && len(trusted) > 0 {
+		return fmt.Errorf("the server %s is without the certificate authority by which the kubeconfig verifies the hub", server.Host)
+	}
 	for _, authority := range named {
 		if !slices.ContainsFunc(trusted, authority.Equal) {
 			return fmt.Errorf("the certificate authority %q of the server %s is none of those of the hub in the kubeconfig",
@@ -49,20 +67,17 @@ func checkServedByHub(server, hub *rest.Config) error {
 	return nil
 }
 
-// addressOf is the host and the port of a URL, which are all that tells servers from each other.
-func addressOf(server string) string {
-	if !strings.Contains(server, "://") {
-		server = "https://" + server
-	}
-	parsed, err := url.Parse(server)
+// addressOf is the scheme, the host and the port that a client connects to, which are all that tells servers from each other.
+func addressOf(config *rest.Config) (string, error) {
+	server, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
-		return server
+		return "", err
 	}
-	address := parsed.Scheme + "://" + strings.ToLower(parsed.Host)
-	if parsed.Scheme == "https" && parsed.Port() == "" {
+	address := server.Scheme + "://" + strings.ToLower(server.Host)
+	if server.Scheme == "https" && server.Port() == "" {
 		address += ":443"
 	}
-	return address
+	return address, nil
 }
 
 func certificates(pemData []byte) ([]*x509.Certificate, error) {
@@ -84,7 +99,11 @@ func ownCredential(ctx context.Context, hub *hubapi.Hub) (*clientauthenticationv
 		return nil, err
 	}
 	status := &clientauthenticationv1.ExecCredentialStatus{}
-	if status.Token, err = bearerToken(ctx, connection, config.Host); err != nil {
+	server, err := addressOf(config)
+	if err != nil {
+		return nil, err
+	}
+	if status.Token, err = bearerToken(ctx, connection, server); err != nil {
 		return nil, err
 	}
 	if status.Token != "" {
@@ -108,13 +127,13 @@ func ownCredential(ctx context.Context, hub *hubapi.Hub) (*clientauthenticationv
 }
 
 // bearerToken is the token that a request to the hub would have; nothing is sent there.
-func bearerToken(ctx context.Context, connection *transport.Config, hub string) (string, error) {
+func bearerToken(ctx context.Context, connection *transport.Config, server string) (string, error) {
 	sent := &unsent{}
 	through, err := transport.HTTPWrappersForConfig(connection, sent)
 	if err != nil {
 		return "", err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, addressOf(hub), http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server, http.NoBody)
 	if err != nil {
 		return "", err
 	}

@@ -114,6 +114,9 @@ func TestOwnCredentialIsForTheHub(t *testing.T) {
 		"not to be verified in the way in which":         {Server: server, CertificateAuthorityData: h.CA(), TLSServerName: "elsewhere"},
 		"is none of those of the hub":                    {Server: server, CertificateAuthorityData: other},
 		"none of those of the hub in the kubeconfig":     {Server: server, CertificateAuthorityData: append(h.CA(), other...)},
+		"is without the certificate authority":           {Server: server},
+		"must be a URL or a host:port pair":              {Server: strings.TrimPrefix(server, "https://")},
+		"is not that of the hub, https://":               {Server: strings.TrimPrefix(h.URL, "https://")}, // by HTTP
 	} {
 		setExecInfo(t, elsewhere)
 		got := h.Run(t, "", "credentials")
@@ -122,4 +125,27 @@ func TestOwnCredentialIsForTheHub(t *testing.T) {
 			t.Errorf("it hands over the token: %+v", got)
 		}
 	}
+}
+
+// NX-03: where the kubeconfig has nothing verified, a proxy of a ClusterProfile gets no credential.
+func TestOwnCredentialThroughProxy(t *testing.T) {
+	h := clitest.NewHub(t)
+	config, err := clientcmd.LoadFromFile(h.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := config.Clusters[config.Contexts[config.CurrentContext].Cluster]
+	cluster.InsecureSkipTLSVerify, cluster.CertificateAuthority, cluster.CertificateAuthorityData = true, "", nil
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	server := clientauthenticationv1.Cluster{Server: h.URL + clitest.ClustersPath + "/cluster1/proxy", InsecureSkipTLSVerify: true}
+	setExecInfo(t, server)
+	if got := h.Run(t, "", "credentials", "--kubeconfig", file); got.Code != 0 {
+		t.Errorf("without a proxy: %+v", got)
+	}
+	server.ProxyURL = "http://192.0.2.1"
+	setExecInfo(t, server)
+	h.Run(t, "", "credentials", "--kubeconfig", file).Fails(t, "the proxy would get the credential")
 }
