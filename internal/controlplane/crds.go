@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -10,12 +11,12 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-io/capstan/internal/apply"
@@ -34,17 +35,30 @@ func installCRDs(ctx context.Context, config *rest.Config, crds []*apiextensions
 	return inParallel(jobs)
 }
 
-// installCRD also establishes one that was installed by a hub that was interrupted before it did so: the API server's own controllers
-// complete only what they started.
+// installCRD tries again while others write the definition, too, and while objects are to be migrated of a kind that the API server, which
+// has just started, does not publish yet.
 func installCRD(ctx context.Context, cluster client.Client, crd *apiextensionsv1.CustomResourceDefinition) error {
-	err := apply.InstallCRD(ctx, cluster, crd)
-	if err == nil && !apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) {
-		err = establish(ctx, cluster, crd)
-	}
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, servedPollInterval, servedTimeout, true, func(context.Context) (bool, error) {
+		if last = ensureCRD(ctx, cluster, crd); apierrors.IsConflict(last) || meta.IsNoMatchError(last) {
+			return false, nil
+		}
+		return true, last
+	})
 	if err != nil {
-		return fmt.Errorf("install CRD %s: %w", crd.Name, err)
+		return fmt.Errorf("install CRD %s: %w", crd.Name, cmp.Or(last, err))
 	}
 	return nil
+}
+
+// ensureCRD also establishes one that was installed by a hub that was interrupted before it did so: the API server's own controllers
+// complete only what they started.
+func ensureCRD(ctx context.Context, cluster client.Client, crd *apiextensionsv1.CustomResourceDefinition) error {
+	err := apply.InstallCRD(ctx, cluster, crd)
+	if err != nil || apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) {
+		return err
+	}
+	return establish(ctx, cluster, crd)
 }
 
 // creationGuard is how long after the Established condition the API server delays each creation of an object, so that its

@@ -3,14 +3,18 @@ package controlplane
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -113,5 +117,43 @@ func TestEstablishedAtTheSameMoment(t *testing.T) {
 	condition := apihelpers.FindCRDCondition(crd, apiextensionsv1.Established)
 	if first || condition == nil || now.Sub(condition.LastTransitionTime.Time) < creationGuard {
 		t.Errorf("at %s, it is established by %+v", now, condition)
+	}
+}
+
+// SC-18. Objects that may be stored in a version that goes are migrated although the API server, which has just started, does not
+// publish their kind at first.
+func TestKindIsNotServedYet(t *testing.T) {
+	t.Parallel()
+	want := crds.Hub()[0]
+	have := want.DeepCopy()
+	former := *have.Spec.Versions[0].DeepCopy()
+	former.Name, former.Storage = "v0", false
+	have.Spec.Versions = append(have.Spec.Versions, former)
+	have.Status.StoredVersions = []string{"v0"}
+	scheme := runtime.NewScheme()
+	must(t, apiextensionsv1.AddToScheme(scheme))
+	unserved := 2
+	cluster := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(want).WithObjects(have).WithInterceptorFuncs(interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if unserved--; unserved >= 0 {
+				return &meta.NoKindMatchError{}
+			}
+			return c.List(ctx, list, options...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+			live := &apiextensionsv1.CustomResourceDefinition{}
+			must(t, c.Get(ctx, client.ObjectKeyFromObject(want), live))
+			if slices.Contains(live.Status.StoredVersions, "v0") { // as an API server does
+				return apierrors.NewInvalid(apply.CRDs.GroupKind(), live.Name, field.ErrorList{
+					field.Invalid(field.NewPath("status", "storedVersions").Index(0), "v0", "must appear in spec.versions")})
+			}
+			return c.Update(ctx, o, options...)
+		},
+	}).Build()
+	must(t, installCRD(t.Context(), cluster, want.DeepCopy()))
+	live := &apiextensionsv1.CustomResourceDefinition{}
+	must(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(want), live))
+	if len(live.Spec.Versions) != len(want.Spec.Versions) || slices.Contains(live.Status.StoredVersions, "v0") {
+		t.Errorf("it has %d versions and objects may be stored in %v", len(live.Spec.Versions), live.Status.StoredVersions)
 	}
 }
