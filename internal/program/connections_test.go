@@ -99,6 +99,7 @@ func TestConnectionIsDead(t *testing.T) {
 		first, second := newHub(t, "first"), newHub(t, "second")
 		client, err := rest.HTTPClientFor(&rest.Config{
 			TLSClientConfig: rest.TLSClientConfig{CAData: first.trusted()}, // both have the same
+			Proxy:           http.ProxyURL(nil),                            // not that of the environment
 			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				if first.gone.Load() {
 					return second.dial(ctx)
