@@ -392,6 +392,8 @@ func TestPoliciesOfGRPCServer(t *testing.T) {
 		byGRPC  = "open-cluster-management.io/grpc"
 		ofKube  = "kubernetes.io/kube-apiserver-client"
 	)
+	const csrs = "certificatesigningrequests"
+	requests, approvals := server["requests.grpc-server.capstan.io"], hub["approvals.registration-controller.capstan.io"]
 	csrOf := func(signer, labels, notes, user string) *unstructured.Unstructured {
 		return filled(t, csr, "SIGNER", signer, "LABELS", labels, "NOTES", notes, "USER", user)
 	}
@@ -402,20 +404,20 @@ func TestPoliciesOfGRPCServer(t *testing.T) {
 		namespace             *corev1.Namespace
 		allowed               bool
 	}{
-		"agent":                {server["requests.grpc-server.capstan.io"], "certificatesigningrequests", "", csrOf(byGRPC, ofAgent, forUser, "u"), nil, true},
-		"add-on":               {server["requests.grpc-server.capstan.io"], "certificatesigningrequests", "", csrOf(ofKube, ofAddOn, forUser, "u"), nil, true},
-		"agent on the API":     {server["requests.grpc-server.capstan.io"], "certificatesigningrequests", "", csrOf(ofKube, ofAgent, forUser, "u"), nil, false},
-		"no cluster":           {server["requests.grpc-server.capstan.io"], "certificatesigningrequests", "", csrOf(byGRPC, "", forUser, "u"), nil, false},
-		"nobody":               {server["requests.grpc-server.capstan.io"], "certificatesigningrequests", "", csrOf(byGRPC, ofAgent, "", "u"), nil, false},
+		"agent":                {requests, csrs, "", csrOf(byGRPC, ofAgent, forUser, "u"), nil, true},
+		"add-on":               {requests, csrs, "", csrOf(ofKube, ofAddOn, forUser, "u"), nil, true},
+		"agent on the API":     {requests, csrs, "", csrOf(ofKube, ofAgent, forUser, "u"), nil, false},
+		"no cluster":           {requests, csrs, "", csrOf(byGRPC, "", forUser, "u"), nil, false},
+		"nobody":               {requests, csrs, "", csrOf(byGRPC, ofAgent, "", "u"), nil, false},
 		"token":                {server["tokens.grpc-server.capstan.io"], "serviceaccounts", "token", filled(t, account, "NAME", "a-agent"), cluster, true},
 		"token of another":     {server["tokens.grpc-server.capstan.io"], "serviceaccounts", "token", filled(t, account, "NAME", "admin"), cluster, false},
 		"token elsewhere":      {server["tokens.grpc-server.capstan.io"], "serviceaccounts", "token", filled(t, account, "NAME", "a-agent"), other, false},
 		"heartbeat":            {server["leases.grpc-server.capstan.io"], "leases", "", filled(t, lease, "NAME", "managed-cluster-lease"), cluster, true},
 		"another lease":        {server["leases.grpc-server.capstan.io"], "leases", "", filled(t, lease, "NAME", "x"), cluster, false},
-		"approved":             {hub["approvals.registration-controller.capstan.io"], "certificatesigningrequests", "approval", csrOf(byGRPC, ofAgent, forUser, bySA+"grpc-server-sa"), nil, true},
-		"asked for by another": {hub["approvals.registration-controller.capstan.io"], "certificatesigningrequests", "approval", csrOf(byGRPC, ofAgent, forUser, bySA+"work-controller-sa"), nil, false},
-		"for the API":          {hub["approvals.registration-controller.capstan.io"], "certificatesigningrequests", "approval", csrOf(ofKube, ofAgent, forUser, bySA+"grpc-server-sa"), nil, false},
-		"another signer":       {hub["approvals.registration-controller.capstan.io"], "certificatesigningrequests", "approval", csrOf("example.com/a", ofAgent, forUser, bySA+"grpc-server-sa"), nil, false},
+		"approved":             {approvals, csrs, "approval", csrOf(byGRPC, ofAgent, forUser, bySA+"grpc-server-sa"), nil, true},
+		"asked for by another": {approvals, csrs, "approval", csrOf(byGRPC, ofAgent, forUser, bySA+"work-controller-sa"), nil, false},
+		"for the API":          {approvals, csrs, "approval", csrOf(ofKube, ofAgent, forUser, bySA+"grpc-server-sa"), nil, false},
+		"another signer":       {approvals, csrs, "approval", csrOf("example.com/a", ofAgent, forUser, bySA+"grpc-server-sa"), nil, false},
 	} {
 		if test.policy.compiled == nil {
 			t.Fatalf("%s: there is no such policy", name)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
@@ -35,5 +36,47 @@ func TestWatchBoundsEvents(t *testing.T) {
 	})
 	if err != nil || len(failed) != 1 || !strings.HasPrefix(failed[0], "c1: an event of the watch is larger than 16 MiB") {
 		t.Errorf("%v, %v", failed, err)
+	}
+}
+
+// CA-02: who watches a cluster that does not know any more what has changed is told once that all rows come again, however many pages
+// they have.
+func TestWatchListsAnew(t *testing.T) {
+	t.Parallel()
+	fake := fakehub.New(t)
+	fake.Connect("c1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		query := r.URL.Query()
+		switch {
+		case query.Has("watch"):
+			w.WriteHeader(http.StatusGone)
+			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`)
+		case query.Get("continue") == "":
+			fmt.Fprint(w, `{"kind":"Table","metadata":{"resourceVersion":"7","continue":"more"},"rows":[{"cells":["a"]}]}`)
+		default:
+			fmt.Fprint(w, `{"kind":"Table","metadata":{"resourceVersion":"7"},"rows":[{"cells":["b"]}]}`)
+		}
+	}))
+	cluster, err := clusterapi.Of(t.Context(), fake.Client(t), "c1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}
+	enough := errors.New("both pages are here")
+	var seen []string
+	err = Watch(t.Context(), []*clusterapi.Cluster{cluster}, map[string]Page{"c1": {Resource: pods}},
+		Query{Clock: clock.RealClock{}, Timeout: time.Minute}, WatchHandler{
+			Write: func(Page) error {
+				if seen = append(seen, "page"); len(seen) == 3 {
+					return enough
+				}
+				return nil
+			},
+			Relisted: func(cluster string) { seen = append(seen, cluster) },
+			Away:     func(f Failure) { seen = append(seen, "away: "+f.Message) },
+			Failed:   func(f Failure) { seen = append(seen, "failed: "+f.Message) },
+		})
+	if !errors.Is(err, enough) || strings.Join(seen, " ") != "c1 page page" {
+		t.Errorf("%v: %v", seen, err)
 	}
 }

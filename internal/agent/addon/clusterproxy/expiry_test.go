@@ -38,6 +38,17 @@ func answering(h http.Handler, r *http.Request) <-chan *httptest.ResponseRecorde
 	return answered
 }
 
+// handlerUnder is a handler under rules, which allow all, of a cluster that does not exist.
+func handlerUnder(t *testing.T, allowed *rules) *apiHandler {
+	t.Helper()
+	allowed.set(nil)
+	h, err := newHandler(&rest.Config{Host: "https://cluster.invalid"}, allowed, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
 // CP-09, MS-02: what is open with the token of a service account of the cluster ends with that token. One that has ended is for the API
 // server to refuse.
 func TestStreamsEndWithTheirToken(t *testing.T) {
@@ -45,12 +56,7 @@ func TestStreamsEndWithTheirToken(t *testing.T) {
 	encode := base64.RawURLEncoding.EncodeToString
 	for _, lifetime := range []time.Duration{time.Minute, -time.Minute, 0} {
 		synctest.Test(t, func(t *testing.T) {
-			allowed := &rules{clock: clock.RealClock{}}
-			allowed.set(nil)
-			h, err := newHandler(&rest.Config{Host: "https://cluster.invalid"}, allowed, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			h := handlerUnder(t, &rules{clock: clock.RealClock{}})
 			server := waiting{make(chan struct{}), make(chan struct{})}
 			h.none.ordinary = server
 			claims := fmt.Sprintf(`{"exp":%d}`, time.Now().Add(lifetime).Unix())

@@ -288,11 +288,7 @@ func TestRulesEndWhatIsOpen(t *testing.T) {
 func TestRulesEndWhatWaits(t *testing.T) {
 	t.Parallel()
 	allowed := &rules{clock: clock.RealClock{}}
-	allowed.set(nil)
-	h, err := newHandler(&rest.Config{Host: "https://cluster.invalid"}, allowed, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := handlerUnder(t, allowed)
 	server := waiting{make(chan struct{}), make(chan struct{})}
 	h.own.ordinary = server
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/pods?watch=1", http.NoBody)
