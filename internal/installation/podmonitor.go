@@ -27,7 +27,7 @@ type MonitoredPods struct {
 }
 
 // MonitorPods runs wait, and reports meanwhile what keeps pods from being ready, each reason once. A problem that is final, such as an
-// image that does not exist, ends the wait.
+// image that does not exist, ends the wait. A pull that had failed before does so once it has failed again.
 func (c *Cluster) MonitorPods(ctx context.Context, pods []MonitoredPods, report func(string), wait func(context.Context) error) error {
 	ctx, end := context.WithCancelCause(ctx)
 	var monitors sync.WaitGroup
@@ -48,13 +48,15 @@ func (c *Cluster) MonitorPods(ctx context.Context, pods []MonitoredPods, report 
 // reports nothing.
 func (c *Cluster) monitorPods(ctx context.Context, monitored MonitoredPods, report func(string)) (final bool) {
 	reported := map[string]bool{}
-	_ = c.await(ctx, Reference{GroupVersionKind: KindPod, Namespace: monitored.Namespace}, func(pods []*unstructured.Unstructured) bool {
-		for _, object := range pods {
-			pod := &corev1.Pod{}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, pod); err != nil || pod.DeletionTimestamp != nil {
-				continue
-			}
+	var before failedPulls
+	_ = c.await(ctx, Reference{GroupVersionKind: KindPod, Namespace: monitored.Namespace}, func(objects []*unstructured.Unstructured) bool {
+		pods := podsOf(objects)
+		if before == nil {
+			before = newFailedPulls(pods)
+		}
+		for _, pod := range pods {
 			found := problem.Of(pod)
+			found.Final = found.Final && !before.has(pod, found)
 			key := pod.Name + " " + string(found.Kind)
 			if !isProblem(found) || reported[key] && !found.Final || !c.isCurrent(ctx, monitored, pod) {
 				continue
@@ -68,6 +70,45 @@ func (c *Cluster) monitorPods(ctx context.Context, monitored MonitoredPods, repo
 		return final
 	})
 	return final
+}
+
+// podsOf are the pods among objects that are not being deleted.
+func podsOf(objects []*unstructured.Unstructured) (pods []*corev1.Pod) {
+	for _, object := range objects {
+		pod := &corev1.Pod{}
+		err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, pod)
+		if err == nil && pod.DeletionTimestamp == nil {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// failedPulls are the resource versions of pods, by name, whose image could not be pulled when somebody began to wait. The kubelet may have
+// tried that with another password, or before the image was in the registry.
+type failedPulls map[string]string
+
+func newFailedPulls(pods []*corev1.Pod) failedPulls {
+	failed := failedPulls{}
+	for _, pod := range pods {
+		if problem.Of(pod).Kind == problem.Image {
+			failed[pod.Name] = pod.ResourceVersion
+		}
+	}
+	return failed
+}
+
+// has tells whether the problem of a pod still is the failure of that time: one of a new try has the reason ErrImagePull in a status that
+// was written since.
+func (f failedPulls) has(pod *corev1.Pod, found problem.Problem) bool {
+	version, failed := f[pod.Name]
+	switch found.Reason {
+	case problem.ErrImagePull:
+		return failed && pod.ResourceVersion == version
+	case problem.ImagePullBackOff:
+		return failed
+	}
+	return false
 }
 
 // isProblem tells whether a pod is not just starting.

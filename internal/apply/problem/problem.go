@@ -36,6 +36,12 @@ const (
 	Waiting Kind = "Waiting"
 )
 
+// Reasons of the kubelet for an image that it could not pull: when it has tried, and until it tries again.
+const (
+	ErrImagePull     = "ErrImagePull"
+	ImagePullBackOff = "ImagePullBackOff"
+)
+
 // Problem is what keeps a pod from being ready.
 type Problem struct {
 	Kind Kind
@@ -113,7 +119,7 @@ func ofImage(waiting *corev1.ContainerStateWaiting) (kind Kind, final bool) {
 	switch waiting.Reason {
 	case "InvalidImageName", "ErrImageNeverPull":
 		return Image, true
-	case "ErrImagePull", "ImagePullBackOff":
+	case ErrImagePull, ImagePullBackOff:
 		return Image, missingImage.MatchString(waiting.Message)
 	}
 	return None, false

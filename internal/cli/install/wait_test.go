@@ -247,20 +247,13 @@ func TestWaitEndsEarly(t *testing.T) {
 			t.Parallel()
 			h, bundle := newCluster(t), inDir(t)("bundle.json", `{"ocm":"v0.3.0"}`)
 			putOperator(t, h, "cluster-manager", "r/capstan-hub:v0.3.0", nil)
-			const pods = "/api/v1/namespaces/open-cluster-management/pods"
 			over, done := make(chan struct{}), make(chan clitest.Result)
 			go func() {
 				done <- clitest.RunUntil(t.Context(), over, "", "--kubeconfig", h.File, "init", "--wait", "--timeout", "1", "--image-registry", "r",
 					"--bundle-version-overrides", bundle)
 			}()
-			h.WaitForWatch(t, pods)
-			h.Put(t, pods+"/p1", &corev1.Pod{
-				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-				ObjectMeta: metav1.ObjectMeta{Name: "p1", Namespace: "open-cluster-management", Labels: map[string]string{"app": "cluster-manager"}},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "operator", Image: test.image}}},
-				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Image: test.image,
-					State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: test.reason, Message: test.message}}}}},
-			})
+			h.WaitForWatch(t, operatorPods)
+			putWaitingPod(t, h, test.image, test.reason, test.message)
 			if test.ends {
 				got := <-done
 				got.Fails(t, "waiting does not mend this", "pod p1: its image r/capstan-hub:v0.3.0 cannot be pulled", test.message)
@@ -276,4 +269,35 @@ func TestWaitEndsEarly(t *testing.T) {
 			(<-done).Fails(t, "not done after 1s")
 		})
 	}
+}
+
+// CA-12: a pull that had failed before does not end the wait: it may have been with another password. One that fails again does.
+func TestWaitAfterAFailedPull(t *testing.T) {
+	t.Parallel()
+	const image = "r/capstan-hub:v0.3.0"
+	h, bundle := newCluster(t), inDir(t)("bundle.json", `{"ocm":"v0.3.0"}`)
+	putOperator(t, h, "cluster-manager", image, nil)
+	putWaitingPod(t, h, image, "ErrImagePull", "401 Unauthorized")
+	done := make(chan clitest.Result, 1)
+	go func() {
+		done <- h.Run(t, "", "init", "--wait", "--image-registry", "r", "--bundle-version-overrides", bundle)
+	}()
+	h.WaitForWatch(t, operatorPods) // the command has listed the pods, and goes on
+	putWaitingPod(t, h, image, "ImagePullBackOff", "back-off after 401 Unauthorized")
+	putWaitingPod(t, h, image, "ErrImagePull", "403 Forbidden: denied")
+	(<-done).Fails(t, "waiting does not mend this", "pod p1: its image "+image+" cannot be pulled", "403 Forbidden: denied")
+}
+
+const operatorPods = "/api/v1/namespaces/open-cluster-management/pods"
+
+// putWaitingPod adds a pod of the operator of a hub whose container waits.
+func putWaitingPod(t *testing.T, h clitest.Hub, image, reason, message string) {
+	t.Helper()
+	h.Put(t, operatorPods+"/p1", &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Name: "p1", Namespace: "open-cluster-management", Labels: map[string]string{"app": "cluster-manager"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "operator", Image: image}}},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Image: image,
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}},
+	})
 }
