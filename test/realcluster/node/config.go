@@ -25,9 +25,16 @@ const networkPlugins = "/usr/lib/cni"
 //go:embed config
 var configFiles embed.FS
 
+// registries is the directory of the node that says how registries are reached.
+const registries = "registries"
+
+// RegistryConfig is the path of the file that says how containerd reaches a registry, by the host in the names of images: hosts.toml, which
+// is read at each pull.
+func (n *Node) RegistryConfig(host string) string { return n.Path(registries, host, "hosts.toml") }
+
 // directories that a node begins with. The node has its own var and run, so that all programs use their usual paths.
 var directories = []string{
-	"pki", "cni", "log", "sysctl", "run",
+	"pki", "cni", "log", "sysctl", "run", registries,
 	"var/cache", "var/lib/cni", "var/lib/containerd", "var/lib/kubelet", "var/log/pods", "var/tmp",
 }
 
@@ -38,6 +45,7 @@ func (configuration) Files() string            { return files }
 func (configuration) ContainerdSocket() string { return containerdSocket }
 func (configuration) NetworkPlugins() string   { return networkPlugins }
 func (configuration) PauseImage() string       { return PauseImage }
+func (configuration) Registries() string       { return in(registries) }
 
 // writeFiles lays out the directory of the node.
 func (n *Node) writeFiles() error {

@@ -1,0 +1,205 @@
+package realcluster
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Registry serves images to nodes, as a private registry does: by HTTP, to whoever has the password. Nothing can be pushed to it.
+type Registry struct {
+	// Host is the address at which nodes reach it, with which the names of its images begin.
+	Host string
+	// User and Password are those to pull with.
+	User, Password string
+
+	content map[string][]byte // manifests, configurations and layers, by digest
+	tags    map[string]string // digests, by REPOSITORY:TAG
+
+	mu    sync.Mutex
+	pulls map[string]int // by repository
+}
+
+// StartRegistry serves the images of archives until the test ends. Archives are OCI layouts, as "make images" writes them. The image
+// ghcr.io/a/b:c of an archive is HOST/a/b:c. The test has to have a cluster: this machine has no HostIP without one.
+func StartRegistry(t testing.TB, archives ...string) *Registry {
+	t.Helper()
+	r := newRegistry()
+	for _, path := range archives {
+		if err := r.addFile(path); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(HostIP, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = listener.Addr().String()
+	server := &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(listener) }() // until it is closed
+	t.Cleanup(func() { _ = server.Close() })
+	return r
+}
+
+func newRegistry() *Registry {
+	return &Registry{User: "puller", Password: rand.Text(), content: map[string][]byte{}, tags: map[string]string{}, pulls: map[string]int{}}
+}
+
+// DockerConfig is a Docker configuration with the password of a user of the registry.
+func (r *Registry) DockerConfig(user, password string) string {
+	return fmt.Sprintf(`{"auths": {%q: {"auth": %q}}}`, r.Host, base64.StdEncoding.EncodeToString([]byte(user+":"+password)))
+}
+
+// Pulls is how often nodes with the password have asked for a tag of a repository, such as "capstan-io/capstan-hub". They do so at each
+// pull, even of an image that they have.
+func (r *Registry) Pulls(repository string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pulls[repository]
+}
+
+// addFile reads an archive.
+func (r *Registry) addFile(path string) error {
+	opened, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer opened.Close()
+	return r.add(opened)
+}
+
+// add reads the files of an OCI layout.
+func (r *Registry) add(layout io.Reader) error {
+	for members := tar.NewReader(layout); ; {
+		header, err := members.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		content, err := io.ReadAll(members)
+		if err != nil {
+			return err
+		}
+		if sum, isBlob := strings.CutPrefix(header.Name, "blobs/sha256/"); isBlob {
+			r.content["sha256:"+sum] = content
+		}
+		if header.Name == "index.json" {
+			if err := r.addTags(content); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// addTags reads the names of the images of a layout.
+func (r *Registry) addTags(index []byte) error {
+	var images struct {
+		Manifests []struct {
+			Digest      string            `json:"digest"`
+			Annotations map[string]string `json:"annotations"`
+		} `json:"manifests"`
+	}
+	if err := json.Unmarshal(index, &images); err != nil {
+		return err
+	}
+	for _, image := range images.Manifests {
+		name := image.Annotations["io.containerd.image.name"]
+		_, tag, found := strings.Cut(name, "/")
+		if !found {
+			return fmt.Errorf("index.json: an image has the name %q, want REGISTRY/REPOSITORY:TAG", name)
+		}
+		r.tags[tag] = image.Digest
+	}
+	return nil
+}
+
+// requested is the path of what the distribution API has: a manifest, by digest or tag, or a blob of a repository.
+var requested = regexp.MustCompile(`^/v2/(.+)/(manifests|blobs)/([^/]+)$`)
+
+// ServeHTTP implements http.Handler.
+func (r *Registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	if user, password, _ := request.BasicAuth(); user != r.User || password != r.Password {
+		w.Header().Set("WWW-Authenticate", `Basic realm="images"`)
+		http.Error(w, "the user or the password is wrong", http.StatusUnauthorized)
+		return
+	}
+	found := requested.FindStringSubmatch(request.URL.Path)
+	if found == nil {
+		http.NotFound(w, request)
+		return
+	}
+	repository, kind, digest := found[1], found[2], found[3]
+	if tagged, isTag := r.tags[repository+":"+digest]; isTag && kind == "manifests" {
+		digest = tagged
+		r.countPull(repository)
+	}
+	content, exists := r.content[digest]
+	if !exists {
+		http.NotFound(w, request)
+		return
+	}
+	w.Header().Set("Content-Type", mediaType(kind, content))
+	w.Header().Set("Docker-Content-Digest", digest)
+	http.ServeContent(w, request, "", time.Time{}, bytes.NewReader(content))
+}
+
+func (r *Registry) countPull(repository string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pulls[repository]++
+}
+
+// mediaType is what a manifest says of itself.
+func mediaType(kind string, content []byte) string {
+	var manifest struct {
+		MediaType string `json:"mediaType"`
+	}
+	if kind == "manifests" && json.Unmarshal(content, &manifest) == nil {
+		return manifest.MediaType
+	}
+	return "application/octet-stream"
+}
+
+// UseRegistry tells the node that a registry is without TLS. Pods need a Secret to pull from there.
+func (c *Cluster) UseRegistry(t testing.TB, r *Registry) {
+	t.Helper()
+	c.configureHost(t, r.Host, r, "")
+}
+
+// UseMirror has the node pull the images of another registry, such as ghcr.io, from this one. The node has the password, and pods need no
+// Secret.
+func (c *Cluster) UseMirror(t testing.TB, of string, r *Registry) {
+	t.Helper()
+	credential := base64.StdEncoding.EncodeToString([]byte(r.User + ":" + r.Password))
+	c.configureHost(t, of, r, fmt.Sprintf("[host.%q.header]\nAuthorization = %q\n", "http://"+r.Host, "Basic "+credential))
+}
+
+// configureHost writes the file that containerd reads whenever it pulls an image whose name begins with a host.
+func (c *Cluster) configureHost(t testing.TB, host string, r *Registry, header string) {
+	t.Helper()
+	file := fmt.Sprintf("server = %[1]q\n[host.%[1]q]\ncapabilities = [\"pull\", \"resolve\"]\n", "http://"+r.Host) + header
+	path := c.node.RegistryConfig(host)
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		err = os.WriteFile(path, []byte(file), 0o600)
+	}
+	if err != nil {
+		t.Fatalf("cluster %s: %v", c.Name, err)
+	}
+}
