@@ -70,7 +70,7 @@ func (v *clusterManagerValues) operator() *operator {
 		args = append(args, "--enable-sync-labels")
 	}
 	return &operator{
-		name: clusterManagerChart, image: image, values: v.values,
+		name: clusterManagerChart, containerName: "registration-operator", image: image, values: v.values,
 		args: append(args, "--image-pull-secret-name="+fleet.SecretImagePullCredentials),
 		env: []any{
 			variable("OPERATOR_IMAGE", image), variable("AGENT_IMAGE", v.image(clusterManagerChart, "capstan-agent", "agentImage")),

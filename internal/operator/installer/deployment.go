@@ -42,7 +42,7 @@ func (o *operator) container() object {
 		return timing
 	}
 	return object{
-		"name":            "registration-operator",
+		"name":            o.containerName,
 		"image":           o.image,
 		"imagePullPolicy": o.Images.ImagePullPolicy,
 		"args":            o.args,

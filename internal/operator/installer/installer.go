@@ -32,10 +32,12 @@ type object = map[string]any
 
 // operator is one whose objects are built. Its chart, and most of its objects, have its name.
 type operator struct {
-	name  string
-	image string
-	args  []any
-	env   []any
+	name string
+	// containerName is that of the charts of Open Cluster Management: whoever upgrades with these changes the container that there is.
+	containerName string
+	image         string
+	args          []any
+	env           []any
 	// hostAliases, volumes and volumeMounts are more of its pods than every operator has.
 	hostAliases, volumes, volumeMounts []any
 

@@ -121,7 +121,8 @@ func (v *klusterletValues) operator() *operator {
 		args = append(args, "--enable-sync-labels")
 	}
 	return &operator{
-		name: klusterletChart, image: image, args: args, env: []any{variable("OPERATOR_IMAGE", image)}, values: v.values,
+		name: klusterletChart, containerName: "klusterlet", image: image, args: args, values: v.values,
+		env:         []any{variable("OPERATOR_IMAGE", image)},
 		hostAliases: v.HostAliases, volumes: v.ExtraVolumes, volumeMounts: v.ExtraVolumeMounts,
 	}
 }
