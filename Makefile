@@ -69,7 +69,7 @@ LDFLAGS := -s -w
 
 # The programs that checks and measurements run do not know their commit: one that changes nothing in a program leaves it as it is.
 BUILDVCS := -buildvcs=auto
-test test-argocd test-interop build-interop test-clusters build-clusters test-images race audit vuln verify-generate: BUILDVCS := -buildvcs=false
+test test-argocd test-interop build-interop test-clusters build-clusters build-clusteradm test-images race audit vuln verify-generate: BUILDVCS := -buildvcs=false
 bench%: BUILDVCS := -buildvcs=false
 
 # The version of what is built: none in programs that do not know their commit.
@@ -179,7 +179,7 @@ verify-generate: ## Fail if generated files are not up to date: first those that
 
 .PHONY: verify-modules
 verify-modules: ## Fail if the go.mod of a module is not tidy
-	for module in . $(MODULES) $(HYPERKUBE) $(ARGOCD) $(INTEROP) $(INTEROP)/ocm; do $(GO) -C $$module mod tidy -diff || exit 1; done
+	for module in . $(MODULES) $(HYPERKUBE) $(ARGOCD) $(INTEROP) $(INTEROP)/ocm $(INTEROP)/clusteradm; do $(GO) -C $$module mod tidy -diff || exit 1; done
 
 .PHONY: build
 build: ## Build all programs, and those of the examples, into bin/
@@ -252,6 +252,11 @@ build-clusters: ## Build what clusters with real pods are made of, into bin/
 	$(GO) build -C $(HYPERKUBE) $(BUILDVCS) -ldflags "$(LDFLAGS) $(VERSIONED)" -o "$(CURDIR)/bin/built/"
 	@tools/update bin/built/* bin
 
+.PHONY: build-clusteradm
+build-clusteradm: ## Build the command line of Open Cluster Management, which tests on clusters with real pods run, into bin/ocm
+	$(GO) build -C $(INTEROP)/clusteradm $(BUILDVCS) -ldflags "$(LDFLAGS)" -o "$(CURDIR)/bin/built/ocm/" tool
+	@tools/update bin/built/ocm/clusteradm bin/ocm
+
 .PHONY: test-images
 test-images: ## Write the images that tests on clusters with real pods use
 	$(MAKE) images IMAGES=bin/images/built ARCHS=$(shell $(GO) env GOARCH) TAG=test COMMIT=test SOURCE_DATE_EPOCH=0 TRIMPATH= BUILD_TAGS=
@@ -259,7 +264,7 @@ test-images: ## Write the images that tests on clusters with real pods use
 
 # Tests of clusters mostly wait. How many run at a time depends on how many clusters they start, not on the number of cores.
 .PHONY: test-clusters
-test-clusters: build build-clusters test-images ## Run the tests that start clusters with real pods, which takes root; CLUSTER_TESTS names others
+test-clusters: build build-clusters build-clusteradm test-images ## Run the tests that start clusters with real pods, which takes root; CLUSTER_TESTS names others
 	@if [ "$$(id -u)" != 0 ]; then \
 		echo "The tests on clusters with real pods are skipped:"; bin/realcluster install || true; \
 	else \

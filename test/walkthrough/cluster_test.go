@@ -81,7 +81,7 @@ func (c cluster) interrupted(t *testing.T, watched string, args ...string) strin
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
 	defer cancel()
-	command := newCommand(ctx, t, c.Kubeconfig, c.home, args...)
+	command := newCommand(ctx, t, "capstan", c.Kubeconfig, c.home, args...)
 	env.InterruptOnceItWatches(command, watched)
 	if err := command.Run(); command.ProcessState.ExitCode() != env.CodeInterrupted || ctx.Err() != nil {
 		t.Fatalf("capstan %s: %v\n%s", strings.Join(args, " "), err, command.Stderr)
@@ -92,13 +92,19 @@ func (c cluster) interrupted(t *testing.T, watched string, args ...string) strin
 // capstan runs the command line of a user with a kubeconfig, and returns what it writes to standard output.
 func capstan(t *testing.T, kubeconfig, home string, args ...string) (string, error) {
 	t.Helper()
+	return runCommand(t, "capstan", kubeconfig, home, args...)
+}
+
+// runCommand runs a program in bin/ for a user with a kubeconfig, and returns what it writes to standard output.
+func runCommand(t *testing.T, program, kubeconfig, home string, args ...string) (string, error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
 	defer cancel()
-	command := newCommand(ctx, t, kubeconfig, home, args...)
+	command := newCommand(ctx, t, program, kubeconfig, home, args...)
 	var out, errOut bytes.Buffer
 	command.Stdout, command.Stderr = &out, &errOut
 	if err := command.Run(); err != nil {
-		return "", fmt.Errorf("capstan %s: %w\n%s%s", strings.Join(args, " "), err, out.String(), errOut.String())
+		return "", fmt.Errorf("%s %s: %w\n%s%s", program, strings.Join(args, " "), err, out.String(), errOut.String())
 	}
 	return out.String(), nil
 }
@@ -106,14 +112,16 @@ func capstan(t *testing.T, kubeconfig, home string, args ...string) (string, err
 // commandTimeout is for commands that wait for pods. It is longer than their own --timeout, after which they say what these lack.
 const commandTimeout = 6 * time.Minute
 
-func newCommand(ctx context.Context, t *testing.T, kubeconfig, home string, args ...string) *exec.Cmd {
+// newCommand is a program in bin/ for a user with a kubeconfig. In the home of the user is what programs remember of a cluster: another
+// one may have its address later.
+func newCommand(ctx context.Context, t *testing.T, program, kubeconfig, home string, args ...string) *exec.Cmd {
 	t.Helper()
-	path, err := env.Binary("capstan")
+	path, err := env.Binary(program)
 	if err != nil {
 		t.Fatal(err)
 	}
 	command := env.Command(ctx, path, args...)
-	command.Env = env.Environ("KUBECONFIG="+kubeconfig, "CAPSTAN_HOME="+home)
+	command.Env = env.Environ("KUBECONFIG="+kubeconfig, "CAPSTAN_HOME="+home, "KUBECACHEDIR="+filepath.Join(home, "cache"))
 	return command
 }
 
