@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/capstan-io/capstan/internal/controlplane/backup"
+	"github.com/capstan-io/capstan/internal/machinery/tcp"
 )
 
 // Backups in a folder are called hub-TIME.backup, so that the order of their names is that of their times.
@@ -285,6 +286,7 @@ func (f *backupFlags) download(ctx context.Context) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
 	}
+	tcp.Dialer{}.Use(config)
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)

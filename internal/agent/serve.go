@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/http"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -50,7 +51,11 @@ func (a *Agent) serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("use the hub kubeconfig: %w", err)
 	}
-	uncached, err := hubclient.New(config)
+	transport, err := rest.HTTPClientFor(config) // one connection for all, which costs the hub memory
+	if err != nil {
+		return fmt.Errorf("connect to the hub: %w", err)
+	}
+	uncached, err := hubclient.NewOver(transport, config)
 	if err != nil {
 		return fmt.Errorf("connect to the hub: %w", err)
 	}
@@ -63,16 +68,18 @@ func (a *Agent) serve(ctx context.Context) error {
 		all.Go(func() error { return a.bootstrap.Follow(ctx) })
 		all.Go(func() error { return connection.Start(ctx) })
 	}
-	all.Go(func() error { return a.control(ctx, config, uncached, connection) })
+	all.Go(func() error { return a.control(ctx, config, transport, uncached, connection) })
 	return all.Wait()
 }
 
 // control runs the controllers once the hub lets them work.
-func (a *Agent) control(ctx context.Context, config *rest.Config, uncached client.WithWatch, connection *monitor.Monitor) error {
+func (a *Agent) control(ctx context.Context, config *rest.Config, transport *http.Client, uncached client.WithWatch,
+	connection *monitor.Monitor) error {
 	if err := a.awaitRights(ctx, uncached, connection); err != nil {
 		return err
 	}
-	hub, err := hubclient.NewCluster(config, a.hubOptions, checkOnUnauthorized(connection), hubclient.WorksByName(uncached))
+	hub, err := hubclient.NewCluster(config, a.hubOptions, hubclient.Over(transport), checkOnUnauthorized(connection),
+		hubclient.WorksByName(uncached))
 	if err != nil {
 		return fmt.Errorf("connect to the hub %s: %w", config.Host, err)
 	}

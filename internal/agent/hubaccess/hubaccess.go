@@ -12,6 +12,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
+	"github.com/capstan-io/capstan/internal/machinery/tcp"
 )
 
 // Access is a transport to hubs.
@@ -48,7 +49,7 @@ func loadKubeconfig(file string) (*clientcmdapi.Config, error) {
 }
 
 // connectToAPI leaves it to the priority and fairness of the API server how many requests there may be. TLS and proxies are as the
-// kubeconfig says.
+// kubeconfig says. A connection to one of several replicas of a hub ends seconds after that has gone.
 func connectToAPI(_ context.Context, config *clientcmdapi.Config, _ string) (*rest.Config, error) {
 	reached, err := clientcmd.NewDefaultClientConfig(*config, nil).ClientConfig()
 	if err != nil {
@@ -56,7 +57,11 @@ func connectToAPI(_ context.Context, config *clientcmdapi.Config, _ string) (*re
 	}
 	reached.QPS = -1
 	reached.UserAgent = fleet.AgentUserAgent
-	return reached, forwardproxy.Use(reached)
+	if err := forwardproxy.Use(reached); err != nil {
+		return nil, err
+	}
+	tcp.Dialer{Probe: true}.Use(reached)
+	return reached, nil
 }
 
 // current is the cluster and the user of the current context.

@@ -2,6 +2,7 @@ package hubclient
 
 import (
 	"context"
+	"net/http"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -27,6 +28,11 @@ func NewCluster(config *rest.Config, opts ...cluster.Option) (*Cluster, error) {
 		return nil, err
 	}
 	return &Cluster{hub, make(chan struct{})}, nil
+}
+
+// Over has the clients of a cluster use the connections of a transport.
+func Over(transport *http.Client) cluster.Option {
+	return func(o *cluster.Options) { o.HTTPClient = transport }
 }
 
 // GetCache returns the cache of all kinds. It counts as synced once it has started; who gets an informer waits for that of its kind.

@@ -2,7 +2,10 @@ package hubclient
 
 import (
 	"context"
+	"errors"
+	"net"
 	"net/http"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -81,5 +84,40 @@ func TestListsFirst(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// countingTransport is a hub that is not there, and counts what it is asked.
+type countingTransport struct{ requests atomic.Int32 }
+
+func (c *countingTransport) RoundTrip(*http.Request) (*http.Response, error) {
+	c.requests.Add(1)
+	return nil, syscall.ECONNREFUSED
+}
+
+// The clients of an agent share the connections to its hub, also where the configuration says how they connect.
+func TestClientsShareConnections(t *testing.T) {
+	t.Parallel()
+	config := &rest.Config{Host: "https://hub.invalid", Proxy: http.ProxyURL(nil),
+		Dial: func(context.Context, string, string) (net.Conn, error) {
+			return nil, errors.New("a connection of its own")
+		}}
+	requests := &countingTransport{}
+	shared := &http.Client{Transport: requests}
+	direct, err := NewOver(shared, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub, err := NewCluster(config, Over(shared))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, reader := range []client.Reader{direct, hub.GetAPIReader()} {
+		if err := reader.Get(t.Context(), client.ObjectKey{Name: "c1"}, &clusterv1.ManagedCluster{}); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Error(err)
+		}
+	}
+	if got := requests.requests.Load(); got != 2 || hub.GetHTTPClient() != shared {
+		t.Errorf("%d requests use the connections that are shared", got)
 	}
 }

@@ -59,8 +59,11 @@ func Mapper() meta.RESTMapper {
 var known = sync.OnceValue(Scheme)
 
 // New returns a client that reads and writes the hub directly.
-func New(config *rest.Config) (client.WithWatch, error) {
-	return client.NewWithWatch(config, client.Options{Scheme: known(), Mapper: Mapper()})
+func New(config *rest.Config) (client.WithWatch, error) { return NewOver(nil, config) }
+
+// NewOver returns the same client over the connections of a transport, which NewCluster may share with it; nil makes one of its own.
+func NewOver(transport *http.Client, config *rest.Config) (client.WithWatch, error) {
+	return client.NewWithWatch(config, client.Options{HTTPClient: transport, Scheme: known(), Mapper: Mapper()})
 }
 
 // MapperProvider gives Mapper to a cluster.

@@ -26,6 +26,7 @@ import (
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/apiclient"
+	"github.com/capstan-io/capstan/internal/machinery/tcp"
 )
 
 // Hub is a hub that commands read and write. Its client has no more kinds than the commands use and does no discovery: that keeps a
@@ -68,6 +69,7 @@ func New(config *rest.Config) (*Hub, error) {
 	config = rest.CopyConfig(config)
 	config.UserAgent = "capstan"
 	config.WarningHandler = rest.NewWarningWriter(os.Stderr, rest.WarningWriterOptions{Deduplicate: true})
+	tcp.Dialer{}.Use(config) // a proxy that the kubeconfig names takes its place
 	client, err := apiclient.New(config)
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cloudevents"
 	"github.com/capstan-io/capstan/internal/machinery/filewatch"
+	"github.com/capstan-io/capstan/internal/machinery/tcp"
 )
 
 // How long it takes until a lost connection, or a refused subscription, is tried again.
@@ -109,16 +110,19 @@ func (c *Client) dial(ctx context.Context, _ autopaho.ClientConfig, server *url.
 	if err != nil {
 		return nil, err
 	}
-	if config == nil {
-		return (&net.Dialer{}).DialContext(ctx, "tcp", server.Host)
+	connection, err := tcp.Dialer{}.DialContext(ctx, "tcp", server.Host)
+	if err != nil || config == nil {
+		return connection, err
 	}
-	connection, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", server.Host)
-	if err != nil {
+	config.ServerName = server.Hostname()
+	secured := tls.Client(connection, config)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		_ = connection.Close()
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.conn = packets.NewThreadSafeConn(connection)
+	c.conn = packets.NewThreadSafeConn(secured)
 	return c.conn, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/tcp"
 	"github.com/capstan-io/capstan/internal/reach/api"
 	"github.com/capstan-io/capstan/internal/reach/tunnel"
 )
@@ -26,6 +27,7 @@ func New(hub *rest.Config) (*Dialer, error) {
 	hub = rest.CopyConfig(hub)
 	hub.NextProtos = []string{tunnel.HTTP}
 	hub.Timeout = 0
+	tcp.Dialer{}.Use(hub)
 	client, err := rest.HTTPClientFor(hub)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for connections to clusters: %w", err)

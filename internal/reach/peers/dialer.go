@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/capstan-io/capstan/internal/machinery/tcp"
 	"github.com/capstan-io/capstan/internal/reach/tunnel"
 )
 
@@ -75,8 +76,11 @@ func newDialer(access *rest.Config, address string) (*dialer, error) {
 	config := rest.CopyConfig(access)
 	config.NextProtos = []string{tunnel.HTTP}
 	config.Timeout = 0
+	// A stream that is kept for later requests ends soon after the process at its other end has gone. Nothing ends it
+	// for data that is not acknowledged: a cluster may leave off reading a request for as long as it likes.
+	to := &net.Dialer{Timeout: connectTimeout, KeepAliveConfig: tcp.Probes}
 	config.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, address)
+		return to.DialContext(ctx, network, address)
 	}
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {

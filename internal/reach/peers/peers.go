@@ -35,8 +35,9 @@ const (
 	silentFor = 40 * time.Second
 	// forgottenAfter is when the Lease of another process, which has not ended in order, is deleted.
 	forgottenAfter = 10 * time.Minute
-	// dialTimeout is how long all others have to open a stream.
-	dialTimeout = 5 * time.Second
+	// dialTimeout is how long all others have to open a stream, and connectTimeout how long one may take to answer that it listens.
+	dialTimeout    = 5 * time.Second
+	connectTimeout = 2 * time.Second
 	// trustFor is how long it takes at most until the credential and the CA are those that there are now.
 	trustFor = time.Minute
 )

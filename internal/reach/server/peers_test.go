@@ -3,16 +3,25 @@ package server
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/reach/access"
 	"github.com/capstan-io/capstan/internal/reach/api"
 	"github.com/capstan-io/capstan/internal/reach/peers"
@@ -37,22 +46,28 @@ func newHubs(t *testing.T, objects ...client.Object) (servers []*Server, hubs []
 	leases := fake.NewClientset()
 	for range 2 {
 		s, hub := newHub(t, objects...)
-		s.peers = peers.New(peers.Options{Version: api.Standalone, Address: strings.TrimPrefix(hub.URL, "http://"), Namespace: "hub", User: "hub",
-			Access: func(context.Context) (*rest.Config, error) {
-				return &rest.Config{Host: "http://hub.example.com", WrapTransport: func(t http.RoundTripper) http.RoundTripper { return as{"hub", t} }}, nil
-			}})
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- s.peers.Run(ctx, leases) }()
-		t.Cleanup(func() {
-			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-		})
+		findPeers(t, s, hub, leases, func(t http.RoundTripper) http.RoundTripper { return as{"hub", t} })
 		servers, hubs = append(servers, s), append(hubs, hub)
 	}
 	return servers, hubs
+}
+
+// findPeers has a process find others by Leases, and send them requests.
+func findPeers(t *testing.T, s *Server, hub *httptest.Server, leases kubernetes.Interface, by func(http.RoundTripper) http.RoundTripper) {
+	t.Helper()
+	s.peers = peers.New(peers.Options{Version: api.Standalone, Address: strings.TrimPrefix(hub.URL, "http://"), Namespace: "hub", User: "hub",
+		Access: func(context.Context) (*rest.Config, error) {
+			return &rest.Config{Host: "http://hub.example.com", WrapTransport: by}, nil
+		}})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.peers.Run(ctx, leases) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // CP-03: of several processes, each reaches the clusters whose agents have their tunnels to another one, also when an agent goes from one
@@ -75,6 +90,42 @@ func TestPeers(t *testing.T) {
 	if code, body := get(t, hubs[0], "c2/proxy/"); code != http.StatusServiceUnavailable ||
 		!strings.Contains(body, "cluster c2 is not connected: its agent has no tunnel to the hub;") {
 		t.Errorf("a cluster without a tunnel: %d %s", code, body)
+	}
+}
+
+// gone is a process that does not answer. What happens meanwhile is up to the test.
+type gone func()
+
+func (g gone) RoundTrip(*http.Request) (*http.Response, error) {
+	g()
+	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
+}
+
+// CP-03: a request that has waited for a process that is gone reaches its cluster if the agent has come to this process meanwhile.
+func TestPeerIsGone(t *testing.T) {
+	t.Parallel()
+	const address = "192.0.2.1:9443"
+	s, hub := newHub(t, accepted("c1")...)
+	var waited atomic.Bool
+	findPeers(t, s, hub, fake.NewClientset(&coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "hub", Name: peers.LeaseOf(address),
+			Labels: map[string]string{fleet.LabelTunnelServer: fleet.LabelTrue}},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To(address), RenewTime: ptr.To(metav1.NewMicroTime(time.Now()))},
+	}), func(http.RoundTripper) http.RoundTripper {
+		return gone(func() {
+			waited.Store(true)
+			connectAgent(t, s, hub, "c1", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "here") }))
+		})
+	})
+	for t.Context().Err() == nil {
+		code, body := get(t, hub, "c1/proxy/")
+		if !waited.Load() { // it does not know of the other process yet
+			continue
+		}
+		if code != http.StatusOK || body != "here" {
+			t.Errorf("the request that waited is answered %d %s", code, body)
+		}
+		return
 	}
 }
 

@@ -213,8 +213,23 @@ func (s *Server) newTransport() *http.Transport {
 	}
 }
 
-// open opens a stream to the agent of a cluster, in a tunnel of this process or of another one.
+// open opens a stream to the agent of a cluster, in a tunnel of this process or of another one. While one was waited for that has gone, the
+// agent may have made a tunnel to another: so all are tried once more.
 func (s *Server) open(ctx context.Context, name string) (net.Conn, error) {
+	conn, err := s.openAnywhere(ctx, name)
+	if isGone(err) && ctx.Err() == nil {
+		return s.openAnywhere(ctx, name)
+	}
+	return conn, err
+}
+
+// isGone reports whether nothing has answered at the address of a process, not even that nobody listens. Nothing has been sent then.
+func isGone(err error) bool {
+	var dial *net.OpError
+	return errors.As(err, &dial) && dial.Op == "dial" && dial.Timeout()
+}
+
+func (s *Server) openAnywhere(ctx context.Context, name string) (net.Conn, error) {
 	conn, err := s.openHere(name)
 	var notConnected *NotConnectedError
 	if s.peers == nil || !errors.As(err, &notConnected) {

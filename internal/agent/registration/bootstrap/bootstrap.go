@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -251,10 +252,11 @@ func (b *Bootstrap) register(ctx context.Context, c *candidate) error {
 	if err != nil {
 		return err
 	}
-	hub, err := hubclient.New(config)
+	hub, closeIdle, err := newClient(config)
 	if err != nil {
 		return fmt.Errorf("use the bootstrap kubeconfig: %w", err)
 	}
+	defer closeIdle()
 	// The ManagedCluster comes first: a hub that refuses it must not be left with a request at every attempt.
 	created, err := b.ensureManagedCluster(ctx, hub)
 	if err != nil {
@@ -317,6 +319,20 @@ func (b *Bootstrap) connect(ctx context.Context, file string, config *clientcmda
 		return nil, fmt.Errorf("bootstrap kubeconfig %s: %w", file, err)
 	}
 	return reached, nil
+}
+
+// newClient returns a client for a few requests, and what closes its connections then: a hub has better use for its memory.
+func newClient(config *rest.Config) (hub client.WithWatch, closeIdle func(), err error) {
+	transport, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	closeIdle = func() {}
+	if config.Transport == nil { // else the connections belong to others
+		closeIdle = func() { utilnet.CloseIdleConnectionsFor(transport.Transport) }
+	}
+	hub, err = hubclient.NewOver(transport, config)
+	return hub, closeIdle, err
 }
 
 func (b *Bootstrap) access() *hubaccess.Access {

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/agent/registration/hubkubeconfig"
 	"github.com/capstan-io/capstan/internal/machinery/filewatch"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -79,10 +78,11 @@ func (b *Bootstrap) checkAuthentication(ctx context.Context, credential *hubkube
 	if err != nil {
 		return err
 	}
-	hub, err := hubclient.New(config)
+	hub, closeIdle, err := newClient(config)
 	if err != nil {
 		return err
 	}
+	defer closeIdle()
 	err = hub.Get(ctx, client.ObjectKey{Name: b.Identity.Cluster}, &clusterv1.ManagedCluster{})
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
 		return nil

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
-	"github.com/capstan-io/capstan/internal/agent/hubclient"
 	"github.com/capstan-io/capstan/internal/agent/registration/monitor"
 	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
 )
@@ -137,10 +136,11 @@ func (b *Bootstrap) wouldHave(ctx context.Context, c *candidate) error {
 	if err != nil {
 		return err
 	}
-	hub, err := hubclient.New(config)
+	hub, closeIdle, err := newClient(config)
 	if err != nil {
 		return err
 	}
+	defer closeIdle()
 	if !b.access().Brokered { // a broker reviews no rights; it refuses the read of the cluster
 		if err := mayRegister(ctx, hub); err != nil {
 			return err
@@ -202,10 +202,11 @@ func (b *Bootstrap) clusterExistsOn(ctx context.Context, c *candidate, cluster s
 	if err != nil {
 		return false, err
 	}
-	hub, err := hubclient.New(config)
+	hub, closeIdle, err := newClient(config)
 	if err != nil {
 		return false, err
 	}
+	defer closeIdle()
 	err = hub.Get(ctx, client.ObjectKey{Name: cluster}, &clusterv1.ManagedCluster{})
 	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) { // a proxy answers so
 		return false, nil

@@ -14,6 +14,7 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/tcp"
 	"github.com/capstan-io/capstan/internal/operator/kubeconfigsecret"
 )
 
@@ -129,6 +130,7 @@ func review(
 		return "", nil, err
 	}
 	config.Timeout = requestTimeout
+	tcp.Dialer{}.Use(config)
 	client, err := authorizationclient.NewForConfig(config)
 	if err != nil {
 		return config.Host, nil, err
