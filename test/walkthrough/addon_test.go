@@ -17,10 +17,10 @@ import (
 )
 
 // The add-on of the examples runs in pods: its controller on the hub, its agent on a cluster, where it copies what the hub has for it.
-// It is removed from one cluster by "capstan addon disable", and from all by deleting the ClusterManagementAddOn. Then come those that are
-// built in, by their charts.
+// It is removed from one cluster by "capstan addon disable", and from all by deleting the ClusterManagementAddOn. Before come add-ons of
+// templates, and then those that are built in, by their charts.
 //
-// CA-37, CA-38, CP-12, HC-08, HC-09, HC-10
+// AM-30, AM-31, AM-32, AM-33, AM-36, CA-36, CA-37, CA-38, CP-12, HC-08, HC-09, HC-10
 func TestAddOn(t *testing.T) {
 	t.Parallel()
 	clusters := start(t, "hub", "cluster1")
@@ -29,6 +29,7 @@ func TestAddOn(t *testing.T) {
 	managed.importImages(t, "capstan-agent", "helloworld-addon")
 	managed.join(t, hub.initialize(t, "--feature-gates", "ClusterProfile=true"), "cluster1", "--wait")
 	hub.accept(t, "cluster1")
+	t.Run("of templates", func(t *testing.T) { hub.deploysTemplates(t, managed, "cluster1") }) //nolint:paralleltest // in the same clusters
 	before := managed.Inventory(t)
 
 	hub.Apply(t, example(t, "rights.yaml"))
