@@ -92,8 +92,9 @@ ARGOCD := test/argocd
 # The module of the tests with programs and libraries of others: Open Cluster Management, its SDK and its add-on framework, and Mosquitto.
 INTEROP := test/interop
 
-# The tests that `make test-clusters` runs.
+# The tests that `make test-clusters` runs, and whether those that are slow are among them.
 CLUSTER_TESTS ?= ./test/realcluster/... ./test/walkthrough
+SLOW          :=
 
 # The cluster that `make cluster-up` starts and `make cluster-down` stops.
 NAME ?= capstan
@@ -230,7 +231,7 @@ test: build ## Run the tests of what changed since they passed, but those on clu
 
 .PHONY: test-all
 test-all: ## Run all tests, those on clusters with real pods and the race detector, whether or not anything changed: before a release
-	$(MAKE) test test-argocd test-interop test-clusters race TESTFLAGS="-count=1 $(TESTFLAGS)"
+	$(MAKE) test test-argocd test-interop test-clusters-all race TESTFLAGS="-count=1 $(TESTFLAGS)"
 
 .PHONY: test-argocd
 test-argocd: build ## Run the tests against Argo CD: its ApplicationSet controller, and its engine, which deploys through the hub
@@ -268,9 +269,14 @@ test-clusters: build build-clusters build-clusteradm test-images ## Run the test
 	@if [ "$$(id -u)" != 0 ]; then \
 		echo "The tests on clusters with real pods are skipped:"; bin/realcluster install || true; \
 	else \
-		bin/realcluster install && export CAPSTAN_TEST_CLUSTERS=1 && \
-			$(RERUN) --jsonfile bin/reruns/test-clusters.json --packages "$(CLUSTER_TESTS)" -- -timeout 40m $(TESTFLAGS); \
+		bin/realcluster install && export CAPSTAN_TEST_CLUSTERS=$(if $(SLOW),all,1) && \
+			$(RERUN) --jsonfile bin/reruns/test-clusters.json --packages "$(CLUSTER_TESTS)" -- \
+				-timeout $(if $(SLOW),80m,40m) $(TESTFLAGS); \
 	fi
+
+.PHONY: test-clusters-all
+test-clusters-all: SLOW := yes
+test-clusters-all: test-clusters ## Run the tests that start clusters with real pods, also those that each check has no time for
 
 .PHONY: flaky
 flaky: ## List the tests that passed only when they were run once more

@@ -24,6 +24,14 @@ func TestMain(m *testing.M) {
 	os.Exit(env.Run(m))
 }
 
+// slow skips a test that each check has no time for, unless all tests are asked for.
+func slow(t *testing.T) {
+	t.Helper()
+	if os.Getenv(realcluster.StartEnv) != "all" {
+		t.Skip("it is slow: run make test-clusters-all")
+	}
+}
+
 // start starts clusters for the test.
 func start(t *testing.T, names ...string) []cluster {
 	t.Helper()
