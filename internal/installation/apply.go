@@ -217,7 +217,7 @@ func (c *Cluster) awaitServed(ctx context.Context, names []string) error {
 		for _, kind := range KindsOf(definition) {
 			err := poll(ctx, func() (bool, error) {
 				c.forget(kind.GroupVersion())
-				_, err := c.resourceOf(ctx, kind)
+				_, err := c.ResourceOf(ctx, kind)
 				if errors.Is(err, errNotServed) {
 					return false, nil
 				}

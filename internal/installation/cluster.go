@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -96,30 +95,17 @@ func (c *Cluster) Version(ctx context.Context) (string, error) {
 // errNotServed is why objects of a kind cannot be read or written.
 var errNotServed = errors.New("the cluster does not serve it")
 
-// resource is how a cluster serves a kind.
-type resource struct {
-	schema.GroupVersionResource
-	namespaced bool
-}
-
 // ResourceOf is the resource by which the cluster serves a kind. One that it does not serve is an error.
-func (c *Cluster) ResourceOf(ctx context.Context, kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
-	served, err := c.resourceOf(ctx, kind)
-	return served.GroupVersionResource, err
-}
-
-// resourceOf discovers how the cluster serves a kind. The error is errNotServed for one that it does not serve.
-func (c *Cluster) resourceOf(ctx context.Context, kind schema.GroupVersionKind) (resource, error) {
-	resources, err := c.resources(ctx, kind.GroupVersion())
+func (c *Cluster) ResourceOf(ctx context.Context, kind schema.GroupVersionKind) (apiclient.Resource, error) {
+	served, err := c.resources(ctx, kind.GroupVersion())
 	if err != nil {
-		return resource{}, err
+		return apiclient.Resource{}, err
 	}
-	for i := range resources {
-		if served := &resources[i]; served.Kind == kind.Kind && !strings.Contains(served.Name, "/") {
-			return resource{kind.GroupVersion().WithResource(served.Name), served.Namespaced}, nil
-		}
+	resource, found := apiclient.ResourceOf(kind, served)
+	if !found {
+		return apiclient.Resource{}, fmt.Errorf("%s of %s: %w", kind.Kind, kind.GroupVersion(), errNotServed)
 	}
-	return resource{}, fmt.Errorf("%s of %s: %w", kind.Kind, kind.GroupVersion(), errNotServed)
+	return resource, nil
 }
 
 // resources are those that the cluster serves of a group and version. What is not served yet is read again the next time.
@@ -130,25 +116,14 @@ func (c *Cluster) resources(ctx context.Context, version schema.GroupVersion) ([
 	if cached != nil {
 		return cached, nil
 	}
-	path := []string{"/apis", version.Group, version.Version}
-	if version.Group == "" {
-		path = []string{"/api", version.Version}
-	}
-	body, err := c.Raw().Get().AbsPath(path...).DoRaw(ctx)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
+	served, err := apiclient.Resources(ctx, c.Raw(), version)
 	if err != nil {
 		return nil, c.Explain("ask what the cluster serves of "+version.String(), err)
 	}
-	var list metav1.APIResourceList
-	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, fmt.Errorf("read what the cluster serves of %s: %w", version, err)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.served[version] = list.APIResources
-	return list.APIResources, nil
+	c.served[version] = served
+	return served, nil
 }
 
 // Serves tells whether the cluster serves a version of a group.
@@ -166,15 +141,11 @@ func (c *Cluster) forget(version schema.GroupVersion) {
 
 // client is for the objects of a kind in a namespace, which is ignored where the kind has none.
 func (c *Cluster) client(ctx context.Context, kind schema.GroupVersionKind, namespace string) (dynamic.ResourceInterface, error) {
-	served, err := c.resourceOf(ctx, kind)
+	resource, err := c.ResourceOf(ctx, kind)
 	if err != nil {
 		return nil, err
 	}
-	all := c.Objects().Resource(served.GroupVersionResource)
-	if served.namespaced {
-		return all.Namespace(namespace), nil
-	}
-	return all, nil
+	return resource.Client(c.Objects(), namespace), nil
 }
 
 // Reference names an object.

@@ -17,6 +17,7 @@ import (
 
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	"github.com/capstan-io/capstan/internal/apiclient"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/managedclusteraddons"
 	"github.com/capstan-io/capstan/internal/cli/manifests"
@@ -122,7 +123,7 @@ func (f *addOnEnabling) readConfigs(ctx context.Context) ([]*unstructured.Unstru
 // addOnConfig is an object that configures add-ons, and how the hub serves it.
 type addOnConfig struct {
 	object   *unstructured.Unstructured
-	resource hubapi.Resource
+	resource apiclient.Resource
 }
 
 func (c addOnConfig) reference() addonv1beta1.AddOnConfig {

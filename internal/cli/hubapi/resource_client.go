@@ -57,7 +57,9 @@ func (c ResourceClient) MergePatch(ctx context.Context, name string, patch []byt
 
 // Apply makes an object what it should be; fields that it does not name are left to others.
 func (c ResourceClient) Apply(ctx context.Context, name string, content []byte) error {
-	return apply(ctx, c.on(c.client.Patch(types.ApplyPatchType)).Name(name), content)
+	force := true
+	return c.on(c.client.Patch(types.ApplyPatchType)).Name(name).
+		VersionedParams(&metav1.PatchOptions{FieldManager: fieldManager, Force: &force}, metav1.ParameterCodec).Body(content).Do(ctx).Error()
 }
 
 // Delete deletes an object, and does not wait until it is gone.
