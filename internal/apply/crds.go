@@ -14,13 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-io/capstan/internal/apply/crdversion"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
 // CRDs is the kind of the definitions. They are never pruned: they hold what users have stored.
@@ -55,7 +55,7 @@ func InstallCRD(ctx context.Context, cluster client.Client, crd *apiextensionsv1
 	desired.ResourceVersion = "" // of one that was installed before
 	crdversion.Set(desired)
 	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(desired) // as the API server does, to find out what differs
-	return retry.OnError(retry.DefaultBackoff, raced, func() error {
+	return retry.OnRace(func() error {
 		live := &apiextensionsv1.CustomResourceDefinition{}
 		err := cluster.Get(ctx, client.ObjectKeyFromObject(desired), live)
 		switch {
@@ -74,9 +74,6 @@ func InstallCRD(ctx context.Context, cluster client.Client, crd *apiextensionsv1
 		return nil
 	})
 }
-
-// raced tells that another process has written the same object meanwhile, as one that starts at the same time does.
-func raced(err error) bool { return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) }
 
 // update writes a definition that is on the cluster if it differs from what it should be.
 func update(ctx context.Context, cluster client.Client, live, desired *apiextensionsv1.CustomResourceDefinition) error {

@@ -12,11 +12,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/client-go/util/retry"
 	bootstrapapi "k8s.io/cluster-bootstrap/token/api"
 
 	"github.com/capstan-io/capstan/internal/controlplane/rbac"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
 // Names of the standalone control plane's own.
@@ -119,7 +119,7 @@ func ensureClusterInfo(ctx context.Context, client kubernetes.Interface, url str
 		return fmt.Errorf("write cluster-info: %w", err)
 	}
 	maps := client.CoreV1().ConfigMaps(metav1.NamespacePublic)
-	err = retry.OnError(retry.DefaultBackoff, raced, func() error {
+	err = retry.OnRace(func() error {
 		info, err := maps.Get(ctx, bootstrapapi.ConfigMapClusterInfo, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
@@ -145,7 +145,7 @@ func ensureClusterInfo(ctx context.Context, client kubernetes.Interface, url str
 // ensureHubInfo publishes what this hub runs. With several on one storage it is what the last one to start runs.
 func ensureHubInfo(ctx context.Context, client kubernetes.Interface, info map[string]string) error {
 	maps := client.CoreV1().ConfigMaps(fleet.NamespaceHub)
-	err := retry.OnError(retry.DefaultBackoff, raced, func() error {
+	err := retry.OnRace(func() error {
 		published, err := maps.Get(ctx, fleet.ConfigMapHubInfo, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
@@ -162,7 +162,3 @@ func ensureHubInfo(ctx context.Context, client kubernetes.Interface, info map[st
 	}
 	return nil
 }
-
-// raced tells that another writer has written the same object, as another hub on the same etcd does that starts at this moment, too. What
-// there is now has to be read before the next try.
-func raced(err error) bool { return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) }

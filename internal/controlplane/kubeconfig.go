@@ -16,9 +16,9 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
 const (
@@ -126,7 +126,7 @@ func publishKubeconfigs(ctx context.Context, client kubernetes.Interface, namesp
 		return err
 	}
 	for name, content := range contents {
-		err := retry.OnError(retry.DefaultBackoff, raced, func() error {
+		err := retry.OnRace(func() error {
 			return publishKubeconfig(ctx, client.CoreV1().Secrets(namespace), name, content, owner)
 		})
 		if err != nil {

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	aggregatorapiserver "k8s.io/kube-aggregator/pkg/apiserver"
 	"k8s.io/utils/clock"
@@ -32,6 +31,7 @@ import (
 	"github.com/capstan-io/capstan/internal/controlplane/pki"
 	"github.com/capstan-io/capstan/internal/controlplane/rbac"
 	"github.com/capstan-io/capstan/internal/controlplane/serviceaccounttoken"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
 // Run serves a hub until ctx ends, and then stops it in order: controllers, API server, storage. It returns an error
@@ -287,9 +287,7 @@ func (h *hub) bootstrap(ctx context.Context) error {
 		func() error { return h.publishAddress(ctx, rootCA) },
 		func() error { return ensureHubInfo(ctx, h.client, h.Info) },
 		func() error { return h.suspendWorks(ctx) },
-		func() error {
-			return retry.OnError(retry.DefaultBackoff, raced, func() error { _, err := token.ensure(ctx); return err })
-		},
+		func() error { return retry.OnRace(func() error { _, err := token.ensure(ctx); return err }) },
 	})
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/debounce"
 	"github.com/capstan-io/capstan/internal/hub/selected"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
 	"github.com/capstan-io/capstan/internal/reach/accessprovider"
 	"github.com/capstan-io/capstan/internal/rollout"
 )
@@ -98,7 +99,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if !r.successful() {
-		wait = soonest(wait, retryInterval)
+		wait = retry.Soonest(wait, retryInterval)
 	}
 	return ctrl.Result{RequeueAfter: wait}, nil
 }

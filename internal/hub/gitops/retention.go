@@ -291,11 +291,3 @@ func (r *registration) withRetained(message string) string {
 	}
 	return strings.Join(texts, "; ")
 }
-
-// soonest is the smaller one of two times to wait, of which 0 is none.
-func soonest(a, b time.Duration) time.Duration {
-	if a == 0 || b == 0 {
-		return max(a, b)
-	}
-	return min(a, b)
-}

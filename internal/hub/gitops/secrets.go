@@ -22,6 +22,7 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/patch"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
 )
 
 // ownerOf is the GitOpsCluster that a Secret of a cluster was made for; empty for Secrets of others.
@@ -274,7 +275,7 @@ func (c *Controller) removeOthers(ctx context.Context, g *appsv1beta1.GitOpsClus
 			failed = append(failed, err)
 			continue
 		}
-		wait = soonest(wait, remaining)
+		wait = retry.Soonest(wait, remaining)
 	}
 	return wait, errors.Join(failed...)
 }

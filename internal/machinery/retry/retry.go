@@ -1,4 +1,4 @@
-// Package retry says when a controller tries again what has failed.
+// Package retry says when a controller or a write tries again what has failed.
 package retry
 
 import (

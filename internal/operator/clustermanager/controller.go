@@ -17,6 +17,7 @@ import (
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
 	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/upgrade"
 )
@@ -129,7 +130,7 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 		if p.accounts, good, err = c.Kubeconfigs(ctx, hub, access, p.kubeconfigs()); err != nil {
 			return 0, r.failed(fleet.ReasonServiceAccountSyncFailed, err)
 		}
-		due, desired.base = frame.Earliest(due, good), p.base()
+		due, desired.base = retry.Soonest(due, good), p.base()
 		frame.AddLabels(p.labels(), desired.all()...)
 	}
 	if err := c.Management.Apply(ctx, cm.Name, append(desired.base, objects(desired.deployments)...)...); err != nil {

@@ -15,6 +15,7 @@ import (
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
 	"github.com/capstan-io/capstan/internal/operator/remote"
 	"github.com/capstan-io/capstan/internal/rights"
 )
@@ -71,7 +72,7 @@ func (o *Operator) Kubeconfigs(ctx context.Context, cluster *apply.Cluster, acce
 		if err != nil {
 			return nil, 0, err
 		}
-		secrets, good = append(secrets, secret), Earliest(good, refresh.Sub(now))
+		secrets, good = append(secrets, secret), retry.Soonest(good, refresh.Sub(now))
 	}
 	return secrets, good, nil
 }

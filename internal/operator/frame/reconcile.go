@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/capstan-io/capstan/internal/machinery/patch"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
 	"github.com/capstan-io/capstan/internal/rights"
 )
 
@@ -70,7 +71,7 @@ func (r Reconciler[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Re
 	}
 	due, err := r.Install(ctx, resource)
 	if r.reportRights(resource) {
-		due = Earliest(due, whileUnwatched)
+		due = retry.Soonest(due, whileUnwatched)
 	}
 	if reportErr := r.report(ctx, resource, before); reportErr != nil {
 		return ctrl.Result{}, errors.Join(err, reportErr)
@@ -159,16 +160,6 @@ func adopt(into, from client.Object) {
 	into.SetFinalizers(from.GetFinalizers())
 	into.SetAnnotations(from.GetAnnotations())
 	into.SetResourceVersion(from.GetResourceVersion())
-}
-
-// Earliest is the shortest of waits, where 0 is none.
-func Earliest(waits ...time.Duration) (earliest time.Duration) {
-	for _, wait := range waits {
-		if earliest == 0 || wait != 0 && wait < earliest {
-			earliest = wait
-		}
-	}
-	return earliest
 }
 
 // Older tells whether a resource goes before another one that wants the same.

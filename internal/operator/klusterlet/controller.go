@@ -21,6 +21,7 @@ import (
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/machinery/retry"
 	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/klusterlet/hubaccess"
 	"github.com/capstan-io/capstan/internal/operator/upgrade"
@@ -91,7 +92,7 @@ func (c *Controller) install(ctx context.Context, k *operatorv1.Klusterlet) (tim
 	if err := r.applied(c.Management.Scheme, p); err != nil {
 		return 0, err
 	}
-	return frame.Earliest(due, renewal), frame.Annotate(ctx, c.Client, k, upgrade.AnnotationVersion, c.Version)
+	return retry.Soonest(due, renewal), frame.Annotate(ctx, c.Client, k, upgrade.AnnotationVersion, c.Version)
 }
 
 // apply makes what is planned, in stages, each of which needs those before it. It reports the first that fails, and returns how long the

@@ -129,7 +129,7 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := errors.Join(removeErr, err); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: soonest(again, c.requeueAfter(left))}, nil
+	return ctrl.Result{RequeueAfter: retry.Soonest(again, c.requeueAfter(left))}, nil
 }
 
 // deletionOf is what is known of the deletion. It starts with all that may be there: what was applied, and what an agent that
@@ -169,14 +169,6 @@ func (c *Controller) report(ctx context.Context, amw *workv1.AppliedManifestWork
 		return 0, fmt.Errorf("update the status of AppliedManifestWork %s: %w", amw.Name, err)
 	}
 	return again, nil
-}
-
-// soonest of durations, where 0 is never.
-func soonest(a, b time.Duration) time.Duration {
-	if a == 0 || b == 0 {
-		return max(a, b)
-	}
-	return min(a, b)
 }
 
 // requeueAfter is when to reconcile what remains without an event.
