@@ -58,7 +58,7 @@ func (c *Cluster) apply(ctx context.Context, installation string, object client.
 		return err
 	}
 	if live := c.unchanged(ctx, name, hash); live != nil {
-		identify(object, live)
+		copyServerFields(object, live)
 		return nil
 	}
 	desired.SetResourceVersion(object.GetResourceVersion())
@@ -71,12 +71,12 @@ func (c *Cluster) apply(ctx context.Context, installation string, object client.
 		undo()
 	}
 	if err != nil {
-		return c.notWritten(name, err)
+		return c.applyError(name, err)
 	}
 	c.mu.Lock()
 	c.applied[name] = state{hash, desired.GetUID(), desired.GetResourceVersion()}
 	c.mu.Unlock()
-	identify(object, desired)
+	copyServerFields(object, desired)
 	return nil
 }
 
@@ -97,9 +97,9 @@ func (c *Cluster) takeRepair(name reference, hash string) (undo func(), err erro
 	return undo, nil
 }
 
-// notWritten is the error that an object could not be applied, with the rule that would permit it if that is why. It is nil for one that is
+// applyError is the error that an object could not be applied, with the rule that would permit it if that is why. It is nil for one that is
 // left out because of that.
-func (c *Cluster) notWritten(name reference, err error) error {
+func (c *Cluster) applyError(name reference, err error) error {
 	if !rights.Denied(err) {
 		return fmt.Errorf("apply %s: %w", name, err)
 	}
@@ -113,9 +113,9 @@ func (c *Cluster) notWritten(name reference, err error) error {
 	return nil
 }
 
-// write applies an object, and tells whether that has changed it, as far as that is known. The first time, the fields that other installers
-// own become those of this one, so that those go which it does not set: an object that is merged from two installers would be what none of
-// them means. What cannot be changed of an object, such as the selector of a Deployment, is changed by deleting it first.
+// write applies an object, and reports whether that has changed it, as far as that is known. The first time, the fields that other
+// installers own become those of this one, so that those go which it does not set: an object that is merged from two installers would be
+// what none of them means. What cannot be changed of an object, such as the selector of a Deployment, is changed by deleting it first.
 func (c *Cluster) write(ctx context.Context, desired *unstructured.Unstructured) (changed bool, err error) {
 	before, known, err := c.adopt(ctx, desired)
 	if err != nil {
@@ -189,7 +189,7 @@ func merge(into, from map[string]any) {
 	}
 }
 
-// immutable tells whether the API server refused a change for the only reason that a field never changes.
+// immutable reports whether the API server refused a change for the only reason that a field never changes.
 func immutable(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
@@ -316,8 +316,8 @@ func hashOf(desired *unstructured.Unstructured) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// identify copies what the cluster has set.
-func identify(object, live client.Object) {
+// copyServerFields copies what the cluster has set.
+func copyServerFields(object, live client.Object) {
 	object.SetUID(live.GetUID())
 	object.SetGeneration(live.GetGeneration())
 	object.SetResourceVersion(live.GetResourceVersion())

@@ -77,14 +77,14 @@ func TestApplyAgain(t *testing.T) {
 		}
 	}
 	ofUser := storeAsUser(ctx, t, c.Client, key)
-	held := new(repair.BackoffError)
-	if err := apply(); !errors.As(err, &held) {
+	backoff := new(repair.BackoffError)
+	if err := apply(); !errors.As(err, &backoff) {
 		t.Fatalf("got %v", err)
 	}
 	if live := read(ctx, t, c.Client, key); live.ResourceVersion != ofUser.ResourceVersion {
 		t.Error("it was applied all the same")
 	}
-	clk.SetTime(held.Until)
+	clk.SetTime(backoff.Until)
 	if err := apply(); err != nil || string(read(ctx, t, c.Client, key).Data["content"]) != "ours" {
 		t.Errorf("when it is due: %v", err)
 	}

@@ -55,7 +55,7 @@ type Cluster struct {
 	// Client reads and writes without a cache.
 	Client client.Client
 	cache  cache.Cache
-	// reviewer tells what may be watched, and rulesReviewer what may be granted.
+	// reviewer reviews what may be watched, and rulesReviewer what may be granted.
 	reviewer      rights.Reviewer
 	rulesReviewer rights.RulesReviewer
 
@@ -67,7 +67,7 @@ type Cluster struct {
 	unwritten map[schema.GroupVersionKind]string
 	// ungranted are the rules that roles are applied without, because they may not be granted.
 	ungranted map[reference][]string
-	// backoff tells how soon an object may be applied again that others keep changing or deleting.
+	// backoff says how soon an object may be applied again that others keep changing or deleting.
 	backoff *repair.Backoff
 }
 
@@ -84,10 +84,10 @@ type state struct {
 	resourceVersion string
 }
 
-// Deployments is their kind. They are watched whole, because their status tells whether an installation works.
+// Deployments is their kind. They are watched whole, because their status reports whether an installation works.
 var Deployments = appsv1.SchemeGroupVersion.WithKind("Deployment")
 
-// NewCluster returns the cluster that the configuration leads to. It asks the cluster nothing yet.
+// NewCluster returns the cluster that the configuration leads to. Nothing is sent to the cluster yet.
 func NewCluster(config *rest.Config, options Options) (*Cluster, error) {
 	config = rest.CopyConfig(config)
 	config.WarningHandler = rest.NoWarnings{} // warnings are for users, who do not read this log
@@ -126,7 +126,7 @@ func NewCluster(config *rest.Config, options Options) (*Cluster, error) {
 		backoff: repair.NewBackoff(clock.RealClock{}, repair.AtOnceByControllers)}, nil
 }
 
-// Start implements manager.Runnable: it watches the objects until the context ends, or until it may watch more than when it began.
+// Start implements manager.Runnable: it watches the objects until the context ends, or until it may watch more than when it started.
 func (c *Cluster) Start(ctx context.Context) error {
 	watched, missing, err := c.watchable(ctx)
 	if err != nil {
@@ -203,7 +203,7 @@ func (c *Cluster) MissingRules() (rules []string) {
 // allVerbs are those that the objects of a kind need.
 var allVerbs = []string{"get", "list", "watch", "create", "update", "patch", "delete"}
 
-// serves tells whether the API server serves a kind. One that need not be served and is not is left out from now on.
+// serves reports whether the API server serves a kind. One that need not be served and is not is left out from now on.
 func (c *Cluster) serves(kind schema.GroupVersionKind) (bool, error) {
 	_, err := c.Client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) && slices.Contains(c.Optional, kind) {
@@ -218,14 +218,14 @@ func (c *Cluster) serves(kind schema.GroupVersionKind) (bool, error) {
 	return true, nil
 }
 
-// leftOut tells whether the objects of a kind are left out.
+// leftOut reports whether the objects of a kind are left out.
 func (c *Cluster) leftOut(kind schema.GroupVersionKind) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.unserved[kind] || c.unwatched[kind] && slices.Contains(c.Optional, kind)
 }
 
-// watches tells whether the cache has the objects of a kind.
+// watches reports whether the cache has the objects of a kind.
 func (c *Cluster) watches(kind schema.GroupVersionKind) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -240,7 +240,7 @@ func (c *Cluster) reader(kind schema.GroupVersionKind) client.Reader {
 	return c.Client
 }
 
-// WaitForCacheSync waits until the objects of all installations are known that may be watched, and tells whether they are.
+// WaitForCacheSync waits until the objects of all installations are known that may be watched, and reports whether they are.
 func (c *Cluster) WaitForCacheSync(ctx context.Context) bool {
 	return c.cache.WaitForCacheSync(ctx)
 }

@@ -29,7 +29,7 @@ var CRDs = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition
 // ErrCRDsForbidden says that CustomResourceDefinitions may not be read, so that they cannot be installed either.
 var ErrCRDsForbidden = errors.New("it is not permitted to look at CustomResourceDefinitions")
 
-// NewCRDClient returns a client for [InstallCRD]. It asks the cluster for other kinds only if objects of a definition are to be migrated.
+// NewCRDClient returns a client for [InstallCRD]. It runs discovery for other kinds only if objects of a definition are to be migrated.
 func NewCRDClient(config *rest.Config) (client.WithWatch, error) {
 	http, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -64,7 +64,7 @@ func InstallCRD(ctx context.Context, cluster client.Client, crd *apiextensionsv1
 		case apierrors.IsNotFound(err):
 			desired.DeepCopyInto(live)
 			err = cluster.Create(ctx, live)
-		case err == nil && !apihelpers.IsProtectedCommunityGroup(desired.Spec.Group) && !staysNewer(ctx, live):
+		case err == nil && !apihelpers.IsProtectedCommunityGroup(desired.Spec.Group) && !isNewer(ctx, live):
 			err = update(ctx, cluster, live, desired)
 		}
 		if err != nil {
@@ -91,8 +91,8 @@ func update(ctx context.Context, cluster client.Client, live, desired *apiextens
 	return err
 }
 
-// staysNewer tells whether a definition on the cluster stays because it is of a newer version.
-func staysNewer(ctx context.Context, live client.Object) bool {
+// isNewer reports whether a definition on the cluster stays because it is of a newer version.
+func isNewer(ctx context.Context, live client.Object) bool {
 	if !crdversion.IsNewer(live) {
 		return false
 	}
@@ -110,7 +110,7 @@ func (c *Cluster) ApplyCRDs(ctx context.Context, installation string, crds []*ap
 		if err != nil {
 			return err
 		}
-		if staysNewer(ctx, live) {
+		if isNewer(ctx, live) {
 			continue
 		}
 		crdversion.Set(crd)

@@ -21,7 +21,7 @@ import (
 // pageSize is how many objects are read at once.
 const pageSize = 500
 
-// Migrations have what is stored in old versions stored in the version of the definitions. They remember which definitions need none.
+// Migrations have what is stored in old versions stored in the version of the definitions. They record which definitions need none.
 type Migrations struct {
 	// done has the resource version that a definition, by its UID, had when nothing was stored in an old version.
 	done sync.Map
@@ -40,7 +40,7 @@ func (m *Migrations) Pending(ctx context.Context, cluster client.Reader, applied
 		if err := cluster.Get(ctx, client.ObjectKeyFromObject(crd), live); err != nil {
 			return nil, fmt.Errorf("find out in which versions objects of %s are stored: %w", crd.Name, err)
 		}
-		if len(old(live)) > 0 {
+		if len(otherVersions(live)) > 0 {
 			pending = append(pending, live)
 			continue
 		}
@@ -53,13 +53,13 @@ func (m *Migrations) Pending(ctx context.Context, cluster client.Reader, applied
 func DescribePending(pending []*apiextensionsv1.CustomResourceDefinition) string {
 	parts := make([]string, 0, len(pending))
 	for _, crd := range pending {
-		parts = append(parts, crd.Name+" ("+strings.Join(old(crd), ", ")+")")
+		parts = append(parts, crd.Name+" ("+strings.Join(otherVersions(crd), ", ")+")")
 	}
 	return strings.Join(parts, ", ")
 }
 
-// old are the versions other than the storage version in which objects may be stored.
-func old(live *apiextensionsv1.CustomResourceDefinition) []string {
+// otherVersions are the versions other than the storage version in which objects may be stored.
+func otherVersions(live *apiextensionsv1.CustomResourceDefinition) []string {
 	storage := storageVersion(live)
 	return slices.DeleteFunc(slices.Clone(live.Status.StoredVersions), func(version string) bool { return version == storage })
 }
@@ -76,7 +76,8 @@ func MigrateCRD(ctx context.Context, cluster client.Client, live *apiextensionsv
 	storage := storageVersion(live)
 	kind := schema.GroupVersionKind{Group: live.Spec.Group, Version: storage, Kind: live.Spec.Names.Kind}
 	if err := rewrite(ctx, cluster, kind); err != nil {
-		return fmt.Errorf("store all %s in version %s, which may be stored in %s: %w", live.Name, storage, strings.Join(old(live), ", "), err)
+		return fmt.Errorf("store all %s in version %s, which may be stored in %s: %w", live.Name, storage,
+			strings.Join(otherVersions(live), ", "), err)
 	}
 	// With the resource version, because another storage version may have been chosen since.
 	change := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"status":{"storedVersions":[%q]}}`, live.ResourceVersion, storage)
@@ -152,7 +153,7 @@ func migrateFirst(ctx context.Context, cluster client.Client, crd *apiextensions
 	return write()
 }
 
-// refusedForStored tells whether the API server refused a definition because objects may be stored in a version that it does not have.
+// refusedForStored reports whether the API server refused a definition because objects may be stored in a version that it does not have.
 func refusedForStored(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {

@@ -44,8 +44,8 @@ func set(name string) *unstructured.Unstructured {
 
 // inPages lists one object at a time, as an API server does with many.
 func inPages(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-	asked := client.ListOptions{}
-	asked.ApplyOptions(options)
+	listed := client.ListOptions{}
+	listed.ApplyOptions(options)
 	if err := c.List(ctx, list); err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func inPages(ctx context.Context, c client.WithWatch, list client.ObjectList, op
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	at, _ := strconv.Atoi(asked.Continue)
+	at, _ := strconv.Atoi(listed.Continue)
 	if at+1 < len(all) {
 		list.SetContinue(strconv.Itoa(at + 1))
 	}

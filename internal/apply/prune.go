@@ -14,14 +14,14 @@ import (
 )
 
 // Prune deletes the objects of the installation that are not among those to keep, except CRDs, and returns the ones that are still there:
-// because finalizers hold them, or because the cache has not seen their deletion yet. An object that cannot be deleted does not keep the
-// others from it; the error has all failures. What the cache has not seen yet is pruned when it is: an event tells.
+// because they have finalizers, or because the cache has not seen their deletion yet. An object that cannot be deleted does not keep the
+// others from it; the error has all failures. What the cache has not seen yet is pruned when it is: there is an event then.
 func (c *Cluster) Prune(ctx context.Context, installation string, keep ...client.Object) (left []string, err error) {
 	return c.prune(ctx, installation, c.List, keep)
 }
 
-// PruneLive does the same as [Cluster.Prune], and asks the API server which objects there are: also those that the cache has not seen yet.
-// It is for the end of an installation, after which no event is looked at.
+// PruneLive does the same as [Cluster.Prune], and reads from the API server which objects there are: also those that the cache has not seen
+// yet. It is for the end of an installation, after which no event is handled.
 func (c *Cluster) PruneLive(ctx context.Context, installation string, keep ...client.Object) (left []string, err error) {
 	return c.prune(ctx, installation, c.ListLive, keep)
 }
@@ -81,7 +81,7 @@ func (c *Cluster) Delete(ctx context.Context, object client.Object) error {
 	}
 	err = c.Client.Delete(ctx, object, options...)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // the next event tells what is there now
+		return nil // the next event has what is there now
 	}
 	return err
 }
@@ -97,7 +97,7 @@ func (c *Cluster) List(ctx context.Context, installation string, kind schema.Gro
 	return listMetadata(ctx, c.cache, kind, client.MatchingLabels{c.Label: installation})
 }
 
-// ListLive does the same as [Cluster.List] for the metadata of objects, and asks the API server.
+// ListLive does the same as [Cluster.List] for the metadata of objects, and reads them from the API server.
 func (c *Cluster) ListLive(ctx context.Context, installation string, kind schema.GroupVersionKind) ([]client.Object, error) {
 	if !c.watches(kind) {
 		return nil, nil

@@ -133,7 +133,7 @@ func TestApplyWithoutRule(t *testing.T) {
 	}
 }
 
-// HC-02: a kind that may not be watched is not looked for, and left out if an installation works without it.
+// HC-02: a kind that may not be watched is not listed, and left out if an installation works without it.
 func TestUnwatchedKinds(t *testing.T) {
 	t.Parallel()
 	c := refusing(noRule, false)

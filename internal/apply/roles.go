@@ -12,7 +12,7 @@ import (
 	"github.com/capstan-io/capstan/internal/rights"
 )
 
-// applyRole applies a role, and remembers which of its rules are left out because they may not be granted.
+// applyRole applies a role, and records which of its rules are left out because they may not be granted.
 func (c *Cluster) applyRole(ctx context.Context, installation string, role client.Object) error {
 	kind, err := apiutil.GVKForObject(role, c.Scheme)
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *Cluster) applyGrantable(ctx context.Context, installation string, role 
 	if err := c.apply(ctx, installation, part); err != nil {
 		return nil, err
 	}
-	identify(role, part)
+	copyServerFields(role, part)
 	return missing, nil
 }
 

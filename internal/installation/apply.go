@@ -130,8 +130,8 @@ func (c *Cluster) TryApply(ctx context.Context, object *unstructured.Unstructure
 	return err
 }
 
-// hasChanged tells whether applying an object made a difference. The version of an object does not tell: controllers write the status in
-// the meantime, and the API server counts a CustomResourceDefinition up that stays as it is.
+// hasChanged reports whether applying an object made a difference. The version of an object does not say so: controllers write the status
+// in the meantime, and the API server counts a CustomResourceDefinition up that stays as it is.
 func hasChanged(before, after, applied *unstructured.Unstructured) bool {
 	if before.GetGeneration() != after.GetGeneration() || ownedFields(before) != ownedFields(after) ||
 		!contains(before.GetLabels(), applied.GetLabels()) || !contains(before.GetAnnotations(), applied.GetAnnotations()) {
@@ -167,7 +167,7 @@ func content(object *unstructured.Unstructured) map[string]any {
 	return fields
 }
 
-// isBootstrapToken tells whether an object is a token that a chart has drawn at random.
+// isBootstrapToken reports whether an object is a token that a chart has drawn at random.
 func isBootstrapToken(object *unstructured.Unstructured) bool {
 	kind, _, _ := unstructured.NestedString(object.Object, "type")
 	return object.GroupVersionKind() == KindSecret && kind == string(bootstrapapi.SecretTypeBootstrapToken)
@@ -203,8 +203,8 @@ func (c *Cluster) Patch(ctx context.Context, of Reference, patch []byte) error {
 	return c.Explain("change "+of.String(), err)
 }
 
-// awaitServed waits until discovery has the kinds of CustomResourceDefinitions, which it has a moment after they are established. It asks
-// for their groups alone, which is less to read than all that a cluster serves.
+// awaitServed waits until discovery has the kinds of CustomResourceDefinitions, which it has a moment after they are established. It reads
+// their groups alone, which is less to read than all that a cluster serves.
 func (c *Cluster) awaitServed(ctx context.Context, names []string) error {
 	for _, name := range names {
 		definition, err := c.Get(ctx, Reference{GroupVersionKind: KindCRD, Name: name})

@@ -126,7 +126,7 @@ func (c *Cluster) resources(ctx context.Context, version schema.GroupVersion) ([
 	return served, nil
 }
 
-// Serves tells whether the cluster serves a version of a group.
+// Serves reports whether the cluster serves a version of a group.
 func (c *Cluster) Serves(ctx context.Context, version schema.GroupVersion) (bool, error) {
 	resources, err := c.resources(ctx, version)
 	return len(resources) > 0, err

@@ -71,7 +71,7 @@ func TestApplyDefinition(t *testing.T) {
 		definition.SetName("things.example.com")
 		live := definition.DeepCopy()
 		live.SetAnnotations(map[string]string{fleet.AnnotationOperatorVersion: version})
-		var applied, asked int
+		var applied, discovered int
 		api := http.NewServeMux()
 		api.HandleFunc("GET /apis/apiextensions.k8s.io/v1", func(w http.ResponseWriter, _ *http.Request) {
 			answer(t, w, http.StatusOK, metav1.APIResourceList{
@@ -86,7 +86,7 @@ func TestApplyDefinition(t *testing.T) {
 			answer(t, w, http.StatusOK, live.Object)
 		})
 		api.HandleFunc("GET /apis/example.com/v1", func(w http.ResponseWriter, r *http.Request) {
-			if asked++; asked == 1 {
+			if discovered++; discovered == 1 {
 				http.NotFound(w, r)
 				return
 			}
@@ -103,8 +103,8 @@ func TestApplyDefinition(t *testing.T) {
 				t.Errorf("%s: it is %s", version, change)
 			}
 		})
-		if err != nil || (applied > 0) != (want == Changed) || asked != 2 {
-			t.Errorf("%s: applied %d times, asked %d times for the kind; %v", version, applied, asked, err)
+		if err != nil || (applied > 0) != (want == Changed) || discovered != 2 {
+			t.Errorf("%s: applied %d times, the kind discovered %d times; %v", version, applied, discovered, err)
 		}
 		if newer := crdversion.IsNewer(live); newer != (want == Unchanged) || definition.GetAnnotations() != nil {
 			t.Errorf("%s: the cluster has %v, the caller %v", version, live.GetAnnotations(), definition.GetAnnotations())

@@ -98,7 +98,7 @@ func newFailedPulls(pods []*corev1.Pod) failedPulls {
 	return failed
 }
 
-// has tells whether the problem of a pod still is the failure of that time: one of a new try has the reason ErrImagePull in a status that
+// has reports whether the problem of a pod still is the failure of that time: one of a new try has the reason ErrImagePull in a status that
 // was written since.
 func (f failedPulls) has(pod *corev1.Pod, found problem.Problem) bool {
 	version, failed := f[pod.Name]
@@ -111,12 +111,12 @@ func (f failedPulls) has(pod *corev1.Pod, found problem.Problem) bool {
 	return false
 }
 
-// isProblem tells whether a pod is not just starting.
+// isProblem reports whether a pod is not just starting.
 func isProblem(found problem.Problem) bool {
 	return found.Kind != problem.None && found.Kind != problem.Starting && found.Kind != problem.Waiting
 }
 
-// isCurrent tells whether a pod is one that a Deployment wants now: one of an earlier image says nothing about what was just applied.
+// isCurrent reports whether a pod is one that a Deployment wants now: one of an earlier image says nothing about what was just applied.
 func (c *Cluster) isCurrent(ctx context.Context, monitored MonitoredPods, pod *corev1.Pod) bool {
 	if monitored.Owner.Name != "" && !c.isObserved(ctx, monitored.Owner) {
 		return false
@@ -145,7 +145,7 @@ func images(containers []corev1.Container) []string {
 	return all
 }
 
-// isObserved tells whether the status of an object is about its present generation.
+// isObserved reports whether the status of an object is about its present generation.
 func (c *Cluster) isObserved(ctx context.Context, of Reference) bool {
 	object, err := c.Get(ctx, of)
 	if err != nil || object == nil {

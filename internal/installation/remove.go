@@ -130,7 +130,7 @@ func (c *Cluster) AwaitNone(ctx context.Context, kind schema.GroupVersionKind, c
 	})
 }
 
-// inNamespaces are the kinds that tell whether a namespace is used.
+// inNamespaces are the kinds whose objects show that a namespace is used.
 var inNamespaces = []schema.GroupVersionKind{
 	KindDeployment, KindStatefulSet, KindDaemonSet, KindPod, KindServiceAccount, KindSecret, KindConfigMap,
 }
@@ -155,8 +155,8 @@ func (c *Cluster) Remaining(ctx context.Context, namespace string) ([]string, er
 	return remaining, nil
 }
 
-// inEveryNamespace tells what Kubernetes and OpenShift put into every namespace: a service account for pods that name none, its tokens,
-// and certificate authorities.
+// inEveryNamespace reports whether an object is one that Kubernetes and OpenShift put into every namespace: a service account for pods that
+// name none, its tokens, and certificate authorities.
 func inEveryNamespace(object *unstructured.Unstructured) bool {
 	if kind, _, _ := unstructured.NestedString(object.Object, "type"); strings.HasPrefix(kind, "kubernetes.io/service-account-token") ||
 		strings.HasPrefix(kind, "kubernetes.io/dockercfg") {

@@ -24,7 +24,7 @@ func Set(crd metav1.Object) {
 	crd.SetAnnotations(annotations)
 }
 
-// IsNewer tells whether a definition on a cluster is of a newer version than those of this program: it stays as it is. One that says no
+// IsNewer reports whether a definition on a cluster is of a newer version than those of this program: it stays as it is. One that says no
 // version, or none that can be read, is older.
 func IsNewer(crd metav1.Object) bool {
 	live, err := version.ParseGeneric(crd.GetAnnotations()[fleet.AnnotationOperatorVersion])

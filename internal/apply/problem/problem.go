@@ -30,7 +30,7 @@ const (
 	Crash Kind = "Crash"
 	// Ended is that a program has ended with an error, and is not started again yet.
 	Ended Kind = "Ended"
-	// Starting is that a container is on its way, as far as its status tells.
+	// Starting is that a container is being created, as far as its status says.
 	Starting Kind = "Starting"
 	// Waiting is that a container waits for any other reason.
 	Waiting Kind = "Waiting"
@@ -76,7 +76,7 @@ func Of(pod *corev1.Pod) Problem {
 	return Problem{}
 }
 
-// Ready tells whether a pod is ready.
+// Ready reports whether a pod is ready.
 func Ready(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
 		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
@@ -114,7 +114,7 @@ func ofContainer(status *corev1.ContainerStatus) Problem {
 // missingImage is what registries and container runtimes say of images that there are not, or that may not be pulled.
 var missingImage = regexp.MustCompile(`(?i)not found|manifest unknown|does not exist|denied|unauthorized|invalid reference`)
 
-// ofImage tells whether a container waits for its image, and in vain.
+// ofImage reports whether a container waits for its image, and in vain.
 func ofImage(waiting *corev1.ContainerStateWaiting) (kind Kind, final bool) {
 	switch waiting.Reason {
 	case "InvalidImageName", "ErrImageNeverPull":
@@ -125,7 +125,7 @@ func ofImage(waiting *corev1.ContainerStateWaiting) (kind Kind, final bool) {
 	return None, false
 }
 
-// String says what the problem is, for a condition; empty if there is none, or the pod is on its way.
+// String says what the problem is, for a condition; empty if there is none, or the pod is starting.
 func (p Problem) String() string {
 	ended := fmt.Sprintf("ended with exit code %d (%s)", p.ExitCode, p.Reason)
 	var text string
@@ -147,7 +147,7 @@ func (p Problem) String() string {
 	return text
 }
 
-// RolledOut tells whether a Deployment runs as it is written: all pods are of its current template and available.
+// RolledOut reports whether a Deployment runs as it is written: all pods are of its current template and available.
 func RolledOut(d *appsv1.Deployment) bool {
 	want := ptr.Deref(d.Spec.Replicas, 1)
 	return d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas >= want && d.Status.AvailableReplicas >= want &&

@@ -50,7 +50,7 @@ func TestIsConflict(t *testing.T) {
 	}{
 		"none":                     {nil, false},
 		"a conflict":               {conflict, true},
-		"one that is told of":      {fmt.Errorf("patch it: %w", conflict), true},
+		"one that is wrapped":      {fmt.Errorf("patch it: %w", conflict), true},
 		"two":                      {fmt.Errorf("write: %w", errors.Join(conflict, fmt.Errorf("patch it: %w", conflict))), true},
 		"another":                  {other, false},
 		"joined with another":      {errors.Join(conflict, other), false},

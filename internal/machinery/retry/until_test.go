@@ -12,10 +12,10 @@ import (
 func TestUntil(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		began, attempts := time.Now(), 0
+		start, attempts := time.Now(), 0
 		err := Until(t.Context(), func(context.Context) (bool, error) {
 			attempts++
-			return time.Since(began) > time.Hour, nil
+			return time.Since(start) > time.Hour, nil
 		})
 		if least, most := int(time.Hour/(longestPause+longestPause/5)), int(time.Hour/longestPause+time.Hour/resetPause*10); err != nil ||
 			attempts < least || attempts > most {
