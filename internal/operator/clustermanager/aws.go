@@ -62,8 +62,8 @@ func (r registration) awsFlags() (flags []string) {
 	return flags
 }
 
-// giveAWSRole gives the pods of the registration controllers the role by which they make those of clusters.
-func (r registration) giveAWSRole(objects []client.Object) {
+// annotateAWSRole gives the pods of the registration controllers the role by which they make those of clusters.
+func (r registration) annotateAWSRole(objects []client.Object) {
 	aws := awsOf(r.ClusterManager)
 	if aws == nil {
 		return

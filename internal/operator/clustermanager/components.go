@@ -27,7 +27,7 @@ const (
 	grpcServer             = "grpc-server"
 )
 
-// servicePrefix is what the names of the Services of webhooks begin with, in every hub: clients look for these.
+// servicePrefix is what the names of the Services of webhooks start with, in every hub: clients use these names.
 const servicePrefix = "cluster-manager-"
 
 // annotationService on the pods of a webhook is the name of its Service: they start anew, with a certificate for it, when that changes.
@@ -107,12 +107,12 @@ func (p planned) controller(name, image, account string, args []string) workload
 	if p.replicas == 1 {
 		component.Args = append(component.Args, "--disable-leader-election")
 	}
-	p.leadToHub(&component, account, hubKubeconfigDir)
+	p.mountHubKubeconfig(&component, account, hubKubeconfigDir)
 	return component
 }
 
-// leadToHub gives a component of a hosted hub the kubeconfig of its service account there, in the directory.
-func (p planned) leadToHub(component *workload.Component, account, directory string) {
+// mountHubKubeconfig gives a component of a hosted hub the kubeconfig of its service account there, in the directory.
+func (p planned) mountHubKubeconfig(component *workload.Component, account, directory string) {
 	if !p.hosted {
 		return
 	}
@@ -129,7 +129,7 @@ type placement struct{ planned }
 func (p placement) component() workload.Component {
 	component := p.controller(placementController, p.Spec.PlacementImagePullSpec, fleet.ServiceAccountPlacementController,
 		slices.Concat([]string{"/placement", "controller"}, p.placing.Flags()))
-	if p.explains() {
+	if p.servesExplanations() {
 		component.Args = append(component.Args, "--placement-debug-bind-address="+address(debugPort), "--placement-debug-cert-dir="+placementDebugDir)
 		component.Volumes = append(component.Volumes,
 			workload.SecretVolume(placementDebugName, placementDebugDir, fleet.SecretPlacementDebugServing, false))
@@ -138,8 +138,9 @@ func (p placement) component() workload.Component {
 	return component
 }
 
-// explains tells whether the explanations of placements are served under a name that clients can verify: if the gate was switched on.
-func (p placement) explains() bool {
+// servesExplanations reports whether the explanations of placements are served under a name that clients can verify: if the gate was
+// switched on.
+func (p placement) servesExplanations() bool {
 	if p.Spec.PlacementConfiguration == nil || !p.placing.Enabled(featuregates.PlacementDebugServer) {
 		return false
 	}

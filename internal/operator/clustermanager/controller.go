@@ -43,14 +43,14 @@ type Controller struct {
 func (c *Controller) reconciler() frame.Reconciler[*operatorv1.ClusterManager] {
 	return frame.Reconciler[*operatorv1.ClusterManager]{
 		Operator: c.Operator, Prototype: &operatorv1.ClusterManager{}, Finalizers: []string{fleet.FinalizerClusterManagerCleanup},
-		Install: c.installOnce, Remove: c.remove, ReportRemoval: going, Forget: func(string) {},
+		Install: c.installOnce, Remove: c.remove, ReportRemoval: reportRemoval, Forget: func(string) {},
 		Conditions: func(cm *operatorv1.ClusterManager) *[]metav1.Condition { return &cm.Status.Conditions },
 	}
 }
 
 // installOnce installs the hub, unless another ClusterManager has it, which is reported until one of them changes.
 func (c *Controller) installOnce(ctx context.Context, cm *operatorv1.ClusterManager) (time.Duration, error) {
-	if err := c.recallMode(ctx, cm); err != nil {
+	if err := c.recordRunningMode(ctx, cm); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}
 	other, err := c.sameHub(ctx, cm)
@@ -103,7 +103,7 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 	if err != nil {
 		return 0, r.failed(fleet.ReasonHubResourceApplyFailed, err)
 	}
-	if err := c.ownHub(ctx, cm, hub); err != nil {
+	if err := c.checkOwner(ctx, cm, hub); err != nil {
 		return 0, r.failed(fleet.ReasonHubResourceApplyFailed, err)
 	}
 	p := newPlanned(cm, in)
@@ -114,7 +114,7 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 	r.certificates(p.certificates.Problems)
 	due := p.certificates.Due.Sub(c.Clock.Now())
 
-	if err := c.rememberMode(ctx, cm, modeOf(cm)); err != nil {
+	if err := c.recordMode(ctx, cm, modeOf(cm)); err != nil {
 		return 0, err
 	}
 	desired := p.plan()
@@ -159,12 +159,12 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 		return 0, err
 	}
 	if len(rolling) > 0 {
-		return frame.WhileBusy, nil
+		return frame.PollInterval, nil
 	}
 	return due, frame.Annotate(ctx, c.Client, cm, upgrade.AnnotationVersion, c.Version)
 }
 
-// migrate has what is stored in old versions stored in that of the CRDs, once the components run: they convert it, and the API server asks
+// migrate has what is stored in old versions stored in that of the CRDs, once the components run: they convert it, and the API server calls
 // them. It returns what is still to be migrated.
 func (c *Controller) migrate(ctx context.Context, hub client.Client, applied []*apiextensionsv1.CustomResourceDefinition, running bool) (
 	left string, err error,
@@ -201,7 +201,7 @@ func distinct(hub, management *apply.Cluster) []*apply.Cluster {
 	return []*apply.Cluster{hub, management}
 }
 
-// rollout returns the Deployments that do not run yet as they are written, and reports on those that the status tells about.
+// rollout returns the Deployments that do not run yet as they are written, and reports on those that have a condition.
 func (c *Controller) rollout(ctx context.Context, r *report, p planned, desired []*appsv1.Deployment) (rolling []string, err error) {
 	for _, deployment := range desired {
 		live, err := c.Management.Deployment(ctx, client.ObjectKeyFromObject(deployment))

@@ -49,14 +49,14 @@ type grpcInputs struct {
 	addresses []string
 }
 
-// hasDriver tells whether clusters register with a driver.
+// hasDriver reports whether clusters register with a driver.
 func hasDriver(cm *operatorv1.ClusterManager, authType operatorv1.RegistrationAuthType) bool {
 	return slices.ContainsFunc(registrationOf(cm).RegistrationDrivers, func(driver operatorv1.RegistrationDriverHub) bool {
 		return driver.AuthType == authType
 	})
 }
 
-// servesGRPC tells whether the hub has a gRPC server: if clusters register through it.
+// servesGRPC reports whether the hub has a gRPC server: if clusters register through it.
 func servesGRPC(cm *operatorv1.ClusterManager) bool {
 	return hasDriver(cm, operatorv1.RegistrationAuthTypeGRPC)
 }
@@ -67,12 +67,12 @@ func (c *Controller) grpcInputs(ctx context.Context, cm *operatorv1.ClusterManag
 		return in, nil
 	}
 	settings, service := &corev1.ConfigMap{}, &corev1.Service{}
-	if found, err := c.stored(ctx, namespaceOf(cm), fleet.ConfigMapGRPCServer, settings); err != nil {
+	if found, err := c.getIfExists(ctx, namespaceOf(cm), fleet.ConfigMapGRPCServer, settings); err != nil {
 		return in, err
 	} else if found {
 		in.settings = settings
 	}
-	if _, err := c.stored(ctx, namespaceOf(cm), cm.Name+"-"+grpcServer, service); err != nil {
+	if _, err := c.getIfExists(ctx, namespaceOf(cm), cm.Name+"-"+grpcServer, service); err != nil {
 		return in, err
 	}
 	for _, ingress := range service.Status.LoadBalancer.Ingress {
@@ -107,7 +107,7 @@ func (g grpc) component() workload.Component {
 			workload.ConfigMapVolume("ca", grpcCADir, fleet.ConfigMapCABundle),
 		},
 	}
-	g.leadToHub(&component, fleet.ServiceAccountGRPCServer, grpcKubeconfigDir)
+	g.mountHubKubeconfig(&component, fleet.ServiceAccountGRPCServer, grpcKubeconfigDir)
 	return component
 }
 
@@ -165,7 +165,7 @@ func (g grpc) hosts() []string {
 	return hosts
 }
 
-// exposure is a way to the gRPC server that the spec asks for.
+// exposure is an address of the gRPC server, as the spec has it.
 type exposure struct {
 	operatorv1.Endpoint
 	// hosts are those that the spec names.
@@ -229,7 +229,7 @@ func exposureOf(path *field.Path, specified operatorv1.EndpointExposure) (usable
 	return exposure{Endpoint: endpoint, hosts: []string{host}}, ""
 }
 
-// isHost tells whether a certificate can be made for the host.
+// isHost reports whether a certificate can be made for the host.
 func isHost(host string) bool {
 	if strings.HasPrefix(host, "*.") {
 		return len(validation.IsWildcardDNS1123Subdomain(host)) == 0

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// withGRPC has clusters register through the gRPC server, too, which is exposed in these ways.
+// withGRPC has clusters register through the gRPC server, too, which is exposed by these endpoints.
 func withGRPC(exposures ...operatorv1.Endpoint) func(*operatorv1.ClusterManager) {
 	return func(cm *operatorv1.ClusterManager) {
 		cm.Spec.RegistrationConfiguration = &operatorv1.RegistrationHubConfiguration{RegistrationDrivers: []operatorv1.RegistrationDriverHub{

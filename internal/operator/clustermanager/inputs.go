@@ -42,15 +42,15 @@ func (c *Controller) inputs(ctx context.Context, cm *operatorv1.ClusterManager) 
 	return in, err
 }
 
-// formerServices tells whether there are still all Services of webhooks that an earlier version has named after the ClusterManager: they
-// go when the API server of the hub asks at the others.
+// formerServices reports whether there are still all Services of webhooks that an earlier version has named after the ClusterManager: they
+// go when the API server of the hub calls the others.
 func (c *Controller) formerServices(ctx context.Context, cm *operatorv1.ClusterManager) (bool, error) {
 	if cm.Name+"-" == servicePrefix {
 		return false, nil
 	}
 	for _, webhook := range []string{registrationWebhook, workWebhook, addOnWebhook} {
 		service := &corev1.Service{}
-		found, err := c.stored(ctx, namespaceOf(cm), cm.Name+"-"+webhook, service)
+		found, err := c.getIfExists(ctx, namespaceOf(cm), cm.Name+"-"+webhook, service)
 		if err != nil {
 			return false, err
 		}
@@ -68,12 +68,12 @@ func (c *Controller) certificates(ctx context.Context, p planned) (*servingcerts
 		return s.Labels[fleet.LabelCreatedByClusterManager] == p.Name
 	}}
 	authority, bundle := &corev1.Secret{}, &corev1.ConfigMap{}
-	if found, err := c.stored(ctx, p.namespace, fleet.SecretSigner, authority); err != nil {
+	if found, err := c.getIfExists(ctx, p.namespace, fleet.SecretSigner, authority); err != nil {
 		return nil, err
 	} else if found {
 		stored.Authority = authority
 	}
-	if found, err := c.stored(ctx, p.namespace, fleet.ConfigMapCABundle, bundle); err != nil {
+	if found, err := c.getIfExists(ctx, p.namespace, fleet.ConfigMapCABundle, bundle); err != nil {
 		return nil, err
 	} else if found {
 		stored.Bundle = bundle
@@ -83,7 +83,7 @@ func (c *Controller) certificates(ctx context.Context, p planned) (*servingcerts
 			return nil, err
 		}
 		secret := &corev1.Secret{}
-		if found, err := c.stored(ctx, p.namespace, server.Secret, secret); err != nil {
+		if found, err := c.getIfExists(ctx, p.namespace, server.Secret, secret); err != nil {
 			return nil, err
 		} else if found {
 			stored.Serving[server.Secret] = secret
@@ -92,8 +92,8 @@ func (c *Controller) certificates(ctx context.Context, p planned) (*servingcerts
 	return servingcerts.Renew(c.Clock.Now(), p.namespace, authorityName, p.servers(), stored)
 }
 
-// stored reads an object from the management cluster, and tells whether it exists.
-func (c *Controller) stored(ctx context.Context, namespace, name string, into client.Object) (bool, error) {
+// getIfExists reads an object from the management cluster, and reports whether it exists.
+func (c *Controller) getIfExists(ctx context.Context, namespace, name string, into client.Object) (bool, error) {
 	err := c.Management.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, into)
 	if apierrors.IsNotFound(err) {
 		return false, nil

@@ -16,7 +16,7 @@ import (
 // all that users have stored, so that it does not change while the hub exists.
 const annotationMode = "capstan.io/installed-mode"
 
-// modeOf is the mode in which the hub is installed; until it is, the one that the spec asks for.
+// modeOf is the mode in which the hub is installed; until it is, the one of the spec.
 func modeOf(cm *operatorv1.ClusterManager) operatorv1.InstallMode {
 	switch mode := operatorv1.InstallMode(cm.Annotations[annotationMode]); mode {
 	case operatorv1.InstallModeDefault, operatorv1.InstallModeHosted:
@@ -35,8 +35,8 @@ func specifiedMode(cm *operatorv1.ClusterManager) operatorv1.InstallMode {
 
 func hosted(cm *operatorv1.ClusterManager) bool { return modeOf(cm) == operatorv1.InstallModeHosted }
 
-// sameMode is an error if the spec asks for another mode than that in which the hub is installed.
-func sameMode(cm *operatorv1.ClusterManager) error {
+// checkMode is an error if the spec has another mode than that in which the hub is installed.
+func checkMode(cm *operatorv1.ClusterManager) error {
 	installed, specified := modeOf(cm), specifiedMode(cm)
 	if installed == specified {
 		return nil
@@ -45,9 +45,9 @@ func sameMode(cm *operatorv1.ClusterManager) error {
 		"ClusterManager, with all that is stored in the hub, and create it in the mode %s", specified, installed, installed, specified)
 }
 
-// recallMode writes down the mode of a hub that is installed and whose ClusterManager does not say it: another operator has installed it,
-// or the annotation was lost when a user replaced the ClusterManager.
-func (c *Controller) recallMode(ctx context.Context, cm *operatorv1.ClusterManager) error {
+// recordRunningMode records the mode of a hub that is installed and whose ClusterManager does not say it: another operator has installed
+// it, or the annotation was lost when a user replaced the ClusterManager.
+func (c *Controller) recordRunningMode(ctx context.Context, cm *operatorv1.ClusterManager) error {
 	if cm.Annotations[annotationMode] != "" {
 		return nil
 	}
@@ -59,10 +59,10 @@ func (c *Controller) recallMode(ctx context.Context, cm *operatorv1.ClusterManag
 	if mode == "" {
 		return nil
 	}
-	return c.rememberMode(ctx, cm, mode)
+	return c.recordMode(ctx, cm, mode)
 }
 
-// runningMode is the mode in which the components of a hub run, which their namespace tells; empty if there are none.
+// runningMode is the mode in which the components of a hub run, which their namespace shows; empty if there are none.
 func runningMode(cm *operatorv1.ClusterManager, deployments []client.Object) operatorv1.InstallMode {
 	for _, deployment := range deployments {
 		switch deployment.GetNamespace() {
@@ -75,8 +75,8 @@ func runningMode(cm *operatorv1.ClusterManager, deployments []client.Object) ope
 	return ""
 }
 
-// rememberMode writes down in which mode the hub is installed. In memory it changes the metadata alone.
-func (c *Controller) rememberMode(ctx context.Context, cm *operatorv1.ClusterManager, mode operatorv1.InstallMode) error {
+// recordMode records in which mode the hub is installed. In memory it changes the metadata alone.
+func (c *Controller) recordMode(ctx context.Context, cm *operatorv1.ClusterManager, mode operatorv1.InstallMode) error {
 	if err := frame.Annotate(ctx, c.Client, cm, annotationMode, string(mode)); err != nil {
 		return fmt.Errorf("write down the mode: %w", err)
 	}

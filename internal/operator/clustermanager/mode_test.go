@@ -37,7 +37,7 @@ func TestModeStays(t *testing.T) {
 				t.Fatal(err)
 			}
 			namespace := namespaceOf(cm)
-			if err := c.rememberMode(t.Context(), cm, modeOf(cm)); err != nil {
+			if err := c.recordMode(t.Context(), cm, modeOf(cm)); err != nil {
 				t.Fatal(err)
 			}
 			if err := validate(cm); err != nil {

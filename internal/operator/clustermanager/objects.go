@@ -65,7 +65,7 @@ func (p planned) services() (services []client.Object) {
 	if servesGRPC(p.ClusterManager) {
 		services = append(services, grpc{p}.clientService())
 	}
-	if (placement{p}).explains() {
+	if (placement{p}).servesExplanations() {
 		services = append(services, p.service(p.name(placementService), "clustermanager-"+placementController, debugPort, debugPort))
 	}
 	return services
@@ -92,7 +92,7 @@ func (p planned) hostedAccounts() (accounts []client.Object) {
 
 // networkPolicies let the pods of the hub reach DNS by UDP and anything by TCP, and clients reach what the hub serves: nothing else. Of
 // what the pods send by TCP, no port is named: networks apply policies to the port of the pod or node that a Service, a NodePort or a load
-// balancer leads to, which no kubeconfig and no configuration of a broker tells.
+// balancer leads to, which is in no kubeconfig and in no configuration of a broker.
 func (p planned) networkPolicies() []client.Object {
 	both := []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}
 	policy := func(name string, spec networkingv1.NetworkPolicySpec) client.Object {
@@ -114,7 +114,7 @@ func (p planned) networkPolicies() []client.Object {
 	}
 }
 
-// dns is where pods ask for names by UDP: the port of the service, and that of its pods on OpenShift.
+// dns is where pods resolve names by UDP: the port of the service, and that of its pods on OpenShift.
 func dns() (ports []networkingv1.NetworkPolicyPort) {
 	for _, port := range []int32{53, 5353} {
 		ports = append(ports, networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolUDP), Port: ptr.To(intstr.FromInt32(port))})

@@ -17,9 +17,9 @@ import (
 // crdManagedClusters is a definition that each hub has: the ClusterManager that it is part of has the hub.
 const crdManagedClusters = "managedclusters.cluster.open-cluster-management.io"
 
-// ownHub is an error if a hosted hub is on the cluster of the operator, where the objects of both clusters would be the same, or is that of
-// another ClusterManager.
-func (c *Controller) ownHub(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster) error {
+// checkOwner is an error if a hosted hub is on the cluster of the operator, where the objects of both clusters would be the same, or is
+// that of another ClusterManager.
+func (c *Controller) checkOwner(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster) error {
 	if !hosted(cm) {
 		return nil
 	}
@@ -31,7 +31,7 @@ func (c *Controller) ownHub(ctx context.Context, cm *operatorv1.ClusterManager, 
 		return fmt.Errorf("the kubeconfig in Secret %s/%s leads to the cluster of the operator: store one of another cluster, or delete the "+
 			"ClusterManager and create it in the mode %s", cm.Name, fleet.SecretExternalHubKubeconfig, operatorv1.InstallModeDefault)
 	}
-	other, err := c.hubOf(ctx, cm, hub)
+	other, err := c.otherOwner(ctx, cm, hub)
 	if err != nil {
 		return err
 	}
@@ -42,8 +42,9 @@ func (c *Controller) ownHub(ctx context.Context, cm *operatorv1.ClusterManager, 
 	return nil
 }
 
-// hubOf is another ClusterManager that has the hub; empty if there is none. What a ClusterManager that is gone has left can be taken over.
-func (c *Controller) hubOf(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster) (string, error) {
+// otherOwner is another ClusterManager that has the hub; empty if there is none. What a ClusterManager that is gone has left can be taken
+// over.
+func (c *Controller) otherOwner(ctx context.Context, cm *operatorv1.ClusterManager, hub *apply.Cluster) (string, error) {
 	crd := &metav1.PartialObjectMetadata{}
 	crd.SetGroupVersionKind(apply.CRDs)
 	if err := hub.Client.Get(ctx, types.NamespacedName{Name: crdManagedClusters}, crd); err != nil {

@@ -44,12 +44,12 @@ func TestOwnHub(t *testing.T) {
 		"of another":      {cluster("b", partOf("other")), "is that of ClusterManager other"},
 		"of the operator": {cluster("a"), "leads to the cluster of the operator"},
 	} {
-		err := c.ownHub(t.Context(), hostedCM, test.hub)
+		err := c.checkOwner(t.Context(), hostedCM, test.hub)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := c.ownHub(t.Context(), &operatorv1.ClusterManager{}, c.Management); err != nil {
+	if err := c.checkOwner(t.Context(), &operatorv1.ClusterManager{}, c.Management); err != nil {
 		t.Errorf("in the mode Default: %v", err)
 	}
 }

@@ -39,7 +39,7 @@ type inputs struct {
 	grpc         grpcInputs
 	// workDriver is the Secret in the namespace of the operator with the configuration of the broker of works; nil if there is none.
 	workDriver *corev1.Secret
-	// formerServices tells whether the API server of the hub still asks webhooks at Services that have the name of the ClusterManager.
+	// formerServices reports whether the API server of the hub still calls webhooks at Services that have the name of the ClusterManager.
 	formerServices bool
 	// syncLabels copies the labels of the ClusterManager to all objects.
 	syncLabels bool
@@ -55,7 +55,7 @@ type plan struct {
 	base []client.Object
 	// deployments run the components, on the management cluster.
 	deployments []*appsv1.Deployment
-	// webhooks have the API server of the hub ask the components, once these run.
+	// webhooks have the API server of the hub call the components, once these run.
 	webhooks []client.Object
 }
 
@@ -152,12 +152,12 @@ func (p planned) plan() *plan {
 			result.base = append(result.base, budget)
 		}
 	}
-	registration{p}.giveAWSRole(result.all())
+	registration{p}.annotateAWSRole(result.all())
 	frame.AddLabels(p.labels(), result.all()...)
 	return result
 }
 
-// withoutFormerServices is the plan once all components run that has been applied: the API server asks at the Services that stay.
+// withoutFormerServices is the plan once all components run that has been applied: the API server calls the Services that stay.
 func (p planned) withoutFormerServices(applied *plan) *plan {
 	p.formerServices = false
 	result := p.plan()
@@ -236,7 +236,7 @@ func (p planned) servers() []servingcerts.Server {
 	for _, webhook := range p.webhooks() {
 		servers = append(servers, servingcerts.Server{Secret: webhook.secret, Hosts: inCluster(webhook.services()...)})
 	}
-	if (placement{p}).explains() {
+	if (placement{p}).servesExplanations() {
 		servers = append(servers, servingcerts.Server{Secret: fleet.SecretPlacementDebugServing, Hosts: inCluster(p.name(placementService))})
 	}
 	if servesGRPC(p.ClusterManager) {

@@ -404,7 +404,7 @@ func TestSyncLabels(t *testing.T) {
 	}
 }
 
-// CM-09, CM-16: what the spec asks for and this version does not have is said.
+// CM-09, CM-16: what the spec has and this version does not is reported.
 func TestUnsupported(t *testing.T) {
 	t.Parallel()
 	cm := &operatorv1.ClusterManager{}

@@ -74,7 +74,7 @@ func (r registration) renderers() (known, unknown []string) {
 	return known, unknown
 }
 
-// drivers are the ways to register that this version has, out of those of the spec; by certificate request if there is none of them.
+// drivers are the registration drivers that this version has, out of those of the spec; by certificate request if there is none of them.
 func (r registration) drivers() (drivers []string) {
 	for _, driver := range supportedDrivers {
 		if hasDriver(r.ClusterManager, driver) {

@@ -35,16 +35,16 @@ var firstCRDs = []struct {
 	{"manifestworkreplicasets.work.open-cluster-management.io", workv1alpha1.GroupVersion.WithKind("ManifestWorkReplicaSet")},
 }
 
-// remove takes a hub away: what users have stored first, while the controllers run that clean up after it, and then the rest.
+// remove removes a hub: what users have stored first, while the controllers run that clean up after it, and then the rest.
 func (c *Controller) remove(ctx context.Context, cm *operatorv1.ClusterManager) (waitsFor string, err error) {
-	if err := c.recallMode(ctx, cm); err != nil {
+	if err := c.recordRunningMode(ctx, cm); err != nil {
 		return "", err
 	}
 	return c.removeAll(ctx, cm)
 }
 
-// going reports what a removal waits for, or why it fails.
-func going(cm *operatorv1.ClusterManager, waitsFor string, err error) {
+// reportRemoval reports what a removal waits for, or why it fails.
+func reportRemoval(cm *operatorv1.ClusterManager, waitsFor string, err error) {
 	progress := metav1.Condition{Type: fleet.ConditionProgressing, Status: metav1.ConditionTrue, Reason: reasonRemoving,
 		Message: "Waits for " + waitsFor}
 	if err != nil {
@@ -57,23 +57,23 @@ func going(cm *operatorv1.ClusterManager, waitsFor string, err error) {
 func (c *Controller) removeAll(ctx context.Context, cm *operatorv1.ClusterManager) (waitsFor string, err error) {
 	hub, err := c.hubToRemove(ctx, cm)
 	if err != nil {
-		return "", orGiveUp(cm, err)
+		return "", withAdvice(cm, err)
 	}
 	if hub != nil {
 		if err := c.removeDeadWebhooks(ctx, cm, hub); err != nil {
-			return "", orGiveUp(cm, err)
+			return "", withAdvice(cm, err)
 		}
 		if waitsFor, err = c.removeCRDs(ctx, cm, hub); err != nil || waitsFor != "" {
-			return waitsFor, orGiveUp(cm, err)
+			return waitsFor, withAdvice(cm, err)
 		}
 	}
 	for _, cluster := range distinct(hub, c.Management) {
 		if cluster == nil {
 			continue
 		}
-		left, err := cluster.PruneLive(ctx, cm.Name) // also what was applied a moment ago, as nobody looks after it any more
+		left, err := cluster.PruneLive(ctx, cm.Name) // also what was applied a moment ago, as no event is handled any more
 		if cluster != c.Management {
-			err = orGiveUp(cm, err)
+			err = withAdvice(cm, err)
 		}
 		if err != nil || len(left) > 0 {
 			return frame.Summary(left), err
@@ -85,21 +85,21 @@ func (c *Controller) removeAll(ctx context.Context, cm *operatorv1.ClusterManage
 	if other, err := c.sameHub(ctx, cm); err != nil || other != "" {
 		return "", err // the roles are those of its hub
 	}
-	if other, err := c.hubOf(ctx, cm, hub); err != nil || other != "" {
-		return "", orGiveUp(cm, err)
+	if other, err := c.otherOwner(ctx, cm, hub); err != nil || other != "" {
+		return "", withAdvice(cm, err)
 	}
-	return "", orGiveUp(cm, c.removeRolesOfAgents(ctx, hub)) // no controller makes them again
+	return "", withAdvice(cm, c.removeRolesOfAgents(ctx, hub)) // no controller makes them again
 }
 
-// orGiveUp says what to do when an error on a hosted hub does not go away: its API server may never be reached again.
-func orGiveUp(cm *operatorv1.ClusterManager, err error) error {
+// withAdvice says what to do when an error on a hosted hub does not go away: its API server may never be reached again.
+func withAdvice(cm *operatorv1.ClusterManager, err error) error {
 	if err == nil || !hosted(cm) {
 		return err
 	}
 	return fmt.Errorf("%w; correct Secret %s/%s, or delete it to give up what is on the hub", err, cm.Name, fleet.SecretExternalHubKubeconfig)
 }
 
-// hubToRemove is the hub; nil if it is hosted and its credential has been deleted: there is no way to it any more then.
+// hubToRemove is the hub; nil if it is hosted and its credential has been deleted: it cannot be reached any more then.
 func (c *Controller) hubToRemove(ctx context.Context, cm *operatorv1.ClusterManager) (*apply.Cluster, error) {
 	if hosted(cm) {
 		if secret, err := c.Secrets.Get(ctx, cm.Name, fleet.SecretExternalHubKubeconfig); err != nil || secret == nil {
@@ -174,7 +174,7 @@ func (c *Controller) removeCRDs(ctx context.Context, cm *operatorv1.ClusterManag
 	return frame.Summary(left), nil
 }
 
-// ofSIG tells whether a CRD is one of the SIG Multicluster, which others may use, too.
+// ofSIG reports whether a CRD is one of the SIG Multicluster, which others may use, too.
 func ofSIG(crd string) bool {
 	return slices.Contains([]string{crdClusterProfiles, crdSIGPlacementDecisions}, crd)
 }
@@ -194,7 +194,7 @@ func (c *Controller) removeRolesOfAgents(ctx context.Context, hub *apply.Cluster
 	return nil
 }
 
-// remaining says which objects of a CRD that is deleted are still there, and what holds them; as far as the API server lists them.
+// remaining says which objects of a CRD that is deleted are still there, and their finalizers; as far as the API server lists them.
 func remaining(ctx context.Context, hub *apply.Cluster, crd string, kind schema.GroupVersionKind) string {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind)

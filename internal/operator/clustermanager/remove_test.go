@@ -104,7 +104,7 @@ func TestRemovalOfWhatWasJustApplied(t *testing.T) {
 	}
 }
 
-// CM-20: what holds up the removal of a hub is named, with its finalizers.
+// CM-20: what delays the removal of a hub is named, with its finalizers.
 func TestRemaining(t *testing.T) {
 	t.Parallel()
 	work := func(name string, finalizers ...string) *workv1.ManifestWork {

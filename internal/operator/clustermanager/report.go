@@ -23,7 +23,7 @@ import (
 const (
 	// reasonUpgradeRefused of the condition Applied: the operator is older than what is installed, or too far ahead of it.
 	reasonUpgradeRefused = "VersionRefused"
-	// conditionConfigurationSupported tells whether this version can do all that the spec asks for.
+	// conditionConfigurationSupported reports whether this version can do all that the spec says.
 	conditionConfigurationSupported = "ConfigurationSupported"
 	reasonSupported                 = "Supported"            // True
 	reasonUnsupportedFields         = "UnsupportedFields"    // False
@@ -155,7 +155,7 @@ func (r *report) migrated(left string, err error) error {
 	return err
 }
 
-// ready tells whether the live Deployment is what was applied, and runs.
+// ready reports whether the live Deployment is what was applied, and runs.
 func ready(live, applied *appsv1.Deployment) bool {
 	return live.UID == applied.UID && live.Generation >= applied.Generation && problem.RolledOut(live)
 }

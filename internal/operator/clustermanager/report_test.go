@@ -12,7 +12,7 @@ import (
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 )
 
-// CM-23: a condition tells about certificates of users that cannot be used.
+// CM-23: a condition reports certificates of users that cannot be used.
 func TestUnusableCertificates(t *testing.T) {
 	t.Parallel()
 	cm := &operatorv1.ClusterManager{}

@@ -38,8 +38,8 @@ func servicesOf(objects []client.Object) string {
 	return strings.Join(slices.Sorted(maps.Keys(names)), " ")
 }
 
-// askedServices are the names of the Services at which the API server of the hub reaches webhooks.
-func askedServices(t *testing.T, p *plan) string {
+// calledServices are the names of the Services at which the API server of the hub reaches webhooks.
+func calledServices(t *testing.T, p *plan) string {
 	t.Helper()
 	names := map[string]bool{}
 	for _, object := range p.webhooks {
@@ -55,8 +55,8 @@ func askedServices(t *testing.T, p *plan) string {
 	return strings.Join(slices.Sorted(maps.Keys(names)), " ")
 }
 
-// CM-04, CM-17: clients look for the Services of webhooks by names that do not depend on that of the ClusterManager. Former ones stay, and
-// are asked, until the components run that have certificates for both.
+// CM-04, CM-17: clients find the Services of webhooks by names that do not depend on that of the ClusterManager. Former ones stay, and
+// are called, until the components run that have certificates for both.
 func TestServicesOfWebhooks(t *testing.T) {
 	t.Parallel()
 	const (
@@ -66,23 +66,23 @@ func TestServicesOfWebhooks(t *testing.T) {
 		formerH = "indigo-registration-webhook indigo-work-webhook"
 	)
 	for name, test := range map[string]struct {
-		edit                   func(*operatorv1.ClusterManager)
-		former                 bool
-		management, hub, asked string
-		hosts                  string // of the work webhook
+		edit                    func(*operatorv1.ClusterManager)
+		former                  bool
+		management, hub, called string
+		hosts                   string // of the work webhook
 	}{
-		"default": {edit: named("cluster-manager"), management: all, asked: all,
+		"default": {edit: named("cluster-manager"), management: all, called: all,
 			hosts: "cluster-manager-work-webhook.open-cluster-management-hub.svc"},
-		"another name": {edit: named("indigo"), management: all, asked: all,
+		"another name": {edit: named("indigo"), management: all, called: all,
 			hosts: "cluster-manager-work-webhook.open-cluster-management-hub.svc"},
-		"hosted": {edit: named("indigo", hostedAt("hub.example.com")), management: all, hub: onHub, asked: onHub,
+		"hosted": {edit: named("indigo", hostedAt("hub.example.com")), management: all, hub: onHub, called: onHub,
 			hosts: "cluster-manager-work-webhook.indigo.svc"},
-		"hosted at an IP address": {edit: named("indigo", hostedAt("192.0.2.1")), management: all, hub: onHub, asked: onHub,
+		"hosted at an IP address": {edit: named("indigo", hostedAt("192.0.2.1")), management: all, hub: onHub, called: onHub,
 			hosts: "cluster-manager-work-webhook.indigo.svc"},
-		"from an earlier version": {edit: named("indigo"), former: true, management: all + " " + former, asked: former,
+		"from an earlier version": {edit: named("indigo"), former: true, management: all + " " + former, called: former,
 			hosts: "cluster-manager-work-webhook.open-cluster-management-hub.svc indigo-work-webhook.open-cluster-management-hub.svc"},
 		"hosted, from an earlier version": {edit: named("indigo", hostedAt("hub.example.com")), former: true,
-			management: all + " " + former, hub: onHub + " " + formerH, asked: formerH,
+			management: all + " " + former, hub: onHub + " " + formerH, called: formerH,
 			hosts: "cluster-manager-work-webhook.indigo.svc indigo-work-webhook.indigo.svc"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,19 +96,19 @@ func TestServicesOfWebhooks(t *testing.T) {
 				}
 			}
 			for _, check := range [][2]string{{servicesOf(p.base), test.management}, {servicesOf(p.hub), test.hub},
-				{askedServices(t, p), test.asked}, {hosts, test.hosts}} {
+				{calledServices(t, p), test.called}, {hosts, test.hosts}} {
 				if check[0] != check[1] {
 					t.Errorf("got  %s\nwant %s", check[0], check[1])
 				}
 			}
 			after := planned.withoutFormerServices(p)
-			wantHub, wantAsked := onHub, onHub
+			wantHub, wantCalled := onHub, onHub
 			if !planned.hosted {
-				wantHub, wantAsked = "", all
+				wantHub, wantCalled = "", all
 			}
-			if servicesOf(after.base) != all || servicesOf(after.hub) != wantHub || askedServices(t, after) != wantAsked ||
+			if servicesOf(after.base) != all || servicesOf(after.hub) != wantHub || calledServices(t, after) != wantCalled ||
 				!slices.Equal(after.deployments, p.deployments) {
-				t.Errorf("once they run: %s, %s, asked at %s", servicesOf(after.base), servicesOf(after.hub), askedServices(t, after))
+				t.Errorf("once they run: %s, %s, called at %s", servicesOf(after.base), servicesOf(after.hub), calledServices(t, after))
 			}
 		})
 	}

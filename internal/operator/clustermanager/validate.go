@@ -11,7 +11,7 @@ import (
 // validate is an error if the hub could not work, or would not be the one that is installed. A hosted hub refuses what is written to it
 // while its API server cannot reach the webhooks, and it cannot convert what add-ons have stored.
 func validate(cm *operatorv1.ClusterManager) error {
-	if err := errors.Join(sameMode(cm), validateAWS(cm)); err != nil || !hosted(cm) {
+	if err := errors.Join(checkMode(cm), validateAWS(cm)); err != nil || !hosted(cm) {
 		return err
 	}
 	if cm.Name == fleet.NamespaceHub {

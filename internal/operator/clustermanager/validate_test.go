@@ -50,7 +50,7 @@ func TestHostedWithoutAddresses(t *testing.T) {
 			if err == nil {
 				return
 			}
-			// The controller has no client: it would panic if it asked for anything.
+			// The controller has no client: it would panic if it sent a request.
 			if due, refused := (&Controller{}).install(t.Context(), cm); refused != nil || due != 0 {
 				t.Errorf("due %s, error %v", due, refused)
 			}

@@ -26,7 +26,7 @@ import (
 	"github.com/capstan-io/capstan/internal/operator/workload"
 )
 
-// webhooks are the components that the API server of the hub asks.
+// webhooks are the components that the API server of the hub calls.
 type webhooks []webhook
 
 // webhook is one of them: its program, where it listens, and how the API server reaches it.
@@ -86,7 +86,7 @@ func (w webhook) metrics() int32 { return ptr.Deref(w.bind.MetricsPort, 8080) }
 
 func (w webhook) deployment() string { return w.hub.name(w.name) }
 
-// services are the names of its Services: that by which clients know it, and the former one while it is asked there.
+// services are the names of its Services: that by which clients know it, and the former one while it is called there.
 func (w webhook) services() []string {
 	if w.hub.formerServices {
 		return []string{servicePrefix + w.name, w.deployment()}
@@ -118,7 +118,7 @@ func (w webhook) component() workload.Component {
 	} else {
 		component.Unprobed = true
 	}
-	w.hub.leadToHub(&component, w.account, hubKubeconfigDir)
+	w.hub.mountHubKubeconfig(&component, w.account, hubKubeconfigDir)
 	return component
 }
 
@@ -138,7 +138,7 @@ func (all webhooks) reached(name string) (service string, port *int32, authoriti
 	return servicePrefix + name, &w.servicePort, authorities
 }
 
-// configurations have the API server ask the webhooks.
+// configurations have the API server call the webhooks.
 func (all webhooks) configurations(names deployhub.Names) []client.Object {
 	configurations := deployhub.Webhooks(names)
 	for _, object := range configurations {
@@ -199,7 +199,7 @@ func (all webhooks) metricsPorts() (ports []networkingv1.NetworkPolicyPort) {
 	return ports
 }
 
-// applyWebhooks has the API server of the hub ask the components, once these run. Until then it asks what it asked before: only the
+// applyWebhooks has the API server of the hub call the components, once these run. Until then it calls what it called before: only the
 // authorities that it trusts are always those of now, because components that run have new certificates within a minute.
 func applyWebhooks(ctx context.Context, hub *apply.Cluster, installation string, webhooks []client.Object, ready bool) error {
 	if ready {

@@ -21,7 +21,7 @@ import (
 // workDriverDir is where the work controllers see the configuration of the broker, and the files that it names.
 const workDriverDir = "/var/run/secrets/work"
 
-// broker brings works to agents that do not get them from the API of the hub.
+// broker delivers works to agents that do not get them from the API of the hub.
 type broker struct {
 	// config is the Secret with its configuration.
 	config *corev1.Secret
@@ -35,10 +35,10 @@ func (c *Controller) workDriverConfig(ctx context.Context, cm *operatorv1.Cluste
 	return c.OwnSecret(ctx, fleet.SecretWorkDriverConfig)
 }
 
-// work is the work controllers of a hub, and the broker that they may bring works to agents by.
+// work is the work controllers of a hub, and the broker that they may deliver works by.
 type work struct{ planned }
 
-// broker is the one that the spec asks for; nil if it asks for none. The error says why there is none yet.
+// broker is the one that the spec names; nil if it names none. The error says why there is none yet.
 func (w work) broker() (*broker, error) {
 	switch driver := workOf(w.ClusterManager).WorkDriver; {
 	case driver == "" || driver == operatorv1.WorkDriverTypeKube:
@@ -81,7 +81,7 @@ func (w work) component() workload.Component {
 	return component
 }
 
-// hasTasks tells whether one of the controllers of works has something to do.
+// hasTasks reports whether one of the controllers of works has something to do.
 func (w work) hasTasks() bool {
 	broker, _ := w.broker()
 	return broker != nil || w.work.Enabled(featuregates.ManifestWorkReplicaSet) || w.work.Enabled(featuregates.CleanUpCompletedManifestWork)

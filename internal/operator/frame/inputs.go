@@ -77,7 +77,7 @@ func (o *Operator) Kubeconfigs(ctx context.Context, cluster *apply.Cluster, acce
 	return secrets, good, nil
 }
 
-// IsOwn tells whether a cluster is that of the operator. secret is the name of the Secret that leads to it.
+// IsOwn reports whether a cluster is that of the operator. secret is the name of the Secret that leads to it.
 func (o *Operator) IsOwn(ctx context.Context, other *apply.Cluster, secret string) (bool, error) {
 	uids := [2]types.UID{}
 	for i, cluster := range []*apply.Cluster{o.Management, other} {

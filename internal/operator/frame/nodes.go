@@ -22,31 +22,28 @@ const mostReplicas = 3
 func replicas(nodes []corev1.Node, placement operatorv1.NodePlacement, selector labels.Selector) int32 {
 	usable := int32(0)
 	for i := range nodes {
-		if runs(&nodes[i], placement) && (selector == nil || selector.Matches(labels.Set(nodes[i].Labels))) {
+		if canRunOn(&nodes[i], placement) && (selector == nil || selector.Matches(labels.Set(nodes[i].Labels))) {
 			usable++
 		}
 	}
 	return min(max(usable, 1), mostReplicas)
 }
 
-// runs tells whether pods with that placement can run on the node. A node that is cordoned or not ready counts: it comes back, and another
-// number of replicas would restart all components meanwhile.
-func runs(node *corev1.Node, placement operatorv1.NodePlacement) bool {
+// canRunOn reports whether pods with that placement can run on the node. A node that is cordoned or not ready counts: it comes back, and
+// another number of replicas would restart all components meanwhile.
+func canRunOn(node *corev1.Node, placement operatorv1.NodePlacement) bool {
 	if !labels.SelectorFromSet(placement.NodeSelector).Matches(labels.Set(node.Labels)) {
 		return false
 	}
-	_, isTainted := scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, placement.Tolerations, keepsPodsAway, false)
+	_, isTainted := scheduling.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, placement.Tolerations, isPermanent, false)
 	return !isTainted
 }
 
-// keepsPodsAway tells whether a taint does so for good.
-func keepsPodsAway(taint *corev1.Taint) bool {
-	return taint.Effect != corev1.TaintEffectPreferNoSchedule && !passes(taint)
-}
-
-// passes tells whether Kubernetes puts a taint on nodes for as long as something is wrong with them.
-func passes(taint *corev1.Taint) bool {
-	return strings.HasPrefix(taint.Key, "node.kubernetes.io/") || strings.HasPrefix(taint.Key, "node.cloudprovider.kubernetes.io/")
+// isPermanent reports whether a taint keeps pods away for good: Kubernetes itself puts some on nodes for as long as something is wrong with
+// them.
+func isPermanent(taint *corev1.Taint) bool {
+	return taint.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(taint.Key, "node.kubernetes.io/") &&
+		!strings.HasPrefix(taint.Key, "node.cloudprovider.kubernetes.io/")
 }
 
 // nodeChanged passes the events of nodes that may change the number of replicas.

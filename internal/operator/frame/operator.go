@@ -1,4 +1,4 @@
-// Package frame is what the operators have alike: how they begin, watch and reconcile, what they read besides their custom resources, and
+// Package frame is what the operators have alike: how they start, watch and reconcile, what they read besides their custom resources, and
 // how they report. What there should be, and the conditions that say so, are those of each operator.
 package frame
 
@@ -207,8 +207,8 @@ func (o *Operator) connect(ctx context.Context, mgr ctrl.Manager, kind Kind) (er
 	return mgr.Add(o.Management)
 }
 
-// Controller begins to build the controller of the custom resources: they are reconciled when they or what they depend on changes. atOnce
-// are reconciled at a time.
+// Controller returns a builder of the controller of the custom resources: they are reconciled when they or what they depend on changes.
+// atOnce are reconciled at a time.
 func (o *Operator) Controller(mgr ctrl.Manager, name string, resource client.Object, atOnce int) *ctrl.Builder {
 	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return o.all(ctx) })
 	operator := ctrl.NewControllerManagedBy(mgr).Named(name).
@@ -229,7 +229,7 @@ func (o *Operator) Controller(mgr ctrl.Manager, name string, resource client.Obj
 	return operator
 }
 
-// Watched tells whether the cache of the manager has a kind.
+// Watched reports whether the cache of the manager has a kind.
 func (o *Operator) Watched(kind schema.GroupVersionKind) bool { return rights.Watched(o.missing, kind) }
 
 // all are all custom resources: there are a few.

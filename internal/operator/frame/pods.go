@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-io/capstan/internal/apply/problem"
 )
 
-// Problem says how many pods of the Deployment are unavailable, and why the first of them is, as far as its status tells; empty if all are
+// Problem says how many pods of the Deployment are unavailable, and why the first of them is, as far as its status says; empty if all are
 // available.
 func Problem(ctx context.Context, reader client.Reader, d *appsv1.Deployment) string {
 	want := ptr.Deref(d.Spec.Replicas, 1)
@@ -28,7 +28,7 @@ func Problem(ctx context.Context, reader client.Reader, d *appsv1.Deployment) st
 	return text
 }
 
-// Waiting says why the first pod of the Deployment that does not run does not, as far as the status tells; empty if it tells nothing. Of a
+// Waiting says why the first pod of the Deployment that does not run does not, as far as the status says; empty if it says nothing. Of a
 // Deployment that rolls, that may be a new pod, while the old ones are available.
 func Waiting(ctx context.Context, reader client.Reader, d *appsv1.Deployment) string {
 	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)

@@ -22,10 +22,11 @@ import (
 )
 
 const (
-	// WhileBusy is how often is looked at what no event tells about: pods, clusters that cannot be reached, objects of a CRD that is deleted.
-	WhileBusy = 5 * time.Second
-	// whileUnwatched is how often a custom resource is looked at of which something changes without an event, because it may not be watched.
-	whileUnwatched = 30 * time.Second
+	// PollInterval is how often is checked what has no events: pods, clusters that cannot be reached, objects of a CRD that is deleted.
+	PollInterval = 5 * time.Second
+	// unwatchedInterval is how often a custom resource is reconciled of which something changes without an event, because it may not be
+	// watched.
+	unwatchedInterval = 30 * time.Second
 )
 
 // Resource is a custom resource of an operator.
@@ -42,19 +43,19 @@ type Reconciler[T Resource[T]] struct {
 	Finalizers []string
 	// Install makes what the resource describes, and writes into its status how far that is. It returns how long nothing is due; 0 for ever.
 	Install func(context.Context, T) (due time.Duration, err error)
-	// Remove takes away what the resource consists of, and returns what has to go before the next step; empty when nothing is left.
+	// Remove removes what the resource consists of, and returns what has to go before the next step; empty when nothing is left.
 	Remove func(context.Context, T) (waitsFor string, err error)
 	// ReportRemoval writes into the status what a removal waits for, or why it fails.
 	ReportRemoval func(resource T, waitsFor string, err error)
-	// Forget forgets a resource that is no more.
+	// Forget drops what is kept in memory of a resource that is gone.
 	Forget func(name string)
 	// Conditions are those in the status.
 	Conditions func(T) *[]metav1.Condition
 }
 
-// Reconcile brings what there is to what there should be, and reports how far that is.
+// Reconcile makes what there is what there should be, and reports how far that is.
 func (r Reconciler[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	if err := r.Known(ctx); err != nil {
+	if err := r.CheckSynced(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
 	resource := r.Prototype.DeepCopy()
@@ -71,7 +72,7 @@ func (r Reconciler[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Re
 	}
 	due, err := r.Install(ctx, resource)
 	if r.reportRights(resource) {
-		due = retry.Soonest(due, whileUnwatched)
+		due = retry.Soonest(due, unwatchedInterval)
 	}
 	if reportErr := r.report(ctx, resource, before); reportErr != nil {
 		return ctrl.Result{}, errors.Join(err, reportErr)
@@ -79,8 +80,8 @@ func (r Reconciler[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Re
 	return ctrl.Result{RequeueAfter: due}, err
 }
 
-// Known is an error until it is known what is installed.
-func (o *Operator) Known(ctx context.Context) error {
+// CheckSynced is an error until it is known what is installed.
+func (o *Operator) CheckSynced(ctx context.Context) error {
 	if !o.Management.WaitForCacheSync(ctx) {
 		return errors.New("what is installed is not known yet")
 	}
@@ -100,7 +101,7 @@ func (r Reconciler[T]) remove(ctx context.Context, resource, before T) (ctrl.Res
 	if reportErr := r.report(ctx, resource, before); reportErr != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(reportErr)
 	}
-	return ctrl.Result{RequeueAfter: WhileBusy}, err
+	return ctrl.Result{RequeueAfter: PollInterval}, err
 }
 
 // report writes the status. The metadata may have been written before.
@@ -110,7 +111,7 @@ func (r Reconciler[T]) report(ctx context.Context, resource, before T) error {
 	return err
 }
 
-// reportRights says which rules the operator would need for what it leaves out, and tells whether there are any.
+// reportRights says which rules the operator would need for what it leaves out, and reports whether there are any.
 func (r Reconciler[T]) reportRights(resource T) bool {
 	rules := slices.Concat(rights.Rules(r.missing), r.Management.MissingRules(), r.Elsewhere.MissingRules(resource.GetName()),
 		r.Secrets.missingRules())
@@ -162,7 +163,7 @@ func adopt(into, from client.Object) {
 	into.SetResourceVersion(from.GetResourceVersion())
 }
 
-// Older tells whether a resource goes before another one that wants the same.
+// Older reports whether a resource goes before another one that wants the same.
 func Older(a, b client.Object) bool {
 	first, second := a.GetCreationTimestamp(), b.GetCreationTimestamp()
 	if first.Equal(&second) {

@@ -23,16 +23,16 @@ import (
 // and a cluster may have many others. Secrets of a name that may not be watched are read each time.
 type Secrets struct {
 	client corev1client.SecretsGetter
-	// reviewer tells what may be watched.
+	// reviewer reviews what may be watched.
 	reviewer rights.Reviewer
 	// changed is called with the namespace and the name of a Secret that appears, changes or goes.
 	changed func(types.NamespacedName)
 	// ctx ends the watches.
-	ctx context.Context //nolint:containedctx // of the operator: a watch outlives the reconcile that begins it
+	ctx context.Context //nolint:containedctx // of the operator: a watch outlives the reconcile that starts it
 
 	mu      sync.Mutex
 	watches map[string]toolscache.SharedIndexInformer
-	// unwatched are the names that could not be watched when they were last asked for.
+	// unwatched are the names that could not be watched when they were last requested.
 	unwatched map[string]rights.Watch
 }
 
@@ -88,7 +88,7 @@ func (s *Secrets) Follow(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// read asks the API server. The error says which rule permits to.
+// read reads from the API server. The error says which rule permits to.
 func (s *Secrets) read(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	secret, err := ignoreNotFound(s.client.Secrets(namespace).Get(ctx, name, metav1.GetOptions{}))
 	if rights.Denied(err) {

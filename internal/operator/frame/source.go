@@ -24,7 +24,7 @@ func (s *Source) Start(_ context.Context, queue workqueue.TypedRateLimitingInter
 	return nil
 }
 
-// started tells whether the controller runs, and Add does something.
+// started reports whether the controller runs, and Add does something.
 func (s *Source) started() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// defaultMinTLS holds unless the ConfigMap names another version.
+// defaultMinTLS is used unless the ConfigMap names another version.
 const defaultMinTLS = "VersionTLS12"
 
 // TLSFlags are the arguments that give a component the settings of the ConfigMap ocm-tls-profile; none, if there is no ConfigMap. Cipher

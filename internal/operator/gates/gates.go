@@ -76,7 +76,7 @@ func Resolve(component Component, spec []operatorv1.FeatureGate, defaults *featu
 	return v
 }
 
-// Enabled tells whether a gate of the component is on.
+// Enabled reports whether a gate of the component is on.
 func (v Values) Enabled(gate featuregate.Feature) bool { return v.values[gate] }
 
 // Flags are the arguments that give a component these gates, whether it is one of this project or of Open Cluster Management: those that
@@ -99,7 +99,7 @@ func (v Values) Flags() []string {
 	return []string{"--feature-gates=" + strings.Join(pairs, ",")}
 }
 
-// NetworkPoliciesEnabled tells whether the operator creates NetworkPolicies: unless the spec switches them off.
+// NetworkPoliciesEnabled reports whether the operator creates NetworkPolicies: unless the spec switches them off.
 func NetworkPoliciesEnabled(spec []operatorv1.FeatureGate) bool {
 	at := slices.IndexFunc(spec, func(g operatorv1.FeatureGate) bool { return g.Feature == string(NetworkPolicies) })
 	return at < 0 || spec[at].Mode == operatorv1.FeatureGateModeTypeEnable

@@ -44,7 +44,7 @@ func clusterManagerObjects(given map[string]any) ([]*unstructured.Unstructured, 
 	if err != nil {
 		return nil, err
 	}
-	around, err := v.surroundings(clusterManagerChart)
+	around, err := v.namespaceAndPullSecret(clusterManagerChart)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (v *clusterManagerValues) operator() *operator {
 // bootstrapToken is the ID of the bootstrap token with which clusters join.
 const bootstrapToken = "ocmhub"
 
-// bootstrap is what a cluster that has not joined yet asks to join with.
+// bootstrap is what a cluster that has not joined yet requests to join with.
 func (v *clusterManagerValues) bootstrap() []object {
 	if !v.CreateBootstrapToken && !v.CreateBootstrapSA {
 		return nil

@@ -1,4 +1,4 @@
-// Package installer builds the objects that install an operator and what tells it what to run, or a standalone hub, from the values of its
+// Package installer builds the objects that install an operator and what says what it runs, or a standalone hub, from the values of its
 // chart. They are those that Helm makes of the chart. Files of the chart are the source of the defaults and the schema of the values, of an
 // operator's rules, and of its CustomResourceDefinition.
 package installer
@@ -194,8 +194,8 @@ func (o *operator) rights() (role, binding object, err error) {
 	return clusterRole(o.name, o.name, rules), clusterRoleBinding(o.name, o.name, o.name, accountSubject(o.name)), nil
 }
 
-// surroundings are the namespace of the operators and the password of the registry, as far as the values want them.
-func (v *values) surroundings(operator string) ([]object, error) {
+// namespaceAndPullSecret are the namespace of the operators and the password of the registry, as far as the values want them.
+func (v *values) namespaceAndPullSecret(operator string) ([]object, error) {
 	var objects []object
 	if v.CreateNamespace {
 		objects = append(objects, namespace(fleet.NamespaceOperators))

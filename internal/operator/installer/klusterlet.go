@@ -61,7 +61,7 @@ func klusterletObjects(given map[string]any) ([]*unstructured.Unstructured, erro
 		return nil, err
 	}
 	objects := []object{crd, v.priorityClass()}
-	around, err := v.surroundings(klusterletChart)
+	around, err := v.namespaceAndPullSecret(klusterletChart)
 	if err != nil {
 		return nil, err
 	}
@@ -80,8 +80,8 @@ func klusterletObjects(given map[string]any) ([]*unstructured.Unstructured, erro
 	return toUnstructured(objects), nil
 }
 
-// hosted tells whether the agent runs on another cluster than the one that it is for. A hosting cluster has an operator already, which runs
-// the agents of several clusters.
+// hosted reports whether the agent runs on another cluster than the one that it is for. A hosting cluster has an operator already, which
+// runs the agents of several clusters.
 func (v *klusterletValues) hosted() bool { return strings.HasSuffix(v.Klusterlet.Mode, "Hosted") }
 
 // nameHosted gives the Klusterlet the name and the namespace that it has by default.
@@ -192,7 +192,7 @@ func (v *klusterletValues) klusterlet() object {
 	}
 }
 
-// registrationConfiguration tells the agent to use several kubeconfigs to join with, or nothing but a gRPC server, where it is given those.
+// registrationConfiguration has the agent use several kubeconfigs to join with, or nothing but a gRPC server, where it is given those.
 func (v *klusterletValues) registrationConfiguration() object {
 	registration := v.Klusterlet.RegistrationConfiguration
 	if registration == nil {

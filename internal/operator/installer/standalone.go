@@ -134,7 +134,7 @@ func (s *standalone) rights() []object {
 		rule("", "secrets", kubeconfigs, "get", "update"),
 	}}
 	everywhere := []any{}
-	if s.v.EnableDelegatingAuthentication { // to ask whose a token is
+	if s.v.EnableDelegatingAuthentication { // to have tokens reviewed
 		everywhere = append(everywhere, rule("authentication.k8s.io", "tokenreviews", nil, "create"))
 	}
 	if s.v.EnableSelfManagement { // what the agent in the hub may do in this cluster, as any agent: whatever works say
@@ -233,7 +233,7 @@ func (s *standalone) serviceHost() string { return StandaloneHubName + "." + s.N
 
 // volume is where the keys and the storage of the hub are, if that is not elsewhere.
 func (s *standalone) volume() object {
-	if s.v.several() || s.v.Storage.Type != storageClaim {
+	if s.v.hasReplicas() || s.v.Storage.Type != storageClaim {
 		return nil
 	}
 	spec := object{
@@ -277,11 +277,11 @@ func (s *standalone) route() object {
 	return object{"apiVersion": "route.openshift.io/v1", "kind": "Route", "metadata": s.metadata(StandaloneHubName), "spec": spec}
 }
 
-// disruptionBudget has one of several replicas evicted at a time, and the only one of a hub, if that is asked for, not at all.
+// disruptionBudget has one of several replicas evicted at a time, and the only one of a hub, if that is requested, not at all.
 func (s *standalone) disruptionBudget() object {
 	unavailable := int64(0)
 	switch {
-	case s.v.several():
+	case s.v.hasReplicas():
 		unavailable = 1
 	case !s.v.PodDisruptionBudget.Enabled:
 		return nil
@@ -324,7 +324,7 @@ func (s *standalone) deployment() (object, error) {
 	}
 	MergeValues(labels, s.v.PodLabels)
 	strategy := object{"type": "Recreate"} // its volume belongs to one process
-	if s.v.several() {
+	if s.v.hasReplicas() {
 		strategy = object{"type": "RollingUpdate", "rollingUpdate": object{"maxUnavailable": int64(0), "maxSurge": int64(1)}}
 	}
 	return object{
@@ -380,7 +380,7 @@ func named(secrets []any) []any {
 func (s *standalone) data() object {
 	volume := object{"name": "data"}
 	switch {
-	case s.v.several(): // a copy of the keys that are in etcd
+	case s.v.hasReplicas(): // a copy of the keys that are in etcd
 		volume["emptyDir"] = object{"medium": "Memory", "sizeLimit": "16Mi"}
 	case s.v.Storage.Type == storageEmptyDir:
 		volume["emptyDir"] = object{}
@@ -394,7 +394,7 @@ func (s *standalone) data() object {
 
 // affinity has several replicas prefer nodes of their own, unless the values have another.
 func (s *standalone) affinity() object {
-	if len(s.v.Affinity) > 0 || !s.v.several() {
+	if len(s.v.Affinity) > 0 || !s.v.hasReplicas() {
 		return s.v.Affinity
 	}
 	return object{"podAntiAffinity": object{"preferredDuringSchedulingIgnoredDuringExecution": []any{object{
@@ -432,7 +432,7 @@ func (s *standalone) container() object {
 	if s.v.Etcd.Mode != etcdExternal {
 		container["env"] = []any{variable("ETCD_SNAPSHOT_COUNT", strconv.FormatInt(s.v.Etcd.SnapshotCount, 10))}
 	}
-	if s.v.several() && s.KnowsSleep { // until the Service sends nobody here any more
+	if s.v.hasReplicas() && s.KnowsSleep { // until the Service sends nobody here any more
 		container["lifecycle"] = object{"preStop": object{"sleep": object{"seconds": int64(5)}}}
 	}
 	return container

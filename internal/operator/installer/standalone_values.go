@@ -105,7 +105,7 @@ const (
 // check finds values that contradict each other, as the chart does.
 func (v *standaloneValues) check() error {
 	switch {
-	case v.several() && v.Etcd.Mode != etcdExternal:
+	case v.hasReplicas() && v.Etcd.Mode != etcdExternal:
 		return fmt.Errorf("replicas: %d replicas need an etcd that they share: set etcd.mode external with etcd.servers, or replicas to 1", v.Replicas)
 	case fleet.ReservedClusterName(v.SelfManagementClusterName):
 		return fmt.Errorf("selfManagementClusterName: %s is a name that the hub has for itself; choose another name", v.SelfManagementClusterName)
@@ -155,8 +155,8 @@ func (v *standaloneValues) exposed() (by []string) {
 	return by
 }
 
-// several tells whether there are replicas that share an etcd.
-func (v *standaloneValues) several() bool { return v.Replicas > 1 }
+// hasReplicas reports whether there are replicas that share an etcd.
+func (v *standaloneValues) hasReplicas() bool { return v.Replicas > 1 }
 
 // etcdFile is what the hub reaches an external etcd with.
 type etcdFile struct{ value, field, content string }

@@ -62,9 +62,9 @@ func (l layout) awsFlags() []string {
 		"--managed-cluster-arn=" + pair.Managed.ARN(), "--managed-cluster-role-suffix=" + pair.Suffix()}
 }
 
-// provideAWSCLI gives a component the AWS command line, which makes its tokens for the hub, out of an image that has it. An agent in an
+// mountAWSCLI gives a component the AWS command line, which makes its tokens for the hub, out of an image that has it. An agent in an
 // image in which it does not run makes them itself.
-func (l layout) provideAWSCLI(c *workload.Component, in inputs) {
+func (l layout) mountAWSCLI(c *workload.Component, in inputs) {
 	if l.aws() == nil || in.awsCLIImage == "" {
 		return
 	}

@@ -54,7 +54,7 @@ func (c *Controller) reconciler() frame.Reconciler[*operatorv1.Klusterlet] {
 	return frame.Reconciler[*operatorv1.Klusterlet]{
 		Operator: c.Operator, Prototype: &operatorv1.Klusterlet{},
 		Finalizers: []string{fleet.FinalizerKlusterletCleanup, fleet.FinalizerKlusterletHostedCleanup},
-		Install:    c.install, Remove: c.removeAll, ReportRemoval: going, Forget: c.hub.Forget,
+		Install:    c.install, Remove: c.removeAll, ReportRemoval: reportRemoval, Forget: c.hub.Forget,
 		Conditions: func(k *operatorv1.Klusterlet) *[]metav1.Condition { return &k.Status.Conditions },
 	}
 }
@@ -65,7 +65,7 @@ func (c *Controller) install(ctx context.Context, k *operatorv1.Klusterlet) (tim
 	r.gates(l)
 	if err := errors.Join(
 		validate(k),
-		c.collision(ctx, l),
+		c.checkCollision(ctx, l),
 		upgrade.Check(k.Annotations[upgrade.AnnotationVersion], c.Version, k.Annotations),
 	); err != nil {
 		_ = r.failed(fleet.ReasonKlusterletApplyFailed, err)
@@ -102,7 +102,7 @@ func (c *Controller) apply(ctx context.Context, r *report, l layout, p plan) (re
 	if err != nil {
 		return 0, c.applyWithoutManaged(ctx, r, l, p, err)
 	}
-	if err := errors.Join(c.leaveHosted(ctx, l), c.ownNamespace(ctx, l, managed.Client)); err != nil {
+	if err := errors.Join(c.removeHosted(ctx, l), c.checkNamespaceOwner(ctx, l, managed.Client)); err != nil {
 		return 0, r.failed(fleet.ReasonManagedClusterResourceApplyFailed, err)
 	}
 	if err := managed.ApplyCRDs(ctx, sharedInstallation, p.crds); err != nil {
@@ -201,9 +201,9 @@ func (c *Controller) prune(ctx context.Context, l layout, p plan, managed manage
 	return errors.Join(managedErr, managementErr)
 }
 
-// collision is an error if another Klusterlet already runs its agents in the namespace: they would take each other's credentials. The
+// checkCollision is an error if another Klusterlet already runs its agents in the namespace: they would take each other's credentials. The
 // operator runs in a namespace of its own, because that of an agent is deleted with its Klusterlet.
-func (c *Controller) collision(ctx context.Context, l layout) error {
+func (c *Controller) checkCollision(ctx context.Context, l layout) error {
 	if l.agents == c.Namespace {
 		return fmt.Errorf("the operator runs in the namespace %s, which would be deleted with the Klusterlet: choose another one for the agent", l.agents)
 	}
@@ -220,10 +220,10 @@ func (c *Controller) collision(ctx context.Context, l layout) error {
 	return nil
 }
 
-// ownNamespace is an error if the namespace of the service accounts on the managed cluster is part of another Klusterlet, with which it
-// would be deleted: of one of this operator, or one that is installed on the managed cluster. What a Klusterlet that is gone has left can
-// be taken over.
-func (c *Controller) ownNamespace(ctx context.Context, l layout, managed client.Client) error {
+// checkNamespaceOwner is an error if the namespace of the service accounts on the managed cluster is part of another Klusterlet, with which
+// it would be deleted: of one of this operator, or one that is installed on the managed cluster. What a Klusterlet that is gone has left
+// can be taken over.
+func (c *Controller) checkNamespaceOwner(ctx context.Context, l layout, managed client.Client) error {
 	namespace := &corev1.Namespace{}
 	if err := managed.Get(ctx, types.NamespacedName{Name: l.accounts}, namespace); err != nil {
 		return client.IgnoreNotFound(err)

@@ -37,7 +37,7 @@ func TestOwnNamespace(t *testing.T) {
 		"of one hosted here": {cluster(other()), cluster(namespaceOf("other")), refused},
 		"of one there":       {cluster(), cluster(namespaceOf("other"), other()), refused},
 	} {
-		err := (&Controller{Operator: &frame.Operator{Client: test.management}}).ownNamespace(t.Context(), l, test.managed)
+		err := (&Controller{Operator: &frame.Operator{Client: test.management}}).checkNamespaceOwner(t.Context(), l, test.managed)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", name, err)
 		}

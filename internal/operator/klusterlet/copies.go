@@ -30,7 +30,7 @@ type copies struct{ *Controller }
 
 // Reconcile implements reconcile.Reconciler.
 func (c copies) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	if err := c.Known(ctx); err != nil {
+	if err := c.CheckSynced(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{}, c.copyAll(ctx)

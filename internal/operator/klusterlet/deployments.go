@@ -91,7 +91,7 @@ func (l layout) registrationAgent(in inputs) workload.Component {
 	c.Volumes = slices.Concat(l.bootstrapVolumes(), l.externalCAVolumes(),
 		[]workload.Volume{workload.MemoryVolume("hub-kubeconfig", hubKubeconfigDir)},
 		l.managedVolumes(fleet.SecretExternalManagedKubeconfigRegistration))
-	l.provideAWSCLI(&c, in)
+	l.mountAWSCLI(&c, in)
 	return c
 }
 
@@ -111,8 +111,8 @@ func (l layout) workAgent(in inputs) workload.Component {
 	if l.multipleHubs() { // work agents of Open Cluster Management, which may be in the image, do not know the flags
 		c.Env = append(c.Env, corev1.EnvVar{Name: fleet.EnvBootstrapConfigs, Value: strings.Join(l.bootstrapFiles(), ",")})
 	}
-	l.provideAWSCLI(&c, in)
-	if in.holdWork {
+	l.mountAWSCLI(&c, in)
+	if in.suspendWork {
 		c.Replicas = ptr.To(int32(0))
 	}
 	return c
@@ -130,7 +130,7 @@ func (l layout) singleAgent(in inputs) workload.Component {
 	c.Volumes = slices.Concat(l.bootstrapVolumes(), l.externalCAVolumes(),
 		[]workload.Volume{workload.MemoryVolume("hub-kubeconfig", hubKubeconfigDir)},
 		l.managedVolumes(fleet.SecretExternalManagedKubeconfigAgent))
-	l.provideAWSCLI(&c, in)
+	l.mountAWSCLI(&c, in)
 	return c
 }
 
@@ -142,8 +142,8 @@ func (l layout) hubConfig() string {
 	return hubKubeconfigDir + "/" + fleet.KeyKubeconfig
 }
 
-// sourceFlags say where the works come from. An agent in one process takes them from where it has registered, unless told otherwise; a work
-// agent of its own is another client of the gRPC server than the registration agent, whose id is the name of the cluster.
+// sourceFlags say where the works come from. An agent in one process takes them from where it has registered, unless a flag says otherwise;
+// a work agent of its own is another client of the gRPC server than the registration agent, whose id is the name of the cluster.
 func (l layout) sourceFlags(clusterName string) (flags []string) {
 	switch {
 	case l.grpc():

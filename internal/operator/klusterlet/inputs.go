@@ -36,12 +36,12 @@ func (c *Controller) inputs(ctx context.Context, l layout) (inputs, error) {
 	if credential != nil {
 		in.clusterName = string(credential.Data[fleet.KeyClusterName])
 	}
-	in.holdWork = credential == nil ||
+	in.suspendWork = credential == nil ||
 		!hubaccess.HasCredential(meta.FindStatusCondition(l.klusterlet.Status.Conditions, fleet.ConditionHubConnectionDegraded))
 	return in, nil
 }
 
-// connection returns what is known about the connection to the hub, nil if nothing is yet, and when it is looked at again.
+// connection returns what is known about the connection to the hub, nil if nothing is yet, and when it is checked again.
 func (c *Controller) connection(ctx context.Context, l layout) (due time.Duration, condition *metav1.Condition, err error) {
 	credentials := hubaccess.Credentials{Namespace: l.agents, SkipBootstrap: l.multipleHubs(), GRPC: l.grpc()}
 	if credentials.Hub, err = c.Secrets.Get(ctx, l.agents, fleet.SecretHubKubeconfig); err != nil {

@@ -25,9 +25,9 @@ type inputs struct {
 	defaultImage string
 	// awsCLIImage is the image with the AWS command line, for agents that register by AWS IAM; empty if they make tokens themselves.
 	awsCLIImage string
-	// addOnNamespace tells whether there is a namespace for the agents of add-ons.
+	// addOnNamespace reports whether there is a namespace for the agents of add-ons.
 	addOnNamespace bool
-	// syncLabels tells whether all objects have the labels of the Klusterlet.
+	// syncLabels reports whether all objects have the labels of the Klusterlet.
 	syncLabels bool
 	// pullSecret, in the namespace of the operator, is copied to where the agents run. It may be nil.
 	pullSecret *corev1.Secret
@@ -35,8 +35,8 @@ type inputs struct {
 	tlsProfile *corev1.ConfigMap
 	// clusterName is that of the credential that the registration agent has obtained; empty until it has.
 	clusterName string
-	// holdWork keeps the work agent from running: it has no credential yet.
-	holdWork bool
+	// suspendWork keeps the work agent from running: it has no credential yet.
+	suspendWork bool
 }
 
 // plan is what there should be for a Klusterlet, in the order in which it is applied.
@@ -125,14 +125,14 @@ func (l layout) bootstrapSecrets() []string {
 	return names
 }
 
-// multipleHubs tells whether the agent chooses among several hubs.
+// multipleHubs reports whether the agent chooses among several hubs.
 func (l layout) multipleHubs() bool {
 	configs := registrationOf(l.klusterlet).BootstrapKubeConfigs
 	return configs.Type == operatorv1.BootstrapKubeConfigsLocalSecrets && configs.LocalSecrets != nil &&
 		l.registrationGates.Enabled(featuregates.MultipleHubs)
 }
 
-// grpc tells whether the agent reaches the hub by its gRPC server.
+// grpc reports whether the agent reaches the hub by its gRPC server.
 func (l layout) grpc() bool {
 	return registrationOf(l.klusterlet).RegistrationDriver.AuthType == operatorv1.RegistrationAuthTypeGRPC
 }

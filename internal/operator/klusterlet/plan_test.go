@@ -76,7 +76,7 @@ func everything(k *operatorv1.Klusterlet) {
 	}
 }
 
-var plainInputs = inputs{replicas: 1, defaultImage: "image", addOnNamespace: true, holdWork: true}
+var plainInputs = inputs{replicas: 1, defaultImage: "image", addOnNamespace: true, suspendWork: true}
 
 var allInputs = inputs{replicas: 3, defaultImage: "image", addOnNamespace: true, syncLabels: true,
 	pullSecret: &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: fleet.SecretImagePullCredentials}},

@@ -16,7 +16,7 @@ var dnsPorts = []int32{53, 5353}
 
 // policies are the NetworkPolicies of the agents' pods. Other pods in their namespace, such as the agents of add-ons that are hosted there,
 // are not concerned. Of what the pods send, no port is named but those of DNS: networks apply policies to the port of the pod or node that
-// a Service, a NodePort or a load balancer leads to, which no kubeconfig tells.
+// a Service, a NodePort or a load balancer leads to, which is in no kubeconfig.
 func (l layout) policies() []client.Object {
 	deny := l.policy("default-deny-all", networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress)
 	metrics := l.policy("klusterlet", networkingv1.PolicyTypeIngress)

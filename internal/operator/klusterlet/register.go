@@ -32,7 +32,7 @@ const fieldManager = "capstan-klusterlet-operator"
 // sharedInstallation is the installation of what all Klusterlets of a cluster share.
 const sharedInstallation = ""
 
-// atOnce is how many Klusterlets are reconciled at a time: a managed cluster that does not answer must not hold up the others.
+// atOnce is how many Klusterlets are reconciled at a time: a managed cluster that does not answer must not block the others.
 const atOnce = 4
 
 // managedKinds are those of the objects on a managed cluster, in the order in which they are deleted.
@@ -64,7 +64,7 @@ func ManagerOptions(namespace string) ctrl.Options {
 	return options
 }
 
-// stripPod keeps what tells why a pod does not run.
+// stripPod keeps what says why a pod does not run.
 func stripPod(object any) (any, error) {
 	if pod, ok := object.(*corev1.Pod); ok {
 		pod.ManagedFields, pod.Annotations, pod.Spec = nil, nil, corev1.PodSpec{}

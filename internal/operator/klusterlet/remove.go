@@ -36,15 +36,15 @@ const (
 	podsTimeout = 2 * time.Minute
 )
 
-// going reports what a removal waits for, or why it fails.
-func going(k *operatorv1.Klusterlet, waitsFor string, err error) {
+// reportRemoval reports what a removal waits for, or why it fails.
+func reportRemoval(k *operatorv1.Klusterlet, waitsFor string, err error) {
 	if err == nil {
 		err = errors.New("the Klusterlet is being deleted, which waits for " + waitsFor)
 	}
 	_ = newReport(k).failed(fleet.ReasonKlusterletApplyFailed, err)
 }
 
-// removeAll takes an agent away: first what runs it, then what it has left, then its rights and namespaces. It returns what has to go
+// removeAll removes an agent: first what runs it, then what it has left, then its rights and namespaces. It returns what has to go
 // before the next step; empty when nothing is left.
 func (c *Controller) removeAll(ctx context.Context, k *operatorv1.Klusterlet) (waitsFor string, err error) {
 	if waitsFor, err = c.removeDeployments(ctx, k); waitsFor != "" || err != nil {
@@ -110,11 +110,11 @@ func (c *Controller) removeFromHosted(ctx context.Context, k *operatorv1.Kluster
 	waitsFor, err = c.removeFromManaged(ctx, k)
 	switch {
 	case err != nil && isUnreachable(err):
-		givenUp, giveUpErr := c.giveUp(ctx, k, err)
-		if giveUpErr != nil {
-			return "", giveUpErr
+		abandoned, abandonErr := c.isAbandoned(ctx, k, err)
+		if abandonErr != nil {
+			return "", abandonErr
 		}
-		if !givenUp {
+		if !abandoned {
 			return fmt.Sprintf(
 				"the managed cluster, which cannot be reached: %v; what is there is given up %s after the first attempt",
 				err,
@@ -122,17 +122,17 @@ func (c *Controller) removeFromHosted(ctx context.Context, k *operatorv1.Kluster
 			), nil
 		}
 	case err != nil || waitsFor != "":
-		return waitsFor, errors.Join(orGiveUp(k, err), c.forgetUnreachable(ctx, k))
+		return waitsFor, errors.Join(withAdvice(k, err), c.clearUnreachable(ctx, k))
 	}
 	c.Elsewhere.Disconnect(k.Name)
-	if err := c.forgetUnreachable(ctx, k); err != nil {
+	if err := c.clearUnreachable(ctx, k); err != nil {
 		return "", err
 	}
 	return "", frame.RemoveFinalizer(ctx, c.Client, k, fleet.FinalizerKlusterletHostedCleanup)
 }
 
-// orGiveUp says what to do when an error of a managed cluster that answers does not go away, such as that a credential has expired.
-func orGiveUp(k *operatorv1.Klusterlet, err error) error {
+// withAdvice says what to do when an error of a managed cluster that answers does not go away, such as that a credential has expired.
+func withAdvice(k *operatorv1.Klusterlet, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -159,8 +159,8 @@ func (c *Controller) removeFromManaged(ctx context.Context, k *operatorv1.Kluste
 	return frame.Summary(append(left, shared...)), err
 }
 
-// giveUp tells whether the managed cluster has been unreachable for too long. It writes down since when it is.
-func (c *Controller) giveUp(ctx context.Context, k *operatorv1.Klusterlet, why error) (bool, error) {
+// isAbandoned reports whether the managed cluster has been unreachable for too long. It records since when it is.
+func (c *Controller) isAbandoned(ctx context.Context, k *operatorv1.Klusterlet, why error) (bool, error) {
 	now := c.Clock.Now()
 	since, err := time.Parse(time.RFC3339, k.Annotations[fleet.AnnotationEvictionTimestamp])
 	if err == nil {
@@ -170,20 +170,20 @@ func (c *Controller) giveUp(ctx context.Context, k *operatorv1.Klusterlet, why e
 		}
 		return false, nil
 	}
-	return false, c.rememberUnreachable(ctx, k, now.UTC().Format(time.RFC3339))
+	return false, c.recordUnreachable(ctx, k, now.UTC().Format(time.RFC3339))
 }
 
-// forgetUnreachable ends the time for which the managed cluster was unreachable: another one begins anew.
-func (c *Controller) forgetUnreachable(ctx context.Context, k *operatorv1.Klusterlet) error {
-	return c.rememberUnreachable(ctx, k, "")
+// clearUnreachable ends the time for which the managed cluster was unreachable: another one starts anew.
+func (c *Controller) clearUnreachable(ctx context.Context, k *operatorv1.Klusterlet) error {
+	return c.recordUnreachable(ctx, k, "")
 }
 
-// rememberUnreachable writes down since when the managed cluster is unreachable.
-func (c *Controller) rememberUnreachable(ctx context.Context, k *operatorv1.Klusterlet, since string) error {
+// recordUnreachable records since when the managed cluster is unreachable.
+func (c *Controller) recordUnreachable(ctx context.Context, k *operatorv1.Klusterlet, since string) error {
 	return client.IgnoreNotFound(frame.Annotate(ctx, c.Client, k, fleet.AnnotationEvictionTimestamp, since))
 }
 
-// isUnreachable tells whether an error is one of the connection, or there is no way to connect at all.
+// isUnreachable reports whether an error is one of the connection, or it is not known how to connect.
 func isUnreachable(err error) bool {
 	var dns *net.DNSError
 	return errors.Is(err, errNoKubeconfig) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &dns) || utilnet.IsTimeout(err) ||
@@ -192,8 +192,8 @@ func isUnreachable(err error) bool {
 		) || utilnet.IsConnectionReset(err) || errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH)
 }
 
-// leaveHosted takes away what a Klusterlet has on the cluster that it managed before its mode was changed to one that is not hosted.
-func (c *Controller) leaveHosted(ctx context.Context, l layout) error {
+// removeHosted removes what a Klusterlet has on the cluster that it managed before its mode was changed to one that is not hosted.
+func (c *Controller) removeHosted(ctx context.Context, l layout) error {
 	if l.hosted || !controllerutil.ContainsFinalizer(l.klusterlet, fleet.FinalizerKlusterletHostedCleanup) {
 		return nil
 	}
@@ -207,7 +207,7 @@ func (c *Controller) leaveHosted(ctx context.Context, l layout) error {
 	return nil
 }
 
-// removeAppliedWorks lets go of what the agent has applied for works: it stays, and what is being deleted is garbage collected.
+// removeAppliedWorks orphans what the agent has applied for works: it stays, and what is being deleted is garbage collected.
 func (c *Controller) removeAppliedWorks(ctx context.Context, k *operatorv1.Klusterlet, cluster *apply.Cluster) error {
 	var failures []error
 	list := &workv1.AppliedManifestWorkList{}
@@ -238,7 +238,7 @@ func uninstall(ctx context.Context, cluster *apply.Cluster, installation string)
 	return cluster.PruneLive(ctx, installation)
 }
 
-// removeAggregate deletes the ClusterRole with the rights of works, and tells whether it was there.
+// removeAggregate deletes the ClusterRole with the rights of works, and reports whether it was there.
 func removeAggregate(ctx context.Context, cluster *apply.Cluster, installation string) (found bool, err error) {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: aggregateRole(installation)}}
 	err = cluster.Client.Delete(ctx, role)
@@ -248,7 +248,7 @@ func removeAggregate(ctx context.Context, cluster *apply.Cluster, installation s
 	return true, err
 }
 
-// removeShared takes away what all Klusterlets of a cluster share, after the last of them: the namespace of add-ons, but not the CRDs,
+// removeShared removes what all Klusterlets of a cluster share, after the last of them: the namespace of add-ons, but not the CRDs,
 // which hold what users have stored, and not what was copied to namespaces of users.
 func (c *Controller) removeShared(ctx context.Context, cluster *apply.Cluster) (left []string, err error) {
 	namespaces := &corev1.NamespaceList{}

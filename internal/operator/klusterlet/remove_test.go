@@ -68,13 +68,13 @@ func TestGiveUp(t *testing.T) {
 	after := func(wait time.Duration, want bool) {
 		t.Helper()
 		clock.Step(wait)
-		if got, err := c.giveUp(t.Context(), k, errNoKubeconfig); err != nil || got != want {
+		if got, err := c.isAbandoned(t.Context(), k, errNoKubeconfig); err != nil || got != want {
 			t.Errorf("%t, %v", got, err)
 		}
 	}
 	after(0, false)
 	after(4*time.Minute, false)
-	if err := c.forgetUnreachable(t.Context(), k); err != nil || len(k.Annotations) > 0 {
+	if err := c.clearUnreachable(t.Context(), k); err != nil || len(k.Annotations) > 0 {
 		t.Fatalf("%v, %v", k.Annotations, err)
 	}
 	after(2*time.Minute, false)
@@ -82,7 +82,7 @@ func TestGiveUp(t *testing.T) {
 	after(2*time.Minute, true)
 }
 
-// KL-32: a managed cluster that answers with an error does not hold the removal without the way out being named.
+// KL-32: a managed cluster that answers with an error does not block the removal without a message that says what to do.
 func TestRemovalNamesTheWayOut(t *testing.T) {
 	t.Parallel()
 	k := klusterletWith(operatorv1.InstallModeHosted)

@@ -33,7 +33,7 @@ func (r *report) set(condition metav1.Condition) {
 	meta.SetStatusCondition(&r.klusterlet.Status.Conditions, condition)
 }
 
-// gates tells whether the feature gates exist.
+// gates reports whether the feature gates exist.
 func (r *report) gates(l layout) { r.set(frame.ValidFeatureGates(l.registrationGates, l.workGates)) }
 
 // failed says why the Klusterlet is not applied, and returns that.
@@ -42,7 +42,7 @@ func (r *report) failed(reason string, err error) error {
 	return err
 }
 
-// prepared tells whether a hosted Klusterlet can be applied.
+// prepared reports whether a hosted Klusterlet can be applied.
 func (r *report) prepared(err error) {
 	condition := metav1.Condition{Type: fleet.ConditionReadyToApply, Status: metav1.ConditionTrue, Reason: fleet.ReasonKlusterletPrepared,
 		Message: "The managed cluster can be reached with the kubeconfig of Secret " + fleet.SecretExternalManagedKubeconfig}
@@ -57,7 +57,7 @@ func (r *report) notHosted() {
 	meta.RemoveStatusCondition(&r.klusterlet.Status.Conditions, fleet.ConditionReadyToApply)
 }
 
-// connection tells about the connection to the hub, once something is known about it. It logs when the agent begins to fail, and when it
+// connection reports the connection to the hub, once something is known about it. It logs when the agent starts to fail, and when it
 // reaches the hub again.
 func (r *report) connection(ctx context.Context, condition *metav1.Condition) {
 	if condition == nil {
@@ -90,7 +90,7 @@ func (r *report) applied(scheme *runtime.Scheme, p plan) error {
 	return nil
 }
 
-// deployments tells how the Deployments of the agents do.
+// deployments reports how the Deployments of the agents do.
 func (r *report) deployments(ctx context.Context, c *Controller, l layout) {
 	registration, work := l.registrationDeployment(), l.workDeployment()
 	if l.single {
@@ -134,13 +134,13 @@ func degraded(kind string, state deploymentState) metav1.Condition {
 	case state.problem != "":
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, fleet.ReasonUnavailablePods, state.problem
 	case state.desired == 0:
-		condition.Message = waits(state.key)
+		condition.Message = noPods(state.key)
 	}
 	return condition
 }
 
-// waits says why the work agent has no pods.
-func waits(key types.NamespacedName) string {
+// noPods says why the work agent has no pods.
+func noPods(key types.NamespacedName) string {
 	return fmt.Sprintf(
 		"Deployment %s has no pods until the agent has joined the hub: see the condition %s",
 		key,
@@ -157,7 +157,7 @@ func available(states []deploymentState) metav1.Condition {
 		case state.err != nil:
 			unknown = append(unknown, state.err.Error())
 		case state.desired == 0:
-			without = append(without, waits(state.key))
+			without = append(without, noPods(state.key))
 		case state.available == 0:
 			without = append(without, state.problem)
 		}

@@ -42,7 +42,7 @@ func TestAgentReport(t *testing.T) {
 	}
 }
 
-// KL-31: that the agent does not reach the hub is logged when it begins and when it ends, and not in between.
+// KL-31: that the agent does not reach the hub is logged when it starts and when it ends, and not in between.
 func TestAgentFailureIsLogged(t *testing.T) {
 	t.Parallel()
 	var lines []string

@@ -97,7 +97,7 @@ func validateServer(path *field.Path, server operatorv1.ServerURL) error {
 	return nil
 }
 
-// isCABundle tells whether the text is certificates in PEM, one at least.
+// isCABundle reports whether the text is certificates in PEM, one at least.
 func isCABundle(bundle []byte) bool {
 	found := false
 	for {

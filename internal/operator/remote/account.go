@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// validity is for how long tokens are asked for; the API server may grant less. A token is renewed when a fifth is left.
+// validity is for how long tokens are requested; the API server may grant less. A token is renewed when a fifth is left.
 const validity = 8640 * time.Hour
 
 // Keys of the Secrets, next to kubeconfig and token.
@@ -33,7 +33,7 @@ const (
 
 // Account is a service account on a cluster.
 type Account struct {
-	// Cluster reads the service account and asks for its tokens.
+	// Cluster reads the service account and requests its tokens.
 	Cluster client.Client
 	// Access is how the cluster is reached; its credential is not used.
 	Access *rest.Config

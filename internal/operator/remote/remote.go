@@ -18,10 +18,10 @@ import (
 	"github.com/capstan-io/capstan/internal/operator/kubeconfigsecret"
 )
 
-// How long a cluster may take to answer the first question, and to list the objects of its installation.
+// How long a cluster may take to answer the first request, and to list the objects of its installation.
 const (
-	answerTimeout = 10 * time.Second
-	listTimeout   = 30 * time.Second
+	versionTimeout = 10 * time.Second
+	listTimeout    = 30 * time.Second
 )
 
 // Clusters are the clusters of the installations that are hosted, one each.
@@ -70,12 +70,12 @@ func (c *Clusters) Connect(ctx context.Context, installation string, secret *cor
 	c.mu.Lock()
 	c.connections[installation] = made
 	c.mu.Unlock()
-	go c.forgetEnded(installation, made)
+	go c.removeEnded(installation, made)
 	return made.cluster, config, nil
 }
 
-// forgetEnded forgets a connection whose watches end by themselves, because more may be watched now: the next reconcile makes another.
-func (c *Clusters) forgetEnded(installation string, made connection) {
+// removeEnded removes a connection whose watches end by themselves, because more may be watched now: the next reconcile makes another.
+func (c *Clusters) removeEnded(installation string, made connection) {
 	if err := <-made.ended; err == nil {
 		return
 	}
@@ -110,7 +110,7 @@ func (c *Clusters) Disconnect(installation string) {
 }
 
 func (c *Clusters) connect(ctx context.Context, config *rest.Config) (connection, error) { //nolint:contextcheck // see Clusters.ctx
-	if err := answers(config); err != nil {
+	if err := checkVersion(config); err != nil {
 		return connection{}, fmt.Errorf("the cluster at %s cannot be used: %w", config.Host, err)
 	}
 	cluster, err := apply.NewCluster(config, c.options)
@@ -133,11 +133,11 @@ func (c *Clusters) connect(ctx context.Context, config *rest.Config) (connection
 	return connection{config: config, cluster: cluster, close: stop, ended: ended}, nil
 }
 
-// answers asks for the version, whose answer says at once what is wrong with an address or a credential.
-func answers(config *rest.Config) error {
-	getCtx := rest.CopyConfig(config)
-	getCtx.Timeout = answerTimeout
-	client, err := discovery.NewDiscoveryClientForConfig(getCtx)
+// checkVersion requests the version: the response says at once what is wrong with an address or a credential.
+func checkVersion(config *rest.Config) error {
+	bounded := rest.CopyConfig(config)
+	bounded.Timeout = versionTimeout
+	client, err := discovery.NewDiscoveryClientForConfig(bounded)
 	if err != nil {
 		return err
 	}

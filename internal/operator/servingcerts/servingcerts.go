@@ -45,7 +45,7 @@ type Stored struct {
 	Bundle    *corev1.ConfigMap
 	// Serving has the Secrets with serving certificates, by their names.
 	Serving map[string]*corev1.Secret
-	// Own tells whether a Secret was made by this package. Another one is from a user: it is used and never changed.
+	// Own reports whether a Secret was made by this package. Another one is from a user: it is used and never changed.
 	Own func(*corev1.Secret) bool
 }
 

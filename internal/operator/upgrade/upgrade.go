@@ -19,7 +19,7 @@ const (
 
 // Step is an error, which says what to do, if the next version may not take over what the installed one has stored and runs. That is only
 // tested from one minor version to the next, so none is skipped; and an older version does not know what a newer one has stored, so none
-// goes back. The first minor version of a major version follows every one of the major version before, because no version tells which the
+// goes back. The first minor version of a major version follows every one of the major version before, because no version says which the
 // last of those was. What is no release, such as the build of a commit, follows everything, and everything follows it.
 func Step(installed, next string) error {
 	from, isRelease := release(installed)
@@ -49,7 +49,7 @@ func Check(installed, current string, annotations map[string]string) error {
 	return fmt.Errorf("%w; the annotation %s=%s allows %s all the same, which is not tested", err, AnnotationSkip, current, current)
 }
 
-// allows tells whether a value of AnnotationSkip is for that version.
+// allows reports whether a value of AnnotationSkip is for that version.
 func allows(value, current string) bool {
 	if value == "true" {
 		return true
@@ -76,7 +76,7 @@ func release(text string) (parsed *version.Version, isRelease bool) {
 
 func sameMinor(a, b *version.Version) bool { return a.Major() == b.Major() && a.Minor() == b.Minor() }
 
-// followingMinor is the minor version after that of from on the way to to.
+// followingMinor is the minor version after that of from between it and to.
 func followingMinor(from, to *version.Version) *version.Version {
 	if from.Major() < to.Major() {
 		return version.MajorMinor(from.Major()+1, 0)

@@ -48,7 +48,7 @@ type Component struct {
 	Ports          []corev1.ContainerPort
 	// InitContainers run before the program.
 	InitContainers []corev1.Container
-	// Liveness and Readiness are where the kubelet asks; nil means /healthz at HealthPort.
+	// Liveness and Readiness are the probes of the kubelet; nil means /healthz at HealthPort.
 	Liveness, Readiness *corev1.HTTPGetAction
 	// Unprobed switches the probes off.
 	Unprobed    bool
@@ -139,7 +139,7 @@ func (c Component) podSpec(s Settings) corev1.PodSpec {
 		Tolerations:        s.Placement.Tolerations,
 		PriorityClassName:  s.Priority,
 		HostAliases:        s.HostAliases,
-		Affinity:           spread(c.App),
+		Affinity:           antiAffinity(c.App),
 		SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true),
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 		InitContainers: c.InitContainers,
@@ -204,8 +204,8 @@ func probe(get *corev1.HTTPGetAction) *corev1.Probe {
 	return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: get}, PeriodSeconds: 10}
 }
 
-// spread prefers other zones, and other nodes less.
-func spread(app string) *corev1.Affinity {
+// antiAffinity prefers other zones, and other nodes less.
+func antiAffinity(app string) *corev1.Affinity {
 	term := func(weight int32, topology string) corev1.WeightedPodAffinityTerm {
 		return corev1.WeightedPodAffinityTerm{Weight: weight, PodAffinityTerm: corev1.PodAffinityTerm{TopologyKey: topology,
 			LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{

@@ -10,11 +10,11 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// agentFails begins what the condition has of the agent.
+// agentFails is the start of what the condition has of the agent.
 const agentFails = "The agent does not reach the hub since "
 
 // WithAgent adds to the condition what the agent says of its own connection; nil if the agent says nothing. The condition is nil while
-// nothing else is known. A reason that tells what is wrong with the credentials stays.
+// nothing else is known. A reason that says what is wrong with the credentials stays.
 func WithAgent(condition *metav1.Condition, report *corev1.ConfigMap) *metav1.Condition {
 	if report == nil {
 		return condition
@@ -29,7 +29,7 @@ func WithAgent(condition *metav1.Condition, report *corev1.ConfigMap) *metav1.Co
 		Reason: fleet.ReasonHubUnreachableFromAgent, Message: message}
 }
 
-// AgentFails tells whether the condition, which may be nil, says that the agent does not reach the hub.
+// AgentFails reports whether the condition, which may be nil, says that the agent does not reach the hub.
 func AgentFails(condition *metav1.Condition) bool {
 	return condition != nil && strings.Contains(condition.Message, agentFails)
 }

@@ -18,19 +18,19 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// How long a result counts. There is no event for what changes on the hub: a connection that does not work is looked at again soon; that of
+// How long a result counts. There is no event for what changes on the hub: a connection that does not work is checked again soon; that of
 // a working one is a safety net, as the agent itself reports on it.
 const (
-	recheckDegraded   = 30 * time.Second
-	recheckFunctional = 10 * time.Minute
+	degradedInterval   = 30 * time.Second
+	functionalInterval = 10 * time.Minute
 )
 
-// checkTimeout bounds all questions of a check.
+// checkTimeout bounds all requests of a check.
 const checkTimeout = time.Minute
 
-// Checks run in the background, one at a time for each Klusterlet, so that a hub that does not answer holds nothing up.
+// Checks run in the background, one at a time for each Klusterlet, so that a hub that does not answer blocks nothing.
 type Checks struct {
-	ctx   context.Context //nolint:containedctx // of the operator: a check outlives the reconcile that begins it
+	ctx   context.Context //nolint:containedctx // of the operator: a check outlives the reconcile that starts it
 	clock clock.Clock
 	done  func(klusterlet string)
 	check func(context.Context, Credentials) metav1.Condition
@@ -52,8 +52,8 @@ func New(ctx context.Context, clock clock.Clock, done func(klusterlet string)) *
 	return &Checks{ctx: ctx, clock: clock, done: done, check: Check, states: map[string]*state{}}
 }
 
-// Result returns the condition of a Klusterlet with these credentials, and when it has to be looked at again. While nothing is known about
-// them, the condition is nil. It begins a check where one is due.
+// Result returns the condition of a Klusterlet with these credentials, and when it has to be checked again. While nothing is known about
+// them, the condition is nil. It starts a check where one is due.
 func (c *Checks) Result(klusterlet string, credentials Credentials) (*metav1.Condition, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,11 +65,11 @@ func (c *Checks) Result(klusterlet string, credentials Credentials) (*metav1.Con
 	}
 	if s.result == nil {
 		c.start(klusterlet, s, credentials)
-		return nil, recheckDegraded
+		return nil, degradedInterval
 	}
-	wait := recheckFunctional
+	wait := functionalInterval
 	if s.result.Status == metav1.ConditionTrue {
-		wait = recheckDegraded
+		wait = degradedInterval
 	}
 	left := wait - c.clock.Since(s.at)
 	if left <= 0 {
@@ -108,7 +108,7 @@ func (c *Checks) start(klusterlet string, s *state, credentials Credentials) {
 	}()
 }
 
-// HasCredential tells whether the condition says that the agent has a credential for the hub: that it has registered.
+// HasCredential reports whether the condition says that the agent has a credential for the hub: that it has registered.
 func HasCredential(condition *metav1.Condition) bool {
 	return condition != nil && !strings.Contains(condition.Reason, fleet.ReasonHubKubeConfigSecretMissing)
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// hubByGRPC tells about the credential for the gRPC server that the agent has obtained. The server answers no questions about rights, so
+// hubByGRPC reports on the credential for the gRPC server that the agent has obtained. The server reviews no rights, so
 // this is about whether it lets the agent in.
 func (c Credentials) hubByGRPC(ctx context.Context, name, cluster string) (reason, message string) {
-	address, refused, err := reach(ctx, c.Hub)
+	address, refused, err := connect(ctx, c.Hub)
 	switch {
 	case err != nil:
 		return fleet.ReasonHubKubeConfigError, fmt.Sprintf("The hub cannot be reached with the %s of Secret %s: %v", fleet.KeyConfig, name, err)
@@ -32,7 +32,7 @@ func (c Credentials) hubByGRPC(ctx context.Context, name, cluster string) (reaso
 }
 
 func (c Credentials) bootstrapByGRPC(ctx context.Context, name string) (reason, message string) {
-	address, refused, err := reach(ctx, c.Bootstrap)
+	address, refused, err := connect(ctx, c.Bootstrap)
 	switch {
 	case err != nil:
 		return fleet.ReasonBootstrapSecretError, fmt.Sprintf("The hub cannot be reached with the %s of Secret %s: %v", fleet.KeyConfig, name, err)
@@ -44,9 +44,9 @@ func (c Credentials) bootstrapByGRPC(ctx context.Context, name string) (reason, 
 		fleet.KeyConfig, name)
 }
 
-// reach connects to the gRPC server that the configuration of the Secret leads to, and returns its address, and why it does not let the
+// connect connects to the gRPC server that the configuration of the Secret leads to, and returns its address, and why it does not let the
 // client in, if it does not.
-func reach(ctx context.Context, secret *corev1.Secret) (address, refused string, err error) {
+func connect(ctx context.Context, secret *corev1.Secret) (address, refused string, err error) {
 	content := secret.Data[fleet.KeyConfig]
 	if len(content) == 0 {
 		return "", "", fmt.Errorf("it has no key %s; store the configuration of a gRPC client of the hub under it, with url, caData and token",
@@ -75,7 +75,7 @@ func reach(ctx context.Context, secret *corev1.Secret) (address, refused string,
 	return config.URL, refused, err
 }
 
-// probe sends an event without content, which a server refuses after it has looked at who sends it.
+// probe sends an event without content, which a server refuses after it has authenticated the client.
 func probe(ctx context.Context, client grpc.ClientConnInterface, token string) (refused string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -88,7 +88,7 @@ func probe(ctx context.Context, client grpc.ClientConnInterface, token string) (
 		return "", errors.New(answer.Message())
 	case codes.Unauthenticated:
 		return answer.Message(), nil
-	default: // it knows who asks
+	default: // it has authenticated the client
 		return "", nil
 	}
 }

@@ -1,4 +1,4 @@
-// Package hubaccess tells whether the agent of a Klusterlet can do its work on the hub: whether its credentials lead there, and have the
+// Package hubaccess reports whether the agent of a Klusterlet can do its work on the hub: whether its credentials lead there, and have the
 // rights that it needs.
 package hubaccess
 
@@ -21,7 +21,7 @@ import (
 // registersAgain is what to do about a credential that lacks something.
 const registersAgain = "; delete it, and the agent registers again"
 
-// requestTimeout is how long a hub may take to answer a question.
+// requestTimeout is how long a hub may take to answer a request.
 const requestTimeout = 10 * time.Second
 
 // Credentials are the Secrets of an agent.
@@ -34,7 +34,7 @@ type Credentials struct {
 	SkipBootstrap bool
 	// Hub is what the agent has after it registered; nil if it does not exist.
 	Hub *corev1.Secret
-	// GRPC tells that the agent reaches the hub by its gRPC server: the Secrets have configurations for that in place of kubeconfigs.
+	// GRPC says that the agent reaches the hub by its gRPC server: the Secrets have configurations for that in place of kubeconfigs.
 	GRPC bool
 }
 
@@ -46,7 +46,7 @@ func (c Credentials) key() string {
 	return fleet.KeyKubeconfig
 }
 
-// Check asks the hub, and returns the condition HubConnectionDegraded.
+// Check sends requests to the hub, and returns the condition HubConnectionDegraded.
 func Check(ctx context.Context, c Credentials) metav1.Condition {
 	reason, message := c.hub(ctx)
 	if reason == fleet.ReasonHubConnectionFunctional {
@@ -59,7 +59,7 @@ func Check(ctx context.Context, c Credentials) metav1.Condition {
 	return metav1.Condition{Type: fleet.ConditionHubConnectionDegraded, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 }
 
-// hub tells about the credential that the agent has obtained.
+// hub reports on the credential that the agent has obtained.
 func (c Credentials) hub(ctx context.Context) (reason, message string) {
 	name := c.Namespace + "/" + fleet.SecretHubKubeconfig
 	switch {
@@ -119,7 +119,7 @@ func (c Credentials) describeNeeded() string {
 	return "a kubeconfig of the hub"
 }
 
-// review asks the hub that the kubeconfig of the Secret leads to which of the rights it does not have.
+// review has the hub that the kubeconfig of the Secret leads to review the rights, and returns those that are denied.
 func review(
 	ctx context.Context,
 	secret *corev1.Secret,
