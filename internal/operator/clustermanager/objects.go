@@ -99,7 +99,7 @@ func (p planned) networkPolicies() []client.Object {
 		return &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name}, Spec: spec}
 	}
 	samePods := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}
-	outgoing := append(dns(), networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolTCP)})
+	outgoing := append(workload.DNSPorts(), networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolTCP)})
 	ingress := append(p.webhooks().ports(), tcp(debugPort, grpcPort, 443)...)
 	return []client.Object{
 		policy("default-deny-all", networkingv1.NetworkPolicySpec{PolicyTypes: both}),
@@ -114,19 +114,8 @@ func (p planned) networkPolicies() []client.Object {
 	}
 }
 
-// dns is where pods resolve names by UDP: the port of the service, and that of its pods on OpenShift.
-func dns() (ports []networkingv1.NetworkPolicyPort) {
-	for _, port := range []int32{53, 5353} {
-		ports = append(ports, networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolUDP), Port: ptr.To(intstr.FromInt32(port))})
-	}
-	return ports
-}
-
-func tcp(numbers ...int32) (ports []networkingv1.NetworkPolicyPort) {
-	for _, number := range numbers {
-		ports = append(ports, networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(number))})
-	}
-	return ports
+func tcp(numbers ...int32) []networkingv1.NetworkPolicyPort {
+	return workload.PolicyPorts(corev1.ProtocolTCP, numbers...)
 }
 
 func unique(ports []networkingv1.NetworkPolicyPort) (all []networkingv1.NetworkPolicyPort) {

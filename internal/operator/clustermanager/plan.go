@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
@@ -62,9 +63,7 @@ type plan struct {
 // onHub and onManagement are all objects of the plan, except the CRDs, which outlive their features.
 func (p *plan) onHub() []client.Object { return slices.Concat(p.hub, p.webhooks) }
 
-func (p *plan) onManagement() []client.Object {
-	return slices.Concat(p.base, objects(p.deployments))
-}
+func (p *plan) onManagement() []client.Object { return slices.Concat(p.base, objects(p.deployments)) }
 
 func (p *plan) all() []client.Object {
 	return slices.Concat(objects(p.crds), p.onHub(), p.onManagement())
@@ -91,15 +90,10 @@ func newPlanned(cm *operatorv1.ClusterManager, in inputs) planned {
 	spec := cm.Spec
 	p.registration = gates.Resolve(gates.HubRegistration, registrationOf(cm).FeatureGates, defaults)
 	p.work = gates.Resolve(gates.HubWork, workOf(cm).FeatureGates, defaults)
-	var placing, addOn []operatorv1.FeatureGate
-	if spec.PlacementConfiguration != nil {
-		placing = spec.PlacementConfiguration.FeatureGates
-	}
-	if spec.AddOnManagerConfiguration != nil {
-		addOn = spec.AddOnManagerConfiguration.FeatureGates
-	}
-	p.placing = gates.Resolve(gates.HubPlacement, placing, defaults)
-	p.addOn = gates.Resolve(gates.HubAddOn, addOn, defaults)
+	p.placing = gates.Resolve(gates.HubPlacement, ptr.Deref(spec.PlacementConfiguration, operatorv1.PlacementConfiguration{}).FeatureGates,
+		defaults)
+	p.addOn = gates.Resolve(gates.HubAddOn, ptr.Deref(spec.AddOnManagerConfiguration, operatorv1.AddOnManagerConfiguration{}).FeatureGates,
+		defaults)
 	if spec.ServerConfiguration != nil {
 		p.server = gates.Resolve(gates.HubServer, spec.ServerConfiguration.FeatureGates, defaults)
 	}
@@ -115,17 +109,11 @@ func namespaceOf(cm *operatorv1.ClusterManager) string {
 }
 
 func registrationOf(cm *operatorv1.ClusterManager) operatorv1.RegistrationHubConfiguration {
-	if cm.Spec.RegistrationConfiguration == nil {
-		return operatorv1.RegistrationHubConfiguration{}
-	}
-	return *cm.Spec.RegistrationConfiguration
+	return ptr.Deref(cm.Spec.RegistrationConfiguration, operatorv1.RegistrationHubConfiguration{})
 }
 
 func workOf(cm *operatorv1.ClusterManager) operatorv1.WorkConfiguration {
-	if cm.Spec.WorkConfiguration == nil {
-		return operatorv1.WorkConfiguration{}
-	}
-	return *cm.Spec.WorkConfiguration
+	return ptr.Deref(cm.Spec.WorkConfiguration, operatorv1.WorkConfiguration{})
 }
 
 // plan says what there should be.
@@ -216,7 +204,7 @@ func (p planned) base() []client.Object {
 		base = append(base, grpc{p}.configMap())
 	}
 	if broker, _ := (work{p}).broker(); broker != nil {
-		base = append(base, frame.CopyOf(broker.config, p.namespace))
+		base = append(base, frame.CopyOf(broker, p.namespace))
 	}
 	if gates.NetworkPoliciesEnabled(registrationOf(p.ClusterManager).FeatureGates) {
 		base = append(base, p.networkPolicies()...)

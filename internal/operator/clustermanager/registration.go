@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -16,8 +18,8 @@ type registration struct{ planned }
 func (r registration) component() workload.Component {
 	args := slices.Concat([]string{"/registration", "controller"}, r.registration.Flags())
 	args = slices.Concat(args, r.driverFlags(), r.importFlags())
-	if labels := r.labels(); len(labels) > 0 {
-		args = append(args, "--labels="+joined(labels))
+	if copied := r.labels(); len(copied) > 0 {
+		args = append(args, "--labels="+labels.Set(copied).String())
 	}
 	component := r.controller(registrationController, r.Spec.RegistrationImagePullSpec, fleet.ServiceAccountRegistrationController, args)
 	if servesGRPC(r.ClusterManager) {
@@ -111,13 +113,4 @@ func (r registration) approvedUsers() []string {
 		}
 	}
 	return configuration.AutoApproveUsers
-}
-
-func joined(labels map[string]string) string {
-	pairs := make([]string, 0, len(labels))
-	for key, value := range labels {
-		pairs = append(pairs, key+"="+value)
-	}
-	slices.Sort(pairs)
-	return strings.Join(pairs, ",")
 }

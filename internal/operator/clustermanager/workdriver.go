@@ -21,12 +21,6 @@ import (
 // workDriverDir is where the work controllers see the configuration of the broker, and the files that it names.
 const workDriverDir = "/var/run/secrets/work"
 
-// broker delivers works to agents that do not get them from the API of the hub.
-type broker struct {
-	// config is the Secret with its configuration.
-	config *corev1.Secret
-}
-
 // workDriverConfig reads the configuration of the broker from the namespace of the operator; nil if there is none, or need be none.
 func (c *Controller) workDriverConfig(ctx context.Context, cm *operatorv1.ClusterManager) (*corev1.Secret, error) {
 	if driver := workOf(cm).WorkDriver; driver == "" || driver == operatorv1.WorkDriverTypeKube {
@@ -38,8 +32,9 @@ func (c *Controller) workDriverConfig(ctx context.Context, cm *operatorv1.Cluste
 // work is the work controllers of a hub, and the broker that they may deliver works by.
 type work struct{ planned }
 
-// broker is the one that the spec names; nil if it names none. The error says why there is none yet.
-func (w work) broker() (*broker, error) {
+// broker is the Secret with the configuration of the broker that the spec names, which delivers works to agents that do not get them from
+// the API of the hub; nil if it names none. The error says why there is none yet.
+func (w work) broker() (*corev1.Secret, error) {
 	switch driver := workOf(w.ClusterManager).WorkDriver; {
 	case driver == "" || driver == operatorv1.WorkDriverTypeKube:
 		return nil, nil
@@ -52,7 +47,7 @@ func (w work) broker() (*broker, error) {
 	if err := checkBroker(workOf(w.ClusterManager).WorkDriver, w.workDriver.Data[fleet.KeyConfig]); err != nil {
 		return nil, fmt.Errorf("correct the key %s of the Secret %s: %w", fleet.KeyConfig, fleet.SecretWorkDriverConfig, err)
 	}
-	return &broker{config: w.workDriver}, nil
+	return w.workDriver, nil
 }
 
 // checkBroker says what is wrong with the configuration of a broker.
@@ -76,7 +71,7 @@ func (w work) component() workload.Component {
 	if broker != nil {
 		const secret = fleet.SecretWorkDriverConfig
 		component.Volumes = append(component.Volumes, workload.SecretVolume(secret, workDriverDir, secret, false))
-		component.PodAnnotations = map[string]string{annotationConfigHash: broker.hash()}
+		component.PodAnnotations = map[string]string{annotationConfigHash: hashOf(broker)}
 	}
 	return component
 }
@@ -87,9 +82,9 @@ func (w work) hasTasks() bool {
 	return broker != nil || w.work.Enabled(featuregates.ManifestWorkReplicaSet) || w.work.Enabled(featuregates.CleanUpCompletedManifestWork)
 }
 
-// hash changes with the configuration, which the controllers read when they start.
-func (b *broker) hash() string {
-	content, _ := json.Marshal(b.config.Data) // sorted by key; bytes always have a form in JSON
+// hashOf changes with the configuration of a broker, which the controllers read when they start.
+func hashOf(config *corev1.Secret) string {
+	content, _ := json.Marshal(config.Data) // sorted by key; bytes always have a form in JSON
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
 }

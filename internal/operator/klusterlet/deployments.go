@@ -1,12 +1,14 @@
 package klusterlet
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -97,10 +99,7 @@ func (l layout) registrationAgent(in inputs) workload.Component {
 
 func (l layout) workAgent(in inputs) workload.Component {
 	work := workOf(l.klusterlet)
-	name := l.klusterlet.Spec.ClusterName
-	if name == "" {
-		name = in.clusterName
-	}
+	name := cmp.Or(l.klusterlet.Spec.ClusterName, in.clusterName)
 	c := l.component(l.workDeployment(), appWork, l.klusterlet.Spec.WorkImagePullSpec, in)
 	c.ServiceAccount = l.workAccount
 	c.Args = slices.Concat([]string{"/work", "agent"}, l.sourceFlags(name), []string{"--terminate-on-files=" + l.hubConfig()},
@@ -125,8 +124,8 @@ func (l layout) singleAgent(in inputs) workload.Component {
 	c.Args = slices.Concat([]string{"/registration-operator", "agent"},
 		l.sourceFlags(l.klusterlet.Spec.ClusterName), l.commonFlags(l.klusterlet.Spec.ClusterName, in),
 		l.registrationFlags(), l.workFlags(in), l.registrationGates.Flags(), l.workGates.Flags(),
-		limits("", max(orDefault(registration.KubeAPIQPS, defaultQPS), orDefault(work.KubeAPIQPS, defaultQPS)),
-			max(orDefault(registration.KubeAPIBurst, defaultBurst), orDefault(work.KubeAPIBurst, defaultBurst))))
+		limits("", max(cmp.Or(registration.KubeAPIQPS, defaultQPS), cmp.Or(work.KubeAPIQPS, defaultQPS)),
+			max(cmp.Or(registration.KubeAPIBurst, defaultBurst), cmp.Or(work.KubeAPIBurst, defaultBurst))))
 	c.Volumes = slices.Concat(l.bootstrapVolumes(), l.externalCAVolumes(),
 		[]workload.Volume{workload.MemoryVolume("hub-kubeconfig", hubKubeconfigDir)},
 		l.managedVolumes(fleet.SecretExternalManagedKubeconfigAgent))
@@ -158,17 +157,12 @@ func (l layout) sourceFlags(clusterName string) (flags []string) {
 }
 
 func (l layout) component(name, app, image string, in inputs) workload.Component {
-	if image == "" {
-		image = in.defaultImage
-	}
 	field := func(name, path string) corev1.EnvVar {
-		return corev1.EnvVar{
-			Name:      name,
-			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}},
-		}
+		return corev1.EnvVar{Name: name,
+			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
 	}
 	return workload.Component{
-		Name: name, App: app, Image: image,
+		Name: name, App: app, Image: cmp.Or(image, in.defaultImage),
 		Env:   []corev1.EnvVar{field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace")},
 		Ports: []corev1.ContainerPort{{Name: "https", ContainerPort: workload.HealthPort, Protocol: corev1.ProtocolTCP}},
 	}
@@ -272,15 +266,8 @@ func (l layout) workFlags(in inputs) (flags []string) {
 
 // limits are how many requests an agent may send.
 func limits(prefix string, qps, burst int32) []string {
-	return []string{fmt.Sprintf("--%skube-api-qps=%d", prefix, orDefault(qps, defaultQPS)),
-		fmt.Sprintf("--%skube-api-burst=%d", prefix, orDefault(burst, defaultBurst))}
-}
-
-func orDefault(value, otherwise int32) int32 {
-	if value == 0 {
-		return otherwise
-	}
-	return value
+	return []string{fmt.Sprintf("--%skube-api-qps=%d", prefix, cmp.Or(qps, defaultQPS)),
+		fmt.Sprintf("--%skube-api-burst=%d", prefix, cmp.Or(burst, defaultBurst))}
 }
 
 // ownAnnotations are those that an agent may set.
@@ -295,11 +282,7 @@ func pairs(flag string, values map[string]string) []string {
 	if len(values) == 0 {
 		return nil
 	}
-	var all []string
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		all = append(all, key+"="+values[key])
-	}
-	return []string{flag + "=" + strings.Join(all, ",")}
+	return []string{flag + "=" + labels.Set(values).String()}
 }
 
 // bootstrapDirOf is where the Secret of one of several hubs is mounted.
@@ -308,11 +291,10 @@ func bootstrapDirOf(secret string) string { return "/spoke/" + secret }
 // bootstrapVolumes show the credentials to register with. Pods start without them, and say what is missing.
 func (l layout) bootstrapVolumes() (volumes []workload.Volume) {
 	if !l.multipleHubs() {
-		volumes = append(volumes, workload.SecretVolume("bootstrap-secret", bootstrapDir, fleet.SecretBootstrapHubKubeconfig, true))
-	} else {
-		for i, secret := range l.bootstrapSecrets() {
-			volumes = append(volumes, workload.SecretVolume(fmt.Sprintf("bootstrap-secret-%d", i), bootstrapDirOf(secret), secret, true))
-		}
+		return []workload.Volume{workload.SecretVolume("bootstrap-secret", bootstrapDir, fleet.SecretBootstrapHubKubeconfig, true)}
+	}
+	for i, secret := range l.bootstrapSecrets() {
+		volumes = append(volumes, workload.SecretVolume(fmt.Sprintf("bootstrap-secret-%d", i), bootstrapDirOf(secret), secret, true))
 	}
 	return volumes
 }

@@ -1,12 +1,14 @@
 package klusterlet
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
@@ -75,13 +77,10 @@ func layoutOf(k *operatorv1.Klusterlet) layout {
 		klusterlet: k,
 		hosted:     mode == operatorv1.InstallModeHosted || mode == operatorv1.InstallModeSingletonHosted,
 		single:     mode == operatorv1.InstallModeSingleton || mode == operatorv1.InstallModeSingletonHosted,
-		accounts:   k.Spec.Namespace,
+		accounts:   cmp.Or(k.Spec.Namespace, fleet.NamespaceAgent),
 
 		registrationAccount: fleet.KlusterletRegistrationServiceAccount(k.Name),
 		workAccount:         fleet.KlusterletWorkServiceAccount(k.Name),
-	}
-	if l.accounts == "" {
-		l.accounts = fleet.NamespaceAgent
 	}
 	l.agents = l.accounts
 	if l.hosted {
@@ -100,17 +99,11 @@ func layoutOf(k *operatorv1.Klusterlet) layout {
 
 // registrationOf and workOf are the configurations of the agents, empty if there are none.
 func registrationOf(k *operatorv1.Klusterlet) operatorv1.RegistrationConfiguration {
-	if k.Spec.RegistrationConfiguration == nil {
-		return operatorv1.RegistrationConfiguration{}
-	}
-	return *k.Spec.RegistrationConfiguration
+	return ptr.Deref(k.Spec.RegistrationConfiguration, operatorv1.RegistrationConfiguration{})
 }
 
 func workOf(k *operatorv1.Klusterlet) operatorv1.WorkAgentConfiguration {
-	if k.Spec.WorkConfiguration == nil {
-		return operatorv1.WorkAgentConfiguration{}
-	}
-	return *k.Spec.WorkConfiguration
+	return ptr.Deref(k.Spec.WorkConfiguration, operatorv1.WorkAgentConfiguration{})
 }
 
 // bootstrapSecrets are the names of the Secrets with the kubeconfigs to register with.
@@ -213,10 +206,8 @@ func (l layout) settings(in inputs) (objects []client.Object) {
 		for _, bundle := range bundles {
 			data[bundle.key] = string(bundle.pem)
 		}
-		objects = append(
-			objects,
-			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: l.agents, Name: l.externalCAConfigMap()}, Data: data},
-		)
+		objects = append(objects,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: l.agents, Name: l.externalCAConfigMap()}, Data: data})
 	}
 	return objects
 }

@@ -4,15 +4,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-io/capstan/internal/operator/workload"
 )
-
-// dnsPorts are those of DNS servers by UDP; OpenShift's pods serve at the second one.
-var dnsPorts = []int32{53, 5353}
 
 // policies are the NetworkPolicies of the agents' pods. Other pods in their namespace, such as the agents of add-ons that are hosted there,
 // are not concerned. Of what the pods send, no port is named but those of DNS: networks apply policies to the port of the pod or node that
@@ -20,10 +16,11 @@ var dnsPorts = []int32{53, 5353}
 func (l layout) policies() []client.Object {
 	deny := l.policy("default-deny-all", networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress)
 	metrics := l.policy("klusterlet", networkingv1.PolicyTypeIngress)
-	metrics.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{Ports: ports(corev1.ProtocolTCP, workload.HealthPort)}}
+	metrics.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{
+		Ports: workload.PolicyPorts(corev1.ProtocolTCP, workload.HealthPort)}}
 	anyTCP := []networkingv1.NetworkPolicyPort{{Protocol: ptr.To(corev1.ProtocolTCP)}}
 	api := l.policy("allow-dns-and-api", networkingv1.PolicyTypeEgress)
-	api.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{Ports: append(ports(corev1.ProtocolUDP, dnsPorts...), anyTCP...)}}
+	api.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{Ports: append(workload.DNSPorts(), anyTCP...)}}
 	hub := l.policy("klusterlet-agent", networkingv1.PolicyTypeEgress)
 	hub.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{Ports: anyTCP}}
 	return []client.Object{deny, metrics, api, hub}
@@ -38,11 +35,4 @@ func (l layout) policy(name string, types ...networkingv1.PolicyType) *networkin
 				{Key: workload.LabelApp, Operator: metav1.LabelSelectorOpIn, Values: agentApps}}},
 		},
 	}
-}
-
-func ports(protocol corev1.Protocol, numbers ...int32) (ports []networkingv1.NetworkPolicyPort) {
-	for _, number := range numbers {
-		ports = append(ports, networkingv1.NetworkPolicyPort{Protocol: &protocol, Port: ptr.To(intstr.FromInt32(number))})
-	}
-	return ports
 }

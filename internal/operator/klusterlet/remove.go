@@ -91,13 +91,8 @@ func (c *Controller) endDeployments(ctx context.Context, deployments []client.Ob
 		if deleted != nil {
 			continue
 		}
-		if err := c.Management.Client.Delete(
-			ctx,
-			deployment,
-			client.PropagationPolicy(metav1.DeletePropagationForeground),
-		); client.IgnoreNotFound(
-			err,
-		) != nil {
+		err := c.Management.Client.Delete(ctx, deployment, client.PropagationPolicy(metav1.DeletePropagationForeground))
+		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("delete Deployment %s: %w", client.ObjectKeyFromObject(deployment), err)
 		}
 	}
@@ -115,11 +110,8 @@ func (c *Controller) removeFromHosted(ctx context.Context, k *operatorv1.Kluster
 			return "", abandonErr
 		}
 		if !abandoned {
-			return fmt.Sprintf(
-				"the managed cluster, which cannot be reached: %v; what is there is given up %s after the first attempt",
-				err,
-				evictionTimeout,
-			), nil
+			return fmt.Sprintf("the managed cluster, which cannot be reached: %v; what is there is given up %s after the first attempt", err,
+				evictionTimeout), nil
 		}
 	case err != nil || waitsFor != "":
 		return waitsFor, errors.Join(withAdvice(k, err), c.clearUnreachable(ctx, k))
@@ -187,9 +179,8 @@ func (c *Controller) recordUnreachable(ctx context.Context, k *operatorv1.Kluste
 func isUnreachable(err error) bool {
 	var dns *net.DNSError
 	return errors.Is(err, errNoKubeconfig) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &dns) || utilnet.IsTimeout(err) ||
-		utilnet.IsConnectionRefused(
-			err,
-		) || utilnet.IsConnectionReset(err) || errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH)
+		utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) ||
+		errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH)
 }
 
 // removeHosted removes what a Klusterlet has on the cluster that it managed before its mode was changed to one that is not hosted.
@@ -232,20 +223,11 @@ func (c *Controller) removeAppliedWorks(ctx context.Context, k *operatorv1.Klust
 // uninstall deletes all objects of an installation, and returns those that are still there. What was applied a moment ago counts, too.
 func uninstall(ctx context.Context, cluster *apply.Cluster, installation string) (left []string, err error) {
 	// The controller that fills in its rules creates it again if the roles that these come from go at the same time.
-	if found, err := removeAggregate(ctx, cluster, installation); found || err != nil {
-		return []string{"ClusterRole " + aggregateRole(installation)}, err
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: aggregateRole(installation)}}
+	if err := cluster.Client.Delete(ctx, role); !apierrors.IsNotFound(err) {
+		return []string{"ClusterRole " + role.Name}, err
 	}
 	return cluster.PruneLive(ctx, installation)
-}
-
-// removeAggregate deletes the ClusterRole with the rights of works, and reports whether it was there.
-func removeAggregate(ctx context.Context, cluster *apply.Cluster, installation string) (found bool, err error) {
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: aggregateRole(installation)}}
-	err = cluster.Client.Delete(ctx, role)
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	return true, err
 }
 
 // removeShared removes what all Klusterlets of a cluster share, after the last of them: the namespace of add-ons, but not the CRDs,

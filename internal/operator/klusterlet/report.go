@@ -141,11 +141,8 @@ func degraded(kind string, state deploymentState) metav1.Condition {
 
 // noPods says why the work agent has no pods.
 func noPods(key types.NamespacedName) string {
-	return fmt.Sprintf(
-		"Deployment %s has no pods until the agent has joined the hub: see the condition %s",
-		key,
-		fleet.ConditionHubConnectionDegraded,
-	)
+	return fmt.Sprintf("Deployment %s has no pods until the agent has joined the hub: see the condition %s", key,
+		fleet.ConditionHubConnectionDegraded)
 }
 
 func available(states []deploymentState) metav1.Condition {
@@ -164,10 +161,8 @@ func available(states []deploymentState) metav1.Condition {
 	}
 	switch {
 	case len(unknown) > 0:
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, fleet.ReasonGetDeploymentFailed, strings.Join(
-			unknown,
-			"; ",
-		)
+		condition.Status, condition.Reason = metav1.ConditionFalse, fleet.ReasonGetDeploymentFailed
+		condition.Message = strings.Join(unknown, "; ")
 	case len(without) > 0:
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, fleet.ReasonNoAvailablePods, strings.Join(without, "; ")
 	}

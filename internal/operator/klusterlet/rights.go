@@ -28,9 +28,7 @@ func (l layout) managedRights() []client.Object {
 	execution := clusterRole(work+"execution", executionRules()...)
 	execution.Labels = map[string]string{fleet.LabelAggregateToWork: "true"}
 	rights := []client.Object{
-		clusterRole(
-			registration+"agent",
-			registrationRules()...),
+		clusterRole(registration+"agent", registrationRules()...),
 		l.bindCluster(registration+"agent", registration+"agent", l.registrationAccount),
 		clusterRole(registration+"addon-management", addOnRules()...),
 		l.bindCluster(registration+"addon-management", registration+"addon-management", l.registrationAccount),

@@ -71,10 +71,7 @@ func validateName(k *operatorv1.Klusterlet) error {
 
 func validateMode(path *field.Path, mode operatorv1.InstallMode) error {
 	switch mode {
-	case "",
-		operatorv1.InstallModeDefault,
-		operatorv1.InstallModeSingleton,
-		operatorv1.InstallModeHosted,
+	case "", operatorv1.InstallModeDefault, operatorv1.InstallModeSingleton, operatorv1.InstallModeHosted,
 		operatorv1.InstallModeSingletonHosted:
 		return nil
 	}
@@ -113,17 +110,13 @@ func isCABundle(bundle []byte) bool {
 }
 
 func validateRegistration(path *field.Path, registration operatorv1.RegistrationConfiguration) error {
-	var problems []error
-	problems = append(problems, validateDriver(path.Child("registrationDriver", "authType"), registration.RegistrationDriver.AuthType))
+	problems := []error{validateDriver(path.Child("registrationDriver", "authType"), registration.RegistrationDriver.AuthType)}
 	if registration.RegistrationDriver.AuthType == operatorv1.RegistrationAuthTypeAWSIRSA {
 		problems = append(problems, validateAWS(path, registration))
 	}
 	if seconds := registration.ClientCertExpirationSeconds; seconds != 0 && seconds < fleet.MinCredentialSeconds {
-		problems = append(
-			problems,
-			invalid(path.Child("clientCertExpirationSeconds"), seconds, "it must be 0, which leaves it to the hub, or at least %d",
-				fleet.MinCredentialSeconds),
-		)
+		problems = append(problems, invalid(path.Child("clientCertExpirationSeconds"), seconds,
+			"it must be 0, which leaves it to the hub, or at least %d", fleet.MinCredentialSeconds))
 	}
 	if driver := registration.AddOnKubeClientRegistrationDriver; driver != nil && driver.Token != nil {
 		if seconds := driver.Token.ExpirationSeconds; seconds != 0 && seconds < fleet.MinCredentialSeconds {
@@ -185,10 +178,8 @@ func validateWork(path *field.Path, work operatorv1.WorkAgentConfiguration) erro
 	}
 	if interval := work.StatusSyncInterval; interval != "" {
 		if parsed, err := time.ParseDuration(interval); err != nil || parsed < minStatusSync || parsed > maxStatusSync {
-			problems = append(
-				problems,
-				invalid(path.Child("statusSyncInterval"), interval, "it must be a duration from %s to %s", minStatusSync, "1h"),
-			)
+			problems = append(problems,
+				invalid(path.Child("statusSyncInterval"), interval, "it must be a duration from %s to %s", minStatusSync, "1h"))
 		}
 	}
 	return errors.Join(problems...)

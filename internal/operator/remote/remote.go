@@ -2,11 +2,10 @@
 package remote
 
 import (
+	"bytes"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -34,10 +33,10 @@ type Clusters struct {
 }
 
 type connection struct {
-	credential [sha256.Size]byte
-	config     *rest.Config
-	cluster    *apply.Cluster
-	close      context.CancelFunc
+	secret  map[string][]byte // the data
+	config  *rest.Config
+	cluster *apply.Cluster
+	close   context.CancelFunc
 	// ended is why the watches ended.
 	ended <-chan error
 }
@@ -50,11 +49,10 @@ func New(ctx context.Context, options apply.Options) *Clusters {
 // Connect returns the cluster of the installation, whose objects are known then, and how it is reached. The Secret has a kubeconfig;
 // another one than before makes a new connection. The context bounds how long that takes.
 func (c *Clusters) Connect(ctx context.Context, installation string, secret *corev1.Secret) (*apply.Cluster, *rest.Config, error) {
-	credential := hash(secret)
 	c.mu.Lock()
 	existing, found := c.connections[installation]
 	c.mu.Unlock()
-	if found && existing.credential == credential {
+	if found && maps.EqualFunc(existing.secret, secret.Data, bytes.Equal) {
 		return existing.cluster, existing.config, nil
 	}
 	c.Disconnect(installation)
@@ -66,7 +64,7 @@ func (c *Clusters) Connect(ctx context.Context, installation string, secret *cor
 	if err != nil {
 		return nil, nil, err
 	}
-	made.credential = credential
+	made.secret = maps.Clone(secret.Data)
 	c.mu.Lock()
 	c.connections[installation] = made
 	c.mu.Unlock()
@@ -143,14 +141,4 @@ func checkVersion(config *rest.Config) error {
 	}
 	_, err = client.ServerVersion()
 	return err
-}
-
-func hash(secret *corev1.Secret) (sum [sha256.Size]byte) {
-	h := sha256.New()
-	for _, key := range slices.Sorted(maps.Keys(secret.Data)) {
-		fmt.Fprintf(h, "%s %d ", key, len(secret.Data[key]))
-		h.Write(secret.Data[key])
-	}
-	copy(sum[:], h.Sum(nil))
-	return sum
 }

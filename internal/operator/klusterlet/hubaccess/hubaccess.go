@@ -84,11 +84,7 @@ func (c Credentials) hub(ctx context.Context) (reason, message string) {
 		return fleet.ReasonHubKubeConfigUnauthorized, fmt.Sprintf("The agent with the kubeconfig of Secret %s lacks rights on the hub %s: %s. "+
 			"Accept the cluster there: capstan accept --clusters %s", name, host, strings.Join(denied, ", "), cluster)
 	}
-	return fleet.ReasonHubConnectionFunctional, fmt.Sprintf(
-		"The agent has the rights that it needs on the hub %s, as cluster %s",
-		host,
-		cluster,
-	)
+	return fleet.ReasonHubConnectionFunctional, fmt.Sprintf("The agent has the rights that it needs on the hub %s, as cluster %s", host, cluster)
 }
 
 func (c Credentials) bootstrap(ctx context.Context) (reason, message string) {
@@ -120,11 +116,9 @@ func (c Credentials) describeNeeded() string {
 }
 
 // review has the hub that the kubeconfig of the Secret leads to review the rights, and returns those that are denied.
-func review(
-	ctx context.Context,
-	secret *corev1.Secret,
-	needed []authorizationv1.ResourceAttributes,
-) (host string, denied []string, err error) {
+func review(ctx context.Context, secret *corev1.Secret, needed []authorizationv1.ResourceAttributes) (
+	host string, denied []string, err error,
+) {
 	config, err := kubeconfigsecret.Config(secret)
 	if err != nil {
 		return "", nil, err
