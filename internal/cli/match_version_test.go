@@ -11,11 +11,11 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
 
-// CA-01: with --match-server-version, a server of another version of Kubernetes is asked for its version, and nothing else.
+// CA-01: with --match-server-version, a server of another version of Kubernetes gets a request for its version, and nothing else.
 func TestMatchServerVersion(t *testing.T) {
 	t.Parallel()
 	h := clitest.NewHub(t)
-	h.Run(t, "", "create", "clusterset", "prod").Succeeds(t) // without the flag, no version is asked for
+	h.Run(t, "", "create", "clusterset", "prod").Succeeds(t) // without the flag, no version is requested
 	h.Handle("GET /version", fakehub.JSON(`{"gitVersion":"v1.2.3"}`))
 	other := h.Run(t, "", "create", "clusterset", "staging", "--match-server-version")
 	other.Fails(t, "--match-server-version: the server is of version 1.2 of Kubernetes")

@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
 
-// pluginPrefixes begin the names of programs in PATH that are commands, too: capstan-NAME, and clusteradm-NAME, which others have written
+// pluginPrefixes start the names of programs in PATH that are commands, too: capstan-NAME, and clusteradm-NAME, which others have written
 // for clusteradm.
 var pluginPrefixes = []string{"capstan-", "clusteradm-"}
 
@@ -146,7 +146,7 @@ func runPlugin(ctx context.Context, root *cobra.Command, args []string, in io.Re
 	return 1, true
 }
 
-// isCommand tells whether a word is a command of ours, also of those that cobra adds when it runs.
+// isCommand reports whether a word is a command of ours, also of those that cobra adds when it runs.
 func isCommand(root *cobra.Command, word string) bool {
 	if word == "help" || word == "completion" {
 		return true

@@ -11,7 +11,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/clitest"
 )
 
-// CA-02: programs in PATH whose names begin with capstan- or clusteradm- are commands, unless there is one of that name.
+// CA-02: programs in PATH whose names start with capstan- or clusteradm- are commands, unless there is one of that name.
 func TestPlugins(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{

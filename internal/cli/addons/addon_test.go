@@ -244,7 +244,7 @@ func TestAddOnEnable(t *testing.T) {
 	}
 	h.Run(t, "", enable...).Succeeds(t, "to namespaces open-cluster-management-agent-addon of managed cluster: cluster1.")
 
-	// AM-33: the namespace that was asked for is not where the agents run if the configuration says another one, or leaves it out.
+	// AM-33: the namespace of the flag is not where the agents run if the configuration says another one, or leaves it out.
 	for spec, says := range map[string]string{
 		"agentInstallNamespace: hello":   "",
 		`agentInstallNamespace: ""`:      "",

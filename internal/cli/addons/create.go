@@ -332,7 +332,7 @@ func setLabels(meta *metav1.ObjectMeta, labels map[string]string) {
 	}
 }
 
-// hasClusterRole tells whether the hub has a ClusterRole.
+// hasClusterRole reports whether the hub has a ClusterRole.
 func hasClusterRole(ctx context.Context, hub *hubapi.Hub, name string) (bool, error) {
 	err := hub.Raw().Get().AbsPath("/apis/rbac.authorization.k8s.io/v1/clusterroles", name).Do(ctx).Error()
 	if apierrors.IsNotFound(err) {

@@ -112,7 +112,7 @@ func (f *addOnRemoval) warnReinstalled(ctx context.Context, hub *hubapi.Hub, nam
 	return nil
 }
 
-// uninstallAddOn takes an add-on off a cluster. It tells whether it was there.
+// uninstallAddOn removes an add-on from a cluster. It reports whether it was there.
 func uninstallAddOn(ctx context.Context, hub *hubapi.Hub, cluster, name string) (found bool, err error) {
 	err = hub.Client(managedclusteraddons.Resource).Namespace(cluster).Delete(ctx, name)
 	if apierrors.IsNotFound(err) && !hubapi.NotServed(err) {

@@ -90,7 +90,7 @@ func listAddOns(ctx context.Context, hub *hubapi.Hub, clusters []string) (*addon
 		if err != nil {
 			return nil, err
 		}
-		if len(list.Items) == 0 { // the API does not tell a cluster without add-ons from none
+		if len(list.Items) == 0 { // the API does not distinguish a cluster without add-ons from no cluster
 			if _, err := managedclusters.Get(ctx, hub, cluster); err != nil {
 				return nil, err
 			}

@@ -102,7 +102,7 @@ func Objects(ctx context.Context, hub *hubapi.Hub) ([]Object, error) {
 	return found, nil
 }
 
-// joins tells whether clusters join with a bootstrap token. One that the hub has replaced by a newer one does not carry the
+// joins reports whether clusters join with a bootstrap token. One that the hub has replaced by a newer one does not carry the
 // label any more, and is good until it expires.
 func joins(secret *corev1.Secret) bool {
 	if secret.Type != bootstrapapi.SecretTypeBootstrapToken {

@@ -22,7 +22,7 @@ import (
 // TokenLifetime is how long a token from ServiceAccountToken can be used to join.
 const TokenLifetime = time.Hour
 
-// bootstrapTokenSelector finds the bootstrap tokens that are meant for joining clusters.
+// bootstrapTokenSelector finds the bootstrap tokens that are for joining clusters.
 const bootstrapTokenSelector = "app=cluster-manager"
 
 // ServiceAccountToken makes a token of the bootstrap service account, with which clusters join. After the account was

@@ -151,7 +151,7 @@ type limitedContext struct {
 // Done is closed at the deadline, or when the context is canceled.
 func (c *limitedContext) Done() <-chan struct{} { return c.done }
 
-// Err tells the deadline from a cancellation.
+// Err distinguishes the deadline from a cancellation.
 func (c *limitedContext) Err() error {
 	select {
 	case <-c.done:

@@ -89,7 +89,7 @@ func (h Hub) PutRequest(t *testing.T, csr *certificatesv1.CertificateSigningRequ
 	h.Put(t, RequestsPath+"/"+csr.Name, csr)
 }
 
-// Approved tells whether a certificate request has been approved by the command line.
+// Approved reports whether a certificate request has been approved by the command line.
 func (h Hub) Approved(t *testing.T, name string) bool {
 	t.Helper()
 	var csr certificatesv1.CertificateSigningRequest
@@ -102,7 +102,7 @@ func (h Hub) Approved(t *testing.T, name string) bool {
 	return false
 }
 
-// Accepted tells whether a cluster has been accepted.
+// Accepted reports whether a cluster has been accepted.
 func (h Hub) Accepted(t *testing.T, name string) bool {
 	t.Helper()
 	var c clusterv1.ManagedCluster

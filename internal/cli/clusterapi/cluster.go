@@ -161,7 +161,7 @@ func (c *Cluster) Diagnose(err error, limit time.Duration) Problem {
 	return Problem{Message: message, Connected: true}
 }
 
-// isAboutCluster tells a Status that the hub wrote from one of the cluster itself, which has no ManagedClusters, if it is no hub.
+// isAboutCluster distinguishes a Status that the hub wrote from one of the cluster itself, which has no ManagedClusters, if it is no hub.
 func isAboutCluster(status apierrors.APIStatus) bool {
 	details := status.Status().Details
 	return details != nil && details.Kind == fleet.ResourceManagedClusters &&

@@ -27,7 +27,7 @@ func (e *tooLargeError) Error() string {
 	return fmt.Sprintf("%s is larger than %d MiB, which is all that is read of it", e.what, e.limit>>20)
 }
 
-// IsTooLarge tells whether the answer of a cluster is not read to its end, because it is too large.
+// IsTooLarge reports whether the answer of a cluster is not read to its end, because it is too large.
 func IsTooLarge(err error) bool {
 	var tooLarge *tooLargeError
 	return errors.As(err, &tooLarge)

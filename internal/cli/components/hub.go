@@ -259,7 +259,7 @@ func (o *hubObjects) controller(p part, now time.Time) *Running {
 		return deployed
 	}
 	for i := range o.leases {
-		if lease := &o.leases[i]; leads(lease, p.group) && isHeld(lease, now) {
+		if lease := &o.leases[i]; isLeaseOf(lease, p.group) && isHeld(lease, now) {
 			return &Running{Holder: *lease.Spec.HolderIdentity}
 		}
 	}
@@ -299,8 +299,8 @@ func find(deployments []deployment, name string) *Running {
 	return nil
 }
 
-// leads tells whether a Lease is that of processes which run a group of controllers.
-func leads(lease *coordinationv1.Lease, group string) bool {
+// isLeaseOf reports whether a Lease is that of processes which run a group of controllers.
+func isLeaseOf(lease *coordinationv1.Lease, group string) bool {
 	groups, ours := strings.CutPrefix(lease.Name, fleet.LeaseHubControllers)
 	return ours && (groups == "" || slices.Contains(strings.Split(groups, "-"), group))
 }

@@ -72,7 +72,7 @@ func (o Object) json(kind, apiVersion string) map[string]any {
 	}
 }
 
-// ClusterAPI serves discovery and collections, in pages and as tables. Handlers answer for their paths in its place.
+// ClusterAPI serves discovery and collections, in pages and as tables. Handlers serve their paths instead.
 type ClusterAPI struct {
 	Collections []Collection
 	Handlers    map[string]http.HandlerFunc
@@ -185,7 +185,7 @@ func (c *Collection) serve(w http.ResponseWriter, r *http.Request, noTables bool
 	return true
 }
 
-// page writes as many objects as were requested, and where the next page begins.
+// page writes as many objects as were requested, and where the next page starts.
 func (c *Collection) page(w http.ResponseWriter, r *http.Request, objects []Object, table bool) {
 	from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
 	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))

@@ -1,4 +1,4 @@
-// Package fakehub is an API server for tests of the command line: it keeps objects as JSON, speaks the REST protocol of
+// Package fakehub is an API server for tests of the command line: it keeps objects as JSON, serves the REST API of
 // Kubernetes including watches, and records requests. It checks nothing: that is for tests against a real hub.
 package fakehub
 
@@ -184,7 +184,7 @@ func (h *Hub) Remove(t *testing.T, objectPath string) {
 	}
 }
 
-// Has tells whether there is an object at a path.
+// Has reports whether there is an object at a path.
 func (h *Hub) Has(objectPath string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -327,7 +327,7 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// isCollection tells /api/v1/secrets and /apis/g/v1/namespaces/n/things from the objects below them.
+// isCollection distinguishes /api/v1/secrets and /apis/g/v1/namespaces/n/things from the objects below them.
 func isCollection(urlPath string) bool {
 	parts := strings.Split(strings.Trim(urlPath, "/"), "/")
 	parts = parts[map[string]int{"api": 2, "apis": 3}[parts[0]]:]

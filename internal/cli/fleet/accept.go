@@ -105,7 +105,7 @@ type attempt struct {
 	err    error
 }
 
-// acceptAll accepts all clusters that have asked, and then, with --wait, each of the others as soon as it asks.
+// acceptAll accepts all clusters that have requested to join, and then, with --wait, each of the others as soon as it does.
 func (r *acceptance) acceptAll(ctx context.Context, clusters []string) error {
 	attempts := make([]*attempt, len(clusters))
 	for i, cluster := range clusters {
@@ -113,7 +113,7 @@ func (r *acceptance) acceptAll(ctx context.Context, clusters []string) error {
 		r.try(ctx, attempts[i])
 	}
 	if r.wait {
-		r.acceptAsked(ctx, attempts)
+		r.acceptRequested(ctx, attempts)
 	}
 	errs := make([]error, 0, len(attempts))
 	results := make([]*output.Acceptance, 0, len(attempts))
@@ -129,7 +129,7 @@ func (r *acceptance) acceptAll(ctx context.Context, clusters []string) error {
 	return errors.Join(errs...)
 }
 
-// try accepts a cluster if it has asked.
+// try accepts a cluster if it has requested to join.
 func (r *acceptance) try(ctx context.Context, a *attempt) {
 	a.err = r.accept(ctx, a.result)
 	if a.err != nil || r.DryRun {
@@ -141,8 +141,8 @@ func (r *acceptance) try(ctx context.Context, a *attempt) {
 	}
 }
 
-// notAskedError is why a cluster that has not asked yet is not accepted.
-type notAskedError struct {
+// notRequestedError is why a cluster that has not requested to join yet is not accepted.
+type notRequestedError struct {
 	error
 
 	// what is waited for, and how.
@@ -150,28 +150,28 @@ type notAskedError struct {
 	await func(context.Context) error
 }
 
-func (e *notAskedError) Unwrap() error { return e.error }
+func (e *notRequestedError) Unwrap() error { return e.error }
 
-// acceptAsked waits for all clusters that have not asked at the same time, and accepts each when it does.
-func (r *acceptance) acceptAsked(ctx context.Context, attempts []*attempt) {
-	asked := make(chan *attempt)
-	waiting := map[*attempt]*notAskedError{}
+// acceptRequested waits for all clusters that have not requested to join at the same time, and accepts each when it does.
+func (r *acceptance) acceptRequested(ctx context.Context, attempts []*attempt) {
+	requested := make(chan *attempt)
+	waiting := map[*attempt]*notRequestedError{}
 	wait := func(a *attempt) {
-		notAsked := &notAskedError{}
-		if !errors.As(a.err, &notAsked) {
+		notRequested := &notRequestedError{}
+		if !errors.As(a.err, &notRequested) {
 			return
 		}
-		waiting[a] = notAsked
+		waiting[a] = notRequested
 		go func() {
-			a.err = notAsked.await(ctx)
-			asked <- a
+			a.err = notRequested.await(ctx)
+			requested <- a
 		}()
 	}
 	for _, a := range attempts {
 		wait(a)
 	}
 	for len(waiting) > 0 {
-		a := r.next(attempts, waiting, asked)
+		a := r.next(attempts, waiting, requested)
 		delete(waiting, a)
 		if a.err == nil {
 			r.try(ctx, a)
@@ -182,16 +182,16 @@ func (r *acceptance) acceptAsked(ctx context.Context, attempts []*attempt) {
 	}
 }
 
-// next returns the next cluster that has asked, or cannot be waited for any more. It shows meanwhile what is waited for.
-func (r *acceptance) next(attempts []*attempt, waiting map[*attempt]*notAskedError, asked <-chan *attempt) *attempt {
+// next returns the next cluster that has requested to join, or cannot be waited for any more. It shows meanwhile what is waited for.
+func (r *acceptance) next(attempts []*attempt, waiting map[*attempt]*notRequestedError, requested <-chan *attempt) *attempt {
 	progress := r.Global.Progress()
 	defer progress.Close()
 	for _, a := range attempts {
-		if notAsked := waiting[a]; notAsked != nil {
-			progress.Wait(a.result.Cluster, notAsked.what)
+		if notRequested := waiting[a]; notRequested != nil {
+			progress.Wait(a.result.Cluster, notRequested.what)
 		}
 	}
-	return <-asked
+	return <-requested
 }
 
 // report prints what is done for a person; a program reads the result.
@@ -257,7 +257,7 @@ func (r *acceptance) cluster(ctx context.Context, name string) (*clusterv1.Manag
 	}
 	err = fmt.Errorf("cluster %s is not known to the hub: its agent creates it when it joins (\"capstan get token\" prints the command); "+
 		"--wait waits for that: %w", name, err)
-	return nil, &notAskedError{err, "waiting for its agent", func(ctx context.Context) error {
+	return nil, &notRequestedError{err, "waiting for its agent", func(ctx context.Context) error {
 		return managedclusters.Wait(ctx, r.hub, name, func(*clusterv1.ManagedCluster) bool { return true })
 	}}
 }
@@ -282,7 +282,7 @@ func (r *acceptance) requests(ctx context.Context, cluster *clusterv1.ManagedClu
 	if len(chosen) > 0 || approved || len(others) == 0 && needsNoRequest(cluster) {
 		return chosen, nil
 	}
-	return nil, &notAskedError{noRequestError(cluster, others, rejected), "waiting for its certificate request",
+	return nil, &notRequestedError{noRequestError(cluster, others, rejected), "waiting for its certificate request",
 		func(ctx context.Context) error { return r.awaitRequest(ctx, cluster, since) }}
 }
 
@@ -387,7 +387,7 @@ func listRequests(requests []joinrequests.Request) string {
 	return lines.String()
 }
 
-// isNamed tells whether --requesters names who made a request, or is not set. It matches common names whole.
+// isNamed reports whether --requesters names who made a request, or is not set. It matches common names whole.
 func (r *acceptance) isNamed(request joinrequests.Request) bool {
 	return len(r.requesters) == 0 || slices.Contains(r.requesters, request.CommonName)
 }
@@ -409,8 +409,8 @@ func (r *acceptance) awaitRequest(ctx context.Context, cluster *clusterv1.Manage
 	})
 }
 
-// hasAccess tells whether a request that is to be approved has been already. One that was approved before the hub lost sight of the cluster
-// is about an agent that may be gone, unless --requesters names it.
+// hasAccess reports whether a request that is to be approved has been already. One that was approved before the hub lost sight of the
+// cluster is about an agent that may be gone, unless --requesters names it.
 func (r *acceptance) hasAccess(request joinrequests.Request, cluster *clusterv1.ManagedCluster) bool {
 	available := meta.FindStatusCondition(cluster.Status.Conditions, fleet.ConditionClusterAvailable)
 	lost := hasJoined(cluster) && available != nil && available.Status != metav1.ConditionTrue &&
@@ -418,12 +418,12 @@ func (r *acceptance) hasAccess(request joinrequests.Request, cluster *clusterv1.
 	return request.Approved && r.isNamed(request) && (!lost || len(r.requesters) > 0)
 }
 
-// hasJoined tells whether an agent has joined as the cluster, now or once.
+// hasJoined reports whether an agent has joined as the cluster, now or once.
 func hasJoined(cluster *clusterv1.ManagedCluster) bool {
 	return cluster.Spec.HubAcceptsClient && meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionJoined)
 }
 
-// needsNoRequest tells whether the agent of a cluster has access without one: it works, or registers by its AWS role. That some agent
+// needsNoRequest reports whether the agent of a cluster has access without one: it works, or registers by its AWS role. That some agent
 // joined once says nothing about the one that is to join now.
 func needsNoRequest(cluster *clusterv1.ManagedCluster) bool {
 	works := hasJoined(cluster) && meta.IsStatusConditionTrue(cluster.Status.Conditions, fleet.ConditionClusterAvailable)
@@ -449,7 +449,7 @@ func noRequestError(cluster *clusterv1.ManagedCluster, others []string, rejected
 		cluster.Name, details.String())
 }
 
-// foreignNamespace tells whether the hub has a namespace of a cluster's name that was not made for the cluster. Where namespaces may
+// foreignNamespace reports whether the hub has a namespace of a cluster's name that was not made for the cluster. Where namespaces may
 // not be read, it is taken for none.
 func foreignNamespace(ctx context.Context, hub *hubapi.Hub, cluster string) (bool, error) {
 	namespace := &corev1.Namespace{}

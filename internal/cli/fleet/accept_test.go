@@ -45,7 +45,7 @@ func TestAccept(t *testing.T) {
 	h.Run(t, "", "accept", "--clusters", "cluster1").Succeeds(t, "set hubAcceptsClient")
 }
 
-// CA-18: without a request there is nobody to accept, unless the agent has another way in.
+// CA-18: without a request there is nobody to accept, unless the agent has access already.
 func TestAcceptWithoutRequest(t *testing.T) {
 	t.Parallel()
 	h := clitest.NewHub(t)
@@ -68,7 +68,7 @@ func TestAcceptWithoutRequest(t *testing.T) {
 		"no request was there to approve")
 }
 
-// CA-18: "accept" says that it is done when the agent that is to join has a way in, not when another one had.
+// CA-18: "accept" says that it is done when the agent that is to join has access, not when another one had.
 func TestAcceptOfLostAgent(t *testing.T) {
 	t.Parallel()
 	lost := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
@@ -128,7 +128,7 @@ func TestAcceptOfLostAgent(t *testing.T) {
 	}
 }
 
-// CA-18, O16: of several agents that ask to be the same cluster, only the named ones are approved.
+// CA-18, O16: of several agents that request to be the same cluster, only the named ones are approved.
 func TestAcceptRequesters(t *testing.T) {
 	t.Parallel()
 	const first, second = "system:open-cluster-management:cluster1:a1", "system:open-cluster-management:cluster1:a11"
@@ -220,7 +220,7 @@ func TestAcceptWait(t *testing.T) {
 	}
 }
 
-// --wait does not let a cluster that has asked wait for one that does not.
+// --wait does not let a cluster that has requested to join wait for one that does not.
 func TestAcceptWaitAcceptsWhatHasAsked(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -252,7 +252,7 @@ func TestAcceptWaitAcceptsWhatHasAsked(t *testing.T) {
 	}
 }
 
-// With --wait, clusters are accepted in the order in which they ask.
+// With --wait, clusters are accepted in the order in which they request it.
 func TestAcceptWaitInTheOrderOfAsking(t *testing.T) {
 	t.Parallel()
 	h := clitest.NewHub(t)
@@ -269,17 +269,17 @@ func TestAcceptWaitInTheOrderOfAsking(t *testing.T) {
 	go func() {
 		done <- clitest.Run(ctx, "", "--kubeconfig", h.File, "accept", "--clusters", "first,second", "--wait", "-o", "json")
 	}()
-	ask := func(cluster string) {
+	request := func(cluster string) {
 		h.PutRequest(t, fakehub.JoinRequest(t, "of-"+cluster, cluster, "a1"))
 		h.Put(t, clitest.ClustersPath+"/"+cluster, clitest.Cluster(cluster, nil))
 	}
 	h.WaitForWatch(t, clitest.ClustersPath)
-	ask("second")
+	request("second")
 	clitest.Closed(accepted)(ctx)
 	if !h.Accepted(t, "second") {
 		t.Error("the second one is not accepted before the first one asks")
 	}
-	ask("first")
+	request("first")
 	got := <-done
 	got.Succeeds(t)
 	var answers []struct {
@@ -373,7 +373,7 @@ func TestAcceptAsksForAnotherAgent(t *testing.T) {
 }
 
 // CA-18: what was approved for a deleted cluster of the same name keeps no new agent out, and does not stand for its request either. The
-// approval counts, not the request: an agent may ask before its ManagedCluster exists.
+// approval counts, not the request: an agent may request it before its ManagedCluster exists.
 func TestAcceptIgnoresEarlierClusters(t *testing.T) {
 	t.Parallel()
 	created := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
@@ -479,7 +479,7 @@ func TestAcceptShowsWhatIsAccepted(t *testing.T) {
 	}
 }
 
-// A script learns from JSON who asks, and chooses.
+// A script reads from JSON who requests to join, and chooses.
 func TestAcceptJSON(t *testing.T) {
 	t.Parallel()
 	h := clitest.NewHub(t)

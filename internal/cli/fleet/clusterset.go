@@ -18,7 +18,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// permanentClusterSet tells whether every hub has the set.
+// permanentClusterSet reports whether every hub has the set.
 func permanentClusterSet(name string) bool {
 	return name == fleet.ClusterSetDefault || name == fleet.ClusterSetGlobal
 }

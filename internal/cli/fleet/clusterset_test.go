@@ -101,17 +101,17 @@ func TestDeleteClusterSet(t *testing.T) {
 	h.Run(t, "", "delete", "clusterset", "staging").Succeeds(t, "Clusterset staging is deleted")
 }
 
-// CA-33: a set that a user's finalizer holds is not gone yet.
+// CA-33: a set with a finalizer of a user is not gone yet.
 func TestDeleteClusterSetWaits(t *testing.T) {
 	t.Parallel()
-	held := func() clitest.Hub {
+	withFinalizer := func() clitest.Hub {
 		h := clitest.NewHub(t)
 		h.PutSet(t, "prod")
 		h.Handle("DELETE "+clitest.SetsPath+"/prod", fakehub.JSON(`{"kind":"Status","apiVersion":"v1","status":"Success"}`))
 		return h
 	}
-	held().TimesOut(t, clitest.SetsPath, "", "delete", "clusterset", "prod", "--timeout", "1").Fails(t, "delete cluster set prod", "not done after 1s")
-	h := held()
+	withFinalizer().TimesOut(t, clitest.SetsPath, "", "delete", "clusterset", "prod", "--timeout", "1").Fails(t, "delete cluster set prod", "not done after 1s")
+	h := withFinalizer()
 	done := make(chan clitest.Result)
 	go func() { done <- h.Run(t, "", "delete", "clusterset", "prod") }()
 	h.WaitForWatch(t, clitest.SetsPath)

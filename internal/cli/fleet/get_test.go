@@ -87,7 +87,7 @@ func TestGetToken(t *testing.T) {
 	}
 }
 
-// CA-21: a user who pastes the command can tell the hub from an impostor, whatever the token.
+// CA-21: a user who pastes the command can distinguish the hub from an impostor, whatever the token.
 func TestGetTokenPinsTheHub(t *testing.T) {
 	t.Parallel()
 	h := clitest.NewHub(t)

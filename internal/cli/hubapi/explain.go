@@ -218,12 +218,12 @@ func (s Source) trustHint() string {
 	return fmt.Sprintf("%sget a fresh kubeconfig from the %s.", cause, s.noun())
 }
 
-// NotServed tells a kind that the server does not serve from an object that is not there: it has no words for the former.
+// NotServed distinguishes a kind that the server does not serve from an object that is not there: it has no words for the former.
 func NotServed(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// IsTimeout tells whether something took longer than it may.
+// IsTimeout reports whether something took longer than it may.
 func IsTimeout(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()

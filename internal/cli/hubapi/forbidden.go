@@ -67,7 +67,7 @@ func refusalOf(err error) (cause refusal, by string) {
 	return refusedOtherwise, ""
 }
 
-// MayLackRight tells whether a request was refused because of the rights of the user, as far as the response says.
+// MayLackRight reports whether a request was refused because of the rights of the user, as far as the response says.
 func MayLackRight(err error) bool {
 	if !apierrors.IsForbidden(err) {
 		return false

@@ -22,7 +22,7 @@ import (
 
 const clustersPath = "/apis/cluster.open-cluster-management.io/v1/managedclusters"
 
-// CA-04: every way in which a hub does not do what is asked says what to do next.
+// CA-04: every error of a hub says what to do next.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -84,7 +84,7 @@ func TestErrorNothingListens(t *testing.T) {
 	mention(t, err, "nothing answers at "+fake.URL, "--hub-apiserver", "capstan get token")
 }
 
-// A hub that speaks TLS answers a plain request with a text.
+// A hub that serves TLS answers a plain request with a text.
 func TestErrorPlainHTTP(t *testing.T) {
 	t.Parallel()
 	fake := fakehub.New(t)

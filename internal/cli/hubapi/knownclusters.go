@@ -49,7 +49,7 @@ func certificatesOf(cluster *clientcmdapi.Cluster) []byte {
 	return content
 }
 
-// sameServer tells whether two URLs lead to the same server.
+// sameServer reports whether two URLs lead to the same server.
 func sameServer(a, b string) bool {
 	first, errFirst := url.Parse(a)
 	second, errSecond := url.Parse(b)

@@ -56,7 +56,7 @@ func TestThroughProxy(t *testing.T) {
 	}
 }
 
-// RG-10: when the proxy is in the way, that is what a command says, and not that the hub is.
+// RG-10: when the proxy fails, that is what a command says, and not that the hub is.
 func TestProxyInTheWay(t *testing.T) {
 	t.Parallel()
 	fake := fakehub.New(t)

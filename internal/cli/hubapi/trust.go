@@ -32,9 +32,9 @@ import (
 type Invitation struct {
 	// Server is the URL of the hub, Token is what to join with: a bootstrap token or one of a service account.
 	Server, Token string
-	// CAFile holds the certificates to verify the hub with; empty means those that the hub itself publishes.
+	// CAFile has the certificates to verify the hub with; empty means those that the hub itself publishes.
 	CAFile string
-	// Pins are what --ca-cert-hash holds: the hashes of the public keys of the certificate authorities that the hub may have,
+	// Pins are the values of --ca-cert-hash: the hashes of the public keys of the certificate authorities that the hub may have,
 	// as kubeadm writes them. Empty for any.
 	Pins []string
 	// TrustOnFirstUse believes what the server at the URL sends about itself when nothing else vouches for it.
@@ -44,7 +44,7 @@ type Invitation struct {
 	// Confirm asks a person whether a certificate authority with this fingerprint is that of the hub. It is called only when nothing else
 	// vouches for it; nil is no.
 	Confirm func(fingerprint string) bool
-	// ProxyURL is the HTTP proxy to the hub, empty for none. ProxyCAFile holds the certificates to verify it with.
+	// ProxyURL is the HTTP proxy to the hub, empty for none. ProxyCAFile has the certificates to verify it with.
 	ProxyURL, ProxyCAFile string
 }
 
@@ -163,7 +163,7 @@ func (i Invitation) trustUnvouched(ctx context.Context, published Trust) (Trust,
 		"--trust-on-first-use joins the server that answers there, whichever that is.", ErrUntrusted, i.Server, fingerprint)
 }
 
-// isPublic tells whether the certificate of the hub is signed by an authority that this machine knows.
+// isPublic reports whether the certificate of the hub is signed by an authority that this machine knows.
 func (i Invitation) isPublic(ctx context.Context) bool {
 	public, err := i.connect(rest.TLSClientConfig{}, "")
 	if err != nil {
@@ -210,7 +210,7 @@ func (i Invitation) trustPinned(ctx context.Context, anonymous *Hub) (Trust, err
 	return Trust{CA: ca, Reason: "verified with --ca-cert-hash"}, err
 }
 
-// Withheld tells a hub that publishes nothing about itself from one that cannot be reached.
+// Withheld distinguishes a hub that publishes nothing about itself from one that cannot be reached.
 func Withheld(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }
@@ -265,7 +265,7 @@ func trustClusterInfo(info *corev1.ConfigMap, token string) (Trust, error) {
 	return Trust{CA: ca, Reason: "verified with the bootstrap token"}, nil
 }
 
-// firstCluster is the cluster of a kubeconfig that is meant to have one.
+// firstCluster is the cluster of a kubeconfig that should have one.
 func firstCluster(config *clientcmdapi.Config) *clientcmdapi.Cluster {
 	for _, name := range slices.Sorted(maps.Keys(config.Clusters)) {
 		return config.Clusters[name]

@@ -53,7 +53,7 @@ func (c ResourceClient) wait(ctx context.Context, selectors metav1.ListOptions, 
 	return err
 }
 
-// errWaitEnded is why waiting ended before what was waited for had happened. The hub is not to blame, so there is nothing
+// errWaitEnded is why waiting ended before what was waited for had happened. It is no error of the hub, so there is nothing
 // to explain; the caller that waits says what to do.
 type errWaitEnded struct{ error }
 

@@ -172,7 +172,7 @@ func (c *cleaning) onHub(ctx context.Context, here *removal, remove func(context
 
 var kindManagedCluster = clusterv1.GroupVersion.WithKind("ManagedCluster")
 
-// isAvailable tells whether the agent of a cluster works.
+// isAvailable reports whether the agent of a cluster works.
 func isAvailable(cluster *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(installation.Conditions(cluster), func(condition metav1.Condition) bool {
 		return condition.Type == fleet.ConditionClusterAvailable && condition.Status == metav1.ConditionTrue
@@ -310,7 +310,7 @@ func (c *cleaning) removeDeadWebhooks(ctx context.Context, manager *unstructured
 	return nil
 }
 
-// webhooksRun tells whether all webhooks of the hub have a pod that is ready.
+// webhooksRun reports whether all webhooks of the hub have a pod that is ready.
 func (c *cleaning) webhooksRun(ctx context.Context, manager *unstructured.Unstructured) (bool, error) {
 	namespace := fleet.NamespaceHub
 	if isHosted(manager) {

@@ -13,7 +13,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 )
 
-// showsClusterInfo tells whether everybody may read the ConfigMap cluster-info.
+// showsClusterInfo reports whether everybody may read the ConfigMap cluster-info.
 func showsClusterInfo(ctx context.Context, hub *hubapi.Hub) (bool, error) {
 	err := readAnonymously(ctx, hub)
 	if err != nil && hubapi.Withheld(err) {

@@ -124,7 +124,7 @@ func (f *gateFlag) String() string {
 // Type names the flag's values in the help.
 func (f *gateFlag) Type() string { return "mapStringBool" }
 
-// enabled tells whether a gate is on.
+// enabled reports whether a gate is on.
 func (f *gateFlag) enabled(name string) bool {
 	if on, set := f.set[name]; set {
 		return on

@@ -62,7 +62,7 @@ func TestFeatureGatesOfPart(t *testing.T) {
 	}
 }
 
-// KL-34, CM-29: who does without network policies says so to both operators, in the part where they look for it.
+// KL-34, CM-29: who does without network policies says so to both operators, in the part where they read it.
 func TestWithoutNetworkPolicies(t *testing.T) {
 	t.Parallel()
 	for name, known := range map[string]map[string]featureGate{"init": hubFeatureGates, "join": agentFeatureGates} {

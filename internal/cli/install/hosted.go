@@ -17,7 +17,7 @@ import (
 	"github.com/capstan-io/capstan/internal/operator/kubeconfigsecret"
 )
 
-// isHosted tells whether what a ClusterManager or a Klusterlet describes runs in another cluster than the one that it is for.
+// isHosted reports whether what a ClusterManager or a Klusterlet describes runs in another cluster than the one that it is for.
 func isHosted(custom *unstructured.Unstructured) bool {
 	text, _, _ := unstructured.NestedString(custom.Object, "spec", "deployOption", "mode")
 	mode := operatorv1.InstallMode(text)
@@ -89,7 +89,7 @@ func splitForHostedHub(objects []*unstructured.Unstructured) (onHub, here []*uns
 	return onHub, here
 }
 
-// isForJoining tells whether an object of the chart cluster-manager gives clusters the right to request to join.
+// isForJoining reports whether an object of the chart cluster-manager gives clusters the right to request to join.
 func isForJoining(object *unstructured.Unstructured) bool {
 	return strings.HasPrefix(object.GetName(), fleet.ClusterRoleBootstrap) ||
 		object.GetNamespace() == fleet.NamespaceOperators && object.GetName() == fleet.ServiceAccountBootstrap ||

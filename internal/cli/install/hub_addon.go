@@ -22,7 +22,7 @@ type hubAddOn struct {
 	name      string
 	chart     string // of the release, too
 	namespace string
-	// addOns are what it brings to clusters.
+	// addOns are what it deploys to clusters.
 	addOns []string
 	// version is that of the chart, the newest if it is empty.
 	version func(bundle) string

@@ -14,7 +14,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
 
-// fakeCharts is a program of the name capstan-charts that notes what it was asked, first in PATH.
+// fakeCharts is a program of the name capstan-charts that records its arguments, first in PATH.
 func fakeCharts(t *testing.T, script string) (log string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -76,10 +76,10 @@ func TestHubAddOn(t *testing.T) { //nolint:paralleltest // it changes PATH
 	}
 	const repo, mirror = " --repository https://open-cluster-management.io/helm-charts --namespace ",
 		" --repository https://mirror.example.com --namespace "
-	asked := strings.ReplaceAll(string(content), h.File+": ", "")
+	recorded := strings.ReplaceAll(string(content), h.File+": ", "")
 	limits := regexp.MustCompile(` --timeout \S+`)
-	lines := strings.Split(strings.TrimSpace(limits.ReplaceAllString(asked, "")), "\n")
-	if n := len(limits.FindAllString(asked, -1)); n != len(lines) {
+	lines := strings.Split(strings.TrimSpace(limits.ReplaceAllString(recorded, "")), "\n")
+	if n := len(limits.FindAllString(recorded, -1)); n != len(lines) {
 		t.Errorf("the program was told %d times how long it may take, want %d", n, len(lines))
 	}
 	want := []string{
@@ -102,7 +102,7 @@ func TestHubAddOn(t *testing.T) { //nolint:paralleltest // it changes PATH
 	h.Run(t, "", install...).Fails(t, "add-on governance-policy-framework: chart not found")
 }
 
-// The program is asked to end, and given the time to write down how far the release is.
+// The program gets SIGTERM, and the time to write down how far the release is.
 func TestHubAddOnIsInterrupted(t *testing.T) { //nolint:paralleltest // it changes PATH
 	h := clitest.NewHubWithClusters(t)
 	h.PutNamespace(t, "argocd")

@@ -15,7 +15,7 @@ var (
 	pushedTag     = regexp.MustCompile(`-tag "([^"]+)"`)
 )
 
-// CA-07: the command line of `make build` asks, without another flag, for the images that `make images` writes and `make push` pushes.
+// CA-07: the command line of `make build` installs, without another flag, the images that `make images` writes and `make push` pushes.
 func TestTagOfBuiltImages(t *testing.T) {
 	t.Parallel()
 	for _, variable := range []string{"", "VERSION=v0.2.0", "VERSION=v0.2.0-rc.1+x", "TAG=mine"} {
@@ -45,7 +45,7 @@ func printed(t *testing.T, what *regexp.Regexp, target, variable string) string 
 		args = append(args, variable)
 	}
 	command := exec.CommandContext(t.Context(), "make", args...)
-	// What a make has been told that runs the test is not for this one.
+	// The variables of a make that runs the test are not for this one.
 	command.Env = slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		name, _, _ := strings.Cut(variable, "=")
 		return slices.Contains([]string{"MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "VERSION", "TAG"}, name)

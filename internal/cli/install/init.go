@@ -38,7 +38,7 @@ type initialization struct {
 	format            *output.Choice
 	drivers           hubDriverFlags
 	singleton         singletonFlags
-	changed           func(flag string) bool // tells which flags were set
+	changed           func(flag string) bool // reports which flags were set
 
 	shown bool // the ConfigMap cluster-info, to everybody
 }
@@ -314,7 +314,7 @@ func (i *initialization) publish(ctx context.Context, cluster *Cluster) error {
 	return i.allowReading(ctx, cluster)
 }
 
-// madeByClusteradm tells whether clusteradm has made an object: it signs what it writes.
+// madeByClusteradm reports whether clusteradm has made an object: it signs what it writes.
 func madeByClusteradm(object *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(object.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == "clusteradm" })
 }
@@ -510,7 +510,7 @@ type hubDriverFlags struct {
 	aws           hubAWSFlags
 }
 
-// has tells whether clusters can register with a driver.
+// has reports whether clusters can register with a driver.
 func (f *hubDriverFlags) has(driver string) bool { return slices.Contains(f.drivers, driver) }
 
 func (f *hubDriverFlags) add(command *cobra.Command) {

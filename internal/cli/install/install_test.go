@@ -221,7 +221,7 @@ func TestInitDrivers(t *testing.T) {
 	}
 }
 
-// CA-10, CA-11: what is wrong with the flags is found before the cluster is asked.
+// CA-10, CA-11: what is wrong with the flags is found before anything is sent to the cluster.
 func TestInitBadInput(t *testing.T) {
 	t.Parallel()
 	for line, says := range map[string][]string{
@@ -305,7 +305,7 @@ func TestInitPreflight(t *testing.T) {
 	}
 }
 
-// CA-11: what the command line asks of a cluster is what the charts ask of it.
+// CA-11: what the command line needs of a cluster is what the charts need of it.
 func TestOldestKubernetes(t *testing.T) {
 	t.Parallel()
 	for chart, command := range map[string]string{
@@ -683,7 +683,7 @@ func TestInitRefusesValues(t *testing.T) {
 	}
 }
 
-// CA-20: a cluster that is too old for a hub can be rid of one: it is not asked for its version.
+// CA-20: a cluster that is too old for a hub can be rid of one: its version is not checked.
 func TestCleanOldCluster(t *testing.T) {
 	t.Parallel()
 	h := newCluster(t)

@@ -31,7 +31,7 @@ const defaultRegistry = "ghcr.io/capstan-io"
 var (
 	// oldestForHubs has ValidatingAdmissionPolicies, which bound what the controllers of a hub may do with their rights.
 	oldestForHubs = version.MustParseGeneric("1.30.0")
-	// oldestForAgents has server-side apply and version 1 of all APIs. A standalone hub, which brings its own API, needs no more.
+	// oldestForAgents has server-side apply and version 1 of all APIs. A standalone hub, which has its own API, needs no more.
 	oldestForAgents = version.MustParseGeneric("1.22.0")
 	// oldestWithSleep has containers sleep before they stop.
 	oldestWithSleep = version.MustParseGeneric("1.30.0")

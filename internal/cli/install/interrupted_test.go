@@ -206,7 +206,7 @@ func clusterSetOf(t *testing.T, h clitest.Hub, cluster string) string {
 	return c.Labels["cluster.open-cluster-management.io/clusterset"]
 }
 
-// CA-19: the way to the managed cluster of a hosted agent is needed until all that is there is removed.
+// CA-19: the kubeconfig of the managed cluster of a hosted agent is needed until all that is there is removed.
 func TestInterruptedHostedUnjoin(t *testing.T) {
 	for steps := 1; ; steps++ {
 		h, managed := withHostedAgent(t)
@@ -278,7 +278,7 @@ func withHostedAgent(t *testing.T) (hosting, managed clitest.Hub) {
 	return hosting, managed
 }
 
-// putManagedKubeconfig puts the way to the managed cluster where the operator and unjoin look for it.
+// putManagedKubeconfig stores the kubeconfig of the managed cluster where the operator and unjoin read it.
 func putManagedKubeconfig(t *testing.T, hosting, managed clitest.Hub) {
 	t.Helper()
 	kubeconfig, err := os.ReadFile(managed.File)
@@ -530,7 +530,7 @@ func TestCleanKeepsNamespacesOfOthers(t *testing.T) {
 	}
 }
 
-// CA-20: what clean leaves because there are clusters, or because it is told to, is named with the reason.
+// CA-20: what clean leaves because there are clusters, or because a flag says so, is named with the reason.
 func TestCleanSaysWhatStays(t *testing.T) {
 	h := withManager(t)
 	serve(h, "/apis/cluster.open-cluster-management.io/v1", "managedclusters ManagedCluster")
@@ -548,7 +548,7 @@ func TestCleanSaysWhatStays(t *testing.T) {
 	}
 }
 
-// CA-19: what unjoin leaves for another agent, or because it is told to, is named with the reason.
+// CA-19: what unjoin leaves for another agent, or because a flag says so, is named with the reason.
 func TestUnjoinSaysWhyTheOperatorStays(t *testing.T) {
 	for want, args := range map[string][]string{
 		"with its kinds and those of agents: there is Klusterlet second": nil,

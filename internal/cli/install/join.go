@@ -205,7 +205,7 @@ func (j *joining) confirmHub(fingerprint string) bool {
 	return err == nil && strings.TrimSpace(answer) == "yes"
 }
 
-// reportRegistered says that the hub has heard of the agent, or that this cannot be seen, which is no failure.
+// reportRegistered says that the hub has seen the agent, or that this cannot be seen, which is no failure.
 func (j *joining) reportRegistered(progress *terminal.Progress, err error) error {
 	var invisible *joinrequests.InvisibleError
 	switch {

@@ -146,7 +146,7 @@ func (c *clusterJoin) join(ctx context.Context) error {
 		}
 	}
 	if c.wait {
-		c.before = lookBefore(ctx, hub, c.cluster)
+		c.before = readBefore(ctx, hub, c.cluster)
 	}
 	if err := applyAll(ctx, c.Global, cluster, objects, c.outputFile); err != nil {
 		return err
@@ -195,7 +195,7 @@ func (c *clusterJoin) render(ctx context.Context, cluster *Cluster, hub *hubapi.
 	return merged(objects, operator), err
 }
 
-// keepsOperator tells whether the cluster has an operator that runs. "capstan upgrade klusterlet" changes it.
+// keepsOperator reports whether the cluster has an operator that runs. "capstan upgrade klusterlet" changes it.
 func (c *clusterJoin) keepsOperator() bool { return c.operator.Available }
 
 // renderOperator returns the operator alone: for hosted agents the chart has none, because they usually run where there is one.
@@ -447,11 +447,11 @@ func (c *clusterJoin) checkHubOfHosted(ctx context.Context, cluster *Cluster, ex
 		return nil
 	}
 	hub, err := hubOfAgent(ctx, cluster, existing)
-	wanted := serverIn(dataOf(bootstrap, fleet.KeyKubeconfig))
-	if err != nil || hub == "" || hub == wanted {
+	desired := serverIn(dataOf(bootstrap, fleet.KeyKubeconfig))
+	if err != nil || hub == "" || hub == desired {
 		return err
 	}
 	return fmt.Errorf("Klusterlet %s is the hosted agent of cluster %s for the hub at %s, and would be taken from there to %s. "+
 		"For a second hub, name another klusterlet.name and klusterlet.namespace in a file for --klusterlet-values-file; "+
-		"--force takes the agent to the other hub, or to another address of the same one", existing.Name, c.cluster, hub, wanted)
+		"--force takes the agent to the other hub, or to another address of the same one", existing.Name, c.cluster, hub, desired)
 }

@@ -24,7 +24,7 @@ func newHubToJoin(t *testing.T) clitest.Hub {
 	return h
 }
 
-// CA-15, CA-16: what is wrong with the flags is found before any server is asked.
+// CA-15, CA-16: what is wrong with the flags is found before anything is sent to a server.
 func TestJoinClusterBadInput(t *testing.T) {
 	t.Parallel()
 	for line, says := range map[string][]string{

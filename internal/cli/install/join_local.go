@@ -78,8 +78,8 @@ func (l *localJoin) join(ctx context.Context) error {
 		return err
 	}
 	registration := &playground.Registration{Agent: agent, Invitation: l.invitation, Trust: trust, Hub: hub}
-	registration.Earlier = l.lookAtHub(ctx, hub, agent)
-	program, err := registration.Enrol()
+	registration.Earlier = l.warnIfTaken(ctx, hub, agent)
+	program, err := registration.Prepare()
 	if err != nil {
 		return err
 	}
@@ -115,11 +115,11 @@ func (l *localJoin) findCluster(ctx context.Context) (playground.Member, error) 
 	return member, nil
 }
 
-// lookAtHub warns that the name is taken already, unless by the agent of this home, and returns the certificate requests that there are.
-func (l *localJoin) lookAtHub(ctx context.Context, hub *hubapi.Hub, agent playground.Agent) (requests map[string]bool) {
+// warnIfTaken warns that the name is taken already, unless by the agent of this home, and returns the certificate requests that there are.
+func (l *localJoin) warnIfTaken(ctx context.Context, hub *hubapi.Hub, agent playground.Agent) (requests map[string]bool) {
 	ctx, cancel := l.Limited(ctx)
 	defer cancel()
-	if _, err := managedclusters.Get(ctx, hub, l.cluster); err == nil && !agent.Enrolled() {
+	if _, err := managedclusters.Get(ctx, hub, l.cluster); err == nil && !agent.HasJoined() {
 		l.Note("Warning: the hub knows a cluster %s already. If that is another cluster, interrupt this agent (\"capstan down\" if it is detached) "+
 			"and choose another --cluster-name: both would answer to the same works.", l.cluster)
 	}
@@ -165,7 +165,7 @@ func (l *localJoin) runAttached(ctx context.Context, program playground.Program,
 		l.Note("The hub has not heard of the agent yet: %v\nThe agent goes on trying; interrupt it to give up.", err)
 	}
 	err := registration.Process.Result()
-	if ctx.Err() != nil || err == nil { // asked to stop, by an interrupt, "capstan down" or "capstan unjoin"
+	if ctx.Err() != nil || err == nil { // stopped, by an interrupt, "capstan down" or "capstan unjoin"
 		l.Note("The agent is stopped. The same command starts it again.")
 		return nil
 	}

@@ -60,7 +60,7 @@ type hubBefore struct {
 	without bool
 }
 
-func lookBefore(ctx context.Context, hub *hubapi.Hub, cluster string) (before hubBefore) {
+func readBefore(ctx context.Context, hub *hubapi.Hub, cluster string) (before hubBefore) {
 	before.requests, _ = joinrequests.Names(ctx, hub, cluster)
 	_, err := managedclusters.Get(ctx, hub, cluster)
 	before.without = apierrors.IsNotFound(err)
@@ -107,7 +107,7 @@ func (c *clusterJoin) awaitRegistered(ctx context.Context, hub *hubapi.Hub, agen
 	return c.reportRegistered(progress, c.awaitAgentOnHub(ctx, hub, agent))
 }
 
-// awaitAgentOnHub waits until the hub hears of the agent. Where nothing that it does can be seen there, a cluster that the hub did not have
+// awaitAgentOnHub waits until the hub sees the agent. Where nothing that it does can be seen there, a cluster that the hub did not have
 // before is from it.
 func (c *clusterJoin) awaitAgentOnHub(ctx context.Context, hub *hubapi.Hub, agent joinrequests.Agent) error {
 	err := c.awaitVisible(ctx, hub, agent)

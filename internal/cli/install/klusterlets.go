@@ -31,7 +31,7 @@ func klusterlets(ctx context.Context, cluster *Cluster) ([]operatorv1.Klusterlet
 	return found, nil
 }
 
-// hosted tells whether an agent runs in another cluster than the one that it is for.
+// hosted reports whether an agent runs in another cluster than the one that it is for.
 func hosted(klusterlet *operatorv1.Klusterlet) bool {
 	mode := klusterlet.Spec.DeployOption.Mode
 	return mode == operatorv1.InstallModeHosted || mode == operatorv1.InstallModeSingletonHosted
@@ -51,7 +51,7 @@ func completeKlusterlets(global *options.Global) cobra.CompletionFunc {
 	}
 }
 
-// hubOfAgent is the address of the hub that an agent has joined, as far as its namespace tells that.
+// hubOfAgent is the address of the hub that an agent has joined, as far as its namespace has that.
 func hubOfAgent(ctx context.Context, in *Cluster, klusterlet *operatorv1.Klusterlet) (string, error) {
 	for _, name := range []string{fleet.SecretBootstrapHubKubeconfig, fleet.SecretHubKubeconfig} {
 		secret, err := in.Get(ctx, installation.Reference{

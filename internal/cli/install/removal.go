@@ -91,7 +91,7 @@ func (r *removal) deleteAll(ctx context.Context, refs []installation.Reference) 
 	return nil
 }
 
-// isUsed tells whether there are objects of a CustomResourceDefinition.
+// isUsed reports whether there are objects of a CustomResourceDefinition.
 func (r *removal) isUsed(ctx context.Context, of installation.Reference) (bool, error) {
 	definition, err := r.in.Get(ctx, of)
 	if err != nil || definition == nil {

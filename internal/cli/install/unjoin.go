@@ -216,7 +216,7 @@ func (u *unjoining) resume(ctx context.Context, others []operatorv1.Klusterlet) 
 	return u.hasOperatorObjects(ctx)
 }
 
-// hasOperatorObjects tells whether there is anything of the operator but its namespace, which may have been there before.
+// hasOperatorObjects reports whether there is anything of the operator but its namespace, which may have been there before.
 func (u *unjoining) hasOperatorObjects(ctx context.Context) (bool, error) {
 	refs, err := u.operatorObjects(ctx)
 	if err != nil {
@@ -280,12 +280,12 @@ func (u *unjoining) noKlusterlet(others []operatorv1.Klusterlet) error {
 	if joined, err := u.Home.JoinedNames(); err == nil && slices.Contains(joined, u.cluster) {
 		hint += fmt.Sprintf("\nAn agent of cluster %s is a process of this machine: --local removes that.", u.cluster)
 	}
-	wanted := "no Klusterlet"
+	missing := "no Klusterlet"
 	if u.name != "" {
-		wanted = fmt.Sprintf("no Klusterlet %s, which --klusterlet names,", u.name)
+		missing = fmt.Sprintf("no Klusterlet %s, which --klusterlet names,", u.name)
 	}
 	return fmt.Errorf("the cluster at %s, where %s leads, has %s for cluster %s. %s\n"+
-		"Choose the cluster that the agent runs in with --kubeconfig or --context", u.in.Server(), u.in.Source(), wanted, u.cluster, hint)
+		"Choose the cluster that the agent runs in with --kubeconfig or --context", u.in.Server(), u.in.Source(), missing, u.cluster, hint)
 }
 
 // clustersOf are the clusters that Klusterlets are for, with their names where one of them is to be chosen by its name.
@@ -537,7 +537,7 @@ func (u *unjoining) removeKinds(ctx context.Context, here *removal) error {
 	return err
 }
 
-// isSame tells whether two kubeconfigs lead to one cluster: the UID of the namespace that every cluster has is its own.
+// isSame reports whether two kubeconfigs lead to one cluster: the UID of the namespace that every cluster has is its own.
 func isSame(ctx context.Context, one, other *Cluster) (bool, error) {
 	var uids [2]types.UID
 	for i, cluster := range []*Cluster{one, other} {

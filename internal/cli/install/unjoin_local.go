@@ -81,7 +81,7 @@ func (l *localUnjoin) unjoin(ctx context.Context) error {
 		return errors.Join(err, fmt.Errorf("the agent of cluster %s is stopped and not removed: it has applied more meanwhile, or the cluster does not answer any more. "+
 			"Start it again (\"capstan up\", or \"capstan join --local\" if that was in a terminal), and run this command again", l.cluster))
 	}
-	if err := l.agent.Forget(); err != nil {
+	if err := l.agent.Remove(); err != nil {
 		return err
 	}
 	l.printResult(remaining)

@@ -1,4 +1,5 @@
-// Package joincommand makes the command with which a cluster joins a hub: with its token, its address, and what tells it from an impostor.
+// Package joincommand makes the command with which a cluster joins a hub: with its token, its address, and what distinguishes it from an
+// impostor.
 package joincommand
 
 import (
@@ -16,7 +17,7 @@ import (
 type Info struct {
 	Token  string `json:"hub-token"`
 	Server string `json:"hub-apiserver"`
-	// Pins let those who join tell the hub from an impostor; none for a hub whose certificate everybody can verify.
+	// Pins let those who join distinguish the hub from an impostor; none for a hub whose certificate everybody can verify.
 	Pins []string `json:"ca-cert-hash,omitempty"`
 
 	// Wait has the command wait for the agent.

@@ -36,25 +36,25 @@ func TestAwaitRegistered(t *testing.T) {
 	for name, test := range map[string]struct {
 		credential       bool
 		requests, leases http.HandlerFunc
-		asks, beats      bool
+		submits, renews  bool
 		before           bool   // it has an approved request of an earlier run
 		says             string // empty for success
 		invisible        bool
 	}{
-		"nothing":                     {says: "canceled"},
-		"nothing, with a credential":  {credential: true, says: "canceled"},
-		"it asks":                     {asks: true},
-		"it asks, with a credential":  {credential: true, asks: true},
-		"it has asked before":         {before: true, says: "canceled"},
-		"it asks anew":                {before: true, asks: true},
-		"it beats":                    {credential: true, beats: true},
-		"it beats, requests hidden":   {credential: true, beats: true, requests: forbidden},
-		"requests hidden":             {requests: forbidden, says: "does not let you see certificate requests", invisible: true},
-		"no beat, requests hidden":    {credential: true, requests: forbidden, says: "canceled"},
-		"all hidden":                  {credential: true, requests: forbidden, leases: unauthorized, says: "requests", invisible: true},
-		"the cluster is not accepted": {credential: true, leases: forbidden, says: "before the cluster is accepted", invisible: true},
-		"credential refused, it asks": {credential: true, leases: unauthorized, asks: true},
-		"credential refused":          {credential: true, leases: unauthorized, says: "canceled"},
+		"nothing":                            {says: "canceled"},
+		"nothing, with a credential":         {credential: true, says: "canceled"},
+		"it submits one":                     {submits: true},
+		"it submits one, with a credential":  {credential: true, submits: true},
+		"it submitted one before":            {before: true, says: "canceled"},
+		"it submits another":                 {before: true, submits: true},
+		"it renews":                          {credential: true, renews: true},
+		"it renews, requests hidden":         {credential: true, renews: true, requests: forbidden},
+		"requests hidden":                    {requests: forbidden, says: "does not let you see certificate requests", invisible: true},
+		"no renewal, requests hidden":        {credential: true, requests: forbidden, says: "canceled"},
+		"all hidden":                         {credential: true, requests: forbidden, leases: unauthorized, says: "requests", invisible: true},
+		"the cluster is not accepted":        {credential: true, leases: forbidden, says: "before the cluster is accepted", invisible: true},
+		"credential refused, it submits one": {credential: true, leases: unauthorized, submits: true},
+		"credential refused":                 {credential: true, leases: unauthorized, says: "canceled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -94,10 +94,10 @@ func TestAwaitRegistered(t *testing.T) {
 				awaitWatch(t, fake, leasesPath)
 			}
 			fake.Put(t, requestsPath+"/other", fakehub.JoinRequest(t, "other", "c1", "a2"))
-			if test.asks {
+			if test.submits {
 				fake.Put(t, requestsPath+"/own", fakehub.JoinRequest(t, "own", "c1", "a1"))
 			}
-			if test.beats {
+			if test.renews {
 				putLease(t, fake, "2026-11-23T11:00:00.000000Z") // of a clock that is behind
 			}
 			if test.says == "canceled" {

@@ -39,18 +39,18 @@ type Request struct {
 	CommonName, Requester string
 	// Created is when.
 	Created time.Time
-	// Approved tells whether an administrator approved it; it is neither approved nor denied when Pending.
+	// Approved reports whether an administrator approved it; it is neither approved nor denied when Pending.
 	Approved, Pending bool
 	// Decided is when it was approved or denied; when it was made, if nobody has.
 	Decided time.Time
 }
 
-// decidedBefore tells whether it was approved or denied before that time. One that nobody has decided on was not.
+// decidedBefore reports whether it was approved or denied before that time. One that nobody has decided on was not.
 func (r Request) decidedBefore(limit time.Time) bool {
 	return !r.Pending && r.Decided.Before(limit)
 }
 
-// EarlierThan tells whether nobody has decided on it so far and it was made before that time, by an agent of a deleted cluster.
+// EarlierThan reports whether nobody has decided on it so far and it was made before that time, by an agent of a deleted cluster.
 func (r Request) EarlierThan(limit time.Time) bool {
 	return r.Pending && r.Created.Before(limit)
 }
@@ -68,7 +68,7 @@ var requesters = []requester{
 		group: "system:serviceaccounts:" + fleet.NamespaceOperators},
 }
 
-// fromGRPCServer tells whether the gRPC server of the hub has made a request, which it does for others. It runs in the namespace of the
+// fromGRPCServer reports whether the gRPC server of the hub has made a request, which it does for others. It runs in the namespace of the
 // hub, which is that of a hosted ClusterManager if that has the rights of a server there.
 func fromGRPCServer(ctx context.Context, hub *hubapi.Hub, csr *certificatesv1.CertificateSigningRequest) bool {
 	const name = fleet.ServiceAccountGRPCServer

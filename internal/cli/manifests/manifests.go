@@ -190,7 +190,7 @@ func splitDocuments(name string, content io.Reader) ([]Document, error) {
 	}
 }
 
-// flatten returns the items of a list, nothing for a document that holds only comments, and any other document itself.
+// flatten returns the items of a list, nothing for a document that has only comments, and any other document itself.
 func flatten(d Document) []Document {
 	if len(d.Raw.Raw) == 0 || string(d.Raw.Raw) == "null" {
 		return nil

@@ -72,7 +72,7 @@ type Query struct {
 	Clock clock.WithDelayedExecution
 }
 
-// showsNamespace tells whether tables have a column for the namespace.
+// showsNamespace reports whether tables have a column for the namespace.
 func (q Query) showsNamespace(resource Resource) bool {
 	return resource.Namespaced && q.Namespace == ""
 }

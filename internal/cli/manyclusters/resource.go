@@ -67,7 +67,7 @@ func find(lists []*metav1.APIResourceList, word, verb string) (Resource, bool) {
 	return Resource{}, false
 }
 
-// isGroup tells whether a user may mean a version by what is behind the dot: its group, the beginning of it, or the version, too.
+// isGroup reports whether a user may mean a version by what is behind the dot: its group, the beginning of it, or the version, too.
 func isGroup(gv schema.GroupVersion, text string) bool {
 	return text == gv.Group || text == gv.Version+"."+gv.Group || gv.Group == "" && text == gv.Version || strings.HasPrefix(gv.Group, text+".")
 }

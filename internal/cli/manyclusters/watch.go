@@ -19,27 +19,27 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/clusterapi"
 )
 
-// WatchHandler takes what watches bring. One of its functions is called at a time.
+// WatchHandler handles the events of watches. One of its functions is called at a time.
 type WatchHandler struct {
 	// Write takes the rows of changes. Its error ends all watches.
 	Write func(Page) error
-	// Away is told once that a cluster is not watched for now, and why. That is tried again until it succeeds.
+	// Away is called once when a cluster is not watched for now, and why. That is tried again until it succeeds.
 	Away func(Failure)
-	// Back is told that a cluster that was away is watched again.
+	// Back is called when a cluster that was away is watched again.
 	Back func(cluster string)
-	// Relisted is told before all rows of a cluster come again, because it does not know any more what has changed.
+	// Relisted is called before all rows of a cluster come again, because it does not know any more what has changed.
 	Relisted func(cluster string)
-	// Failed is told that a cluster is not watched any more, and why.
+	// Failed is called when a cluster is not watched any more, with the reason.
 	Failed func(Failure)
 }
 
-// Watch hands over what changes after the last pages of clusters that Read brought, as rows of tables, until the context ends or no
+// Watch hands over what changes after the last pages of clusters that Read returned, as rows of tables, until the context ends or no
 // cluster is left. A cluster that is away is watched again from where its watch has ended. One that refuses the watch is not.
 func Watch(ctx context.Context, clusters []*clusterapi.Cluster, last map[string]Page, q Query, handler WatchHandler) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var mu sync.Mutex
-	tell := func(handle func() error) {
+	notify := func(handle func() error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if ctx.Err() != nil {
@@ -56,7 +56,7 @@ func Watch(ctx context.Context, clusters []*clusterapi.Cluster, last map[string]
 			continue
 		}
 		watches.Go(func() {
-			w := watcher{cluster: cluster, query: q, page: page, handler: handler, tell: tell}
+			w := watcher{cluster: cluster, query: q, page: page, handler: handler, notify: notify}
 			w.fail(w.run(ctx))
 		})
 	}
@@ -70,37 +70,28 @@ type watcher struct {
 	query   Query
 	page    Page // the last one
 	handler WatchHandler
-	// tell calls a function of the handler, unless the watches have ended.
-	tell func(func() error)
-	// away is why the cluster is not watched for now, which the handler has been told; nil if it is watched.
+	// notify calls a function of the handler, unless the watches have ended.
+	notify func(func() error)
+	// away is why the cluster is not watched for now, of which the handler has been notified; nil if it is watched.
 	away error
 }
 
-func (w *watcher) write(page Page) { w.tell(func() error { return w.handler.Write(page) }) }
+func (w *watcher) write(page Page) { w.notify(func() error { return w.handler.Write(page) }) }
 
 func (w *watcher) fail(err error) {
-	w.tell(func() error {
-		w.handler.Failed(w.failure(err))
-		return nil
-	})
+	w.notify(func() error { w.handler.Failed(w.failure(err)); return nil })
 }
 
-func (w *watcher) goAway(err error) {
+func (w *watcher) reportAway(err error) {
 	if w.away == nil {
-		w.tell(func() error {
-			w.handler.Away(w.failure(err))
-			return nil
-		})
+		w.notify(func() error { w.handler.Away(w.failure(err)); return nil })
 	}
 	w.away = err
 }
 
-func (w *watcher) comeBack() {
+func (w *watcher) reportBack() {
 	if w.away != nil {
-		w.tell(func() error {
-			w.handler.Back(w.cluster.Name)
-			return nil
-		})
+		w.notify(func() error { w.handler.Back(w.cluster.Name); return nil })
 	}
 	w.away = nil
 }
@@ -143,11 +134,11 @@ func (w *watcher) run(ctx context.Context) error {
 			refusals = 0
 		case refused && refusals < mostRefusals:
 			refusals++
-		case !passes(err):
+		case !isTransient(err):
 			return err
 		}
 		if err != nil {
-			w.goAway(err)
+			w.reportAway(err)
 		}
 		if !w.pause(ctx, pauses.Step()) {
 			return context.Cause(ctx)
@@ -169,16 +160,16 @@ func (w *watcher) pause(ctx context.Context, length time.Duration) bool {
 
 func isExpired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
-// passing are the codes of answers that another request may not have.
-var passing = []int32{http.StatusGone, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
+// transient are the codes of answers that another request may not have.
+var transient = []int32{http.StatusGone, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
 	http.StatusGatewayTimeout}
 
-// passes tells whether a watch may succeed when it is made again: where a connection was lost, and not where a cluster refuses or writes
-// what cannot be read.
-func passes(err error) bool {
+// isTransient reports whether a watch may succeed when it is made again: where a connection was lost, and not where a cluster refuses or
+// writes what cannot be read.
+func isTransient(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
-		return slices.Contains(passing, status.Status().Code)
+		return slices.Contains(transient, status.Status().Code)
 	}
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
@@ -187,20 +178,17 @@ func passes(err error) bool {
 
 // relist hands over all rows again, and goes on from there.
 func (w *watcher) relist(ctx context.Context) error {
-	told := false
+	notified := false
 	last := w.page
 	query := w.query
-	if query.Name != "" { // a list is as of now; an object that has not changed for long has a version that no watch begins at
+	if query.Name != "" { // a list is as of now; an object that has not changed for long has a version that no watch starts at
 		query.FieldSelector, query.Name = "metadata.name="+query.Name, ""
 	}
 	r := reader{cluster: w.cluster, query: query, put: func(page Page) error {
-		if !told {
-			w.tell(func() error {
-				w.handler.Relisted(w.cluster.Name)
-				return nil
-			})
+		if !notified {
+			w.notify(func() error { w.handler.Relisted(w.cluster.Name); return nil })
 		}
-		told, last = true, page.WithoutContent()
+		notified, last = true, page.WithoutContent()
 		w.write(page)
 		return nil
 	}}
@@ -227,10 +215,10 @@ func (w *watcher) watch(ctx context.Context) (events int, err error) {
 	}
 	defer stream.Close()
 	if !errors.Is(w.away, errNoEvent) {
-		w.comeBack()
+		w.reportBack()
 	}
 	events, err = w.read(stream)
-	if passes(err) && !isExpired(err) {
+	if isTransient(err) && !isExpired(err) {
 		err = nil
 	}
 	return events, err
@@ -252,7 +240,7 @@ func (w *watcher) read(stream io.ReadCloser) (events int, err error) {
 		if err := w.handle(event.Type, event.Object); err != nil {
 			return events, err
 		}
-		w.comeBack()
+		w.reportBack()
 	}
 }
 

@@ -39,7 +39,7 @@ func TestWatchBoundsEvents(t *testing.T) {
 	}
 }
 
-// CA-02: who watches a cluster that does not know any more what has changed is told once that all rows come again, however many pages
+// CA-02: who watches a cluster that does not know any more what has changed is notified once that all rows come again, however many pages
 // they have.
 func TestWatchListsAnew(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 
 var resource = corev1.SchemeGroupVersion.WithResource("namespaces")
 
-// Exists tells whether the hub has a namespace.
+// Exists reports whether the hub has a namespace.
 func Exists(ctx context.Context, hub *hubapi.Hub, name string) (bool, error) {
 	err := hub.Client(resource).Get(ctx, name, nil)
 	if apierrors.IsNotFound(err) {

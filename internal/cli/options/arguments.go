@@ -10,7 +10,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/output"
 )
 
-// Parent returns a command that does nothing but hold others.
+// Parent returns a command that has subcommands and does nothing itself.
 func Parent(use, short string, children ...*cobra.Command) *cobra.Command {
 	command := &cobra.Command{
 		Use: use, Short: short,
@@ -21,7 +21,7 @@ func Parent(use, short string, children ...*cobra.Command) *cobra.Command {
 	return command
 }
 
-// KnownCommand is for commands that hold others: an argument is a misspelt one.
+// KnownCommand is for commands with subcommands: an argument is a misspelt one.
 func KnownCommand(command *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

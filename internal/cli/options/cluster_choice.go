@@ -46,7 +46,7 @@ func (f *ClusterChoice) Add(global *Global, command *cobra.Command) {
 	Complete(command, "clusterset", global.CompleteClusterSets)
 }
 
-// Chosen tells whether one of the flags is there.
+// Chosen reports whether one of the flags is there.
 func (f *ClusterChoice) Chosen() bool {
 	return f.clusters.one != "" || len(f.clusters.many) > 0 || f.placement != "" || f.clusterSet != "" || f.All
 }

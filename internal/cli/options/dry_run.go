@@ -29,7 +29,7 @@ func AddDryRunFlag(global *Global, command *cobra.Command) *DryRunFlag {
 	return f
 }
 
-// OnClusters tells whether the clusters are to try it.
+// OnClusters reports whether the clusters are to try it.
 func (f *DryRunFlag) OnClusters() bool { return f.value == dryRunServer }
 
 // String is the chosen kind.

@@ -26,7 +26,7 @@ func (g *Global) TimeoutOr(command *cobra.Command, otherwise time.Duration) time
 	return otherwise
 }
 
-// TimeoutFunc is context.WithTimeoutCause, or what a test has in its place.
+// TimeoutFunc is context.WithTimeoutCause, or that of a test.
 type TimeoutFunc func(ctx context.Context, limit time.Duration, cause error) (context.Context, context.CancelFunc)
 
 // timeoutError is context.DeadlineExceeded in words for a person.

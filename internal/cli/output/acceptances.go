@@ -14,7 +14,7 @@ import (
 // Acceptance is what a user agrees to who accepts a cluster.
 type Acceptance struct {
 	Cluster string `json:"cluster"`
-	// Accepted tells whether the cluster is accepted now, Joined whether an agent of it joined before.
+	// Accepted reports whether the cluster is accepted now, Joined whether an agent of it joined before.
 	Accepted bool `json:"accepted"`
 	Joined   bool `json:"joined"`
 	// RequestedBy is the user with a bootstrap credential who created the ManagedCluster.
@@ -23,7 +23,7 @@ type Acceptance struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 	Taints      []clusterv1.Taint `json:"taints,omitempty"`
-	// ForeignNamespace tells that the hub has a namespace of this name that was not made for the cluster.
+	// ForeignNamespace says that the hub has a namespace of this name that was not made for the cluster.
 	ForeignNamespace bool              `json:"foreignNamespace,omitempty"`
 	Requests         []AgentRequest    `json:"requests,omitempty"`
 	Rejected         []RejectedRequest `json:"rejectedRequests,omitempty"`

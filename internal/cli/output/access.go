@@ -29,7 +29,7 @@ type ClusterAccess struct {
 	Cluster string `json:"clusterName"`
 	// Enter has the verbs that the hub lets the user send to the cluster: get, create, update, patch, delete.
 	Enter []string `json:"enter"`
-	// Connected tells whether the cluster answers through the hub: True or False; empty if nothing was sent to it.
+	// Connected reports whether the cluster answers through the hub: True or False; empty if nothing was sent to it.
 	Connected string `json:"connected,omitempty"`
 	// Rights are those that the cluster gives.
 	Rights []authorizationv1.ResourceRule `json:"rights,omitempty"`
@@ -47,7 +47,7 @@ type ClusterAccess struct {
 // Permission is a ClusterPermission.
 type Permission struct {
 	Name string `json:"name"`
-	// Applied tells whether the rights are on the cluster.
+	// Applied reports whether the rights are on the cluster.
 	Applied bool `json:"applied"`
 	// Message is what the hub says about that.
 	Message string `json:"message,omitempty"`

@@ -45,7 +45,7 @@ func (d *DryRun) Count(result string) int {
 	return n
 }
 
-// Differs tells whether the cluster is not as the work would have it.
+// Differs reports whether the cluster is not as the work would have it.
 func (d *DryRun) Differs() bool { return d.Count(fleet.ReasonWouldNotChange) < len(d.Manifests) }
 
 func (m *DryRunManifest) subject() string {

@@ -11,10 +11,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Format is a way to write things: the value of the flag --output.
+// Format is how a result is written: the value of the flag --output.
 type Format string
 
-// The formats. Tree and table are for people, YAML and JSON hold every field and are for programs.
+// The formats. Tree and table are for people, YAML and JSON have every field and are for programs.
 const (
 	Tree  Format = "tree"
 	Table Format = "table"
@@ -65,7 +65,7 @@ func (c *Choice) Set(value string) error {
 	return nil
 }
 
-// View is something that can be written in several formats. Object holds every field, for YAML and JSON; a nil Grid, Root or
+// View is something that can be written in several formats. Object has every field, for YAML and JSON; a nil Grid, Root or
 // Names means that the view is never written in that format.
 type View struct {
 	Object any

@@ -6,7 +6,7 @@ import (
 	"github.com/capstan-io/capstan/internal/terminal"
 )
 
-// Style says how text for people looks on one writer.
+// Style says how text for people is written to one writer.
 type Style struct {
 	// Colour allows escape sequences.
 	Colour bool

@@ -26,8 +26,8 @@ func agentProcess(cluster string) string { return cluster + "-agent" }
 // dir is where the agent keeps its access to the hub.
 func (a Agent) dir() string { return filepath.Join(a.home.ClusterDir(a.cluster.Name), "agent") }
 
-// Enrolled tells whether an agent of the home has been the agent of the cluster before.
-func (a Agent) Enrolled() bool {
+// HasJoined reports whether an agent of the home has been the agent of the cluster before.
+func (a Agent) HasJoined() bool {
 	_, err := os.Stat(a.dir())
 	return err == nil
 }
@@ -63,7 +63,7 @@ func (a Agent) process() (*Process, error) {
 	return a.home.Processes().get(agentProcess(a.cluster.Name))
 }
 
-// Running tells whether the agent runs.
+// Running reports whether the agent runs.
 func (a Agent) Running() (bool, error) {
 	process, err := a.process()
 	return err == nil && process.Running(), err
@@ -82,14 +82,14 @@ func (a Agent) writeBootstrapKubeconfig(invitation hubapi.Invitation, trust huba
 	return WriteSecretFile(a.bootstrapKubeconfig(), content)
 }
 
-// hasCredential tells whether the agent has joined a hub.
+// hasCredential reports whether the agent has joined a hub.
 func (a Agent) hasCredential() bool {
 	_, err := os.Stat(filepath.Join(a.dir(), fleet.KeyKubeconfig))
 	return err == nil
 }
 
-// forgetCredential removes the access to the hub, but not the name of the agent, by which it recognizes what it has applied.
-func (a Agent) forgetCredential() error {
+// removeCredential removes the access to the hub, but not the name of the agent, by which it recognizes what it has applied.
+func (a Agent) removeCredential() error {
 	for _, key := range []string{fleet.KeyKubeconfig, fleet.KeyTLSCert, fleet.KeyTLSKey} {
 		if err := os.Remove(filepath.Join(a.dir(), key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove the certificate of cluster %s: %w", a.cluster.Name, err)
@@ -98,8 +98,8 @@ func (a Agent) forgetCredential() error {
 	return nil
 }
 
-// remember adds the cluster to those that "join" was for. The caller has locked the home.
-func (a Agent) remember() error {
+// record adds the cluster to those that "join" was for. The caller has locked the home.
+func (a Agent) record() error {
 	state, err := a.home.Load()
 	if err != nil {
 		return err
@@ -122,8 +122,8 @@ func (a Agent) Stop(ctx context.Context, report Reporter) error {
 	return stopAll(ctx, []*Process{process}, report)
 }
 
-// Forget removes what the agent has kept: its identity, its key, its log. It refuses while the agent runs.
-func (a Agent) Forget() error {
+// Remove removes what the agent has kept: its identity, its key, its log. It refuses while the agent runs.
+func (a Agent) Remove() error {
 	unlock, err := a.home.Lock()
 	if err != nil {
 		return err

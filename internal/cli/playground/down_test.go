@@ -63,11 +63,11 @@ func TestDown(t *testing.T) {
 	}
 }
 
-// An interrupted "down" leaves processes that are stopping. They do not count as running, and are not asked twice.
+// An interrupted "down" leaves processes that are stopping. They do not count as running, and are not signalled twice.
 func TestUpAwaitsStopping(t *testing.T) {
 	t.Parallel()
 	home := newHome(t)
-	// It works in the home. Asked to stop, it waits until it may.
+	// It works in the home. Upon SIGTERM, it waits until it may.
 	process := start(t, home, shell(t, "hub",
 		"trap 'echo x >> asked; until [ -e may ]; do sleep 0.02; done; exit' TERM; echo ready; while :; do sleep 0.02; done"))
 	if !eventually(t, func() bool { return strings.Contains(process.tail(), "ready") }) {
@@ -133,7 +133,7 @@ func TestEnrolRefuses(t *testing.T) {
 	start(t, home, shell(t, "far-agent", "exec sleep 1000"))
 	for cluster, want := range map[string]string{"cluster1": "cluster of the playground", "far": "runs already"} {
 		r := Registration{Agent: home.Agent(Member{Name: cluster}), Invitation: hubapi.Invitation{Server: "https://hub", Token: "t"}}
-		_, err := r.Enrol()
+		_, err := r.Prepare()
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one with %q", cluster, err, want)
 		}
@@ -176,14 +176,14 @@ func TestAttachIsRemembered(t *testing.T) {
 	if err != nil || len(state.Joined) != 1 || !state.Joined[0].Foreground || len(state.background()) != 0 {
 		t.Errorf("remembered %+v, error %v", state.Joined, err)
 	}
-	if _, err := r.Enrol(); err == nil || !strings.Contains(err.Error(), "runs already") {
+	if _, err := r.Prepare(); err == nil || !strings.Contains(err.Error(), "runs already") {
 		t.Errorf("a second agent of the cluster: error %v", err)
 	}
 	status, err := home.Status(t.Context())
 	if err != nil || len(status.Processes) != 1 || status.Processes[0].PID != r.Process.PID {
 		t.Errorf("status %+v, error %v", status.Processes, err)
 	}
-	if err := r.Agent.Forget(); err == nil || !strings.Contains(err.Error(), "run the command again") {
+	if err := r.Agent.Remove(); err == nil || !strings.Contains(err.Error(), "run the command again") {
 		t.Errorf("forgot a running agent: error %v", err)
 	}
 	if err := r.Agent.Stop(t.Context(), &recorder{}); err != nil {

@@ -61,7 +61,7 @@ func (h Home) sandbox(cluster ClusterState) sandbox {
 
 // State is what a playground is made of, whether it runs or not.
 type State struct {
-	// Hub is nil until the first "up": a home may hold nothing but agents that joined elsewhere.
+	// Hub is nil until the first "up": a home may have nothing but agents that joined elsewhere.
 	Hub *HubState `json:"hub,omitempty"`
 	// Clusters are those that "up" made.
 	Clusters []ClusterState `json:"clusters,omitempty"`

@@ -27,8 +27,8 @@ type Registration struct {
 	Process *Process
 }
 
-// Enrol writes what the agent needs and returns the program to run. It refuses a name that the home has in use.
-func (r *Registration) Enrol() (Program, error) {
+// Prepare writes what the agent needs and returns the program to run. It refuses a name that the home has in use.
+func (r *Registration) Prepare() (Program, error) {
 	home, cluster := r.Agent.home, r.Agent.cluster.Name
 	unlock, err := home.Lock()
 	if err != nil {
@@ -64,7 +64,7 @@ func (r *Registration) Detach(program Program) error {
 		return err
 	}
 	defer unlock()
-	if err := r.Agent.remember(); err != nil {
+	if err := r.Agent.record(); err != nil {
 		return err
 	}
 	r.Process, _, err = r.Agent.home.Processes().Start(program)
@@ -80,15 +80,15 @@ func (r *Registration) Attach(ctx context.Context, program Program, logs io.Writ
 	}
 	defer unlock()
 	r.Agent.cluster.Foreground = true
-	if err := r.Agent.remember(); err != nil {
+	if err := r.Agent.record(); err != nil {
 		return err
 	}
 	r.Process, err = r.Agent.home.Processes().attach(ctx, program, logs)
 	return err
 }
 
-// Await returns once the agent itself has asked the hub to join, or works there: the cluster may be there from before. It fails when the
-// agent dies, and with a joinrequests.InvisibleError where the hub does not show what the agent does.
+// Await returns once the agent itself has requested to join the hub, or works there: the cluster may be there from before. It fails when
+// the agent dies, and with a joinrequests.InvisibleError where the hub does not show what the agent does.
 func (r *Registration) Await(ctx context.Context) error {
 	ctx, release := cancelOnExit(ctx, r.Process)
 	defer release()

@@ -22,19 +22,19 @@ func TestAwaitOwnAgent(t *testing.T) {
 	const requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 	approved := []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved}}
 	for name, test := range map[string]struct {
-		joined                bool   // in an earlier run
-		before, asks          string // agents that have asked, and that ask
-		beats, ends, succeeds bool
+		joined                 bool   // in an earlier run
+		before, requests       string // agents that have requested to join before, and that do now
+		renews, ends, succeeds bool
 	}{
 		"the cluster is from before":           {},
-		"another agent asks":                   {asks: "a2"},
+		"another agent asks":                   {requests: "a2"},
 		"it has asked before":                  {before: "a1"},
-		"it asks":                              {asks: "a1", succeeds: true},
-		"it asks again":                        {before: "a1", asks: "a1", succeeds: true},
+		"it asks":                              {requests: "a1", succeeds: true},
+		"it asks again":                        {before: "a1", requests: "a1", succeeds: true},
 		"it has joined before":                 {joined: true},
-		"it has joined before, and works":      {joined: true, beats: true, succeeds: true},
-		"it has joined before, and asks again": {joined: true, asks: "a1", succeeds: true},
-		"another one works":                    {beats: true},
+		"it has joined before, and works":      {joined: true, renews: true, succeeds: true},
+		"it has joined before, and asks again": {joined: true, requests: "a1", succeeds: true},
+		"another one works":                    {renews: true},
 		"it ends":                              {ends: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,12 +46,12 @@ func TestAwaitOwnAgent(t *testing.T) {
 				csr.Status.Conditions = approved
 				fake.Put(t, requests+"/"+name, csr)
 			}
-			beat := func(at string) {
+			renew := func(at string) {
 				fake.Put(t, leases+"/managed-cluster-lease", &unstructured.Unstructured{Object: map[string]any{
 					"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
 					"metadata": map[string]any{"name": "managed-cluster-lease"}, "spec": map[string]any{"renewTime": at}}})
 			}
-			beat("2026-11-23T12:00:00.000000Z")
+			renew("2026-11-23T12:00:00.000000Z")
 			files := map[string][]byte{fleet.KeyAgentName: []byte("a1\n")}
 			if test.joined {
 				var err error
@@ -78,11 +78,11 @@ func TestAwaitOwnAgent(t *testing.T) {
 					t.Fatal("the test has ended")
 				}
 			}
-			if test.asks != "" {
-				request("now", test.asks)
+			if test.requests != "" {
+				request("now", test.requests)
 			}
-			if test.beats {
-				beat("2026-11-23T11:00:00.000000Z") // of a clock that is behind
+			if test.renews {
+				renew("2026-11-23T11:00:00.000000Z") // of a clock that is behind
 			}
 			if test.ends {
 				close(r.Process.exited)

@@ -55,9 +55,9 @@ func (p *Process) save() error {
 	return WriteSecretFile(p.file, content)
 }
 
-// Running tells whether the process has not ended. Process IDs are used again, so the process that has ours now must also
+// Running reports whether the process has not ended. Process IDs are used again, so the process that has ours now must also
 // have our command, which names folders of this home, or have been started when ours was. The command alone would not do:
-// a program may be a script that starts the real one in its place. Nor would the time: clocks are set.
+// a program may be a script that starts the real one. Nor would the time: clocks are set.
 func (p *Process) Running() bool {
 	if p.exited != nil {
 		select {
@@ -122,7 +122,7 @@ func (p *Process) ExitError() error {
 // exitError is what ExitError returns.
 type exitError struct {
 	name, message string
-	// ranAlready tells whether the process ran before this command, and is no child of ours.
+	// ranAlready reports whether the process ran before this command, and is no child of ours.
 	ranAlready bool
 }
 
@@ -138,7 +138,7 @@ func (p *Process) tail() string {
 	return strings.TrimRight("  "+strings.Join(lines, "\n  "), " ")
 }
 
-// Stop sends SIGTERM to the process, and SIGKILL when it has not ended within the grace. forced tells whether that was needed.
+// Stop sends SIGTERM to the process, and SIGKILL when it has not ended within the grace. forced reports whether that was needed.
 func (p *Process) Stop(ctx context.Context, grace time.Duration) (forced bool, err error) {
 	if !p.Running() {
 		return false, nil
@@ -178,7 +178,7 @@ func (p *Process) signal(signal syscall.Signal) error {
 		return fmt.Errorf("find %s (process %d): %w", p.Name, p.PID, err)
 	}
 	defer process.Release() //nolint:errcheck // there is nothing to do about it
-	if !p.Running() {       // the ID may have been another's before FindProcess took hold of it
+	if !p.Running() {       // the ID may have been another's before FindProcess had it
 		return nil
 	}
 	if err := process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {

@@ -44,7 +44,7 @@ func (p Processes) get(name string) (*Process, error) {
 }
 
 // Start runs the program in a session of its own, so that it outlives us, or returns the process that runs already. The
-// second result tells which.
+// second result says which.
 func (p Processes) Start(program Program) (process *Process, started bool, err error) {
 	running, err := p.get(program.Name)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 type Program struct {
 	// Name is unique in the home, such as cluster1-agent.
 	Name string
-	// Path is the executable, Args are its arguments. They hold no secrets: everybody on the machine can see them.
+	// Path is the executable, Args are its arguments. They contain no secrets: everybody on the machine can see them.
 	Path string
 	Args []string
 	// Endpoint is the URL it serves, empty if none.

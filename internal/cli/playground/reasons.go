@@ -47,7 +47,7 @@ func waitReportingReasons(ctx context.Context, report Reporter, subject string, 
 	return fmt.Errorf("%w\nWhat holds up %s: %s", err, subject, last)
 }
 
-// isExit tells whether a context has ended because a process has, whose log is shown then.
+// isExit reports whether a context has ended because a process has, whose log is shown then.
 func isExit(ctx context.Context) bool {
 	var exit *exitError
 	return errors.As(context.Cause(ctx), &exit)

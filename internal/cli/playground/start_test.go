@@ -152,7 +152,7 @@ func TestBeingDeletedIsWaitedFor(t *testing.T) {
 	}
 }
 
-// What holds up a cluster, by the hub's conditions and the agent's log.
+// What delays a cluster, by the hub's conditions and the agent's log.
 func TestReasonNotJoined(t *testing.T) {
 	t.Parallel()
 	const problem = `time=2026-11-26T12:00:00Z level=ERROR msg="Cannot register" err="the token has \"expired\""` + "\n"
@@ -225,7 +225,7 @@ func TestLogProblemsBefore(t *testing.T) {
 	}
 }
 
-// What holds up the sample.
+// What delays the sample.
 func TestReasonNoSample(t *testing.T) {
 	t.Parallel()
 	applied := condition1(fleet.ConditionApplied, "True", "")
@@ -278,7 +278,7 @@ func TestAwaitDeletion(t *testing.T) {
 				}
 			}
 			if !test.joined {
-				if err := u.agent.forgetCredential(); err != nil {
+				if err := u.agent.removeCredential(); err != nil {
 					t.Fatal(err)
 				}
 				if name, err := u.agent.Name(); err != nil || name != "x" {
@@ -305,7 +305,7 @@ func TestAwaitDeletion(t *testing.T) {
 	}
 }
 
-// Reasons are told within seconds, each once; the last one goes into the error of a wait that is cut short.
+// Reasons are reported within seconds, each once; the last one goes into the error of a wait that is cut short.
 func TestReasonsAreReported(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -60,7 +60,7 @@ type WorkStatus struct {
 	Available metav1.ConditionStatus `json:"available"`
 }
 
-// Exists tells whether anything was ever started in this home.
+// Exists reports whether anything was ever started in this home.
 func (s Status) Exists() bool { return len(s.Processes) > 0 }
 
 // Down are the names of the processes that should run and do not.

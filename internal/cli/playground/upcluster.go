@@ -40,7 +40,7 @@ func (u *up) cluster(state ClusterState) *upCluster {
 	return &upCluster{up: u, name: state.Name, sandbox: sandbox, agent: u.home.Agent(sandbox.member())}
 }
 
-// start brings a cluster from nothing, or from whatever state it is in, to running the sample. The agent starts as soon as
+// start starts a cluster that does not exist, or is in any other state, until it runs the sample. The agent starts as soon as
 // there are API servers on both sides; the cluster gets its nodes meanwhile.
 func (c *upCluster) start(ctx context.Context) error {
 	program, err := c.sandbox.program()
@@ -133,8 +133,8 @@ func (c *upCluster) startAgent(ctx context.Context) error {
 	return err
 }
 
-// awaitDeletion tells whether an agent that had joined has to join anew, because its cluster was deleted on the hub: it continues with the
-// certificate that it has. While a deletion is in progress, the agent has to complete it.
+// awaitDeletion reports whether an agent that had joined has to join anew, because its cluster was deleted on the hub: it continues with
+// the certificate that it has. While a deletion is in progress, the agent has to complete it.
 func (c *upCluster) awaitDeletion(ctx context.Context) (deleted bool, err error) {
 	if !c.agent.hasCredential() {
 		return false, nil
@@ -164,7 +164,7 @@ func (c *upCluster) restartAgent(ctx context.Context) error {
 	if _, err := c.agentProcess.Stop(ctx, shutdownGrace); err != nil {
 		return err
 	}
-	if err := c.agent.forgetCredential(); err != nil {
+	if err := c.agent.removeCredential(); err != nil {
 		return err
 	}
 	c.report.Done(c.name, "was deleted on the hub, joining anew")

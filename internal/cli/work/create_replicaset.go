@@ -65,7 +65,7 @@ func (d *delivery) createReplicaSet(ctx context.Context, hub *hubapi.Hub) error 
 	return nil
 }
 
-// refersTo tells whether a set is for a placement, perhaps among others.
+// refersTo reports whether a set is for a placement, perhaps among others.
 func refersTo(set *workv1alpha1.ManifestWorkReplicaSet, placement string) bool {
 	return slices.ContainsFunc(set.Spec.PlacementRefs, func(r workv1alpha1.LocalPlacementReference) bool { return r.Name == placement })
 }

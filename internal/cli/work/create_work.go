@@ -1,4 +1,4 @@
-// Package work has the commands that bring objects to clusters: works, what they would change, the placements that choose the
+// Package work has the commands that deploy objects to clusters: works, what they would change, the placements that choose the
 // clusters, and an example of an application.
 package work
 
@@ -28,7 +28,7 @@ itself from then on.
 All files and clusters are checked before anything is written. --dry-run shows what would be created; --dry-run=server has each
 cluster try it, and shows what would change there, as "capstan diff work" does.`
 
-// workFlags are the flags of commands that bring objects to clusters.
+// workFlags are the flags of commands that deploy objects to clusters.
 type workFlags struct {
 	*options.Global
 	files     manifests.Files
@@ -148,7 +148,7 @@ func (f *workCreation) create(ctx context.Context, hub *hubapi.Hub, d *delivery)
 	}
 }
 
-// deliver brings the work to the clusters. It plans all of it first, so that what is sure to fail does before anything is
+// deliver creates or updates the work in the clusters. It plans all of it first, so that what is sure to fail does before anything is
 // written.
 func (d *delivery) deliver(ctx context.Context, hub *hubapi.Hub) error {
 	steps, err := d.plan(ctx, hub)
@@ -232,7 +232,7 @@ func (d *delivery) show(replicaSet bool) error {
 	return nil
 }
 
-// warnNested points out what is hardly meant: a ManifestWork in a ManifestWork makes the cluster a hub for others.
+// warnNested points out what is hardly intended: a ManifestWork in a ManifestWork makes the cluster a hub for others.
 func (d *delivery) warnNested() {
 	for _, decoded := range manifest.Decode(d.workload.Manifests) {
 		if decoded.Object.GroupVersionKind() == workv1.GroupVersion.WithKind("ManifestWork") {

@@ -63,7 +63,7 @@ func TestCreateWork(t *testing.T) {
 	}
 }
 
-// Nothing is written before all clusters, and what they have, are known to be right; what fails then does not hold up the others.
+// Nothing is written before all clusters, and what they have, are known to be right; what fails then does not block the others.
 func TestCreateWorkPlansFirst(t *testing.T) {
 	t.Parallel()
 	h := clitest.NewHubWithClusters(t)
@@ -108,8 +108,8 @@ func TestCreateWorkDryRun(t *testing.T) {
 	if !strings.Contains(got.ErrOut, "capstan create work is running in dry-run mode") {
 		t.Errorf("nothing says that nothing was done: %s", got.ErrOut)
 	}
-	if asked := h.Requests("POST"); len(asked) != 0 {
-		t.Errorf("something was done: %+v", asked)
+	if sent := h.Requests("POST"); len(sent) != 0 {
+		t.Errorf("something was done: %+v", sent)
 	}
 }
 

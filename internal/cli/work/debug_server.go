@@ -13,7 +13,7 @@ import (
 
 // debugServer is where the placement controllers of a hub in an existing cluster serve reports: next to its API server.
 type debugServer struct {
-	// URL of it. It gets the credentials for the API server, so it must begin with https://.
+	// URL of it. It gets the credentials for the API server, so it must start with https://.
 	URL string
 	// CAFile has PEM certificates to verify it with; empty means those of the system.
 	CAFile string

@@ -80,7 +80,7 @@ func listWorks(ctx context.Context, hub *hubapi.Hub, clusters []string) (*workv1
 		if err != nil {
 			return nil, err
 		}
-		if len(list.Items) == 0 { // the API does not tell a cluster without works from none
+		if len(list.Items) == 0 { // the API does not distinguish a cluster without works from no cluster
 			if _, err := managedclusters.Get(ctx, hub, cluster); err != nil {
 				return nil, err
 			}

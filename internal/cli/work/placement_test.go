@@ -172,7 +172,7 @@ func TestExplainPlacement(t *testing.T) {
 	h.Run(t, "", "explain", "placement", "web", "-c", "C_").Fails(t, `--cluster: "C_"`)
 }
 
-// PL-23: a hub in an existing cluster explains at another server, which is asked as the same user if it is who it should be.
+// PL-23: a hub in an existing cluster explains at another server, which gets the credential of the user if it is who it should be.
 func TestExplainAtDebugServer(t *testing.T) {
 	t.Parallel()
 	h, server := clitest.NewHub(t), clitest.NewHub(t)
@@ -234,7 +234,7 @@ func TestExplainManyClusters(t *testing.T) {
 		"6 clusters more not selected")
 }
 
-// PL-23: a placement from a file is sent as it is written, so that the hub can tell what is left out from what is zero.
+// PL-23: a placement from a file is sent as it is written, so that the hub distinguishes what is left out from what is zero.
 func TestExplainWhatIf(t *testing.T) {
 	t.Parallel()
 	h := clitest.NewHub(t)
