@@ -17,16 +17,12 @@ var (
 	KindPod                = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
 	KindEvent              = schema.GroupVersionKind{Version: "v1", Kind: "Event"}
 	KindDeployment         = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
-	KindReplicaSet         = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}
 	KindStatefulSet        = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "StatefulSet"}
 	KindDaemonSet          = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"}
 	KindClusterRole        = schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}
 	KindClusterRoleBinding = schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBinding"}
 	KindRole               = schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"}
 	KindRoleBinding        = schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"}
-	KindPDB                = schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}
-	KindNetworkPolicy      = schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}
-	KindPriorityClass      = schema.GroupVersionKind{Group: "scheduling.k8s.io", Version: "v1", Kind: "PriorityClass"}
 	KindCSR                = schema.GroupVersionKind{Group: "certificates.k8s.io", Version: "v1", Kind: "CertificateSigningRequest"}
 	KindCRD                = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
@@ -40,7 +36,6 @@ var (
 
 // Names of the custom resources that the operators install.
 const (
-	CRDClusterManagers      = "clustermanagers.operator.open-cluster-management.io"
 	CRDKlusterlets          = "klusterlets.operator.open-cluster-management.io"
 	CRDAppliedManifestWorks = "appliedmanifestworks.work.open-cluster-management.io"
 	CRDClusterClaims        = "clusterclaims.cluster.open-cluster-management.io"

@@ -81,39 +81,17 @@ func (l *addOnList) show(ctx context.Context, hub *hubapi.Hub, names, clusters [
 
 // listAddOns lists the installations on some clusters, on all of them if none is named.
 func listAddOns(ctx context.Context, hub *hubapi.Hub, clusters []string) (*addonv1alpha1.ManagedClusterAddOnList, error) {
-	if len(clusters) == 0 {
-		return managedclusteraddons.List(ctx, hub, "")
-	}
-	var all *addonv1alpha1.ManagedClusterAddOnList
-	for _, cluster := range clusters {
-		list, err := managedclusteraddons.List(ctx, hub, cluster)
-		if err != nil {
-			return nil, err
-		}
-		if len(list.Items) == 0 { // the API does not distinguish a cluster without add-ons from no cluster
-			if _, err := managedclusters.Get(ctx, hub, cluster); err != nil {
-				return nil, err
-			}
-		}
-		if all == nil {
-			all = list
-		} else {
-			all.Items = append(all.Items, list.Items...)
-		}
-	}
-	return all, nil
+	return managedclusters.ListIn(ctx, hub, clusters, func(cluster string) (*addonv1alpha1.ManagedClusterAddOnList, error) {
+		return managedclusteraddons.List(ctx, hub, cluster)
+	}, func(list *addonv1alpha1.ManagedClusterAddOnList) *[]addonv1alpha1.ManagedClusterAddOn {
+		return &list.Items
+	})
 }
 
 // knownAddOns are the names of the add-ons that can be installed, and of those that are.
 func knownAddOns(ctx context.Context, hub *hubapi.Hub, installed []addonv1alpha1.ManagedClusterAddOn) ([]string, error) {
 	catalogue, err := catalogueAddOns(ctx, hub)
-	var names []string
-	for i := range catalogue {
-		names = append(names, catalogue[i].Name)
-	}
-	for i := range installed {
-		names = append(names, installed[i].Name)
-	}
+	names := slices.Concat(hubapi.ObjectNames(catalogue), hubapi.ObjectNames(installed))
 	slices.Sort(names)
 	return slices.Compact(names), err
 }

@@ -15,6 +15,7 @@ import (
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -68,10 +69,7 @@ func NewCleanCommand(global *options.Global) *cobra.Command {
 		if err := options.CheckOutputFile(run.outputFile); err != nil {
 			return err
 		}
-		run.AnnounceDryRun(command)
-		ctx, cancel := run.Limited(command.Context())
-		defer cancel()
-		return run.clean(ctx)
+		return run.RunLimited(command, run.clean)
 	}
 	return command
 }
@@ -188,12 +186,7 @@ func (c *cleaning) ensureNoneAvailable(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var available []string
-	for i := range clusters {
-		if isAvailable(&clusters[i]) {
-			available = append(available, clusters[i].GetName())
-		}
-	}
+	available := hubapi.ObjectNames(slices.DeleteFunc(clusters, func(c unstructured.Unstructured) bool { return !isAvailable(&c) }))
 	switch {
 	case len(available) == 0:
 		return nil
@@ -392,12 +385,8 @@ func (c *cleaning) removeOfClusters(ctx context.Context, there *removal) error {
 		return err
 	}
 	if len(clusters) > 0 && !c.DryRun {
-		names := make([]string, len(clusters))
-		for i := range clusters {
-			names[i] = clusters[i].GetName()
-		}
 		c.Note("The namespaces and certificate requests of clusters stay, because there are still these ManagedClusters: %s",
-			strings.Join(names, ", "))
+			strings.Join(hubapi.ObjectNames(clusters), ", "))
 		return nil
 	}
 	requests, err := there.in.List(ctx, installation.KindCSR, "", fleet.LabelClusterName)

@@ -101,13 +101,11 @@ func NewInitCommand(global *options.Global) *cobra.Command {
 			return err
 		}
 		noteFlags(global, command)
-		run.AnnounceDryRun(command)
-		ctx, cancel := run.Limited(command.Context())
-		defer cancel()
+		install := run.install
 		if run.singleton.enabled {
-			return run.installSingleton(ctx)
+			install = run.installSingleton
 		}
-		return run.install(ctx)
+		return run.RunLimited(command, install)
 	}
 	return command
 }

@@ -109,10 +109,7 @@ func NewJoinCommand(global *options.Global) *cobra.Command {
 		if err := inCluster.check(); err != nil {
 			return err
 		}
-		run.AnnounceDryRun(command)
-		ctx, cancel := run.Limited(command.Context())
-		defer cancel()
-		return inCluster.join(ctx)
+		return run.RunLimited(command, inCluster.join)
 	}
 	return command
 }

@@ -42,11 +42,7 @@ func completeKlusterlets(global *options.Global) cobra.CompletionFunc {
 	return func(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return global.CompleteFromCluster(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
 			found, err := klusterlets(ctx, clusterOf(hub))
-			names := make([]string, len(found))
-			for i := range found {
-				names[i] = found[i].Name
-			}
-			return names, err
+			return hubapi.ObjectNames(found), err
 		}), cobra.ShellCompDirectiveNoFileComp
 	}
 }

@@ -98,10 +98,7 @@ func NewUnjoinCommand(global *options.Global) *cobra.Command {
 			l := &localUnjoin{Global: global, cluster: run.cluster, wait: run.wait, force: run.force}
 			return l.run(command)
 		}
-		run.AnnounceDryRun(command)
-		ctx, cancel := run.Limited(command.Context())
-		defer cancel()
-		return run.unjoin(ctx)
+		return run.RunLimited(command, run.unjoin)
 	}
 	return command
 }

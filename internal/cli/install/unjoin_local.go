@@ -45,10 +45,7 @@ func (l *localUnjoin) run(command *cobra.Command) error {
 	if err := l.check(); err != nil {
 		return err
 	}
-	l.AnnounceDryRun(command)
-	ctx, cancel := l.Limited(command.Context())
-	defer cancel()
-	return l.unjoin(ctx)
+	return l.RunLimited(command, l.unjoin)
 }
 
 // check finds what is missing or wrong before anything is touched.

@@ -101,10 +101,7 @@ func newUpgradeCommand(global *options.Global, what upgradable) *cobra.Command {
 		if err := options.CheckOutputFile(run.outputFile); err != nil {
 			return err
 		}
-		run.AnnounceDryRun(command)
-		ctx, cancel := run.Limited(command.Context())
-		defer cancel()
-		return run.upgrade(ctx)
+		return run.RunLimited(command, run.upgrade)
 	}
 	return command
 }

@@ -13,19 +13,11 @@ import (
 // Resource is that of ManagedClusterAddOns.
 var Resource = addonv1alpha1.GroupVersion.WithResource("managedclusteraddons")
 
-var (
-	kind     = addonv1alpha1.GroupVersion.WithKind("ManagedClusterAddOn")
-	listKind = addonv1alpha1.GroupVersion.WithKind("ManagedClusterAddOnList")
-)
+var kind = addonv1alpha1.GroupVersion.WithKind("ManagedClusterAddOn")
 
 // List lists the installations of add-ons on a cluster, on all clusters if it is empty.
 func List(ctx context.Context, hub *hubapi.Hub, cluster string) (*addonv1alpha1.ManagedClusterAddOnList, error) {
 	list := &addonv1alpha1.ManagedClusterAddOnList{}
-	err := hub.Client(Resource).Namespace(cluster).List(ctx, metav1.ListOptions{}, list)
-	list.SetGroupVersionKind(listKind)
-	for i := range list.Items {
-		list.Items[i].SetGroupVersionKind(kind)
-		list.Items[i].ManagedFields = nil // as kubectl does: nobody reads them
-	}
+	err := hub.Client(Resource).Namespace(cluster).ListAs(ctx, kind, metav1.ListOptions{}, list)
 	return list, hub.Explain("list the add-ons of clusters", err)
 }

@@ -16,27 +16,19 @@ var (
 	// Bindings is the resource of ManagedClusterSetBindings.
 	Bindings = clusterv1beta2.GroupVersion.WithResource("managedclustersetbindings")
 
-	kind     = clusterv1beta2.GroupVersion.WithKind("ManagedClusterSet")
-	listKind = clusterv1beta2.GroupVersion.WithKind("ManagedClusterSetList")
+	kind = clusterv1beta2.GroupVersion.WithKind("ManagedClusterSet")
 )
 
 // List lists the cluster sets.
 func List(ctx context.Context, hub *hubapi.Hub) (*clusterv1beta2.ManagedClusterSetList, error) {
 	list := &clusterv1beta2.ManagedClusterSetList{}
-	err := hub.Client(Resource).List(ctx, metav1.ListOptions{}, list)
-	list.SetGroupVersionKind(listKind)
-	for i := range list.Items {
-		list.Items[i].SetGroupVersionKind(kind)
-		list.Items[i].ManagedFields = nil // as kubectl does: nobody reads them
-	}
+	err := hub.Client(Resource).ListAs(ctx, kind, metav1.ListOptions{}, list)
 	return list, hub.Explain("list cluster sets", err)
 }
 
 // Get reads one cluster set.
 func Get(ctx context.Context, hub *hubapi.Hub, name string) (*clusterv1beta2.ManagedClusterSet, error) {
 	set := &clusterv1beta2.ManagedClusterSet{}
-	err := hub.Client(Resource).Get(ctx, name, set)
-	set.SetGroupVersionKind(kind)
-	set.ManagedFields = nil
+	err := hub.Client(Resource).GetAs(ctx, kind, name, set)
 	return set, hub.Explain("read cluster set "+name, err)
 }

@@ -13,25 +13,20 @@ import (
 // Resource is that of ManifestWorks.
 var Resource = workv1.GroupVersion.WithResource("manifestworks")
 
+var kind = workv1.GroupVersion.WithKind("ManifestWork")
+
 // List lists the ManifestWorks of a cluster, of all clusters if it is empty, that a label selector matches; an empty one
 // matches all.
 func List(ctx context.Context, hub *hubapi.Hub, cluster, labelSelector string) (*workv1.ManifestWorkList, error) {
 	list := &workv1.ManifestWorkList{}
-	err := hub.Client(Resource).Namespace(cluster).List(ctx, metav1.ListOptions{LabelSelector: labelSelector}, list)
-	list.SetGroupVersionKind(workv1.GroupVersion.WithKind("ManifestWorkList"))
-	for i := range list.Items {
-		list.Items[i].SetGroupVersionKind(workv1.GroupVersion.WithKind("ManifestWork"))
-		list.Items[i].ManagedFields = nil // as kubectl does: nobody reads them
-	}
+	err := hub.Client(Resource).Namespace(cluster).ListAs(ctx, kind, metav1.ListOptions{LabelSelector: labelSelector}, list)
 	return list, hub.Explain("list works", err)
 }
 
 // Get reads one ManifestWork.
 func Get(ctx context.Context, hub *hubapi.Hub, cluster, name string) (*workv1.ManifestWork, error) {
 	work := &workv1.ManifestWork{}
-	err := hub.Client(Resource).Namespace(cluster).Get(ctx, name, work)
-	work.SetGroupVersionKind(workv1.GroupVersion.WithKind("ManifestWork"))
-	work.ManagedFields = nil
+	err := hub.Client(Resource).Namespace(cluster).GetAs(ctx, kind, name, work)
 	return work, hub.Explain("read work "+name+" of cluster "+cluster, err)
 }
 

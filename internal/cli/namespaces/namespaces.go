@@ -26,9 +26,5 @@ func Exists(ctx context.Context, hub *hubapi.Hub, name string) (bool, error) {
 func Names(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
 	list := &corev1.NamespaceList{}
 	err := hub.Client(resource).List(ctx, metav1.ListOptions{}, list)
-	var names []string
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
-	}
-	return names, hub.Explain("list namespaces", err)
+	return hubapi.ObjectNames(list.Items), hub.Explain("list namespaces", err)
 }

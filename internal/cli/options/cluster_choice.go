@@ -106,14 +106,10 @@ func membersOf(ctx context.Context, hub *hubapi.Hub, name string) ([]string, err
 	if err != nil {
 		return nil, err
 	}
-	var members []string
-	for i := range list.Items {
-		members = append(members, list.Items[i].Name)
-	}
-	if len(members) == 0 {
+	if len(list.Items) == 0 {
 		return nil, fmt.Errorf("cluster set %s has no clusters: \"capstan clusterset set %s --clusters CLUSTER,...\" puts some into it", name, name)
 	}
-	return members, nil
+	return hubapi.ObjectNames(list.Items), nil
 }
 
 // DecidedClusters are what a placement has selected. One that has never been decided on is an error: where works

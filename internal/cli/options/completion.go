@@ -59,11 +59,7 @@ func CompleteList(typed string, names []string) ([]string, cobra.ShellCompDirect
 func (g *Global) ClusterNames(ctx context.Context) []string {
 	return g.CompleteFromHub(ctx, func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
 		list, err := managedclusters.List(ctx, hub, "")
-		var names []string
-		for i := range list.Items {
-			names = append(names, list.Items[i].Name)
-		}
-		return names, err
+		return hubapi.ObjectNames(list.Items), err
 	})
 }
 
@@ -76,11 +72,7 @@ func (g *Global) CompleteClusterSets(command *cobra.Command, args []string, _ st
 func (g *Global) clusterSetNames(ctx context.Context) []string {
 	return g.CompleteFromHub(ctx, func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
 		list, err := managedclustersets.List(ctx, hub)
-		var names []string
-		for i := range list.Items {
-			names = append(names, list.Items[i].Name)
-		}
-		return names, err
+		return hubapi.ObjectNames(list.Items), err
 	})
 }
 

@@ -43,8 +43,13 @@ func (g *Global) WithHub(command *cobra.Command, do func(ctx context.Context, hu
 	if err != nil {
 		return err
 	}
+	return g.RunLimited(command, func(ctx context.Context) error { return do(ctx, hub) })
+}
+
+// RunLimited does what a command is for, for --timeout at most, after it has said if that is a dry run.
+func (g *Global) RunLimited(command *cobra.Command, do func(context.Context) error) error {
 	g.AnnounceDryRun(command)
 	ctx, cancel := g.Limited(command.Context())
 	defer cancel()
-	return do(ctx, hub)
+	return do(ctx)
 }

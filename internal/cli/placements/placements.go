@@ -15,29 +15,20 @@ var Resource = clusterv1beta1.GroupVersion.WithResource("placements")
 
 var (
 	decisions = clusterv1beta1.GroupVersion.WithResource("placementdecisions")
-
-	kind     = clusterv1beta1.GroupVersion.WithKind("Placement")
-	listKind = clusterv1beta1.GroupVersion.WithKind("PlacementList")
+	kind      = clusterv1beta1.GroupVersion.WithKind("Placement")
 )
 
 // List lists the Placements of a namespace, of all namespaces if it is empty.
 func List(ctx context.Context, hub *hubapi.Hub, namespace string) (*clusterv1beta1.PlacementList, error) {
 	list := &clusterv1beta1.PlacementList{}
-	err := hub.Client(Resource).Namespace(namespace).List(ctx, metav1.ListOptions{}, list)
-	list.SetGroupVersionKind(listKind)
-	for i := range list.Items {
-		list.Items[i].SetGroupVersionKind(kind)
-		list.Items[i].ManagedFields = nil // as kubectl does: nobody reads them
-	}
+	err := hub.Client(Resource).Namespace(namespace).ListAs(ctx, kind, metav1.ListOptions{}, list)
 	return list, hub.Explain("list placements", err)
 }
 
 // Get reads one Placement.
 func Get(ctx context.Context, hub *hubapi.Hub, namespace, name string) (*clusterv1beta1.Placement, error) {
 	placement := &clusterv1beta1.Placement{}
-	err := hub.Client(Resource).Namespace(namespace).Get(ctx, name, placement)
-	placement.SetGroupVersionKind(kind)
-	placement.ManagedFields = nil
+	err := hub.Client(Resource).Namespace(namespace).GetAs(ctx, kind, name, placement)
 	return placement, hub.Explain("read placement "+name+" of namespace "+namespace, err)
 }
 

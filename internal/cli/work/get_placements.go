@@ -92,10 +92,7 @@ func completePlacement(global *options.Global, namespace *string) cobra.Completi
 		}
 		return global.CompleteFromHub(command.Context(), func(ctx context.Context, hub *hubapi.Hub) ([]string, error) {
 			list, err := placements.List(ctx, hub, *namespace)
-			var names []string
-			for i := range list.Items {
-				names = append(names, list.Items[i].Name)
-			}
+			names := hubapi.ObjectNames(list.Items)
 			slices.Sort(names)
 			return slices.Compact(names), err
 		}), cobra.ShellCompDirectiveNoFileComp

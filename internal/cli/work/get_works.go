@@ -71,27 +71,9 @@ func (l *workList) show(ctx context.Context, hub *hubapi.Hub, names, clusters []
 
 // listWorks lists the works of some clusters, of all of them if none is named.
 func listWorks(ctx context.Context, hub *hubapi.Hub, clusters []string) (*workv1.ManifestWorkList, error) {
-	if len(clusters) == 0 {
-		return manifestworks.List(ctx, hub, "", "")
-	}
-	var all *workv1.ManifestWorkList
-	for _, cluster := range clusters {
-		list, err := manifestworks.List(ctx, hub, cluster, "")
-		if err != nil {
-			return nil, err
-		}
-		if len(list.Items) == 0 { // the API does not distinguish a cluster without works from no cluster
-			if _, err := managedclusters.Get(ctx, hub, cluster); err != nil {
-				return nil, err
-			}
-		}
-		if all == nil {
-			all = list
-		} else {
-			all.Items = append(all.Items, list.Items...)
-		}
-	}
-	return all, nil
+	return managedclusters.ListIn(ctx, hub, clusters, func(cluster string) (*workv1.ManifestWorkList, error) {
+		return manifestworks.List(ctx, hub, cluster, "")
+	}, func(list *workv1.ManifestWorkList) *[]workv1.ManifestWork { return &list.Items })
 }
 
 // completeWork completes the name of a work of the chosen clusters.
@@ -109,10 +91,7 @@ func completeWork(global *options.Global, clusters *options.ClusterFlags) cobra.
 			if err != nil {
 				return nil, err
 			}
-			var names []string
-			for i := range list.Items {
-				names = append(names, list.Items[i].Name)
-			}
+			names := hubapi.ObjectNames(list.Items)
 			slices.Sort(names)
 			return slices.Compact(names), nil
 		}), cobra.ShellCompDirectiveNoFileComp
