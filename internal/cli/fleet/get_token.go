@@ -54,13 +54,11 @@ func NewGetTokenCommand(global *options.Global) *cobra.Command {
 	command.Flags().StringVar(&r.file, "output-file", "", "write to this file, which only you can read, instead of standard output")
 	r.format = options.AddOutputFlag(command, output.Text, output.JSON)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		r.AnnounceDryRun(command)
 		if r.DryRun {
+			r.AnnounceDryRun(command)
 			return r.showPlan()
 		}
-		ctx, cancel := r.Limited(command.Context())
-		defer cancel()
-		return r.request(ctx)
+		return r.RunLimited(command, r.request)
 	}
 	return command
 }

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
@@ -363,14 +362,8 @@ func (c *clusterJoin) managedCluster(ctx context.Context) (*hubapi.Hub, string, 
 	if err != nil {
 		return nil, "", fmt.Errorf("--managed-cluster-kubeconfig: %w", err)
 	}
-	config, err := clientcmd.LoadFromFile(c.managedKubeconfig)
+	config, _, err := target.HubKubeconfig()
 	if err != nil {
-		return nil, "", fmt.Errorf("--managed-cluster-kubeconfig: %w", err)
-	}
-	if err := clientcmdapi.MinifyConfig(config); err != nil {
-		return nil, "", fmt.Errorf("--managed-cluster-kubeconfig: %w", err)
-	}
-	if err := clientcmdapi.FlattenConfig(config); err != nil {
 		return nil, "", fmt.Errorf("--managed-cluster-kubeconfig: %w", err)
 	}
 	if c.internalManaged {
