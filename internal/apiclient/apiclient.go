@@ -1,5 +1,5 @@
-// Package apiclient makes clients of API servers that need no discovery and no cache, for the command line and for the hub that imports
-// clusters, and waits by watches.
+// Package apiclient makes clients of API servers that need no cache, for the command line and for the hub that imports clusters. It
+// discovers the resource of a kind by what is served of its version alone, and waits by watches.
 package apiclient
 
 import (

@@ -119,8 +119,8 @@ func (c *Cluster) apply(ctx context.Context, object *unstructured.Unstructured) 
 	return Unchanged, nil
 }
 
-// TryApply has the cluster check what applying an object would do, and changes nothing.
-func (c *Cluster) TryApply(ctx context.Context, object *unstructured.Unstructured) error {
+// DryRunApply has the cluster check what applying an object would do, and changes nothing.
+func (c *Cluster) DryRunApply(ctx context.Context, object *unstructured.Unstructured) error {
 	client, err := c.client(ctx, object.GroupVersionKind(), object.GetNamespace())
 	if err != nil {
 		return err

@@ -39,8 +39,8 @@ type Cluster struct {
 	served map[schema.GroupVersion][]metav1.APIResource
 }
 
-// In returns the cluster that a connection leads to.
-func In(connection Connection) *Cluster {
+// NewCluster returns the cluster that a connection leads to.
+func NewCluster(connection Connection) *Cluster {
 	return &Cluster{Connection: connection, served: map[schema.GroupVersion][]metav1.APIResource{}}
 }
 
@@ -57,7 +57,7 @@ func New(config *rest.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return In(direct{client.Objects, raw}), nil
+	return NewCluster(direct{client.Objects, raw}), nil
 }
 
 // direct is a connection about which there is no more to say than what failed.

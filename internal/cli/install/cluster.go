@@ -24,7 +24,7 @@ func connect(target hubapi.Target) (*Cluster, error) {
 }
 
 // clusterOf returns the cluster that a hub is, or that a client of package hubapi leads to.
-func clusterOf(hub *hubapi.Hub) *Cluster { return &Cluster{installation.In(hub), hub} }
+func clusterOf(hub *hubapi.Hub) *Cluster { return &Cluster{installation.NewCluster(hub), hub} }
 
 // Server is the URL of the cluster's API server.
 func (c *Cluster) Server() string { return c.hub.Server }

@@ -127,7 +127,7 @@ func (c *Cluster) missingToGrant(ctx context.Context, objects []*unstructured.Un
 		if kind := object.GroupVersionKind(); kind != installation.KindClusterRole && kind != installation.KindClusterRoleBinding {
 			continue
 		}
-		err := c.TryApply(ctx, object)
+		err := c.DryRunApply(ctx, object)
 		switch {
 		case hubapi.MayLackRight(err):
 			missing = append(missing, fmt.Sprintf("escalate for %s: %v", installation.ReferenceTo(object), err))

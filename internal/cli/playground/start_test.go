@@ -65,7 +65,7 @@ func isDeleted(c *clusterv1.ManagedCluster) {
 }
 
 // An agent that runs gets a new token to join with when it has to join, and only then.
-func TestInviteAgain(t *testing.T) {
+func TestRenewToken(t *testing.T) {
 	t.Parallel()
 	joined, available := condition1(fleet.ConditionJoined, "True", ""), condition1(fleet.ConditionClusterAvailable, "True", "")
 	for name, test := range map[string]struct {
@@ -84,7 +84,7 @@ func TestInviteAgain(t *testing.T) {
 			if test.cluster != nil {
 				fake.Put(t, clusterPath, test.cluster)
 			}
-			if err := u.renewInvitation(t.Context()); err != nil {
+			if err := u.renewTokenIfNeeded(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			content, err := os.ReadFile(u.agent.bootstrapKubeconfig())

@@ -124,9 +124,9 @@ func (c *upCluster) startAgent(ctx context.Context) error {
 	}
 	if c.agentProcess.Running() {
 		c.agentStarted = false
-		return c.renewInvitation(ctx)
+		return c.renewTokenIfNeeded(ctx)
 	}
-	if err := c.invite(ctx); err != nil {
+	if err := c.renewToken(ctx); err != nil {
 		return err
 	}
 	c.agentProcess, c.agentStarted, err = c.home.Processes().Start(program)
@@ -171,8 +171,8 @@ func (c *upCluster) restartAgent(ctx context.Context) error {
 	return c.startAgent(ctx)
 }
 
-// invite writes a new token to join with.
-func (c *upCluster) invite(ctx context.Context) (err error) {
+// renewToken gives the agent a new token to join with.
+func (c *upCluster) renewToken(ctx context.Context) (err error) {
 	invitation := c.invitation
 	if invitation.Token, err = bootstrap.ServiceAccountToken(ctx, c.hub); err != nil {
 		return processExitOr(ctx, err, c.hubProcess)
@@ -180,8 +180,8 @@ func (c *upCluster) invite(ctx context.Context) (err error) {
 	return c.agent.writeBootstrapKubeconfig(invitation, c.trust)
 }
 
-// renewInvitation gives an agent that runs a new token unless it needs none: the one that it was started with is good for an hour.
-func (c *upCluster) renewInvitation(ctx context.Context) error {
+// renewTokenIfNeeded gives an agent that runs a new token unless it needs none: the one that it was started with is good for an hour.
+func (c *upCluster) renewTokenIfNeeded(ctx context.Context) error {
 	cluster, err := managedclusters.Get(ctx, c.hub, c.name)
 	switch {
 	case err != nil && !apierrors.IsNotFound(err):
@@ -189,7 +189,7 @@ func (c *upCluster) renewInvitation(ctx context.Context) error {
 	case err == nil && cluster.DeletionTimestamp.IsZero() && has(fleet.ConditionJoined, fleet.ConditionClusterAvailable)(cluster):
 		return nil
 	}
-	return c.invite(ctx)
+	return c.renewToken(ctx)
 }
 
 // join does what an administrator does on other hubs: it approves the agent's certificate and accepts the cluster, unless an administrator

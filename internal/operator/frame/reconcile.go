@@ -106,7 +106,7 @@ func (r Reconciler[T]) remove(ctx context.Context, resource, before T) (ctrl.Res
 
 // report writes the status. The metadata may have been written before.
 func (r Reconciler[T]) report(ctx context.Context, resource, before T) error {
-	adopt(before, resource)
+	copyMetadata(before, resource)
 	_, err := patch.Status(ctx, r.Client, resource, before)
 	return err
 }
@@ -152,12 +152,12 @@ func write[T Resource[T]](resource T, send func(written T) error) error {
 	if err := send(written); err != nil {
 		return err
 	}
-	adopt(resource, written)
+	copyMetadata(resource, written)
 	return nil
 }
 
-// adopt copies the metadata that operators write.
-func adopt(into, from client.Object) {
+// copyMetadata copies the metadata that operators write.
+func copyMetadata(into, from client.Object) {
 	into.SetFinalizers(from.GetFinalizers())
 	into.SetAnnotations(from.GetAnnotations())
 	into.SetResourceVersion(from.GetResourceVersion())
