@@ -12,6 +12,7 @@ import (
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 )
 
 // withGRPC has clusters register through the gRPC server, too, which is exposed by these endpoints.
@@ -266,7 +267,7 @@ func TestGRPCObjects(t *testing.T) {
 	for name, edit := range map[string]func(*operatorv1.ClusterManager){"default": withGRPC(loadBalancer("")), "hosted": hostedToo} {
 		p := planOf(edit, nil)
 		for _, object := range slices.Concat(p.onManagement(), objects(p.crds)) {
-			checkWatched(t, name, object, Scheme(), managementKinds())
+			checkWatched(t, name, object, Scheme(), frame.ManagementKinds(hubKinds()))
 		}
 		if !slices.ContainsFunc(p.onHub(), func(o client.Object) bool {
 			_, isAccount := o.(*corev1.ServiceAccount)

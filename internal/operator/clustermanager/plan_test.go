@@ -22,6 +22,7 @@ import (
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/operator/frame"
 )
 
 // planOf is the plan for a ClusterManager of that name with images that have the names of the original.
@@ -435,7 +436,7 @@ func TestKindsAreWatched(t *testing.T) {
 	t.Parallel()
 	scheme := Scheme()
 	for name, p := range map[string]*plan{"default": planOf(nil, nil), "hosted": planOf(hostedAt("192.0.2.1"), nil)} {
-		watched := managementKinds()
+		watched := frame.ManagementKinds(hubKinds())
 		for _, object := range p.onManagement() {
 			checkWatched(t, name, object, scheme, watched)
 		}

@@ -44,9 +44,6 @@ func hubKinds() []schema.GroupVersionKind {
 	return append(kinds, apply.CRDs)
 }
 
-// managementKinds are those of the objects on the operator's cluster, which may be a hub, too.
-func managementKinds() []schema.GroupVersionKind { return frame.ManagementKinds(hubKinds()) }
-
 // Scheme has the types of all that the operator reads and writes.
 func Scheme() *runtime.Scheme { return frame.Scheme(admissionregistrationv1.AddToScheme) }
 

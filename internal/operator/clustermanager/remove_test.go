@@ -77,7 +77,7 @@ func TestRemovalOfWhatWasJustApplied(t *testing.T) {
 	} {
 		cm := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "indigo"}}
 		cluster := &apply.Cluster{Client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(test.object).Build(),
-			Options: apply.Options{Label: fleet.LabelCreatedByClusterManager, Kinds: managementKinds(), Scheme: Scheme()}}
+			Options: apply.Options{Label: fleet.LabelCreatedByClusterManager, Kinds: frame.ManagementKinds(hubKinds()), Scheme: Scheme()}}
 		c := &Controller{Operator: &frame.Operator{Management: cluster}, skipRemoveCRDs: test.skip}
 		waitsFor := "the start"
 		for range 3 {

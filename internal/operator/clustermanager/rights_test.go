@@ -38,7 +38,7 @@ func TestRightsOfOtherChart(t *testing.T) {
 		t.Errorf("the manager does without %v", got)
 	}
 	var all []rights.Watch
-	for _, kind := range managementKinds() {
+	for _, kind := range frame.ManagementKinds(hubKinds()) {
 		all = append(all, rights.Watch{GroupVersionKind: kind})
 	}
 	want = []string{"PodDisruptionBudget", "NetworkPolicy", "Secret", "ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"}

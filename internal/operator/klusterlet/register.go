@@ -47,9 +47,6 @@ func managedKinds() []schema.GroupVersionKind {
 	return append(kinds, apply.CRDs)
 }
 
-// managementKinds are those of the objects on the operator's cluster, which is a managed cluster, too.
-func managementKinds() []schema.GroupVersionKind { return frame.ManagementKinds(managedKinds()) }
-
 // Scheme has the types of all that the operator reads and writes.
 func Scheme() *runtime.Scheme { return frame.Scheme(workv1.AddToScheme) }
 

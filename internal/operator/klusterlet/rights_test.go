@@ -35,7 +35,7 @@ func TestRightsOfOtherChart(t *testing.T) {
 		t.Errorf("the manager does without %v", got)
 	}
 	var all []rights.Watch
-	for _, kind := range managementKinds() {
+	for _, kind := range frame.ManagementKinds(managedKinds()) {
 		all = append(all, rights.Watch{GroupVersionKind: kind})
 	}
 	if got := kinds(all...); !slices.Equal(got, []string{"PodDisruptionBudget", "NetworkPolicy", "Secret"}) {
