@@ -1,4 +1,4 @@
-// Package playground runs a hub and its clusters as background processes of one machine, and remembers them in one
+// Package playground runs a hub and its clusters as background processes of one machine, and records them in one
 // folder, the home: that is "capstan up", "down" and "status", and agents that "capstan join --local --detach" starts.
 package playground
 
@@ -18,7 +18,7 @@ import (
 // EnvHome names the environment variable that says where the home is.
 const EnvHome = "CAPSTAN_HOME"
 
-// Home is the folder that everything of a playground is in: what it remembers, and all that its processes keep. Only its owner can read it.
+// Home is the folder that everything of a playground is in: what it records, and all that its processes keep. Only its owner can read it.
 type Home struct {
 	// Dir is its absolute path.
 	Dir string
@@ -69,13 +69,13 @@ type State struct {
 	Joined []Member `json:"joined,omitempty"`
 }
 
-// HubState is what is remembered of the hub.
+// HubState is what is recorded of the hub.
 type HubState struct {
 	// Port is chosen once: agents know the hub by its URL.
 	Port int `json:"port"`
 }
 
-// ClusterState is what is remembered of a sandbox cluster.
+// ClusterState is what is recorded of a sandbox cluster.
 type ClusterState struct {
 	Name string `json:"name"`
 	Port int    `json:"port"`

@@ -8,7 +8,7 @@ import (
 	"github.com/capstan-io/capstan/internal/freeport"
 )
 
-// Ports of playgrounds are remembered, and must be free after a reboot, too.
+// Ports of playgrounds are recorded, and must be free after a reboot, too.
 const (
 	lowestPort  = 20000
 	highestPort = 29999

@@ -46,29 +46,30 @@ type operator struct {
 
 // metadata returns that of an object of the operator's installation. Cluster-scoped ones have no namespace.
 func metadata(operator, namespace, name string) object {
-	metadata := object{"name": name, "labels": labels(operator)}
+	metadata := object{"name": name, "labels": labels(operator, operator)}
 	if namespace != "" {
 		metadata["namespace"] = namespace
 	}
 	return metadata
 }
 
-func labels(operator string) object {
+// labels are those of the objects of an application, as its chart has them.
+func labels(app, chart string) object {
 	return object{
-		"app":                          operator,
-		"app.kubernetes.io/name":       operator,
-		"app.kubernetes.io/instance":   operator,
-		"app.kubernetes.io/version":    appVersion(operator),
+		"app":                          app,
+		"app.kubernetes.io/name":       app,
+		"app.kubernetes.io/instance":   app,
+		"app.kubernetes.io/version":    appVersion(chart),
 		"app.kubernetes.io/managed-by": managedBy,
 	}
 }
 
-// appVersion is the version of the images that the chart of an operator installs by default.
-func appVersion(operator string) string {
+// appVersion is the version of the images that a chart installs by default.
+func appVersion(chart string) string {
 	var metadata struct {
 		AppVersion string `json:"appVersion"`
 	}
-	if err := readYAML(operator+"/Chart.yaml", &metadata); err != nil {
+	if err := readYAML(chart+"/Chart.yaml", &metadata); err != nil {
 		panic(err) // an error of the build
 	}
 	return metadata.AppVersion
@@ -147,7 +148,7 @@ func disruptionBudget(operator string) object {
 	}
 }
 
-func selector(operator string) object { return object{"matchLabels": object{"app": operator}} }
+func selector(app string) object { return object{"matchLabels": object{"app": app}} }
 
 func serviceAccount(operator, name string) object {
 	return object{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(operator, fleet.NamespaceOperators, name)}
@@ -155,15 +156,8 @@ func serviceAccount(operator, name string) object {
 
 // operatorAccount is the service account of the operator, which pulls its image.
 func (o *operator) operatorAccount() object {
-	secrets := []any{object{"name": fleet.SecretImagePullCredentials}}
-	for _, given := range o.Images.ImagePullSecrets {
-		if name, isName := given.(string); isName {
-			given = object{"name": name}
-		}
-		secrets = append(secrets, given)
-	}
 	account := serviceAccount(o.name, o.name)
-	account["imagePullSecrets"] = secrets
+	account["imagePullSecrets"] = append([]any{object{"name": fleet.SecretImagePullCredentials}}, named(o.Images.ImagePullSecrets)...)
 	return account
 }
 

@@ -93,19 +93,9 @@ func (s *standalone) metadata(name string) object {
 	return object{"name": name, "namespace": s.Namespace, "labels": s.labels()}
 }
 
-func (s *standalone) labels() object {
-	return object{
-		"app":                          StandaloneHubName,
-		"app.kubernetes.io/name":       StandaloneHubName,
-		"app.kubernetes.io/instance":   StandaloneHubName,
-		"app.kubernetes.io/version":    appVersion(standaloneChart),
-		"app.kubernetes.io/managed-by": managedBy,
-	}
-}
+func (s *standalone) labels() object { return labels(StandaloneHubName, standaloneChart) }
 
-func (s *standalone) selector() object {
-	return object{"matchLabels": object{"app": StandaloneHubName}}
-}
+func (s *standalone) selector() object { return selector(StandaloneHubName) }
 
 // clusterName is the name of what is not in the namespace of the hub.
 func (s *standalone) clusterName() string {

@@ -94,7 +94,7 @@ func clusterProxyRules() []rbacv1.PolicyRule {
 	}
 }
 
-// workRules let the agent remember what it has applied, and find out what the executor of a work may do.
+// workRules let the agent record what it has applied, and find out what the executor of a work may do.
 func workRules() []rbacv1.PolicyRule {
 	const group = "work.open-cluster-management.io"
 	return []rbacv1.PolicyRule{
