@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	osexec "os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -340,17 +341,45 @@ func expectServer(t *testing.T, conn net.Conn, cluster *httptest.Server) {
 	}
 }
 
+// proxied is an address of the cluster that the proxy of these tests alone knows.
+const proxied = "cluster.invalid:6443"
+
 // CG-01: where the agent reaches its API server through a proxy, so does who connects to it.
 func TestConnectThroughProxy(t *testing.T) {
 	t.Parallel()
-	const address = "cluster.invalid:6443"
 	cluster, config := apiServerOf(t)
-	proxy := proxytest.Start(t, false, nil, map[string]string{address: cluster.Listener.Addr().String()})
+	proxy := proxytest.Start(t, false, nil, map[string]string{proxied: cluster.Listener.Addr().String()})
 	at, err := url.Parse(proxy.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.Host, config.Proxy = "https://"+address, http.ProxyURL(at)
+	config.Host, config.Proxy = "https://"+proxied, http.ProxyURL(at)
+	expectConnection(t, config, cluster)
+}
+
+// CG-01: that proxy may be the one of the environment, which a process reads once: this is about another process.
+func TestConnectThroughProxyOfEnvironment(t *testing.T) {
+	const inChild = "CAPSTAN_TEST_PROXY_OF_ENVIRONMENT"
+	if os.Getenv(inChild) == "" {
+		child := osexec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+		child.Env = append(os.Environ(), inChild+"=1")
+		if out, err := child.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	cluster, config := apiServerOf(t)
+	proxy := proxytest.Start(t, false, nil, map[string]string{proxied: cluster.Listener.Addr().String()})
+	t.Setenv("HTTPS_PROXY", proxy.URL)
+	t.Setenv("NO_PROXY", "")
+	t.Setenv("no_proxy", "")
+	config.Host = "https://" + proxied
+	expectConnection(t, config, cluster)
+}
+
+// expectConnection connects to the API server of a cluster through the agent, and verifies that it is that.
+func expectConnection(t *testing.T, config *rest.Config, cluster *httptest.Server) {
+	t.Helper()
 	conn := dial(t, start(t, config, nil))
 	fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", apiServer, apiServer)
 	response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
