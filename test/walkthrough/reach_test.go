@@ -3,19 +3,25 @@ package walkthrough
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart/common"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/kube"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -64,6 +70,9 @@ func (p plane) reaches(t *testing.T, hub client.Client, managed *realcluster.Clu
 	})
 	through := throughHub(t, p.kubeconfig(t), api.Standalone, name)
 	reachesPod(t, managed, through)
+	u := newUser(t, p.kubeconfig(t))
+	u.usesPod(t, managed, name)
+	u.usesHelm(t, managed, name)
 	reachesService(t, hub, managed, through)
 }
 
@@ -123,6 +132,109 @@ func usesPod(t *testing.T, through *realcluster.Cluster) {
 	}
 }
 
+// catPod writes to its log what comes in by a named pipe, and ends with that.
+const catPod = `{apiVersion: v1, kind: Pod, metadata: {namespace: default, name: cat}, spec: {terminationGracePeriodSeconds: 1,
+	restartPolicy: Never, containers: [{name: cat, image: "` + realcluster.TestImage + `", imagePullPolicy: Never,
+	command: [sh, -c, "mkfifo /tmp/in; echo started; exec cat /tmp/in"],
+	readinessProbe: {exec: {command: [test, -p, /tmp/in]}, periodSeconds: 1}}]}}`
+
+// What users do with pods of the cluster $CLUSTER_NAME, by the commands of capstan.
+const (
+	copyThereAndBack = `
+echo hello >here
+capstan cp -n default here cat:/tmp/there --cluster "$CLUSTER_NAME"
+capstan exec -n default cat --cluster "$CLUSTER_NAME" -- cat /tmp/there
+capstan cp -n default cat:/tmp/there back --cluster "$CLUSTER_NAME"
+cmp here back`
+
+	// The address is in the first line: Forwarding from ADDRESS -> 8080.
+	forwardPort = `
+mkfifo forwarding
+capstan port-forward -n default serving :8080 --cluster "$CLUSTER_NAME" >forwarding &
+trap 'kill $! 2>/dev/null || :' EXIT
+exec 3<forwarding
+read -r forwarding from address to <&3
+testpod get "http://$address/"`
+
+	// The log ends with the pod, which ends when the command that writes there has.
+	followLog = `
+mkfifo log
+capstan logs -f -n default cat --cluster "$CLUSTER_NAME" >log &
+trap 'kill $! 2>/dev/null || :' EXIT
+exec 3<log
+read -r first <&3
+echo heard | capstan exec -i -n default cat --cluster "$CLUSTER_NAME" -- sh -c 'cat >/tmp/in'
+read -r next <&3
+echo "began with $first, and goes on with $next"
+wait $!`
+)
+
+// usesPod copies files to a pod and from there, connects to one, runs commands, and follows a log.
+func (u user) usesPod(t *testing.T, managed *realcluster.Cluster, name string) {
+	t.Helper()
+	managed.Apply(t, catPod)
+	managed.AwaitPod(t, "default", "cat")
+	for _, do := range []struct{ commands, want string }{
+		{copyThereAndBack, "hello"}, {forwardPort, "serving"}, {followLog, "began with started, and goes on with heard"},
+	} {
+		if out := rows(u.does(t, "CLUSTER_NAME="+name+do.commands)); !slices.Contains(out, do.want) {
+			t.Errorf("%s\nprints no line %q:\n%s", do.commands, do.want, strings.Join(out, "\n"))
+		}
+	}
+}
+
+// rows are the lines of a text, with one space between words.
+func rows(text string) (all []string) {
+	for line := range strings.Lines(text) {
+		all = append(all, strings.Join(strings.Fields(line), " "))
+	}
+	return all
+}
+
+// podsOfRelease is a template of a Helm chart.
+const podsOfRelease = `
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ .Release.Name }}
+spec:
+  selector:
+    matchLabels: {app: {{ .Release.Name }} }
+  template:
+    metadata:
+      labels: {app: {{ .Release.Name }} }
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - {name: pause, image: "` + realcluster.TestImage + `", imagePullPolicy: Never, command: [testpod, pause]}
+`
+
+// usesHelm has Helm install a release by the kubeconfig that capstan makes of the cluster, wait until its pods run, and uninstall it.
+func (u user) usesHelm(t *testing.T, managed *realcluster.Cluster, name string) {
+	t.Helper()
+	file := filepath.Join(u.dir, "helm.kubeconfig")
+	u.does(t, "capstan kubeconfig "+name+" -o "+file)
+	config := helm(t, &realcluster.Cluster{Name: name, Kubeconfig: file}, "default")
+	install := action.NewInstall(config)
+	install.ReleaseName, install.Namespace = "web", "default"
+	install.WaitStrategy, install.Timeout = kube.StatusWatcherStrategy, commandTimeout
+	web := &chart.Chart{Metadata: &chart.Metadata{APIVersion: chart.APIVersionV2, Name: "web", Version: "1.0.0"},
+		Templates: []*common.File{{Name: "templates/pods.yaml", Data: []byte(podsOfRelease)}}}
+	if _, err := install.RunWithContext(t.Context(), web, map[string]any{}); err != nil {
+		t.Fatal(err)
+	}
+	deployment, err := managed.Clientset.AppsV1().Deployments("default").Get(t.Context(), "web", metav1.GetOptions{})
+	if err != nil || deployment.Status.AvailableReplicas != 1 {
+		t.Errorf("once Helm has waited, the cluster has %d pods of the release: %v", deployment.Status.AvailableReplicas, err)
+	}
+	uninstall := action.NewUninstall(config)
+	uninstall.WaitStrategy, uninstall.Timeout = kube.StatusWatcherStrategy, commandTimeout
+	if _, err := uninstall.Run("web"); err != nil {
+		t.Fatal(err)
+	}
+	managed.AwaitGone(t, deployment)
+}
+
 // reachesService has them read from a service of the cluster, which the agent reaches as a pod there.
 func reachesService(t *testing.T, hub client.Client, managed, through *realcluster.Cluster) {
 	t.Helper()
@@ -168,40 +280,113 @@ func below(t *testing.T, server *rest.Config, path, name string) *realcluster.Cl
 	return &realcluster.Cluster{Name: name, Config: config, Clientset: clientset}
 }
 
-// reachesByCharts installs the ways into clusters on a hub in an existing cluster, and has its administrators take them: the cluster proxy
-// as themselves, and a ClusterGateway as the managed service account of the gateway, through the same tunnel.
+// What the guide of Open Cluster Management to pushing requests to clusters has an administrator of the hub type. The charts of this commit
+// are those of its repository ocm, and editKubeconfig makes the change that it shows of a file.
+var installsOfGuide = []string{
+	"helm -n open-cluster-management-addon install cluster-proxy ocm/cluster-proxy",
+	"helm -n open-cluster-management-addon install managed-serviceaccount ocm/managed-serviceaccount",
+	"helm -n open-cluster-management-addon install cluster-gateway ocm/cluster-gateway-addon-manager" +
+		" --set manualSecretManagement=false --set konnectivityEgress=true",
+}
+
+const (
+	listAddOns    = "kubectl get managedclusteraddon -A"
+	listGateways  = "kubectl get clustergateway"
+	requestHealth = `kubectl get --raw="/apis/cluster.core.oam.dev/v1alpha1/clustergateways/${CLUSTER_NAME}/proxy/healthz"`
+
+	editKubeconfig = `sed "s|server: .*|&/apis/cluster.core.oam.dev/v1alpha1/clustergateways/${CLUSTER_NAME}/proxy|" "$KUBECONFIG" ` +
+		`>managed1.kubeconfig`
+	listNamespaces = "KUBECONFIG=managed1.kubeconfig kubectl get ns"
+)
+
+// reachesByCharts installs the ways into clusters on a hub in an existing cluster, and has its administrators take them: a ClusterGateway,
+// as the managed service account of the gateway, and the cluster proxy, as themselves, through the same tunnel.
 func (c cluster) reachesByCharts(t *testing.T, managed cluster, name string) {
 	t.Helper()
-	gates := map[string]any{"clusterProfile": true}
-	c.installChart(t, fleet.NamespaceAddOn, "cluster-proxy", map[string]any{"tag": tag, "featureGates": gates,
-		"userServer": map[string]any{"enabled": true}})
-	c.installChart(t, fleet.NamespaceAddOn, "managed-serviceaccount", map[string]any{"tag": tag, "featureGates": gates})
-	c.installChart(t, fleet.NamespaceAddOn, "cluster-gateway-addon-manager", map[string]any{
-		"manualSecretManagement": false, "konnectivityEgress": true,
-		"clusterGateway": map[string]any{"image": "ghcr.io/capstan-io/capstan-hub:" + tag}})
-	for _, deployment := range []string{"cluster-proxy", "managed-serviceaccount-addon-manager", "cluster-gateway", "cluster-gateway-addon-manager"} {
-		c.AwaitAvailable(t, fleet.NamespaceAddOn, deployment)
-	}
-	for _, addOn := range []string{fleet.AddOnClusterProxy, fleet.AddOnManagedServiceAccount, fleet.AddOnClusterGateway} {
-		c.awaitAddOn(t, name, addOn)
-	}
+	c.followsGuide(t, managed, name)
 	reachesPod(t, managed.Cluster, throughHub(t, c.Kubeconfig, api.Aggregated, name))
 	says(t, c.capstan(t, "get", "pods", "-n", "default", "--clusters", name), name, "serving")
-	c.reachesByGateway(t, managed, name)
+	usesPod(t, below(t, c.Config, "/apis/"+gatewayv1alpha1.GroupVersion.String()+"/clustergateways/"+name+"/proxy", name))
+	c.helm(t, "helm -n open-cluster-management-addon upgrade cluster-proxy ocm/cluster-proxy"+
+		" --set featureGates.clusterProfile=true --set userServer.enabled=true")
+	c.helm(t, "helm -n open-cluster-management-addon upgrade managed-serviceaccount ocm/managed-serviceaccount"+
+		" --set featureGates.clusterProfile=true")
+	c.AwaitAvailable(t, fleet.NamespaceAddOn, "cluster-proxy")
+	c.AwaitAvailable(t, fleet.NamespaceAddOn, "managed-serviceaccount-addon-manager")
 	address := c.userServer(t)
 	c.reachesByUserServer(t, address, name)
 	c.reachesByProfile(t, address, name)
 }
 
+// followsGuide does what the guide says, and expects what the guide prints.
+func (c cluster) followsGuide(t *testing.T, managed cluster, name string) {
+	t.Helper()
+	c.tagImage(t, "capstan-hub", "latest") // which the charts have until they are released
+	u := newUser(t, c.Kubeconfig)
+	u.does(t, "kubectl create namespace open-cluster-management-addon")
+	for _, command := range installsOfGuide {
+		c.helm(t, command)
+	}
+	for _, deployment := range []string{"cluster-proxy", "managed-serviceaccount-addon-manager", "cluster-gateway",
+		"cluster-gateway-addon-manager"} {
+		c.AwaitAvailable(t, fleet.NamespaceAddOn, deployment)
+	}
+	addOns := []string{fleet.AddOnClusterGateway, fleet.AddOnClusterProxy, fleet.AddOnManagedServiceAccount}
+	for _, addOn := range addOns {
+		c.awaitAddOn(t, name, addOn)
+	}
+	listed := rows(u.does(t, listAddOns))
+	if !slices.Contains(listed, "NAMESPACE NAME AVAILABLE DEGRADED PROGRESSING") {
+		t.Errorf("%s prints other columns:\n%s", listAddOns, strings.Join(listed, "\n"))
+	}
+	for _, addOn := range addOns {
+		want := name + " " + addOn + " True"
+		if !slices.ContainsFunc(listed, func(row string) bool { return row == want || strings.HasPrefix(row, want+" ") }) {
+			t.Errorf("%s does not print %q:\n%s", listAddOns, want, strings.Join(listed, "\n"))
+		}
+	}
+	c.Eventually(t, func(ctx context.Context) error { // the API server learns a moment after the pod is ready that it serves the group
+		out, err := u.try(ctx, listGateways)
+		want := []string{"NAME PROVIDER CREDENTIAL-TYPE ENDPOINT-TYPE", name + " ServiceAccountToken ClusterProxy"}
+		if listed := rows(out); err == nil && !slices.Equal(listed, want) {
+			err = fmt.Errorf("%s prints %q, want %q", listGateways, listed, want)
+		}
+		return err
+	})
+	u.requestsByGateway(t, managed, name)
+}
+
+// requestsByGateway takes the account of the gateway, which the cluster gives no rights at first.
+func (u user) requestsByGateway(t *testing.T, managed cluster, name string) {
+	t.Helper()
+	chosen := "export CLUSTER_NAME=" + name + "\n"
+	if out := u.does(t, chosen+requestHealth); out != "ok" {
+		t.Errorf("%s prints %q, want ok", requestHealth, out)
+	}
+	u.does(t, chosen+editKubeconfig)
+	const account = "system:serviceaccount:open-cluster-management-agent-addon:cluster-gateway"
+	says(t, u.does(t, "! "+listNamespaces), `Error from server (Forbidden): namespaces is forbidden: User "`+account+
+		`" cannot list resource "namespaces" in API group "" at the cluster scope`)
+	managed.Apply(t, `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: cluster-gateway-edit},
+		roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}, subjects: [
+		{kind: ServiceAccount, name: cluster-gateway, namespace: open-cluster-management-agent-addon}]}`)
+	managed.Eventually(t, func(ctx context.Context) error { // the authorizer of the cluster may not know the binding yet
+		out, err := u.try(ctx, listNamespaces)
+		if err == nil && !strings.Contains(out, "kube-system") {
+			err = fmt.Errorf("%s prints %q", listNamespaces, out)
+		}
+		return err
+	})
+}
+
 // userServer is the address by which this machine reaches the user server of the cluster proxy.
 func (c cluster) userServer(t *testing.T) string {
 	t.Helper()
-	pods := &corev1.PodList{}
-	if err := c.Client.List(t.Context(), pods, client.InNamespace(fleet.NamespaceAddOn),
-		client.MatchingLabels{"app.kubernetes.io/name": "cluster-proxy"}); err != nil || len(pods.Items) != 1 {
-		t.Fatalf("%d pods of the cluster proxy: %v", len(pods.Items), err)
+	pods := c.Pods(t, fleet.NamespaceAddOn, map[string]string{"app.kubernetes.io/name": "cluster-proxy"})
+	if len(pods) != 1 {
+		t.Fatalf("there are %d pods of the cluster proxy", len(pods))
 	}
-	return c.PortForward(t, fleet.NamespaceAddOn, pods.Items[0].Name, 9092)
+	return c.PortForward(t, fleet.NamespaceAddOn, pods[0].Name, 9092)
 }
 
 // reachesByUserServer asks the cluster with the token of the account that the gateway has there.
@@ -223,12 +408,16 @@ func (c cluster) reachesByUserServer(t *testing.T, address, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := clientset.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil {
-		t.Error(err)
-	}
-	if _, err := clientset.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("without the right to, nodes are listed with %v", err)
-	}
+	c.Eventually(t, func(ctx context.Context) error { // the agent of the cluster makes its tunnel to the upgraded cluster proxy
+		if _, err := clientset.CoreV1().Namespaces().List(ctx, metav1.ListOptions{}); err != nil {
+			return err
+		}
+		_, err := clientset.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if apierrors.IsForbidden(err) {
+			return nil
+		}
+		return errors.Join(errors.New("without the right to, a list of nodes is not forbidden"), err)
+	})
 }
 
 // reachesByProfile asks the cluster as a client that knows nothing but its ClusterProfile, with the library of the SIG and the credential
@@ -279,48 +468,4 @@ func (c cluster) reachesByProfile(t *testing.T, address, name string) {
 		_, err = clientset.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 		return err
 	})
-}
-
-// reachesByGateway takes the account of the gateway, which the cluster gives no rights at first.
-func (c cluster) reachesByGateway(t *testing.T, managed cluster, name string) {
-	t.Helper()
-	gateway := &unstructured.Unstructured{}
-	gateway.SetGroupVersionKind(gatewayv1alpha1.GroupVersion.WithKind("ClusterGateway"))
-	c.Eventually(t, func(ctx context.Context) error { // the API server learns a moment after the pod is ready that it serves the group
-		return c.Client.Get(ctx, client.ObjectKey{Name: name}, gateway)
-	})
-	for want, path := range map[string][]string{
-		"ServiceAccountToken": {"spec", "access", "credential", "type"}, "ClusterProxy": {"spec", "access", "endpoint", "type"},
-	} {
-		if got, _, _ := unstructured.NestedString(gateway.Object, path...); got != want {
-			t.Errorf("%v of the ClusterGateway is %q, want %q", path, got, want)
-		}
-	}
-	ask := func(path ...string) ([]byte, error) {
-		whole := append([]string{"/apis", gatewayv1alpha1.GroupVersion.String(), "clustergateways", name, "proxy"}, path...)
-		result := c.Clientset.Discovery().RESTClient().Get().AbsPath(whole...).Do(t.Context())
-		body, err := result.Raw()
-		if err != nil {
-			err = result.Error() // with the message of the server
-		}
-		return body, err
-	}
-	if body, err := ask("healthz"); err != nil || string(body) != "ok" {
-		t.Errorf("healthz of the cluster is %q, %v", body, err)
-	}
-	const user = `User "system:serviceaccount:open-cluster-management-agent-addon:cluster-gateway" cannot list resource "namespaces"`
-	if _, err := ask("api", "v1", "namespaces"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), user) {
-		t.Errorf("without rights on the cluster the answer is %v, want %s", err, user)
-	}
-	managed.Apply(t, `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: cluster-gateway-edit},
-		roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}, subjects: [
-		{kind: ServiceAccount, name: cluster-gateway, namespace: open-cluster-management-agent-addon}]}`)
-	c.Eventually(t, func(context.Context) error {
-		body, err := ask("api", "v1", "namespaces")
-		if err == nil && !strings.Contains(string(body), "kube-system") {
-			err = fmt.Errorf("the cluster answers %q", body)
-		}
-		return err
-	})
-	usesPod(t, below(t, c.Config, "/apis/"+gatewayv1alpha1.GroupVersion.String()+"/clustergateways/"+name+"/proxy", name))
 }

@@ -12,10 +12,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	"helm.sh/helm/v4/pkg/action"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/kube"
+	"helm.sh/helm/v4/pkg/strvals"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -74,13 +76,38 @@ func loadChart(t *testing.T, name string) *chart.Chart {
 	return loaded
 }
 
-// installChart installs a chart under its name.
-func (c cluster) installChart(t *testing.T, namespace, name string, values map[string]any) {
+// helm does what a command "helm install" or "helm upgrade" says. Its repository ocm has the charts of this commit.
+func (c cluster) helm(t *testing.T, command string) {
 	t.Helper()
-	install := action.NewInstall(helm(t, c.Cluster, namespace))
-	install.ReleaseName, install.Namespace, install.CreateNamespace, install.WaitStrategy = name, namespace, true, kube.HookOnlyStrategy
-	if _, err := install.RunWithContext(t.Context(), loadChart(t, name), values); err != nil {
-		t.Fatalf("install chart %s: %v", name, err)
+	flags := pflag.NewFlagSet(command, pflag.ContinueOnError)
+	namespace := flags.StringP("namespace", "n", "", "")
+	settings := flags.StringArray("set", nil, "")
+	if err := flags.Parse(strings.Fields(command)); err != nil || flags.NArg() != 4 {
+		t.Fatalf("%s: %v, with the arguments %q", command, err, flags.Args())
+	}
+	values := map[string]any{}
+	for _, setting := range *settings {
+		if err := strvals.ParseInto(setting, values); err != nil {
+			t.Fatal(err)
+		}
+	}
+	name, loaded := flags.Arg(2), loadChart(t, strings.TrimPrefix(flags.Arg(3), "ocm/"))
+	config := helm(t, c.Cluster, *namespace)
+	var err error
+	switch verb := flags.Arg(1); verb {
+	case "install":
+		install := action.NewInstall(config)
+		install.ReleaseName, install.Namespace, install.WaitStrategy = name, *namespace, kube.HookOnlyStrategy
+		_, err = install.RunWithContext(t.Context(), loaded, values)
+	case "upgrade":
+		upgrade := action.NewUpgrade(config)
+		upgrade.Namespace, upgrade.WaitStrategy = *namespace, kube.HookOnlyStrategy
+		_, err = upgrade.RunWithContext(t.Context(), name, loaded, values)
+	default:
+		err = fmt.Errorf("the test knows no helm %s", verb)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", command, err)
 	}
 }
 
@@ -226,7 +253,7 @@ func (p plane) awaitManaged(t *testing.T, hub client.Client, name string) {
 // it, and it manages the hosting cluster itself. It goes on when its pod is killed; when it is uninstalled, its volume stays and nothing
 // else.
 //
-// CP-07, HC-07, SC-09, SC-15, SC-20, SC-21, SC-24, SC-25, CA-15, CA-18
+// CA-43, CP-07, HC-07, SC-09, SC-15, SC-20, SC-21, SC-24, SC-25, CA-15, CA-18
 func TestStandaloneHub(t *testing.T) {
 	t.Parallel()
 	clusters := start(t, "plane", "edge")

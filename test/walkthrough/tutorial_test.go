@@ -20,7 +20,7 @@ func (p plane) tutorial(t *testing.T, edge cluster) {
 	p.cannotConnect(t, edge.Cluster)
 	edge.ImportTestImage(t, "docker.io/library/busybox:1.37")
 	work, rights, log := tutorialOfReaching(t)
-	u := user{kubeconfig: p.kubeconfig(t), dir: t.TempDir(), path: programs(t)}
+	u := newUser(t, p.kubeconfig(t))
 	u.does(t, work)
 	u.does(t, rights)
 	out := u.does(t, log)
@@ -65,14 +65,19 @@ func tutorialOfReaching(t *testing.T) (work, rights, log string) {
 	return blocks[0], blocks[1], blocks[2]
 }
 
-// user is one of a shell.
+// user is one of a shell, who is in a folder of their own.
 type user struct{ kubeconfig, dir, path string }
 
-// programs is a folder with capstan and kubectl.
+func newUser(t *testing.T, kubeconfig string) user {
+	t.Helper()
+	return user{kubeconfig: kubeconfig, dir: t.TempDir(), path: programs(t)}
+}
+
+// programs is a folder with capstan, kubectl, and testpod for requests by HTTP.
 func programs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, command := range map[string][]string{"capstan": {"capstan"}, "kubectl": {"hyperkube", "kubectl"}} {
+	for name, command := range map[string][]string{"capstan": {"capstan"}, "kubectl": {"hyperkube", "kubectl"}, "testpod": {"testpod"}} {
 		path, err := env.Binary(command[0])
 		if err != nil {
 			t.Fatal(err)
@@ -88,14 +93,23 @@ func programs(t *testing.T) string {
 // does runs commands in a shell, all of which must succeed, and returns what they write.
 func (u user) does(t *testing.T, commands string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
+	out, err := u.try(t.Context(), commands)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// try runs commands in a shell, which ends at the first that fails, and returns what they write.
+func (u user) try(ctx context.Context, commands string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	shell := exec.CommandContext(ctx, "sh", "-ec", commands)
 	shell.Dir = u.dir
 	shell.Env = env.Environ("KUBECONFIG="+u.kubeconfig, "HOME="+u.dir, "CAPSTAN_HOME="+u.dir, "PATH="+u.path+":"+os.Getenv("PATH"))
 	out, err := shell.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s\n%v\n%s", commands, err, out)
+		return "", fmt.Errorf("%s\n%w\n%s", commands, err, out)
 	}
-	return string(out)
+	return string(out), nil
 }
