@@ -17,6 +17,7 @@ import (
 	"helm.sh/helm/v4/pkg/chart/common"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/kube"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -420,52 +421,93 @@ func (c cluster) reachesByUserServer(t *testing.T, address, name string) {
 	})
 }
 
-// reachesByProfile asks the cluster as a client that knows nothing but its ClusterProfile, with the library of the SIG and the credential
-// plugin of capstan: as the account that the gateway has there, whose token the hub copies next to the profile.
+// reachesByProfile asks the cluster as clients that know nothing but its ClusterProfile: as a service account of the hub, with the token
+// that it has there, and as the account that the gateway has on the cluster, whose token the hub copies next to the profile.
 func (c cluster) reachesByProfile(t *testing.T, address, name string) {
 	t.Helper()
-	const namespace, account = "default", "cluster-gateway"
-	c.capstan(t, "clusterset", "bind", "global", "--namespace", namespace)
+	const account = "cluster-gateway"
+	c.capstan(t, "clusterset", "bind", "global", "--namespace", "default")
+	kubeconfig := c.serviceAccount(t, "inventory", "open-cluster-management:cluster-proxy:user")
+	c.Eventually(t, func(ctx context.Context) error {
+		onCluster, err := c.byProfile(ctx, address, name, "--kubeconfig", kubeconfig)
+		if err != nil {
+			return err
+		}
+		review := &authenticationv1.SelfSubjectReview{}
+		review, err = onCluster.AuthenticationV1().SelfSubjectReviews().Create(ctx, review, metav1.CreateOptions{})
+		if want := "cluster:hub:system:serviceaccount:default:inventory"; err == nil && review.Status.UserInfo.Username != want {
+			err = fmt.Errorf("on the cluster it is %q, want %q", review.Status.UserInfo.Username, want)
+		}
+		return err
+	})
 	token := &authenticationv1beta1.ManagedServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: account}}
 	const asks = `{"metadata": {"labels": {"authentication.open-cluster-management.io/sync-to-clusterprofile": "true"}}}`
 	if err := c.Client.Patch(t.Context(), token, client.RawPatch(types.MergePatchType, []byte(asks))); err != nil {
 		t.Fatal(err)
 	}
-	plugin, err := env.Binary("capstan")
+	c.Eventually(t, func(ctx context.Context) error {
+		if err := c.Client.Get(ctx, client.ObjectKey{Namespace: "default", Name: name + "-" + account}, &corev1.Secret{}); err != nil {
+			return err
+		}
+		onCluster, err := c.byProfile(ctx, address, name, "--kubeconfig", c.Kubeconfig, "--namespace", "default",
+			"--managed-serviceaccount", account)
+		if err != nil {
+			return err
+		}
+		_, err = onCluster.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+		return err
+	})
+}
+
+// serviceAccount makes a service account in namespace default with a ClusterRole, and returns a kubeconfig with its token.
+func (c cluster) serviceAccount(t *testing.T, name, role string) (kubeconfig string) {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	c.create(t, account, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: name}}})
+	issued := &authenticationv1.TokenRequest{}
+	if err := c.Client.SubResource("token").Create(t.Context(), account, issued); err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.LoadFromFile(c.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
+	config.AuthInfos[config.Contexts[config.CurrentContext].AuthInfo] = &clientcmdapi.AuthInfo{Token: issued.Status.Token}
+	content, err := clientcmd.Write(*config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return writeFile(t, string(content))
+}
+
+// byProfile is what the library of the SIG makes of a ClusterProfile and the credential plugin of capstan.
+func (c cluster) byProfile(ctx context.Context, address, name string, args ...string) (*kubernetes.Clientset, error) {
+	plugin, err := env.Binary("capstan")
+	if err != nil {
+		return nil, err
+	}
 	providers := clusteraccess.New([]clusteraccess.Provider{{Name: fleet.ClusterManagerOfProfiles, ExecConfig: &clientcmdapi.ExecConfig{
-		APIVersion: "client.authentication.k8s.io/v1", Command: plugin, ProvideClusterInfo: true,
-		Args: []string{"credentials", "--kubeconfig", c.Kubeconfig, "--namespace", namespace, "--managed-serviceaccount", account},
+		APIVersion: "client.authentication.k8s.io/v1", Command: plugin, ProvideClusterInfo: true, Args: append([]string{"credentials"}, args...),
 	}}})
 	inventory, err := versioned.NewForConfig(c.Config)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	c.Eventually(t, func(ctx context.Context) error {
-		if err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name + "-" + account}, &corev1.Secret{}); err != nil {
-			return err
-		}
-		profile, err := inventory.ApisV1alpha1().ClusterProfiles(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		config, err := providers.BuildConfigFromCP(profile)
-		if err != nil {
-			return err
-		}
-		if want := "https://cluster-proxy-addon-user." + fleet.NamespaceAddOn + ":9092/" + name; config.Host != want {
-			return fmt.Errorf("the server of the ClusterProfile is %s, want %s", config.Host, want)
-		}
-		config.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, address)
-		}
-		clientset, err := kubernetes.NewForConfig(config)
-		if err != nil {
-			return err
-		}
-		_, err = clientset.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
-		return err
-	})
+	profile, err := inventory.ApisV1alpha1().ClusterProfiles("default").Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	config, err := providers.BuildConfigFromCP(profile)
+	if err != nil {
+		return nil, err
+	}
+	if want := "https://cluster-proxy-addon-user." + fleet.NamespaceAddOn + ":9092/" + name; config.Host != want {
+		return nil, fmt.Errorf("the server of the ClusterProfile is %s, want %s", config.Host, want)
+	}
+	config.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}
+	return kubernetes.NewForConfig(config)
 }

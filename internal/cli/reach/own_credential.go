@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientauthenticationv1 "k8s.io/client-go/pkg/apis/clientauthentication/v1"
 	"k8s.io/client-go/rest"
@@ -18,10 +19,85 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/reach/api"
 )
 
-// checkServedByHub makes sure that a server is the hub, and is verified as the hub is: nobody else may get the credential for it.
-func checkServedByHub(server, hub *rest.Config) error {
+// ownCredentialFor is what the user authenticates with at a server of the hub: its API, or its user server. Nobody else may get it.
+func ownCredentialFor(ctx context.Context, hub *hubapi.Hub, server *rest.Config) (*clientauthenticationv1.ExecCredentialStatus, error) {
+	if isUserServer(server) {
+		return ownTokenFor(ctx, hub, server)
+	}
+	if err := checkServedByHub(server, hub.Config(), "the kubeconfig"); err != nil {
+		return nil, notForServer(err)
+	}
+	return ownCredential(ctx, hub)
+}
+
+// ownTokenFor is for a user server, which takes tokens alone.
+func ownTokenFor(ctx context.Context, hub *hubapi.Hub, server *rest.Config) (*clientauthenticationv1.ExecCredentialStatus, error) {
+	known, err := userServer(ctx, hub)
+	if err != nil {
+		return nil, notForServer(err)
+	}
+	if err := checkServedByHub(server, known, "APIService "+apiServiceOfProxy); err != nil {
+		return nil, notForServer(err)
+	}
+	own, err := ownCredential(ctx, hub)
+	if err == nil && own.Token == "" {
+		err = notForServer(fmt.Errorf("the server %s takes tokens, and the kubeconfig has a certificate for the hub", server.Host))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return own, nil
+}
+
+func notForServer(err error) error {
+	return fmt.Errorf("%s: spec.cluster: %w; --managed-serviceaccount prints the token of an account on the cluster", execInfo, err)
+}
+
+// The user server of a hub in an existing cluster is a Service, next to the one that the APIService names: the same process, with the same
+// certificate.
+const (
+	userServerService = "cluster-proxy-addon-user"
+	userServerPort    = "9092"
+)
+
+var apiServiceOfProxy = api.Aggregated.Version + "." + api.Aggregated.Group
+
+func isUserServer(server *rest.Config) bool {
+	address, err := addressOf(server)
+	return err == nil && strings.HasPrefix(address, "https://"+userServerService+".")
+}
+
+// userServer is the one of the hub, by its APIService, which nobody but administrators and the process itself can write.
+func userServer(ctx context.Context, hub *hubapi.Hub) (*rest.Config, error) {
+	var service struct {
+		Spec struct {
+			CABundle []byte `json:"caBundle"`
+			Service  struct {
+				Namespace string `json:"namespace"`
+			} `json:"service"`
+		} `json:"spec"`
+	}
+	err := hub.ReadIfServed(ctx, &service, "/apis/apiregistration.k8s.io/v1/apiservices", apiServiceOfProxy)
+	if apierrors.IsForbidden(err) {
+		err = fmt.Errorf("%w\nClusterRole open-cluster-management:cluster-proxy:user of the chart cluster-proxy lets users read it", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find out who the user server of the hub is: %w", err)
+	}
+	namespace, ca := service.Spec.Service.Namespace, service.Spec.CABundle
+	if namespace == "" || len(ca) == 0 {
+		return nil, fmt.Errorf("the hub has no APIService %s with spec.service and spec.caBundle, which say who its user server is",
+			apiServiceOfProxy)
+	}
+	return &rest.Config{Host: "https://" + userServerService + "." + namespace + ":" + userServerPort,
+		TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, nil
+}
+
+// checkServedByHub makes sure that a server is the hub, as it is known by something, and is verified as the hub is.
+func checkServedByHub(server, hub *rest.Config, by string) error {
 	named, err := addressOf(server)
 	if err != nil {
 		return fmt.Errorf("the server %q: %w", server.Host, err)
@@ -39,13 +115,13 @@ func checkServedByHub(server, hub *rest.Config) error {
 		}
 		return nil
 	}
-	return checkVerifiedAs(server, hub)
+	return checkVerifiedAs(server, hub, by)
 }
 
 // checkVerifiedAs makes sure that what proves to be the server also proves to be the hub.
-func checkVerifiedAs(server, hub *rest.Config) error {
+func checkVerifiedAs(server, hub *rest.Config, by string) error {
 	if server.Insecure || server.ServerName != hub.ServerName {
-		return fmt.Errorf("the server %s is not to be verified in the way in which the kubeconfig verifies the hub", server.Host)
+		return fmt.Errorf("the server %s is not to be verified in the way in which %s verifies the hub", server.Host, by)
 	}
 	trusted, err := certificates(hub.CAData)
 	if err != nil {
@@ -56,12 +132,12 @@ func checkVerifiedAs(server, hub *rest.Config) error {
 		return fmt.Errorf("certificate authority of %s: %w", server.Host, err)
 	}
 	if len(named) == 0 && len(trusted) > 0 {
-		return fmt.Errorf("the server %s is without the certificate authority by which the kubeconfig verifies the hub", server.Host)
+		return fmt.Errorf("the server %s is without the certificate authority by which %s verifies the hub", server.Host, by)
 	}
 	for _, authority := range named {
 		if !slices.ContainsFunc(trusted, authority.Equal) {
-			return fmt.Errorf("the certificate authority %q of the server %s is none of those of the hub in the kubeconfig",
-				authority.Subject, server.Host)
+			return fmt.Errorf("the certificate authority %q of the server %s is none of those of the hub in %s",
+				authority.Subject, server.Host, by)
 		}
 	}
 	return nil

@@ -2,17 +2,20 @@ package reach_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientauthenticationv1 "k8s.io/client-go/pkg/apis/clientauthentication/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/cert"
 
 	"github.com/capstan-io/capstan/internal/cli/clitest"
+	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
 
 // setExecInfo is what client-go tells a credential plugin about the server.
@@ -148,4 +151,74 @@ func TestOwnCredentialThroughProxy(t *testing.T) {
 	server.ProxyURL = "http://192.0.2.1"
 	setExecInfo(t, server)
 	h.Run(t, "", "credentials", "--kubeconfig", file).Fails(t, "the proxy would get the credential")
+}
+
+// NX-03: in an existing cluster, a token for the hub is for the user server, too: the one in the namespace and with the certificate that
+// the APIService of the hub names. Nobody else gets it, whatever a ClusterProfile says, and it is never a certificate.
+func TestOwnTokenForUserServer(t *testing.T) {
+	h := clitest.NewHub(t)
+	ca, _, err := cert.GenerateSelfSignedCertKey("cluster-proxy.hub.svc", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, key, err := cert.GenerateSelfSignedCertKey("elsewhere", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const apiService = "GET /apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.reach.capstan.io"
+	serve := func(spec map[string]any) {
+		t.Helper()
+		encoded, err := json.Marshal(map[string]any{"spec": spec})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Handle(apiService, fakehub.JSON(string(encoded)))
+	}
+	refuse := func(says string, server clientauthenticationv1.Cluster) {
+		t.Helper()
+		setExecInfo(t, server)
+		got := h.Run(t, "", "credentials")
+		got.Fails(t, says, "--managed-serviceaccount")
+		if got.Out != "" {
+			t.Errorf("it prints %q", got.Out)
+		}
+	}
+	const address = "https://cluster-proxy-addon-user.hub:9092/cluster1"
+	server := clientauthenticationv1.Cluster{Server: address, CertificateAuthorityData: ca}
+	refuse("the hub has no APIService v1alpha1.reach.capstan.io", server)
+	serve(map[string]any{"caBundle": ca}) // of the API server itself
+	refuse("the hub has no APIService v1alpha1.reach.capstan.io with spec.service and spec.caBundle", server)
+	service := map[string]any{"namespace": "hub", "name": "cluster-proxy"}
+	serve(map[string]any{"service": service, "insecureSkipTLSVerify": true})
+	refuse("with spec.service and spec.caBundle", clientauthenticationv1.Cluster{Server: address})
+
+	h.Handle(apiService, fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "no right to"))
+	refuse("ClusterRole open-cluster-management:cluster-proxy:user", server)
+	serve(map[string]any{"service": service, "caBundle": ca})
+	for says, elsewhere := range map[string]clientauthenticationv1.Cluster{
+		"is not that of the hub, https://cluster-proxy-addon-user.hub:9092": {
+			Server: "https://cluster-proxy-addon-user.team-a:9092/cluster1", CertificateAuthorityData: ca},
+		"https://cluster-proxy-addon-user.hub:9093 is not that of the hub": {
+			Server: "https://cluster-proxy-addon-user.hub:9093", CertificateAuthorityData: ca},
+		"is none of those of the hub in APIService v1alpha1.reach.capstan.io": {Server: address, CertificateAuthorityData: other},
+		"in which APIService v1alpha1.reach.capstan.io verifies the hub":      {Server: address, InsecureSkipTLSVerify: true},
+		"is not to be verified": {Server: address, CertificateAuthorityData: ca, TLSServerName: "elsewhere"},
+		"is without the certificate authority by which APIService": {Server: address},
+		"is not that of the hub, https://127.0.0.1": {
+			Server: strings.Replace(address, "https", "http", 1), CertificateAuthorityData: ca},
+	} {
+		refuse(says, elsewhere)
+	}
+	setExecInfo(t, server)
+	got := h.Run(t, "", "credentials", "--kubeconfig", kubeconfigOf(t, h, &clientcmdapi.AuthInfo{Token: "ann"}))
+	printed := clientauthenticationv1.ExecCredential{}
+	if err := json.Unmarshal([]byte(got.Out), &printed); err != nil || printed.Status == nil || printed.Status.Token != "ann" {
+		t.Errorf("for the user server it prints %+v, %v", got, err)
+	}
+	certified := &clientcmdapi.AuthInfo{ClientCertificateData: other, ClientKeyData: key}
+	got = h.Run(t, "", "credentials", "--kubeconfig", kubeconfigOf(t, h, certified))
+	got.Fails(t, "takes tokens, and the kubeconfig has a certificate", "--managed-serviceaccount")
+	if got.Out != "" {
+		t.Errorf("it prints %q", got.Out)
+	}
 }
