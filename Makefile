@@ -265,7 +265,7 @@ test-images: ## Write the images that tests on clusters with real pods use
 
 # Tests of clusters mostly wait. How many run at a time depends on how many clusters they start, not on the number of cores.
 .PHONY: test-clusters
-test-clusters: build build-clusters build-clusteradm test-images ## Run the tests that start clusters with real pods, which takes root; CLUSTER_TESTS names others
+test-clusters: build build-clusters test-images ## Run the tests that start clusters with real pods, which takes root; CLUSTER_TESTS names others
 	@if [ "$$(id -u)" != 0 ]; then \
 		echo "The tests on clusters with real pods are skipped:"; bin/realcluster install || true; \
 	else \
@@ -276,7 +276,7 @@ test-clusters: build build-clusters build-clusteradm test-images ## Run the test
 
 .PHONY: test-clusters-all
 test-clusters-all: SLOW := yes
-test-clusters-all: test-clusters ## Run the tests that start clusters with real pods, also those that each check has no time for
+test-clusters-all: build-clusteradm test-clusters ## Run the tests that start clusters with real pods, also those that each check has no time for
 
 .PHONY: flaky
 flaky: ## List the tests that passed only when they were run once more

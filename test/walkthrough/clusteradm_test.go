@@ -32,6 +32,7 @@ import (
 //
 // CA-23, CA-26, CA-27, CA-28, CA-41, HC-02, HC-06
 func TestClusteradm(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	const name = "cluster1"
 	clusters := start(t, "hub", name)

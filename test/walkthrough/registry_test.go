@@ -22,6 +22,7 @@ import (
 //
 // CA-10, CA-12, CA-16, CM-28, HC-01, HC-02, HC-05, KL-27
 func TestPrivateRegistry(t *testing.T) {
+	slow(t)
 	t.Parallel()
 	clusters := start(t, "hub", "cluster1")
 	hub, managed := clusters[0], clusters[1]
