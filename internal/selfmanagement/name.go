@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,39 +11,23 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
-
-// nameRetry is the pause after the cluster did not say how it is called.
-const nameRetry = 5 * time.Second
 
 var (
 	namespaces      = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	clusterVersions = schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: "clusterversions"}
 )
 
-// findName asks the cluster for its ID unless it has a name, for as long as that takes.
-func (s *self) findName(ctx context.Context) error {
-	if s.name = s.ClusterName; s.name != "" {
-		return nil
-	}
-	cluster, err := dynamic.NewForConfig(s.Managed)
-	if err != nil {
-		return fmt.Errorf("self-management: reach the cluster: %w", err)
-	}
-	for {
-		if s.name, err = clusterID(ctx, cluster); err == nil {
-			return nil
-		}
-		ctrl.LoggerFrom(ctx).Error(err, "Self-management does not begin yet: the cluster does not tell its ID", "cluster", s.Managed.Host,
-			"after", nameRetry.String())
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(nameRetry):
+// identify finds out the names of the cluster, unless it was given one, and of the agent.
+func (s *self) identify(ctx context.Context, cluster dynamic.Interface) (err error) {
+	if s.name = s.ClusterName; s.name == "" {
+		if s.name, err = clusterID(ctx, cluster); err != nil {
+			return fmt.Errorf("cluster %s: %w", s.Managed.Host, err)
 		}
 	}
+	s.agent, err = agentID(ctx, s.direct)
+	return err
 }
 
 // clusterID is the one that OpenShift gives, or else the UID of the namespace that every cluster has.
@@ -75,7 +58,7 @@ func clusterID(ctx context.Context, cluster dynamic.Interface) (string, error) {
 func agentID(ctx context.Context, hub client.Reader) (string, error) {
 	system := &corev1.Namespace{}
 	if err := hub.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
-		return "", fmt.Errorf("self-management: read the UID of namespace %s of the hub: %w", metav1.NamespaceSystem, err)
+		return "", fmt.Errorf("read the UID of namespace %s of the hub: %w", metav1.NamespaceSystem, err)
 	}
 	return agentName + "-" + string(system.UID), nil
 }

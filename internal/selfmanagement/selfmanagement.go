@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -60,23 +62,17 @@ func Run(ctx context.Context, hub *rest.Config, elect bool, o Options) error {
 	if err != nil {
 		return fmt.Errorf("self-management: %w", err)
 	}
-	if o.Managed == nil {
-		left := &clusterv1.ManagedClusterList{}
-		if err := direct.List(ctx, left, client.HasLabels{fleet.LabelSelfManagement}); err != nil {
-			return fmt.Errorf("self-management: list the clusters from when it was on: %w", err)
-		}
-		if len(left.Items) == 0 {
-			return nil
-		}
-	}
 	s := &self{Options: o, direct: direct, clock: clock.RealClock{}, ready: make(chan struct{})}
+	find := s.findManaged
 	if o.Managed != nil {
-		if err := s.findName(ctx); err != nil {
-			return err
+		cluster, err := dynamic.NewForConfig(o.Managed)
+		if err != nil {
+			return fmt.Errorf("self-management: reach the cluster: %w", err)
 		}
-		if s.agent, err = agentID(ctx, direct); err != nil {
-			return err
-		}
+		find = func(ctx context.Context) error { return s.identify(ctx, cluster) }
+	}
+	if persist(ctx, find); ctx.Err() != nil || o.Managed == nil && !s.managed {
+		return nil
 	}
 	manager, err := ctrl.NewManager(hub, managerOptions(elect, s.name))
 	if err != nil {
@@ -88,9 +84,35 @@ func Run(ctx context.Context, hub *rest.Config, elect bool, o Options) error {
 	return manager.Start(ctx)
 }
 
+// retryInterval is the pause before what self-management needs to begin is tried again.
+const retryInterval = 5 * time.Second
+
+// persist attempts something until it succeeds or the context ends. Nothing that fails on the way ends the hub.
+func persist(ctx context.Context, attempt func(context.Context) error) {
+	_ = wait.PollUntilContextCancel(ctx, retryInterval, true, func(ctx context.Context) (bool, error) {
+		err := attempt(ctx)
+		if err != nil && ctx.Err() == nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Self-management does not begin yet; that is tried again", "after", retryInterval.String())
+		}
+		return err == nil, nil
+	})
+}
+
+// findManaged finds out whether there are clusters from when self-management was on.
+func (s *self) findManaged(ctx context.Context) error {
+	left := &clusterv1.ManagedClusterList{}
+	if err := s.direct.List(ctx, left, client.HasLabels{fleet.LabelSelfManagement}); err != nil {
+		return fmt.Errorf("list the clusters from when it was on: %w", err)
+	}
+	s.managed = len(left.Items) > 0
+	return nil
+}
+
 // self is the cluster that the hub manages itself.
 type self struct {
 	Options
+	// managed tells, while self-management is off, whether there are clusters from when it was on.
+	managed bool
 	// name is that of the cluster, and agent the ID of its agent.
 	name, agent string
 	// client reads from caches, direct does not.

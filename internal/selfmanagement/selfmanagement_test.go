@@ -1,13 +1,16 @@
 package selfmanagement
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -23,6 +26,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
@@ -171,6 +175,33 @@ func TestAgentsOfSeveralHubs(t *testing.T) {
 	if one := idOn("one"); one != idOn("one") || one == idOn("other") {
 		t.Errorf("the agents are %q, %q in a replica, and %q on another hub", one, idOn("one"), idOn("other"))
 	}
+}
+
+// SC-21: a hub, or its cluster, that does not answer at once is asked again; the hub goes on meanwhile, and until it ends.
+func TestIdentityIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "one"}}
+		s, tries := newSelf(system), 0
+		s.ClusterName = local
+		s.direct = interceptor.NewClient(s.client.(client.WithWatch), interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if tries++; tries < 3 {
+					return apierrors.NewServiceUnavailable("starting")
+				}
+				return c.Get(ctx, key, o, opts...)
+			}})
+		persist(t.Context(), func(ctx context.Context) error { return s.identify(ctx, nil) })
+		if s.name != local || s.agent != agentName+"-one" || tries != 3 {
+			t.Errorf("cluster %q, agent %q after %d attempts", s.name, s.agent, tries)
+		}
+		ended, end := context.WithTimeout(t.Context(), time.Hour)
+		defer end()
+		persist(ended, func(context.Context) error { return errors.New("never") })
+		if ended.Err() == nil {
+			t.Error("it gives up before the hub ends")
+		}
+	})
 }
 
 // SC-21: what is approved is the request of the agent, which asks as an administrator, and not what others ask for.
