@@ -139,9 +139,9 @@ func (p placement) component() workload.Component {
 }
 
 // servesExplanations reports whether the explanations of placements are served under a name that clients can verify: if the gate was
-// switched on.
+// switched on, and the operator may keep the certificate.
 func (p placement) servesExplanations() bool {
-	if p.Spec.PlacementConfiguration == nil || !p.placing.Enabled(featuregates.PlacementDebugServer) {
+	if p.unexplained || p.Spec.PlacementConfiguration == nil || !p.placing.Enabled(featuregates.PlacementDebugServer) {
 		return false
 	}
 	return slices.ContainsFunc(p.Spec.PlacementConfiguration.FeatureGates, func(g operatorv1.FeatureGate) bool {

@@ -108,6 +108,9 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 	}
 	p := newPlanned(cm, in)
 	r.configuration(p)
+	if p.unexplained, err = c.mayNotExplain(ctx, p); err != nil {
+		return 0, r.failed(fleet.ReasonRuntimeResourceApplyFailed, err)
+	}
 	if p.certificates, err = c.certificates(ctx, p); err != nil {
 		return 0, r.failed(fleet.ReasonRuntimeResourceApplyFailed, err)
 	}

@@ -79,7 +79,7 @@ func (c *Controller) certificates(ctx context.Context, p planned) (*servingcerts
 		stored.Bundle = bundle
 	}
 	for _, server := range p.servers() {
-		if err := c.Secrets.Follow(ctx, server.Secret); err != nil { // users may store their own
+		if _, err := c.Secrets.Follow(ctx, server.Secret); err != nil { // users may store their own
 			return nil, err
 		}
 		secret := &corev1.Secret{}
@@ -90,6 +90,17 @@ func (c *Controller) certificates(ctx context.Context, p planned) (*servingcerts
 		}
 	}
 	return servingcerts.Renew(c.Clock.Now(), p.namespace, authorityName, p.servers(), stored)
+}
+
+// mayNotExplain reports whether the operator may not keep the certificate under which a hub explains placements. The rule that is missing is
+// reported if the hub is to explain them.
+func (c *Controller) mayNotExplain(ctx context.Context, p planned) (bool, error) {
+	if !(placement{p}).servesExplanations() {
+		c.Secrets.Unfollow(fleet.SecretPlacementDebugServing)
+		return false, nil
+	}
+	permitted, err := c.Secrets.Follow(ctx, fleet.SecretPlacementDebugServing)
+	return !permitted, err
 }
 
 // getIfExists reads an object from the management cluster, and reports whether it exists.

@@ -38,6 +38,8 @@ type inputs struct {
 	// certificates are those that there are to be; nil before they are made.
 	certificates *servingcerts.Certificates
 	grpc         grpcInputs
+	// unexplained leaves out that placements are explained under a name that clients can verify: the operator may not keep the certificate.
+	unexplained bool
 	// workDriver is the Secret in the namespace of the operator with the configuration of the broker of works; nil if there is none.
 	workDriver *corev1.Secret
 	// formerServices reports whether the API server of the hub still calls webhooks at Services that have the name of the ClusterManager.

@@ -23,6 +23,7 @@ import (
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/frame"
+	"github.com/capstan-io/capstan/internal/operator/servingcerts"
 )
 
 // planOf is the plan for a ClusterManager of that name with images that have the names of the original.
@@ -129,11 +130,10 @@ func TestArguments(t *testing.T) {
 		}, inputs: func(in *inputs) { in.syncLabels = true }, of: "registration-controller", want: "/registration controller --labels=team=a"},
 		"hosted": {edit: hostedAt("hub.example.com"), of: "placement-controller",
 			want: "/placement controller --feature-gates=PlacementDebugServer=true --kubeconfig=/var/run/secrets/hub/kubeconfig"},
-		"explanations": {edit: func(cm *operatorv1.ClusterManager) {
-			cm.Spec.PlacementConfiguration = &operatorv1.PlacementConfiguration{
-				FeatureGates: []operatorv1.FeatureGate{{Feature: "PlacementDebugServer", Mode: "Enable"}}}
-		}, of: "placement-controller", want: "/placement controller --feature-gates=PlacementDebugServer=true " +
+		"explanations": {edit: explaining, of: "placement-controller", want: "/placement controller --feature-gates=PlacementDebugServer=true " +
 			"--placement-debug-bind-address=:9443 --placement-debug-cert-dir=/var/run/secrets/placement-debug"},
+		"explanations without a certificate": {edit: explaining, inputs: func(in *inputs) { in.unexplained = true }, of: "placement-controller",
+			want: "/placement controller --feature-gates=PlacementDebugServer=true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -141,6 +141,27 @@ func TestArguments(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 		})
+	}
+}
+
+// explaining has placements explained.
+func explaining(cm *operatorv1.ClusterManager) {
+	cm.Spec.PlacementConfiguration = &operatorv1.PlacementConfiguration{
+		FeatureGates: []operatorv1.FeatureGate{{Feature: "PlacementDebugServer", Mode: "Enable"}}}
+}
+
+// CM-31: what may not be secured is not served under a name either.
+func TestUnexplained(t *testing.T) {
+	t.Parallel()
+	for unexplained, want := range map[bool]bool{false: true, true: false} {
+		p := plannedOf(explaining, func(in *inputs) { in.unexplained = unexplained })
+		_, served := find[*corev1.Service](p.plan(), "cluster-manager-placement")
+		secured := slices.ContainsFunc(p.servers(), func(server servingcerts.Server) bool {
+			return server.Secret == fleet.SecretPlacementDebugServing
+		})
+		if served != want || secured != want {
+			t.Errorf("unexplained is %t: there is a Service: %t, a certificate: %t", unexplained, served, secured)
+		}
 	}
 }
 

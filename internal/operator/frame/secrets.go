@@ -3,6 +3,8 @@ package frame
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,9 +34,15 @@ type Secrets struct {
 
 	mu      sync.Mutex
 	watches map[string]toolscache.SharedIndexInformer
-	// unwatched are the names that could not be watched when they were last requested.
-	unwatched map[string]rights.Watch
+	// unwatched are the names that could not be watched when they were last requested, and the rules that would permit what is done with them.
+	unwatched map[string]string
 }
+
+// Verbs for Secrets that users write, and for those that an operator keeps.
+var (
+	watchVerbs = []string{"list", "watch"}
+	keepVerbs  = []string{"get", "list", "watch", "update", "patch", "delete"}
+)
 
 // NewSecrets returns Secrets without a watch. Watches end with the context, that of the operator. changed is called with the namespace and
 // the name of a Secret that appears, changes or goes.
@@ -42,22 +50,19 @@ func NewSecrets(
 	ctx context.Context, client corev1client.SecretsGetter, reviewer rights.Reviewer, changed func(types.NamespacedName),
 ) *Secrets {
 	return &Secrets{ctx: ctx, client: client, reviewer: reviewer, changed: changed,
-		watches: map[string]toolscache.SharedIndexInformer{}, unwatched: map[string]rights.Watch{}}
+		watches: map[string]toolscache.SharedIndexInformer{}, unwatched: map[string]string{}}
 }
 
-// missingRules are those that would permit to watch what could not be watched.
-func (s *Secrets) missingRules() (rules []string) {
+// missingRules are those that would permit what could not be watched.
+func (s *Secrets) missingRules() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, watch := range s.unwatched {
-		rules = append(rules, watch.Rule())
-	}
-	return rules
+	return slices.Collect(maps.Values(s.unwatched))
 }
 
 // Get returns a Secret, or nil if there is none. It waits for the first list of Secrets with that name.
 func (s *Secrets) Get(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
-	informer, err := s.watch(ctx, name)
+	informer, err := s.watch(ctx, name, watchVerbs)
 	if err != nil {
 		return nil, err
 	}
@@ -78,14 +83,18 @@ func (s *Secrets) Get(ctx context.Context, namespace, name string) (*corev1.Secr
 	return secret, nil
 }
 
-// Follow has changes of Secrets with the names noticed, for who reads them from the API server.
-func (s *Secrets) Follow(ctx context.Context, names ...string) error {
-	for _, name := range names {
-		if _, err := s.watch(ctx, name); err != nil {
-			return err
-		}
-	}
-	return nil
+// Follow has changes of Secrets with the name noticed, for who keeps them and reads them from the API server. It reports whether that is
+// permitted; while it is not, the rule that is missing is reported, until Unfollow.
+func (s *Secrets) Follow(ctx context.Context, name string) (permitted bool, err error) {
+	informer, err := s.watch(ctx, name, keepVerbs)
+	return informer != nil, err
+}
+
+// Unfollow says that no Secret with the name is to be kept, so that no rule is missing for it.
+func (s *Secrets) Unfollow(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.unwatched, name)
 }
 
 // read reads from the API server. The error says which rule permits to.
@@ -99,8 +108,8 @@ func (s *Secrets) read(ctx context.Context, namespace, name string) (*corev1.Sec
 
 var secretKind = corev1.SchemeGroupVersion.WithKind("Secret")
 
-// watch is the watch of a name; nil while it is not permitted.
-func (s *Secrets) watch(ctx context.Context, name string) (toolscache.SharedIndexInformer, error) {
+// watch is the watch of a name; nil while it is not permitted. The verbs are those of the rule that is missing then.
+func (s *Secrets) watch(ctx context.Context, name string, verbs []string) (toolscache.SharedIndexInformer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if informer, found := s.watches[name]; found {
@@ -112,7 +121,7 @@ func (s *Secrets) watch(ctx context.Context, name string) (toolscache.SharedInde
 	}
 	delete(s.unwatched, name)
 	if len(missing) > 0 {
-		s.unwatched[name] = missing[0]
+		s.unwatched[name] = rights.Rule(secretKind.GroupKind(), "", name, verbs...)
 		return nil, nil
 	}
 	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()

@@ -53,13 +53,18 @@ func TestFollowSecrets(t *testing.T) {
 	permitted := rightstest.Reviewer{Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"serving"}, Verbs: []string{"list", "watch"}}}}
 	s := NewSecrets(t.Context(), fake.NewClientset().CoreV1(), permitted, func(types.NamespacedName) {})
-	if err := s.Follow(t.Context(), "serving", "other"); err != nil {
-		t.Fatal(err)
+	for name, want := range map[string]bool{"serving": true, "other": false} {
+		got, err := s.Follow(t.Context(), name)
+		if err != nil || got != want || (s.watches[name] != nil) != want {
+			t.Errorf("%s: permitted is %t, %v; it watches %v", name, got, err, s.watches)
+		}
 	}
-	if s.watches["serving"] == nil || s.watches["other"] != nil {
-		t.Errorf("it watches %v", s.watches)
-	}
-	if rules := s.missingRules(); len(rules) != 1 || !strings.Contains(rules[0], "resourceNames: [other]") {
+	rules := s.missingRules()
+	if len(rules) != 1 || !strings.Contains(rules[0], "resourceNames: [other], verbs: [get, list, watch, update, patch, delete]") {
 		t.Errorf("missing %v", rules)
+	}
+	s.Unfollow("other")
+	if rules := s.missingRules(); len(rules) > 0 {
+		t.Errorf("for what is not to be kept, these are missing: %v", rules)
 	}
 }

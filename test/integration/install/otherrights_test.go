@@ -38,8 +38,11 @@ func TestHubWithRightsOfOtherChart(t *testing.T) {
 	cluster := clusterWithRules(t, "cluster-manager", "clustermanagers", rightstest.ClusterManager())
 	i := &installed{Server: cluster, Client: cluster.Client(t)}
 	i.start(t)
-	framework.Create(t, i, &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "cluster-manager"}})
+	framework.Create(t, i, &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "cluster-manager"},
+		Spec: operatorv1.ClusterManagerSpec{PlacementConfiguration: &operatorv1.PlacementConfiguration{
+			FeatureGates: []operatorv1.FeatureGate{{Feature: "PlacementDebugServer", Mode: operatorv1.FeatureGateModeTypeEnable}}}}})
 	i.awaitHub(t, append(hubIsUp, "OperatorPermitted=False/RulesMissing:resources: [networkpolicies]",
+		"OperatorPermitted=False/RulesMissing:resourceNames: [placement-debug-serving-cert], verbs: [get, list, watch, update, patch, delete]",
 		"OperatorPermitted=False/RulesMissing:resources: [managedclusters], verbs: [delete]")...)
 	i.awaitDeployments(t, fleet.NamespaceHub, hubDeployments...)
 	policies := &networkingv1.NetworkPolicyList{}
@@ -71,6 +74,8 @@ func TestHubWithRightsOfOtherChart(t *testing.T) {
 		return i.Get(ctx, types.NamespacedName{Namespace: fleet.NamespaceHub, Name: "default-deny-all"}, &networkingv1.NetworkPolicy{})
 	})
 	framework.AwaitObject(t, i, role, func(role *rbacv1.ClusterRole) error { return grants(role, "get", "patch", "delete") })
+	explanations := client.ObjectKey{Namespace: fleet.NamespaceHub, Name: fleet.SecretPlacementDebugServing}
+	framework.Get(t, i, explanations, &corev1.Secret{})
 
 	if err := i.operator.Stop(); err != nil {
 		t.Fatal(err)
