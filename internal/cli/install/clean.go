@@ -30,7 +30,8 @@ type cleaning struct {
 	wait, force   bool
 
 	in *Cluster
-	// hub has the API of the hub: the same cluster, unless the hub is hosted. It is nil if that cannot be reached and --force does without.
+	// hub has the API of the hub: the same cluster, unless the hub is hosted. It is nil if that cannot be reached and --force does without, or
+	// if the hub there is that of another ClusterManager.
 	hub *Cluster
 }
 
@@ -129,7 +130,7 @@ func (c *cleaning) connect(ctx context.Context) (*unstructured.Unstructured, err
 		}
 	}
 	if c.hub, err = hubOf(ctx, c.in, manager); err == nil {
-		return manager, nil
+		return manager, c.leaveOtherHub(ctx)
 	}
 	if c.force {
 		c.Note("Warning: the cluster with the API of the hub cannot be reached, so what is there stays: %v", err)
@@ -137,6 +138,30 @@ func (c *cleaning) connect(ctx context.Context) (*unstructured.Unstructured, err
 	}
 	return nil, fmt.Errorf("the cluster with the API of the hub cannot be reached: %w\n--force removes what runs in %s and leaves what is there",
 		err, c.in.Server())
+}
+
+// leaveOtherHub leaves a hub as it is that a hosted ClusterManager leads to and that is of another one. What one that is gone has left can
+// be taken over.
+func (c *cleaning) leaveOtherHub(ctx context.Context) error {
+	if c.hub == c.in {
+		return nil
+	}
+	of := installation.Reference{GroupVersionKind: installation.KindCRD, Name: crdManagedClusters}
+	definition, err := c.hub.Get(ctx, of)
+	if err != nil || definition == nil {
+		return err
+	}
+	owner := definition.GetLabels()[fleet.LabelCreatedByClusterManager]
+	if owner == "" || owner == c.name {
+		return nil
+	}
+	other, err := c.in.Get(ctx, installation.Reference{GroupVersionKind: installation.KindClusterManager, Name: owner})
+	if err != nil || other == nil {
+		return err
+	}
+	c.Note("The hub in %s stays: it is that of ClusterManager %s.", c.hub.Server(), owner)
+	c.hub = nil
+	return nil
 }
 
 // checkName refuses the name of no ClusterManager where there is another one whose API is this cluster's: what there is of a hub is its.
@@ -167,6 +192,13 @@ func (c *cleaning) onHub(ctx context.Context, here *removal, remove func(context
 	here.deleted = append(here.deleted, there.deleted...)
 	return err
 }
+
+const (
+	// crdManagedClusters is a definition that each hub has: the ClusterManager that it is part of has the hub.
+	crdManagedClusters = "managedclusters.cluster.open-cluster-management.io"
+	// groupOfSIG ends the names of definitions of the SIG Multicluster, which others may use, too: they outlive the hub.
+	groupOfSIG = ".multicluster.x-k8s.io"
+)
 
 var kindManagedCluster = clusterv1.GroupVersion.WithKind("ManagedCluster")
 
@@ -260,6 +292,9 @@ var hubKinds = []schema.GroupVersionKind{
 
 // blockers lists the objects of the hub that have to go and do not, with the finalizers that keep them.
 func (c *cleaning) blockers(ctx context.Context) error {
+	if c.hub == nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), diagnosisTimeout)
 	defer cancel()
 	var lines []string
@@ -345,22 +380,32 @@ func (c *cleaning) releaseObjects(ctx context.Context, manager *unstructured.Uns
 	return nil
 }
 
-// deleteRelated deletes what the operator has installed for a ClusterManager, as its status lists it, because the operator does not.
+// deleteRelated does what the operator does not: it deletes what that has installed, as the status of the ClusterManager lists it. The list
+// does not say on which of the two clusters of a hosted hub an object is, and the other one may have one of that name.
 func (c *cleaning) deleteRelated(ctx context.Context, manager *unstructured.Unstructured, here *removal) error {
 	refs, err := related(ctx, c.in, manager)
 	if err != nil {
 		return err
 	}
+	deleteOwn := func(ctx context.Context, on *removal, of installation.Reference) error {
+		return on.deleteOf(ctx, of, fleet.LabelCreatedByClusterManager, c.name)
+	}
 	for _, of := range refs {
-		if c.hub == c.in || of.Namespace == c.name { // what runs a hosted hub is in its namespace, which is the user's
+		if of.GroupVersionKind == installation.KindCRD && strings.HasSuffix(of.Name, groupOfSIG) {
+			continue
+		}
+		if c.hub == c.in {
 			if err := here.delete(ctx, of); err != nil {
 				return err
 			}
-		}
-		if c.hub == c.in {
 			continue
 		}
-		if err := c.onHub(ctx, here, func(ctx context.Context, there *removal) error { return there.delete(ctx, of) }); err != nil {
+		if of.Namespace == c.name { // what runs a hosted hub is in its namespace, which is the user's
+			if err := deleteOwn(ctx, here, of); err != nil {
+				return err
+			}
+		}
+		if err := c.onHub(ctx, here, func(ctx context.Context, there *removal) error { return deleteOwn(ctx, there, of) }); err != nil {
 			return err
 		}
 	}

@@ -1,16 +1,116 @@
 package install_test
 
 import (
+	"encoding/base64"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
 )
+
+// partOf is an object that the operator has made for a ClusterManager.
+func partOf(manager string) string {
+	return `{"metadata":{"labels":{"open-cluster-management.io/created-by-clustermanager":"` + manager + `"}}}`
+}
+
+// withHostedHub is a cluster with a hosted ClusterManager, whose status lists objects, and the cluster with the API of its hub.
+func withHostedHub(t *testing.T, related ...string) (hosting, hub clitest.Hub) {
+	t.Helper()
+	hosting, hub = newCluster(t), newCluster(t)
+	putOperator(t, hosting, "cluster-manager", "r/x:v0.3.0", nil)
+	serve(hub, "/apis/cluster.open-cluster-management.io/v1", "managedclusters ManagedCluster")
+	kubeconfig, err := os.ReadFile(hub.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const manager, secret = managersPath + "cluster-manager", namespacesPath + "cluster-manager/secrets/external-hub-kubeconfig"
+	put(t, hosting, map[string]string{manager: "ClusterManager", secret: "Secret", namespacesPath + "cluster-manager": "Namespace"},
+		map[string]string{
+			manager: `{"spec":{"deployOption":{"mode":"Hosted"}},"status":{"relatedResources":[` + strings.Join(related, ",") + `]}}`,
+			secret:  `{"data":{"kubeconfig":"` + base64.StdEncoding.EncodeToString(kubeconfig) + `"}}`,
+		})
+	return hosting, hub
+}
+
+// CA-20: the status of a hosted ClusterManager does not say on which of two clusters an object is: what others have under its name on the
+// other one stays, and definitions that are not the hub's alone.
+func TestForcedHostedCleanLeavesWhatIsOfOthers(t *testing.T) {
+	t.Parallel()
+	related := func(group, resource, namespace, name string) string {
+		return `{"group":"` + group + `","version":"v1","resource":"` + resource + `","namespace":"` + namespace + `","name":"` + name + `"}`
+	}
+	const (
+		crds, roles = "apiextensions.k8s.io", "rbac.authorization.k8s.io"
+		clusters    = definitionsPath + "managedclusters.cluster.open-cluster-management.io"
+		profiles    = definitionsPath + "clusterprofiles.multicluster.x-k8s.io"
+		namespace   = namespacesPath + "cluster-manager"
+		deployment  = deploymentsOf + "cluster-manager/deployments/cluster-manager-registration-controller"
+		pull        = namespace + "/secrets/open-cluster-management-image-pull-credentials"
+		role        = clusterRolesPath + "open-cluster-management:cluster-manager-registration:controller"
+	)
+	hosting, hub := withHostedHub(t, related(crds, "customresourcedefinitions", "", "managedclusters.cluster.open-cluster-management.io"),
+		related(crds, "customresourcedefinitions", "", "clusterprofiles.multicluster.x-k8s.io"), related("", "namespaces", "", "cluster-manager"),
+		related(roles, "clusterroles", "", "open-cluster-management:cluster-manager-registration:controller"),
+		related("", "secrets", "cluster-manager", "open-cluster-management-image-pull-credentials"),
+		related("apps", "deployments", "cluster-manager", "cluster-manager-registration-controller"))
+	put(t, hosting, map[string]string{deployment: "Deployment", pull: "Secret", role: "ClusterRole"},
+		map[string]string{deployment: partOf("cluster-manager"), role: partOf("another")})
+	put(t, hub, map[string]string{clusters: "CustomResourceDefinition", profiles: "CustomResourceDefinition", namespace: "Namespace",
+		deployment: "Deployment", role: "ClusterRole"},
+		map[string]string{clusters: partOf("cluster-manager"), profiles: partOf("cluster-manager"), namespace: partOf("another"),
+			deployment: partOf("another"), role: partOf("cluster-manager")})
+	got := hosting.Run(t, "", "clean", "--force")
+	got.Succeeds(t, "cleaned up successfully")
+	for _, test := range []struct {
+		on    clitest.Hub
+		path  string
+		stays bool
+	}{
+		{hosting, managersPath + "cluster-manager", false}, {hosting, deployment, false}, {hosting, pull, true}, {hosting, role, true},
+		{hosting, namespace, true}, {hub, clusters, false}, {hub, role, false}, {hub, profiles, true}, {hub, namespace, true},
+		{hub, deployment, true},
+	} {
+		if test.on.Has(test.path) != test.stays {
+			t.Errorf("%s on %s is there: %t", test.path, test.on.URL, !test.stays)
+		}
+	}
+	if !strings.Contains(got.ErrOut, "Namespace cluster-manager stays in "+hub.URL+
+		": it has no label open-cluster-management.io/created-by-clustermanager=cluster-manager") {
+		t.Errorf("nothing says what stays: %s", got.ErrOut)
+	}
+}
+
+// CA-20: a hosted ClusterManager that leads to the hub of another one goes without it: nothing is changed there.
+func TestHostedCleanLeavesTheHubOfAnother(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{"by the operator": {"clean"}, "forced": {"clean", "--force"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hosting, hub := withHostedHub(t)
+			put(t, hosting, map[string]string{managersPath + "another": "ClusterManager"}, nil)
+			const clusters = definitionsPath + "managedclusters.cluster.open-cluster-management.io"
+			const cluster = "/apis/cluster.open-cluster-management.io/v1/managedclusters/c1"
+			put(t, hub, map[string]string{clusters: "CustomResourceDefinition", cluster: "ManagedCluster"}, map[string]string{
+				clusters: partOf("another"),
+				cluster:  `{"status":{"conditions":[{"type":"ManagedClusterConditionAvailable","status":"True"}]}}`})
+			got := hosting.Run(t, "", args...)
+			got.Succeeds(t, "cleaned up successfully")
+			if !strings.Contains(got.ErrOut, "The hub in "+hub.URL+" stays: it is that of ClusterManager another.") {
+				t.Errorf("nothing says what stays: %s", got.ErrOut)
+			}
+			if changes(hub) > 0 || hosting.Has(managersPath+"cluster-manager") || !hosting.Has(managersPath+"another") {
+				t.Errorf("it makes %d changes of the hub, and leaves %v", changes(hub), hosting.Paths())
+			}
+		})
+	}
+}
 
 // With --force, webhooks that do not answer do not keep what they would check: the API server refuses all changes of that.
 func TestForcedCleanWithDeadWebhooks(t *testing.T) {
@@ -20,9 +120,6 @@ func TestForcedCleanWithDeadWebhooks(t *testing.T) {
 		validating    = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/"
 		mutating      = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/"
 	)
-	createdBy := func(manager string) string {
-		return `{"metadata":{"labels":{"open-cluster-management.io/created-by-clustermanager":"` + manager + `"}}}`
-	}
 	for name, test := range map[string]struct {
 		pods  map[string]int // that are ready, by the Deployment of the webhook
 		stays bool
@@ -44,8 +141,8 @@ func TestForcedCleanWithDeadWebhooks(t *testing.T) {
 			}, map[string]string{
 				manager:              `{"metadata":{"finalizers":["operator.open-cluster-management.io/cluster-manager-cleanup"]}}`,
 				work:                 `{"metadata":{"finalizers":["cluster.open-cluster-management.io/manifest-work-cleanup"]}}`,
-				validating + "works": createdBy("cluster-manager"), mutating + "works": createdBy("cluster-manager"),
-				validating + "of-another": createdBy("another"),
+				validating + "works": partOf("cluster-manager"), mutating + "works": partOf("cluster-manager"),
+				validating + "of-another": partOf("another"),
 			})
 			for webhook, pods := range test.pods {
 				path := deploymentsOf + "open-cluster-management-hub/deployments/cluster-manager-" + webhook
