@@ -176,8 +176,8 @@ func conditionOf(k *operatorv1.Klusterlet, kind string) *metav1.Condition {
 }
 
 // runPod runs the agent of a Deployment as a pod of it would run: with its arguments, its volumes, and the rights of its service account. A
-// volume of a Secret is what that is now.
-func runPod(t *testing.T, cluster *env.Server, namespace, name string) *env.Process {
+// volume of a Secret is what that is now. Variables, as NAME=VALUE, are those that only this pod has.
+func runPod(t *testing.T, cluster *env.Server, namespace, name string, variables ...string) *env.Process {
 	t.Helper()
 	c := cluster.Client(t)
 	config, err := cluster.Config()
@@ -217,7 +217,7 @@ func runPod(t *testing.T, cluster *env.Server, namespace, name string) *env.Proc
 	if !slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--spoke-kubeconfig=") }) {
 		args = append(args, "--spoke-kubeconfig", own)
 	}
-	agent := env.NewProgram(t, nil, "capstan-agent", args...)
+	agent := env.NewProgram(t, variables, "capstan-agent", args...)
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -41,6 +41,10 @@ const (
 	lastRetry  = 10 * time.Second
 )
 
+// longestRenewal is how long the hub may take to renew the Lease. One that keeps the connection alive and answers nothing, or a load balancer
+// in front of it, would hold up heartbeats for ever, and nobody would be told.
+const longestRenewal = 30 * time.Second
+
 // Options configure the controller.
 type Options struct {
 	// Hub has the ManagedCluster, of which the controller reads the cache.
@@ -119,6 +123,8 @@ func duration(mc *clusterv1.ManagedCluster) time.Duration {
 }
 
 func (c *Controller) renew(ctx context.Context, cluster string) error {
+	ctx, cancel := context.WithTimeout(ctx, longestRenewal)
+	defer cancel()
 	if c.lease == nil {
 		lease := &coordinationv1.Lease{}
 		key := client.ObjectKey{Namespace: cluster, Name: fleet.ClusterNamespaceLease}

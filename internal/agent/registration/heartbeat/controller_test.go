@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientset "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,9 +26,9 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// RG-20: heartbeats start and end with the acceptance of the cluster, and each is one event.
-func TestHeartbeats(t *testing.T) {
-	t.Parallel()
+// accepted are a cluster that the hub has accepted and its Lease, with a scheme that has both kinds.
+func accepted(t *testing.T) (*runtime.Scheme, *clusterv1.ManagedCluster, *coordinationv1.Lease) {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, coordinationv1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -35,7 +37,13 @@ func TestHeartbeats(t *testing.T) {
 	}
 	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"},
 		Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true, LeaseDurationSeconds: 60}}
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "managed-cluster-lease"}}
+	return scheme, cluster, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "managed-cluster-lease"}}
+}
+
+// RG-20: heartbeats start and end with the acceptance of the cluster, and each is one event.
+func TestHeartbeats(t *testing.T) {
+	t.Parallel()
+	scheme, cluster, lease := accepted(t)
 	hub := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, lease).Build()
 	clk := clocktesting.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
 	var events []string
@@ -72,15 +80,7 @@ func TestHeartbeats(t *testing.T) {
 // KL-31: a heartbeat that fails is reported to the operator, until one reaches the hub.
 func TestFailureIsReported(t *testing.T) {
 	t.Parallel()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, coordinationv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cluster := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "c1"},
-		Spec: clusterv1.ManagedClusterSpec{HubAcceptsClient: true, LeaseDurationSeconds: 60}}
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "managed-cluster-lease"}}
+	scheme, cluster, lease := accepted(t)
 	failure := errors.New("dial tcp 192.0.2.1:6443: i/o timeout")
 	hub := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, lease).WithInterceptorFuncs(interceptor.Funcs{
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
@@ -108,4 +108,29 @@ func TestFailureIsReported(t *testing.T) {
 	if _, err := configMaps.Get(t.Context(), fleet.ConfigMapHubConnection, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the report is still there: %v", err)
 	}
+}
+
+// KL-31: a hub that does not answer at all is reported before the next heartbeat.
+func TestSilenceIsReported(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		scheme, cluster, lease := accepted(t)
+		hub := fake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, lease).WithInterceptorFuncs(interceptor.Funcs{
+			Update: func(ctx context.Context, _ client.WithWatch, _ client.Object, _ ...client.UpdateOption) error {
+				<-ctx.Done()
+				return ctx.Err()
+			}}).Build()
+		configMaps, began := clientset.NewClientset().CoreV1().ConfigMaps("agent"), time.Now()
+		c := New(hub, hub, Options{CheckHub: func() {}, Record: func(string, string, string, string, ...any) {}, Clock: clock.RealClock{},
+			Report: hubreport.New(configMaps, clock.RealClock{})})
+		if _, err := c.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cluster)}); err == nil {
+			t.Error("the heartbeat succeeded")
+		}
+		if took := time.Since(began); took >= time.Minute {
+			t.Errorf("the agent waits for %s", took)
+		}
+		if _, err := configMaps.Get(t.Context(), fleet.ConfigMapHubConnection, metav1.GetOptions{}); err != nil {
+			t.Errorf("the operator is not told: %v", err)
+		}
+	})
 }
