@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -351,13 +353,14 @@ func (p plane) knowsAccounts(t *testing.T) {
 }
 
 // Two replicas of a standalone hub on an external etcd, without volumes, are one hub: when the pod of the leader is killed, and when they
-// are replaced by an upgrade, users go on with the access that they have, and so does the agent with its works.
+// are replaced by an upgrade, users go on with the access that they have, and so do agents with their works: the hub's own, and one that
+// has joined from the same cluster as any other would.
 //
-// SC-11, SC-16, SC-21, SC-24, gap O8
+// SC-11, SC-16, SC-21, SC-24, KL-34, gap O8, gap O15
 func TestStandaloneReplicas(t *testing.T) {
 	t.Parallel()
 	started := start(t, "replicas")[0]
-	started.importImages(t, "capstan-hub")
+	started.importImages(t, "capstan-hub", "capstan-agent")
 	hosting := started.Cluster
 	hosting.Apply(t, etcdOfReplicas)
 	hosting.AwaitAvailable(t, "etcd", "etcd")
@@ -368,6 +371,8 @@ func TestStandaloneReplicas(t *testing.T) {
 	hub := p.administrator(t)
 	p.awaitManaged(t, hub, "home")
 	p.bringPod(t, hub, "home", hosting, "before")
+	p.joinsFromTheSameCluster(t, hub, started, "neighbour")
+	p.bringPod(t, hub, "neighbour", hosting, "by-the-nodeport")
 
 	leader := p.leader(t, hub, "")
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: leader}}
@@ -380,7 +385,28 @@ func TestStandaloneReplicas(t *testing.T) {
 	p.awaitUp(t)
 	p.apply(t, values+"podLabels: {upgraded: 'true'}\n")
 	p.bringPod(t, hub, "home", hosting, "after-the-upgrade")
+	p.bringPod(t, hub, "neighbour", hosting, "by-the-nodeport-again")
+	p.takeAway(t, hub, "neighbour")
 	p.takeAway(t, hub, "home")
+}
+
+// joinsFromTheSameCluster has the cluster of the hub join it under a name. The agent reaches the hub at the port of the nodes, and
+// NetworkPolicies, which are on by default, hold for its pods: they apply to the port of the hub's pods instead, which no kubeconfig has.
+func (p plane) joinsFromTheSameCluster(t *testing.T, hub client.Client, from cluster, name string) {
+	t.Helper()
+	kubeconfig := p.kubeconfig(t)
+	token := standaloneCommand(t, kubeconfig, "get", "token", "--use-bootstrap-token")
+	says(t, token, net.JoinHostPort(p.hosting.NodeIP, strconv.Itoa(p.port)))
+	from.join(t, token, name, "--singleton")
+	standaloneCommand(t, kubeconfig, "accept", "--clusters", name, "--wait")
+	p.awaitManaged(t, hub, name)
+	policies := &networkingv1.NetworkPolicyList{}
+	if err := from.Client.List(t.Context(), policies, client.InNamespace(fleet.NamespaceAgent)); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(policies.Items, func(policy networkingv1.NetworkPolicy) bool { return policy.Name == "default-deny-all" }) {
+		t.Errorf("what the pods of the agent may send is restricted by %v", policies.Items)
+	}
 }
 
 // leader is the pod in which the agent of the hub runs, which is not the one that was before.
