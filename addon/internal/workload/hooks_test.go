@@ -148,7 +148,7 @@ func TestFailedHook(t *testing.T) {
 	h.expectCondition("HookManifestCompleted", metav1.ConditionFalse, "HookManifestIsNotCompleted",
 		"On cluster cluster1 failed: Job ns/bye (Job has reached the specified backoff limit)",
 		"delete ManifestWork cluster1/addon-hello-pre-delete",
-		"kubectl annotate managedclusteraddon -n cluster1 hello capstan.io/pre-delete-timeout=0s")
+		"kubectl annotate --overwrite managedclusteraddon -n cluster1 hello capstan.io/pre-delete-timeout=0s")
 	if h.plan.RequeueAfter != 0 {
 		t.Errorf("comes back after %s", h.plan.RequeueAfter)
 	}

@@ -122,7 +122,7 @@ func (p *planner) until(d deadline) (note string) {
 	}
 	if d.at.IsZero() {
 		addOn := p.Installation.AddOn
-		return note + fmt.Sprintf("; to remove the add-on all the same: kubectl annotate managedclusteraddon -n %s %s %s=0s",
+		return note + fmt.Sprintf("; to remove the add-on all the same: kubectl annotate --overwrite managedclusteraddon -n %s %s %s=0s",
 			addOn.Namespace, addOn.Name, fleet.AnnotationPreDeleteTimeout)
 	}
 	p.comeBack(d.at.Sub(p.Now))

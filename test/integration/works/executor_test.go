@@ -66,9 +66,11 @@ func TestExecutor(t *testing.T) {
 			t.Errorf("manifest %d: %s", ordinal, cond.Message)
 		}
 	}
-	if cond := awaitManifest(t, h, w, 0, metav1.ConditionFalse,
-		"kubectl -n executor create role work-deployer --verb=update,patch,delete --resource=configmaps"); cond == nil {
-		t.Error("no command")
+	for ordinal, command := range map[int]string{ // of different roles, as a user runs both
+		0: "create role work-deployer-configmaps --verb=update,patch,delete --resource=configmaps",
+		2: "create role work-deployer-secrets --verb=get,create,update,patch,delete --resource=secrets",
+	} {
+		awaitManifest(t, h, w, ordinal, metav1.ConditionFalse, "kubectl -n executor "+command)
 	}
 	grant(t, m, ns, "deployer", "granted", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: apply},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}})
