@@ -42,7 +42,8 @@ var notAdvice = map[string]bool{
 	"apply -f":              true, // with files that are not named
 }
 
-// Every command of capstan or kubectl that a message, a condition or a help text names is one that there is, with the flags that it has.
+// CA-04: every command of capstan or kubectl that a message, a condition or a help text names is one that there is, with the flags that it
+// has.
 func TestAdvice(t *testing.T) {
 	t.Parallel()
 	found := map[string]int{}

@@ -1,6 +1,7 @@
 package walkthrough
 
 import (
+	"strings"
 	"testing"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
@@ -32,8 +33,11 @@ func TestAgent(t *testing.T) {
 			managed.loseNamespace(t, fleet.NamespaceAgent)
 			managed.awaitKlusterlet(t, "klusterlet", "Applied=True", "HubConnectionDegraded=True:bootstrap-hub-kubeconfig")
 			managed.join(t, initialized, "cluster1")
-			says(t, hub.refused(t, "accept", "--clusters", "cluster1"), "the same agent, which has lost its credential, or an impostor")
-			hub.accept(t, "cluster1", "--skip-approve-check")
+			refused := hub.refused(t, "accept", "--clusters", "cluster1")
+			says(t, refused, "the same agent, which has lost its credential, or an impostor", fleet.ClusterUser("cluster1", "UID"))
+			row := strings.Fields(managed.follow(t, refused,
+				"get klusterlets --output custom-columns=CLUSTER:.spec.clusterName,UID:.metadata.uid"))
+			hub.accept(t, "cluster1", "--requesters", fleet.ClusterUser("cluster1", row[len(row)-1]))
 		}},
 	} {
 		passed := t.Run(event.name, func(t *testing.T) { //nolint:paralleltest // they happen to the same agent

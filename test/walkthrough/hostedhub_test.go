@@ -4,7 +4,6 @@ import (
 	"maps"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -12,7 +11,6 @@ import (
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
-	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // exposed makes the webhooks of a hosted hub reachable at ports of the node, as Open Cluster Management documents it.
@@ -63,9 +61,10 @@ clusterManager:
       registrationWebhookConfiguration: {address: `+management.NodeIP+`, port: 30443}
       workWebhookConfiguration: {address: `+management.NodeIP+`, port: 31443}
 `)
-	says(t, management.refused(t, "init", "--cluster-manager-values-file", values),
-		"kubectl --namespace cluster-manager create secret generic external-hub-kubeconfig")
-	management.storeKubeconfig(t, "cluster-manager", fleet.SecretExternalHubKubeconfig, hub)
+	refused := management.refused(t, "init", "--cluster-manager-values-file", values)
+	management.follow(t, refused, "create namespace cluster-manager")
+	management.follow(t, refused, "--namespace cluster-manager create secret generic external-hub-kubeconfig --from-file=kubeconfig=FILE",
+		"FILE", hub.Kubeconfig)
 	management.Apply(t, exposed)
 	initialized := management.initialize(t, "--cluster-manager-values-file", values)
 	if pods := management.podNames(t, "cluster-manager"); !maps.Equal(pods, hubPods) {
@@ -89,15 +88,6 @@ clusterManager:
 	management.isNoHub(t)
 	management.deleteNamespace(t, "cluster-manager")
 	management.AwaitInventory(t, before)
-}
-
-// storeKubeconfig stores the kubeconfig of another cluster in a Secret, in a namespace that it makes.
-func (c cluster) storeKubeconfig(t *testing.T, namespace, name string, of cluster) {
-	t.Helper()
-	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Data: map[string][]byte{fleet.KeyKubeconfig: readFile(t, of.Kubeconfig)}}
-	c.create(t, n, secret)
 }
 
 // asksWebhooks makes sure that the API server of the hub asks all webhooks: what is right passes, what is not is refused.

@@ -1,6 +1,7 @@
 package walkthrough
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -101,11 +102,11 @@ func (c cluster) forgetWithoutAgent(t *testing.T, name string) {
 	managed := &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	c.patch(t, managed, `{"spec": {"leaseDurationSeconds": 1}}`) // the hub misses the agent after five of them
 	c.delete(t, managed)
+	advice := "kubectl annotate managedcluster " + name + " " + fleet.AnnotationDeletionTimeout + "=0s"
 	c.awaitManagedCluster(t, name, func(managed *clusterv1.ManagedCluster) error {
-		return haveConditions(managed.Status.Conditions,
-			fleet.ConditionDeleting+"=False:kubectl annotate managedcluster "+name+" "+fleet.AnnotationDeletionTimeout+"=0s")
+		return haveConditions(managed.Status.Conditions, fleet.ConditionDeleting+"=False:"+advice)
 	})
-	c.patch(t, managed, `{"metadata": {"annotations": {"`+fleet.AnnotationDeletionTimeout+`": "0s"}}}`)
+	c.kubectl(t, strings.Fields(advice)[1:]...)
 	c.AwaitGone(t, managed)
 }
 

@@ -44,6 +44,16 @@ func (h Hub) Run(t *testing.T, stdin string, args ...string) Result {
 	return Run(t.Context(), stdin, append([]string{"--kubeconfig", h.File}, args...)...)
 }
 
+// Follow runs a command that a result advises, written there after "capstan", with pairs of words and what a user puts in for them. A word
+// that begins with another one comes before it.
+func (h Hub) Follow(t *testing.T, result Result, advice string, pairs ...string) Result {
+	t.Helper()
+	if !strings.Contains(result.Out+result.ErrOut, "capstan "+advice) {
+		t.Errorf("%q is not advised in:\n%s%s", advice, result.Out, result.ErrOut)
+	}
+	return h.Run(t, "", strings.Fields(strings.NewReplacer(pairs...).Replace(advice))...)
+}
+
 // Run runs a command for which no time passes.
 func Run(ctx context.Context, stdin string, args ...string) Result {
 	return RunUntil(ctx, nil, stdin, args...)
