@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -121,11 +122,17 @@ func readYAML(file string, into any) error {
 // bootstrapSecret is what an agent registers with on the hub of the tests.
 func bootstrapSecret(t *testing.T, namespace, name string) *corev1.Secret {
 	t.Helper()
+	return bootstrapSecretWith(t, namespace, name, framework.Hub.BootstrapToken(t))
+}
+
+// bootstrapSecretWith is the same with another token.
+func bootstrapSecretWith(t *testing.T, namespace, name, token string) *corev1.Secret {
+	t.Helper()
 	config, err := framework.Hub.Config()
 	if err != nil {
 		t.Fatal(err)
 	}
-	kubeconfig, err := framework.KubeconfigWith(config, clientcmdapi.AuthInfo{Token: framework.Hub.BootstrapToken(t)})
+	kubeconfig, err := framework.KubeconfigWith(config, clientcmdapi.AuthInfo{Token: token})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +275,21 @@ func TestKlusterletDefault(t *testing.T) {
 		)
 	}
 
-	framework.Create(t, c, bootstrapSecret(t, namespace, fleet.SecretBootstrapHubKubeconfig))
+	// The condition says where a token comes from that works.
+	bootstrap := bootstrapSecretWith(t, namespace, fleet.SecretBootstrapHubKubeconfig, "abcdef.0123456789abcdef")
+	framework.Create(t, c, bootstrap)
+	awaitKlusterletMessage(t, c, name, fleet.ConditionHubConnectionDegraded, "BootstrapSecretError,HubKubeConfigSecretMissing",
+		"wrong or has expired. Put a new one there, with the token of capstan get token")
+	var info struct {
+		Token string `json:"hub-token"`
+	}
+	if err := json.Unmarshal([]byte(framework.Hub.Capstan(t, "", "get", "token", "-o", "json").Out), &info); err != nil {
+		t.Fatal(err)
+	}
+	bootstrap.Data = bootstrapSecretWith(t, namespace, bootstrap.Name, info.Token).Data
+	if err := c.Update(t.Context(), bootstrap); err != nil {
+		t.Fatal(err)
+	}
 	awaitKlusterlet(t, c, name, "HubConnectionDegraded=True/BootstrapSecretFunctional,HubKubeConfigSecretMissing")
 	runPod(t, cluster, namespace, name+"-registration-agent")
 	env.Accept(t, framework.Hub.Client(t), name)

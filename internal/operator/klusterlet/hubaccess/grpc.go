@@ -38,7 +38,7 @@ func (c Credentials) bootstrapByGRPC(ctx context.Context, name string) (reason, 
 		return fleet.ReasonBootstrapSecretError, fmt.Sprintf("The hub cannot be reached with the %s of Secret %s: %v", fleet.KeyConfig, name, err)
 	case refused != "":
 		return fleet.ReasonBootstrapSecretUnauthorized, fmt.Sprintf("The gRPC server %s of the hub does not let the agent in with the %s of Secret %s: "+
-			"%s. Put a new one there, with the token of capstan get token", address, fleet.KeyConfig, name, refused)
+			"%s. %s", address, fleet.KeyConfig, name, refused, putNewOne)
 	}
 	return fleet.ReasonBootstrapSecretFunctional, fmt.Sprintf("The gRPC server %s of the hub lets the agent in with the %s of Secret %s", address,
 		fleet.KeyConfig, name)

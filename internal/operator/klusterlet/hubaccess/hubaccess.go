@@ -10,6 +10,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
@@ -18,8 +19,11 @@ import (
 	"github.com/capstan-io/capstan/internal/operator/kubeconfigsecret"
 )
 
-// registersAgain is what to do about a credential that lacks something.
-const registersAgain = "; delete it, and the agent registers again"
+// What to do about a credential that lacks something, and about what the agent is to register with.
+const (
+	registersAgain = "; delete it, and the agent registers again"
+	putNewOne      = "Put a new one there, with the token of capstan get token"
+)
 
 // requestTimeout is how long a hub may take to answer a request.
 const requestTimeout = 10 * time.Second
@@ -98,11 +102,14 @@ func (c Credentials) bootstrap(ctx context.Context) (reason, message string) {
 	}
 	host, denied, err := review(ctx, c.Bootstrap, neededToRegister)
 	switch {
+	case apierrors.IsUnauthorized(err):
+		return fleet.ReasonBootstrapSecretError, fmt.Sprintf("The hub %s does not accept the credential in the kubeconfig of Secret %s, "+
+			"which is wrong or has expired. %s", host, name, putNewOne)
 	case err != nil:
 		return fleet.ReasonBootstrapSecretError, fmt.Sprintf("The hub cannot be asked with the kubeconfig of Secret %s: %v", name, err)
 	case len(denied) > 0:
-		return fleet.ReasonBootstrapSecretUnauthorized, fmt.Sprintf("The kubeconfig of Secret %s lacks rights on the hub %s: %s. "+
-			"Put a new one there, with the token of capstan get token", name, host, strings.Join(denied, ", "))
+		return fleet.ReasonBootstrapSecretUnauthorized, fmt.Sprintf("The kubeconfig of Secret %s lacks rights on the hub %s: %s. %s", name, host,
+			strings.Join(denied, ", "), putNewOne)
 	}
 	return fleet.ReasonBootstrapSecretFunctional, "The kubeconfig of Secret " + name + " may register on the hub " + host
 }

@@ -53,6 +53,8 @@ func secretFor(url string) *corev1.Secret {
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	good, noLease, noJoin := fakeHub(t, ""), fakeHub(t, "update leases"), fakeHub(t, "create managedclusters")
+	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+	t.Cleanup(stranger.Close)
 	without := func(key string) *corev1.Secret {
 		secret := secretFor(good)
 		delete(secret.Data, key)
@@ -71,6 +73,8 @@ func TestCheck(t *testing.T) {
 			"accept the cluster on the hub"},
 		"may not register": {Credentials{Bootstrap: secretFor(noJoin)}, "BootstrapSecretUnauthorized,HubKubeConfigSecretMissing",
 			"lacks rights on the hub " + noJoin + ": create managedclusters.cluster.open-cluster-management.io. Put a new one there"},
+		"unknown token": {Credentials{Bootstrap: secretFor(stranger.URL)}, "BootstrapSecretError,HubKubeConfigSecretMissing",
+			"which is wrong or has expired. Put a new one there, with the token of capstan get token"},
 		"broken bootstrap": {Credentials{Bootstrap: broken}, "BootstrapSecretError,HubKubeConfigSecretMissing", "is no kubeconfig"},
 		"no kubeconfig": {Credentials{Bootstrap: secretFor(good), Hub: without(fleet.KeyKubeconfig)},
 			"BootstrapSecretFunctional,HubKubeConfigMissing",
