@@ -3,10 +3,12 @@ package registration
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -50,6 +52,16 @@ func TestConnectedClusterIsNotTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	framework.AwaitEvent(t, c, metav1.NamespaceDefault, fleet.EventManagedClusterAutoApprovalWithheld)
+	events := &eventsv1.EventList{}
+	if err := c.List(t.Context(), events, client.InNamespace(metav1.NamespaceDefault)); err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range events.Items {
+		// Without the name, the command refuses: internal/cli/fleet.TestAcceptAsksForAnotherAgent.
+		if event.Reason == fleet.EventManagedClusterAutoApprovalWithheld && !strings.Contains(event.Note, "accept --clusters taken --requesters NAME") {
+			t.Errorf("it says %q", event.Note)
+		}
+	}
 	undecided := 0
 	requests := &certificatesv1.CertificateSigningRequestList{}
 	if err := c.List(t.Context(), requests, client.MatchingLabels{fleet.LabelClusterName: name}); err != nil {

@@ -99,6 +99,9 @@ func (c *Controller) withheld(ctx context.Context, cluster client.Object) []ctrl
 	return waiting
 }
 
+// nameAgent says how an administrator approves a request. A cluster that has joined has an agent already, so another one has to be named.
+const nameAgent = "If it is meant to be, name it, as the command says it without --requesters: capstan accept --clusters %s --requesters NAME"
+
 // Reconcile approves the request of a trusted user for exactly the identity of a cluster's agent. It does not approve one for a
 // connected cluster: many clusters share one bootstrap credential, and everyone with that credential could take over any of them. Such
 // a request waits until the cluster is lost, or for an administrator.
@@ -117,14 +120,12 @@ func (c *Controller) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if connected(mc) {
 		c.recorder.Eventf(csr, nil, corev1.EventTypeWarning, fleet.EventManagedClusterAutoApprovalWithheld, "Approve",
-			"ManagedCluster %s is connected; another agent for it is not approved automatically. If it is meant to be, run: capstan accept --clusters %s", cluster,
-			cluster)
+			"ManagedCluster %s is connected; another agent for it is not approved automatically. "+nameAgent, cluster, cluster)
 		return ctrl.Result{}, nil
 	}
 	if denied(mc) {
 		c.recorder.Eventf(csr, nil, corev1.EventTypeWarning, fleet.EventManagedClusterAutoApprovalWithheld, "Approve",
-			"ManagedCluster %s is denied; an agent for it is not approved automatically. If it is meant to be, run: capstan accept --clusters %s",
-			cluster, cluster)
+			"ManagedCluster %s is denied; an agent for it is not approved automatically. "+nameAgent, cluster, cluster)
 		return ctrl.Result{}, nil
 	}
 	if err := signingrequest.Approve(ctx, c.client, csr, c.clock.Now(),
