@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -292,13 +293,23 @@ func (r *reviewer) explainHubRefusal(ctx context.Context, cluster string, verbs 
 	if err != nil {
 		return "", "", err
 	}
-	role := "enter-" + cluster
+	role := roleToEnter(cluster, r.user.Name)
 	name, subresource, _ := strings.Cut(resource.Resource, "/")
 	return fmt.Sprintf("the hub does not let user %q %s %s of this cluster", r.user.Name, strings.Join(verbs, ", "), resource.Resource),
 		fmt.Sprintf("An administrator of the hub lets the user in:\n"+
 			"  kubectl create clusterrole %s --verb=%s --resource=%s.%s/%s --resource-name=%s\n"+
 			"  kubectl create clusterrolebinding %s --clusterrole=%s --user='%s'",
 			role, strings.Join(verbs, ","), name, resource.Group, subresource, cluster, role, role, r.user.Name), nil
+}
+
+// roleToEnter is the name of a ClusterRole for one user of a cluster, so that nobody else has it; without what a shell would interpret.
+func roleToEnter(cluster, user string) string {
+	return "enter-" + cluster + "-" + strings.Map(func(r rune) rune {
+		if r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(".:@_-", r)) {
+			return r
+		}
+		return '-'
+	}, user)
 }
 
 // permissions are the ClusterPermissions that are about the user; none where they may not be read.

@@ -67,7 +67,8 @@ idle           no                               -           -                   
 	for _, words := range []string{"The hub knows the user as alice, and clusters as cluster:hub:alice.", "in namespace web",
 		"cluster2: ConfigMap hub-access of the managed cluster lets you do no more than: get in web",
 		`idle: the hub does not let user "alice" get, create, update, patch, delete managedclusters/proxy of this cluster`,
-		"kubectl create clusterrole enter-idle --verb=get,create,update,patch,delete --resource=managedclusters.cluster.open-cluster-management.io/proxy --resource-name=idle"} {
+		"kubectl create clusterrole enter-idle-alice --verb=get,create,update,patch,delete --resource=managedclusters.cluster.open-cluster-management.io/proxy --resource-name=idle",
+		"kubectl create clusterrolebinding enter-idle-alice --clusterrole=enter-idle-alice --user='alice'"} {
 		if !strings.Contains(got.ErrOut, words) {
 			t.Errorf("%q is missing in:\n%s", words, got.ErrOut)
 		}

@@ -35,7 +35,7 @@ func TestAccess(t *testing.T) {
 	ask("list", "configmaps", "--as", p.Alice).Succeeds(t, "yes")
 	refused(`no role on the cluster lets user "cluster:hub:`+p.Alice+`" list secrets in namespace access`,
 		"A ClusterPermission in namespace access", "list", "secrets", "--as", p.Alice)
-	refused(`the hub does not let user "stranger" get managedclusters/proxy`, "kubectl create clusterrole enter-access --verb=get",
+	refused(`the hub does not let user "stranger" get managedclusters/proxy`, "kubectl create clusterrole enter-access-stranger --verb=get",
 		"list", "configmaps", "--as", "stranger")
 	ask("--as", p.Alice).Succeeds(t, "get,create,update,patch,delete   True", "* configmaps")
 
