@@ -28,7 +28,7 @@ func (a addOnScore) score(c *cluster, in *scoreInput) (score int64, expired bool
 	return 0, false
 }
 
-// scoresExpired tells whether validUntil has passed. Expired scores count as 0.
+// scoresExpired reports whether validUntil has passed. Expired scores count as 0.
 func scoresExpired(scores *clusterv1alpha1.AddOnPlacementScore, now time.Time) bool {
 	until := scores.Status.ValidUntil
 	return until != nil && !until.After(now)

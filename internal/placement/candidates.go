@@ -76,7 +76,7 @@ func (s *framework) filterPredicates(class *equivalenceClass) (cs *candidateSet,
 	return cs, next
 }
 
-// matches tells whether a cluster matches the predicates. Results of CEL expressions are those that are known.
+// matches reports whether a cluster matches the predicates. Results of CEL expressions are those that are known.
 func (class *equivalenceClass) matches(c *cluster, now time.Time) bool {
 	if class.evaluation != nil {
 		return class.evaluation.result(c).matched
@@ -117,7 +117,7 @@ func (s *framework) runScorer(cs *candidateSet, by *scorer) {
 	}
 }
 
-// score is the weighted sum of the scores of a cluster, without Balance and Steady. expired tells whether one of them has expired.
+// score is the weighted sum of the scores of a cluster, without Balance and Steady. expired reports whether one of them has expired.
 func (s *profile) score(c *cluster, in *scoreInput) (score int64, expired bool) {
 	for i := range s.scorers {
 		own, stale := s.scorers[i].plugin.score(c, in)

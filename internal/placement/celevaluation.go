@@ -54,12 +54,12 @@ func (e *celEvaluation) result(c *cluster) *celResult {
 	return &e.results[c.index]
 }
 
-// pending tells whether clusters are still to be evaluated before anything can be selected.
+// pending reports whether clusters are still to be evaluated before anything can be selected.
 func (class *equivalenceClass) pending() bool {
 	return class.profile.cel && !class.overBudget() && (class.evaluation == nil || !class.evaluation.complete)
 }
 
-// overBudget tells whether the CEL expressions of the class exceed celBudget.
+// overBudget reports whether the CEL expressions of the class exceed celBudget.
 func (class *equivalenceClass) overBudget() bool {
 	return class.evaluation != nil && class.evaluation.overBudget
 }
@@ -80,19 +80,19 @@ func (e *celEvaluation) invalidate(c *cluster) {
 	}
 }
 
-// take takes up to n clusters that wait.
-func (e *celEvaluation) take(n int) []*cluster {
+// pop removes up to n clusters from waiting and returns them.
+func (e *celEvaluation) pop(n int) []*cluster {
 	n = min(n, len(e.waiting))
-	taken := e.waiting[:n]
+	popped := e.waiting[:n]
 	e.waiting = e.waiting[n:]
-	for _, c := range taken {
+	for _, c := range popped {
 		e.result(c).waiting = false
 	}
-	return taken
+	return popped
 }
 
-// putBack lets clusters that were taken wait before all others again.
-func (e *celEvaluation) putBack(clusters []*cluster) {
+// requeue puts clusters that were popped before all others in waiting again.
+func (e *celEvaluation) requeue(clusters []*cluster) {
 	clusters = slices.DeleteFunc(clusters, func(c *cluster) bool {
 		return !e.class.has(c) || e.result(c).waiting || e.result(c).upToDate
 	})
@@ -177,5 +177,5 @@ func (s *evaluations) cancel(class *equivalenceClass) {
 	}
 }
 
-// current tells whether the evaluation was not discarded.
+// current reports whether the evaluation was not discarded.
 func (e *celEvaluation) current() bool { return e.class.evaluation == e }

@@ -41,7 +41,7 @@ type resourceAmount struct {
 // resourceNames are the resources that the prioritizers ResourceAllocatable… compare.
 var resourceNames = [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 
-// selectable tells whether the cluster exists, is not being deleted and was not denied. Clusters that are neither accepted nor denied are
+// selectable reports whether the cluster exists, is not being deleted and was not denied. Clusters that are neither accepted nor denied are
 // selectable.
 func (c *cluster) selectable() bool {
 	return c.object != nil && c.object.DeletionTimestamp == nil && !managedcluster.Denied(c.object)
@@ -144,7 +144,7 @@ func diffCluster(former cluster, present *cluster) clusterChange {
 	}
 }
 
-// topologyChanged tells whether labels or claims have changed, by which clusters are divided into decision groups and topologies.
+// topologyChanged reports whether labels or claims have changed, by which clusters are divided into decision groups and topologies.
 func (c clusterChange) topologyChanged() bool { return c.labels || c.claims }
 
 // clusterCache has all clusters, sorted by name.

@@ -35,7 +35,7 @@ func (s *snapshot) namespace(name string) *namespace {
 	return n
 }
 
-func (s *snapshot) forgetNamespace(name string) {
+func (s *snapshot) removeNamespaceIfUnused(name string) {
 	if n := s.namespaces[name]; n != nil && len(n.bindings) == 0 && len(n.placements) == 0 {
 		delete(s.namespaces, name)
 	}
@@ -197,7 +197,7 @@ func (s *Scheduler) DeleteBinding(key Key) []Key {
 	delete(n.bindings, key.Name)
 	s.classes.reclassify(n, affected)
 	s.snapshot.addUnmanaged(key.Namespace, affected)
-	s.snapshot.forgetNamespace(key.Namespace)
+	s.snapshot.removeNamespaceIfUnused(key.Namespace)
 	return affected.keys()
 }
 

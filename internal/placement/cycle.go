@@ -63,8 +63,8 @@ func (s *framework) newCycle(cs *candidateSet, p *placement) *cycle {
 // candidateCount is the number of candidates.
 func (c *cycle) candidateCount() int { return c.candidates.tolerated + c.selectedOnly }
 
-// own iterates over the candidates of the placement by name.
-func (c *cycle) own() iter.Seq[*candidate] {
+// feasible iterates over the candidates of the placement by name.
+func (c *cycle) feasible() iter.Seq[*candidate] {
 	return func(yield func(*candidate) bool) {
 		for i := range c.candidates.matched {
 			m := &c.candidates.matched[i]
@@ -78,7 +78,7 @@ func (c *cycle) own() iter.Seq[*candidate] {
 // scored iterates over the candidates of the placement by name, with their total scores.
 func (c *cycle) scored() iter.Seq[scoredCluster] {
 	return func(yield func(scoredCluster) bool) {
-		for m := range c.own() {
+		for m := range c.feasible() {
 			if !yield(c.score(m)) {
 				return
 			}
@@ -97,7 +97,7 @@ func (c *cycle) score(m *candidate) scoredCluster {
 	if c.ownRanges {
 		score, _ = c.spec.profile.score(m.cluster, &c.input)
 	}
-	for _, scorer := range c.spec.ownScorers {
+	for _, scorer := range c.spec.placementScorers {
 		own, _ := scorer.plugin.score(m.cluster, &c.input)
 		score += scorer.Weight * own
 	}

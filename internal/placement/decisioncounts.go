@@ -1,6 +1,6 @@
 package placement
 
-// decisionCounts tells how many decisions the cluster with the most decisions has.
+// decisionCounts has how many decisions the cluster with the most decisions has.
 type decisionCounts struct {
 	clusters []int // by number of decisions: number of clusters that have so many; 0 is not counted
 	max      int

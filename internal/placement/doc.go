@@ -15,7 +15,7 @@
 // Advance.
 //
 // Decisions of other placements are no events. Balance reads them when a placement is scheduled for another reason. If every decision
-// rescheduled all other placements, none would ever settle.
+// rescheduled all other placements, they would reschedule each other without end.
 //
 // # What is cached
 //

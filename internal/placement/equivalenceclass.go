@@ -127,7 +127,7 @@ func (class *equivalenceClass) addAll(affected affected) {
 	}
 }
 
-// has tells whether a cluster is a member of one of the cluster sets.
+// has reports whether a cluster is a member of one of the cluster sets.
 func (class *equivalenceClass) has(c *cluster) bool {
 	return slices.ContainsFunc(c.sets, func(set *clusterSet) bool { return slices.Contains(class.sets, set) })
 }
@@ -179,5 +179,5 @@ func (s *classCache) evict(but *equivalenceClass) {
 	}
 }
 
-// scheduleAdvance makes Advance look at the classes at a time.
+// scheduleAdvance makes Advance update the classes at a time.
 func (s *snapshot) scheduleAdvance(at time.Time) { s.nextAdvance = earliest(s.nextAdvance, at) }

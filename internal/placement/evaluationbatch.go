@@ -88,7 +88,7 @@ func (s *classCache) newBatch(q *evaluationQueue, affected affected) *batch {
 
 // addItems moves waiting clusters of an evaluation to a batch, and returns how many the batch has.
 func (b *batch) addItems(e *celEvaluation) int {
-	for _, c := range e.take(batchClusters - len(b.items)) {
+	for _, c := range e.pop(batchClusters - len(b.items)) {
 		b.items = append(b.items, batchItem{evaluation: e, of: c, cluster: *c})
 	}
 	return len(b.items)
@@ -130,7 +130,7 @@ func (s *Scheduler) complete(b *batch, affected affected) {
 		if !e.current() {
 			continue
 		}
-		e.putBack(b.undone(e))
+		e.requeue(b.undone(e))
 		if e.complete || !s.classes.completeIfEvaluated(e, affected) {
 			s.evaluations.enqueue(e) // there may be more clusters to evaluate
 		}

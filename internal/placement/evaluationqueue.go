@@ -30,7 +30,7 @@ func newEvaluationQueue() *evaluationQueue {
 	return &evaluationQueue{limiter: rate.NewLimiter(celRate, celBurst)}
 }
 
-// idle tells whether the queue is empty and its budget full, so that it need not be kept.
+// idle reports whether the queue is empty and its budget full, so that it need not be kept.
 func (q *evaluationQueue) idle(now time.Time) bool {
 	return !q.running && len(q.waiting) == 0 && q.limiter.TokensAt(now) >= celBurst
 }

@@ -93,7 +93,7 @@ func (s *classCache) update(change clusterChange, affected affected) {
 	}
 }
 
-// affects tells whether a profile reads what has changed.
+// affects reports whether a profile reads what has changed.
 func (change *clusterChange) affects(profile *profile) bool {
 	switch {
 	case change.labels, change.claims, change.taints, change.selectable:

@@ -106,14 +106,14 @@ func (s *Scheduler) explain(object *clusterv1beta1.Placement, evaluated *celEval
 	result, selected := s.runCycle(p)
 	result.Disabled = p.disabled
 	explanation := &Explanation{Result: result}
-	var rejection *rejection
+	var diagnosis *diagnosis
 	if p.class != nil {
 		cycle := s.framework.newCycle(s.classes.candidatesOf(p.class), p)
 		explanation.fill(cycle, p.class)
-		rejection = newRejection(cycle, p.class, selected)
+		diagnosis = newDiagnosis(cycle, p.class, selected)
 	}
 	var mismatches *mismatches
-	explanation.Clusters, mismatches = s.snapshot.clusterReasons(p, result, rejection)
+	explanation.Clusters, mismatches = s.snapshot.clusterReasons(p, result, diagnosis)
 	if q := s.evaluations.explainQueues[p.key.Namespace]; q != nil && q.limiter.TokensAt(s.evaluations.budgetTime) <= 0 {
 		mismatches.costs = celselector.NewCosts(0)
 	}
@@ -185,8 +185,8 @@ func (s *snapshot) names(which func(*cluster) bool) []string {
 	return names
 }
 
-// clusterReasons returns the reason for each cluster. Those of mismatches are still empty. rejection is nil without a cluster set.
-func (s *snapshot) clusterReasons(p *placement, result *Result, rejection *rejection) ([]ClusterReason, *mismatches) {
+// clusterReasons returns the reason for each cluster. Those of mismatches are still empty. diagnosis is nil without a cluster set.
+func (s *snapshot) clusterReasons(p *placement, result *Result, diagnosis *diagnosis) ([]ClusterReason, *mismatches) {
 	selected := map[string]string{}
 	for _, group := range result.Groups {
 		for _, decision := range group.Decisions {
@@ -202,8 +202,8 @@ func (s *snapshot) clusterReasons(p *placement, result *Result, rejection *rejec
 		reason, yes := selected[c.name]
 		if !yes {
 			reason = result.Satisfied.Message
-			if rejection != nil {
-				if reason = rejection.reason(c); reason == "" {
+			if diagnosis != nil {
+				if reason = diagnosis.reason(c); reason == "" {
 					mismatches.clusters[len(reasons)] = *c
 				}
 			}

@@ -62,7 +62,7 @@ func (s *Scheduler) newExplainBatch(object *clusterv1beta1.Placement) (*celEvalu
 	class := &equivalenceClass{namespace: object.Namespace, sets: sets, profile: spec.profile}
 	class.candidates, _ = s.framework.buildCandidates(class)
 	b := &batch{queue: q, now: s.snapshot.now}
-	for _, c := range class.evaluation.take(len(class.evaluation.waiting)) {
+	for _, c := range class.evaluation.pop(len(class.evaluation.waiting)) {
 		b.items = append(b.items, batchItem{evaluation: class.evaluation, of: c, cluster: *c})
 	}
 	return class.evaluation, b

@@ -116,5 +116,5 @@ func (s *Scheduler) remove(p *placement) {
 	s.classes.releaseProfile(p.spec)
 	delete(s.snapshot.placements, p.key)
 	delete(s.snapshot.namespaces[p.key.Namespace].placements, p.key)
-	s.snapshot.forgetNamespace(p.key.Namespace)
+	s.snapshot.removeNamespaceIfUnused(p.key.Namespace)
 }

@@ -19,7 +19,7 @@ const (
 	pluginSpread = "Spread"
 )
 
-// Timer is called when a plugin begins, and done when it ends.
+// Timer is called when a plugin starts, and done when it ends.
 type Timer func(kind PluginType, name string) (done func())
 
 // framework runs filters and scorers on a snapshot.

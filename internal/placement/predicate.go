@@ -45,7 +45,7 @@ func parseSelectors(byLabels *metav1.LabelSelector, byClaims *clusterv1beta1.Clu
 	return parsed, nil
 }
 
-// match tells whether a cluster matches one of the predicates, and adds what CEL expressions cost to costs.
+// match reports whether a cluster matches one of the predicates, and adds what CEL expressions cost to costs.
 func (s *profile) match(c *cluster, now time.Time, costs *celselector.Costs) bool {
 	for i := range s.predicates {
 		if s.predicates[i].match(c, now, costs) == nil {
@@ -55,7 +55,7 @@ func (s *profile) match(c *cluster, now time.Time, costs *celselector.Costs) boo
 	return len(s.predicates) == 0
 }
 
-// matchWithoutCEL tells whether a cluster matches one of the predicates, as far as labels and claims tell. If certain is false, it
+// matchWithoutCEL reports whether a cluster matches one of the predicates, as far as labels and claims decide that. If certain is false, it
 // depends on a CEL expression.
 func (s *profile) matchWithoutCEL(c *cluster) (matched, certain bool) {
 	certain = true

@@ -44,7 +44,7 @@ type scorer struct {
 	plugin scorePlugin
 }
 
-// ofClass tells whether the scores depend on the candidates alone, and so are the same for all placements of a class.
+// ofClass reports whether the scores depend on the candidates alone, and so are the same for all placements of a class.
 func (s *scorer) ofClass() bool {
 	switch s.plugin.(type) {
 	case balance, steady:

@@ -59,7 +59,7 @@ func newProfile(signature string, spec *clusterv1beta1.PlacementSpec, scorers []
 	return s, nil
 }
 
-// readsScore tells whether the profile may read AddOnPlacementScores of a name. CEL expressions may read any.
+// readsScore reports whether the profile may read AddOnPlacementScores of a name. CEL expressions may read any.
 func (s *profile) readsScore(name string) bool {
 	return s.cel || slices.Contains(s.usesScores, name)
 }

@@ -32,12 +32,12 @@ func (s *resourceRange) include(m resourceAmount) {
 	}
 }
 
-// isBound tells whether the range may change when an amount is removed.
+// isBound reports whether the range may change when an amount is removed.
 func (s *resourceRange) isBound(m resourceAmount) bool {
 	return m.known && (m.value <= s.min || m.value >= s.max)
 }
 
-// covers tells whether the range stays as it is when an amount is added.
+// covers reports whether the range stays as it is when an amount is added.
 func (s *resourceRange) covers(m resourceAmount) bool {
 	return !m.known || (s.known && m.value >= s.min && m.value <= s.max)
 }

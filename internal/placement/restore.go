@@ -9,7 +9,7 @@ import (
 // reasonKept is the reason of decisions whose own reason is not known any more.
 const reasonKept = "selected before the placement came to be misconfigured"
 
-// Manages tells whether the scheduler decides for a placement: it exists, its scheduling is not disabled, and it was scheduled.
+// Manages reports whether the scheduler decides for a placement: it exists, its scheduling is not disabled, and it was scheduled.
 func (s *Scheduler) Manages(key Key) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +113,7 @@ func (s *snapshot) adoptOrphan(p *placement) {
 	}
 }
 
-// Selects tells whether a placement has selected a cluster when it was last scheduled.
+// Selects reports whether a placement has selected a cluster when it was last scheduled.
 func (s *Scheduler) Selects(key Key, cluster string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -74,7 +74,7 @@ func (s *Scheduler) runCycle(p *placement) (*Result, []*cluster) {
 // expiredScores names the candidates with an expired AddOnPlacementScore.
 func (c *cycle) expiredScores() []string {
 	var names []string
-	for m := range c.own() {
+	for m := range c.feasible() {
 		if m.expired {
 			names = append(names, m.cluster.name)
 		}

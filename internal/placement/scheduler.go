@@ -80,10 +80,10 @@ func (p *placement) update(object *clusterv1beta1.Placement) {
 	}
 }
 
-// has tells whether the placement has selected a cluster.
+// has reports whether the placement has selected a cluster.
 func (p *placement) has(c *cluster) bool { return slices.Contains(p.selected, c) }
 
-// isMisconfigured tells whether the spec is invalid, or its CEL expressions exceed the budget.
+// isMisconfigured reports whether the spec is invalid, or its CEL expressions exceed the budget.
 func (p *placement) isMisconfigured() bool {
 	return p.spec == nil || p.class != nil && p.class.overBudget()
 }

@@ -15,7 +15,7 @@ import (
 type parsedSpec struct {
 	profile          *profile
 	scorers          []scorer
-	ownScorers       []scorer      // those of scorers that depend on the placement
+	placementScorers []scorer      // those of scorers that depend on the placement
 	prioritizers     []Prioritizer // those of scorers
 	balanceWeight    int64
 	limit            int // numberOfClusters, or unlimited
@@ -68,7 +68,7 @@ func parseSpec(placement *clusterv1beta1.Placement, known func(signature string)
 		if scorer.ofClass() {
 			scorers = append(scorers, scorer)
 		} else {
-			p.ownScorers = append(p.ownScorers, scorer)
+			p.placementScorers = append(p.placementScorers, scorer)
 		}
 		if scorer.Name == clusterv1beta1.PrioritizerBalance {
 			p.balanceWeight = scorer.Weight

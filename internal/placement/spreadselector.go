@@ -158,19 +158,19 @@ func (s *spreadSelector) next() (position int, constraint *spreadConstraint, ok 
 	return position, nil, true
 }
 
-// take selects the candidate at a position in waiting.
-func (s *spreadSelector) take(position int) *spreadCandidate {
+// selectAt selects the candidate at a position in waiting.
+func (s *spreadSelector) selectAt(position int) *spreadCandidate {
 	candidate := s.waiting[position]
 	s.waiting = slices.Delete(s.waiting, position, position+1)
 	for i := range s.constraints {
 		if t := candidate.topologies[i]; t != nil {
-			s.constraints[i].take(t)
+			s.constraints[i].addSelected(t)
 		}
 	}
 	return candidate
 }
 
-func (s *constraintState) take(t *topology) {
+func (s *constraintState) addSelected(t *topology) {
 	s.all.add(t.selected, -1)
 	s.open.add(t.selected, -1)
 	t.selected++
@@ -205,7 +205,7 @@ func (c *cycle) selectSpread(candidates []scoredCluster, n int) []scoredCluster 
 		if !ok {
 			break
 		}
-		candidate := s.take(position)
+		candidate := s.selectAt(position)
 		selected = append(selected, candidate.scoredCluster)
 		if candidate.rank >= n { // by its score alone, it would not be selected
 			c.spreadReasons[candidate.cluster] = constraint

@@ -66,7 +66,7 @@ func (s *profile) untoleratedTaints(c *cluster, now time.Time) untolerated {
 	return t
 }
 
-// tolerates tells whether a taint is tolerated, and until when; zero is without end.
+// tolerates reports whether a taint is tolerated, and until when; zero is without end.
 func (s *profile) tolerates(taint *clusterv1.Taint, now time.Time) (tolerated bool, until time.Time) {
 	for i := range s.tolerations {
 		toleration := &s.tolerations[i]
@@ -115,7 +115,7 @@ func describeTaint(taint *clusterv1.Taint) string {
 	return fmt.Sprintf("%s%s:%s", taint.Key, value, taint.Effect)
 }
 
-// filterTaints tells what the taints of a cluster mean.
+// filterTaints classifies a cluster by its taints.
 func (s *profile) filterTaints(c *cluster, now time.Time) taintStatus {
 	t := s.untoleratedTaints(c, now)
 	return taintStatus{

@@ -111,7 +111,7 @@ type classChange struct {
 	held          bool                // whether some clusters are candidates of placements that have selected them only
 }
 
-// rankChanged tells whether the rank of the cluster, or the reason for it, may have changed.
+// rankChanged reports whether the rank of the cluster, or the reason for it, may have changed.
 func (e *classChange) rankChanged() bool {
 	if !e.before.tolerated && !e.after.tolerated {
 		return false
@@ -122,19 +122,19 @@ func (e *classChange) rankChanged() bool {
 		e.before.score != e.after.score || reexpired
 }
 
-// scoresMayChange tells whether the scores of the cluster may have changed.
+// scoresMayChange reports whether the scores of the cluster may have changed.
 func (e *classChange) scoresMayChange() bool {
 	return e.resources || e.score != "" || e.expiry
 }
 
-// affectsSelected tells whether placements that have selected the cluster are affected, if only by another reason.
+// affectsSelected reports whether placements that have selected the cluster are affected, if only by another reason.
 func (e *classChange) affectsSelected() bool {
 	tainted := e.after.noSelectIfNew || e.after.preferNoSelect
 	return e.rankChanged() || e.before.noSelectIfNew != e.after.noSelectIfNew || (tainted && (e.taints || e.expiry)) ||
 		(e.after.noSelectIfNew && e.scoresMayChange())
 }
 
-// mayAffect tells whether a change may affect what a placement selects.
+// mayAffect reports whether a change may affect what a placement selects.
 func (s *framework) mayAffect(p *placement, cs *candidateSet, e *classChange) bool {
 	isCandidate := e.before.tolerated || e.after.tolerated
 	switch {
@@ -154,7 +154,7 @@ func (s *framework) mayAffect(p *placement, cs *candidateSet, e *classChange) bo
 	return e.ranks[s.balanceTermOf(p)] < p.spec.limit+len(p.selected)
 }
 
-// keeps tells whether a placement keeps a cluster in spite of a NoSelectIfNew taint.
+// keeps reports whether a placement keeps a cluster in spite of a NoSelectIfNew taint.
 func (cs *candidateSet) keeps(p *placement) bool {
 	return slices.ContainsFunc(p.selected, func(c *cluster) bool {
 		m := cs.get(c)

@@ -57,7 +57,7 @@ func (c *Controller) handleDecision(ctx context.Context, objects client.Reader, 
 		}
 		own, _, err := decisionsOf(ctx, objects, key, client.UnsafeDisableDeepCopy)
 		if err != nil {
-			log.FromContext(ctx).Error(err, "Cannot tell whether a PlacementDecision is as it is to be", "placement", key)
+			log.FromContext(ctx).Error(err, "Cannot compare a PlacementDecision with what its Placement selects", "placement", key)
 			continue
 		}
 		if c.needsRepair(key, own, ch) {

@@ -23,12 +23,12 @@ type explainer struct {
 	controller *Controller
 	api        client.Reader
 	options    scheduler.Options
-	turn       chan struct{} // has an element while a request has its own scheduler
+	slot       chan struct{} // has an element while a request has its own scheduler
 }
 
 func newExplainer(c *Controller, api client.Reader, options scheduler.Options) *explainer {
 	options.ExplainBudgets = scheduler.ExplainBudgets{}
-	return &explainer{controller: c, api: api, options: options, turn: make(chan struct{}, 1)}
+	return &explainer{controller: c, api: api, options: options, slot: make(chan struct{}, 1)}
 }
 
 // RegisterExplainer opens the debug endpoint without the controller, for a process that explains placements and writes nothing. It reads
@@ -60,8 +60,8 @@ func (e *explainer) Explain(ctx context.Context, placement *clusterv1beta1.Place
 		return e.explainWith(ctx, e.controller.scheduler, placement)
 	}
 	select {
-	case e.turn <- struct{}{}:
-		defer func() { <-e.turn }()
+	case e.slot <- struct{}{}:
+		defer func() { <-e.slot }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

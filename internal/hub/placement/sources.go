@@ -51,16 +51,16 @@ func (c *Controller) sources(objects cache.Cache) []source.Source {
 
 // schedulerSource is a source that passes objects of a kind to the scheduler.
 func schedulerSource[T client.Object](c *Controller, objects cache.Cache, kind T, set, remove func(T) []scheduler.Key) source.Source {
-	take := func(q queue, o T, into func(T) []scheduler.Key) {
+	handle := func(q queue, o T, into func(T) []scheduler.Key) {
 		// The event is handled with the present time, not that of the last Advance.
 		enqueue(q, c.scheduler.Advance(c.clock.Now()))
 		enqueue(q, into(o))
 		c.wake()
 	}
 	return source.Kind(objects, kind, handler.TypedFuncs[T, reconcile.Request]{
-		CreateFunc:  func(_ context.Context, e event.TypedCreateEvent[T], q queue) { take(q, e.Object, set) },
-		UpdateFunc:  func(_ context.Context, e event.TypedUpdateEvent[T], q queue) { take(q, e.ObjectNew, set) },
-		DeleteFunc:  func(_ context.Context, e event.TypedDeleteEvent[T], q queue) { take(q, e.Object, remove) },
+		CreateFunc:  func(_ context.Context, e event.TypedCreateEvent[T], q queue) { handle(q, e.Object, set) },
+		UpdateFunc:  func(_ context.Context, e event.TypedUpdateEvent[T], q queue) { handle(q, e.ObjectNew, set) },
+		DeleteFunc:  func(_ context.Context, e event.TypedDeleteEvent[T], q queue) { handle(q, e.Object, remove) },
 		GenericFunc: func(context.Context, event.TypedGenericEvent[T], queue) {},
 	})
 }

@@ -16,5 +16,5 @@ func (c *Costs) add(units int64) { c.spent += units }
 // Spent is the sum.
 func (c *Costs) Spent() int64 { return c.spent }
 
-// Exceeded tells whether the sum has reached the limit.
+// Exceeded reports whether the sum has reached the limit.
 func (c *Costs) Exceeded() bool { return c.spent >= c.limit }

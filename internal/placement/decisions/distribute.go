@@ -154,7 +154,7 @@ func sliceWithRoom(list []*decisionSlice) *decisionSlice {
 	return found
 }
 
-// changes tells whether the slice has to be written anyway.
+// changes reports whether the slice has to be written anyway.
 func (s *decisionSlice) changes() bool {
 	return s.object == nil || len(s.decisions) != len(s.object.Status.Decisions)
 }

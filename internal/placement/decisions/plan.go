@@ -46,7 +46,7 @@ type Plan struct {
 	Groups []clusterv1beta1.DecisionGroupStatus
 	// ScoresWritten is when scores were last written, according to the stored objects (WrittenAt); zero if unknown.
 	ScoresWritten time.Time
-	// ScoresDue is when scores that are held back because of scoreRateLimit may be written; zero if there are none. The placement
+	// ScoresDue is when scores that are delayed because of scoreRateLimit may be written; zero if there are none. The placement
 	// is to be scheduled again then.
 	ScoresDue time.Time
 }
@@ -78,7 +78,7 @@ type planner struct {
 	plan      Plan
 }
 
-// sortedByScore tells whether decisions are split in their order. The order of a misconfigured placement is unknown.
+// sortedByScore reports whether decisions are split in their order. The order of a misconfigured placement is unknown.
 func (d *planner) sortedByScore() bool {
 	return d.owner.Spec.SortBy == clusterv1beta1.SortByScore && d.result.Misconfigured == nil
 }
@@ -257,7 +257,7 @@ func (d *planner) setMetadata(object *clusterv1beta1.PlacementDecision, index in
 	return changed
 }
 
-// sameClusters tells whether two lists have the same clusters, each once, in any order.
+// sameClusters reports whether two lists have the same clusters, each once, in any order.
 func sameClusters(a, b []clusterv1beta1.ClusterDecision) bool {
 	if len(a) != len(b) || a == nil {
 		return false
@@ -286,7 +286,7 @@ func orderWrites(writes []Write, objects map[string]*clusterv1beta1.PlacementDec
 	return ordered
 }
 
-// mustWait tells whether a write removes a cluster that another one of the writes adds.
+// mustWait reports whether a write removes a cluster that another one of the writes adds.
 func mustWait(write Write, writes []Write, objects map[string]*clusterv1beta1.PlacementDecision) bool {
 	object := objects[write.Decision.Name]
 	if object == nil || len(writes) == 1 {

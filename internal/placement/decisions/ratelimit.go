@@ -34,7 +34,7 @@ func indexesByName(groups []placement.Group) map[string][]int {
 	return indexes
 }
 
-// sameExceptOrder tells whether the groups of some indexes have the same clusters, all together, and the same sizes as stored groups.
+// sameExceptOrder reports whether the groups of some indexes have the same clusters, all together, and the same sizes as stored groups.
 func sameExceptOrder(groups []placement.Group, indexes []int, stored []placement.Group, former []int) bool {
 	if len(indexes) != len(former) {
 		return false
