@@ -9,7 +9,7 @@ import (
 
 // addOnScore takes a score from an AddOnPlacementScore of the cluster.
 type addOnScore struct {
-	*clusterv1beta1.AddOnScore
+	clusterv1beta1.AddOnScore
 }
 
 func (a addOnScore) score(c *cluster, in *scoreInput) (score int64, expired bool) {

@@ -112,7 +112,7 @@ func (s *framework) runScorer(cs *candidateSet, by *scorer) {
 	for i := range cs.matched {
 		m := &cs.matched[i]
 		score, expired := by.plugin.score(m.cluster, in)
-		m.score += by.Weight * score
+		m.score += by.weight * score
 		m.expired = m.expired || expired
 	}
 }
@@ -121,7 +121,7 @@ func (s *framework) runScorer(cs *candidateSet, by *scorer) {
 func (s *profile) score(c *cluster, in *scoreInput) (score int64, expired bool) {
 	for i := range s.scorers {
 		own, stale := s.scorers[i].plugin.score(c, in)
-		score += s.scorers[i].Weight * own
+		score += s.scorers[i].weight * own
 		expired = expired || stale
 	}
 	return score, expired

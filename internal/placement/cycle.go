@@ -44,6 +44,8 @@ type cycle struct {
 	input        scoreInput // of this placement
 	ownRanges    bool       // whether the placement has other ranges, and so other scores, than its class
 
+	selected      []*cluster                     // group by group
+	spread        *spreadSelector                // after the selection; nil without constraints
 	spreadReasons map[*cluster]*spreadConstraint // the constraint because of which a cluster was selected before higher ones
 }
 
@@ -99,7 +101,7 @@ func (c *cycle) score(m *candidate) scoredCluster {
 	}
 	for _, scorer := range c.spec.placementScorers {
 		own, _ := scorer.plugin.score(m.cluster, &c.input)
-		score += scorer.Weight * own
+		score += scorer.weight * own
 	}
 	scored := scoredCluster{cluster: m.cluster, preferNoSelect: m.preferNoSelect, score: score}
 	if c.options.TieBreak == TieBreakHash {

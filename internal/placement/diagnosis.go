@@ -10,41 +10,23 @@ import (
 // diagnosis finds the reasons why clusters are not selected.
 type diagnosis struct {
 	*cycle
-	class    *equivalenceClass
-	ranked   []scoredCluster  // all candidates, the best first
-	ranks    map[*cluster]int // positions in ranked
-	last     scoredCluster    // the worst selected one
-	selected int
-	spread   *spreadSelector // after the selection; nil without constraints
+	class  *equivalenceClass
+	ranked []scoredCluster  // all candidates, the best first
+	ranks  map[*cluster]int // positions in ranked
+	last   scoredCluster    // the worst selected one
 }
 
-func newDiagnosis(c *cycle, class *equivalenceClass, selected []*cluster) *diagnosis {
-	d := &diagnosis{cycle: c, class: class, ranks: map[*cluster]int{}, selected: len(selected)}
-	d.ranked = d.allCandidates()
+func newDiagnosis(c *cycle, class *equivalenceClass) *diagnosis {
+	d := &diagnosis{cycle: c, class: class, ranked: c.allCandidates(), ranks: map[*cluster]int{}}
 	slices.SortFunc(d.ranked, compareRanks)
-	chosen := setOf(selected)
+	selected := setOf(c.selected)
 	for i, candidate := range d.ranked {
 		d.ranks[candidate.cluster] = i
-		if chosen[candidate.cluster] {
+		if selected[candidate.cluster] {
 			d.last = candidate
 		}
 	}
-	if len(d.spec.constraints) > 0 {
-		d.replaySpread(chosen)
-	}
 	return d
-}
-
-// replaySpread brings a spreadSelector into the state after the selection.
-func (d *diagnosis) replaySpread(selected map[*cluster]bool) {
-	d.spread = newSpread(d.spec.constraints, slices.Clone(d.ranked))
-	for position := 0; position < len(d.spread.waiting); {
-		if selected[d.spread.waiting[position].cluster] {
-			d.spread.selectAt(position)
-		} else {
-			position++
-		}
-	}
 }
 
 // reason is why a cluster is not selected; empty if it matches no predicate.
@@ -68,11 +50,11 @@ func (d *diagnosis) reason(c *cluster) string {
 		return "spec.numberOfClusters is 0"
 	}
 	own := d.ranked[position]
-	if d.spread != nil && (d.spread.missingTopology(c) != nil || d.selected < d.spec.maxSelected(len(d.ranked)) || own.before(d.last)) {
+	if d.spread != nil && (d.spread.missingTopology(c) != nil || len(d.selected) < d.spec.maxSelected(len(d.ranked)) || own.before(d.last)) {
 		return d.spreadReason(c)
 	}
 	rank := fmt.Sprintf("it ranks %d of %d with %s", position+1, len(d.ranked), d.scoreText(own))
-	if d.selected == 0 {
+	if len(d.selected) == 0 {
 		return rank
 	}
 	return fmt.Sprintf("%s; the last one selected is %s with %s", rank, d.last.cluster.name, d.scoreText(d.last))
@@ -80,7 +62,7 @@ func (d *diagnosis) reason(c *cluster) string {
 
 func (d *diagnosis) scoreText(p scoredCluster) string {
 	text := fmt.Sprintf("score %d", p.score)
-	if len(d.spec.prioritizers) > 0 {
+	if len(d.spec.scorers) > 0 {
 		text += " = " + d.terms(p.cluster)
 	}
 	if untolerated := d.spec.profile.untoleratedTaints(p.cluster, d.now); untolerated.preferNoSelect != nil {

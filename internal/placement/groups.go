@@ -7,49 +7,48 @@ import (
 )
 
 // groups divides the selected clusters into decision groups: first the named ones, then the rest. A cluster is in the first group whose
-// selector matches it. Clusters are in the order of sortBy, and groups larger than clustersPerDecisionGroup are split. The argument is
-// reordered to be in the order of the groups.
+// selector matches it. Clusters are in the order of sortBy, and groups larger than clustersPerDecisionGroup are split. It sets
+// cycle.selected.
 func (c *cycle) groups(selected []scoredCluster) []Group {
 	if c.spec.sortByScore {
 		slices.SortFunc(selected, compareRanks)
 	} else {
 		slices.SortFunc(selected, func(a, b scoredCluster) int { return compareNames(a.cluster, b.cluster) })
 	}
-	size := c.spec.clustersPerGroup.of(len(selected))
-	var groups []Group
-	rest := selected
+	names := make([]string, len(c.spec.groups)+1) // the last group is the rest
+	members := make([][]scoredCluster, len(names))
 	for i := range c.spec.groups {
-		n := c.partition(rest, &c.spec.groups[i])
-		groups, rest = c.appendGroups(groups, c.spec.groups[i].name, rest[:n], size), rest[n:]
+		names[i] = c.spec.groups[i].name
 	}
-	groups = c.appendGroups(groups, "", rest, size)
+	for _, candidate := range selected {
+		i := c.groupOf(candidate.cluster)
+		members[i] = append(members[i], candidate)
+	}
+	size := c.spec.clustersPerGroup.of(len(selected))
+	c.selected = make([]*cluster, 0, len(selected))
+	var groups []Group
+	for i, name := range names {
+		for chunk := range slices.Chunk(members[i], size) {
+			groups = append(groups, Group{Name: name, Decisions: c.decisions(chunk)})
+		}
+		for _, candidate := range members[i] {
+			c.selected = append(c.selected, candidate.cluster)
+		}
+	}
 	if len(groups) == 0 {
 		return []Group{{}}
 	}
 	return groups
 }
 
-// partition moves the clusters that a group selector matches to the front, and returns how many they are. The order among them, and among
-// the rest, stays.
-func (c *cycle) partition(selected []scoredCluster, rule *groupSelector) int {
-	members := selected[:0]
-	var others []scoredCluster
-	for _, candidate := range selected {
-		if rule.match(candidate.cluster, c.now, nil) == nil {
-			members = append(members, candidate)
-		} else {
-			others = append(others, candidate)
+// groupOf returns the index of the first group selector that matches a cluster; that of the rest if none does.
+func (c *cycle) groupOf(member *cluster) int {
+	for i := range c.spec.groups {
+		if c.spec.groups[i].match(member, c.now, nil) == nil {
+			return i
 		}
 	}
-	copy(selected[len(members):], others)
-	return len(members)
-}
-
-func (c *cycle) appendGroups(groups []Group, name string, members []scoredCluster, size int) []Group {
-	for chunk := range slices.Chunk(members, size) {
-		groups = append(groups, Group{Name: name, Decisions: c.decisions(chunk)})
-	}
-	return groups
+	return len(c.spec.groups)
 }
 
 // decisions returns the decisions of a group.

@@ -7,7 +7,8 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 )
 
-// scorePlugin scores a candidate from -100 to 100. expired reports that the score is 0 because an AddOnPlacementScore has expired.
+// scorePlugin scores a candidate from -100 to 100. expired reports that the score is 0 because an AddOnPlacementScore has expired. Plugins
+// with the same scores are equal.
 type scorePlugin interface {
 	score(c *cluster, in *scoreInput) (score int64, expired bool)
 }
@@ -30,17 +31,10 @@ func (in *scoreInput) otherDecisions(c *cluster) int {
 	return c.decisions
 }
 
-// Prioritizer is a prioritizer of a placement and its weight.
-type Prioritizer struct {
-	// Name is that of the built-in prioritizer, or AddOn/RESOURCE/SCORE.
-	Name string
-	// Weight multiplies its scores: -10 to 10, never 0.
-	Weight int64
-}
-
-// scorer is a prioritizer with its plugin.
+// scorer is a prioritizer of a placement.
 type scorer struct {
-	Prioritizer
+	name   string // of the built-in prioritizer, or AddOn/RESOURCE/SCORE
+	weight int64  // multiplies its scores: -10 to 10, never 0
 	plugin scorePlugin
 }
 
@@ -58,15 +52,7 @@ func (s *scorer) metricName() string {
 	if _, ok := s.plugin.(addOnScore); ok {
 		return string(clusterv1beta1.ScoreCoordinateTypeAddOn)
 	}
-	return s.Name
-}
-
-// coordinate identifies where the scores come from. The name does not: what it joins may have slashes of its own.
-func (s *scorer) coordinate() [3]string {
-	if addOn, ok := s.plugin.(addOnScore); ok {
-		return [3]string{string(clusterv1beta1.ScoreCoordinateTypeAddOn), addOn.ResourceName, addOn.ScoreName}
-	}
-	return [3]string{string(clusterv1beta1.ScoreCoordinateTypeBuiltIn), s.Name}
+	return s.name
 }
 
 // parsePrioritizerPolicy returns the scorers of spec.prioritizerPolicy with weights other than 0, in the order of the spec after the
@@ -86,18 +72,18 @@ func parsePrioritizerPolicy(policy *clusterv1beta1.PrioritizerPolicy) ([]scorer,
 		if invalid != nil {
 			return nil, invalid
 		}
-		configured.Weight = int64(policy.Configurations[i].Weight)
-		if at := slices.IndexFunc(scorers, func(s scorer) bool { return s.coordinate() == configured.coordinate() }); at >= 0 {
+		configured.weight = int64(policy.Configurations[i].Weight)
+		if at := slices.IndexFunc(scorers, func(s scorer) bool { return s.plugin == configured.plugin }); at >= 0 {
 			scorers[at] = configured
 		} else {
 			scorers = append(scorers, configured)
 		}
 	}
-	return slices.DeleteFunc(scorers, func(s scorer) bool { return s.Weight == 0 }), nil
+	return slices.DeleteFunc(scorers, func(s scorer) bool { return s.weight == 0 }), nil
 }
 
 func newScorer(name string, plugin scorePlugin) scorer {
-	return scorer{Prioritizer: Prioritizer{Name: name, Weight: 1}, plugin: plugin}
+	return scorer{name: name, weight: 1, plugin: plugin}
 }
 
 func parseScoreCoordinate(i int, coordinate *clusterv1beta1.ScoreCoordinate) (scorer, *Misconfiguration) {
@@ -125,7 +111,7 @@ func parseScoreCoordinate(i int, coordinate *clusterv1beta1.ScoreCoordinate) (sc
 		if coordinate.AddOn == nil {
 			return scorer{}, misconfigured(partPrioritizer, field+".addOn: must name an AddOnPlacementScore and one of its scores", i)
 		}
-		return newScorer("AddOn/"+coordinate.AddOn.ResourceName+"/"+coordinate.AddOn.ScoreName, addOnScore{coordinate.AddOn}), nil
+		return newScorer("AddOn/"+coordinate.AddOn.ResourceName+"/"+coordinate.AddOn.ScoreName, addOnScore{*coordinate.AddOn}), nil
 	}
 	return scorer{}, misconfigured(partPrioritizer, field+".type: %q is neither %s nor %s", i, coordinate.Type,
 		clusterv1beta1.ScoreCoordinateTypeBuiltIn, clusterv1beta1.ScoreCoordinateTypeAddOn)

@@ -22,11 +22,12 @@ type profile struct {
 	references        int                      // number of placements with the profile
 }
 
-// profileSignature is equal for specs with equal profiles.
+// profileSignature is equal for specs with equal profiles. Names of AddOnPlacementScores may have slashes, so that the name of a scorer
+// alone is not unique.
 func profileSignature(spec *clusterv1beta1.PlacementSpec, scorers []scorer) (string, error) {
 	parts := []any{spec.Predicates, spec.Tolerations}
 	for _, scorer := range scorers {
-		parts = append(parts, scorer.coordinate(), scorer.Weight)
+		parts = append(parts, scorer.name, scorer.plugin, scorer.weight)
 	}
 	signature, err := json.Marshal(parts)
 	return string(signature), err

@@ -86,7 +86,7 @@ func written(result *Result) *Result {
 	if result == nil {
 		return nil
 	}
-	return &Result{Groups: result.Groups, Prioritizers: result.Prioritizers, Selected: result.Selected, Satisfied: result.Satisfied,
+	return &Result{Groups: result.Groups, Selected: result.Selected, Satisfied: result.Satisfied,
 		Disabled: result.Disabled, Misconfigured: result.Misconfigured}
 }
 

@@ -13,7 +13,7 @@ func (c *cycle) reason(p scoredCluster, score int64) string {
 	switch {
 	case c.spec.limit == unlimited && len(c.spec.constraints) == 0:
 		text = "matches, and all that match are selected"
-	case len(c.spec.prioritizers) == 0:
+	case len(c.spec.scorers) == 0:
 		text = "matches; nothing prioritizes one cluster over another"
 	default:
 		text = fmt.Sprintf("score %d = %s", score, c.terms(p.cluster))
@@ -39,11 +39,11 @@ func (c *cycle) terms(of *cluster) string {
 		if i > 0 {
 			text.WriteString(" + ")
 		}
-		if scorer.Weight != 1 {
-			text.WriteString(strconv.FormatInt(scorer.Weight, 10) + "×")
+		if scorer.weight != 1 {
+			text.WriteString(strconv.FormatInt(scorer.weight, 10) + "×")
 		}
 		score, expired := scorer.plugin.score(of, &c.input)
-		text.WriteString(scorer.Name + " " + strconv.FormatInt(score, 10))
+		text.WriteString(scorer.name + " " + strconv.FormatInt(score, 10))
 		if expired {
 			text.WriteString(" (expired)")
 		}

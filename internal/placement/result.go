@@ -34,14 +34,10 @@ type Result struct {
 	Groups []Group
 	// Selected is the number of clusters in all groups.
 	Selected int
-	// Changed says that other clusters are selected than by the Schedule before.
-	Changed bool
 	// Satisfied is the condition PlacementSatisfied, without times and generation.
 	Satisfied metav1.Condition
 	// Funnel counts the clusters that are left after each step.
 	Funnel Funnel
-	// Prioritizers with weights other than 0.
-	Prioritizers []Prioritizer
 	// Scores are the total scores of the first candidates by name, for an event of up to 1000 characters.
 	Scores []ClusterScore
 	// ExpiredScores names the candidates with an expired AddOnPlacementScore that the placement uses, sorted. It counts as 0.
@@ -79,13 +75,8 @@ func (r *Result) ConditionMisconfigured() metav1.Condition {
 // misconfiguredResult is the result of a misconfigured placement, which keeps its decisions. Missing cluster sets are a more important
 // reason, as without these no spec selects a cluster.
 func (s *snapshot) misconfiguredResult(p *placement, invalid *Misconfiguration) *Result {
-	result := &Result{Key: p.key, Disabled: p.disabled, Misconfigured: invalid, Groups: p.previousGroups(), Selected: len(p.selected),
-		Satisfied: metav1.Condition{
-			Type:    fleet.ConditionPlacementSatisfied,
-			Status:  metav1.ConditionFalse,
-			Reason:  fleet.ReasonNotAllDecisionsScheduled,
-			Message: fmt.Sprintf("The placement is misconfigured; the %d clusters selected before stay", len(p.selected)),
-		}}
+	result := p.keptResult("The placement is misconfigured")
+	result.Misconfigured = invalid
 	bound := s.boundSets(p.key.Namespace)
 	switch sets := filterSets(bound, p.object.Spec.ClusterSets); {
 	case len(sets) == 0:
@@ -101,16 +92,19 @@ const noMembers = "The bound ManagedClusterSets have no clusters"
 
 // pendingResult is the result of a placement whose CEL expressions are still to be evaluated, which keeps its decisions.
 func (p *placement) pendingResult() *Result {
-	return &Result{
-		Key: p.key, Disabled: p.disabled, Pending: true, Deferred: p.class.evaluation.deferred,
-		Groups: p.previousGroups(), Selected: len(p.selected),
-		Satisfied: metav1.Condition{
-			Type:    fleet.ConditionPlacementSatisfied,
-			Status:  metav1.ConditionFalse,
-			Reason:  fleet.ReasonNotAllDecisionsScheduled,
-			Message: fmt.Sprintf("The CEL expressions are still to be evaluated; the %d clusters selected before stay", len(p.selected)),
-		},
-	}
+	result := p.keptResult("The CEL expressions are still to be evaluated")
+	result.Pending, result.Deferred = true, p.class.evaluation.deferred
+	return result
+}
+
+// keptResult is the result of a placement that keeps its decisions, for the reason why.
+func (p *placement) keptResult(why string) *Result {
+	return &Result{Key: p.key, Disabled: p.disabled, Groups: p.previousGroups(), Selected: len(p.selected), Satisfied: metav1.Condition{
+		Type:    fleet.ConditionPlacementSatisfied,
+		Status:  metav1.ConditionFalse,
+		Reason:  fleet.ReasonNotAllDecisionsScheduled,
+		Message: fmt.Sprintf("%s; the %d clusters selected before stay", why, len(p.selected)),
+	}}
 }
 
 // unboundReason is why a placement has no cluster sets.
@@ -128,7 +122,7 @@ func unboundReason(p *placement, bound []*clusterSet) (reason, message string) {
 func (s *snapshot) satisfiedCondition(p *placement, cs *candidateSet, candidates, selected int) metav1.Condition {
 	condition := metav1.Condition{Type: fleet.ConditionPlacementSatisfied, Status: metav1.ConditionFalse}
 	switch {
-	case cs == nil:
+	case p.class == nil:
 		condition.Reason, condition.Message = unboundReason(p, s.boundSets(p.key.Namespace))
 	case cs.inClusterSets == 0:
 		condition.Reason = fleet.ReasonAllManagedClusterSetsEmpty

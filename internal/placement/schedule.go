@@ -1,10 +1,6 @@
 package placement
 
-import (
-	"maps"
-
-	"github.com/capstan-io/capstan/internal/placement/report"
-)
+import "github.com/capstan-io/capstan/internal/placement/report"
 
 // Schedule selects clusters for a placement as of the last Advance, and records the decision for Steady and Balance. It reports false if
 // there is no such placement.
@@ -28,47 +24,43 @@ func (s *Scheduler) schedule(p *placement) *Result {
 	if p.spec == nil {
 		return s.snapshot.misconfiguredResult(p, p.misconfiguration)
 	}
-	result, selected := s.runCycle(p)
-	if result.Misconfigured != nil || result.Pending {
-		return result
+	result, cycle := s.runCycle(p)
+	if cycle != nil {
+		s.snapshot.setDecision(p, cycle.selected)
+		p.groups = groupRecordsOf(result.Groups)
 	}
-	result.Changed = !maps.Equal(setOf(p.selected), setOf(selected))
-	s.snapshot.setDecision(p, selected)
-	p.groups = groupRecordsOf(result.Groups)
 	return result
 }
 
-// runCycle selects clusters without recording the decision.
-func (s *Scheduler) runCycle(p *placement) (*Result, []*cluster) {
-	result := &Result{Key: p.key, Prioritizers: p.spec.prioritizers, ScoreRateLimit: p.spec.scoreRateLimit}
-	result.Funnel.Fleet = s.snapshot.clusterCount
-	if p.class == nil {
-		result.Groups = []Group{{}}
-		result.Satisfied = s.snapshot.satisfiedCondition(p, nil, 0, 0)
-		return result, nil
+// runCycle selects clusters without recording the decision. There is no cycle for a placement that keeps its decisions.
+func (s *Scheduler) runCycle(p *placement) (*Result, *cycle) {
+	cs := &candidateSet{} // of a placement without a cluster set
+	if p.class != nil {
+		cs = s.classes.candidatesOf(p.class)
+		switch {
+		case p.class.overBudget():
+			return s.snapshot.misconfiguredResult(p, s.evaluations.overBudget()), nil
+		case p.class.pending():
+			return p.pendingResult(), nil
+		}
 	}
-	cs := s.classes.candidatesOf(p.class)
-	if p.class.overBudget() {
-		return s.snapshot.misconfiguredResult(p, s.evaluations.overBudget()), p.selected
-	}
-	if p.class.pending() {
-		return p.pendingResult(), p.selected
-	}
-	cycle := s.framework.newCycle(cs, p)
-	best := cycle.selectClusters()
-	result.Selected = len(best)
-	result.Scores = cycle.firstScores()
-	result.Groups = cycle.groups(best)
-	result.Satisfied = s.snapshot.satisfiedCondition(p, cs, cycle.candidateCount(), len(best))
-	result.ExpiredScores = cycle.expiredScores()
-	result.Funnel.InClusterSets, result.Funnel.Matched = cs.inClusterSets, len(cs.matched)
-	result.Funnel.Tolerated = cycle.candidateCount()
-	result.Funnel.Selected = len(best)
-	selected := make([]*cluster, len(best))
-	for i := range best {
-		selected[i] = best[i].cluster
-	}
-	return result, selected
+	c := s.framework.newCycle(cs, p)
+	selected := c.selectClusters()
+	groups := c.groups(selected)
+	return &Result{
+		Key:            p.key,
+		Disabled:       p.disabled,
+		Groups:         groups,
+		Selected:       len(selected),
+		Satisfied:      s.snapshot.satisfiedCondition(p, cs, c.candidateCount(), len(selected)),
+		Scores:         c.firstScores(),
+		ExpiredScores:  c.expiredScores(),
+		ScoreRateLimit: p.spec.scoreRateLimit,
+		Funnel: Funnel{
+			Fleet: s.snapshot.clusterCount, InClusterSets: cs.inClusterSets, Matched: len(cs.matched), Tolerated: c.candidateCount(),
+			Selected: len(selected),
+		},
+	}, c
 }
 
 // expiredScores names the candidates with an expired AddOnPlacementScore.

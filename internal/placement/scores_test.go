@@ -17,21 +17,25 @@ func TestWeights(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		option option
-		want   []Prioritizer
+		want   []string
 	}{
-		"by default": {option: withWeights(nil), want: []Prioritizer{{"Balance", 1}, {"Steady", 1}}},
+		"by default": {option: withWeights(nil), want: []string{"Balance 1", "Steady 1"}},
 		"added": {option: withWeights(map[string]int32{"ResourceAllocatableCPU": 2}),
-			want: []Prioritizer{{"Balance", 1}, {"Steady", 1}, {"ResourceAllocatableCPU", 2}}},
-		"overridden":      {option: withWeights(map[string]int32{"Balance": -3}), want: []Prioritizer{{"Balance", -3}, {"Steady", 1}}},
-		"off":             {option: withWeights(map[string]int32{"Steady": 0}), want: []Prioritizer{{"Balance", 1}}},
-		"exactly":         {option: withExactWeights(map[string]int32{"AddOn/usage/cpu": 1}), want: []Prioritizer{{"AddOn/usage/cpu", 1}}},
+			want: []string{"Balance 1", "Steady 1", "ResourceAllocatableCPU 2"}},
+		"overridden":      {option: withWeights(map[string]int32{"Balance": -3}), want: []string{"Balance -3", "Steady 1"}},
+		"off":             {option: withWeights(map[string]int32{"Steady": 0}), want: []string{"Balance 1"}},
+		"exactly":         {option: withExactWeights(map[string]int32{"AddOn/usage/cpu": 1}), want: []string{"AddOn/usage/cpu 1"}},
 		"exactly nothing": {option: withExactWeights(nil)},
 		"memory, not less": {option: withExactWeights(map[string]int32{"ResourceAllocatableMemory": 10}),
-			want: []Prioritizer{{"ResourceAllocatableMemory", 10}}},
+			want: []string{"ResourceAllocatableMemory 10"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(test.want, schedule(t, newFleet(), newPlacement(test.option)).Prioritizers); diff != "" {
+			var got []string
+			for _, p := range newFleet().Explain(t.Context(), newPlacement(test.option)).Prioritizers {
+				got = append(got, fmt.Sprintf("%s %d", p.Name, p.Weight))
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -128,13 +132,9 @@ func TestRestore(t *testing.T) {
 	s.SetPlacement(p)
 	s.Restore(keyOf(p), listed("b", "long-gone"))
 	s.Restore(Key{Namespace: "ns", Name: "unknown"}, listed("a"))
-	result := schedule(t, s, p)
-	wantClusters(t, result, "b")
-	if !result.Changed {
-		t.Error("long-gone is gone, and still nothing has changed")
-	}
-	if schedule(t, s, p).Changed {
-		t.Error("nothing happened, and still something has changed")
+	wantClusters(t, schedule(t, s, p), "b")
+	if s.snapshot.clusters.get("long-gone") != nil {
+		t.Error("a cluster that is gone, and not selected any more, is kept")
 	}
 }
 

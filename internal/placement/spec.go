@@ -15,8 +15,7 @@ import (
 type parsedSpec struct {
 	profile          *profile
 	scorers          []scorer
-	placementScorers []scorer      // those of scorers that depend on the placement
-	prioritizers     []Prioritizer // those of scorers
+	placementScorers []scorer // those of scorers that depend on the placement
 	balanceWeight    int64
 	limit            int // numberOfClusters, or unlimited
 	constraints      []spreadConstraint
@@ -64,14 +63,13 @@ func parseSpec(placement *clusterv1beta1.Placement, known func(signature string)
 	}
 	var scorers []scorer // of the profile
 	for _, scorer := range p.scorers {
-		p.prioritizers = append(p.prioritizers, scorer.Prioritizer)
 		if scorer.ofClass() {
 			scorers = append(scorers, scorer)
 		} else {
 			p.placementScorers = append(p.placementScorers, scorer)
 		}
-		if scorer.Name == clusterv1beta1.PrioritizerBalance {
-			p.balanceWeight = scorer.Weight
+		if scorer.name == clusterv1beta1.PrioritizerBalance {
+			p.balanceWeight = scorer.weight
 		}
 	}
 	signature, err := profileSignature(spec, scorers)

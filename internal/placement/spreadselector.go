@@ -198,6 +198,7 @@ func (s *spreadSelector) violatedConstraint(c *cluster) *spreadConstraint {
 // selectSpread selects n of the candidates.
 func (c *cycle) selectSpread(candidates []scoredCluster, n int) []scoredCluster {
 	s := newSpread(c.spec.constraints, candidates)
+	c.spread = s
 	c.spreadReasons = map[*cluster]*spreadConstraint{}
 	var selected []scoredCluster
 	for len(selected) < n {

@@ -17,12 +17,13 @@ func reportOf(placement *clusterv1beta1.Placement, e *scheduler.Explanation, lis
 	placement.SetGroupVersionKind(clusterv1beta1.GroupVersion.WithKind("Placement"))
 	placement.ManagedFields = nil
 	r := &report.Report{
-		Placement:        placement,
-		AggregatedScores: e.Scores,
-		Funnel:           e.Result.Funnel,
-		Disabled:         e.Result.Disabled,
-		Conditions:       []metav1.Condition{e.Result.Satisfied, e.Result.ConditionMisconfigured()},
-		Clusters:         e.Clusters,
+		Placement:         placement,
+		PrioritizeResults: e.Prioritizers,
+		AggregatedScores:  e.Scores,
+		Funnel:            e.Result.Funnel,
+		Disabled:          e.Result.Disabled,
+		Conditions:        []metav1.Condition{e.Result.Satisfied, e.Result.ConditionMisconfigured()},
+		Clusters:          e.Clusters,
 	}
 	// A misconfigured placement keeps its clusters, although its Funnel has none.
 	r.Funnel.Selected = e.Result.Selected
@@ -39,10 +40,6 @@ func reportOf(placement *clusterv1beta1.Placement, e *scheduler.Explanation, lis
 		r.FilteredPipelineResults = append(r.FilteredPipelineResults, report.FilterResult{
 			Name: strings.Join(pipeline, ","), FilteredClusters: filter.Clusters,
 		})
-	}
-	for _, p := range e.Prioritizers {
-		r.PrioritizeResults = append(r.PrioritizeResults, report.PrioritizerResult{Name: p.Name, Weight: p.Weight, Scores: p.Scores,
-			Expired: p.Expired})
 	}
 	if !listsClusters {
 		r.Funnel.Fleet = 0
