@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"slices"
 	"time"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -101,7 +100,7 @@ func (change *clusterChange) affects(profile *profile) bool {
 	case change.score != "":
 		return profile.readsScore(change.score)
 	}
-	return (change.anyField && profile.cel) || (change.resources && slices.Contains(profile.usesResource[:], true))
+	return (change.anyField && profile.cel) || (change.resources && profile.readsResources())
 }
 
 // Advance sets the time of the scheduler, which must not go back, and returns the placements that this may affect: those for which a

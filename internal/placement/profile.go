@@ -65,6 +65,9 @@ func (s *profile) readsScore(name string) bool {
 	return s.cel || slices.Contains(s.usesScores, name)
 }
 
+// readsResources reports whether a scorer compares resources.
+func (s *profile) readsResources() bool { return slices.Contains(s.usesResource[:], true) }
+
 // nextExpiry is when a toleration of one of the taints of a cluster, or one of its scores that the profile reads, expires next. Zero is
 // never.
 func (s *profile) nextExpiry(c *cluster, now time.Time) time.Time {

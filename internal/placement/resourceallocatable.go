@@ -32,16 +32,6 @@ func (s *resourceRange) include(m resourceAmount) {
 	}
 }
 
-// isBound reports whether the range may change when an amount is removed.
-func (s *resourceRange) isBound(m resourceAmount) bool {
-	return m.known && (m.value <= s.min || m.value >= s.max)
-}
-
-// covers reports whether the range stays as it is when an amount is added.
-func (s *resourceRange) covers(m resourceAmount) bool {
-	return !m.known || (s.known && m.value >= s.min && m.value <= s.max)
-}
-
 // resourceRanges is the range of each resource of resourceNames. Those that no prioritizer uses are left empty.
 type resourceRanges [len(resourceNames)]resourceRange
 
@@ -57,27 +47,13 @@ func (s *resourceRanges) include(c *cluster, profile *profile) {
 // computeRanges computes the ranges over all candidates.
 func (cs *candidateSet) computeRanges(profile *profile) resourceRanges {
 	var ranges resourceRanges
+	if !profile.readsResources() {
+		return ranges
+	}
 	for i := range cs.matched {
 		if cs.matched[i].tolerated {
 			ranges.include(cs.matched[i].cluster, profile)
 		}
 	}
 	return ranges
-}
-
-// rangesAfter returns the ranges of the candidates after one cluster has changed.
-func (cs *candidateSet) rangesAfter(profile *profile, change clusterChange, before, after candidate) resourceRanges {
-	for i, used := range profile.usesResource {
-		if !used {
-			continue
-		}
-		former, present := change.old.allocatable[i], change.cluster.allocatable[i]
-		if before.tolerated && after.tolerated && former == present {
-			continue
-		}
-		if (before.tolerated && cs.ranges[i].isBound(former)) || (after.tolerated && !cs.ranges[i].covers(present)) {
-			return cs.computeRanges(profile)
-		}
-	}
-	return cs.ranges
 }

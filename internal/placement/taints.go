@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -56,11 +57,11 @@ func (s *profile) untoleratedTaints(c *cluster, now time.Time) untolerated {
 		}
 		switch taint.Effect {
 		case clusterv1.TaintEffectPreferNoSelect:
-			t.preferNoSelect = firstTaint(t.preferNoSelect, taint)
+			t.preferNoSelect = cmp.Or(t.preferNoSelect, taint)
 		case clusterv1.TaintEffectNoSelectIfNew:
-			t.noSelectIfNew = firstTaint(t.noSelectIfNew, taint)
+			t.noSelectIfNew = cmp.Or(t.noSelectIfNew, taint)
 		default:
-			t.noSelect = firstTaint(t.noSelect, taint)
+			t.noSelect = cmp.Or(t.noSelect, taint)
 		}
 	}
 	return t
@@ -98,13 +99,6 @@ func matches(toleration *clusterv1beta1.Toleration, taint *clusterv1.Taint) bool
 		return false
 	}
 	return toleration.Operator == clusterv1beta1.TolerationOpExists || toleration.Value == taint.Value
-}
-
-func firstTaint(one, other *clusterv1.Taint) *clusterv1.Taint {
-	if one != nil {
-		return one
-	}
-	return other
 }
 
 func describeTaint(taint *clusterv1.Taint) string {

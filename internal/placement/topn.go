@@ -1,37 +1,26 @@
 package placement
 
 import (
-	"container/heap"
 	"iter"
+	"slices"
 )
 
-// topN returns the n best clusters, in no order. n is at least 1.
+// topN returns the n best clusters, in no order. n is at least 1. It sorts no more than twice as many at a time.
 func topN(clusters iter.Seq[scoredCluster], n int) []scoredCluster {
-	top := make(worstFirst, 0, n)
+	best := make([]scoredCluster, 0, n)
+	full := false // whether best[n-1] is the worst of the n best so far
 	for c := range clusters {
-		switch {
-		case len(top) < n:
-			if top = append(top, c); len(top) == n {
-				heap.Init(&top)
-			}
-		case c.before(top[0]):
-			top[0] = c
-			heap.Fix(&top, 0)
+		if full && !c.before(best[n-1]) {
+			continue
+		}
+		if best = append(best, c); len(best) == 2*n {
+			slices.SortFunc(best, compareRanks)
+			best, full = best[:n], true
 		}
 	}
-	return top
-}
-
-// worstFirst is a heap of clusters whose root is the worst of them.
-type worstFirst []scoredCluster
-
-func (h worstFirst) Len() int           { return len(h) }
-func (h worstFirst) Less(i, j int) bool { return h[j].before(h[i]) }
-func (h worstFirst) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *worstFirst) Push(x any)        { *h = append(*h, x.(scoredCluster)) }
-
-func (h *worstFirst) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return last
+	if len(best) <= n {
+		return best
+	}
+	slices.SortFunc(best, compareRanks)
+	return best[:n]
 }

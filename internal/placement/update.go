@@ -56,7 +56,7 @@ func (s *classCache) updateCandidate(class *equivalenceClass, change clusterChan
 	if noneTolerated != (cs.tolerated == 0) { // the condition PlacementSatisfied has another reason
 		class.addAll(affected)
 	}
-	if ranges := cs.rangesAfter(class.profile, change, before, after); ranges != cs.ranges {
+	if ranges := cs.computeRanges(class.profile); ranges != cs.ranges {
 		cs.ranges = ranges
 		s.framework.scoreCandidates(cs, class.profile)
 		class.addAll(affected)
@@ -148,7 +148,7 @@ func (s *framework) mayAffect(p *placement, cs *candidateSet, e *classChange) bo
 		return false
 	case p.spec.limit == unlimited:
 		return true
-	case e.held && slices.Contains(p.spec.profile.usesResource[:], true) && cs.keeps(p):
+	case e.held && p.spec.profile.readsResources() && cs.keeps(p):
 		return true // the placement may have other resource ranges than its class
 	}
 	return e.ranks[s.balanceTermOf(p)] < p.spec.limit+len(p.selected)
