@@ -46,6 +46,17 @@ func (cs *candidateSet) get(c *cluster) *candidate {
 	return nil
 }
 
+// selectedOnly returns the clusters that are candidates of a placement only because it has selected them: they have a NoSelectIfNew taint.
+func (cs *candidateSet) selectedOnly(p *placement) []*cluster {
+	var only []*cluster
+	for _, c := range p.selected {
+		if m := cs.get(c); m != nil && m.noSelectIfNew {
+			only = append(only, c)
+		}
+	}
+	return only
+}
+
 // buildCandidates filters and scores all clusters for a class as of now. next is when a toleration or a score expires at the earliest.
 // There are no candidates while the class is pending.
 func (s *framework) buildCandidates(class *equivalenceClass) (cs *candidateSet, next time.Time) {

@@ -2,7 +2,6 @@ package placement
 
 import (
 	"cmp"
-	"hash/fnv"
 	"maps"
 	"math"
 	"slices"
@@ -171,9 +170,7 @@ func (cc *clusterCache) getOrAdd(name string) *cluster {
 	if known {
 		return cc.sorted[at]
 	}
-	digest := fnv.New64a()
-	_, _ = digest.Write([]byte(name))
-	c := &cluster{name: name, hash: digest.Sum64(), index: len(cc.sorted)}
+	c := &cluster{name: name, hash: hashOf(name), index: len(cc.sorted)}
 	if last := len(cc.freeIndexes) - 1; last >= 0 {
 		c.index, cc.freeIndexes = cc.freeIndexes[last], cc.freeIndexes[:last]
 	}

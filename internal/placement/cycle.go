@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"hash/fnv"
 	"iter"
 	"slices"
 )
@@ -52,11 +53,9 @@ type cycle struct {
 func (s *framework) newCycle(cs *candidateSet, p *placement) *cycle {
 	c := &cycle{framework: s, candidates: cs, spec: p.spec, hash: p.hash}
 	c.input = scoreInput{now: s.now, ranges: cs.ranges, selected: setOf(p.selected), maxDecisions: s.decisionCounts.maxWithout(p.selected)}
-	for _, selected := range p.selected {
-		if m := cs.get(selected); m != nil && m.noSelectIfNew {
-			c.selectedOnly++
-			c.input.ranges.include(selected, p.spec.profile)
-		}
+	for _, only := range cs.selectedOnly(p) {
+		c.selectedOnly++
+		c.input.ranges.include(only, p.spec.profile)
 	}
 	c.ownRanges = c.input.ranges != cs.ranges
 	return c
@@ -108,6 +107,12 @@ func (c *cycle) score(m *candidate) scoredCluster {
 		scored.hash = mix(c.hash ^ m.cluster.hash)
 	}
 	return scored
+}
+
+func hashOf(name string) uint64 {
+	digest := fnv.New64a()
+	_, _ = digest.Write([]byte(name))
+	return digest.Sum64()
 }
 
 // mix is the finalizer of MurmurHash3: it spreads the bits of a hash over all of it.

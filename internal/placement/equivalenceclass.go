@@ -32,10 +32,9 @@ type classCache struct {
 	evaluations *evaluations
 
 	byKey            map[string]*equivalenceClass
-	profiles         map[string]*profile // by signature
-	limit            int                 // of cachedCandidates
-	cachedCandidates int                 // of all classes together
-	useCount         int64               // counts calls of candidatesOf, for evict
+	limit            int   // of cachedCandidates
+	cachedCandidates int   // of all classes together
+	useCount         int64 // counts calls of candidatesOf, for evict
 }
 
 // classify moves a placement to the class of its cluster sets and profile.
@@ -47,6 +46,7 @@ func (s *classCache) classify(p *placement) {
 	}
 	key := classKey(p.key.Namespace, sets, p.spec.profile)
 	if p.class != nil && p.class.key == key && slices.Equal(p.class.sets, sets) {
+		p.spec.profile = p.class.profile
 		return
 	}
 	s.leaveClass(p)
@@ -56,7 +56,7 @@ func (s *classCache) classify(p *placement) {
 		s.byKey[key] = class
 	}
 	class.placements[p.key] = p
-	p.class = class
+	p.class, p.spec.profile = class, class.profile
 }
 
 func classKey(namespace string, sets []*clusterSet, profile *profile) string {

@@ -67,7 +67,7 @@ func (s *Scheduler) explain(object *clusterv1beta1.Placement, evaluated *celEval
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := &placement{key: keyOf(object)}
-	p.hash = hashKey(p.key)
+	p.hash = hashOf(p.key.String())
 	p.update(object)
 	if saved := s.snapshot.placements[p.key]; saved != nil {
 		p.selected = saved.selected
@@ -93,7 +93,7 @@ func (s *Scheduler) explain(object *clusterv1beta1.Placement, evaluated *celEval
 // explainCycle runs a cycle for a placement that need not exist. It has the class of the placements that are like it, or one of its own
 // while there is none or it is pending.
 func (s *Scheduler) explainCycle(p *placement, evaluated *celEvaluation) (*Result, *cycle) {
-	if p.spec, p.misconfiguration = s.classes.parse(p.object); p.spec == nil {
+	if p.spec, p.misconfiguration = parseSpec(p.object); p.spec == nil {
 		return s.snapshot.misconfiguredResult(p, p.misconfiguration), nil
 	}
 	if sets := s.snapshot.setsOf(p.object); len(sets) > 0 {

@@ -46,7 +46,7 @@ func (s *Scheduler) evaluateForExplain(ctx context.Context, object *clusterv1bet
 func (s *Scheduler) newExplainBatch(object *clusterv1beta1.Placement) (*celEvaluation, *batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	spec, _ := s.classes.parse(object)
+	spec, _ := parseSpec(object)
 	sets := s.snapshot.setsOf(object)
 	if spec == nil || !spec.profile.cel || len(sets) == 0 {
 		return nil, nil

@@ -1,8 +1,6 @@
 package placement
 
 import (
-	"hash/fnv"
-
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
@@ -27,7 +25,7 @@ func (s *Scheduler) SetPlacement(object *clusterv1beta1.Placement) []Key {
 		return []Key{key}
 	}
 	if p == nil {
-		p = &placement{key: key, hash: hashKey(key)}
+		p = &placement{key: key, hash: hashOf(key.String())}
 		s.snapshot.placements[key] = p
 		s.snapshot.namespace(key.Namespace).placements[key] = p
 		s.snapshot.adoptOrphan(p)
@@ -63,42 +61,17 @@ func keyOf(object *clusterv1beta1.Placement) Key {
 	return Key{Namespace: object.Namespace, Name: object.Name}
 }
 
-func hashKey(key Key) uint64 {
-	digest := fnv.New64a()
-	_, _ = digest.Write([]byte(key.String()))
-	return digest.Sum64()
-}
-
 func sameSpec(a, b *clusterv1beta1.Placement) bool {
 	return equality.Semantic.DeepEqual(&a.Spec, &b.Spec)
 }
 
-// parse parses the spec of a placement, with the profile of others that is equal if there is one.
-func (s *classCache) parse(object *clusterv1beta1.Placement) (*parsedSpec, *Misconfiguration) {
-	return parseSpec(object, func(signature string) *profile { return s.profiles[signature] })
-}
-
 // reparse parses the spec of a placement and classifies the placement.
 func (s *classCache) reparse(p *placement) {
-	former := p.spec
-	p.spec, p.misconfiguration = s.parse(p.object)
-	if p.spec != nil {
-		p.spec.profile.references++
-		s.profiles[p.spec.profile.signature] = p.spec.profile
-		s.classify(p)
-	} else {
+	if p.spec, p.misconfiguration = parseSpec(p.object); p.spec == nil {
 		s.leaveClass(p)
-	}
-	s.releaseProfile(former)
-}
-
-func (s *classCache) releaseProfile(former *parsedSpec) {
-	if former == nil {
 		return
 	}
-	if former.profile.references--; former.profile.references == 0 {
-		delete(s.profiles, former.profile.signature)
-	}
+	s.classify(p)
 }
 
 // DeletePlacement removes a Placement and its decisions.
@@ -113,7 +86,6 @@ func (s *Scheduler) DeletePlacement(key Key) {
 func (s *Scheduler) remove(p *placement) {
 	s.snapshot.setDecision(p, nil)
 	s.classes.leaveClass(p)
-	s.classes.releaseProfile(p.spec)
 	delete(s.snapshot.placements, p.key)
 	delete(s.snapshot.namespaces[p.key.Namespace].placements, p.key)
 	s.snapshot.removeNamespaceIfUnused(p.key.Namespace)

@@ -8,8 +8,7 @@ import (
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 )
 
-// profile is the filters and scorers of placements with equal predicates, tolerations and prioritizers. It is parsed once for all of
-// them.
+// profile is the filters and scorers of placements with equal predicates, tolerations and prioritizers. Those of a class share it.
 type profile struct {
 	signature         string
 	predicates        []predicate
@@ -19,7 +18,6 @@ type profile struct {
 	tolerationExpires bool                     // whether there is a toleration with tolerationSeconds
 	usesResource      [len(resourceNames)]bool // by index of resourceNames: whether a scorer compares the resource
 	usesScores        []string                 // names of the AddOnPlacementScores that scorers read
-	references        int                      // number of placements with the profile
 }
 
 // profileSignature is equal for specs with equal profiles. Names of AddOnPlacementScores may have slashes, so that the name of a scorer
@@ -33,7 +31,11 @@ func profileSignature(spec *clusterv1beta1.PlacementSpec, scorers []scorer) (str
 	return string(signature), err
 }
 
-func newProfile(signature string, spec *clusterv1beta1.PlacementSpec, scorers []scorer) (*profile, *Misconfiguration) {
+func newProfile(spec *clusterv1beta1.PlacementSpec, scorers []scorer) (*profile, *Misconfiguration) {
+	signature, err := profileSignature(spec, scorers)
+	if err != nil {
+		return nil, misconfigured(partPlacement, "spec: %v", err)
+	}
 	s := &profile{signature: signature, tolerations: spec.Tolerations, scorers: scorers}
 	if bad := CheckTolerations(spec); bad != nil {
 		return nil, bad

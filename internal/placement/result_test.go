@@ -294,7 +294,7 @@ func TestGone(t *testing.T) {
 	if _, ok := s.Schedule(keyOf(going)); ok {
 		t.Error("a placement that is being deleted is scheduled")
 	}
-	if s.snapshot.decisionCounts.max != 0 || len(s.classes.byKey)+len(s.classes.profiles)+s.classes.cachedCandidates != 0 {
+	if s.snapshot.decisionCounts.max != 0 || len(s.classes.byKey)+s.classes.cachedCandidates != 0 {
 		t.Error("something is left of it")
 	}
 	schedule(t, s, newPlacement())

@@ -101,7 +101,7 @@ func New(options Options) *Scheduler {
 	s.evaluations = &evaluations{celBudget: celBudget, queues: map[string]*evaluationQueue{}, explainQueues: options.ExplainBudgets}
 	s.classes = &classCache{
 		snapshot: s.snapshot, framework: s.framework, evaluations: s.evaluations,
-		byKey: map[string]*equivalenceClass{}, profiles: map[string]*profile{}, limit: options.CachedCandidates,
+		byKey: map[string]*equivalenceClass{}, limit: options.CachedCandidates,
 	}
 	return s
 }

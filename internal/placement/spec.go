@@ -39,8 +39,8 @@ type groupSize struct {
 	percent bool
 }
 
-// parseSpec parses and checks a spec. known returns the profile of a signature if another placement has it, else nil.
-func parseSpec(placement *clusterv1beta1.Placement, known func(signature string) *profile) (*parsedSpec, *Misconfiguration) {
+// parseSpec parses and checks a spec.
+func parseSpec(placement *clusterv1beta1.Placement) (*parsedSpec, *Misconfiguration) {
 	const longestLabel = 63
 	if len(placement.Name) > longestLabel {
 		return nil, misconfigured(partPlacement,
@@ -72,14 +72,8 @@ func parseSpec(placement *clusterv1beta1.Placement, known func(signature string)
 			p.balanceWeight = scorer.weight
 		}
 	}
-	signature, err := profileSignature(spec, scorers)
-	if err != nil {
-		return nil, misconfigured(partPlacement, "spec: %v", err)
-	}
-	if p.profile = known(signature); p.profile == nil {
-		if p.profile, invalid = newProfile(signature, spec, scorers); invalid != nil {
-			return nil, invalid
-		}
+	if p.profile, invalid = newProfile(spec, scorers); invalid != nil {
+		return nil, invalid
 	}
 	for _, parse := range []func(*clusterv1beta1.PlacementSpec) *Misconfiguration{p.parseSpread, p.parseGroups, p.parseScoreRateLimit} {
 		if invalid := parse(spec); invalid != nil {

@@ -62,11 +62,8 @@ func (s *classCache) updateCandidate(class *equivalenceClass, change clusterChan
 		class.addAll(affected)
 		return
 	}
-	e := &classChange{clusterChange: change, before: before, after: after}
-	if e.rankChanged() || e.topologyChanged() {
-		e.ranks = s.framework.bestRanks(class, e)
-		e.held = slices.ContainsFunc(cs.matched, func(m candidate) bool { return m.noSelectIfNew })
-	}
+	e := &classChange{clusterChange: change, before: before, after: after, bestRanks: map[balanceTerm]int{}}
+	e.selectedOnly = slices.ContainsFunc(cs.matched, func(m candidate) bool { return m.noSelectIfNew })
 	for _, p := range class.placements {
 		if s.framework.mayAffect(p, cs, e) {
 			affected.add(p)
@@ -107,8 +104,8 @@ func (s *framework) replace(class *equivalenceClass, c *cluster) (before, after 
 type classChange struct {
 	clusterChange
 	before, after candidate
-	ranks         map[balanceTerm]int // the best rank that the cluster has or had, from 0
-	held          bool                // whether some clusters are candidates of placements that have selected them only
+	bestRanks     map[balanceTerm]int // cache of bestRank
+	selectedOnly  bool                // whether some clusters are candidates only of placements that have selected them
 }
 
 // rankChanged reports whether the rank of the cluster, or the reason for it, may have changed.
@@ -148,37 +145,27 @@ func (s *framework) mayAffect(p *placement, cs *candidateSet, e *classChange) bo
 		return false
 	case p.spec.limit == unlimited:
 		return true
-	case e.held && p.spec.profile.readsResources() && cs.keeps(p):
+	case e.selectedOnly && p.spec.profile.readsResources() && len(cs.selectedOnly(p)) > 0:
 		return true // the placement may have other resource ranges than its class
 	}
-	return e.ranks[s.balanceTermOf(p)] < p.spec.limit+len(p.selected)
+	return s.bestRank(cs, e, s.balanceTermOf(p)) < p.spec.limit+len(p.selected)
 }
 
-// keeps reports whether a placement keeps a cluster in spite of a NoSelectIfNew taint.
-func (cs *candidateSet) keeps(p *placement) bool {
-	return slices.ContainsFunc(p.selected, func(c *cluster) bool {
-		m := cs.get(c)
-		return m != nil && m.noSelectIfNew
-	})
-}
-
-// bestRanks returns the rank of the cluster before or after the change, whichever is better, for each balanceTerm of the placements of a
-// class; most of them share a few.
-func (s *framework) bestRanks(class *equivalenceClass, e *classChange) map[balanceTerm]int {
-	ranks := map[balanceTerm]int{}
-	for _, p := range class.placements {
-		term := s.balanceTermOf(p)
-		if _, known := ranks[term]; known {
-			continue
-		}
-		ranks[term] = math.MaxInt
-		for _, m := range []candidate{e.before, e.after} {
-			if m.tolerated {
-				ranks[term] = min(ranks[term], s.countBefore(class.candidates, m, term))
-			}
+// bestRank returns the rank of the cluster before or after the change, whichever is better, from 0. Most placements of a class share a few
+// terms.
+func (s *framework) bestRank(cs *candidateSet, e *classChange, term balanceTerm) int {
+	best, known := e.bestRanks[term]
+	if known {
+		return best
+	}
+	best = math.MaxInt
+	for _, m := range []candidate{e.before, e.after} {
+		if m.tolerated {
+			best = min(best, s.countBefore(cs, m, term))
 		}
 	}
-	return ranks
+	e.bestRanks[term] = best
+	return best
 }
 
 // countBefore counts the other candidates that rank before one. With TieBreakHash, those of the same score do not count.
