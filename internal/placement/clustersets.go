@@ -1,11 +1,11 @@
 package placement
 
 import (
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
@@ -18,27 +18,6 @@ type clusterSet struct {
 	object   *clusterv1beta2.ManagedClusterSet
 	selector labels.Selector
 	size     int // number of members, which are selectable clusters
-}
-
-// namespace has the names of the ManagedClusterSetBindings and the placements of a namespace.
-type namespace struct {
-	bindings   map[string]struct{}
-	placements map[Key]*placement
-}
-
-func (s *snapshot) namespace(name string) *namespace {
-	n := s.namespaces[name]
-	if n == nil {
-		n = &namespace{bindings: map[string]struct{}{}, placements: map[Key]*placement{}}
-		s.namespaces[name] = n
-	}
-	return n
-}
-
-func (s *snapshot) removeNamespaceIfUnused(name string) {
-	if n := s.namespaces[name]; n != nil && len(n.bindings) == 0 && len(n.placements) == 0 {
-		delete(s.namespaces, name)
-	}
 }
 
 // SetClusterSet adds or updates a ManagedClusterSet and returns the placements that this may affect. A set whose selector is invalid has
@@ -61,10 +40,10 @@ func (s *Scheduler) SetClusterSet(object *clusterv1beta2.ManagedClusterSet) []Ke
 	set.object = object
 	changed := s.snapshot.updateMembers(set)
 	if fresh {
-		s.classes.reclassifyBound(object.Name, affected)
+		s.classes.reclassify(s.snapshot.boundTo(object.Name), affected)
 	} else if changed {
 		s.classes.dropClassesOf(set, affected)
-		s.snapshot.addUnmanagedBoundTo(set.name, affected)
+		s.snapshot.addUnmanaged(s.snapshot.boundTo(set.name), affected)
 		if (former == 0) != (set.size == 0) {
 			s.snapshot.addMisconfigured(set, affected)
 		}
@@ -111,7 +90,7 @@ func (s *snapshot) updateMembership(c *cluster, affected affected) {
 	for _, set := range s.sets {
 		had := set.hasMembers()
 		if set.update(c) {
-			s.addUnmanagedBoundTo(set.name, affected)
+			s.addUnmanaged(s.boundTo(set.name), affected)
 		}
 		if had != set.hasMembers() {
 			s.addMisconfigured(set, affected)
@@ -121,14 +100,9 @@ func (s *snapshot) updateMembership(c *cluster, affected affected) {
 
 // addMisconfigured adds the misconfigured placements of a set that has become empty or is not empty any more: their conditions say so.
 func (s *snapshot) addMisconfigured(set *clusterSet, affected affected) {
-	for _, n := range s.namespaces {
-		if _, bound := n.bindings[set.name]; !bound {
-			continue
-		}
-		for _, p := range n.placements {
-			if p.isMisconfigured() {
-				affected.add(p)
-			}
+	for _, p := range s.placements {
+		if s.bindings[p.key.Namespace].Has(set.name) && p.isMisconfigured() {
+			affected.add(p)
 		}
 	}
 }
@@ -146,75 +120,62 @@ func (s *Scheduler) DeleteClusterSet(name string) []Key {
 	for _, c := range s.snapshot.clusters.sorted {
 		set.setMember(c, false)
 	}
-	s.classes.reclassifyBound(name, affected)
+	s.classes.reclassify(s.snapshot.boundTo(name), affected)
 	return affected.keys()
 }
 
-// reclassifyBound reclassifies the placements of all namespaces with a binding of a name.
-func (s *classCache) reclassifyBound(binding string, affected affected) {
-	for _, n := range s.snapshot.namespaces {
-		if _, bound := n.bindings[binding]; bound {
-			s.reclassify(n, affected)
-		}
-	}
-	s.snapshot.addUnmanagedBoundTo(binding, affected)
-}
-
-// addUnmanagedBoundTo calls addUnmanaged for all namespaces with a binding of a name.
-func (s *snapshot) addUnmanagedBoundTo(binding string, affected affected) {
-	for name, n := range s.namespaces {
-		if _, bound := n.bindings[binding]; bound {
-			s.addUnmanaged(name, affected)
-		}
-	}
+// boundTo selects the namespaces with a binding of a name.
+func (s *snapshot) boundTo(binding string) func(namespace string) bool {
+	return func(namespace string) bool { return s.bindings[namespace].Has(binding) }
 }
 
 // SetBinding adds or updates a ManagedClusterSetBinding and returns the placements that this may affect. A binding counts by its name,
 // whatever its condition Bound says.
 func (s *Scheduler) SetBinding(binding *clusterv1beta2.ManagedClusterSetBinding) []Key {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := s.snapshot.namespace(binding.Namespace)
-	if _, known := n.bindings[binding.Name]; known {
-		return nil
-	}
-	affected := affected{}
-	n.bindings[binding.Name] = struct{}{}
-	s.classes.reclassify(n, affected)
-	s.snapshot.addUnmanaged(binding.Namespace, affected)
-	return affected.keys()
+	return s.setBinding(Key{Namespace: binding.Namespace, Name: binding.Name}, true)
 }
 
 // DeleteBinding removes a ManagedClusterSetBinding and returns the placements that this may affect.
-func (s *Scheduler) DeleteBinding(key Key) []Key {
+func (s *Scheduler) DeleteBinding(key Key) []Key { return s.setBinding(key, false) }
+
+func (s *Scheduler) setBinding(key Key, exists bool) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := s.snapshot.namespaces[key.Namespace]
-	if n == nil {
+	bindings := s.snapshot.bindings
+	switch {
+	case bindings[key.Namespace].Has(key.Name) == exists:
 		return nil
+	case !exists:
+		bindings[key.Namespace].Delete(key.Name)
+	case bindings[key.Namespace] == nil:
+		bindings[key.Namespace] = sets.New(key.Name)
+	default:
+		bindings[key.Namespace].Insert(key.Name)
+	}
+	if len(bindings[key.Namespace]) == 0 {
+		delete(bindings, key.Namespace)
 	}
 	affected := affected{}
-	delete(n.bindings, key.Name)
-	s.classes.reclassify(n, affected)
-	s.snapshot.addUnmanaged(key.Namespace, affected)
-	s.snapshot.removeNamespaceIfUnused(key.Namespace)
+	s.classes.reclassify(func(namespace string) bool { return namespace == key.Namespace }, affected)
 	return affected.keys()
 }
 
-// reclassify adds the placements of a namespace whose cluster sets have changed to affected, and those whose reason to have none may have
-// changed.
-func (s *classCache) reclassify(n *namespace, affected affected) {
-	for _, p := range n.placements {
-		if p.spec == nil { // its condition says whether it has cluster sets
-			affected.add(p)
+// reclassify adds the placements of namespaces to affected whose cluster sets have changed, or whose reason to have none may have changed,
+// and those that the scheduler does not manage.
+func (s *classCache) reclassify(inNamespace func(string) bool, affected affected) {
+	for _, p := range s.snapshot.placements {
+		if !inNamespace(p.key.Namespace) {
 			continue
 		}
 		former := p.class
-		s.classify(p)
-		if p.class != former || p.class == nil {
+		if p.spec != nil {
+			s.classify(p)
+		}
+		if p.class != former || p.class == nil { // without a class, its conditions say why
 			affected.add(p)
 		}
 	}
+	s.snapshot.addUnmanaged(inNamespace, affected)
 }
 
 // setsOf returns the sets that a placement selects from, by name.
@@ -224,17 +185,13 @@ func (s *snapshot) setsOf(object *clusterv1beta1.Placement) []*clusterSet {
 
 // boundSets returns the existing sets that a namespace has bindings for, by name.
 func (s *snapshot) boundSets(namespace string) []*clusterSet {
-	n := s.namespaces[namespace]
-	if n == nil {
-		return nil
-	}
-	var sets []*clusterSet
-	for _, name := range slices.Sorted(maps.Keys(n.bindings)) {
+	var bound []*clusterSet
+	for _, name := range sets.List(s.bindings[namespace]) {
 		if set := s.sets[name]; set != nil {
-			sets = append(sets, set)
+			bound = append(bound, set)
 		}
 	}
-	return sets
+	return bound
 }
 
 // filterSets returns the sets with these names; all if there are none.

@@ -9,39 +9,47 @@ import (
 
 // SetCluster adds or updates a ManagedCluster and returns the placements that this may affect.
 func (s *Scheduler) SetCluster(object *clusterv1.ManagedCluster) []Key {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.updateCluster(s.snapshot.clusters.getOrAdd(object.Name), object)
+	return s.setCluster(object.Name, object)
 }
 
 // DeleteCluster removes a ManagedCluster and returns the placements that this may affect.
-func (s *Scheduler) DeleteCluster(name string) []Key {
+func (s *Scheduler) DeleteCluster(name string) []Key { return s.setCluster(name, nil) }
+
+func (s *Scheduler) setCluster(name string, object *clusterv1.ManagedCluster) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.snapshot.clusters.get(name)
-	if c == nil {
-		return nil
-	}
-	keys := s.updateCluster(c, nil)
-	s.snapshot.removeIfUnused(c)
-	return keys
-}
-
-func (s *Scheduler) updateCluster(c *cluster, object *clusterv1.ManagedCluster) []Key {
+	c := s.snapshot.clusters.getOrAdd(name)
 	former := *c
 	c.update(object)
-	switch {
-	case former.object == nil && object != nil:
-		s.snapshot.clusterCount++
-	case former.object != nil && object == nil:
-		s.snapshot.clusterCount--
-	}
+	s.snapshot.clusterCount += asInt(object != nil) - asInt(former.object != nil)
 	change := diffCluster(former, c)
 	affected := affected{}
 	if change.labels || change.selectable {
 		s.snapshot.updateMembership(c, affected)
 	}
 	s.classes.update(change, affected)
+	s.snapshot.removeIfUnused(c)
+	return affected.keys()
+}
+
+// SetScore adds or updates an AddOnPlacementScore, which belongs to the cluster of its namespace, and returns the placements that this
+// may affect.
+func (s *Scheduler) SetScore(object *clusterv1alpha1.AddOnPlacementScore) []Key {
+	return s.setScore(Key{Namespace: object.Namespace, Name: object.Name}, object)
+}
+
+// DeleteScore removes an AddOnPlacementScore and returns the placements that this may affect.
+func (s *Scheduler) DeleteScore(key Key) []Key { return s.setScore(key, nil) }
+
+func (s *Scheduler) setScore(key Key, object *clusterv1alpha1.AddOnPlacementScore) []Key {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.snapshot.clusters.getOrAdd(key.Namespace)
+	former := *c
+	c.setScore(key.Name, object)
+	affected := affected{}
+	s.classes.update(clusterChange{cluster: c, old: former, score: key.Name}, affected)
+	s.snapshot.removeIfUnused(c)
 	return affected.keys()
 }
 
@@ -50,38 +58,6 @@ func (s *snapshot) removeIfUnused(c *cluster) {
 	if c.object == nil && len(c.scores) == 0 && c.decisions == 0 {
 		s.clusters.remove(c)
 	}
-}
-
-// SetScore adds or updates an AddOnPlacementScore, which belongs to the cluster of its namespace, and returns the placements that this
-// may affect.
-func (s *Scheduler) SetScore(object *clusterv1alpha1.AddOnPlacementScore) []Key {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.snapshot.clusters.getOrAdd(object.Namespace)
-	former := *c
-	c.setScore(object.Name, object)
-	return s.updateScore(former, c, object.Name)
-}
-
-// DeleteScore removes an AddOnPlacementScore and returns the placements that this may affect.
-func (s *Scheduler) DeleteScore(key Key) []Key {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.snapshot.clusters.get(key.Namespace)
-	if c == nil {
-		return nil
-	}
-	former := *c
-	c.setScore(key.Name, nil)
-	keys := s.updateScore(former, c, key.Name)
-	s.snapshot.removeIfUnused(c)
-	return keys
-}
-
-func (s *Scheduler) updateScore(former cluster, c *cluster, name string) []Key {
-	affected := affected{}
-	s.classes.update(clusterChange{cluster: c, old: former, score: name}, affected)
-	return affected.keys()
 }
 
 func (s *classCache) update(change clusterChange, affected affected) {

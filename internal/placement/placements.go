@@ -27,7 +27,6 @@ func (s *Scheduler) SetPlacement(object *clusterv1beta1.Placement) []Key {
 	if p == nil {
 		p = &placement{key: key, hash: hashOf(key.String())}
 		s.snapshot.placements[key] = p
-		s.snapshot.namespace(key.Namespace).placements[key] = p
 		s.snapshot.adoptOrphan(p)
 	} else if sameSpec(p.object, object) {
 		disabled, generation := p.disabled, p.object.Generation
@@ -87,6 +86,4 @@ func (s *Scheduler) remove(p *placement) {
 	s.snapshot.setDecision(p, nil)
 	s.classes.leaveClass(p)
 	delete(s.snapshot.placements, p.key)
-	delete(s.snapshot.namespaces[p.key.Namespace].placements, p.key)
-	s.snapshot.removeNamespaceIfUnused(p.key.Namespace)
 }

@@ -55,21 +55,19 @@ func (s *snapshot) eligible(namespace string, groups []Group) []Group {
 	return left
 }
 
-// addUnmanaged adds the placements of a namespace that the scheduler does not manage: other decisions may be eligible now.
-func (s *snapshot) addUnmanaged(namespace string, affected affected) {
+// addUnmanaged adds the placements of namespaces that the scheduler does not manage: other decisions may be eligible now.
+func (s *snapshot) addUnmanaged(inNamespace func(string) bool, affected affected) {
 	if s.trustDecisions {
 		return
 	}
 	for key, orphan := range s.orphans {
-		if key.Namespace == namespace {
+		if inNamespace(key.Namespace) {
 			affected.add(orphan)
 		}
 	}
-	if n := s.namespaces[namespace]; n != nil {
-		for _, p := range n.placements {
-			if p.disabled {
-				affected.add(p)
-			}
+	for _, p := range s.placements {
+		if p.disabled && inNamespace(p.key.Namespace) {
+			affected.add(p)
 		}
 	}
 }

@@ -189,7 +189,7 @@ func TestMisconfiguredAndUnbound(t *testing.T) {
 	check(unbound, "NoManagedClusterSetBindings")
 	bound := newPlacement().Namespace
 	var binding string
-	for name := range s.snapshot.namespaces[bound].bindings {
+	for name := range s.snapshot.bindings[bound] {
 		binding = name
 	}
 	keys := s.SetBinding(&clusterv1beta2.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "unbound", Name: binding}})

@@ -1,6 +1,10 @@
 package placement
 
-import "time"
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+)
 
 // snapshot is the fleet as the events so far have described it, and what placements have selected of it.
 type snapshot struct {
@@ -8,7 +12,7 @@ type snapshot struct {
 	clusters       clusterCache
 	clusterCount   int // number of ManagedClusters
 	sets           map[string]*clusterSet
-	namespaces     map[string]*namespace
+	bindings       map[string]sets.Set[string] // names of ManagedClusterSetBindings by namespace
 	placements     map[Key]*placement
 	orphans        map[Key]*placement // decisions whose placement does not exist; they count for Balance
 	decisionCounts decisionCounts
@@ -19,7 +23,7 @@ type snapshot struct {
 func newSnapshot(trustDecisions bool) *snapshot {
 	return &snapshot{
 		sets:           map[string]*clusterSet{},
-		namespaces:     map[string]*namespace{},
+		bindings:       map[string]sets.Set[string]{},
 		placements:     map[Key]*placement{},
 		orphans:        map[Key]*placement{},
 		trustDecisions: trustDecisions,
