@@ -232,9 +232,7 @@ func TestOftenChangingCluster(t *testing.T) {
 		if b == nil {
 			break
 		}
-		for i := range 1 { // as much as a batch may cost
-			b.items[i].match(b.now, b.costs)
-		}
+		b.evaluate(func() bool { return b.costs.Spent() > 0 }) // one cluster, as much as a batch may cost
 		s.SetCluster(newMember("c0000", "another=label"))
 		s.complete(b, affected{})
 	}
@@ -299,8 +297,8 @@ func TestNewMembersOfASet(t *testing.T) {
 	wantClusters(t, result, "c2")
 }
 
-// Placements of one namespace share a batch: the cost of an update does not grow with the square of their number.
-func TestBatchOfManyPlacements(t *testing.T) {
+// The cost of an update does not grow with the square of the number of placements: each is evaluated in a batch of its own.
+func TestBatchesOfManyPlacements(t *testing.T) {
 	t.Parallel()
 	const many = 300
 	s := newFleet(newMember("c1"))
@@ -309,7 +307,15 @@ func TestBatchOfManyPlacements(t *testing.T) {
 		s.SetPlacement(p)
 		s.Schedule(keyOf(p))
 	}
-	if b, _ := s.nextBatch(s.snapshot.now, affected{}); b == nil || len(b.items) != many {
-		t.Errorf("a batch of %+v", b)
+	batches := 0
+	for {
+		_, again := s.Evaluate(s.snapshot.now)
+		if !again.Equal(s.snapshot.now) {
+			break
+		}
+		batches++
+	}
+	if batches != many {
+		t.Errorf("%d batches for %d placements", batches, many)
 	}
 }

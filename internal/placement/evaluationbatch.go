@@ -8,23 +8,22 @@ import (
 	"github.com/capstan-io/capstan/internal/placement/celselector"
 )
 
-// batch is a number of clusters to evaluate without holding the lock, in the state in which they were when it was made.
+// batch is a number of clusters of an evaluation, to evaluate without holding the lock.
 type batch struct {
-	queue       *evaluationQueue
-	evaluations []*celEvaluation
-	items       []batchItem
-	now         time.Time
-	costs       *celselector.Costs
+	queue      *evaluationQueue
+	evaluation *celEvaluation
+	items      []batchItem
+	now        time.Time
+	costs      *celselector.Costs
 }
 
 // batchItem is one cluster of a batch, and its result.
 type batchItem struct {
-	evaluation *celEvaluation
-	of         *cluster
-	cluster    cluster // as it was when the batch was made
-	done       bool
-	matched    bool
-	cost       int64
+	of        *cluster
+	cluster   cluster // as it was when the batch was made
+	evaluated bool
+	matched   bool
+	cost      int64
 }
 
 // Evaluate evaluates CEL expressions for a batch of clusters. It may take long, and does not hold the lock meanwhile. It returns the
@@ -56,101 +55,84 @@ func (s *Scheduler) nextBatch(now time.Time, affected affected) (b *batch, again
 		case left <= 0:
 			return nil, now.Add(time.Duration((1 - left) / celRate * float64(time.Second)))
 		}
-		if b = s.classes.newBatch(next, affected); b != nil {
+		if b = s.classes.nextBatchOf(next, affected); b != nil {
 			return b, time.Time{}
 		}
 	}
 }
 
-// newBatch takes evaluations from the front of a queue; it returns nil if none has anything to evaluate.
-func (s *classCache) newBatch(q *evaluationQueue, affected affected) *batch {
-	b := &batch{queue: q, now: s.snapshot.now, costs: celselector.NewCosts(math.MaxInt64)}
-	for len(q.waiting) > 0 && len(b.items) < batchClusters {
+// nextBatchOf returns a batch of the first evaluation in a queue that has clusters to evaluate; nil if none has.
+func (s *classCache) nextBatchOf(q *evaluationQueue, affected affected) *batch {
+	for len(q.waiting) > 0 {
 		e := q.waiting[0]
 		q.waiting = q.waiting[1:]
-		if !e.current() || e.overBudget {
-			e.queued = false
-			continue
-		}
-		if before := len(b.items); b.addItems(e) == before {
-			e.queued = false
+		if e.current() && !e.overBudget {
+			if len(e.waiting) > 0 {
+				return s.snapshot.newBatch(q, e, batchClusters, math.MaxInt64)
+			}
 			s.completeIfEvaluated(e, affected)
-			continue
 		}
-		b.evaluations = append(b.evaluations, e)
+		e.queued = false
 	}
-	if len(b.items) == 0 {
-		return nil
-	}
-	q.running = true
-	return b
+	return nil
 }
 
-// addItems moves waiting clusters of an evaluation to a batch, and returns how many the batch has.
-func (b *batch) addItems(e *celEvaluation) int {
-	for _, c := range e.pop(batchClusters - len(b.items)) {
-		b.items = append(b.items, batchItem{evaluation: e, of: c, cluster: *c})
+// newBatch pops up to n clusters of an evaluation. Once they have cost as much as limit, no other one matches.
+func (s *snapshot) newBatch(q *evaluationQueue, e *celEvaluation, n int, limit int64) *batch {
+	q.running = true
+	b := &batch{queue: q, evaluation: e, now: s.now, costs: celselector.NewCosts(limit)}
+	for _, c := range e.pop(n) {
+		b.items = append(b.items, batchItem{of: c, cluster: *c})
 	}
-	return len(b.items)
+	return b
 }
 
 // run evaluates the clusters of the batch until their cost reaches batchCost.
 func (b *batch) run(timed func(PluginType, string) func()) {
 	defer timed(PluginFilter, FilterPredicate)()
 	defer timed(PluginCEL, "")()
-	for i := range b.items {
-		if b.costs.Spent() >= batchCost {
-			return
-		}
-		if !b.items[i].evaluation.cancelled.Load() {
-			b.items[i].match(b.now, b.costs)
-		}
-	}
+	b.evaluate(func() bool { return b.costs.Spent() >= batchCost || b.evaluation.cancelled.Load() })
 }
 
-func (item *batchItem) match(now time.Time, costs *celselector.Costs) {
-	before := costs.Spent()
-	item.matched = item.evaluation.class.profile.match(&item.cluster, now, costs)
-	item.done, item.cost = !costs.Exceeded(), costs.Spent()-before
+// evaluate evaluates one cluster after the other until stop returns true.
+func (b *batch) evaluate(stop func() bool) {
+	for i := range b.items {
+		if stop() {
+			return
+		}
+		item, before := &b.items[i], b.costs.Spent()
+		item.matched = b.evaluation.class.profile.match(&item.cluster, b.now, b.costs)
+		item.evaluated, item.cost = !b.costs.Exceeded(), b.costs.Spent()-before
+	}
 }
 
 // complete sets the results of a batch.
 func (s *Scheduler) complete(b *batch, affected affected) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b.queue.running = false
-	s.evaluations.charge(b.queue.limiter, b.costs.Spent())
+	s.evaluations.done(b)
+	e := b.evaluation
+	e.queued = false
+	if !e.current() {
+		return
+	}
+	var left []*cluster // for which the batch was too costly
 	for i := range b.items {
-		if item := &b.items[i]; item.done && item.evaluation.current() && item.evaluation.class.has(item.of) {
-			s.classes.applyResult(item, affected)
+		switch item := &b.items[i]; {
+		case !item.evaluated:
+			left = append(left, item.of)
+		case e.class.has(item.of):
+			s.classes.applyResult(e, item, affected)
 		}
 	}
-	for _, e := range b.evaluations {
-		e.queued = false
-		if !e.current() {
-			continue
-		}
-		e.requeue(b.undone(e))
-		if e.complete || !s.classes.completeIfEvaluated(e, affected) {
-			s.evaluations.enqueue(e) // there may be more clusters to evaluate
-		}
-	}
-}
-
-// undone returns the clusters of an evaluation for which the batch was too costly.
-func (b *batch) undone(e *celEvaluation) []*cluster {
-	var clusters []*cluster
-	for i := range b.items {
-		if b.items[i].evaluation == e && !b.items[i].done {
-			clusters = append(clusters, b.items[i].of)
-		}
-	}
-	return clusters
+	e.requeue(left)
+	s.classes.completeIfEvaluated(e, affected)
+	s.evaluations.enqueue(e) // there may be more clusters to evaluate
 }
 
 // applyResult sets the result of one member of the cluster sets, and updates the class if it has changed.
-func (s *classCache) applyResult(item *batchItem, affected affected) {
-	e, result := item.evaluation, item.evaluation.result(item.of)
+func (s *classCache) applyResult(e *celEvaluation, item *batchItem, affected affected) {
+	result := e.result(item.of)
 	switch {
 	case e.overBudget, result.upToDate: // labels and claims have turned out to be enough
 		return
@@ -170,12 +152,11 @@ func (s *classCache) applyResult(item *batchItem, affected affected) {
 }
 
 // completeIfEvaluated ends the wait of the pending placements of a class once all members were evaluated.
-func (s *classCache) completeIfEvaluated(e *celEvaluation, affected affected) bool {
+func (s *classCache) completeIfEvaluated(e *celEvaluation, affected affected) {
 	waits := func(c *cluster) bool { return !e.result(c).evaluated }
 	if !e.complete && !e.overBudget && !slices.ContainsFunc(e.waiting, waits) {
 		e.complete, e.deferred = true, false
 		s.dropCandidates(e.class) // they were computed without CEL results
 		e.class.addAll(affected)
 	}
-	return e.complete
 }

@@ -100,6 +100,12 @@ func (s *evaluations) advanceBudget(now time.Time) {
 	}
 }
 
+// done lets the next batch of a queue run, and charges the costs of this one.
+func (s *evaluations) done(b *batch) {
+	b.queue.running = false
+	s.charge(b.queue.limiter, b.costs.Spent())
+}
+
 // charge subtracts units from a budget, which may become negative.
 func (s *evaluations) charge(costs *rate.Limiter, units int64) {
 	for ; units > 0; units -= celBurst {

@@ -13,24 +13,18 @@ import (
 // evaluateForExplain applies the CEL expressions of a placement to all clusters. It returns nil if there is nothing to evaluate, or the
 // explanations of the namespace have used up their budget, or ctx has ended.
 func (s *Scheduler) evaluateForExplain(ctx context.Context, object *clusterv1beta1.Placement) *celEvaluation {
-	e, b := s.newExplainBatch(object)
+	b := s.newExplainBatch(object)
 	if b == nil {
 		return nil
 	}
-	b.costs = celselector.NewCosts(s.evaluations.celBudget)
-	for i := range b.items {
-		if ctx.Err() != nil {
-			break
-		}
-		b.items[i].match(b.now, b.costs)
-	}
+	b.evaluate(func() bool { return ctx.Err() != nil })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b.queue.running = false
-	s.evaluations.charge(b.queue.limiter, b.costs.Spent())
+	s.evaluations.done(b)
 	if ctx.Err() != nil {
 		return nil
 	}
+	e := b.evaluation
 	for i := range b.items {
 		// The result is good enough for a cluster that has changed in the meantime.
 		if item := &b.items[i]; e.class.has(item.of) {
@@ -41,31 +35,26 @@ func (s *Scheduler) evaluateForExplain(ctx context.Context, object *clusterv1bet
 	return e
 }
 
-// newExplainBatch returns an evaluation with what is known without CEL, and a batch of the other clusters. Both are nil if there is
-// nothing to evaluate, or no budget for it.
-func (s *Scheduler) newExplainBatch(object *clusterv1beta1.Placement) (*celEvaluation, *batch) {
+// newExplainBatch returns a batch of the clusters of a placement for which labels and claims are not enough. It is nil if there is nothing
+// to evaluate, or no budget for it.
+func (s *Scheduler) newExplainBatch(object *clusterv1beta1.Placement) *batch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	spec, _ := parseSpec(object)
 	sets := s.snapshot.setsOf(object)
 	if spec == nil || !spec.profile.cel || len(sets) == 0 {
-		return nil, nil
+		return nil
 	}
 	if class := s.classes.byKey[classKey(object.Namespace, sets, spec.profile)]; class != nil && !class.pending() {
-		return nil, nil
+		return nil
 	}
 	q := s.evaluations.explainQueue(object.Namespace)
 	if q.running || q.limiter.TokensAt(s.evaluations.budgetTime) <= 0 {
-		return nil, nil
+		return nil
 	}
-	q.running = true
 	class := &equivalenceClass{namespace: object.Namespace, sets: sets, profile: spec.profile}
-	class.candidates, _ = s.framework.buildCandidates(class)
-	b := &batch{queue: q, now: s.snapshot.now}
-	for _, c := range class.evaluation.pop(len(class.evaluation.waiting)) {
-		b.items = append(b.items, batchItem{evaluation: class.evaluation, of: c, cluster: *c})
-	}
-	return class.evaluation, b
+	s.snapshot.prepareEvaluation(class)
+	return s.snapshot.newBatch(q, class.evaluation, len(class.evaluation.waiting), s.evaluations.celBudget)
 }
 
 func (s *evaluations) explainQueue(namespace string) *evaluationQueue {
