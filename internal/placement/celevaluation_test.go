@@ -39,8 +39,7 @@ func TestCELShareOfNamespace(t *testing.T) {
 	t.Parallel()
 	s, now := newFleetOf(t, 100), start
 	s.AdvanceBudget(now)
-	s.evaluations.queues["tenant"] = newEvaluationQueue()
-	s.evaluations.charge(s.evaluations.queues["tenant"].limiter, celBurst-batchCost) // lately
+	s.evaluations.charge(queueOf(s.evaluations.queues, "tenant").limiter, celBurst-batchCost) // lately
 	const many = 5
 	tenant := func(i int) *clusterv1beta1.Placement {
 		return newPlacement(inNamespace("tenant"), withName(fmt.Sprintf("p%d", i)), withCostlyCEL(i))

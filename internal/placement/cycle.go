@@ -45,7 +45,6 @@ type cycle struct {
 	input        scoreInput // of this placement
 	ownRanges    bool       // whether the placement has other ranges, and so other scores, than its class
 
-	selected      []*cluster                     // group by group
 	spread        *spreadSelector                // after the selection; nil without constraints
 	spreadReasons map[*cluster]*spreadConstraint // the constraint because of which a cluster was selected before higher ones
 }

@@ -10,19 +10,20 @@ import (
 // diagnosis finds the reasons why clusters are not selected.
 type diagnosis struct {
 	*cycle
-	class  *equivalenceClass
-	ranked []scoredCluster  // all candidates, the best first
-	ranks  map[*cluster]int // positions in ranked
-	last   scoredCluster    // the worst selected one
+	class    *equivalenceClass
+	selected int              // number of selected clusters
+	ranked   []scoredCluster  // all candidates, the best first
+	ranks    map[*cluster]int // positions in ranked
+	last     scoredCluster    // the worst selected one
 }
 
-func newDiagnosis(c *cycle, class *equivalenceClass) *diagnosis {
-	d := &diagnosis{cycle: c, class: class, ranked: c.allCandidates(), ranks: map[*cluster]int{}}
+// newDiagnosis returns a diagnosis of the clusters that are not among the selected ones.
+func newDiagnosis(c *cycle, class *equivalenceClass, selected map[string]string) *diagnosis {
+	d := &diagnosis{cycle: c, class: class, selected: len(selected), ranked: c.allCandidates(), ranks: map[*cluster]int{}}
 	slices.SortFunc(d.ranked, compareRanks)
-	selected := setOf(c.selected)
 	for i, candidate := range d.ranked {
 		d.ranks[candidate.cluster] = i
-		if selected[candidate.cluster] {
+		if _, yes := selected[candidate.cluster.name]; yes {
 			d.last = candidate
 		}
 	}
@@ -50,11 +51,11 @@ func (d *diagnosis) reason(c *cluster) string {
 		return "spec.numberOfClusters is 0"
 	}
 	own := d.ranked[position]
-	if d.spread != nil && (d.spread.missingTopology(c) != nil || len(d.selected) < d.spec.maxSelected(len(d.ranked)) || own.before(d.last)) {
+	if d.spread != nil && (d.spread.missingTopology(c) != nil || d.selected < d.spec.maxSelected(len(d.ranked)) || own.before(d.last)) {
 		return d.spreadReason(c)
 	}
 	rank := fmt.Sprintf("it ranks %d of %d with %s", position+1, len(d.ranked), d.scoreText(own))
-	if len(d.selected) == 0 {
+	if d.selected == 0 {
 		return rank
 	}
 	return fmt.Sprintf("%s; the last one selected is %s with %s", rank, d.last.cluster.name, d.scoreText(d.last))

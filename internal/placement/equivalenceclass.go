@@ -98,26 +98,18 @@ func (s *classCache) dropCandidates(class *equivalenceClass) {
 	}
 }
 
-// dropClassesOf discards the candidates of the classes with a cluster set, after its selector has changed.
+// dropClassesOf discards the candidates of the classes with a cluster set, after its selector has changed. Placements wait until the CEL
+// expressions were evaluated for clusters that are new to the set.
 func (s *classCache) dropClassesOf(set *clusterSet, affected affected) {
 	for _, class := range s.byKey {
 		if slices.Contains(class.sets, set) {
+			s.retryOverBudget(class, affected) // there may be fewer clusters now
 			s.dropCandidates(class)
-			s.evaluateNewMembers(class)
+			if e := class.evaluation; e != nil {
+				e.complete = s.snapshot.retainMembers(e)
+			}
 			class.addAll(affected)
 		}
-	}
-}
-
-// evaluateNewMembers lets the placements of a class wait until the CEL expressions were evaluated for clusters that are new to the
-// cluster sets. Expressions that exceeded the budget are evaluated again: there may be fewer clusters now.
-func (s *classCache) evaluateNewMembers(class *equivalenceClass) {
-	switch e := class.evaluation; {
-	case e == nil:
-	case e.overBudget:
-		class.evaluation = nil
-	default:
-		e.complete = s.snapshot.retainMembers(e)
 	}
 }
 

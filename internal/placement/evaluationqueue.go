@@ -26,8 +26,14 @@ type evaluationQueue struct {
 	running bool
 }
 
-func newEvaluationQueue() *evaluationQueue {
-	return &evaluationQueue{limiter: rate.NewLimiter(celRate, celBurst)}
+// queueOf returns the queue of a namespace, which it adds if it is new.
+func queueOf(queues map[string]*evaluationQueue, namespace string) *evaluationQueue {
+	q := queues[namespace]
+	if q == nil {
+		q = &evaluationQueue{limiter: rate.NewLimiter(celRate, celBurst)}
+		queues[namespace] = q
+	}
+	return q
 }
 
 // idle reports whether the queue is empty and its budget full, so that it need not be kept.
@@ -41,11 +47,7 @@ func (s *evaluations) enqueue(e *celEvaluation) {
 		return
 	}
 	e.queued = true
-	q := s.queues[e.class.namespace]
-	if q == nil {
-		q = newEvaluationQueue()
-		s.queues[e.class.namespace] = q
-	}
+	q := queueOf(s.queues, e.class.namespace)
 	q.waiting = append(q.waiting, e)
 }
 

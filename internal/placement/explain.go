@@ -77,13 +77,10 @@ func (s *Scheduler) explain(object *clusterv1beta1.Placement, evaluated *celEval
 		return s.snapshot.explainUnscheduled(p, result), &mismatches{costs: celselector.NewCosts(0)}
 	}
 	explanation := &Explanation{Result: result}
-	var diagnosis *diagnosis
 	if p.class != nil {
 		explanation.fill(cycle, p.class)
-		diagnosis = newDiagnosis(cycle, p.class)
 	}
-	var mismatches *mismatches
-	explanation.Clusters, mismatches = s.snapshot.clusterReasons(p, result, diagnosis)
+	mismatches := explanation.addReasons(cycle, p)
 	if q := s.evaluations.explainQueues[p.key.Namespace]; q != nil && q.limiter.TokensAt(s.evaluations.budgetTime) <= 0 {
 		mismatches.costs = celselector.NewCosts(0)
 	}
@@ -175,30 +172,30 @@ func (s *snapshot) names(which func(*cluster) bool) []string {
 	return names
 }
 
-// clusterReasons returns the reason for each cluster. Those of mismatches are still empty. diagnosis is nil without a cluster set.
-func (s *snapshot) clusterReasons(p *placement, result *Result, diagnosis *diagnosis) ([]ClusterReason, *mismatches) {
+// addReasons adds the reason for each cluster. Those of mismatches are still empty.
+func (e *Explanation) addReasons(c *cycle, p *placement) *mismatches {
 	selected := map[string]string{}
-	for _, group := range result.Groups {
+	for _, group := range e.Result.Groups {
 		for _, decision := range group.Decisions {
 			selected[decision.ClusterName] = decision.Reason
 		}
 	}
-	var reasons []ClusterReason
-	mismatches := &mismatches{selection: p.spec.profile, now: s.now, costs: celselector.NewCosts(mismatchCost), clusters: map[int]cluster{}}
-	for _, c := range s.clusters.sorted {
-		if c.object == nil {
+	whyNot := func(*cluster) string { return e.Result.Satisfied.Message }
+	if p.class != nil {
+		whyNot = newDiagnosis(c, p.class, selected).reason
+	}
+	mismatches := &mismatches{profile: p.spec.profile, now: c.now, costs: celselector.NewCosts(mismatchCost), clusters: map[int]cluster{}}
+	for _, of := range c.clusters.sorted {
+		if of.object == nil {
 			continue
 		}
-		reason, yes := selected[c.name]
+		reason, yes := selected[of.name]
 		if !yes {
-			reason = result.Satisfied.Message
-			if diagnosis != nil {
-				if reason = diagnosis.reason(c); reason == "" {
-					mismatches.clusters[len(reasons)] = *c
-				}
+			if reason = whyNot(of); reason == "" {
+				mismatches.clusters[len(e.Clusters)] = *of
 			}
 		}
-		reasons = append(reasons, ClusterReason{ClusterName: c.name, Selected: yes, Reason: reason})
+		e.Clusters = append(e.Clusters, ClusterReason{ClusterName: of.name, Selected: yes, Reason: reason})
 	}
-	return reasons, mismatches
+	return mismatches
 }

@@ -48,22 +48,13 @@ func (s *Scheduler) newExplainBatch(object *clusterv1beta1.Placement) *batch {
 	if class := s.classes.byKey[classKey(object.Namespace, sets, spec.profile)]; class != nil && !class.pending() {
 		return nil
 	}
-	q := s.evaluations.explainQueue(object.Namespace)
+	q := queueOf(s.evaluations.explainQueues, object.Namespace)
 	if q.running || q.limiter.TokensAt(s.evaluations.budgetTime) <= 0 {
 		return nil
 	}
 	class := &equivalenceClass{namespace: object.Namespace, sets: sets, profile: spec.profile}
 	s.snapshot.prepareEvaluation(class)
 	return s.snapshot.newBatch(q, class.evaluation, len(class.evaluation.waiting), s.evaluations.celBudget)
-}
-
-func (s *evaluations) explainQueue(namespace string) *evaluationQueue {
-	q := s.explainQueues[namespace]
-	if q == nil {
-		q = newEvaluationQueue()
-		s.explainQueues[namespace] = q
-	}
-	return q
 }
 
 // chargeExplanation charges what an explanation has cost to the explanations of the namespace.
@@ -73,7 +64,7 @@ func (s *Scheduler) chargeExplanation(namespace string, costs *celselector.Costs
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.evaluations.charge(s.evaluations.explainQueue(namespace).limiter, costs.Spent())
+	s.evaluations.charge(queueOf(s.evaluations.explainQueues, namespace).limiter, costs.Spent())
 }
 
 // mismatchCost limits the cost of CEL expressions for the reasons why clusters do not match, in one explanation.
@@ -82,18 +73,18 @@ const mismatchCost = 500_000
 // mismatches are the clusters of an explanation that match no predicate. The reasons are found without holding the lock, as that may
 // evaluate CEL expressions.
 type mismatches struct {
-	selection *profile
-	now       time.Time
-	costs     *celselector.Costs
-	clusters  map[int]cluster // by index in Explanation.Clusters
+	profile  *profile
+	now      time.Time
+	costs    *celselector.Costs
+	clusters map[int]cluster // by index in Explanation.Clusters
 }
 
-func (u *mismatches) explain(ctx context.Context, e *Explanation) {
-	for _, i := range slices.Sorted(maps.Keys(u.clusters)) {
+func (m *mismatches) explain(ctx context.Context, e *Explanation) {
+	for _, i := range slices.Sorted(maps.Keys(m.clusters)) {
 		if ctx.Err() != nil {
 			return
 		}
-		c := u.clusters[i]
-		e.Clusters[i].Reason = u.selection.mismatchReason(&c, u.now, u.costs)
+		c := m.clusters[i]
+		e.Clusters[i].Reason = m.profile.mismatchReason(&c, m.now, m.costs)
 	}
 }

@@ -51,7 +51,7 @@ func TestCELShareOfExplanations(t *testing.T) {
 	if e := s.Explain(t.Context(), p); e.Result.Selected != 3 || left() == celBurst {
 		t.Errorf("explained as %+v", e.Result)
 	}
-	s.evaluations.charge(s.evaluations.explainQueue("ns").limiter, celBurst)
+	s.evaluations.charge(queueOf(s.evaluations.explainQueues, "ns").limiter, celBurst)
 	e := s.Explain(t.Context(), p)
 	if !e.Result.Pending || e.Why("c0000").Reason != "it was not selected before its CEL expressions had to be evaluated" {
 		t.Errorf("explained as %+v, %+v", e.Result, e.Clusters)
@@ -89,7 +89,7 @@ func TestAbandonedExplanation(t *testing.T) {
 	if e := s.Explain(t.Context(), p); e.Result.Selected != 3 {
 		t.Errorf("explained as %+v", e.Result)
 	}
-	s.evaluations.charge(s.evaluations.explainQueue("ns").limiter, celBurst/2)
+	s.evaluations.charge(queueOf(s.evaluations.explainQueues, "ns").limiter, celBurst/2)
 	s.SetPlacement(p)
 	s.Schedule(keyOf(p))
 	evaluateAll(s)

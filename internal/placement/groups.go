@@ -7,8 +7,7 @@ import (
 )
 
 // groups divides the selected clusters into decision groups: first the named ones, then the rest. A cluster is in the first group whose
-// selector matches it. Clusters are in the order of sortBy, and groups larger than clustersPerDecisionGroup are split. It sets
-// cycle.selected.
+// selector matches it. Clusters are in the order of sortBy, and groups larger than clustersPerDecisionGroup are split.
 func (c *cycle) groups(selected []scoredCluster) []Group {
 	if c.spec.sortByScore {
 		slices.SortFunc(selected, compareRanks)
@@ -25,14 +24,10 @@ func (c *cycle) groups(selected []scoredCluster) []Group {
 		members[i] = append(members[i], candidate)
 	}
 	size := c.spec.clustersPerGroup.of(len(selected))
-	c.selected = make([]*cluster, 0, len(selected))
 	var groups []Group
 	for i, name := range names {
 		for chunk := range slices.Chunk(members[i], size) {
 			groups = append(groups, Group{Name: name, Decisions: c.decisions(chunk)})
-		}
-		for _, candidate := range members[i] {
-			c.selected = append(c.selected, candidate.cluster)
 		}
 	}
 	if len(groups) == 0 {

@@ -38,6 +38,13 @@ type scorer struct {
 	plugin scorePlugin
 }
 
+var builtIns = map[string]scorePlugin{
+	clusterv1beta1.PrioritizerBalance:                   balance{},
+	clusterv1beta1.PrioritizerSteady:                    steady{},
+	clusterv1beta1.PrioritizerResourceAllocatableCPU:    resourceAllocatable{resource: 0},
+	clusterv1beta1.PrioritizerResourceAllocatableMemory: resourceAllocatable{resource: 1},
+}
+
 // ofClass reports whether the scores depend on the candidates alone, and so are the same for all placements of a class.
 func (s *scorer) ofClass() bool {
 	switch s.plugin.(type) {
@@ -93,15 +100,8 @@ func parseScoreCoordinate(i int, coordinate *clusterv1beta1.ScoreCoordinate) (sc
 	}
 	switch coordinate.Type {
 	case "", clusterv1beta1.ScoreCoordinateTypeBuiltIn:
-		switch coordinate.BuiltIn {
-		case clusterv1beta1.PrioritizerBalance:
-			return newScorer(coordinate.BuiltIn, balance{}), nil
-		case clusterv1beta1.PrioritizerSteady:
-			return newScorer(coordinate.BuiltIn, steady{}), nil
-		case clusterv1beta1.PrioritizerResourceAllocatableCPU:
-			return newScorer(coordinate.BuiltIn, resourceAllocatable{resource: 0}), nil
-		case clusterv1beta1.PrioritizerResourceAllocatableMemory:
-			return newScorer(coordinate.BuiltIn, resourceAllocatable{resource: 1}), nil
+		if plugin := builtIns[coordinate.BuiltIn]; plugin != nil {
+			return newScorer(coordinate.BuiltIn, plugin), nil
 		}
 		return scorer{}, misconfigured(partPrioritizer, field+
 			".builtIn: %q is none of %s, %s, %s and %s; to spread clusters, use spec.spreadPolicy",

@@ -29,9 +29,9 @@ func (s *Scheduler) Restore(key Key, groups []Group) {
 	case p == nil:
 		s.snapshot.restoreOrphan(key, groups)
 	case p.disabled:
-		s.snapshot.restore(p, s.snapshot.eligible(key.Namespace, groups))
+		s.snapshot.setGroups(p, s.snapshot.eligible(key.Namespace, groups))
 	case !p.scheduled:
-		s.snapshot.restore(p, groups)
+		s.snapshot.setGroups(p, groups)
 	}
 }
 
@@ -77,7 +77,7 @@ func (s *snapshot) restoreOrphan(key Key, groups []Group) {
 	if p == nil {
 		p = &placement{key: key}
 	}
-	s.restore(p, s.eligible(key.Namespace, groups))
+	s.setGroups(p, s.eligible(key.Namespace, groups))
 	if slices.ContainsFunc(groups, func(group Group) bool { return len(group.Decisions) > 0 }) {
 		s.orphans[key] = p
 	} else {
@@ -85,10 +85,14 @@ func (s *snapshot) restoreOrphan(key Key, groups []Group) {
 	}
 }
 
-func (s *snapshot) restore(p *placement, groups []Group) {
-	var selected []*cluster
-	var parts []groupRecord
-	listed := map[*cluster]bool{}
+// setGroups records the decisions of a placement. A cluster that is listed twice is in the first of its groups.
+func (s *snapshot) setGroups(p *placement, groups []Group) {
+	n := 0
+	for _, group := range groups {
+		n += len(group.Decisions)
+	}
+	selected, listed := make([]*cluster, 0, n), make(map[*cluster]bool, n)
+	var records []groupRecord
 	for _, group := range groups {
 		before := len(selected)
 		for i := range group.Decisions {
@@ -97,10 +101,13 @@ func (s *snapshot) restore(p *placement, groups []Group) {
 				selected = append(selected, c)
 			}
 		}
-		parts = append(parts, groupRecord{name: group.Name, size: len(selected) - before})
+		records = append(records, groupRecord{name: group.Name, size: len(selected) - before})
+	}
+	if len(records) == 1 && records[0].name == "" {
+		records = nil
 	}
 	s.setDecision(p, selected)
-	p.groups = parts
+	p.groups = records
 }
 
 // adoptOrphan gives a new placement the decisions that were restored before it existed.
@@ -133,31 +140,19 @@ func (s *snapshot) setDecision(p *placement, selected []*cluster) {
 	}
 }
 
-// groupRecordsOf returns the names and sizes of groups; nil for one group without a name.
-func groupRecordsOf(groups []Group) []groupRecord {
-	if len(groups) == 1 && groups[0].Name == "" {
-		return nil
-	}
-	parts := make([]groupRecord, len(groups))
-	for i, group := range groups {
-		parts[i] = groupRecord{name: group.Name, size: len(group.Decisions)}
-	}
-	return parts
-}
-
 // previousGroups returns the groups of the last decision.
 func (p *placement) previousGroups() []Group {
-	parts := p.groups
-	if len(parts) == 0 {
-		parts = []groupRecord{{size: len(p.selected)}}
+	records := p.groups
+	if len(records) == 0 {
+		records = []groupRecord{{size: len(p.selected)}}
 	}
-	groups, rest := make([]Group, len(parts)), p.selected
-	for i, part := range parts {
-		groups[i] = Group{Name: part.name, Decisions: make([]clusterv1beta1.ClusterDecision, part.size)}
-		for j, c := range rest[:part.size] {
+	groups, rest := make([]Group, len(records)), p.selected
+	for i, record := range records {
+		groups[i] = Group{Name: record.name, Decisions: make([]clusterv1beta1.ClusterDecision, record.size)}
+		for j, c := range rest[:record.size] {
 			groups[i].Decisions[j] = clusterv1beta1.ClusterDecision{ClusterName: c.name, Reason: reasonKept}
 		}
-		rest = rest[part.size:]
+		rest = rest[record.size:]
 	}
 	return groups
 }

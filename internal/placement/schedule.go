@@ -26,8 +26,7 @@ func (s *Scheduler) schedule(p *placement) *Result {
 	}
 	result, cycle := s.runCycle(p)
 	if cycle != nil {
-		s.snapshot.setDecision(p, cycle.selected)
-		p.groups = groupRecordsOf(result.Groups)
+		s.snapshot.setGroups(p, result.Groups)
 	}
 	return result
 }

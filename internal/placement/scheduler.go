@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
@@ -111,13 +112,5 @@ type affected map[Key]struct{}
 
 func (a affected) add(p *placement) { a[p.key] = struct{}{} }
 
-func (a affected) keys() []Key {
-	if len(a) == 0 {
-		return nil
-	}
-	keys := make([]Key, 0, len(a))
-	for key := range a {
-		keys = append(keys, key)
-	}
-	return keys
-}
+// keys returns the placements in no order; nil for none.
+func (a affected) keys() []Key { return slices.Collect(maps.Keys(a)) }
