@@ -1,6 +1,7 @@
 package decisions
 
 import (
+	"cmp"
 	"slices"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
@@ -22,11 +23,13 @@ func distribute(groups []placement.Group, objects []*clusterv1beta1.PlacementDec
 	byGroup := assignObjects(groups, objects)
 	var all []*decisionSlice
 	for i, group := range groups {
-		var list []*decisionSlice
+		split := keepAssigned
 		if inOrder {
-			list = splitInOrder(group, byGroup[i])
-		} else {
-			list = keepAssigned(group, byGroup[i])
+			split = splitInOrder
+		}
+		list := split(group, byGroup[i])
+		if len(list) == 0 {
+			list = []*decisionSlice{{decisions: []clusterv1beta1.ClusterDecision{}}}
 		}
 		for _, slice := range list {
 			slice.group = i
@@ -64,7 +67,7 @@ func assignObjects(groups []placement.Group, objects []*clusterv1beta1.Placement
 
 // splitInOrder splits a group in its order.
 func splitInOrder(group placement.Group, objects []*clusterv1beta1.PlacementDecision) []*decisionSlice {
-	list := []*decisionSlice{}
+	var list []*decisionSlice
 	for decisions := range slices.Chunk(group.Decisions, maxPerObject) {
 		part := &decisionSlice{decisions: decisions}
 		if len(list) < len(objects) {
@@ -72,7 +75,7 @@ func splitInOrder(group placement.Group, objects []*clusterv1beta1.PlacementDeci
 		}
 		list = append(list, part)
 	}
-	return atLeastOne(list)
+	return list
 }
 
 // keepAssigned keeps clusters in their objects, and adds new ones where there is room.
@@ -99,9 +102,9 @@ func keepAssigned(group placement.Group, objects []*clusterv1beta1.PlacementDeci
 			unplaced = append(unplaced, decision)
 		}
 	}
-	list = atLeastOne(fillSlices(list, unplaced))
+	list = fillSlices(list, unplaced)
 	for _, part := range list {
-		slices.SortFunc(part.decisions, byName)
+		slices.SortFunc(part.decisions, func(a, b clusterv1beta1.ClusterDecision) int { return cmp.Compare(a.ClusterName, b.ClusterName) })
 	}
 	return list
 }
@@ -157,18 +160,4 @@ func sliceWithRoom(list []*decisionSlice) *decisionSlice {
 // changes reports whether the slice has to be written anyway.
 func (s *decisionSlice) changes() bool {
 	return s.object == nil || len(s.decisions) != len(s.object.Status.Decisions)
-}
-
-func atLeastOne(list []*decisionSlice) []*decisionSlice {
-	if len(list) == 0 {
-		return []*decisionSlice{{decisions: []clusterv1beta1.ClusterDecision{}}}
-	}
-	return list
-}
-
-func byName(a, b clusterv1beta1.ClusterDecision) int {
-	if a.ClusterName < b.ClusterName {
-		return -1
-	}
-	return 1
 }

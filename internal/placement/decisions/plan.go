@@ -118,22 +118,18 @@ func (d *planner) decideScores(existing []*clusterv1beta1.PlacementDecision, now
 // in this order.
 func (d *planner) nameSlices() {
 	names := d.freeNames(len(d.slices))
-	free := map[string]bool{}
-	for _, name := range names {
-		free[name] = true
-	}
 	for _, slice := range d.slices {
-		if slice.object != nil && free[slice.object.Name] {
+		if slice.object == nil {
+			continue
+		}
+		if at := slices.Index(names, slice.object.Name); at >= 0 {
 			slice.name = slice.object.Name
-			delete(free, slice.name)
+			names = slices.Delete(names, at, at+1)
 		}
 	}
-	next := 0
 	for _, slice := range d.slices {
-		for ; slice.name == ""; next++ {
-			if name := names[next]; free[name] {
-				slice.name = name
-			}
+		if slice.name == "" {
+			slice.name, names = names[0], names[1:]
 		}
 	}
 	if d.sortedByScore() {
