@@ -80,25 +80,21 @@ func (q *evaluationQueue) markDeferred(affected affected) {
 	}
 }
 
-// dropIdle drops the queues of both kinds that need not be kept.
-func (s *evaluations) dropIdle() {
-	for _, all := range []map[string]*evaluationQueue{s.queues, s.explainQueues} {
-		maps.DeleteFunc(all, func(_ string, q *evaluationQueue) bool { return q.idle(s.budgetTime) })
-	}
-}
-
 // AdvanceBudget refills the CEL budgets of evaluations and explanations up to now. Evaluate does so, too; callers of Explain call it
 // first, as Evaluate is not called while there is nothing to evaluate.
 func (s *Scheduler) AdvanceBudget(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.evaluations.advanceBudget(now)
-	s.evaluations.dropIdle()
 }
 
+// advanceBudget also drops the queues of both kinds that need not be kept.
 func (s *evaluations) advanceBudget(now time.Time) {
 	if now.After(s.budgetTime) {
 		s.budgetTime = now
+	}
+	for _, queues := range []map[string]*evaluationQueue{s.queues, s.explainQueues} {
+		maps.DeleteFunc(queues, func(_ string, q *evaluationQueue) bool { return q.idle(s.budgetTime) })
 	}
 }
 

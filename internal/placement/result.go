@@ -16,13 +16,11 @@ import (
 
 // Result is what a placement selects.
 type Result struct {
-	// Key of the placement.
-	Key Key
 	// UID and Generation are those of the Placement that was scheduled. The API may have a newer one by now.
 	UID        types.UID
 	Generation int64
 	// Disabled says that the Placement has the annotation AnnotationSchedulingDisable: nothing is to be written, and no other field
-	// is set but Key, UID and Generation.
+	// is set but UID and Generation.
 	Disabled bool
 	// Pending says that CEL expressions are still to be evaluated: nothing is to be written, and Groups has the decisions so far.
 	// Deferred says that the namespace has used up its budget for CEL expressions, so that this takes longer.
@@ -99,7 +97,7 @@ func (p *placement) pendingResult() *Result {
 
 // keptResult is the result of a placement that keeps its decisions, for the reason why.
 func (p *placement) keptResult(why string) *Result {
-	return &Result{Key: p.key, Disabled: p.disabled, Groups: p.previousGroups(), Selected: len(p.selected), Satisfied: metav1.Condition{
+	return &Result{Disabled: p.disabled, Groups: p.previousGroups(), Selected: len(p.selected), Satisfied: metav1.Condition{
 		Type:    fleet.ConditionPlacementSatisfied,
 		Status:  metav1.ConditionFalse,
 		Reason:  fleet.ReasonNotAllDecisionsScheduled,

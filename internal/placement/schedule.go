@@ -18,7 +18,7 @@ func (s *Scheduler) Schedule(key Key) (*Result, bool) {
 
 func (s *Scheduler) schedule(p *placement) *Result {
 	if p.disabled {
-		return &Result{Key: p.key, Disabled: true}
+		return &Result{Disabled: true}
 	}
 	p.scheduled = true
 	if p.spec == nil {
@@ -47,7 +47,6 @@ func (s *Scheduler) runCycle(p *placement) (*Result, *cycle) {
 	selected := c.selectClusters()
 	groups := c.groups(selected)
 	return &Result{
-		Key:            p.key,
 		Disabled:       p.disabled,
 		Groups:         groups,
 		Selected:       len(selected),

@@ -26,8 +26,8 @@ func TestEvents(t *testing.T) {
 		p := newPlacement(clusterv1beta1.PlacementSpec{})
 		scores := []scheduler.ClusterScore{{ClusterName: "a", Score: 100}, {ClusterName: "b", Score: -7}}
 		decision := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Name: "web-decision-1"}}
-		b.recordWritten(p, &scheduler.Result{Key: web, Scores: scores}, &decisions.Write{Decision: decision, Create: true})
-		b.recordWritten(p, &scheduler.Result{Key: web, Scores: scores, ExpiredScores: []string{"b"}}, &decisions.Write{Decision: decision})
+		b.recordWritten(p, &scheduler.Result{Scores: scores}, &decisions.Write{Decision: decision, Create: true})
+		b.recordWritten(p, &scheduler.Result{Scores: scores, ExpiredScores: []string{"b"}}, &decisions.Write{Decision: decision})
 		b.recordDeleted(p, decision)
 		want := []string{
 			"Normal DecisionCreate PlacementDecision web-decision-1 is created with 0 clusters", "Normal ScoreUpdate a:100 b:-7",
