@@ -128,11 +128,11 @@ func (s *framework) runScorer(cs *candidateSet, by *scorer) {
 	}
 }
 
-// score is the weighted sum of the scores of a cluster, without Balance and Steady. expired reports whether one of them has expired.
-func (s *profile) score(c *cluster, in *scoreInput) (score int64, expired bool) {
-	for i := range s.scorers {
-		own, stale := s.scorers[i].plugin.score(c, in)
-		score += s.scorers[i].weight * own
+// weightedScore is the weighted sum of the scores of a cluster. expired reports whether one of them has expired.
+func weightedScore(scorers []scorer, c *cluster, in *scoreInput) (score int64, expired bool) {
+	for i := range scorers {
+		own, stale := scorers[i].plugin.score(c, in)
+		score += scorers[i].weight * own
 		expired = expired || stale
 	}
 	return score, expired

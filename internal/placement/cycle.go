@@ -95,13 +95,10 @@ func (c *cycle) allCandidates() []scoredCluster {
 func (c *cycle) score(m *candidate) scoredCluster {
 	score := m.score
 	if c.ownRanges {
-		score, _ = c.spec.profile.score(m.cluster, &c.input)
+		score, _ = weightedScore(c.spec.profile.scorers, m.cluster, &c.input)
 	}
-	for _, scorer := range c.spec.placementScorers {
-		own, _ := scorer.plugin.score(m.cluster, &c.input)
-		score += scorer.weight * own
-	}
-	scored := scoredCluster{cluster: m.cluster, preferNoSelect: m.preferNoSelect, score: score}
+	own, _ := weightedScore(c.spec.placementScorers, m.cluster, &c.input)
+	scored := scoredCluster{cluster: m.cluster, preferNoSelect: m.preferNoSelect, score: score + own}
 	if c.options.TieBreak == TieBreakHash {
 		scored.hash = mix(c.hash ^ m.cluster.hash)
 	}

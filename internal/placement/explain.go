@@ -41,16 +41,6 @@ const (
 // ClusterReason is why a cluster is selected, or the first reason why it is not.
 type ClusterReason = report.ClusterReason
 
-// Why returns the reason for one cluster.
-func (e *Explanation) Why(cluster string) ClusterReason {
-	for _, reason := range e.Clusters {
-		if reason.ClusterName == cluster {
-			return reason
-		}
-	}
-	return ClusterReason{ClusterName: cluster, Reason: "there is no such ManagedCluster"}
-}
-
 // Explain returns what a placement would select, and why. It records no decision. The placement need not exist; if it does, Steady and
 // Balance use its decisions. CEL expressions that were not evaluated yet are evaluated without holding the lock; if the explanations of
 // the namespace have used up their budget, the result is pending. It evaluates no more when ctx has ended: then the explanation is

@@ -12,6 +12,16 @@ import (
 	"github.com/capstan-io/capstan/internal/placement/report"
 )
 
+// Why returns the reason for one cluster.
+func (e *Explanation) Why(cluster string) ClusterReason {
+	for _, reason := range e.Clusters {
+		if reason.ClusterName == cluster {
+			return reason
+		}
+	}
+	return ClusterReason{ClusterName: cluster, Reason: "there is no such ManagedCluster"}
+}
+
 // P10: the first reason why not.
 func TestReasonsNotSelected(t *testing.T) {
 	t.Parallel()

@@ -84,7 +84,7 @@ func (s *framework) replace(class *equivalenceClass, c *cluster) (before, after 
 	}
 	if matches {
 		after.taintStatus = profile.filterTaints(c, s.now)
-		after.score, after.expired = profile.score(c, &scoreInput{now: s.now, ranges: cs.ranges})
+		after.score, after.expired = weightedScore(profile.scorers, c, &scoreInput{now: s.now, ranges: cs.ranges})
 	}
 	at, matched := cs.find(c)
 	switch {
