@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
@@ -54,6 +55,9 @@ func (a *Agent) serve(ctx context.Context) error {
 	transport, err := rest.HTTPClientFor(config) // one connection for all, which costs the hub memory
 	if err != nil {
 		return fmt.Errorf("connect to the hub: %w", err)
+	}
+	if config.Transport == nil { // otherwise the connections belong to others
+		defer utilnet.CloseIdleConnectionsFor(transport.Transport)
 	}
 	uncached, err := hubclient.NewOver(transport, config)
 	if err != nil {

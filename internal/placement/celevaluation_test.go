@@ -296,7 +296,7 @@ func TestNewMembersOfASet(t *testing.T) {
 	wantClusters(t, result, "c2")
 }
 
-// The cost of an update does not grow with the square of the number of placements: each is evaluated in a batch of its own.
+// Each class of placements is evaluated in a batch of its own, and once.
 func TestBatchesOfManyPlacements(t *testing.T) {
 	t.Parallel()
 	const many = 300

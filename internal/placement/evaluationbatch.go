@@ -50,6 +50,7 @@ func (s *Scheduler) nextBatch(now time.Time, affected affected) (b *batch, again
 		next, left := s.evaluations.nextQueue(affected)
 		switch {
 		case next == nil:
+			s.evaluations.dropIdle()
 			return nil, time.Time{}
 		case left <= 0:
 			return nil, now.Add(time.Duration((1 - left) / celRate * float64(time.Second)))

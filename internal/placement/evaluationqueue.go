@@ -86,13 +86,17 @@ func (s *Scheduler) AdvanceBudget(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.evaluations.advanceBudget(now)
+	s.evaluations.dropIdle()
 }
 
-// advanceBudget also drops the queues of both kinds that need not be kept.
 func (s *evaluations) advanceBudget(now time.Time) {
 	if now.After(s.budgetTime) {
 		s.budgetTime = now
 	}
+}
+
+// dropIdle drops the queues of both kinds that need not be kept.
+func (s *evaluations) dropIdle() {
 	for _, queues := range []map[string]*evaluationQueue{s.queues, s.explainQueues} {
 		maps.DeleteFunc(queues, func(_ string, q *evaluationQueue) bool { return q.idle(s.budgetTime) })
 	}

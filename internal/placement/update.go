@@ -56,14 +56,17 @@ func (s *classCache) updateCandidate(class *equivalenceClass, change clusterChan
 	if noneTolerated != (cs.tolerated == 0) { // the condition PlacementSatisfied has another reason
 		class.addAll(affected)
 	}
-	if ranges := cs.computeRanges(class.profile); ranges != cs.ranges {
-		cs.ranges = ranges
-		s.framework.scoreCandidates(cs, class.profile)
-		class.addAll(affected)
-		return
+	if before.tolerated || after.tolerated { // otherwise the ranges, which are of tolerated candidates, stay
+		if ranges := cs.computeRanges(class.profile); ranges != cs.ranges {
+			cs.ranges = ranges
+			s.framework.scoreCandidates(cs, class.profile)
+			class.addAll(affected)
+			return
+		}
 	}
 	e := &classChange{clusterChange: change, before: before, after: after, bestRanks: map[balanceTerm]int{}}
-	e.selectedOnly = slices.ContainsFunc(cs.matched, func(m candidate) bool { return m.noSelectIfNew })
+	e.selectedOnly = (e.rankChanged() || e.topologyChanged()) &&
+		slices.ContainsFunc(cs.matched, func(m candidate) bool { return m.noSelectIfNew })
 	for _, p := range class.placements {
 		if s.framework.mayAffect(p, cs, e) {
 			affected.add(p)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
 )
 
@@ -53,7 +54,21 @@ func (d Dialer) DialContext(ctx context.Context, network, address string) (net.C
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel() // which does not end a connection
 	single := &net.Dialer{KeepAlive: keepAlive}
+	if hasNoName(address) {
+		return single.DialContext(ctx, network, address)
+	}
 	return racer{lookup: net.DefaultResolver.LookupNetIP, single: single.DialContext, probe: d.Probe}.dial(ctx, network, address)
+}
+
+// hasNoName reports whether an address is that of a single server without a lookup: an IP address, perhaps with a zone, or none, which is
+// this machine.
+func hasNoName(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	_, err = netip.ParseAddr(host)
+	return err == nil || host == ""
 }
 
 // racer connects to the first address of a host that answers.
@@ -101,11 +116,11 @@ func (r racer) resolve(ctx context.Context, network, address string) (found []ne
 
 // haveReplicas reports whether addresses are of more than one machine: one may have an address of each family.
 func haveReplicas(addresses []netip.Addr) bool {
-	families := map[bool]int{}
+	families := map[bool]sets.Set[netip.Addr]{true: {}, false: {}}
 	for _, ip := range addresses {
-		families[ip.Is4()]++
+		families[ip.Is4()].Insert(ip)
 	}
-	return families[true] > 1 || families[false] > 1
+	return len(families[true]) > 1 || len(families[false]) > 1
 }
 
 // alternate takes an address of each family in turn, beginning with that of the first.
@@ -151,7 +166,7 @@ func (r racer) race(ctx context.Context, network string, addresses []string) (ne
 	defer delay.Stop()
 	pending := 0
 	next := func() {
-		if len(addresses) == 0 || ctx.Err() != nil {
+		if len(addresses) == 0 || pending > 0 && ctx.Err() != nil {
 			return
 		}
 		address := addresses[0]

@@ -204,6 +204,34 @@ func TestDialFails(t *testing.T) {
 	}
 }
 
+// Whoever does not wait any more, even before the first attempt, learns that, as from net.Dialer.
+func TestDialTooLate(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	h := &host{addresses: []string{"192.0.2.1", "192.0.2.2"}}
+	if _, err := h.racer().dial(ctx, "tcp", "hub.example.com:6443"); !errors.Is(err, context.Canceled) || err.Error() == "" {
+		t.Errorf("a name: %v", err)
+	}
+	var timeout net.Error
+	if _, err := (Dialer{}).DialContext(ctx, "tcp", "192.0.2.1:6443"); !errors.As(err, &timeout) || timeout.Timeout() {
+		t.Errorf("an address: %v", err)
+	}
+}
+
+// What has no name is not looked up, by which it would lose its zone: net.Dialer knows this machine as no host.
+func TestHasNoName(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]bool{
+		"192.0.2.1:6443": true, "[2001:db8::1]:6443": true, "[fe80::1%eth0]:6443": true, ":1883": true,
+		"hub.example.com:6443": false, "localhost:6443": false, "hub.example.com": false,
+	} {
+		if got := hasNoName(address); got != want {
+			t.Errorf("%s: %t", address, got)
+		}
+	}
+}
+
 // A name that is not known is an error as of net.Dialer.
 func TestDialUnknown(t *testing.T) {
 	t.Parallel()

@@ -53,6 +53,7 @@ func TestProbe(t *testing.T) {
 		"replicas":                    {[]string{"127.0.0.1", "127.0.0.2"}, true, probed},
 		"replicas, without probes":    {[]string{"127.0.0.1", "127.0.0.2"}, false, other},
 		"one machine":                 {[]string{"127.0.0.1"}, true, other},
+		"one machine, named twice":    {[]string{"127.0.0.1", "127.0.0.1"}, true, other},
 		"one machine of two families": {[]string{"127.0.0.1", "::1"}, true, other},
 	} {
 		h := &host{addresses: test.addresses}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -152,6 +154,27 @@ func awaitStatus(t *testing.T, hub *httptest.Server, path string, want int) {
 	for t.Context().Err() == nil {
 		if code, _ := get(t, hub, path); code == want {
 			return
+		}
+	}
+}
+
+// Only what has not answered at all is asked again, whatever another process has answered before.
+func TestIsGone(t *testing.T) {
+	t.Parallel()
+	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	silent := &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}
+	for name, test := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"no error":          {nil, false},
+		"refused":           {refused, false},
+		"silent":            {fmt.Errorf("process 2: %w", silent), true},
+		"one of several":    {fmt.Errorf("ask: %w", errors.Join(refused, fmt.Errorf("process 2: %w", silent))), true},
+		"silent afterwards": {&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, false},
+	} {
+		if got := isGone(test.err); got != test.want {
+			t.Errorf("%s: %t", name, got)
 		}
 	}
 }

@@ -223,10 +223,18 @@ func (s *Server) open(ctx context.Context, name string) (net.Conn, error) {
 	return conn, err
 }
 
-// isGone reports whether nothing has answered at the address of a process, not even that nobody listens. Nothing has been sent then.
+// isGone reports whether nothing has answered at the address of a process, not even that nobody listens. Nothing has been sent then. The
+// error is one of several processes, of which each may have failed in its own way.
 func isGone(err error) bool {
-	var dial *net.OpError
-	return errors.As(err, &dial) && dial.Op == "dial" && dial.Timeout()
+	switch e := err.(type) { //nolint:errorlint // errors.As would find the first one alone
+	case *net.OpError:
+		return e.Op == "dial" && e.Timeout()
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), isGone)
+	case interface{ Unwrap() error }:
+		return isGone(e.Unwrap())
+	}
+	return false
 }
 
 func (s *Server) openAnywhere(ctx context.Context, name string) (net.Conn, error) {

@@ -20,6 +20,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-io/capstan/internal/machinery/forwardproxy"
+	"github.com/capstan-io/capstan/internal/machinery/tcp"
 	"github.com/capstan-io/capstan/internal/reach/agentconfig"
 	"github.com/capstan-io/capstan/internal/reach/api"
 	"github.com/capstan-io/capstan/internal/reach/tunnel"
@@ -93,6 +94,7 @@ func (l *link) routeFor(c agentconfig.Config) (route, error) {
 		forwardproxy.Proxy{URL: proxy, Trust: rest.TLSClientConfig{CAData: c.Proxy.CABundle}}.Carry(config)
 	case set:
 		config.Dial, config.Proxy = nil, func(*http.Request) (*url.URL, error) { return nil, nil }
+		tcp.Dialer{Probe: true}.Use(config)
 	}
 	hub, err := rest.HTTPClientFor(config)
 	if err != nil {

@@ -12,7 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/tcp"
@@ -132,7 +134,12 @@ func review(ctx context.Context, secret *corev1.Secret, needed []authorizationv1
 	}
 	config.Timeout = requestTimeout
 	tcp.Dialer{}.Use(config)
-	client, err := authorizationclient.NewForConfig(config)
+	transport, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return config.Host, nil, err
+	}
+	defer utilnet.CloseIdleConnectionsFor(transport.Transport)
+	client, err := authorizationclient.NewForConfigAndClient(config, transport)
 	if err != nil {
 		return config.Host, nil, err
 	}
