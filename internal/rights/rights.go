@@ -46,7 +46,12 @@ func Missing(ctx context.Context, reviewer Reviewer, watches ...Watch) (missing 
 }
 
 func (w Watch) permitted(ctx context.Context, reviewer Reviewer) (bool, error) {
-	for _, verb := range watchVerbs {
+	return w.Permits(ctx, reviewer, watchVerbs...)
+}
+
+// Permits reports whether the requester may do all of the verbs with what the watch has. Where nobody may create reviews, it may.
+func (w Watch) Permits(ctx context.Context, reviewer Reviewer, verbs ...string) (bool, error) {
+	for _, verb := range verbs {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: w.Group, Version: w.Version,
 				Resource: resourceOf(w.GroupKind()), Namespace: w.Namespace, Name: w.Name}}}

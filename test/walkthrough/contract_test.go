@@ -49,6 +49,8 @@ func TestFromOpenClusterManagement(t *testing.T) {
 	changeOneImage(t, hub.Cluster)
 	hub.initialize(t)
 	managed.join(t, hub.capstan(t, "get", "token"), name, "--wait")
+	flag, file := tagged(t, tag)
+	managed.capstan(t, "upgrade", "klusterlet", "--wait", flag, file) // join leaves an operator that runs as it is
 	hub.awaitImages(t, "capstan-hub")
 	managed.awaitImages(t, "capstan-agent")
 	hub.awaitWork(t, name)

@@ -392,6 +392,7 @@ func (c *cleaning) deleteRelated(ctx context.Context, manager *unstructured.Unst
 	}
 	for _, of := range refs {
 		if of.GroupVersionKind == installation.KindCRD && strings.HasSuffix(of.Name, groupOfSIG) {
+			c.Note("%s stays: others may use it, too", of)
 			continue
 		}
 		if c.hub == c.in {

@@ -302,7 +302,7 @@ func (r *reviewer) explainHubRefusal(ctx context.Context, cluster string, verbs 
 			role, strings.Join(verbs, ","), name, resource.Group, subresource, cluster, role, role, r.user.Name), nil
 }
 
-// roleToEnter is the name of a ClusterRole for one user of a cluster, so that nobody else has it; without what a shell would interpret.
+// roleToEnter is the name of a ClusterRole for one user of a cluster, without what a shell would interpret.
 func roleToEnter(cluster, user string) string {
 	return "enter-" + cluster + "-" + strings.Map(func(r rune) rune {
 		if r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(".:@_-", r)) {

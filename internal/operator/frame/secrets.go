@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -34,8 +35,10 @@ type Secrets struct {
 
 	mu      sync.Mutex
 	watches map[string]toolscache.SharedIndexInformer
-	// unwatched are the names that could not be watched when they were last requested, and the rules that would permit what is done with them.
-	unwatched map[string]string
+	// kept are the names of Secrets that may be kept.
+	kept sets.Set[string]
+	// denied are the names that could not be watched, or kept, when they were last requested, and the rules that would permit it.
+	denied map[string]string
 }
 
 // Verbs for Secrets that users write, and for those that an operator keeps.
@@ -50,14 +53,14 @@ func NewSecrets(
 	ctx context.Context, client corev1client.SecretsGetter, reviewer rights.Reviewer, changed func(types.NamespacedName),
 ) *Secrets {
 	return &Secrets{ctx: ctx, client: client, reviewer: reviewer, changed: changed,
-		watches: map[string]toolscache.SharedIndexInformer{}, unwatched: map[string]string{}}
+		watches: map[string]toolscache.SharedIndexInformer{}, kept: sets.Set[string]{}, denied: map[string]string{}}
 }
 
 // missingRules are those that would permit what could not be watched.
 func (s *Secrets) missingRules() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Collect(maps.Values(s.unwatched))
+	return slices.Collect(maps.Values(s.denied))
 }
 
 // Get returns a Secret, or nil if there is none. It waits for the first list of Secrets with that name.
@@ -87,14 +90,37 @@ func (s *Secrets) Get(ctx context.Context, namespace, name string) (*corev1.Secr
 // permitted; while it is not, the rule that is missing is reported, until Unfollow.
 func (s *Secrets) Follow(ctx context.Context, name string) (permitted bool, err error) {
 	informer, err := s.watch(ctx, name, keepVerbs)
-	return informer != nil, err
+	if err != nil || informer == nil {
+		return false, err
+	}
+	return s.mayKeep(ctx, name)
+}
+
+// mayKeep reports whether Secrets with the name, which are watched, may be kept. What was permitted once is not reviewed again.
+func (s *Secrets) mayKeep(ctx context.Context, name string) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kept.Has(name) {
+		return true, nil
+	}
+	permitted, err := rights.Watch{GroupVersionKind: secretKind, Name: name}.Permits(ctx, s.reviewer, keepVerbs...)
+	if err != nil {
+		return false, err
+	}
+	if permitted {
+		s.kept.Insert(name)
+		delete(s.denied, name)
+	} else {
+		s.denied[name] = rights.Rule(secretKind.GroupKind(), "", name, keepVerbs...)
+	}
+	return permitted, nil
 }
 
 // Unfollow says that no Secret with the name is to be kept, so that no rule is missing for it.
 func (s *Secrets) Unfollow(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.unwatched, name)
+	delete(s.denied, name)
 }
 
 // read reads from the API server. The error says which rule permits to.
@@ -119,9 +145,9 @@ func (s *Secrets) watch(ctx context.Context, name string, verbs []string) (tools
 	if err != nil {
 		return nil, err
 	}
-	delete(s.unwatched, name)
+	delete(s.denied, name)
 	if len(missing) > 0 {
-		s.unwatched[name] = rights.Rule(secretKind.GroupKind(), "", name, verbs...)
+		s.denied[name] = rights.Rule(secretKind.GroupKind(), "", name, verbs...)
 		return nil, nil
 	}
 	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()

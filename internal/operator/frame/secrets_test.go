@@ -51,14 +51,16 @@ func TestSecretsWithoutWatch(t *testing.T) {
 func TestFollowSecrets(t *testing.T) {
 	t.Parallel()
 	permitted := rightstest.Reviewer{Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"serving"}, Verbs: []string{"list", "watch"}}}}
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"serving"}, Verbs: keepVerbs},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"watched"}, Verbs: watchVerbs}}}
 	s := NewSecrets(t.Context(), fake.NewClientset().CoreV1(), permitted, func(types.NamespacedName) {})
-	for name, want := range map[string]bool{"serving": true, "other": false} {
+	for name, want := range map[string]struct{ watched, kept bool }{"serving": {true, true}, "watched": {true, false}, "other": {}} {
 		got, err := s.Follow(t.Context(), name)
-		if err != nil || got != want || (s.watches[name] != nil) != want {
+		if err != nil || got != want.kept || (s.watches[name] != nil) != want.watched {
 			t.Errorf("%s: permitted is %t, %v; it watches %v", name, got, err, s.watches)
 		}
 	}
+	s.Unfollow("watched")
 	rules := s.missingRules()
 	if len(rules) != 1 || !strings.Contains(rules[0], "resourceNames: [other], verbs: [get, list, watch, update, patch, delete]") {
 		t.Errorf("missing %v", rules)

@@ -1,8 +1,11 @@
 package install
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,9 +53,9 @@ func TestKlusterletAgentLosesTheHub(t *testing.T) {
 	cut()
 	isReported()
 	framework.AwaitLog(t, agent, refusal, 1)
-	framework.AwaitLog(t, klusterlets.operator, "The agent does not reach its hub", 1)
+	awaitLogOfKlusterlet(t, klusterlets.operator, name, "The agent does not reach its hub")
 	isWell()
-	framework.AwaitLog(t, klusterlets.operator, "The agent reaches its hub again", 1)
+	awaitLogOfKlusterlet(t, klusterlets.operator, name, "The agent reaches its hub again")
 
 	if err := agent.Stop(); err != nil {
 		t.Fatal(err)
@@ -89,4 +92,17 @@ func bootstrapByTwoWays(t *testing.T, namespace string) (secret *corev1.Secret, 
 		t.Fatal(err)
 	}
 	return secret, address, proxytest.Start(t, false, nil, map[string]string{address: direct.Host})
+}
+
+// awaitLogOfKlusterlet waits until an operator has written a line about a Klusterlet.
+func awaitLogOfKlusterlet(t *testing.T, operator *env.Process, name, text string) {
+	t.Helper()
+	env.Eventually(t, func(context.Context) error {
+		for line := range strings.Lines(operator.Log()) {
+			if strings.Contains(line, text) && strings.Contains(line, name) {
+				return nil
+			}
+		}
+		return fmt.Errorf("the log does not say %q of Klusterlet %s", text, name)
+	})
 }

@@ -67,8 +67,8 @@ func TestExecutor(t *testing.T) {
 		}
 	}
 	for ordinal, command := range map[int]string{ // of different roles, as a user runs both
-		0: "create role work-deployer-configmaps --verb=update,patch,delete --resource=configmaps",
-		2: "create role work-deployer-secrets --verb=get,create,update,patch,delete --resource=secrets",
+		0: "create role work-deployer-configmaps-update-patch-delete --verb=update,patch,delete --resource=configmaps",
+		2: "create role work-deployer-secrets-get-create-update-patch-delete --verb=get,create,update,patch,delete --resource=secrets",
 	} {
 		awaitManifest(t, h, w, ordinal, metav1.ConditionFalse, "kubectl -n executor "+command)
 	}

@@ -281,16 +281,19 @@ func isOfNamespace(err error, o Object) bool {
 		strings.HasPrefix(err.Error(), fmt.Sprintf("%s %q is forbidden: exceeded quota: ", o.GroupResource(), o.Name))
 }
 
-// refusal names the rule that is missing and how to add it: by a role for each resource, as there may be one for another already.
+// refusal names the rule that is missing and how to add it: by a role for these verbs and this resource, as there may be one for others
+// already.
 func refusal(account workv1.ManifestWorkSubjectServiceAccount, missing []string, o Object) error {
 	resource, verbs := o.GroupResource().String(), strings.Join(missing, ",")
-	role, subject := "work-"+account.Name+"-"+resource, account.Namespace+":"+account.Name
+	role, subject := strings.Join(append([]string{account.Name, resource}, missing...), "-"), account.Namespace+":"+account.Name
 	where, grant := "in the whole cluster", fmt.Sprintf("kubectl create clusterrole %[1]s --verb=%[2]s --resource=%[3]s && "+
-		"kubectl create clusterrolebinding %[1]s --clusterrole=%[1]s --serviceaccount=%[4]s", role, verbs, resource, subject)
+		"kubectl create clusterrolebinding %[1]s --clusterrole=%[1]s --serviceaccount=%[4]s",
+		"work-"+account.Namespace+"-"+role, verbs, resource, subject)
 	if o.Namespace != "" {
 		where, grant = fmt.Sprintf("in namespace %q", o.Namespace),
 			fmt.Sprintf("kubectl -n %[5]s create role %[1]s --verb=%[2]s --resource=%[3]s && "+
-				"kubectl -n %[5]s create rolebinding %[1]s --role=%[1]s --serviceaccount=%[4]s", role, verbs, resource, subject, o.Namespace)
+				"kubectl -n %[5]s create rolebinding %[1]s --role=%[1]s --serviceaccount=%[4]s",
+				"work-"+role, verbs, resource, subject, o.Namespace)
 	}
 	return fmt.Errorf("not allowed to apply %s %s: the executor of the work, ServiceAccount %s/%s, lacks the verbs [%s] on resource %q in API group %q %s; "+
 		"grant them on the managed cluster, for instance with: %s",
