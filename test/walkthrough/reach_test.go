@@ -118,6 +118,12 @@ func usesPod(t *testing.T, through *realcluster.Cluster) {
 	if out, err := through.Exec(t.Context(), "default", "serving", "", "echo", "hello"); err != nil || out != "hello\n" {
 		t.Errorf("the command writes %q, %v", out, err)
 	}
+	t.Run("port", func(t *testing.T) { connects(t, through) }) //nolint:paralleltest // the connection must end with it
+}
+
+// connects makes a request to the pod by a forwarded port.
+func connects(t *testing.T, through *realcluster.Cluster) {
+	t.Helper()
 	address := through.PortForward(t, "default", "serving", 8080)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address, http.NoBody)
 	if err != nil {
