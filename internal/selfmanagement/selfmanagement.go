@@ -71,7 +71,7 @@ func Run(ctx context.Context, hub *rest.Config, elect bool, o Options) error {
 		}
 		find = func(ctx context.Context) error { return s.identify(ctx, cluster) }
 	}
-	if persist(ctx, find); ctx.Err() != nil || o.Managed == nil && !s.managed {
+	if !persist(ctx, find) || o.Managed == nil && !s.managed {
 		return nil
 	}
 	manager, err := ctrl.NewManager(hub, managerOptions(elect, s.name))
@@ -87,15 +87,16 @@ func Run(ctx context.Context, hub *rest.Config, elect bool, o Options) error {
 // retryInterval is the pause before what self-management needs to begin is tried again.
 const retryInterval = 5 * time.Second
 
-// persist attempts something until it succeeds or the context ends. Nothing that fails on the way ends the hub.
-func persist(ctx context.Context, attempt func(context.Context) error) {
-	_ = wait.PollUntilContextCancel(ctx, retryInterval, true, func(ctx context.Context) (bool, error) {
+// persist attempts something until it succeeds, which it reports, or the context ends. Nothing that fails on the way ends the hub.
+func persist(ctx context.Context, attempt func(context.Context) error) (succeeded bool) {
+	err := wait.PollUntilContextCancel(ctx, retryInterval, true, func(ctx context.Context) (bool, error) {
 		err := attempt(ctx)
 		if err != nil && ctx.Err() == nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Self-management does not begin yet; that is tried again", "after", retryInterval.String())
 		}
 		return err == nil, nil
 	})
+	return err == nil
 }
 
 // findManaged finds out whether there are clusters from when self-management was on.

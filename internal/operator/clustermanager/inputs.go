@@ -92,8 +92,8 @@ func (c *Controller) certificates(ctx context.Context, p planned) (*servingcerts
 	return servingcerts.Renew(c.Clock.Now(), p.namespace, authorityName, p.servers(), stored)
 }
 
-// mayNotExplain reports whether the operator may not keep the certificate under which a hub explains placements. The rule that is missing is
-// reported if the hub is to explain them.
+// mayNotExplain reports whether the operator may not keep the certificate under which a hub explains placements. The rule that is missing
+// is reported if the hub is to explain them.
 func (c *Controller) mayNotExplain(ctx context.Context, p planned) (bool, error) {
 	if !(placement{p}).servesExplanations() {
 		c.Secrets.Unfollow(fleet.SecretPlacementDebugServing)

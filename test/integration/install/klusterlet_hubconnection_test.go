@@ -72,8 +72,8 @@ func TestKlusterletAgentLosesTheHub(t *testing.T) {
 	removeKlusterlet(t, c, name)
 }
 
-// bootstrapByTwoWays is what an agent registers with. The address of the hub in it leads there directly, but through the proxy for a process
-// that has it in HTTPS_PROXY, which is of no effect for the addresses of loopback interfaces.
+// bootstrapByTwoWays is what an agent registers with. The address of the hub in it leads there directly, but through the proxy for a
+// process that has it in HTTPS_PROXY, which is of no effect for the addresses of loopback interfaces.
 func bootstrapByTwoWays(t *testing.T, namespace string) (secret *corev1.Secret, address string, between *proxytest.Proxy) {
 	t.Helper()
 	secret = bootstrapSecret(t, namespace, fleet.SecretBootstrapHubKubeconfig)

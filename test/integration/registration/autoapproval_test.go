@@ -58,7 +58,8 @@ func TestConnectedClusterIsNotTakenOver(t *testing.T) {
 	}
 	for _, event := range events.Items {
 		// Without the name, the command refuses: internal/cli/fleet.TestAcceptAsksForAnotherAgent.
-		if event.Reason == fleet.EventManagedClusterAutoApprovalWithheld && !strings.Contains(event.Note, "accept --clusters taken --requesters NAME") {
+		const advice = "accept --clusters taken --requesters NAME"
+		if event.Reason == fleet.EventManagedClusterAutoApprovalWithheld && !strings.Contains(event.Note, advice) {
 			t.Errorf("it says %q", event.Note)
 		}
 	}

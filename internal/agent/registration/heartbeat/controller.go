@@ -41,8 +41,8 @@ const (
 	lastRetry  = 10 * time.Second
 )
 
-// longestRenewal is how long the hub may take to renew the Lease. One that keeps the connection alive and answers nothing, or a load balancer
-// in front of it, would hold up heartbeats for ever, and nobody would be told.
+// longestRenewal is how long the hub may take to renew the Lease. One that keeps the connection alive and answers nothing, or a load
+// balancer in front of it, would hold up heartbeats for ever, and nobody would be told.
 const longestRenewal = 30 * time.Second
 
 // Options configure the controller.
