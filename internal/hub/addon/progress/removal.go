@@ -50,25 +50,29 @@ func (c *Controller) explainRemoval(ctx context.Context, addOn *addonv1beta1.Man
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-// untouched returns the condition of an add-on that its manager would have set since the deletion, if it has not.
+// untouched returns the condition of an add-on that its manager would have set since the deletion, if it has not. The message names all
+// finalizers of the manager: they are taken off together, and the condition is not written again.
 func (c *Controller) untouched(addOn *addonv1beta1.ManagedClusterAddOn) (condition metav1.Condition, ok bool) {
+	var remaining []string
 	for _, m := range ofManagers {
-		remaining := slices.DeleteFunc(slices.Clone(addOn.Finalizers), func(f string) bool { return !slices.Contains(m.finalizers, f) })
 		reported := meta.FindStatusCondition(addOn.Status.Conditions, m.condition)
 		if reported != nil && (reported.Status == metav1.ConditionFalse || !reported.LastTransitionTime.Before(addOn.DeletionTimestamp)) {
 			return condition, false // the manager's word, or this controller's: neither is written over
 		}
-		if len(remaining) == 0 || ok {
-			continue
-		}
-		ok = true
-		condition = metav1.Condition{
-			Type: m.condition, Status: metav1.ConditionFalse, Reason: m.reason,
-			ObservedGeneration: addOn.Generation, LastTransitionTime: metav1.NewTime(c.clock.Now()),
-			Message: fmt.Sprintf("The manager of the add-on has said nothing about its deletion: it has to take off the finalizers %s. See whether "+
-				"it runs; if it is gone for good, take them off, and what it would have cleaned up stays: kubectl edit managedclusteraddon -n %s %s",
-				strings.Join(remaining, ", "), addOn.Namespace, addOn.Name),
+		for _, finalizer := range addOn.Finalizers {
+			if !slices.Contains(m.finalizers, finalizer) {
+				continue
+			}
+			if len(remaining) == 0 {
+				condition.Type, condition.Reason = m.condition, m.reason
+			}
+			remaining = append(remaining, finalizer)
 		}
 	}
-	return condition, ok
+	condition.Status, condition.ObservedGeneration = metav1.ConditionFalse, addOn.Generation
+	condition.LastTransitionTime = metav1.NewTime(c.clock.Now())
+	condition.Message = fmt.Sprintf("The manager of the add-on has said nothing about its deletion: it has to take off the finalizers %s. "+
+		"See whether it runs; if it is gone for good, take them off, and what it would have cleaned up stays: "+
+		"kubectl edit managedclusteraddon -n %s %s", strings.Join(remaining, ", "), addOn.Namespace, addOn.Name)
+	return condition, len(remaining) > 0
 }

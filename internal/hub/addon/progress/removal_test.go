@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,14 +14,15 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	"github.com/capstan-io/capstan/internal/hub/addon/progress"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
-// AF-15: an add-on whose manager has not begun with its deletion says that it waits for it, and the way out. What a manager says is left
-// as it is.
+// AF-15: an add-on whose manager has not begun with its deletion says that it waits for it, and the way out, by which it goes. What a
+// manager says is left as it is.
 func TestDeletionWithoutManager(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -77,7 +79,18 @@ func TestDeletionWithoutManager(t *testing.T) {
 			condition := meta.FindStatusCondition(addOn.Status.Conditions, test.kind)
 			if condition == nil || condition.Status != metav1.ConditionFalse || !strings.Contains(condition.Message, test.finalizers[0]) ||
 				!strings.Contains(condition.Message, "kubectl edit managedclusteraddon -n c1 hello") {
-				t.Errorf("it says %+v", addOn.Status.Conditions)
+				t.Fatalf("it says %+v", addOn.Status.Conditions)
+			}
+			_, advised, _ := strings.Cut(condition.Message, "take off the finalizers ")
+			advised, _, _ = strings.Cut(advised, ". See ")
+			for _, finalizer := range strings.Split(advised, ", ") {
+				controllerutil.RemoveFinalizer(addOn, finalizer)
+			}
+			if err := c.Update(t.Context(), addOn); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(addOn), addOn); !apierrors.IsNotFound(err) {
+				t.Errorf("without the finalizers that the condition names: %v, finalizers %v", err, addOn.Finalizers)
 			}
 		})
 	}
