@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/capstan-io/capstan/internal/cli/clitest"
 )
 
@@ -71,6 +74,45 @@ func TestAdviceHelpsToInstall(t *testing.T) {
 			refused.Fails(t)
 			h.Follow(t, refused, test.advice, test.pairs...).Succeeds(t)
 			h.Run(t, "", test.args...).Succeeds(t)
+		})
+	}
+}
+
+// CA-11, CA-15, CA-41: what another tool has installed is left alone, and replaced by the same command with --force, as the error advises.
+func TestForceTakesOver(t *testing.T) {
+	t.Parallel()
+	helm := metav1.ObjectMeta{Annotations: map[string]string{"meta.helm.sh/release-name": "ocm"}}
+	olm := metav1.ObjectMeta{Labels: map[string]string{"olm.owner": "ocm.v1"}}
+	upgrade := []string{"upgrade", "clustermanager", "--bundle-version-overrides", inDir(t)("bundle.json", `{"ocm":"v0.3.0"}`)}
+	for name, test := range map[string]struct {
+		operator string
+		metadata metav1.ObjectMeta
+		args     []string
+		says     string
+	}{
+		"init":    {"cluster-manager", helm, []string{"init"}, "is kept by Helm (release ocm"},
+		"join":    {"klusterlet", helm, joinCommand(t, newHubToJoin(t)), "is kept by Helm (release ocm"},
+		"upgrade": {"cluster-manager", olm, upgrade, "is kept by the Operator Lifecycle Manager (ocm.v1)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newClusterForHub(t)
+			const others = "other/x:v0.2.0"
+			putOperator(t, h, test.operator, others, test.metadata.Annotations)
+			put(t, h, map[string]string{managersPath + "cluster-manager": "ClusterManager"}, nil)
+			var deployment, after appsv1.Deployment
+			h.Get(t, clitest.OperatorsPath+test.operator, &deployment)
+			deployment.Labels = test.metadata.Labels
+			h.Put(t, clitest.OperatorsPath+test.operator, &deployment)
+			h.Run(t, "", test.args...).Fails(t, test.operator+" "+test.says, "take it over with --force")
+			if n := changes(h); n != 0 {
+				t.Errorf("%d changes were made", n)
+			}
+			h.Run(t, "", append(slices.Clone(test.args), "--force")...).Succeeds(t)
+			h.Get(t, clitest.OperatorsPath+test.operator, &after)
+			if image := after.Spec.Template.Spec.Containers[0].Image; image == others {
+				t.Errorf("the operator is still %s", image)
+			}
 		})
 	}
 }

@@ -480,6 +480,12 @@ func TestEngineCertificates(t *testing.T) {
 		}
 	}
 
+	// What is withheld is issued once an administrator does what the event says.
+	meant, _ := engineRequest(t, cluster, name, fleet.SignerKubeAPIServerClient, engineSubject(cluster, name))
+	framework.Create(t, h, meant)
+	framework.FollowAdvice(t, h, awaitEngineWithheld(t, addOn, meant.Name), "certificate approve")
+	awaitEngineIssued(t, meant)
+
 	// Any client that could rewrite the status of the add-on would gain nothing.
 	status := `{"status":{"registrations":[{"type":"kubeClient","kubeClient":{"subject":{"user":"admin","groups":["admins"]}}}]}}`
 	if err := h.Status().Patch(t.Context(), addOn.DeepCopy(), framework.Merge(status)); err != nil {
@@ -516,14 +522,14 @@ func TestEngineCertificates(t *testing.T) {
 	framework.AwaitGone(t, h, addOn)
 }
 
-// awaitEngineWithheld waits for the event that says why a request is not approved.
-func awaitEngineWithheld(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, csr string) {
+// awaitEngineWithheld waits for the event that says why a request is not approved, and returns what it says.
+func awaitEngineWithheld(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, csr string) (note string) {
 	t.Helper()
-	awaitAddOnEvent(t, addOn, "AddOnCertificateApprovalWithheld", csr)
+	return awaitAddOnEvent(t, addOn, "AddOnCertificateApprovalWithheld", csr)
 }
 
-// awaitAddOnEvent waits for an event about an add-on whose note has the text.
-func awaitAddOnEvent(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, reason, text string) {
+// awaitAddOnEvent waits for an event about an add-on whose note has the text, and returns the note.
+func awaitAddOnEvent(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, reason, text string) (note string) {
 	t.Helper()
 	h := framework.Hub.Client(t)
 	env.Eventually(t, func(ctx context.Context) error {
@@ -533,11 +539,13 @@ func awaitAddOnEvent(t *testing.T, addOn *addonv1beta1.ManagedClusterAddOn, reas
 		}
 		for _, e := range events.Items {
 			if e.Reason == reason && e.Regarding.Name == addOn.Name && strings.Contains(e.Note, text) {
+				note = e.Note
 				return nil
 			}
 		}
 		return fmt.Errorf("no event %s about %s among %d", reason, text, len(events.Items))
 	})
+	return note
 }
 
 // AF-16: the agent of an add-on in hosted mode is on the hosting cluster, as soon as there is one, and goes from there with the

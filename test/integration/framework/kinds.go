@@ -49,16 +49,9 @@ func awaitKinds(t *testing.T, c client.Client) {
 // ServeOnly leaves an API server with no CRDs but those of these resources.
 func ServeOnly(t *testing.T, existing *env.Server, resources []string) {
 	t.Helper()
-	config, err := existing.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	api, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := existing.Client(t)
+	api, c := discoveryOf(t, existing), existing.Client(t)
 	for _, crd := range crds.Hub() {
+		var err error
 		serve := slices.Contains(resources, crd.Spec.Names.Plural)
 		if serve {
 			err = client.IgnoreAlreadyExists(c.Create(t.Context(), asUnstructured(t, crd)))
@@ -70,6 +63,28 @@ func ServeOnly(t *testing.T, existing *env.Server, resources []string) {
 		}
 		env.Eventually(t, func(context.Context) error { return expectServed(api, crd, serve) })
 	}
+}
+
+// AwaitServed waits until the discovery of an API server has all kinds of a hub.
+func AwaitServed(t *testing.T, existing *env.Server) {
+	t.Helper()
+	api := discoveryOf(t, existing)
+	for _, crd := range crds.Hub() {
+		env.Eventually(t, func(context.Context) error { return expectServed(api, crd, true) })
+	}
+}
+
+func discoveryOf(t *testing.T, existing *env.Server) discovery.DiscoveryInterface {
+	t.Helper()
+	config, err := existing.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return api
 }
 
 // expectServed fails unless all versions of a kind are served, or none.

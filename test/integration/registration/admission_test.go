@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -90,11 +91,9 @@ func TestJoiningIsBounded(t *testing.T) {
 	for i := range limit {
 		framework.Create(t, joiner, cluster(fmt.Sprintf("bounded-%d", i)))
 	}
-	framework.ExpectRefusal(t, awaitTooMany(t, joiner, cluster("bounded-more")), apierrors.IsTooManyRequests, "--join-limit")
-	accepted := cluster("bounded-0")
-	if err := admin.Patch(t.Context(), accepted, framework.Merge(`{"spec":{"hubAcceptsClient":true}}`)); err != nil {
-		t.Fatal(err)
-	}
+	refusal := awaitTooMany(t, joiner, cluster("bounded-more"))
+	framework.ExpectRefusal(t, refusal, apierrors.IsTooManyRequests, "--join-limit")
+	acceptOneAsAdvised(t, admin, refusal, "bounded-")
 	env.Eventually(t, func(ctx context.Context) error { return joiner.Create(ctx, cluster("bounded-more")) })
 
 	large := request()
@@ -104,6 +103,26 @@ func TestJoiningIsBounded(t *testing.T) {
 		framework.Create(t, joiner, request())
 	}
 	framework.ExpectRefusal(t, awaitTooMany(t, joiner, request()), apierrors.IsTooManyRequests, "nobody has decided on")
+}
+
+// acceptOneAsAdvised accepts the first of the clusters that the refusal of another one says how to list. The names of these have a prefix.
+func acceptOneAsAdvised(t *testing.T, admin client.Client, refusal error, prefix string) {
+	t.Helper()
+	advised := framework.Advised(t, refusal.Error(), "get managedclusters -l ")
+	selector, err := labels.Parse(advised[len(advised)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := &clusterv1.ManagedClusterList{}
+	if err := admin.List(t.Context(), waiting, client.MatchingLabelsSelector{Selector: selector}); err != nil || len(waiting.Items) == 0 {
+		t.Fatalf("%s selects %d clusters: %v", selector, len(waiting.Items), err)
+	}
+	for _, c := range waiting.Items {
+		if !strings.HasPrefix(c.Name, prefix) {
+			t.Errorf("%s selects cluster %s", selector, c.Name)
+		}
+	}
+	framework.MergePatch(t, admin, &waiting.Items[0], `{"spec":{"hubAcceptsClient":true}}`)
 }
 
 // awaitTooMany waits until a new object is refused because there are too many, and returns that refusal. Objects are counted as soon as the
@@ -125,6 +144,7 @@ func TestJoiningIsBoundedForEachToken(t *testing.T) {
 	t.Parallel()
 	const limit = 2
 	own := env.StartHub(t, "none", fmt.Sprintf("--join-limit=%d", limit))
+	admin := own.Client(t)
 	greedy, another := env.ClientFor(t, withToken(t, own, bootstrapAccountToken(t, own))),
 		env.ClientFor(t, withToken(t, own, bootstrapAccountToken(t, own)))
 	cluster := func(name string) *clusterv1.ManagedCluster {
@@ -133,7 +153,8 @@ func TestJoiningIsBoundedForEachToken(t *testing.T) {
 	for i := range limit {
 		framework.Create(t, greedy, cluster(fmt.Sprintf("greedy-%d", i)))
 	}
-	framework.ExpectRefusal(t, awaitTooMany(t, greedy, cluster("greedy-more")), apierrors.IsTooManyRequests, "--join-limit", fleet.LabelRequestedWith)
+	refusal := awaitTooMany(t, greedy, cluster("greedy-more"))
+	framework.ExpectRefusal(t, refusal, apierrors.IsTooManyRequests, "--join-limit", fleet.LabelRequestedWith)
 	framework.Create(t, another, cluster("another"))
 
 	request := func(cluster string) *certificatesv1.CertificateSigningRequest {
@@ -145,6 +166,9 @@ func TestJoiningIsBoundedForEachToken(t *testing.T) {
 	}
 	framework.ExpectRefusal(t, awaitTooMany(t, greedy, request("greedy-0")), apierrors.IsTooManyRequests, "nobody has decided on")
 	framework.Create(t, another, request("another"))
+
+	acceptOneAsAdvised(t, admin, refusal, "greedy-")
+	env.Eventually(t, func(ctx context.Context) error { return greedy.Create(ctx, cluster("greedy-more")) })
 }
 
 // RG-16: a cluster cannot take a name whose group or roles all clusters share.

@@ -3,15 +3,21 @@ package registration
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/capstan-io/capstan/test/env"
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
 // TestGroupsNeedOnlyWhatTheyRead runs each group of controllers alone, at an API server that serves nothing but what the group
-// reads.
+// reads. Groups that miss something say what to apply, and run once that is done.
 func TestGroupsNeedOnlyWhatTheyRead(t *testing.T) {
 	t.Parallel()
 	existing := env.StartSandbox(t)
@@ -60,5 +66,36 @@ func TestGroupsNeedOnlyWhatTheyRead(t *testing.T) {
 				t.Errorf("%q is missing in: %s", says, controllers.Log())
 			}
 		}
+		if !strings.Contains(controllers.Log(), "kubectl apply --server-side -f deploy/crds") {
+			t.Errorf("it says nothing of what to apply: %s", controllers.Log())
+		}
+		applyFolder(t, existing.Client(t), "../../../deploy/crds")
+		framework.AwaitServed(t, existing)
+		if err := controllers.Start(); err != nil {
+			t.Fatal(err)
+		}
+		framework.AwaitLog(t, controllers, "Starting workers", 1)
 	})
+}
+
+// applyFolder applies the objects in the files of a folder, one in each, as "kubectl apply --server-side -f" does.
+func applyFolder(t *testing.T, c client.Client, folder string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("the files %v of %s: %v", files, folder, err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(content, &object.Object); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("kubectl")); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
 }

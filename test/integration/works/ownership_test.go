@@ -172,9 +172,7 @@ func TestForegroundDeletion(t *testing.T) {
 				}
 				return nil
 			})
-			if err := h.Patch(t.Context(), w, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"deleteOption":null}}`))); err != nil {
-				t.Fatal(err)
-			}
+			framework.FollowAdvice(t, h, meta.FindStatusCondition(w.Status.Conditions, fleet.ConditionDeleting).Message, "patch manifestwork")
 			framework.AwaitGone(t, h, w)
 			framework.AwaitGone(t, m, web)
 			if err := m.Get(t.Context(), client.ObjectKeyFromObject(held), held); err != nil {

@@ -20,11 +20,11 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-// expectRefused waits until the work is refused, which has to say where the other one is.
-func expectRefused(t *testing.T, c client.Client, w *workv1.ManifestWork, holder string) {
+// expectRefused waits until the work is refused, which has to say where the other one is, and returns what it says.
+func expectRefused(t *testing.T, c client.Client, w *workv1.ManifestWork, holder string) (message string) {
 	t.Helper()
 	got := framework.AwaitCondition(t, c, w, fleet.ConditionApplied, metav1.ConditionFalse)
-	message := meta.FindStatusCondition(got.Status.Conditions, fleet.ConditionApplied).Message
+	message = meta.FindStatusCondition(got.Status.Conditions, fleet.ConditionApplied).Message
 	for _, part := range []string{holder, w.Name, "another name", "kubectl annotate"} {
 		if !strings.Contains(message, part) {
 			t.Errorf("the condition does not speak of %q: %s", part, message)
@@ -33,6 +33,7 @@ func expectRefused(t *testing.T, c client.Client, w *workv1.ManifestWork, holder
 	if !meta.IsStatusConditionPresentAndEqual(got.Status.Conditions, fleet.ConditionAvailable, metav1.ConditionUnknown) {
 		t.Errorf("conditions of a work that is refused: %+v", got.Status.Conditions)
 	}
+	return message
 }
 
 // WK-03: a cluster that has joined a hub twice, under two names, has works of one name from both. The first is applied, the
@@ -83,14 +84,11 @@ func TestWorksOfTwoNames(t *testing.T) {
 	// What the message says to do about a name that has left.
 	held = framework.Work(first, name, framework.ConfigMap(ns, "first", "2"))
 	framework.Create(t, h, held)
-	expectRefused(t, h, held, second)
+	message := expectRefused(t, h, held, second)
 	if err := two.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+fleet.AnnotationClusterName+`":null}}}`))
-	if err := m.Patch(t.Context(), appliedWork(t, one, name), patch); err != nil {
-		t.Fatal(err)
-	}
+	framework.FollowAdvice(t, m, message, "annotate appliedmanifestwork")
 	framework.AwaitCondition(t, h, held, fleet.ConditionApplied, metav1.ConditionTrue)
 	framework.AwaitConfigMap(t, m, ns, "first", "2")
 	framework.AwaitGone(t, m, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "second"}})

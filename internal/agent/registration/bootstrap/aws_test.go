@@ -186,7 +186,8 @@ func TestRegisterByAWS(t *testing.T) {
 	}
 }
 
-// RG-52: an agent does not take a ManagedCluster for its own that is that of another cluster of AWS, and says what to do.
+// RG-52: an agent does not take a ManagedCluster for its own that is that of another cluster of AWS. It says what to do, and registers once
+// that is done.
 func TestManagedClusterOfOtherARN(t *testing.T) {
 	t.Parallel()
 	hub := &awsHub{t: t, cluster: &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "cluster1"}}}
@@ -194,9 +195,18 @@ func TestManagedClusterOfOtherARN(t *testing.T) {
 	err := b.attempt(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "kubectl annotate --overwrite managedcluster cluster1") ||
 		!strings.Contains(err.Error(), awsPair.Managed.ARN()) || !strings.Contains(err.Error(), awsPair.Suffix()) {
-		t.Errorf("error %v", err)
+		t.Fatalf("error %v", err)
 	}
 	if hub.byAWS > 0 || slices.Contains(hub.others, "POST /apis/certificates.k8s.io/v1/certificatesigningrequests") {
 		t.Errorf("%d requests with the token of AWS; others: %q", hub.byAWS, hub.others)
+	}
+	_, advised, _ := strings.Cut(err.Error(), "kubectl annotate --overwrite managedcluster cluster1 ")
+	advised, _, _ = strings.Cut(advised, "»")
+	for _, annotation := range strings.Fields(advised) {
+		key, value, _ := strings.Cut(annotation, "=")
+		metav1.SetMetaDataAnnotation(&hub.cluster.ObjectMeta, key, value)
+	}
+	if err := b.Ensure(t.Context()); err != nil || hub.byAWS == 0 {
+		t.Errorf("after the advice: %v, %d requests with the token of AWS", err, hub.byAWS)
 	}
 }

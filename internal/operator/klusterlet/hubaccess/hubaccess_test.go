@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +24,12 @@ import (
 // fakeHub answers reviews: it denies what contains the text.
 func fakeHub(t *testing.T, denied string) string {
 	t.Helper()
+	return hubThat(t, func(right string) bool { return denied == "" || !strings.Contains(right, denied) })
+}
+
+// hubThat answers reviews of rights, such as "get managedclusters c1".
+func hubThat(t *testing.T, allows func(right string) bool) string {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -34,7 +41,7 @@ func fakeHub(t *testing.T, denied string) string {
 			t.Errorf("%T: %v", decoded, err)
 			return
 		}
-		review.Status.Allowed = denied == "" || !strings.Contains(describe(*review.Spec.ResourceAttributes), denied)
+		review.Status.Allowed = allows(describe(*review.Spec.ResourceAttributes))
 		w.Header().Set("Content-Type", "application/json")
 		if err := json.NewEncoder(w).Encode(review); err != nil {
 			t.Error(err)
@@ -151,6 +158,32 @@ func TestChecks(t *testing.T) {
 		t.Errorf("a forgotten result counts: %v", condition)
 	}
 	checked()
+}
+
+// KL-31: when a cluster is accepted, as the condition advises, the next check finds that, half a minute after the one before at most.
+func TestAdviceToAccept(t *testing.T) {
+	t.Parallel()
+	var accepted atomic.Bool
+	hub := hubThat(t, func(right string) bool { return accepted.Load() || !strings.Contains(right, "managed-cluster-lease") })
+	clock := clocktesting.NewFakeClock(time.Now())
+	done := make(chan string, 1)
+	checks := New(t.Context(), clock, func(name string) { done <- name })
+	credentials := Credentials{Namespace: "ns", SkipBootstrap: true, Hub: secretFor(hub)}
+	checked := func() *metav1.Condition {
+		t.Helper()
+		checks.Result("k", credentials)
+		<-done
+		condition, _ := checks.Result("k", credentials)
+		return condition
+	}
+	if condition := checked(); condition == nil || !strings.Contains(condition.Message, "capstan accept --clusters c1") {
+		t.Fatalf("before: %+v", condition)
+	}
+	accepted.Store(true)
+	clock.Step(30 * time.Second)
+	if condition := checked(); condition == nil || condition.Status != metav1.ConditionFalse {
+		t.Errorf("after: %+v", condition)
+	}
 }
 
 // KL-29: whether the work agent may start.

@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
+	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/test/env"
+	"github.com/capstan-io/capstan/test/integration/framework"
+)
+
+// CA-04: a command that misses a namespace of the hub succeeds when that is created as the error advises.
+func TestAdviceToCreateNamespaces(t *testing.T) {
+	t.Parallel()
+	const name, config = "cli-advice", `{"apiVersion":"addon.open-cluster-management.io/v1alpha1","kind":"AddOnDeploymentConfig",` +
+		`"metadata":{"namespace":"cli-advice-config","name":"config"}}`
+	h := framework.Hub.Client(t)
+	framework.AcceptAll(t, name)
+	framework.Create(t, h, framework.ClusterSet(name, clusterv1beta2.ExclusiveClusterSetLabel, nil))
+	framework.Hub.Capstan(t, framework.ConfigMap(metav1.NamespaceDefault, "agent", "1"), "addon", "create", name, "-f", "-").Succeeds(t)
+	for namespace, test := range map[string]struct{ args, stdin string }{
+		"cli-advice-placement": {"create placement web --namespace cli-advice-placement", ""},
+		"cli-advice-binding":   {"clusterset bind cli-advice --namespace cli-advice-binding", ""},
+		"cli-advice-config":    {"addon enable --names cli-advice --clusters cli-advice --config-file -", config},
+	} {
+		args := strings.Fields(test.args)
+		refused := framework.Hub.Capstan(t, test.stdin, args...)
+		refused.Ends(t, 1, fmt.Sprintf("the hub has no namespace %q", namespace))
+		framework.FollowAdvice(t, h, refused.ErrOut, "create namespace "+namespace)
+		framework.Hub.Capstan(t, test.stdin, args...).Succeeds(t)
+	}
+}
+
+// CA-31, gap W12: a work that a dry run holds back is applied when its annotation is taken off, as the warning advises.
+func TestAdviceToApplyAfterDryRun(t *testing.T) {
+	t.Parallel()
+	const name = "cli-held-back"
+	env.Join(t, framework.Hub, framework.Managed, name)
+	h, m := framework.Hub.Client(t), framework.Managed.Client(t)
+	ns := framework.Namespace(t, m, name)
+	framework.Create(t, h, framework.Annotated(framework.Work(name, "web", framework.ConfigMap(ns, "cm", "1")),
+		fleet.AnnotationDryRun, fleet.DryRunServer))
+	updated := framework.Hub.Capstan(t, framework.ConfigMap(ns, "cm", "2"),
+		"create", "work", "web", "-f", "-", "--clusters", name, "--overwrite")
+	updated.Succeeds(t, "update work web in cluster "+name)
+	framework.FollowAdvice(t, h, updated.ErrOut, "annotate manifestwork")
+	framework.AwaitConfigMap(t, m, ns, "cm", "2")
+}
+
+// RG-18, CA-34: the namespace of a cluster without an agent that is being deleted waits for the works in it. They go by force, as the
+// condition of the cluster advises, and the hub sets up the cluster again.
+func TestAdviceForANamespaceWithoutAgent(t *testing.T) {
+	t.Parallel()
+	const name = "cli-namespace-lost"
+	framework.AcceptAll(t, name)
+	h := framework.Hub.Client(t)
+	w := workOfAgent(name)
+	framework.Create(t, h, w)
+	if err := h.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		t.Fatal(err)
+	}
+	deleteAsAdvised(t, framework.Hub, name, fleet.ConditionHubAccepted)
+	framework.AwaitGone(t, h, w)
+	framework.AwaitHubAccepted(t, h, name, metav1.ConditionTrue, fleet.ReasonHubClusterAdminAccepted)
+}
+
+// RG-44, CA-34: without the feature gate ResourceCleanup, a cluster without an agent that is being deleted goes when its works do, by
+// force, as its condition advises.
+func TestAdviceWithoutResourceCleanup(t *testing.T) {
+	t.Parallel()
+	const name = "cli-kept"
+	own := env.StartHub(t, "registration", "--feature-gates", "ResourceCleanup=false")
+	h := own.Client(t)
+	framework.Create(t, h, framework.AcceptedCluster(name))
+	framework.AwaitHubAccepted(t, h, name, metav1.ConditionTrue, fleet.ReasonHubClusterAdminAccepted)
+	framework.Create(t, h, workOfAgent(name))
+	cluster := framework.DeleteCluster(t, h, name)
+	deleteAsAdvised(t, own, name, fleet.ConditionDeleting)
+	framework.AwaitGone(t, h, cluster)
+}
+
+// workOfAgent is a work that an agent has to finish.
+func workOfAgent(cluster string) *workv1.ManifestWork {
+	w := framework.Work(cluster, "web", framework.ConfigMap(metav1.NamespaceDefault, cluster, "1"))
+	w.Finalizers = []string{fleet.FinalizerManifestWorkCleanup}
+	return w
+}
+
+var deletionByForce = regexp.MustCompile(`capstan (delete work NAME --clusters \S+ --force)`)
+
+// deleteAsAdvised waits until a condition of a cluster advises to delete works by force, and does that with its work.
+func deleteAsAdvised(t *testing.T, on *env.Server, cluster, condition string) {
+	t.Helper()
+	var advised string
+	framework.AwaitObject(t, on.Client(t), &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: cluster}},
+		func(mc *clusterv1.ManagedCluster) error {
+			if c := meta.FindStatusCondition(mc.Status.Conditions, condition); c != nil {
+				if found := deletionByForce.FindStringSubmatch(c.Message); found != nil {
+					advised = found[1]
+					return nil
+				}
+			}
+			return fmt.Errorf("conditions %+v", mc.Status.Conditions)
+		})
+	on.Capstan(t, "", strings.Fields(strings.Replace(advised, "NAME", "web", 1))...).Succeeds(t, "work web in cluster "+cluster+" is deleted")
+}
