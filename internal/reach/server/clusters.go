@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,9 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
+
+// startTimeout is how long an agent waits for a hub that has just started to know its clusters. Then it is told to try again.
+const startTimeout = 10 * time.Second
 
 // clusters are those of the hub, with the add-on that lets users of the hub in.
 type clusters struct {
@@ -101,6 +105,16 @@ func keepDecisions(object any) (any, error) {
 func keepMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
 		DeletionTimestamp: m.DeletionTimestamp}
+}
+
+// await returns when the clusters are known, which a hub that has just started soon knows, after a while or when the context ends.
+func (c *clusters) await(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	select {
+	case <-c.synced:
+	case <-ctx.Done():
+	}
 }
 
 // allow says why a cluster may have no tunnel; nil if it may.

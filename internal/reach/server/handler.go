@@ -65,6 +65,7 @@ func (s *Server) serveTunnel(w http.ResponseWriter, r *http.Request, name string
 	if who == nil || !isAgentOf(name, who.GetName(), who.GetGroups()) {
 		return apierrors.NewForbidden(managedClusters, name, errors.New("only the agent of the cluster makes a tunnel"))
 	}
+	s.clusters.await(r.Context()) // so that tunnels are back as soon as a hub that has just started can have them
 	if err := s.clusters.allow(r.Context(), name); err != nil {
 		return err
 	}

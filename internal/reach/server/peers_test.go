@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -95,33 +96,30 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// gone is a process that does not answer. What happens meanwhile is up to the test.
-type gone func()
+// silent is a process that does not answer. What happens meanwhile is up to the test.
+type silent func()
 
-func (g gone) RoundTrip(*http.Request) (*http.Response, error) {
-	g()
-	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
+func (s silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	s()
+	<-r.Context().Done()
+	return nil, r.Context().Err()
 }
 
-// CP-03: a request that has waited for a process that is gone reaches its cluster if the agent has come to this process meanwhile.
-func TestPeerIsGone(t *testing.T) {
-	t.Parallel()
-	const address = "192.0.2.1:9443"
-	s, hub := newHub(t, accepted("c1")...)
-	var waited atomic.Bool
-	findPeers(t, s, hub, fake.NewClientset(&coordinationv1.Lease{
+// leaseAt announces another process at an address.
+func leaseAt(address string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "hub", Name: peers.LeaseOf(address),
 			Labels: map[string]string{fleet.LabelTunnelServer: fleet.LabelTrue}},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To(address), RenewTime: ptr.To(metav1.NewMicroTime(time.Now()))},
-	}), func(http.RoundTripper) http.RoundTripper {
-		return gone(func() {
-			waited.Store(true)
-			connectAgent(t, s, hub, "c1", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "here") }))
-		})
-	})
+	}
+}
+
+// requestOfAnother sends requests to a cluster until the process knows of another one, and asks that. The request has to reach the cluster.
+func requestOfAnother(t *testing.T, hub *httptest.Server, asked *atomic.Bool) {
+	t.Helper()
 	for t.Context().Err() == nil {
 		code, body := get(t, hub, "c1/proxy/")
-		if !waited.Load() { // it does not know of the other process yet
+		if !asked.Load() {
 			continue
 		}
 		if code != http.StatusOK || body != "here" {
@@ -129,6 +127,67 @@ func TestPeerIsGone(t *testing.T) {
 		}
 		return
 	}
+}
+
+var here = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "here") })
+
+// CP-03: a request that waits for a process that is gone reaches its cluster as soon as the agent has come to this process.
+func TestTunnelArrives(t *testing.T) {
+	t.Parallel()
+	s, hub := newHub(t, accepted("c1")...)
+	var asked atomic.Bool
+	findPeers(t, s, hub, fake.NewClientset(leaseAt("192.0.2.1:9443")), func(http.RoundTripper) http.RoundTripper {
+		return silent(func() {
+			asked.Store(true)
+			connectAgent(t, s, hub, "c1", here)
+		})
+	})
+	requestOfAnother(t, hub, &asked)
+}
+
+// late is a transport to other processes. A connection that is refused is one that takes too long: until another process has answered, and
+// the agent has moved then.
+type late struct {
+	http.RoundTripper
+	answered chan struct{}
+	move     func()
+}
+
+func (l late) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := l.RoundTripper.RoundTrip(r)
+	if err == nil {
+		select {
+		case l.answered <- struct{}{}:
+		default:
+		}
+		return response, nil
+	}
+	select {
+	case <-l.answered:
+		l.move()
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
+	case <-r.Context().Done(): // the other process is not known yet
+		return nil, err
+	}
+}
+
+// CP-03: a request that has waited for a process that is gone reaches its cluster if the agent has come to a third process meanwhile, which
+// did not have the tunnel when it was asked.
+func TestTunnelArrivesElsewhere(t *testing.T) {
+	t.Parallel()
+	const nobodyListens = "127.0.0.1:1"
+	first, hub := newHub(t, accepted("c1")...)
+	third, thirdHub := newHub(t, accepted("c1")...)
+	var asked atomic.Bool
+	answered := make(chan struct{}, 1)
+	move := sync.OnceFunc(func() {
+		asked.Store(true)
+		connectAgent(t, third, thirdHub, "c1", here)
+	})
+	leases := fake.NewClientset(leaseAt(nobodyListens), leaseAt(strings.TrimPrefix(thirdHub.URL, "http://")))
+	findPeers(t, first, hub, leases, func(t http.RoundTripper) http.RoundTripper { return late{as{"hub", t}, answered, move} })
+	third.peers = peers.New(peers.Options{Version: api.Standalone, User: "hub"})
+	requestOfAnother(t, hub, &asked)
 }
 
 // CP-03: nobody else opens streams, in which requests are those of whoever they say.

@@ -66,8 +66,9 @@ type Server struct {
 	mu sync.Mutex
 	// reached are the clusters that have tunnels.
 	reached map[string]*cluster
-	// made is how many tunnels have been made.
-	made int
+	// made is how many tunnels have been made, and arrived is closed, and another one made, when there is one more.
+	made    int
+	arrived chan struct{}
 }
 
 // cluster is one that has tunnels.
@@ -79,7 +80,7 @@ type cluster struct {
 // New returns a server without tunnels.
 func New(o Options) *Server {
 	s := &Server{version: o.Version, Changed: func(string) {}, exposed: exposed{list: o.ExposedServices}, peers: o.Peers,
-		reached: map[string]*cluster{}}
+		reached: map[string]*cluster{}, arrived: make(chan struct{})}
 	s.transport = s.newTransport()
 	s.clusters = newClusters(s.cut)
 	return s
@@ -145,6 +146,8 @@ func (s *Server) add(name string, t *tunnel.Tunnel) (first bool) {
 	}
 	s.made++
 	c.tunnels, c.newest = append(c.tunnels, t), s.made
+	close(s.arrived)
+	s.arrived = make(chan struct{})
 	if len(c.tunnels) > maxTunnels {
 		c.tunnels[0].Close()
 	}
@@ -213,8 +216,8 @@ func (s *Server) newTransport() *http.Transport {
 	}
 }
 
-// open opens a stream to the agent of a cluster, in a tunnel of this process or of another one. While one was waited for that has gone, the
-// agent may have made a tunnel to another: so all are tried once more.
+// open opens a stream to the agent of a cluster, in a tunnel of this process or of another one. Whoever waits for a process that is gone
+// takes the tunnel that the agent makes to this one meanwhile. It may have made it to yet another one: so all are tried once more.
 func (s *Server) open(ctx context.Context, name string) (net.Conn, error) {
 	conn, err := s.openAnywhere(ctx, name)
 	if isGone(err) && ctx.Err() == nil {
@@ -237,20 +240,63 @@ func isGone(err error) bool {
 	return false
 }
 
+// openAnywhere takes the first tunnel that there is.
 func (s *Server) openAnywhere(ctx context.Context, name string) (net.Conn, error) {
 	conn, err := s.openHere(name)
 	var notConnected *NotConnectedError
 	if s.peers == nil || !errors.As(err, &notConnected) {
 		return conn, err
 	}
-	conn, err = s.peers.Dial(ctx, name)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // which ends no stream that is open
+	others := make(chan opened, 1)
+	go func() {
+		conn, err := s.peers.Dial(ctx, name)
+		others <- opened{conn, err}
+	}()
+	for {
+		arrived := s.arrival()
+		if conn, err := s.openHere(name); !errors.As(err, &notConnected) {
+			go closeLate(others)
+			return conn, err
+		}
+		select {
+		case <-arrived:
+		case found := <-others:
+			return found.conn, notThere(notConnected, found.err)
+		}
+	}
+}
+
+// opened is what became of a stream.
+type opened struct {
+	conn net.Conn
+	err  error
+}
+
+// closeLate closes a stream in the tunnel of another process that is opened although one of this process was taken.
+func closeLate(others <-chan opened) {
+	if late := <-others; late.err == nil {
+		_ = late.conn.Close()
+	}
+}
+
+// arrival is closed when an agent makes a tunnel to this process.
+func (s *Server) arrival() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.arrived
+}
+
+// notThere says that a cluster is not connected, and where that is not sure, why.
+func notThere(notConnected *NotConnectedError, err error) error {
+	if err == nil {
+		return nil
+	}
 	if err == peers.ErrNotThere { //nolint:errorlint // wrapped, it says why that is not sure
-		return nil, notConnected
+		return notConnected
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%w, as far as is known: %w", notConnected, err)
-	}
-	return conn, nil
+	return fmt.Errorf("%w, as far as is known: %w", notConnected, err)
 }
 
 // openHere opens a stream in the newest tunnel of this process that takes one.

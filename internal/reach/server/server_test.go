@@ -8,7 +8,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -206,6 +209,56 @@ func TestTunnels(t *testing.T) {
 			t.Errorf("%s makes a tunnel of c1: %v", who, err)
 		}
 	}
+}
+
+// An agent that comes to a hub that has just started waits until the hub knows its clusters, for ten seconds at most.
+func TestAwaitClusters(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		happens func(c *clusters, end func())
+		waits   time.Duration
+	}{
+		"they become known":  {func(c *clusters, _ func()) { close(c.synced) }, time.Second},
+		"the agent gives up": {func(_ *clusters, end func()) { end() }, time.Second},
+		"they stay unknown":  {func(*clusters, func()) {}, 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, end := context.WithCancel(t.Context())
+				c, began := newClusters(func(string) {}), time.Now()
+				time.AfterFunc(time.Second, func() { test.happens(c, end) })
+				c.await(ctx)
+				if waited := time.Since(began); waited != test.waits {
+					t.Errorf("it waits for %s", waited)
+				}
+			})
+		})
+	}
+}
+
+// waited is a context that says when somebody waits for its end.
+type waited struct {
+	context.Context
+	by func()
+}
+
+func (w waited) Done() <-chan struct{} {
+	w.by()
+	return w.Context.Done()
+}
+
+// The tunnel is made then, and the agent need not try again.
+func TestTunnelToAHubThatStarts(t *testing.T) {
+	t.Parallel()
+	s, hub := newHub(t, accepted("c1")...)
+	s.clusters.synced = make(chan struct{})
+	known := sync.OnceFunc(func() { close(s.clusters.synced) })
+	starting := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hub.Config.Handler.ServeHTTP(w, r.WithContext(waited{r.Context(), known}))
+	}))
+	t.Cleanup(starting.Close)
+	connectAgent(t, s, starting, "c1", http.NotFoundHandler())
 }
 
 // CP-09: a tunnel ends with the credential of its agent, which the API server says by the context of the request.

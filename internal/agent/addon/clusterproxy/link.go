@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -187,9 +188,9 @@ func (l *link) set(ctx context.Context, connected bool, problem error) {
 
 // keep has one tunnel after the other until the context ends.
 func (l *link) keep(ctx context.Context, by route) {
-	wait := firstRetry
+	wait, served := firstRetry, schema.GroupVersion{}
 	for ctx.Err() == nil {
-		t, err := l.dial(ctx, by)
+		t, err := l.dial(ctx, by, &served)
 		if err != nil {
 			// What no hub has answered may be over in a moment, and could not be reported anyway.
 			if answered(err) || wait >= absentRetry {
@@ -208,13 +209,20 @@ func (l *link) keep(ctx context.Context, by route) {
 	}
 }
 
-// dial makes a tunnel by the API that the hub has for it.
-func (l *link) dial(ctx context.Context, by route) (*tunnel.Tunnel, error) {
-	version, err := api.Served(ctx, l.config, by.hub)
-	if err != nil {
-		return nil, err
+// dial makes a tunnel by the API that the hub has for it. It finds out which one that is, and keeps it until the hub refuses a tunnel: one
+// that starts again publishes its APIs late.
+func (l *link) dial(ctx context.Context, by route, served *schema.GroupVersion) (t *tunnel.Tunnel, err error) {
+	if served.Empty() {
+		if *served, err = api.Served(ctx, l.config, by.hub); err != nil {
+			*served = schema.GroupVersion{}
+			return nil, err
+		}
 	}
-	return tunnel.Dial(ctx, by.hub, l.base.JoinPath(api.Path(version, l.cluster, api.Attach(version))).String())
+	t, err = tunnel.Dial(ctx, by.hub, l.base.JoinPath(api.Path(*served, l.cluster, api.Attach(*served))).String())
+	if answered(err) {
+		*served = schema.GroupVersion{}
+	}
+	return t, err
 }
 
 // answered reports whether it was the hub that refused a tunnel, and not a load balancer that does not reach it.

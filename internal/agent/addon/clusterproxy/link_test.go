@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -93,6 +94,51 @@ func startHub(t *testing.T, address string) (hub hubAt, listens string, made, en
 	t.Cleanup(server.Close)
 	trust := rest.TLSClientConfig{CAData: pemOf(server), ServerName: "example.com"}
 	return hubAt{config: &rest.Config{Host: "https://" + address, TLSClientConfig: trust}}, server.Listener.Addr().String(), begins, ends
+}
+
+// The API for tunnels is found out once, and again when the hub refuses a tunnel: it may be another hub by then.
+func TestAPIForTunnels(t *testing.T) {
+	t.Parallel()
+	var discoveries, refusals atomic.Int32
+	made := make(chan *tunnel.Tunnel)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method != http.MethodPost:
+			discoveries.Add(1)
+			http.NotFound(w, r)
+		case refusals.Load() > 0:
+			refusals.Add(-1)
+			http.NotFound(w, r)
+		default:
+			accepted, err := tunnel.Accept(w, r)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			made <- accepted
+			<-accepted.Done()
+		}
+	}))
+	t.Cleanup(server.Close)
+	hub := hubAt{config: &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{CAData: pemOf(server)}}}
+	_, managed := apiServerOf(t)
+	l, err := newLink(Options{Hub: hub, Managed: managed, Cluster: "c1", Clock: clock.RealClock{}}, &rules{clock: clock.RealClock{}}, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() { _ = l.Start(ctx) }()
+	l.enable()
+	current := <-made
+	for _, test := range []struct{ refusals, discoveries int32 }{{0, 1}, {1, 2}, {0, 2}, {2, 4}} {
+		refusals.Store(test.refusals)
+		current.Close()
+		current = <-made
+		if got := discoveries.Load(); got != test.discoveries {
+			t.Errorf("after %d refusals, the hub was asked for its API %d times, want %d", test.refusals, got, test.discoveries)
+		}
+	}
 }
 
 // CP-13: the tunnel goes through the proxy of the configuration, and is made again through another one when that changes, and then alone.
