@@ -71,6 +71,44 @@ func benchmarkFleet(clusters, placements int) *Scheduler {
 	return s
 }
 
+// BenchmarkStart passes 10,000 placements, each in a namespace of its own with two bindings, 100 cluster sets, 10,000 clusters, and the
+// decisions of all placements to a new scheduler, in the order that takes longest.
+func BenchmarkStart(b *testing.B) {
+	const clusters, placements, sets = 10_000, 10_000, 100
+	for b.Loop() {
+		s := New(Options{})
+		s.Advance(start)
+		for i := range placements {
+			s.SetPlacement(benchmarkTenant(i))
+		}
+		for i := range placements {
+			s.SetBinding(binding(benchmarkTenant(i).Namespace, "default"))
+			s.SetBinding(binding(benchmarkTenant(i).Namespace, fmt.Sprintf("set-%03d", i%sets)))
+		}
+		s.SetClusterSet(set("default"))
+		for i := range sets {
+			s.SetClusterSet(set(fmt.Sprintf("set-%03d", i)))
+		}
+		for i := range clusters {
+			s.SetCluster(benchmarkCluster(i))
+		}
+		for i := range placements {
+			var selected []string
+			for j := range 10 {
+				selected = append(selected, benchmarkCluster((i*10+j)%clusters).Name)
+			}
+			s.Restore(keyOf(benchmarkTenant(i)), listed(selected...))
+		}
+	}
+}
+
+// benchmarkTenant is a placement in a namespace of its own.
+func benchmarkTenant(i int) *clusterv1beta1.Placement {
+	p := benchmarkPlacement(i)
+	p.Namespace = fmt.Sprintf("tenant-%05d", i)
+	return p
+}
+
 // BenchmarkScheduleFirst is the first schedule of a placement of a class of its own: its candidates and their scores have to be
 // computed.
 func BenchmarkScheduleFirst(b *testing.B) {

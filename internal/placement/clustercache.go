@@ -103,12 +103,7 @@ func (c *cluster) score(name string) *clusterv1alpha1.AddOnPlacementScore {
 
 // setScore adds, replaces or, when it is nil, removes an AddOnPlacementScore.
 func (c *cluster) setScore(name string, score *clusterv1alpha1.AddOnPlacementScore) {
-	others := make([]*clusterv1alpha1.AddOnPlacementScore, 0, len(c.scores)+1)
-	for _, other := range c.scores {
-		if other.Name != name {
-			others = append(others, other)
-		}
-	}
+	others := slices.DeleteFunc(slices.Clone(c.scores), func(other *clusterv1alpha1.AddOnPlacementScore) bool { return other.Name == name })
 	if score != nil {
 		others = append(others, score)
 	}
@@ -146,42 +141,36 @@ func diffCluster(former cluster, present *cluster) clusterChange {
 // topologyChanged reports whether labels or claims have changed, by which clusters are divided into decision groups and topologies.
 func (c clusterChange) topologyChanged() bool { return c.labels || c.claims }
 
-// clusterCache has all clusters, sorted by name.
+// clusterCache has all clusters.
 type clusterCache struct {
-	sorted      []*cluster
+	byName      map[string]*cluster
+	sorted      []*cluster // by name
 	freeIndexes []int
 }
 
 // get returns the cluster of a name; nil when there is none.
-func (cc *clusterCache) get(name string) *cluster {
-	if at, known := cc.search(name); known {
-		return cc.sorted[at]
-	}
-	return nil
-}
-
-func (cc *clusterCache) search(name string) (at int, known bool) {
-	return slices.BinarySearchFunc(cc.sorted, name, func(c *cluster, name string) int { return cmp.Compare(c.name, name) })
-}
+func (cc *clusterCache) get(name string) *cluster { return cc.byName[name] }
 
 // getOrAdd returns the cluster of a name, which it adds if it is new.
 func (cc *clusterCache) getOrAdd(name string) *cluster {
-	at, known := cc.search(name)
-	if known {
-		return cc.sorted[at]
+	if c := cc.byName[name]; c != nil {
+		return c
 	}
 	c := &cluster{name: name, hash: hashOf(name), index: len(cc.sorted)}
 	if last := len(cc.freeIndexes) - 1; last >= 0 {
 		c.index, cc.freeIndexes = cc.freeIndexes[last], cc.freeIndexes[:last]
 	}
+	at, _ := slices.BinarySearchFunc(cc.sorted, c, compareNames)
 	cc.sorted = slices.Insert(cc.sorted, at, c)
+	cc.byName[name] = c
 	return c
 }
 
 // remove removes a cluster that nothing refers to.
 func (cc *clusterCache) remove(c *cluster) {
-	at, _ := cc.search(c.name)
+	at, _ := slices.BinarySearchFunc(cc.sorted, c, compareNames)
 	cc.sorted = slices.Delete(cc.sorted, at, at+1)
+	delete(cc.byName, c.name)
 	cc.freeIndexes = append(cc.freeIndexes, c.index)
 }
 

@@ -36,28 +36,24 @@ func (s *Scheduler) SetClusterSet(object *clusterv1beta2.ManagedClusterSet) []Ke
 		set = &clusterSet{name: object.Name}
 		s.snapshot.sets[object.Name] = set
 	}
-	former := set.size
+	had := set.hasMembers()
 	set.object = object
 	changed := s.snapshot.updateMembers(set)
 	if fresh {
-		s.classes.reclassify(s.snapshot.boundTo(object.Name), affected)
+		s.classes.reclassify(s.snapshot.bound[object.Name], affected)
 	} else if changed {
 		s.classes.dropClassesOf(set, affected)
-		s.snapshot.addUnmanaged(s.snapshot.boundTo(set.name), affected)
-		if (former == 0) != (set.size == 0) {
-			s.snapshot.addMisconfigured(set, affected)
-		}
+		s.snapshot.addPlacementsOf(set, had, affected)
 	}
 	return affected.keys()
 }
 
 // updateMembers finds the members of a set, and reports whether they are others than before.
 func (s *snapshot) updateMembers(set *clusterSet) (changed bool) {
-	selector, err := managedcluster.SetSelector(set.object)
-	if err != nil {
-		selector = labels.Nothing()
+	var err error
+	if set.selector, err = managedcluster.SetSelector(set.object); err != nil {
+		set.selector = labels.Nothing()
 	}
-	set.selector = selector
 	for _, c := range s.clusters.sorted {
 		changed = set.update(c) || changed
 	}
@@ -90,19 +86,27 @@ func (s *snapshot) updateMembership(c *cluster, affected affected) {
 	for _, set := range s.sets {
 		had := set.hasMembers()
 		if set.update(c) {
-			s.addUnmanaged(s.boundTo(set.name), affected)
-		}
-		if had != set.hasMembers() {
-			s.addMisconfigured(set, affected)
+			s.addPlacementsOf(set, had, affected)
 		}
 	}
 }
 
-// addMisconfigured adds the misconfigured placements of a set that has become empty or is not empty any more: their conditions say so.
-func (s *snapshot) addMisconfigured(set *clusterSet, affected affected) {
-	for _, p := range s.placements {
-		if s.bindings[p.key.Namespace].Has(set.name) && p.isMisconfigured() {
-			affected.add(p)
+// addPlacementsOf adds placements of the namespaces that have bound a set whose members have changed: those that the scheduler does not
+// manage and, if the set has become empty or is not empty any more, the misconfigured ones, whose conditions say so.
+func (s *snapshot) addPlacementsOf(set *clusterSet, had bool, affected affected) {
+	for namespace := range s.unmanaged { // these are few, while all namespaces may have bound the set
+		if s.bindings[namespace].Has(set.name) {
+			s.addUnmanaged(namespace, affected)
+		}
+	}
+	if had == set.hasMembers() {
+		return
+	}
+	for namespace := range s.bound[set.name] {
+		for p := range s.placementsIn[namespace] {
+			if p.isMisconfigured() {
+				affected.add(p)
+			}
 		}
 	}
 }
@@ -120,13 +124,8 @@ func (s *Scheduler) DeleteClusterSet(name string) []Key {
 	for _, c := range s.snapshot.clusters.sorted {
 		set.setMember(c, false)
 	}
-	s.classes.reclassify(s.snapshot.boundTo(name), affected)
+	s.classes.reclassify(s.snapshot.bound[name], affected)
 	return affected.keys()
-}
-
-// boundTo selects the namespaces with a binding of a name.
-func (s *snapshot) boundTo(binding string) func(namespace string) bool {
-	return func(namespace string) bool { return s.bindings[namespace].Has(binding) }
 }
 
 // SetBinding adds or updates a ManagedClusterSetBinding and returns the placements that this may affect. A binding counts by its name,
@@ -141,41 +140,31 @@ func (s *Scheduler) DeleteBinding(key Key) []Key { return s.setBinding(key, fals
 func (s *Scheduler) setBinding(key Key, exists bool) []Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	bindings := s.snapshot.bindings
-	switch {
-	case bindings[key.Namespace].Has(key.Name) == exists:
+	if s.snapshot.bindings[key.Namespace].Has(key.Name) == exists {
 		return nil
-	case !exists:
-		bindings[key.Namespace].Delete(key.Name)
-	case bindings[key.Namespace] == nil:
-		bindings[key.Namespace] = sets.New(key.Name)
-	default:
-		bindings[key.Namespace].Insert(key.Name)
 	}
-	if len(bindings[key.Namespace]) == 0 {
-		delete(bindings, key.Namespace)
-	}
+	s.snapshot.bindings.set(key.Namespace, key.Name, exists)
+	s.snapshot.bound.set(key.Name, key.Namespace, exists)
 	affected := affected{}
-	s.classes.reclassify(func(namespace string) bool { return namespace == key.Namespace }, affected)
+	s.classes.reclassify(sets.New(key.Namespace), affected)
 	return affected.keys()
 }
 
 // reclassify adds the placements of namespaces to affected whose cluster sets have changed, or whose reason to have none may have changed,
 // and those that the scheduler does not manage.
-func (s *classCache) reclassify(inNamespace func(string) bool, affected affected) {
-	for _, p := range s.snapshot.placements {
-		if !inNamespace(p.key.Namespace) {
-			continue
+func (s *classCache) reclassify(namespaces sets.Set[string], affected affected) {
+	for namespace := range namespaces {
+		for p := range s.snapshot.placementsIn[namespace] {
+			former := p.class
+			if p.spec != nil {
+				s.classify(p)
+			}
+			if p.class != former || p.class == nil { // without a class, its conditions say why
+				affected.add(p)
+			}
 		}
-		former := p.class
-		if p.spec != nil {
-			s.classify(p)
-		}
-		if p.class != former || p.class == nil { // without a class, its conditions say why
-			affected.add(p)
-		}
+		s.snapshot.addUnmanaged(namespace, affected)
 	}
-	s.snapshot.addUnmanaged(inNamespace, affected)
 }
 
 // setsOf returns the sets that a placement selects from, by name.

@@ -27,9 +27,7 @@ func (s *Scheduler) setCluster(name string, object *clusterv1.ManagedCluster) []
 	if change.labels || change.selectable {
 		s.snapshot.updateMembership(c, affected)
 	}
-	s.classes.update(change, affected)
-	s.snapshot.removeIfUnused(c)
-	return affected.keys()
+	return s.classes.update(change, affected)
 }
 
 // SetScore adds or updates an AddOnPlacementScore, which belongs to the cluster of its namespace, and returns the placements that this
@@ -47,10 +45,7 @@ func (s *Scheduler) setScore(key Key, object *clusterv1alpha1.AddOnPlacementScor
 	c := s.snapshot.clusters.getOrAdd(key.Namespace)
 	former := *c
 	c.setScore(key.Name, object)
-	affected := affected{}
-	s.classes.update(clusterChange{cluster: c, old: former, score: key.Name}, affected)
-	s.snapshot.removeIfUnused(c)
-	return affected.keys()
+	return s.classes.update(clusterChange{cluster: c, old: former, score: key.Name}, affected{})
 }
 
 // removeIfUnused removes a cluster without an object, scores and decisions.
@@ -60,12 +55,15 @@ func (s *snapshot) removeIfUnused(c *cluster) {
 	}
 }
 
-func (s *classCache) update(change clusterChange, affected affected) {
+// update updates all classes after a cluster has changed, and returns the affected placements.
+func (s *classCache) update(change clusterChange, affected affected) []Key {
 	for _, class := range s.byKey {
 		if change.affects(class.profile) {
 			s.updateClass(class, change, affected)
 		}
 	}
+	s.snapshot.removeIfUnused(change.cluster)
+	return affected.keys()
 }
 
 // affects reports whether a profile reads what has changed.

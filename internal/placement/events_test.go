@@ -8,9 +8,11 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
+	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -118,6 +120,61 @@ func TestMemoryIsReleased(t *testing.T) {
 	}
 	if len(s.snapshot.clusters.sorted) != 0 || len(s.snapshot.clusters.freeIndexes) > 2 {
 		t.Errorf("of no cluster there are %d, and %d indexes", len(s.snapshot.clusters.sorted), len(s.snapshot.clusters.freeIndexes))
+	}
+	orphan := Key{Namespace: "elsewhere", Name: "orphan"}
+	s.Restore(orphan, listed("c1"))
+	s.Restore(orphan, nil)
+	s.SetPlacement(newPlacement(disabled))
+	s.DeletePlacement(keyOf(newPlacement()))
+	s.DeleteBinding(Key{Namespace: "ns", Name: "default"})
+	for name, left := range map[string]int{
+		"clusters":             len(s.snapshot.clusters.byName),
+		"placements":           len(s.snapshot.placements) + len(s.snapshot.placementsIn),
+		"unmanaged placements": len(s.snapshot.orphans) + len(s.snapshot.unmanaged),
+		"bindings":             len(s.snapshot.bindings) + len(s.snapshot.bound),
+	} {
+		if left > 0 {
+			t.Errorf("of no %s there are %d", name, left)
+		}
+	}
+}
+
+// Events of bindings, cluster sets and clusters visit the placements of namespaces with such a binding, and no others: a hub that starts
+// gets as many events as it has placements.
+func TestNamespacesThatEventsVisit(t *testing.T) {
+	t.Parallel()
+	s := newFleet()
+	s.SetPlacement(newPlacement(withPredicates(byCEL("broken"))))
+	elsewhere := newPlacement()
+	elsewhere.Namespace = "elsewhere"
+	s.SetPlacement(elsewhere)
+	// To visit a placement that is nil panics.
+	s.snapshot.placements[keyOf(elsewhere)] = nil
+	s.snapshot.placementsIn["elsewhere"] = sets.New[*placement](nil)
+	other := set("other")
+	other.Spec.ClusterSelector = clusterv1beta2.ManagedClusterSelector{SelectorType: clusterv1beta2.LabelSelector,
+		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"region": "eu"}}}
+	for _, event := range []struct {
+		name   string
+		happen func() []Key
+	}{
+		{"a binding", func() []Key { return s.SetBinding(binding("ns", "other")) }},
+		{"a set", func() []Key { return s.SetClusterSet(set("other")) }},
+		{"the first cluster of a set", func() []Key { return s.SetCluster(newMember("a", fleet.LabelClusterSet+"=other")) }},
+		{"another selector", func() []Key { return s.SetClusterSet(other) }},
+		{"no set", func() []Key { return s.DeleteClusterSet("other") }},
+		{"no binding", func() []Key { return s.DeleteBinding(Key{Namespace: "ns", Name: "other"}) }},
+	} {
+		func() {
+			defer func() {
+				if reason := recover(); reason != nil {
+					t.Errorf("%s visits a placement of another namespace: %v", event.name, reason)
+				}
+			}()
+			if keys := event.happen(); len(keys) != 1 {
+				t.Errorf("%s affects %v", event.name, keys)
+			}
+		}()
 	}
 }
 

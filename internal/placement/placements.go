@@ -27,21 +27,22 @@ func (s *Scheduler) SetPlacement(object *clusterv1beta1.Placement) []Key {
 	if p == nil {
 		p = &placement{key: key, hash: hashOf(key.String())}
 		s.snapshot.placements[key] = p
+		s.snapshot.placementsIn.set(key.Namespace, p, true)
 		s.snapshot.adoptOrphan(p)
-	} else if sameSpec(p.object, object) {
-		disabled, generation := p.disabled, p.object.Generation
-		p.update(object)
+	}
+	former, disabled := p.object, p.disabled // nil and false for a new one
+	p.update(object)
+	s.snapshot.unmanaged.set(key.Namespace, key, p.disabled)
+	if former != nil && sameSpec(former, object) {
 		// An equal spec may have a new generation, which the conditions have to show as observed.
-		if disabled != p.disabled || generation != object.Generation {
+		if disabled != p.disabled || former.Generation != object.Generation {
 			return []Key{key}
 		}
 		return nil
 	}
-	changed := p.object != nil // else it is new
-	p.update(object)
 	s.classes.reparse(p)
 	affected := affected{key: {}}
-	if changed && p.class != nil {
+	if former != nil && p.class != nil {
 		s.classes.retryOverBudget(p.class, affected)
 	}
 	return affected.keys()
@@ -86,4 +87,6 @@ func (s *Scheduler) remove(p *placement) {
 	s.snapshot.setDecision(p, nil)
 	s.classes.leaveClass(p)
 	delete(s.snapshot.placements, p.key)
+	s.snapshot.placementsIn.set(p.key.Namespace, p, false)
+	s.snapshot.unmanaged.set(p.key.Namespace, p.key, false)
 }

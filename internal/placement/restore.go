@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"maps"
 	"slices"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
@@ -41,13 +42,12 @@ func (s *snapshot) eligible(namespace string, groups []Group) []Group {
 	if s.trustDecisions {
 		return groups
 	}
-	sets := s.boundSets(namespace)
-	bound := func(set *clusterSet) bool { return slices.Contains(sets, set) }
+	bound := equivalenceClass{sets: s.boundSets(namespace)}
 	left := make([]Group, len(groups))
 	for i, group := range groups {
 		left[i].Name = group.Name
 		for _, decision := range group.Decisions {
-			if c := s.clusters.get(decision.ClusterName); c != nil && slices.ContainsFunc(c.sets, bound) {
+			if c := s.clusters.get(decision.ClusterName); c != nil && bound.has(c) {
 				left[i].Decisions = append(left[i].Decisions, decision)
 			}
 		}
@@ -55,20 +55,10 @@ func (s *snapshot) eligible(namespace string, groups []Group) []Group {
 	return left
 }
 
-// addUnmanaged adds the placements of namespaces that the scheduler does not manage: other decisions may be eligible now.
-func (s *snapshot) addUnmanaged(inNamespace func(string) bool, affected affected) {
-	if s.trustDecisions {
-		return
-	}
-	for key, orphan := range s.orphans {
-		if inNamespace(key.Namespace) {
-			affected.add(orphan)
-		}
-	}
-	for _, p := range s.placements {
-		if p.disabled && inNamespace(p.key.Namespace) {
-			affected.add(p)
-		}
+// addUnmanaged adds the placements of a namespace that the scheduler does not manage: other decisions may be eligible now.
+func (s *snapshot) addUnmanaged(namespace string, affected affected) {
+	if !s.trustDecisions {
+		maps.Copy(affected, s.unmanaged[namespace])
 	}
 }
 
@@ -78,7 +68,8 @@ func (s *snapshot) restoreOrphan(key Key, groups []Group) {
 		p = &placement{key: key}
 	}
 	s.setGroups(p, s.eligible(key.Namespace, groups))
-	if slices.ContainsFunc(groups, func(group Group) bool { return len(group.Decisions) > 0 }) {
+	decided := slices.ContainsFunc(groups, func(group Group) bool { return len(group.Decisions) > 0 })
+	if s.unmanaged.set(key.Namespace, key, decided); decided {
 		s.orphans[key] = p
 	} else {
 		delete(s.orphans, key)

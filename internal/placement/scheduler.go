@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -108,9 +109,9 @@ func New(options Options) *Scheduler {
 }
 
 // affected is a set of placements that have to be scheduled again.
-type affected map[Key]struct{}
+type affected sets.Set[Key]
 
-func (a affected) add(p *placement) { a[p.key] = struct{}{} }
+func (a affected) add(p *placement) { a[p.key] = sets.Empty{} }
 
 // keys returns the placements in no order; nil for none.
 func (a affected) keys() []Key { return slices.Collect(maps.Keys(a)) }
