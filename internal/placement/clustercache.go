@@ -93,10 +93,8 @@ func resourceAmountOf(amount resource.Quantity) resourceAmount {
 
 // score returns the AddOnPlacementScore of that name; nil when there is none.
 func (c *cluster) score(name string) *clusterv1alpha1.AddOnPlacementScore {
-	for _, score := range c.scores {
-		if score.Name == name {
-			return score
-		}
+	if at := slices.IndexFunc(c.scores, func(score *clusterv1alpha1.AddOnPlacementScore) bool { return score.Name == name }); at >= 0 {
+		return c.scores[at]
 	}
 	return nil
 }

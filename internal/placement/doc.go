@@ -10,9 +10,9 @@
 // # Events
 //
 // The scheduler keeps a snapshot of the fleet. An event updates the snapshot and returns the keys of the placements whose selection it may
-// change, and no others: the result of any other placement is the same before and after the event. The passing of time is an event, too:
-// NextAdvance is when the next toleration or score expires, and Advance sets the time. Until then, the scheduler uses the time of the last
-// Advance.
+// change, and no others: the result of any other placement is the same before and after the event. A key is to be scheduled once after it
+// was returned; until then, further events may leave it out. The passing of time is an event, too: NextAdvance is when the next toleration
+// or score expires, and Advance sets the time. Until then, the scheduler uses the time of the last Advance.
 //
 // Decisions of other placements are no events. Balance reads them when a placement is scheduled for another reason. If every decision
 // rescheduled all other placements, they would reschedule each other without end.

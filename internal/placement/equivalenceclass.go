@@ -19,6 +19,7 @@ type equivalenceClass struct {
 	placements map[Key]*placement
 
 	candidates *candidateSet  // nil until a placement is scheduled
+	discarded  bool           // from when candidates are discarded until an event has affected all placements for lack of them
 	evaluation *celEvaluation // nil without CEL expressions, and until a placement is scheduled
 	asOf       time.Time      // the time for which candidates hold
 	nextChange time.Time      // when a toleration or score expires at the earliest; zero is never
@@ -94,7 +95,7 @@ func (s *classCache) leaveClass(p *placement) {
 func (s *classCache) dropCandidates(class *equivalenceClass) {
 	if class.candidates != nil {
 		s.cachedCandidates -= class.candidates.size()
-		class.candidates = nil
+		class.candidates, class.discarded = nil, true
 	}
 }
 

@@ -139,6 +139,31 @@ func TestMemoryIsReleased(t *testing.T) {
 	}
 }
 
+// While no placement of a class was scheduled since all were returned, clusters affect none: a hub that starts gets all clusters before
+// it schedules the first placement.
+func TestPlacementsAreReturnedOnce(t *testing.T) {
+	t.Parallel()
+	s := newFleet()
+	p, like := newPlacement(), newPlacement(withName("like"))
+	affects := func(when string, keys []Key, want ...Key) {
+		t.Helper()
+		if got := sortedKeys(keys); !slices.Equal(got, want) {
+			t.Errorf("%s affects %v, want %v", when, got, want)
+		}
+	}
+	affects("a placement", s.SetPlacement(p), keyOf(p))
+	affects("another one", s.SetPlacement(like), keyOf(like))
+	affects("a cluster before the first schedule", s.SetCluster(newMember("a")))
+	for _, name := range []string{"p", "like"} {
+		wantClusters(t, schedule(t, s, newPlacement(withName(name))), "a")
+	}
+	s.classes.dropCandidates(s.snapshot.placements[keyOf(p)].class)
+	affects("a cluster after the candidates were discarded", s.SetCluster(newMember("b")), keyOf(like), keyOf(p))
+	affects("another one", s.SetCluster(newMember("c")))
+	wantClusters(t, schedule(t, s, p), "a", "b", "c")
+	affects("one after a schedule", s.SetCluster(newMember("d")), keyOf(like), keyOf(p))
+}
+
 // Events of bindings, cluster sets and clusters visit the placements of namespaces with such a binding, and no others: a hub that starts
 // gets as many events as it has placements.
 func TestNamespacesThatEventsVisit(t *testing.T) {

@@ -114,8 +114,7 @@ func (s *Scheduler) Selects(key Key, cluster string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.snapshot.placements[key]
-	c := s.snapshot.clusters.get(cluster)
-	return p != nil && c != nil && p.has(c)
+	return p != nil && p.has(s.snapshot.clusters.get(cluster))
 }
 
 // setDecision records the clusters of a placement.

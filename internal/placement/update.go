@@ -12,14 +12,16 @@ import (
 //   - placements for which the cluster ranks high enough to be selected, before or after the change. A cluster cannot be selected if as
 //     many clusters rank before it as the placement selects, plus those that it has selected already, whose scores include Steady;
 //   - all, if the change affects the scores of other clusters (ResourceAllocatable);
-//   - placements with spread constraints or decision groups, if labels or claims have changed.
+//   - placements with spread constraints or decision groups, if labels or claims have changed;
+//   - all, if the candidates were discarded. Until one is scheduled, all are still to be scheduled, and further events add none.
 func (s *classCache) updateClass(class *equivalenceClass, change clusterChange, affected affected) {
 	c, cs := change.cluster, class.candidates
 	if !change.celResult {
 		s.updateEvaluation(class, c)
 	}
 	if cs == nil {
-		if !class.overBudget() {
+		if class.discarded && !class.overBudget() {
+			class.discarded = false
 			class.addAll(affected)
 		}
 		return
