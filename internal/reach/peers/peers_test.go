@@ -172,6 +172,20 @@ func TestAccess(t *testing.T) {
 	if _, err := p.Dial(t.Context(), "c1"); err != nil {
 		t.Errorf("while nobody says what has changed: %v", err)
 	}
+	// Who leaves while it is found out leaves that to the next one.
+	left, leave := context.WithCancel(t.Context())
+	say = func() (*rest.Config, error) {
+		leave()
+		return nil, left.Err()
+	}
+	later()
+	if conn, err := p.Dial(left, "c1"); err == nil {
+		_ = conn.Close()
+	}
+	say = with(another)
+	if _, err := p.Dial(t.Context(), "c1"); !errors.Is(err, ErrNotThere) || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("with another CA, after somebody has left: %v", err)
+	}
 }
 
 // CP-03: a process announces itself to the others until it ends, and knows them while they renew their Leases.

@@ -28,17 +28,18 @@ const startTimeout = 10 * time.Second
 type clusters struct {
 	// changed is called with the name of a cluster that may have a tunnel no longer.
 	changed func(name string)
-	// synced is closed when reader has all of them.
-	synced chan struct{}
-	reader client.Reader
+	// synced is closed when reader has all of them, and ended when run has.
+	synced, ended chan struct{}
+	reader        client.Reader
 }
 
 func newClusters(changed func(string)) *clusters {
-	return &clusters{changed: changed, synced: make(chan struct{})}
+	return &clusters{changed: changed, synced: make(chan struct{}), ended: make(chan struct{})}
 }
 
 // run follows the clusters until the context ends. It runs once.
 func (c *clusters) run(ctx context.Context, config *rest.Config) error {
+	defer close(c.ended)
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clusterv1.AddToScheme(scheme))
 	utilruntime.Must(addonv1beta1.AddToScheme(scheme))
@@ -107,12 +108,14 @@ func keepMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 		DeletionTimestamp: m.DeletionTimestamp}
 }
 
-// await returns when the clusters are known, which a hub that has just started soon knows, after a while or when the context ends.
+// await returns when the clusters are known, as they soon are after the start of a hub, or will not be: after a while, when the hub ends, or
+// with the context.
 func (c *clusters) await(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	select {
 	case <-c.synced:
+	case <-c.ended:
 	case <-ctx.Done():
 	}
 }

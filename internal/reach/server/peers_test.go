@@ -10,7 +10,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -96,15 +95,6 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// silent is a process that does not answer. What happens meanwhile is up to the test.
-type silent func()
-
-func (s silent) RoundTrip(r *http.Request) (*http.Response, error) {
-	s()
-	<-r.Context().Done()
-	return nil, r.Context().Err()
-}
-
 // leaseAt announces another process at an address.
 func leaseAt(address string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
@@ -114,35 +104,52 @@ func leaseAt(address string) *coordinationv1.Lease {
 	}
 }
 
-// requestOfAnother sends requests to a cluster until the process knows of another one, and asks that. The request has to reach the cluster.
-func requestOfAnother(t *testing.T, hub *httptest.Server, asked *atomic.Bool) {
+// requestAfter sends requests to a cluster until another process is asked for it, which closes asked. The last of them has to reach the
+// cluster, whose agent connect connects meanwhile.
+func requestAfter(t *testing.T, hub *httptest.Server, asked <-chan struct{}, connect func()) {
 	t.Helper()
-	for t.Context().Err() == nil {
-		code, body := get(t, hub, "c1/proxy/")
-		if !asked.Load() {
-			continue
+	done := make(chan string, 1)
+	go func() {
+		defer close(done)
+		var answer string
+		for t.Context().Err() == nil {
+			code, body := get(t, hub, "c1/proxy/")
+			answer = fmt.Sprint(code, " ", body)
+			select {
+			case <-asked:
+				done <- answer
+				return
+			default:
+			}
 		}
-		if code != http.StatusOK || body != "here" {
-			t.Errorf("the request that waited is answered %d %s", code, body)
-		}
-		return
+	}()
+	<-asked
+	connect()
+	if got := <-done; got != "200 here" {
+		t.Errorf("the request that waited is answered %s", got)
 	}
 }
 
 var here = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "here") })
 
+// silent is a process that does not answer.
+type silent func()
+
+func (s silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	s()
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
 // CP-03: a request that waits for a process that is gone reaches its cluster as soon as the agent has come to this process.
 func TestTunnelArrives(t *testing.T) {
 	t.Parallel()
 	s, hub := newHub(t, accepted("c1")...)
-	var asked atomic.Bool
+	asked := make(chan struct{})
 	findPeers(t, s, hub, fake.NewClientset(leaseAt("192.0.2.1:9443")), func(http.RoundTripper) http.RoundTripper {
-		return silent(func() {
-			asked.Store(true)
-			connectAgent(t, s, hub, "c1", here)
-		})
+		return silent(sync.OnceFunc(func() { close(asked) }))
 	})
-	requestOfAnother(t, hub, &asked)
+	requestAfter(t, hub, asked, func() { connectAgent(t, s, hub, "c1", here) })
 }
 
 // late is a transport to other processes. A connection that is refused is one that takes too long: until another process has answered, and
@@ -150,7 +157,8 @@ func TestTunnelArrives(t *testing.T) {
 type late struct {
 	http.RoundTripper
 	answered chan struct{}
-	move     func()
+	asked    func()
+	moved    <-chan struct{}
 }
 
 func (l late) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -164,7 +172,8 @@ func (l late) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	select {
 	case <-l.answered:
-		l.move()
+		l.asked()
+		<-l.moved
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
 	case <-r.Context().Done(): // the other process is not known yet
 		return nil, err
@@ -178,16 +187,16 @@ func TestTunnelArrivesElsewhere(t *testing.T) {
 	const nobodyListens = "127.0.0.1:1"
 	first, hub := newHub(t, accepted("c1")...)
 	third, thirdHub := newHub(t, accepted("c1")...)
-	var asked atomic.Bool
-	answered := make(chan struct{}, 1)
-	move := sync.OnceFunc(func() {
-		asked.Store(true)
-		connectAgent(t, third, thirdHub, "c1", here)
-	})
-	leases := fake.NewClientset(leaseAt(nobodyListens), leaseAt(strings.TrimPrefix(thirdHub.URL, "http://")))
-	findPeers(t, first, hub, leases, func(t http.RoundTripper) http.RoundTripper { return late{as{"hub", t}, answered, move} })
 	third.peers = peers.New(peers.Options{Version: api.Standalone, User: "hub"})
-	requestOfAnother(t, hub, &asked)
+	asked, moved := make(chan struct{}), make(chan struct{})
+	once := sync.OnceFunc(func() { close(asked) })
+	leases := fake.NewClientset(leaseAt(nobodyListens), leaseAt(strings.TrimPrefix(thirdHub.URL, "http://")))
+	answered := make(chan struct{}, 1)
+	findPeers(t, first, hub, leases, func(t http.RoundTripper) http.RoundTripper { return late{as{"hub", t}, answered, once, moved} })
+	requestAfter(t, hub, asked, func() {
+		connectAgent(t, third, thirdHub, "c1", here)
+		close(moved)
+	})
 }
 
 // CP-03: nobody else opens streams, in which requests are those of whoever they say.

@@ -263,7 +263,13 @@ func (s *Server) openAnywhere(ctx context.Context, name string) (net.Conn, error
 		select {
 		case <-arrived:
 		case found := <-others:
-			return found.conn, notThere(notConnected, found.err)
+			if found.err == nil {
+				return found.conn, nil
+			}
+			if conn, err := s.openHere(name); err == nil { // the tunnel has been made in the same moment
+				return conn, nil
+			}
+			return nil, notThere(notConnected, found.err)
 		}
 	}
 }
@@ -290,9 +296,6 @@ func (s *Server) arrival() <-chan struct{} {
 
 // notThere says that a cluster is not connected, and where that is not sure, why.
 func notThere(notConnected *NotConnectedError, err error) error {
-	if err == nil {
-		return nil
-	}
 	if err == peers.ErrNotThere { //nolint:errorlint // wrapped, it says why that is not sure
 		return notConnected
 	}

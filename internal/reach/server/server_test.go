@@ -220,6 +220,7 @@ func TestAwaitClusters(t *testing.T) {
 	}{
 		"they become known":  {func(c *clusters, _ func()) { close(c.synced) }, time.Second},
 		"the agent gives up": {func(_ *clusters, end func()) { end() }, time.Second},
+		"the hub ends":       {func(c *clusters, _ func()) { close(c.ended) }, time.Second},
 		"they stay unknown":  {func(*clusters, func()) {}, 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
