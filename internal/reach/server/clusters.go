@@ -108,8 +108,8 @@ func keepMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 		DeletionTimestamp: m.DeletionTimestamp}
 }
 
-// await returns when the clusters are known, as they soon are after the start of a hub, or will not be: after a while, when the hub ends, or
-// with the context.
+// await returns when the clusters are known, as they soon are after the start of a hub, or will not be: after a while, when the hub ends,
+// or with the context.
 func (c *clusters) await(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
