@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -462,26 +463,29 @@ func TestResourceQuota(t *testing.T) {
 		}
 		return ""
 	})
-	maps := shared.client.CoreV1().ConfigMaps(namespace)
-	_, err := maps.Create(t.Context(), configMap("first"), create)
-	must(t, err)
 	quotas := shared.client.CoreV1().ResourceQuotas(namespace)
-	_, err = quotas.Create(t.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q"},
+	_, err := quotas.Create(t.Context(), &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q"},
 		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
 			"count/configmaps": resource.MustParse("2"), "count/manifestworks.work.open-cluster-management.io": resource.MustParse("0"),
+			"count/secrets": resource.MustParse("9"),
 		}}}, create)
 	must(t, err)
-	// A quota is counted from a watch that may not know of what was made a moment before, and again when something is deleted.
-	must(t, maps.Delete(t.Context(), "first", remove))
+	// A quota is counted from a watch that may not know of what was made a moment before, and again when something that it counts is deleted
+	// after the count is known: so a Secret is.
+	secrets := shared.client.CoreV1().Secrets(namespace)
 	eventually(t, func(ctx context.Context) string {
 		quota, err := quotas.Get(ctx, "q", get)
 		if err != nil {
 			return err.Error()
 		}
-		if used := quota.Status.Used["count/configmaps"]; used.Value() != 1 || len(quota.Status.Used) != 2 {
-			return fmt.Sprintf("the quota counts %v", quota.Status.Used)
+		if used := quota.Status.Used["count/configmaps"]; used.Value() == 1 && len(quota.Status.Used) == 3 {
+			return ""
 		}
-		return ""
+		_, err = secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, create)
+		if err = errors.Join(err, secrets.Delete(ctx, "s", remove)); err != nil {
+			return err.Error()
+		}
+		return fmt.Sprintf("the quota counts %v", quota.Status.Used)
 	})
 	// Admission has a watch of its own, which may be behind that of the count.
 	work := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork",
@@ -493,6 +497,7 @@ func TestResourceQuota(t *testing.T) {
 		}
 		return ""
 	})
+	maps := shared.client.CoreV1().ConfigMaps(namespace)
 	_, err = maps.Create(t.Context(), configMap("second"), create)
 	must(t, err)
 	if _, err := maps.Create(t.Context(), configMap("third"), create); !apierrors.IsForbidden(err) {
