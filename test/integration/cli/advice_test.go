@@ -22,7 +22,7 @@ import (
 func TestAdviceToCreateNamespaces(t *testing.T) {
 	t.Parallel()
 	const name, config = "cli-advice", `{"apiVersion":"addon.open-cluster-management.io/v1alpha1","kind":"AddOnDeploymentConfig",` +
-		`"metadata":{"namespace":"cli-advice-config","name":"config"}}`
+		`"metadata":{"namespace":"cli-advice-config","name":"config"},"spec":{}}`
 	h := framework.Hub.Client(t)
 	framework.AcceptAll(t, name)
 	framework.Create(t, h, framework.ClusterSet(name, clusterv1beta2.ExclusiveClusterSetLabel, nil))
