@@ -47,11 +47,11 @@ func TestAdviceToApplyAfterDryRun(t *testing.T) {
 	env.Join(t, framework.Hub, framework.Managed, name)
 	h, m := framework.Hub.Client(t), framework.Managed.Client(t)
 	ns := framework.Namespace(t, m, name)
-	framework.Create(t, h, framework.Annotated(framework.Work(name, "web", framework.ConfigMap(ns, "cm", "1")),
+	framework.Create(t, h, framework.Annotated(framework.Work(name, name, framework.ConfigMap(ns, "cm", "1")),
 		fleet.AnnotationDryRun, fleet.DryRunServer))
 	updated := framework.Hub.Capstan(t, framework.ConfigMap(ns, "cm", "2"),
-		"create", "work", "web", "-f", "-", "--clusters", name, "--overwrite")
-	updated.Succeeds(t, "update work web in cluster "+name)
+		"create", "work", name, "-f", "-", "--clusters", name, "--overwrite")
+	updated.Succeeds(t, "update work "+name+" in cluster "+name)
 	framework.FollowAdvice(t, h, updated.ErrOut, "annotate manifestwork")
 	framework.AwaitConfigMap(t, m, ns, "cm", "2")
 }
