@@ -43,7 +43,7 @@ func (d *dialers) renew(ctx context.Context, p *Peers) (*rest.Config, error) {
 	switch {
 	case err != nil && d.access == nil:
 		return nil, fmt.Errorf("find out how other processes of the hub are reached: %w", err)
-	case ctx.Err() != nil: // who asked has left, and nothing was found out
+	case err != nil && ctx.Err() != nil: // who asked has left, and nothing was found out
 		return d.access, nil
 	case err != nil:
 		klog.FromContext(ctx).Error(err, "Find out how other processes of the hub are reached now")

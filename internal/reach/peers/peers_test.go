@@ -172,6 +172,22 @@ func TestAccess(t *testing.T) {
 	if _, err := p.Dial(t.Context(), "c1"); err != nil {
 		t.Errorf("while nobody says what has changed: %v", err)
 	}
+	// Who leaves when it is known has no stream, and the next one has it.
+	first := New(Options{Version: api.Standalone, Clock: clock})
+	gone, end := context.WithCancel(t.Context())
+	first.Access = func(context.Context) (*rest.Config, error) {
+		end()
+		return with(roots)()
+	}
+	first.observe(leaseOf(addressOf(other), clock.Now()))
+	if _, err := first.Dial(gone, "c1"); !errors.Is(err, context.Canceled) {
+		t.Errorf("somebody who has left: %v", err)
+	}
+	if conn, err := first.Dial(t.Context(), "c1"); err != nil {
+		t.Error(err)
+	} else {
+		_ = conn.Close()
+	}
 	// Who leaves while it is found out leaves that to the next one.
 	left, leave := context.WithCancel(t.Context())
 	say = func() (*rest.Config, error) {
