@@ -216,12 +216,14 @@ func (c *Cluster) Deployed(ctx context.Context, namespace, name string) (Running
 	return running, nil
 }
 
+// Release is the release of Helm that a Deployment is a part of.
+func (r Running) Release() Release { return releaseOf(r.Annotations) }
+
 // Installer names the tool that keeps what a Deployment is a part of, if it would undo changes of others; empty for none.
 func (r Running) Installer() string {
 	switch {
-	case r.Annotations["meta.helm.sh/release-name"] != "":
-		return fmt.Sprintf("Helm (release %s in namespace %s)", r.Annotations["meta.helm.sh/release-name"],
-			r.Annotations["meta.helm.sh/release-namespace"])
+	case r.Release().Name != "":
+		return fmt.Sprintf("Helm (release %s in namespace %s)", r.Release().Name, r.Release().Namespace)
 	case r.Labels["olm.owner"] != "":
 		return fmt.Sprintf("the Operator Lifecycle Manager (%s)", r.Labels["olm.owner"])
 	}

@@ -181,8 +181,16 @@ func (i *initialization) installHosted(ctx context.Context, cluster *Cluster, ma
 
 // apply applies the operator and the ClusterManager, and waits with --wait until they are in effect.
 func (i *initialization) apply(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
-	if err := applyAll(ctx, i.Global, cluster, objects, i.outputFile); err != nil || !i.wait {
+	if err := applyAll(ctx, i.Global, cluster, objects, i.outputFile); err != nil {
 		return err
+	}
+	if i.force {
+		if err := takeOver(ctx, i.Global, cluster, objects); err != nil {
+			return err
+		}
+	}
+	if !i.wait {
+		return nil
 	}
 	return i.awaitHub(ctx, cluster, objects)
 }

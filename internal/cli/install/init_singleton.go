@@ -165,6 +165,11 @@ func (i *initialization) installSingleton(ctx context.Context) error {
 	if err := applyAll(ctx, i.Global, cluster, objects, i.outputFile); err != nil {
 		return err
 	}
+	if i.force {
+		if err := takeOver(ctx, i.Global, cluster, objects); err != nil {
+			return err
+		}
+	}
 	if err := deleteObsolete(ctx, cluster, hub, objects); err != nil {
 		return err
 	}

@@ -53,7 +53,8 @@ func changes(h clitest.Hub) int {
 
 // clusterScoped are the kinds without namespaces.
 var clusterScoped = []string{"AppliedManifestWork", "CertificateSigningRequest", "ClusterManager", "ClusterRole", "ClusterRoleBinding",
-	"CustomResourceDefinition", "Klusterlet", "ManagedCluster", "MutatingWebhookConfiguration", "Namespace", "ValidatingWebhookConfiguration"}
+	"CustomResourceDefinition", "Klusterlet", "ManagedCluster", "MutatingWebhookConfiguration", "Namespace", "PriorityClass",
+	"ValidatingWebhookConfiguration"}
 
 // serve has the cluster say that it serves some resources, each with its kind.
 func serve(h clitest.Hub, path string, resources ...string) {
@@ -490,9 +491,13 @@ func TestUpgradeOperator(t *testing.T) {
 func newClusterWithVolumes(t *testing.T) clitest.Hub {
 	t.Helper()
 	h := newCluster(t)
+	serveVolumes(h)
+	return h
+}
+
+func serveVolumes(h clitest.Hub) {
 	serve(h, "/api/v1", "namespaces Namespace", "pods Pod", "secrets Secret", "configmaps ConfigMap", "events Event", "serviceaccounts ServiceAccount",
 		"services Service", "persistentvolumeclaims PersistentVolumeClaim")
-	return h
 }
 
 // CA-14: a standalone hub is what its chart consists of, with values of the flags of Helm, and needs no other program.

@@ -256,6 +256,42 @@ func applyAll(ctx context.Context, global *options.Global, cluster *Cluster, obj
 	return writeObjects(global, outputFile, objects)
 }
 
+// takeOver takes objects that --force has applied from the release of Helm that the Deployment among them is of, if it is of one. Helm's
+// record of the release stays, which may have installed more than these objects.
+func takeOver(ctx context.Context, global *options.Global, cluster *Cluster, objects []*unstructured.Unstructured) error {
+	release, err := releaseOf(ctx, cluster, objects)
+	if err != nil || release.Name == "" {
+		return err
+	}
+	records, err := cluster.List(ctx, installation.KindSecret, release.Namespace, release.Selector())
+	if err != nil {
+		return err
+	}
+	if err := cluster.TakeFromHelm(ctx, release, objects); err != nil || len(records) == 0 {
+		return err
+	}
+	var names []string
+	for i := range records {
+		names = append(names, records[i].GetName())
+	}
+	global.Note("Warning: Helm still has a record of release %s: \"helm upgrade\" would change what was taken over, and \"helm uninstall\" "+
+		"delete it. The record is in namespace %s, in the Secrets %s. This deletes it, and nothing that the release has installed:\n\n"+
+		"    kubectl delete secrets --namespace %s --selector %s\n", release.Name, release.Namespace, strings.Join(names, ", "),
+		release.Namespace, release.Selector())
+	return nil
+}
+
+// releaseOf is the release of Helm that the Deployment among objects is of on the cluster.
+func releaseOf(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) (installation.Release, error) {
+	for _, object := range objects {
+		if object.GroupVersionKind() == installation.KindDeployment {
+			running, err := cluster.Deployed(ctx, object.GetNamespace(), object.GetName())
+			return running.Release(), err
+		}
+	}
+	return installation.Release{}, nil
+}
+
 // writeObjects writes objects to the file of --output-file, if there is one.
 func writeObjects(global *options.Global, file string, objects []*unstructured.Unstructured) error {
 	plain := make([]any, len(objects))

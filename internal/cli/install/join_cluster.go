@@ -150,6 +150,11 @@ func (c *clusterJoin) join(ctx context.Context) error {
 	if err := applyAll(ctx, c.Global, cluster, objects, c.outputFile); err != nil {
 		return err
 	}
+	if c.force {
+		if err := takeOver(ctx, c.Global, cluster, objects); err != nil {
+			return err
+		}
+	}
 	if c.wait {
 		if err := c.awaitAgent(ctx, cluster, hub, trust, objects); err != nil {
 			return err

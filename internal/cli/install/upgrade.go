@@ -281,6 +281,11 @@ func (u *upgrading) apply(ctx context.Context, operator []*unstructured.Unstruct
 			return err
 		}
 	}
+	if u.force {
+		if err := u.takeOver(ctx, operator, custom); err != nil {
+			return err
+		}
+	}
 	if u.wait {
 		if err := u.await(ctx, custom); err != nil {
 			return err
@@ -288,6 +293,15 @@ func (u *upgrading) apply(ctx context.Context, operator []*unstructured.Unstruct
 	}
 	u.Say("The operator and %d %ss have been upgraded completed successfully", len(custom), u.what.kind.Kind)
 	return nil
+}
+
+// takeOver takes the operator, and the custom resources that it was installed with, from Helm.
+func (u *upgrading) takeOver(ctx context.Context, operator []*unstructured.Unstructured, custom []unstructured.Unstructured) error {
+	objects := slices.Clone(operator)
+	for i := range custom {
+		objects = append(objects, &custom[i])
+	}
+	return takeOver(ctx, u.Global, u.in, objects)
 }
 
 // change is the patch of a custom resource. With --force it lets the new operator skip a minor version, too.
