@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capstan-io/capstan/internal/apply/problem"
 )
@@ -28,12 +29,13 @@ type MonitoredPods struct {
 
 // MonitorPods runs wait, and reports meanwhile what keeps pods from being ready, each reason once. A problem that is final, such as an
 // image that does not exist, ends the wait. A pull that had failed before does so once it has failed again.
-func (c *Cluster) MonitorPods(ctx context.Context, pods []MonitoredPods, report func(string), wait func(context.Context) error) error {
+func (c *Cluster) MonitorPods(ctx context.Context, pods []MonitoredPods, before FailedPulls, report func(string),
+	wait func(context.Context) error) error {
 	ctx, end := context.WithCancelCause(ctx)
 	var monitors sync.WaitGroup
 	for _, monitored := range pods {
 		monitors.Go(func() {
-			if c.monitorPods(ctx, monitored, report) {
+			if c.monitorPods(ctx, monitored, before, report) {
 				end(errUnrecoverable)
 			}
 		})
@@ -46,15 +48,10 @@ func (c *Cluster) MonitorPods(ctx context.Context, pods []MonitoredPods, report 
 
 // monitorPods reports what is wrong with pods until the context ends, or until a problem is final. Where pods may not be watched, it
 // reports nothing.
-func (c *Cluster) monitorPods(ctx context.Context, monitored MonitoredPods, report func(string)) (final bool) {
+func (c *Cluster) monitorPods(ctx context.Context, monitored MonitoredPods, before FailedPulls, report func(string)) (final bool) {
 	reported := map[string]bool{}
-	var before failedPulls
 	_ = c.await(ctx, Reference{GroupVersionKind: KindPod, Namespace: monitored.Namespace}, func(objects []*unstructured.Unstructured) bool {
-		pods := podsOf(objects)
-		if before == nil {
-			before = newFailedPulls(pods)
-		}
-		for _, pod := range pods {
+		for _, pod := range podsOf(objects) {
 			found := problem.Of(pod)
 			found.Final = found.Final && !before.has(pod, found)
 			key := pod.Name + " " + string(found.Kind)
@@ -84,24 +81,35 @@ func podsOf(objects []*unstructured.Unstructured) (pods []*corev1.Pod) {
 	return pods
 }
 
-// failedPulls are the resource versions of pods, by name, whose image could not be pulled when somebody began to wait. The kubelet may have
-// tried that with another password, or before the image was in the registry.
-type failedPulls map[string]string
+// FailedPulls are the resource versions of pods whose image could not be pulled when somebody began to wait. The kubelet may have tried
+// that with another password, or before the image was in the registry.
+type FailedPulls map[types.NamespacedName]string
 
-func newFailedPulls(pods []*corev1.Pod) failedPulls {
-	failed := failedPulls{}
-	for _, pod := range pods {
-		if problem.Of(pod).Kind == problem.Image {
-			failed[pod.Name] = pod.ResourceVersion
+// FailedPulls reads which pulls have failed in some namespaces. Where pods may not be listed, nothing is said about them later either.
+func (c *Cluster) FailedPulls(ctx context.Context, namespaces ...string) FailedPulls {
+	failed := FailedPulls{}
+	for _, namespace := range namespaces {
+		found, err := c.List(ctx, KindPod, namespace, "")
+		if err != nil {
+			continue
+		}
+		for _, pod := range podsOf(pointersTo(found)) {
+			if problem.Of(pod).Kind == problem.Image {
+				failed[nameOf(pod)] = pod.ResourceVersion
+			}
 		}
 	}
 	return failed
 }
 
+func nameOf(pod *corev1.Pod) types.NamespacedName {
+	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+}
+
 // has reports whether the problem of a pod still is the failure of that time: one of a new try has the reason ErrImagePull in a status that
 // was written since.
-func (f failedPulls) has(pod *corev1.Pod, found problem.Problem) bool {
-	version, failed := f[pod.Name]
+func (f FailedPulls) has(pod *corev1.Pod, found problem.Problem) bool {
+	version, failed := f[nameOf(pod)]
 	switch found.Reason {
 	case problem.ErrImagePull:
 		return failed && pod.ResourceVersion == version

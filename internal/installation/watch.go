@@ -35,11 +35,7 @@ func (c *Cluster) await(ctx context.Context, of Reference, done func([]*unstruct
 	if err != nil {
 		return causeOf(ctx, c.Explain("watch objects of kind "+of.Kind, err))
 	}
-	var listed []*unstructured.Unstructured
-	for i := range list.Items {
-		listed = append(listed, &list.Items[i])
-	}
-	if done(listed) {
+	if done(pointersTo(list.Items)) {
 		return nil
 	}
 	source := &cache.ListWatch{
@@ -51,6 +47,13 @@ func (c *Cluster) await(ctx context.Context, of Reference, done func([]*unstruct
 		},
 	}
 	return causeOf(ctx, apiclient.Until(ctx, source, done))
+}
+
+func pointersTo(list []unstructured.Unstructured) (objects []*unstructured.Unstructured) {
+	for i := range list {
+		objects = append(objects, &list[i])
+	}
+	return objects
 }
 
 // selection narrows a request down to the object, if it has a name.

@@ -429,14 +429,17 @@ var hubConditions = []installation.DesiredCondition{
 
 // awaitHub waits until the operator runs, and what it runs.
 func (i *initialization) awaitHub(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
-	if err := awaitRollout(ctx, i.Global, cluster, fleet.NamespaceOperators, clusterManagerOperator); err != nil {
+	managers := ofKind(objects, installation.KindClusterManager)
+	w := beginWaiting(ctx, i.Global, cluster, upgradableHub.allNamespaces(managers)...)
+	if err := w.awaitRollout(ctx, fleet.NamespaceOperators, clusterManagerOperator); err != nil {
 		return err
 	}
-	for _, object := range objects {
-		if object.GroupVersionKind() != installation.KindClusterManager {
-			continue
+	for k := range managers {
+		manager := &managers[k]
+		err := w.awaitConditions(ctx, installation.ReferenceTo(manager), hubConditions, upgradableHub.namespaces(manager)...)
+		if err != nil {
+			return err
 		}
-		return awaitConditions(ctx, i.Global, cluster, installation.ReferenceTo(object), hubConditions, fleet.NamespaceHub, object.GetName())
 	}
 	return nil
 }

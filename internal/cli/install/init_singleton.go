@@ -178,7 +178,8 @@ func (i *initialization) installSingleton(ctx context.Context) error {
 		i.Say("The standalone hub %s is installed. Its kubeconfig will be in the Secret %s.", i.singleton.name, secret.Namespace+"/"+secret.Name)
 		return nil
 	}
-	if err := awaitRollout(ctx, i.Global, cluster, i.singleton.name, installer.StandaloneHubName); err != nil {
+	w := beginWaiting(ctx, i.Global, cluster, i.singleton.name)
+	if err := w.awaitRollout(ctx, i.singleton.name, installer.StandaloneHubName); err != nil {
 		return err
 	}
 	return i.fetchKubeconfig(ctx, cluster)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/yaml"
 
@@ -283,13 +284,12 @@ func takeOver(ctx context.Context, global *options.Global, cluster *Cluster, obj
 
 // releaseOf is the release of Helm that the Deployment among objects is of on the cluster.
 func releaseOf(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) (installation.Release, error) {
-	for _, object := range objects {
-		if object.GroupVersionKind() == installation.KindDeployment {
-			running, err := cluster.Deployed(ctx, object.GetNamespace(), object.GetName())
-			return running.Release(), err
-		}
+	deployments := ofKind(objects, installation.KindDeployment)
+	if len(deployments) == 0 {
+		return installation.Release{}, nil
 	}
-	return installation.Release{}, nil
+	running, err := cluster.Deployed(ctx, deployments[0].GetNamespace(), deployments[0].GetName())
+	return running.Release(), err
 }
 
 // writeObjects writes objects to the file of --output-file, if there is one.
@@ -311,14 +311,37 @@ func printObjects(global *options.Global, objects []*unstructured.Unstructured) 
 	return nil
 }
 
+// ofKind are the objects of a kind.
+func ofKind(objects []*unstructured.Unstructured, kind schema.GroupVersionKind) (found []unstructured.Unstructured) {
+	for _, object := range objects {
+		if object.GroupVersionKind() == kind {
+			found = append(found, *object)
+		}
+	}
+	return found
+}
+
+// waiting is what a command does once it has applied everything, in several stages. A pull that had failed when the first of them began is
+// from before the command.
+type waiting struct {
+	*options.Global
+	cluster *Cluster
+	before  installation.FailedPulls
+}
+
+// beginWaiting begins to wait for pods in some namespaces.
+func beginWaiting(ctx context.Context, global *options.Global, cluster *Cluster, namespaces ...string) *waiting {
+	return &waiting{global, cluster, cluster.FailedPulls(ctx, namespaces...)}
+}
+
 // awaitRollout waits for a Deployment with progress, and reports meanwhile what its pods lack.
-func awaitRollout(ctx context.Context, global *options.Global, cluster *Cluster, namespace, name string) error {
-	progress := global.Progress()
+func (w *waiting) awaitRollout(ctx context.Context, namespace, name string) error {
+	progress := w.Progress()
 	defer progress.Close()
 	report := func(problem string) { progress.Warn(name, problem) }
 	pods := []installation.MonitoredPods{{Namespace: namespace, Deployment: name}}
-	err := cluster.MonitorPods(ctx, pods, report, func(ctx context.Context) error {
-		return cluster.AwaitRollout(ctx, namespace, name, func(state string) { progress.Wait(name, state) })
+	err := w.cluster.MonitorPods(ctx, pods, w.before, report, func(ctx context.Context) error {
+		return w.cluster.AwaitRollout(ctx, namespace, name, func(state string) { progress.Wait(name, state) })
 	})
 	if err == nil {
 		progress.Done(name, "running")
@@ -328,9 +351,9 @@ func awaitRollout(ctx context.Context, global *options.Global, cluster *Cluster,
 
 // awaitConditions waits with progress until a custom resource has the desired conditions, and what they are about is there: they
 // may be from before. Meanwhile, and on a time-out, it says what the Deployments in the namespaces lack.
-func awaitConditions(ctx context.Context, global *options.Global, cluster *Cluster, of installation.Reference,
-	desired []installation.DesiredCondition, namespaces ...string) error {
-	progress := global.Progress()
+func (w *waiting) awaitConditions(ctx context.Context, of installation.Reference, desired []installation.DesiredCondition,
+	namespaces ...string) error {
+	progress := w.Progress()
 	defer progress.Close()
 	report := func(problem string) { progress.Warn(of.Name, problem) }
 	reportMissing := func(missing string) { progress.Wait(of.Name, missing) }
@@ -338,20 +361,20 @@ func awaitConditions(ctx context.Context, global *options.Global, cluster *Clust
 	for _, namespace := range namespaces {
 		pods = append(pods, installation.MonitoredPods{Namespace: namespace, Owner: of})
 	}
-	err := cluster.MonitorPods(ctx, pods, report, func(ctx context.Context) error {
-		if err := cluster.AwaitConditions(ctx, of, desired, reportMissing); err != nil {
+	err := w.cluster.MonitorPods(ctx, pods, w.before, report, func(ctx context.Context) error {
+		if err := w.cluster.AwaitConditions(ctx, of, desired, reportMissing); err != nil {
 			return err
 		}
-		if err := awaitRelated(ctx, cluster, of, reportMissing); err != nil {
+		if err := awaitRelated(ctx, w.cluster, of, reportMissing); err != nil {
 			return err
 		}
-		return cluster.AwaitConditions(ctx, of, desired, reportMissing)
+		return w.cluster.AwaitConditions(ctx, of, desired, reportMissing)
 	})
 	if err == nil {
 		progress.Done(of.Name, "all conditions are good")
 		return nil
 	}
-	return fmt.Errorf("%w%s", err, deploymentReasons(ctx, cluster, namespaces))
+	return fmt.Errorf("%w%s", err, deploymentReasons(ctx, w.cluster, namespaces))
 }
 
 // awaitRelated waits until the Deployments that an operator has made for a custom resource run, in namespaces that stay.

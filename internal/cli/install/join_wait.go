@@ -29,16 +29,15 @@ var agentConditions = []installation.DesiredCondition{
 // awaitAgent waits until the operator and the agent run, and the agent has registered the cluster.
 func (c *clusterJoin) awaitAgent(ctx context.Context, cluster *Cluster, hub *hubapi.Hub, trust hubapi.Trust,
 	objects []*unstructured.Unstructured) error {
-	if err := awaitRollout(ctx, c.Global, cluster, fleet.NamespaceOperators, klusterletOperator); err != nil {
+	custom := ofKind(objects, installation.KindKlusterlet)
+	w := beginWaiting(ctx, c.Global, cluster, upgradableAgent.allNamespaces(custom)...)
+	if err := w.awaitRollout(ctx, fleet.NamespaceOperators, klusterletOperator); err != nil {
 		return err
 	}
-	for _, object := range objects {
-		if object.GroupVersionKind() != installation.KindKlusterlet {
-			continue
-		}
-		of := installation.ReferenceTo(object)
-		namespace := agentNamespace(object)
-		if err := awaitConditions(ctx, c.Global, cluster, of, agentConditions, namespace); err != nil {
+	for i := range custom {
+		of := installation.ReferenceTo(&custom[i])
+		namespace := agentNamespace(&custom[i])
+		if err := w.awaitConditions(ctx, of, agentConditions, namespace); err != nil {
 			return err
 		}
 		agent, err := c.agentOf(ctx, cluster, trust, of, namespace)

@@ -62,6 +62,15 @@ var (
 	}
 )
 
+// allNamespaces are those of the operator and of what it runs for some custom resources.
+func (u *upgradable) allNamespaces(custom []unstructured.Unstructured) []string {
+	all := []string{fleet.NamespaceOperators}
+	for i := range custom {
+		all = append(all, u.namespaces(&custom[i])...)
+	}
+	return all
+}
+
 const upgradeLong = `Upgrade the operator in the cluster of the kubeconfig, and what it runs, to the images of this program's version.
 
 The configuration stays: that of the %[1]s, whose images alone are changed, and the replicas, resources and placement of the operator,
@@ -319,17 +328,18 @@ func (u *upgrading) change(operator []*unstructured.Unstructured, images map[str
 }
 
 func (u *upgrading) await(ctx context.Context, custom []unstructured.Unstructured) error {
-	if err := awaitRollout(ctx, u.Global, u.in, fleet.NamespaceOperators, u.what.operator); err != nil {
+	w := beginWaiting(ctx, u.Global, u.in, u.what.allNamespaces(custom)...)
+	if err := w.awaitRollout(ctx, fleet.NamespaceOperators, u.what.operator); err != nil {
 		return err
 	}
 	for i := range custom {
 		of := installation.Reference{GroupVersionKind: u.what.kind, Name: custom[i].GetName()}
 		namespaces := u.what.namespaces(&custom[i])
-		if err := awaitConditions(ctx, u.Global, u.in, of, u.what.conditions, namespaces...); err != nil {
+		if err := w.awaitConditions(ctx, of, u.what.conditions, namespaces...); err != nil {
 			return err
 		}
 		for _, namespace := range namespaces {
-			if err := u.awaitRollouts(ctx, namespace); err != nil {
+			if err := w.awaitRollouts(ctx, namespace); err != nil {
 				return err
 			}
 		}
@@ -338,13 +348,13 @@ func (u *upgrading) await(ctx context.Context, custom []unstructured.Unstructure
 }
 
 // awaitRollouts waits until no pod of the version before is left: the conditions are good as long as one works.
-func (u *upgrading) awaitRollouts(ctx context.Context, namespace string) error {
-	deployments, err := u.in.List(ctx, installation.KindDeployment, namespace, "")
+func (w *waiting) awaitRollouts(ctx context.Context, namespace string) error {
+	deployments, err := w.cluster.List(ctx, installation.KindDeployment, namespace, "")
 	if err != nil {
 		return err
 	}
 	for i := range deployments {
-		if err := awaitRollout(ctx, u.Global, u.in, namespace, deployments[i].GetName()); err != nil {
+		if err := w.awaitRollout(ctx, namespace, deployments[i].GetName()); err != nil {
 			return err
 		}
 	}

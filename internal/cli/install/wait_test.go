@@ -288,6 +288,40 @@ func TestWaitAfterAFailedPull(t *testing.T) {
 	(<-done).Fails(t, "waiting does not mend this", "pod p1: its image "+image+" cannot be pulled", "403 Forbidden: denied")
 }
 
+// CA-12: a pull that fails while init waits for the operator ends the wait for what the operator runs, as it has not failed before.
+func TestWaitAfterAPullThatFailsMeanwhile(t *testing.T) {
+	t.Parallel()
+	const (
+		image       = "r/capstan-hub:v0.3.0"
+		pods        = "/api/v1/namespaces/open-cluster-management-hub/pods"
+		deployments = "/apis/apps/v1/namespaces/open-cluster-management-hub/deployments"
+	)
+	h, bundle := newCluster(t), inDir(t)("bundle.json", `{"ocm":"v0.3.0"}`)
+	clitest.TimesOutAfter(t, func(ctx context.Context) {
+		if h.AwaitWatch(ctx, operatorPods) != nil {
+			return
+		}
+		labels := map[string]string{"app": "hub"}
+		spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "hub", Image: image}}}
+		h.Put(t, deployments+"/hub", &appsv1.Deployment{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+			ObjectMeta: metav1.ObjectMeta{Name: "hub", Namespace: "open-cluster-management-hub"},
+			Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels},
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec}},
+		})
+		h.Put(t, pods+"/p2", &corev1.Pod{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+			ObjectMeta: metav1.ObjectMeta{Name: "p2", Namespace: "open-cluster-management-hub", Labels: labels},
+			Spec:       spec,
+			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Image: image, State: corev1.ContainerState{
+				Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: `Back-off pulling image: manifest unknown`}}}}},
+		})
+		putRunning(t, h, strings.TrimSuffix(clitest.OperatorsPath, "/"), "cluster-manager")
+		_ = h.AwaitWatch(ctx, pods) // it has seen the failure, and goes on
+	}, "", "--kubeconfig", h.File, "init", "--wait", "--image-registry", "r", "--bundle-version-overrides", bundle).
+		Fails(t, "waiting does not mend this", "pod p2: its image "+image+" cannot be pulled", "manifest unknown")
+}
+
 const operatorPods = "/api/v1/namespaces/open-cluster-management/pods"
 
 // putWaitingPod adds a pod of the operator of a hub whose container waits.
