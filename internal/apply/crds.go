@@ -21,6 +21,8 @@ import (
 	"github.com/capstan-io/capstan/internal/apply/crdversion"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
+	"github.com/capstan-io/capstan/internal/operator/upgrade"
+	"github.com/capstan-io/capstan/internal/program"
 )
 
 // CRDs is the kind of the definitions. They are never pruned: they hold what users have stored.
@@ -48,12 +50,12 @@ func NewCRDClient(config *rest.Config) (client.WithWatch, error) {
 }
 
 // InstallCRD creates a definition that belongs to no installation, or brings one that is there up to date, and sets it to what the cluster
-// has then, established or not. One stays as it is if it is of a newer version, if its group is one of Kubernetes itself, as others may
-// have a newer one, or if it may not be changed. The error is ErrCRDsForbidden if definitions may not be read.
+// has then, established or not. One stays as it is if it is of a newer version or release, if its group is one of Kubernetes itself, as
+// others may have a newer one, or if it may not be changed. The error is ErrCRDsForbidden if definitions may not be read.
 func InstallCRD(ctx context.Context, cluster client.Client, crd *apiextensionsv1.CustomResourceDefinition) error {
 	desired := crd.DeepCopy()
 	desired.ResourceVersion = "" // of one that was installed before
-	crdversion.Set(desired)
+	crdversion.Set(desired, program.Version())
 	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(desired) // as the API server does, to find out what differs
 	return retry.OnRace(func() error {
 		live := &apiextensionsv1.CustomResourceDefinition{}
@@ -79,7 +81,7 @@ func InstallCRD(ctx context.Context, cluster client.Client, crd *apiextensionsv1
 func update(ctx context.Context, cluster client.Client, live, desired *apiextensionsv1.CustomResourceDefinition) error {
 	before := live.DeepCopy()
 	desired.Spec.DeepCopyInto(&live.Spec)
-	crdversion.Set(live)
+	crdversion.Set(live, program.Version())
 	if equality.Semantic.DeepEqual(before, live) {
 		return nil
 	}
@@ -91,18 +93,18 @@ func update(ctx context.Context, cluster client.Client, live, desired *apiextens
 	return err
 }
 
-// isNewer reports whether a definition on the cluster stays because it is of a newer version.
+// isNewer reports whether a definition on the cluster stays because it is of a newer version or release.
 func isNewer(ctx context.Context, live client.Object) bool {
-	if !crdversion.IsNewer(live) {
+	if !crdversion.IsNewer(live, program.Version()) {
 		return false
 	}
 	log.FromContext(ctx).Info("The CustomResourceDefinition is of a newer operator and stays", "name", live.GetName(),
-		"release", live.GetAnnotations()[fleet.AnnotationOperatorVersion])
+		"version", live.GetAnnotations()[fleet.AnnotationOperatorVersion], "release", live.GetAnnotations()[upgrade.AnnotationVersion])
 	return true
 }
 
-// ApplyCRDs applies the definitions as part of an installation, except those that an operator with a newer API has applied. Those that were
-// applied have a resource version then. A definition that cannot be applied does not keep the others from it; the error has all failures.
+// ApplyCRDs applies the definitions as part of an installation, except those that a newer operator has applied. Those that were applied
+// have a resource version then. A definition that cannot be applied does not keep the others from it; the error has all failures.
 func (c *Cluster) ApplyCRDs(ctx context.Context, installation string, crds []*apiextensionsv1.CustomResourceDefinition) error {
 	var failures []error
 	for _, crd := range crds {
@@ -113,7 +115,7 @@ func (c *Cluster) ApplyCRDs(ctx context.Context, installation string, crds []*ap
 		if isNewer(ctx, live) {
 			continue
 		}
-		crdversion.Set(crd)
+		crdversion.Set(crd, program.Version())
 		failures = append(failures, migrateFirst(ctx, c.Client, crd, func() error { return c.Apply(ctx, installation, crd) }))
 	}
 	return errors.Join(failures...)
@@ -121,7 +123,8 @@ func (c *Cluster) ApplyCRDs(ctx context.Context, installation string, crds []*ap
 
 // ReleaseCRD leaves a definition, with what is stored of its kind, on the cluster, and takes off it what makes it part of an installation.
 func (c *Cluster) ReleaseCRD(ctx context.Context, crd client.Object) error {
-	change := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null},"annotations":{%q:null}}}`, c.Label, fleet.AnnotationOperatorVersion)
+	change := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null},"annotations":{%q:null,%q:null}}}`, c.Label,
+		fleet.AnnotationOperatorVersion, upgrade.AnnotationVersion)
 	if err := c.Client.Patch(ctx, crd, client.RawPatch(types.MergePatchType, change)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("release CustomResourceDefinition %s: %w", crd.GetName(), err)
 	}

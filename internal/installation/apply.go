@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/capstan-io/capstan/internal/apply/crdversion"
+	"github.com/capstan-io/capstan/internal/program"
 )
 
 // FieldManager owns the fields that this program applies.
@@ -38,7 +39,7 @@ const (
 
 // Apply makes objects what they should be, by server-side apply: namespaces first, then CustomResourceDefinitions, which it waits
 // for, then the others in their order. What client-side apply left is taken over, so fields that are not applied any more go.
-// CustomResourceDefinitions of a newer version stay as they are. report is called for each object after it was applied.
+// CustomResourceDefinitions of a newer version or release stay as they are. report is called for each object after it was applied.
 func (c *Cluster) Apply(ctx context.Context, objects []*unstructured.Unstructured, report func(Reference, Change)) error {
 	var definitions []string
 	for _, object := range inOrder(objects) {
@@ -90,7 +91,7 @@ func (c *Cluster) apply(ctx context.Context, object *unstructured.Unstructured) 
 	doing := "apply " + ReferenceTo(object).String()
 	if object.GroupVersionKind() == KindCRD {
 		object = object.DeepCopy()
-		crdversion.Set(object)
+		crdversion.Set(object, program.Version())
 	}
 	before, err := client.Get(ctx, object.GetName(), metav1.GetOptions{})
 	switch {
@@ -100,7 +101,7 @@ func (c *Cluster) apply(ctx context.Context, object *unstructured.Unstructured) 
 		return "", c.Explain(doing, err)
 	case isBootstrapToken(object): // a new secret would end the token that users have
 		return Unchanged, nil
-	case object.GroupVersionKind() == KindCRD && crdversion.IsNewer(before):
+	case object.GroupVersionKind() == KindCRD && crdversion.IsNewer(before, program.Version()):
 		return Unchanged, nil
 	default:
 		if before, err = adopt(ctx, client, before); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/apply/crdversion"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/program"
 )
 
 // RG-47: a cluster that is reached by a configuration alone is applied to, and what it refuses is said without advice that is for users of
@@ -106,7 +107,7 @@ func TestApplyDefinition(t *testing.T) {
 		if err != nil || (applied > 0) != (want == Changed) || discovered != 2 {
 			t.Errorf("%s: applied %d times, the kind discovered %d times; %v", version, applied, discovered, err)
 		}
-		if newer := crdversion.IsNewer(live); newer != (want == Unchanged) || definition.GetAnnotations() != nil {
+		if newer := crdversion.IsNewer(live, program.Version()); newer != (want == Unchanged) || definition.GetAnnotations() != nil {
 			t.Errorf("%s: the cluster has %v, the caller %v", version, live.GetAnnotations(), definition.GetAnnotations())
 		}
 	}

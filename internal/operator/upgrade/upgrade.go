@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// AnnotationVersion on a ClusterManager or Klusterlet is the version of the operator that last installed all of it.
+	// AnnotationVersion on a ClusterManager or Klusterlet is the version of the operator that last installed all of it, and on a
+	// CustomResourceDefinition the release that last applied it.
 	AnnotationVersion = "capstan.io/installed-version"
 	// AnnotationSkip allows what [Step] refuses, at the user's own risk: to the version that is its value, or to any if that is "true".
 	AnnotationSkip = "capstan.io/allow-version-skip"
@@ -57,6 +58,19 @@ func allows(value, current string) bool {
 	named, isRelease := release(value)
 	to, isCurrentRelease := release(current)
 	return isRelease && isCurrentRelease && named.EqualTo(to)
+}
+
+// IsRelease reports whether a version is that of a release, not such as of the build of a commit.
+func IsRelease(text string) bool {
+	_, isRelease := release(text)
+	return isRelease
+}
+
+// Older reports whether a version is that of an earlier release than another. What is no release is neither older nor newer.
+func Older(one, other string) bool {
+	from, isRelease := release(one)
+	to, isOtherRelease := release(other)
+	return isRelease && isOtherRelease && from.LessThan(to)
 }
 
 // ofCommit matches the version that Go, or "git describe", gives the build of a commit that is no release.
