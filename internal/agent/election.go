@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-io/capstan/internal/leaderelection"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // elects reports whether several replicas may run as this agent, so that one of them has to be the one that acts. They share an
@@ -21,11 +22,11 @@ func (a *Agent) elects() bool {
 func (p Parts) lock() string {
 	switch {
 	case !p.Work:
-		return "registration-agent-lock"
+		return fleet.LeaseRegistrationAgent
 	case !p.Registration:
-		return "work-agent-lock"
+		return fleet.LeaseWorkAgent
 	}
-	return "klusterlet-agent-lock"
+	return fleet.LeaseKlusterletAgent
 }
 
 // asLeader calls act once this replica leads, and fails when another one leads instead: the process then has to end, and its

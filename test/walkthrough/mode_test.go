@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -18,10 +21,10 @@ import (
 )
 
 // A Klusterlet changes its mode, among all that there are. Each time, the pods of the new mode run and no others, what the hub has for the
-// cluster gets there, and the pod of a work stays. Whenever a mode comes back, the cluster has what it had in that mode: nothing of the
-// other ones is left.
+// cluster gets there, and the pod of a work stays. The cluster has one credential for the hub, where the agent runs. Whenever a mode comes
+// back, the cluster has what it had in that mode: nothing of the other ones is left, but what users have stored.
 //
-// KL-02 to KL-05
+// KL-02 to KL-05, KL-28
 func TestSwitchMode(t *testing.T) {
 	slow(t)
 	t.Parallel()
@@ -43,6 +46,7 @@ func TestSwitchMode(t *testing.T) {
 				if now := managed.AwaitPod(t, "default", "hello"); now.UID != applied.UID {
 					t.Errorf("the pod of the work has been replaced: %s is %s", applied.UID, now.UID)
 				}
+				managed.awaitCredentials(t, agentNamespace(managed.klusterlet(t)))
 				if objects[mode] == nil {
 					objects[mode] = withoutUIDs(managed.Inventory(t))
 				}
@@ -54,8 +58,15 @@ func TestSwitchMode(t *testing.T) {
 		}
 	}
 	inModes(operatorv1.InstallModeDefault, operatorv1.InstallModeSingleton, operatorv1.InstallModeDefault)
-	managed.storeForHosted(t, managed.klusterlet(t).Name)
-	inModes(operatorv1.InstallModeHosted, operatorv1.InstallModeSingletonHosted, operatorv1.InstallModeHosted, operatorv1.InstallModeDefault)
+	klusterlet := managed.klusterlet(t).Name
+	managed.storeForHosted(t, klusterlet)
+	inModes(operatorv1.InstallModeHosted, operatorv1.InstallModeSingletonHosted, operatorv1.InstallModeHosted)
+	managed.awaitStatus(t, klusterlet, func(k *operatorv1.Klusterlet) error {
+		return saysUnused(k, fleet.NamespaceAgent+"/"+fleet.SecretBootstrapHubKubeconfig)
+	})
+	managed.copySecrets(t, klusterlet, fleet.NamespaceAgent, fleet.SecretHubKubeconfig)
+	managed.awaitCredentials(t, klusterlet, fleet.NamespaceAgent)
+	inModes(operatorv1.InstallModeDefault)
 
 	hub.capstan(t, "delete", "work", "hello", "--clusters", "cluster1", "--timeout", "60")
 	managed.capstan(t, "unjoin", "--cluster-name", "cluster1", "--wait")
@@ -101,13 +112,46 @@ func (c cluster) storeForHosted(t *testing.T, klusterlet string) {
 	c.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: klusterlet}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: klusterlet, Name: fleet.SecretExternalManagedKubeconfig},
 			Data: map[string][]byte{fleet.KeyKubeconfig: readFile(t, c.Kubeconfig)}})
-	for _, name := range []string{fleet.SecretBootstrapHubKubeconfig, fleet.SecretHubKubeconfig} {
+	c.copySecrets(t, fleet.NamespaceAgent, klusterlet, fleet.SecretBootstrapHubKubeconfig, fleet.SecretHubKubeconfig)
+}
+
+func (c cluster) copySecrets(t *testing.T, from, to string, names ...string) {
+	t.Helper()
+	for _, name := range names {
 		secret := &corev1.Secret{}
-		if err := c.Client.Get(t.Context(), types.NamespacedName{Namespace: fleet.NamespaceAgent, Name: name}, secret); err != nil {
+		if err := c.Client.Get(t.Context(), types.NamespacedName{Namespace: from, Name: name}, secret); err != nil {
 			t.Fatal(err)
 		}
-		c.create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: klusterlet, Name: name}, Data: secret.Data})
+		c.create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: to, Name: name}, Data: secret.Data})
 	}
+}
+
+// awaitCredentials waits until the credential of an agent for its hub is in the namespaces, and in no others.
+func (c cluster) awaitCredentials(t *testing.T, namespaces ...string) {
+	t.Helper()
+	c.Eventually(t, func(ctx context.Context) error {
+		secrets := &corev1.SecretList{}
+		if err := c.Client.List(ctx, secrets, client.MatchingFields{metav1.ObjectNameField: fleet.SecretHubKubeconfig}); err != nil {
+			return err
+		}
+		var found []string
+		for i := range secrets.Items {
+			found = append(found, secrets.Items[i].Namespace)
+		}
+		if slices.Sort(found); !slices.Equal(found, slices.Sorted(slices.Values(namespaces))) {
+			return fmt.Errorf("a credential for the hub is in the namespaces %v, not in %v", found, namespaces)
+		}
+		return nil
+	})
+}
+
+// saysUnused is an error unless the Klusterlet says that nothing uses the Secret.
+func saysUnused(k *operatorv1.Klusterlet, secret string) error {
+	applied := meta.FindStatusCondition(k.Status.Conditions, fleet.ConditionApplied)
+	if applied == nil || !strings.Contains(applied.Message, "nothing uses Secret "+secret) {
+		return fmt.Errorf("the conditions do not say that nothing uses Secret %s: %v", secret, k.Status.Conditions)
+	}
+	return nil
 }
 
 // awaitObjects waits until the cluster has the objects, and no others, whatever their UIDs.

@@ -89,6 +89,11 @@ func WebhookDeployments(clusterManager string) []string {
 const (
 	// ClusterNamespaceLease is the lease in the namespace of a cluster that its agent renews.
 	ClusterNamespaceLease = "managed-cluster-lease"
+	// LeaseRegistrationAgent, LeaseWorkAgent and LeaseKlusterletAgent, which is of both in one process, are in the namespace of an agent:
+	// several replicas of it elect by them the one that acts.
+	LeaseRegistrationAgent = "registration-agent-lock"
+	LeaseWorkAgent         = "work-agent-lock"
+	LeaseKlusterletAgent   = "klusterlet-agent-lock"
 )
 
 // EnvBootstrapConfigs in the environment of a work agent has the paths of the credentials to register with, with commas between them, where

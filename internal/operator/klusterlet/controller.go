@@ -83,8 +83,12 @@ func (c *Controller) install(ctx context.Context, k *operatorv1.Klusterlet) (tim
 	if err != nil {
 		return 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
 	}
+	before, err := c.former(ctx, l, connection)
+	if err != nil {
+		return 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
+	}
 	p := planFor(l, in)
-	renewal, err := c.apply(ctx, r, l, p)
+	renewal, err := c.apply(ctx, r, l, p, before)
 	r.deployments(ctx, c, l)
 	if err != nil {
 		return 0, err
@@ -97,7 +101,7 @@ func (c *Controller) install(ctx context.Context, k *operatorv1.Klusterlet) (tim
 
 // apply makes what is planned, in stages, each of which needs those before it. It reports the first that fails, and returns how long the
 // tokens of hosted agents are good.
-func (c *Controller) apply(ctx context.Context, r *report, l layout, p plan) (renewal time.Duration, err error) {
+func (c *Controller) apply(ctx context.Context, r *report, l layout, p plan, before former) (renewal time.Duration, err error) {
 	managed, err := c.managedCluster(ctx, r, l)
 	if err != nil {
 		return 0, c.applyWithoutManaged(ctx, r, l, p, err)
@@ -127,7 +131,13 @@ func (c *Controller) apply(ctx context.Context, r *report, l layout, p plan) (re
 	if err := c.Management.Apply(ctx, l.klusterlet.Name, p.deployments...); err != nil {
 		return 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
 	}
-	if err := c.prune(ctx, l, p, managed, kubeconfigs); err != nil {
+	if err := c.prune(ctx, l, p, managed, slices.Concat(kubeconfigs, before.unpruned())); err != nil {
+		return 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
+	}
+	if err := c.leave(ctx, l, before); err != nil {
+		return 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
+	}
+	if r.advice, err = c.advice(ctx, l, before, managed); err != nil {
 		return 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
 	}
 	return renewal, nil
@@ -189,9 +199,10 @@ func (c *Controller) connect(ctx context.Context, l layout) (managedCluster, err
 // errNoKubeconfig says that it is not known where the managed cluster is.
 var errNoKubeconfig = errors.New("it is not known how to reach the managed cluster")
 
-// prune deletes what the Klusterlet no longer consists of: after a change of the mode, of the namespace, or of what is switched on.
-func (c *Controller) prune(ctx context.Context, l layout, p plan, managed managedCluster, kubeconfigs []client.Object) error {
-	onManagement := slices.Concat(p.onManagement(), kubeconfigs)
+// prune deletes what the Klusterlet no longer consists of: after a change of the mode, of the namespace, or of what is switched on. It
+// keeps what is planned, and more on the cluster where the agent runs.
+func (c *Controller) prune(ctx context.Context, l layout, p plan, managed managedCluster, more []client.Object) error {
+	onManagement := slices.Concat(p.onManagement(), more)
 	if managed.Cluster == c.Management {
 		_, err := c.Management.Prune(ctx, l.klusterlet.Name, slices.Concat(p.managed, onManagement)...)
 		return err

@@ -21,11 +21,15 @@ import (
 )
 
 // report writes the status of a Klusterlet.
-type report struct{ klusterlet *operatorv1.Klusterlet }
+type report struct {
+	klusterlet *operatorv1.Klusterlet
+	// advice says what a user may do though all is applied; empty if nothing.
+	advice string
+}
 
 func newReport(k *operatorv1.Klusterlet) *report {
 	k.Status.ObservedGeneration = k.Generation
-	return &report{k}
+	return &report{klusterlet: k}
 }
 
 func (r *report) set(condition metav1.Condition) {
@@ -85,8 +89,12 @@ func (r *report) applied(scheme *runtime.Scheme, p plan) error {
 	}
 	r.klusterlet.Status.RelatedResources = related
 	r.klusterlet.Status.Generations = frame.Generations(p.deployments...)
+	message := "The agent is applied"
+	if r.advice != "" {
+		message += "; " + r.advice
+	}
 	r.set(metav1.Condition{Type: fleet.ConditionApplied, Status: metav1.ConditionTrue, Reason: fleet.ReasonKlusterletApplied,
-		Message: "The agent is applied"})
+		Message: message})
 	return nil
 }
 

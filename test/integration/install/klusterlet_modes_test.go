@@ -56,7 +56,8 @@ func changeKlusterlet(t *testing.T, c client.Client, name string, change func(*o
 }
 
 // KL-03, KL-28, KL-32, KL-33: one process has both parts with the account of the work agent; what is changed or deleted is restored; a
-// change of the mode and of the namespace leaves nothing behind; works stay when the agent goes.
+// change of the mode and of the namespace leaves nothing behind, once the agent has a credential in the new one; works stay when the agent
+// goes.
 func TestKlusterletSingleton(t *testing.T) {
 	t.Parallel()
 	const name, applied = "kl-singleton", "applied-by-singleton"
@@ -113,8 +114,11 @@ func TestKlusterletSingleton(t *testing.T) {
 	changeKlusterlet(t, c, name, func(k *operatorv1.Klusterlet) {
 		k.Spec.DeployOption.Mode, k.Spec.Namespace = operatorv1.InstallModeSingleton, namespace+"-2"
 	})
-	framework.AwaitGone(t, c, &corev1.Namespace{ObjectMeta: named("", namespace)})
 	awaitExists(t, c, &appsv1.Deployment{ObjectMeta: named(namespace+"-2", name+"-agent")})
+	awaitKlusterletMessage(t, c, name, fleet.ConditionApplied, fleet.ReasonKlusterletApplied, "its namespace was "+namespace+", ")
+	credential := awaitExists(t, c, &corev1.Secret{ObjectMeta: named(namespace, fleet.SecretHubKubeconfig)})
+	framework.Create(t, c, &corev1.Secret{ObjectMeta: named(namespace+"-2", fleet.SecretHubKubeconfig), Data: credential.Data})
+	framework.AwaitGone(t, c, &corev1.Namespace{ObjectMeta: named("", namespace)})
 
 	if err := agent.Stop(); err != nil {
 		t.Fatal(err)
