@@ -131,10 +131,10 @@ func (c *Controller) apply(ctx context.Context, r *report, l layout, p plan, bef
 	if err := c.Management.Apply(ctx, l.klusterlet.Name, p.deployments...); err != nil {
 		return 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
 	}
-	if err := c.prune(ctx, l, p, managed, slices.Concat(kubeconfigs, before.unpruned())); err != nil {
-		return 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
-	}
-	if err := c.leave(ctx, l, before); err != nil {
+	if err := errors.Join( // an object that cannot be pruned must not keep the former agent running beside the present one
+		c.prune(ctx, l, p, managed, slices.Concat(kubeconfigs, before.unpruned())),
+		c.leave(ctx, l, before),
+	); err != nil {
 		return 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
 	}
 	if r.advice, err = c.advice(ctx, l, before, managed); err != nil {
