@@ -93,7 +93,7 @@ func (c *Controller) install(ctx context.Context, k *operatorv1.Klusterlet) (tim
 	if err != nil {
 		return 0, err
 	}
-	if err := r.applied(c.Management.Scheme, p); err != nil {
+	if err := r.applied(c.Management.Scheme, p, before); err != nil {
 		return 0, err
 	}
 	return retry.Soonest(due, renewal), frame.Annotate(ctx, c.Client, k, upgrade.AnnotationVersion, c.Version)

@@ -62,12 +62,15 @@ func (c *Controller) formerOf(ctx context.Context, l layout, deployments []clien
 	return f, err
 }
 
-// unpruned is what must not be pruned: the Deployments, because leave ends them, and the namespace if it is needed.
-func (f former) unpruned() []client.Object {
+// unpruned is what must not be pruned: the Deployments, because leave ends them, and what is kept.
+func (f former) unpruned() []client.Object { return slices.Concat(f.deployments, f.kept()) }
+
+// kept is the namespace if it is needed.
+func (f former) kept() []client.Object {
 	if !f.needed {
-		return f.deployments
+		return nil
 	}
-	return append(slices.Clone(f.deployments), newNamespace(f.namespace, nil))
+	return []client.Object{newNamespace(f.namespace, nil)}
 }
 
 // leave ends the agent where it ran before. When its pods have ended, and the credential there is not needed, it deletes what the agent has

@@ -215,6 +215,22 @@ func TestAgentLeavesNothingBehind(t *testing.T) {
 	}
 }
 
+// KL-28: who removes a Klusterlet without its operator finds the former namespace in the status while that stays for its credential.
+func TestFormerNamespaceIsReported(t *testing.T) {
+	t.Parallel()
+	for needed, want := range map[bool][]operatorv1.RelatedResourceMeta{
+		true: {{Version: "v1", Resource: "namespaces", Name: fleet.NamespaceAgent}}, false: nil,
+	} {
+		k := klusterletWith(operatorv1.InstallModeHosted)
+		if err := newReport(k).applied(Scheme(), plan{}, former{namespace: fleet.NamespaceAgent, needed: needed}); err != nil {
+			t.Fatal(err)
+		}
+		if got := k.Status.RelatedResources; !slices.Equal(got, want) {
+			t.Errorf("needed %t: %v", needed, got)
+		}
+	}
+}
+
 // KL-28: the first namespace of an agent is recorded, so that a change is noticed. Nothing is deleted.
 func TestFirstNamespace(t *testing.T) {
 	t.Parallel()

@@ -77,9 +77,9 @@ func (r *report) connection(ctx context.Context, condition *metav1.Condition) {
 	r.set(*condition)
 }
 
-// applied says that all stages have succeeded.
-func (r *report) applied(scheme *runtime.Scheme, p plan) error {
-	objects := slices.Concat(p.shared, p.managed, p.management, p.deployments)
+// applied says that all stages have succeeded. What is kept of where the agent ran before belongs to the Klusterlet, too.
+func (r *report) applied(scheme *runtime.Scheme, p plan, before former) error {
+	objects := slices.Concat(p.shared, p.managed, p.management, p.deployments, before.kept())
 	for _, crd := range p.crds {
 		objects = append(objects, crd)
 	}
