@@ -21,8 +21,8 @@ import (
 	"github.com/capstan-io/capstan/internal/apply/crdversion"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
-	"github.com/capstan-io/capstan/internal/operator/upgrade"
 	"github.com/capstan-io/capstan/internal/program"
+	"github.com/capstan-io/capstan/internal/upgrade"
 )
 
 // CRDs is the kind of the definitions. They are never pruned: they hold what users have stored.

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/operator/upgrade"
+	"github.com/capstan-io/capstan/internal/upgrade"
 )
 
 // ours is the release of Open Cluster Management whose API the definitions of this program are.

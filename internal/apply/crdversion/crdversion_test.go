@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/operator/upgrade"
+	"github.com/capstan-io/capstan/internal/upgrade"
 )
 
 // CM-19, KL-23: only the CRDs of a newer version, or of the same one from a later release, stay as they are. A build that is no release is

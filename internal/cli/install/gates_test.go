@@ -11,7 +11,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/operator/gates"
-	"github.com/capstan-io/capstan/internal/operator/upgrade"
+	"github.com/capstan-io/capstan/internal/upgrade"
 )
 
 // CA-08: the gates that this program sends are those that the hub and agents declare, with the same defaults, and that of the operators.

@@ -19,7 +19,7 @@ import (
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/installer"
-	"github.com/capstan-io/capstan/internal/operator/upgrade"
+	"github.com/capstan-io/capstan/internal/upgrade"
 )
 
 // upgrading is one run of "capstan upgrade".

@@ -24,7 +24,7 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/klusterlet/hubaccess"
-	"github.com/capstan-io/capstan/internal/operator/upgrade"
+	"github.com/capstan-io/capstan/internal/upgrade"
 )
 
 // Options configure the operator.

@@ -1,5 +1,5 @@
-// Package upgrade decides whether a version may take over what another version has installed: in the operators, and in the command line
-// before it gives a cluster another operator.
+// Package upgrade decides whether a version may take over what another version has installed: in the operators, in the command line before
+// it gives a cluster another operator, and wherever CustomResourceDefinitions are applied. It is pure.
 package upgrade
 
 import (

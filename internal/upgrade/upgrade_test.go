@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/capstan-io/capstan/internal/operator/upgrade"
+	"github.com/capstan-io/capstan/internal/upgrade"
 )
 
 // The operators and the command line refuse the same steps: those that skip a minor version, and those back. CA-41
