@@ -16,7 +16,8 @@ import (
 const ours = "1.3.1"
 
 // Set says on a definition of this program which version it is of, and which release applies it. It is set before the definition is
-// applied. A build that is no release leaves the release that is there: else it and a release would write that in turn, without end.
+// applied. A build that is no release says nothing of a release, not even that there is none: else it and a release that apply the same
+// definition would write that in turn, without end.
 func Set(crd metav1.Object, program string) {
 	annotations := maps.Clone(crd.GetAnnotations())
 	if annotations == nil {

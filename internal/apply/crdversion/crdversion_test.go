@@ -46,7 +46,7 @@ func TestIsNewer(t *testing.T) {
 	}
 }
 
-// CM-19, KL-23: a release says which it is, for earlier ones. What is no release does not take that away.
+// CM-19, KL-23: a release says which it is, for earlier ones. What is no release leaves that as it finds it.
 func TestSet(t *testing.T) {
 	t.Parallel()
 	crd := &metav1.ObjectMeta{}
