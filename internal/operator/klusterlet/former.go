@@ -51,6 +51,9 @@ func (c *Controller) formerOf(ctx context.Context, l layout, deployments []clien
 			f.deployments = append(f.deployments, deployment)
 		}
 	}
+	if f.namespace == "" && len(f.deployments) > 0 { // of a Klusterlet from before the annotation
+		f.namespace = f.deployments[0].GetNamespace()
+	}
 	if f.namespace == l.agents {
 		f.namespace = ""
 	}
@@ -76,6 +79,11 @@ func (f former) kept() []client.Object {
 // leave ends the agent where it ran before. When its pods have ended, and the credential there is not needed, it deletes what the agent has
 // made in that namespace, which stays if the service accounts are in it. What is stored there later is a user's.
 func (c *Controller) leave(ctx context.Context, l layout, f former) error {
+	if f.namespace != "" { // once the Deployments are gone, only the annotation tells
+		if err := frame.Annotate(ctx, c.Client, l.klusterlet, annotationAgentNamespace, f.namespace); err != nil {
+			return err
+		}
+	}
 	running, err := c.endDeployments(ctx, f.deployments)
 	if err != nil || len(running) > 0 || f.needed {
 		return err

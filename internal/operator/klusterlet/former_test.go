@@ -243,6 +243,39 @@ func TestFirstNamespace(t *testing.T) {
 	}
 }
 
+// KL-28: where the agent of a Klusterlet from before the annotation ran, its Deployments tell. That is recorded before anything ends there.
+func TestFormerNamespaceOfDeployments(t *testing.T) {
+	t.Parallel()
+	recorded := func(c formerCluster) string {
+		live := &operatorv1.Klusterlet{}
+		if err := c.api.Get(t.Context(), client.ObjectKeyFromObject(c.klusterlet), live); err != nil {
+			t.Error(err)
+		}
+		return live.Annotations[annotationAgentNamespace]
+	}
+	var c formerCluster
+	c = newFormerCluster(t, operatorv1.InstallModeDefault, operatorv1.InstallModeHosted, "klusterlet", func(object client.Object) error {
+		if got := recorded(c); got != fleet.NamespaceAgent {
+			t.Errorf("when %s is deleted, the agent is said to have run in %q", object.GetName(), got)
+		}
+		return nil
+	})
+	if err := frame.Annotate(t.Context(), c.api, c.klusterlet, annotationAgentNamespace, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, deployments := range [][]client.Object{c.from.deployments(plainInputs), nil} {
+		if f := c.reconcile(t, joins, deployments); !keepsNamespace(f, c.from.agents) {
+			t.Errorf("with %d Deployments, the namespace is pruned", len(deployments))
+		}
+		c.expect(t, "while the new agent joins", slices.Concat(madeByAgent, madeByOthers)...)
+	}
+	c.reconcile(t, works, nil)
+	c.expect(t, "when the agent has moved", madeByOthers...)
+	if got := recorded(c); got != "klusterlet" {
+		t.Errorf("in the end, the agent is said to run in %q", got)
+	}
+}
+
 // KL-28: an agent without a credential where it ran before needs nothing there, so nothing is waited for.
 func TestFormerNamespaceWithoutCredential(t *testing.T) {
 	t.Parallel()
