@@ -88,7 +88,7 @@ func (c *Controller) install(ctx context.Context, k *operatorv1.Klusterlet) (tim
 		return 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
 	}
 	p := planFor(l, in)
-	renewal, err := c.apply(ctx, r, l, p, before)
+	next, err := c.apply(ctx, r, l, p, before)
 	r.deployments(ctx, c, l)
 	if err != nil {
 		return 0, err
@@ -96,12 +96,12 @@ func (c *Controller) install(ctx context.Context, k *operatorv1.Klusterlet) (tim
 	if err := r.applied(c.Management.Scheme, p, before); err != nil {
 		return 0, err
 	}
-	return retry.Soonest(due, renewal), frame.Annotate(ctx, c.Client, k, upgrade.AnnotationVersion, c.Version)
+	return retry.Soonest(due, next), frame.Annotate(ctx, c.Client, k, upgrade.AnnotationVersion, c.Version)
 }
 
 // apply makes what is planned, in stages, each of which needs those before it. It reports the first that fails, and returns how long the
-// tokens of hosted agents are good.
-func (c *Controller) apply(ctx context.Context, r *report, l layout, p plan, before former) (renewal time.Duration, err error) {
+// tokens of hosted agents are good, or the pods of the former agent may yet take to end.
+func (c *Controller) apply(ctx context.Context, r *report, l layout, p plan, before former) (due time.Duration, err error) {
 	managed, err := c.managedCluster(ctx, r, l)
 	if err != nil {
 		return 0, c.applyWithoutManaged(ctx, r, l, p, err)
@@ -131,16 +131,16 @@ func (c *Controller) apply(ctx context.Context, r *report, l layout, p plan, bef
 	if err := c.Management.Apply(ctx, l.klusterlet.Name, p.deployments...); err != nil {
 		return 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
 	}
-	if err := errors.Join( // an object that cannot be pruned must not keep the former agent running beside the present one
-		c.prune(ctx, l, p, managed, slices.Concat(kubeconfigs, before.unpruned())),
-		c.leave(ctx, l, before),
-	); err != nil {
+	pruneErr := c.prune(ctx, l, p, managed, slices.Concat(kubeconfigs, before.unpruned()))
+	// An object that cannot be pruned must not keep the former agent running beside the present one.
+	ends, leaveErr := c.leave(ctx, l, before)
+	if err := errors.Join(pruneErr, leaveErr); err != nil {
 		return 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
 	}
 	if r.advice, err = c.advice(ctx, l, before, managed); err != nil {
 		return 0, r.failed(fleet.ReasonKlusterletApplyFailed, err)
 	}
-	return renewal, nil
+	return retry.Soonest(renewal, ends), nil
 }
 
 // applyWithoutManaged keeps what there is where the agent runs while the managed cluster cannot be reached: the agent may be able to, or

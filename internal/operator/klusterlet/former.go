@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -77,23 +78,27 @@ func (f former) kept() []client.Object {
 }
 
 // leave ends the agent where it ran before. When its pods have ended, and the credential there is not needed, it deletes what the agent has
-// made in that namespace, which stays if the service accounts are in it. What is stored there later is a user's.
-func (c *Controller) leave(ctx context.Context, l layout, f former) error {
+// made in that namespace, which stays if the service accounts are in it. What is stored there later is a user's. It returns how long the
+// pods may yet take: those on a node that is lost never end, so no event comes.
+func (c *Controller) leave(ctx context.Context, l layout, f former) (due time.Duration, err error) {
 	if f.namespace != "" { // once the Deployments are gone, only the annotation tells
 		if err := frame.Annotate(ctx, c.Client, l.klusterlet, annotationAgentNamespace, f.namespace); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	running, err := c.endDeployments(ctx, f.deployments)
-	if err != nil || len(running) > 0 || f.needed {
-		return err
+	if len(running) > 0 {
+		return podsTimeout, nil
+	}
+	if err != nil || f.needed {
+		return 0, err
 	}
 	if f.namespace != "" {
 		if err := c.deleteMadeByAgent(ctx, l, f.namespace); err != nil {
-			return fmt.Errorf("clear up where the agent ran before: %w", err)
+			return 0, fmt.Errorf("clear up where the agent ran before: %w", err)
 		}
 	}
-	return frame.Annotate(ctx, c.Client, l.klusterlet, annotationAgentNamespace, l.agents)
+	return 0, frame.Annotate(ctx, c.Client, l.klusterlet, annotationAgentNamespace, l.agents)
 }
 
 // deleteMadeByAgent deletes what the agent itself has made in its namespace, unless that is another Klusterlet's by now. Secrets of add-ons

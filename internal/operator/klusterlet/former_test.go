@@ -107,7 +107,7 @@ func (c formerCluster) reconcile(t *testing.T, connection *metav1.Condition, dep
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.leave(t.Context(), l, f); err != nil {
+	if _, err := c.leave(t.Context(), l, f); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -273,6 +273,31 @@ func TestFormerNamespaceOfDeployments(t *testing.T) {
 	c.expect(t, "when the agent has moved", madeByOthers...)
 	if got := recorded(c); got != "klusterlet" {
 		t.Errorf("in the end, the agent is said to run in %q", got)
+	}
+}
+
+// KL-28: pods on a node that is lost never end, and nobody tells. The Klusterlet is reconciled once they are no longer waited for.
+func TestFormerPodsAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	c := newFormerCluster(t, operatorv1.InstallModeDefault, operatorv1.InstallModeHosted, "klusterlet", nil)
+	l := layoutOf(c.klusterlet)
+	longAgo := c.ending()
+	for _, deployment := range longAgo {
+		deployment.SetDeletionTimestamp(&metav1.Time{Time: c.Clock.Now().Add(-2 * podsTimeout)})
+	}
+	for when, test := range map[string]struct {
+		deployments []client.Object
+		want        time.Duration
+	}{
+		"when they are deleted":    {c.from.deployments(plainInputs), podsTimeout},
+		"while they end":           {c.ending(), podsTimeout},
+		"when they have not ended": {longAgo, 0},
+		"when they have ended":     {nil, 0},
+	} {
+		due, err := c.leave(t.Context(), l, former{namespace: c.from.agents, deployments: test.deployments})
+		if err != nil || due != test.want {
+			t.Errorf("%s, the next reconcile is due in %s (%v), want %s", when, due, err, test.want)
+		}
 	}
 }
 
