@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -81,17 +82,17 @@ func podsOf(objects []*unstructured.Unstructured) (pods []*corev1.Pod) {
 	return pods
 }
 
-// FailedPulls are the resource versions of pods whose image could not be pulled when somebody began to wait. The kubelet may have tried
-// that with another password, or before the image was in the registry.
+// FailedPulls are the resource versions of pods whose image could not be pulled before a command changed anything. The kubelet may have
+// tried that with another password, or before the image was in the registry.
 type FailedPulls map[types.NamespacedName]string
 
 // FailedPulls reads which pulls have failed in some namespaces. Where pods may not be listed, nothing is said about them later either.
-func (c *Cluster) FailedPulls(ctx context.Context, namespaces ...string) FailedPulls {
+func (c *Cluster) FailedPulls(ctx context.Context, namespaces ...string) (FailedPulls, error) {
 	failed := FailedPulls{}
 	for _, namespace := range namespaces {
 		found, err := c.List(ctx, KindPod, namespace, "")
-		if err != nil {
-			continue
+		if err != nil && !apierrors.IsForbidden(err) {
+			return nil, err
 		}
 		for _, pod := range podsOf(pointersTo(found)) {
 			if problem.Of(pod).Kind == problem.Image {
@@ -99,7 +100,7 @@ func (c *Cluster) FailedPulls(ctx context.Context, namespaces ...string) FailedP
 			}
 		}
 	}
-	return failed
+	return failed, nil
 }
 
 func nameOf(pod *corev1.Pod) types.NamespacedName {

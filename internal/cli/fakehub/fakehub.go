@@ -165,12 +165,19 @@ func (h *Hub) Paths() []string {
 // Put adds or replaces the object at a path.
 func (h *Hub) Put(t *testing.T, objectPath string, object runtime.Object) {
 	t.Helper()
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		t.Fatal(err)
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.PutLocked(t, objectPath, object)
+}
+
+// PutLocked is Put for what a test does while a request is answered, such as by [Hub.OnWrite].
+func (h *Hub) PutLocked(t *testing.T, objectPath string, object runtime.Object) {
+	t.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		t.Error(err)
+		return
+	}
 	h.store(objectPath, &unstructured.Unstructured{Object: content})
 }
 

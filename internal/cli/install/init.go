@@ -181,6 +181,14 @@ func (i *initialization) installHosted(ctx context.Context, cluster *Cluster, ma
 
 // apply applies the operator and the ClusterManager, and waits with --wait until they are in effect.
 func (i *initialization) apply(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
+	managers := ofKind(objects, installation.KindClusterManager)
+	var w *waiting
+	if i.wait {
+		var err error
+		if w, err = newWaiting(ctx, i.Global, cluster, upgradableHub.allNamespaces(managers)...); err != nil {
+			return err
+		}
+	}
 	if err := applyAll(ctx, i.Global, cluster, objects, i.outputFile); err != nil {
 		return err
 	}
@@ -192,7 +200,7 @@ func (i *initialization) apply(ctx context.Context, cluster *Cluster, objects []
 	if !i.wait {
 		return nil
 	}
-	return i.awaitHub(ctx, cluster, objects)
+	return w.awaitHub(ctx, managers)
 }
 
 // render returns what is to be applied.
@@ -428,9 +436,7 @@ var hubConditions = []installation.DesiredCondition{
 }
 
 // awaitHub waits until the operator runs, and what it runs.
-func (i *initialization) awaitHub(ctx context.Context, cluster *Cluster, objects []*unstructured.Unstructured) error {
-	managers := ofKind(objects, installation.KindClusterManager)
-	w := beginWaiting(ctx, i.Global, cluster, upgradableHub.allNamespaces(managers)...)
+func (w *waiting) awaitHub(ctx context.Context, managers []unstructured.Unstructured) error {
 	if err := w.awaitRollout(ctx, fleet.NamespaceOperators, clusterManagerOperator); err != nil {
 		return err
 	}

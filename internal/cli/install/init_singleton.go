@@ -162,6 +162,12 @@ func (i *initialization) installSingleton(ctx context.Context) error {
 			return err
 		}
 	}
+	var w *waiting
+	if i.wait {
+		if w, err = newWaiting(ctx, i.Global, cluster, i.singleton.name); err != nil {
+			return err
+		}
+	}
 	if err := applyAll(ctx, i.Global, cluster, objects, i.outputFile); err != nil {
 		return err
 	}
@@ -178,7 +184,6 @@ func (i *initialization) installSingleton(ctx context.Context) error {
 		i.Say("The standalone hub %s is installed. Its kubeconfig will be in the Secret %s.", i.singleton.name, secret.Namespace+"/"+secret.Name)
 		return nil
 	}
-	w := beginWaiting(ctx, i.Global, cluster, i.singleton.name)
 	if err := w.awaitRollout(ctx, i.singleton.name, installer.StandaloneHubName); err != nil {
 		return err
 	}

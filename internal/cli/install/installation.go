@@ -321,17 +321,18 @@ func ofKind(objects []*unstructured.Unstructured, kind schema.GroupVersionKind) 
 	return found
 }
 
-// waiting is what a command does once it has applied everything, in several stages. A pull that had failed when the first of them began is
-// from before the command.
+// waiting is what a command does once it has applied everything, in several stages.
 type waiting struct {
 	*options.Global
 	cluster *Cluster
-	before  installation.FailedPulls
+	// before are the pulls that had failed before the command applied anything.
+	before installation.FailedPulls
 }
 
-// beginWaiting begins to wait for pods in some namespaces.
-func beginWaiting(ctx context.Context, global *options.Global, cluster *Cluster, namespaces ...string) *waiting {
-	return &waiting{global, cluster, cluster.FailedPulls(ctx, namespaces...)}
+// newWaiting prepares to wait for pods in some namespaces. The command has not applied anything yet.
+func newWaiting(ctx context.Context, global *options.Global, cluster *Cluster, namespaces ...string) (*waiting, error) {
+	before, err := cluster.FailedPulls(ctx, namespaces...)
+	return &waiting{global, cluster, before}, err
 }
 
 // awaitRollout waits for a Deployment with progress, and reports meanwhile what its pods lack.

@@ -144,8 +144,13 @@ func (c *clusterJoin) join(ctx context.Context) error {
 			return err
 		}
 	}
+	custom := ofKind(objects, installation.KindKlusterlet)
+	var w *waiting
 	if c.wait {
 		c.before = readBefore(ctx, hub, c.cluster)
+		if w, err = newWaiting(ctx, c.Global, cluster, upgradableAgent.allNamespaces(custom)...); err != nil {
+			return err
+		}
 	}
 	if err := applyAll(ctx, c.Global, cluster, objects, c.outputFile); err != nil {
 		return err
@@ -156,7 +161,7 @@ func (c *clusterJoin) join(ctx context.Context) error {
 		}
 	}
 	if c.wait {
-		if err := c.awaitAgent(ctx, cluster, hub, trust, objects); err != nil {
+		if err := c.awaitAgent(ctx, w, hub, trust, custom); err != nil {
 			return err
 		}
 	}

@@ -27,10 +27,8 @@ var agentConditions = []installation.DesiredCondition{
 }
 
 // awaitAgent waits until the operator and the agent run, and the agent has registered the cluster.
-func (c *clusterJoin) awaitAgent(ctx context.Context, cluster *Cluster, hub *hubapi.Hub, trust hubapi.Trust,
-	objects []*unstructured.Unstructured) error {
-	custom := ofKind(objects, installation.KindKlusterlet)
-	w := beginWaiting(ctx, c.Global, cluster, upgradableAgent.allNamespaces(custom)...)
+func (c *clusterJoin) awaitAgent(ctx context.Context, w *waiting, hub *hubapi.Hub, trust hubapi.Trust,
+	custom []unstructured.Unstructured) error {
 	if err := w.awaitRollout(ctx, fleet.NamespaceOperators, klusterletOperator); err != nil {
 		return err
 	}
@@ -40,12 +38,12 @@ func (c *clusterJoin) awaitAgent(ctx context.Context, cluster *Cluster, hub *hub
 		if err := w.awaitConditions(ctx, of, agentConditions, namespace); err != nil {
 			return err
 		}
-		agent, err := c.agentOf(ctx, cluster, trust, of, namespace)
+		agent, err := c.agentOf(ctx, w.cluster, trust, of, namespace)
 		if err == nil {
 			err = c.awaitRegistered(ctx, hub, agent)
 		}
 		if err != nil {
-			return fmt.Errorf("%w%s%s", err, connectionState(ctx, cluster, of), deploymentReasons(ctx, cluster, []string{namespace}))
+			return fmt.Errorf("%w%s%s", err, connectionState(ctx, w.cluster, of), deploymentReasons(ctx, w.cluster, []string{namespace}))
 		}
 	}
 	return nil

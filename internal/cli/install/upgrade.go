@@ -278,6 +278,13 @@ func (u *upgrading) printPlan(operator []*unstructured.Unstructured, custom []un
 
 func (u *upgrading) apply(ctx context.Context, operator []*unstructured.Unstructured, custom []unstructured.Unstructured,
 	images map[string]any) error {
+	var w *waiting
+	if u.wait {
+		var err error
+		if w, err = newWaiting(ctx, u.Global, u.in, u.what.allNamespaces(custom)...); err != nil {
+			return err
+		}
+	}
 	if err := applyAll(ctx, u.Global, u.in, operator, u.outputFile); err != nil {
 		return err
 	}
@@ -296,7 +303,7 @@ func (u *upgrading) apply(ctx context.Context, operator []*unstructured.Unstruct
 		}
 	}
 	if u.wait {
-		if err := u.await(ctx, custom); err != nil {
+		if err := u.await(ctx, w, custom); err != nil {
 			return err
 		}
 	}
@@ -327,8 +334,7 @@ func (u *upgrading) change(operator []*unstructured.Unstructured, images map[str
 	return json.Marshal(change)
 }
 
-func (u *upgrading) await(ctx context.Context, custom []unstructured.Unstructured) error {
-	w := beginWaiting(ctx, u.Global, u.in, u.what.allNamespaces(custom)...)
+func (u *upgrading) await(ctx context.Context, w *waiting, custom []unstructured.Unstructured) error {
 	if err := w.awaitRollout(ctx, fleet.NamespaceOperators, u.what.operator); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -322,16 +323,71 @@ func TestWaitAfterAPullThatFailsMeanwhile(t *testing.T) {
 		Fails(t, "waiting does not mend this", "pod p2: its image "+image+" cannot be pulled", "manifest unknown")
 }
 
+// CA-12: a pull that fails while a command applies has not failed before it.
+func TestWaitAfterAPullThatFailsWhileApplying(t *testing.T) {
+	t.Parallel()
+	const hubImage, agentImage, operators = "r/capstan-hub:v0.3.0", "r/capstan-agent:v0.3.0", "open-cluster-management"
+	wait := []string{"--wait", "--image-registry", "r", "--bundle-version-overrides", inDir(t)("bundle.json", `{"ocm":"v0.3.0"}`)}
+	for name, test := range map[string]struct {
+		run                          []string
+		namespace, deployment, image string
+	}{
+		"init":             {[]string{"init"}, operators, "cluster-manager", hubImage},
+		"init --singleton": {[]string{"init", "--singleton", "--singleton-name", "one"}, "one", "multicluster-controlplane", hubImage},
+		"join":             {joinCommand(t, newHubToJoin(t)), operators, "klusterlet", agentImage},
+		"upgrade":          {[]string{"upgrade", "clustermanager"}, operators, "cluster-manager", hubImage},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, pods := newClusterForAllKinds(t), "/api/v1/namespaces/"+test.namespace+"/pods"
+			if name == "upgrade" {
+				putOperator(t, h, test.deployment, test.image, nil)
+			}
+			h.OnWrite(func() {
+				if h.HasLocked("/apis/apps/v1/namespaces/" + test.namespace + "/deployments/" + test.deployment) {
+					h.PutLocked(t, pods+"/p1", waitingPod(test.namespace, test.deployment, test.image, "ImagePullBackOff", "manifest unknown"))
+				}
+			})
+			clitest.TimesOutAfter(t, func(ctx context.Context) { _ = h.AwaitWatch(ctx, pods) }, "",
+				slices.Concat([]string{"--kubeconfig", h.File}, test.run, wait)...).
+				Fails(t, "waiting does not mend this", "pod p1: its image "+test.image+" cannot be pulled")
+		})
+	}
+}
+
+// CA-12: a command that cannot find out which pulls had failed before it applies nothing. Without the right to list pods, it says nothing
+// of pulls.
+func TestWaitWithoutPods(t *testing.T) {
+	t.Parallel()
+	const operator = clitest.OperatorsPath + "cluster-manager"
+	h := newCluster(t)
+	h.Handle("GET "+operatorPods, fakehub.Refuse(http.StatusInternalServerError, metav1.StatusReasonInternalError, "no luck"))
+	h.Run(t, "", "init", "--wait").Fails(t, "list objects of kind Pod", "no luck")
+	if h.Has(operator) {
+		t.Error("the operator was applied")
+	}
+	h.Handle("GET "+operatorPods, fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "no"))
+	h.TimesOut(t, strings.TrimSuffix(clitest.OperatorsPath, "/"), "", "init", "--wait").Fails(t, "not done after")
+	if !h.Has(operator) {
+		t.Error("the operator was not applied")
+	}
+}
+
 const operatorPods = "/api/v1/namespaces/open-cluster-management/pods"
 
 // putWaitingPod adds a pod of the operator of a hub whose container waits.
 func putWaitingPod(t *testing.T, h clitest.Hub, image, reason, message string) {
 	t.Helper()
-	h.Put(t, operatorPods+"/p1", &corev1.Pod{
+	h.Put(t, operatorPods+"/p1", waitingPod("open-cluster-management", "cluster-manager", image, reason, message))
+}
+
+// waitingPod is the pod p1 of a Deployment that selects app, whose container waits.
+func waitingPod(namespace, app, image, reason, message string) *corev1.Pod {
+	return &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{Name: "p1", Namespace: "open-cluster-management", Labels: map[string]string{"app": "cluster-manager"}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "operator", Image: image}}},
+		ObjectMeta: metav1.ObjectMeta{Name: "p1", Namespace: namespace, Labels: map[string]string{"app": app}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: app, Image: image}}},
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Image: image,
 			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}},
-	})
+	}
 }
