@@ -98,7 +98,7 @@ func isNewer(ctx context.Context, live client.Object) bool {
 	if !crdversion.IsNewer(live, program.Version()) {
 		return false
 	}
-	log.FromContext(ctx).Info("The CustomResourceDefinition is of a newer operator and stays", "name", live.GetName(),
+	log.FromContext(ctx).V(1).Info("The CustomResourceDefinition is of a newer operator and stays", "name", live.GetName(),
 		"version", live.GetAnnotations()[fleet.AnnotationOperatorVersion], "release", live.GetAnnotations()[upgrade.AnnotationVersion])
 	return true
 }
