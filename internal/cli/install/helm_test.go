@@ -122,6 +122,27 @@ func TestForceTakesOneReleaseFromHelm(t *testing.T) {
 	}
 }
 
+// CA-11, CA-15: who may not read Helm's record of the release learns how to find it, and all else is done.
+func TestForceCannotReadHelmsRecord(t *testing.T) {
+	t.Parallel()
+	const secrets = "/api/v1/namespaces/elsewhere/secrets"
+	h, args := newClusterForAllKinds(t), joinCommand(t, newHubToJoin(t))
+	h.Run(t, "", args...).Succeeds(t)
+	markAsHelms(t, h, "ocm", "elsewhere", appliedBy(t, h, args...)...)
+	h.Handle("GET "+secrets, fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "secrets is forbidden"))
+	forced := h.Run(t, "", append(slices.Clone(args), "--force")...)
+	forced.Succeeds(t, "capstan accept --clusters c1")
+	for _, says := range []string{"release ocm in namespace elsewhere", "secrets is forbidden",
+		"kubectl get secrets --namespace elsewhere --selector owner=helm,name=ocm\n"} {
+		if !strings.Contains(forced.ErrOut, says) {
+			t.Errorf("%q is missing in:\n%s", says, forced.ErrOut)
+		}
+	}
+	if marks := marksOfHelm(t, h, clitest.OperatorsPath+"klusterlet"); len(marks) != 0 {
+		t.Errorf("the Deployment has %v", marks)
+	}
+}
+
 // newClusterForAllKinds is a cluster that serves all that a hub, a standalone hub or an agent can consist of.
 func newClusterForAllKinds(t *testing.T) clitest.Hub {
 	t.Helper()

@@ -264,22 +264,33 @@ func takeOver(ctx context.Context, global *options.Global, cluster *Cluster, obj
 	if err != nil || release.Name == "" {
 		return err
 	}
-	records, err := cluster.List(ctx, installation.KindSecret, release.Namespace, release.Selector())
-	if err != nil {
+	if err := cluster.TakeFromHelm(ctx, release, objects); err != nil {
 		return err
 	}
-	if err := cluster.TakeFromHelm(ctx, release, objects); err != nil || len(records) == 0 {
-		return err
+	noteRecords(ctx, global, cluster, release)
+	return nil
+}
+
+// noteRecords names Helm's record of a release that was taken over, or says how to look for it where that may not be read.
+func noteRecords(ctx context.Context, global *options.Global, cluster *Cluster, release installation.Release) {
+	const harm = "\"helm upgrade\" would change what was taken over, and \"helm uninstall\" delete it"
+	records, err := cluster.List(ctx, installation.KindSecret, release.Namespace, release.Selector())
+	if err != nil {
+		global.Note("Warning: it could not be found out whether Helm still has a record of release %s in namespace %s: %v\nWith one, %s. "+
+			"This finds it:\n\n    kubectl get secrets --namespace %s --selector %s\n", release.Name, release.Namespace, err, harm,
+			release.Namespace, release.Selector())
+		return
+	}
+	if len(records) == 0 {
+		return
 	}
 	var names []string
 	for i := range records {
 		names = append(names, records[i].GetName())
 	}
-	global.Note("Warning: Helm still has a record of release %s: \"helm upgrade\" would change what was taken over, and \"helm uninstall\" "+
-		"delete it. The record is in namespace %s, in the Secrets %s. This deletes it, and nothing that the release has installed:\n\n"+
-		"    kubectl delete secrets --namespace %s --selector %s\n", release.Name, release.Namespace, strings.Join(names, ", "),
-		release.Namespace, release.Selector())
-	return nil
+	global.Note("Warning: Helm still has a record of release %s: %s. The record is in namespace %s, in the Secrets %s. "+
+		"This deletes it, and nothing that the release has installed:\n\n    kubectl delete secrets --namespace %s --selector %s\n",
+		release.Name, harm, release.Namespace, strings.Join(names, ", "), release.Namespace, release.Selector())
 }
 
 // releaseOf is the release of Helm that the Deployment among objects is of on the cluster.
