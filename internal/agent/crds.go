@@ -17,6 +17,7 @@ import (
 	"github.com/capstan-io/capstan/deploy/crds"
 	"github.com/capstan-io/capstan/internal/apply"
 	"github.com/capstan-io/capstan/internal/featuregates"
+	"github.com/capstan-io/capstan/internal/program"
 )
 
 // installCRDs gives the managed cluster the kinds that the agent keeps there. Where an operator has installed them,
@@ -65,7 +66,7 @@ func (a *Agent) crds() []*apiextensionsv1.CustomResourceDefinition {
 func installCRDs(ctx context.Context, managed client.WithWatch, desired []*apiextensionsv1.CustomResourceDefinition) error {
 	var installed []string
 	for _, want := range desired {
-		err := apply.InstallCRD(ctx, managed, want)
+		err := apply.InstallCRD(ctx, managed, want, program.Version())
 		if errors.Is(err, apply.ErrCRDsForbidden) {
 			log.FromContext(ctx).Info("A CustomResourceDefinition is taken to be installed: the agent may not look at it", "name", want.Name)
 			continue
@@ -103,7 +104,7 @@ func (a *Agent) keepCRD(ctx context.Context, managed client.WithWatch, want *api
 	for {
 		_, err := watchCRD(ctx, managed, want.Name, func(*apiextensionsv1.CustomResourceDefinition) bool { return false })
 		if apierrors.IsNotFound(err) {
-			if err = apply.InstallCRD(ctx, managed, want.DeepCopy()); err == nil {
+			if err = apply.InstallCRD(ctx, managed, want.DeepCopy(), program.Version()); err == nil {
 				logger.Info("A CustomResourceDefinition was removed from the managed cluster and is installed again; all objects of its kind are gone")
 			}
 		}

@@ -43,6 +43,8 @@ type Options struct {
 	Optional []schema.GroupVersionKind
 	// Scheme knows the types of the kinds.
 	Scheme *runtime.Scheme
+	// Version is that of the program, which CRDs are marked with.
+	Version string
 	// Changed is called with the name of an installation when an object of it appears, changes or goes. It must not block.
 	Changed func(installation string)
 }

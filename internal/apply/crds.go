@@ -21,7 +21,6 @@ import (
 	"github.com/capstan-io/capstan/internal/apply/crdversion"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
-	"github.com/capstan-io/capstan/internal/program"
 	"github.com/capstan-io/capstan/internal/upgrade"
 )
 
@@ -49,13 +48,14 @@ func NewCRDClient(config *rest.Config) (client.WithWatch, error) {
 		Mapper: meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{definitions, defined}}})
 }
 
-// InstallCRD creates a definition that belongs to no installation, or brings one that is there up to date, and sets it to what the cluster
-// has then, established or not. One stays as it is if it is of a newer version or release, if its group is one of Kubernetes itself, as
-// others may have a newer one, or if it may not be changed. The error is ErrCRDsForbidden if definitions may not be read.
-func InstallCRD(ctx context.Context, cluster client.Client, crd *apiextensionsv1.CustomResourceDefinition) error {
+// InstallCRD creates a definition that belongs to no installation, or brings one that is there up to date, for a program of that version.
+// It sets the definition to what the cluster has then, established or not. One stays as it is if it is of a newer version or release, if
+// its group is one of Kubernetes itself, as others may have a newer one, or if it may not be changed. The error is ErrCRDsForbidden if
+// definitions may not be read.
+func InstallCRD(ctx context.Context, cluster client.Client, crd *apiextensionsv1.CustomResourceDefinition, version string) error {
 	desired := crd.DeepCopy()
 	desired.ResourceVersion = "" // of one that was installed before
-	crdversion.Set(desired, program.Version())
+	crdversion.Set(desired, version)
 	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(desired) // as the API server does, to find out what differs
 	return retry.OnRace(func() error {
 		live := &apiextensionsv1.CustomResourceDefinition{}
@@ -66,8 +66,8 @@ func InstallCRD(ctx context.Context, cluster client.Client, crd *apiextensionsv1
 		case apierrors.IsNotFound(err):
 			desired.DeepCopyInto(live)
 			err = cluster.Create(ctx, live)
-		case err == nil && !apihelpers.IsProtectedCommunityGroup(desired.Spec.Group) && !isNewer(ctx, live):
-			err = update(ctx, cluster, live, desired)
+		case err == nil && !apihelpers.IsProtectedCommunityGroup(desired.Spec.Group) && !isNewer(ctx, live, version):
+			err = update(ctx, cluster, live, desired, version)
 		}
 		if err != nil {
 			return err
@@ -78,10 +78,10 @@ func InstallCRD(ctx context.Context, cluster client.Client, crd *apiextensionsv1
 }
 
 // update writes a definition that is on the cluster if it differs from what it should be.
-func update(ctx context.Context, cluster client.Client, live, desired *apiextensionsv1.CustomResourceDefinition) error {
+func update(ctx context.Context, cluster client.Client, live, desired *apiextensionsv1.CustomResourceDefinition, version string) error {
 	before := live.DeepCopy()
 	desired.Spec.DeepCopyInto(&live.Spec)
-	crdversion.Set(live, program.Version())
+	crdversion.Set(live, version)
 	if equality.Semantic.DeepEqual(before, live) {
 		return nil
 	}
@@ -93,9 +93,9 @@ func update(ctx context.Context, cluster client.Client, live, desired *apiextens
 	return err
 }
 
-// isNewer reports whether a definition on the cluster stays because it is of a newer version or release.
-func isNewer(ctx context.Context, live client.Object) bool {
-	if !crdversion.IsNewer(live, program.Version()) {
+// isNewer reports whether a definition on the cluster stays because it is of a newer version or release than a program.
+func isNewer(ctx context.Context, live client.Object, version string) bool {
+	if !crdversion.IsNewer(live, version) {
 		return false
 	}
 	log.FromContext(ctx).V(1).Info("The CustomResourceDefinition is of a newer operator and stays", "name", live.GetName(),
@@ -112,10 +112,10 @@ func (c *Cluster) ApplyCRDs(ctx context.Context, installation string, crds []*ap
 		if err != nil {
 			return err
 		}
-		if isNewer(ctx, live) {
+		if isNewer(ctx, live, c.Version) {
 			continue
 		}
-		crdversion.Set(crd, program.Version())
+		crdversion.Set(crd, c.Version)
 		failures = append(failures, migrateFirst(ctx, c.Client, crd, func() error { return c.Apply(ctx, installation, crd) }))
 	}
 	return errors.Join(failures...)

@@ -20,7 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-io/capstan/deploy/crds"
+	"github.com/capstan-io/capstan/internal/apply/crdversion"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/internal/upgrade"
 )
 
 // clusterWith is a cluster with some objects.
@@ -60,7 +62,7 @@ func TestInstallCRD(t *testing.T) {
 	for range 2 {
 		for _, crd := range all {
 			want := crd.DeepCopy()
-			if err := InstallCRD(t.Context(), cluster, want); err != nil {
+			if err := InstallCRD(t.Context(), cluster, want, "v1.4.0"); err != nil {
 				t.Fatal(err)
 			}
 			if want.ResourceVersion == "" {
@@ -94,13 +96,51 @@ func TestInstallOverOthers(t *testing.T) {
 		have.Spec.Versions[0].DeprecationWarning = ptr.To("of another release")
 		cluster := clusterWith(t, interceptor.Funcs{}, have)
 		logger := funcr.New(func(_, line string) { t.Errorf("%s: it logs %s", name, line) }, funcr.Options{})
-		if err := InstallCRD(log.IntoContext(t.Context(), logger), cluster, test.want.DeepCopy()); err != nil {
+		if err := InstallCRD(log.IntoContext(t.Context(), logger), cluster, test.want.DeepCopy(), "v1.4.0"); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		live := readCRD(t, cluster, have.Name)
 		stays := live.Spec.Versions[0].DeprecationWarning != nil && live.Annotations[fleet.AnnotationOperatorVersion] == test.version
 		if stays != test.stays {
 			t.Errorf("%s: it stays: %t", name, stays)
+		}
+	}
+}
+
+// CM-19, KL-23: definitions say by which release they were installed. An earlier one leaves them as they are.
+func TestInstallNamesTheRelease(t *testing.T) {
+	t.Parallel()
+	crd := crds.ManagedCluster()[0]
+	cluster := clusterWith(t, interceptor.Funcs{})
+	for _, step := range []struct{ by, want string }{{"v1.4.0", "v1.4.0"}, {"v1.5.0", "v1.5.0"}, {"v1.4.0", "v1.5.0"}} {
+		if err := InstallCRD(t.Context(), cluster, crd.DeepCopy(), step.by); err != nil {
+			t.Fatal(err)
+		}
+		if got := readCRD(t, cluster, crd.Name).Annotations[upgrade.AnnotationVersion]; got != step.want {
+			t.Errorf("by %s, it is of release %q, want %s", step.by, got, step.want)
+		}
+	}
+}
+
+// CM-19, KL-23: the same holds for definitions that are part of an installation.
+func TestApplyNamesTheRelease(t *testing.T) {
+	t.Parallel()
+	for version, stays := range map[string]bool{"v1.4.0": true, "v1.6.0": false} {
+		live, crd, applied := crds.Hub()[0], crds.Hub()[0], false
+		crdversion.Set(live, "v1.5.0")
+		cluster := clusterWith(t, interceptor.Funcs{
+			Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+				applied = true
+				return nil
+			},
+		}, live)
+		c := &Cluster{Client: cluster, applied: map[reference]state{}, unwatched: map[schema.GroupVersionKind]bool{CRDs: true},
+			Options: Options{Label: "installation", FieldManager: "operator", Scheme: cluster.Scheme(), Version: version}}
+		if err := c.ApplyCRDs(t.Context(), "one", []*apiextensionsv1.CustomResourceDefinition{crd}); err != nil || applied == stays {
+			t.Errorf("%s: it is applied: %t (%v)", version, applied, err)
+		}
+		if got := crd.Annotations[upgrade.AnnotationVersion]; !stays && got != version {
+			t.Errorf("%s: it is of release %q", version, got)
 		}
 	}
 }
@@ -125,7 +165,7 @@ func TestInstallAtOnce(t *testing.T) {
 		},
 	}, want.DeepCopy())
 	want.Spec.Names.ShortNames = append(want.Spec.Names.ShortNames, "new")
-	if err := InstallCRD(t.Context(), cluster, want.DeepCopy()); err != nil {
+	if err := InstallCRD(t.Context(), cluster, want.DeepCopy(), "v1.4.0"); err != nil {
 		t.Fatal(err)
 	}
 	if names := readCRD(t, cluster, want.Name).Spec.Names; conflicts >= 0 || !slices.Contains(names.ShortNames, "new") {
@@ -143,13 +183,13 @@ func TestInstallWithoutRights(t *testing.T) {
 			return forbidden
 		},
 	})
-	if err := InstallCRD(t.Context(), cluster, want.DeepCopy()); !errors.Is(err, ErrCRDsForbidden) {
+	if err := InstallCRD(t.Context(), cluster, want.DeepCopy(), "v1.4.0"); !errors.Is(err, ErrCRDsForbidden) {
 		t.Errorf("it may not be read: %v", err)
 	}
 	cluster = clusterWith(t, interceptor.Funcs{
 		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return forbidden },
 	}, want.DeepCopy())
-	if err := InstallCRD(t.Context(), cluster, want.DeepCopy()); err != nil {
+	if err := InstallCRD(t.Context(), cluster, want.DeepCopy(), "v1.4.0"); err != nil {
 		t.Errorf("it may not be changed: %v", err)
 	}
 }
@@ -177,7 +217,7 @@ func TestInstallOverStored(t *testing.T) {
 	}, definition("v1beta1", "v1beta2"), set("a"))
 	want := definition()
 	want.Spec.Versions = want.Spec.Versions[1:]
-	if err := InstallCRD(t.Context(), cluster, want.DeepCopy()); err != nil {
+	if err := InstallCRD(t.Context(), cluster, want.DeepCopy(), "v1.4.0"); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Join(written, " "); got != "a "+want.Name {

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capstan-io/capstan/internal/apply"
+	"github.com/capstan-io/capstan/internal/program"
 )
 
 // installCRDs makes the hub serve the given CRDs: it creates and updates what differs, all at once.
@@ -55,7 +56,7 @@ func installCRD(ctx context.Context, cluster client.Client, crd *apiextensionsv1
 // ensureCRD also establishes one that was installed by a hub that was interrupted before it did so: the API server's own controllers
 // complete only what they started.
 func ensureCRD(ctx context.Context, cluster client.Client, crd *apiextensionsv1.CustomResourceDefinition) error {
-	err := apply.InstallCRD(ctx, cluster, crd)
+	err := apply.InstallCRD(ctx, cluster, crd, program.Version())
 	if err != nil || apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) {
 		return err
 	}

@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/capstan-io/capstan/internal/apply/crdversion"
-	"github.com/capstan-io/capstan/internal/program"
 )
 
 // FieldManager owns the fields that this program applies.
@@ -91,7 +90,7 @@ func (c *Cluster) apply(ctx context.Context, object *unstructured.Unstructured) 
 	doing := "apply " + ReferenceTo(object).String()
 	if object.GroupVersionKind() == KindCRD {
 		object = object.DeepCopy()
-		crdversion.Set(object, program.Version())
+		crdversion.Set(object, c.release)
 	}
 	before, err := client.Get(ctx, object.GetName(), metav1.GetOptions{})
 	switch {
@@ -101,7 +100,7 @@ func (c *Cluster) apply(ctx context.Context, object *unstructured.Unstructured) 
 		return "", c.Explain(doing, err)
 	case isBootstrapToken(object): // a new secret would end the token that users have
 		return Unchanged, nil
-	case object.GroupVersionKind() == KindCRD && crdversion.IsNewer(before, program.Version()):
+	case object.GroupVersionKind() == KindCRD && crdversion.IsNewer(before, c.release):
 		return Unchanged, nil
 	default:
 		if before, err = adopt(ctx, client, before); err != nil {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/apply/crdversion"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
-	"github.com/capstan-io/capstan/internal/program"
+	"github.com/capstan-io/capstan/internal/upgrade"
 )
 
 // RG-47: a cluster that is reached by a configuration alone is applied to, and what it refuses is said without advice that is for users of
@@ -45,7 +45,7 @@ func TestNew(t *testing.T) {
 	})
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
-	cluster, err := New(&rest.Config{Host: server.URL})
+	cluster, err := New(&rest.Config{Host: server.URL}, "v1.4.0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,18 +60,36 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// CM-19, KL-23: a definition of a newer version stays, an older one is applied, and its kind is served before anything else is applied.
+// CM-19, KL-23: a definition of a newer version or a later release stays, an older one is applied by this release, and its kind is served
+// before anything else is applied.
 func TestApplyDefinition(t *testing.T) {
 	t.Parallel()
 	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com"
-	for version, want := range map[string]Change{"99.0.0": Unchanged, "1.0.0": Changed} {
+	ofVersion := func(version string) map[string]string {
+		return map[string]string{fleet.AnnotationOperatorVersion: version}
+	}
+	ofRelease := func(release string) map[string]string {
+		crd := &metav1.ObjectMeta{}
+		crdversion.Set(crd, release)
+		return crd.Annotations
+	}
+	const release = "v1.4.0"
+	for name, test := range map[string]struct {
+		live map[string]string
+		want Change
+	}{
+		"a newer version":    {ofVersion("99.0.0"), Unchanged},
+		"an older version":   {ofVersion("1.0.0"), Changed},
+		"a later release":    {ofRelease("v1.5.0"), Unchanged},
+		"an earlier release": {ofRelease("v1.3.0"), Changed},
+	} {
 		definition := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"group": "example.com",
 			"names":    map[string]any{"kind": "Thing", "plural": "things"},
 			"versions": []any{map[string]any{"name": "v1", "served": true}, map[string]any{"name": "v1beta1", "served": false}}}}}
 		definition.SetGroupVersionKind(KindCRD)
 		definition.SetName("things.example.com")
 		live := definition.DeepCopy()
-		live.SetAnnotations(map[string]string{fleet.AnnotationOperatorVersion: version})
+		live.SetAnnotations(test.live)
 		var applied, discovered int
 		api := http.NewServeMux()
 		api.HandleFunc("GET /apis/apiextensions.k8s.io/v1", func(w http.ResponseWriter, _ *http.Request) {
@@ -95,20 +113,21 @@ func TestApplyDefinition(t *testing.T) {
 		})
 		server := httptest.NewServer(api)
 		t.Cleanup(server.Close)
-		cluster, err := New(&rest.Config{Host: server.URL})
+		cluster, err := New(&rest.Config{Host: server.URL}, release)
 		if err != nil {
 			t.Fatal(err)
 		}
 		err = cluster.Apply(t.Context(), []*unstructured.Unstructured{definition}, func(_ Reference, change Change) {
-			if change != want {
-				t.Errorf("%s: it is %s", version, change)
+			if change != test.want {
+				t.Errorf("%s: it is %s", name, change)
 			}
 		})
-		if err != nil || (applied > 0) != (want == Changed) || discovered != 2 {
-			t.Errorf("%s: applied %d times, the kind discovered %d times; %v", version, applied, discovered, err)
+		if err != nil || (applied > 0) != (test.want == Changed) || discovered != 2 {
+			t.Errorf("%s: applied %d times, the kind discovered %d times; %v", name, applied, discovered, err)
 		}
-		if newer := crdversion.IsNewer(live, program.Version()); newer != (want == Unchanged) || definition.GetAnnotations() != nil {
-			t.Errorf("%s: the cluster has %v, the caller %v", version, live.GetAnnotations(), definition.GetAnnotations())
+		ours := live.GetAnnotations()[upgrade.AnnotationVersion] == release
+		if ours != (test.want == Changed) || definition.GetAnnotations() != nil {
+			t.Errorf("%s: the cluster has %v, the caller %v", name, live.GetAnnotations(), definition.GetAnnotations())
 		}
 	}
 }
@@ -116,7 +135,8 @@ func TestApplyDefinition(t *testing.T) {
 // A credential is sent nowhere in clear text.
 func TestNewWithoutTLS(t *testing.T) {
 	t.Parallel()
-	if _, err := New(&rest.Config{Host: "http://cluster.invalid", BearerToken: "s3cr3t"}); err == nil || strings.Contains(err.Error(), "s3cr3t") {
+	_, err := New(&rest.Config{Host: "http://cluster.invalid", BearerToken: "s3cr3t"}, "v1.4.0")
+	if err == nil || strings.Contains(err.Error(), "s3cr3t") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -5,6 +5,7 @@ package install
 import (
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
 	"github.com/capstan-io/capstan/internal/installation"
+	"github.com/capstan-io/capstan/internal/program"
 )
 
 // Cluster is a Kubernetes cluster that a hub or an agent is installed in, with nodes that run pods, as the command line finds it: by a
@@ -24,7 +25,9 @@ func connect(target hubapi.Target) (*Cluster, error) {
 }
 
 // clusterOf returns the cluster that a hub is, or that a client of package hubapi leads to.
-func clusterOf(hub *hubapi.Hub) *Cluster { return &Cluster{installation.NewCluster(hub), hub} }
+func clusterOf(hub *hubapi.Hub) *Cluster {
+	return &Cluster{installation.NewCluster(hub, program.Version()), hub}
+}
 
 // Server is the URL of the cluster's API server.
 func (c *Cluster) Server() string { return c.hub.Server }

@@ -191,7 +191,8 @@ func New(ctx context.Context, mgr ctrl.Manager, options Options, kind Kind) (*Op
 // connect prepares the clusters.
 func (o *Operator) connect(ctx context.Context, mgr ctrl.Manager, kind Kind) (err error) {
 	options := apply.Options{Label: kind.Label, FieldManager: kind.FieldManager, Kinds: ManagementKinds(kind.Elsewhere),
-		Optional: slices.Concat(everywhereOptional, kind.Optional), Scheme: mgr.GetScheme(), Changed: func(installation string) {
+		Optional: slices.Concat(everywhereOptional, kind.Optional), Scheme: mgr.GetScheme(), Version: o.Version,
+		Changed: func(installation string) {
 			if installation != "" {
 				o.Changed.Add(installation)
 				return

@@ -10,6 +10,7 @@ import (
 	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/installer"
+	"github.com/capstan-io/capstan/internal/program"
 )
 
 // chart is that of the operator, whose Deployment has the same name.
@@ -17,7 +18,7 @@ const chart = "klusterlet"
 
 // installAgent does in a cluster what "capstan join" does there.
 func installAgent(ctx context.Context, access *rest.Config, cluster string, values map[string]any) error {
-	target, err := installation.New(access)
+	target, err := installation.New(access, program.Version())
 	if err != nil {
 		return fmt.Errorf("the kubeconfig cannot be used: %w", err)
 	}
