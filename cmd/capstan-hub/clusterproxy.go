@@ -88,7 +88,8 @@ caBundle of the APIService. Several processes may run: each agent has a tunnel t
 them, through which the others reach its cluster, too. They find each other by Leases.
 
 With --user-server-port, clients also reach clusters by https://HOST:PORT/CLUSTER/PATH, with
-a token of the hub or of the cluster. Secret proxy-server-ca has what verifies the port.
+a token or a client certificate of the hub, or a token of the cluster. Secret
+proxy-server-ca has what verifies the port.
 With the feature gate ClusterProfile, ClusterProfiles of clusters with the add-on name that
 way to them. With GitOpsCluster, Argo CD knows the clusters of GitOpsClusters by it.`,
 		Example: `  capstan-hub cluster-proxy --kubeconfig ~/.kube/config --secure-port 9443`,

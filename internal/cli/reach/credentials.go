@@ -31,8 +31,8 @@ const credentialsLong = `Print a credential for a cluster, as a credential plugi
 
 Clients that reach clusters by ClusterProfiles run it, with the access provider open-cluster-management: they say in
 KUBERNETES_EXEC_INFO for which cluster. It is yours for the hub, which passes requests on to the cluster in your name; it is printed
-for the server and the certificate authority of the kubeconfig only and, if it is a token, for the user server of the hub's chart
-cluster-proxy, as APIService v1alpha1.reach.capstan.io says who that is.
+for the server and the certificate authority of the kubeconfig only and for the user server of the hub's chart cluster-proxy, as
+APIService v1alpha1.reach.capstan.io says who that is. Of a certificate, the private key is printed, too.
 
 With --managed-serviceaccount, it is the token in the Secret CLUSTER-NAME next to the ClusterProfile, where the hub copies it for
 ManagedServiceAccounts with the label authentication.open-cluster-management.io/sync-to-clusterprofile=true. In a pod, it is read from

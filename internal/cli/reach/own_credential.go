@@ -24,40 +24,25 @@ import (
 
 // ownCredentialFor is what the user authenticates with at a server of the hub: its API, or its user server. Nobody else may get it.
 func ownCredentialFor(ctx context.Context, hub *hubapi.Hub, server *rest.Config) (*clientauthenticationv1.ExecCredentialStatus, error) {
-	if isUserServer(server) {
-		return ownTokenFor(ctx, hub, server)
-	}
-	if err := checkServedByHub(server, hub.Config(), "the kubeconfig"); err != nil {
-		return nil, notForServer(err)
+	if err := checkIsOfHub(ctx, hub, server); err != nil {
+		return nil, fmt.Errorf("%s: spec.cluster: %w; --managed-serviceaccount prints the token of an account on the cluster", execInfo, err)
 	}
 	return ownCredential(ctx, hub)
 }
 
-// ownTokenFor is for a user server, which takes tokens alone.
-func ownTokenFor(ctx context.Context, hub *hubapi.Hub, server *rest.Config) (*clientauthenticationv1.ExecCredentialStatus, error) {
+func checkIsOfHub(ctx context.Context, hub *hubapi.Hub, server *rest.Config) error {
+	if !isUserServer(server) {
+		return checkServedByHub(server, hub.Config(), "the kubeconfig")
+	}
 	known, err := userServer(ctx, hub)
 	if err != nil {
-		return nil, notForServer(err)
+		return err
 	}
-	if err := checkServedByHub(server, known, "APIService "+apiServiceOfProxy); err != nil {
-		return nil, notForServer(err)
-	}
-	own, err := ownCredential(ctx, hub)
-	if err == nil && own.Token == "" {
-		err = notForServer(fmt.Errorf("the server %s takes tokens, and the kubeconfig has a certificate for the hub", server.Host))
-	}
-	if err != nil {
-		return nil, err
-	}
-	return own, nil
-}
-
-func notForServer(err error) error {
-	return fmt.Errorf("%s: spec.cluster: %w; --managed-serviceaccount prints the token of an account on the cluster", execInfo, err)
+	return checkServedByHub(server, known, "APIService "+apiServiceOfProxy)
 }
 
 // The user server of a hub in an existing cluster is a Service, next to the one that the APIService names: the same process, with the same
-// certificate.
+// certificate. It takes the tokens of the hub and the client certificates of its authority, as the API does.
 const (
 	userServerService = "cluster-proxy-addon-user"
 	userServerPort    = "9092"

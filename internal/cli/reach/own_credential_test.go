@@ -153,18 +153,24 @@ func TestOwnCredentialThroughProxy(t *testing.T) {
 	h.Run(t, "", "credentials", "--kubeconfig", file).Fails(t, "the proxy would get the credential")
 }
 
-// NX-03: in an existing cluster, a token for the hub is for the user server, too: the one in the namespace and with the certificate that
-// the APIService of the hub names. Nobody else gets it, whatever a ClusterProfile says, and it is never a certificate.
-func TestOwnTokenForUserServer(t *testing.T) {
+// NX-03: in an existing cluster, a token or a certificate for the hub is for the user server, too: the one in the namespace and with the
+// certificate that the APIService of the hub names. Nobody else gets it, whatever a ClusterProfile says.
+func TestOwnCredentialForUserServer(t *testing.T) {
 	h := clitest.NewHub(t)
 	ca, _, err := cert.GenerateSelfSignedCertKey("cluster-proxy.hub.svc", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, key, err := cert.GenerateSelfSignedCertKey("elsewhere", nil, nil)
+	other, _, err := cert.GenerateSelfSignedCertKey("elsewhere", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	chain, key, err := cert.GenerateSelfSignedCertKey("ann", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	withToken := kubeconfigOf(t, h, &clientcmdapi.AuthInfo{Token: "ann"})
+	withCertificate := kubeconfigOf(t, h, &clientcmdapi.AuthInfo{ClientCertificateData: chain, ClientKeyData: key})
 	const apiService = "GET /apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.reach.capstan.io"
 	serve := func(spec map[string]any) {
 		t.Helper()
@@ -177,10 +183,12 @@ func TestOwnTokenForUserServer(t *testing.T) {
 	refuse := func(says string, server clientauthenticationv1.Cluster) {
 		t.Helper()
 		setExecInfo(t, server)
-		got := h.Run(t, "", "credentials")
-		got.Fails(t, says, "--managed-serviceaccount")
-		if got.Out != "" {
-			t.Errorf("it prints %q", got.Out)
+		for _, kubeconfig := range []string{withToken, withCertificate} {
+			got := h.Run(t, "", "credentials", "--kubeconfig", kubeconfig)
+			got.Fails(t, says, "--managed-serviceaccount")
+			if got.Out != "" || strings.Contains(got.ErrOut, "PRIVATE KEY") {
+				t.Errorf("it prints %+v", got)
+			}
 		}
 	}
 	const address = "https://cluster-proxy-addon-user.hub:9092/cluster1"
@@ -210,15 +218,19 @@ func TestOwnTokenForUserServer(t *testing.T) {
 		refuse(says, elsewhere)
 	}
 	setExecInfo(t, server)
-	got := h.Run(t, "", "credentials", "--kubeconfig", kubeconfigOf(t, h, &clientcmdapi.AuthInfo{Token: "ann"}))
-	printed := clientauthenticationv1.ExecCredential{}
-	if err := json.Unmarshal([]byte(got.Out), &printed); err != nil || printed.Status == nil || printed.Status.Token != "ann" {
-		t.Errorf("for the user server it prints %+v, %v", got, err)
-	}
-	certified := &clientcmdapi.AuthInfo{ClientCertificateData: other, ClientKeyData: key}
-	got = h.Run(t, "", "credentials", "--kubeconfig", kubeconfigOf(t, h, certified))
-	got.Fails(t, "takes tokens, and the kubeconfig has a certificate", "--managed-serviceaccount")
-	if got.Out != "" {
-		t.Errorf("it prints %q", got.Out)
+	for kubeconfig, want := range map[string]clientauthenticationv1.ExecCredentialStatus{
+		withToken:       {Token: "ann"},
+		withCertificate: {ClientCertificateData: string(chain), ClientKeyData: string(key)},
+	} {
+		got := h.Run(t, "", "credentials", "--kubeconfig", kubeconfig)
+		printed := clientauthenticationv1.ExecCredential{}
+		if err := json.Unmarshal([]byte(got.Out), &printed); err != nil || printed.Status == nil {
+			t.Errorf("for the user server it prints %+v, %v", got, err)
+			continue
+		}
+		if status := *printed.Status; status.Token != want.Token || status.ClientCertificateData != want.ClientCertificateData ||
+			status.ClientKeyData != want.ClientKeyData {
+			t.Errorf("for the user server it prints %+v, want %+v", status, want)
+		}
 	}
 }

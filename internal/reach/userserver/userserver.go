@@ -1,10 +1,10 @@
 // Package userserver serves managed clusters at a port of its own, by https://HOST/CLUSTER/PATH: the address that clients know from the
 // user server of Open Cluster Management's cluster-proxy.
 //
-// Who has a token of the hub is that user, with the rights that the API of the hub requires. The token of a service account that the hub
-// does not know is left to the cluster, which may have issued it, such as that of a ManagedServiceAccount; and so is that of an OIDC issuer
-// whose tokens are for clusters. It says nothing about rights on the hub, and leads to the API server of the cluster alone. Tokens of other
-// kinds never reach a cluster: whether a hub knows them may depend on others who do not answer just then.
+// Who has a token or a client certificate of the hub is that user, with the rights that the API of the hub requires. The token of a service
+// account that the hub does not know is left to the cluster, which may have issued it, such as that of a ManagedServiceAccount; and so is
+// that of an OIDC issuer whose tokens are for clusters. It says nothing about rights on the hub, and leads to the API server of the cluster
+// alone. Tokens of other kinds never reach a cluster: whether a hub knows them may depend on others who do not answer just then.
 package userserver
 
 import (

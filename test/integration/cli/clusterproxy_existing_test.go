@@ -32,8 +32,8 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-// CP-01, CP-03, CP-07, CP-09, CG-08, HC-08: in an existing cluster, agents make their tunnels to, and users of the hub reach clusters by,
-// an aggregated API, whose process has the rights that its chart gives it.
+// CP-01, CP-03, CP-07, CP-09, CG-08, HC-08, NX-03: in an existing cluster, agents make their tunnels to, and users of the hub reach clusters
+// by, an aggregated API, whose process has the rights that its chart gives it.
 func TestClusterProxyExisting(t *testing.T) {
 	t.Parallel()
 	const name, namespaceOnHub = "proxied-existing", "open-cluster-management-addon"
@@ -87,8 +87,8 @@ func TestClusterProxyExisting(t *testing.T) {
 // userServerHost is that of the chart, in the namespace of its release.
 const userServerHost = "cluster-proxy-addon-user.open-cluster-management-addon.svc"
 
-// testUserServer: with tokens of the hub, of the cluster, and of an issuer that the cluster trusts, the cluster is reached by its name at a
-// port of its own.
+// testUserServer: with tokens of the hub, of the cluster, and of an issuer that the cluster trusts, and with client certificates of the hub,
+// the cluster is reached by its name at a port of its own.
 func testUserServer(t *testing.T, p *framework.Proxied, namespaceOnHub, address string, issuer *oidctest.Issuer) {
 	t.Helper()
 	h := p.On.Client(t)
@@ -146,6 +146,32 @@ func testUserServer(t *testing.T, p *framework.Proxied, namespaceOnHub, address 
 	})
 	if there := p.WhoIsThere(t, ofHub, nil); there.Username != access.Prefix+who {
 		t.Errorf("with a token of the hub, it is %+v", there)
+	}
+	testCertificatesAtUserServer(t, p, with(""))
+}
+
+// testCertificatesAtUserServer: a client certificate of the hub is that user, who needs the right; that of another authority is nobody.
+func testCertificatesAtUserServer(t *testing.T, p *framework.Proxied, nobody *rest.Config) {
+	t.Helper()
+	with := func(user *rest.Config) *rest.Config {
+		config := rest.CopyConfig(nobody)
+		config.CertData, config.KeyData = user.CertData, user.KeyData
+		return config
+	}
+	admin, agent := framework.AsAdmin(t, p.On), framework.CredentialOf(t, p.Agent)
+	want := access.Prefix + framework.WhoIs(t, admin).Username
+	if there := p.WhoIsThere(t, with(admin), nil); there.Username != want {
+		t.Errorf("with a certificate of the hub, it is %+v, want %s", there, want)
+	}
+	const path = "/api/v1/nodes"
+	if code, answer := p.Send(t, with(agent), http.MethodGet, path, nil, ""); code != http.StatusForbidden ||
+		!strings.Contains(answer, `User \"`+framework.WhoIs(t, agent).Username+`\" cannot get resource \"managedclusters/proxy\"`) {
+		t.Errorf("with a certificate without a right on the hub, the answer is %d %s", code, answer)
+	}
+	ofCluster := with(framework.AsAdmin(t, framework.Managed))
+	if code, answer := p.Send(t, ofCluster, http.MethodGet, path, nil, ""); code != http.StatusUnauthorized && code != http.StatusForbidden ||
+		strings.Contains(answer, access.Prefix) {
+		t.Errorf("with a certificate of another authority, the answer is %d %s", code, answer)
 	}
 }
 
