@@ -133,8 +133,6 @@ func TestSchema(t *testing.T) {
 		{"cluster-proxy", "exposedServices: [{namespace: a, service: b}]", "exposedServices: no service is reached with enableServiceProxy: false"},
 		{"cluster-proxy", "enableKubeApiProxy: false", "enableKubeApiProxy: false: requests for the API servers"},
 		{"cluster-proxy", "enableImpersonation: false", "enableImpersonation: false: users of the hub are always impersonated"},
-		{"cluster-proxy", "featureGates: {clusterProfile: true}", "featureGates.clusterProfile: ClusterProfiles name the user server"},
-		{"cluster-proxy", "featureGates: {gitOpsCluster: true}", "featureGates.gitOpsCluster: Argo CD reaches clusters by the user server"},
 		{"cluster-proxy", "installByPlacement: {placementName: a}", "installByPlacement: a Placement has a name and a namespace"},
 		{"klusterlet", "bootstrapHubKubeconfig: x", "additional properties 'bootstrapHubKubeconfig' not allowed"},
 		{"klusterlet", "noOperator: yess", "at '/noOperator': got string, want boolean"},

@@ -314,8 +314,7 @@ func (c cluster) reachesByCharts(t *testing.T, managed cluster, name string) {
 	reachesPod(t, managed.Cluster, throughHub(t, c.Kubeconfig, api.Aggregated, name))
 	says(t, c.capstan(t, "get", "pods", "-n", "default", "--clusters", name), name, "serving")
 	usesPod(t, below(t, c.Config, "/apis/"+gatewayv1alpha1.GroupVersion.String()+"/clustergateways/"+name+"/proxy", name))
-	c.helm(t, "helm -n open-cluster-management-addon upgrade cluster-proxy ocm/cluster-proxy"+
-		" --set featureGates.clusterProfile=true --set userServer.enabled=true")
+	c.helm(t, "helm -n open-cluster-management-addon upgrade cluster-proxy ocm/cluster-proxy --set featureGates.clusterProfile=true")
 	c.helm(t, "helm -n open-cluster-management-addon upgrade managed-serviceaccount ocm/managed-serviceaccount"+
 		" --set featureGates.clusterProfile=true")
 	c.AwaitAvailable(t, fleet.NamespaceAddOn, "cluster-proxy")

@@ -37,7 +37,7 @@ func TestGitOpsClusterChart(t *testing.T) {
 	}
 	framework.AwaitGone(t, h, crd)
 	chart := helm{cluster: existing, namespace: namespace}
-	chart.install(t, "cluster-proxy", chartOf(t, "cluster-proxy"), "featureGates: {gitOpsCluster: true}\nuserServer: {enabled: true}\n")
+	chart.install(t, "cluster-proxy", chartOf(t, "cluster-proxy"), "featureGates: {gitOpsCluster: true}\n")
 	startTunnels(t, existing, namespace)
 	p := &framework.Proxied{On: existing, API: api.Aggregated, Name: name}
 	p.Agent = env.NewAgent(t, existing, framework.Managed, name,

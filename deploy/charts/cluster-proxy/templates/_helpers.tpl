@@ -17,6 +17,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 system:serviceaccount:{{ .Release.Namespace }}:cluster-proxy
 {{- end }}
 
+{{- /* "true" if there is a user server: by itself, or because something else names it. */}}
+{{- define "cluster-proxy.userServer" -}}
+{{- if or .Values.userServer.enabled .Values.featureGates.clusterProfile .Values.featureGates.gitOpsCluster -}}
+true
+{{- end }}
+{{- end }}
+
 {{- /* Refuses values that ask for what is not there. */}}
 {{- define "cluster-proxy.check" -}}
 {{- if not .Values.enableKubeApiProxy }}
@@ -24,12 +31,6 @@ system:serviceaccount:{{ .Release.Namespace }}:cluster-proxy
 {{- end }}
 {{- if not .Values.enableImpersonation }}
 {{- fail "enableImpersonation: false: users of the hub are always impersonated on clusters: set it to true" }}
-{{- end }}
-{{- if and .Values.featureGates.clusterProfile (not .Values.userServer.enabled) }}
-{{- fail "featureGates.clusterProfile: ClusterProfiles name the user server, by which clusters are reached: set userServer.enabled to true" }}
-{{- end }}
-{{- if and .Values.featureGates.gitOpsCluster (not .Values.userServer.enabled) }}
-{{- fail "featureGates.gitOpsCluster: Argo CD reaches clusters by the user server: set userServer.enabled to true" }}
 {{- end }}
 {{- if and .Values.exposedServices (not .Values.enableServiceProxy) }}
 {{- fail "exposedServices: no service is reached with enableServiceProxy: false: set that to true, or exposedServices to []" }}
