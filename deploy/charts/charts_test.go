@@ -143,8 +143,6 @@ func TestSchema(t *testing.T) {
 		{"managed-serviceaccount", "agentInstallall: true", "additional properties 'agentInstallall' not allowed"},
 		{"managed-serviceaccount", "replicas: many", "at '/replicas': got string, want integer"},
 		{"managed-serviceaccount", "hubDeployMode: Helm", "at '/hubDeployMode': value must be one of 'Deployment', 'AddOnTemplate'"},
-		{"managed-serviceaccount", "hubDeployMode: AddOnTemplate",
-			"the agent is part of capstan-agent, and gets its rights from the manager: use Deployment"},
 		{"resource-usage-collect-addon", "scores: {maxGPU: 0}", "at '/scores/maxGPU': minimum: got 0, want 1"},
 		{"resource-usage-collect-addon", "addon: {nmae: x}", "additional properties 'nmae' not allowed"},
 		{"resource-usage-collect-addon", "global: {image: {pullpolicy: Always}}", "additional properties 'pullpolicy' not allowed"},
@@ -226,6 +224,32 @@ func TestRightsForManagedServiceAccounts(t *testing.T) {
 			slices.Contains(rule.Verbs, "bind") && !slices.Equal(rule.ResourceNames, []string{role.Name}) {
 			t.Errorf("%v is more than the manager needs", rule)
 		}
+	}
+}
+
+// MS-08: both modes install the same, and the notes say so of what changes nothing.
+func TestManagedServiceAccountModes(t *testing.T) {
+	t.Parallel()
+	const chart = "managed-serviceaccount"
+	want, err := install(chart, "hubDeployMode: Deployment").files(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := install(chart, "{hubDeployMode: AddOnTemplate, agentImagePullSecret: pull, addOnTemplateName: accounts}").files(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const notes = "NOTES.txt"
+	for _, text := range []string{"hubDeployMode: AddOnTemplate installs the same as Deployment", "agentImagePullSecret: pull changes nothing",
+		"addOnTemplateName: accounts changes nothing"} {
+		if !strings.Contains(got[notes], text) || strings.Contains(want[notes], text) {
+			t.Errorf("%q is not in the notes of that mode alone:\n%s\n%s", text, got[notes], want[notes])
+		}
+	}
+	delete(want, notes)
+	delete(got, notes)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("with AddOnTemplate, the chart installs %v, want %v", got, want)
 	}
 }
 

@@ -9,9 +9,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{- /* Refuses values that ask for what is not there. */}}
 {{- define "managed-serviceaccount.check" -}}
-{{- if ne .Values.hubDeployMode "Deployment" }}
-{{- fail (printf "hubDeployMode: %s installs an agent on clusters without a manager; the agent is part of capstan-agent, and gets its rights from the manager: use Deployment" .Values.hubDeployMode) }}
-{{- end }}
 {{- if and .Values.agentInstallAll .Values.targetCluster }}
 {{- fail (printf "targetCluster: %s is one of all clusters, on which agentInstallAll enables the add-on: set agentInstallAll to false, or targetCluster to \"\"" .Values.targetCluster) }}
 {{- end }}
