@@ -41,6 +41,9 @@ import (
 // flagExposedServices names the list of services that are reached.
 const flagExposedServices = "exposed-services"
 
+// flagKubeAPIProxy says whether the API servers of clusters are reached.
+const flagKubeAPIProxy = "enable-kube-api-proxy"
+
 const (
 	flagUserServerPort    = "user-server-port"
 	flagUserServerHosts   = "user-server-hosts"
@@ -64,6 +67,7 @@ type userServerFlags struct {
 type clusterProxyFlags struct {
 	kubeconfig string
 	exposed    string
+	kubeAPI    bool
 	namespace  string
 	userServer userServerFlags
 	gates      *featuregates.Set
@@ -72,7 +76,7 @@ type clusterProxyFlags struct {
 }
 
 func newClusterProxyCommand() *cobra.Command {
-	flags := clusterProxyFlags{namespace: program.Namespace(systemNamespace), gates: featuregates.Tunnels(),
+	flags := clusterProxyFlags{kubeAPI: true, namespace: program.Namespace(systemNamespace), gates: featuregates.Tunnels(),
 		apiServer: aggregated.NewOptions(), logs: newLogging()}
 	command := &cobra.Command{
 		Use:   fleet.AddOnClusterProxy,
@@ -106,6 +110,8 @@ func (f *clusterProxyFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig, "File with the access to the API (default: that of the pod this runs in).")
 	flags.StringVar(&f.exposed, flagExposedServices, f.exposed, "ConfigMap, as NAMESPACE/NAME, with the services of clusters that users of the hub "+
 		"may reach. Without it they reach none.")
+	flags.BoolVar(&f.kubeAPI, flagKubeAPIProxy, f.kubeAPI,
+		"Let requests for the API servers of clusters through. Otherwise only services are reached.")
 	flags.StringVar(&f.namespace, "lease-namespace", f.namespace, "Namespace of the Leases by which several processes find each other; it must exist.")
 	flags.IntVar(&f.userServer.port, flagUserServerPort, f.userServer.port,
 		"Port at which clusters are served by https://HOST:PORT/CLUSTER/PATH, besides the API; 0 for none.")
@@ -127,6 +133,9 @@ func (f *clusterProxyFlags) run(ctx context.Context) error {
 	}
 	gates := f.accessGates()
 	if err := f.userServer.validate(&f.apiServer, gates); err != nil {
+		return err
+	}
+	if err := f.checkKubeAPI(gates); err != nil {
 		return err
 	}
 	options, err := f.options()
@@ -202,8 +211,17 @@ func (f *clusterProxyFlags) peers(ctx context.Context, config *rest.Config) (*pe
 	}), nil
 }
 
+// checkKubeAPI refuses feature gates by which clients are told how API servers are reached, which are not.
+func (f *clusterProxyFlags) checkKubeAPI(access []featuregate.Feature) error {
+	if f.kubeAPI || len(access) == 0 {
+		return nil
+	}
+	return fmt.Errorf("--%s=false: with --feature-gates=%s=true, clients reach the API servers of clusters: leave one of the two out",
+		flagKubeAPIProxy, access[0])
+}
+
 func (f *clusterProxyFlags) options() (server.Options, error) {
-	o := server.Options{Version: api.Aggregated}
+	o := server.Options{Version: api.Aggregated, ServicesOnly: !f.kubeAPI}
 	if f.exposed == "" {
 		return o, nil
 	}

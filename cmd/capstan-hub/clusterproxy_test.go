@@ -26,6 +26,28 @@ func TestExposedServicesFlag(t *testing.T) {
 	}
 }
 
+// CP-11 HC-08: the API servers of clusters are reached unless a flag says no, which makes no sense where clients are told how to.
+func TestKubeAPIProxyFlag(t *testing.T) {
+	t.Parallel()
+	if flag := newClusterProxyCommand().Flags().Lookup("enable-kube-api-proxy"); flag == nil || flag.DefValue != "true" {
+		t.Errorf("the flag is %+v", flag)
+	}
+	gates := []featuregate.Feature{featuregates.GitOpsCluster}
+	for _, on := range []bool{true, false} {
+		flags := &clusterProxyFlags{kubeAPI: on}
+		if o, err := flags.options(); err != nil || o.ServicesOnly == on {
+			t.Errorf("%t: %+v, %v", on, o, err)
+		}
+		if err := flags.checkKubeAPI(nil); err != nil {
+			t.Errorf("%t without a gate: %v", on, err)
+		}
+		const says = "with --feature-gates=GitOpsCluster=true"
+		if err := flags.checkKubeAPI(gates); (err == nil) != on || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%t with a gate: %v", on, err)
+		}
+	}
+}
+
 // CP-07 CP-11 CP-12: flags for the user server that make no sense are refused, with what would.
 func TestUserServerFlags(t *testing.T) {
 	t.Parallel()

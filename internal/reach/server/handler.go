@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -109,13 +110,8 @@ func (s *Server) serveProxy(w http.ResponseWriter, r *http.Request, info *reques
 	if who == nil {
 		return apierrors.NewInternalError(errors.New("the API server does not say whose request it is"))
 	}
-	if service != nil {
-		if who.GetName() == user.Anonymous {
-			return apierrors.NewUnauthorized("services of clusters are for users of the hub: send a token of the hub")
-		}
-		if err := s.exposed.check(service); err != nil {
-			return err
-		}
+	if err := s.check(service, who); err != nil {
+		return err
 	}
 	prefix := shownPrefix(r.Context(), info)
 	to.Host = s.address(info.Name)
@@ -148,6 +144,26 @@ func (s *Server) serveProxy(w http.ResponseWriter, r *http.Request, info *reques
 	}
 	proxy.ServeHTTP(w, r)
 	return nil
+}
+
+// check says why the hub does not let a user send a request to a service or, without one, to the API server of a cluster.
+func (s *Server) check(service *access.Service, who user.Info) error {
+	switch {
+	case service == nil:
+		return s.checkAPIServers()
+	case who.GetName() == user.Anonymous:
+		return apierrors.NewUnauthorized("services of clusters are for users of the hub: send a token of the hub")
+	}
+	return s.exposed.check(service)
+}
+
+// checkAPIServers says why the hub lets nothing through to the API server of any cluster.
+func (s *Server) checkAPIServers() error {
+	if !s.servicesOnly {
+		return nil
+	}
+	return failure(http.StatusForbidden, metav1.StatusReasonForbidden, "this hub lets requests for services of clusters through, and none "+
+		"for their API servers: its cluster proxy runs with --enable-kube-api-proxy=false")
 }
 
 // prefixOf is what comes before the path on the cluster.

@@ -14,8 +14,11 @@ import (
 	"github.com/capstan-io/capstan/internal/reach/tunnel"
 )
 
-// servePortForward makes of a request a connection to an address as the agent of a cluster reaches it.
+// servePortForward makes of a request a connection to an address as the agent of a cluster reaches it: that of its API server.
 func (s *Server) servePortForward(w http.ResponseWriter, r *http.Request, name string) error {
+	if err := s.checkAPIServers(); err != nil {
+		return err
+	}
 	address := r.URL.Query().Get(api.QueryAddress)
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return apierrors.NewBadRequest("the query has to have " + api.QueryAddress + "=HOST:PORT: " + err.Error())

@@ -47,6 +47,8 @@ type Options struct {
 	Version schema.GroupVersion
 	// ExposedServices names the ConfigMap that lists services which users of the hub may reach. Without a name they reach none.
 	ExposedServices types.NamespacedName
+	// ServicesOnly refuses what is for the API servers of clusters.
+	ServicesOnly bool
 	// Peers are the other processes of the hub, of which each may have the tunnel of a cluster; nil if there are none.
 	Peers *peers.Peers
 }
@@ -57,9 +59,10 @@ type Server struct {
 	// Changed is called with the name of a cluster that has a tunnel now, or none any more. It is set before there are any.
 	Changed func(cluster string)
 
-	clusters *clusters
-	exposed  exposed
-	peers    *peers.Peers
+	clusters     *clusters
+	exposed      exposed
+	servicesOnly bool
+	peers        *peers.Peers
 	// transport sends requests to the agents of clusters, at their addresses.
 	transport *http.Transport
 
@@ -79,8 +82,8 @@ type cluster struct {
 
 // New returns a server without tunnels.
 func New(o Options) *Server {
-	s := &Server{version: o.Version, Changed: func(string) {}, exposed: exposed{list: o.ExposedServices}, peers: o.Peers,
-		reached: map[string]*cluster{}, arrived: make(chan struct{})}
+	s := &Server{version: o.Version, Changed: func(string) {}, exposed: exposed{list: o.ExposedServices},
+		servicesOnly: o.ServicesOnly, peers: o.Peers, reached: map[string]*cluster{}, arrived: make(chan struct{})}
 	s.transport = s.newTransport()
 	s.clusters = newClusters(s.cut)
 	return s

@@ -156,6 +156,24 @@ func TestServicesAreForUsersOfTheHub(t *testing.T) {
 	}
 }
 
+// HC-08: a hub that lets requests for services through alone refuses all others, and connections to the API servers of clusters.
+func TestServicesOnly(t *testing.T) {
+	t.Parallel()
+	s, hub := newHub(t, accepted("c1")...)
+	s.servicesOnly = true
+	s.exposed.current.Store(&access.Exposed{{Namespace: "default", Service: "web"}})
+	connectAgent(t, s, hub, "c1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		service, _, err := access.MarkedService(r)
+		fmt.Fprint(w, service.Key(), " ", err)
+	}))
+	expect(t, hub, inDefault+"web/proxy-service", http.StatusOK, "default/web <nil>")
+	expect(t, hub, inDefault+"db/proxy-service", http.StatusForbidden, "is not in the exposed services allowlist")
+	for _, path := range []string{"c1/proxy", "c1/proxy/version", inDefault + "web/proxy/", inDefault + "web",
+		"c1/portforward?address=kubernetes.default.svc:443"} {
+		expect(t, hub, path, http.StatusForbidden, "--enable-kube-api-proxy=false")
+	}
+}
+
 // CP-07: the API server of a cluster sends clients nowhere but to itself, and sets no cookies of the hub.
 func TestAnswerOfCluster(t *testing.T) {
 	t.Parallel()

@@ -26,8 +26,10 @@ true
 
 {{- /* Refuses values that ask for what is not there. */}}
 {{- define "cluster-proxy.check" -}}
-{{- if not .Values.enableKubeApiProxy }}
-{{- fail "enableKubeApiProxy: false: requests for the API servers of clusters cannot be switched off, only not be granted: set it to true" }}
+{{- range $gate, $enabled := .Values.featureGates }}
+{{- if and $enabled (not $.Values.enableKubeApiProxy) }}
+{{- fail (printf "enableKubeApiProxy: false: with featureGates.%s, clients reach the API servers of clusters: set the first to true, or the second to false" $gate) }}
+{{- end }}
 {{- end }}
 {{- if not .Values.enableImpersonation }}
 {{- fail "enableImpersonation: false: users of the hub are always impersonated on clusters: set it to true" }}
