@@ -20,7 +20,7 @@ import (
 // It is removed from one cluster by "capstan addon disable", and from all by deleting the ClusterManagementAddOn. Before come add-ons of
 // templates, and then those that are built in, by their charts.
 //
-// AM-30, AM-31, AM-32, AM-33, AM-36, CA-36, CA-37, CA-38, CG-02, CG-07, CG-08, CP-12, HC-08, HC-09, HC-10, NX-03
+// AM-30, AM-31, AM-32, AM-33, AM-36, CA-36, CA-37, CA-38, CG-02, CG-07, CG-08, CP-12, HC-08, HC-09, HC-10, HC-12, NX-03
 func TestAddOn(t *testing.T) {
 	t.Parallel()
 	clusters := start(t, "hub", "cluster1")

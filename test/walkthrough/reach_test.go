@@ -287,8 +287,14 @@ func below(t *testing.T, server *rest.Config, path, name string) *realcluster.Cl
 	return &realcluster.Cluster{Name: name, Config: config, Clientset: clientset}
 }
 
-// What the guide of Open Cluster Management to pushing requests to clusters has an administrator of the hub type. The charts of this commit
-// are those of its repository ocm, and editKubeconfig makes the change that it shows of a file.
+// What the guide of Open Cluster Management to pushing requests to clusters has an administrator of the hub type. Only the URL of the
+// repository ocm, which has the charts of this commit, is another one. editKubeconfig makes the change that the guide shows of a file.
+const (
+	addCharts    = "helm repo add ocm "
+	updateCharts = "helm repo update"
+	searchCharts = "helm search repo ocm"
+)
+
 var installsOfGuide = []string{
 	"helm -n open-cluster-management-addon install cluster-proxy ocm/cluster-proxy",
 	"helm -n open-cluster-management-addon install managed-serviceaccount ocm/managed-serviceaccount",
@@ -310,12 +316,13 @@ const (
 // as the managed service account of the gateway, and the cluster proxy, as themselves, through the same tunnel.
 func (c cluster) reachesByCharts(t *testing.T, managed cluster, name string) {
 	t.Helper()
-	c.followsGuide(t, managed, name)
+	h := newHelmUser(t, c)
+	c.followsGuide(t, h, managed, name)
 	reachesPod(t, managed.Cluster, throughHub(t, c.Kubeconfig, api.Aggregated, name))
 	says(t, c.capstan(t, "get", "pods", "-n", "default", "--clusters", name), name, "serving")
 	usesPod(t, below(t, c.Config, "/apis/"+gatewayv1alpha1.GroupVersion.String()+"/clustergateways/"+name+"/proxy", name))
-	c.helm(t, "helm -n open-cluster-management-addon upgrade cluster-proxy ocm/cluster-proxy --set featureGates.clusterProfile=true")
-	c.helm(t, "helm -n open-cluster-management-addon upgrade managed-serviceaccount ocm/managed-serviceaccount"+
+	h.does(t, "helm -n open-cluster-management-addon upgrade cluster-proxy ocm/cluster-proxy --set featureGates.clusterProfile=true")
+	h.does(t, "helm -n open-cluster-management-addon upgrade managed-serviceaccount ocm/managed-serviceaccount"+
 		" --set featureGates.clusterProfile=true")
 	c.AwaitAvailable(t, fleet.NamespaceAddOn, "cluster-proxy")
 	c.AwaitAvailable(t, fleet.NamespaceAddOn, "managed-serviceaccount-addon-manager")
@@ -325,18 +332,10 @@ func (c cluster) reachesByCharts(t *testing.T, managed cluster, name string) {
 }
 
 // followsGuide does what the guide says, and expects what the guide prints.
-func (c cluster) followsGuide(t *testing.T, managed cluster, name string) {
+func (c cluster) followsGuide(t *testing.T, h helmUser, managed cluster, name string) {
 	t.Helper()
-	c.tagImage(t, "capstan-hub", "latest") // which the charts have until they are released
 	u := newUser(t, c.Kubeconfig)
-	u.does(t, "kubectl create namespace open-cluster-management-addon")
-	for _, command := range installsOfGuide {
-		c.helm(t, command)
-	}
-	for _, deployment := range []string{"cluster-proxy", "managed-serviceaccount-addon-manager", "cluster-gateway",
-		"cluster-gateway-addon-manager"} {
-		c.AwaitAvailable(t, fleet.NamespaceAddOn, deployment)
-	}
+	c.installsByGuide(t, u, h)
 	addOns := []string{fleet.AddOnClusterGateway, fleet.AddOnClusterProxy, fleet.AddOnManagedServiceAccount}
 	for _, addOn := range addOns {
 		c.awaitAddOn(t, name, addOn)
@@ -360,6 +359,28 @@ func (c cluster) followsGuide(t *testing.T, managed cluster, name string) {
 		return err
 	})
 	u.requestsByGateway(t, managed, name)
+}
+
+// installsByGuide installs the charts, and waits until they run. The guide does not say that their namespace has to be there.
+func (c cluster) installsByGuide(t *testing.T, u user, h helmUser) {
+	t.Helper()
+	h.does(t, addCharts+serveCharts(t))
+	h.does(t, updateCharts)
+	found := h.does(t, searchCharts)
+	for _, want := range []string{"ocm/cluster-gateway-addon-manager", "ocm/cluster-proxy", "ocm/managed-serviceaccount"} {
+		if !slices.Contains(found, want) {
+			t.Errorf("%s finds %q, not %s", searchCharts, found, want)
+		}
+	}
+	c.tagImage(t, "capstan-hub", chartRelease)
+	u.does(t, "kubectl create namespace open-cluster-management-addon")
+	for _, command := range installsOfGuide {
+		h.does(t, command)
+	}
+	for _, deployment := range []string{"cluster-proxy", "managed-serviceaccount-addon-manager", "cluster-gateway",
+		"cluster-gateway-addon-manager"} {
+		c.AwaitAvailable(t, fleet.NamespaceAddOn, deployment)
+	}
 }
 
 // requestsByGateway takes the account of the gateway, which the cluster gives no rights at first.

@@ -13,12 +13,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
 	"helm.sh/helm/v4/pkg/action"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/kube"
-	"helm.sh/helm/v4/pkg/strvals"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -76,41 +74,6 @@ func loadChart(t *testing.T, name string) *chart.Chart {
 		t.Fatal(err)
 	}
 	return loaded
-}
-
-// helm does what a command "helm install" or "helm upgrade" says. Its repository ocm has the charts of this commit.
-func (c cluster) helm(t *testing.T, command string) {
-	t.Helper()
-	flags := pflag.NewFlagSet(command, pflag.ContinueOnError)
-	namespace := flags.StringP("namespace", "n", "", "")
-	settings := flags.StringArray("set", nil, "")
-	if err := flags.Parse(strings.Fields(command)); err != nil || flags.NArg() != 4 {
-		t.Fatalf("%s: %v, with the arguments %q", command, err, flags.Args())
-	}
-	values := map[string]any{}
-	for _, setting := range *settings {
-		if err := strvals.ParseInto(setting, values); err != nil {
-			t.Fatal(err)
-		}
-	}
-	name, loaded := flags.Arg(2), loadChart(t, strings.TrimPrefix(flags.Arg(3), "ocm/"))
-	config := helm(t, c.Cluster, *namespace)
-	var err error
-	switch verb := flags.Arg(1); verb {
-	case "install":
-		install := action.NewInstall(config)
-		install.ReleaseName, install.Namespace, install.WaitStrategy = name, *namespace, kube.HookOnlyStrategy
-		_, err = install.RunWithContext(t.Context(), loaded, values)
-	case "upgrade":
-		upgrade := action.NewUpgrade(config)
-		upgrade.Namespace, upgrade.WaitStrategy = *namespace, kube.HookOnlyStrategy
-		_, err = upgrade.RunWithContext(t.Context(), name, loaded, values)
-	default:
-		err = fmt.Errorf("the test knows no helm %s", verb)
-	}
-	if err != nil {
-		t.Fatalf("%s: %v", command, err)
-	}
 }
 
 // apply installs or upgrades the hub, and waits until it is up.

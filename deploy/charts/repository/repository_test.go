@@ -1,4 +1,4 @@
-package main
+package repository
 
 import (
 	"net/http"
@@ -12,11 +12,11 @@ import (
 )
 
 // HC-12: what is packed is a repository that Helm reads, with the version of the release, and the same bytes each time.
-func TestPack(t *testing.T) {
+func TestWrite(t *testing.T) {
 	t.Parallel()
 	first, second := t.TempDir(), t.TempDir()
 	for _, dir := range []string{first, second} {
-		if err := pack("..", dir, "v1.2.3", ""); err != nil {
+		if err := Write("..", dir, "v1.2.3", ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -55,13 +55,13 @@ func TestPack(t *testing.T) {
 func TestURL(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := pack("..", dir, "", "https://charts.example.com/stable"); err != nil {
+	if err := Write("..", dir, "", "https://charts.example.com/stable"); err != nil {
 		t.Fatal(err)
 	}
 	if index := read(t, dir, "index.yaml"); !strings.Contains(index, "https://charts.example.com/stable/klusterlet-0.1.0-dev.tgz") {
 		t.Error(index)
 	}
-	if err := pack("..", dir, "tomorrow", ""); err == nil || !strings.Contains(err.Error(), "tomorrow") {
+	if err := Write("..", dir, "tomorrow", ""); err == nil || !strings.Contains(err.Error(), "tomorrow") {
 		t.Errorf("a version that is none: %v", err)
 	}
 }
