@@ -35,7 +35,6 @@ import (
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	authenticationv1beta1 "github.com/capstan-io/capstan/api/authentication/v1beta1"
-	gatewayv1alpha1 "github.com/capstan-io/capstan/api/gateway/v1alpha1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/reach/access"
 	"github.com/capstan-io/capstan/internal/reach/api"
@@ -55,26 +54,36 @@ const (
 )
 
 // reaches has administrators of the hub do on a cluster what takes more than one answer: read a log that goes on, run a command in a pod,
-// and connect to one. The cluster has to give them the right to that.
+// and connect to one: as themselves, and as the account of the gateway. The cluster has to give both the right to that.
 func (p plane) reaches(t *testing.T, hub client.Client, managed *realcluster.Cluster, name string) {
 	t.Helper()
-	standaloneCommand(t, p.kubeconfig(t), "addon", "enable", "--names", fleet.AddOnClusterProxy, "--clusters", name)
-	addOn := &addonv1beta1.ManagedClusterAddOn{}
-	p.hosting.Eventually(t, func(ctx context.Context) error {
-		if err := hub.Get(ctx, client.ObjectKey{Namespace: name, Name: fleet.AddOnClusterProxy}, addOn); err != nil {
-			return err
-		}
-		if !meta.IsStatusConditionTrue(addOn.Status.Conditions, fleet.ConditionAvailable) {
-			return fmt.Errorf("the add-on has the conditions %v", addOn.Status.Conditions)
-		}
-		return nil
-	})
+	p.enables(t, hub, name, fleet.AddOnManagedServiceAccount, fleet.AddOnClusterProxy, fleet.AddOnClusterGateway)
 	through := throughHub(t, p.kubeconfig(t), api.Standalone, name)
 	reachesPod(t, managed, through)
 	u := newUser(t, p.kubeconfig(t))
 	u.usesPod(t, managed, name)
 	u.usesHelm(t, managed, name)
+	u.requestsByGateway(t, managed, name)
+	u.usesPodByGateway(t)
 	reachesService(t, hub, managed, through)
+}
+
+// enables has add-ons work on a cluster.
+func (p plane) enables(t *testing.T, hub client.Client, name string, addOns ...string) {
+	t.Helper()
+	standaloneCommand(t, p.kubeconfig(t), "addon", "enable", "--names", strings.Join(addOns, ","), "--clusters", name)
+	for _, enabled := range addOns {
+		addOn := &addonv1beta1.ManagedClusterAddOn{}
+		p.hosting.Eventually(t, func(ctx context.Context) error {
+			if err := hub.Get(ctx, client.ObjectKey{Namespace: name, Name: enabled}, addOn); err != nil {
+				return err
+			}
+			if !meta.IsStatusConditionTrue(addOn.Status.Conditions, fleet.ConditionAvailable) {
+				return fmt.Errorf("the add-on %s has the conditions %v", enabled, addOn.Status.Conditions)
+			}
+			return nil
+		})
+	}
 }
 
 // reachesPod has them do that with a pod.
@@ -155,20 +164,12 @@ capstan cp -n default cat:/tmp/there back --cluster "$CLUSTER_NAME"
 cmp here back`
 
 	// The address is in the first line: Forwarding from ADDRESS -> 8080.
-	forwardPort = `
-mkfifo forwarding
-capstan port-forward -n default serving :8080 --cluster "$CLUSTER_NAME" >forwarding &
-trap 'kill $! 2>/dev/null || :' EXIT
-exec 3<forwarding
+	requestForwarded = `
 read -r forwarding from address to <&3
 testpod get "http://$address/"`
 
 	// The log ends with the pod, which ends when the command that writes there has.
-	followLog = `
-mkfifo log
-capstan logs -f -n default cat --cluster "$CLUSTER_NAME" >log &
-trap 'kill $! 2>/dev/null || :' EXIT
-exec 3<log
+	writeToLog = `
 read -r first <&3
 echo heard | capstan exec -i -n default cat --cluster "$CLUSTER_NAME" -- sh -c 'cat >/tmp/in'
 read -r next <&3
@@ -176,17 +177,30 @@ echo "began with $first, and goes on with $next"
 wait $!`
 )
 
+// meanwhile has a shell run a command that goes on, and others that read its output by file descriptor 3.
+func meanwhile(command, others string) string {
+	return "\nrm -f output\nmkfifo output\n" + command + " >output &\ntrap 'kill $! 2>/dev/null || :' EXIT\nexec 3<output" + others
+}
+
 // usesPod copies files to a pod and from there, connects to one, runs commands, and follows a log.
 func (u user) usesPod(t *testing.T, managed *realcluster.Cluster, name string) {
 	t.Helper()
 	managed.Apply(t, catPod)
 	managed.AwaitPod(t, "default", "cat")
 	for _, do := range []struct{ commands, want string }{
-		{copyThereAndBack, "hello"}, {forwardPort, "serving"}, {followLog, "began with started, and goes on with heard"},
+		{copyThereAndBack, "hello"},
+		{meanwhile(`capstan port-forward -n default serving :8080 --cluster "$CLUSTER_NAME"`, requestForwarded), "serving"},
+		{meanwhile(`capstan logs -f -n default cat --cluster "$CLUSTER_NAME"`, writeToLog), "began with started, and goes on with heard"},
 	} {
-		if out := rows(u.does(t, "CLUSTER_NAME="+name+do.commands)); !slices.Contains(out, do.want) {
-			t.Errorf("%s\nprints no line %q:\n%s", do.commands, do.want, strings.Join(out, "\n"))
-		}
+		u.prints(t, "CLUSTER_NAME="+name+do.commands, do.want)
+	}
+}
+
+// prints runs commands, which have to print a line.
+func (u user) prints(t *testing.T, commands, line string) {
+	t.Helper()
+	if out := rows(u.does(t, commands)); !slices.Contains(out, line) {
+		t.Errorf("%s\nprints no line %q:\n%s", commands, line, strings.Join(out, "\n"))
 	}
 }
 
@@ -272,14 +286,7 @@ func throughHub(t *testing.T, kubeconfig string, version schema.GroupVersion, na
 	if err != nil {
 		t.Fatal(err)
 	}
-	return below(t, config, api.Path(version, name, fleet.SubresourceProxy), name)
-}
-
-// below is a cluster as users of an API server reach it at a path there.
-func below(t *testing.T, server *rest.Config, path, name string) *realcluster.Cluster {
-	t.Helper()
-	config := rest.CopyConfig(server)
-	config.Host += path
+	config.Host += api.Path(version, name, fleet.SubresourceProxy)
 	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -316,11 +323,11 @@ const (
 // as the managed service account of the gateway, and the cluster proxy, as themselves, through the same tunnel.
 func (c cluster) reachesByCharts(t *testing.T, managed cluster, name string) {
 	t.Helper()
-	h := newHelmUser(t, c)
-	c.followsGuide(t, h, managed, name)
+	u, h := newUser(t, c.Kubeconfig), newHelmUser(t, c)
+	c.followsGuide(t, u, h, managed.Cluster, name)
 	reachesPod(t, managed.Cluster, throughHub(t, c.Kubeconfig, api.Aggregated, name))
 	says(t, c.capstan(t, "get", "pods", "-n", "default", "--clusters", name), name, "serving")
-	usesPod(t, below(t, c.Config, "/apis/"+gatewayv1alpha1.GroupVersion.String()+"/clustergateways/"+name+"/proxy", name))
+	u.usesPodByGateway(t)
 	h.does(t, "helm -n open-cluster-management-addon upgrade cluster-proxy ocm/cluster-proxy --set featureGates.clusterProfile=true")
 	h.does(t, "helm -n open-cluster-management-addon upgrade managed-serviceaccount ocm/managed-serviceaccount"+
 		" --set featureGates.clusterProfile=true")
@@ -332,9 +339,8 @@ func (c cluster) reachesByCharts(t *testing.T, managed cluster, name string) {
 }
 
 // followsGuide does what the guide says, and expects what the guide prints.
-func (c cluster) followsGuide(t *testing.T, h helmUser, managed cluster, name string) {
+func (c cluster) followsGuide(t *testing.T, u user, h helmUser, managed *realcluster.Cluster, name string) {
 	t.Helper()
-	u := newUser(t, c.Kubeconfig)
 	c.installsByGuide(t, u, h)
 	addOns := []string{fleet.AddOnClusterGateway, fleet.AddOnClusterProxy, fleet.AddOnManagedServiceAccount}
 	for _, addOn := range addOns {
@@ -384,7 +390,7 @@ func (c cluster) installsByGuide(t *testing.T, u user, h helmUser) {
 }
 
 // requestsByGateway takes the account of the gateway, which the cluster gives no rights at first.
-func (u user) requestsByGateway(t *testing.T, managed cluster, name string) {
+func (u user) requestsByGateway(t *testing.T, managed *realcluster.Cluster, name string) {
 	t.Helper()
 	chosen := "export CLUSTER_NAME=" + name + "\n"
 	if out := u.does(t, chosen+requestHealth); out != "ok" {
@@ -404,6 +410,33 @@ func (u user) requestsByGateway(t *testing.T, managed cluster, name string) {
 		}
 		return err
 	})
+}
+
+// What users do by kubectl with the pod that serves. A watch of a list prints the list, and what changes after it.
+const (
+	watchPods = `kubectl get pods -n default -l app=serving --watch -o 'jsonpath={.metadata.name} {.metadata.labels.watched}{"\n"}'`
+	changePod = `
+read -r listed <&3
+kubectl label pod serving -n default watched=yes
+grep -m1 -x 'serving yes' <&3`
+
+	requestInPod = `
+read -r first <&3
+kubectl exec -n default serving -- testpod get http://127.0.0.1:8080/followed
+grep -m1 -x 'GET /followed' <&3`
+)
+
+// usesPodByGateway runs a command in the pod, follows its log, watches it, and connects to it, by the kubeconfig of the guide.
+func (u user) usesPodByGateway(t *testing.T) {
+	t.Helper()
+	for _, do := range []struct{ commands, want string }{
+		{"\nkubectl exec -n default serving -- echo hello", "hello"},
+		{meanwhile("kubectl logs -f -n default serving", requestInPod), "GET /followed"},
+		{meanwhile(watchPods, changePod), "serving yes"},
+		{meanwhile("kubectl port-forward -n default serving :8080", requestForwarded), "serving"},
+	} {
+		u.prints(t, "export KUBECONFIG=managed1.kubeconfig"+do.commands, do.want)
+	}
 }
 
 // userServer is the address by which this machine reaches the user server of the cluster proxy.

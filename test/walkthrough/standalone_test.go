@@ -218,7 +218,7 @@ func (p plane) awaitManaged(t *testing.T, hub client.Client, name string) {
 // it, and it manages the hosting cluster itself. It goes on when its pod is killed; when it is uninstalled, its volume stays and nothing
 // else.
 //
-// CA-43, CP-07, HC-07, SC-09, SC-15, SC-20, SC-21, SC-24, SC-25, CA-15, CA-18
+// CA-43, CG-02, CG-07, CP-07, HC-07, SC-09, SC-15, SC-20, SC-21, SC-24, SC-25, CA-15, CA-18
 func TestStandaloneHub(t *testing.T) {
 	t.Parallel()
 	clusters := start(t, "plane", "edge")
