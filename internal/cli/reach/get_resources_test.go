@@ -331,6 +331,37 @@ func TestGetResourcesWatch(t *testing.T) {
 	h.Run(t, "", "get", "pods", "--clusters", "cluster1", "-w", "-o", "json").Fails(t, "--watch: shows rows of tables")
 }
 
+// CA-02: the cluster chooses by labels and fields what it lists and what is watched.
+func TestGetResourcesBySelectors(t *testing.T) {
+	t.Parallel()
+	h := newHubWithPods(t)
+	asked := make(chan string, 10)
+	api, answer := podsOf("a"), podsOf("a")
+	api.Handlers["/api/v1/namespaces/default/pods"] = func(w http.ResponseWriter, r *http.Request) {
+		query := r.URL.Query()
+		selected := query.Get("labelSelector") + " and " + query.Get("fieldSelector")
+		if query.Has("watch") {
+			asked <- "watch " + selected
+			fakehub.Refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "not you")(w, r) // which ends the command
+			return
+		}
+		asked <- "list " + selected
+		answer.ServeHTTP(w, r)
+	}
+	h.Connect("cluster1", api)
+	h.Run(t, "", "get", "pods", "--clusters", "cluster1", "-l", "app=web,tier!=cache", "--field-selector", "status.phase=Running",
+		"--watch").Fails(t, "no cluster is watched any more")
+	close(asked)
+	var requests []string
+	for request := range asked {
+		requests = append(requests, request)
+	}
+	const selected = " app=web,tier!=cache and status.phase=Running"
+	if !slices.Equal(requests, []string{"list" + selected, "watch" + selected}) {
+		t.Errorf("the cluster is asked to %q", requests)
+	}
+}
+
 // CA-02: a watch goes on where it ended when a cluster is back that was away, which is told once; rows that are not known to follow on the
 // last ones are all of them.
 func TestGetResourcesWatchesAgain(t *testing.T) {
