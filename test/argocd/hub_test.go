@@ -291,15 +291,20 @@ func (f *fleet) writeBootstrap(ctx context.Context, path string) error {
 	if err := json.Unmarshal(printed, &invitation); err != nil {
 		return fmt.Errorf("%w: %s", err, printed)
 	}
+	return f.writeKubeconfig(path, invitation.Token)
+}
+
+// writeKubeconfig writes a kubeconfig with a token for the hub.
+func (f *fleet) writeKubeconfig(path, token string) error {
 	config := rest.CopyConfig(f.hub.config)
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return err
 	}
 	return clientcmd.WriteToFile(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{"hub": {Server: config.Host, CertificateAuthorityData: config.CAData}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"bootstrap": {Token: invitation.Token}},
-		Contexts:       map[string]*clientcmdapi.Context{"bootstrap": {Cluster: "hub", AuthInfo: "bootstrap"}},
-		CurrentContext: "bootstrap",
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"user": {Token: token}},
+		Contexts:       map[string]*clientcmdapi.Context{"hub": {Cluster: "hub", AuthInfo: "user"}},
+		CurrentContext: "hub",
 	}, path)
 }
 

@@ -3,6 +3,7 @@ package argocd
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	argov1alpha1 "github.com/argoproj/argo-cd/v3/pkg/apis/application/v1alpha1"
@@ -23,13 +26,33 @@ import (
 )
 
 const (
-	// accountOfPush is who Argo CD is on the cluster, with what its applications take.
+	// accountOfPush is who Argo CD is on the cluster.
 	accountOfPush = `
 apiVersion: authentication.open-cluster-management.io/v1beta1
 kind: ManagedServiceAccount
 metadata: {name: TEST, namespace: cluster1}
 spec: {rotation: {validity: 24h}}
+`
+	// userOfPush is a user of the hub who enters the cluster.
+	userOfPush = `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: argocd, namespace: TEST}
 ---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: TEST}
+rules:
+- {apiGroups: [cluster.open-cluster-management.io], resources: [managedclusters/proxy], resourceNames: [cluster1], verbs: ['*']}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: TEST}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: TEST}
+subjects: [{kind: ServiceAccount, name: argocd, namespace: TEST}]
+`
+	// permissionOfPush is what the applications take on the cluster.
+	permissionOfPush = `
 apiVersion: rbac.open-cluster-management.io/v1alpha1
 kind: ClusterPermission
 metadata: {name: TEST, namespace: cluster1}
@@ -40,7 +63,7 @@ spec:
     - {apiGroups: [apps], resources: [deployments], verbs: ['*']}
     - {apiGroups: [""], resources: [services], verbs: [get, list, watch]}
   clusterRoleBinding:
-    subject: {apiGroup: authentication.open-cluster-management.io, kind: ManagedServiceAccount, name: TEST}
+    subject: SUBJECT
 `
 	placementOfPush = `
 apiVersion: cluster.open-cluster-management.io/v1beta2
@@ -106,10 +129,7 @@ func TestPush(t *testing.T) {
 	namespace := f.hub.namespace(t, "push")
 	f.hub.patch(t, object("cluster.open-cluster-management.io/v1", "ManagedCluster", "", member), `{"metadata":{"labels":{"push":"true"}}}`)
 	f.hub.apply(t, namespace, accountOfPush+"---"+placementOfPush)
-	permission := object("rbac.open-cluster-management.io/v1alpha1", "ClusterPermission", member, namespace)
-	if err := f.hub.awaitCondition(t.Context(), permission, "AppliedRBACManifestWork"); err != nil {
-		t.Fatal(err)
-	}
+	f.permit(t, namespace, "{apiGroup: authentication.open-cluster-management.io, kind: ManagedServiceAccount, name: TEST}")
 	f.hub.awaitRegistered(t, namespace, "web", member)
 	installArgo(t, f.hub, namespace)
 	argoCD := newPusher(t, f.hub, namespace)
@@ -146,6 +166,72 @@ func TestPush(t *testing.T) {
 			t.Errorf("there is a %T, which the account may not make: %v", o, err)
 		}
 	}
+}
+
+// CA-02: Argo CD deploys to a cluster that was added to it with what the kubeconfig of capstan has: the server, and the token of a user of
+// the hub.
+func TestPushByKubeconfig(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	namespace := f.hub.namespace(t, "kubeconfig")
+	if err := f.hub.applyAll(t.Context(), "", strings.ReplaceAll(userOfPush, "TEST", namespace)); err != nil {
+		t.Fatal(err)
+	}
+	f.permit(t, namespace, `{apiGroup: rbac.authorization.k8s.io, kind: User, name: "cluster:hub:system:serviceaccount:TEST:argocd"}`)
+	config := f.kubeconfigOf(t, f.hub.as(t, namespace, "argocd").BearerToken)
+	f.awaitRights(t, config)
+	installArgo(t, f.hub, namespace)
+	clusters, _ := database(t, f.hub.config, namespace)
+	if _, err := clusters.CreateCluster(t.Context(), &argov1alpha1.Cluster{Name: member, Server: config.Host,
+		Config: argov1alpha1.ClusterConfig{BearerToken: config.BearerToken, TLSClientConfig: argov1alpha1.TLSClientConfig{CAData: config.CAData}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	argoCD := newPusher(t, f.hub, namespace)
+	argoCD.sync(t, strings.ReplaceAll(web, "GREETING", "hello")).expect(t, common.ResultCodeSynced, 2)
+	f.cluster.awaitGreeting(t, namespace, "hello")
+	argoCD.sync(t, strings.ReplaceAll(web, "GREETING", "good evening"))
+	f.cluster.awaitGreeting(t, namespace, "good evening")
+}
+
+// permit gives somebody on the cluster what the applications take.
+func (f *fleet) permit(t *testing.T, namespace, subject string) {
+	t.Helper()
+	f.hub.apply(t, namespace, strings.ReplaceAll(permissionOfPush, "SUBJECT", subject))
+	permission := object("rbac.open-cluster-management.io/v1alpha1", "ClusterPermission", member, namespace)
+	if err := f.hub.awaitCondition(t.Context(), permission, "AppliedRBACManifestWork"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// kubeconfigOf is what capstan writes for the cluster and a user with a token for the hub.
+func (f *fleet) kubeconfigOf(t *testing.T, token string) *rest.Config {
+	t.Helper()
+	user := filepath.Join(t.TempDir(), "hub.kubeconfig")
+	if err := f.writeKubeconfig(user, token); err != nil {
+		t.Fatal(err)
+	}
+	written, err := capstan(t.Context(), user, "kubeconfig", member)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(written)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// awaitRights waits until the authorizers of hub and cluster know the rights of a user.
+func (f *fleet) awaitRights(t *testing.T, user *rest.Config) {
+	t.Helper()
+	eventually(t, func(ctx context.Context) error {
+		through, err := newClient(user)
+		if err != nil {
+			return err
+		}
+		return through.List(ctx, &corev1.ConfigMapList{})
+	})
 }
 
 // awaitGreeting waits for what is in the ConfigMap.

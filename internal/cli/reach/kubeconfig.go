@@ -26,8 +26,9 @@ import (
 
 const kubeconfigLong = `Write a kubeconfig that leads to clusters through the hub, with a context for each.
 
-The server is the hub, which passes requests on to the cluster, in your name; the credentials are yours for the hub. kubectl, helm, k9s,
-Argo CD and every other client of Kubernetes work with it. What you may do there is what the cluster lets you do.
+The server is the hub, which passes requests on to the cluster, in your name; the credentials are yours for the hub. kubectl, helm and every
+other client of Kubernetes work with it; Argo CD takes its server, CA and credentials for a cluster to push to. What you may do there is
+what the cluster lets you do.
 
 Clusters need the add-on cluster-proxy. --merge adds a context to a kubeconfig that has others.`
 
