@@ -27,46 +27,80 @@ var (
 	slowReaders = flag.Int("slow-readers", 100, "how many requests TestProxy makes of which it does not read the answers")
 )
 
-const bigLists = "/api/v1/namespaces/default/configmaps?labelSelector=size%3Dbig"
+const (
+	bigLists = "/api/v1/namespaces/default/configmaps?labelSelector=size%3Dbig"
+	// apiServer is the URL of the API server inside its cluster, which clients here do not look up.
+	apiServer = "https://kubernetes.default.svc"
+)
 
-// measureStream transfers much through one connection to the API server of the cluster.
+// measureStream transfers much through one connection to the API server of the cluster, directly and through a port forward of the hub.
 func measureStream(t *testing.T, r *report, hub, managed *env.Server, agent *env.Agent) {
-	c := clientThrough(t, hubConfig(t, hub), hubConfig(t, managed))
-	fetch(t, c, "https://kubernetes.default.svc/version")
-	hubBefore, agentBefore := usageOf(t, hub.Pid()), usageOf(t, agent.Pid())
-	begin, n := time.Now(), int64(0)
-	for n < int64(*streamMiB)<<20 {
-		n += fetch(t, c, "https://kubernetes.default.svc"+bigLists)
-	}
-	took := time.Since(begin)
-	hubAfter, agentAfter := usageOf(t, hub.Pid()), usageOf(t, agent.Pid())
+	cluster := hubConfig(t, managed)
 	add := func(name, unit string, value float64) {
 		r.add(fmt.Sprintf("%d MiB in one stream: %s", *streamMiB, name), unit, "", value)
 	}
-	add("throughput", "MB/s", float64(n)/(1<<20)/took.Seconds())
+	n, took := transfer(t, clientOver(t, cluster, dialDirectly(t, cluster)))
+	add("throughput, direct", "MB/s", float64(n)/(1<<20)/took.Seconds())
+
+	c := clientOver(t, cluster, dialThrough(t, hubConfig(t, hub)))
+	hubBefore, agentBefore := usageOf(t, hub.Pid()), usageOf(t, agent.Pid())
+	n, took = transfer(t, c)
+	hubAfter, agentAfter := usageOf(t, hub.Pid()), usageOf(t, agent.Pid())
+	add("throughput, through the hub", "MB/s", float64(n)/(1<<20)/took.Seconds())
 	add("memory of the hub", "MB more", hubAfter.rss-hubBefore.rss)
 	add("memory of the agent", "MB more", agentAfter.rss-agentBefore.rss)
 	add("hub CPU", "ms/GiB", milliseconds([]time.Duration{hubAfter.cpu - hubBefore.cpu})[0]/float64(n)*(1<<30))
 	add("agent CPU", "ms/GiB", milliseconds([]time.Duration{agentAfter.cpu - agentBefore.cpu})[0]/float64(n)*(1<<30))
 }
 
-// clientThrough has one connection to the API server of the cluster, which goes through a port forward of the hub.
-func clientThrough(t *testing.T, hub, managed *rest.Config) *http.Client {
+// transfer reads lists until they have the size of the stream.
+func transfer(t *testing.T, c *http.Client) (n int64, took time.Duration) {
+	t.Helper()
+	begin := time.Now()
+	for n < int64(*streamMiB)<<20 {
+		n += fetch(t, c, apiServer+bigLists)
+	}
+	return n, time.Since(begin)
+}
+
+type dialFunc func(ctx context.Context) (net.Conn, error)
+
+func dialDirectly(t *testing.T, managed *rest.Config) dialFunc {
+	t.Helper()
+	server, err := url.Parse(managed.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(ctx context.Context) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", server.Host)
+	}
+}
+
+// dialThrough makes a port forward of the hub.
+func dialThrough(t *testing.T, hub *rest.Config) dialFunc {
 	t.Helper()
 	hub = rest.CopyConfig(hub)
 	hub.NextProtos = []string{tunnel.HTTP}
 	upgrades := clientOf(t, hub)
 	forward := hub.Host + api.Path(api.Standalone, "cluster1", fleet.SubresourcePortForward) + "?" +
 		url.Values{api.QueryAddress: {"kubernetes.default.svc:443"}}.Encode()
+	return func(ctx context.Context) (net.Conn, error) {
+		return tunnel.Upgrade(ctx, upgrades, forward, api.ProtocolPortForward)
+	}
+}
+
+// clientOver has one connection to the API server of the cluster, with TLS over what it dials. The connection is made.
+func clientOver(t *testing.T, managed *rest.Config, dial dialFunc) *http.Client {
+	t.Helper()
 	config := rest.CopyConfig(managed)
-	config.Host, config.ServerName, config.NextProtos = "https://kubernetes.default.svc", "localhost", []string{"http/1.1"}
+	config.Host, config.ServerName, config.NextProtos = apiServer, "localhost", []string{tunnel.HTTP}
 	secure, err := rest.TLSConfigFor(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	transport := &http.Transport{MaxConnsPerHost: 1, DisableCompression: true,
 		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			conn, err := tunnel.Upgrade(ctx, upgrades, forward, api.ProtocolPortForward)
+			conn, err := dial(ctx)
 			if err != nil {
 				return nil, err
 			}
@@ -77,7 +111,9 @@ func clientThrough(t *testing.T, hub, managed *rest.Config) *http.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &http.Client{Transport: authenticated}
+	c := &http.Client{Transport: authenticated}
+	fetch(t, c, apiServer+"/version")
+	return c
 }
 
 // measureSlowReaders has the cluster wait for clients that do not read, and fails if hub or agent hold more for them than windows and
