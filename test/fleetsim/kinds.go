@@ -23,13 +23,14 @@ type kind struct {
 
 func (k kind) gvk() schema.GroupVersionKind { return k.GroupVersion().WithKind(k.name) }
 
-// builtin are the kinds that a cluster serves without a CustomResourceDefinition: those that an agent needs for itself, and
-// some that works bring.
+// builtin are the kinds that a cluster serves without a CustomResourceDefinition: those that an agent needs for itself, some that works
+// bring, and pods, which users read.
 var builtin = []kind{
 	{v1("", "configmaps"), "ConfigMap", true, false},
 	{v1("", "events"), "Event", true, false},
 	{v1("", "namespaces"), "Namespace", false, true},
 	{v1("", "nodes"), "Node", false, true},
+	{v1("", "pods"), "Pod", true, true},
 	{v1("", "secrets"), "Secret", true, false},
 	{v1("", "serviceaccounts"), "ServiceAccount", true, false},
 	{v1("", "services"), "Service", true, true},
