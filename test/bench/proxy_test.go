@@ -58,8 +58,8 @@ func TestProxy(t *testing.T) {
 	t.Run("requests", func(t *testing.T) { measureProxy(t, r) })
 	for text := range strings.SplitSeq(*sizes, ",") {
 		size, err := strconv.Atoi(text)
-		if err != nil || size < 1 {
-			t.Fatalf("-fleet %s: %q is no size of a fleet", *sizes, text)
+		if err != nil || size < 2 { // one cluster to deny, and one of which the add-on is disabled
+			t.Fatalf("-fleet %s: %q is no size of a fleet; use numbers from 2", *sizes, text)
 		}
 		t.Run(text, func(t *testing.T) { measureTunnels(t, r, size) })
 	}
@@ -151,7 +151,7 @@ func measureWatches(t *testing.T, r *report, hub, managed *env.Server, agent *en
 	r.add("event in 1,000 watches through one agent, each", "ms", "", milliseconds(all)...)
 }
 
-// measureTunnels enables the add-on on a fleet, and restarts the hub.
+// measureTunnels enables the add-on on a fleet, restarts the hub, and takes the tunnels from some clusters.
 func measureTunnels(t *testing.T, r *report, size int) {
 	hub := env.StartHub(t, "", append(fleetsim.HubFlags(), "--profiling")...)
 	simulated := newFleet(t, hubConfig(t, hub), newToken(t, hub), size)
@@ -211,6 +211,7 @@ func measureTunnels(t *testing.T, r *report, size int) {
 		t.Fatal(err)
 	}
 	add("hub killed and ready again, to tunnel back, each", "ms", "", times...)
+	measureRevocations(t, add, hub, simulated.Names())
 }
 
 // measureManyStreams opens watches in all tunnels, and leaves them open for a while.
@@ -224,16 +225,9 @@ func measureManyStreams(t *testing.T, add func(name, unit, target string, values
 	begin := time.Now()
 	for i := range bodies {
 		opened.Go(func() error {
-			response, err := requests.Get(through(config, clusters[i%len(clusters)]).Host + "/api/v1/namespaces?watch=true")
-			if err != nil {
-				return err
-			}
-			bodies[i] = response.Body
-			if response.StatusCode != http.StatusOK {
-				answer, err := io.ReadAll(response.Body)
-				return errors.Join(fmt.Errorf("%s: %s", response.Status, answer), err)
-			}
-			return nil
+			body, err := openWatch(requests, config, clusters[i%len(clusters)])
+			bodies[i] = body
+			return err
 		})
 	}
 	if err := opened.Wait(); err != nil {
@@ -251,6 +245,19 @@ func measureManyStreams(t *testing.T, add func(name, unit, target string, values
 	}
 	requests.CloseIdleConnections()
 	wait(t, settled) // hub and agents are busy with the end of so many, which is no part of what is measured next
+}
+
+// openWatch opens a watch in the tunnel of a cluster. It lasts until its body is closed, or the tunnel ends.
+func openWatch(c *http.Client, hub *rest.Config, cluster string) (io.ReadCloser, error) {
+	response, err := c.Get(through(hub, cluster).Host + "/api/v1/namespaces?watch=true")
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		answer, err := io.ReadAll(response.Body)
+		return nil, errors.Join(fmt.Errorf("watch namespaces of %s: %s: %s", cluster, response.Status, answer), err, response.Body.Close())
+	}
+	return response.Body, nil
 }
 
 // measureManyClusters has the command line read from all clusters. For the first run, the hub also opens a stream to each agent, which it
