@@ -42,6 +42,12 @@ const (
 	podsEach        = 5
 )
 
+// Targets, in milliseconds.
+const (
+	addedTarget = "1"    // what the hub adds to a request
+	backTarget  = "2000" // a tunnel that was lost is back
+)
+
 // What "capstan get pods" of so many clusters has as target, in milliseconds.
 var getPodsTargets = map[int]string{100: "1000"}
 
@@ -92,6 +98,7 @@ func measureProxy(t *testing.T, r *report) {
 		for _, way := range []string{"direct", "through the hub"} {
 			r.add("GET "+path+", "+way, "ms", "", milliseconds(took[way])...)
 		}
+		r.add("GET "+path+", added by the hub", "ms", addedTarget, milliseconds(added(took["direct"], took["through the hub"]))...)
 	}
 	for way, config := range map[string]*rest.Config{"direct": direct, "through the hub": through} {
 		c, n, begin := clientOf(t, config), int64(0), time.Now()
@@ -103,6 +110,14 @@ func measureProxy(t *testing.T, r *report) {
 	measureStream(t, r, hub, managed, agent)
 	measureSlowReaders(t, r, hub, agent, through)
 	measureWatches(t, r, hub, managed, agent, through)
+}
+
+// added is how much longer each request took through the hub than the direct one that was made next to it.
+func added(direct, through []time.Duration) (more []time.Duration) {
+	for i := range direct {
+		more = append(more, through[i]-direct[i])
+	}
+	return more
 }
 
 func measureWatches(t *testing.T, r *report, hub, managed *env.Server, agent *env.Agent, through *rest.Config) {
@@ -210,7 +225,7 @@ func measureTunnels(t *testing.T, r *report, size int) {
 	if err := back.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	add("hub killed and ready again, to tunnel back, each", "ms", "", times...)
+	add("hub killed and ready again, to tunnel back, each", "ms", backTarget, times...)
 	measureRevocations(t, add, hub, simulated.Names())
 }
 
