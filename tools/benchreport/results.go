@@ -41,7 +41,10 @@ type measure struct {
 	P75    float64 `json:"p75"`
 	P90    float64 `json:"p90"`
 	Max    float64 `json:"max"`
-	Target string  `json:"target"`
+	// Target is the most that the median should be, or the least after a ≥.
+	Target string `json:"target"`
+
+	missed bool
 }
 
 // results are the measures by their names and the number of clusters, and the files that they are from.
@@ -75,6 +78,9 @@ func read(folder string) (results, error) {
 			if err != nil {
 				return results{}, fmt.Errorf("%s: %w", r.file, err)
 			}
+			if m.missed, err = m.misses(); err != nil {
+				return results{}, fmt.Errorf("%s: %w", r.file, err)
+			}
 			if all.byName[name] == nil {
 				all.byName[name] = map[int]measure{}
 			}
@@ -91,6 +97,22 @@ func (m measure) split() (clusters int, name string, err error) {
 		return 0, "", fmt.Errorf("measure %q: it has to begin with the size of the fleet, such as \"100 clusters: \"", m.Name)
 	}
 	return clusters, name, nil
+}
+
+// misses tells whether the median does not reach the target.
+func (m measure) misses() (bool, error) {
+	if m.Target == "" {
+		return false, nil
+	}
+	number, least := strings.CutPrefix(m.Target, "≥")
+	target, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		return false, fmt.Errorf("measure %q: target %q: it has to be a number, after a ≥ if that is the least", m.Name, m.Target)
+	}
+	if least {
+		return m.Median < target, nil
+	}
+	return m.Median > target, nil
 }
 
 // sizes are those with which one of the measures was taken.

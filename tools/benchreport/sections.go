@@ -35,9 +35,10 @@ var sections = []section{
 			measures: []string{"hub CPU, of a core", "hub CPU, of a core, leaseDurationSeconds 10"}}},
 	},
 	{
-		title:   "Memory",
-		method:  "Resident memory of the hub with this fleet at rest: API server, etcd, admission and all controllers, which are one process.",
-		figures: []string{"hub resident memory", "hub resident memory, each"},
+		title: "Memory",
+		method: "Resident memory of the hub with this fleet at rest: API server, etcd, admission and all controllers, which are one process.\n" +
+			"For each cluster counts what it has more than without any; for each light agent, what the simulator has.",
+		figures: []string{"hub resident memory", "hub resident memory, each", "simulator resident memory, each light agent"},
 		curves:  []curve{{file: "memory.svg", title: "Resident memory of the hub", unit: "MB", measures: []string{"hub resident memory"}}},
 	},
 	{
