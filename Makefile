@@ -45,6 +45,9 @@ FLEET ?= 100,500,1000
 # The agents of these fleets: real ones, or light ones, which manage nothing and of which a machine holds thousands.
 AGENTS ?= real
 
+# How many clusters the ManifestWorkReplicaSet of `make bench-sets` has.
+SETS ?= 1000
+
 # Runs measurements of test/bench.
 MEASURE = $(GO) test ./test/bench -tags bench -count=1 -timeout 60m -v
 
@@ -346,6 +349,10 @@ bench-tunnels: ## Measure the tunnels of agents next to those of konnectivity
 bench-fleet-works: build ## Measure works in simulated fleets of FLEET clusters; writes bench-fleet-works.json
 	$(MEASURE) -run 'TestFleetWorks$$' -fleet '$(FLEET)' -out "$(CURDIR)/bench-fleet-works.json"
 
+.PHONY: bench-sets
+bench-sets: build ## Measure a ManifestWorkReplicaSet over SETS clusters without agents; writes bench-sets.json
+	$(MEASURE) -run 'TestReplicaSet$$' -sets '$(SETS)' -out "$(CURDIR)/bench-sets.json"
+
 .PHONY: bench-report
 bench-report: build ## Measure fleets of FLEET clusters at rest and at work; writes docs/benchmarks
 	mkdir -p $(RESULTS)
@@ -353,6 +360,7 @@ bench-report: build ## Measure fleets of FLEET clusters at rest and at work; wri
 		$(MEASURE) -run 'TestFleet$$' -fleet $$size -light -out "$(CURDIR)/$(RESULTS)/fleet-$$size.json" || exit 1; \
 	done
 	$(MEASURE) -run 'TestFleetWorks$$' -fleet 100 -out "$(CURDIR)/$(RESULTS)/works.json"
+	$(MEASURE) -run 'TestReplicaSet$$' -sets '$(SETS)' -out "$(CURDIR)/$(RESULTS)/sets.json"
 	$(MEASURE) -run 'TestDeliveries$$' -fleet 1000 -out "$(CURDIR)/$(RESULTS)/deliveries.json"
 	$(GO) -C tools run ./benchreport -results "$(CURDIR)/$(RESULTS)" -out "$(CURDIR)/docs/benchmarks"
 

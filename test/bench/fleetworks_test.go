@@ -143,8 +143,8 @@ func reportedStatus(w *workv1.ManifestWork) workv1.ManifestWorkStatus {
 	return status
 }
 
-// phase measures what the hub does until a tally is complete.
-func (b *workBench) phase(what string, begin func() *tally) *tally {
+// phase measures what the hub does until a tally is complete. share is the target for the rate of its writes.
+func (b *workBench) phase(what, share string, begin func() *tally) *tally {
 	stopProfile := profile(b.t, b.hub, b.size, strings.ReplaceAll(what, " ", "-"))
 	hub, self, counted, began := usageOf(b.t, b.hub.Pid()), usageOf(b.t, os.Getpid()), metricsOf(b.t, b.hub), time.Now()
 	c := begin()
@@ -154,7 +154,7 @@ func (b *workBench) phase(what string, begin func() *tally) *tally {
 	writes, alone := b.worksWritten(now, counted)
 	b.add(what, "s", "", took.Seconds())
 	b.add(what+": writes of works", "1/s", "", writes/took.Seconds())
-	b.add(what+": of the rate of plain writes", "%", "", 100*alone/took.Seconds())
+	b.add(what+": of the rate of plain writes", "%", share, 100*alone/took.Seconds())
 	b.addCPU(what, writes, hub, took)
 	b.add(what+": CPU of the simulator", "cores", "", (selfNow.cpu-self.cpu).Seconds()/took.Seconds())
 	stopProfile()
@@ -188,7 +188,7 @@ func (b *workBench) worksWritten(now, before metrics) (writes, alone float64) {
 func (b *workBench) measureWorks() {
 	var mu sync.Mutex
 	began := map[client.ObjectKey]time.Time{}
-	applied := b.phase(fmt.Sprintf("%d works created to all Applied", worksEach*b.size), func() *tally {
+	applied := b.phase(fmt.Sprintf("%d works created to all Applied", worksEach*b.size), "", func() *tally {
 		applied := b.works.count(b.t, "Applied", worksEach*b.size, isApplied)
 		var works []*workv1.ManifestWork
 		for i := range worksEach {
@@ -277,7 +277,7 @@ func (b *workBench) measureWorksDeletion() {
 	if err := b.c.List(b.t.Context(), works); err != nil {
 		b.t.Fatal(err)
 	}
-	b.phase(fmt.Sprintf("%d works deleted to all gone", len(works.Items)), func() *tally {
+	b.phase(fmt.Sprintf("%d works deleted to all gone", len(works.Items)), "", func() *tally {
 		gone := b.works.countGone(b.t, len(works.Items))
 		var all []*workv1.ManifestWork
 		for i := range works.Items {
@@ -301,13 +301,13 @@ func (b *workBench) measureSet() {
 	set := &workv1alpha1.ManifestWorkReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "set"}}
 	set.Spec.PlacementRefs = []workv1alpha1.LocalPlacementReference{{Name: "all"}}
 	set.Spec.ManifestWorkTemplate = setTemplate("1")
-	b.phase("set created to all Applied", func() *tally {
+	b.phase("set created to all Applied", "", func() *tally {
 		c := b.works.count(b.t, "Applied", b.size, hasVersion("1"))
 		create(b.t, b.c, set)
 		return c
 	})
-	change := func(what, version string, strategy clusterv1alpha1.RolloutStrategy) {
-		b.phase(what, func() *tally {
+	change := func(what, share, version string, strategy clusterv1alpha1.RolloutStrategy) {
+		b.phase(what, share, func() *tally {
 			c := b.works.count(b.t, "Applied", b.size, hasVersion(version))
 			patch := client.MergeFrom(set.DeepCopy())
 			set.Spec.ManifestWorkTemplate = setTemplate(version)
@@ -318,13 +318,13 @@ func (b *workBench) measureSet() {
 			return c
 		})
 	}
-	change("set changed to all Applied, All", "2", clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All})
-	change("set changed to all Applied, Progressive 10 %", "3", clusterv1alpha1.RolloutStrategy{
+	change("set changed to all Applied, All", shareTarget, "2", clusterv1alpha1.RolloutStrategy{Type: clusterv1alpha1.All})
+	change("set changed to all Applied, Progressive 10 %", "", "3", clusterv1alpha1.RolloutStrategy{
 		Type:        clusterv1alpha1.Progressive,
 		Progressive: &clusterv1alpha1.RolloutProgressive{MaxConcurrency: ptr.To(intstr.FromString("10%"))},
 	})
 	begin := time.Now()
-	awaitSet(b.t, b.c, func(s workv1alpha1.ManifestWorkReplicaSetSummary) bool {
+	awaitSet(b.t, b.c, b.size, func(s workv1alpha1.ManifestWorkReplicaSetSummary) bool {
 		return s.Applied == b.size && s.Updated == b.size
 	})
 	b.add("last Applied to status of the set", "ms", "", milliseconds([]time.Duration{time.Since(begin)})...)

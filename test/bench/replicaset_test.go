@@ -4,6 +4,7 @@ package bench
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -25,50 +26,60 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
+var setSize = flag.Int("sets", 1000, "how many clusters without agents TestReplicaSet has")
+
 const (
-	// setSize is the number of clusters of the set.
-	setSize = 1000
 	// clientWriters is how many requests at once the test sends, where it does what the hub or the agents do.
 	clientWriters = 16
+	// writeEach is what each work of a set adds to how long the hub may take for all of them.
+	writeEach = 20 * time.Millisecond
+	// shareTarget is the least that a changed set should reach of the rate of plain writes, in percent.
+	shareTarget = "≥80"
 )
 
 // TestReplicaSet measures one ManifestWorkReplicaSet over many clusters that have no agents: the test reports for them.
 // Next to it stands how fast the same API server takes the same works from a client.
 func TestReplicaSet(t *testing.T) {
+	size := *setSize
+	if size < 1 {
+		t.Fatalf("-sets %d is no number of clusters; use one from 1", size)
+	}
 	r := newReport()
 	hub := env.StartHub(t, "work")
 	c := hub.Client(t)
-	clusters := make([]string, setSize)
+	clusters := make([]string, size)
 	for i := range clusters {
 		clusters[i] = fmt.Sprintf("c-%04d", i)
 	}
 	each(t, clusters, func(cluster string) error { return accepted(t.Context(), c, cluster) })
-	figure := func(name string, took time.Duration) {
-		r.add(fmt.Sprintf("%s, %d clusters", name, setSize), "ms", "", milliseconds([]time.Duration{took})...)
+	add := func(name, unit, target string, value float64) {
+		r.add(fmt.Sprintf("%d clusters: %s", size, name), unit, target, value)
 	}
+	figure := func(name string, took time.Duration) { add(name, "s", "", took.Seconds()) }
 
-	begin := time.Now()
-	each(t, clusters, func(cluster string) error {
-		return c.Create(t.Context(), &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "alone"},
-			Spec: setTemplate("1")})
-	})
-	figure("the same works created by a client", time.Since(begin))
+	created, changed := plainWorks(t, c, clusters)
+	figure("the same works created by a client", created)
+	figure("the same works changed by a client", changed)
 
 	decideOnAll(t, c, clusters)
 	set := &workv1alpha1.ManifestWorkReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "set"}}
 	set.Spec.ManifestWorkTemplate = setTemplate("1")
 	set.Spec.PlacementRefs = []workv1alpha1.LocalPlacementReference{{Name: "all"}}
-	begin = time.Now()
+	written := func(name, target string, plain, took time.Duration) {
+		figure(name, took)
+		add(name+": of the rate of plain writes", "%", target, 100*plain.Seconds()/took.Seconds())
+	}
+	begin := time.Now()
 	if err := c.Create(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
-	awaitSet(t, c, func(s workv1alpha1.ManifestWorkReplicaSetSummary) bool { return s.Updated == setSize })
-	figure("set created to all works written", time.Since(begin))
+	awaitSet(t, c, size, func(s workv1alpha1.ManifestWorkReplicaSetSummary) bool { return s.Updated == size })
+	written("set created to all works written", "", created, time.Since(begin))
 
 	begin = time.Now()
 	reportAll(t, c)
 	reported := time.Since(begin)
-	awaitSet(t, c, func(s workv1alpha1.ManifestWorkReplicaSetSummary) bool { return s.Applied == setSize })
+	awaitSet(t, c, size, func(s workv1alpha1.ManifestWorkReplicaSetSummary) bool { return s.Applied == size })
 	figure("all agents report Applied", reported)
 	figure("last report to status of the set", time.Since(begin)-reported)
 
@@ -78,14 +89,14 @@ func TestReplicaSet(t *testing.T) {
 	if err := c.Patch(t.Context(), set, patched); err != nil {
 		t.Fatal(err)
 	}
-	awaitSet(t, c, func(s workv1alpha1.ManifestWorkReplicaSetSummary) bool { return s.Updated == setSize && s.Applied == 0 })
-	figure("template changed to all works written", time.Since(begin))
+	awaitSet(t, c, size, func(s workv1alpha1.ManifestWorkReplicaSetSummary) bool { return s.Updated == size && s.Applied == 0 })
+	written("set changed to all works written", shareTarget, changed, time.Since(begin))
 
 	begin = time.Now()
 	if err := c.Delete(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
-	env.Eventually(t, func(ctx context.Context) error {
+	env.EventuallyAfter(t, time.Duration(size)*writeEach, func(ctx context.Context) error {
 		works := &workv1.ManifestWorkList{}
 		if err := c.List(ctx, works, client.HasLabels{fleet.LabelManifestWorkReplicaSet}, client.Limit(1)); err != nil || len(works.Items) > 0 {
 			return fmt.Errorf("works are left: %w", err)
@@ -99,6 +110,24 @@ func TestReplicaSet(t *testing.T) {
 	if err := r.write(*out); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// plainWorks creates and then changes the works of a set as a client, and returns how long each took. They stay, but are none of a set's.
+func plainWorks(t *testing.T, c client.Client, clusters []string) (created, changed time.Duration) {
+	t.Helper()
+	works := map[string]*workv1.ManifestWork{}
+	for _, cluster := range clusters {
+		works[cluster] = &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "alone"}, Spec: setTemplate("1")}
+	}
+	begin := time.Now()
+	each(t, clusters, func(cluster string) error { return c.Create(t.Context(), works[cluster]) })
+	created = time.Since(begin)
+	begin = time.Now()
+	each(t, clusters, func(cluster string) error {
+		works[cluster].Spec = setTemplate("2")
+		return c.Update(t.Context(), works[cluster])
+	})
+	return created, time.Since(begin)
 }
 
 func setTemplate(version string) workv1.ManifestWorkSpec {
@@ -190,10 +219,11 @@ func reportAll(t *testing.T, c client.Client) {
 	})
 }
 
-func awaitSet(t *testing.T, c client.Client, done func(workv1alpha1.ManifestWorkReplicaSetSummary) bool) {
+// awaitSet waits for the summary of a set of so many works.
+func awaitSet(t *testing.T, c client.Client, works int, done func(workv1alpha1.ManifestWorkReplicaSetSummary) bool) {
 	t.Helper()
 	set := &workv1alpha1.ManifestWorkReplicaSet{}
-	env.Eventually(t, func(ctx context.Context) error {
+	env.EventuallyAfter(t, time.Duration(works)*writeEach, func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "set"}, set); err != nil {
 			return err
 		}

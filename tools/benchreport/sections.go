@@ -62,9 +62,21 @@ var sections = []section{
 	{
 		title: "Rollout",
 		method: "A ManifestWorkReplicaSet on all clusters, from its creation or change until the works of all are Applied; a progressive rollout takes a\n" +
-			"tenth of the clusters at a time. The agents are real, on clusters in memory.",
-		figures: []string{"set created to all Applied", "set changed to all Applied, All", "set changed to all Applied, Progressive 10 %",
+			"tenth of the clusters at a time. The agents are real, on clusters in memory. The rate of plain writes is that of the same writes of\n" +
+			"works, the agents' included, when a client sends them and nothing else happens.",
+		figures: []string{"set created to all Applied", "set created to all Applied: of the rate of plain writes",
+			"set changed to all Applied, All", "set changed to all Applied, All: of the rate of plain writes",
+			"set changed to all Applied, Progressive 10 %", "set changed to all Applied, Progressive 10 %: of the rate of plain writes",
 			"last Applied to status of the set"},
+	},
+	{
+		title: "A set without agents",
+		method: "A ManifestWorkReplicaSet on clusters that have no agents, which would take CPU from the hub: the measurement reports for them. The same\n" +
+			"works from a client are plain writes, on the same hub before the set.",
+		figures: []string{"the same works created by a client", "set created to all works written",
+			"set created to all works written: of the rate of plain writes", "the same works changed by a client",
+			"set changed to all works written", "set changed to all works written: of the rate of plain writes", "all agents report Applied",
+			"last report to status of the set", "set deleted to all works gone"},
 	},
 	{
 		title: "Works, drift and feedback",
