@@ -52,7 +52,7 @@ func measureDeliveries(t *testing.T, r *report, size int) {
 	members := newFleet(t, hubConfig(t, hub), newToken(t, hub), size)
 	seen := watchAvailability(t, hubConfig(t, hub))
 	members.Start()
-	seen.await(t, members.Names(), metav1.ConditionTrue, joinTimeout+time.Duration(size)*joinEach)
+	seen.await(t, members.Names(), metav1.ConditionTrue, joinWithin(size))
 	create(t, c, &clusterv1beta2.ManagedClusterSetBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fleet.ClusterSetGlobal},
 		Spec:       clusterv1beta2.ManagedClusterSetBindingSpec{ClusterSet: fleet.ClusterSetGlobal}})

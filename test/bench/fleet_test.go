@@ -31,11 +31,13 @@ import (
 var (
 	sizes    = flag.String("fleet", "100,500,1000", "sizes of the fleets to simulate")
 	light    = flag.Bool("light", false, "simulate agents that manage nothing, for fleets of thousands")
+	away     = flag.Duration("away", 0, "how long the hub is away once, with leases of a minute; 0 leaves that out")
 	profiles = flag.String("profiles", "", "folder for CPU and heap profiles of the hub; none if empty")
 )
 
 const (
-	// steadyPeriod is as long as a heartbeat may take by default.
+	// usualBeat is leaseDurationSeconds by default, and steadyPeriod is as long as a heartbeat may take then.
+	usualBeat    = 60
 	steadyPeriod = 75 * time.Second
 	// fastBeat is leaseDurationSeconds when losses are measured; the hub gives five times that. A loss comes when the
 	// heartbeats have had settlePeriod to become fast.
@@ -56,6 +58,7 @@ const (
 	requestsTarget    = "20"
 	memoryTarget      = "0.25"
 	lightMemoryTarget = "0.3"
+	backTarget        = "60"
 )
 
 // What a hub at rest may take of a core, by the size of its fleet.
@@ -97,7 +100,7 @@ func measureFleet(t *testing.T, r *report, size int) {
 	stopProfile := profile(t, hub, size, "join")
 	begin, self := time.Now(), usageOf(t, os.Getpid())
 	fleet.Start()
-	joined := seen.await(t, fleet.Names(), metav1.ConditionTrue, joinTimeout+time.Duration(size)*joinEach)
+	joined := seen.await(t, fleet.Names(), metav1.ConditionTrue, joinWithin(size))
 	took := latest(joined).Sub(begin)
 	ready, selfReady, counted := usageOf(t, hub.Pid()), usageOf(t, os.Getpid()), metricsOf(t, hub)
 	stopProfile()
@@ -126,10 +129,14 @@ func measureFleet(t *testing.T, r *report, size int) {
 	}
 	add("simulator CPU, of a core", "%", "", steady.simulatorCPU)
 
-	beat(t, hub, fleet.Names())
+	beat(t, hub, fleet.Names(), fastBeat)
 	wait(t, settlePeriod)
 	add(fmt.Sprintf("hub CPU, of a core, leaseDurationSeconds %d", fastBeat), "%", "", measurePeriod(t, hub, busyPeriod).cpu)
 	measureLoss(t, fleet[:size/lostShare], seen, add)
+	if *away > 0 {
+		beat(t, hub, fleet.Names(), usualBeat)
+		measureAway(t, hub, fleet.Names(), add)
+	}
 }
 
 // measureLoss times how soon the hub sees that clusters are lost, and are back.
@@ -164,6 +171,9 @@ func hubConfig(t *testing.T, hub *env.Server) *rest.Config {
 	return config
 }
 
+// joinWithin is how long a fleet of so many clusters may take to join.
+func joinWithin(clusters int) time.Duration { return joinTimeout + time.Duration(clusters)*joinEach }
+
 func newFleet(t *testing.T, hub *rest.Config, token string, size int) fleetsim.Fleet {
 	fleet, err := fleetsim.New(fleetsim.Options{Hub: hub, Token: token, Dir: t.TempDir(), Size: size, Light: *light})
 	if err != nil {
@@ -178,10 +188,10 @@ func newFleet(t *testing.T, hub *rest.Config, token string, size int) fleetsim.F
 	return fleet
 }
 
-// beat makes the heartbeats fast.
-func beat(t *testing.T, hub *env.Server, clusters []string) {
+// beat sets how often heartbeats come.
+func beat(t *testing.T, hub *env.Server, clusters []string, leaseDurationSeconds int) {
 	c := hub.Client(t)
-	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"leaseDurationSeconds":%d}}`, fastBeat))
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"leaseDurationSeconds":%d}}`, leaseDurationSeconds))
 	var all errgroup.Group
 	all.SetLimit(10)
 	for _, name := range clusters {

@@ -53,6 +53,12 @@ const (
 	lastPause  = 30 * time.Second
 )
 
+// The pause after a heartbeat that fails doubles from the first to the last, as it does with the real agent.
+const (
+	firstBeatPause = 100 * time.Millisecond
+	lastBeatPause  = 10 * time.Second
+)
+
 // shortestWatch is how long a watch lasts at least, and it lasts twice that at most, as those of client-go.
 const shortestWatch = 5 * time.Minute
 
@@ -320,7 +326,7 @@ func results(work *workv1.ManifestWork) (all []conditions.Result) {
 func (s *session) beat(ctx context.Context) error {
 	lease := &coordinationv1.Lease{}
 	key := client.ObjectKey{Namespace: s.name, Name: fleet.ClusterNamespaceLease}
-	period, due := time.Duration(0), (<-chan time.Time)(nil)
+	period, due, pause := time.Duration(0), (<-chan time.Time)(nil), firstBeatPause
 	for {
 		select {
 		case <-ctx.Done():
@@ -330,9 +336,10 @@ func (s *session) beat(ctx context.Context) error {
 		}
 		if err := s.renew(ctx, key, lease); err != nil {
 			lease = &coordinationv1.Lease{}
-			due = time.After(firstPause)
+			due, pause = time.After(pause), min(2*pause, lastBeatPause)
 			continue
 		}
+		pause = firstBeatPause
 		due = time.After(period + rand.N(period/4))
 	}
 }

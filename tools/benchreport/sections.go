@@ -48,6 +48,15 @@ var sections = []section{
 		distributions: []string{"loss of a tenth seen, leaseDurationSeconds 10", "start of a tenth again to Available"},
 	},
 	{
+		title: "The hub away",
+		method: "With leases of a minute, the hub stops, and starts again. From its start counts when the hub has the next heartbeat of each cluster. From\n" +
+			"when it is ready until then, an administrator asks for a ManagedCluster each second: a user who is no member of system:masters, whose\n" +
+			"requests wait with others. The measurement fails if any cluster counts as lost.",
+		figures: []string{"hub away", "hub away: start to ready", "hub away: start to heartbeats of all",
+			"hub away: request of an administrator, 99 %"},
+		distributions: []string{"hub away: start to heartbeat, each", "hub away: request of an administrator, each second until then"},
+	},
+	{
 		title: "Placements, decided and delivered",
 		method: "Placements that select a tenth of the clusters, each with a ManifestWorkReplicaSet that delivers a ConfigMap: a hundred one after the\n" +
 			"other, then all others at once. Decided is when the Placement is satisfied, delivered when the works of all selected clusters are\n" +
