@@ -45,6 +45,9 @@ FLEET ?= 100,500,1000
 # The agents of these fleets: real ones, or light ones, which manage nothing and of which a machine holds thousands.
 AGENTS ?= real
 
+# How many works `make bench-fleet-works` gives each cluster.
+WORKS ?= 5
+
 # How many clusters the ManifestWorkReplicaSet of `make bench-sets` has.
 SETS ?= 1000
 
@@ -350,7 +353,8 @@ bench-tunnels: ## Measure the tunnels of agents next to those of konnectivity
 
 .PHONY: bench-fleet-works
 bench-fleet-works: build ## Measure works in simulated fleets of FLEET clusters; writes bench-fleet-works.json
-	$(MEASURE) -run 'TestFleetWorks$$' -fleet '$(FLEET)' -out "$(CURDIR)/bench-fleet-works.json"
+	$(MEASURE) -run 'TestFleetWorks$$' -fleet '$(FLEET)' -works '$(WORKS)' \
+		$(if $(filter light,$(AGENTS)),-light) -out "$(CURDIR)/bench-fleet-works.json"
 
 .PHONY: bench-sets
 bench-sets: build ## Measure a ManifestWorkReplicaSet over SETS clusters without agents; writes bench-sets.json

@@ -5,6 +5,7 @@ package bench
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -32,18 +33,29 @@ import (
 	"github.com/capstan-io/capstan/test/fleetsim"
 )
 
+// The performance tool of the original gives each cluster five works, too.
+var worksEach = flag.Int("works", 5, "how many works each cluster gets")
+
 const (
-	// worksEach is how many works each cluster gets: the shape of the performance tool of the original.
-	worksEach = 5
+	// plainWrites is how many works at most a client writes to find out at which rate it can.
+	plainWrites = 5000
 	// rounds is how often drift and feedback are measured, each time on another cluster.
 	rounds = 200
 	// unmanagedNamespaces hold works that no agent sees.
 	unmanagedNamespaces = 16
 )
 
+// What a hub may have of memory, in MB, with fleets of so many clusters and so many works each.
+var worksMemoryTargets = map[[2]int]string{{10_000, 5}: "3072", {3000, 100}: "8192"}
+
 // TestFleetWorks measures works in simulated fleets of several sizes. Next to what the fleet takes stands what the same API
 // server takes of the same writes, sent by as many clients as the hub has writers, with no agent to learn of them.
-func TestFleetWorks(t *testing.T) { measureFleets(t, 1, measureFleetWorks) }
+func TestFleetWorks(t *testing.T) {
+	if *worksEach < 1 {
+		t.Fatalf("-works %d is no number of works; use one from 1", *worksEach)
+	}
+	measureFleets(t, 1, measureFleetWorks)
+}
 
 // workBench is a fleet and its hub.
 type workBench struct {
@@ -60,18 +72,26 @@ type workBench struct {
 func measureFleetWorks(t *testing.T, r *report, size int) {
 	hub := env.StartHub(t, "", append(fleetsim.HubFlags(), "--profiling")...)
 	b := &workBench{t: t, r: r, hub: hub, c: hub.Client(t), size: size}
-	b.measurePlainWrites("on an empty hub", worksEach*size)
+	plain := min(*worksEach*size, plainWrites)
+	b.measurePlainWrites("on an empty hub", plain)
 	b.fleet = newFleet(t, hubConfig(t, hub), newToken(t, hub), size)
 	seen := watchAvailability(t, hubConfig(t, hub))
 	b.fleet.Start()
-	seen.await(t, b.fleet.Names(), metav1.ConditionTrue, joinTimeout)
+	seen.await(t, b.fleet.Names(), metav1.ConditionTrue, joinWithin(size))
 	wait(t, settlePeriod)
 	// The fleet is there, with what the hub holds of it, and nothing else happens.
-	b.plain = b.measurePlainWrites("next to the fleet", worksEach*size)
+	b.plain = b.measurePlainWrites("next to the fleet", plain)
 	b.works = watchAllWorks(t, hub)
 	b.measureWorks()
-	b.measureDrift()
-	b.measureFeedback()
+	wait(t, settlePeriod)
+	b.add(fmt.Sprintf("%d works each: hub resident memory", *worksEach), "MB", worksMemoryTargets[[2]int{size, *worksEach}],
+		usageOf(t, hub.Pid()).rss)
+	if *light {
+		t.Log("without drift and feedback: light agents apply no objects to a cluster")
+	} else {
+		b.measureDrift()
+		b.measureFeedback()
+	}
 	b.measureWorksDeletion()
 	b.measureSet()
 }
@@ -188,10 +208,10 @@ func (b *workBench) worksWritten(now, before metrics) (writes, alone float64) {
 func (b *workBench) measureWorks() {
 	var mu sync.Mutex
 	began := map[client.ObjectKey]time.Time{}
-	applied := b.phase(fmt.Sprintf("%d works created to all Applied", worksEach*b.size), "", func() *tally {
-		applied := b.works.count(b.t, "Applied", worksEach*b.size, isApplied)
+	applied := b.phase(fmt.Sprintf("%d works created to all Applied", *worksEach*b.size), "", func() *tally {
+		applied := b.works.count(b.t, "Applied", *worksEach*b.size, isApplied)
 		var works []*workv1.ManifestWork
-		for i := range worksEach {
+		for i := range *worksEach {
 			for _, cluster := range b.fleet.Names() {
 				works = append(works, configMapWork(cluster, fmt.Sprintf("work-%d", i)))
 			}
@@ -218,7 +238,7 @@ func (b *workBench) measureDrift() {
 	var took []time.Duration
 	for i := range rounds {
 		c := env.ClientFor(b.t, b.fleet[i*len(b.fleet)/rounds].Cluster.Config())
-		name := fmt.Sprintf("work-%d", i%worksEach) // in a small fleet, another object of a cluster in each round
+		name := fmt.Sprintf("work-%d", i%*worksEach) // in a small fleet, another object of a cluster in each round
 		created := creations(b.t, c, &corev1.ConfigMapList{}, name)
 		<-created
 		begin := time.Now()
@@ -273,19 +293,31 @@ func (b *workBench) setAvailable(cluster client.Client, name string, available i
 }
 
 func (b *workBench) measureWorksDeletion() {
-	works := &workv1.ManifestWorkList{}
-	if err := b.c.List(b.t.Context(), works); err != nil {
-		b.t.Fatal(err)
-	}
-	b.phase(fmt.Sprintf("%d works deleted to all gone", len(works.Items)), "", func() *tally {
-		gone := b.works.countGone(b.t, len(works.Items))
-		var all []*workv1.ManifestWork
-		for i := range works.Items {
-			all = append(all, &works.Items[i])
-		}
+	all := b.listWorks()
+	b.phase(fmt.Sprintf("%d works deleted to all gone", len(all)), "", func() *tally {
+		gone := b.works.countGone(b.t, len(all))
 		atOnce(b.t, all, func(w *workv1.ManifestWork) error { return b.c.Delete(b.t.Context(), w) })
 		return gone
 	})
+}
+
+// listWorks returns all works, of which it knows the names, in pages: hundreds of thousands are too much for one answer.
+func (b *workBench) listWorks() (all []*workv1.ManifestWork) {
+	const pageSize = 5000
+	page := &metav1.PartialObjectMetadataList{}
+	page.SetGroupVersionKind(workv1.GroupVersion.WithKind("ManifestWorkList"))
+	for {
+		if err := b.c.List(b.t.Context(), page, client.Limit(pageSize), client.Continue(page.Continue)); err != nil {
+			b.t.Fatal(err)
+		}
+		for i := range page.Items {
+			all = append(all, &workv1.ManifestWork{
+				ObjectMeta: metav1.ObjectMeta{Namespace: page.Items[i].Namespace, Name: page.Items[i].Name}})
+		}
+		if page.Continue == "" {
+			return all
+		}
+	}
 }
 
 // measureSet has one ManifestWorkReplicaSet reach all clusters, and change on all of them at two paces.

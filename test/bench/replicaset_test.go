@@ -31,7 +31,7 @@ var setSize = flag.Int("sets", 1000, "how many clusters without agents TestRepli
 const (
 	// clientWriters is how many requests at once the test sends, where it does what the hub or the agents do.
 	clientWriters = 16
-	// writeEach is what each work of a set adds to how long the hub may take for all of them.
+	// writeEach is what each work adds to how long the hub may take for all of them.
 	writeEach = 20 * time.Millisecond
 	// shareTarget is the least that a changed set should reach of the rate of plain writes, in percent.
 	shareTarget = "≥80"

@@ -101,7 +101,7 @@ func (c *tally) add(work client.ObjectKey) {
 
 // await returns when the last was seen.
 func (c *tally) await(t *testing.T) time.Time {
-	const timeout = 10 * time.Minute
+	timeout := 10*time.Minute + time.Duration(c.want)*writeEach
 	select {
 	case <-c.all:
 	case <-time.After(timeout):

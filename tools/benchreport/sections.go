@@ -71,8 +71,8 @@ var sections = []section{
 	{
 		title: "Rollout",
 		method: "A ManifestWorkReplicaSet on all clusters, from its creation or change until the works of all are Applied; a progressive rollout takes a\n" +
-			"tenth of the clusters at a time. The agents are real, on clusters in memory. The rate of plain writes is that of the same writes of\n" +
-			"works, the agents' included, when a client sends them and nothing else happens.",
+			"tenth of the clusters at a time. The agents are real, on clusters in memory, up to 1,000 of them, and light in larger fleets. The rate\n" +
+			"of plain writes is that of the same writes of works, the agents' included, when a client sends them and nothing else happens.",
 		figures: []string{"set created to all Applied", "set created to all Applied: of the rate of plain writes",
 			"set changed to all Applied, All", "set changed to all Applied, All: of the rate of plain writes",
 			"set changed to all Applied, Progressive 10 %", "set changed to all Applied, Progressive 10 %: of the rate of plain writes",
@@ -90,7 +90,9 @@ var sections = []section{
 	{
 		title: "Works, drift and feedback",
 		method: "Works that are created for all clusters at once, until Applied; an object that somebody deletes on its cluster, until it is back; a\n" +
-			"Deployment that becomes available on its cluster, until the hub knows. The agents are real, on clusters in memory.",
+			"Deployment that becomes available on its cluster, until the hub knows. The agents are real, on clusters in memory, up to 1,000 of\n" +
+			"them; in larger fleets they are light, which have neither drift nor feedback. Memory is the hub's once all works are Applied.",
+		figures: []string{"5 works each: hub resident memory", "100 works each: hub resident memory"},
 		distributions: []string{"work created to Applied, each of those", "deleted object is back",
 			"Deployment available on its cluster, known on the hub"},
 	},
