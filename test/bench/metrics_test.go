@@ -20,11 +20,14 @@ import (
 	"github.com/capstan-io/capstan/test/env"
 )
 
-// metrics are what a hub counts: all requests since its start, also by what they were, the watches under way, and how often it has selected
-// the clusters of a placement.
+// placementController is the name of the controller that decides on placements.
+const placementController = "placement-placement-schedule"
+
+// metrics are what a hub counts: all requests since its start, also by what they were, the watches under way, how often it has written the
+// decisions of a placement or found them as they are, and how many placements wait for that or are under way.
 type metrics struct {
-	requests, watches, scheduled float64
-	byKind                       map[string]float64
+	requests, watches, decided, undecided float64
+	byKind                                map[string]float64
 }
 
 func metricsOf(t *testing.T, hub *env.Server) metrics {
@@ -47,8 +50,15 @@ func metricsOf(t *testing.T, hub *env.Server) metrics {
 			m.watches += sample.GetGauge().GetValue()
 		}
 	}
-	for _, sample := range families["scheduling_scheduling_duration_seconds"].GetMetric() {
-		m.scheduled += float64(sample.GetHistogram().GetSampleCount())
+	for _, sample := range families["scheduling_bind_duration_seconds"].GetMetric() {
+		m.decided += float64(sample.GetHistogram().GetSampleCount())
+	}
+	for _, name := range []string{"workqueue_depth", "controller_runtime_active_workers"} {
+		for _, sample := range families[name].GetMetric() {
+			if label(sample, "controller") == placementController {
+				m.undecided += sample.GetGauge().GetValue()
+			}
+		}
 	}
 	return m
 }

@@ -60,8 +60,8 @@ var sections = []section{
 		title: "Placements, decided and delivered",
 		method: "Placements that select a tenth of the clusters, each with a ManifestWorkReplicaSet that delivers a ConfigMap: a hundred one after the\n" +
 			"other, then all others at once. Decided is when the Placement is satisfied, delivered when the works of all selected clusters are\n" +
-			"Applied. The agents are real, on clusters in memory. Then the hub starts again: until it is ready, until it has selected the clusters\n" +
-			"of as many placements as there are, and how many works it writes in the half minute after.",
+			"Applied. The agents are real, on clusters in memory. Then the hub starts again: until it is ready, until it has written the decisions\n" +
+			"of all placements or found them as they are, and how many works it writes in the half minute after.",
 		figures: []string{"works applied per second, all others at once", "hub CPU, each work", "hub resident memory with all works",
 			"hub started again to ready", "hub started again to all placements decided again", "works written after the start"},
 		distributions: []string{"placement created to decided, one after the other",
