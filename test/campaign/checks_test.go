@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
@@ -119,6 +120,43 @@ func TestUnfinishedWorks(t *testing.T) {
 	got := unfinished([]workv1.ManifestWork{work("new", 1, 0), work("changed", 2, 1), work("done", 2, 2), leaving})
 	if want := []string{"c1/new", "c1/changed"}; !slices.Equal(got, want) {
 		t.Errorf("%q are unfinished, want %q", got, want)
+	}
+}
+
+// An add-on counts as unfinished from the moment it gets configurations until it has applied these, but for those that wait for their turn.
+func TestUnfinishedAddOns(t *testing.T) {
+	t.Parallel()
+	hash := func(h string) *addonv1beta1.ConfigSpecHash {
+		return &addonv1beta1.ConfigSpecHash{ConfigReferent: addonv1beta1.ConfigReferent{Name: "settings"}, SpecHash: h}
+	}
+	installed := func(name, cluster string, references ...addonv1beta1.ConfigReference) addonv1beta1.ManagedClusterAddOn {
+		a := addonv1beta1.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: name}}
+		a.Status.ConfigReferences = references
+		return a
+	}
+	given := addonv1beta1.ConfigReference{DesiredConfig: hash("2")}
+	leaving := installed(addOnOfTest, "leaving", given)
+	leaving.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	got := unfinishedAddOns([]addonv1beta1.ManagedClusterAddOn{
+		installed(addOnOfTest, "new"), installed(addOnOfTest, "given", given),
+		installed(addOnOfTest, "changed", addonv1beta1.ConfigReference{DesiredConfig: hash("2"), LastAppliedConfig: hash("1")}),
+		installed(addOnOfTest, "done", addonv1beta1.ConfigReference{DesiredConfig: hash("2"), LastAppliedConfig: hash("2")}),
+		installed(addOnOfTest, "waiting", addonv1beta1.ConfigReference{DesiredConfig: hash("")}), leaving, installed("other", "given", given),
+	})
+	if want := []string{"given/" + addOnOfTest, "changed/" + addOnOfTest}; !slices.Equal(got, want) {
+		t.Errorf("%q are unfinished, want %q", got, want)
+	}
+}
+
+// As many as the maxConcurrency may be unfinished at a time, and no more.
+func TestConcurrencyOfRollouts(t *testing.T) {
+	t.Parallel()
+	if err := checkConcurrency("set web", "works", []string{"c1/web"}); err != nil {
+		t.Error(err)
+	}
+	err := checkConcurrency("set web", "works", []string{"c1/web", "c2/web"})
+	if err == nil || !strings.Contains(err.Error(), "set web allows 1 unfinished works at a time, and there are 2: c1/web, c2/web") {
+		t.Error(err)
 	}
 }
 

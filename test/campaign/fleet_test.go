@@ -32,6 +32,8 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/hub/addon/progress"
+	addonconfig "github.com/capstan-io/capstan/internal/machinery/addon/config"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/test/env"
 )
@@ -187,7 +189,7 @@ func (f *fleetOfTest) certify(ctx context.Context) error {
 		return err
 	}
 	addOn := &addonv1beta1.ManagedClusterAddOn{}
-	if err := f.hub.Get(ctx, client.ObjectKey{Namespace: "c1", Name: "greeter"}, addOn); err != nil {
+	if err := f.hub.Get(ctx, client.ObjectKey{Namespace: "c1", Name: addOnOfTest}, addOn); err != nil {
 		return err
 	}
 	if n := len(addOn.Status.Registrations); n != 2 {
@@ -357,22 +359,40 @@ func (f *fleetOfTest) work(ctx context.Context, c *clusterv1.ManagedCluster) (ac
 	return false, nil
 }
 
-// checkRollout fails if the set of a work has more unfinished works than its rollout allows. It is called before each work is finished:
-// whatever the controllers do at a time, too many works stay too many until then.
+// checkRollout fails if the set or the add-on of a work has more unfinished works than its rollout allows. It is called before each work is
+// finished: whatever the controllers do at a time, too many works stay too many until then.
 func (f *fleetOfTest) checkRollout(ctx context.Context, w *workv1.ManifestWork) error {
-	set := w.Labels[fleet.LabelManifestWorkReplicaSet]
-	if set == "" {
+	if set := w.Labels[fleet.LabelManifestWorkReplicaSet]; set != "" {
+		return f.checkWorks(ctx, "ManifestWorkReplicaSet "+set, client.MatchingLabels{fleet.LabelManifestWorkReplicaSet: set})
+	}
+	if w.Labels[fleet.LabelAddOnName] != addOnOfTest {
 		return nil
 	}
-	works := &workv1.ManifestWorkList{}
-	if err := f.hub.List(ctx, works, client.MatchingLabels{fleet.LabelManifestWorkReplicaSet: set}); err != nil {
+	addOns := &addonv1beta1.ManagedClusterAddOnList{}
+	if err := f.hub.List(ctx, addOns); err != nil {
 		return err
 	}
-	if names := unfinished(works.Items); len(names) > rolloutConcurrency {
-		return fmt.Errorf("the rollout of ManifestWorkReplicaSet %s allows %d unfinished works at a time, and there are %d: %s", set,
-			rolloutConcurrency, len(names), strings.Join(names, ", "))
+	const what = "add-on " + addOnOfTest
+	if err := checkConcurrency(what, "ManagedClusterAddOns", unfinishedAddOns(addOns.Items)); err != nil {
+		return err
 	}
-	return nil
+	return f.checkWorks(ctx, what, client.MatchingLabels{fleet.LabelAddOnName: addOnOfTest})
+}
+
+func (f *fleetOfTest) checkWorks(ctx context.Context, what string, labels client.MatchingLabels) error {
+	works := &workv1.ManifestWorkList{}
+	if err := f.hub.List(ctx, works, labels); err != nil {
+		return err
+	}
+	return checkConcurrency(what, "works", unfinished(works.Items))
+}
+
+func checkConcurrency(what, kind string, names []string) error {
+	if len(names) <= rolloutConcurrency {
+		return nil
+	}
+	return fmt.Errorf("the rollout of %s allows %d unfinished %s at a time, and there are %d: %s", what, rolloutConcurrency, kind, len(names),
+		strings.Join(names, ", "))
 }
 
 // unfinished are the works whose agents have not reported that they are applied and available as they are now.
@@ -382,6 +402,21 @@ func unfinished(works []workv1.ManifestWork) (names []string) {
 		available := meta.FindStatusCondition(w.Status.Conditions, fleet.ConditionAvailable)
 		if w.DeletionTimestamp == nil && (available == nil || available.ObservedGeneration != w.Generation) {
 			names = append(names, w.Namespace+"/"+w.Name)
+		}
+	}
+	return names
+}
+
+// unfinishedAddOns are the installations of the add-on that have got configurations and have not applied them as they are now. Those whose
+// turn has not come have those of before, which they have applied, or none.
+func unfinishedAddOns(addOns []addonv1beta1.ManagedClusterAddOn) (names []string) {
+	for i := range addOns {
+		a := &addOns[i]
+		if a.Name != addOnOfTest || a.DeletionTimestamp != nil || slices.ContainsFunc(a.Status.ConfigReferences, addonconfig.IsPending) {
+			continue
+		}
+		if !progress.IsApplied(a) {
+			names = append(names, a.Namespace+"/"+a.Name)
 		}
 	}
 	return names

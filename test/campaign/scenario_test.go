@@ -165,7 +165,7 @@ spec:
     groupStrategy: {clustersPerDecisionGroup: 1}
 `
 
-// rolloutConcurrency is the maxConcurrency of the set in works.
+// rolloutConcurrency is the maxConcurrency of the set in works, and of addOnOfTest.
 const rolloutConcurrency = 1
 
 const works = `
@@ -190,6 +190,9 @@ spec:
     manifests:
     - {apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: once}}
 `
+
+// addOnOfTest is the add-on that has a manager, and is rolled out.
+const addOnOfTest = "greeter"
 
 // certify fills the Secret.
 const addOns = `
