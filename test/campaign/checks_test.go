@@ -2,6 +2,9 @@ package campaign
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -58,6 +61,66 @@ func TestRecreatedObjectsAreSeen(t *testing.T) {
 	} {
 		if got := recreated(test.end, h.deletions(scenario[:1]), test.withoutFaults); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q is seen, want %q", what, got, test.want)
+		}
+	}
+}
+
+// What users, agents and controllers write never says that less was observed than an earlier version of the object, in whichever order the
+// answers come. Whoever writes gets the answer all the same.
+func TestObservedGenerationsNeverGoBack(t *testing.T) {
+	t.Parallel()
+	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.Copy(w, r.Body)
+	}))
+	defer hub.Close()
+	object := func(uid, version, status string) string {
+		return fmt.Sprintf(`{"apiVersion":"v1","kind":"Thing","metadata":{"namespace":"c1","name":"a","uid":%q,"resourceVersion":%q},`+
+			`"status":%s}`, uid, version, status)
+	}
+	const path, back = "/apis/example.com/v1/namespaces/c1/things/a/status", "the observedGeneration of %s goes back from 2 to 1"
+	status := func(generation int) string { return fmt.Sprintf(`{"observedGeneration":%d}`, generation) }
+	condition := func(kind string, generation int) string {
+		return fmt.Sprintf(`{"conditions":[{"type":%q,"observedGeneration":%d}]}`, kind, generation)
+	}
+	for what, test := range map[string]struct {
+		answers []string
+		want    string
+	}{
+		"forth": {answers: []string{object("1", "9", status(1)), object("1", "10", status(2)), object("1", "11", status(2))}},
+		"back":  {answers: []string{object("1", "9", status(2)), object("1", "10", status(1))}, want: "the status"},
+		"a condition": {answers: []string{object("1", "9", condition("Ready", 2)), object("1", "10", condition("Ready", 1))},
+			want: "condition Ready"},
+		"forth, the last answer first": {answers: []string{object("1", "10", status(2)), object("1", "9", status(1))}},
+		"back, the last answer first":  {answers: []string{object("1", "10", status(1)), object("1", "9", status(2))}, want: "the status"},
+		"another condition":            {answers: []string{object("1", "9", condition("Ready", 2)), object("1", "10", condition("Idle", 1))}},
+		"another object":               {answers: []string{object("1", "9", status(2)), object("2", "10", status(1))}},
+		"no object":                    {answers: []string{`{"apiVersion":"v1","kind":"Status","status":"Success"}`}},
+		"nothing is observed":          {answers: []string{object("1", "9", status(2)), object("1", "10", `{}`)}},
+	} {
+		h := newHistory(plan{})
+		writers := []http.RoundTripper{transport{&life{history: h, ctx: t.Context()}, http.DefaultTransport},
+			fleetTransport{&fleetOfTest{history: h}, http.DefaultTransport}}
+		for i, answer := range test.answers {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, hub.URL+path, strings.NewReader(answer))
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := writers[i%len(writers)].RoundTrip(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(response.Body)
+			if err := errors.Join(err, response.Body.Close()); err != nil || string(got) != answer {
+				t.Errorf("%s: the answer is %q, %v; want %q", what, got, err, answer)
+			}
+		}
+		want := "<nil>"
+		if test.want != "" {
+			want = "PUT " + path + ": Thing c1/a: " + fmt.Sprintf(back, test.want)
+		}
+		if got := fmt.Sprint(h.failure()); got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
 		}
 	}
 }

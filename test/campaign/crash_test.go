@@ -252,7 +252,7 @@ func (c *campaign) run(t *testing.T, p plan, undisturbed *run) *run {
 	if undisturbed == nil {
 		r.pause = longPause
 	}
-	clear(c.fleet.alive)
+	c.fleet.begin(r.history)
 	journal.begin()
 	defer func() {
 		if t.Failed() {

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -72,13 +73,15 @@ type history struct {
 	deleted map[string][]string
 	// met are the steps whose fault has happened.
 	met map[string]bool
-	// broken is why a write that was to be stored was not.
+	// observed is what was last said about each observed generation of an object.
+	observed map[observer]observation
+	// broken is what is wrong about a write.
 	broken error
 }
 
 func newHistory(p plan) *history {
 	return &history{plan: p, writes: map[string][]string{}, wrote: map[string]bool{}, deleted: map[string][]string{},
-		met: map[string]bool{}}
+		met: map[string]bool{}, observed: map[observer]observation{}}
 }
 
 // enter begins a step.
@@ -138,11 +141,37 @@ func (h *history) fail(err error) {
 	h.broken = errors.Join(h.broken, err)
 }
 
-// failure is why a write was not stored that should have been.
+// failure is why a write was not stored that should have been, or which one should not have been.
 func (h *history) failure() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.broken
+}
+
+// send has the hub answer a write, and checks the object that the write has left.
+func (h *history) send(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+	response, err := next.RoundTrip(r)
+	if err != nil || response.StatusCode >= http.StatusMultipleChoices || !isJSON(response) {
+		return response, err
+	}
+	content, err := io.ReadAll(response.Body)
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		return nil, err
+	}
+	response.Body = io.NopCloser(bytes.NewReader(content))
+	o := &unstructured.Unstructured{}
+	if err = o.UnmarshalJSON(content); err == nil {
+		err = h.checkObserved(o)
+	}
+	if err != nil {
+		h.fail(fmt.Errorf("%s %s: %w", r.Method, r.URL.Path, err))
+	}
+	return response, nil
+}
+
+// isJSON tells the objects of our kinds from those of Kubernetes, which have no observed generations that the hub or agents write.
+func isJSON(response *http.Response) bool {
+	return strings.HasPrefix(response.Header.Get("Content-Type"), "application/json")
 }
 
 // transport is how the controllers of one life reach the hub.
@@ -178,7 +207,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // send has the hub answer a write.
 func (t transport) send(r *http.Request) (*http.Response, error) {
-	response, err := t.next.RoundTrip(r)
+	response, err := t.history.send(t.next, r)
 	if err == nil && r.Method == http.MethodDelete && response.StatusCode < http.StatusMultipleChoices {
 		t.history.noteDeletion(r)
 	}

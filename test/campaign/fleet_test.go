@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -47,6 +48,8 @@ type fleetOfTest struct {
 	request []byte
 	// authority signs for the add-on greeter.
 	authority authority
+	// history is that of the present run.
+	history *history
 	// alive are the clusters whose agents run.
 	alive map[string]bool
 }
@@ -54,10 +57,6 @@ type fleetOfTest struct {
 const agentOfTest = "agent1"
 
 func newFleet(config *rest.Config) (*fleetOfTest, error) {
-	hub, err := client.New(config, client.Options{Scheme: env.Scheme()})
-	if err != nil {
-		return nil, err
-	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -71,7 +70,29 @@ func newFleet(config *rest.Config) (*fleetOfTest, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &fleetOfTest{config: config, hub: hub, key: key, request: request, authority: signer, alive: map[string]bool{}}, nil
+	f := &fleetOfTest{config: rest.CopyConfig(config), key: key, request: request, authority: signer}
+	f.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return fleetTransport{f, next} })
+	f.hub, err = client.New(f.config, client.Options{Scheme: env.Scheme()})
+	return f, err
+}
+
+// fleetTransport is how users and agents reach the hub.
+type fleetTransport struct {
+	*fleetOfTest
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper. No fault happens to these writes.
+func (t fleetTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !isWrite(r) {
+		return t.next.RoundTrip(r)
+	}
+	return t.history.send(t.next, r)
+}
+
+// begin begins a run.
+func (f *fleetOfTest) begin(h *history) {
+	f.history, f.alive = h, map[string]bool{}
 }
 
 // authority is a certification authority, in PEM.
