@@ -14,10 +14,16 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
+	clusterv1beta1 "github.com/capstan-io/capstan/api/cluster/v1beta1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
+	"github.com/capstan-io/capstan/test/env"
 )
 
 // A controller that deletes and makes again what it finds after a crash leaves the same behind as one that leaves it alone: it is seen by
@@ -220,6 +226,66 @@ func TestConcurrencyOfRollouts(t *testing.T) {
 	err := checkConcurrency("set web", "works", []string{"c1/web", "c2/web"})
 	if err == nil || !strings.Contains(err.Error(), "set web allows 1 unfinished works at a time, and there are 2: c1/web, c2/web") {
 		t.Error(err)
+	}
+}
+
+// What the hub has acknowledged of a set has to be applied on each cluster that is selected, unless a condition of the set is False.
+func TestAcknowledgedWorkloadsReachClusters(t *testing.T) {
+	t.Parallel()
+	const v1 = `{"apiVersion":"v1","data":{"version":"1"},"kind":"ConfigMap"}`
+	const v2 = `{"apiVersion":"v1","data":{"version":"2"},"kind":"ConfigMap"}`
+	objects, err := parse(`
+apiVersion: work.open-cluster-management.io/v1alpha1
+kind: ManifestWorkReplicaSet
+metadata: {namespace: apps, name: web}
+spec:
+  placementRefs: [{name: all}]
+  manifestWorkTemplate: {workload: {manifests: [{apiVersion: v1, kind: ConfigMap, data: {version: "2"}}]}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {namespace: apps, name: other}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decision := &clusterv1beta1.PlacementDecision{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "all-1",
+		Labels: map[string]string{fleet.LabelPlacement: "all"}}}
+	decision.Status.Decisions = []clusterv1beta1.ClusterDecision{{ClusterName: "c1"}}
+	set := func(status metav1.ConditionStatus) client.Object {
+		s := &workv1alpha1.ManifestWorkReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "web"}}
+		s.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionPlacementRolledOut, Status: status}}
+		return s
+	}
+	work := func(cluster, manifest string, reported int64) client.Object {
+		w := &workv1.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: cluster, Name: "web", Generation: 2,
+			Labels: map[string]string{fleet.LabelManifestWorkReplicaSet: "apps.web"}}}
+		w.Spec.Workload.Manifests = []workv1.Manifest{{RawExtension: runtime.RawExtension{Raw: []byte(manifest)}}}
+		w.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionAvailable, Status: metav1.ConditionTrue, ObservedGeneration: reported}}
+		return w
+	}
+	for what, test := range map[string]struct {
+		stored []client.Object
+		fails  bool
+	}{
+		"on the cluster":           {stored: []client.Object{set(metav1.ConditionTrue), work("c1", v2, 2)}},
+		"of before":                {stored: []client.Object{set(metav1.ConditionTrue), work("c1", v1, 2)}, fails: true},
+		"not reported of":          {stored: []client.Object{set(metav1.ConditionTrue), work("c1", v2, 1)}, fails: true},
+		"on another cluster":       {stored: []client.Object{set(metav1.ConditionTrue), work("c2", v2, 2)}, fails: true},
+		"nowhere, and it is known": {stored: []client.Object{set(metav1.ConditionFalse)}},
+		"lost":                     {fails: true},
+	} {
+		stored := slices.Concat(test.stored, []client.Object{decision.DeepCopy()})
+		f := &fleetOfTest{hub: fake.NewClientBuilder().WithScheme(env.Scheme()).WithObjects(stored...).Build()}
+		f.begin(newHistory(plan{}))
+		for _, o := range objects {
+			if err := f.acknowledge(o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := f.checkDelivery(t.Context()); (err != nil) != test.fails {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }
 

@@ -283,6 +283,12 @@ func (c *campaign) run(t *testing.T, p plan, undisturbed *run) *run {
 			t.Fatalf("step %q: %v", s.name, err)
 		}
 		r.stores = append(r.stores, r.settle(t, i))
+		if r.stores[i] == nil {
+			continue // what the controllers do comes with the next step
+		}
+		if err := c.fleet.checkDelivery(t.Context()); err != nil {
+			t.Fatalf("step %q: %v", s.name, err)
+		}
 	}
 	c.spoilt = false
 	return r

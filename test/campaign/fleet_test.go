@@ -33,6 +33,7 @@ import (
 	addonv1beta1 "github.com/capstan-io/capstan/api/addon/v1beta1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	workv1alpha1 "github.com/capstan-io/capstan/api/work/v1alpha1"
 	"github.com/capstan-io/capstan/internal/hub/addon/progress"
 	addonconfig "github.com/capstan-io/capstan/internal/machinery/addon/config"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
@@ -52,6 +53,8 @@ type fleetOfTest struct {
 	history *history
 	// alive are the clusters whose agents run.
 	alive map[string]bool
+	// acknowledged are the sets of users, as the hub has said that it has stored them.
+	acknowledged map[client.ObjectKey]*workv1alpha1.ManifestWorkReplicaSet
 }
 
 const agentOfTest = "agent1"
@@ -92,7 +95,7 @@ func (t fleetTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // begin begins a run.
 func (f *fleetOfTest) begin(h *history) {
-	f.history, f.alive = h, map[string]bool{}
+	f.history, f.alive, f.acknowledged = h, map[string]bool{}, map[client.ObjectKey]*workv1alpha1.ManifestWorkReplicaSet{}
 }
 
 // authority is a certification authority, in PEM.
@@ -143,6 +146,9 @@ func (f *fleetOfTest) create(ctx context.Context, documents string) error {
 		if err := f.hub.Create(ctx, o); err != nil {
 			return err
 		}
+		if err := f.acknowledge(o); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -154,6 +160,7 @@ func (f *fleetOfTest) remove(ctx context.Context, documents string) error {
 		return err
 	}
 	for _, o := range slices.Backward(objects) {
+		delete(f.acknowledged, client.ObjectKeyFromObject(o))
 		if err := f.hub.Delete(ctx, o); client.IgnoreNotFound(err) != nil {
 			return err
 		}

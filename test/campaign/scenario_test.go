@@ -313,7 +313,11 @@ func creates(documents string) func(context.Context, *fleetOfTest) error {
 
 func patches(version, kind, namespace, name, patch string) func(context.Context, *fleetOfTest) error {
 	return func(ctx context.Context, f *fleetOfTest) error {
-		return f.hub.Patch(ctx, objectOf(version, kind, namespace, name), client.RawPatch(types.MergePatchType, []byte(patch)))
+		o := objectOf(version, kind, namespace, name)
+		if err := f.hub.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			return err
+		}
+		return f.acknowledge(o)
 	}
 }
 
