@@ -273,6 +273,19 @@ func requestFor(name, signer string, request []byte) *certificatesv1.Certificate
 	}
 }
 
+// leaveArgo removes gitOps, by which Argo CD has got a Secret for each cluster.
+func (f *fleetOfTest) leaveArgo(ctx context.Context) error {
+	secrets := &corev1.SecretList{}
+	made := client.MatchingLabels{fleet.LabelArgoImported: fleet.LabelTrue}
+	if err := f.hub.List(ctx, secrets, client.InNamespace("apps"), made); err != nil {
+		return err
+	}
+	if n := len(secrets.Items); n != 3 {
+		return fmt.Errorf("there are %d Secrets for Argo CD in namespace apps, want one for each of 3 clusters", n)
+	}
+	return f.remove(ctx, gitOps)
+}
+
 func (f *fleetOfTest) removeRequests(ctx context.Context) error {
 	return f.hub.DeleteAllOf(ctx, &certificatesv1.CertificateSigningRequest{})
 }

@@ -48,6 +48,8 @@ var scenario = []step{
 	{name: "report", act: live("c1", "c2", "c3")},
 	{name: "renew", act: func(ctx context.Context, f *fleetOfTest) error { return f.renew(ctx) }},
 	{name: "place", act: creates(placements)},
+	{name: "Argo CD", act: creates(gitOps)},
+	{name: "leave Argo CD", needsLast: true, act: func(ctx context.Context, f *fleetOfTest) error { return f.leaveArgo(ctx) }},
 	{name: "replicate", act: creates(works)},
 	{name: "roll out", needsLast: true, act: patches("work.open-cluster-management.io/v1alpha1", "ManifestWorkReplicaSet", "apps", "web",
 		`{"spec":{"manifestWorkTemplate":{"workload":{"manifests":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default",`+
@@ -163,6 +165,17 @@ spec:
     - {scoreCoordinate: {type: BuiltIn, builtIn: Steady}, weight: 1}
   decisionStrategy:
     groupStrategy: {clustersPerDecisionGroup: 1}
+`
+
+// gitOps has Argo CD know all clusters.
+const gitOps = `
+apiVersion: apps.open-cluster-management.io/v1beta1
+kind: GitOpsCluster
+metadata: {namespace: apps, name: all}
+spec:
+  argoServer: {argoNamespace: apps}
+  placementRef: {kind: Placement, name: all}
+  createBlankClusterSecrets: true
 `
 
 // rolloutConcurrency is the maxConcurrency of the set in works, and of addOnOfTest.
