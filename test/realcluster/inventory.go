@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
+
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // Inventory has the objects of a cluster, by resource, namespace and name, such as "deployments.apps kube-system/coredns". The value is the
@@ -22,13 +24,14 @@ type Inventory map[string]string
 
 // unlisted are resources whose objects come and go by themselves, or follow an object that the inventory has.
 var unlisted = []schema.GroupResource{
-	{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}, // Kubernetes deletes them after an hour
 	{Resource: "componentstatuses"},
 	{Resource: "endpoints"}, // of the service of the same name
 	{Resource: "events"},
 	{Group: "events.k8s.io", Resource: "events"},
 	{Group: "networking.k8s.io", Resource: "ipaddresses"}, // of a service
 }
+
+var certificateRequests = schema.GroupResource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}
 
 // Inventory lists the objects of all resources, but not events, and what controllers make of other objects, such as the ReplicaSets and
 // pods of a Deployment.
@@ -85,7 +88,7 @@ func (c *Cluster) inventory(ctx context.Context) (Inventory, error) {
 				return nil, fmt.Errorf("list %s: %w", kind.GroupResource(), err)
 			}
 			for _, object := range objects.Items {
-				if !isDerived(&object) {
+				if !isDerived(&object) && !isOfKubernetes(kind.GroupResource(), &object) {
 					inventory[describeObject(kind.GroupResource(), &object)] = string(object.UID)
 				}
 			}
@@ -100,6 +103,13 @@ func isDerived(object *metav1.PartialObjectMetadata) bool {
 	ofNode := object.Namespace == corev1.NamespaceNodeLease                       // the heartbeat, which may come later than the node
 	_, ofServer := object.Labels["apiserver.kubernetes.io/identity"]              // the Lease of an API server, which may start again
 	return ofDefinition || ofNode || ofServer || metav1.GetControllerOf(object) != nil
+}
+
+// isOfKubernetes tells whether the object is a certificate request of Kubernetes itself, which deletes it after an hour, and not of the
+// agent of a cluster.
+func isOfKubernetes(resource schema.GroupResource, object *metav1.PartialObjectMetadata) bool {
+	_, ofCluster := object.Labels[fleet.LabelClusterName]
+	return resource == certificateRequests && !ofCluster
 }
 
 func describeObject(resource schema.GroupResource, object *metav1.PartialObjectMetadata) string {

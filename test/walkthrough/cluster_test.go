@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,6 +70,18 @@ func (c cluster) refused(t *testing.T, args ...string) string {
 		t.Fatalf("capstan %s succeeds:\n%s", strings.Join(args, " "), out)
 	}
 	return err.Error()
+}
+
+// output runs the command line, which must succeed, and returns all that it writes, to standard error, too.
+func (c cluster) output(t *testing.T, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
+	defer cancel()
+	out, err := newCommand(ctx, t, "capstan", c.Kubeconfig, c.home, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("capstan %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
 }
 
 func (c cluster) run(t *testing.T, args ...string) (string, error) {
@@ -204,6 +217,14 @@ func (c cluster) delete(t *testing.T, objects ...client.Object) {
 		if err := c.Client.Delete(t.Context(), object); client.IgnoreNotFound(err) != nil {
 			t.Fatalf("cluster %s: delete %T %s: %v", c.Name, object, client.ObjectKeyFromObject(object), err)
 		}
+	}
+}
+
+// deleteRequests deletes certificate requests, as Kubernetes does after an hour.
+func (c cluster) deleteRequests(t *testing.T, of client.DeleteAllOfOption) {
+	t.Helper()
+	if err := c.Client.DeleteAllOf(t.Context(), &certificatesv1.CertificateSigningRequest{}, of); err != nil {
+		t.Fatalf("cluster %s: %v", c.Name, err)
 	}
 }
 

@@ -81,7 +81,7 @@ func TestClusteradm(t *testing.T) {
 	hub.forget(t, name)
 	hub.clusteradm(t, "delete", "token")
 	says(t, hub.clusteradm(t, "clean"), "The multicluster hub control plane has been clean up successfully!")
-	deleteRemains(t, hub.Cluster, name)
+	hub.deleteRemainsOfClean(t, name)
 	// clusteradm publishes how the hub is reached, and leaves that.
 	hub.delete(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "cluster-info"}})
 	hub.AwaitInventory(t, hubBefore)
@@ -245,6 +245,13 @@ func (c cluster) stopOperatorOfHub(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// deleteRemainsOfClean deletes what "clean" of clusteradm leaves of a cluster: its namespace and its certificate requests.
+func (c cluster) deleteRemainsOfClean(t *testing.T, name string) {
+	t.Helper()
+	c.deleteRequests(t, client.MatchingLabels{fleet.LabelClusterName: name})
+	c.deleteNamespace(t, name)
 }
 
 // deleteRemainsOfUnjoin deletes what "unjoin" of clusteradm leaves: the namespace of the operator, which may be that of a hub, too, and the

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,21 +61,8 @@ func TestFromOpenClusterManagement(t *testing.T) {
 	managed.capstan(t, "unjoin", "--cluster-name", name, "--wait")
 	managed.AwaitInventory(t, before)
 	hub.forget(t, name)
-	hub.capstan(t, "clean")
-	deleteRemains(t, hub.Cluster, name)
+	hub.clean(t, hub, []string{name})
 	hub.AwaitInventory(t, hubBefore)
-}
-
-// deleteRemains deletes what stays on a hub of a cluster that has gone: its namespace, which holds what others have stored in it, and the
-// certificate requests, which Kubernetes deletes after an hour.
-func deleteRemains(t *testing.T, hub *realcluster.Cluster, cluster string) {
-	t.Helper()
-	requests := &certificatesv1.CertificateSigningRequest{}
-	err := hub.Client.DeleteAllOf(t.Context(), requests, client.MatchingLabels{fleet.LabelClusterName: cluster})
-	if err != nil {
-		t.Fatal(err)
-	}
-	hub.Delete(t, "{apiVersion: v1, kind: Namespace, metadata: {name: "+cluster+"}}")
 }
 
 // installHub installs a hub, and waits for the pods that clusteradm waits for: those of the operator, and of the registration controller.

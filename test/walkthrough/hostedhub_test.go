@@ -81,11 +81,8 @@ clusterManager:
 	managed.AwaitInventory(t, beforeManaged)
 	hub.forget(t, "managed")
 
-	management.capstan(t, "clean", "--wait")
-	hub.isNoHub(t)
-	hub.deleteNamespace(t, "good", "managed") // they hold what others have stored in them
+	management.clean(t, hub, []string{"good", "managed"}, "--wait")
 	hub.AwaitInventory(t, beforeHub)
-	management.isNoHub(t)
 	management.deleteNamespace(t, "cluster-manager")
 	management.AwaitInventory(t, before)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -62,10 +63,29 @@ func TestInitAndClean(t *testing.T) {
 	}
 	hub.deleteDeployment(t, fleet.NamespaceOperators, "cluster-manager")
 	says(t, hub.interrupted(t, "clustermanagers", "clean"), "open-cluster-management/cluster-manager, does not run", "--force does without it")
-	says(t, hub.capstan(t, "clean", "--force"), "cleaned up successfully")
-	hub.isNoHub(t)
-	hub.deleteNamespace(t, namespaces...) // they hold what others have stored in them
+	hub.clean(t, hub, namespaces, "--force")
 	hub.AwaitInventory(t, before)
+}
+
+// clean takes the hub out of the cluster. It removes the namespaces of clusters, where the API of the hub is, or names what keeps them,
+// which is then for the user to delete.
+func (c cluster) clean(t *testing.T, api cluster, namespaces []string, flags ...string) {
+	t.Helper()
+	output := c.output(t, append([]string{"clean"}, flags...)...)
+	says(t, output, "cleaned up successfully")
+	c.isNoHub(t)
+	api.isNoHub(t)
+	for _, name := range namespaces {
+		err := api.Client.Get(t.Context(), types.NamespacedName{Name: name}, &corev1.Namespace{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		says(t, output, "Namespace "+name+" stays: it has ")
+		api.deleteNamespace(t, name)
+	}
 }
 
 // isNoHub makes sure that a user of kubectl finds nothing of a hub.

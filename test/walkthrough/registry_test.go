@@ -41,9 +41,7 @@ func TestPrivateRegistry(t *testing.T) {
 			managed.capstan(t, "unjoin", "--cluster-name", "cluster1", "--wait")
 			managed.AwaitInventory(t, before)
 			hub.forget(t, "cluster1")
-			hub.capstan(t, "clean", "--wait")
-			hub.isNoHub(t)
-			hub.deleteNamespace(t, "cluster1")
+			hub.clean(t, hub, []string{"cluster1"}, "--wait")
 			hub.AwaitInventory(t, beforeHub)
 		})
 		if !passed {

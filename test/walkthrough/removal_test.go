@@ -65,8 +65,7 @@ func TestRemovalInAnyOrder(t *testing.T) {
 			managed.deleteDeployment(t, fleet.NamespaceAgent, "klusterlet-registration-agent")
 			managed.deleteDeployment(t, fleet.NamespaceAgent, "klusterlet-work-agent")
 			managed.awaitNoPods(t, fleet.NamespaceAgent, "")
-			hub.capstan(t, "clean", "--force")
-			hub.isNoHub(t)
+			hub.clean(t, hub, []string{"klusterlet-first", "managedcluster-first", "operator-first", name}, "--force")
 			says(t, managed.refused(t, "unjoin", "--cluster-name", name), "hello", "--force leaves what they applied")
 			managed.capstan(t, "unjoin", "--cluster-name", name, "--force")
 		}, true},
@@ -91,7 +90,6 @@ func TestRemovalInAnyOrder(t *testing.T) {
 			t.FailNow()
 		}
 	}
-	hub.deleteNamespace(t, "klusterlet-first", "managedcluster-first", "operator-first", "hub-first")
 	hub.awaitNotServed(t, clusterv1.GroupVersion.WithResource("managedclusters"))
 	hub.AwaitInventory(t, beforeHub)
 }

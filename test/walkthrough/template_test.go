@@ -11,8 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/test/realcluster"
 )
 
@@ -80,6 +82,7 @@ func (c cluster) deploysTemplates(t *testing.T, managed cluster, name string) {
 
 	u.does(t, "kubectl delete --ignore-not-found -f helloworld-template/ -f v2.yaml\nkubectl delete addontemplate hello-0.0.1")
 	c.Delete(t, placementAll)
+	c.deleteRequests(t, client.MatchingLabels{fleet.LabelAddOnName: templated})
 	c.AwaitInventory(t, beforeHub)
 }
 
