@@ -1,11 +1,13 @@
 package walkthrough
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,16 +15,14 @@ import (
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
+	"github.com/capstan-io/capstan/internal/installation"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
-
-// appliedWorks is the CRD that stays with what works have applied.
-const appliedWorks = "appliedmanifestworks.work.open-cluster-management.io"
 
 // A cluster that still has works leaves its hub. In whatever order what belongs to it is removed, each step ends or says what to do, and
 // nothing is left after the last but what works have applied, where that was asked for.
 //
-// CA-19, CA-20, KL-32
+// CA-19, CA-20, CM-20, KL-31, KL-32
 func TestRemovalInAnyOrder(t *testing.T) {
 	t.Parallel()
 	clusters := start(t, "hub", "cluster1")
@@ -30,58 +30,104 @@ func TestRemovalInAnyOrder(t *testing.T) {
 	hub.importImages(t, "capstan-hub")
 	managed.importImages(t, "capstan-agent")
 	beforeHub, before := hub.Inventory(t), managed.Inventory(t)
-	initialized := hub.initialize(t)
+	var initialized string // what init has said of the hub, until that is removed
+	var joined []string    // the clusters of the hub
+	cleanHub := func(t *testing.T, flags ...string) {
+		t.Helper()
+		hub.clean(t, hub, joined, flags...)
+		hub.awaitNotServed(t, clusterv1.GroupVersion.WithResource("managedclusters"))
+		hub.AwaitInventory(t, beforeHub)
+		initialized, joined = "", nil
+	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hello"}}
 	for _, order := range []struct {
-		name   string
-		remove func(t *testing.T, name string)
-		stays  bool // what the work has applied
+		name string
+		slow bool
+		// remove returns what unjoin says of what the work has applied, and leaves; empty if that is gone.
+		remove func(t *testing.T, name string) (advice string)
 	}{
-		{"klusterlet-first", func(t *testing.T, name string) {
+		{"klusterlet-first", false, func(t *testing.T, name string) string {
 			klusterlet := managed.klusterlet(t)
 			managed.delete(t, klusterlet)
 			managed.AwaitGone(t, klusterlet)
-			managed.capstan(t, "unjoin", "--cluster-name", name)
+			advice := managed.output(t, "unjoin", "--cluster-name", name)
 			hub.forgetWithoutAgent(t, name)
-		}, true},
-		{"managedcluster-first", func(t *testing.T, name string) {
+			return advice
+		}},
+		{"managedcluster-first", false, func(t *testing.T, name string) string {
 			hub.forget(t, name)
 			managed.AwaitGone(t, pod.DeepCopy())
 			managed.capstan(t, "unjoin", "--cluster-name", name, "--wait")
-		}, false},
-		{"operator-first", func(t *testing.T, name string) {
+			return ""
+		}},
+		{"operator-first", false, func(t *testing.T, name string) string {
 			managed.deleteDeployment(t, fleet.NamespaceOperators, "klusterlet")
-			hub.capstan(t, "delete", "work", "hello", "--clusters", name, "--timeout", "60")
-			managed.AwaitGone(t, pod.DeepCopy())
-			says(t, managed.interrupted(t, "klusterlets", "unjoin", "--cluster-name", name, "--wait"),
-				"open-cluster-management/klusterlet, does not run", "--force does without it")
-			managed.capstan(t, "unjoin", "--cluster-name", name, "--force")
-			hub.forget(t, name)
-		}, false},
-		{"hub-first", func(t *testing.T, name string) {
+			hub.leaveWithoutOperator(t, managed, name)
+			return ""
+		}},
+		{"agent-namespace-first", true, func(t *testing.T, name string) string {
+			managed.loseNamespace(t, fleet.NamespaceAgent)
+			says(t, managed.refused(t, "unjoin", "--cluster-name", name), "hello", "--force leaves what they applied")
+			advice := managed.output(t, "unjoin", "--cluster-name", name, "--force")
+			hub.forgetWithoutAgent(t, name)
+			return advice
+		}},
+		{"hub-unreachable", true, func(t *testing.T, name string) string {
+			reconnect := managed.loseHub(t, hub, name)
+			klusterlet := managed.klusterlet(t)
+			managed.delete(t, klusterlet)
+			managed.AwaitGone(t, klusterlet)
+			advice := managed.output(t, "unjoin", "--cluster-name", name)
+			reconnect()
+			hub.forgetWithoutAgent(t, name)
+			return advice
+		}},
+		{"hub-first", false, func(t *testing.T, name string) string {
 			says(t, hub.refused(t, "clean"), "these clusters of the hub are available: "+name, "capstan unjoin", "--force")
 			// An agent that runs might still see its works deleted, and take off what they have applied.
 			managed.deleteDeployment(t, fleet.NamespaceOperators, "klusterlet")
 			managed.deleteDeployment(t, fleet.NamespaceAgent, "klusterlet-registration-agent")
 			managed.deleteDeployment(t, fleet.NamespaceAgent, "klusterlet-work-agent")
 			managed.awaitNoPods(t, fleet.NamespaceAgent, "")
-			hub.clean(t, hub, []string{"klusterlet-first", "managedcluster-first", "operator-first", name}, "--force")
+			cleanHub(t, "--force")
 			says(t, managed.refused(t, "unjoin", "--cluster-name", name), "hello", "--force leaves what they applied")
-			managed.capstan(t, "unjoin", "--cluster-name", name, "--force")
-		}, true},
+			return managed.output(t, "unjoin", "--cluster-name", name, "--force")
+		}},
+		{"clustermanager-first", true, func(t *testing.T, name string) string {
+			hub.kubectl(t, "delete", "clustermanager", "cluster-manager")
+			managed.AwaitGone(t, pod.DeepCopy())
+			managed.capstan(t, "unjoin", "--cluster-name", name, "--wait")
+			cleanHub(t)
+			return ""
+		}},
+		{"operator-namespaces-first", true, func(t *testing.T, name string) string {
+			managed.kubectl(t, "delete", "namespace", fleet.NamespaceOperators)
+			hub.leaveWithoutOperator(t, managed, name)
+			hub.kubectl(t, "delete", "namespace", fleet.NamespaceOperators)
+			says(t, hub.interrupted(t, "clustermanagers", "clean"), "open-cluster-management/cluster-manager, does not run",
+				"--force does without it")
+			cleanHub(t, "--force")
+			return ""
+		}},
 	} {
 		passed := t.Run(order.name, func(t *testing.T) { //nolint:paralleltest // they are of the same clusters
+			if order.slow {
+				slow(t)
+			}
+			if initialized == "" {
+				initialized = hub.initialize(t)
+			}
+			joined = append(joined, order.name)
 			managed.join(t, initialized, order.name)
 			hub.accept(t, order.name)
 			applied := hub.createWork(t, managed, order.name)
-			order.remove(t, order.name)
-			if order.stays {
+			if advice := order.remove(t, order.name); advice != "" {
 				if left := managed.AwaitPod(t, "default", "hello"); left.UID != applied.UID {
 					t.Error("the pod of the work has been replaced")
 				}
-				managed.deleteApplied(t)
+				managed.deleteApplied(t, advice)
 				managed.AwaitGone(t, pod.DeepCopy())
-				managed.delete(t, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: appliedWorks}})
+				managed.follow(t, advice, "delete crd "+installation.CRDAppliedManifestWorks)
 			}
 			managed.awaitNotServed(t, operatorv1.GroupVersion.WithResource("klusterlets"))
 			managed.AwaitInventory(t, before)
@@ -90,8 +136,56 @@ func TestRemovalInAnyOrder(t *testing.T) {
 			t.FailNow()
 		}
 	}
-	hub.awaitNotServed(t, clusterv1.GroupVersion.WithResource("managedclusters"))
-	hub.AwaitInventory(t, beforeHub)
+}
+
+// leaveWithoutOperator takes the agent away from a cluster without the operator for it, as unjoin says how, and deletes the cluster on this
+// hub.
+func (c cluster) leaveWithoutOperator(t *testing.T, managed cluster, name string) {
+	t.Helper()
+	c.capstan(t, "delete", "work", "hello", "--clusters", name, "--timeout", "60")
+	managed.AwaitGone(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hello"}})
+	says(t, managed.interrupted(t, "klusterlets", "unjoin", "--cluster-name", name, "--wait"),
+		"open-cluster-management/klusterlet, does not run", "--force does without it")
+	managed.capstan(t, "unjoin", "--cluster-name", name, "--force")
+	c.forget(t, name)
+}
+
+// loseHub takes the way to the hub from the agent, which says so, and then from all of the cluster, until the function is called.
+func (c cluster) loseHub(t *testing.T, hub cluster, name string) (reconnect func()) {
+	t.Helper()
+	hub.patch(t, &clusterv1.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}, `{"spec": {"leaseDurationSeconds": 1}}`)
+	var cut [][]string
+	for _, pod := range c.Pods(t, fleet.NamespaceAgent, nil) {
+		cut = append(cut, []string{"-s", pod.Status.PodIP, "-d", hub.NodeIP})
+	}
+	for _, match := range cut {
+		c.reject(t, "-I", match...)
+	}
+	c.awaitStatus(t, "klusterlet", func(k *operatorv1.Klusterlet) error {
+		condition := meta.FindStatusCondition(k.Status.Conditions, fleet.ConditionHubConnectionDegraded)
+		if condition == nil || condition.Reason != fleet.ReasonHubUnreachableFromAgent {
+			return fmt.Errorf("the condition %s is %v", fleet.ConditionHubConnectionDegraded, condition)
+		}
+		return nil
+	})
+	cut = append(cut, []string{"-d", hub.NodeIP})
+	c.reject(t, "-I", cut[len(cut)-1]...)
+	return func() {
+		for _, match := range cut {
+			c.reject(t, "-D", match...)
+		}
+	}
+}
+
+// reject has the node and its pods end connections that match, or with the action -D, no more.
+func (c cluster) reject(t *testing.T, action string, match ...string) {
+	t.Helper()
+	for _, chain := range []string{"OUTPUT", "FORWARD"} {
+		rule := slices.Concat([]string{"--wait", action, chain, "-p", "tcp"}, match, []string{"-j", "REJECT", "--reject-with", "tcp-reset"})
+		if _, err := c.NodeExec(t.Context(), "iptables", rule...); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // forgetWithoutAgent deletes a cluster that has works and no agent any more, as the hub says how.
@@ -116,10 +210,12 @@ func (c cluster) patch(t *testing.T, object client.Object, change string) {
 	}
 }
 
-// deleteApplied deletes what owns the objects of works that are left, and so these, as unjoin says.
-func (c cluster) deleteApplied(t *testing.T) {
+// deleteApplied deletes what owns the objects of works that are left, and so these, as unjoin advises.
+func (c cluster) deleteApplied(t *testing.T, advice string) {
 	t.Helper()
-	if err := c.Client.DeleteAllOf(t.Context(), &workv1.AppliedManifestWork{}); err != nil {
-		t.Fatalf("cluster %s: %v", c.Name, err)
+	applied := &workv1.AppliedManifestWorkList{}
+	if err := c.Client.List(t.Context(), applied); err != nil || len(applied.Items) != 1 {
+		t.Fatalf("cluster %s: %d AppliedManifestWorks, want 1: %v", c.Name, len(applied.Items), err)
 	}
+	c.follow(t, advice, "delete appliedmanifestworks "+applied.Items[0].Name)
 }
