@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
@@ -44,7 +46,9 @@ finalizers that keep it; --force takes those off where the operator does not run
 for agents.
 
 A hosted hub is removed from the cluster where it runs, and from that with its API. The namespace of the ClusterManager stays, with the
-kubeconfig that you have stored there.`
+kubeconfig that you have stored there.
+
+A run that was interrupted is run again: it goes on with what is left.`
 
 // NewCleanCommand is "capstan clean".
 func NewCleanCommand(global *options.Global) *cobra.Command {
@@ -87,6 +91,9 @@ func (c *cleaning) clean(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := c.annotateNamespace(ctx, ptr.To(fleet.LabelTrue)); err != nil {
+		return err
+	}
 	removal := &removal{Global: c.Global, in: c.in, force: c.force}
 	if err := c.onHub(ctx, removal, c.removeBootstrap); err != nil {
 		return err
@@ -101,6 +108,9 @@ func (c *cleaning) clean(ctx context.Context) error {
 		return err
 	}
 	if err := c.onHub(ctx, removal, c.unpublish); err != nil || c.DryRun {
+		return err
+	}
+	if err := c.annotateNamespace(ctx, nil); err != nil {
 		return err
 	}
 	if err := writeObjects(c.Global, c.outputFile, removal.deleted); err != nil {
@@ -129,7 +139,7 @@ func (c *cleaning) connect(ctx context.Context) (*unstructured.Unstructured, err
 			return nil, err
 		}
 	}
-	if c.hub, err = hubOf(ctx, c.in, manager); err == nil {
+	if c.hub, err = c.findHub(ctx, manager); err == nil {
 		return manager, c.leaveOtherHub(ctx)
 	}
 	if c.force {
@@ -138,6 +148,45 @@ func (c *cleaning) connect(ctx context.Context) (*unstructured.Unstructured, err
 	}
 	return nil, fmt.Errorf("the cluster with the API of the hub cannot be reached: %w\n--force removes what runs in %s and leaves what is there",
 		err, c.in.Server())
+}
+
+// annotationCleaning is on the namespace of a hosted ClusterManager while its hub is removed: an interrupted run may have deleted the
+// ClusterManager, and the Secret there still leads to the hub.
+const annotationCleaning = "capstan.io/cleaning"
+
+// findHub is the cluster with the API of the hub. Without the annotation, a Secret that was left may lead to a hub that is another's now.
+func (c *cleaning) findHub(ctx context.Context, manager *unstructured.Unstructured) (*Cluster, error) {
+	if manager != nil {
+		return hubOf(ctx, c.in, manager)
+	}
+	namespace, err := c.in.Get(ctx, c.namespace())
+	if err != nil {
+		return nil, err
+	}
+	if namespace == nil || namespace.GetAnnotations()[annotationCleaning] == "" {
+		return c.in, nil
+	}
+	return hostedHub(ctx, c.in, c.name)
+}
+
+// namespace is that of a hosted ClusterManager.
+func (c *cleaning) namespace() installation.Reference {
+	return installation.Reference{GroupVersionKind: installation.KindNamespace, Name: c.name}
+}
+
+// annotateNamespace sets the annotation of the namespace of a hosted ClusterManager, or takes it off.
+func (c *cleaning) annotateNamespace(ctx context.Context, value *string) error {
+	if c.DryRun || c.hub == nil || c.hub == c.in {
+		return nil
+	}
+	if namespace, err := c.in.Get(ctx, c.namespace()); err != nil || namespace == nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]*string{annotationCleaning: value}}})
+	if err != nil {
+		return err
+	}
+	return c.in.Patch(ctx, c.namespace(), patch)
 }
 
 // leaveOtherHub leaves a hub as it is that a hosted ClusterManager leads to and that is of another one. What one that is gone has left can

@@ -40,9 +40,12 @@ func hubOf(ctx context.Context, in *Cluster, manager *unstructured.Unstructured)
 	if manager == nil || !isHosted(manager) {
 		return in, nil
 	}
-	of := installation.Reference{
-		GroupVersionKind: installation.KindSecret, Namespace: manager.GetName(), Name: fleet.SecretExternalHubKubeconfig,
-	}
+	return hostedHub(ctx, in, manager.GetName())
+}
+
+// hostedHub is the cluster with the API of the hub of a hosted ClusterManager, whose namespace has the kubeconfig.
+func hostedHub(ctx context.Context, in *Cluster, manager string) (*Cluster, error) {
+	of := installation.Reference{GroupVersionKind: installation.KindSecret, Namespace: manager, Name: fleet.SecretExternalHubKubeconfig}
 	hub, err := clusterOfSecret(ctx, in, of)
 	if err != nil {
 		return nil, err

@@ -9,8 +9,11 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -80,6 +83,7 @@ func withAgent(t *testing.T, klusterlet, namespace, spec string) clitest.Hub {
 // CA-19, CA-20, O18: a command that is killed after any of its changes does the rest when it is run again, and leaves what it leaves
 // without that.
 func TestInterruptedCommands(t *testing.T) {
+	const noKlusterlet = "There is no Klusterlet at all"
 	manifest := inDir(t)("manifest.yaml", clitest.ConfigMap)
 	// What commands have done that make and delete nothing.
 	done := map[string]func(t *testing.T, h clitest.Hub) bool{
@@ -89,88 +93,124 @@ func TestInterruptedCommands(t *testing.T) {
 		"clusterset": func(t *testing.T, h clitest.Hub) bool {
 			return clusterSetOf(t, h, "cluster1") == "staging" && clusterSetOf(t, h, "cluster2") == "staging"
 		},
+		"deny": func(t *testing.T, h clitest.Hub) bool {
+			return !h.Accepted(t, "cluster1") && !h.Accepted(t, "cluster2") && denied(t, h, "one") && denied(t, h, "two")
+		},
 	}
 	for name, test := range map[string]struct {
 		world func(t *testing.T) clitest.Hub
 		args  []string
-		gone  bool // a run after the last change has nothing to do, and says so
+		gone  string // what a run after the last change fails with, where it finds nothing to do; empty if it succeeds
 	}{
-		"join": {newCluster, joinCommand(t, newHubToJoin(t)), false},
+		"join": {newCluster, joinCommand(t, newHubToJoin(t)), ""},
 		"accept": {func(t *testing.T) clitest.Hub {
 			h := clitest.NewHub(t)
 			h.PutClusters(t)
 			h.PutRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1"))
 			h.PutRequest(t, fakehub.JoinRequest(t, "two", "cluster2", "a1"))
 			return h
-		}, []string{"accept", "--clusters", "cluster1,cluster2"}, false},
+		}, []string{"accept", "--clusters", "cluster1,cluster2"}, ""},
 		"unjoin": {func(t *testing.T) clitest.Hub {
 			return withAgent(t, "klusterlet", "open-cluster-management-agent", `{"clusterName":"c1"}`)
-		}, []string{"unjoin", "--cluster-name", "c1"}, true},
+		}, []string{"unjoin", "--cluster-name", "c1"}, noKlusterlet},
 		"unjoin from a namespace of its own": {func(t *testing.T) clitest.Hub {
 			return withAgent(t, "klusterlet", "mine", `{"clusterName":"c1","namespace":"mine"}`)
-		}, []string{"unjoin", "--cluster-name", "c1"}, true},
+		}, []string{"unjoin", "--cluster-name", "c1"}, noKlusterlet},
 		"unjoin one of two": {func(t *testing.T) clitest.Hub {
 			h := withAgent(t, "klusterlet", "mine", `{"clusterName":"c1","namespace":"mine"}`)
 			put(t, h, map[string]string{klusterletsPath + "second": "Klusterlet"}, map[string]string{
 				klusterletsPath + "second": `{"spec":{"clusterName":"c2"}}`})
 			return h
-		}, []string{"unjoin", "--cluster-name", "c1"}, true},
+		}, []string{"unjoin", "--cluster-name", "c1"}, "The Klusterlets there are for: c2"},
 		"unjoin of a hosted agent": {func(t *testing.T) clitest.Hub {
 			h := withAgent(t, "klusterlet-hosted-x", "klusterlet-hosted-x", `{"clusterName":"c1","deployOption":{"mode":"Hosted"}}`)
 			return h
-		}, []string{"unjoin", "--cluster-name", "c1", "--force"}, true},
-		"clean": {withManager, []string{"clean"}, false},
-		"init":  {newClusterForHub, []string{"init"}, false},
+		}, []string{"unjoin", "--cluster-name", "c1", "--force"}, noKlusterlet},
+		"clean": {withManager, []string{"clean"}, ""},
+		"init":  {newClusterForHub, []string{"init"}, ""},
 		"upgrade": {func(t *testing.T) clitest.Hub {
 			h := withManager(t)
 			putOperator(t, h, "cluster-manager", "r/x:v0.2.0", nil)
 			return h
-		}, []string{"upgrade", "clustermanager"}, false},
+		}, []string{"upgrade", "clustermanager"}, ""},
 		"join of a hosted agent": {newCluster,
-			joinCommand(t, newHubToJoin(t), "--mode", "hosted", "--managed-cluster-kubeconfig", newCluster(t).File), false},
+			joinCommand(t, newHubToJoin(t), "--mode", "hosted", "--managed-cluster-kubeconfig", newCluster(t).File), ""},
 		"upgrade of the agent": {func(t *testing.T) clitest.Hub {
 			h := withAgent(t, "klusterlet", "open-cluster-management-agent", `{"clusterName":"c1"}`)
 			putOperator(t, h, "klusterlet", "r/x:v0.2.0", nil)
 			return h
-		}, []string{"upgrade", "klusterlet"}, false},
+		}, []string{"upgrade", "klusterlet"}, ""},
 		"init of a standalone hub": {func(t *testing.T) clitest.Hub {
 			h := newCluster(t)
 			serve(h, "/api/v1", "namespaces Namespace", "pods Pod", "secrets Secret", "configmaps ConfigMap", "events Event",
 				"serviceaccounts ServiceAccount", "services Service", "persistentvolumeclaims PersistentVolumeClaim")
 			return h
-		}, []string{"init", "--singleton"}, false},
-		"get token": {withoutBootstrapAccount, []string{"get", "token"}, false},
+		}, []string{"init", "--singleton"}, ""},
+		"get token": {withoutBootstrapAccount, []string{"get", "token"}, ""},
 		"addon enable": {func(t *testing.T) clitest.Hub {
 			h := clitest.NewHubWithClusters(t)
 			h.PutCatalogue(t, "hello", nil)
 			return h
-		}, []string{"addon", "enable", "--names", "hello", "--clusters", "cluster1,cluster2"}, false},
+		}, []string{"addon", "enable", "--names", "hello", "--clusters", "cluster1,cluster2"}, ""},
 		"addon disable": {func(t *testing.T) clitest.Hub {
 			h := clitest.NewHubWithClusters(t)
 			h.PutCatalogue(t, "hello", nil)
 			h.PutAddOn(t, "cluster1", "hello")
 			h.PutAddOn(t, "cluster2", "hello")
 			return h
-		}, []string{"addon", "disable", "--names", "hello", "--clusters", "cluster1,cluster2"}, false},
+		}, []string{"addon", "disable", "--names", "hello", "--clusters", "cluster1,cluster2"}, ""},
 		"clusterset": {func(t *testing.T) clitest.Hub {
 			h := clitest.NewHub(t)
 			h.PutClusters(t)
 			h.PutSet(t, "staging")
 			return h
-		}, []string{"clusterset", "set", "staging", "--clusters", "cluster1,cluster2"}, false},
-		"create work": {clitest.NewHubWithClusters, []string{"create", "work", "web", "-f", manifest, "--clusters", "cluster1,cluster2"}, false},
+		}, []string{"clusterset", "set", "staging", "--clusters", "cluster1,cluster2"}, ""},
+		"create work":   {clitest.NewHubWithClusters, []string{"create", "work", "web", "-f", manifest, "--clusters", "cluster1,cluster2"}, ""},
+		"clean --force": {withObjectsThatWait, []string{"clean", "--force"}, ""},
+		"deny": {func(t *testing.T) clitest.Hub {
+			h := clitest.NewHubWithClusters(t)
+			h.PutRequest(t, fakehub.JoinRequest(t, "one", "cluster1", "a1"))
+			h.PutRequest(t, fakehub.JoinRequest(t, "two", "cluster2", "a1"))
+			return h
+		}, []string{"deny", "--now", "--clusters", "cluster1,cluster2"}, ""},
+		"delete token": {withToken, []string{"delete", "token"}, ""},
+		"addon create": {clitest.NewHubWithClusters, []string{"addon", "create", "hello", "-f", manifest}, ""},
+		"delete work": {func(t *testing.T) clitest.Hub {
+			h := clitest.NewHubWithClusters(t)
+			h.Run(t, "", "create", "work", "web", "-f", manifest, "--clusters", "cluster1,cluster2").Succeeds(t)
+			return h
+		}, []string{"delete", "work", "web", "--clusters", "cluster1,cluster2"}, `"web" not found`},
+		"create clusterset": {clitest.NewHub, []string{"create", "clusterset", "prod", "staging"}, ""},
+		"delete clusterset": {func(t *testing.T) clitest.Hub {
+			h := clitest.NewHub(t)
+			h.PutSet(t, "prod")
+			h.PutSet(t, "staging")
+			return h
+		}, []string{"delete", "clusterset", "prod", "staging"}, `"prod" not found`},
+		"clusterset bind": {func(t *testing.T) clitest.Hub {
+			h := clitest.NewHub(t)
+			h.PutSet(t, "prod")
+			return h
+		}, []string{"clusterset", "bind", "prod", "--namespace", "team-a"}, ""},
+		"clusterset unbind": {func(t *testing.T) clitest.Hub {
+			h := clitest.NewHub(t)
+			h.PutSet(t, "prod")
+			h.Run(t, "", "clusterset", "bind", "prod", "--namespace", "team-a").Succeeds(t)
+			return h
+		}, []string{"clusterset", "unbind", "prod", "--namespace", "team-a"}, ""},
+		"create placement": {clitest.NewHub, []string{"create", "placement", "web", "--namespace", "team-a"},
+			"already exists: replace it with --overwrite"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			whole := test.world(t)
 			whole.Run(t, "", test.args...).Succeeds(t)
 			for steps := 1; ; steps++ {
 				h := test.world(t)
-				if got := runKilled(t, h, steps, test.args...); got.Code == 0 {
+				if got := runKilled(t, []clitest.Hub{h}, steps, test.args...); got.Code == 0 {
 					break
 				}
 				again := h.Run(t, "", test.args...)
-				nothing := test.gone && strings.Contains(again.ErrOut, "There is no Klusterlet at all") ||
-					strings.Contains(again.ErrOut, "The Klusterlets there are for: c2")
+				nothing := test.gone != "" && strings.Contains(again.ErrOut, test.gone)
 				if again.Code != 0 && !nothing {
 					t.Errorf("killed after change %d: %s", steps, again.ErrOut)
 				}
@@ -183,6 +223,38 @@ func TestInterruptedCommands(t *testing.T) {
 			}
 		})
 	}
+}
+
+// withObjectsThatWait is a hub without operator and controllers, whose ClusterManager and cluster wait for them.
+func withObjectsThatWait(t *testing.T) clitest.Hub {
+	t.Helper()
+	h := withManager(t)
+	serve(h, "/apis/cluster.open-cluster-management.io/v1", "managedclusters ManagedCluster")
+	const manager, cluster = managersPath + "cluster-manager", clitest.ClustersPath + "/c1"
+	const waits = `{"metadata":{"uid":"u1","finalizers":["operator.open-cluster-management.io/cluster-manager-cleanup"]}}`
+	put(t, h, map[string]string{manager: "ClusterManager", cluster: "ManagedCluster"}, map[string]string{manager: waits, cluster: waits})
+	return h
+}
+
+// withToken is a hub with a bootstrap token, and what gives it rights.
+func withToken(t *testing.T) clitest.Hub {
+	t.Helper()
+	h := withManager(t)
+	h.Handle("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
+	const token = "/api/v1/namespaces/kube-system/secrets/bootstrap-token-abcdef"
+	put(t, h, map[string]string{token: "Secret"}, map[string]string{
+		token: `{"type":"bootstrap.kubernetes.io/token","metadata":{"labels":{"app":"cluster-manager"}}}`})
+	return h
+}
+
+// denied reports whether a certificate request has been denied.
+func denied(t *testing.T, h clitest.Hub, name string) bool {
+	t.Helper()
+	var csr certificatesv1.CertificateSigningRequest
+	h.Get(t, clitest.RequestsPath+"/"+name, &csr)
+	return slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
+		return c.Type == certificatesv1.CertificateDenied
+	})
 }
 
 // withoutBootstrapAccount is a hub without what its tokens are good for, which makes tokens once it has the account for that.
@@ -210,19 +282,7 @@ func clusterSetOf(t *testing.T, h clitest.Hub, cluster string) string {
 func TestInterruptedHostedUnjoin(t *testing.T) {
 	for steps := 1; ; steps++ {
 		h, managed := withHostedAgent(t)
-		writes := 0
-		ctx, kill := context.WithCancel(t.Context())
-		count := func() {
-			if writes++; writes == steps {
-				kill()
-			}
-		}
-		h.OnWrite(count)
-		managed.OnWrite(count)
-		got := clitest.Run(ctx, "", "--kubeconfig", h.File, "unjoin", "--cluster-name", "c1")
-		kill()
-		h.OnWrite(nil)
-		managed.OnWrite(nil)
+		got := runKilled(t, []clitest.Hub{h, managed}, steps, "unjoin", "--cluster-name", "c1")
 		if got.Code == 0 {
 			break
 		}
@@ -233,6 +293,47 @@ func TestInterruptedHostedUnjoin(t *testing.T) {
 		if left := slices.Concat(h.Paths(), managed.Paths()); len(left) > 0 {
 			t.Errorf("killed after change %d and run again, it leaves %v", steps, left)
 		}
+	}
+}
+
+// CA-20: the hub of a hosted ClusterManager is found until all that is there is removed, also once the ClusterManager is gone.
+func TestInterruptedHostedClean(t *testing.T) {
+	for steps := 1; ; steps++ {
+		hosting, hub := withHostedHub(t)
+		put(t, hub, map[string]string{
+			"/api/v1/namespaces/open-cluster-management":                                              "Namespace",
+			"/api/v1/namespaces/open-cluster-management/serviceaccounts/agent-registration-bootstrap": "ServiceAccount",
+			"/api/v1/namespaces/c1":        "Namespace",
+			clitest.RequestsPath + "/c1-x": "CertificateSigningRequest",
+		}, map[string]string{"/api/v1/namespaces/c1": ofCluster, clitest.RequestsPath + "/c1-x": ofCluster})
+		got := runKilled(t, []clitest.Hub{hosting, hub}, steps, "clean")
+		finished := got.Code == 0
+		if !finished {
+			hosting.Run(t, "", "clean").Succeeds(t)
+		}
+		const namespace = namespacesPath + "cluster-manager"
+		want := []string{namespace, namespace + "/secrets/external-hub-kubeconfig"}
+		if !slices.Equal(hosting.Paths(), want) || len(hub.Paths()) > 0 {
+			t.Errorf("killed after change %d and run again, it leaves %v and on the hub %v", steps, hosting.Paths(), hub.Paths())
+		}
+		var left corev1.Namespace
+		if hosting.Get(t, namespace, &left); len(left.Annotations) > 0 {
+			t.Errorf("killed after change %d and run again, it leaves the annotations %v", steps, left.Annotations)
+		}
+		if finished {
+			break
+		}
+	}
+}
+
+// CA-20: once a hub has been removed, the kubeconfig that stays may lead to one that is another's, which is left alone.
+func TestCleanAfterHostedHub(t *testing.T) {
+	hosting, hub := withHostedHub(t)
+	hosting.Run(t, "", "clean").Succeeds(t)
+	put(t, hub, map[string]string{"/api/v1/namespaces/c1": "Namespace"}, map[string]string{"/api/v1/namespaces/c1": ofCluster})
+	hosting.Run(t, "", "clean").Succeeds(t, "There is no hub in")
+	if !hub.Has("/api/v1/namespaces/c1") {
+		t.Error("it has changed the hub of another")
 	}
 }
 
@@ -624,17 +725,19 @@ func TestRemovalOfWhatEnds(t *testing.T) {
 	}
 }
 
-// runKilled runs a command that is interrupted after a number of changes.
-func runKilled(t *testing.T, h clitest.Hub, steps int, args ...string) clitest.Result {
+// runKilled runs a command with the first of some clusters, and interrupts it after a number of changes of them.
+func runKilled(t *testing.T, clusters []clitest.Hub, steps int, args ...string) clitest.Result {
 	t.Helper()
 	ctx, kill := context.WithCancel(t.Context())
 	defer kill()
-	left := steps
-	h.OnWrite(func() {
-		if left--; left == 0 {
-			kill()
-		}
-	})
-	defer h.OnWrite(nil)
-	return clitest.Run(ctx, "", append([]string{"--kubeconfig", h.File}, args...)...)
+	var changes atomic.Int64
+	for _, h := range clusters {
+		h.OnWrite(func() {
+			if changes.Add(1) == int64(steps) {
+				kill()
+			}
+		})
+		defer h.OnWrite(nil)
+	}
+	return clitest.Run(ctx, "", append([]string{"--kubeconfig", clusters[0].File}, args...)...)
 }

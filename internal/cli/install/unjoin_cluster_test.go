@@ -118,7 +118,7 @@ func TestUnjoinFromOneOfTwoHubs(t *testing.T) {
 			both := h.Paths()
 			args := append([]string{"unjoin", "--cluster-name", "c1"}, test.flags...)
 			if test.interrupted {
-				if got := runKilled(t, h, 2, args...); got.Code == 0 || h.Has(klusterletsPath+"second") {
+				if got := runKilled(t, []clitest.Hub{h}, 2, args...); got.Code == 0 || h.Has(klusterletsPath+"second") {
 					t.Fatalf("it is not interrupted after the Klusterlet is gone: %s", got.ErrOut)
 				}
 			}
