@@ -240,15 +240,70 @@ func (b *podBench) measureFleet(t *testing.T) {
 	seen := watchAvailability(t, b.hub.Config)
 	before := podUsage(t, b.hub)
 	began := time.Now()
+	stop := samplePods(t, b.hub)
 	simulated.Start()
 	took := latest(seen.await(t, simulated.Names(), metav1.ConditionTrue, joinTimeout)).Sub(began)
-	after := podUsage(t, b.hub)
+	samples, after := stop(), podUsage(t, b.hub)
 	b.add(t, fmt.Sprintf("%d clusters: start to all Available", *podFleet), "s", "", took.Seconds())
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		b.add(t, fmt.Sprintf("%d clusters: CPU of %s to join, each", *podFleet, name), "ms", "",
 			float64((after[name].cpu-before[name].cpu).Milliseconds())/float64(*podFleet))
+		b.add(t, fmt.Sprintf("%d clusters: CPU of %s while they join, of a core", *podFleet, name), "%", "",
+			100*(after[name].cpu-before[name].cpu).Seconds()/took.Seconds())
 	}
+	b.addMemory(t, append(samples, after))
 	b.measurePods(t, fmt.Sprintf("%d clusters", *podFleet))
+}
+
+// samplePeriod is how often a kubelet measures its pods.
+const samplePeriod = 10 * time.Second
+
+// samplePods asks for what pods take until it is stopped, and returns all answers.
+func samplePods(t *testing.T, cluster *realcluster.Cluster) (stop func() []map[string]usage) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var samples []map[string]usage
+	var failure error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(samplePeriod)
+		defer tick.Stop()
+		for failure == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			pods, err := readPods(ctx, cluster)
+			if ctx.Err() != nil {
+				return
+			}
+			samples, failure = append(samples, pods), err
+		}
+	}()
+	return func() []map[string]usage {
+		cancel()
+		<-done
+		if failure != nil {
+			t.Fatal(failure)
+		}
+		return samples
+	}
+}
+
+// addMemory takes in what the pods of the hub had of memory while clusters joined, as often as they were asked. A pod that was replaced
+// meanwhile has fewer values.
+func (b *podBench) addMemory(t *testing.T, samples []map[string]usage) {
+	working, anonymous := map[string][]float64{}, map[string][]float64{}
+	for _, pods := range samples {
+		for name, pod := range pods {
+			working[name], anonymous[name] = append(working[name], pod.rss), append(anonymous[name], pod.anonymous)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(working)) {
+		b.add(t, fmt.Sprintf("%d clusters: memory of %s while they join", *podFleet, name), "MB", "", working[name]...)
+		b.add(t, fmt.Sprintf("%d clusters: anonymous memory of %s while they join", *podFleet, name), "MB", "", anonymous[name]...)
+	}
 }
 
 // measurePods measures what each pod takes when nothing happens but heartbeats.
@@ -273,12 +328,20 @@ func (b *podBench) measurePods(t *testing.T, state string) {
 	}
 }
 
-// podUsage is what the pods of Capstan take on the node of a cluster, by the names of their Deployments: the memory of the largest pod, as
-// the working set, which is what the limit of a container is held against, and the CPU of all.
 func podUsage(t *testing.T, cluster *realcluster.Cluster) map[string]usage {
-	body, err := cluster.Clientset.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes", cluster.Name, "proxy/stats/summary").DoRaw(t.Context())
+	pods, err := readPods(t.Context(), cluster)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return pods
+}
+
+// readPods is what the pods of Capstan take on the node of a cluster, by the names of their Deployments: the memory of the largest pod, as
+// the working set, which is what the limit of a container is held against, and the CPU of all.
+func readPods(ctx context.Context, cluster *realcluster.Cluster) (map[string]usage, error) {
+	body, err := cluster.Clientset.CoreV1().RESTClient().Get().AbsPath("/api/v1/nodes", cluster.Name, "proxy/stats/summary").DoRaw(ctx)
+	if err != nil {
+		return nil, err
 	}
 	summary := struct {
 		Pods []struct {
@@ -288,7 +351,7 @@ func podUsage(t *testing.T, cluster *realcluster.Cluster) map[string]usage {
 		}
 	}{}
 	if err := json.Unmarshal(body, &summary); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	const mb = 1 << 20
 	pods := map[string]usage{}
@@ -306,5 +369,5 @@ func podUsage(t *testing.T, cluster *realcluster.Cluster) map[string]usage {
 		sum.cpu += time.Duration(pod.CPU.UsageCoreNanoSeconds)
 		pods[name] = sum
 	}
-	return pods
+	return pods, nil
 }

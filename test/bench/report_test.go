@@ -107,13 +107,13 @@ func milliseconds(all []time.Duration) []float64 {
 func (r *report) print(w io.Writer) error {
 	fmt.Fprintf(w, "commit %s, %d cores, load %.1f, %s, %s\n\n", r.Commit, r.Machine.Cores, r.Machine.Load, r.Go, r.Date.Format(time.RFC3339))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "MEASURE\tRUNS\tMEDIAN\tP90\tP99\tUNIT\tTARGET")
+	fmt.Fprintln(t, "MEASURE\tRUNS\tMEDIAN\tP90\tP99\tMAX\tUNIT\tTARGET")
 	for _, m := range r.Measures {
-		p90, p99 := figure(m.P90), figure(m.P99)
+		p90, p99, most := figure(m.P90), figure(m.P99), figure(m.Max)
 		if m.Runs == 1 {
-			p90, p99 = "-", "-"
+			p90, p99, most = "-", "-", "-"
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", m.Name, m.Runs, figure(m.Median), p90, p99, m.Unit, m.Target)
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", m.Name, m.Runs, figure(m.Median), p90, p99, most, m.Unit, m.Target)
 	}
 	return t.Flush()
 }
