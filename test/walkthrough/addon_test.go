@@ -20,14 +20,14 @@ import (
 // It is removed from one cluster by "capstan addon disable", and from all by deleting the ClusterManagementAddOn. Before come add-ons of
 // templates, and then those that are built in, by their charts.
 //
-// AM-30, AM-31, AM-32, AM-33, AM-36, CA-36, CA-37, CA-38, CG-02, CG-07, CG-08, CP-12, HC-08, HC-09, HC-10, HC-12, NX-03
+// AM-30, AM-31, AM-32, AM-33, AM-36, CA-36, CA-37, CA-38, CG-02, CG-07, CG-08, CP-12, HC-08, HC-09, HC-10, HC-12, NX-03, PL-23
 func TestAddOn(t *testing.T) {
 	t.Parallel()
 	clusters := start(t, "hub", "cluster1")
 	hub, managed := clusters[0], clusters[1]
 	hub.importImages(t, "capstan-hub", "helloworld-addon")
 	managed.importImages(t, "capstan-agent", "helloworld-addon")
-	managed.join(t, hub.initialize(t, "--feature-gates", "ClusterProfile=true"), "cluster1", "--wait")
+	managed.join(t, hub.initialize(t, "--feature-gates", "ClusterProfile=true,PlacementDebugServer=true"), "cluster1", "--wait")
 	hub.accept(t, "cluster1")
 	t.Run("of templates", func(t *testing.T) { hub.deploysTemplates(t, managed, "cluster1") }) //nolint:paralleltest // in the same clusters
 	before := managed.Inventory(t)

@@ -1,6 +1,7 @@
 package walkthrough
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,6 +58,7 @@ func TestRemovalInAnyOrder(t *testing.T) {
 		{"managedcluster-first", false, func(t *testing.T, name string) string {
 			hub.forget(t, name)
 			managed.AwaitGone(t, pod.DeepCopy())
+			managed.keepKlusterlet(t, name)
 			managed.capstan(t, "unjoin", "--cluster-name", name, "--wait")
 			return ""
 		}},
@@ -136,6 +138,31 @@ func TestRemovalInAnyOrder(t *testing.T) {
 			t.FailNow()
 		}
 	}
+}
+
+// keepKlusterlet has a finalizer of the user keep the Klusterlet while unjoin waits for that, which says where to look for the reason.
+func (c cluster) keepKlusterlet(t *testing.T, name string) {
+	t.Helper()
+	const kept = "example.com/kept"
+	klusterlet := c.klusterlet(t)
+	finalizers, err := json.Marshal(append(klusterlet.Finalizers, kept))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.patch(t, klusterlet, `{"metadata": {"finalizers": `+string(finalizers)+`}}`)
+	said := c.interrupted(t, "klusterlets", "unjoin", "--cluster-name", name, "--wait")
+	says(t, said, kept)
+	if log := c.follow(t, said, "--namespace "+fleet.NamespaceOperators+" logs deployment/klusterlet"); log == "" {
+		t.Error("the log that unjoin names is empty")
+	}
+	c.awaitStatus(t, klusterlet.Name, func(k *operatorv1.Klusterlet) error {
+		if k.DeletionTimestamp == nil || !slices.Equal(k.Finalizers, []string{kept}) {
+			return fmt.Errorf("the Klusterlet is deleted since %v, and has the finalizers %q", k.DeletionTimestamp, k.Finalizers)
+		}
+		return nil
+	})
+	c.patch(t, klusterlet, `{"metadata": {"finalizers": null}}`)
+	c.AwaitGone(t, klusterlet)
 }
 
 // leaveWithoutOperator takes the agent away from a cluster without the operator for it, as unjoin says how, and deletes the cluster on this

@@ -71,6 +71,8 @@ func (c cluster) deploysTemplates(t *testing.T, managed cluster, name string) {
 
 	// Meanwhile the pod of the example ends, which takes half a minute.
 	c.Apply(t, placementAll)
+	c.awaitDecision(t, "all", name)
+	u.explainsPlacement(t, c)
 	u.does(t, create)
 	managed.AwaitAvailable(t, "default", "hello")
 	c.awaitAddOn(t, name, "hello")
@@ -84,6 +86,36 @@ func (c cluster) deploysTemplates(t *testing.T, managed cluster, name string) {
 	c.Delete(t, placementAll)
 	c.deleteRequests(t, client.MatchingLabels{fleet.LabelAddOnName: templated})
 	c.AwaitInventory(t, beforeHub)
+}
+
+// explainsPlacement has a hub in a cluster explain the placement all, as the refusal advises, but with whatever port is free.
+func (u user) explainsPlacement(t *testing.T, hub cluster) {
+	t.Helper()
+	var forward, certificates, flags string
+	refused := hub.refused(t, "explain", "placement", "all")
+	for line := range strings.Lines(refused) {
+		line = strings.TrimSpace(line)
+		if strings.Contains(line, "port-forward") {
+			forward = strings.Replace(line, " 9443 &", " :9443 >forwarding &", 1)
+		}
+		if strings.Contains(line, "get configmap") {
+			certificates = line
+		}
+		if rest, found := strings.CutPrefix(line, "and add "); found {
+			flags = strings.Replace(rest, "https://localhost:9443", `"https://$address"`, 1)
+		}
+	}
+	says(t, forward, "kubectl ", " >forwarding &")
+	says(t, certificates, "kubectl ", " > ca.crt")
+	says(t, flags, "$address")
+	// The address is in the first line: Forwarding from ADDRESS -> 9443.
+	says(t, u.does(t, `mkfifo forwarding
+`+forward+`
+trap 'kill $! 2>/dev/null || :' EXIT
+exec 3<forwarding
+read -r forwarding from address to <&3
+`+certificates+`
+capstan explain placement all `+flags), "Placement default/all selects 1 cluster")
 }
 
 // commandsOfTemplates are commands of the document: those that make an add-on of a folder, and those that go to the next template.

@@ -14,7 +14,8 @@ import (
 )
 
 // noReportsHint is what to do where nobody writes reports.
-const noReportsHint = "In an existing cluster, the placement controllers do at a port of their own:\n" +
+const noReportsHint = "In an existing cluster, the placement controllers do at a port of their own, with the feature gate " +
+	"PlacementDebugServer:\n" +
 	"  kubectl --namespace " + fleet.NamespaceHub + " port-forward service/cluster-manager-placement 9443 &\n" +
 	"  kubectl --namespace " + fleet.NamespaceHub + " get configmap " + fleet.ConfigMapCABundle +
 	" --output jsonpath='{.data.ca-bundle\\.crt}' > ca.crt\n" +

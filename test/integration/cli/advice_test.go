@@ -6,9 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	clusterv1beta2 "github.com/capstan-io/capstan/api/cluster/v1beta2"
@@ -86,6 +88,32 @@ func TestAdviceWithoutResourceCleanup(t *testing.T) {
 	cluster := framework.DeleteCluster(t, h, name)
 	deleteAsAdvised(t, own, name, fleet.ConditionDeleting)
 	framework.AwaitGone(t, h, cluster)
+}
+
+// CA-11: what Helm has kept of a hub that --force has taken over is deleted as the warning advises, and nothing else.
+func TestAdviceAfterHelm(t *testing.T) {
+	t.Parallel()
+	const release = "ocm"
+	server := env.StartSandbox(t)
+	c := server.Client(t)
+	server.Capstan(t, "", "init").Succeeds(t)
+	operator := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceOperators, Name: "cluster-manager"}}
+	framework.MergePatch(t, c, operator, `{"metadata": {"labels": {"app.kubernetes.io/managed-by": "Helm"}, "annotations": {
+		"meta.helm.sh/release-name": "`+release+`", "meta.helm.sh/release-namespace": "`+fleet.NamespaceOperators+`"}}}`)
+	record := func(name string) *corev1.Secret {
+		return &corev1.Secret{Type: "helm.sh/release.v1", ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceOperators,
+			Name: "sh.helm.release.v1." + name + ".v1", Labels: map[string]string{"owner": "helm", "name": name}}}
+	}
+	framework.Create(t, c, record(release), record("other"))
+	server.Capstan(t, "", "init").Ends(t, 1, "is kept by Helm (release "+release)
+	forced := server.Capstan(t, "", "init", "--force")
+	forced.Succeeds(t)
+	framework.FollowAdvice(t, c, forced.ErrOut, "delete secrets")
+	framework.AwaitGone(t, c, record(release))
+	framework.Get(t, c, client.ObjectKeyFromObject(record("other")), &corev1.Secret{})
+	if again := server.Capstan(t, "", "init"); again.Code != 0 || strings.Contains(again.ErrOut, "Helm still has") {
+		t.Errorf("the next run ends with %d and says %s", again.Code, again.ErrOut)
+	}
 }
 
 // workOfAgent is a work that an agent has to finish.

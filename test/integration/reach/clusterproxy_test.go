@@ -252,12 +252,16 @@ func TestTunnelComesBack(t *testing.T) {
 	}
 	p.Agent.Kill()
 	p.Agent.AwaitExit(t)
+	var refused string
 	env.Eventually(t, func(ctx context.Context) error {
-		if err := reached(ctx); err == nil || !strings.Contains(err.Error(), "its agent has no tunnel to the hub") {
+		err := reached(ctx)
+		if err == nil || !strings.Contains(err.Error(), "its agent has no tunnel to the hub") {
 			return fmt.Errorf("without an agent, the hub answers %w", err)
 		}
+		refused = err.Error()
 		return nil
 	})
+	framework.FollowAdvice(t, on.Client(t), refused, "describe managedclusteraddon")
 	if err := p.Agent.Start(); err != nil {
 		t.Fatal(err)
 	}

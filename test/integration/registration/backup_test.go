@@ -96,7 +96,7 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Fatalf("restore: %v\n%s", err, output)
 	}
 	for _, want := range []string{
-		"is in " + data, "delete configmap works-held", `capstan.io/credentials-not-before: "` + created + `"`,
+		"is in " + data, `capstan.io/credentials-not-before: "` + created + `"`,
 		"capstan deny", "capstan delete token",
 	} {
 		if !strings.Contains(output, want) {
@@ -122,10 +122,7 @@ func TestBackupAndRestore(t *testing.T) {
 	awaitHeartbeat(t, c, name, restarted)
 	expectKept(t, managed, "after-the-backup", "created-again")
 	framework.Create(t, c, framework.Work(name, "created-again", framework.ConfigMap("default", "created-again", "applied")))
-	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: fleet.NamespaceHub, Name: fleet.ConfigMapWorksHeld}}
-	if err := c.Delete(t.Context(), held); err != nil {
-		t.Fatal(err)
-	}
+	framework.FollowAdvice(t, c, output, "delete configmap")
 	awaitWorking(t, c, name, "after-the-restore")
 	framework.AwaitGone(t, managed, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "after-the-backup"}})
 	framework.AwaitCondition(t, c, framework.Work(name, "created-again"), fleet.ConditionApplied, metav1.ConditionTrue)
