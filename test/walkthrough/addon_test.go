@@ -2,7 +2,6 @@ package walkthrough
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -32,9 +31,9 @@ func TestAddOn(t *testing.T) {
 	t.Run("of templates", func(t *testing.T) { hub.deploysTemplates(t, managed, "cluster1") }) //nolint:paralleltest // in the same clusters
 	before := managed.Inventory(t)
 
-	hub.Apply(t, example(t, "rights.yaml"))
-	hub.Apply(t, example(t, "controller.yaml"))
-	hub.Apply(t, example(t, "clustermanagementaddon.yaml"))
+	hub.Apply(t, example(t, "helloworld", "rights.yaml"))
+	hub.Apply(t, example(t, "helloworld", "controller.yaml"))
+	hub.Apply(t, example(t, "helloworld", "clustermanagementaddon.yaml"))
 	hub.AwaitAvailable(t, "helloworld", "helloworld-controller")
 	for _, remove := range []struct {
 		name string
@@ -52,7 +51,7 @@ func TestAddOn(t *testing.T) {
 				"Deploying helloworld add-on to namespaces default of managed cluster: cluster1.")
 			managed.AwaitAvailable(t, "default", "helloworld-agent")
 			hub.awaitAddOn(t, "cluster1", "helloworld")
-			hub.Apply(t, example(t, "configmap.yaml"))
+			hub.Apply(t, example(t, "helloworld", "configmap.yaml"))
 			managed.Eventually(t, func(ctx context.Context) error {
 				return managed.Client.Get(ctx, types.NamespacedName{Namespace: "default", Name: "helloworld"}, &corev1.ConfigMap{})
 			})
@@ -68,14 +67,13 @@ func TestAddOn(t *testing.T) {
 	t.Run("by charts", func(t *testing.T) { hub.reachesByCharts(t, managed, "cluster1") }) //nolint:paralleltest // they are the same clusters
 }
 
-// example is a file of the example add-on with the images of this commit.
-func example(t *testing.T, name string) string {
+// example is a file below deploy/examples, with the images of this commit, and none that nodes pull again.
+func example(t *testing.T, path ...string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("..", "..", "deploy", "examples", "helloworld", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.ReplaceAll(string(content), "helloworld-addon:latest", registry+"helloworld-addon:"+tag)
+	content := readText(t, filepath.Join(append([]string{"..", "..", "deploy", "examples"}, path...)...))
+	return strings.NewReplacer("helloworld-addon:latest", registry+"helloworld-addon:"+tag,
+		"resource-usage-collect-addon:latest", registry+"resource-usage-collect-addon:"+tag,
+		"image: busybox\n", "image: busybox:1.37\n").Replace(content)
 }
 
 // awaitAddOn waits until an add-on works on a cluster.
