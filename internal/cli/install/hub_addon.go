@@ -267,7 +267,8 @@ func NewUninstallHubAddOnCommand(global *options.Global) *cobra.Command {
 	return command
 }
 
-// uninstall makes sure that no cluster has any of them before it uninstalls one.
+// uninstall makes sure that no cluster has any of them before it uninstalls one. It goes on with those that can be uninstalled: an
+// interrupted run may have uninstalled the first.
 func (f *hubAddOnRemoval) uninstall(ctx context.Context, hub *hubapi.Hub, addOns []hubAddOn) error {
 	installed, err := managedclusteraddons.List(ctx, hub, "")
 	if err != nil {
@@ -293,8 +294,11 @@ func (f *hubAddOnRemoval) uninstall(ctx context.Context, hub *hubapi.Hub, addOns
 		}
 		f.Say("Uninstalling built-in %s add-on from the Hub cluster...", addOn.name)
 		if _, err := (charts{source: hub.Source}).run(ctx, "uninstall", addOn.chart, "--namespace", addOn.namespace); err != nil {
-			return fmt.Errorf("add-on %s: %w", addOn.name, err)
+			errs = append(errs, fmt.Errorf("add-on %s: %w", addOn.name, err))
+		}
+		if ctx.Err() != nil {
+			break
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

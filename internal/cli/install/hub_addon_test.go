@@ -102,6 +102,31 @@ func TestHubAddOn(t *testing.T) { //nolint:paralleltest // it changes PATH
 	h.Run(t, "", install...).Fails(t, "add-on governance-policy-framework: chart not found")
 }
 
+// CA-40: a run that was interrupted is run again, though the first of the add-ons is uninstalled already, which it says.
+func TestInterruptedUninstallOfHubAddOns(t *testing.T) { //nolint:paralleltest // it changes PATH
+	h := clitest.NewHubWithClusters(t)
+	dir := t.TempDir()
+	releases := []string{"governance-policy-framework", "argocd-pull-integration"}
+	for _, release := range releases {
+		if err := os.WriteFile(filepath.Join(dir, release), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fakeCharts(t, "cd "+dir+`
+[ -e "$2" ] || { echo "release $2 is not installed" >&2; exit 1; }
+[ "$2" = governance-policy-framework ] || [ -e interrupted ] || { touch interrupted; echo "release $2 is kept" >&2; exit 1; }
+rm "$2"
+`)
+	uninstall := []string{"uninstall", "hub-addon", "--names", "governance-policy-framework,argocd"}
+	h.Run(t, "", uninstall...).Fails(t, "release argocd-pull-integration is kept")
+	h.Run(t, "", uninstall...).Fails(t, "release governance-policy-framework is not installed")
+	for _, release := range releases {
+		if _, err := os.Stat(filepath.Join(dir, release)); !os.IsNotExist(err) {
+			t.Errorf("release %s is there: %v", release, err)
+		}
+	}
+}
+
 // The program gets SIGTERM, and the time to write down how far the release is.
 func TestHubAddOnIsInterrupted(t *testing.T) { //nolint:paralleltest // it changes PATH
 	h := clitest.NewHubWithClusters(t)

@@ -130,6 +130,25 @@ func TestUnjoinWaits(t *testing.T) {
 	j.isThere(t, false)
 }
 
+// CA-19: a run that was killed after any of its steps is run again, and removes what is left.
+func TestInterruptedLocalUnjoin(t *testing.T) {
+	steps := []func(j joined) error{
+		func(j joined) error { _, err := j.agent.Stop(t.Context(), 0); return err },
+		func(j joined) error { return os.RemoveAll(j.ClusterDir("far")) },
+		func(j joined) error { return os.Remove(j.agent.Log) },
+	}
+	for killed := range steps {
+		j := newJoined(t)
+		for _, step := range steps[:killed+1] {
+			if err := step(j); err != nil {
+				t.Fatal(err)
+			}
+		}
+		clitest.Run(t.Context(), "", "unjoin", "--local", "--cluster-name", "far").Succeeds(t, "The status of mcl far will be unknown")
+		j.isThere(t, false)
+	}
+}
+
 func TestUnjoinForce(t *testing.T) {
 	j := newJoined(t)
 	j.putApplied(t, "web", "a1")
