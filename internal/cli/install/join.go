@@ -34,16 +34,17 @@ type joining struct {
 const joinLong = `Join a cluster to a hub: install the agent in the cluster of the kubeconfig.
 
 "capstan get token" on the hub prints the command with the token and the URL. The operator and a Klusterlet, which tells it about the
-agent, are applied by server-side apply, as the chart klusterlet has them; so the command can be run again, and takes over what
-clusteradm has applied. An administrator of the hub then accepts the cluster; the command for that is printed. --wait waits until the
-agent runs and has asked the hub to join, or works there already; it says what holds that up, and where the hub does not show it, as of an
-agent that registers by AWS IAM again. "capstan unjoin" takes the agent out again.
+agent, are applied by server-side apply, as the chart klusterlet has them; so the command can be run again, as when the hub has another
+certificate authority or address, and takes over what clusteradm has applied. An administrator of the hub then accepts the cluster; the
+command for that is printed. --wait waits until the agent runs and has asked the hub to join, or works there already; it says what holds
+that up, and where the hub does not show it, as of an agent that registers by AWS IAM again. "capstan unjoin" takes the agent out again.
 
   --mode default    the agent runs in the cluster that it is for, in one pod with --singleton, in two without
   --mode hosted     the agent runs in the cluster of the kubeconfig, for the cluster of --managed-cluster-kubeconfig
   --local           the agent is a process of this machine, for the cluster of --managed-cluster-kubeconfig, until you stop it.
                     With --detach it runs in the background: "capstan status" shows it, "capstan down" and "capstan up" stop and
-                    start it. "capstan unjoin --local" removes it
+                    start it, and it takes up what has changed of the hub when the command is run again. "capstan unjoin --local"
+                    removes it
 
 The hub is verified with the first of these that there is: --ca-file; --ca-cert-hash, which "capstan get token" prints; your
 kubeconfig, if it has a cluster with the address or the certificate authority of the hub; the signature of a bootstrap token on what

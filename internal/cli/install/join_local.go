@@ -77,7 +77,7 @@ func (l *localJoin) join(ctx context.Context) error {
 		}
 		return err
 	}
-	registration := &playground.Registration{Agent: agent, Invitation: l.invitation, Trust: trust, Hub: hub}
+	registration := &playground.Registration{Agent: agent, Invitation: l.invitation, Trust: trust, Hub: hub, Background: l.detach}
 	registration.Earlier = l.warnIfTaken(ctx, hub, agent)
 	program, err := registration.Prepare()
 	if err != nil {

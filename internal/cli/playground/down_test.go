@@ -143,6 +143,37 @@ func TestEnrolRefuses(t *testing.T) {
 	}
 }
 
+// CA-17: an agent in the background takes up another hub, or another credential, without being stopped.
+func TestJoinsAgainInTheBackground(t *testing.T) {
+	t.Parallel()
+	home := newHome(t)
+	far, attached := Member{Name: "far", Kubeconfig: "/far/kubeconfig"}, Member{Name: "attached", Kubeconfig: "/kubeconfig", Foreground: true}
+	if err := home.Save(State{Joined: []Member{far, attached}}); err != nil {
+		t.Fatal(err)
+	}
+	start(t, home, shell(t, "far-agent", "exec sleep 1000"))
+	start(t, home, shell(t, "attached-agent", "exec sleep 1000"))
+	for name, test := range map[string]struct {
+		of                  Member
+		background, refused bool
+	}{
+		"another cluster":                {Member{Name: "far", Kubeconfig: "/another/kubeconfig"}, true, true},
+		"in a terminal":                  {far, false, true},
+		"one that runs in a terminal":    {Member{Name: "attached", Kubeconfig: "/kubeconfig"}, true, true},
+		"the same one in the background": {far, true, false},
+	} {
+		r := Registration{Agent: home.Agent(test.of), Background: test.background,
+			Invitation: hubapi.Invitation{Server: "https://hub", Token: "t"}}
+		_, err := r.Prepare() // the program of the agent need not be there
+		if refused := err != nil && strings.Contains(err.Error(), "runs already"); refused != test.refused {
+			t.Errorf("%s: refused %t, want %t: %v", name, refused, test.refused, err)
+		}
+		if _, err := os.Stat(r.Agent.bootstrapKubeconfig()); !test.refused && err != nil {
+			t.Errorf("%s: no bootstrap kubeconfig was written: %v", name, err)
+		}
+	}
+}
+
 func TestDetachIsRemembered(t *testing.T) {
 	t.Parallel()
 	home := newHome(t)

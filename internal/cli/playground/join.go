@@ -21,13 +21,16 @@ type Registration struct {
 	Invitation hubapi.Invitation
 	Trust      hubapi.Trust
 	Hub        *hubapi.Hub
+	// Background says that the agent is to run in the background.
+	Background bool
 	// Earlier are the certificate requests of the cluster that the hub had before the agent was started.
 	Earlier map[string]bool
 	// Process is that of the agent, once it is started.
 	Process *Process
 }
 
-// Prepare writes what the agent needs and returns the program to run. It refuses a name that the home has in use.
+// Prepare writes what the agent needs and returns the program to run. It refuses a name that the home has in use, but for the same agent in
+// the background: one that runs there takes up a changed bootstrap kubeconfig, and goes on.
 func (r *Registration) Prepare() (Program, error) {
 	home, cluster := r.Agent.home, r.Agent.cluster.Name
 	unlock, err := home.Lock()
@@ -47,7 +50,8 @@ func (r *Registration) Prepare() (Program, error) {
 	if err != nil {
 		return Program{}, err
 	}
-	if running.Running() {
+	goesOn := r.Background && slices.Contains(state.Joined, r.Agent.cluster)
+	if running.Running() && !goesOn {
 		return Program{}, fmt.Errorf("the agent of cluster %s runs already, as process %d; its log is %s\n"+
 			"To join again, stop it first: kill %d", cluster, running.PID, running.Log, running.PID)
 	}
@@ -128,6 +132,7 @@ func (r *Registration) onHub() joinrequests.Agent {
 
 // AwaitDetached does the same as Await for an agent whose log nobody sees, and reports the problems in that.
 func (r *Registration) AwaitDetached(ctx context.Context, report Reporter) error {
-	problems := followLog(r.Process, true)
+	started := r.Process.exited != nil // as a child of this command
+	problems := followLog(r.Process, started)
 	return waitReportingReasons(ctx, report, r.Agent.cluster.Name, func(context.Context) string { return problems.describe("") }, r.Await)
 }
