@@ -45,6 +45,7 @@ type Agent struct {
 	record        clientcert.Recorder
 	report        *hubreport.Report // of the registration part, for an operator; nil if there is none
 	addOns        bool              // the hub has them
+	hubHash       string            // of the hub that it works with
 	working       atWork
 }
 

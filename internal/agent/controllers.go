@@ -35,7 +35,6 @@ import (
 	"github.com/capstan-io/capstan/internal/agent/work/predecessor"
 	"github.com/capstan-io/capstan/internal/agent/work/tracker"
 	"github.com/capstan-io/capstan/internal/featuregates"
-	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // registerRegistration adds the controllers of registration: everything that keeps the hub informed of the cluster.
@@ -77,7 +76,7 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, unca
 		return err
 	}
 	err = managednamespace.Register(mgr, managednamespace.Options{
-		Hub: hub, Cluster: a.identity.Cluster, HubHash: fleet.HubHash(hub.GetConfig().Host),
+		Hub: hub, Cluster: a.identity.Cluster, HubHash: a.hubHash,
 		Recorder: hubEvents.NewRecorder(hub.GetScheme(), namespaceRecorder), Clock: a.clock,
 	})
 	if err != nil {
@@ -95,7 +94,7 @@ func (a *Agent) registerRegistration(mgr ctrl.Manager, hub cluster.Cluster, unca
 // registerAddOns adds the controllers of add-ons: their access to the hub, their health, and those that are built in.
 func (a *Agent) registerAddOns(mgr ctrl.Manager, hub cluster.Cluster, uncached client.WithWatch, hubEvents events.EventBroadcaster) error {
 	err := addonregistration.Register(mgr, addonregistration.Options{
-		Hub: hub, Uncached: uncached, Identity: a.identity, Author: a.hubUser(a.identity.Cluster), HubHash: fleet.HubHash(hub.GetConfig().Host),
+		Hub: hub, Uncached: uncached, Identity: a.identity, Author: a.hubUser(a.identity.Cluster), HubHash: a.hubHash,
 		Driver:              addonv1beta1.KubeClientDriver(a.AddOnKubeClientRegistrationAuth),
 		CertificateLifetime: a.certificateLifetime(), TokenLifetime: time.Duration(a.AddOnTokenExpirationSeconds) * time.Second,
 		Brokered: a.access.Brokered, Store: a.store, Managed: a.managed, Hosting: a.management, Record: a.record, Clock: a.clock,
@@ -113,7 +112,7 @@ func (a *Agent) registerAddOns(mgr ctrl.Manager, hub cluster.Cluster, uncached c
 		return builtin.Register(mgr, hub, a.clock)
 	}
 	err = serviceaccount.Register(mgr, serviceaccount.Options{
-		Hub: hub, Uncached: uncached, Cluster: a.identity.Cluster, HubHash: fleet.HubHash(hub.GetConfig().Host), Agent: a.identity.Agent,
+		Hub: hub, Uncached: uncached, Cluster: a.identity.Cluster, HubHash: a.hubHash, Agent: a.identity.Agent,
 		Managed: a.managed, Recorder: hubEvents.NewRecorder(hub.GetScheme(), serviceAccountRecorder), Clock: a.clock,
 	})
 	if err != nil || !a.FeatureGates.Enabled(featuregates.ClusterProxy) {
@@ -160,10 +159,9 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 		return fmt.Errorf("make a client for what the managed cluster serves: %w", err)
 	}
 	managed := &appliedmanifestwork.Cluster{Objects: meta, Complete: objects, Discovery: served, Tracked: tracker.New(ctx, meta)}
-	hubHash := fleet.HubHash(hub.GetConfig().Host)
-	agentID := a.appliedBy(hubHash)
+	agentID := a.appliedBy(a.hubHash)
 	if err := finalize.Register(mgr, finalize.Options{
-		Applied: managed, HubHash: hubHash, AgentID: agentID, Workers: a.WorkloadAgentWorkers, Clock: a.clock,
+		Applied: managed, HubHash: a.hubHash, AgentID: agentID, Workers: a.WorkloadAgentWorkers, Clock: a.clock,
 	}); err != nil {
 		return err
 	}
@@ -173,7 +171,7 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 	}
 	clusters := &predecessor.Clusters{Exists: a.bootstrap.ClusterExists, Clock: a.clock}
 	err = evict.Register(mgr, evict.Options{
-		Hub: hub, Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: agentID, Clusters: clusters,
+		Hub: hub, Namespace: a.identity.Cluster, HubHash: a.hubHash, AgentID: agentID, Clusters: clusters,
 		GracePeriod: a.AppliedManifestWorkEvictionGracePeriod, Clock: a.clock,
 	})
 	if err != nil {
@@ -186,7 +184,7 @@ func (a *Agent) registerWork(ctx context.Context, mgr ctrl.Manager, hub cluster.
 	record := newWorkRecorder(hubEvents.NewRecorder(hub.GetScheme(), workRecorder))
 	return apply.Register(mgr, apply.Options{ //nolint:contextcheck // a logger is created without a context
 		Hub: hub, Objects: objects, Applied: managed, Observer: observed,
-		Namespace: a.identity.Cluster, HubHash: hubHash, AgentID: agentID, Clusters: clusters, Workers: a.WorkloadAgentWorkers,
+		Namespace: a.identity.Cluster, HubHash: a.hubHash, AgentID: agentID, Clusters: clusters, Workers: a.WorkloadAgentWorkers,
 		Executors: executors, Record: record, Clock: a.clock,
 	})
 }

@@ -1,14 +1,17 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-io/capstan/internal/agent/registration/bootstrap"
 	"github.com/capstan-io/capstan/internal/agent/registration/identity"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
 // identify finds out who the agent is. The Secret comes before the folder, which may be a new pod's. A work agent in its own process has
@@ -98,6 +101,21 @@ func (a *Agent) takeOverCredential(ctx context.Context) error {
 	}
 	a.identity = holder
 	return nil
+}
+
+// hubHashOf stands for the hub on the managed cluster. A hub that has moved with its keys is the same hub, and keeps the hash of the
+// address at which the agent registered: under another hash, Jobs that have ended would run again, and what completed works have applied
+// would be evicted.
+func (a *Agent) hubHashOf(config *rest.Config) (string, error) {
+	if a.access.Brokered {
+		return fleet.HubHash(config.Host), nil
+	}
+	credential, err := a.store.Load()
+	if err != nil || credential == nil {
+		return fleet.HubHash(config.Host), err
+	}
+	first, err := credential.MovedFrom()
+	return fleet.HubHash(cmp.Or(first, config.Host)), err
 }
 
 // appliedBy is the agent ID in AppliedManifestWorks.

@@ -87,7 +87,10 @@ func (a *Agent) control(ctx context.Context, config *rest.Config, transport *htt
 	if err != nil {
 		return fmt.Errorf("connect to the hub %s: %w", config.Host, err)
 	}
-	mgr, err := ctrl.NewManager(a.managed, a.managerOptions(fleet.HubHash(config.Host)))
+	if a.hubHash, err = a.hubHashOf(config); err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(a.managed, a.managerOptions(a.hubHash))
 	if err != nil {
 		return fmt.Errorf("connect to the managed cluster %s: %w", a.managed.Host, err)
 	}

@@ -146,6 +146,56 @@ func TestBackupAndRestore(t *testing.T) {
 	createAgain(t, c, lostAgent, created)
 }
 
+// A hub that is restored at another address is the same hub to an agent that joins it again: the agent keeps its certificate and what it has
+// applied, while that of works which the backup does not have is removed after the grace period.
+func TestRestoreAtAnotherAddress(t *testing.T) {
+	t.Parallel()
+	const name, kept, lost = "restored-elsewhere", "kept-elsewhere", "lost-elsewhere"
+	hub := env.StartHub(t, "")
+	agent := env.Join(t, hub, framework.Managed, name, "--appliedmanifestwork-eviction-grace-period", "1s")
+	certificate := framework.Certificate(t, agent)
+	managed := framework.Managed.Client(t)
+	awaitWorking(t, hub.Client(t), name, kept)
+	applied, object := theApplied(t, managed, kept), framework.AwaitConfigMap(t, managed, "default", kept, "applied")
+	file := filepath.Join(t.TempDir(), "hub.backup")
+	mustRunHub(t, "checked", "backup", "--kubeconfig", hub.Kubeconfig, file)
+	awaitWorking(t, hub.Client(t), name, lost)
+	hub.Kill()
+
+	next, err := env.NewHub(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustRunHub(t, "is in "+filepath.Join(next.Dir, "data"), "restore", "--controlplane-config-dir", next.Dir, file)
+	env.StartServer(t, next)
+	agent.WriteBootstrap(t, next, next.BootstrapToken(t))
+	awaitWorking(t, next.Client(t), name, "new-elsewhere")
+	framework.AwaitGone(t, managed, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: lost}})
+	if now := theApplied(t, managed, kept); now.UID != applied.UID || now.Status.EvictionStartTime != nil {
+		t.Errorf("the AppliedManifestWork is another, or waits for its eviction: %s, %+v", now.Name, now.Status)
+	}
+	if now := framework.AwaitConfigMap(t, managed, "default", kept, "applied"); now.UID != object.UID {
+		t.Error("what the agent had applied is another object now")
+	}
+	if framework.Certificate(t, agent) != certificate {
+		t.Error("the agent registered again")
+	}
+}
+
+// theApplied is the one AppliedManifestWork of works of a name.
+func theApplied(t *testing.T, managed client.Client, work string) workv1.AppliedManifestWork {
+	t.Helper()
+	applied := &workv1.AppliedManifestWorkList{}
+	if err := managed.List(t.Context(), applied); err != nil {
+		t.Fatal(err)
+	}
+	of := slices.DeleteFunc(applied.Items, func(a workv1.AppliedManifestWork) bool { return a.Spec.ManifestWorkName != work })
+	if len(of) != 1 {
+		t.Fatalf("%d AppliedManifestWorks of %s, want 1", len(of), work)
+	}
+	return of[0]
+}
+
 // expectKept fails unless the managed cluster has what each of these works has applied, and is not going to remove it.
 func expectKept(t *testing.T, managed client.Client, works ...string) {
 	t.Helper()

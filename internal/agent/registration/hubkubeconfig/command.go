@@ -17,7 +17,7 @@ import (
 func WithCommand(
 	bootstrap *clientcmdapi.Config, id identity.Identity, hubID string, command *clientcmdapi.ExecConfig,
 ) (*Credential, error) {
-	return withKubeconfig(bootstrap, Credential{Identity: id}, hubID, clientcmdapi.AuthInfo{Exec: command})
+	return withKubeconfig(bootstrap, Credential{Identity: id}, origin{HubID: hubID}, clientcmdapi.AuthInfo{Exec: command})
 }
 
 // Command makes the tokens of the credential; nil if it has a certificate.

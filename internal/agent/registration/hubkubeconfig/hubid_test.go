@@ -89,6 +89,22 @@ func TestHubID(t *testing.T) {
 		t.Error("it is another hub when it is reached by another way and has another authority")
 	}
 
+	back, err := trusting.For(bootstrapConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved.Clusters["hub"].Server = "https://third.example.com"
+	further, err := trusting.For(moved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const first = "https://hub.example.com"
+	for c, want := range map[*Credential]string{registered: "", elsewhere: first, trusting: first, further: first, back: ""} {
+		if from, err := c.MovedFrom(); err != nil || from != want {
+			t.Errorf("the hub has moved from %q, want %q: %v", from, want, err)
+		}
+	}
+
 	config, err := clientcmd.Load(registered.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)

@@ -37,17 +37,20 @@ func New(bootstrap *clientcmdapi.Config, id identity.Identity, certificate, key 
 	if err != nil {
 		return nil, err
 	}
-	return withKubeconfig(bootstrap, Credential{Certificate: certificate, Key: key, Identity: id}, hubID, WithCertificate)
+	return withKubeconfig(bootstrap, Credential{Certificate: certificate, Key: key, Identity: id}, origin{HubID: hubID}, WithCertificate)
 }
 
-// withKubeconfig completes a credential with its kubeconfig.
-func withKubeconfig(bootstrap *clientcmdapi.Config, c Credential, hubID string, user clientcmdapi.AuthInfo) (*Credential, error) {
+// withKubeconfig completes a credential with its kubeconfig. What is known of the hub stays, whatever the bootstrap kubeconfig says.
+func withKubeconfig(bootstrap *clientcmdapi.Config, c Credential, known origin, user clientcmdapi.AuthInfo) (*Credential, error) {
 	name, hub, err := hubCluster(bootstrap)
 	if err != nil {
 		return nil, err
 	}
 	from := originOf(name, hub)
-	from.HubID = hubID
+	from.HubID = known.HubID
+	if known.MovedFrom != hub.Server {
+		from.MovedFrom = known.MovedFrom
+	}
 	if user.Exec != nil {
 		from.Cluster, from.Agent = c.Identity.Cluster, c.Identity.Agent
 	}

@@ -1,6 +1,7 @@
 package hubkubeconfig
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
@@ -35,6 +36,8 @@ type origin struct {
 	// HubID distinguishes the hub from others that had, or have, the same address. It stays when the name, the address or the CA of the hub
 	// changes.
 	HubID string `json:"hubID,omitempty"`
+	// MovedFrom is the address that the hub had when the agent registered there, if it has another now.
+	MovedFrom string `json:"movedFrom,omitempty"`
 	// Cluster and Agent are whose credential it is, where no certificate says so.
 	Cluster string `json:"cluster,omitempty"`
 	Agent   string `json:"agent,omitempty"`
@@ -61,22 +64,33 @@ func signerID(leaf *x509.Certificate) string {
 // HubID distinguishes the hub that the credential is of from others that had, or have, the same address. For a credential that was made by
 // another agent than this, which has no record of it, it is who signed the certificate.
 func (c *Credential) HubID() (string, error) {
-	config, err := clientcmd.Load(c.Kubeconfig)
-	if err != nil {
-		return "", fmt.Errorf("the hub kubeconfig cannot be read: %w", err)
-	}
-	name, hub, err := hubCluster(config)
-	if err != nil {
-		return "", fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
-	}
-	if recorded := recordedOrigin(name, hub).HubID; recorded != "" {
-		return recorded, nil
+	recorded, err := c.origin()
+	if err != nil || recorded.HubID != "" {
+		return recorded.HubID, err
 	}
 	leaf, err := c.leaf()
 	if err != nil {
 		return "", err
 	}
 	return signerID(leaf), nil
+}
+
+// MovedFrom is the address that the hub had when the agent registered there; empty if it has the same now.
+func (c *Credential) MovedFrom() (string, error) {
+	recorded, err := c.origin()
+	return recorded.MovedFrom, err
+}
+
+func (c *Credential) origin() (origin, error) {
+	config, err := clientcmd.Load(c.Kubeconfig)
+	if err != nil {
+		return origin{}, fmt.Errorf("the hub kubeconfig cannot be read: %w", err)
+	}
+	name, hub, err := hubCluster(config)
+	if err != nil {
+		return origin{}, fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
+	}
+	return recordedOrigin(name, hub), nil
 }
 
 func originOf(name string, hub *clientcmdapi.Cluster) origin {
@@ -116,19 +130,15 @@ func recordedOrigin(name string, hub *clientcmdapi.Cluster) origin {
 // MadeFor checks that the credential was made for the hub of a bootstrap kubeconfig. The error says how that differs from the hub for
 // which the credential was made.
 func (c *Credential) MadeFor(bootstrap *clientcmdapi.Config) error {
-	config, err := clientcmd.Load(c.Kubeconfig)
+	made, err := c.origin()
 	if err != nil {
-		return fmt.Errorf("the hub kubeconfig cannot be read: %w", err)
-	}
-	name, hub, err := hubCluster(config)
-	if err != nil {
-		return fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
+		return err
 	}
 	wantName, want, err := hubCluster(bootstrap)
 	if err != nil {
 		return fmt.Errorf("the bootstrap kubeconfig is incomplete: %w", err)
 	}
-	return recordedOrigin(name, hub).differs(originOf(wantName, want))
+	return made.differs(originOf(wantName, want))
 }
 
 func (o origin) differs(now origin) error {
@@ -194,27 +204,26 @@ func (c *Credential) WithTrustBundle(bundle []byte) (*Credential, error) {
 
 // For is the same client certificate, or command, in a kubeconfig for what a bootstrap kubeconfig says of the same hub now.
 func (c *Credential) For(bootstrap *clientcmdapi.Config) (*Credential, error) {
-	id, err := c.HubID()
+	known, err := c.origin()
 	if err != nil {
 		return nil, err
 	}
+	if known.HubID, err = c.HubID(); err != nil {
+		return nil, err
+	}
+	known.MovedFrom = cmp.Or(known.MovedFrom, known.Server)
 	user := WithCertificate
 	if command := c.Command(); command != nil {
 		user = clientcmdapi.AuthInfo{Exec: command}
 	}
-	return withKubeconfig(bootstrap, *c, id, user)
+	return withKubeconfig(bootstrap, *c, known, user)
 }
 
 func (c *Credential) recordedHolder() (identity.Identity, error) {
-	config, err := clientcmd.Load(c.Kubeconfig)
+	recorded, err := c.origin()
 	if err != nil {
-		return identity.Identity{}, fmt.Errorf("the hub kubeconfig cannot be read: %w", err)
+		return identity.Identity{}, err
 	}
-	name, hub, err := hubCluster(config)
-	if err != nil {
-		return identity.Identity{}, fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
-	}
-	recorded := recordedOrigin(name, hub)
 	if recorded.Cluster == "" || recorded.Agent == "" {
 		return identity.Identity{}, fmt.Errorf("the hub kubeconfig does not say whose it is")
 	}
