@@ -1,6 +1,7 @@
 package values_test
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -228,4 +229,29 @@ func TestSeveralDeploymentConfigs(t *testing.T) {
 			t.Errorf("LogLevel %v, error %v, want %s", got["LogLevel"], err, want)
 		}
 	}
+}
+
+// Whatever an annotation has, values that are read from it are the same when they are written into one.
+func FuzzFromAnnotation(f *testing.F) {
+	f.Add(`{"replicas":2,"global":{"images":["a","b"],"on":true,"none":null}}`)
+	f.Add(`null`)
+	f.Fuzz(func(t *testing.T, text string) {
+		installation := installed()
+		read := func(text string) (values.Values, error) {
+			installation.AddOn.Annotations = map[string]string{values.Annotation: text}
+			return values.FromAnnotation(t.Context(), installation)
+		}
+		found, err := read(text)
+		if err != nil {
+			return
+		}
+		written, err := json.Marshal(found)
+		if err != nil {
+			t.Fatalf("%q yields what is no JSON: %v", text, err)
+		}
+		again, err := read(string(written))
+		if diff := cmp.Diff(found, again); err != nil || diff != "" {
+			t.Errorf("%q is read again as %s: %v", text, diff, err)
+		}
+	})
 }

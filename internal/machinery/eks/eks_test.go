@@ -149,3 +149,14 @@ func TestPatterns(t *testing.T) {
 		}
 	}
 }
+
+// A text that is accepted as an ARN is how that of the cluster is written.
+func FuzzParse(f *testing.F) {
+	f.Add(hubARN)
+	f.Add(managedARN + "\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		if cluster, err := Parse(text); err == nil && cluster.ARN() != text {
+			t.Errorf("%q is read as %q", text, cluster.ARN())
+		}
+	})
+}

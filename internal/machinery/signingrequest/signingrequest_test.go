@@ -1,14 +1,20 @@
 package signingrequest
 
 import (
+	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
+	"encoding/pem"
 	"testing"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -124,4 +130,34 @@ func TestAddOnChanged(t *testing.T) {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
+}
+
+// Whatever an agent sends as a request, what is accepted is signed, and is the same when it is read again.
+func FuzzParse(f *testing.F) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		f.Fatal(err)
+	}
+	request, err := cert.MakeCSR(key, &pkix.Name{CommonName: "agent", Organization: []string{"a", "b"}}, []string{"c1.example.com"}, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(request)
+	f.Add(append([]byte("text before\n"), request...))
+	parse := func(request []byte) (*x509.CertificateRequest, error) {
+		return Parse(&certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{Request: request}})
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		parsed, err := parse(content)
+		if err != nil {
+			return
+		}
+		if err := parsed.CheckSignature(); err != nil {
+			t.Errorf("a request is accepted that its key has not signed: %v", err)
+		}
+		again, err := parse(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: parsed.Raw}))
+		if err != nil || !bytes.Equal(again.Raw, parsed.Raw) {
+			t.Errorf("what was read is read again as %+v: %v", again, err)
+		}
+	})
 }

@@ -147,3 +147,29 @@ func TestConditions(t *testing.T) {
 		t.Errorf("entries of no condition: %+v (%v)", none, err)
 	}
 }
+
+// Whatever the expressions are, an object loses fields at most, and not what identifies it; that which was given stays as it is.
+func FuzzWithout(f *testing.F) {
+	f.Add(".spec.replicas", "/metadata/annotations/example.com~1a", `.spec.template.spec.containers[] | select(.name == "proxy") | .image`)
+	f.Add(`.metadata.annotations.example\.com/a`, "/spec/paused", ".metadata | .name")
+	f.Add("$..image", "/spec/template/spec/containers/0", ".. | numbers")
+	f.Fuzz(func(t *testing.T, jsonPath, pointer, jq string) {
+		entry := workv1.IgnoreField{JSONPaths: []string{jsonPath}, JSONPointers: []string{pointer}, JQPathExpressions: []string{jq}}
+		fields, err := Compile([]workv1.IgnoreField{entry}, workv1.IgnoreFieldsConditionOnSpokePresent)
+		if err != nil {
+			return
+		}
+		object, before := decode(t, deployment), decode(t, deployment)
+		left, err := fields.Without(t.Context(), object)
+		if diff := cmp.Diff(before, object); diff != "" {
+			t.Errorf("the object has changed: %s", diff)
+		}
+		if err != nil {
+			return
+		}
+		encoded, err := json.Marshal(left)
+		if err != nil || len(encoded) > len(deployment) || sameIdentity(before, left) != nil {
+			t.Errorf("it has become %s: %v", encoded, err)
+		}
+	})
+}

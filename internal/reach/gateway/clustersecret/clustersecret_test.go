@@ -169,3 +169,27 @@ func TestGatewayShowsNoCredentials(t *testing.T) { // CG-01
 		t.Errorf("%s", text)
 	}
 }
+
+// Whatever a Secret has, what is accepted leads to a cluster over TLS with one credential, and what is refused is not for its token.
+func FuzzParse(f *testing.F) {
+	f.Add("", "https://c1.example.com:6443/k8s/", "socks5://p:1080", "ServiceAccountToken", "", "")
+	f.Add("ClusterProxy", "", "", "Dynamic", `{"command":"aws","args":["eks"],"env":[{"name":"A","value":"b"}]}`, "")
+	f.Add("Const", "https://u:p@c1", "http://p", "X509Certificate", "", `{"spec":{"clientIdentityExchanger":{"rules":[]}}}`)
+	f.Fuzz(func(t *testing.T, endpointType, address, proxy, credentialType, exec, rules string) {
+		secret := of(endpoint+endpointType, "endpoint="+address, "proxy-url="+proxy, credential+credentialType,
+			gatewayv1alpha1.KeyExec+"="+exec, "@"+gatewayv1alpha1.AnnotationProxyConfiguration+"="+rules)
+		c, err := clustersecret.Parse(secret)
+		if err != nil {
+			if strings.Contains(err.Error(), "secret-token") {
+				t.Errorf("the error has the token: %v", err)
+			}
+			return
+		}
+		if c.Endpoint.Scheme != "https" || c.Endpoint.Host == "" || c.Endpoint.User != nil || c.Insecure() {
+			t.Errorf("it is at %s, insecure: %t", c.Endpoint, c.Insecure())
+		}
+		if (c.Token == "") == (c.Exec == nil) {
+			t.Errorf("it has the token %q and the command %+v, want one of them", c.Token, c.Exec)
+		}
+	})
+}
