@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonv1alpha1 "github.com/capstan-io/capstan/api/addon/v1alpha1"
@@ -194,7 +195,8 @@ func (c *Controller) removeRolesOfAgents(ctx context.Context, hub *apply.Cluster
 	return nil
 }
 
-// remaining says which objects of a CRD that is deleted are still there, and their finalizers; as far as the API server lists them.
+// remaining says which objects of a CRD that is deleted are still there, and the finalizers of the first; as far as the API server lists
+// them.
 func remaining(ctx context.Context, hub *apply.Cluster, crd string, kind schema.GroupVersionKind) string {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind)
@@ -204,9 +206,14 @@ func remaining(ctx context.Context, hub *apply.Cluster, crd string, kind schema.
 	blocked := make([]string, 0, len(list.Items))
 	for i := range list.Items {
 		o := &list.Items[i]
-		blocked = append(blocked, fmt.Sprintf("%s (finalizers: %s)", client.ObjectKeyFromObject(o), strings.Join(o.Finalizers, ", ")))
+		name := strings.TrimPrefix(client.ObjectKeyFromObject(o).String(), "/") // clusters have no namespace
+		blocked = append(blocked, fmt.Sprintf("%s (finalizers: %s)", name, strings.Join(o.Finalizers, ", ")))
 	}
-	return fmt.Sprintf("%ss %s", kind.Kind, strings.Join(blocked, "; "))
+	text := fmt.Sprintf("%ss %s", kind.Kind, strings.Join(blocked, "; "))
+	if more := ptr.Deref(list.RemainingItemCount, 0); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // maxRemaining is how many objects a message names.

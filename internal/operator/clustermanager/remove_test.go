@@ -1,6 +1,8 @@
 package clustermanager
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -12,9 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientset "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	clusterv1 "github.com/capstan-io/capstan/api/cluster/v1"
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
 	"github.com/capstan-io/capstan/internal/apply"
@@ -124,5 +129,27 @@ func TestRemaining(t *testing.T) {
 		if got := remaining(t.Context(), hub, crd, kind); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// CM-20: of many objects that delay the removal of a hub, a few are named, and it is said how many more there are.
+func TestRemainingOfMany(t *testing.T) {
+	t.Parallel()
+	reader := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, into client.ObjectList, _ ...client.ListOption) error {
+			list, isMetadata := into.(*metav1.PartialObjectMetadataList)
+			if !isMetadata {
+				return errors.New("more than metadata is read")
+			}
+			list.Items = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "c1", Finalizers: []string{"a.test/stay"}}},
+				{ObjectMeta: metav1.ObjectMeta{Name: "c2", Finalizers: []string{"a.test/stay", "b.test/stay"}}}}
+			list.RemainingItemCount = ptr.To[int64](995)
+			return nil
+		}}).Build()
+	got := remaining(t.Context(), &apply.Cluster{Client: reader}, "managedclusters.cluster.open-cluster-management.io",
+		clusterv1.GroupVersion.WithKind("ManagedCluster"))
+	want := "ManagedClusters c1 (finalizers: a.test/stay); c2 (finalizers: a.test/stay, b.test/stay) and 995 more"
+	if got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
