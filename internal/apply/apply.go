@@ -195,14 +195,14 @@ func immutable(err error) bool {
 	if !errors.As(err, &status) || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
 		return false
 	}
-	for _, cause := range status.Status().Details.Causes {
-		if !strings.Contains(cause.Message, "immutable") && !strings.Contains(cause.Message, "may not be changed") &&
-			!strings.Contains(cause.Message, "cannot change") {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool {
+		return !slices.ContainsFunc(neverChanges, func(part string) bool { return strings.Contains(cause.Message, part) })
+	})
 }
+
+// neverChanges are parts of what the API server says of fields that never change, the last one of the family of a Service, which has an
+// address of it.
+var neverChanges = []string{"immutable", "may not be changed", "cannot change", "as indicated by `ipFamilies"}
 
 // adopt makes the fields that others have set on an object those of this field manager, if it has never applied the object. Fields that
 // controllers of Kubernetes keep stay theirs, and so do those of a namespace, which belongs to its users, too. It returns the resource

@@ -7,7 +7,7 @@ import (
 	"github.com/capstan-io/capstan/internal/upgrade"
 )
 
-// The operators and the command line refuse the same steps: those that skip a minor version, and those back. CA-41
+// The operators and the command line refuse the same steps: those that skip a minor version, and those back. CA-41, O7
 func TestStep(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ installed, next, refused string }{

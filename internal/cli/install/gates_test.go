@@ -95,7 +95,7 @@ func TestUpgradeChange(t *testing.T) {
 	}
 }
 
-// CA-41: an upgrade does not skip a minor version, and does not go back: not from the operator that runs, and not from what is installed.
+// CA-41, O7: an upgrade does not skip a minor version, and does not go back: of the operator that runs, and of what is installed.
 func TestUpgradeSkew(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

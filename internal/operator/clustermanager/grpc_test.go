@@ -170,7 +170,7 @@ func TestGRPCSettings(t *testing.T) {
 	}
 }
 
-// CM-16, CM-23: the Service, and the names in the certificate, follow from how the server is exposed.
+// CM-16, CM-23, O4: the Service, and the names in the certificate, follow from how the server is exposed.
 func TestGRPCExposure(t *testing.T) {
 	t.Parallel()
 	const own = "cluster-manager-grpc-server.open-cluster-management-hub.svc"

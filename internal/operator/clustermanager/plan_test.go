@@ -290,6 +290,44 @@ func TestHostedWebhooks(t *testing.T) {
 	}
 }
 
+// CM-04, O4: the Service of a hosted webhook has the family of the address that it leads to, whichever is the first of the hub.
+func TestHostedAddresses(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]struct {
+		kind   corev1.ServiceType
+		family corev1.IPFamily
+	}{
+		"hub.example.com": {kind: corev1.ServiceTypeExternalName},
+		"192.0.2.1":       {corev1.ServiceTypeClusterIP, corev1.IPv4Protocol},
+		"2001:db8::1":     {corev1.ServiceTypeClusterIP, corev1.IPv6Protocol},
+	} {
+		services := 0
+		for _, object := range planOf(hostedAt(address), nil).hub {
+			switch object := object.(type) {
+			case *corev1.Service:
+				services++
+				if object.Spec.Type != want.kind || strings.Join(familiesOf(object), " ") != string(want.family) {
+					t.Errorf("%s: %s has the type %s and the families %v", address, object.Name, object.Spec.Type, object.Spec.IPFamilies)
+				}
+			case *corev1.Endpoints: //nolint:staticcheck // clients look for them
+				if object.Subsets[0].Addresses[0].IP != address {
+					t.Errorf("%s: %s leads to %v", address, object.Name, object.Subsets)
+				}
+			}
+		}
+		if services != 2 {
+			t.Errorf("%s: %d Services", address, services)
+		}
+	}
+}
+
+func familiesOf(service *corev1.Service) (families []string) {
+	for _, family := range service.Spec.IPFamilies {
+		families = append(families, string(family))
+	}
+	return families
+}
+
 // CM-03, CM-04: conversions of a hosted hub are served, although it has no address for the add-on webhook.
 func TestHostedConversions(t *testing.T) {
 	t.Parallel()

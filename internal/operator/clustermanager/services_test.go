@@ -55,7 +55,7 @@ func calledServices(t *testing.T, p *plan) string {
 	return strings.Join(slices.Sorted(maps.Keys(names)), " ")
 }
 
-// CM-04, CM-17: clients find the Services of webhooks by names that do not depend on that of the ClusterManager. Former ones stay, and
+// CM-04, CM-17, O4: clients find the Services of webhooks by names that do not depend on that of the ClusterManager. Former ones stay, and
 // are called, until the components run that have certificates for both.
 func TestServicesOfWebhooks(t *testing.T) {
 	t.Parallel()

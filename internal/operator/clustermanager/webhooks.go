@@ -166,12 +166,18 @@ func (all webhooks) hostedServices() (services []client.Object) {
 func (w webhook) external(name string) []client.Object {
 	meta := metav1.ObjectMeta{Namespace: w.hub.namespace, Name: name}
 	ports := []corev1.ServicePort{{Name: "tls", Port: w.servicePort, TargetPort: intstr.FromInt32(w.servicePort), Protocol: corev1.ProtocolTCP}}
-	if net.ParseIP(w.address) == nil {
+	ip := net.ParseIP(w.address)
+	if ip == nil {
 		return []client.Object{&corev1.Service{ObjectMeta: meta,
 			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: w.address, Ports: ports}}}
 	}
+	family := corev1.IPv4Protocol // a hub with both families would choose its first one, by which the address is not reached
+	if ip.To4() == nil {
+		family = corev1.IPv6Protocol
+	}
 	return []client.Object{
-		&corev1.Service{ObjectMeta: *meta.DeepCopy(), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Ports: ports}},
+		&corev1.Service{ObjectMeta: *meta.DeepCopy(),
+			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, IPFamilies: []corev1.IPFamily{family}, Ports: ports}},
 		//nolint:staticcheck // clients look for Endpoints; Kubernetes mirrors them to EndpointSlices
 		&corev1.Endpoints{ObjectMeta: meta, Subsets: []corev1.EndpointSubset{{
 			Addresses: []corev1.EndpointAddress{{IP: w.address}},

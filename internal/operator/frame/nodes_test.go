@@ -15,7 +15,7 @@ func node(role string, taints ...corev1.Taint) corev1.Node {
 	return n
 }
 
-// CM-18
+// CM-18, O3
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	tainted := corev1.Taint{Key: "control", Value: "yes", Effect: corev1.TaintEffectNoSchedule}

@@ -88,7 +88,7 @@ func byGRPC(k *operatorv1.Klusterlet) {
 		RegistrationDriver: operatorv1.RegistrationDriver{AuthType: operatorv1.RegistrationAuthTypeGRPC}}
 }
 
-// KL-02 to KL-05, KL-09 to KL-26, KL-33, KL-34, GR-11: the plans of all modes, plain, with everything, and through the gRPC server.
+// KL-02 to KL-05, KL-09 to KL-26, KL-33, KL-34, GR-11, O4: the plans of all modes, plain, with everything, and through the gRPC server.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {

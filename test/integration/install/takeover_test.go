@@ -30,8 +30,8 @@ type storedOld struct {
 	before string
 }
 
-// CM-26, CM-17: an operator takes over a hub of an earlier version: what is stored in old versions, also in one that is no more, is stored
-// in that of now, and the Services of webhooks that are named after the ClusterManager are replaced.
+// CM-26, CM-17, O7: an operator takes over a hub of an earlier version: what is stored in old versions, also in one that is no more, is
+// stored in that of now, and the Services of webhooks that are named after the ClusterManager are replaced.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	i := withOperator(t, env.StartSandbox(t), "--deployment-replicas", "1")
