@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/capstan-io/capstan/internal/apiclient"
+	"github.com/capstan-io/capstan/internal/upgrade"
 )
 
 // await returns once done is true for the objects that are watched: the one of a name, or all of a kind and namespace without one. Lost
@@ -98,14 +99,19 @@ type DesiredCondition struct {
 	Status metav1.ConditionStatus
 }
 
-// AwaitConditions waits until an object has the desired conditions, for its present generation. report is called with what is missing
+// AwaitConditions waits until an object has the desired conditions, for its present generation and, if that is a release, by an operator of
+// that version: one that is being replaced may have written those of an object that has not changed. report is called with what is missing
 // whenever that changes.
-func (c *Cluster) AwaitConditions(ctx context.Context, of Reference, desired []DesiredCondition, report func(string)) error {
+func (c *Cluster) AwaitConditions(ctx context.Context, of Reference, desired []DesiredCondition, version string,
+	report func(string)) error {
 	var missing string
 	err := c.await(ctx, of, func(found []*unstructured.Unstructured) bool {
 		now := "it does not exist"
 		if len(found) == 1 {
 			now = missingConditions(found[0], desired)
+			if now == "" && !upgrade.IsInstalled(found[0].GetAnnotations()[upgrade.AnnotationVersion], version) {
+				now = "its conditions are from before: the operator has not installed all of version " + version + " yet"
+			}
 		}
 		if now != missing {
 			missing = now

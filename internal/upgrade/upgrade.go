@@ -60,6 +60,20 @@ func allows(value, current string) bool {
 	return isRelease && isCurrentRelease && named.EqualTo(to)
 }
 
+// IsInstalled reports whether an operator of that version has installed all of it, by the version that AnnotationVersion has. What is no
+// release is not told apart from others: the tag of an image need not be what the program calls itself.
+func IsInstalled(installed, version string) bool {
+	want, isRelease := release(version)
+	if !isRelease {
+		return true
+	}
+	is, isInstalledRelease := release(installed)
+	if !isInstalledRelease {
+		return installed != ""
+	}
+	return is.EqualTo(want)
+}
+
 // IsRelease reports whether a version is that of a release, not such as of the build of a commit.
 func IsRelease(text string) bool {
 	_, isRelease := release(text)

@@ -75,3 +75,26 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// CA-12, CA-41: what the operator before has installed is not what the next one has.
+func TestIsInstalled(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		installed, version string
+		want               bool
+	}{
+		"the version before":    {"v1.4.0", "v1.5.0", false},
+		"nothing yet":           {"", "v1.5.0", false},
+		"that version":          {"v1.5.0", "v1.5.0", true},
+		"another candidate":     {"v1.5.0-rc.1", "v1.5.0-rc.2", false},
+		"by the tag":            {"v1.5.0+b", "v1.5.0_b", true},
+		"a build with that tag": {"devel-0123456789ab", "v1.5.0", true},
+		"a build":               {"v1.4.0", "devel-0123456789ab", true},
+		"no tag":                {"v1.4.0", "", true},
+		"nothing yet, a build":  {"", "latest", true},
+	} {
+		if got := upgrade.IsInstalled(test.installed, test.version); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

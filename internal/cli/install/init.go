@@ -188,6 +188,9 @@ func (i *initialization) apply(ctx context.Context, cluster *Cluster, objects []
 		if w, err = newWaiting(ctx, i.Global, cluster, upgradableHub.allNamespaces(managers)...); err != nil {
 			return err
 		}
+		if w.version, err = operatorVersion(objects, clusterManagerOperator); err != nil {
+			return err
+		}
 	}
 	if err := applyAll(ctx, i.Global, cluster, objects, i.outputFile); err != nil {
 		return err

@@ -338,12 +338,14 @@ type waiting struct {
 	cluster *Cluster
 	// before are the pulls that had failed before the command applied anything.
 	before installation.FailedPulls
+	// version is that of the operator that the command installs; empty if it leaves the operator as it is.
+	version string
 }
 
 // newWaiting prepares to wait for pods in some namespaces. The command has not applied anything yet.
 func newWaiting(ctx context.Context, global *options.Global, cluster *Cluster, namespaces ...string) (*waiting, error) {
 	before, err := cluster.FailedPulls(ctx, namespaces...)
-	return &waiting{global, cluster, before}, err
+	return &waiting{Global: global, cluster: cluster, before: before}, err
 }
 
 // awaitRollout waits for a Deployment with progress, and reports meanwhile what its pods lack.
@@ -374,13 +376,13 @@ func (w *waiting) awaitConditions(ctx context.Context, of installation.Reference
 		pods = append(pods, installation.MonitoredPods{Namespace: namespace, Owner: of})
 	}
 	err := w.cluster.MonitorPods(ctx, pods, w.before, report, func(ctx context.Context) error {
-		if err := w.cluster.AwaitConditions(ctx, of, desired, reportMissing); err != nil {
+		if err := w.cluster.AwaitConditions(ctx, of, desired, w.version, reportMissing); err != nil {
 			return err
 		}
 		if err := awaitRelated(ctx, w.cluster, of, reportMissing); err != nil {
 			return err
 		}
-		return w.cluster.AwaitConditions(ctx, of, desired, reportMissing)
+		return w.cluster.AwaitConditions(ctx, of, desired, w.version, reportMissing)
 	})
 	if err == nil {
 		progress.Done(of.Name, "all conditions are good")

@@ -219,6 +219,17 @@ func operatorImage(objects []*unstructured.Unstructured, operator string) (strin
 	return firstImage(deployment)
 }
 
+// operatorVersion is the version of an operator among the objects, which is the tag of its image; empty if it is not among them.
+func operatorVersion(objects []*unstructured.Unstructured, operator string) (string, error) {
+	deployment := installation.Find(objects, installation.KindDeployment.Kind, operator)
+	if deployment == nil {
+		return "", nil
+	}
+	image, err := firstImage(deployment)
+	_, tag := splitImage(image)
+	return tag, err
+}
+
 func firstImage(deployment *unstructured.Unstructured) (string, error) {
 	containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
 	for _, container := range containers {
@@ -284,6 +295,9 @@ func (u *upgrading) apply(ctx context.Context, operator []*unstructured.Unstruct
 		if w, err = newWaiting(ctx, u.Global, u.in, u.what.allNamespaces(custom)...); err != nil {
 			return err
 		}
+		if w.version, err = operatorVersion(operator, u.what.operator); err != nil {
+			return err
+		}
 	}
 	if err := applyAll(ctx, u.Global, u.in, operator, u.outputFile); err != nil {
 		return err
@@ -323,13 +337,12 @@ func (u *upgrading) takeOver(ctx context.Context, operator []*unstructured.Unstr
 // change is the patch of a custom resource. With --force it lets the new operator skip a minor version, too.
 func (u *upgrading) change(operator []*unstructured.Unstructured, images map[string]any) ([]byte, error) {
 	change := map[string]any{"spec": images}
-	if deployment := installation.Find(operator, installation.KindDeployment.Kind, u.what.operator); u.force && deployment != nil {
-		image, err := firstImage(deployment)
-		if err != nil {
-			return nil, err
-		}
-		_, tag := splitImage(image)
-		change["metadata"] = map[string]any{"annotations": map[string]any{upgrade.AnnotationSkip: tag}}
+	version, err := operatorVersion(operator, u.what.operator)
+	if err != nil {
+		return nil, err
+	}
+	if u.force && version != "" {
+		change["metadata"] = map[string]any{"annotations": map[string]any{upgrade.AnnotationSkip: version}}
 	}
 	return json.Marshal(change)
 }

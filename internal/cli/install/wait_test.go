@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/utils/ptr"
 
 	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
@@ -224,6 +225,37 @@ func TestConditionsFromBefore(t *testing.T) {
 			c.WaitForWatch(t, test.watches)
 			test.mend(t, c)
 			(<-done).Succeeds(t, "capstan accept --clusters c1")
+		})
+	}
+}
+
+// goodManager has all conditions, as an operator of a version has written them.
+func goodManager(version string) string {
+	return `{"metadata":{"annotations":{"capstan.io/installed-version":"` + version + `"}},"status":{"conditions":[
+{"type":"Applied","status":"True"},{"type":"Progressing","status":"False"},
+{"type":"HubRegistrationDegraded","status":"False"},{"type":"HubPlacementDegraded","status":"False"}]}}`
+}
+
+// CA-12, CA-41: conditions that are good say nothing where the operator that has written them is of the version before.
+func TestConditionsOfTheOperatorBefore(t *testing.T) {
+	t.Parallel()
+	flags := []string{"--wait", "--bundle-version-overrides", inDir(t)("bundle.json", `{"ocm":"v0.3.0"}`)}
+	for name, command := range map[string][]string{"init": {"init"}, "upgrade": {"upgrade", "clustermanager"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, manager := newClusterForHub(t), managersPath+"cluster-manager"
+			h.Put(t, clitest.OperatorsPath+"cluster-manager", &appsv1.Deployment{
+				TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+				ObjectMeta: metav1.ObjectMeta{Name: "cluster-manager", Namespace: "open-cluster-management"},
+				Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](3),
+					Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "cluster-manager"}}},
+				Status: appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 3},
+			})
+			put(t, h, map[string]string{manager: "ClusterManager"}, map[string]string{manager: goodManager("v0.2.0")})
+			h.TimesOut(t, strings.TrimSuffix(managersPath, "/"), "", slices.Concat(command, flags, []string{"--timeout", "1"})...).
+				Fails(t, "the operator has not installed all of version v0.3.0 yet", "not done after 1s")
+			put(t, h, map[string]string{manager: "ClusterManager"}, map[string]string{manager: goodManager("v0.3.0")})
+			h.Run(t, "", slices.Concat(command, flags)...).Succeeds(t)
 		})
 	}
 }
