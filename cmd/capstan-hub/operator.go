@@ -77,7 +77,7 @@ func (f *operatorFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	options := frame.ManagerOptions(f.install.Namespace, clustermanager.Scheme(), "")
+	options := clustermanager.ManagerOptions(f.install.Namespace)
 	options.HealthProbeBindAddress = f.healthAddress
 	if options.Metrics, err = metricsOptions(f.metricsAddress, bounds); err != nil {
 		return err

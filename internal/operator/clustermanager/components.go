@@ -2,6 +2,7 @@ package clustermanager
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,8 +54,9 @@ const (
 func (p planned) settings() workload.Settings {
 	settings := workload.Settings{
 		Namespace: p.namespace, Replicas: p.replicas, Placement: p.Spec.NodePlacement, Resources: p.Spec.ResourceRequirement,
-		PodLabels: p.labels(),
+		PodLabels: map[string]string{fleet.LabelCreatedByClusterManager: p.Name},
 	}
+	maps.Copy(settings.PodLabels, p.labels())
 	if p.pullSecret != nil {
 		settings.PullSecret = p.pullSecret.Name
 	}

@@ -92,8 +92,9 @@ func (c *Controller) install(ctx context.Context, cm *operatorv1.ClusterManager)
 		_ = r.failed(fleet.ReasonHubResourceApplyFailed, err)
 		return 0, nil // until the ClusterManager changes
 	}
-	if err := upgrade.Check(cm.Annotations[upgrade.AnnotationVersion], c.Version, cm.Annotations); err != nil {
-		return 0, r.failed(reasonUpgradeRefused, err)
+	if err := c.CheckUpgrade(cm); err != nil {
+		_ = r.failed(frame.ReasonVersionRefused, err)
+		return 0, nil // until its annotations change
 	}
 	in, err := c.inputs(ctx, cm)
 	if err != nil {
@@ -213,12 +214,12 @@ func (c *Controller) rollout(ctx context.Context, r *report, p planned, desired 
 		}
 		if err != nil || !ready(live, deployment) {
 			text := deployment.Name
-			if reason := frame.Waiting(ctx, c.Management.Client, deployment); reason != "" {
+			if reason := frame.Waiting(ctx, c.Client, deployment); reason != "" {
 				text += " (" + reason + ")"
 			}
 			rolling = append(rolling, text)
 		}
-		r.component(ctx, c.Management.Client, p, deployment, live, err)
+		r.component(ctx, c.Client, p, deployment, live, err)
 	}
 	return rolling, nil
 }

@@ -4,11 +4,16 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
+	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/frame"
+	"github.com/capstan-io/capstan/internal/upgrade"
 )
 
 // CM-02: the hub of the operator's cluster belongs to the oldest ClusterManager that wants it.
@@ -32,4 +37,35 @@ func TestSameHub(t *testing.T) {
 	if !frame.Older(second, twin) || frame.Older(twin, second) {
 		t.Error("of two that are as old, the name does not decide")
 	}
+}
+
+// CA-41: an operator that may not take over what is installed says so in the same way as that of Klusterlets, and waits for a change.
+func TestVersionRefused(t *testing.T) {
+	t.Parallel()
+	cm := &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "hub",
+		Annotations: map[string]string{upgrade.AnnotationVersion: "v1.4.0"}}}
+	c := &Controller{Operator: &frame.Operator{Options: frame.Options{Version: "v1.6.0"}}}
+	due, err := c.install(t.Context(), cm)
+	applied := meta.FindStatusCondition(cm.Status.Conditions, fleet.ConditionApplied)
+	if err != nil || due != 0 || applied == nil || applied.Status != metav1.ConditionFalse || applied.Reason != frame.ReasonVersionRefused {
+		t.Errorf("due in %v, %v: %+v", due, err, applied)
+	}
+}
+
+// The cache has the pods of all components.
+func TestPodsAreWatched(t *testing.T) {
+	t.Parallel()
+	for object, by := range ManagerOptions("operators").Cache.ByObject {
+		if _, isPod := object.(*corev1.Pod); !isPod {
+			continue
+		}
+		for _, d := range planOf(named("indigo"), nil).deployments {
+			pod := d.Spec.Template.Labels
+			if !by.Label.Matches(labels.Set(pod)) || pod[fleet.LabelCreatedByClusterManager] != "indigo" {
+				t.Errorf("the pods of %s have the labels %v", d.Name, pod)
+			}
+		}
+		return
+	}
+	t.Error("no pods are watched")
 }

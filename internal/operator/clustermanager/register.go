@@ -44,6 +44,11 @@ func hubKinds() []schema.GroupVersionKind {
 	return append(kinds, apply.CRDs)
 }
 
+// ManagerOptions are those of a manager for the controller of an operator in that namespace: its cache has what it reads, and no more.
+func ManagerOptions(namespace string) ctrl.Options {
+	return frame.ManagerOptions(namespace, Scheme(), fleet.LabelCreatedByClusterManager, "")
+}
+
 // Scheme has the types of all that the operator reads and writes.
 func Scheme() *runtime.Scheme { return frame.Scheme(admissionregistrationv1.AddToScheme) }
 

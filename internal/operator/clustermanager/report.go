@@ -21,8 +21,6 @@ import (
 
 // Conditions and reasons that Open Cluster Management does not have.
 const (
-	// reasonUpgradeRefused of the condition Applied: the operator is older than what is installed, or too far ahead of it.
-	reasonUpgradeRefused = "VersionRefused"
 	// conditionConfigurationSupported reports whether this version can do all that the spec says.
 	conditionConfigurationSupported = "ConfigurationSupported"
 	reasonSupported                 = "Supported"            // True

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -93,6 +94,8 @@ type Operator struct {
 	Changed *Source
 
 	kind schema.GroupVersionKind
+	// label is that of [Kind].
+	label string
 	// missing are the watches that are not permitted.
 	missing  []rights.Watch
 	recorder events.EventRecorder
@@ -119,9 +122,11 @@ func Scheme(more ...func(*runtime.Scheme) error) *runtime.Scheme {
 }
 
 // ManagerOptions are those of the manager of an operator in that namespace: its cache has what the controllers read, and no more. Reads see
-// what the operator itself has written. report is the name of ConfigMaps that the cache has of all other namespaces; empty if there are
-// none.
-func ManagerOptions(namespace string, scheme *runtime.Scheme, report string) ctrl.Options {
+// what the operator itself has written. label is that of [Kind], which pods of components have, too. report is the name of ConfigMaps that
+// the cache has of all other namespaces; empty if there are none.
+func ManagerOptions(namespace string, scheme *runtime.Scheme, label, report string) ctrl.Options {
+	installed, err := labels.NewRequirement(label, selection.Exists, nil)
+	utilruntime.Must(err)
 	named := func(name string) cache.Config {
 		return cache.Config{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name)}
 	}
@@ -137,13 +142,13 @@ func ManagerOptions(namespace string, scheme *runtime.Scheme, report string) ctr
 			ByObject: map[client.Object]cache.ByObject{
 				&corev1.ConfigMap{}: {Namespaces: configMaps},
 				&corev1.Node{}:      {Transform: stripNode},
+				&corev1.Pod{}:       {Label: labels.NewSelector().Add(*installed), Transform: stripPod},
 			},
 		},
 	}
 }
 
-// Watches are those of the cache of the manager of each operator in that namespace, and of what is listed without a cache: why pods do not
-// run.
+// Watches are those of the cache of the manager of each operator in that namespace.
 func Watches(namespace string) []rights.Watch {
 	return []rights.Watch{
 		{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Node")},
@@ -178,7 +183,7 @@ func New(ctx context.Context, mgr ctrl.Manager, options Options, kind Kind) (*Op
 		return nil, err
 	}
 	o := &Operator{Options: options, Client: rights.WithoutWatches(mgr.GetClient(), mgr.GetAPIReader(), missing), Access: mgr.GetConfig(),
-		Changed: &Source{}, kind: kind.GroupVersionKind, missing: missing, recorder: mgr.GetEventRecorder(kind.FieldManager)}
+		Changed: &Source{}, kind: kind.GroupVersionKind, label: kind.Label, missing: missing, recorder: mgr.GetEventRecorder(kind.FieldManager)}
 	o.Secrets = NewSecrets(ctx, core, reviewer, func(name types.NamespacedName) {
 		o.addAll(ctx)
 		if name.Namespace == o.Namespace {
@@ -227,7 +232,15 @@ func (o *Operator) Controller(mgr ctrl.Manager, name string, resource client.Obj
 			operator.Watches(input, all, builder.WithPredicates(nodeChanged))
 		}
 	}
+	if o.Watched(corev1.SchemeGroupVersion.WithKind("Pod")) {
+		operator.Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(o.ofPod))
+	}
 	return operator
+}
+
+// ofPod is the custom resource whose component runs in the pod.
+func (o *Operator) ofPod(_ context.Context, pod client.Object) []reconcile.Request {
+	return []reconcile.Request{Request(pod.GetLabels()[o.label])}
 }
 
 // Watched reports whether the cache of the manager has a kind.

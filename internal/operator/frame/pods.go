@@ -46,3 +46,11 @@ func Waiting(ctx context.Context, reader client.Reader, d *appsv1.Deployment) st
 	}
 	return problem.Uncreated(d)
 }
+
+// stripPod transforms the pods of a cache: it keeps what says why a pod does not run.
+func stripPod(object any) (any, error) {
+	if pod, ok := object.(*corev1.Pod); ok {
+		pod.ManagedFields, pod.Annotations, pod.Spec = nil, nil, corev1.PodSpec{}
+	}
+	return object, nil
+}

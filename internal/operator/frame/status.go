@@ -14,7 +14,18 @@ import (
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/gates"
+	"github.com/capstan-io/capstan/internal/upgrade"
 )
+
+// ReasonVersionRefused of the condition Applied, which Open Cluster Management does not have: the operator is older than what is installed,
+// or too far ahead of it.
+const ReasonVersionRefused = "VersionRefused"
+
+// CheckUpgrade is an error if the operator may not take over what another version has installed for the custom resource.
+func (o *Operator) CheckUpgrade(resource client.Object) error {
+	annotations := resource.GetAnnotations()
+	return upgrade.Check(annotations[upgrade.AnnotationVersion], o.Version, annotations)
+}
 
 // Related names the objects, sorted.
 func Related(scheme *runtime.Scheme, objects ...client.Object) ([]operatorv1.RelatedResourceMeta, error) {

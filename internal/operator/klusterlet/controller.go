@@ -63,13 +63,13 @@ func (c *Controller) reconciler() frame.Reconciler[*operatorv1.Klusterlet] {
 func (c *Controller) install(ctx context.Context, k *operatorv1.Klusterlet) (time.Duration, error) {
 	l, r := layoutOf(k), newReport(k)
 	r.gates(l)
-	if err := errors.Join(
-		validate(k),
-		c.checkCollision(ctx, l),
-		upgrade.Check(k.Annotations[upgrade.AnnotationVersion], c.Version, k.Annotations),
-	); err != nil {
+	if err := errors.Join(validate(k), c.checkCollision(ctx, l)); err != nil {
 		_ = r.failed(fleet.ReasonKlusterletApplyFailed, err)
 		return 0, nil // until the Klusterlet, or the one that it collides with, changes
+	}
+	if err := c.CheckUpgrade(k); err != nil {
+		_ = r.failed(frame.ReasonVersionRefused, err)
+		return 0, nil // until its annotations change
 	}
 	if err := frame.AddFinalizer(ctx, c.Client, k, fleet.FinalizerKlusterletCleanup); err != nil {
 		return 0, err

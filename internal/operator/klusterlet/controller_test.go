@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -12,6 +13,7 @@ import (
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/frame"
+	"github.com/capstan-io/capstan/internal/upgrade"
 )
 
 // KL-01, KL-04: two Klusterlets do not share a namespace on the managed cluster, wherever the other one is.
@@ -41,5 +43,19 @@ func TestOwnNamespace(t *testing.T) {
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// CA-41: an operator that may not take over what is installed says so in the same way as that of ClusterManagers.
+func TestVersionRefused(t *testing.T) {
+	t.Parallel()
+	k := klusterletWith(operatorv1.InstallModeDefault)
+	k.Annotations = map[string]string{upgrade.AnnotationVersion: "v1.4.0"}
+	c := &Controller{Operator: &frame.Operator{Client: fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(k.DeepCopy()).Build(),
+		Options: frame.Options{Namespace: "operators", Version: "v1.6.0"}}}
+	due, err := c.install(t.Context(), k)
+	applied := meta.FindStatusCondition(k.Status.Conditions, fleet.ConditionApplied)
+	if err != nil || due != 0 || applied == nil || applied.Status != metav1.ConditionFalse || applied.Reason != frame.ReasonVersionRefused {
+		t.Errorf("due in %v, %v: %+v", due, err, applied)
 	}
 }

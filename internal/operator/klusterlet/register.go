@@ -8,13 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/selection"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	workv1 "github.com/capstan-io/capstan/api/work/v1"
@@ -52,28 +47,16 @@ func Scheme() *runtime.Scheme { return frame.Scheme(workv1.AddToScheme) }
 
 // ManagerOptions are those of a manager for the controllers of an operator in that namespace: its cache has what they read, and no more.
 func ManagerOptions(namespace string) ctrl.Options {
-	installed, err := labels.NewRequirement(fleet.LabelCreatedByKlusterlet, selection.Exists, nil)
-	utilruntime.Must(err)
-	options := frame.ManagerOptions(namespace, Scheme(), fleet.ConfigMapHubConnection)
+	options := frame.ManagerOptions(namespace, Scheme(), fleet.LabelCreatedByKlusterlet, fleet.ConfigMapHubConnection)
 	options.Cache.ByObject[&corev1.Namespace{}] = cache.ByObject{
 		Label: labels.SelectorFromSet(labels.Set{fleet.LabelAddOnAgentNamespace: "true"})}
-	options.Cache.ByObject[&corev1.Pod{}] = cache.ByObject{Label: labels.NewSelector().Add(*installed), Transform: stripPod}
 	return options
-}
-
-// stripPod keeps what says why a pod does not run.
-func stripPod(object any) (any, error) {
-	if pod, ok := object.(*corev1.Pod); ok {
-		pod.ManagedFields, pod.Annotations, pod.Spec = nil, nil, corev1.PodSpec{}
-	}
-	return object, nil
 }
 
 var (
 	namespaces = corev1.SchemeGroupVersion.WithKind("Namespace")
 	configMaps = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 	secrets    = corev1.SchemeGroupVersion.WithKind("Secret")
-	pods       = corev1.SchemeGroupVersion.WithKind("Pod")
 )
 
 // Register adds the controllers to the manager. The context is that of the operator.
@@ -93,16 +76,8 @@ func Register(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	}
 	c := &Controller{Operator: operator, options: o, hub: hubaccess.New(ctx, operator.Clock, operator.Changed.Add)}
 	install := c.Controller(mgr, "operator-klusterlet-install", &operatorv1.Klusterlet{}, atOnce)
-	if c.Watched(pods) {
-		install.Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(ofPod))
-	}
 	if err := install.Complete(retry.Conflicts(c.reconciler())); err != nil {
 		return err
 	}
 	return registerCopies(mgr, c, copies)
-}
-
-// ofPod is the Klusterlet whose agent runs in the pod.
-func ofPod(_ context.Context, pod client.Object) []reconcile.Request {
-	return []reconcile.Request{frame.Request(pod.GetLabels()[fleet.LabelCreatedByKlusterlet])}
 }
