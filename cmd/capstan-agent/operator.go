@@ -12,7 +12,6 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/frame"
 	"github.com/capstan-io/capstan/internal/operator/klusterlet"
-	"github.com/capstan-io/capstan/internal/secureserving"
 )
 
 const (
@@ -29,7 +28,7 @@ type operatorFlags struct {
 
 func newOperatorCommand() *cobra.Command {
 	flags := operatorFlags{
-		Flags:   frame.Flags{Lease: operatorLease, UserAgent: "capstan-klusterlet-operator", ListenAddress: ":8443"},
+		Flags:   frame.Flags{Lease: operatorLease, UserAgent: "capstan-klusterlet-operator"},
 		install: klusterlet.Options{Options: frame.Options{Image: os.Getenv(frame.EnvImage)}, AWSCLIImage: klusterlet.DefaultAWSCLIImage},
 	}
 	command := &cobra.Command{
@@ -42,7 +41,9 @@ For a Klusterlet with the mode Hosted or SingletonHosted, the agent runs there, 
 manages another cluster. What is changed or deleted by others is restored at once.`,
 		Example: `  capstan-agent operator --kubeconfig ~/.kube/config`,
 		Args:    cobra.NoArgs,
-		RunE:    func(command *cobra.Command, _ []string) error { return flags.run(command.Context()) },
+		// The frame of the operators logs, by flags that go before those of all commands.
+		PersistentPreRunE: func(*cobra.Command, []string) error { return nil },
+		RunE:              func(command *cobra.Command, _ []string) error { return flags.run(command.Context()) },
 	}
 	flags.add(command.Flags())
 	return command
@@ -62,13 +63,7 @@ func (f *operatorFlags) run(ctx context.Context) error {
 	if err := f.complete(); err != nil {
 		return err
 	}
-	bounds, err := f.TLS.Apply()
-	if err != nil {
-		return err
-	}
-	options := klusterlet.ManagerOptions(f.install.Namespace)
-	options.Metrics.BindAddress = secureserving.None // they are served with the health
-	return f.Run(ctx, f.install.Namespace, options, bounds,
+	return f.Run(ctx, f.install.Namespace, klusterlet.ManagerOptions(f.install.Namespace),
 		func(manager ctrl.Manager) error { return klusterlet.Register(ctx, manager, f.install) })
 }
 

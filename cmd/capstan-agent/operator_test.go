@@ -13,6 +13,7 @@ func TestOperatorFlags(t *testing.T) {
 	for line, want := range map[string]string{
 		"--skip-placeholder-hub-secret --deployment-replicas=2 --disable-default-addon-namespace --enable-sync-labels --kube-api-qps=5": "",
 		"--control-plane-node-label-selector=node-role.kubernetes.io/master=":                                                           "",
+		"--listen=0 --metrics-bind-address=127.0.0.1:8080 --health-probe-bind-address=:8081 -v=4 --vmodule=a=1 --logging-format=json":   "",
 		"--deployment-replicas=-1":                  "--deployment-replicas is -1; it must be 0, to choose by the number of nodes, or more",
 		"--control-plane-node-label-selector=a=b=c": `--control-plane-node-label-selector is "a=b=c"`,
 	} {

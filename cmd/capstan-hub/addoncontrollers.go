@@ -8,6 +8,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/ignoredflags"
+	"github.com/capstan-io/capstan/internal/logging"
 	"github.com/capstan-io/capstan/internal/program"
 	"github.com/capstan-io/capstan/internal/secureserving"
 )
@@ -22,14 +23,14 @@ type addOnControllersFlags struct {
 	healthAddress  string
 	accepted       ignoredflags.Flags
 	tls            secureserving.TLSFlags
-	logs           logging
+	logs           logging.Options
 }
 
 // newAddOnControllersFlags are the flags for a group of controllers that is for a process of its own.
 func newAddOnControllersFlags(group string) addOnControllersFlags {
 	return addOnControllersFlags{
 		group: group, leaderElect: true, leaseNamespace: program.Namespace(systemNamespace),
-		metricsAddress: defaultMetricsAddress, healthAddress: ":8081", logs: newLogging(),
+		metricsAddress: secureserving.LocalMetrics, healthAddress: ":8081", logs: logging.New(),
 	}
 }
 
@@ -38,12 +39,12 @@ func (f *addOnControllersFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.leaderElect, "leader-elect", f.leaderElect, "Act only while holding the Lease "+
 		leaseOf([]string{f.group})+", so that several processes may run.")
 	flags.StringVar(&f.leaseNamespace, "leader-election-namespace", f.leaseNamespace, "Namespace of the Lease; it must exist.")
-	addMetricsAddress(flags, &f.metricsAddress)
+	secureserving.AddMetricsFlag(flags, &f.metricsAddress)
 	flags.StringVar(&f.healthAddress, "health-probe-bind-address", f.healthAddress,
 		"Address at which /healthz and /readyz are served; 0 serves none.")
 	f.accepted.AddLimits(flags, "kube-api-qps", "kube-api-burst")
 	f.tls.Add(flags)
-	f.logs.addFlags(flags)
+	f.logs.AddFlags(flags)
 }
 
 // run runs the controllers until the context ends. The options need not name the group.
@@ -66,7 +67,7 @@ func (f *addOnControllersFlags) run(ctx context.Context, controllers hub.Options
 	if err != nil {
 		return err
 	}
-	if options.Metrics, err = metricsOptions(f.metricsAddress, bounds); err != nil {
+	if options.Metrics, err = secureserving.MetricsOptions(f.metricsAddress, bounds); err != nil {
 		return err
 	}
 	manager, err := newManager(client, options, controllers)

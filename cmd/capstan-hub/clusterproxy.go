@@ -28,6 +28,7 @@ import (
 
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/hub"
+	"github.com/capstan-io/capstan/internal/logging"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/program"
 	"github.com/capstan-io/capstan/internal/reach/accessprovider"
@@ -72,12 +73,12 @@ type clusterProxyFlags struct {
 	userServer userServerFlags
 	gates      *featuregates.Set
 	apiServer  aggregated.Options
-	logs       logging
+	logs       logging.Options
 }
 
 func newClusterProxyCommand() *cobra.Command {
 	flags := clusterProxyFlags{kubeAPI: true, namespace: program.Namespace(systemNamespace), gates: featuregates.Tunnels(),
-		apiServer: aggregated.NewOptions(), logs: newLogging()}
+		apiServer: aggregated.NewOptions(), logs: logging.New()}
 	command := &cobra.Command{
 		Use:   fleet.AddOnClusterProxy,
 		Short: "Serve the APIs of managed clusters as an aggregated API of an existing Kubernetes API",
@@ -124,11 +125,11 @@ func (f *clusterProxyFlags) add(flags *pflag.FlagSet) {
 			string(featuregates.ClusterProfile)+" and "+string(featuregates.GitOpsCluster)+".")
 	f.gates.AddFlag(flags)
 	f.apiServer.AddFlags(flags)
-	f.logs.addFlags(flags)
+	f.logs.AddFlags(flags)
 }
 
 func (f *clusterProxyFlags) run(ctx context.Context) error {
-	if err := f.logs.apply(ctx); err != nil {
+	if err := f.logs.Apply(ctx); err != nil {
 		return err
 	}
 	gates := f.accessGates()

@@ -18,6 +18,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/hub/placement/debug"
 	"github.com/capstan-io/capstan/internal/hub/placement/debugserver"
+	"github.com/capstan-io/capstan/internal/logging"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/placement/report"
 	"github.com/capstan-io/capstan/internal/program"
@@ -38,14 +39,14 @@ type controllersFlags struct {
 	listenAddress  string
 	debug          debugserver.Options
 	tls            secureserving.TLSFlags
-	logs           logging
+	logs           logging.Options
 }
 
 func newControllersCommand() *cobra.Command {
 	flags := controllersFlags{
 		hub: newHubFlags(), leaderElect: true, leaseNamespace: program.Namespace(systemNamespace),
-		metricsAddress: defaultMetricsAddress, healthAddress: ":8081", listenAddress: secureserving.None,
-		debug: debugserver.Options{Address: ":9443"}, logs: newLogging(),
+		metricsAddress: secureserving.LocalMetrics, healthAddress: ":8081", listenAddress: secureserving.None,
+		debug: debugserver.Options{Address: ":9443"}, logs: logging.New(),
 	}
 	command := &cobra.Command{
 		Use:   "controllers",
@@ -72,7 +73,7 @@ func (f *controllersFlags) add(flags *pflag.FlagSet) {
 		", or one of its own for some groups of controllers, so that several processes may run.")
 	flags.StringVar(&f.leaseNamespace, "leader-election-namespace", f.leaseNamespace, "Namespace of the Lease; it must exist.")
 	flags.StringVar(&f.leaseNamespace, "namespace", f.leaseNamespace, "The same as --leader-election-namespace.")
-	addMetricsAddress(flags, &f.metricsAddress)
+	secureserving.AddMetricsFlag(flags, &f.metricsAddress)
 	flags.StringVar(&f.healthAddress, "health-probe-bind-address", f.healthAddress,
 		"Address at which /healthz and /readyz are served; 0 serves none.")
 	secureserving.AddFlag(flags, &f.listenAddress)
@@ -83,11 +84,11 @@ func (f *controllersFlags) add(flags *pflag.FlagSet) {
 		"Folder with the serving certificate of "+report.Path+
 			", tls.crt and tls.key (default: one that is made for the occasion, which nobody can verify).")
 	f.tls.Add(flags)
-	f.logs.addFlags(flags)
+	f.logs.AddFlags(flags)
 }
 
 func (f *controllersFlags) run(ctx context.Context) error {
-	if err := f.logs.apply(ctx); err != nil {
+	if err := f.logs.Apply(ctx); err != nil {
 		return err
 	}
 	controllers, err := f.hub.options()
@@ -119,7 +120,7 @@ func (f *controllersFlags) run(ctx context.Context) error {
 	if f.debug.TLS, err = f.tls.Apply(); err != nil {
 		return err
 	}
-	if options.Metrics, err = metricsOptions(f.metricsAddress, f.debug.TLS); err != nil {
+	if options.Metrics, err = secureserving.MetricsOptions(f.metricsAddress, f.debug.TLS); err != nil {
 		return err
 	}
 	if f.debug.Address != noAddress && f.hub.gates.Enabled(featuregates.PlacementDebugServer) &&

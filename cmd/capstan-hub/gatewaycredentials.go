@@ -49,7 +49,7 @@ func (f *gatewayCredentialsFlags) add(flags *pflag.FlagSet) {
 }
 
 func (f *gatewayCredentialsFlags) run(ctx context.Context) error {
-	if err := f.logs.apply(ctx); err != nil {
+	if err := f.logs.Apply(ctx); err != nil {
 		return err
 	}
 	controllers, err := f.options()

@@ -13,6 +13,7 @@ import (
 
 	gatewayv1alpha1 "github.com/capstan-io/capstan/api/gateway/v1alpha1"
 	"github.com/capstan-io/capstan/internal/featuregates"
+	"github.com/capstan-io/capstan/internal/logging"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/program"
 	"github.com/capstan-io/capstan/internal/reach/aggregated"
@@ -29,13 +30,13 @@ type gatewayServerFlags struct {
 	gateway        gatewayFlags
 	tunnels        bool
 	apiServer      aggregated.Options
-	logs           logging
+	logs           logging.Options
 }
 
 func newGatewayCommand() *cobra.Command {
 	flags := gatewayServerFlags{
 		leaderElect: true, leaseNamespace: program.Namespace(systemNamespace), gates: featuregates.Gateway(), gateway: newGatewayFlags(),
-		apiServer: aggregated.NewOptions(), logs: newLogging(),
+		apiServer: aggregated.NewOptions(), logs: logging.New(),
 	}
 	command := &cobra.Command{
 		Use:   "gateway",
@@ -69,11 +70,11 @@ func (f *gatewayServerFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.tunnels, "tunnels", f.tunnels, "Reach clusters whose Secrets say ClusterProxy through the tunnels of their agents, which "+
 		"the process capstan-hub cluster-proxy has.")
 	f.apiServer.AddFlags(flags)
-	f.logs.addFlags(flags)
+	f.logs.AddFlags(flags)
 }
 
 func (f *gatewayServerFlags) run(ctx context.Context) error {
-	if err := f.logs.apply(ctx); err != nil {
+	if err := f.logs.Apply(ctx); err != nil {
 		return err
 	}
 	f.gates.Log(klog.FromContext(ctx))

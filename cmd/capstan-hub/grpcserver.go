@@ -26,6 +26,7 @@ import (
 	"github.com/capstan-io/capstan/internal/broker/serverconfig"
 	"github.com/capstan-io/capstan/internal/cloudevents/pb"
 	"github.com/capstan-io/capstan/internal/ignoredflags"
+	"github.com/capstan-io/capstan/internal/logging"
 	"github.com/capstan-io/capstan/internal/secureserving"
 )
 
@@ -52,12 +53,12 @@ type grpcServerFlags struct {
 	listenAddress     string
 	accepted          ignoredflags.Flags
 	tls               secureserving.TLSFlags
-	logs              logging
+	logs              logging.Options
 }
 
 func newGRPCServerCommand() *cobra.Command {
-	flags := grpcServerFlags{heartbeatInterval: leastHeartbeatInterval, metricsAddress: defaultMetricsAddress, healthAddress: ":8081",
-		listenAddress: secureserving.None, logs: newLogging()}
+	flags := grpcServerFlags{heartbeatInterval: leastHeartbeatInterval, metricsAddress: secureserving.LocalMetrics, healthAddress: ":8081",
+		listenAddress: secureserving.None, logs: logging.New()}
 	command := &cobra.Command{
 		Use:   "grpc-server",
 		Short: "Serve agents that exchange resources with the hub by gRPC",
@@ -85,17 +86,17 @@ func (f *grpcServerFlags) add(flags *pflag.FlagSet) {
 		"Send no heartbeats, by which agents know that the server is there.")
 	flags.DurationVar(&f.heartbeatInterval, flagHeartbeatInterval, f.heartbeatInterval,
 		"How often each subscriber gets a heartbeat, at least "+leastHeartbeatInterval.String()+".")
-	addMetricsAddress(flags, &f.metricsAddress)
+	secureserving.AddMetricsFlag(flags, &f.metricsAddress)
 	flags.StringVar(&f.healthAddress, "health-probe-bind-address", f.healthAddress,
 		"Address at which /healthz and /readyz are served; 0 serves none.")
 	secureserving.AddFlag(flags, &f.listenAddress)
 	f.accepted.AddLimits(flags, "kube-api-qps", "kube-api-burst")
 	f.tls.Add(flags)
-	f.logs.addFlags(flags)
+	f.logs.AddFlags(flags)
 }
 
 func (f *grpcServerFlags) run(ctx context.Context, flags *pflag.FlagSet) error {
-	if err := f.logs.apply(ctx); err != nil {
+	if err := f.logs.Apply(ctx); err != nil {
 		return err
 	}
 	f.accepted.Log(klog.FromContext(ctx))
@@ -116,7 +117,7 @@ func (f *grpcServerFlags) run(ctx context.Context, flags *pflag.FlagSet) error {
 		return err
 	}
 	options := ctrl.Options{Scheme: resources.NewScheme(), Cache: resources.CacheOptions(), HealthProbeBindAddress: f.healthAddress}
-	if options.Metrics, err = metricsOptions(f.metricsAddress, bounds); err != nil {
+	if options.Metrics, err = secureserving.MetricsOptions(f.metricsAddress, bounds); err != nil {
 		return err
 	}
 	manager, err := ctrl.NewManager(api, options)

@@ -1,15 +1,19 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/capstan-io/capstan/internal/secureserving"
+)
 
 // "metrics of controllers and webhooks on loopback or authenticated"
 func TestMetricsAreNotForEverybody(t *testing.T) {
 	t.Parallel()
 	for address, guarded := range map[string]bool{
-		defaultMetricsAddress: false, "localhost:8080": false, "[::1]:8080": false, noAddress: false,
+		secureserving.LocalMetrics: false, "localhost:8080": false, "[::1]:8080": false, noAddress: false,
 		":8080": true, "0.0.0.0:8080": true, "[::]:8080": true, "10.0.0.1:8080": true, "hub.example.com:8080": true,
 	} {
-		options, err := metricsOptions(address, nil)
+		options, err := secureserving.MetricsOptions(address, nil)
 		if err != nil {
 			t.Errorf("%s: %v", address, err)
 		}
@@ -17,14 +21,15 @@ func TestMetricsAreNotForEverybody(t *testing.T) {
 			t.Errorf("%s: %+v, want it guarded: %t", address, options, guarded)
 		}
 	}
-	if _, err := metricsOptions("8080", nil); err == nil {
+	if _, err := secureserving.MetricsOptions("8080", nil); err == nil {
 		t.Error("8080 is taken for an address")
 	}
+	const flag = "metrics-bind-address"
 	for name, command := range map[string]func() string{
-		"controllers": func() string { return newControllersCommand().Flags().Lookup(flagMetricsAddress).DefValue },
-		"webhooks":    func() string { return newWebhooksCommand().Flags().Lookup(flagMetricsAddress).DefValue },
+		"controllers": func() string { return newControllersCommand().Flags().Lookup(flag).DefValue },
+		"webhooks":    func() string { return newWebhooksCommand().Flags().Lookup(flag).DefValue },
 	} {
-		if address := command(); address != defaultMetricsAddress {
+		if address := command(); address != secureserving.LocalMetrics {
 			t.Errorf("%s serves metrics at %s", name, address)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/operator/clustermanager"
 	"github.com/capstan-io/capstan/internal/operator/frame"
-	"github.com/capstan-io/capstan/internal/secureserving"
 )
 
 // operatorLease is the Lease by which one of several operators is the one that acts.
@@ -22,19 +21,15 @@ const envAgentImage = "AGENT_IMAGE"
 
 type operatorFlags struct {
 	frame.Flags
-	install        clustermanager.Options
-	metricsAddress string
-	healthAddress  string
-	logs           logging
+	install clustermanager.Options
 }
 
 func newOperatorCommand() *cobra.Command {
 	flags := operatorFlags{
-		Flags: frame.Flags{Lease: operatorLease, ListenAddress: secureserving.None},
+		Flags: frame.Flags{Lease: operatorLease},
 		install: clustermanager.Options{
 			Options:    frame.Options{Image: os.Getenv(frame.EnvImage), PullSecret: fleet.SecretImagePullCredentials},
 			AgentImage: os.Getenv(envAgentImage)},
-		metricsAddress: defaultMetricsAddress, healthAddress: ":8081", logs: newLogging(),
 	}
 	command := &cobra.Command{
 		Use:   "operator",
@@ -60,28 +55,12 @@ func (f *operatorFlags) add(flags *pflag.FlagSet) {
 		"Secret in the namespace of the operator that is copied to where the components of a hub run, to pull their images with.")
 	flags.BoolVar(&f.install.SkipRemoveCRDs, "skip-remove-crds", f.install.SkipRemoveCRDs,
 		"Leave the CRDs of a hub, and all that is stored of them, when its ClusterManager is deleted.")
-	addMetricsAddress(flags, &f.metricsAddress)
-	flags.StringVar(&f.healthAddress, "health-probe-bind-address", f.healthAddress,
-		"Address at which /healthz and /readyz are served; 0 serves none.")
-	f.logs.addFlags(flags)
 }
 
 func (f *operatorFlags) run(ctx context.Context) error {
-	if err := f.logs.apply(ctx); err != nil {
-		return err
-	}
 	if err := f.Complete(&f.install.Options); err != nil {
 		return err
 	}
-	bounds, err := f.TLS.Apply()
-	if err != nil {
-		return err
-	}
-	options := clustermanager.ManagerOptions(f.install.Namespace)
-	options.HealthProbeBindAddress = f.healthAddress
-	if options.Metrics, err = metricsOptions(f.metricsAddress, bounds); err != nil {
-		return err
-	}
-	return f.Run(ctx, f.install.Namespace, options, bounds,
+	return f.Run(ctx, f.install.Namespace, clustermanager.ManagerOptions(f.install.Namespace),
 		func(manager ctrl.Manager) error { return clustermanager.Register(ctx, manager, f.install) })
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/capstan-io/capstan/internal/hub/placement/debug"
 	"github.com/capstan-io/capstan/internal/hub/placement/debugserver"
 	"github.com/capstan-io/capstan/internal/ignoredflags"
+	"github.com/capstan-io/capstan/internal/logging"
 	"github.com/capstan-io/capstan/internal/placement/report"
 	"github.com/capstan-io/capstan/internal/secureserving"
 )
@@ -26,14 +27,14 @@ type placementDebugFlags struct {
 	port       int
 	server     debugserver.Options
 	tls        secureserving.TLSFlags
-	logs       logging
+	logs       logging.Options
 }
 
 // defaultDebugPort is that of Open Cluster Management.
 const defaultDebugPort = 9443
 
 func newPlacementDebugCommand() *cobra.Command {
-	flags := placementDebugFlags{hub: newHubFlags(), port: defaultDebugPort, logs: newLogging()}
+	flags := placementDebugFlags{hub: newHubFlags(), port: defaultDebugPort, logs: logging.New()}
 	command := &cobra.Command{
 		Use:   "placement-debug",
 		Short: "Serve why placements of an existing Kubernetes API select what they do",
@@ -63,11 +64,11 @@ func (f *placementDebugFlags) add(flags *pflag.FlagSet) {
 	f.hub.accepted.AddLimits(flags, "kube-api-qps", "kube-api-burst")
 	f.hub.accepted.Add(flags, "disable-leader-election", ignoredflags.Switch, "there is no election, as it only reads")
 	f.tls.Add(flags)
-	f.logs.addFlags(flags)
+	f.logs.AddFlags(flags)
 }
 
 func (f *placementDebugFlags) run(ctx context.Context) error {
-	if err := f.logs.apply(ctx); err != nil {
+	if err := f.logs.Apply(ctx); err != nil {
 		return err
 	}
 	f.hub.log(klog.FromContext(ctx))

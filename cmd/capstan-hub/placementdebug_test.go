@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/capstan-io/capstan/internal/hub"
+	"github.com/capstan-io/capstan/internal/logging"
 	"github.com/capstan-io/capstan/internal/placement"
 )
 
@@ -23,7 +24,7 @@ func TestPlacementDebugFlags(t *testing.T) {
 		"--secure-port=65536":            "--secure-port 65536: must be from 1 to 65535",
 		"--tls-min-version=VersionTLS99": "--tls-min-version VersionTLS99",
 	} {
-		f := placementDebugFlags{hub: newHubFlags(), port: defaultDebugPort, logs: newLogging()}
+		f := placementDebugFlags{hub: newHubFlags(), port: defaultDebugPort, logs: logging.New()}
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 		f.add(flags)
 		if err := flags.Parse(strings.Fields(line)); err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/hub"
 	"github.com/capstan-io/capstan/internal/hub/placement/debug"
+	"github.com/capstan-io/capstan/internal/logging"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/placement/report"
 	"github.com/capstan-io/capstan/internal/program"
@@ -61,13 +62,13 @@ type serverFlags struct {
 	hub            hubFlags
 	admission      admissionFlags
 	gateway        gatewayFlags
-	logs           logging
+	logs           logging.Options
 }
 
 func newServerCommand() *cobra.Command {
 	options := controlplane.NewOptions()
 	flags := serverFlags{configDir: ocmconfig.DefaultDir, hub: newHubFlags(), admission: newAdmissionFlags(),
-		gateway: newGatewayFlags(), logs: newLogging()}
+		gateway: newGatewayFlags(), logs: logging.New()}
 	flags.hub.builtInAddOns = []string{fleet.AddOnClusterGateway, fleet.AddOnClusterProxy, fleet.AddOnManagedServiceAccount}
 	command := &cobra.Command{
 		Use:   "server",
@@ -107,12 +108,12 @@ func (f *serverFlags) add(flags *pflag.FlagSet) {
 	f.admission.add(flags)
 	f.admission.addCounting(flags)
 	f.gateway.add(flags)
-	f.logs.addFlags(flags)
+	f.logs.AddFlags(flags)
 }
 
 // complete turns flags, environment and configuration file into the options of the hub.
 func (f *serverFlags) complete(ctx context.Context, flags *pflag.FlagSet, o *controlplane.Options) error {
-	if err := f.logs.apply(ctx); err != nil {
+	if err := f.logs.Apply(ctx); err != nil {
 		return err
 	}
 	controllers, err := f.hub.options()

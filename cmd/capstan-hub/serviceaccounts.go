@@ -52,7 +52,7 @@ func (f *serviceAccountsFlags) add(flags *pflag.FlagSet) {
 }
 
 func (f *serviceAccountsFlags) run(ctx context.Context) error {
-	if err := f.logs.apply(ctx); err != nil {
+	if err := f.logs.Apply(ctx); err != nil {
 		return err
 	}
 	f.gates.Log(klog.FromContext(ctx))

@@ -20,6 +20,7 @@ import (
 	admissionwebhook "github.com/capstan-io/capstan/internal/admission/webhook"
 	"github.com/capstan-io/capstan/internal/featuregates"
 	"github.com/capstan-io/capstan/internal/ignoredflags"
+	"github.com/capstan-io/capstan/internal/logging"
 	"github.com/capstan-io/capstan/internal/secureserving"
 	"github.com/capstan-io/capstan/internal/servingcert"
 )
@@ -35,7 +36,7 @@ type webhooksFlags struct {
 	clientCAFile   string
 	metricsAddress string
 	healthAddress  string
-	logs           logging
+	logs           logging.Options
 }
 
 const (
@@ -46,7 +47,7 @@ const (
 func newWebhooksCommand() *cobra.Command {
 	flags := webhooksFlags{
 		gates: featuregates.Hub(), admission: newAdmissionFlags(), port: webhook.DefaultPort,
-		metricsAddress: defaultMetricsAddress, healthAddress: ":8000", logs: newLogging(),
+		metricsAddress: secureserving.LocalMetrics, healthAddress: ":8000", logs: logging.New(),
 	}
 	command := &cobra.Command{
 		Use:   "webhooks",
@@ -77,14 +78,14 @@ func (f *webhooksFlags) add(flags *pflag.FlagSet) {
 			"conversions need none, as no API server shows one for them. Empty answers every client.")
 	f.tls.Add(flags)
 	f.accepted.AddLimits(flags, "kube-api-qps", "kube-api-burst")
-	addMetricsAddress(flags, &f.metricsAddress)
+	secureserving.AddMetricsFlag(flags, &f.metricsAddress)
 	flags.StringVar(&f.healthAddress, "health-probe-bind-address", f.healthAddress,
 		"Address at which /healthz and /readyz are served; 0 serves none.")
-	f.logs.addFlags(flags)
+	f.logs.AddFlags(flags)
 }
 
 func (f *webhooksFlags) run(ctx context.Context) error {
-	if err := f.logs.apply(ctx); err != nil {
+	if err := f.logs.Apply(ctx); err != nil {
 		return err
 	}
 	f.gates.Log(klog.FromContext(ctx))
@@ -116,7 +117,7 @@ func (f *webhooksFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	metrics, err := metricsOptions(f.metricsAddress, bounds)
+	metrics, err := secureserving.MetricsOptions(f.metricsAddress, bounds)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/rest"
@@ -138,6 +139,34 @@ func TestServer(t *testing.T) {
 		code, body, err := get(t, url+test.path, test.token, &tls.Config{InsecureSkipVerify: true})
 		if err != nil || code != test.code || !strings.Contains(body, test.says) {
 			t.Errorf("%s with %q: %d, %v, want %d and %q; it says\n%s", test.path, test.token, code, err, test.code, test.says, body)
+		}
+	}
+}
+
+// Metrics alone are for the same readers, where others than this machine can ask for them.
+func TestMetricsOptions(t *testing.T) {
+	t.Parallel()
+	options, err := secureserving.MetricsOptions(":8080", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	filter, err := options.FilterProvider(api(t), http.DefaultClient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guarded, err := filter(logr.Discard(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for token, want := range map[string]int{"": 401, "stranger": 401, "other": 403, "reader": 200} {
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil)
+		if token != "" {
+			request.Header.Set("Authorization", "Bearer "+token)
+		}
+		answer := httptest.NewRecorder()
+		guarded.ServeHTTP(answer, request)
+		if answer.Code != want {
+			t.Errorf("%q: %d, want %d", token, answer.Code, want)
 		}
 	}
 }

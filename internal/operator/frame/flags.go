@@ -2,7 +2,6 @@ package frame
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-io/capstan/internal/ignoredflags"
+	"github.com/capstan-io/capstan/internal/logging"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/program"
 	"github.com/capstan-io/capstan/internal/secureserving"
@@ -32,10 +32,12 @@ type Flags struct {
 	Lease string
 	// UserAgent is how the operator names itself to the API server; empty for the name of the program.
 	UserAgent string
-	// ListenAddress is where health and metrics are served over HTTPS.
-	ListenAddress string
-	TLS           secureserving.TLSFlags
-	Accepted      ignoredflags.Flags
+	Accepted  ignoredflags.Flags
+
+	logs logging.Options
+	// listenAddress is where health and metrics are served over HTTPS, and the others are where each of them is alone.
+	listenAddress, metricsAddress, healthAddress string
+	tls                                          secureserving.TLSFlags
 
 	kubeconfig      string
 	nodeSelector    string
@@ -55,8 +57,14 @@ func (f *Flags) Add(flags *pflag.FlagSet, o *Options, kind string) {
 	flags.BoolVar(&o.SyncLabels, "enable-sync-labels", o.SyncLabels, "Copy the labels of a "+kind+" to what it consists of.")
 	flags.BoolVar(&f.withoutElection, "disable-leader-election", f.withoutElection, "Act without a Lease, even if other operators run.")
 	f.Accepted.AddLimits(flags, "kube-api-qps", "kube-api-burst")
-	secureserving.AddFlag(flags, &f.ListenAddress)
-	f.TLS.Add(flags)
+	f.listenAddress, f.metricsAddress, f.healthAddress = ":8443", secureserving.None, secureserving.None
+	secureserving.AddFlag(flags, &f.listenAddress)
+	secureserving.AddMetricsFlag(flags, &f.metricsAddress)
+	flags.StringVar(&f.healthAddress, "health-probe-bind-address", f.healthAddress,
+		"Address at which /healthz and /readyz are served without TLS; "+secureserving.None+" serves none.")
+	f.tls.Add(flags)
+	f.logs = logging.New()
+	f.logs.AddFlags(flags)
 }
 
 // Complete refuses what makes no sense.
@@ -78,11 +86,20 @@ func (f *Flags) Complete(o *Options) (err error) {
 // tried again. It is enough to store tens of thousands of objects in another version.
 const reconcileTimeout = 5 * time.Minute
 
-// Run runs an operator in that namespace whose controllers register adds, until the context ends. bounds are those of TLS.
-func (f *Flags) Run(
-	ctx context.Context, namespace string, options ctrl.Options, bounds func(*tls.Config), register func(ctrl.Manager) error,
-) error {
+// Run runs an operator in that namespace whose controllers register adds, until the context ends, which is that of the program.
+func (f *Flags) Run(ctx context.Context, namespace string, options ctrl.Options, register func(ctrl.Manager) error) error {
+	if err := f.logs.Apply(ctx); err != nil {
+		return err
+	}
 	f.Accepted.Log(log.FromContext(ctx))
+	bounds, err := f.tls.Apply()
+	if err != nil {
+		return err
+	}
+	options.HealthProbeBindAddress = f.healthAddress
+	if options.Metrics, err = secureserving.MetricsOptions(f.metricsAddress, bounds); err != nil {
+		return err
+	}
 	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
 	if err != nil {
 		return fmt.Errorf("--kubeconfig %q: %w; name a kubeconfig file", f.kubeconfig, err)
@@ -101,7 +118,7 @@ func (f *Flags) Run(
 	if err := register(manager); err != nil {
 		return err
 	}
-	if err := secureserving.AddHealth(manager, f.ListenAddress, bounds); err != nil {
+	if err := secureserving.AddHealth(manager, f.listenAddress, bounds); err != nil {
 		return err
 	}
 	return manager.Start(ctx)

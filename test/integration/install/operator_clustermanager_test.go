@@ -70,7 +70,7 @@ func (i *installed) start(t *testing.T, flags ...string) {
 	i.operator = env.NewProgram(t, []string{"OPERATOR_IMAGE=example.com/capstan-hub:test"}, "capstan-hub", append([]string{"operator",
 		"--kubeconfig", framework.KubeconfigIn(t, i.Server, fleet.NamespaceOperators, fleet.ServiceAccountClusterManager), "--namespace",
 		fleet.NamespaceOperators,
-		"--metrics-bind-address", "0", "--health-probe-bind-address", "0"}, flags...)...)
+		"--listen", "0"}, flags...)...)
 	if err := i.operator.Start(); err != nil {
 		t.Fatal(err)
 	}

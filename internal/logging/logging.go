@@ -1,4 +1,5 @@
-package main
+// Package logging is the log of a program on standard error, in the format of klog: of its own code, and of the libraries of Kubernetes.
+package logging
 
 import (
 	"context"
@@ -16,23 +17,25 @@ import (
 // stopVerbosity is that of what libraries report as errors while the program stops.
 const stopVerbosity = 4
 
-// logging is one log for the API server, etcd and the controllers, on standard error.
-type logging struct{ *logs.Options }
+// Options are what is logged, and how.
+type Options struct{ *logs.Options }
 
-func newLogging() logging { return logging{logs.NewOptions()} }
+// New returns the defaults.
+func New() Options { return Options{logs.NewOptions()} }
 
-func (l logging) addFlags(flags *pflag.FlagSet) {
+// AddFlags adds the flags that set the options.
+func (o Options) AddFlags(flags *pflag.FlagSet) {
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
-	logsapi.AddFlags(l.Options, all)
+	logsapi.AddFlags(o.Options, all)
 	for _, name := range []string{"v", "vmodule", "logging-format"} {
 		flags.AddFlag(all.Lookup(name))
 	}
 }
 
-// apply is done once, before anything logs. ctx is the program's.
-func (l logging) apply(ctx context.Context) error {
-	if err := logsapi.ValidateAndApply(l.Options, nil); err != nil {
-		return fmt.Errorf("--logging-format %s: %w; use text or json", l.Format, err)
+// Apply is done once, before anything logs. ctx is the program's.
+func (o Options) Apply(ctx context.Context) error {
+	if err := logsapi.ValidateAndApply(o.Options, nil); err != nil {
+		return fmt.Errorf("--logging-format %s: %w; use text or json", o.Format, err)
 	}
 	ctrl.SetLogger(klog.Background())
 	muteOnStop(ctx)
