@@ -2,7 +2,6 @@ package apply
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,16 +9,14 @@ import (
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-)
 
-// pageSize is how many objects are read at once.
-const pageSize = 500
+	"github.com/capstan-io/capstan/internal/apply/stored"
+)
 
 // Migrations have what is stored in old versions stored in the version of the definitions. They record which definitions need none.
 type Migrations struct {
@@ -76,66 +73,34 @@ func MigrateCRD(ctx context.Context, cluster client.Client, live *apiextensionsv
 	storage := storageVersion(live)
 	kind := schema.GroupVersionKind{Group: live.Spec.Group, Version: storage, Kind: live.Spec.Names.Kind}
 	if err := rewrite(ctx, cluster, kind); err != nil {
-		return fmt.Errorf("store all %s in version %s, which may be stored in %s: %w", live.Name, storage,
-			strings.Join(otherVersions(live), ", "), err)
+		return stored.Failed(live.Name, storage, otherVersions(live), err)
 	}
 	// With the resource version, because another storage version may have been chosen since.
-	change := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"status":{"storedVersions":[%q]}}`, live.ResourceVersion, storage)
+	change := stored.Only(live.ResourceVersion, storage)
 	if err := cluster.Status().Patch(ctx, live, client.RawPatch(types.MergePatchType, change)); err != nil {
 		return fmt.Errorf("write down that all %s are stored in version %s: %w", live.Name, storage, err)
 	}
 	return nil
 }
 
-// rewrite writes all objects of the kind as they are. The error is the first of those of objects, and says how many there are.
+// rewrite writes all objects of the kind as they are.
 func rewrite(ctx context.Context, cluster client.Client, kind schema.GroupVersionKind) error {
-	var first error
-	failed := 0
-	for next := ""; ; {
-		page := &unstructured.UnstructuredList{}
-		page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		err := cluster.List(ctx, page, client.Limit(pageSize), client.Continue(next))
-		if token := tokenOf(err); token != "" { // the pages took longer than the API server keeps the list; it goes on with what is there now
-			next = token
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		for i := range page.Items {
-			object := &page.Items[i]
-			err := cluster.Update(ctx, object)
-			if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-				continue
-			}
-			if failed++; first == nil {
-				first = fmt.Errorf("%s %s: %w", kind.Kind, client.ObjectKeyFromObject(object), err)
-			}
-		}
-		if next = page.GetContinue(); next == "" {
-			break
-		}
-	}
-	if failed > 1 {
-		return fmt.Errorf("%d objects cannot be written; the first: %w", failed, first)
-	}
-	return first
-}
-
-// tokenOf is the token that an API server gives with the error that a list has expired; empty for other errors.
-func tokenOf(err error) string {
-	var status apierrors.APIStatus
-	if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) {
-		return ""
-	}
-	return status.Status().Continue
+	return stored.Rewrite(ctx, stored.Objects{
+		Kind: kind.Kind,
+		List: func(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+			page := &unstructured.UnstructuredList{}
+			page.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+			return page, cluster.List(ctx, page, client.Limit(options.Limit), client.Continue(options.Continue))
+		},
+		Update: func(ctx context.Context, object *unstructured.Unstructured) error { return cluster.Update(ctx, object) },
+	})
 }
 
 // migrateFirst writes a definition. If the one on the cluster has versions that this one no longer has, in which objects may be stored,
 // these are migrated, and it is written again: the API server could not read such objects any more.
 func migrateFirst(ctx context.Context, cluster client.Client, crd *apiextensionsv1.CustomResourceDefinition, write func() error) error {
 	err := write()
-	if !refusedForStored(err) {
+	if !stored.Refused(err) {
 		return err
 	}
 	live := &apiextensionsv1.CustomResourceDefinition{}
@@ -144,22 +109,10 @@ func migrateFirst(ctx context.Context, cluster client.Client, crd *apiextensions
 	}
 	storage := storageVersion(live)
 	if !slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == storage }) {
-		return fmt.Errorf("objects of %s are stored in version %s, which is no more: install a version first that stores them in %s: %w",
-			crd.Name, storage, storageVersion(crd), err)
+		return stored.Gone(crd.Name, storage, storageVersion(crd), err)
 	}
 	if err := MigrateCRD(ctx, cluster, live); err != nil {
 		return err
 	}
 	return write()
-}
-
-// refusedForStored reports whether the API server refused a definition because objects may be stored in a version that it does not have.
-func refusedForStored(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Details == nil {
-		return false
-	}
-	return slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool {
-		return strings.HasPrefix(cause.Field, "status.storedVersions")
-	})
 }

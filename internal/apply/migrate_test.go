@@ -3,7 +3,6 @@ package apply
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -184,35 +182,6 @@ func TestPending(t *testing.T) {
 		}
 		if reads != test.reads {
 			t.Errorf("%s: %d reads", name, reads)
-		}
-	}
-}
-
-// Only what the API server says of stored versions is a reason to migrate before the definition is applied.
-func TestRefusedForStored(t *testing.T) {
-	t.Parallel()
-	invalid := func(paths ...*field.Path) error {
-		var all field.ErrorList
-		for _, path := range paths {
-			all = append(all, field.Invalid(path, "v1beta1", "must appear in spec.versions"))
-		}
-		return fmt.Errorf("apply: %w", apierrors.NewInvalid(CRDs.GroupKind(), "sets.example.com", all))
-	}
-	stored, versions := field.NewPath("status", "storedVersions").Index(0), field.NewPath("spec", "versions")
-	for name, test := range map[string]struct {
-		err  error
-		want bool
-	}{
-		"stored":            {invalid(stored), true},
-		"stored and others": {invalid(versions, stored), true},
-		"joined":            {errors.Join(invalid(stored)), true},
-		"others":            {invalid(versions), false},
-		"conflict":          {apierrors.NewConflict(schema.GroupResource{}, "a", nil), false},
-		"another error":     {errors.New("status.storedVersions"), false},
-		"none":              {nil, false},
-	} {
-		if got := refusedForStored(test.err); got != test.want {
-			t.Errorf("%s: %t", name, got)
 		}
 	}
 }

@@ -38,7 +38,8 @@ const (
 
 // Apply makes objects what they should be, by server-side apply: namespaces first, then CustomResourceDefinitions, which it waits
 // for, then the others in their order. What client-side apply left is taken over, so fields that are not applied any more go.
-// CustomResourceDefinitions of a newer version or release stay as they are. report is called for each object after it was applied.
+// CustomResourceDefinitions of a newer version or release stay as they are; for others, what is stored in versions that they no longer have
+// is stored in another one first. report is called for each object after it was applied.
 func (c *Cluster) Apply(ctx context.Context, objects []*unstructured.Unstructured, report func(Reference, Change)) error {
 	var definitions []string
 	for _, object := range inOrder(objects) {
@@ -107,7 +108,12 @@ func (c *Cluster) apply(ctx context.Context, object *unstructured.Unstructured) 
 			return "", c.Explain(doing, err)
 		}
 	}
-	after, err := client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
+	var after *unstructured.Unstructured
+	if object.GroupVersionKind() == KindCRD {
+		after, err = c.applyDefinition(ctx, client, object)
+	} else {
+		after, err = client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
+	}
 	switch {
 	case err != nil:
 		return "", c.Explain(doing, err)
@@ -235,13 +241,9 @@ func (c *Cluster) awaitServed(ctx context.Context, names []string) error {
 func KindsOf(definition *unstructured.Unstructured) []schema.GroupVersionKind {
 	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
 	kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
-	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
 	var kinds []schema.GroupVersionKind
-	for _, version := range versions {
-		if fields, ok := version.(map[string]any); ok && fields["served"] == true {
-			name, _ := fields["name"].(string)
-			kinds = append(kinds, schema.GroupVersionKind{Group: group, Version: name, Kind: kind})
-		}
+	for _, version := range versionsOf(definition, "served") {
+		kinds = append(kinds, schema.GroupVersionKind{Group: group, Version: version, Kind: kind})
 	}
 	return kinds
 }

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
 
 	"github.com/capstan-io/capstan/internal/apply/crdversion"
@@ -128,6 +129,83 @@ func TestApplyDefinition(t *testing.T) {
 		ours := live.GetAnnotations()[upgrade.AnnotationVersion] == release
 		if ours != (test.want == Changed) || definition.GetAnnotations() != nil {
 			t.Errorf("%s: the cluster has %v, the caller %v", name, live.GetAnnotations(), definition.GetAnnotations())
+		}
+	}
+}
+
+// CM-26: what may be stored in a version that a definition no longer has is stored in another one first, unless it has that neither.
+func TestApplyDefinitionOverStored(t *testing.T) {
+	t.Parallel()
+	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com"
+	definition := func(storage string, versions ...string) *unstructured.Unstructured {
+		var all []any
+		for _, version := range versions {
+			all = append(all, map[string]any{"name": version, "served": true, "storage": version == storage})
+		}
+		made := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"group": "example.com", "versions": all,
+			"names": map[string]any{"kind": "Thing", "plural": "things"}}}}
+		made.SetGroupVersionKind(KindCRD)
+		made.SetName("things.example.com")
+		return made
+	}
+	thing := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Thing"}}
+	thing.SetNamespace("default")
+	thing.SetName("a")
+	for name, test := range map[string]struct {
+		live, desired *unstructured.Unstructured
+		steps, says   string
+	}{
+		"a version that is left": {definition("v1", "v1beta1", "v1"), definition("v1", "v1"), "apply, write a, status, apply", ""},
+		"none that is left": {definition("v1", "v1"), definition("v2", "v2"), "apply",
+			"objects of things.example.com are stored in version v1, which is no more: install a version first that stores them in v2"},
+	} {
+		var steps []string
+		live := test.live
+		api := http.NewServeMux()
+		api.HandleFunc("GET /apis/apiextensions.k8s.io/v1", func(w http.ResponseWriter, _ *http.Request) {
+			answer(t, w, http.StatusOK, metav1.APIResourceList{
+				APIResources: []metav1.APIResource{{Name: "customresourcedefinitions", Kind: "CustomResourceDefinition"}}})
+		})
+		api.HandleFunc("GET /apis/example.com/v1", func(w http.ResponseWriter, _ *http.Request) {
+			answer(t, w, http.StatusOK, metav1.APIResourceList{
+				APIResources: []metav1.APIResource{{Name: "things", Kind: "Thing", Namespaced: true}}})
+		})
+		api.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { answer(t, w, http.StatusOK, live.Object) })
+		api.HandleFunc("PATCH "+path, func(w http.ResponseWriter, _ *http.Request) {
+			if steps = append(steps, "apply"); len(steps) == 1 {
+				refused := field.Invalid(field.NewPath("status", "storedVersions").Index(0), "v1beta1", "must appear in spec.versions")
+				status := apierrors.NewInvalid(KindCRD.GroupKind(), "things", field.ErrorList{refused}).Status()
+				status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+				answer(t, w, http.StatusUnprocessableEntity, status)
+				return
+			}
+			live = test.desired
+			answer(t, w, http.StatusOK, live.Object)
+		})
+		api.HandleFunc("PATCH "+path+"/status", func(w http.ResponseWriter, _ *http.Request) {
+			steps = append(steps, "status")
+			answer(t, w, http.StatusOK, live.Object)
+		})
+		api.HandleFunc("GET /apis/example.com/v1/things", func(w http.ResponseWriter, _ *http.Request) {
+			answer(t, w, http.StatusOK, map[string]any{"apiVersion": "example.com/v1", "kind": "ThingList", "metadata": map[string]any{},
+				"items": []any{thing.Object}})
+		})
+		api.HandleFunc("PUT /apis/example.com/v1/namespaces/default/things/a", func(w http.ResponseWriter, _ *http.Request) {
+			steps = append(steps, "write a")
+			answer(t, w, http.StatusOK, thing.Object)
+		})
+		server := httptest.NewServer(api)
+		t.Cleanup(server.Close)
+		cluster, err := New(&rest.Config{Host: server.URL}, "v1.4.0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = cluster.Apply(t.Context(), []*unstructured.Unstructured{test.desired}, func(Reference, Change) {})
+		if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := strings.Join(steps, ", "); got != test.steps {
+			t.Errorf("%s: %s, want %s", name, got, test.steps)
 		}
 	}
 }
