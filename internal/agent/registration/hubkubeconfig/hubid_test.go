@@ -9,10 +9,12 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // authority signs certificates of agents, in a name that all authorities here have.
@@ -116,5 +118,44 @@ func TestHubID(t *testing.T) {
 	}
 	if hubID(t, &foreign) != id {
 		t.Error("a credential of another agent is not judged by who signed it")
+	}
+}
+
+// An agent that registers again at the address of a hub that has moved, as when its certificate has expired, is with the same hub; at another
+// address, it is with another one.
+func TestRegistersAgainWithAHubThatHasMoved(t *testing.T) {
+	t.Parallel()
+	store := &Store{Dir: filepath.Join(t.TempDir(), "hub-kubeconfig")}
+	registered := newAuthority(t, []byte("one")).register(t)
+	moved, another := bootstrapConfig(), bootstrapConfig()
+	moved.Clusters["hub"].Server, another.Clusters["hub"].Server = "https://moved.example.com", "https://another.example.com"
+	elsewhere, err := registered.For(moved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Save(t.Context(), elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		hub  *clientcmdapi.Config
+		want string
+	}{{moved, "https://hub.example.com"}, {another, ""}, {moved, ""}} {
+		again, err := New(test.hub, self, registered.Certificate, registered.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Save(t.Context(), again); err != nil {
+			t.Fatal(err)
+		}
+		loaded, err := store.Load()
+		if err != nil || loaded == nil {
+			t.Fatalf("loaded %v, %v", loaded, err)
+		}
+		if from, err := loaded.MovedFrom(); err != nil || from != test.want {
+			t.Errorf("at %s, the hub has moved from %q, want %q: %v", test.hub.Clusters["hub"].Server, from, test.want, err)
+		}
+		if err := loaded.MadeFor(test.hub); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -36,7 +36,7 @@ type origin struct {
 	// HubID distinguishes the hub from others that had, or have, the same address. It stays when the name, the address or the CA of the hub
 	// changes.
 	HubID string `json:"hubID,omitempty"`
-	// MovedFrom is the address that the hub had when the agent registered there, if it has another now.
+	// MovedFrom is the address that the hub had when the agent first registered there, if it has another now.
 	MovedFrom string `json:"movedFrom,omitempty"`
 	// Cluster and Agent are whose credential it is, where no certificate says so.
 	Cluster string `json:"cluster,omitempty"`
@@ -75,10 +75,42 @@ func (c *Credential) HubID() (string, error) {
 	return signerID(leaf), nil
 }
 
-// MovedFrom is the address that the hub had when the agent registered there; empty if it has the same now.
+// MovedFrom is the address that the hub had when the agent first registered there; empty if it has the same now.
 func (c *Credential) MovedFrom() (string, error) {
 	recorded, err := c.origin()
 	return recorded.MovedFrom, err
+}
+
+// succeeding is the credential in place of an earlier one. A hub that has moved stays the one that it was for an agent that registers there
+// again.
+func (c *Credential) succeeding(earlier *Credential) (*Credential, error) {
+	before, _ := earlier.origin() // one that cannot be read says nothing
+	if before.MovedFrom == "" {
+		return c, nil
+	}
+	config, err := clientcmd.Load(c.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("the hub kubeconfig cannot be read: %w", err)
+	}
+	name, hub, err := hubCluster(config)
+	if err != nil {
+		return nil, fmt.Errorf("the hub kubeconfig is incomplete: %w", err)
+	}
+	now := recordedOrigin(name, hub)
+	if before.Server != now.Server {
+		return c, nil
+	}
+	now.MovedFrom = before.MovedFrom
+	made, err := now.extension()
+	if err != nil {
+		return nil, err
+	}
+	hub.Extensions = withSettings(made, hub)
+	next := *c
+	if next.Kubeconfig, err = clientcmd.Write(*config); err != nil {
+		return nil, fmt.Errorf("encode the hub kubeconfig: %w", err)
+	}
+	return &next, nil
 }
 
 func (c *Credential) origin() (origin, error) {

@@ -127,10 +127,16 @@ func (s *Store) read(key string, into *[]byte) (found bool, err error) {
 	return true, nil
 }
 
-// Save stores the credential, in the Secret first: what clients use must not be lost with the pod.
+// Save stores the credential of an agent that has registered, in the Secret first: what clients use must not be lost with the pod. What the
+// one before it, expired perhaps, knows of the same hub stays.
 func (s *Store) Save(ctx context.Context, c *Credential) error {
 	s.updates.Lock()
 	defer s.updates.Unlock()
+	if earlier, err := s.Load(); err == nil && earlier != nil {
+		if c, err = c.succeeding(earlier); err != nil {
+			return err
+		}
+	}
 	return s.save(ctx, c)
 }
 
