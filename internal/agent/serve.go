@@ -52,6 +52,9 @@ func (a *Agent) serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("use the hub kubeconfig: %w", err)
 	}
+	if a.hubHash, err = a.hubHashOf(config); err != nil { // before the credential follows the bootstrap kubeconfig
+		return err
+	}
 	transport, err := rest.HTTPClientFor(config) // one connection for all, which costs the hub memory
 	if err != nil {
 		return fmt.Errorf("connect to the hub: %w", err)
@@ -86,9 +89,6 @@ func (a *Agent) control(ctx context.Context, config *rest.Config, transport *htt
 		hubclient.WorksByName(uncached))
 	if err != nil {
 		return fmt.Errorf("connect to the hub %s: %w", config.Host, err)
-	}
-	if a.hubHash, err = a.hubHashOf(config); err != nil {
-		return err
 	}
 	mgr, err := ctrl.NewManager(a.managed, a.managerOptions(a.hubHash))
 	if err != nil {
