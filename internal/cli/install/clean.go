@@ -134,12 +134,10 @@ func (c *cleaning) connect(ctx context.Context) (*unstructured.Unstructured, err
 	if err != nil {
 		return nil, err
 	}
-	if manager == nil {
-		if err := c.checkName(ctx); err != nil {
-			return nil, err
-		}
-	}
 	if c.hub, err = c.findHub(ctx, manager); err == nil {
+		if manager == nil && c.hub == c.in {
+			return nil, c.checkName(ctx)
+		}
 		return manager, c.leaveOtherHub(ctx)
 	}
 	if c.force {

@@ -326,6 +326,21 @@ func TestInterruptedHostedClean(t *testing.T) {
 	}
 }
 
+// CA-20, O18: an interrupted run that has deleted the hosted ClusterManager is run again where the hub of another one is, too, which stays.
+func TestInterruptedHostedCleanNextToAHub(t *testing.T) {
+	hosting, hub := withHostedHub(t)
+	const namespace, requests = namespacesPath + "cluster-manager", clitest.RequestsPath + "/c1-x"
+	put(t, hosting, map[string]string{managersPath + "another": "ClusterManager", namespace: "Namespace"},
+		map[string]string{namespace: `{"metadata":{"annotations":{"capstan.io/cleaning":"true"}}}`})
+	hosting.Remove(t, managersPath+"cluster-manager")
+	put(t, hub, map[string]string{requests: "CertificateSigningRequest"}, map[string]string{requests: ofCluster})
+	hosting.Run(t, "", "clean").Succeeds(t, "cleaned up successfully")
+	if hub.Has(requests) || !hosting.Has(managersPath+"another") {
+		t.Errorf("it leaves %v and on the hub %v", hosting.Paths(), hub.Paths())
+	}
+	hosting.Run(t, "", "clean").Fails(t, "--name: there is no ClusterManager cluster-manager", "another")
+}
+
 // CA-20: once a hub has been removed, the kubeconfig that stays may lead to one that is another's, which is left alone.
 func TestCleanAfterHostedHub(t *testing.T) {
 	hosting, hub := withHostedHub(t)
