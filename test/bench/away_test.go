@@ -38,7 +38,7 @@ func measureAway(t *testing.T, hub *env.Server, clusters []string, add func(name
 	slices.Sort(requests)
 	add("hub away", "min", "", away.Minutes())
 	add("hub away: start to ready", "s", "", ready.Seconds())
-	add("hub away: start to heartbeats of all", "s", backTarget, latest(back).Sub(begin).Seconds())
+	add("hub away: start to heartbeats of all", "s", awayTarget, latest(back).Sub(begin).Seconds())
 	add("hub away: start to heartbeat, each", "s", "", seconds(since(begin, back))...)
 	add("hub away: request of an administrator, 99 %", "ms", "", percentile(requests, 99))
 	add("hub away: request of an administrator, each second until then", "ms", "", requests...)

@@ -58,7 +58,7 @@ const (
 	requestsTarget    = "20"
 	memoryTarget      = "0.25"
 	lightMemoryTarget = "0.3"
-	backTarget        = "60"
+	awayTarget        = "60"
 )
 
 // What a hub at rest may take of a core, by the size of its fleet.

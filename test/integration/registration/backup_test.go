@@ -146,15 +146,15 @@ func TestBackupAndRestore(t *testing.T) {
 	createAgain(t, c, lostAgent, created)
 }
 
-// A hub that is restored at another address is the same hub to an agent that joins it again: the agent keeps its certificate and what it has
-// applied, while that of works which the backup does not have is removed after the grace period.
+// WK-03: a hub that is restored at another address is the same hub to an agent that joins it again: the agent keeps its certificate and what
+// it has applied, while that of works which the backup does not have is removed after the grace period.
 func TestRestoreAtAnotherAddress(t *testing.T) {
 	t.Parallel()
 	const name, kept, lost = "restored-elsewhere", "kept-elsewhere", "lost-elsewhere"
-	hub := env.StartHub(t, "")
-	agent := env.Join(t, hub, framework.Managed, name, "--appliedmanifestwork-eviction-grace-period", "1s")
+	hub, site := env.StartHub(t, ""), env.StartSandbox(t)
+	agent := env.Join(t, hub, site, name, "--appliedmanifestwork-eviction-grace-period", "1s")
 	certificate := framework.Certificate(t, agent)
-	managed := framework.Managed.Client(t)
+	managed := site.Client(t)
 	awaitWorking(t, hub.Client(t), name, kept)
 	applied, object := theApplied(t, managed, kept), framework.AwaitConfigMap(t, managed, "default", kept, "applied")
 	file := filepath.Join(t.TempDir(), "hub.backup")

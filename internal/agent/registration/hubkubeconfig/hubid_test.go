@@ -60,7 +60,7 @@ func hubID(t *testing.T, c *Credential) string {
 	return id
 }
 
-// RG-60: a hub is distinguished from another at the same address by who signs there, and stays the same whatever else changes.
+// RG-60, WK-03: a hub is distinguished from another at the same address by who signs there, and stays the same whatever else changes.
 func TestHubID(t *testing.T) {
 	t.Parallel()
 	one, other, nameless := newAuthority(t, []byte("one")), newAuthority(t, []byte("other")), newAuthority(t, nil)
