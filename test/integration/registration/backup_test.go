@@ -146,8 +146,8 @@ func TestBackupAndRestore(t *testing.T) {
 	createAgain(t, c, lostAgent, created)
 }
 
-// WK-03: a hub that is restored at another address is the same hub to an agent that joins it again: the agent keeps its certificate and what
-// it has applied, while that of works which the backup does not have is removed after the grace period.
+// WK-03: a hub that is restored at another address is the same hub to an agent that joins it again: the agent keeps its certificate and
+// what it has applied, while that of works which the backup does not have is removed after the grace period.
 func TestRestoreAtAnotherAddress(t *testing.T) {
 	t.Parallel()
 	const name, kept, lost = "restored-elsewhere", "kept-elsewhere", "lost-elsewhere"

@@ -121,8 +121,8 @@ func TestHubID(t *testing.T) {
 	}
 }
 
-// An agent that registers again at the address of a hub that has moved, as when its certificate has expired, is with the same hub; at another
-// address, it is with another one.
+// An agent that registers again at the address of a hub that has moved, as when its certificate has expired, is with the same hub; at
+// another address, it is with another one.
 func TestRegistersAgainWithAHubThatHasMoved(t *testing.T) {
 	t.Parallel()
 	store := &Store{Dir: filepath.Join(t.TempDir(), "hub-kubeconfig")}
