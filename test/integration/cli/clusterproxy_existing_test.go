@@ -32,8 +32,8 @@ import (
 	"github.com/capstan-io/capstan/test/integration/framework"
 )
 
-// CP-01, CP-03, CP-07, CP-09, CG-08, HC-08, NX-03: in an existing cluster, agents make their tunnels to, and users of the hub reach clusters
-// by, an aggregated API, whose process has the rights that its chart gives it.
+// CP-01, CP-03, CP-07, CP-09, CG-08, HC-08, NX-03: in an existing cluster, agents make their tunnels to, and users of the hub reach
+// clusters by, an aggregated API, whose process has the rights that its chart gives it.
 func TestClusterProxyExisting(t *testing.T) {
 	t.Parallel()
 	const name, namespaceOnHub = "proxied-existing", "open-cluster-management-addon"
@@ -87,8 +87,8 @@ func TestClusterProxyExisting(t *testing.T) {
 // userServerHost is that of the chart, in the namespace of its release.
 const userServerHost = "cluster-proxy-addon-user.open-cluster-management-addon.svc"
 
-// testUserServer: with tokens of the hub, of the cluster, and of an issuer that the cluster trusts, and with client certificates of the hub,
-// the cluster is reached by its name at a port of its own.
+// testUserServer: with tokens of the hub, of the cluster, and of an issuer that the cluster trusts, and with client certificates of the
+// hub, the cluster is reached by its name at a port of its own.
 func testUserServer(t *testing.T, p *framework.Proxied, namespaceOnHub, address string, issuer *oidctest.Issuer) {
 	t.Helper()
 	h := p.On.Client(t)
