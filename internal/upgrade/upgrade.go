@@ -61,7 +61,8 @@ func allows(value, current string) bool {
 }
 
 // IsInstalled reports whether an operator of that version has installed all of it, by the version that AnnotationVersion has. What is no
-// release is not told apart from others: the tag of an image need not be what the program calls itself.
+// release is not told apart from others: the tag of an image need not be what the program calls itself. Nor need that of the image of a
+// release, which may be tagged again as v1.5.0-mirror.
 func IsInstalled(installed, version string) bool {
 	want, isRelease := release(version)
 	if !isRelease {
@@ -71,7 +72,7 @@ func IsInstalled(installed, version string) bool {
 	if !isInstalledRelease {
 		return installed != ""
 	}
-	return is.EqualTo(want)
+	return is.EqualTo(want) || is.EqualTo(want.WithPreRelease(""))
 }
 
 // IsRelease reports whether a version is that of a release, not such as of the build of a commit.
