@@ -70,6 +70,7 @@ func (l *localJoin) join(ctx context.Context) error {
 		return err
 	}
 	agent := l.Home.Agent(member)
+	l.warnIfMoves(agent)
 	if l.DryRun {
 		program, err := agent.Program()
 		if err == nil {
@@ -113,6 +114,14 @@ func (l *localJoin) findCluster(ctx context.Context) (playground.Member, error) 
 		member.URL = published.Server
 	}
 	return member, nil
+}
+
+// warnIfMoves warns that the agent of this home has joined by another URL before: one agent serves one hub.
+func (l *localJoin) warnIfMoves(agent playground.Agent) {
+	if before := agent.HubURL(); before != "" && before != l.invitation.Server {
+		l.Note("Warning: the agent of cluster %s joined the hub at %s before. If %s is another hub, the agent leaves the former one; for an agent of "+
+			"each, choose another --cluster-name.", l.cluster, before, l.invitation.Server)
+	}
 }
 
 // warnIfTaken warns that the name is taken already, unless by the agent of this home, and returns the certificate requests that there are.

@@ -13,6 +13,8 @@ import (
 
 	"github.com/capstan-io/capstan/internal/cli/clitest"
 	"github.com/capstan-io/capstan/internal/cli/fakehub"
+	"github.com/capstan-io/capstan/internal/cli/hubapi"
+	"github.com/capstan-io/capstan/internal/cli/playground"
 )
 
 // CA-15, CA-17
@@ -134,4 +136,33 @@ func TestJoinReportsURL(t *testing.T) {
 		Data: map[string]string{"kubeconfig": "apiVersion: v1\nkind: Config\nclusters: [{name: '', cluster: {server: 'https://prod1.example.com'}}]"},
 	})
 	clitest.Run(t.Context(), "", join...).Succeeds(t, "--spoke-external-server-urls https://prod1.example.com")
+}
+
+// CA-17: an agent that is to serve another hub does not leave its own without a word.
+func TestJoinWarnsOfMove(t *testing.T) {
+	programs := t.TempDir()
+	if err := os.WriteFile(filepath.Join(programs, "capstan-agent"), nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", programs)
+	home := t.TempDir()
+	t.Setenv(playground.EnvHome, home)
+	h, managed := clitest.NewHub(t), clitest.NewHub(t)
+	h.Handle("GET /apis/cluster.open-cluster-management.io/v1", fakehub.JSON("{}"))
+	join := []string{"join", "--local", "--dry-run", "--hub-token", "t", "--hub-apiserver", h.URL, "--cluster-name", "c1", "--ca-file", clitest.WriteCA(t, h),
+		"--managed-cluster-kubeconfig", managed.File}
+	const former = "https://former.example.com"
+	for _, before := range []string{"", h.URL, former} {
+		if before != "" {
+			config := hubapi.Invitation{Server: before, Token: "t"}.Kubeconfig(hubapi.Trust{})
+			if err := clientcmd.WriteToFile(*config, filepath.Join(home, "clusters", "c1", "bootstrap-kubeconfig")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := clitest.Run(t.Context(), "", join...)
+		got.Succeeds(t, "would run")
+		if strings.Contains(got.ErrOut, "joined the hub at "+former) != (before == former) {
+			t.Errorf("joined by %q before: %s", before, got.ErrOut)
+		}
+	}
 }

@@ -82,6 +82,18 @@ func (a Agent) writeBootstrapKubeconfig(invitation hubapi.Invitation, trust huba
 	return WriteSecretFile(a.bootstrapKubeconfig(), content)
 }
 
+// HubURL is where the agent joined a hub before; empty if it never did.
+func (a Agent) HubURL() string {
+	config, err := clientcmd.LoadFromFile(a.bootstrapKubeconfig())
+	if err != nil { // it never joined, or the file is written anew
+		return ""
+	}
+	if current := config.Contexts[config.CurrentContext]; current != nil && config.Clusters[current.Cluster] != nil {
+		return config.Clusters[current.Cluster].Server
+	}
+	return ""
+}
+
 // hasCredential reports whether the agent has joined a hub.
 func (a Agent) hasCredential() bool {
 	_, err := os.Stat(filepath.Join(a.dir(), fleet.KeyKubeconfig))
