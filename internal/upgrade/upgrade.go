@@ -61,8 +61,8 @@ func allows(value, current string) bool {
 }
 
 // IsInstalled reports whether an operator of that version has installed all of it, by the version that AnnotationVersion has. What is no
-// release is not told apart from others: the tag of an image need not be what the program calls itself. Nor need that of the image of a
-// release, which may be tagged again as v1.5.0-mirror.
+// release is not told apart from others: the tag of an image need not be what the program calls itself. A tag such
+// as v1.5, or v1.5.3-mirror, stands for v1.5.4, or v1.5.3, too.
 func IsInstalled(installed, version string) bool {
 	want, isRelease := release(version)
 	if !isRelease {
@@ -72,7 +72,7 @@ func IsInstalled(installed, version string) bool {
 	if !isInstalledRelease {
 		return installed != ""
 	}
-	return is.EqualTo(want) || is.EqualTo(want.WithPreRelease(""))
+	return sameMinor(is, want) && !is.LessThan(want)
 }
 
 // IsRelease reports whether a version is that of a release, not such as of the build of a commit.

@@ -89,6 +89,7 @@ func TestIsInstalled(t *testing.T) {
 		"another candidate":     {"v1.5.0-rc.1", "v1.5.0-rc.2", false},
 		"by the tag":            {"v1.5.0+b", "v1.5.0_b", true},
 		"tagged again":          {"v1.5.0", "v1.5.0-mirror", true},
+		"a tag without a patch": {"v1.5.4", "v1.5", true},
 		"before, tagged again":  {"v1.4.0", "v1.5.0-mirror", false},
 		"a build with that tag": {"devel-0123456789ab", "v1.5.0", true},
 		"a build":               {"v1.4.0", "devel-0123456789ab", true},

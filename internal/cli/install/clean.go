@@ -172,12 +172,13 @@ func (c *cleaning) namespace() installation.Reference {
 	return installation.Reference{GroupVersionKind: installation.KindNamespace, Name: c.name}
 }
 
-// annotateNamespace sets the annotation of the namespace of a hosted ClusterManager, or takes it off.
+// annotateNamespace sets the annotation of the namespace of a hosted ClusterManager, or takes it off, also where its hub stays.
 func (c *cleaning) annotateNamespace(ctx context.Context, value *string) error {
-	if c.DryRun || c.hub == nil || c.hub == c.in {
+	if c.DryRun || c.hub == c.in || value != nil && c.hub == nil {
 		return nil
 	}
-	if namespace, err := c.in.Get(ctx, c.namespace()); err != nil || namespace == nil {
+	namespace, err := c.in.Get(ctx, c.namespace())
+	if err != nil || namespace == nil || value == nil && namespace.GetAnnotations()[annotationCleaning] == "" {
 		return err
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]*string{annotationCleaning: value}}})

@@ -98,6 +98,7 @@ func TestJoinAgainAfterTheCAChanged(t *testing.T) {
 	before := map[string]types.UID{}
 	for _, name := range []string{local, inCluster} {
 		env.Accept(t, hub.Client(t), name)
+		env.AwaitAvailable(t, hub.Client(t), name)
 		before[name] = applied(t, hub, cluster, name, name)
 	}
 

@@ -80,6 +80,10 @@ func TestKlusterletSingleton(t *testing.T) {
 	w := framework.Work(name, name, framework.ConfigMap("default", applied, "x"))
 	framework.Create(t, framework.Hub.Client(t), w)
 	framework.AwaitCondition(t, framework.Hub.Client(t), w, fleet.ConditionApplied, metav1.ConditionTrue)
+	// It could not renew its Lease any more once its account is deleted.
+	if err := agent.Stop(); err != nil {
+		t.Fatal(err)
+	}
 
 	deployment := awaitExists(t, c, &appsv1.Deployment{ObjectMeta: named(namespace, name+"-agent")})
 	scaled := deployment.DeepCopy()
@@ -120,9 +124,6 @@ func TestKlusterletSingleton(t *testing.T) {
 	framework.Create(t, c, &corev1.Secret{ObjectMeta: named(namespace+"-2", fleet.SecretHubKubeconfig), Data: credential.Data})
 	framework.AwaitGone(t, c, &corev1.Namespace{ObjectMeta: named("", namespace)})
 
-	if err := agent.Stop(); err != nil {
-		t.Fatal(err)
-	}
 	k := awaitKlusterlet(t, c, name)
 	removeKlusterlet(t, c, name)
 	framework.AwaitConfigMap(t, c, "default", applied, "x")
