@@ -111,13 +111,14 @@ func (c *Controller) deleteMadeByAgent(ctx context.Context, l layout, name strin
 	if namespace.Labels[fleet.LabelKlusterlet] != l.klusterlet.Name {
 		return nil
 	}
-	failures := []error{c.deleteNamed(ctx, secrets, name, fleet.SecretHubKubeconfig),
-		c.deleteNamed(ctx, configMaps, name, fleet.ConfigMapHubConnection)}
+	failures := []error{c.deleteNamed(ctx, configMaps, name, fleet.ConfigMapHubConnection)}
 	for _, lease := range []string{fleet.LeaseRegistrationAgent, fleet.LeaseWorkAgent, fleet.LeaseKlusterletAgent} {
 		if err := c.deleteNamed(ctx, coordinationv1.SchemeGroupVersion.WithKind("Lease"), name, lease); !rights.Denied(err) {
 			failures = append(failures, err)
 		}
 	}
+	// The credential goes last: when it is gone, so is the rest.
+	failures = append(failures, c.deleteNamed(ctx, secrets, name, fleet.SecretHubKubeconfig))
 	return errors.Join(failures...)
 }
 
