@@ -187,16 +187,19 @@ func (c cluster) configuresProxy(t *testing.T, managed cluster) {
 	managed.awaitGreeting(t, "Hello through a proxy from cluster1")
 	managed.AwaitAvailable(t, templated, "helloworld-agent")
 	c.awaitAddOn(t, "cluster1", templated)
-	for _, pod := range managed.Pods(t, templated, nil) {
-		container := &pod.Spec.Containers[0]
-		if container.Image != "mirror.example.com/library/busybox:1.37" {
-			t.Errorf("the agent has the image %s", container.Image)
+	managed.Eventually(t, func(context.Context) error { // the Deployment is changed a moment after the greeting
+		for _, pod := range managed.Pods(t, templated, nil) {
+			container := &pod.Spec.Containers[0]
+			if container.Image != "mirror.example.com/library/busybox:1.37" {
+				return fmt.Errorf("the agent has the image %s", container.Image)
+			}
+			proxy := corev1.EnvVar{Name: "HTTPS_PROXY", Value: "https://10.0.109.153:3129"}
+			if !slices.Contains(container.Env, proxy) {
+				return fmt.Errorf("the agent has the environment %v, without %v", container.Env, proxy)
+			}
 		}
-		proxy := corev1.EnvVar{Name: "HTTPS_PROXY", Value: "https://10.0.109.153:3129"}
-		if !slices.Contains(container.Env, proxy) {
-			t.Errorf("the agent has the environment %v, without %v", container.Env, proxy)
-		}
-	}
+		return nil
+	})
 
 	c.patch(t, cluster1, `{"metadata": {"labels": {"`+templated+`": null}}}`)
 	c.Delete(t, addOn)

@@ -61,11 +61,13 @@ func TestSwitchMode(t *testing.T) {
 	klusterlet := managed.klusterlet(t).Name
 	managed.storeForHosted(t, klusterlet)
 	inModes(operatorv1.InstallModeHosted, operatorv1.InstallModeSingletonHosted, operatorv1.InstallModeHosted)
-	managed.awaitStatus(t, klusterlet, func(k *operatorv1.Klusterlet) error {
-		return saysUnused(k, fleet.NamespaceAgent+"/"+fleet.SecretBootstrapHubKubeconfig)
-	})
-	managed.copySecrets(t, klusterlet, fleet.NamespaceAgent, fleet.SecretHubKubeconfig)
-	managed.awaitCredentials(t, klusterlet, fleet.NamespaceAgent)
+	if agentNamespace(managed.klusterlet(t)) == klusterlet { // it is not where one mode alone is run once more
+		managed.awaitStatus(t, klusterlet, func(k *operatorv1.Klusterlet) error {
+			return saysUnused(k, fleet.NamespaceAgent+"/"+fleet.SecretBootstrapHubKubeconfig)
+		})
+		managed.copySecrets(t, klusterlet, fleet.NamespaceAgent, fleet.SecretHubKubeconfig)
+		managed.awaitCredentials(t, klusterlet, fleet.NamespaceAgent)
+	}
 	inModes(operatorv1.InstallModeDefault)
 
 	hub.capstan(t, "delete", "work", "hello", "--clusters", "cluster1", "--timeout", "60")
