@@ -280,7 +280,7 @@ test-clusters: build build-clusters test-images ## Run the tests that start clus
 	else \
 		bin/realcluster install && export CAPSTAN_TEST_CLUSTERS=$(if $(SLOW),all,1) && \
 			$(RERUN) --jsonfile bin/reruns/test-clusters.json --packages "$(CLUSTER_TESTS)" -- \
-				-timeout $(if $(SLOW),80m,40m) $(TESTFLAGS); \
+				-timeout $(if $(SLOW),120m,40m) $(TESTFLAGS); \
 	fi
 
 .PHONY: test-clusters-all
