@@ -233,7 +233,8 @@ down: ## Stop what `make up` started; the data stays
 test: build ## Run the tests of what changed since they passed, but those on clusters with real pods
 	$(GO) test -timeout 10m $(TESTFLAGS) $(OTHERS)
 	$(RERUN) --jsonfile bin/reruns/test.json --packages "$(STARTS_PROGRAMS)" -- -timeout 40m $(TESTFLAGS)
-	$(GO) -C tools test $(TESTFLAGS) ./flaky
+	$(GO) test -timeout 10m $(TESTFLAGS) -skip '^TestFaults$$' ./test/campaign
+	$(GO) -C tools test $(TESTFLAGS) ./flaky ./benchreport
 	$(GO) -C tools/images test $(TESTFLAGS) ./...
 	$(GO) -C addon/chart test $(TESTFLAGS) ./...
 	$(GO) -C tools/olm test $(TESTFLAGS) ./...
@@ -385,6 +386,7 @@ lint: ## Check the code of all modules with golangci-lint
 	GOWORK="$(CURDIR)/tools/lint/go.work" $(GOLANGCI_LINT) run $(LINTFLAGS) ./... $(patsubst %,./%/...,$(MODULES) $(HYPERKUBE))
 	cd $(ARGOCD) && GOWORK=off $(GOLANGCI_LINT) run $(LINTFLAGS) ./...
 	cd $(INTEROP) && GOWORK=off $(GOLANGCI_LINT) run $(LINTFLAGS) ./...
+	$(GO) vet -tags bench ./test/bench
 
 .PHONY: audit
 audit: build ## Check the licences of all modules in the programs; writes sbom.json, which lists them

@@ -25,7 +25,10 @@ import (
 // administrator asks for a cluster each second. No cluster may be taken for lost.
 func measureAway(t *testing.T, hub *env.Server, clusters []string, add func(name, unit, target string, values ...float64)) {
 	admin := administrator(t, hub)
-	ask(t, admin, clusters[0]) // it finds out what the hub serves, which only the first request has to
+	// The authorizer learns of the binding, and the client what the hub serves, which only the first request has to find out.
+	env.Eventually(t, func(ctx context.Context) error {
+		return admin.Get(ctx, client.ObjectKey{Name: clusters[0]}, &clusterv1.ManagedCluster{})
+	})
 	wait(t, settlePeriod)
 	stop(t, hub)
 	stopped := time.Now()

@@ -105,6 +105,7 @@ func TestObservedGenerationsNeverGoBack(t *testing.T) {
 		"nothing is observed":          {answers: []string{object("1", "9", status(2)), object("1", "10", `{}`)}},
 	} {
 		h := newHistory(plan{})
+		h.enter(scenario[0].name)
 		writers := []http.RoundTripper{transport{&life{history: h, ctx: t.Context()}, http.DefaultTransport},
 			fleetTransport{&fleetOfTest{history: h}, http.DefaultTransport}}
 		for i, answer := range test.answers {
