@@ -26,7 +26,7 @@ func WorksByName(hub client.Reader) cluster.Option {
 	return func(o *cluster.Options) {
 		o.Cache.NewInformer = func(lw toolscache.ListerWatcher, kind runtime.Object, resync time.Duration,
 			indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-			ofHub := toolscache.ToListerWatcherWithContext(lw)
+			ofHub := answering{toolscache.ToListerWatcherWithContext(lw)}
 			if _, works := kind.(*workv1.ManifestWork); !works {
 				return toolscache.NewSharedIndexInformer(listFirst(ofHub.ListWithContext, ofHub.WatchWithContext), kind, resync, indexers)
 			}
