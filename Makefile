@@ -286,7 +286,7 @@ test-clusters: build build-clusters test-images ## Run the tests that start clus
 
 .PHONY: test-clusters-all
 test-clusters-all: SLOW := yes
-test-clusters-all: build-clusteradm test-clusters ## Run the tests that start clusters with real pods, also those that each check has no time for
+test-clusters-all: build-interop build-clusteradm test-clusters ## Run the tests that start clusters with real pods, also those that each check has no time for
 
 .PHONY: flaky
 flaky: ## List the tests that passed only when they were run once more

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -21,18 +22,37 @@ import (
 // testpod/main.go.
 const TestImage = "localhost/test:latest"
 
-// testTag is TestImage by another name, and what it runs if a pod does not say.
-type testTag struct {
+// image is a name of one, what it runs if a pod does not say, and as whom, if that is not root.
+type image struct {
 	name    string
 	command []string
+	user    string
 }
 
-// testImages makes an archive of images that have the same files: those of TestImage.
-func testImages(tags ...testTag) ([]byte, error) {
+// testImages makes an archive of images that have the files of TestImage.
+func testImages(images ...image) ([]byte, error) {
 	layer, err := testLayer()
 	if err != nil {
 		return nil, err
 	}
+	return imagesOf(layer, images...)
+}
+
+// programImage makes an archive of an image that has a program at its root, as those of Open Cluster Management have.
+func programImage(name, path string) ([]byte, error) {
+	program, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	layer, err := archive([]file{{name: "tmp/", mode: 0o777}, {name: filepath.Base(path), mode: 0o755, content: program}})
+	if err != nil {
+		return nil, err
+	}
+	return imagesOf(layer, image{name: name, user: "10001"})
+}
+
+// imagesOf makes an archive of images that have the same files.
+func imagesOf(layer []byte, images ...image) ([]byte, error) {
 	type manifest struct {
 		Config   string
 		RepoTags []string
@@ -40,11 +60,11 @@ func testImages(tags ...testTag) ([]byte, error) {
 	}
 	var manifests []manifest
 	content := []file{{name: "layer.tar", mode: 0o644, content: layer}}
-	for _, tag := range tags {
+	for _, image := range images {
 		config, err := json.Marshal(map[string]any{
 			"architecture": runtime.GOARCH,
 			"os":           "linux",
-			"config":       map[string]any{"Env": []string{"PATH=/bin"}, "Cmd": tag.command},
+			"config":       map[string]any{"Env": []string{"PATH=/bin"}, "Cmd": image.command, "User": image.user},
 			"rootfs":       map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + digest(layer)}},
 		})
 		if err != nil {
@@ -52,7 +72,7 @@ func testImages(tags ...testTag) ([]byte, error) {
 		}
 		name := digest(config) + ".json"
 		content = append(content, file{name: name, mode: 0o644, content: config})
-		manifests = append(manifests, manifest{Config: name, RepoTags: []string{tag.name}, Layers: []string{"layer.tar"}})
+		manifests = append(manifests, manifest{Config: name, RepoTags: []string{image.name}, Layers: []string{"layer.tar"}})
 	}
 	encoded, err := json.Marshal(manifests)
 	if err != nil {
@@ -64,8 +84,8 @@ func testImages(tags ...testTag) ([]byte, error) {
 // preloaded are the images that a cluster begins with.
 func preloaded() ([]byte, error) {
 	return testImages(
-		testTag{name: node.PauseImage, command: []string{"testpod", "pause"}},
-		testTag{name: TestImage, command: []string{"sh"}},
+		image{name: node.PauseImage, command: []string{"testpod", "pause"}},
+		image{name: TestImage, command: []string{"sh"}},
 	)
 }
 

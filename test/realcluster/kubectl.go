@@ -168,11 +168,23 @@ func (c *Cluster) Import(t testing.TB, archives ...string) {
 // ImportTestImage gives TestImage another name, such as that of an image in the manifests of a test, and has it run a command by default.
 func (c *Cluster) ImportTestImage(t testing.TB, name string, command ...string) {
 	t.Helper()
-	images, err := testImages(testTag{name: name, command: command})
-	if err != nil {
-		t.Fatal(err)
+	images, err := testImages(image{name: name, command: command})
+	c.importArchive(t, images, err)
+}
+
+// ImportProgram gives the node an image by that name, which has a program at its root.
+func (c *Cluster) ImportProgram(t testing.TB, name, path string) {
+	t.Helper()
+	images, err := programImage(name, path)
+	c.importArchive(t, images, err)
+}
+
+func (c *Cluster) importArchive(t testing.TB, images []byte, err error) {
+	t.Helper()
+	if err == nil {
+		err = c.node.Import(t.Context(), bytes.NewReader(images))
 	}
-	if err := c.node.Import(t.Context(), bytes.NewReader(images)); err != nil {
+	if err != nil {
 		t.Fatalf("cluster %s: %v", c.Name, err)
 	}
 }

@@ -82,8 +82,7 @@ func TestClusteradm(t *testing.T) {
 	hub.clusteradm(t, "delete", "token")
 	says(t, hub.clusteradm(t, "clean"), "The multicluster hub control plane has been clean up successfully!")
 	hub.deleteRemainsOfClean(t, name)
-	// clusteradm publishes how the hub is reached, and leaves that.
-	hub.delete(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "cluster-info"}})
+	hub.deleteClusterInfo(t)
 	hub.AwaitInventory(t, hubBefore)
 }
 
@@ -252,6 +251,12 @@ func (c cluster) deleteRemainsOfClean(t *testing.T, name string) {
 	t.Helper()
 	c.deleteRequests(t, client.MatchingLabels{fleet.LabelClusterName: name})
 	c.deleteNamespace(t, name)
+}
+
+// deleteClusterInfo deletes how the hub is reached, which clusteradm publishes, and leaves.
+func (c cluster) deleteClusterInfo(t *testing.T) {
+	t.Helper()
+	c.delete(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "cluster-info"}})
 }
 
 // deleteRemainsOfUnjoin deletes what "unjoin" of clusteradm leaves: the namespace of the operator, which may be that of a hub, too, and the

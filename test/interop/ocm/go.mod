@@ -11,6 +11,7 @@ tool (
 	open-cluster-management.io/ocm/cmd/addon
 	open-cluster-management.io/ocm/cmd/placement
 	open-cluster-management.io/ocm/cmd/registration
+	open-cluster-management.io/ocm/cmd/registration-operator
 	open-cluster-management.io/ocm/cmd/work
 	sigs.k8s.io/apiserver-network-proxy/cmd/agent
 	sigs.k8s.io/apiserver-network-proxy/cmd/server
