@@ -12,26 +12,28 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 )
 
-// Registry serves images to nodes, as a private registry does: by HTTP, to whoever has the password. Nothing can be pushed to it.
+// Registry serves images to nodes, as a private registry does: by HTTP, to whoever has the password, who may also push some.
 type Registry struct {
 	// Host is the address at which nodes reach it, with which the names of its images begin.
 	Host string
-	// User and Password are those to pull with.
+	// User and Password are those to pull and to push with.
 	User, Password string
 
+	mu      sync.Mutex
 	content map[string][]byte // manifests, configurations and layers, by digest
 	tags    map[string]string // digests, by REPOSITORY:TAG
-
-	mu    sync.Mutex
-	pulls map[string]int // by repository
+	uploads map[string][]byte // what has come of blobs, by the name of the upload
+	pulls   map[string]int    // by repository
 }
 
 // StartRegistry serves the images of archives until the test ends. Archives are OCI layouts, as "make images" writes them. The image
@@ -56,7 +58,8 @@ func StartRegistry(t testing.TB, archives ...string) *Registry {
 }
 
 func newRegistry() *Registry {
-	return &Registry{User: "puller", Password: rand.Text(), content: map[string][]byte{}, tags: map[string]string{}, pulls: map[string]int{}}
+	return &Registry{User: "puller", Password: rand.Text(), content: map[string][]byte{}, tags: map[string]string{},
+		uploads: map[string][]byte{}, pulls: map[string]int{}}
 }
 
 // DockerConfig is a Docker configuration with the password of a user of the registry.
@@ -129,8 +132,11 @@ func (r *Registry) addTags(index []byte) error {
 	return nil
 }
 
-// requested is the path of what the distribution API has: a manifest, by digest or tag, or a blob of a repository.
-var requested = regexp.MustCompile(`^/v2/(.+)/(manifests|blobs)/([^/]+)$`)
+// The paths of what the distribution API has: a manifest, by digest or tag, or a blob of a repository; and uploads of blobs.
+var (
+	requested = regexp.MustCompile(`^/v2/(.+)/(manifests|blobs)/([^/]+)$`)
+	uploading = regexp.MustCompile(`^/v2/.+/blobs/uploads/([^/]*)$`)
+)
 
 // ServeHTTP implements http.Handler.
 func (r *Registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
@@ -139,15 +145,60 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		http.Error(w, "the user or the password is wrong", http.StatusUnauthorized)
 		return
 	}
-	found := requested.FindStringSubmatch(request.URL.Path)
-	if found == nil {
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		return // who sends it has left
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	upload, found := uploading.FindStringSubmatch(request.URL.Path), requested.FindStringSubmatch(request.URL.Path)
+	switch {
+	case upload != nil:
+		r.upload(w, request, upload[1], body)
+	case found == nil:
 		http.NotFound(w, request)
+	case request.Method == http.MethodPut && found[2] == "manifests":
+		r.putManifest(w, found[1], found[3], body)
+	default:
+		r.serve(w, request, found[1], found[2], found[3])
+	}
+}
+
+// upload takes a blob, which comes in three requests: POST begins, PATCH has the content, and PUT ends it.
+func (r *Registry) upload(w http.ResponseWriter, request *http.Request, name string, body []byte) {
+	if request.Method == http.MethodPost {
+		name = rand.Text()
+	}
+	content := slices.Concat(r.uploads[name], body)
+	if request.Method != http.MethodPut {
+		r.uploads[name] = content
+		w.Header().Set("Location", path.Join(path.Dir(request.URL.Path), name))
+		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	repository, kind, digest := found[1], found[2], found[3]
+	delete(r.uploads, name)
+	sum := "sha256:" + digest(content)
+	if wanted := request.URL.Query().Get("digest"); wanted != sum {
+		http.Error(w, fmt.Sprintf("the blob has the digest %s, want %s", sum, wanted), http.StatusBadRequest)
+		return
+	}
+	r.content[sum] = content
+	w.WriteHeader(http.StatusCreated)
+}
+
+func (r *Registry) putManifest(w http.ResponseWriter, repository, reference string, manifest []byte) {
+	sum := "sha256:" + digest(manifest)
+	r.content[sum] = manifest
+	if reference != sum {
+		r.tags[repository+":"+reference] = sum
+	}
+	w.WriteHeader(http.StatusCreated)
+}
+
+func (r *Registry) serve(w http.ResponseWriter, request *http.Request, repository, kind, digest string) {
 	if tagged, isTag := r.tags[repository+":"+digest]; isTag && kind == "manifests" {
 		digest = tagged
-		r.countPull(repository)
+		r.pulls[repository]++
 	}
 	content, exists := r.content[digest]
 	if !exists {
@@ -157,12 +208,6 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	w.Header().Set("Content-Type", mediaType(kind, content))
 	w.Header().Set("Docker-Content-Digest", digest)
 	http.ServeContent(w, request, "", time.Time{}, bytes.NewReader(content))
-}
-
-func (r *Registry) countPull(repository string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.pulls[repository]++
 }
 
 // mediaType is what a manifest says of itself.

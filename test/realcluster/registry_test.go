@@ -56,3 +56,38 @@ func TestRegistry(t *testing.T) {
 		t.Errorf("%d pulls", pulls)
 	}
 }
+
+// What is pushed to a registry is there.
+func TestPushToRegistry(t *testing.T) {
+	t.Parallel()
+	r := newRegistry()
+	send := func(method, path, body string, code int) *httptest.ResponseRecorder {
+		request := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
+		request.SetBasicAuth(r.User, r.Password)
+		answer := httptest.NewRecorder()
+		r.ServeHTTP(answer, request)
+		if answer.Code != code {
+			t.Fatalf("%s %s: %d %s", method, path, answer.Code, answer.Body)
+		}
+		return answer
+	}
+	const layer, manifest = "a layer", `{"mediaType": "application/vnd.oci.image.manifest.v1+json"}`
+	sum := "sha256:" + digest([]byte(layer))
+	send(http.MethodHead, "/v2/a/b/blobs/"+sum, "", http.StatusNotFound)
+	for _, content := range []string{"a lay", layer} {
+		at := send(http.MethodPost, "/v2/a/b/blobs/uploads/", "", http.StatusAccepted).Header().Get("Location")
+		at = send(http.MethodPatch, at, content, http.StatusAccepted).Header().Get("Location")
+		code := http.StatusCreated
+		if content != layer {
+			code = http.StatusBadRequest
+		}
+		send(http.MethodPut, at+"?digest="+sum, "", code)
+	}
+	send(http.MethodPut, "/v2/a/b/manifests/c", manifest, http.StatusCreated)
+	if got := send(http.MethodGet, "/v2/a/b/blobs/"+sum, "", http.StatusOK).Body.String(); got != layer {
+		t.Errorf("the blob is %q", got)
+	}
+	if got := send(http.MethodGet, "/v2/a/b/manifests/c", "", http.StatusOK).Body.String(); got != manifest {
+		t.Errorf("the manifest is %q", got)
+	}
+}
