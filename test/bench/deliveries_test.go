@@ -119,7 +119,8 @@ func measureDecidedAgain(t *testing.T, hub *env.Server, add func(name, unit, tar
 }
 
 // awaitDecisions returns when a hub that has started has decided on all placements. That it has decided as often as there are placements
-// is not enough, because it may decide on one twice. But it begins when all are in the queue, so that none is left once that is empty.
+// is not enough, because it may decide on one twice. But it begins when all are in the queue, so that none is left once that is empty, but
+// those that wait after a conflict with another writer.
 func awaitDecisions(t *testing.T, hub *env.Server, begin time.Time) {
 	for {
 		now := metricsOf(t, hub)

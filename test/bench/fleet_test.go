@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -93,6 +94,7 @@ func measureFleet(t *testing.T, r *report, size int) {
 		r.add(name, unit, target, values...)
 		t.Logf("%s: %.4g %s", name, r.Measures[len(r.Measures)-1].Median, unit) // a fleet takes minutes
 	}
+	debug.FreeOSMemory() // that of the fleet before counts for no agent of this one
 	empty, emptyMetrics, selfEmpty := usageOf(t, hub.Pid()), metricsOf(t, hub), usageOf(t, os.Getpid())
 	fleet := newFleet(t, hubConfig(t, hub), newToken(t, hub), size)
 	seen := watchAvailability(t, hubConfig(t, hub))

@@ -265,6 +265,9 @@ metadata: {namespace: apps, name: other}
 		w.Status.Conditions = []metav1.Condition{{Type: fleet.ConditionAvailable, Status: metav1.ConditionTrue, ObservedGeneration: reported}}
 		return w
 	}
+	leaving := work("c1", v2, 2)
+	leaving.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)})
+	leaving.SetFinalizers([]string{fleet.FinalizerManifestWorkCleanup})
 	for what, test := range map[string]struct {
 		stored []client.Object
 		fails  bool
@@ -272,6 +275,7 @@ metadata: {namespace: apps, name: other}
 		"on the cluster":           {stored: []client.Object{set(metav1.ConditionTrue), work("c1", v2, 2)}},
 		"of before":                {stored: []client.Object{set(metav1.ConditionTrue), work("c1", v1, 2)}, fails: true},
 		"not reported of":          {stored: []client.Object{set(metav1.ConditionTrue), work("c1", v2, 1)}, fails: true},
+		"being deleted":            {stored: []client.Object{set(metav1.ConditionTrue), leaving}, fails: true},
 		"on another cluster":       {stored: []client.Object{set(metav1.ConditionTrue), work("c2", v2, 2)}, fails: true},
 		"nowhere, and it is known": {stored: []client.Object{set(metav1.ConditionFalse)}},
 		"lost":                     {fails: true},

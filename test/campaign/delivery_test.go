@@ -60,6 +60,7 @@ func (f *fleetOfTest) checkDelivery(ctx context.Context) error {
 // hasWorkload tells whether the agent of a cluster has reported of one of some works that it is applied, and that has the workload.
 func hasWorkload(works []workv1.ManifestWork, cluster string, workload workv1.ManifestsTemplate) bool {
 	return slices.ContainsFunc(works, func(w workv1.ManifestWork) bool {
-		return w.Namespace == cluster && len(unfinished([]workv1.ManifestWork{w})) == 0 && equality.Semantic.DeepEqual(w.Spec.Workload, workload)
+		return w.Namespace == cluster && w.DeletionTimestamp == nil && len(unfinished([]workv1.ManifestWork{w})) == 0 &&
+			equality.Semantic.DeepEqual(w.Spec.Workload, workload)
 	})
 }

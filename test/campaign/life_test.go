@@ -27,8 +27,8 @@ import (
 const joiner = "joiner"
 
 // hubOptions has all controllers run that need nothing but the API of a hub. Clusters that ask to join expire at once. Left out are those
-// that need a broker, AWS or clusters to import, and the Lease of the hub itself: it is renewed all the time, so that no step would end.
-// The authority of the gRPC server is kept in dir.
+// that need a broker or clusters to import, and the Lease of the hub itself: it is renewed all the time, so that no step would end. The
+// authority of the gRPC server is kept in dir.
 func hubOptions(dir string) (hub.Options, error) {
 	gates := featuregates.Hub()
 	for _, gate := range []string{"ClusterProfile", "GitOpsCluster", "SIGPlacementDecision", "ManagedServiceAccountEphemeralIdentity"} {

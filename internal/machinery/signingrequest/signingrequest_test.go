@@ -144,6 +144,9 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add(request)
 	f.Add(append([]byte("text before\n"), request...))
+	forged, _ := pem.Decode(request)
+	forged.Bytes[len(forged.Bytes)-1] ^= 1 // of the signature
+	f.Add(pem.EncodeToMemory(forged))
 	parse := func(request []byte) (*x509.CertificateRequest, error) {
 		return Parse(&certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{Request: request}})
 	}
