@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// After an outage, what a cache has is up to date within seconds, also if the hub ends the first watch because it does not know the version.
+// After an outage, what a cache has is up to date within seconds, also if the hub ends the first watch, whose version it does not know.
 func TestCacheAfterOutage(t *testing.T) {
 	t.Parallel()
 	for name, kind := range map[string]runtime.Object{"works": &workv1.ManifestWork{}, "others": &addonv1beta1.ManagedClusterAddOn{}} {
