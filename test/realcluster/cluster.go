@@ -1,5 +1,5 @@
-// Package realcluster starts Kubernetes clusters with real pods for tests: one node each, on this machine, without Docker. It needs root
-// and a few packages of Debian, and the programs that "make build-clusters" builds.
+// Package realcluster starts Kubernetes clusters with real pods for tests: with one node or several, on this machine, without Docker. It
+// needs root and a few packages of Debian, and the programs that "make build-clusters" builds.
 //
 // Tests call Start or StartAll. The clusters stop with the test. What a killed test leaves on the machine is removed when the next one
 // starts a cluster. From the machine and from the pods of all clusters, the API server of a cluster has the same URL.
@@ -37,22 +37,24 @@ const HostIP = node.HostIP
 
 // Options of a cluster.
 type Options struct {
-	// Name of the cluster and of its node. Clusters of other tests may have the same.
+	// Name of the cluster and of its first node. Clusters of other tests may have the same.
 	Name string
+	// Workers are the names of further nodes. None has a control plane.
+	Workers []string
 	// Images are archives to import, as "docker save" writes them. Every cluster has TestImage.
 	Images []string
 	// Detached clusters run until they are stopped, not only as long as the process that started them.
 	Detached bool
 }
 
-// Cluster is a Kubernetes cluster with one node.
+// Cluster is a Kubernetes cluster.
 type Cluster struct {
 	Name string
 	// URL of the API server, for this machine and for the pods of all clusters.
 	URL string
 	// Kubeconfig is a file with an administrator's credential.
 	Kubeconfig string
-	// NodeIP is the address of the node, where NodePorts are, for this machine and for the pods of all clusters.
+	// NodeIP is the address of the first node, where NodePorts are, for this machine and for the pods of all clusters.
 	NodeIP string
 	// Config has an administrator's credential.
 	Config *rest.Config
@@ -61,8 +63,8 @@ type Cluster struct {
 	// Clientset is an administrator's, for what Client cannot do.
 	Clientset kubernetes.Interface
 
-	node   *node.Node
-	forget func() // what is shown at the deadline of the test binary
+	nodes  []*node.Node // the first one has the control plane
+	forget func()       // what is shown at the deadline of the test binary
 }
 
 // Start starts a cluster for as long as the test runs. It skips the test where clusters are not asked for (StartEnv) or cannot be started.
@@ -115,13 +117,13 @@ func stopAll(clusters []*Cluster) error {
 	var group errgroup.Group
 	for _, c := range clusters {
 		if c != nil {
-			group.Go(c.node.Stop)
+			group.Go(c.Stop)
 		}
 	}
 	return group.Wait()
 }
 
-// Up starts a cluster, as soon as this machine has room for it, and returns when its node and its DNS are ready. If it is not detached, it
+// Up starts a cluster, as soon as this machine has room for it, and returns when its nodes and its DNS are ready. If it is not detached, it
 // ends with this process, which may stop it before.
 func Up(ctx context.Context, options Options) (*Cluster, error) {
 	if err := Missing(); err != nil {
@@ -139,55 +141,62 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 }
 
 // up returns the cluster also with an error, if there is something to report or to stop.
-func up(ctx context.Context, n *node.Node, images []string) (*Cluster, error) {
+func up(ctx context.Context, nodes []*node.Node, images []string) (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	c, err := startNode(n)
+	c, err := startNodes(nodes)
 	if err != nil {
 		return nil, err
 	}
 	c.forget = env.OnDeadline(func() string { return "cluster " + c.Name + "\n" + c.logs() })
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return c.importAll(ctx, images) })
-	group.Go(func() error { return c.awaitNode(ctx) })
+	for _, n := range nodes {
+		group.Go(func() error { return importAll(ctx, n, images) })
+	}
+	group.Go(func() error { return c.awaitNodes(ctx) })
 	if err := group.Wait(); err != nil {
 		return c, fmt.Errorf("cluster %s: %w", c.Name, err)
 	}
 	return c, nil
 }
 
-// allocate gives each cluster a node that is not started yet.
-func allocate(ctx context.Context, options ...Options) ([]*node.Node, error) {
+// allocate gives each cluster its nodes, which are not started yet.
+func allocate(ctx context.Context, options ...Options) ([][]*node.Node, error) {
 	hyperkube, err := env.Binary("hyperkube")
 	if err != nil {
 		return nil, err
 	}
-	names := make([]string, len(options))
+	names := make([][]string, len(options))
 	for i, o := range options {
-		names[i] = o.Name
+		names[i] = append([]string{o.Name}, o.Workers...)
 	}
-	nodes, err := node.Allocate(ctx, names...)
-	for i, n := range nodes {
-		n.Detached, n.Hyperkube = options[i].Detached, hyperkube
+	clusters, err := node.Allocate(ctx, names...)
+	for i, nodes := range clusters {
+		for _, n := range nodes {
+			n.Detached, n.Hyperkube = options[i].Detached, hyperkube
+		}
 	}
-	return nodes, err
+	return clusters, err
 }
 
-func startNode(n *node.Node) (*Cluster, error) {
+func startNodes(nodes []*node.Node) (*Cluster, error) {
 	runner, err := env.Binary("realcluster")
+	for _, n := range nodes {
+		if err == nil {
+			err = n.Start(runner)
+		}
+	}
 	if err != nil {
-		return nil, errors.Join(err, n.Stop())
+		return nil, errors.Join(err, stop(nodes))
 	}
-	if err := n.Start(runner); err != nil {
-		return nil, err
-	}
-	return forNode(n)
+	return forNodes(nodes)
 }
 
-func forNode(n *node.Node) (*Cluster, error) {
-	c := &Cluster{Name: n.Name, URL: n.URL(), Kubeconfig: n.Kubeconfig(), NodeIP: n.IP(), node: n}
+func forNodes(nodes []*node.Node) (*Cluster, error) {
+	first := nodes[0]
+	c := &Cluster{Name: first.Name, URL: first.URL(), Kubeconfig: first.Kubeconfig(), NodeIP: first.IP(), nodes: nodes}
 	var err error
-	c.Config, err = clientcmd.BuildConfigFromFlags("", n.Kubeconfig())
+	c.Config, err = clientcmd.BuildConfigFromFlags("", first.Kubeconfig())
 	if err != nil {
 		return c, err
 	}
@@ -200,40 +209,40 @@ func forNode(n *node.Node) (*Cluster, error) {
 	return c, err
 }
 
-func (c *Cluster) importAll(ctx context.Context, archives []string) error {
-	if err := c.node.AwaitContainerd(ctx); err != nil {
+func importAll(ctx context.Context, to *node.Node, archives []string) error {
+	if err := to.AwaitContainerd(ctx); err != nil {
 		return err
 	}
 	images, err := preloaded()
 	if err != nil {
 		return err
 	}
-	if err := c.node.Import(ctx, bytes.NewReader(images)); err != nil {
+	if err := to.Import(ctx, bytes.NewReader(images)); err != nil {
 		return err
 	}
 	for _, path := range archives {
-		if err := c.importFile(ctx, path); err != nil {
+		if err := importFile(ctx, to, path); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *Cluster) importFile(ctx context.Context, path string) error {
+func importFile(ctx context.Context, to *node.Node, path string) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	if err := c.node.Import(ctx, file); err != nil {
+	if err := to.Import(ctx, file); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
 }
 
-// awaitNode waits until pods run, and find services by their names.
-func (c *Cluster) awaitNode(ctx context.Context) error {
-	if err := c.poll(ctx, c.nodeReady); err != nil {
+// awaitNodes waits until pods run on all nodes, and find services by their names.
+func (c *Cluster) awaitNodes(ctx context.Context) error {
+	if err := c.poll(ctx, c.nodesReady); err != nil {
 		return err
 	}
 	manifests, err := c.dnsManifests()
@@ -246,15 +255,17 @@ func (c *Cluster) awaitNode(ctx context.Context) error {
 	return c.poll(ctx, func(ctx context.Context) error { return c.available(ctx, "kube-system", "coredns") })
 }
 
-// nodeReady tells whether pods can be created: they take a node and the service account that a controller makes.
-func (c *Cluster) nodeReady(ctx context.Context) error {
-	var n corev1.Node
-	if err := c.Client.Get(ctx, types.NamespacedName{Name: c.Name}, &n); err != nil {
-		return err
-	}
-	for _, condition := range n.Status.Conditions {
-		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
-			return fmt.Errorf("the node is not ready: %s", condition.Message)
+// nodesReady tells whether pods can be created: they take nodes and the service account that a controller makes.
+func (c *Cluster) nodesReady(ctx context.Context) error {
+	for _, n := range c.nodes {
+		var registered corev1.Node
+		if err := c.Client.Get(ctx, types.NamespacedName{Name: n.Name}, &registered); err != nil {
+			return err
+		}
+		for _, condition := range registered.Status.Conditions {
+			if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
+				return fmt.Errorf("node %s is not ready: %s", n.Name, condition.Message)
+			}
 		}
 	}
 	return c.Client.Get(ctx, types.NamespacedName{Namespace: "default", Name: "default"}, &corev1.ServiceAccount{})
@@ -278,14 +289,16 @@ func (c *Cluster) available(ctx context.Context, namespace, name string) error {
 	return nil
 }
 
-// poll waits until check returns no error, or the context ends, or the node does.
+// poll waits until check returns no error, or the context ends, or a node does.
 func (c *Cluster) poll(ctx context.Context, check func(context.Context) error) error {
 	var last error
 	err := env.Poll(ctx, func(ctx context.Context) (bool, error) {
-		select {
-		case <-c.node.Ended():
-			return false, fmt.Errorf("the node ended; its log is %s", c.node.Path("log", "node.log"))
-		default:
+		for _, n := range c.nodes {
+			select {
+			case <-n.Ended():
+				return false, fmt.Errorf("node %s ended; its log is %s", n.Name, n.Path("log", "node.log"))
+			default:
+			}
 		}
 		err := check(ctx)
 		if ctx.Err() == nil || last == nil {
@@ -308,13 +321,27 @@ func (c *Cluster) dnsManifests() ([]byte, error) {
 		return nil, err
 	}
 	var content bytes.Buffer
-	err = t.Execute(&content, map[string]string{"Image": TestImage, "Hyperkube": node.HyperkubePath, "DNSIP": c.node.DNSIP()})
+	err = t.Execute(&content, map[string]string{"Image": TestImage, "Hyperkube": node.HyperkubePath, "DNSIP": c.nodes[0].DNSIP()})
 	return content.Bytes(), err
 }
 
 // Stop ends the cluster and removes all that it has left on the machine. Clusters of tests are stopped with the test; those that Up
 // started have to be stopped.
-func (c *Cluster) Stop() error { return c.node.Stop() }
+func (c *Cluster) Stop() error { return stop(c.nodes) }
+
+func stop(nodes []*node.Node) error {
+	var group errgroup.Group
+	for _, n := range nodes {
+		group.Go(n.Stop)
+	}
+	return group.Wait()
+}
 
 // Release lets a detached cluster run on when this process ends.
-func (c *Cluster) Release() error { return c.node.Release() }
+func (c *Cluster) Release() error {
+	var failures []error
+	for _, n := range c.nodes {
+		failures = append(failures, n.Release())
+	}
+	return errors.Join(failures...)
+}

@@ -158,9 +158,11 @@ func (c *Cluster) PortForward(t testing.TB, namespace, pod string, port int) (ad
 // Import imports the images of archives, as "docker save" writes them. Pods find them by their names if their pull policy is not Always.
 func (c *Cluster) Import(t testing.TB, archives ...string) {
 	t.Helper()
-	for _, path := range archives {
-		if err := c.importFile(t.Context(), path); err != nil {
-			t.Fatalf("cluster %s: %v", c.Name, err)
+	for _, n := range c.nodes {
+		for _, path := range archives {
+			if err := importFile(t.Context(), n, path); err != nil {
+				t.Fatalf("node %s: %v", n.Name, err)
+			}
 		}
 	}
 }
@@ -181,28 +183,30 @@ func (c *Cluster) ImportProgram(t testing.TB, name, path string) {
 
 func (c *Cluster) importArchive(t testing.TB, images []byte, err error) {
 	t.Helper()
-	if err == nil {
-		err = c.node.Import(t.Context(), bytes.NewReader(images))
+	for _, n := range c.nodes {
+		if err == nil {
+			err = n.Import(t.Context(), bytes.NewReader(images))
+		}
 	}
 	if err != nil {
 		t.Fatalf("cluster %s: %v", c.Name, err)
 	}
 }
 
-// NodeExec runs a command on the node and returns what it writes.
+// NodeExec runs a command on the first node and returns what it writes.
 func (c *Cluster) NodeExec(ctx context.Context, name string, args ...string) (string, error) {
-	output, err := c.node.Command(ctx, name, args...).CombinedOutput()
+	output, err := c.nodes[0].Command(ctx, name, args...).CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%s on the node of %s: %w: %s", name, c.Name, err, bytes.TrimSpace(output))
 	}
 	return string(output), err
 }
 
-// Restart kills a program of the node, such as "kubelet" or "kube-apiserver", and returns when it has been started again, which does not
+// Restart kills a program of the first node, such as "kubelet" or "kube-apiserver", and returns when it has been started again, which does not
 // say that it is ready.
 func (c *Cluster) Restart(t testing.TB, program string) {
 	t.Helper()
-	if err := c.node.Restart(t.Context(), program); err != nil {
+	if err := c.nodes[0].Restart(t.Context(), program); err != nil {
 		t.Fatalf("cluster %s: %v", c.Name, err)
 	}
 }

@@ -227,7 +227,7 @@ func (c *Cluster) UseRegistry(t testing.TB, r *Registry) {
 	c.configureHost(t, r.Host, r, "")
 }
 
-// UseMirror has the node pull the images of another registry, such as ghcr.io, from this one. The node has the password, and pods need no
+// UseMirror has the nodes pull the images of another registry, such as ghcr.io, from this one. They have the password, so pods need no
 // Secret.
 func (c *Cluster) UseMirror(t testing.TB, of string, r *Registry) {
 	t.Helper()
@@ -239,12 +239,14 @@ func (c *Cluster) UseMirror(t testing.TB, of string, r *Registry) {
 func (c *Cluster) configureHost(t testing.TB, host string, r *Registry, header string) {
 	t.Helper()
 	file := fmt.Sprintf("server = %[1]q\n[host.%[1]q]\ncapabilities = [\"pull\", \"resolve\"]\n", "http://"+r.Host) + header
-	path := c.node.RegistryConfig(host)
-	err := os.MkdirAll(filepath.Dir(path), 0o700)
-	if err == nil {
-		err = os.WriteFile(path, []byte(file), 0o600)
-	}
-	if err != nil {
-		t.Fatalf("cluster %s: %v", c.Name, err)
+	for _, n := range c.nodes {
+		path := n.RegistryConfig(host)
+		err := os.MkdirAll(filepath.Dir(path), 0o700)
+		if err == nil {
+			err = os.WriteFile(path, []byte(file), 0o600)
+		}
+		if err != nil {
+			t.Fatalf("node %s: %v", n.Name, err)
+		}
 	}
 }

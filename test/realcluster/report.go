@@ -32,14 +32,22 @@ func (c *Cluster) report(t testing.TB) {
 
 // goroutines are those of the programs in pods that have something of Capstan to do or wait for. The programs end.
 func (c *Cluster) goroutines(ctx context.Context) string {
-	if output, err := c.node.Command(ctx, "pkill", "-QUIT", "^capstan-").CombinedOutput(); err != nil {
-		return fmt.Sprintf("== no goroutines: %v %s\n", err, output) // there may be no such program
+	var b strings.Builder
+	told := false
+	for _, n := range c.nodes {
+		output, err := n.Command(ctx, "pkill", "-QUIT", "^capstan-").CombinedOutput()
+		if err != nil {
+			fmt.Fprintf(&b, "== no goroutines on %s: %v %s\n", n.Name, err, output) // there may be no such program
+		}
+		told = told || err == nil
+	}
+	if !told {
+		return b.String()
 	}
 	ctx, cancel := context.WithTimeout(ctx, dumpTimeout)
 	defer cancel()
 	dumps := map[string]string{}
 	_ = c.poll(ctx, func(ctx context.Context) error { return c.dumps(ctx, dumps) }) // what has come is shown
-	var b strings.Builder
 	for _, container := range slices.Sorted(maps.Keys(dumps)) {
 		fmt.Fprintf(&b, "== goroutines of %s\n%s\n", container, dumps[container])
 	}
@@ -83,12 +91,14 @@ func ownGoroutines(dump string) string {
 	return strings.Join(own, "\n\n")
 }
 
-// logs are the ends of the logs of the node's programs.
+// logs are the ends of the logs of the nodes' programs.
 func (c *Cluster) logs() string {
 	var b strings.Builder
-	logs := c.node.Logs(reportedLines)
-	for _, program := range slices.Sorted(maps.Keys(logs)) {
-		fmt.Fprintf(&b, "== the end of the log of %s\n%s\n", program, logs[program])
+	for _, n := range c.nodes {
+		logs := n.Logs(reportedLines)
+		for _, program := range slices.Sorted(maps.Keys(logs)) {
+			fmt.Fprintf(&b, "== the end of the log of %s on %s\n%s\n", program, n.Name, logs[program])
+		}
 	}
 	return b.String()
 }

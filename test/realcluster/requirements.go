@@ -57,14 +57,15 @@ func Install(output io.Writer) error {
 		return Missing()
 	}
 	for _, args := range [][]string{
-		{"update", "-qq"},
-		append([]string{"install", "-qq", "--yes", "--no-install-recommends"}, packages...),
+		{"dpkg", "--configure", "-a"}, // what an install that was killed has left to do, before which apt-get does nothing
+		{"apt-get", "update", "-qq"},
+		append([]string{"apt-get", "install", "-qq", "--yes", "--no-install-recommends"}, packages...),
 	} {
-		command := exec.Command("apt-get", args...)
+		command := exec.Command(args[0], args[1:]...)
 		command.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 		command.Stdout, command.Stderr = output, output
 		if err := command.Run(); err != nil {
-			return fmt.Errorf("apt-get %s: %w", strings.Join(args, " "), err)
+			return fmt.Errorf("%s: %w", strings.Join(args, " "), err)
 		}
 	}
 	return Missing()
@@ -78,6 +79,7 @@ func skipReason() string {
 	if os.Getenv(StartEnv) == "" {
 		return "it starts real clusters: run make test-clusters"
 	}
+	_ = os.Getenv("CAPSTAN_TEST_TOOLS") // makes the versions of the packages inputs of the test: Makefile
 	if err := Missing(); err != nil {
 		return err.Error()
 	}

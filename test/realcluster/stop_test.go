@@ -16,13 +16,15 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-io/capstan/test/env"
 	"github.com/capstan-io/capstan/test/realcluster/node"
 )
 
-// envOwner makes the test binary start a node and wait to be killed.
+// envOwner makes the test binary start a cluster and wait to be killed.
 const envOwner = "CAPSTAN_TEST_OWNER"
 
 func TestMain(m *testing.M) {
@@ -34,18 +36,35 @@ func TestMain(m *testing.M) {
 }
 
 func own() {
-	nodes, err := allocate(context.Background(), Options{Name: "owned"})
+	c, err := upWithPod(context.Background())
 	if err != nil {
-		fmt.Println(err)
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	c, err := startNode(nodes[0])
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	fmt.Println(c.node.Index)
+	fmt.Println(c.nodes[0].Index)
 	select {}
+}
+
+func upWithPod(ctx context.Context) (*Cluster, error) {
+	c, err := Up(ctx, Options{Name: "owned"})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.apply(ctx, []byte(shell)); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, eventuallyTimeout)
+	defer cancel()
+	return c, c.poll(ctx, func(ctx context.Context) error {
+		var pod corev1.Pod
+		if err := c.Client.Get(ctx, types.NamespacedName{Namespace: "default", Name: "shell"}, &pod); err != nil {
+			return err
+		}
+		if pod.Status.Phase != corev1.PodRunning {
+			return fmt.Errorf("pod shell does not run: %s", describePod(&pod))
+		}
+		return nil
+	})
 }
 
 // sysctls that a kubelet or a kube-proxy would change for the whole machine.
@@ -62,16 +81,12 @@ func TestStopLeavesNothing(t *testing.T) {
 	}
 	c.Apply(t, shell)
 	c.AwaitPod(t, "default", "shell")
-	running := traces(t, c.node)
+	running := traces(t, c.nodes[0])
+	expectEveryKind(t, running)
 	if err := c.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range []string{"process", "link", "cgroup", "file"} {
-		if !slices.ContainsFunc(running, func(trace string) bool { return strings.HasPrefix(trace, kind) }) {
-			t.Errorf("no %s among the traces of a running cluster: %q", kind, running)
-		}
-	}
-	if found := left(t, c.node, running); len(found) > 0 {
+	if found := left(t, c.nodes[0], running); len(found) > 0 {
 		t.Errorf("left: %q", found)
 	}
 	if pid, found := firstRunning(running); found {
@@ -88,7 +103,7 @@ func TestKilledOwner(t *testing.T) {
 		t.Skip(reason)
 	}
 	owner := exec.CommandContext(t.Context(), os.Args[0])
-	owner.Env = append(os.Environ(), envOwner+"=1")
+	owner.Env, owner.Stderr = env.Environ(envOwner+"=1"), os.Stderr
 	output, err := owner.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -106,6 +121,7 @@ func TestKilledOwner(t *testing.T) {
 	}
 	abandoned := &node.Node{Index: index}
 	running := traces(t, abandoned)
+	expectEveryKind(t, running)
 	if err := owner.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -116,11 +132,11 @@ func TestKilledOwner(t *testing.T) {
 		}
 		return nil
 	})
-	allocated, err := node.Allocate(t.Context(), "next")
+	allocated, err := node.Allocate(t.Context(), []string{"next"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	next := allocated[0]
+	next := allocated[0][0]
 	defer func() {
 		if err := next.Stop(); err != nil {
 			t.Error(err)
@@ -128,6 +144,16 @@ func TestKilledOwner(t *testing.T) {
 	}()
 	if found := left(t, abandoned, running); len(found) > 0 {
 		t.Errorf("left: %q", found)
+	}
+}
+
+// expectEveryKind fails if a kind of traces that a running cluster has is not among them.
+func expectEveryKind(t *testing.T, running []string) {
+	t.Helper()
+	for _, kind := range []string{"process", "link", "cgroup", "file"} {
+		if !slices.ContainsFunc(running, func(trace string) bool { return strings.HasPrefix(trace, kind) }) {
+			t.Errorf("no %s among the traces of a running cluster: %q", kind, running)
+		}
 	}
 }
 

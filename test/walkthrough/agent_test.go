@@ -25,7 +25,10 @@ func TestAgent(t *testing.T) {
 		name    string
 		happens func(*testing.T)
 	}{
-		{"all pods are killed", func(t *testing.T) { managed.killPods(t, fleet.NamespaceAgent, fleet.NamespaceOperators) }},
+		{"all pods are killed", func(t *testing.T) {
+			managed.killPods(t, fleet.NamespaceAgent, fleet.NamespaceOperators)
+			managed.comesBack(t, fleet.NamespaceAgent, fleet.NamespaceOperators)
+		}},
 		{"the node is drained", func(t *testing.T) { drainAgent(t, managed) }},
 		{"the programs of the node are killed", func(t *testing.T) { restartNode(t, managed) }},
 		{"the agent is upgraded", func(t *testing.T) { upgradeAgent(t, managed) }},
@@ -58,14 +61,14 @@ func TestAgent(t *testing.T) {
 // drainAgent evicts the agent from its node.
 func drainAgent(t *testing.T, managed cluster) {
 	t.Helper()
-	managed.cordon(t, true)
+	managed.cordon(t, managed.Name, true)
 	for _, pod := range managed.Pods(t, fleet.NamespaceAgent, nil) {
 		if err := managed.evict(t.Context(), &pod); err != nil {
 			t.Errorf("evict %s: %v", pod.Name, err)
 		}
 	}
 	managed.awaitKlusterlet(t, "klusterlet", "Available=False:unschedulable", "WorkDesiredDegraded=True:unschedulable")
-	managed.cordon(t, false)
+	managed.cordon(t, managed.Name, false)
 }
 
 // upgradeAgent upgrades the agent to images with another tag.

@@ -44,7 +44,10 @@ func TestInitAndClean(t *testing.T) {
 		name    string
 		happens func(*testing.T, cluster)
 	}{
-		{"all pods are killed", func(t *testing.T, hub cluster) { hub.killPods(t, fleet.NamespaceHub, fleet.NamespaceOperators) }},
+		{"all pods are killed", func(t *testing.T, hub cluster) {
+			hub.killPods(t, fleet.NamespaceHub, fleet.NamespaceOperators)
+			hub.comesBack(t, fleet.NamespaceHub, fleet.NamespaceOperators)
+		}},
 		{"the node is drained", drainHub},
 		{"the programs of the node are killed", restartNode},
 		{"the namespace is deleted", func(t *testing.T, hub cluster) { hub.loseNamespace(t, fleet.NamespaceHub) }},
@@ -117,7 +120,7 @@ func (c cluster) awaitAccepted(t *testing.T, name string) {
 // why the hub does not come back.
 func drainHub(t *testing.T, hub cluster) {
 	t.Helper()
-	hub.cordon(t, true)
+	hub.cordon(t, hub.Name, true)
 	for _, pod := range hub.Pods(t, fleet.NamespaceHub, nil) {
 		if err := hub.evict(t.Context(), &pod); err != nil {
 			t.Errorf("evict %s: %v", pod.Name, err)
@@ -143,7 +146,7 @@ func drainHub(t *testing.T, hub cluster) {
 		}
 		return nil
 	})
-	hub.cordon(t, false)
+	hub.cordon(t, hub.Name, false)
 }
 
 // restartNode kills the programs of the node, which are started again.

@@ -2,13 +2,17 @@ package walkthrough
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -27,11 +31,53 @@ func (c cluster) killPods(t *testing.T, namespaces ...string) {
 	}
 }
 
-// cordon keeps pods from being scheduled to the node, or lets them again.
-func (c cluster) cordon(t *testing.T, cordoned bool) {
+// maxRestarts is how often a container may be restarted on a node that is busy with starting all pods at once.
+const maxRestarts = 3
+
+// comesBack waits until all pods of the Deployments of namespaces are ready again, and fails the test if a container had to be restarted
+// often for that, as liveness probes that do not wait for a busy node have it: pods that replace others start with no restarts.
+func (c cluster) comesBack(t *testing.T, namespaces ...string) {
+	t.Helper()
+	for _, namespace := range namespaces {
+		c.Eventually(t, func(ctx context.Context) error { return c.hasAllPods(ctx, namespace) })
+		for _, pod := range c.Pods(t, namespace, nil) {
+			for _, container := range pod.Status.ContainerStatuses {
+				if container.RestartCount > maxRestarts {
+					t.Errorf("container %s of pod %s/%s was restarted %d times, more than %d", container.Name, namespace, pod.Name,
+						container.RestartCount, maxRestarts)
+				}
+			}
+		}
+	}
+}
+
+// hasAllPods is an error unless a namespace has as many pods that are ready as its Deployments want.
+func (c cluster) hasAllPods(ctx context.Context, namespace string) error {
+	deployments, pods := &appsv1.DeploymentList{}, &corev1.PodList{}
+	if err := errors.Join(c.Client.List(ctx, deployments, client.InNamespace(namespace)),
+		c.Client.List(ctx, pods, client.InNamespace(namespace))); err != nil {
+		return err
+	}
+	wanted, ready := 0, 0
+	for i := range deployments.Items {
+		wanted += int(ptr.Deref(deployments.Items[i].Spec.Replicas, 1))
+	}
+	for i := range pods.Items {
+		if pods.Items[i].DeletionTimestamp == nil && isReady(&pods.Items[i]) {
+			ready++
+		}
+	}
+	if wanted == 0 || ready != wanted {
+		return fmt.Errorf("%d pods of namespace %s are ready, and its Deployments want %d", ready, namespace, wanted)
+	}
+	return nil
+}
+
+// cordon keeps pods from being scheduled to a node, or lets them again.
+func (c cluster) cordon(t *testing.T, name string, cordoned bool) {
 	t.Helper()
 	node := &corev1.Node{}
-	if err := c.Client.Get(t.Context(), types.NamespacedName{Name: c.Name}, node); err != nil {
+	if err := c.Client.Get(t.Context(), types.NamespacedName{Name: name}, node); err != nil {
 		t.Fatal(err)
 	}
 	before := node.DeepCopy()
@@ -39,6 +85,29 @@ func (c cluster) cordon(t *testing.T, cordoned bool) {
 	if err := c.Client.Patch(t.Context(), node, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// drain has all pods leave a node, as "kubectl drain --force --delete-emptydir-data" does.
+func (c cluster) drain(t *testing.T, name string) {
+	t.Helper()
+	c.cordon(t, name, true)
+	c.Eventually(t, func(ctx context.Context) error {
+		pods := &corev1.PodList{}
+		if err := c.Client.List(ctx, pods); err != nil {
+			return err
+		}
+		var left error
+		for _, pod := range pods.Items {
+			if pod.Spec.NodeName != name {
+				continue
+			}
+			left = errors.Join(left, fmt.Errorf("pod %s/%s is on node %s", pod.Namespace, pod.Name, name))
+			if pod.DeletionTimestamp == nil {
+				left = errors.Join(left, client.IgnoreNotFound(c.evict(ctx, &pod)))
+			}
+		}
+		return left
+	})
 }
 
 // evict asks that a pod leaves its node, as "kubectl drain" does. The error says which budget does not let it.

@@ -353,6 +353,70 @@ func TestStandaloneReplicas(t *testing.T) {
 	p.takeAway(t, hub, "home")
 }
 
+// When the node of a standalone hub is drained, the hub moves to another one with its volume, and back, and so does an agent of the same
+// cluster. Users and clusters go on at the address that they know, with the access that they have.
+//
+// HC-07, KL-34, SC-11, SC-21, SC-24
+func TestStandaloneHubMoves(t *testing.T) {
+	slow(t)
+	t.Parallel()
+	disk := t.TempDir() // which all nodes reach
+	if err := os.Chmod(disk, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	clusters := realcluster.StartAll(t, realcluster.Options{Name: "first", Workers: []string{"second"}}, realcluster.Options{Name: "edge"})
+	hosting, edge := newCluster(t, clusters[0]), newCluster(t, clusters[1])
+	hosting.importImages(t, "capstan-hub", "capstan-agent")
+	edge.importImages(t, "capstan-agent")
+	hosting.Apply(t, `{apiVersion: v1, kind: PersistentVolume, metadata: {name: disk}, spec: {capacity: {storage: 1Gi},
+		accessModes: [ReadWriteOnce], hostPath: {path: `+disk+`}}}`)
+	p := plane{hosting: hosting.Cluster, namespace: "moves", port: 30445}
+	p.apply(t, "enableSelfManagement: true\nselfManagementClusterName: home\n")
+	hub, kubeconfig := p.administrator(t), p.kubeconfig(t)
+	edge.join(t, standaloneCommand(t, kubeconfig, "get", "token", "--use-bootstrap-token"), "edge", "--singleton")
+	standaloneCommand(t, kubeconfig, "accept", "--clusters", "edge", "--wait")
+	p.awaitManaged(t, hub, "edge")
+	p.awaitManaged(t, hub, "home")
+	p.joinsFromTheSameCluster(t, hub, hosting, "neighbour")
+
+	from := p.node(t)
+	for move, to := range []string{other(from), from} {
+		hosting.drain(t, other(to))
+		p.awaitUp(t)
+		if now := p.node(t); now != to {
+			t.Fatalf("the hub is on node %s", now)
+		}
+		p.bringPod(t, hub, "edge", edge.Cluster, fmt.Sprintf("edge-%d", move))
+		p.bringPod(t, hub, "home", hosting.Cluster, fmt.Sprintf("home-%d", move))
+		p.bringPod(t, hub, "neighbour", hosting.Cluster, fmt.Sprintf("neighbour-%d", move))
+		for _, name := range []string{"edge", "home", "neighbour"} {
+			p.awaitManaged(t, hub, name)
+		}
+		hosting.cordon(t, other(to), false)
+	}
+	for _, name := range []string{"edge", "neighbour", "home"} {
+		p.takeAway(t, hub, name)
+	}
+}
+
+// node is that of the pod of the hub.
+func (p plane) node(t *testing.T) string {
+	t.Helper()
+	pods := p.hosting.Pods(t, p.namespace, nil)
+	if len(pods) != 1 {
+		t.Fatalf("the hub has %d pods", len(pods))
+	}
+	return pods[0].Spec.NodeName
+}
+
+// other is the other one of the two nodes.
+func other(node string) string {
+	if node == "first" {
+		return "second"
+	}
+	return "first"
+}
+
 // joinsFromTheSameCluster has the cluster of the hub join it under a name. The agent reaches the hub at the port of the nodes, and
 // NetworkPolicies, which are on by default, hold for its pods: they apply to the port of the hub's pods instead, which no kubeconfig has.
 func (p plane) joinsFromTheSameCluster(t *testing.T, hub client.Client, from cluster, name string) {

@@ -74,8 +74,10 @@ func (n *Node) writeFiles() error {
 	if err := n.writeCredentials(); err != nil {
 		return err
 	}
-	if err := n.giveToControlPlane(); err != nil {
-		return err
+	if n.HasControlPlane() {
+		if err := n.giveToControlPlane(); err != nil {
+			return err
+		}
 	}
 	return n.describe()
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/capstan-io/capstan/test/env"
 )
 
 // removeTimeout is how long the processes of a node may take to end once they are killed.
@@ -21,10 +23,11 @@ const removeTimeout = time.Minute
 // RunCommand is the argument of the program that runs the inside of a node: realcluster run INDEX.
 const RunCommand = "run"
 
-// Start starts the node and returns while its programs are starting. The program realcluster runs the inside of the node.
+// Start starts the node and returns while its programs are starting. The program realcluster runs the inside of the node. A node that
+// cannot be started has to be stopped, too.
 func (n *Node) Start(realcluster string) error {
 	if err := n.start(realcluster); err != nil {
-		return errors.Join(fmt.Errorf("start a node in %s: %w", n.Dir(), err), n.Stop())
+		return fmt.Errorf("start a node in %s: %w", n.Dir(), err)
 	}
 	return nil
 }
@@ -48,7 +51,7 @@ func (n *Node) start(realcluster string) error {
 	defer input.Close()
 	n.lifeline = lifeline
 	command := exec.Command(realcluster, RunCommand, strconv.Itoa(n.Index))
-	command.Stdin, command.Stdout, command.Stderr = input, log, log
+	command.Env, command.Stdin, command.Stdout, command.Stderr = env.Environ(), input, log, log
 	if n.Detached {
 		command.ExtraFiles = []*os.File{n.owner} // keeps it locked
 	}

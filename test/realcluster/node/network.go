@@ -74,7 +74,24 @@ func (n *Node) configureNetwork() error {
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o600); err != nil {
 		return err
 	}
+	if err := n.routePods(); err != nil {
+		return err
+	}
 	return filterBridges()
+}
+
+// routePods lets the pods of all nodes of the cluster reach each other at their own addresses, which network policies go by. For all else
+// that they reach outside of the node, they have the node's address.
+func (n *Node) routePods() error {
+	for _, index := range n.Cluster {
+		if other := (&Node{Index: index}); index != n.Index {
+			if err := ip("route", "add", other.PodCIDR(), "via", other.IP()); err != nil {
+				return err
+			}
+		}
+	}
+	return run("iptables", "--table", "nat", "--append", "POSTROUTING", "--source", n.PodCIDR(), "!", "--destination", allPods,
+		"--jump", "MASQUERADE")
 }
 
 // filterBridges has packets between the pods of the node pass the rules of services and of network policies.

@@ -1,5 +1,5 @@
-// Package node runs a Kubernetes cluster of one node on this machine, without Docker: etcd, the control plane, containerd, the kubelet and
-// kube-proxy as processes in namespaces of their own. It needs root.
+// Package node runs the nodes of Kubernetes clusters on this machine, without Docker: containerd, the kubelet and kube-proxy, and on the
+// first node of a cluster etcd and the control plane, as processes in namespaces of their own. It needs root.
 //
 // A node has its own network, mounts, processes, hostname and IPC. So all nodes use the same ports and paths, none changes the firewall or
 // the settings of the machine, and killing the first process of a node ends everything in it. What is left then (a directory, cgroups,
@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -24,10 +25,12 @@ const Root = "/var/lib/capstan-clusters"
 // HostIP is the address of this machine that nodes and their pods reach it at.
 const HostIP = "10.250.0.1"
 
-// Node is a cluster of one node. Its index decides its addresses.
+// Node is one of a cluster. Its index decides its addresses.
 type Node struct {
 	Name  string
 	Index int
+	// Cluster has the indexes of all nodes of the cluster. The first one has the control plane.
+	Cluster []int
 	// Detached nodes run until they are stopped; others end with the process that allocated them.
 	Detached bool
 	// Hyperkube is the path of the program that has those of Kubernetes.
@@ -53,20 +56,29 @@ func (n *Node) Kubeconfig() string { return n.Path("admin.kubeconfig") }
 // IP is the address of the node, for this machine and for the pods of all nodes.
 func (n *Node) IP() string { return fmt.Sprintf("10.250.0.%d", 10+n.Index) }
 
-// URL is that of the API server, for this machine and for the pods of all nodes.
-func (n *Node) URL() string { return "https://" + n.IP() + ":6443" }
+// HasControlPlane tells whether the node is the first one of its cluster.
+func (n *Node) HasControlPlane() bool { return n.Index == n.Cluster[0] }
 
-// PodCIDR has the addresses of pods.
+// controlPlaneNode has the addresses and the directory of the first node of the cluster.
+func (n *Node) controlPlaneNode() *Node { return &Node{Index: n.Cluster[0]} }
+
+// URL is that of the API server, for this machine and for the pods of all nodes.
+func (n *Node) URL() string { return "https://" + n.controlPlaneNode().IP() + ":6443" }
+
+// PodCIDR has the addresses of the node's pods.
 func (n *Node) PodCIDR() string { return fmt.Sprintf("10.251.%d.0/24", n.Index) }
 
+// allPods has the addresses of the pods of all nodes.
+const allPods = "10.251.0.0/16"
+
 // ServiceCIDR has the addresses of services.
-func (n *Node) ServiceCIDR() string { return fmt.Sprintf("10.252.%d.0/24", n.Index) }
+func (n *Node) ServiceCIDR() string { return fmt.Sprintf("10.252.%d.0/24", n.Cluster[0]) }
 
 // APIServerServiceIP is the address of the service "kubernetes".
-func (n *Node) APIServerServiceIP() string { return fmt.Sprintf("10.252.%d.1", n.Index) }
+func (n *Node) APIServerServiceIP() string { return fmt.Sprintf("10.252.%d.1", n.Cluster[0]) }
 
 // DNSIP is the address of the service "kube-dns".
-func (n *Node) DNSIP() string { return fmt.Sprintf("10.252.%d.10", n.Index) }
+func (n *Node) DNSIP() string { return fmt.Sprintf("10.252.%d.10", n.Cluster[0]) }
 
 // CgroupRoot is the cgroup of all pods of the node.
 func (n *Node) CgroupRoot() string { return fmt.Sprintf("/capstan-cluster-%d", n.Index) }
@@ -100,14 +112,14 @@ const room = 8
 // retryInterval is how often Allocate looks whether there is room.
 const retryInterval = 200 * time.Millisecond
 
-// Allocate gives nodes indexes that no others have, as soon as there is room for all of them. It first removes the nodes whose owners were
-// killed.
-func Allocate(ctx context.Context, names ...string) ([]*Node, error) {
-	if len(names) > room {
-		return nil, fmt.Errorf("%d nodes do not run on one machine: it has room for %d", len(names), room)
+// Allocate gives the nodes of clusters, by their names, indexes that no others have, as soon as there is room for all of them. It first
+// removes the nodes whose owners were killed.
+func Allocate(ctx context.Context, clusters ...[]string) (nodes [][]*Node, err error) {
+	if all := slices.Concat(clusters...); len(all) > room {
+		return nil, fmt.Errorf("%d nodes do not run on one machine: it has room for %d", len(all), room)
 	}
 	for {
-		nodes, err := allocate(names)
+		nodes, err := allocate(clusters)
 		if !errors.Is(err, errNoRoom) {
 			return nodes, err
 		}
@@ -121,7 +133,7 @@ func Allocate(ctx context.Context, names ...string) ([]*Node, error) {
 
 var errNoRoom = fmt.Errorf("this machine has room for %d nodes; see %s for those that run", room, Root)
 
-func allocate(names []string) ([]*Node, error) {
+func allocate(clusters [][]string) ([][]*Node, error) {
 	unlock, err := lockMachine()
 	if err != nil {
 		return nil, err
@@ -134,22 +146,31 @@ func allocate(names []string) ([]*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(indexes) < len(names) {
+	if len(indexes) < len(slices.Concat(clusters...)) {
 		return nil, errNoRoom
 	}
-	nodes := make([]*Node, len(names))
-	for i, name := range names {
-		n := &Node{Name: name, Index: indexes[i]}
-		if err := os.Mkdir(n.Dir(), 0o700); err != nil {
-			return nil, err
+	nodes := make([][]*Node, len(clusters))
+	for i, names := range clusters {
+		own := indexes[:len(names)]
+		indexes = indexes[len(names):]
+		for j, name := range names {
+			n := &Node{Name: name, Index: own[j], Cluster: own}
+			if err := n.take(); err != nil {
+				return nil, err
+			}
+			nodes[i] = append(nodes[i], n)
 		}
-		n.owner, err = lock(n.Path("owner.lock"), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err != nil {
-			return nil, err
-		}
-		nodes[i] = n
 	}
 	return nodes, nil
+}
+
+// take makes the directory of the node, and locks it.
+func (n *Node) take() (err error) {
+	if err := os.Mkdir(n.Dir(), 0o700); err != nil {
+		return err
+	}
+	n.owner, err = lock(n.Path("owner.lock"), syscall.LOCK_EX|syscall.LOCK_NB)
+	return err
 }
 
 // freeIndexes are those of room that no node has.

@@ -4,9 +4,11 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net"
 	"os"
@@ -116,33 +118,49 @@ func serviceAccountKeys() (private, public []byte, err error) {
 		pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: encodedPublic}), err
 }
 
+// authority signs the certificates of the node's cluster. The first node makes it, and starts before the others.
+func (n *Node) authority() (*authority, error) {
+	if n.HasControlPlane() {
+		return newAuthority(n.Name + "-ca")
+	}
+	certificate, err := os.ReadFile(n.controlPlaneNode().Path("pki", "ca.crt"))
+	if err != nil {
+		return nil, err
+	}
+	key, err := os.ReadFile(n.controlPlaneNode().Path("pki", "ca.key"))
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return nil, err
+	}
+	signer, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("the key of the authority is a %T", pair.PrivateKey)
+	}
+	return &authority{keyPair: keyPair{certificate, key}, certificate: pair.Leaf, signer: signer}, nil
+}
+
 // writeCredentials writes the keys, certificates and kubeconfigs of all programs.
 func (n *Node) writeCredentials() error {
-	ca, err := newAuthority(n.Name + "-ca")
+	ca, err := n.authority()
 	if err != nil {
 		return err
 	}
-	proxyCA, err := newAuthority(n.Name + "-front-proxy-ca")
-	if err != nil {
-		return err
-	}
-	private, public, err := serviceAccountKeys()
-	if err != nil {
-		return err
-	}
-	files := map[string][]byte{
-		"pki/ca.crt": ca.keyPair.certificate, "pki/ca.key": ca.key,
-		"pki/front-proxy-ca.crt": proxyCA.keyPair.certificate,
-		"pki/sa.key":             private, "pki/sa.pub": public,
-	}
+	files := map[string][]byte{"pki/ca.crt": ca.keyPair.certificate}
 	pairs := map[string]func() (keyPair, error){
-		"apiserver": func() (keyPair, error) {
-			return ca.server("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "localhost",
-				n.APIServerServiceIP(), n.IP(), "127.0.0.1")
-		},
-		"kubelet-server":    func() (keyPair, error) { return ca.server(n.Name, n.IP()) },
-		"apiserver-kubelet": func() (keyPair, error) { return ca.client("kube-apiserver-kubelet-client", "system:masters") },
-		"front-proxy":       func() (keyPair, error) { return proxyCA.client("front-proxy-client") },
+		"kubelet-server": func() (keyPair, error) { return ca.server(n.Name, n.IP()) },
+	}
+	users := map[string]func() (keyPair, error){
+		"network-policies": func() (keyPair, error) { return ca.client("kube-network-policies", "system:masters") },
+		"kube-proxy":       func() (keyPair, error) { return ca.client("system:kube-proxy") },
+		"kubelet":          func() (keyPair, error) { return ca.client("system:node:"+n.Name, "system:nodes") },
+	}
+	if n.HasControlPlane() {
+		if err := n.addControlPlane(ca, files, pairs, users); err != nil {
+			return err
+		}
 	}
 	for name, issue := range pairs {
 		pair, err := issue()
@@ -150,14 +168,6 @@ func (n *Node) writeCredentials() error {
 			return err
 		}
 		files["pki/"+name+".crt"], files["pki/"+name+".key"] = pair.certificate, pair.key
-	}
-	users := map[string]func() (keyPair, error){
-		"admin":              func() (keyPair, error) { return ca.client("kubernetes-admin", "system:masters") },
-		"controller-manager": func() (keyPair, error) { return ca.client("system:kube-controller-manager") },
-		"scheduler":          func() (keyPair, error) { return ca.client("system:kube-scheduler") },
-		"network-policies":   func() (keyPair, error) { return ca.client("kube-network-policies", "system:masters") },
-		"kube-proxy":         func() (keyPair, error) { return ca.client("system:kube-proxy") },
-		"kubelet":            func() (keyPair, error) { return ca.client("system:node:"+n.Name, "system:nodes") },
 	}
 	for name, issue := range users {
 		pair, err := issue()
@@ -174,6 +184,31 @@ func (n *Node) writeCredentials() error {
 			return err
 		}
 	}
+	return nil
+}
+
+// addControlPlane adds the credentials that the first node alone has.
+func (n *Node) addControlPlane(ca *authority, files map[string][]byte, pairs, users map[string]func() (keyPair, error)) error {
+	proxyCA, err := newAuthority(n.Name + "-front-proxy-ca")
+	if err != nil {
+		return err
+	}
+	private, public, err := serviceAccountKeys()
+	if err != nil {
+		return err
+	}
+	files["pki/ca.key"] = ca.key
+	files["pki/front-proxy-ca.crt"] = proxyCA.keyPair.certificate
+	files["pki/sa.key"], files["pki/sa.pub"] = private, public
+	pairs["apiserver"] = func() (keyPair, error) {
+		return ca.server("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "localhost",
+			n.APIServerServiceIP(), n.IP(), "127.0.0.1")
+	}
+	pairs["apiserver-kubelet"] = func() (keyPair, error) { return ca.client("kube-apiserver-kubelet-client", "system:masters") }
+	pairs["front-proxy"] = func() (keyPair, error) { return proxyCA.client("front-proxy-client") }
+	users["admin"] = func() (keyPair, error) { return ca.client("kubernetes-admin", "system:masters") }
+	users["controller-manager"] = func() (keyPair, error) { return ca.client("system:kube-controller-manager") }
+	users["scheduler"] = func() (keyPair, error) { return ca.client("system:kube-scheduler") }
 	return nil
 }
 

@@ -29,8 +29,15 @@ func (n *Node) controlPlane(name string, flags ...string) program {
 
 // foundation is what the others need to start.
 func (n *Node) foundation() []program {
+	containerd := program{name: "containerd", args: []string{"containerd", "--config", in("containerd.toml")}}
+	if !n.HasControlPlane() {
+		return []program{containerd}
+	}
+	return append(n.apiServer(), containerd)
+}
+
+func (n *Node) apiServer() []program {
 	return []program{
-		{name: "containerd", args: []string{"containerd", "--config", in("containerd.toml")}},
 		kubernetes("etcd",
 			"--name="+n.Name,
 			"--data-dir=/var/lib/etcd",
@@ -74,14 +81,31 @@ func (n *Node) foundation() []program {
 
 // clients are the programs that need the API server.
 func (n *Node) clients() []program {
-	controllers, scheduler := in("controller-manager.kubeconfig"), in("scheduler.kubeconfig")
-	return []program{
+	onEachNode := []program{
 		kubernetes("kubelet",
 			"--config="+in("kubelet.yaml"),
 			"--kubeconfig="+in("kubelet.kubeconfig"),
 			"--hostname-override="+n.Name,
 			"--node-ip="+n.IP(),
 		),
+		kubernetes("kube-network-policies",
+			"--kubeconfig="+in("network-policies.kubeconfig"),
+			"--hostname-override="+n.Name,
+		),
+		kubernetes("kube-proxy",
+			"--config="+in("kube-proxy.yaml"),
+			"--hostname-override="+n.Name,
+		),
+	}
+	if !n.HasControlPlane() {
+		return onEachNode
+	}
+	return append(n.controllers(), onEachNode...)
+}
+
+func (n *Node) controllers() []program {
+	controllers, scheduler := in("controller-manager.kubeconfig"), in("scheduler.kubeconfig")
+	return []program{
 		n.controlPlane("kube-controller-manager",
 			"--kubeconfig="+controllers,
 			"--authentication-kubeconfig="+controllers,
@@ -105,14 +129,6 @@ func (n *Node) clients() []program {
 			"--authorization-kubeconfig="+scheduler,
 			"--leader-elect=false",
 			"--bind-address=127.0.0.1",
-		),
-		kubernetes("kube-network-policies",
-			"--kubeconfig="+in("network-policies.kubeconfig"),
-			"--hostname-override="+n.Name,
-		),
-		kubernetes("kube-proxy",
-			"--config="+in("kube-proxy.yaml"),
-			"--hostname-override="+n.Name,
 		),
 	}
 }

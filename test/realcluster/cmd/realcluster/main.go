@@ -83,6 +83,9 @@ func listCommand() *cobra.Command {
 			w := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
 			fmt.Fprintln(w, "NAME\tURL\tKUBECONFIG\tOF A TEST")
 			for _, n := range nodes {
+				if !n.HasControlPlane() {
+					continue
+				}
 				fmt.Fprintf(w, "%s\t%s\t%s\t%t\n", n.Name, n.URL(), n.Kubeconfig(), !n.Detached)
 			}
 			return w.Flush()
@@ -126,7 +129,7 @@ func find(name string) (*node.Node, error) {
 		return nil, err
 	}
 	for _, n := range nodes {
-		if n.Name == name {
+		if n.Name == name && n.HasControlPlane() {
 			return n, nil
 		}
 	}
