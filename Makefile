@@ -105,6 +105,11 @@ INTEROP := test/interop
 CLUSTER_TESTS ?= ./test/realcluster/... ./test/walkthrough
 SLOW          :=
 
+# Tells tests the versions of the packages whose programs they start: as Go does not look at what is outside of a module before it takes a
+# result from its cache, tests that ask for this variable run again when a package changes. test/realcluster says which ones clusters need.
+CLUSTER_PACKAGES := busybox-static conntrack containerd containernetworking-plugins iproute2 iptables runc util-linux
+EXPORT_VERSIONS   = export CAPSTAN_TEST_TOOLS="$$(dpkg-query -W -f='$${Package} $${Version}\n' $(1) 2>/dev/null)"
+
 # The cluster that `make cluster-up` starts and `make cluster-down` stops.
 NAME ?= capstan
 
@@ -162,14 +167,18 @@ write-generated:
 	for crd in $(CRDS)/*.yaml; do \
 		sed -E -f tools/crd-quantities.sed $$crd > $$crd.new && mv $$crd.new $$crd || exit 1; \
 	done
+	$(MAKE) api-reference
 	$(GO) -C tools run ./charts -root "$(CURDIR)"
 	$(GO) -C tools run ./benchreport -results "$(CURDIR)/$(RESULTS)" -out "$(CURDIR)/docs/benchmarks"
 	$(GO) run ./deploy/charts/bundle
 	@$(KEEP_TIMES)
 
-.PHONY: docs
-docs: build ## Generate docs/reference from the CRDs and the commands
+.PHONY: api-reference
+api-reference:
 	$(GO) -C tools run ./apireference -crds "$(CURDIR)/$(CRDS)" -out "$(CURDIR)/docs/reference/api"
+
+.PHONY: docs
+docs: api-reference build ## Generate docs/reference from the CRDs and the commands
 	for program in $(PROGRAMS); do HOME='$$HOME' bin/$$program reference > docs/reference/cli/$$program.md || exit 1; done
 	@$(KEEP_TIMES)
 
@@ -232,7 +241,7 @@ down: ## Stop what `make up` started; the data stays
 .PHONY: test
 test: build ## Run the tests of what changed since they passed, but those on clusters with real pods
 	$(GO) test -timeout 10m $(TESTFLAGS) $(OTHERS)
-	$(RERUN) --jsonfile bin/reruns/test.json --packages "$(STARTS_PROGRAMS)" -- -timeout 40m $(TESTFLAGS)
+	$(RERUN) --jsonfile bin/reruns/test.json --packages "$(STARTS_PROGRAMS)" -- -timeout 25m $(TESTFLAGS)
 	$(GO) test -timeout 10m $(TESTFLAGS) -skip '^TestFaults$$' ./test/campaign
 	$(GO) -C tools test $(TESTFLAGS) ./flaky ./benchreport
 	$(GO) -C tools/images test $(TESTFLAGS) ./...
@@ -254,8 +263,10 @@ build-interop: ## Build the programs of Open Cluster Management that tests run, 
 
 .PHONY: test-interop
 test-interop: build build-interop ## Run the tests with Open Cluster Management, its SDK and its add-on framework, and with Mosquitto, which it installs as root
-	@command -v mosquitto /usr/sbin/mosquitto >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends mosquitto; }
-	cd $(INTEROP) && export GOLANG_PROTOBUF_REGISTRATION_CONFLICT=ignore && $(RERUN) --jsonfile bin/reruns/test-interop.json --packages ./... -- -timeout 10m $(TESTFLAGS)
+	@command -v mosquitto /usr/sbin/mosquitto >/dev/null || \
+		{ dpkg --configure -a && apt-get update -qq && apt-get install -y -qq --no-install-recommends mosquitto; }
+	cd $(INTEROP) && export GOLANG_PROTOBUF_REGISTRATION_CONFLICT=ignore && $(call EXPORT_VERSIONS,mosquitto) && \
+		$(RERUN) --jsonfile bin/reruns/test-interop.json --packages ./... -- -timeout 10m $(TESTFLAGS)
 
 .PHONY: build-clusters
 build-clusters: ## Build what clusters with real pods are made of, into bin/
@@ -279,7 +290,7 @@ test-clusters: build build-clusters test-images ## Run the tests that start clus
 	@if [ "$$(id -u)" != 0 ]; then \
 		echo "The tests on clusters with real pods are skipped:"; bin/realcluster install || true; \
 	else \
-		bin/realcluster install && export CAPSTAN_TEST_CLUSTERS=$(if $(SLOW),all,1) && \
+		bin/realcluster install && export CAPSTAN_TEST_CLUSTERS=$(if $(SLOW),all,1) && $(call EXPORT_VERSIONS,$(CLUSTER_PACKAGES)) && \
 			$(RERUN) --jsonfile bin/reruns/test-clusters.json --packages "$(CLUSTER_TESTS)" -- \
 				-timeout $(if $(SLOW),120m,40m) $(TESTFLAGS); \
 	fi
@@ -316,7 +327,7 @@ fuzz: ## Feed each parser of what agents and users send with random input, for F
 
 .PHONY: race-shared
 race-shared: ## Run the tests of RACE, packages whose goroutines share state, under the race detector
-	CGO_ENABLED=1 $(GO) test -race -timeout 10m $(TESTFLAGS) $(RACE)
+	CGO_ENABLED=1 $(GO) test -race -timeout 5m $(TESTFLAGS) $(RACE)
 
 .PHONY: race
 race: build ## Run all tests but those that link an API server under the race detector, which takes a C compiler
@@ -390,7 +401,7 @@ lint: ## Check the code of all modules with golangci-lint
 
 .PHONY: audit
 audit: build ## Check the licences of all modules in the programs; writes sbom.json, which lists them
-	$(GO) -C tools/audit test ./...
+	$(GO) -C tools/audit test -timeout 2m ./...
 	$(GO) -C tools/audit run . -out "$(CURDIR)/sbom.json" -modcache "$$($(GO) env GOMODCACHE)" $(addprefix "$(CURDIR)"/bin/,$(PROGRAMS))
 
 .PHONY: vuln

@@ -51,7 +51,7 @@ func await(t *testing.T, ended chan error) error {
 	select {
 	case err := <-ended:
 		return err
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("it does not end")
 		return nil
 	}

@@ -40,7 +40,7 @@ func TestRemovedCRD(t *testing.T) {
 	expectInstalled := func() {
 		t.Helper()
 		// It rests once it has installed it.
-		err := wait.PollUntilContextTimeout(ctx, time.Millisecond, 30*time.Second, true,
+		err := wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true,
 			func(context.Context) (bool, error) { return clock.HasWaiters(), nil })
 		if err != nil {
 			t.Fatal("it is not installed")

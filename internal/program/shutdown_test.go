@@ -10,7 +10,7 @@ import (
 )
 
 // timeout is how long the child may take.
-const timeout = 30 * time.Second
+const timeout = time.Minute
 
 const envChild = "CAPSTAN_TEST_SHUTDOWN"
 

@@ -65,7 +65,7 @@ func TestCertificate(t *testing.T) {
 		t.Errorf("it serves %q after nonsense", got)
 	}
 	write(t, dir, "two")
-	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true,
+	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true,
 		func(context.Context) (bool, error) { return host(t, c) == "two", nil })
 	if err != nil {
 		t.Errorf("it still serves %q", host(t, c))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	log "github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
@@ -92,11 +94,31 @@ var cleanUp []func()
 func TestMain(m *testing.M) {
 	log.SetLevel(log.ErrorLevel)
 	ctrl.SetLogger(logutils.NewLogrusLogger(logutils.NewWithCurrentConfig()))
+	flag.Parse()
+	if timeout, ok := flag.Lookup("test.timeout").Value.(flag.Getter).Get().(time.Duration); ok && timeout > 0 {
+		time.AfterFunc(timeout-min(5*time.Second, timeout/10), printTails)
+	}
 	code := m.Run()
 	for i := len(cleanUp) - 1; i >= 0; i-- {
 		cleanUp[i]()
 	}
 	os.Exit(code)
+}
+
+// started are the programs of all fleets.
+var started struct {
+	sync.Mutex
+	programs []*program
+}
+
+// printTails prints what the programs have written last, shortly before the deadline of the test binary (-timeout), at which Go ends it.
+func printTails() {
+	started.Lock()
+	defer started.Unlock()
+	fmt.Fprintln(os.Stderr, "The time of the test binary is nearly over (-timeout).")
+	for _, p := range started.programs {
+		fmt.Fprintln(os.Stderr, p.tail())
+	}
 }
 
 // newFleet is the fleet that tests share, for a test.
@@ -136,6 +158,9 @@ func (f *fleet) run(dir, name string, args ...string) (*program, error) {
 	p, err := start(dir, name, args...)
 	if err == nil {
 		f.programs = append(f.programs, p)
+		started.Lock()
+		defer started.Unlock()
+		started.programs = append(started.programs, p)
 	}
 	return p, err
 }

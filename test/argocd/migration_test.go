@@ -156,11 +156,7 @@ func (f *fleet) lose(t *testing.T, lost, other *cluster, delay time.Duration) {
 		t.Errorf("%s is unreachable since %s, and its last heartbeat was at %s", lost.name, since, heartbeat)
 	}
 	app := f.awaitMoved(t, other)
-	took := time.Since(heartbeat)
-	t.Logf("the Application is on the other cluster %s after the last heartbeat", took)
-	if bound := lostAfter + delay + requeueAfter + limit; took > bound {
-		t.Errorf("that is more than %s", bound)
-	}
+	t.Logf("the Application is on the other cluster %s after the last heartbeat", time.Since(heartbeat))
 	if app.CreationTimestamp.Time.Before(since.Add(delay)) {
 		t.Errorf("the Application for the other cluster is of %s, and the taint of %s", app.CreationTimestamp, since)
 	}

@@ -3,6 +3,8 @@ package ci
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -140,7 +142,8 @@ func TestContentTimes(t *testing.T) {
 	}
 }
 
-// A run that is killed leaves processes, which the next one ends; and two runs wait for each other.
+// A run that is killed leaves half a repository, or locks of git, which do not hold up the next one, and processes, which that ends. Two runs
+// wait for each other.
 func TestKilledRun(t *testing.T) {
 	t.Parallel()
 	r := newRepository(t)
@@ -151,6 +154,10 @@ func TestKilledRun(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// What git leaves when it is killed while it makes a repository.
+	if err := os.MkdirAll(filepath.Join(r.checkout(), ".git"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	killed := r.command("PIPE=" + pipe)
 	if err := killed.Start(); err != nil {
 		t.Fatal(err)
@@ -158,6 +165,10 @@ func TestKilledRun(t *testing.T) {
 	left := openPipe(t, pipe)
 	_ = killed.Process.Kill()
 	_ = killed.Wait() // it was killed
+	// What git leaves when it is killed while it writes.
+	if err := os.WriteFile(filepath.Join(r.checkout(), ".git", "index.lock"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 
 	var output bytes.Buffer
 	next := r.command("PIPE=" + pipe)
@@ -192,25 +203,39 @@ func TestKilledRun(t *testing.T) {
 // openPipe opens a pipe for writing as soon as somebody reads it.
 func openPipe(t *testing.T, path string) *os.File {
 	t.Helper()
-	pipe, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var pipe *os.File
+	await(t, "nobody reads the pipe", func() bool {
+		var err error
+		pipe, err = os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		if err != nil && !errors.Is(err, syscall.ENXIO) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
 	return pipe
 }
 
 // awaitClosed waits until nobody reads the pipe any more: until then, it takes what is written.
 func awaitClosed(t *testing.T, pipe *os.File) {
 	t.Helper()
+	defer pipe.Close()
+	await(t, "what the killed run has left runs on", func() bool {
+		_, err := pipe.WriteString("\n")
+		return err != nil
+	})
+}
+
+// await waits for a minute at most, and then fails with what is wrong.
+func await(t *testing.T, wrong string, is func() bool) {
+	t.Helper()
+	deadline := time.After(time.Minute)
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
-	for range ticker.C {
-		if _, err := pipe.WriteString("\n"); err != nil {
-			pipe.Close()
-			return
-		}
-		if t.Context().Err() != nil {
-			t.Fatal("what the killed run has left runs on")
+	for !is() {
+		select {
+		case <-deadline:
+			t.Fatal(wrong)
+		case <-ticker.C:
 		}
 	}
 }
@@ -317,11 +342,14 @@ func (r *repository) replace(name, old, now string) {
 	r.write(name, strings.ReplaceAll(content, old, now))
 }
 
+// checkout is the folder of .ci/run.
+func (r *repository) checkout() string { return filepath.Join(r.cache, "capstan-ci", "checkout") }
+
 // writeAgain writes the files of the folder of .ci/run as they are.
 func (r *repository) writeAgain() {
 	r.t.Helper()
 	command := exec.CommandContext(r.t.Context(), "sh", "-c", "git ls-files -z | xargs -0 touch")
-	command.Dir = filepath.Join(r.cache, "capstan-ci", "checkout")
+	command.Dir = r.checkout()
 	if output, err := command.CombinedOutput(); err != nil {
 		r.t.Fatalf("%v\n%s", err, output)
 	}
@@ -348,8 +376,10 @@ func (r *repository) command(variables ...string) *exec.Cmd {
 	clone := r.t.TempDir()
 	r.git("clone", "--quiet", r.dir, clone)
 	r.copyUncommitted(clone)
-	command := exec.CommandContext(r.t.Context(), ".ci/run")
-	command.Dir, command.WaitDelay = clone, limit
+	ctx, cancel := context.WithTimeout(r.t.Context(), limit)
+	r.t.Cleanup(cancel)
+	command := exec.CommandContext(ctx, ".ci/run")
+	command.Dir, command.WaitDelay = clone, time.Minute // for what a killed run has left, which has its output
 	command.Env = append(os.Environ(), "XDG_CACHE_HOME="+r.cache, "GOCACHE="+goCache(r.t), "CGO_ENABLED=0", "GOFLAGS=-mod=mod", "GOWORK=off")
 	command.Env = append(command.Env, variables...)
 	return command

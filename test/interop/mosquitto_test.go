@@ -84,6 +84,7 @@ func (m *mqttBroker) writeCertificate(t *testing.T, client string) {
 
 func (m *mqttBroker) start(t *testing.T) {
 	t.Helper()
+	_ = os.Getenv("CAPSTAN_TEST_TOOLS") // makes the version of the package an input of the test: Makefile
 	path, err := exec.LookPath("mosquitto")
 	if err != nil {
 		// Not every user has the folder in PATH where Debian has it.
@@ -95,7 +96,7 @@ func (m *mqttBroker) start(t *testing.T) {
 	}
 	defer log.Close()
 	m.process = exec.Command(path, "-c", filepath.Join(m.dir, "mosquitto.conf"))
-	m.process.Stdout, m.process.Stderr = log, log
+	m.process.Env, m.process.Stdout, m.process.Stderr = env.Environ(), log, log
 	m.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := m.process.Start(); err != nil {
 		t.Fatalf("%v; make test-interop installs Mosquitto", err)

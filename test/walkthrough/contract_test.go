@@ -57,7 +57,7 @@ func TestFromOpenClusterManagement(t *testing.T) {
 		t.Errorf("the pod of the work has the UID %s, and had %s", now.UID, pod.UID)
 	}
 
-	hub.capstan(t, "delete", "work", "hello", "--clusters", name, "--timeout", "60")
+	hub.capstan(t, "delete", "work", "hello", "--clusters", name)
 	managed.capstan(t, "unjoin", "--cluster-name", name, "--wait")
 	managed.AwaitInventory(t, before)
 	hub.forget(t, name)

@@ -48,10 +48,7 @@ func TestRemovalInAnyOrder(t *testing.T) {
 		remove func(t *testing.T, name string) (advice string)
 	}{
 		{"klusterlet-first", false, func(t *testing.T, name string) string {
-			klusterlet := managed.klusterlet(t)
-			managed.delete(t, klusterlet)
-			managed.AwaitGone(t, klusterlet)
-			advice := managed.output(t, "unjoin", "--cluster-name", name)
+			advice := managed.leaveWithoutKlusterlet(t, name)
 			hub.forgetWithoutAgent(t, name)
 			return advice
 		}},
@@ -76,10 +73,7 @@ func TestRemovalInAnyOrder(t *testing.T) {
 		}},
 		{"hub-unreachable", true, func(t *testing.T, name string) string {
 			reconnect := managed.loseHub(t, hub, name)
-			klusterlet := managed.klusterlet(t)
-			managed.delete(t, klusterlet)
-			managed.AwaitGone(t, klusterlet)
-			advice := managed.output(t, "unjoin", "--cluster-name", name)
+			advice := managed.leaveWithoutKlusterlet(t, name)
 			reconnect()
 			hub.forgetWithoutAgent(t, name)
 			return advice
@@ -165,11 +159,22 @@ func (c cluster) keepKlusterlet(t *testing.T, name string) {
 	c.AwaitGone(t, klusterlet)
 }
 
+// leaveWithoutKlusterlet deletes the Klusterlet, with which the agent goes, and then the operator, as unjoin says how. It returns what
+// unjoin says then.
+func (c cluster) leaveWithoutKlusterlet(t *testing.T, name string) string {
+	t.Helper()
+	klusterlet := c.klusterlet(t)
+	c.delete(t, klusterlet)
+	c.AwaitGone(t, klusterlet)
+	says(t, c.refused(t, "unjoin", "--cluster-name", name), "There is no Klusterlet at all", "--force removes that")
+	return c.output(t, "unjoin", "--cluster-name", name, "--force")
+}
+
 // leaveWithoutOperator takes the agent away from a cluster without the operator for it, as unjoin says how, and deletes the cluster on this
 // hub.
 func (c cluster) leaveWithoutOperator(t *testing.T, managed cluster, name string) {
 	t.Helper()
-	c.capstan(t, "delete", "work", "hello", "--clusters", name, "--timeout", "60")
+	c.capstan(t, "delete", "work", "hello", "--clusters", name)
 	managed.AwaitGone(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hello"}})
 	says(t, managed.interrupted(t, "klusterlets", "unjoin", "--cluster-name", name, "--wait"),
 		"open-cluster-management/klusterlet, does not run", "--force does without it")

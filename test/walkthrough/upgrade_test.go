@@ -49,6 +49,7 @@ func TestUpgradeWithPodsKilled(t *testing.T) {
 			if err := <-killed; err != nil {
 				t.Fatal(err)
 			}
+			upgraded.in.comesBack(t, fleet.NamespaceOperators, upgraded.namespace)
 			hub.awaitHubUp(t)
 			managed.awaitAgentUp(t, "klusterlet")
 			hub.awaitAvailable(t, "cluster1")

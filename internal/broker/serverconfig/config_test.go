@@ -117,7 +117,7 @@ func TestCertificates(t *testing.T) {
 		t.Error("nonsense counts")
 	}
 	write(t, config.ClientCAFile, generate("two"))
-	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		now, err := serving.GetConfigForClient(nil)
 		if err != nil {
 			return false, err

@@ -35,7 +35,7 @@ func put(t *testing.T, certFile, keyFile string) (cert, key []byte) {
 
 func eventually(t *testing.T, what string, check func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 30*time.Second, true,
+	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, time.Minute, true,
 		func(context.Context) (bool, error) { return check(), nil })
 	if err != nil {
 		t.Errorf("%s: %v", what, err)

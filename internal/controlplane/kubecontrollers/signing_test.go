@@ -303,7 +303,7 @@ func TestSigningFollowsTheCA(t *testing.T) {
 		s.follow(t.Context())
 	}()
 	noError(t, os.WriteFile(keyFile, next, 0o600))
-	err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		return s.authority().Certificate.Equal(second), nil
 	})
 	if err != nil {

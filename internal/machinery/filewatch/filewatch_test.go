@@ -89,7 +89,7 @@ func TestRun(t *testing.T) {
 		}, "five"},
 	} {
 		step.do()
-		deadline := time.After(30 * time.Second)
+		deadline := time.After(time.Minute)
 		for now := ""; now != step.want; {
 			select {
 			case now = <-seen:
@@ -105,7 +105,7 @@ func TestRunWithoutWatches(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	write(t, file, "one")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	// The machine may have none left to give.
 	spare, err := fsnotify.NewWatcher()
@@ -154,7 +154,7 @@ func TestChangeBeforeRun(t *testing.T) {
 	write(t, file, "one")
 	w := New(func() []string { return []string{file} })
 	write(t, file, "two")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	noticed := false
 	w.Run(ctx, func() {
@@ -208,7 +208,7 @@ func TestShared(t *testing.T) {
 	}
 	await := func(want ...notification) {
 		t.Helper()
-		deadline := time.After(30 * time.Second)
+		deadline := time.After(time.Minute)
 		for len(want) > 0 {
 			select {
 			case got := <-seen:
@@ -264,7 +264,7 @@ func TestFolderMadeBehindLink(t *testing.T) {
 	for _, w := range watchers {
 		select {
 		case <-w.events.notified:
-		case <-time.After(30 * time.Second):
+		case <-time.After(time.Minute):
 			t.Errorf("%s: not told", w.files()[0])
 		}
 	}

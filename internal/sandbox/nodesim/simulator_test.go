@@ -52,7 +52,7 @@ func simulate(t *testing.T, pods ...*corev1.Pod) (kubernetes.Interface, *clockte
 
 func eventually(t *testing.T, what string, check func(ctx context.Context) bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		return check(ctx), nil
 	})
 	if err != nil {

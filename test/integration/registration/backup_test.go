@@ -33,7 +33,9 @@ func runHub(t *testing.T, args ...string) (string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	output, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput()
+	command := exec.CommandContext(t.Context(), program, args...)
+	command.Env = env.Environ()
+	output, err := command.CombinedOutput()
 	return string(output), err
 }
 

@@ -128,7 +128,7 @@ func TestChangeBeforeFollow(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- b.Follow(ctx) }()
-	err := wait.PollUntilContextTimeout(ctx, time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		credential, err := b.Store.Load()
 		return err == nil && credential.MadeFor(now) == nil, err
 	})
@@ -157,7 +157,7 @@ func TestMovedHub(t *testing.T) {
 }
 
 // RG-12: of several bootstrap kubeconfigs that differ from the credential, it is reported how that of its hub does.
-func TestSettleTellsOfItsHub(t *testing.T) {
+func TestSyncCredentialReportsItsHub(t *testing.T) {
 	t.Parallel()
 	before := newHub(t, http.StatusForbidden)
 	now, other := before.DeepCopy(), before.DeepCopy()
@@ -173,7 +173,7 @@ func TestSettleTellsOfItsHub(t *testing.T) {
 		t.Fatalf("%v, %v", found, err)
 	}
 	if !strings.Contains(logged, "hub.example.com") || strings.Contains(logged, "other.example.com") {
-		t.Errorf("told %q", logged)
+		t.Errorf("reported %q", logged)
 	}
 }
 

@@ -121,7 +121,7 @@ func (c *cluster) set(live *unstructured.Unstructured, err error) {
 
 func (c *cluster) await(t *testing.T, what string, check func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		return check(), nil
 	})
 	if err != nil {
