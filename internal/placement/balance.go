@@ -26,6 +26,6 @@ func (b balanceTerm) score(c *cluster) int64 {
 	return b.weight * balanceScore(c.decisions, b.maxDecisions)
 }
 
-func (s *snapshot) balanceTermOf(p *placement) balanceTerm {
-	return balanceTerm{weight: p.spec.balanceWeight, maxDecisions: s.decisionCounts.maxWithout(p.selected)}
+func (sn *snapshot) balanceTermOf(p *placement) balanceTerm {
+	return balanceTerm{weight: p.spec.balanceWeight, maxDecisions: sn.decisionCounts.maxWithout(p.selected)}
 }

@@ -59,28 +59,28 @@ func (cs *candidateSet) selectedOnly(p *placement) []*cluster {
 
 // buildCandidates filters and scores all clusters for a class as of now. next is when a toleration or a score expires at the earliest.
 // There are no candidates while the class is pending.
-func (s *framework) buildCandidates(class *equivalenceClass) (cs *candidateSet, next time.Time) {
+func (f *framework) buildCandidates(class *equivalenceClass) (cs *candidateSet, next time.Time) {
 	if class.profile.cel {
-		s.prepareEvaluation(class)
+		f.prepareEvaluation(class)
 	}
-	cs, next = s.filterPredicates(class)
+	cs, next = f.filterPredicates(class)
 	if class.pending() {
 		return cs, next
 	}
-	s.filterTaints(cs, class.profile)
+	f.filterTaints(cs, class.profile)
 	cs.ranges = cs.computeRanges(class.profile)
-	s.scoreCandidates(cs, class.profile)
+	f.scoreCandidates(cs, class.profile)
 	return cs, next
 }
 
 // filterPredicates finds the members of the cluster sets that match the predicates.
-func (s *framework) filterPredicates(class *equivalenceClass) (cs *candidateSet, next time.Time) {
-	defer s.timed(PluginFilter, FilterPredicate)()
+func (f *framework) filterPredicates(class *equivalenceClass) (cs *candidateSet, next time.Time) {
+	defer f.timed(PluginFilter, FilterPredicate)()
 	cs = &candidateSet{}
-	for c := range s.members(class) {
+	for c := range f.members(class) {
 		cs.inClusterSets++
-		next = earliest(next, class.profile.nextExpiry(c, s.now))
-		if class.matches(c, s.now) {
+		next = earliest(next, class.profile.nextExpiry(c, f.now))
+		if class.matches(c, f.now) {
 			cs.matched = append(cs.matched, candidate{cluster: c})
 		}
 	}
@@ -96,30 +96,30 @@ func (class *equivalenceClass) matches(c *cluster, now time.Time) bool {
 }
 
 // filterTaints classifies the clusters that match the predicates by their taints.
-func (s *framework) filterTaints(cs *candidateSet, profile *profile) {
-	defer s.timed(PluginFilter, FilterTaintToleration)()
+func (f *framework) filterTaints(cs *candidateSet, profile *profile) {
+	defer f.timed(PluginFilter, FilterTaintToleration)()
 	for i := range cs.matched {
 		m := &cs.matched[i]
-		if m.taintStatus = profile.filterTaints(m.cluster, s.now); m.tolerated {
+		if m.taintStatus = profile.filterTaints(m.cluster, f.now); m.tolerated {
 			cs.tolerated++
 		}
 	}
 }
 
 // scoreCandidates computes the scores of all candidates.
-func (s *framework) scoreCandidates(cs *candidateSet, profile *profile) {
+func (f *framework) scoreCandidates(cs *candidateSet, profile *profile) {
 	for i := range cs.matched {
 		cs.matched[i].score, cs.matched[i].expired = 0, false
 	}
 	for i := range profile.scorers {
-		s.runScorer(cs, &profile.scorers[i])
+		f.runScorer(cs, &profile.scorers[i])
 	}
 }
 
 // runScorer adds the weighted scores of one scorer.
-func (s *framework) runScorer(cs *candidateSet, by *scorer) {
-	defer s.timed(PluginPrioritizer, by.metricName())()
-	in := &scoreInput{now: s.now, ranges: cs.ranges}
+func (f *framework) runScorer(cs *candidateSet, by *scorer) {
+	defer f.timed(PluginPrioritizer, by.metricName())()
+	in := &scoreInput{now: f.now, ranges: cs.ranges}
 	for i := range cs.matched {
 		m := &cs.matched[i]
 		score, expired := by.plugin.score(m.cluster, in)

@@ -111,10 +111,10 @@ func (e *celEvaluation) remove(c *cluster) {
 }
 
 // retainMembers removes the results for clusters that are no members any more, and reports whether all members were evaluated.
-func (s *snapshot) retainMembers(e *celEvaluation) (evaluated bool) {
+func (sn *snapshot) retainMembers(e *celEvaluation) (evaluated bool) {
 	evaluated = true
 	e.waiting = slices.DeleteFunc(e.waiting, func(c *cluster) bool { return !e.class.has(c) })
-	for _, c := range s.clusters.sorted {
+	for _, c := range sn.clusters.sorted {
 		if e.class.has(c) {
 			evaluated = evaluated && e.result(c).evaluated
 		} else {
@@ -125,17 +125,17 @@ func (s *snapshot) retainMembers(e *celEvaluation) (evaluated bool) {
 }
 
 // prepareEvaluation evaluates predicates for which labels and claims are enough, and marks the other clusters to be evaluated.
-func (s *snapshot) prepareEvaluation(class *equivalenceClass) {
+func (sn *snapshot) prepareEvaluation(class *equivalenceClass) {
 	if class.evaluation == nil {
 		class.evaluation = &celEvaluation{class: class}
 	}
 	e := class.evaluation
-	for c := range s.members(class) {
+	for c := range sn.members(class) {
 		if !e.result(c).upToDate {
 			e.matchWithoutCEL(c)
 		}
 	}
-	evaluated := s.retainMembers(e)
+	evaluated := sn.retainMembers(e)
 	e.complete = e.complete || (!e.overBudget && evaluated)
 }
 
@@ -150,7 +150,7 @@ func (e *celEvaluation) matchWithoutCEL(c *cluster) {
 }
 
 // updateEvaluation updates the evaluation of a class after a cluster has changed.
-func (s *classCache) updateEvaluation(class *equivalenceClass, c *cluster) {
+func (cc *classCache) updateEvaluation(class *equivalenceClass, c *cluster) {
 	e := class.evaluation
 	switch {
 	case e == nil:
@@ -158,21 +158,21 @@ func (s *classCache) updateEvaluation(class *equivalenceClass, c *cluster) {
 		e.remove(c)
 	default:
 		e.matchWithoutCEL(c)
-		class.nextChange = earliest(class.nextChange, class.profile.nextExpiry(c, s.snapshot.now))
-		s.snapshot.scheduleAdvance(class.nextChange)
-		s.evaluations.enqueue(e)
+		class.nextChange = earliest(class.nextChange, class.profile.nextExpiry(c, cc.snapshot.now))
+		cc.snapshot.scheduleAdvance(class.nextChange)
+		cc.evaluations.enqueue(e)
 	}
 }
 
 // cancel discards the evaluation of a class, also while it is queued or in a batch.
-func (s *evaluations) cancel(class *equivalenceClass) {
+func (ev *evaluations) cancel(class *equivalenceClass) {
 	e := class.evaluation
 	if e == nil {
 		return
 	}
 	class.evaluation = nil
 	e.cancelled.Store(true)
-	if q := s.queues[class.namespace]; q != nil {
+	if q := ev.queues[class.namespace]; q != nil {
 		q.waiting = slices.DeleteFunc(q.waiting, func(other *celEvaluation) bool { return other == e })
 	}
 }

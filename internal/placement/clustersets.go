@@ -49,12 +49,12 @@ func (s *Scheduler) SetClusterSet(object *clusterv1beta2.ManagedClusterSet) []Ke
 }
 
 // updateMembers finds the members of a set, and reports whether they are others than before.
-func (s *snapshot) updateMembers(set *clusterSet) (changed bool) {
+func (sn *snapshot) updateMembers(set *clusterSet) (changed bool) {
 	var err error
 	if set.selector, err = managedcluster.SetSelector(set.object); err != nil {
 		set.selector = labels.Nothing()
 	}
-	for _, c := range s.clusters.sorted {
+	for _, c := range sn.clusters.sorted {
 		changed = set.update(c) || changed
 	}
 	return changed
@@ -82,28 +82,28 @@ func (set *clusterSet) setMember(c *cluster, member bool) (changed bool) {
 func (set *clusterSet) hasMembers() bool { return set.size > 0 }
 
 // updateMembership updates the members of all sets after one cluster has changed.
-func (s *snapshot) updateMembership(c *cluster, affected affected) {
-	for _, set := range s.sets {
+func (sn *snapshot) updateMembership(c *cluster, affected affected) {
+	for _, set := range sn.sets {
 		had := set.hasMembers()
 		if set.update(c) {
-			s.addPlacementsOf(set, had, affected)
+			sn.addPlacementsOf(set, had, affected)
 		}
 	}
 }
 
 // addPlacementsOf adds placements of the namespaces that have bound a set whose members have changed: those that the scheduler does not
 // manage and, if the set has become empty or is not empty any more, the misconfigured ones, whose conditions say so.
-func (s *snapshot) addPlacementsOf(set *clusterSet, had bool, affected affected) {
-	for namespace := range s.unmanaged { // these are few, while all namespaces may have bound the set
-		if s.bindings[namespace].Has(set.name) {
-			s.addUnmanaged(namespace, affected)
+func (sn *snapshot) addPlacementsOf(set *clusterSet, had bool, affected affected) {
+	for namespace := range sn.unmanaged { // these are few, while all namespaces may have bound the set
+		if sn.bindings[namespace].Has(set.name) {
+			sn.addUnmanaged(namespace, affected)
 		}
 	}
 	if had == set.hasMembers() {
 		return
 	}
-	for namespace := range s.bound[set.name] {
-		for p := range s.placementsIn[namespace] {
+	for namespace := range sn.bound[set.name] {
+		for p := range sn.placementsIn[namespace] {
 			if p.isMisconfigured() {
 				affected.add(p)
 			}
@@ -152,31 +152,31 @@ func (s *Scheduler) setBinding(key Key, exists bool) []Key {
 
 // reclassify adds the placements of namespaces to affected whose cluster sets have changed, or whose reason to have none may have changed,
 // and those that the scheduler does not manage.
-func (s *classCache) reclassify(namespaces sets.Set[string], affected affected) {
+func (cc *classCache) reclassify(namespaces sets.Set[string], affected affected) {
 	for namespace := range namespaces {
-		for p := range s.snapshot.placementsIn[namespace] {
+		for p := range cc.snapshot.placementsIn[namespace] {
 			former := p.class
 			if p.spec != nil {
-				s.classify(p)
+				cc.classify(p)
 			}
 			if p.class != former || p.class == nil { // without a class, its conditions say why
 				affected.add(p)
 			}
 		}
-		s.snapshot.addUnmanaged(namespace, affected)
+		cc.snapshot.addUnmanaged(namespace, affected)
 	}
 }
 
 // setsOf returns the sets that a placement selects from, by name.
-func (s *snapshot) setsOf(object *clusterv1beta1.Placement) []*clusterSet {
-	return filterSets(s.boundSets(object.Namespace), object.Spec.ClusterSets)
+func (sn *snapshot) setsOf(object *clusterv1beta1.Placement) []*clusterSet {
+	return filterSets(sn.boundSets(object.Namespace), object.Spec.ClusterSets)
 }
 
 // boundSets returns the existing sets that a namespace has bindings for, by name.
-func (s *snapshot) boundSets(namespace string) []*clusterSet {
+func (sn *snapshot) boundSets(namespace string) []*clusterSet {
 	var bound []*clusterSet
-	for _, name := range sets.List(s.bindings[namespace]) {
-		if set := s.sets[name]; set != nil {
+	for _, name := range sets.List(sn.bindings[namespace]) {
+		if set := sn.sets[name]; set != nil {
 			bound = append(bound, set)
 		}
 	}

@@ -49,9 +49,9 @@ type cycle struct {
 	spreadReasons map[*cluster]*spreadConstraint // the constraint because of which a cluster was selected before higher ones
 }
 
-func (s *framework) newCycle(cs *candidateSet, p *placement) *cycle {
-	c := &cycle{framework: s, candidates: cs, spec: p.spec, hash: p.hash}
-	c.input = scoreInput{now: s.now, ranges: cs.ranges, selected: setOf(p.selected), maxDecisions: s.decisionCounts.maxWithout(p.selected)}
+func (f *framework) newCycle(cs *candidateSet, p *placement) *cycle {
+	c := &cycle{framework: f, candidates: cs, spec: p.spec, hash: p.hash}
+	c.input = scoreInput{now: f.now, ranges: cs.ranges, selected: setOf(p.selected), maxDecisions: f.decisionCounts.maxWithout(p.selected)}
 	for _, only := range cs.selectedOnly(p) {
 		c.selectedOnly++
 		c.input.ranges.include(only, p.spec.profile)

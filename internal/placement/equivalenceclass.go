@@ -39,10 +39,10 @@ type classCache struct {
 }
 
 // classify moves a placement to the class of its cluster sets and profile.
-func (s *classCache) classify(p *placement) {
-	sets := s.snapshot.setsOf(p.object)
+func (cc *classCache) classify(p *placement) {
+	sets := cc.snapshot.setsOf(p.object)
 	if len(sets) == 0 {
-		s.leaveClass(p)
+		cc.leaveClass(p)
 		return
 	}
 	key := classKey(p.key.Namespace, sets, p.spec.profile)
@@ -50,11 +50,11 @@ func (s *classCache) classify(p *placement) {
 		p.spec.profile = p.class.profile
 		return
 	}
-	s.leaveClass(p)
-	class := s.byKey[key]
+	cc.leaveClass(p)
+	class := cc.byKey[key]
 	if class == nil || !slices.Equal(class.sets, sets) {
 		class = &equivalenceClass{key: key, namespace: p.key.Namespace, sets: sets, profile: p.spec.profile, placements: map[Key]*placement{}}
-		s.byKey[key] = class
+		cc.byKey[key] = class
 	}
 	class.placements[p.key] = p
 	p.class, p.spec.profile = class, class.profile
@@ -74,7 +74,7 @@ func classKey(namespace string, sets []*clusterSet, profile *profile) string {
 	return key.String()
 }
 
-func (s *classCache) leaveClass(p *placement) {
+func (cc *classCache) leaveClass(p *placement) {
 	class := p.class
 	if class == nil {
 		return
@@ -84,30 +84,30 @@ func (s *classCache) leaveClass(p *placement) {
 	if len(class.placements) > 0 {
 		return
 	}
-	s.dropCandidates(class)
-	s.evaluations.cancel(class)
-	if s.byKey[class.key] == class {
-		delete(s.byKey, class.key)
+	cc.dropCandidates(class)
+	cc.evaluations.cancel(class)
+	if cc.byKey[class.key] == class {
+		delete(cc.byKey, class.key)
 	}
 }
 
 // dropCandidates discards the candidates of a class. They are computed again when a placement is scheduled.
-func (s *classCache) dropCandidates(class *equivalenceClass) {
+func (cc *classCache) dropCandidates(class *equivalenceClass) {
 	if class.candidates != nil {
-		s.cachedCandidates -= class.candidates.size()
+		cc.cachedCandidates -= class.candidates.size()
 		class.candidates, class.discarded = nil, true
 	}
 }
 
 // dropClassesOf discards the candidates of the classes with a cluster set, after its selector has changed. Placements wait until the CEL
 // expressions were evaluated for clusters that are new to the set.
-func (s *classCache) dropClassesOf(set *clusterSet, affected affected) {
-	for _, class := range s.byKey {
+func (cc *classCache) dropClassesOf(set *clusterSet, affected affected) {
+	for _, class := range cc.byKey {
 		if slices.Contains(class.sets, set) {
-			s.retryOverBudget(class, affected) // there may be fewer clusters now
-			s.dropCandidates(class)
+			cc.retryOverBudget(class, affected) // there may be fewer clusters now
+			cc.dropCandidates(class)
 			if e := class.evaluation; e != nil {
-				e.complete = s.snapshot.retainMembers(e)
+				e.complete = cc.snapshot.retainMembers(e)
 			}
 			class.addAll(affected)
 		}
@@ -126,9 +126,9 @@ func (class *equivalenceClass) has(c *cluster) bool {
 }
 
 // members iterates over the members of the cluster sets of a class, by name.
-func (s *snapshot) members(class *equivalenceClass) iter.Seq[*cluster] {
+func (sn *snapshot) members(class *equivalenceClass) iter.Seq[*cluster] {
 	return func(yield func(*cluster) bool) {
-		for _, c := range s.clusters.sorted {
+		for _, c := range sn.clusters.sorted {
 			if class.has(c) && !yield(c) {
 				return
 			}
@@ -137,40 +137,40 @@ func (s *snapshot) members(class *equivalenceClass) iter.Seq[*cluster] {
 }
 
 // candidatesOf returns the candidates of a class, which it computes if they are not cached.
-func (s *classCache) candidatesOf(class *equivalenceClass) *candidateSet {
-	s.useCount++
-	class.lastUse = s.useCount
+func (cc *classCache) candidatesOf(class *equivalenceClass) *candidateSet {
+	cc.useCount++
+	class.lastUse = cc.useCount
 	if class.candidates != nil {
 		return class.candidates
 	}
-	class.candidates, class.nextChange = s.framework.buildCandidates(class)
-	s.evaluations.enqueue(class.evaluation)
-	class.asOf = s.snapshot.now
-	s.snapshot.scheduleAdvance(class.nextChange)
-	s.cachedCandidates += class.candidates.size()
-	s.evict(class)
+	class.candidates, class.nextChange = cc.framework.buildCandidates(class)
+	cc.evaluations.enqueue(class.evaluation)
+	class.asOf = cc.snapshot.now
+	cc.snapshot.scheduleAdvance(class.nextChange)
+	cc.cachedCandidates += class.candidates.size()
+	cc.evict(class)
 	return class.candidates
 }
 
 // evict discards the candidates of the least recently used classes, down to three quarters of the limit so that it rarely runs.
-func (s *classCache) evict(but *equivalenceClass) {
-	if s.cachedCandidates <= s.limit {
+func (cc *classCache) evict(but *equivalenceClass) {
+	if cc.cachedCandidates <= cc.limit {
 		return
 	}
 	var others []*equivalenceClass
-	for _, class := range s.byKey {
+	for _, class := range cc.byKey {
 		if class != but && class.candidates != nil {
 			others = append(others, class)
 		}
 	}
 	slices.SortFunc(others, func(a, b *equivalenceClass) int { return cmp.Compare(a.lastUse, b.lastUse) })
 	for _, class := range others {
-		if s.cachedCandidates <= s.limit/4*3 {
+		if cc.cachedCandidates <= cc.limit/4*3 {
 			return
 		}
-		s.dropCandidates(class)
+		cc.dropCandidates(class)
 	}
 }
 
 // scheduleAdvance makes Advance update the classes at a time.
-func (s *snapshot) scheduleAdvance(at time.Time) { s.nextAdvance = earliest(s.nextAdvance, at) }
+func (sn *snapshot) scheduleAdvance(at time.Time) { sn.nextAdvance = earliest(sn.nextAdvance, at) }

@@ -62,15 +62,15 @@ func (s *Scheduler) nextBatch(now time.Time, affected affected) (b *batch, again
 }
 
 // nextBatchOf returns a batch of the first evaluation in a queue that has clusters to evaluate; nil if none has.
-func (s *classCache) nextBatchOf(q *evaluationQueue, affected affected) *batch {
+func (cc *classCache) nextBatchOf(q *evaluationQueue, affected affected) *batch {
 	for len(q.waiting) > 0 {
 		e := q.waiting[0]
 		q.waiting = q.waiting[1:]
 		if e.current() && !e.overBudget {
 			if len(e.waiting) > 0 {
-				return s.snapshot.newBatch(q, e, batchClusters, math.MaxInt64)
+				return cc.snapshot.newBatch(q, e, batchClusters, math.MaxInt64)
 			}
-			s.completeIfEvaluated(e, affected)
+			cc.completeIfEvaluated(e, affected)
 		}
 		e.queued = false
 	}
@@ -78,9 +78,9 @@ func (s *classCache) nextBatchOf(q *evaluationQueue, affected affected) *batch {
 }
 
 // newBatch pops up to n clusters of an evaluation. Once they have cost as much as limit, no other one matches.
-func (s *snapshot) newBatch(q *evaluationQueue, e *celEvaluation, n int, limit int64) *batch {
+func (sn *snapshot) newBatch(q *evaluationQueue, e *celEvaluation, n int, limit int64) *batch {
 	q.running = true
-	b := &batch{queue: q, evaluation: e, now: s.now, costs: celselector.NewCosts(limit)}
+	b := &batch{queue: q, evaluation: e, now: sn.now, costs: celselector.NewCosts(limit)}
 	for _, c := range e.pop(n) {
 		b.items = append(b.items, batchItem{of: c, cluster: *c})
 	}
@@ -131,13 +131,13 @@ func (s *Scheduler) complete(b *batch, affected affected) {
 }
 
 // applyResult sets the result of one member of the cluster sets, and updates the class if it has changed.
-func (s *classCache) applyResult(e *celEvaluation, item *batchItem, affected affected) {
+func (cc *classCache) applyResult(e *celEvaluation, item *batchItem, affected affected) {
 	result := e.result(item.of)
 	switch {
 	case e.overBudget, result.upToDate: // labels and claims have turned out to be enough
 		return
 	case !result.evaluated:
-		if e.cost += item.cost; e.cost > s.evaluations.celBudget && !e.complete {
+		if e.cost += item.cost; e.cost > cc.evaluations.celBudget && !e.complete {
 			e.overBudget = true
 			e.class.addAll(affected)
 			return
@@ -147,16 +147,16 @@ func (s *classCache) applyResult(e *celEvaluation, item *batchItem, affected aff
 	// If the cluster has changed meanwhile, it waits to be evaluated again.
 	result.evaluated, result.matched, result.upToDate = true, item.matched, !result.waiting
 	if e.complete && was != item.matched {
-		s.updateClass(e.class, clusterChange{cluster: item.of, old: *item.of, celResult: true}, affected)
+		cc.updateClass(e.class, clusterChange{cluster: item.of, old: *item.of, celResult: true}, affected)
 	}
 }
 
 // completeIfEvaluated ends the wait of the pending placements of a class once all members were evaluated.
-func (s *classCache) completeIfEvaluated(e *celEvaluation, affected affected) {
+func (cc *classCache) completeIfEvaluated(e *celEvaluation, affected affected) {
 	waits := func(c *cluster) bool { return !e.result(c).evaluated }
 	if !e.complete && !e.overBudget && !slices.ContainsFunc(e.waiting, waits) {
 		e.complete, e.deferred = true, false
-		s.dropCandidates(e.class) // they were computed without CEL results
+		cc.dropCandidates(e.class) // they were computed without CEL results
 		e.class.addAll(affected)
 	}
 }

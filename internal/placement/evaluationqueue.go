@@ -42,24 +42,24 @@ func (q *evaluationQueue) idle(now time.Time) bool {
 }
 
 // enqueue adds an evaluation to the queue of its namespace.
-func (s *evaluations) enqueue(e *celEvaluation) {
+func (ev *evaluations) enqueue(e *celEvaluation) {
 	if e == nil || e.queued || e.overBudget {
 		return
 	}
 	e.queued = true
-	q := queueOf(s.queues, e.class.namespace)
+	q := queueOf(ev.queues, e.class.namespace)
 	q.waiting = append(q.waiting, e)
 }
 
 // nextQueue returns the queue with the most budget left, and how much that is. Placements of queues without budget are marked as
 // deferred.
-func (s *evaluations) nextQueue(affected affected) (next *evaluationQueue, most float64) {
+func (ev *evaluations) nextQueue(affected affected) (next *evaluationQueue, most float64) {
 	most = math.Inf(-1)
-	for _, q := range s.queues {
+	for _, q := range ev.queues {
 		if q.running || len(q.waiting) == 0 {
 			continue
 		}
-		left := q.limiter.TokensAt(s.budgetTime)
+		left := q.limiter.TokensAt(ev.budgetTime)
 		if left <= 0 {
 			q.markDeferred(affected)
 		}
@@ -89,28 +89,28 @@ func (s *Scheduler) AdvanceBudget(now time.Time) {
 	s.evaluations.dropIdle()
 }
 
-func (s *evaluations) advanceBudget(now time.Time) {
-	if now.After(s.budgetTime) {
-		s.budgetTime = now
+func (ev *evaluations) advanceBudget(now time.Time) {
+	if now.After(ev.budgetTime) {
+		ev.budgetTime = now
 	}
 }
 
 // dropIdle drops the queues of both kinds that need not be kept.
-func (s *evaluations) dropIdle() {
-	for _, queues := range []map[string]*evaluationQueue{s.queues, s.explainQueues} {
-		maps.DeleteFunc(queues, func(_ string, q *evaluationQueue) bool { return q.idle(s.budgetTime) })
+func (ev *evaluations) dropIdle() {
+	for _, queues := range []map[string]*evaluationQueue{ev.queues, ev.explainQueues} {
+		maps.DeleteFunc(queues, func(_ string, q *evaluationQueue) bool { return q.idle(ev.budgetTime) })
 	}
 }
 
 // done lets the next batch of a queue run, and charges the costs of this one.
-func (s *evaluations) done(b *batch) {
+func (ev *evaluations) done(b *batch) {
 	b.queue.running = false
-	s.charge(b.queue.limiter, b.costs.Spent())
+	ev.charge(b.queue.limiter, b.costs.Spent())
 }
 
 // charge subtracts units from a budget, which may become negative.
-func (s *evaluations) charge(costs *rate.Limiter, units int64) {
+func (ev *evaluations) charge(costs *rate.Limiter, units int64) {
 	for ; units > 0; units -= celBurst {
-		costs.ReserveN(s.budgetTime, int(min(units, celBurst)))
+		costs.ReserveN(ev.budgetTime, int(min(units, celBurst)))
 	}
 }

@@ -49,20 +49,20 @@ func (s *Scheduler) setScore(key Key, object *clusterv1alpha1.AddOnPlacementScor
 }
 
 // removeIfUnused removes a cluster without an object, scores and decisions.
-func (s *snapshot) removeIfUnused(c *cluster) {
+func (sn *snapshot) removeIfUnused(c *cluster) {
 	if c.object == nil && len(c.scores) == 0 && c.decisions == 0 {
-		s.clusters.remove(c)
+		sn.clusters.remove(c)
 	}
 }
 
 // update updates all classes after a cluster has changed, and returns the affected placements.
-func (s *classCache) update(change clusterChange, affected affected) []Key {
-	for _, class := range s.byKey {
+func (cc *classCache) update(change clusterChange, affected affected) []Key {
+	for _, class := range cc.byKey {
 		if change.affects(class.profile) {
-			s.updateClass(class, change, affected)
+			cc.updateClass(class, change, affected)
 		}
 	}
-	s.snapshot.removeIfUnused(change.cluster)
+	cc.snapshot.removeIfUnused(change.cluster)
 	return affected.keys()
 }
 
@@ -108,23 +108,23 @@ func (s *Scheduler) NextAdvance() time.Time {
 }
 
 // expire updates the clusters of a class for which a toleration or a score has expired.
-func (s *classCache) expire(class *equivalenceClass, affected affected) {
+func (cc *classCache) expire(class *equivalenceClass, affected affected) {
 	since := class.asOf
-	class.asOf, class.nextChange = s.snapshot.now, time.Time{}
+	class.asOf, class.nextChange = cc.snapshot.now, time.Time{}
 	if class.candidates == nil {
 		class.addAll(affected)
 		if class.evaluation == nil {
 			return
 		}
 	}
-	for c := range s.snapshot.members(class) {
+	for c := range cc.snapshot.members(class) {
 		due := class.profile.nextExpiry(c, since)
 		if due.IsZero() {
 			continue
 		}
-		if !due.After(s.snapshot.now) {
-			s.updateClass(class, clusterChange{cluster: c, old: *c, expiry: true}, affected)
+		if !due.After(cc.snapshot.now) {
+			cc.updateClass(class, clusterChange{cluster: c, old: *c, expiry: true}, affected)
 		}
-		class.nextChange = earliest(class.nextChange, class.profile.nextExpiry(c, s.snapshot.now))
+		class.nextChange = earliest(class.nextChange, class.profile.nextExpiry(c, cc.snapshot.now))
 	}
 }

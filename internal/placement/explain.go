@@ -94,16 +94,16 @@ func (s *Scheduler) explainCycle(p *placement, evaluated *celEvaluation) (*Resul
 }
 
 // explainUnscheduled explains a placement that is misconfigured or pending, and so keeps the clusters that it has.
-func (s *snapshot) explainUnscheduled(p *placement, result *Result) *Explanation {
+func (sn *snapshot) explainUnscheduled(p *placement, result *Result) *Explanation {
 	e, since := &Explanation{Result: result}, "its CEL expressions had to be evaluated"
 	if result.Misconfigured != nil {
 		since = "the placement was misconfigured"
 	}
-	class := equivalenceClass{sets: s.setsOf(p.object)}
-	inSets := s.names(class.has)
+	class := equivalenceClass{sets: sn.setsOf(p.object)}
+	inSets := sn.names(class.has)
 	e.Filters = []Filter{{Name: FilterClusterSets, Clusters: inSets}}
-	e.Result.Funnel = Funnel{Fleet: s.clusterCount, InClusterSets: len(inSets)}
-	for _, c := range s.clusters.sorted {
+	e.Result.Funnel = Funnel{Fleet: sn.clusterCount, InClusterSets: len(inSets)}
+	for _, c := range sn.clusters.sorted {
 		if c.object == nil {
 			continue
 		}
@@ -152,9 +152,9 @@ func (c *cycle) scoresBy(by scorer, candidates []scoredCluster) report.Prioritiz
 }
 
 // names returns the names of clusters, sorted.
-func (s *snapshot) names(which func(*cluster) bool) []string {
+func (sn *snapshot) names(which func(*cluster) bool) []string {
 	names := []string{}
-	for _, c := range s.clusters.sorted {
+	for _, c := range sn.clusters.sorted {
 		if which(c) {
 			names = append(names, c.name)
 		}

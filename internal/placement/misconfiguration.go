@@ -33,8 +33,8 @@ func misconfigured(part, format string, args ...any) *Misconfiguration {
 
 // overBudget is the misconfiguration of CEL expressions that exceed celBudget. It stays until a spec, a binding or the selector of a
 // cluster set changes. Changes of single clusters do not end it: to evaluate the expressions again would cost as much again.
-func (s *evaluations) overBudget() *Misconfiguration {
+func (ev *evaluations) overBudget() *Misconfiguration {
 	return misconfigured(partPredicate,
 		"spec.predicates: the celExpressions cost more than %d for all clusters of the bound ManagedClusterSets together; "+
-			"use fewer or simpler ones, or an additional labelSelector that leaves fewer clusters", s.celBudget)
+			"use fewer or simpler ones, or an additional labelSelector that leaves fewer clusters", ev.celBudget)
 }

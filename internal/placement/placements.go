@@ -49,10 +49,10 @@ func (s *Scheduler) SetPlacement(object *clusterv1beta1.Placement) []Key {
 }
 
 // retryOverBudget lets the CEL expressions of a class be evaluated again if they exceeded the budget.
-func (s *classCache) retryOverBudget(class *equivalenceClass, affected affected) {
+func (cc *classCache) retryOverBudget(class *equivalenceClass, affected affected) {
 	if class.overBudget() {
-		s.dropCandidates(class)
-		s.evaluations.cancel(class)
+		cc.dropCandidates(class)
+		cc.evaluations.cancel(class)
 		class.addAll(affected)
 	}
 }
@@ -66,12 +66,12 @@ func sameSpec(a, b *clusterv1beta1.Placement) bool {
 }
 
 // reparse parses the spec of a placement and classifies the placement.
-func (s *classCache) reparse(p *placement) {
+func (cc *classCache) reparse(p *placement) {
 	if p.spec, p.misconfiguration = parseSpec(p.object); p.spec == nil {
-		s.leaveClass(p)
+		cc.leaveClass(p)
 		return
 	}
-	s.classify(p)
+	cc.classify(p)
 }
 
 // DeletePlacement removes a Placement and its decisions.

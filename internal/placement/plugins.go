@@ -28,9 +28,9 @@ type framework struct {
 	options Options
 }
 
-func (s *framework) timed(kind PluginType, name string) (done func()) {
-	if s.options.Timer == nil {
+func (f *framework) timed(kind PluginType, name string) (done func()) {
+	if f.options.Timer == nil {
 		return func() {}
 	}
-	return s.options.Timer(kind, name)
+	return f.options.Timer(kind, name)
 }

@@ -46,21 +46,21 @@ func parseSelectors(byLabels *metav1.LabelSelector, byClaims *clusterv1beta1.Clu
 }
 
 // match reports whether a cluster matches one of the predicates, and adds what CEL expressions cost to costs.
-func (s *profile) match(c *cluster, now time.Time, costs *celselector.Costs) bool {
-	for i := range s.predicates {
-		if s.predicates[i].match(c, now, costs) == nil {
+func (pr *profile) match(c *cluster, now time.Time, costs *celselector.Costs) bool {
+	for i := range pr.predicates {
+		if pr.predicates[i].match(c, now, costs) == nil {
 			return true
 		}
 	}
-	return len(s.predicates) == 0
+	return len(pr.predicates) == 0
 }
 
 // matchWithoutCEL reports whether a cluster matches one of the predicates, as far as labels and claims decide that. If certain is false, it
 // depends on a CEL expression.
-func (s *profile) matchWithoutCEL(c *cluster) (matched, certain bool) {
+func (pr *profile) matchWithoutCEL(c *cluster) (matched, certain bool) {
 	certain = true
-	for i := range s.predicates {
-		p := &s.predicates[i]
+	for i := range pr.predicates {
+		p := &pr.predicates[i]
 		if !p.labels.Matches(c.labels()) || !p.claims.Matches(c.claims) {
 			continue
 		}
@@ -69,17 +69,17 @@ func (s *profile) matchWithoutCEL(c *cluster) (matched, certain bool) {
 		}
 		certain = false
 	}
-	return len(s.predicates) == 0, certain
+	return len(pr.predicates) == 0, certain
 }
 
 // mismatchReason says why the cluster matches none of the predicates. Once the costs have exceeded their limit, CEL expressions are not
 // evaluated any more.
-func (s *profile) mismatchReason(c *cluster, now time.Time, costs *celselector.Costs) string {
+func (pr *profile) mismatchReason(c *cluster, now time.Time, costs *celselector.Costs) string {
 	var reasons []string
-	for i := range s.predicates {
+	for i := range pr.predicates {
 		err := errCEL
 		if !costs.Exceeded() {
-			err = s.predicates[i].match(c, now, costs)
+			err = pr.predicates[i].match(c, now, costs)
 		}
 		if err != nil {
 			reasons = append(reasons, fmt.Sprintf("spec.predicates[%d]: %v", i, err))

@@ -46,8 +46,8 @@ var builtIns = map[string]scorePlugin{
 }
 
 // ofClass reports whether the scores depend on the candidates alone, and so are the same for all placements of a class.
-func (s *scorer) ofClass() bool {
-	switch s.plugin.(type) {
+func (sc *scorer) ofClass() bool {
+	switch sc.plugin.(type) {
 	case balance, steady:
 		return false
 	}
@@ -55,11 +55,11 @@ func (s *scorer) ofClass() bool {
 }
 
 // metricName is the plugin_name in metrics. All AddOnPlacementScores have the same one, as they may be many.
-func (s *scorer) metricName() string {
-	if _, ok := s.plugin.(addOnScore); ok {
+func (sc *scorer) metricName() string {
+	if _, ok := sc.plugin.(addOnScore); ok {
 		return string(clusterv1beta1.ScoreCoordinateTypeAddOn)
 	}
-	return s.name
+	return sc.name
 }
 
 // parsePrioritizerPolicy returns the scorers of spec.prioritizerPolicy with weights other than 0, in the order of the spec after the

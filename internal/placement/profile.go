@@ -63,26 +63,26 @@ func newProfile(spec *clusterv1beta1.PlacementSpec, scorers []scorer) (*profile,
 }
 
 // readsScore reports whether the profile may read AddOnPlacementScores of a name. CEL expressions may read any.
-func (s *profile) readsScore(name string) bool {
-	return s.cel || slices.Contains(s.usesScores, name)
+func (pr *profile) readsScore(name string) bool {
+	return pr.cel || slices.Contains(pr.usesScores, name)
 }
 
 // readsResources reports whether a scorer compares resources.
-func (s *profile) readsResources() bool { return slices.Contains(s.usesResource[:], true) }
+func (pr *profile) readsResources() bool { return slices.Contains(pr.usesResource[:], true) }
 
 // nextExpiry is when a toleration of one of the taints of a cluster, or one of its scores that the profile reads, expires next. Zero is
 // never.
-func (s *profile) nextExpiry(c *cluster, now time.Time) time.Time {
+func (pr *profile) nextExpiry(c *cluster, now time.Time) time.Time {
 	var deadline time.Time
-	if s.tolerationExpires {
+	if pr.tolerationExpires {
 		taints := c.taints()
 		for i := range taints {
-			_, until := s.tolerates(&taints[i], now)
+			_, until := pr.tolerates(&taints[i], now)
 			deadline = earliest(deadline, until)
 		}
 	}
 	for _, scores := range c.scores {
-		if scores.Status.ValidUntil != nil && !scoresExpired(scores, now) && s.readsScore(scores.Name) {
+		if scores.Status.ValidUntil != nil && !scoresExpired(scores, now) && pr.readsScore(scores.Name) {
 			deadline = earliest(deadline, scores.Status.ValidUntil.Time)
 		}
 	}

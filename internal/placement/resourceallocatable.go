@@ -22,13 +22,13 @@ type resourceRange struct {
 	known    bool // whether any candidate reports the resource
 }
 
-func (s *resourceRange) include(m resourceAmount) {
+func (r *resourceRange) include(m resourceAmount) {
 	switch {
 	case !m.known:
-	case !s.known:
-		*s = resourceRange{min: m.value, max: m.value, known: true}
+	case !r.known:
+		*r = resourceRange{min: m.value, max: m.value, known: true}
 	default:
-		s.min, s.max = min(s.min, m.value), max(s.max, m.value)
+		r.min, r.max = min(r.min, m.value), max(r.max, m.value)
 	}
 }
 
@@ -36,10 +36,10 @@ func (s *resourceRange) include(m resourceAmount) {
 type resourceRanges [len(resourceNames)]resourceRange
 
 // include extends the ranges of the resources that the profile uses.
-func (s *resourceRanges) include(c *cluster, profile *profile) {
+func (r *resourceRanges) include(c *cluster, profile *profile) {
 	for i, used := range profile.usesResource {
 		if used {
-			s[i].include(c.allocatable[i])
+			r[i].include(c.allocatable[i])
 		}
 	}
 }

@@ -38,16 +38,16 @@ func (s *Scheduler) Restore(key Key, groups []Group) {
 
 // eligible returns the decisions that a placement of the namespace could have made. With the right to write PlacementDecisions in a
 // namespace, a user can name any clusters; if these counted for Balance, they would keep the placements of others away from them.
-func (s *snapshot) eligible(namespace string, groups []Group) []Group {
-	if s.trustDecisions {
+func (sn *snapshot) eligible(namespace string, groups []Group) []Group {
+	if sn.trustDecisions {
 		return groups
 	}
-	bound := equivalenceClass{sets: s.boundSets(namespace)}
+	bound := equivalenceClass{sets: sn.boundSets(namespace)}
 	left := make([]Group, len(groups))
 	for i, group := range groups {
 		left[i].Name = group.Name
 		for _, decision := range group.Decisions {
-			if c := s.clusters.get(decision.ClusterName); c != nil && bound.has(c) {
+			if c := sn.clusters.get(decision.ClusterName); c != nil && bound.has(c) {
 				left[i].Decisions = append(left[i].Decisions, decision)
 			}
 		}
@@ -56,28 +56,28 @@ func (s *snapshot) eligible(namespace string, groups []Group) []Group {
 }
 
 // addUnmanaged adds the placements of a namespace that the scheduler does not manage: other decisions may be eligible now.
-func (s *snapshot) addUnmanaged(namespace string, affected affected) {
-	if !s.trustDecisions {
-		maps.Copy(affected, s.unmanaged[namespace])
+func (sn *snapshot) addUnmanaged(namespace string, affected affected) {
+	if !sn.trustDecisions {
+		maps.Copy(affected, sn.unmanaged[namespace])
 	}
 }
 
-func (s *snapshot) restoreOrphan(key Key, groups []Group) {
-	p := s.orphans[key]
+func (sn *snapshot) restoreOrphan(key Key, groups []Group) {
+	p := sn.orphans[key]
 	if p == nil {
 		p = &placement{key: key}
 	}
-	s.setGroups(p, s.eligible(key.Namespace, groups))
+	sn.setGroups(p, sn.eligible(key.Namespace, groups))
 	decided := slices.ContainsFunc(groups, func(group Group) bool { return len(group.Decisions) > 0 })
-	if s.unmanaged.set(key.Namespace, key, decided); decided {
-		s.orphans[key] = p
+	if sn.unmanaged.set(key.Namespace, key, decided); decided {
+		sn.orphans[key] = p
 	} else {
-		delete(s.orphans, key)
+		delete(sn.orphans, key)
 	}
 }
 
 // setGroups records the decisions of a placement. A cluster that is listed twice is in the first of its groups.
-func (s *snapshot) setGroups(p *placement, groups []Group) {
+func (sn *snapshot) setGroups(p *placement, groups []Group) {
 	n := 0
 	for _, group := range groups {
 		n += len(group.Decisions)
@@ -87,7 +87,7 @@ func (s *snapshot) setGroups(p *placement, groups []Group) {
 	for _, group := range groups {
 		before := len(selected)
 		for i := range group.Decisions {
-			if c := s.clusters.getOrAdd(group.Decisions[i].ClusterName); !listed[c] {
+			if c := sn.clusters.getOrAdd(group.Decisions[i].ClusterName); !listed[c] {
 				listed[c] = true
 				selected = append(selected, c)
 			}
@@ -97,15 +97,15 @@ func (s *snapshot) setGroups(p *placement, groups []Group) {
 	if len(records) == 1 && records[0].name == "" {
 		records = nil
 	}
-	s.setDecision(p, selected)
+	sn.setDecision(p, selected)
 	p.groups = records
 }
 
 // adoptOrphan gives a new placement the decisions that were restored before it existed.
-func (s *snapshot) adoptOrphan(p *placement) {
-	if orphan := s.orphans[p.key]; orphan != nil {
+func (sn *snapshot) adoptOrphan(p *placement) {
+	if orphan := sn.orphans[p.key]; orphan != nil {
 		p.selected, p.groups = orphan.selected, orphan.groups
-		delete(s.orphans, p.key)
+		delete(sn.orphans, p.key)
 	}
 }
 
@@ -118,15 +118,15 @@ func (s *Scheduler) Selects(key Key, cluster string) bool {
 }
 
 // setDecision records the clusters of a placement.
-func (s *snapshot) setDecision(p *placement, selected []*cluster) {
+func (sn *snapshot) setDecision(p *placement, selected []*cluster) {
 	former := p.selected
 	p.selected = selected
 	for _, c := range selected {
-		s.decisionCounts.add(c, 1)
+		sn.decisionCounts.add(c, 1)
 	}
 	for _, c := range former {
-		s.decisionCounts.add(c, -1)
-		s.removeIfUnused(c)
+		sn.decisionCounts.add(c, -1)
+		sn.removeIfUnused(c)
 	}
 }
 

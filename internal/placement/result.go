@@ -72,10 +72,10 @@ func (r *Result) ConditionMisconfigured() metav1.Condition {
 
 // misconfiguredResult is the result of a misconfigured placement, which keeps its decisions. Missing cluster sets are a more important
 // reason, as without these no spec selects a cluster.
-func (s *snapshot) misconfiguredResult(p *placement, invalid *Misconfiguration) *Result {
+func (sn *snapshot) misconfiguredResult(p *placement, invalid *Misconfiguration) *Result {
 	result := p.keptResult("The placement is misconfigured")
 	result.Misconfigured = invalid
-	bound := s.boundSets(p.key.Namespace)
+	bound := sn.boundSets(p.key.Namespace)
 	switch sets := filterSets(bound, p.object.Spec.ClusterSets); {
 	case len(sets) == 0:
 		result.Satisfied.Reason, result.Satisfied.Message = unboundReason(p, bound)
@@ -117,11 +117,11 @@ func unboundReason(p *placement, bound []*clusterSet) (reason, message string) {
 
 // satisfiedCondition is the condition PlacementSatisfied. The first reason that applies wins. The message depends on nothing but what
 // makes the placement affected by events.
-func (s *snapshot) satisfiedCondition(p *placement, cs *candidateSet, candidates, selected int) metav1.Condition {
+func (sn *snapshot) satisfiedCondition(p *placement, cs *candidateSet, candidates, selected int) metav1.Condition {
 	condition := metav1.Condition{Type: fleet.ConditionPlacementSatisfied, Status: metav1.ConditionFalse}
 	switch {
 	case p.class == nil:
-		condition.Reason, condition.Message = unboundReason(p, s.boundSets(p.key.Namespace))
+		condition.Reason, condition.Message = unboundReason(p, sn.boundSets(p.key.Namespace))
 	case cs.inClusterSets == 0:
 		condition.Reason = fleet.ReasonAllManagedClusterSetsEmpty
 		condition.Message = noMembers

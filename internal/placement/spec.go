@@ -128,10 +128,10 @@ func parseGroupSize(value intstr.IntOrString) (groupSize, bool) {
 }
 
 // of is the size of groups, at least 1, when total clusters are selected.
-func (s groupSize) of(total int) int {
-	number := s.number
-	if s.percent {
-		number = (total*s.number + 99) / 100
+func (g groupSize) of(total int) int {
+	number := g.number
+	if g.percent {
+		number = (total*g.number + 99) / 100
 	}
 	if number <= 0 || number > total {
 		number = total

@@ -74,27 +74,27 @@ func newSpread(constraints []spreadConstraint, candidates []scoredCluster) *spre
 }
 
 // addCandidate adds a candidate to its topology.
-func (s *constraintState) addCandidate(c *cluster) *topology {
-	value, known := s.topologyOf(c)
+func (st *constraintState) addCandidate(c *cluster) *topology {
+	value, known := st.topologyOf(c)
 	if !known {
 		return nil
 	}
-	t := s.topologies[value]
+	t := st.topologies[value]
 	if t == nil {
 		t = &topology{}
-		s.topologies[value] = t
-		s.all.add(0, 1)
-		s.open.add(0, 1)
+		st.topologies[value] = t
+		st.all.add(0, 1)
+		st.open.add(0, 1)
 	}
 	t.waiting++
 	return t
 }
 
 // missingTopology returns the first DoNotSchedule constraint whose label or claim the cluster does not have; nil if there is none.
-func (s *spreadSelector) missingTopology(c *cluster) *spreadConstraint {
-	for i := range s.constraints {
-		if _, known := s.constraints[i].topologyOf(c); !known && s.constraints[i].strict {
-			return s.constraints[i].spreadConstraint
+func (ss *spreadSelector) missingTopology(c *cluster) *spreadConstraint {
+	for i := range ss.constraints {
+		if _, known := ss.constraints[i].topologyOf(c); !known && ss.constraints[i].strict {
+			return ss.constraints[i].spreadConstraint
 		}
 	}
 	return nil
@@ -104,27 +104,27 @@ func (s *spreadSelector) missingTopology(c *cluster) *spreadConstraint {
 type excess [maxConstraints]int
 
 // excessWith is the excess of a topology with that many selected clusters.
-func (s *constraintState) excessWith(selected int) int {
-	return max(selected+1-s.all.least-s.maxSkew, 0)
+func (st *constraintState) excessWith(selected int) int {
+	return max(selected+1-st.all.least-st.maxSkew, 0)
 }
 
 // excessOf returns the excess of a candidate. ok is false if a DoNotSchedule constraint forbids it.
-func (s *spreadSelector) excessOf(c *spreadCandidate) (e excess, ok bool) {
+func (ss *spreadSelector) excessOf(c *spreadCandidate) (e excess, ok bool) {
 	ok = true
-	for i := range s.constraints {
+	for i := range ss.constraints {
 		if e[i] = math.MaxInt; c.topologies[i] != nil {
-			e[i] = s.constraints[i].excessWith(c.topologies[i].selected)
+			e[i] = ss.constraints[i].excessWith(c.topologies[i].selected)
 		}
-		ok = ok && (e[i] == 0 || !s.constraints[i].strict)
+		ok = ok && (e[i] == 0 || !ss.constraints[i].strict)
 	}
 	return e, ok
 }
 
 // leastExcess is the least that any candidate can have of each constraint. There may be none that has all of them.
-func (s *spreadSelector) leastExcess() (e excess) {
-	for i := range s.constraints {
-		if e[i] = math.MaxInt; s.constraints[i].open.least < len(s.constraints[i].open.counts) {
-			e[i] = s.constraints[i].excessWith(s.constraints[i].open.least)
+func (ss *spreadSelector) leastExcess() (e excess) {
+	for i := range ss.constraints {
+		if e[i] = math.MaxInt; ss.constraints[i].open.least < len(ss.constraints[i].open.counts) {
+			e[i] = ss.constraints[i].excessWith(ss.constraints[i].open.least)
 		}
 	}
 	return e
@@ -133,11 +133,11 @@ func (s *spreadSelector) leastExcess() (e excess) {
 // next returns the position in waiting of the best candidate among those that keep to all DoNotSchedule constraints and, of these, exceed
 // maxSkew of the first ScheduleAnyway constraint least, then of the second one, and so on. constraint is the first one that excludes a
 // better candidate, if one does. ok is false when no candidate can be selected.
-func (s *spreadSelector) next() (position int, constraint *spreadConstraint, ok bool) {
+func (ss *spreadSelector) next() (position int, constraint *spreadConstraint, ok bool) {
 	var best excess
-	least := s.leastExcess()
-	for at, candidate := range s.waiting {
-		e, allowed := s.excessOf(candidate)
+	least := ss.leastExcess()
+	for at, candidate := range ss.waiting {
+		e, allowed := ss.excessOf(candidate)
 		if !allowed || (ok && slices.Compare(e[:], best[:]) >= 0) {
 			continue
 		}
@@ -149,44 +149,44 @@ func (s *spreadSelector) next() (position int, constraint *spreadConstraint, ok 
 	if !ok {
 		return 0, nil, false
 	}
-	first, _ := s.excessOf(s.waiting[0])
-	for i := range s.constraints {
+	first, _ := ss.excessOf(ss.waiting[0])
+	for i := range ss.constraints {
 		if first[i] != best[i] {
-			return position, s.constraints[i].spreadConstraint, true
+			return position, ss.constraints[i].spreadConstraint, true
 		}
 	}
 	return position, nil, true
 }
 
 // selectAt selects the candidate at a position in waiting.
-func (s *spreadSelector) selectAt(position int) *spreadCandidate {
-	candidate := s.waiting[position]
-	s.waiting = slices.Delete(s.waiting, position, position+1)
-	for i := range s.constraints {
+func (ss *spreadSelector) selectAt(position int) *spreadCandidate {
+	candidate := ss.waiting[position]
+	ss.waiting = slices.Delete(ss.waiting, position, position+1)
+	for i := range ss.constraints {
 		if t := candidate.topologies[i]; t != nil {
-			s.constraints[i].addSelected(t)
+			ss.constraints[i].addSelected(t)
 		}
 	}
 	return candidate
 }
 
-func (s *constraintState) addSelected(t *topology) {
-	s.all.add(t.selected, -1)
-	s.open.add(t.selected, -1)
+func (st *constraintState) addSelected(t *topology) {
+	st.all.add(t.selected, -1)
+	st.open.add(t.selected, -1)
 	t.selected++
 	t.waiting--
-	s.all.add(t.selected, 1)
+	st.all.add(t.selected, 1)
 	if t.waiting > 0 {
-		s.open.add(t.selected, 1)
+		st.open.add(t.selected, 1)
 	}
-	s.all.update()
-	s.open.update()
+	st.all.update()
+	st.open.update()
 }
 
 // violatedConstraint returns the first DoNotSchedule constraint that forbids to select one cluster more like this; nil if none does.
-func (s *spreadSelector) violatedConstraint(c *cluster) *spreadConstraint {
-	for i := range s.constraints {
-		k := &s.constraints[i]
+func (ss *spreadSelector) violatedConstraint(c *cluster) *spreadConstraint {
+	for i := range ss.constraints {
+		k := &ss.constraints[i]
 		value, _ := k.topologyOf(c)
 		if t := k.topologies[value]; k.strict && t != nil && k.excessWith(t.selected) > 0 {
 			return k.spreadConstraint

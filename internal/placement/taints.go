@@ -47,12 +47,12 @@ type untolerated struct {
 	preferNoSelect *clusterv1.Taint // the cluster ranks behind all others
 }
 
-func (s *profile) untoleratedTaints(c *cluster, now time.Time) untolerated {
+func (pr *profile) untoleratedTaints(c *cluster, now time.Time) untolerated {
 	var t untolerated
 	taints := c.taints()
 	for i := range taints {
 		taint := &taints[i]
-		if tolerated, _ := s.tolerates(taint, now); tolerated {
+		if tolerated, _ := pr.tolerates(taint, now); tolerated {
 			continue
 		}
 		switch taint.Effect {
@@ -68,9 +68,9 @@ func (s *profile) untoleratedTaints(c *cluster, now time.Time) untolerated {
 }
 
 // tolerates reports whether a taint is tolerated, and until when; zero is without end.
-func (s *profile) tolerates(taint *clusterv1.Taint, now time.Time) (tolerated bool, until time.Time) {
-	for i := range s.tolerations {
-		toleration := &s.tolerations[i]
+func (pr *profile) tolerates(taint *clusterv1.Taint, now time.Time) (tolerated bool, until time.Time) {
+	for i := range pr.tolerations {
+		toleration := &pr.tolerations[i]
 		if !matches(toleration, taint) {
 			continue
 		}
@@ -110,8 +110,8 @@ func describeTaint(taint *clusterv1.Taint) string {
 }
 
 // filterTaints classifies a cluster by its taints.
-func (s *profile) filterTaints(c *cluster, now time.Time) taintStatus {
-	t := s.untoleratedTaints(c, now)
+func (pr *profile) filterTaints(c *cluster, now time.Time) taintStatus {
+	t := pr.untoleratedTaints(c, now)
 	return taintStatus{
 		tolerated:      t.noSelect == nil && t.noSelectIfNew == nil,
 		noSelectIfNew:  t.noSelect == nil && t.noSelectIfNew != nil,

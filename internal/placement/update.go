@@ -14,10 +14,10 @@ import (
 //   - all, if the change affects the scores of other clusters (ResourceAllocatable);
 //   - placements with spread constraints or decision groups, if labels or claims have changed;
 //   - all, if the candidates were discarded. Until one is scheduled, all are still to be scheduled, and further events add none.
-func (s *classCache) updateClass(class *equivalenceClass, change clusterChange, affected affected) {
+func (cc *classCache) updateClass(class *equivalenceClass, change clusterChange, affected affected) {
 	c, cs := change.cluster, class.candidates
 	if !change.celResult {
-		s.updateEvaluation(class, c)
+		cc.updateEvaluation(class, c)
 	}
 	if cs == nil {
 		if class.discarded && !class.overBudget() {
@@ -39,8 +39,8 @@ func (s *classCache) updateClass(class *equivalenceClass, change clusterChange, 
 		class.addAll(affected)
 	}
 	size := cs.size()
-	s.updateCandidate(class, change, affected)
-	s.cachedCandidates += cs.size() - size
+	cc.updateCandidate(class, change, affected)
+	cc.cachedCandidates += cs.size() - size
 }
 
 func asInt(one bool) int {
@@ -51,17 +51,17 @@ func asInt(one bool) int {
 }
 
 // updateCandidate filters and scores the cluster again.
-func (s *classCache) updateCandidate(class *equivalenceClass, change clusterChange, affected affected) {
+func (cc *classCache) updateCandidate(class *equivalenceClass, change clusterChange, affected affected) {
 	cs := class.candidates
 	noneTolerated := cs.tolerated == 0
-	before, after := s.framework.replace(class, change.cluster)
+	before, after := cc.framework.replace(class, change.cluster)
 	if noneTolerated != (cs.tolerated == 0) { // the condition PlacementSatisfied has another reason
 		class.addAll(affected)
 	}
 	if before.tolerated || after.tolerated { // otherwise the ranges, which are of tolerated candidates, stay
 		if ranges := cs.computeRanges(class.profile); ranges != cs.ranges {
 			cs.ranges = ranges
-			s.framework.scoreCandidates(cs, class.profile)
+			cc.framework.scoreCandidates(cs, class.profile)
 			class.addAll(affected)
 			return
 		}
@@ -70,7 +70,7 @@ func (s *classCache) updateCandidate(class *equivalenceClass, change clusterChan
 	e.selectedOnly = (e.rankChanged() || e.topologyChanged()) &&
 		slices.ContainsFunc(cs.matched, func(m candidate) bool { return m.noSelectIfNew })
 	for _, p := range class.placements {
-		if s.framework.mayAffect(p, cs, e) {
+		if cc.framework.mayAffect(p, cs, e) {
 			affected.add(p)
 		}
 	}
@@ -78,18 +78,18 @@ func (s *classCache) updateCandidate(class *equivalenceClass, change clusterChan
 
 // replace filters and scores a cluster with the ranges as they are, and replaces its candidate. A cluster that does not match the
 // predicates has a candidate without a status.
-func (s *framework) replace(class *equivalenceClass, c *cluster) (before, after candidate) {
+func (f *framework) replace(class *equivalenceClass, c *cluster) (before, after candidate) {
 	cs, profile := class.candidates, class.profile
 	after = candidate{cluster: c}
 	matches := false
 	if class.has(c) {
-		class.nextChange = earliest(class.nextChange, profile.nextExpiry(c, s.now))
-		s.scheduleAdvance(class.nextChange)
-		matches = class.matches(c, s.now)
+		class.nextChange = earliest(class.nextChange, profile.nextExpiry(c, f.now))
+		f.scheduleAdvance(class.nextChange)
+		matches = class.matches(c, f.now)
 	}
 	if matches {
-		after.taintStatus = profile.filterTaints(c, s.now)
-		after.score, after.expired = weightedScore(profile.scorers, c, &scoreInput{now: s.now, ranges: cs.ranges})
+		after.taintStatus = profile.filterTaints(c, f.now)
+		after.score, after.expired = weightedScore(profile.scorers, c, &scoreInput{now: f.now, ranges: cs.ranges})
 	}
 	at, matched := cs.find(c)
 	switch {
@@ -137,7 +137,7 @@ func (e *classChange) affectsSelected() bool {
 }
 
 // mayAffect reports whether a change may affect what a placement selects.
-func (s *framework) mayAffect(p *placement, cs *candidateSet, e *classChange) bool {
+func (f *framework) mayAffect(p *placement, cs *candidateSet, e *classChange) bool {
 	isCandidate := e.before.tolerated || e.after.tolerated
 	switch {
 	case p.has(e.cluster):
@@ -153,12 +153,12 @@ func (s *framework) mayAffect(p *placement, cs *candidateSet, e *classChange) bo
 	case e.selectedOnly && p.spec.profile.readsResources() && len(cs.selectedOnly(p)) > 0:
 		return true // the placement may have other resource ranges than its class
 	}
-	return s.bestRank(cs, e, s.balanceTermOf(p)) < p.spec.limit+len(p.selected)
+	return f.bestRank(cs, e, f.balanceTermOf(p)) < p.spec.limit+len(p.selected)
 }
 
 // bestRank returns the rank of the cluster before or after the change, whichever is better, from 0. Most placements of a class share a few
 // terms.
-func (s *framework) bestRank(cs *candidateSet, e *classChange, term balanceTerm) int {
+func (f *framework) bestRank(cs *candidateSet, e *classChange, term balanceTerm) int {
 	best, known := e.bestRanks[term]
 	if known {
 		return best
@@ -166,7 +166,7 @@ func (s *framework) bestRank(cs *candidateSet, e *classChange, term balanceTerm)
 	best = math.MaxInt
 	for _, m := range []candidate{e.before, e.after} {
 		if m.tolerated {
-			best = min(best, s.countBefore(cs, m, term))
+			best = min(best, f.countBefore(cs, m, term))
 		}
 	}
 	e.bestRanks[term] = best
@@ -174,7 +174,7 @@ func (s *framework) bestRank(cs *candidateSet, e *classChange, term balanceTerm)
 }
 
 // countBefore counts the other candidates that rank before one. With TieBreakHash, those of the same score do not count.
-func (s *framework) countBefore(cs *candidateSet, of candidate, term balanceTerm) int {
+func (f *framework) countBefore(cs *candidateSet, of candidate, term balanceTerm) int {
 	rank := scoredCluster{cluster: of.cluster, preferNoSelect: of.preferNoSelect, score: of.score + term.score(of.cluster)}
 	n := 0
 	for i := range cs.matched {
@@ -184,7 +184,7 @@ func (s *framework) countBefore(cs *candidateSet, of candidate, term balanceTerm
 		}
 		other := scoredCluster{cluster: m.cluster, preferNoSelect: m.preferNoSelect, score: m.score + term.score(m.cluster)}
 		order := compareScores(other, rank)
-		if order < 0 || (order == 0 && s.options.TieBreak != TieBreakHash && m.cluster.name < of.cluster.name) {
+		if order < 0 || (order == 0 && f.options.TieBreak != TieBreakHash && m.cluster.name < of.cluster.name) {
 			n++
 		}
 	}
