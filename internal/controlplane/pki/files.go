@@ -10,13 +10,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/big"
 	"os"
 	"path/filepath"
 	"time"
 
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
 
 // serviceAccountKeyBits is the size that clients of the published keys expect.
@@ -41,22 +42,11 @@ func newKey[Name Authority | Leaf](name Name) (crypto.Signer, error) {
 }
 
 // issue makes a certificate for a key. parent signs; nil means the key itself. A certificate never outlives its signer.
-func issue(template *x509.Certificate, key crypto.Signer, parent *keyPair) (_ *keyPair, err error) {
-	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
-		return nil, err
+func issue(template *x509.Certificate, key crypto.Signer, parent *keyPair) (*keyPair, error) {
+	if parent == nil {
+		parent = &keyPair{key: key}
 	}
-	signerCert, signerKey := template, key
-	if parent != nil {
-		signerCert, signerKey = parent.cert, parent.key
-		if template.NotAfter.After(parent.cert.NotAfter) {
-			template.NotAfter = parent.cert.NotAfter
-		}
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, signerCert, key.Public(), signerKey)
-	if err != nil {
-		return nil, err
-	}
-	cert, err := x509.ParseCertificate(raw)
+	cert, err := signingrequest.Sign(*template, key.Public(), parent.cert, parent.key)
 	if err != nil {
 		return nil, err
 	}

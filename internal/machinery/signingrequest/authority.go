@@ -46,16 +46,30 @@ func (a *Authority) Issue(template x509.Certificate, public crypto.PublicKey, no
 		return nil, fmt.Errorf("the signing certificate of %q expired on %s: replace it", a.certificate.Subject,
 			a.certificate.NotAfter.Format(time.RFC3339))
 	}
-	if template.NotAfter.After(a.certificate.NotAfter) {
-		template.NotAfter = a.certificate.NotAfter
+	certificate, err := Sign(template, public, a.certificate, a.key)
+	if err != nil {
+		return nil, err
 	}
-	var err error
-	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw}), nil
+}
+
+// Sign returns a certificate for a public key, signed with the key of an issuer. It is as the template, with a serial number, and ends no
+// later than the certificate of the issuer does. Where that is nil, the key is the certificate's own.
+func Sign(template x509.Certificate, public crypto.PublicKey, issuer *x509.Certificate, key crypto.Signer) (*x509.Certificate, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
 		return nil, fmt.Errorf("make a serial number: %w", err)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, &template, a.certificate, public, a.key)
+	template.SerialNumber = serial
+	if issuer == nil {
+		issuer = &template
+	}
+	if template.NotAfter.After(issuer.NotAfter) {
+		template.NotAfter = issuer.NotAfter
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &template, issuer, public, key)
 	if err != nil {
 		return nil, fmt.Errorf("sign the certificate of %q: %w", template.Subject, err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
+	return x509.ParseCertificate(der)
 }

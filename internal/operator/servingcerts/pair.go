@@ -10,11 +10,12 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
-	"math/big"
 	"net"
 	"time"
 
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/capstan-io/capstan/internal/machinery/signingrequest"
 )
 
 // pair is a certificate with its key.
@@ -59,9 +60,6 @@ func newServing(now time.Time, hosts []string, authority pair) (pair, error) {
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
-	if template.NotAfter.After(authority.certificate.NotAfter) {
-		template.NotAfter = authority.certificate.NotAfter
-	}
 	return sign(template, &authority)
 }
 
@@ -71,18 +69,10 @@ func sign(template *x509.Certificate, authority *pair) (pair, error) {
 	if err != nil {
 		return pair{}, err
 	}
-	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
-		return pair{}, err
+	if authority == nil {
+		authority = &pair{key: key}
 	}
-	parent, signer := template, crypto.Signer(key)
-	if authority != nil {
-		parent, signer = authority.certificate, authority.key
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
-	if err != nil {
-		return pair{}, err
-	}
-	certificate, err := x509.ParseCertificate(raw)
+	certificate, err := signingrequest.Sign(*template, key.Public(), authority.certificate, authority.key)
 	if err != nil {
 		return pair{}, err
 	}
