@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/capstan-io/capstan/internal/apply/crdversion"
+	"github.com/capstan-io/capstan/internal/apply/stored"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 	"github.com/capstan-io/capstan/internal/machinery/retry"
 	"github.com/capstan-io/capstan/internal/upgrade"
@@ -85,7 +86,7 @@ func update(ctx context.Context, cluster client.Client, live, desired *apiextens
 	if equality.Semantic.DeepEqual(before, live) {
 		return nil
 	}
-	err := migrateFirst(ctx, cluster, desired, func() error { return cluster.Update(ctx, live) })
+	err := stored.MigrateAndWrite(ctx, migrated{cluster}, desired, func() error { return cluster.Update(ctx, live) })
 	if apierrors.IsForbidden(err) {
 		log.FromContext(ctx).Info("A CustomResourceDefinition differs and may not be changed", "name", live.Name, "reason", err.Error())
 		return nil
@@ -103,8 +104,9 @@ func isNewer(ctx context.Context, live client.Object, version string) bool {
 	return true
 }
 
-// ApplyCRDs applies the definitions as part of an installation, except those that a newer operator has applied. Those that were applied
-// have a resource version then. A definition that cannot be applied does not keep the others from it; the error has all failures.
+// ApplyCRDs applies the definitions as part of an installation, except those that a newer operator has applied, and those of a group of
+// Kubernetes itself that others have, as these may be newer, too. Those that were applied have a resource version then. A definition that
+// cannot be applied does not keep the others from it; the error has all failures.
 func (c *Cluster) ApplyCRDs(ctx context.Context, installation string, crds []*apiextensionsv1.CustomResourceDefinition) error {
 	var failures []error
 	for _, crd := range crds {
@@ -112,13 +114,19 @@ func (c *Cluster) ApplyCRDs(ctx context.Context, installation string, crds []*ap
 		if err != nil {
 			return err
 		}
-		if isNewer(ctx, live, c.Version) {
+		if isNewer(ctx, live, c.Version) || c.isOfOthers(live, crd.Spec.Group) {
 			continue
 		}
 		crdversion.Set(crd, c.Version)
-		failures = append(failures, migrateFirst(ctx, c.Client, crd, func() error { return c.Apply(ctx, installation, crd) }))
+		apply := func() error { return c.Apply(ctx, installation, crd) }
+		failures = append(failures, stored.MigrateAndWrite(ctx, migrated{c.Client}, crd, apply))
 	}
 	return errors.Join(failures...)
+}
+
+// isOfOthers reports whether a definition of a group of Kubernetes itself is on the cluster, and part of no installation.
+func (c *Cluster) isOfOthers(live client.Object, group string) bool {
+	return live.GetResourceVersion() != "" && live.GetLabels()[c.Label] == "" && apihelpers.IsProtectedCommunityGroup(group)
 }
 
 // ReleaseCRD leaves a definition, with what is stored of its kind, on the cluster, and takes off it what makes it part of an installation.

@@ -145,6 +145,46 @@ func TestApplyNamesTheRelease(t *testing.T) {
 	}
 }
 
+// SC-22, KL-23: a definition of a group of Kubernetes that others have stays as it is, also for an installation. Its own is brought up to
+// date, and so is any of another group.
+func TestApplyOverOthers(t *testing.T) {
+	t.Parallel()
+	ours, ofKubernetes := crds.ManagedCluster()[0], crds.ClusterProperties()[0]
+	for name, test := range map[string]struct {
+		crd   *apiextensionsv1.CustomResourceDefinition
+		label string
+		none  bool
+		stays bool
+	}{
+		"of nobody":                        {crd: ours},
+		"of Kubernetes":                    {crd: ofKubernetes, stays: true},
+		"of Kubernetes, not there":         {crd: ofKubernetes, none: true},
+		"of Kubernetes, of the operator":   {crd: ofKubernetes, label: "one"},
+		"of Kubernetes, of another object": {crd: ofKubernetes, label: "two"},
+	} {
+		live, applied := test.crd.DeepCopy(), false
+		if test.label != "" {
+			live.Labels = map[string]string{"installation": test.label}
+		}
+		existing := []client.Object{live}
+		if test.none {
+			existing = nil
+		}
+		cluster := clusterWith(t, interceptor.Funcs{
+			Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+				applied = true
+				return nil
+			},
+		}, existing...)
+		c := &Cluster{Client: cluster, applied: map[reference]state{}, unwatched: map[schema.GroupVersionKind]bool{CRDs: true},
+			Options: Options{Label: "installation", FieldManager: "operator", Scheme: cluster.Scheme(), Version: "v1.4.0"}}
+		err := c.ApplyCRDs(t.Context(), "one", []*apiextensionsv1.CustomResourceDefinition{test.crd.DeepCopy()})
+		if err != nil || applied == test.stays {
+			t.Errorf("%s: it is applied: %t (%v)", name, applied, err)
+		}
+	}
+}
+
 // SC-18, SC-22: of two processes that install or upgrade the same definition at once, the second finds what the first has done.
 func TestInstallAtOnce(t *testing.T) {
 	t.Parallel()

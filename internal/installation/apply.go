@@ -91,7 +91,7 @@ func (c *Cluster) apply(ctx context.Context, object *unstructured.Unstructured) 
 	doing := "apply " + ReferenceTo(object).String()
 	if object.GroupVersionKind() == KindCRD {
 		object = object.DeepCopy()
-		crdversion.Set(object, c.release)
+		crdversion.Set(object, c.version)
 	}
 	before, err := client.Get(ctx, object.GetName(), metav1.GetOptions{})
 	switch {
@@ -101,7 +101,7 @@ func (c *Cluster) apply(ctx context.Context, object *unstructured.Unstructured) 
 		return "", c.Explain(doing, err)
 	case isBootstrapToken(object): // a new secret would end the token that users have
 		return Unchanged, nil
-	case object.GroupVersionKind() == KindCRD && crdversion.IsNewer(before, c.release):
+	case object.GroupVersionKind() == KindCRD && crdversion.IsNewer(before, c.version):
 		return Unchanged, nil
 	default:
 		if before, err = adopt(ctx, client, before); err != nil {
@@ -183,8 +183,11 @@ func isBootstrapToken(object *unstructured.Unstructured) bool {
 var lastApplied = fieldpath.NewSet(fieldpath.MakePathOrDie("metadata", "annotations", corev1.LastAppliedConfigAnnotation))
 
 // adopt hands this program the fields that another one owns by client-side apply, such as clusteradm or kubectl. Without that, a field
-// that is not applied any more would stay for ever.
+// that is not applied any more would stay for ever. Those of a namespace stay theirs: it belongs to its users, too, who label it.
 func adopt(ctx context.Context, client dynamic.ResourceInterface, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if object.GroupVersionKind() == KindNamespace {
+		return object, nil
+	}
 	managers := sets.New[string]()
 	for _, entry := range csaupgrade.FindFieldsOwners(object.GetManagedFields(), metav1.ManagedFieldsOperationUpdate, lastApplied) {
 		managers.Insert(entry.Manager)
@@ -220,7 +223,11 @@ func (c *Cluster) awaitServed(ctx context.Context, names []string) error {
 		if definition == nil { // it was deleted meanwhile
 			continue
 		}
-		for _, kind := range KindsOf(definition) {
+		kinds, err := KindsOf(definition)
+		if err != nil {
+			return err
+		}
+		for _, kind := range kinds {
 			err := poll(ctx, func() (bool, error) {
 				c.forget(kind.GroupVersion())
 				_, err := c.ResourceOf(ctx, kind)
@@ -238,12 +245,16 @@ func (c *Cluster) awaitServed(ctx context.Context, names []string) error {
 }
 
 // KindsOf are the served versions of what a CustomResourceDefinition defines.
-func KindsOf(definition *unstructured.Unstructured) []schema.GroupVersionKind {
-	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
-	kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
-	var kinds []schema.GroupVersionKind
-	for _, version := range versionsOf(definition, "served") {
-		kinds = append(kinds, schema.GroupVersionKind{Group: group, Version: version, Kind: kind})
+func KindsOf(definition *unstructured.Unstructured) ([]schema.GroupVersionKind, error) {
+	defined, err := definitionOf(definition)
+	if err != nil {
+		return nil, err
 	}
-	return kinds
+	var kinds []schema.GroupVersionKind
+	for _, version := range defined.Spec.Versions {
+		if version.Served {
+			kinds = append(kinds, schema.GroupVersionKind{Group: defined.Spec.Group, Version: version.Name, Kind: defined.Spec.Names.Kind})
+		}
+	}
+	return kinds, nil
 }

@@ -35,20 +35,20 @@ type Connection interface {
 type Cluster struct {
 	Connection
 
-	// release is the version of the program, which CRDs are marked with.
-	release string
+	// version is that of the program, which CRDs are marked with.
+	version string
 
 	mu     sync.Mutex
 	served map[schema.GroupVersion][]metav1.APIResource
 }
 
 // NewCluster returns the cluster that a connection leads to, for a program of that version.
-func NewCluster(connection Connection, release string) *Cluster {
-	return &Cluster{Connection: connection, release: release, served: map[schema.GroupVersion][]metav1.APIResource{}}
+func NewCluster(connection Connection, version string) *Cluster {
+	return &Cluster{Connection: connection, version: version, served: map[schema.GroupVersion][]metav1.APIResource{}}
 }
 
 // New returns the cluster that a configuration leads to, by its proxy if it names one, for a program of that version. Nothing is sent yet.
-func New(config *rest.Config, release string) (*Cluster, error) {
+func New(config *rest.Config, version string) (*Cluster, error) {
 	config = rest.CopyConfig(config)
 	config.WarningHandler = rest.NoWarnings{}
 	client, err := apiclient.New(config)
@@ -60,7 +60,7 @@ func New(config *rest.Config, release string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return NewCluster(direct{client.Objects, raw}, release), nil
+	return NewCluster(direct{client.Objects, raw}, version), nil
 }
 
 // direct is a connection about which there is no more to say than what failed.

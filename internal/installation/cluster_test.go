@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
 
@@ -58,6 +59,53 @@ func TestNew(t *testing.T) {
 	}
 	if changes["ConfigMap one/few"] != Created || len(changes) != 1 || strings.Join(applied, ", ") != "few by capstan" {
 		t.Errorf("reported %v, applied %v", changes, applied)
+	}
+}
+
+// CA-06: fields that others have set by client-side apply, and that are not applied here, go, but not those of a namespace, which its
+// users label, too.
+func TestApplyAdopts(t *testing.T) {
+	t.Parallel()
+	for path, kind := range map[string]schema.GroupVersionKind{"namespaces/one": KindNamespace, "namespaces/one/configmaps/one": KindConfigMap} {
+		live := &unstructured.Unstructured{}
+		live.SetGroupVersionKind(kind)
+		live.SetName("one")
+		live.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl-client-side-apply", Operation: metav1.ManagedFieldsOperationUpdate,
+			APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(
+				`{"f:metadata":{"f:annotations":{"f:kubectl.kubernetes.io/last-applied-configuration":{}},"f:labels":{"f:team":{}}}}`)}}})
+		desired := live.DeepCopy()
+		desired.SetManagedFields(nil)
+		if kind == KindConfigMap {
+			live.SetNamespace("one")
+			desired.SetNamespace("one")
+		}
+		var patches []string
+		api := http.NewServeMux()
+		api.HandleFunc("GET /api/v1", func(w http.ResponseWriter, _ *http.Request) {
+			answer(t, w, http.StatusOK, metav1.APIResourceList{APIResources: []metav1.APIResource{
+				{Name: "namespaces", Kind: "Namespace"}, {Name: "configmaps", Kind: "ConfigMap", Namespaced: true}}})
+		})
+		api.HandleFunc("GET /api/v1/"+path, func(w http.ResponseWriter, _ *http.Request) { answer(t, w, http.StatusOK, live.Object) })
+		api.HandleFunc("PATCH /api/v1/"+path, func(w http.ResponseWriter, r *http.Request) {
+			patches = append(patches, r.Header.Get("Content-Type"))
+			answer(t, w, http.StatusOK, live.Object)
+		})
+		server := httptest.NewServer(api)
+		t.Cleanup(server.Close)
+		cluster, err := New(&rest.Config{Host: server.URL}, "v1.4.0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cluster.Apply(t.Context(), []*unstructured.Unstructured{desired}, func(Reference, Change) {}); err != nil {
+			t.Fatal(err)
+		}
+		want := "application/json-patch+json application/apply-patch+yaml"
+		if kind == KindNamespace {
+			want = "application/apply-patch+yaml"
+		}
+		if got := strings.Join(patches, " "); got != want {
+			t.Errorf("%s: patches %s, want %s", kind.Kind, got, want)
+		}
 	}
 }
 

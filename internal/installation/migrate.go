@@ -2,10 +2,11 @@ package installation
 
 import (
 	"context"
-	"slices"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -13,80 +14,62 @@ import (
 	"github.com/capstan-io/capstan/internal/apply/stored"
 )
 
-// applyDefinition applies a CustomResourceDefinition. If the one on the cluster has versions that this one no longer has, in which objects
-// may be stored, these are stored in its storage version first: the API server could not read such objects any more.
-func (c *Cluster) applyDefinition(ctx context.Context, client dynamic.ResourceInterface, definition *unstructured.Unstructured) (
-	*unstructured.Unstructured, error,
+// applyDefinition applies a CustomResourceDefinition. What is stored in versions that it no longer has is stored in another one first.
+func (c *Cluster) applyDefinition(ctx context.Context, definitions dynamic.ResourceInterface, definition *unstructured.Unstructured) (
+	after *unstructured.Unstructured, err error,
 ) {
-	apply := func() (*unstructured.Unstructured, error) {
-		return client.Apply(ctx, definition.GetName(), definition, metav1.ApplyOptions{FieldManager: FieldManager, Force: true})
-	}
-	after, err := apply()
-	if !stored.Refused(err) {
-		return after, err
-	}
-	live, getErr := client.Get(ctx, definition.GetName(), metav1.GetOptions{})
-	if getErr != nil {
-		return nil, getErr
-	}
-	storage := storageVersion(live)
-	if !slices.Contains(versionsOf(definition, ""), storage) {
-		return nil, stored.Gone(definition.GetName(), storage, storageVersion(definition), err)
-	}
-	if err := c.rewrite(ctx, live, storage); err != nil {
-		others, _, _ := unstructured.NestedStringSlice(live.Object, "status", "storedVersions")
-		others = slices.DeleteFunc(others, func(version string) bool { return version == storage })
-		return nil, stored.Failed(definition.GetName(), storage, others, err)
-	}
-	// With the resource version, because another storage version may have been chosen since.
-	_, err = client.Patch(ctx, live.GetName(), types.MergePatchType, stored.Only(live.GetResourceVersion(), storage),
-		metav1.PatchOptions{FieldManager: FieldManager}, "status")
+	desired, err := definitionOf(definition)
 	if err != nil {
 		return nil, err
 	}
-	return apply()
-}
-
-// rewrite writes all objects of a definition as they are.
-func (c *Cluster) rewrite(ctx context.Context, definition *unstructured.Unstructured, version string) error {
-	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
-	name, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
-	kind := schema.GroupVersionKind{Group: group, Version: version, Kind: name}
-	return stored.Rewrite(ctx, stored.Objects{
-		Kind: name,
-		List: func(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
-			client, err := c.client(ctx, kind, metav1.NamespaceAll)
-			if err != nil {
-				return nil, err
-			}
-			return client.List(ctx, options)
-		},
-		Update: func(ctx context.Context, object *unstructured.Unstructured) error {
-			client, err := c.client(ctx, kind, object.GetNamespace())
-			if err == nil {
-				_, err = client.Update(ctx, object, metav1.UpdateOptions{})
-			}
-			return err
-		},
+	err = stored.MigrateAndWrite(ctx, migrated{c, definitions}, desired, func() error {
+		options := metav1.ApplyOptions{FieldManager: FieldManager, Force: true}
+		after, err = definitions.Apply(ctx, definition.GetName(), definition, options)
+		return err
 	})
+	return after, err
 }
 
-// storageVersion is the version in which objects of a definition are stored. The API server accepts none without one.
-func storageVersion(definition *unstructured.Unstructured) string {
-	if names := versionsOf(definition, "storage"); len(names) > 0 {
-		return names[0]
-	}
-	return ""
+// migrated is a cluster with objects to migrate, and its definitions.
+type migrated struct {
+	cluster     *Cluster
+	definitions dynamic.ResourceInterface
 }
 
-// versionsOf are the versions of a definition in which a field is true; all without one.
-func versionsOf(definition *unstructured.Unstructured, field string) (names []string) {
-	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
-	for _, version := range versions {
-		if fields, ok := version.(map[string]any); ok && (field == "" || fields[field] == true) {
-			name, _ := fields["name"].(string)
-			names = append(names, name)
-		}
+func (m migrated) Definition(ctx context.Context, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	live, err := m.definitions.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
 	}
-	return names
+	return definitionOf(live)
+}
+
+func (m migrated) MergeStatus(ctx context.Context, live *apiextensionsv1.CustomResourceDefinition, patch []byte) error {
+	options := metav1.PatchOptions{FieldManager: FieldManager}
+	_, err := m.definitions.Patch(ctx, live.Name, types.MergePatchType, patch, options, "status")
+	return err
+}
+
+func (m migrated) List(ctx context.Context, kind schema.GroupVersionKind, options metav1.ListOptions) (
+	*unstructured.UnstructuredList, error,
+) {
+	client, err := m.cluster.client(ctx, kind, metav1.NamespaceAll)
+	if err != nil {
+		return nil, err
+	}
+	return client.List(ctx, options)
+}
+
+func (m migrated) Update(ctx context.Context, object *unstructured.Unstructured) error {
+	client, err := m.cluster.client(ctx, object.GroupVersionKind(), object.GetNamespace())
+	if err == nil {
+		_, err = client.Update(ctx, object, metav1.UpdateOptions{})
+	}
+	return err
+}
+
+// definitionOf is a definition that was read without its type.
+func definitionOf(object *unstructured.Unstructured) (*apiextensionsv1.CustomResourceDefinition, error) {
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	return definition, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, definition)
 }

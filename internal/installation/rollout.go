@@ -18,18 +18,18 @@ import (
 	"github.com/capstan-io/capstan/internal/apply/problem"
 )
 
-// AwaitRollout waits until all pods of a Deployment are the desired ones and ready. report is called with how far it is whenever that
-// changes. On a time-out the error says what the pods lack.
+// AwaitRollout waits until all pods of a Deployment are the desired ones and ready. report is called with how far it is, and why pods
+// cannot be created, whenever that changes. On a time-out the error says what the pods lack.
 func (c *Cluster) AwaitRollout(ctx context.Context, namespace, name string, report func(string)) error {
-	var state string
+	var state, reported string
 	err := c.await(ctx, Reference{KindDeployment, namespace, name}, func(found []*unstructured.Unstructured) bool {
-		now := "not created yet"
-		done := false
+		uncreated, done := "", false
+		state = "not created yet"
 		if len(found) == 1 {
-			now, done = rolloutState(found[0])
+			state, uncreated, done = rolloutState(found[0])
 		}
-		if now != state {
-			state = now
+		if now := state + uncreated; now != reported {
+			reported = now
 			report(now)
 		}
 		return done
@@ -40,16 +40,22 @@ func (c *Cluster) AwaitRollout(ctx context.Context, namespace, name string, repo
 	return fmt.Errorf("Deployment %s/%s: %w: %s%s", namespace, name, err, state, c.describeReasons(ctx, namespace, name))
 }
 
-// rolloutState says how many pods of a Deployment are ready, and whether they are all.
-func rolloutState(object *unstructured.Unstructured) (state string, done bool) {
+// rolloutState says how many pods of a Deployment are ready, why some cannot be created, such as for a quota, and whether all are ready.
+func rolloutState(object *unstructured.Unstructured) (state, uncreated string, done bool) {
 	deployment := &appsv1.Deployment{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment); err != nil {
-		return err.Error(), false
+		return err.Error(), "", false
 	}
 	desired := ptr.Deref(deployment.Spec.Replicas, 1)
 	available := min(deployment.Status.AvailableReplicas, deployment.Status.UpdatedReplicas)
-	return fmt.Sprintf("%d of %d pods ready", available, desired), problem.RolledOut(deployment)
+	if why := problem.Uncreated(deployment); why != "" {
+		uncreated = "; " + cannotBeCreated + why
+	}
+	return fmt.Sprintf("%d of %d pods ready", available, desired), uncreated, problem.RolledOut(deployment)
 }
+
+// cannotBeCreated begins why there are no pods.
+const cannotBeCreated = "its pods cannot be created: "
 
 const (
 	diagnosisTimeout = 10 * time.Second
@@ -83,7 +89,7 @@ func (c *Cluster) Reasons(ctx context.Context, namespace, name string) []string 
 	}
 	var reasons []string
 	if uncreated := problem.Uncreated(deployment); uncreated != "" {
-		reasons = append(reasons, "its pods cannot be created: "+uncreated)
+		reasons = append(reasons, cannotBeCreated+uncreated)
 	}
 	pods, err := c.List(ctx, KindPod, namespace, metav1.FormatLabelSelector(deployment.Spec.Selector))
 	if err != nil {

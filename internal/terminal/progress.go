@@ -13,7 +13,7 @@ import (
 )
 
 // Progress shows a person what is being waited for. On a terminal the last line shows it with the time elapsed; elsewhere
-// only what has happened is written, a line each. It may be used from several goroutines.
+// what has happened, and what is reported, is written, a line each. It may be used from several goroutines.
 type Progress struct {
 	w       io.Writer
 	colours Colours
@@ -79,6 +79,16 @@ func (p *Progress) Wait(subject, what string) {
 		return
 	}
 	p.set(subject, func() string { return what })
+}
+
+// Report is Wait for what is worth a line where there is no terminal, such as why it takes long.
+func (p *Progress) Report(subject, what string) {
+	p.Wait(subject, what)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.live && what != "" {
+		p.write("·", Dim, subject, what)
+	}
 }
 
 // Follow is Wait for what changes all the time: what is asked, from any goroutine, whenever the line is drawn. It must not call p.

@@ -56,8 +56,10 @@ func TestProgressPlain(t *testing.T) {
 	progress.Wait("cluster1", "joining")
 	clock.Step(time.Second)
 	progress.Warn("cluster1", "no certificate")
+	progress.Report("cluster1", "it is not accepted yet")
+	progress.Report("cluster1", "")
 	progress.Close()
-	if got, want := out.String(), "✓ hub: ready (1.2s)\n! cluster1: no certificate (2.2s)\n"; got != want {
+	if got, want := out.String(), "✓ hub: ready (1.2s)\n! cluster1: no certificate (2.2s)\n· cluster1: it is not accepted yet (2.2s)\n"; got != want {
 		t.Errorf("wrote %q, want %q", got, want)
 	}
 }

@@ -1,4 +1,4 @@
-package stored_test
+package stored
 
 import (
 	"errors"
@@ -8,12 +8,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/capstan-io/capstan/internal/apply/stored"
 )
 
 // CM-26: only what the API server says of stored versions is a reason to migrate before the definition is applied.
-func TestRefused(t *testing.T) {
+func TestIsRefused(t *testing.T) {
 	t.Parallel()
 	invalid := func(paths ...*field.Path) error {
 		var all field.ErrorList
@@ -35,7 +33,7 @@ func TestRefused(t *testing.T) {
 		"another error":     {errors.New("status.storedVersions"), false},
 		"none":              {nil, false},
 	} {
-		if got := stored.Refused(test.err); got != test.want {
+		if got := isRefused(test.err); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
