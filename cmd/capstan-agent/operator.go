@@ -28,7 +28,7 @@ type operatorFlags struct {
 
 func newOperatorCommand() *cobra.Command {
 	flags := operatorFlags{
-		Flags:   frame.Flags{Lease: operatorLease, UserAgent: "capstan-klusterlet-operator"},
+		Flags:   frame.Flags{Lease: operatorLease, UserAgent: fleet.KlusterletOperatorUserAgent},
 		install: klusterlet.Options{Options: frame.Options{Image: os.Getenv(frame.EnvImage)}, AWSCLIImage: klusterlet.DefaultAWSCLIImage},
 	}
 	command := &cobra.Command{

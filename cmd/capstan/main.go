@@ -1,4 +1,5 @@
 // Command capstan is the command line of Capstan: it talks to hubs, brings clusters to them, and runs a playground.
+// The tree of its commands is in internal/cli/root.go, which tests build, too.
 package main
 
 import (

@@ -37,6 +37,7 @@ var programs = map[string]func() *cobra.Command{
 var notAdvice = map[string]bool{
 	"foo bar":               true, // how a plugin is called
 	"upgrade 1 --wait":      true, // one of two commands
+	"upgrade 1 --force":     true,
 	"join --hub-token-file": true, // a flag
 	"join --proxy-ca-file":  true,
 	"apply -f":              true, // with files that are not named

@@ -146,6 +146,8 @@ func (c *Cluster) Diagnose(err error, limit time.Duration) Problem {
 		return Problem{Message: "the credentials are not accepted: " + message, Next: c.hub.Source.RenewHint()}
 	case isAboutCluster(status) && apierrors.IsNotFound(err):
 		return Problem{Message: fmt.Sprintf("the hub has no cluster %q", c.Name), Next: "\"capstan get clusters\" lists those there are."}
+	case isAboutCluster(status) && apierrors.IsForbidden(err) && status.Status().Details.Name == "": // about all clusters, and no right
+		return Problem{Message: "forbidden: " + message, Next: "An administrator of the hub decides what it lets through."}
 	case isAboutCluster(status) && apierrors.IsForbidden(err):
 		return Problem{
 			Message: "forbidden: " + message,

@@ -1,5 +1,7 @@
 // Package fakehub is an API server for tests of the command line: it keeps objects as JSON, serves the REST API of
 // Kubernetes including watches, and records requests. It checks nothing: that is for tests against a real hub.
+//
+// It is not the one of test/fleetsim, which keeps the rules that agents need: here, a test stores what it likes, and scripts any answer.
 package fakehub
 
 import (

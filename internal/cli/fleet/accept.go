@@ -23,6 +23,7 @@ import (
 	"github.com/capstan-io/capstan/internal/cli/managedclusters"
 	"github.com/capstan-io/capstan/internal/cli/options"
 	"github.com/capstan-io/capstan/internal/cli/output"
+	"github.com/capstan-io/capstan/internal/cli/playground"
 	"github.com/capstan-io/capstan/internal/machinery/fleet"
 )
 
@@ -370,11 +371,15 @@ func (r *acceptance) choose(result *output.Acceptance, requests []joinrequests.R
 	return chosen, nil
 }
 
-// identityHint says how the owner of a cluster sees who its agent is: its name ends with the UID of the Klusterlet.
+// identityHint says how the owner of a cluster sees who its agent is: its name ends with the UID of the Klusterlet, or with what an agent
+// without one has chosen.
 func identityHint(cluster string) string {
+	local := playground.Home{Dir: "$" + playground.EnvHome}.Agent(playground.Member{Name: cluster})
 	return fmt.Sprintf("\nThe owner of the cluster sees in it who its agent is, by the UID of the Klusterlet:\n"+
 		"  kubectl get klusterlets --output custom-columns=CLUSTER:.spec.clusterName,UID:.metadata.uid\n"+
-		"  %s is then the one to name.", fleet.ClusterUser(cluster, "UID"))
+		"  %s is then the one to name.\n"+
+		"For an agent that \"capstan join --local\" runs, this file of the owner has what is there in the place of UID (%s is ~/.capstan if it is "+
+		"not set):\n  %s", fleet.ClusterUser(cluster, "UID"), playground.EnvHome, local.NameFile())
 }
 
 // listRequests lists the requests with their requesters, one a line.

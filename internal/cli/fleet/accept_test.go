@@ -138,7 +138,8 @@ func TestAcceptRequesters(t *testing.T) {
 		fails  []string
 	}{
 		"not chosen": {fails: []string{"2 agents ask to be cluster cluster1", first, second, "--requesters", "--skip-approve-check",
-			"kubectl get klusterlets", ".metadata.uid", "system:open-cluster-management:cluster1:UID"}},
+			"kubectl get klusterlets", ".metadata.uid", "system:open-cluster-management:cluster1:UID",
+			`"capstan join --local"`, "$CAPSTAN_HOME/clusters/cluster1/agent/agent-name"}},
 		"chosen": {flags: []string{"--requesters", first}, a1: true},
 		"only a start": {flags: []string{"--requesters", "system:open-cluster-management:cluster1:"},
 			fails: []string{"no csr is approved yet", "match whole", first, second}},

@@ -236,3 +236,16 @@ func contextNames(config *clientcmdapi.Config) string {
 func sortedContexts(config *clientcmdapi.Config) []string {
 	return slices.Sorted(maps.Keys(config.Contexts))
 }
+
+// ServerIn is where the current context of a kubeconfig leads; empty if that is nowhere.
+func ServerIn(kubeconfig []byte) string {
+	config, err := clientcmd.Load(kubeconfig)
+	if err != nil || config.Contexts[config.CurrentContext] == nil {
+		return ""
+	}
+	cluster := config.Clusters[config.Contexts[config.CurrentContext].Cluster]
+	if cluster == nil {
+		return ""
+	}
+	return cluster.Server
+}

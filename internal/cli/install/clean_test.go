@@ -26,17 +26,24 @@ func withHostedHub(t *testing.T, related ...string) (hosting, hub clitest.Hub) {
 	hosting, hub = newCluster(t), newCluster(t)
 	putOperator(t, hosting, "cluster-manager", "r/x:v0.3.0", nil)
 	serve(hub, "/apis/cluster.open-cluster-management.io/v1", "managedclusters ManagedCluster")
+	putHubKubeconfig(t, hosting, hub)
+	const manager = managersPath + "cluster-manager"
+	put(t, hosting, map[string]string{manager: "ClusterManager"}, map[string]string{
+		manager: `{"spec":{"deployOption":{"mode":"Hosted"}},"status":{"relatedResources":[` + strings.Join(related, ",") + `]}}`})
+	return hosting, hub
+}
+
+// putHubKubeconfig stores the kubeconfig of the cluster with the API of a hosted hub, as a user does before init.
+func putHubKubeconfig(t *testing.T, hosting, hub clitest.Hub) {
+	t.Helper()
 	kubeconfig, err := os.ReadFile(hub.File)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const manager, secret = managersPath + "cluster-manager", namespacesPath + "cluster-manager/secrets/external-hub-kubeconfig"
-	put(t, hosting, map[string]string{manager: "ClusterManager", secret: "Secret", namespacesPath + "cluster-manager": "Namespace"},
-		map[string]string{
-			manager: `{"spec":{"deployOption":{"mode":"Hosted"}},"status":{"relatedResources":[` + strings.Join(related, ",") + `]}}`,
-			secret:  `{"data":{"kubeconfig":"` + base64.StdEncoding.EncodeToString(kubeconfig) + `"}}`,
-		})
-	return hosting, hub
+	const namespace = namespacesPath + "cluster-manager"
+	const secret = namespace + "/secrets/external-hub-kubeconfig"
+	put(t, hosting, map[string]string{namespace: "Namespace", secret: "Secret"},
+		map[string]string{secret: `{"data":{"kubeconfig":"` + base64.StdEncoding.EncodeToString(kubeconfig) + `"}}`})
 }
 
 // CA-20: the status of a hosted ClusterManager does not say on which of two clusters an object is: what others have under its name on the

@@ -71,7 +71,8 @@ Store that first. Clusters join there.
 
 With --singleton it installs a standalone hub instead, which keeps everything in one pod: what the chart capstan-hub consists of, with
 values of the flags -f, --set and their like. Run again, it keeps the values, the registry and the tag of the image that were given before
-and are not given now. --bundle-version default goes back to the image of this program's version.`
+and are not given now. --bundle-version default goes back to the image of this program's version. It skips no minor version, and does not
+go back to an older one, unless --force insists.`
 
 // NewInitCommand is "capstan init".
 func NewInitCommand(global *options.Global) *cobra.Command {
@@ -185,10 +186,7 @@ func (i *initialization) apply(ctx context.Context, cluster *Cluster, objects []
 	var w *waiting
 	if i.wait {
 		var err error
-		if w, err = newWaiting(ctx, i.Global, cluster, upgradableHub.allNamespaces(managers)...); err != nil {
-			return err
-		}
-		if w.version, err = operatorVersion(objects, clusterManagerOperator); err != nil {
+		if w, err = upgradableHub.waiting(ctx, i.Global, cluster, objects, managers); err != nil {
 			return err
 		}
 	}
@@ -260,7 +258,7 @@ func (i *initialization) preflight(ctx context.Context, cluster *Cluster, object
 	if err := checkInstaller(running, fleet.NamespaceOperators, clusterManagerOperator, "upgrade the hub with that"); err != nil {
 		return err
 	}
-	if err := i.checkVersion(ctx, cluster, running, objects); err != nil {
+	if err := upgradableHub.checkReplaced(ctx, cluster, running, objects); err != nil {
 		return err
 	}
 	return checkRights(ctx, cluster, objects)
@@ -280,27 +278,6 @@ func checkManagerNotDeleted(ctx context.Context, cluster *Cluster, objects []*un
 		if existing != nil && existing.GetDeletionTimestamp() != nil {
 			return beingDeleted(of, existing.GetFinalizers(), "capstan clean --force --name "+of.Name)
 		}
-	}
-	return nil
-}
-
-// checkVersion refuses to replace an operator by one that would refuse what it has installed.
-func (i *initialization) checkVersion(ctx context.Context, cluster *Cluster, running installation.Running,
-	objects []*unstructured.Unstructured) error {
-	if !running.Exists {
-		return nil
-	}
-	image, err := operatorImage(objects, clusterManagerOperator)
-	if err != nil {
-		return err
-	}
-	managers, err := cluster.List(ctx, installation.KindClusterManager, "", "")
-	if err != nil {
-		return err
-	}
-	if err := checkSkew(running.Image, image, installation.KindClusterManager.Kind, managers); err != nil {
-		return fmt.Errorf("%w; use the capstan of that version, or insist with "+
-			"\"capstan upgrade clustermanager --force\"", err)
 	}
 	return nil
 }
@@ -480,6 +457,9 @@ func (i *initialization) printJoinCommand(ctx context.Context, cluster *Cluster)
 	if i.drivers.has(driverGRPC) {
 		i.Say("\nFor a cluster that is to register through the gRPC server, add:\n\n    --registration-auth %s --grpc-server %s", driverGRPC,
 			i.drivers.grpc.address())
+	}
+	if !i.wait {
+		i.Note("Nothing has been waited for: the hub may not run yet. With --wait, this command waits until it does.")
 	}
 	return nil
 }

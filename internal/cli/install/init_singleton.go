@@ -342,6 +342,13 @@ func (i *initialization) checkSingleton(ctx context.Context, cluster *Cluster, o
 	if err := checkInstaller(running, i.singleton.name, installer.StandaloneHubName, "upgrade the hub with that"); err != nil {
 		return err
 	}
+	image, err := operatorImage(objects, installer.StandaloneHubName)
+	if err != nil {
+		return err
+	}
+	if err := checkSkew(running.Image, image, "", nil); err != nil {
+		return fmt.Errorf("%w; use the capstan of that version, or insist with --force", err)
+	}
 	return checkRights(ctx, cluster, objects)
 }
 

@@ -378,6 +378,55 @@ func TestInitVersion(t *testing.T) {
 	}
 }
 
+// CA-41: join replaces an operator under the same rule, and leaves one as it is that runs, or that is not to be installed.
+func TestJoinVersion(t *testing.T) {
+	t.Parallel()
+	const klusterlet = klusterletsPath + "klusterlet"
+	hub, managed := newHubToJoin(t), newCluster(t)
+	overrides := inDir(t)("bundle.json", `{"ocm":"v0.3.0"}`)
+	for name, test := range map[string]struct {
+		image     string
+		runs      bool
+		installed string // of the Klusterlet, by its annotation
+		refused   string
+	}{
+		"skips a minor version":   {image: "other/capstan-agent:v0.1.0", refused: "v0.3.0 skips a minor version"},
+		"goes back":               {image: "other/capstan-agent:v0.3.1", refused: "v0.3.0 is older"},
+		"the next minor version":  {image: "other/capstan-agent:v0.2.0"},
+		"another operator":        {image: "other/y:v0.1.0"},
+		"one that runs":           {image: "other/capstan-agent:v0.1.0", runs: true},
+		"skips what is installed": {image: "other/y:v0.2.0", installed: "v0.1.0", refused: "Klusterlet klusterlet: version v0.1.0 is installed"},
+	} {
+		for mode, flags := range map[string][]string{"default": nil, "hosted": {"--managed-cluster-kubeconfig", managed.File}} {
+			h := newCluster(t)
+			putOperator(t, h, "klusterlet", test.image, nil)
+			if test.runs {
+				var operator appsv1.Deployment
+				h.Get(t, clitest.OperatorsPath+"klusterlet", &operator)
+				operator.Status.AvailableReplicas = 1
+				h.Put(t, clitest.OperatorsPath+"klusterlet", &operator)
+			}
+			if test.installed != "" {
+				put(t, h, map[string]string{klusterlet: "Klusterlet"}, map[string]string{
+					klusterlet: `{"metadata":{"annotations":{"capstan.io/installed-version":"` + test.installed + `"}},"spec":{"clusterName":"c1"}}`})
+			}
+			got := h.Run(t, "", joinCommand(t, hub, append(flags, "--mode", mode, "--bundle-version-overrides", overrides)...)...)
+			if test.refused == "" {
+				got.Succeeds(t, "capstan accept")
+				continue
+			}
+			got.Fails(t, test.refused, "insist with \"capstan upgrade klusterlet --force\"")
+			if n := changes(h); n != 0 {
+				t.Errorf("%s, mode %s: %d changes were made", name, mode, n)
+			}
+		}
+	}
+	kept := newCluster(t)
+	putOperator(t, kept, "klusterlet", "other/capstan-agent:v0.1.0", nil)
+	values := inDir(t)("values.yaml", "noOperator: true")
+	kept.Run(t, "", joinCommand(t, hub, "--klusterlet-values-file", values, "--bundle-version-overrides", overrides)...).Succeeds(t)
+}
+
 // CA-12: on a time-out, init says why the operator does not run.
 func TestInitTimeout(t *testing.T) {
 	t.Parallel()
@@ -456,7 +505,9 @@ func TestInitTimeout(t *testing.T) {
 				{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "pods is forbidden: exceeded quota: small"},
 			}},
 		})
-		h.TimesOut(t, strings.TrimSuffix(clitest.OperatorsPath, "/"), "", "init", "--wait", "--timeout", "1").Fails(t, "its pods cannot be created", "exceeded quota: small")
+		h.TimesOut(t, strings.TrimSuffix(clitest.OperatorsPath, "/"), "", "init", "--wait", "--timeout", "1").Fails(t,
+			"· cluster-manager: 0 of 1 pods ready; its pods cannot be created: pods is forbidden: exceeded quota: small (",
+			"0 of 1 pods ready\n  its pods cannot be created: pods is forbidden: exceeded quota: small")
 	})
 }
 
@@ -648,6 +699,34 @@ func TestInitSingletonPreflight(t *testing.T) {
 		t.Errorf("%d changes were made", n)
 	}
 	h.Run(t, "", "init", "--singleton", "--singleton-name", "one", "--force").Succeeds(t, "is installed")
+}
+
+// CA-14, CA-41: a standalone hub is upgraded under the same rule as others, before anything is changed, unless --force insists.
+func TestInitSingletonVersion(t *testing.T) {
+	t.Parallel()
+	args := []string{"init", "--singleton", "--singleton-name", "one", "--bundle-version-overrides",
+		inDir(t)("bundle.json", `{"ocm":"v0.3.0"}`)}
+	for running, refused := range map[string]string{
+		"other/capstan-hub:v0.1.0": "v0.3.0 skips a minor version", "other/capstan-hub:v0.4.0": "v0.3.0 is older",
+		"other/capstan-hub:v0.2.0": "", "other/capstan-hub:v0.3.0": "", "other/y:v0.1.0": "", "other/capstan-hub@sha256:00": "",
+	} {
+		h := newClusterWithVolumes(t)
+		h.Put(t, deploymentsOf+"one/deployments/multicluster-controlplane", &appsv1.Deployment{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+			ObjectMeta: metav1.ObjectMeta{Name: "multicluster-controlplane", Namespace: "one"},
+			Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "hub", Image: running}}}}},
+		})
+		if refused == "" {
+			h.Run(t, "", args...).Succeeds(t, "is installed")
+			continue
+		}
+		h.Run(t, "", args...).Fails(t, refused, "use the capstan of that version, or insist with --force")
+		if n := changes(h); n != 0 {
+			t.Errorf("%s: %d changes were made", running, n)
+		}
+		h.Run(t, "", append(slices.Clone(args), "--force")...).Succeeds(t, "is installed")
+	}
 }
 
 // CA-14: the kubeconfig of a standalone hub ends up in a file.

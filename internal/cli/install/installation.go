@@ -355,7 +355,7 @@ func (w *waiting) awaitRollout(ctx context.Context, namespace, name string) erro
 	report := func(problem string) { progress.Warn(name, problem) }
 	pods := []installation.MonitoredPods{{Namespace: namespace, Deployment: name}}
 	err := w.cluster.MonitorPods(ctx, pods, w.before, report, func(ctx context.Context) error {
-		return w.cluster.AwaitRollout(ctx, namespace, name, func(state string) { progress.Wait(name, state) })
+		return w.cluster.AwaitRollout(ctx, namespace, name, func(state string) { progress.Report(name, state) })
 	})
 	if err == nil {
 		progress.Done(name, "running")
@@ -370,7 +370,7 @@ func (w *waiting) awaitConditions(ctx context.Context, of installation.Reference
 	progress := w.Progress()
 	defer progress.Close()
 	report := func(problem string) { progress.Warn(of.Name, problem) }
-	reportMissing := func(missing string) { progress.Wait(of.Name, missing) }
+	reportMissing := func(missing string) { progress.Report(of.Name, missing) }
 	var pods []installation.MonitoredPods
 	for _, namespace := range namespaces {
 		pods = append(pods, installation.MonitoredPods{Namespace: namespace, Owner: of})

@@ -96,6 +96,8 @@ func TestInterruptedCommands(t *testing.T) {
 		"deny": func(t *testing.T, h clitest.Hub) bool {
 			return !h.Accepted(t, "cluster1") && !h.Accepted(t, "cluster2") && denied(t, h, "one") && denied(t, h, "two")
 		},
+		"init --force over Helm": func(t *testing.T, h clitest.Hub) bool { return !isHelms(t, h, "cluster-manager") },
+		"join --force over Helm": func(t *testing.T, h clitest.Hub) bool { return !isHelms(t, h, "klusterlet") },
 	}
 	for name, test := range map[string]struct {
 		world func(t *testing.T) clitest.Hub
@@ -140,12 +142,11 @@ func TestInterruptedCommands(t *testing.T) {
 			putOperator(t, h, "klusterlet", "r/x:v0.2.0", nil)
 			return h
 		}, []string{"upgrade", "klusterlet"}, ""},
-		"init of a standalone hub": {func(t *testing.T) clitest.Hub {
-			h := newCluster(t)
-			serve(h, "/api/v1", "namespaces Namespace", "pods Pod", "secrets Secret", "configmaps ConfigMap", "events Event",
-				"serviceaccounts ServiceAccount", "services Service", "persistentvolumeclaims PersistentVolumeClaim")
-			return h
-		}, []string{"init", "--singleton"}, ""},
+		"init of a standalone hub": {newClusterWithVolumes, []string{"init", "--singleton"}, ""},
+		"init --force over Helm": {func(t *testing.T) clitest.Hub { return withHelms(t, "cluster-manager") },
+			[]string{"init", "--force"}, ""},
+		"join --force over Helm": {func(t *testing.T) clitest.Hub { return withHelms(t, "klusterlet") },
+			joinCommand(t, newHubToJoin(t), "--force"), ""},
 		"get token": {withoutBootstrapAccount, []string{"get", "token"}, ""},
 		"addon enable": {func(t *testing.T) clitest.Hub {
 			h := clitest.NewHubWithClusters(t)
@@ -225,6 +226,29 @@ func TestInterruptedCommands(t *testing.T) {
 	}
 }
 
+// partsOfOperator are the paths of the Deployment and of another part of an operator.
+func partsOfOperator(name string) []string {
+	return []string{namespacesPath + "open-cluster-management/serviceaccounts/" + name, clitest.OperatorsPath + name}
+}
+
+// withHelms is a cluster in which Helm has installed an operator.
+func withHelms(t *testing.T, operator string) clitest.Hub {
+	t.Helper()
+	h := newClusterForHub(t)
+	parts := partsOfOperator(operator)
+	put(t, h, map[string]string{parts[0]: "ServiceAccount"}, nil)
+	putOperator(t, h, operator, "r/x:v0.2.0", nil)
+	markAsHelms(t, h, "ocm", "open-cluster-management", parts...)
+	putRecords(t, h, "ocm", "open-cluster-management/secrets/sh.helm.release.v1.ocm.v1")
+	return h
+}
+
+// isHelms reports whether Helm would take anything of an operator for its own.
+func isHelms(t *testing.T, h clitest.Hub, operator string) bool {
+	t.Helper()
+	return slices.ContainsFunc(partsOfOperator(operator), func(part string) bool { return len(marksOfHelm(t, h, part)) > 0 })
+}
+
 // withObjectsThatWait is a hub without operator and controllers, whose ClusterManager and cluster wait for them.
 func withObjectsThatWait(t *testing.T) clitest.Hub {
 	t.Helper()
@@ -296,20 +320,66 @@ func TestInterruptedHostedUnjoin(t *testing.T) {
 	}
 }
 
+// CA-10, O18: the same holds for init of a hosted hub, which changes two clusters.
+func TestInterruptedHostedInit(t *testing.T) {
+	args := []string{"init", "--cluster-manager-values-file", inDir(t)("values.yaml", "clusterManager: {mode: Hosted}")}
+	world := func() (hosting, hub clitest.Hub) {
+		hosting, hub = newCluster(t), newClusterForHub(t)
+		putHubKubeconfig(t, hosting, hub)
+		return hosting, hub
+	}
+	whole, wholeHub := world()
+	whole.Run(t, "", args...).Succeeds(t, "capstan join")
+	for steps := 1; ; steps++ {
+		hosting, hub := world()
+		if got := runKilled(t, []clitest.Hub{hosting, hub}, steps, args...); got.Code == 0 {
+			break
+		}
+		hosting.Run(t, "", args...).Succeeds(t, "capstan join")
+		if !slices.Equal(hosting.Paths(), whole.Paths()) || !slices.Equal(hub.Paths(), wholeHub.Paths()) {
+			t.Errorf("killed after change %d and run again, it leaves\n%v and on the hub\n%v\nand in one run\n%v and\n%v", steps,
+				hosting.Paths(), hub.Paths(), whole.Paths(), wholeHub.Paths())
+		}
+	}
+}
+
 // CA-20: the hub of a hosted ClusterManager is found until all that is there is removed, also once the ClusterManager is gone.
 func TestInterruptedHostedClean(t *testing.T) {
+	testInterruptedHostedClean(t, func() (hosting, hub clitest.Hub) { return withHostedHub(t) }, "clean")
+}
+
+// CA-20: the same holds with --force for a hub whose operator does not run.
+func TestInterruptedForcedHostedClean(t *testing.T) {
+	const deployment, role = deploymentsOf + "cluster-manager/deployments/controller", clusterRolesPath + "of-hub"
+	const cluster, manager = clitest.ClustersPath + "/c1", managersPath + "cluster-manager"
+	testInterruptedHostedClean(t, func() (hosting, hub clitest.Hub) {
+		hosting, hub = withHostedHub(t)
+		put(t, hosting, map[string]string{manager: "ClusterManager", deployment: "Deployment"}, map[string]string{
+			manager: `{"metadata":{"uid":"u1","finalizers":["operator.open-cluster-management.io/cluster-manager-cleanup"]},
+				"spec":{"deployOption":{"mode":"Hosted"}},"status":{"relatedResources":[
+				{"group":"apps","version":"v1","resource":"deployments","namespace":"cluster-manager","name":"controller"},
+				{"group":"rbac.authorization.k8s.io","version":"v1","resource":"clusterroles","name":"of-hub"}]}}`,
+			deployment: partOf("cluster-manager")})
+		put(t, hub, map[string]string{role: "ClusterRole", cluster: "ManagedCluster"}, map[string]string{
+			role: partOf("cluster-manager"), cluster: `{"metadata":{"uid":"u2","finalizers":["cluster.open-cluster-management.io/api-resource-cleanup"]}}`})
+		return hosting, hub
+	}, "clean", "--force")
+}
+
+func testInterruptedHostedClean(t *testing.T, world func() (hosting, hub clitest.Hub), args ...string) {
+	t.Helper()
 	for steps := 1; ; steps++ {
-		hosting, hub := withHostedHub(t)
+		hosting, hub := world()
 		put(t, hub, map[string]string{
 			"/api/v1/namespaces/open-cluster-management":                                              "Namespace",
 			"/api/v1/namespaces/open-cluster-management/serviceaccounts/agent-registration-bootstrap": "ServiceAccount",
 			"/api/v1/namespaces/c1":        "Namespace",
 			clitest.RequestsPath + "/c1-x": "CertificateSigningRequest",
 		}, map[string]string{"/api/v1/namespaces/c1": ofCluster, clitest.RequestsPath + "/c1-x": ofCluster})
-		got := runKilled(t, []clitest.Hub{hosting, hub}, steps, "clean")
+		got := runKilled(t, []clitest.Hub{hosting, hub}, steps, args...)
 		finished := got.Code == 0
 		if !finished {
-			hosting.Run(t, "", "clean").Succeeds(t)
+			hosting.Run(t, "", args...).Succeeds(t)
 		}
 		const namespace = namespacesPath + "cluster-manager"
 		want := []string{namespace, namespace + "/secrets/external-hub-kubeconfig"}

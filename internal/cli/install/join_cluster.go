@@ -148,7 +148,7 @@ func (c *clusterJoin) join(ctx context.Context) error {
 	var w *waiting
 	if c.wait {
 		c.before = readBefore(ctx, hub, c.cluster)
-		if w, err = newWaiting(ctx, c.Global, cluster, upgradableAgent.allNamespaces(custom)...); err != nil {
+		if w, err = upgradableAgent.waiting(ctx, c.Global, cluster, objects, custom); err != nil {
 			return err
 		}
 	}
@@ -407,6 +407,9 @@ func (c *clusterJoin) preflight(ctx context.Context, cluster *Cluster, objects [
 		if err := checkInstaller(c.operator, fleet.NamespaceOperators, klusterletOperator, "upgrade the agent with that"); err != nil {
 			return err
 		}
+		if err := upgradableAgent.checkReplaced(ctx, cluster, c.operator, objects); err != nil {
+			return err
+		}
 	}
 	if err := c.checkJoined(ctx, cluster, objects); err != nil {
 		return err
@@ -450,7 +453,7 @@ func (c *clusterJoin) checkHubOfHosted(ctx context.Context, cluster *Cluster, ex
 		return nil
 	}
 	hub, err := hubOfAgent(ctx, cluster, existing)
-	desired := serverIn(dataOf(bootstrap, fleet.KeyKubeconfig))
+	desired := hubapi.ServerIn(dataOf(bootstrap, fleet.KeyKubeconfig))
 	if err != nil || hub == "" || hub == desired {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/clientcmd"
 
 	operatorv1 "github.com/capstan-io/capstan/api/operator/v1"
 	"github.com/capstan-io/capstan/internal/cli/hubapi"
@@ -58,24 +57,11 @@ func hubOfAgent(ctx context.Context, in *Cluster, klusterlet *operatorv1.Kluster
 		if secret == nil {
 			continue
 		}
-		if server := serverIn(dataOf(secret, fleet.KeyKubeconfig)); server != "" {
+		if server := hubapi.ServerIn(dataOf(secret, fleet.KeyKubeconfig)); server != "" {
 			return server, nil
 		}
 	}
 	return "", nil
-}
-
-// serverIn is where the current context of a kubeconfig leads; empty if that is nowhere.
-func serverIn(kubeconfig []byte) string {
-	config, err := clientcmd.Load(kubeconfig)
-	if err != nil || config.Contexts[config.CurrentContext] == nil {
-		return ""
-	}
-	cluster := config.Clusters[config.Contexts[config.CurrentContext].Cluster]
-	if cluster == nil {
-		return ""
-	}
-	return cluster.Server
 }
 
 // flagNames are the names of a command's own flags.

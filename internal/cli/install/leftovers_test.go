@@ -63,6 +63,11 @@ func TestAdviceHelpsToInstall(t *testing.T) {
 			put(t, h, map[string]string{managersPath + "cluster-manager": "ClusterManager"}, nil)
 			return h
 		}, append([]string{"init"}, strings.Fields(overrides)...), "upgrade clustermanager --force", []string{"--force", "--force " + overrides}},
+		"a version in between, of an agent": {func(t *testing.T) clitest.Hub {
+			h := withAgent(t, "klusterlet", "open-cluster-management-agent", `{"clusterName":"c1"}`)
+			putOperator(t, h, "klusterlet", "other/capstan-agent:v0.1.0", nil)
+			return h
+		}, joinCommand(t, newHubToJoin(t), strings.Fields(overrides)...), "upgrade klusterlet --force", []string{"--force", "--force " + overrides}},
 		"another cluster": {func(t *testing.T) clitest.Hub {
 			return withAgent(t, "klusterlet", "open-cluster-management-agent", `{"clusterName":"other"}`)
 		}, joinCommand(t, newHubToJoin(t)), "unjoin --cluster-name other", nil},

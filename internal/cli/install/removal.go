@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -65,8 +66,8 @@ func (r *removal) awaitDeletion(ctx context.Context, of installation.Reference, 
 	return nil
 }
 
-// deleteAll deletes objects in their order. CustomResourceDefinitions of which there are objects, and namespaces in which there is
-// something of others, stay.
+// deleteAll deletes objects in their order. CustomResourceDefinitions of which there are objects, or which others have installed, and
+// namespaces in which there is something of others, stay.
 func (r *removal) deleteAll(ctx context.Context, refs []installation.Reference) error {
 	for _, of := range refs {
 		switch of.GroupVersionKind {
@@ -76,11 +77,12 @@ func (r *removal) deleteAll(ctx context.Context, refs []installation.Reference) 
 			}
 			continue
 		case installation.KindCRD:
-			if used, err := r.isUsed(ctx, of); err != nil || used {
-				if err != nil {
-					return err
-				}
-				r.Note("%s stays: there are objects of this kind.", of)
+			reason, err := r.reasonToStay(ctx, of)
+			if err != nil {
+				return err
+			}
+			if reason != "" {
+				r.Note("%s stays: %s.", of, reason)
 				continue
 			}
 		}
@@ -91,13 +93,34 @@ func (r *removal) deleteAll(ctx context.Context, refs []installation.Reference) 
 	return nil
 }
 
-// isUsed reports whether there are objects of a CustomResourceDefinition.
-func (r *removal) isUsed(ctx context.Context, of installation.Reference) (bool, error) {
+// reasonToStay is why a CustomResourceDefinition is not deleted; empty if it is, or there is none.
+func (r *removal) reasonToStay(ctx context.Context, of installation.Reference) (string, error) {
 	definition, err := r.in.Get(ctx, of)
 	if err != nil || definition == nil {
+		return "", err
+	}
+	if of.Name == installation.CRDClusterProperties && !slices.ContainsFunc(definition.GetManagedFields(), isOurs) {
+		return "others may use it, too", nil // another project of the SIG has installed it
+	}
+	used, err := r.isUsed(ctx, definition)
+	if err != nil || !used {
+		return "", err
+	}
+	return "there are objects of this kind", nil
+}
+
+// isOurs reports whether fields of a CustomResourceDefinition were written by the operator of agents, or by an agent that runs without one.
+func isOurs(fields metav1.ManagedFieldsEntry) bool {
+	return fields.Manager == fleet.KlusterletOperatorUserAgent || fields.Manager == fleet.AgentUserAgent
+}
+
+// isUsed reports whether there are objects of a CustomResourceDefinition.
+func (r *removal) isUsed(ctx context.Context, definition *unstructured.Unstructured) (bool, error) {
+	kinds, err := installation.KindsOf(definition)
+	if err != nil {
 		return false, err
 	}
-	for _, kind := range installation.KindsOf(definition) {
+	for _, kind := range kinds {
 		if r.DryRun && (kind == installation.KindKlusterlet || kind == installation.KindClusterManager) {
 			continue // what there is would be deleted before
 		}

@@ -36,6 +36,7 @@ type unjoining struct {
 	in         *Cluster
 	klusterlet *operatorv1.Klusterlet // nil if it is gone, and not recorded
 	resumed    bool                   // an earlier run has removed the Klusterlet
+	idle       bool                   // the operator is there without any Klusterlet, and no earlier run was to remove it
 	managed    *hubapi.Hub            // the cluster that the agent is for; nil if it cannot be reached
 	elsewhere  map[string]string      // the Klusterlets of agents that run in another cluster, by their namespaces in this one
 }
@@ -54,7 +55,8 @@ identity, its key, its log.
 
 On the hub nothing is deleted: an administrator does that with "kubectl delete managedcluster NAME", at best before.
 
-A run that was interrupted is run again: it goes on with what is left.`
+A run that was interrupted is run again: it goes on with what is left. An operator without any Klusterlet that no such run was to remove
+stays, unless --force insists.`
 
 // NewUnjoinCommand is "capstan unjoin".
 func NewUnjoinCommand(global *options.Global) *cobra.Command {
@@ -118,11 +120,19 @@ func (u *unjoining) unjoin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if len(operator) > 0 && u.klusterlet != nil {
+		if err := u.annotateNamespace(ctx, fleet.NamespaceOperators); err != nil {
+			return err
+		}
+	}
 	removal := &removal{Global: u.Global, in: u.in, force: u.force}
 	if err := u.removeAgent(ctx, removal); err != nil {
 		return err
 	}
 	if err := removal.deleteAll(ctx, operator); err != nil || u.DryRun {
+		return err
+	}
+	if err := u.clearAnnotation(ctx, fleet.NamespaceOperators); err != nil { // of one that stays
 		return err
 	}
 	if err := writeObjects(u.Global, u.outputFile, removal.deleted); err != nil {
@@ -152,11 +162,15 @@ func (u *unjoining) find(ctx context.Context) error {
 	default:
 		return u.severalKlusterlets(ctx, chosen)
 	}
-	if left, err := u.resume(ctx, found); err != nil || left {
-		u.Note("There is no Klusterlet any more: removing what is left of the agent.")
+	left, err := u.resume(ctx, found)
+	if err != nil {
 		return err
 	}
-	return u.noKlusterlet(found)
+	if !left {
+		return u.noKlusterlet(found)
+	}
+	u.Note("There is no Klusterlet any more: removing what is left of the agent.")
+	return nil
 }
 
 // choose are the Klusterlets of the cluster; with --klusterlet, only the one of that name.
@@ -181,7 +195,8 @@ func (u *unjoining) severalKlusterlets(ctx context.Context, found []operatorv1.K
 		u.in.Source(), len(found), u.cluster, lines.String())
 }
 
-// annotationUnjoining on the namespace of an agent is its Klusterlet, as far as unjoin needs it: an interrupted run has removed that.
+// annotationUnjoining on the namespace of an agent is its Klusterlet, as far as unjoin needs it: an interrupted run has removed that. On the
+// namespace of the operator it says that this goes with the Klusterlet.
 const annotationUnjoining = "capstan.io/unjoining"
 
 // resume finds what an interrupted run has left, and what it was of. An annotation counts only for its own namespace, and not if the agent
@@ -191,36 +206,33 @@ func (u *unjoining) resume(ctx context.Context, others []operatorv1.Klusterlet) 
 	if err != nil {
 		return false, err
 	}
-	agents := false
+	removing := false // the operator, too
 	for i := range namespaces {
-		agents = agents || namespaces[i].GetLabels()[fleet.LabelKlusterlet] != ""
 		klusterlet := &operatorv1.Klusterlet{}
 		marked := json.Unmarshal([]byte(namespaces[i].GetAnnotations()[annotationUnjoining]), klusterlet) == nil
 		runsHere := func(agent operatorv1.Klusterlet) bool { return namespaceOfAgent(&agent) == namespaces[i].GetName() }
 		isChosen := klusterlet.Spec.ClusterName == u.cluster && (u.name == "" || klusterlet.Name == u.name)
+		removing = removing || marked && isChosen && namespaces[i].GetName() == fleet.NamespaceOperators
 		if marked && runsHere(*klusterlet) && !slices.ContainsFunc(others, runsHere) && isChosen {
 			u.klusterlet, u.resumed = klusterlet, true
 			return true, u.findManaged(ctx)
 		}
 	}
-	if len(others) > 0 {
-		return false, nil
+	if len(others) > 0 || removing {
+		return len(others) == 0, nil
 	}
-	operator, err := u.in.Deployed(ctx, fleet.NamespaceOperators, klusterletOperator)
-	if err != nil || operator.Exists || agents { // those of another cluster, which runs them
-		return operator.Exists, err
-	}
-	return u.hasOperatorObjects(ctx)
+	u.idle, err = u.hasOperatorObjects(ctx)
+	return u.idle && u.force, err // without --force, the name of the cluster may be a wrong one
 }
 
-// hasOperatorObjects reports whether there is anything of the operator but its namespace, which may have been there before.
+// hasOperatorObjects reports whether there is anything of the operator but what may stay: its namespace and the kinds of agents.
 func (u *unjoining) hasOperatorObjects(ctx context.Context) (bool, error) {
 	refs, err := u.operatorObjects(ctx)
 	if err != nil {
 		return false, err
 	}
 	for _, of := range refs {
-		if of.GroupVersionKind == installation.KindNamespace {
+		if of.GroupVersionKind == installation.KindNamespace || slices.Contains(agentKinds, of) {
 			continue
 		}
 		if object, err := u.in.Get(ctx, of); err != nil || object != nil {
@@ -230,9 +242,9 @@ func (u *unjoining) hasOperatorObjects(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// annotateNamespace puts what a later run needs of the Klusterlet on the namespace of the agent.
-func (u *unjoining) annotateNamespace(ctx context.Context) error {
-	namespace := installation.Reference{GroupVersionKind: installation.KindNamespace, Name: u.agentNamespace()}
+// annotateNamespace puts what a later run needs of the Klusterlet on a namespace.
+func (u *unjoining) annotateNamespace(ctx context.Context, name string) error {
+	namespace := installation.Reference{GroupVersionKind: installation.KindNamespace, Name: name}
 	object, err := u.in.Get(ctx, namespace)
 	if err != nil || object == nil || u.DryRun {
 		return err
@@ -245,8 +257,21 @@ func (u *unjoining) annotateNamespace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	annotations := map[string]string{annotationUnjoining: string(content)}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	return u.patchAnnotation(ctx, namespace, string(content))
+}
+
+// clearAnnotation takes that off a namespace, if it is there.
+func (u *unjoining) clearAnnotation(ctx context.Context, name string) error {
+	namespace := installation.Reference{GroupVersionKind: installation.KindNamespace, Name: name}
+	object, err := u.in.Get(ctx, namespace)
+	if err != nil || object == nil || object.GetAnnotations()[annotationUnjoining] == "" {
+		return err
+	}
+	return u.patchAnnotation(ctx, namespace, nil)
+}
+
+func (u *unjoining) patchAnnotation(ctx context.Context, namespace installation.Reference, value any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotationUnjoining: value}}})
 	if err != nil {
 		return err
 	}
@@ -276,6 +301,9 @@ func (u *unjoining) noKlusterlet(others []operatorv1.Klusterlet) error {
 	}
 	if joined, err := u.Home.JoinedNames(); err == nil && slices.Contains(joined, u.cluster) {
 		hint += fmt.Sprintf("\nAn agent of cluster %s is a process of this machine: --local removes that.", u.cluster)
+	}
+	if u.idle {
+		hint += "\nThe operator of agents is there, or a part of it, without any Klusterlet: --force removes that."
 	}
 	missing := "no Klusterlet"
 	if u.name != "" {
@@ -402,7 +430,7 @@ func (u *unjoining) removeKlusterlet(ctx context.Context, removal *removal) erro
 	if err != nil || klusterlet == nil {
 		return err
 	}
-	if err := u.annotateNamespace(ctx); err != nil {
+	if err := u.annotateNamespace(ctx, u.agentNamespace()); err != nil {
 		return err
 	}
 	return removal.deleteCustom(ctx, of, klusterletOperator, forced{release: func(ctx context.Context) error {
@@ -498,7 +526,7 @@ func (u *unjoining) operatorObjects(ctx context.Context) ([]installation.Referen
 		u.Note(kindsStay, u.in.Server(), hosted[0])
 		return refs, nil
 	}
-	return append(refs, agentKinds...), nil
+	return slices.Concat(agentKinds, refs), nil // the namespace, which has the annotation, last
 }
 
 const kindsStay = "The kinds of agents stay on cluster %s: the agent of Klusterlet %s is there, too."

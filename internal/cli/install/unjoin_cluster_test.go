@@ -176,7 +176,7 @@ func TestUnjoinLeavesAgentsHostedElsewhere(t *testing.T) {
 				const agent = deploymentsOf + "open-cluster-management-agent/deployments/agent"
 				put(t, h, map[string]string{agent: "Deployment"}, map[string]string{agent: createdBy("klusterlet")})
 			}
-			got := h.Run(t, "", "unjoin", "--cluster-name", "c1")
+			got := h.Run(t, "", "unjoin", "--cluster-name", "c1", "--force")
 			got.Succeeds(t)
 			if h.Has(test.namespace) != test.stays || h.Has(definitionsPath+agentDefinitions[0]) != test.stays {
 				t.Errorf("it leaves %v", h.Paths())
@@ -186,6 +186,99 @@ func TestUnjoinLeavesAgentsHostedElsewhere(t *testing.T) {
 			}
 			if test.stays && !strings.Contains(got.ErrOut, "the agent of Klusterlet klusterlet-hosted-x is there, too") {
 				t.Errorf("nothing says what stays: %s", got.ErrOut)
+			}
+		})
+	}
+}
+
+// CA-19: the name of a cluster may be mistyped, so an operator without Klusterlets goes only if it was to go with that cluster's, or if the
+// user insists.
+func TestUnjoinWithoutKlusterlet(t *testing.T) {
+	t.Parallel()
+	const operators = namespacesPath + "open-cluster-management"
+	mark := func(cluster string) string {
+		return `{"metadata":{"annotations":{"capstan.io/unjoining":"{\"spec\":{\"clusterName\":\"` + cluster + `\"}}"}}}`
+	}
+	for name, test := range map[string]struct {
+		operators string // what the namespace of the operator has
+		none      bool   // there is no operator
+		flags     []string
+		fails     []string // empty if the operator goes
+		notes     string
+	}{
+		"never to go": {operators: `{}`, fails: []string{"has no Klusterlet for cluster c1. There is no Klusterlet at all",
+			"The operator of agents is there, or a part of it, without any Klusterlet: --force removes that", "--kubeconfig or --context"}},
+		"never to go, in a dry run": {operators: `{}`, flags: []string{"--dry-run"}, fails: []string{"--force removes that"}},
+		"to go with another":        {operators: mark("c2"), fails: []string{"--force removes that"}},
+		"to go with it":             {operators: mark("c1"), notes: "removing what is left of the agent"},
+		"never to go, forced":       {operators: `{}`, flags: []string{"--force"}, notes: "removing what is left of the agent"},
+		"no operator":               {operators: `{}`, none: true, fails: []string{"There is no Klusterlet at all"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newCluster(t)
+			put(t, h, map[string]string{operators: "Namespace"}, map[string]string{operators: test.operators})
+			if !test.none {
+				putOperator(t, h, "klusterlet", "r/x:v0.3.0", nil)
+			}
+			before := h.Paths()
+			got := h.Run(t, "", append([]string{"unjoin", "--cluster-name", "c1"}, test.flags...)...)
+			if len(test.fails) == 0 {
+				got.Succeeds(t)
+				if left := h.Paths(); len(left) > 0 || !strings.Contains(got.ErrOut, test.notes) {
+					t.Errorf("it leaves %v, and says %s", left, got.ErrOut)
+				}
+				return
+			}
+			got.Fails(t, test.fails...)
+			if !slices.Equal(h.Paths(), before) || changes(h) > 0 || test.none && strings.Contains(got.ErrOut, "--force") {
+				t.Errorf("it leaves %v, and says %s", h.Paths(), got.ErrOut)
+			}
+		})
+	}
+}
+
+// CA-19: where the namespace of the operator stays, for the operator of a hub, nothing there says any more that the operator is to go.
+func TestUnjoinTakesItsMarkOff(t *testing.T) {
+	t.Parallel()
+	const operators = namespacesPath + "open-cluster-management"
+	h := withAgent(t, "klusterlet", "open-cluster-management-agent", `{"clusterName":"c1"}`)
+	putOperator(t, h, "cluster-manager", "r/x:v0.3.0", nil)
+	h.Run(t, "", "unjoin", "--cluster-name", "c1").Succeeds(t)
+	if left := metadataAt(t, h, operators).Annotations; len(left) > 0 {
+		t.Errorf("the namespace has the annotations %v", left)
+	}
+	if !h.Has(clitest.OperatorsPath+"cluster-manager") || h.Has(clitest.OperatorsPath+"klusterlet") {
+		t.Errorf("it leaves %v", h.Paths())
+	}
+}
+
+// CA-19: a definition of the SIG goes only if the operator, or an agent without one, has installed it: on the cluster of the operator, and
+// on that of a hosted agent.
+func TestUnjoinLeavesDefinitionsOfOthers(t *testing.T) {
+	t.Parallel()
+	const definition = "clusterproperties.about.k8s.io"
+	for manager, stays := range map[string]bool{"": true, "kubectl-client-side-apply": true, "work-agent": true,
+		"capstan-klusterlet-operator": false, "capstan-agent": false} {
+		t.Run(manager, func(t *testing.T) {
+			t.Parallel()
+			hosting, managed := withHostedAgent(t)
+			for _, h := range []clitest.Hub{hosting, managed} {
+				put(t, h, map[string]string{definitionsPath + definition: "CustomResourceDefinition"}, map[string]string{
+					definitionsPath + definition: `{"metadata":{"managedFields":[{"manager":"other"},{"manager":"` + manager + `"}]}}`})
+			}
+			dryRun := hosting.Run(t, "", "unjoin", "--cluster-name", "c1", "--dry-run")
+			dryRun.Succeeds(t)
+			if strings.Contains(dryRun.Out, "would delete CustomResourceDefinition "+definition) == stays {
+				t.Errorf("a dry run says %s", dryRun.Out)
+			}
+			got := hosting.Run(t, "", "unjoin", "--cluster-name", "c1")
+			got.Succeeds(t)
+			if hosting.Has(definitionsPath+definition) != stays || managed.Has(definitionsPath+definition) != stays {
+				t.Errorf("it leaves %v and %v", hosting.Paths(), managed.Paths())
+			}
+			if notes := strings.Count(got.ErrOut, definition+" stays: others may use it, too."); notes != 2 && stays || notes != 0 && !stays {
+				t.Errorf("it says %s", got.ErrOut)
 			}
 		})
 	}

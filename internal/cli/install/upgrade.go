@@ -71,6 +71,17 @@ func (u *upgradable) allNamespaces(custom []unstructured.Unstructured) []string 
 	return all
 }
 
+// waiting prepares to wait for the operator, if it is among the objects, and for what it runs for some custom resources.
+func (u *upgradable) waiting(ctx context.Context, global *options.Global, cluster *Cluster, objects []*unstructured.Unstructured,
+	custom []unstructured.Unstructured) (*waiting, error) {
+	w, err := newWaiting(ctx, global, cluster, u.allNamespaces(custom)...)
+	if err != nil {
+		return nil, err
+	}
+	w.version, err = operatorVersion(objects, u.operator)
+	return w, err
+}
+
 const upgradeLong = `Upgrade the operator in the cluster of the kubeconfig, and what it runs, to the images of this program's version.
 
 The configuration stays: that of the %[1]s, whose images alone are changed, and the replicas, resources and placement of the operator,
@@ -210,7 +221,27 @@ func (u *upgrading) preflight(ctx context.Context, running installation.Running,
 	return checkRights(ctx, u.in, operator)
 }
 
-// operatorImage is the image of an operator among the objects of its chart.
+// checkReplaced refuses to replace an operator by one among the objects that would refuse what it has installed.
+func (u *upgradable) checkReplaced(ctx context.Context, cluster *Cluster, running installation.Running,
+	objects []*unstructured.Unstructured) error {
+	if !running.Exists || installation.Find(objects, installation.KindDeployment.Kind, u.operator) == nil {
+		return nil
+	}
+	image, err := operatorImage(objects, u.operator)
+	if err != nil {
+		return err
+	}
+	custom, err := cluster.List(ctx, u.kind, "", "")
+	if err != nil {
+		return err
+	}
+	if err := checkSkew(running.Image, image, u.kind.Kind, custom); err != nil {
+		return fmt.Errorf("%w; use the capstan of that version, or insist with \"capstan upgrade %s --force\"", err, u.command)
+	}
+	return nil
+}
+
+// operatorImage is the image of an operator, or of a standalone hub, among the objects of its chart.
 func operatorImage(objects []*unstructured.Unstructured, operator string) (string, error) {
 	deployment := installation.Find(objects, installation.KindDeployment.Kind, operator)
 	if deployment == nil {
@@ -292,10 +323,7 @@ func (u *upgrading) apply(ctx context.Context, operator []*unstructured.Unstruct
 	var w *waiting
 	if u.wait {
 		var err error
-		if w, err = newWaiting(ctx, u.Global, u.in, u.what.allNamespaces(custom)...); err != nil {
-			return err
-		}
-		if w.version, err = operatorVersion(operator, u.what.operator); err != nil {
+		if w, err = u.what.waiting(ctx, u.Global, u.in, operator, custom); err != nil {
 			return err
 		}
 	}
@@ -322,6 +350,9 @@ func (u *upgrading) apply(ctx context.Context, operator []*unstructured.Unstruct
 		}
 	}
 	u.Say("The operator and %d %ss have been upgraded completed successfully", len(custom), u.what.kind.Kind)
+	if !u.wait {
+		u.Note("Nothing has been waited for: the new version may not run yet. With --wait, this command waits until it does.")
+	}
 	return nil
 }
 

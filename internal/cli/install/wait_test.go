@@ -255,9 +255,55 @@ func TestConditionsOfTheOperatorBefore(t *testing.T) {
 			h.TimesOut(t, strings.TrimSuffix(managersPath, "/"), "", slices.Concat(command, flags, []string{"--timeout", "1"})...).
 				Fails(t, "the operator has not installed all of version v0.3.0 yet", "not done after 1s")
 			put(t, h, map[string]string{manager: "ClusterManager"}, map[string]string{manager: goodManager("v0.3.0")})
-			h.Run(t, "", slices.Concat(command, flags)...).Succeeds(t)
+			waited := h.Run(t, "", slices.Concat(command, flags)...)
+			waited.Succeeds(t)
+			if strings.Contains(waited.ErrOut, notWaited) {
+				t.Errorf("it has waited, and says %s", waited.ErrOut)
+			}
 		})
 	}
+}
+
+const notWaited = "Nothing has been waited for"
+
+// CA-10, CA-41: without --wait, the words of success are followed by what they do not say, apart from what programs read.
+func TestSaysThatNothingHasBeenWaitedFor(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args []string
+		says string
+	}{
+		"init":    {[]string{"init"}, "The multicluster hub control plane has been initialized successfully!"},
+		"upgrade": {[]string{"upgrade", "clustermanager"}, "The operator and 1 ClusterManagers have been upgraded completed successfully"},
+		"json":    {[]string{"init", "-o", "json"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newClusterForHub(t)
+			putOperator(t, h, "cluster-manager", "r/x:v0.2.0", nil)
+			put(t, h, map[string]string{managersPath + "cluster-manager": "ClusterManager"}, nil)
+			got := h.Run(t, "", test.args...)
+			got.Succeeds(t, test.says)
+			if strings.Contains(got.Out, notWaited) || test.says == "" != json.Valid([]byte(got.Out)) {
+				t.Errorf("it prints %s", got.Out)
+			}
+			if test.says != "" && (!strings.Contains(got.ErrOut, notWaited) || !strings.Contains(got.ErrOut, "With --wait")) {
+				t.Errorf("it says %s", got.ErrOut)
+			}
+		})
+	}
+}
+
+// CA-17: the same holds for the conditions of a Klusterlet.
+func TestConditionsOfTheOperatorOfAgentsBefore(t *testing.T) {
+	t.Parallel()
+	const klusterlet = klusterletsPath + "klusterlet"
+	c, bundle := newClusterWithAgent(t), inDir(t)("bundle.json", `{"ocm":"v0.3.0"}`)
+	put(t, c, map[string]string{klusterlet: "Klusterlet"}, map[string]string{klusterlet: strings.Replace(goodKlusterlet, `"uid":"u1"`,
+		`"uid":"u1","annotations":{"capstan.io/installed-version":"v0.2.0"}`, 1)})
+	c.TimesOut(t, strings.TrimSuffix(klusterletsPath, "/"), "",
+		joinCommand(t, newHubToJoin(t), "--wait", "--timeout", "1", "--bundle-version-overrides", bundle)...).
+		Fails(t, "the operator has not installed all of version v0.3.0 yet")
 }
 
 // CA-12: what waiting cannot mend ends it, with the reason; what it can is said meanwhile.

@@ -46,7 +46,7 @@ type RejectedRequest struct {
 	Reason string `json:"why"`
 }
 
-// AcceptanceTree shows what a user is about to agree to. Any client that requests to join has written most of it.
+// AcceptanceTree shows what a user is about to agree to. Whoever asks to join has written most of it.
 func AcceptanceTree(a *Acceptance, now time.Time) Node {
 	root := Node{Key: a.Cluster, Children: []Node{
 		Leaf("RequestedBy", Plain(a.RequestedBy)),

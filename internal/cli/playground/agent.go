@@ -32,9 +32,12 @@ func (a Agent) HasJoined() bool {
 	return err == nil
 }
 
+// NameFile has the name of the agent, once it runs.
+func (a Agent) NameFile() string { return filepath.Join(a.dir(), fleet.KeyAgentName) }
+
 // Name is who the agent is among those of its cluster on the hub; empty if it never ran.
 func (a Agent) Name() (string, error) {
-	name, err := os.ReadFile(filepath.Join(a.dir(), fleet.KeyAgentName))
+	name, err := os.ReadFile(a.NameFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -84,14 +87,11 @@ func (a Agent) writeBootstrapKubeconfig(invitation hubapi.Invitation, trust huba
 
 // HubURL is where the agent joined a hub before; empty if it never did.
 func (a Agent) HubURL() string {
-	config, err := clientcmd.LoadFromFile(a.bootstrapKubeconfig())
+	kubeconfig, err := os.ReadFile(a.bootstrapKubeconfig())
 	if err != nil { // it never joined, or the file is written anew
 		return ""
 	}
-	if current := config.Contexts[config.CurrentContext]; current != nil && config.Clusters[current.Cluster] != nil {
-		return config.Clusters[current.Cluster].Server
-	}
-	return ""
+	return hubapi.ServerIn(kubeconfig)
 }
 
 // hasCredential reports whether the agent has joined a hub.

@@ -206,6 +206,18 @@ func TestAccessTries(t *testing.T) {
 		`no        cluster`, `cannot list`, "no        owner", "The owner of the cluster decides")
 }
 
+// CA-43: a hub that lets nothing through to API servers is no cluster that refuses, and nobody lacks a right.
+func TestAccessWithServicesOnly(t *testing.T) {
+	t.Parallel()
+	h := newHubWithRights(t)
+	h.Connect("cluster1", fakehub.RefuseCluster(http.StatusForbidden, metav1.StatusReasonForbidden, ""))
+	got := h.Run(t, "", "access", "list", "pods", "-n", "web", "--clusters", "cluster1", "--as", "reader")
+	succeedsNot(t, got, "no        connection", "An administrator of the hub decides what it lets through")
+	if strings.Contains(got.Out+got.ErrOut, "for the right") {
+		t.Errorf("%+v", got)
+	}
+}
+
 // CA-43
 func TestAccessBadCommandLine(t *testing.T) {
 	t.Parallel()

@@ -35,6 +35,9 @@ func IsReservedSigner(signer string) bool {
 // other implementations do not know our extensions.
 const AgentUserAgent = "capstan-agent"
 
+// KlusterletOperatorUserAgent is as what the operator of agents sends its requests, and so the field manager of what it applies.
+const KlusterletOperatorUserAgent = "capstan-klusterlet-operator"
+
 // CSRApprovalReason is the reason on certificate requests that the hub approves by itself.
 const CSRApprovalReason = "AutoApprovedByHubCSRApprovingController"
 
@@ -182,18 +185,6 @@ func AddOnUser(cluster, addOn, agent string) string {
 // ManagedClusterAddOn without a subject has the name of the add-on itself.
 func TemplateAgent(addOn string) string {
 	return addOn + "-agent"
-}
-
-// ParseAddOnUser takes a user apart that AddOnUser made. The error says what is wrong with any other user.
-func ParseAddOnUser(user string) (cluster, addOn, agent string, err error) {
-	rest, ok := strings.CutPrefix(user, identityPrefix+"cluster:")
-	parts := strings.Split(rest, ":")
-	if !ok || len(parts) != 5 || parts[1] != "addon" || parts[3] != "agent" ||
-		parts[0] == "" || parts[2] == "" || parts[4] == "" {
-		return "", "", "", fmt.Errorf("user %q is not the agent of an add-on, which would be %q",
-			user, AddOnUser("CLUSTER", "ADDON", "AGENT"))
-	}
-	return parts[0], parts[2], parts[4], nil
 }
 
 // AddOnGroup is the group of the agents of an add-on on one cluster.

@@ -95,32 +95,6 @@ func TestAddOnIdentity(t *testing.T) {
 	}
 }
 
-// AF-05
-func TestParseAddOnUser(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		user, cluster, addOn, agent string
-	}{
-		{AddOnUser("c1", "proxy", "a1"), "c1", "proxy", "a1"},
-		{user: ""},
-		{user: ClusterUser("c1", "a1")},
-		{user: AddOnGroup("c1", "proxy")},
-		{user: AddOnUser("", "proxy", "a1")},
-		{user: AddOnUser("c1", "", "a1")},
-		{user: AddOnUser("c1", "proxy", "")},
-		{user: AddOnUser("c1", "proxy", "a1:more")},
-		{user: "cluster:c1:addon:proxy:agent:a1"},
-		{user: "system:open-cluster-management:cluster:c1:addOn:proxy:agent:a1"},
-		{user: "system:open-cluster-management:cluster:c1:addon:proxy:agents:a1"},
-	} {
-		cluster, addOn, agent, err := ParseAddOnUser(test.user)
-		if cluster != test.cluster || addOn != test.addOn || agent != test.agent || (err == nil) != (test.cluster != "") {
-			t.Errorf("ParseAddOnUser(%q) = %q, %q, %q, %v; want %q, %q, %q", test.user,
-				cluster, addOn, agent, err, test.cluster, test.addOn, test.agent)
-		}
-	}
-}
-
 // R10
 func TestAgentClusters(t *testing.T) {
 	t.Parallel()

@@ -21,9 +21,6 @@ import (
 	"github.com/capstan-io/capstan/internal/rights"
 )
 
-// fieldManager is that of all that is applied.
-const fieldManager = "capstan-klusterlet-operator"
-
 // sharedInstallation is the installation of what all Klusterlets of a cluster share.
 const sharedInstallation = ""
 
@@ -66,7 +63,7 @@ func Register(ctx context.Context, mgr ctrl.Manager, o Options) error {
 	operator, err := frame.New(ctx, mgr, o.Options, frame.Kind{
 		GroupVersionKind: operatorv1.GroupVersion.WithKind("Klusterlet"),
 		Label:            fleet.LabelCreatedByKlusterlet,
-		FieldManager:     fieldManager,
+		FieldManager:     fleet.KlusterletOperatorUserAgent,
 		Elsewhere:        managedKinds(),
 		Watches:          []rights.Watch{{GroupVersionKind: namespaces}, {GroupVersionKind: configMaps, Name: fleet.ConfigMapHubConnection}},
 		Shared:           func() { copies.Add(copiesRequest) },
