@@ -162,8 +162,13 @@ func (s *Server) checkAPIServers() error {
 	if !s.servicesOnly {
 		return nil
 	}
-	return failure(http.StatusForbidden, metav1.StatusReasonForbidden, "this hub lets requests for services of clusters through, and none "+
-		"for their API servers: its cluster proxy runs with --enable-kube-api-proxy=false")
+	// The details tell clients that the hub has refused it. Without the name of a cluster, it is about all of them, and about nobody's rights.
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
+		Message: "this hub lets requests for services of clusters through, and none for their API servers: its cluster proxy runs with " +
+			"--enable-kube-api-proxy=false, which is enableKubeApiProxy of the chart cluster-proxy",
+		Details: &metav1.StatusDetails{Group: managedClusters.Group, Kind: managedClusters.Resource},
+	}}
 }
 
 // prefixOf is what comes before the path on the cluster.

@@ -171,6 +171,7 @@ func TestServicesOnly(t *testing.T) {
 	for _, path := range []string{"c1/proxy", "c1/proxy/version", inDefault + "web/proxy/", inDefault + "web",
 		"c1/portforward?address=kubernetes.default.svc:443"} {
 		expect(t, hub, path, http.StatusForbidden, "--enable-kube-api-proxy=false")
+		expect(t, hub, path, http.StatusForbidden, `"kind":"managedclusters"`)
 	}
 }
 
