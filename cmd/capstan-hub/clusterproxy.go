@@ -37,6 +37,7 @@ import (
 	"github.com/capstan-io/capstan/internal/reach/peers"
 	"github.com/capstan-io/capstan/internal/reach/server"
 	"github.com/capstan-io/capstan/internal/reach/userserver"
+	"github.com/capstan-io/capstan/internal/secureserving"
 )
 
 // flagExposedServices names the list of services that are reached.
@@ -188,7 +189,7 @@ func (f *clusterProxyFlags) presentAccess(ctx context.Context, config *rest.Conf
 		return err
 	}
 	options := hub.ManagerOptions(controllers)
-	options.Metrics, options.HealthProbeBindAddress = metricsserver.Options{BindAddress: noAddress}, noAddress
+	options.Metrics, options.HealthProbeBindAddress = metricsserver.Options{BindAddress: secureserving.None}, secureserving.None
 	manager, err := newManager(config, options, controllers)
 	if err != nil {
 		return err

@@ -26,9 +26,6 @@ import (
 	"github.com/capstan-io/capstan/internal/secureserving"
 )
 
-// noAddress is the value of an address at which nothing is served.
-const noAddress = "0"
-
 type controllersFlags struct {
 	kubeconfig     string
 	hub            hubFlags
@@ -78,7 +75,7 @@ func (f *controllersFlags) add(flags *pflag.FlagSet) {
 		"Address at which /healthz and /readyz are served; 0 serves none.")
 	secureserving.AddFlag(flags, &f.listenAddress)
 	flags.StringVar(&f.debug.Address, "placement-debug-bind-address", f.debug.Address,
-		"Address at which the placement controllers serve "+report.Path+" over HTTPS, which says why placements select what they do; "+noAddress+
+		"Address at which the placement controllers serve "+report.Path+" over HTTPS, which says why placements select what they do; "+secureserving.None+
 			" serves none.")
 	flags.StringVar(&f.debug.CertDir, "placement-debug-cert-dir", f.debug.CertDir,
 		"Folder with the serving certificate of "+report.Path+
@@ -123,7 +120,7 @@ func (f *controllersFlags) run(ctx context.Context) error {
 	if options.Metrics, err = secureserving.MetricsOptions(f.metricsAddress, f.debug.TLS); err != nil {
 		return err
 	}
-	if f.debug.Address != noAddress && f.hub.gates.Enabled(featuregates.PlacementDebugServer) &&
+	if f.debug.Address != secureserving.None && f.hub.gates.Enabled(featuregates.PlacementDebugServer) &&
 		slices.Contains(controllers.Groups, hub.GroupPlacement) {
 		controllers.PlacementDebug = &debug.Endpoint{}
 	}
@@ -136,7 +133,7 @@ func (f *controllersFlags) run(ctx context.Context) error {
 	}
 	if controllers.PlacementDebug != nil {
 		if err := debugserver.Add(manager, controllers.PlacementDebug, f.debug); err != nil {
-			return fmt.Errorf("%w; --placement-debug-bind-address %s serves it nowhere", err, noAddress)
+			return fmt.Errorf("%w; --placement-debug-bind-address %s serves it nowhere", err, secureserving.None)
 		}
 	}
 	if err := secureserving.AddHealth(manager, f.listenAddress, f.debug.TLS); err != nil {

@@ -84,7 +84,7 @@ func (f *placementDebugFlags) run(ctx context.Context) error {
 		return err
 	}
 	unserved := hub.ManagerOptions(options)
-	unserved.Metrics.BindAddress, unserved.HealthProbeBindAddress = noAddress, noAddress
+	unserved.Metrics.BindAddress, unserved.HealthProbeBindAddress = secureserving.None, secureserving.None
 	manager, err := ctrl.NewManager(client, unserved)
 	if err != nil {
 		return err

@@ -41,9 +41,6 @@ const (
 	agentGates = "--feature-gates=MultipleHubs=false,RawFeedbackJsonString=false"
 )
 
-// probedOverHTTPS serves health and metrics at the address of listen alone.
-var probedOverHTTPS = []string{listen, "--metrics-bind-address=0", "--health-probe-bind-address=0"}
-
 // controllers runs one group of the hub's controllers. Health and metrics are served at the address of listen alone, and a container of its
 // own serves why placements select what they do.
 func controllers(group string) Command {
@@ -86,10 +83,10 @@ var commands = map[string]map[string]Command{
 		"webhook-server": webhooks(),
 	},
 	"server": {
-		"grpc": {Program: Hub, Args: slices.Concat([]string{"grpc-server"}, probedOverHTTPS)},
+		"grpc": {Program: Hub, Args: []string{"grpc-server", listen, "--metrics-bind-address=0", "--health-probe-bind-address=0"}},
 	},
 	"registration-operator": {
-		"hub":        {Program: Hub, Args: slices.Concat([]string{"operator"}, probedOverHTTPS)},
+		"hub":        {Program: Hub, Args: []string{"operator", listen}},
 		"klusterlet": {Program: Agent, Args: []string{"operator", listen}},
 		"agent":      agent("run", keepsCredential),
 	},

@@ -71,13 +71,11 @@ func (l layout) workloadSettings(in inputs) workload.Settings {
 		Placement: spec.NodePlacement,
 		Resources: spec.ResourceRequirement,
 		Priority:  spec.PriorityClassName,
-		PodLabels: map[string]string{},
+		PodLabels: map[string]string{fleet.LabelCreatedByKlusterlet: l.klusterlet.Name},
 	}
 	if in.syncLabels {
-		maps.Copy(settings.PodLabels, l.klusterlet.Labels)
-		maps.DeleteFunc(settings.PodLabels, func(key, _ string) bool { return fleet.IsReservedLabel(key) })
+		maps.Copy(settings.PodLabels, frame.LabelsToCopy(l.klusterlet.Labels))
 	}
-	settings.PodLabels[fleet.LabelCreatedByKlusterlet] = l.klusterlet.Name
 	if alias := spec.HubAPIServerHostAlias; alias != nil {
 		settings.HostAliases = []corev1.HostAlias{{IP: alias.IP, Hostnames: []string{alias.Hostname}}}
 	}

@@ -117,7 +117,7 @@ func (c *Controller) deleteMadeByAgent(ctx context.Context, l layout, name strin
 			failures = append(failures, err)
 		}
 	}
-	// The credential goes last: when it is gone, so is the rest.
+	// The credential goes last, and whatever else could not be deleted, which is tried again.
 	failures = append(failures, c.deleteNamed(ctx, secrets, name, fleet.SecretHubKubeconfig))
 	return errors.Join(failures...)
 }

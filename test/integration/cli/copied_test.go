@@ -1,9 +1,9 @@
 package cli
 
 import (
-	"encoding/json"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,20 +25,11 @@ func TestCopiedProgramInstalls(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "cp", program, dir).CombinedOutput(); err != nil {
 		t.Fatalf("copy: %v: %s", err, out)
 	}
-	var hub struct {
-		Token  string   `json:"hub-token"`
-		Server string   `json:"hub-apiserver"`
-		Pins   []string `json:"ca-cert-hash"`
-	}
-	if err := json.Unmarshal([]byte(framework.Hub.Capstan(t, "", "get", "token", "-o", "json").Out), &hub); err != nil {
-		t.Fatal(err)
-	}
 	const name = "joins-by-copy"
-	join := []string{"join", "--hub-token", hub.Token, "--hub-apiserver", hub.Server, "--cluster-name", name, "--ca-cert-hash",
-		strings.Join(hub.Pins, ",")}
+	join := joinCommand(t, framework.Hub, name)
 	for _, args := range [][]string{
 		{"init", "--dry-run"}, {"init"}, {"upgrade", "clustermanager"}, {"clean"},
-		append([]string{"join", "--dry-run"}, join[1:]...), join, {"upgrade", "klusterlet"}, {"unjoin", "--cluster-name", name},
+		append(slices.Clone(join), "--dry-run"), join, {"upgrade", "klusterlet"}, {"unjoin", "--cluster-name", name},
 	} {
 		args = append([]string{"--kubeconfig", server.Kubeconfig}, args...)
 		command := env.Command(t.Context(), filepath.Join(dir, filepath.Base(program)), args...)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -765,7 +766,12 @@ func (i *installed) testRemovalWithoutCRDs(t *testing.T) {
 func TestHostedClusterManager(t *testing.T) {
 	t.Parallel()
 	hub := env.StartSandbox(t)
-	i := withOperator(t, env.StartSandbox(t))
+	health, metrics := env.FreeAddress(t), env.FreeAddress(t)
+	i := withOperator(t, env.StartSandbox(t), "--health-probe-bind-address", health, "--metrics-bind-address", metrics)
+	for _, path := range []string{"/healthz", "/readyz"} {
+		framework.AwaitAnswer(t, "http://"+health+path, http.StatusOK)
+	}
+	framework.AwaitAnswer(t, "http://"+metrics+"/metrics", http.StatusOK)
 	onHub := hub.Client(t)
 	framework.Create(t, i, &operatorv1.ClusterManager{ObjectMeta: metav1.ObjectMeta{Name: "cluster-manager"},
 		Spec: operatorv1.ClusterManagerSpec{DeployOption: operatorv1.ClusterManagerDeployOption{Mode: operatorv1.InstallModeHosted,
@@ -789,7 +795,7 @@ func TestHostedClusterManager(t *testing.T) {
 		t.Errorf("%v replicas: %v", ptr.Deref(deployment.Spec.Replicas, 1), err)
 	}
 	i.testHostedAccount(t)
-	service, endpoints := &corev1.Service{}, &corev1.Endpoints{} //nolint:staticcheck // the contract has them
+	service, endpoints := &corev1.Service{}, &corev1.Endpoints{} //nolint:staticcheck // the OCM API has them
 	registration := types.NamespacedName{Namespace: "cluster-manager", Name: "cluster-manager-registration-webhook"}
 	if err := onHub.Get(t.Context(), registration, service); err != nil || service.Spec.ExternalName != "hub.example.com" {
 		t.Errorf("%v: %v", service.Spec, err)
